@@ -18,6 +18,7 @@ export {
 export type {
   ArchiveEvent,
   BookAt,
+  CandleEvent,
   CandleQuery,
   CoverageQuery,
   DepthEvent,
@@ -26,7 +27,6 @@ export type {
   EventQuery,
   GapEvent,
   GapPolicy,
-  KlineEvent,
   MarketQuery,
   Moment,
   NamedEvents,

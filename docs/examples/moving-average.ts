@@ -56,7 +56,7 @@ export async function movingAverage(options: MovingAverageOptions): Promise<Movi
   const trades: MovingAverageResult['trades'][number][] = [];
   let [money, stock, candles, last] = [options.money, '0', 0, '0'];
   for await (const candle of archive.candles({ market, intervalS, from, to, gaps })) {
-    if (candle.kind !== 'kline') continue;
+    if (candle.kind !== 'candle') continue;
     candles += 1;
     last = candle.close;
     closes.push(last);

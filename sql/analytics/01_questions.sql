@@ -49,21 +49,21 @@ AS $$
 DECLARE
   word text := lower(btrim(name));
 BEGIN
-  IF word IS NULL OR word IN ('trades', 'times', 'depth', 'ticker', 'kline', 'state', 'balance', 'orders') THEN
+  IF word IS NULL OR word IN ('trades', 'times', 'depth', 'tickers', 'candles', 'states', 'balances', 'orders') THEN
     RETURN word;
   END IF;
-  -- In the singular and in the plural, as the settings and the commands have them.
-  IF word IN ('tickers', 'klines', 'states', 'balances') THEN
-    RETURN rtrim(word, 's');
-  ELSIF word IN ('trade', 'time', 'order') THEN
+  -- In the singular, and by the name of the view klines.
+  IF word IN ('kline', 'klines') THEN
+    RETURN 'candles';
+  ELSIF word IN ('trade', 'time', 'ticker', 'candle', 'state', 'balance', 'order') THEN
     RETURN word || 's';
   END IF;
   RAISE EXCEPTION 'there is no kind %', quote_literal(name)
     USING ERRCODE = 'invalid_parameter_value',
-          HINT = 'There are trades, times, klines, depth, tickers, states, balances and orders.';
+          HINT = 'There are trades, times, candles, depth, tickers, states, balances and orders.';
 END
 $$;
-COMMENT ON FUNCTION analytics.kind IS 'The kind of a stream as the ledger writes it, by its name in the singular or plural; any other name is refused. Example: SELECT analytics.kind(''klines'')';
+COMMENT ON FUNCTION analytics.kind IS 'The kind of a stream as the ledger writes it, by its name in the singular or plural; any other name is refused. Example: SELECT analytics.kind(''kline'')';
 
 CREATE OR REPLACE FUNCTION analytics.seconds(step interval)
 RETURNS integer
@@ -108,7 +108,7 @@ BEGIN ATOMIC
     AND s.market_id IN (covered.market_id, 0) AND c.market_id IN (covered.market_id, 0)
     AND c.span && analytics.span(from_at, to_at);
 END;
-COMMENT ON FUNCTION analytics.covered IS 'Spans that are proven complete and touch [from_at, to_at), whole. variant: seconds of klines and states, else 0. Example: SELECT analytics.covered(analytics.market_id(''BTC_USDT''), ''trades'', 0, ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.covered IS 'Spans that are proven complete and touch [from_at, to_at), whole. variant: seconds of candles and states, else 0. Example: SELECT analytics.covered(analytics.market_id(''BTC_USDT''), ''trades'', 0, ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.expected(stream_id integer, from_at timestamptz, to_at timestamptz, until timestamptz DEFAULT analytics.exchange_now())
 RETURNS tstzmultirange

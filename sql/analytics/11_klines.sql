@@ -29,7 +29,7 @@ BEGIN ATOMIC
     ORDER BY k.open_at LIMIT 1), (
     SELECT lower(c.span) FROM stream s
     JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
-    WHERE s.kind = 'kline' AND s.market_id = kline_origin.market_id
+    WHERE s.kind = 'candles' AND s.market_id = kline_origin.market_id
       AND s.variant = analytics.seconds(kline_origin.step)
       AND c.market_id = kline_origin.market_id AND c.span && analytics.span(from_at, to_at)
     ORDER BY lower(c.span) LIMIT 1), 'epoch');
@@ -49,7 +49,7 @@ BEGIN ATOMIC
   FROM (
     SELECT one.open_at, one.end_at, known.covered
     FROM (
-      SELECT analytics.covered(asked.market_id, 'kline', analytics.seconds(klines.step),
+      SELECT analytics.covered(asked.market_id, 'candles', analytics.seconds(klines.step),
                                klines.from_at, klines.to_at + klines.step) AS covered,
              analytics.kline_origin(asked.market_id, klines.step, klines.from_at, klines.to_at) AS origin
       FROM (SELECT analytics.market_id(klines.market, klines.from_at, klines.to_at) AS market_id

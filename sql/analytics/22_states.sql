@@ -30,14 +30,14 @@ DECLARE
   asked_s integer := analytics.seconds(step);
 BEGIN
   PERFORM 1 FROM stream s
-  WHERE s.market_id = state_period.market_id AND s.kind = 'state' AND s.variant = asked_s;
+  WHERE s.market_id = state_period.market_id AND s.kind = 'states' AND s.variant = asked_s;
   IF FOUND THEN
     RETURN asked_s;
   END IF;
   RAISE EXCEPTION 'states over % s were never collected of this market', asked_s
     USING ERRCODE = 'invalid_parameter_value',
           HINT = coalesce((SELECT 'There are those over ' || string_agg(s.variant::text, ', ' ORDER BY s.variant) || ' s.'
-                           FROM stream s WHERE s.market_id = state_period.market_id AND s.kind = 'state'),
+                           FROM stream s WHERE s.market_id = state_period.market_id AND s.kind = 'states'),
                           'There are none of any period.');
 END
 $$;

@@ -5,8 +5,8 @@ FROM coverage c JOIN stream s ON s.stream_id = c.stream_id AND s.market_id = c.m
 JOIN market m ON m.market_id = c.market_id;
 COMMENT ON VIEW analytics.coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Example: SELECT * FROM analytics.coverage WHERE market = ''BTC_USDT'' AND kind = ''trades'' ORDER BY starts_at DESC LIMIT 10';
 COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market; * where one answer covers all: ''BTC_USDT''.';
-COMMENT ON COLUMN analytics.coverage.kind IS 'trades, times (exact times of trades), depth, ticker, kline or state: ''trades''.';
-COMMENT ON COLUMN analytics.coverage.variant IS 'Seconds of klines and states, else 0: 60.';
+COMMENT ON COLUMN analytics.coverage.kind IS 'trades, times (exact times of trades), depth, tickers, candles or states: ''trades''.';
+COMMENT ON COLUMN analytics.coverage.variant IS 'Seconds of candles and states, else 0: 60.';
 COMMENT ON COLUMN analytics.coverage.starts_at IS 'First moment, exchange time: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.coverage.ends_at IS 'First moment after it: 2026-01-15 13:00:00+00.';
 COMMENT ON COLUMN analytics.coverage.rows IS 'Trades: how many there are in the span. Others: rows stored under the claim: 120.';
@@ -27,7 +27,7 @@ BEGIN ATOMIC
    AND c.span && analytics.span(from_at, to_at), LATERAL (
     SELECT c.span * analytics.span(from_at, to_at) AS part) cut;
 END;
-COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, klines, depth, tickers, states), cut to it. variant: seconds of klines and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, candles, depth, tickers, states), cut to it. variant: seconds of candles and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
 
 -- Expected less covered, cut along what is remembered of it.
 CREATE OR REPLACE FUNCTION analytics.gaps(market text, kind text, from_at timestamptz, to_at timestamptz)
@@ -74,8 +74,8 @@ SELECT g.market_name AS market, g.stream_kind AS kind, g.variant, g.starts_at, g
 FROM analytics.gaps(NULL, NULL, NULL, NULL) g;
 COMMENT ON VIEW analytics.gaps IS 'Everything that is expected and not proven complete, of all markets and of all time; the function gaps answers for a span. Example: SELECT market, kind, sum(length) FROM analytics.gaps WHERE state = ''open'' AND NOT is_lag GROUP BY market, kind';
 COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market; * for streams of all markets: ''BTC_USDT''.';
-COMMENT ON COLUMN analytics.gaps.kind IS 'trades, times, depth, ticker, kline, state, balance or orders: ''trades''.';
-COMMENT ON COLUMN analytics.gaps.variant IS 'Seconds of klines and states, else 0: 0.';
+COMMENT ON COLUMN analytics.gaps.kind IS 'trades, times, depth, tickers, candles, states, balances or orders: ''trades''.';
+COMMENT ON COLUMN analytics.gaps.variant IS 'Seconds of candles and states, else 0: 0.';
 COMMENT ON COLUMN analytics.gaps.starts_at IS 'First missing moment, exchange time: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.gaps.ends_at IS 'First moment after it: 2026-01-15 12:05:00+00.';
 COMMENT ON COLUMN analytics.gaps.length IS 'How long it is: 00:05:00.';
@@ -97,7 +97,7 @@ BEGIN ATOMIC
          f.gaps, trunc((f.expected_s - f.missing_s) / nullif(f.expected_s, 0), 6),
          f.expected_s > 0 AND f.missing_s = 0 AND f.lag_s = 0, (
            SELECT count(*) FROM verdict v
-           WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'kline'
+           WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'candles'
              AND v.outcome = 'mismatch' AND v.span && f.span), f.lag_s
   FROM (
     SELECT s.kind, s.variant, s.market_id, asked.span,
@@ -113,7 +113,7 @@ BEGIN ATOMIC
              tstzrange(completeness.day::timestamp AT TIME ZONE 'UTC',
                        (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') AS span,
              analytics.exchange_now() AS now OFFSET 0) asked
-    JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind NOT IN ('balance', 'orders')
+    JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind NOT IN ('balances', 'orders')
     JOIN market m ON m.market_id = s.market_id
     LEFT JOIN analytics.gaps(completeness.market, NULL,
                              completeness.day::timestamp AT TIME ZONE 'UTC',

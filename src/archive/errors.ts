@@ -37,7 +37,7 @@ export interface ArchiveGap {
   readonly market: string;
   /** What is missing. */
   readonly kind: SeriesKind;
-  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   /** Where it begins, UNIX microseconds. */
   readonly fromUs: number;

@@ -122,7 +122,7 @@ export async function findGapsAt(
 const FETCHED_AS: Readonly<Partial<Record<StreamKind, string>>> = {
   trades: 'trades',
   times: 'trades',
-  kline: 'klines',
+  candles: 'candles',
 };
 
 /** Why history that exists cannot be asked for. */

@@ -2,6 +2,7 @@ import { InvalidArgumentError } from 'commander';
 import { DURATION_FORM, parseDuration } from '../config/values.js';
 import { nearestName } from '../kernel/nearest.js';
 import { GAP_REASONS } from '../model/gap-reasons.js';
+import { nameMeant } from '../model/kinds.js';
 import { SERIES, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import { flag, option } from './command.js';
 
@@ -137,30 +138,16 @@ export function formatInstant(ms: number): string {
 
 /** The series that people name here: those of markets, without former versions. */
 const NAMED = WRITTEN_SERIES.filter((table) => SERIES[table].retention !== 'account');
-/** What else people call a stream: in the singular, as its table, or as its rows. */
-const KINDS: ReadonlyMap<string, StreamKind> = new Map(
-  NAMED.flatMap((table): [string, StreamKind][] => {
-    const { kind, batch } = SERIES[table];
-    const [own, ...companions] = streamsOf(table);
-    return [
-      ...[kind, batch, own, table].map((word): [string, StreamKind] => [word, own]),
-      ...companions.flatMap((one): [string, StreamKind][] => [
-        [one, one],
-        [one.replace(/s$/, ''), one],
-      ]),
-    ];
-  }),
-);
-const SHOWN = NAMED.flatMap((table) => [SERIES[table].kind, ...streamsOf(table).slice(1)]);
+const SHOWN = NAMED.flatMap(streamsOf);
 /** What can be asked for again later. */
 const FETCHABLE = NAMED.filter((table) => SERIES[table].isFetchable).map(
   (table) => SERIES[table].kind,
 );
 
-/** A stream's kind as people call it; undefined for what is none. */
+/** A stream's kind as people call it, in singular or plural or as its table; undefined for what is none. */
 export function kindOf(word: string): StreamKind | undefined {
-  const name = word.trim().toLowerCase();
-  return KINDS.get(/^candles?$/.test(name) ? 'kline' : name);
+  const table = NAMED.find((one) => one === word.trim().toLowerCase());
+  return table === undefined ? nameMeant(word, SHOWN) : streamsOf(table)[0];
 }
 
 /** Reads and gathers a list of kinds with commas. */
@@ -168,14 +155,14 @@ export function kindsArgument(text: string, earlier?: readonly StreamKind[]): St
   return listOf(text, earlier, (word) => readKind(word, SHOWN));
 }
 
-/** The same of what can be fetched later: trades (with their exact times) and klines. */
+/** The same of what can be fetched later: trades (with their exact times) and candles. */
 export function fetchedKindsArgument(text: string, earlier?: readonly StreamKind[]): StreamKind[] {
   return listOf(text, earlier, (word) => {
     const kind = readKind(word, FETCHABLE);
-    if (kind === 'trades' || kind === 'kline') return kind;
+    if (kind === 'trades' || kind === 'candles') return kind;
     const why = kind === 'times' ? 'times come with trades' : 'it can only be seen at its moment';
     throw new InvalidArgumentError(
-      `"${word}" cannot be filled: ${why}. Write trades, klines or both.`,
+      `"${word}" cannot be filled: ${why}. Write trades, candles or both.`,
     );
   });
 }
@@ -233,7 +220,7 @@ export function reasonsArgument(text: string, earlier?: readonly string[]): stri
   });
 }
 
-/** `kline 60s`: a stream as people read it. */
+/** `candles 60s`: a stream as people read it. */
 export function streamName({ kind, variant }: { kind: string; variant: number }): string {
   return variant === 0 ? kind : `${kind} ${variant}s`;
 }

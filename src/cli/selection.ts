@@ -65,7 +65,7 @@ export function selectSpan(
 /** The options by which several commands select gaps. */
 export const GAP_SELECTION = {
   market: MARKETS,
-  kinds: option('--kind, --kinds <list>', 'only these: trades,times,klines,…', kindsArgument),
+  kinds: option('--kind, --kinds <list>', 'only these: trades,times,candles,…', kindsArgument),
   ...SPAN,
   state: option('--state <list>', 'only these: open,filling,unfillable', statesArgument),
   reason: option('--reason <list>', 'only these, such as "head moved"', reasonsArgument),
@@ -116,7 +116,7 @@ export function isLag(
 ) {
   if (gapId !== null) return false;
   if (coveredMs !== null) return span.fromMs >= coveredMs;
-  return kind === 'kline' && span.fromMs >= floorToMs(nowMs - SETTLING_MS, variant * 1000);
+  return kind === 'candles' && span.fromMs >= floorToMs(nowMs - SETTLING_MS, variant * 1000);
 }
 
 /**

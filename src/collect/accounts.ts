@@ -45,7 +45,7 @@ export class AccountCollector {
   async pollBalances(signal: AbortSignal): Promise<void> {
     this.#balances ??= new BalanceCollector({
       ...this.#context,
-      ...(await this.#openStream('balance', ALL_MARKETS_ID)),
+      ...(await this.#openStream('balances', ALL_MARKETS_ID)),
       market: '*',
       knownBalances: () => this.#account.knownBalances(),
     });
@@ -66,7 +66,7 @@ export class AccountCollector {
     await orders.poll(signal);
   }
 
-  async #openStream(kind: 'balance' | 'orders', marketId: number) {
+  async #openStream(kind: 'balances' | 'orders', marketId: number) {
     const { archive } = this.#context;
     const stream = await archive.ensureStream({ kind, marketId, variant: 0 });
     const [newest] = await archive.coveredRanges(stream, 1);

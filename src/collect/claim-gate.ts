@@ -89,7 +89,7 @@ export class ClaimGate {
         const ms = row.tradedAtS * SECOND_MS;
         if (row.marketId === marketId && ms <= lastMs) this.#know(streamId, ms);
       }
-      for (const row of kind === 'kline' ? klines : []) {
+      for (const row of kind === 'candles' ? klines : []) {
         const ms = row.openAtS * SECOND_MS;
         const isOwn = row.marketId === marketId && row.intervalS === variant;
         if (isOwn && ms <= lastMs) this.#know(streamId, ms);
@@ -139,7 +139,7 @@ export class ClaimGate {
 /** A span up to an instant, in whole seconds of trades and whole candles. */
 function cutAt({ kind, variant }: StreamRef, { fromMs, toMs }: Span, endMs: number): Span[] {
   if (toMs <= endMs) return [{ fromMs, toMs }];
-  const stepMs = kind === 'kline' ? variant * SECOND_MS : SECOND_MS;
+  const stepMs = kind === 'candles' ? variant * SECOND_MS : SECOND_MS;
   const cut = { fromMs, toMs: fromMs + floorToMs(endMs - fromMs, stepMs) };
   return isEmptySpan(cut) ? [] : [cut];
 }

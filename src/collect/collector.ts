@@ -192,7 +192,9 @@ export class Collector {
     if (touched.size === 0) return;
     this.#filler.wake();
     // Candles that were requested do not wait for their schedule.
-    this.#pollCandles([...touched].filter(({ market }) => !this.#runs.isUnderWay('kline', market)));
+    this.#pollCandles(
+      [...touched].filter(({ market }) => !this.#runs.isUnderWay('candles', market)),
+    );
   }
 
   /** Takes back, after a start and after each jump of the clock, what is covered beyond the present. */
@@ -226,7 +228,7 @@ export class Collector {
   async #start(): Promise<void> {
     const { signal } = this.#stopping;
     signal.throwIfAborted();
-    const { trades, depth, tickers, klines, markets } = this.#options.settings.streams;
+    const { trades, depth, tickers, candles, markets } = this.#options.settings.streams;
     const every = (key: string, schedule: string, run: () => void) =>
       this.#schedules.start(`streams.${key}.schedule`, schedule, run);
     every('markets', markets.schedule, () => this.#refreshMarkets());
@@ -235,9 +237,9 @@ export class Collector {
       for (const kind of ['trades', 'times'] as const) this.#standing.keepsTo(kind, periodMs);
       this.#dispatcher.keepBaseline(periodMs);
     }
-    if (klines.enabled) {
-      const { periodMs } = every('klines', klines.schedule, () => this.#pollCandles());
-      this.#standing.keepsTo('kline', periodMs + klines.grace);
+    if (candles.enabled) {
+      const { periodMs } = every('candles', candles.schedule, () => this.#pollCandles());
+      this.#standing.keepsTo('candles', periodMs + candles.grace);
     }
     if (depth.enabled) {
       const { periodMs } = every('depth', depth.schedule, () => this.#pollDepth());
@@ -250,7 +252,7 @@ export class Collector {
     this.#scheduleAccount();
     await this.#firstMarkets();
     if (tickerSchedule !== undefined) {
-      this.#standing.keepsTo('ticker', tickerSchedule.periodMs);
+      this.#standing.keepsTo('tickers', tickerSchedule.periodMs);
       this.#tickers = await openTickers(this.#context, {
         periodMs: tickerSchedule.periodMs,
         marketIds: () => this.#markets.collected,
@@ -332,14 +334,14 @@ export class Collector {
     if (account === undefined) return;
     const run = () => this.#pollAccount();
     const { periodMs } = this.#schedules.start('account.schedule', account.schedule, run);
-    for (const kind of ['balance', 'orders'] as const) this.#standing.keepsTo(kind, periodMs);
+    for (const kind of ['balances', 'orders'] as const) this.#standing.keepsTo(kind, periodMs);
     this.#account = new AccountCollector(this.#context, account.archive, periodMs);
   }
 
   #pollAccount(): void {
     const account = this.#account;
     if (account === undefined) return;
-    this.#runs.start('balance', '*', (signal) => account.pollBalances(signal));
+    this.#runs.start('balances', '*', (signal) => account.pollBalances(signal));
     for (const { market, marketId } of this.#units.values()) {
       this.#runs.start('orders', market, (signal) => account.pollOrders(market, marketId, signal));
     }
@@ -357,12 +359,12 @@ export class Collector {
 
   #pollTickers(): void {
     const tickers = this.#tickers;
-    if (tickers !== undefined) this.#runs.start('ticker', '*', (signal) => tickers.poll(signal));
+    if (tickers !== undefined) this.#runs.start('tickers', '*', (signal) => tickers.poll(signal));
   }
 
   #pollCandles(units: Iterable<MarketUnit> = this.#units.values()): void {
     for (const { market, candles } of units) {
-      this.#runs.start('kline', market, (signal) => pollByTurns(candles, signal));
+      this.#runs.start('candles', market, (signal) => pollByTurns(candles, signal));
     }
   }
 }

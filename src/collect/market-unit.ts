@@ -53,7 +53,7 @@ export async function openMarketUnit(
   marketId: number,
 ): Promise<MarketUnit> {
   const { settings, archive, time } = context;
-  const { trades, depth, klines, states } = settings.streams;
+  const { trades, depth, states } = settings.streams;
   const openStream = async (kind: StreamKind, variant: number, collectFromMs?: number) => {
     const key = { kind, marketId, variant };
     const stream = await archive.ensureStream(
@@ -65,7 +65,7 @@ export async function openMarketUnit(
     return { stream, ranges, coveredUntilMs };
   };
   /** For what can only be observed live: where time begins that is not accounted for yet. */
-  const openLive = async (kind: 'depth' | 'state', variant: number) => {
+  const openLive = async (kind: 'depth' | 'states', variant: number) => {
     const { stream, coveredUntilMs } = await openStream(kind, variant, nowMs);
     if (coveredUntilMs === undefined) return { stream, coveredUntilMs };
     const backMs = await listedAgainMs(archive, stream, nowMs);
@@ -103,11 +103,12 @@ export async function openMarketUnit(
   }
 
   const candles: CandleCollector[] = [];
-  for (const intervalS of klines.enabled ? klines.intervalsS : []) {
-    const fromMs = floorToMs(nowMs - klines.history, intervalS * 1000);
-    const { stream, ranges } = await openStream('kline', intervalS, fromMs);
-    const { grace: graceMs, rereads } = klines;
-    const isFinest = intervalS === Math.min(...klines.intervalsS);
+  const collected = settings.streams.candles;
+  for (const intervalS of collected.enabled ? collected.intervalsS : []) {
+    const fromMs = floorToMs(nowMs - collected.history, intervalS * 1000);
+    const { stream, ranges } = await openStream('candles', intervalS, fromMs);
+    const { grace: graceMs, rereads } = collected;
+    const isFinest = intervalS === Math.min(...collected.intervalsS);
     const own = { intervalS, stream, graceMs, rereads, isFinest };
     candles.push(new CandleCollector({ ...shared, ...own }, ranges));
   }
@@ -116,7 +117,7 @@ export async function openMarketUnit(
   // In the longest window the fewest trades leave it: its changes show new ones most surely.
   const watchedS = Math.max(...states.periodsS);
   for (const periodS of states.enabled ? states.periodsS : []) {
-    const { stream, coveredUntilMs } = await openLive('state', periodS);
+    const { stream, coveredUntilMs } = await openLive('states', periodS);
     const openFeed = () => context.openStateFeed(market, periodS);
     const { watch, ...unwatched } = shared;
     const own = { periodS, stream, coveredUntilMs, openFeed };
@@ -167,7 +168,7 @@ export interface CollectSettings {
       readonly levels: number;
     };
     readonly tickers: { readonly enabled: boolean; readonly schedule: string };
-    readonly klines: {
+    readonly candles: {
       readonly enabled: boolean;
       readonly schedule: string;
       readonly intervalsS: readonly number[];

@@ -153,7 +153,7 @@ export class Standing {
   #failureOf(one: Watched, nowMs: number): Watched['failure'] {
     if (nowMs - one.grewAtMs < STANDING_MS + this.#usualMs(one.stream)) return undefined;
     const { kind } = one.stream;
-    if (kind === 'state') {
+    if (kind === 'states') {
       if (one.isStalled) return STALLED;
       // A feed that is connected and silent is no failure: nothing may have happened.
       return one.sessions.size > 0
@@ -167,7 +167,7 @@ export class Standing {
 
   #usualMs({ kind, variant }: StreamRef): number {
     const period = this.#periodsMs.get(kind) ?? 0;
-    return kind === 'kline' ? period + variant * SECOND_MS : period;
+    return kind === 'candles' ? period + variant * SECOND_MS : period;
   }
 
   #nameOf({ stream: { marketId } }: Watched): string {

@@ -209,7 +209,7 @@ export class StateCollector {
 
   #failed(error: unknown, action: 'skip' | 'fatal'): void {
     const { telemetry, market } = this.#options;
-    reportFailure(telemetry, 'state', market, error, action);
+    reportFailure(telemetry, 'states', market, error, action);
   }
 
   async #open(event: Extract<StateEvent, { kind: 'opened' }>): Promise<void> {
@@ -231,9 +231,9 @@ export class StateCollector {
 
   #toRow(event: Extract<StateEvent, { kind: 'record' }>): StateRow | undefined {
     const { market, telemetry } = this.#options;
-    telemetry.received({ stream: 'state', market, count: 1 });
+    telemetry.received({ stream: 'states', market, count: 1 });
     if (this.#session !== undefined) return rowOf(this.#session, event, this.#options);
-    reportOutcomes(telemetry, 'state', market, { lost: 1 });
+    reportOutcomes(telemetry, 'states', market, { lost: 1 });
     return undefined;
   }
 
@@ -258,7 +258,7 @@ export class StateCollector {
     const result = await write().catch((error: unknown) => {
       // What did not get in must not be covered by the next claim of this session.
       session.hasData = false;
-      reportOutcomes(telemetry, 'state', market, { lost: rows.length });
+      reportOutcomes(telemetry, 'states', market, { lost: rows.length });
       throw error;
     });
     if (span !== undefined) {
@@ -266,9 +266,9 @@ export class StateCollector {
       session.isAtGap = false;
       session.coveredUntilMs = span.toMs;
       this.#gaps.coveredUntil(span.toMs);
-      telemetry.progressed({ stream: 'state', market, newestMs: span.toMs });
+      telemetry.progressed({ stream: 'states', market, newestMs: span.toMs });
     }
-    reportOutcomes(telemetry, 'state', market, result.outcomes.market_state);
+    reportOutcomes(telemetry, 'states', market, result.outcomes.market_state);
     const lastMs = span?.toMs ?? rows.at(-1)?.observedAtMs ?? session.openedMs;
     // Last, and by itself: the rows are stored and accounted for, whatever becomes of the note.
     await this.#attempt(() => this.#touch(session, lastMs));
@@ -359,7 +359,7 @@ export class StateGaps {
     if (!this.#isToldNotOffered) {
       const message = `the exchange subscribes lists of markets and reports no states of ${periodS} s; take ${periodS} out of streams.states.periodsS`;
       const code = 'period_not_offered';
-      telemetry.pollFailed({ stream: 'state', market, code, message, action: 'skip' });
+      telemetry.pollFailed({ stream: 'states', market, code, message, action: 'skip' });
     }
     this.#isToldNotOffered = true;
     await this.#note(untilMs, 'not offered');
@@ -373,7 +373,7 @@ export class StateGaps {
     const span = { fromMs: last?.reason === reason ? last.fromMs : listedMs, toMs: untilMs };
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
     this.#missed = { ...span, reason };
-    reportGap(telemetry, 'state', market, { fromMs: listedMs, toMs: untilMs }, reason);
+    reportGap(telemetry, 'states', market, { fromMs: listedMs, toMs: untilMs }, reason);
   }
 }
 

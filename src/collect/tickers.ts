@@ -118,7 +118,7 @@ export class TickerCollector {
             ? `the ticker of ${market} is no longer in the answer; no look at the tickers counts as coverage until it is back or the market is collected no more`
             : `the exchange lists no ticker of ${market} yet; the other markets are covered without it`;
       this.#options.telemetry.pollFailed({
-        stream: 'ticker',
+        stream: 'tickers',
         market,
         code,
         message,
@@ -162,7 +162,7 @@ export async function openTickers(
 ): Promise<TickerCollector> {
   const { archive, time } = context;
   const { periodMs, marketIds, dispatcher } = options;
-  const key = { kind: 'ticker', marketId: ALL_MARKETS_ID, variant: 0 } as const;
+  const key = { kind: 'tickers', marketId: ALL_MARKETS_ID, variant: 0 } as const;
   const stream = await archive.ensureStream({ ...key, collectFromMs: Math.floor(time.nowMs()) });
   const [newest] = await archive.coveredRanges(stream, 1);
   const sweep = new TickerSweep();

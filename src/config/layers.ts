@@ -6,6 +6,7 @@ import {
   isSection,
   KEY_PATHS,
   NO_SETTINGS,
+  renamed,
   SECRET_FILE_PATHS,
   SECTION_PATHS,
   VARIABLES,
@@ -62,6 +63,8 @@ interface OpenLayer {
 }
 
 function suggestion(name: string, known: Iterable<string>, kind: string): string {
+  const now = renamed(name);
+  if (now !== undefined) return `is called ${now} now: write that instead`;
   const nearest = nearestName(name, known);
   return nearest === undefined ? `no such ${kind}` : `no such ${kind}; did you mean ${nearest}?`;
 }

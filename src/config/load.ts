@@ -82,8 +82,8 @@ export function brokenRules(config: Config): BrokenRule[] {
     'belongs to exchange.url: for the built-in exchange set sandbox.variants.like',
   );
   check(
-    streams.klines.intervalsS.every((length) => intervalsS?.includes(length) !== false),
-    'streams.klines.intervalsS',
+    streams.candles.intervalsS.every((length) => intervalsS?.includes(length) !== false),
+    'streams.candles.intervalsS',
     `of ${intervalsS?.join(', ')}: ${dialect} has candles of no other length`,
   );
   check(

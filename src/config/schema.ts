@@ -99,7 +99,7 @@ const streams = section({
     levels: whole(PAGE_LIMIT.min, PAGE_LIMIT.max).prefault(100),
   }),
   tickers: section({ enabled, schedule: schedule().prefault('*/2 * * * * *') }),
-  klines: section({
+  candles: section({
     enabled,
     schedule: schedule().prefault('*/15 * * * * *'),
     intervalsS: secondsList(isKlineInterval, INTERVALS).prefault([60, 3600, 86_400]),
@@ -132,7 +132,7 @@ const cold = section({
 const kept = () => keptFor('1d').prefault('forever');
 const retention = section({
   trades: kept(),
-  klines: kept(),
+  candles: kept(),
   tickers: kept(),
   depth: kept(),
   states: kept(),

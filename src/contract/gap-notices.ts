@@ -32,7 +32,7 @@ export function gapNoticeMessage(isGap: boolean, atMs: number) {
 
 /** A piece of time that an answer speaks of and the archive behind it does not have whole. */
 export interface GapNotice {
-  /** Kind of the stream: `trades`, `times`, `kline`, `depth`, `ticker`, `state`. */
+  /** Kind of the stream: `trades`, `times`, `candles`, `depth`, `tickers`, `states`. */
   readonly kind: string;
   /** UNIX milliseconds; infinite at both ends where the words could not be read. */
   readonly span: Span;

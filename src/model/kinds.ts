@@ -6,8 +6,6 @@ import {
   SERIES_TABLES,
   type SeriesTable,
   seriesOf,
-  streamsOf,
-  WRITTEN_SERIES,
 } from './series.js';
 
 /** The series of markets as people ask for them: by kind, with the columns that files and tables show. */
@@ -29,20 +27,13 @@ export const SERIES_KINDS = SERIES_TABLES.flatMap((table): SeriesKind[] => {
   return entry.retention === 'account' || entry.batch === null ? [] : [entry.kind];
 });
 
-/** The name of a stream as it is shown: `candles` of `kline`. A word that is no stream stays as it is. */
-export function shownKind(kind: string): string {
-  // A stream that proves the rows of another one has its own name.
-  const table = WRITTEN_SERIES.find((one) => streamsOf(one)[0] === kind);
-  return (table === undefined ? kind : SERIES[table].kind).replace(/^klines$/, 'candles');
-}
-
-/** A word in the form in which names of series are compared: `Candle` is `kline`, as `klines` is. */
+/** A word in the form in which names of series are compared: `Kline` is `candle`, as `candles` is. */
 const stemOf = (word: string) =>
   word
     .trim()
     .toLowerCase()
     .replace(/s$/, '')
-    .replace(/^candle$/, 'kline');
+    .replace(/^kline$/, 'candle');
 
 /** The one of the names that a word means, in the singular or the plural. */
 export function nameMeant<Name extends string>(

@@ -44,8 +44,10 @@ export interface Column<Field extends string | null = string | null, Value = unk
 
 /** What is said of a series beside its columns. */
 export interface SeriesEntry {
-  /** What its rows are called in files and settings, and on the command line. */
+  /** The word for its rows and its stream, wherever a kind is read or written. */
   readonly kind: string;
+  /** Its name in SQL views, cold files and manifests, where another one than its kind is kept. */
+  readonly view?: string;
   /** The field of a batch that brings its rows; null where storing others makes them. */
   readonly batch: string | null;
   /** The key of the setting `retention` that its rows go by. */
@@ -179,8 +181,8 @@ const OBSERVED_SERIES = {
 /** Candles and their former versions. */
 const OF_CANDLES = {
   ...OBSERVED_SERIES,
-  retention: 'klines',
-  streams: ['kline'],
+  retention: 'candles',
+  streams: ['candles'],
   isFetchable: true,
   partition: 'month',
   variant: 'interval_s',
@@ -229,7 +231,8 @@ export const SERIES = {
   },
   kline: {
     ...OF_CANDLES,
-    kind: 'klines',
+    kind: 'candles',
+    view: 'klines',
     batch: 'klines',
     key: ['interval_s', 'open_at'],
     versions: 'kline_revision',
@@ -247,7 +250,8 @@ export const SERIES = {
   },
   kline_revision: {
     ...OF_CANDLES,
-    kind: 'kline_revisions',
+    kind: 'candle_revisions',
+    view: 'kline_revisions',
     batch: null,
     key: ['interval_s', 'open_at', 'revision'],
     received: 'known_from',
@@ -270,7 +274,7 @@ export const SERIES = {
     kind: 'tickers',
     batch: 'tickers',
     retention: 'tickers',
-    streams: ['ticker'],
+    streams: ['tickers'],
     isOfAllMarkets: true,
     key: ['observed_at'],
     columns: [
@@ -318,7 +322,7 @@ export const SERIES = {
     kind: 'states',
     batch: 'states',
     retention: 'states',
-    streams: ['state'],
+    streams: ['states'],
     key: ['period_s', 'observed_at', 'seq'],
     variant: 'period_s',
     number: 'seq',
@@ -350,7 +354,7 @@ export const SERIES = {
     kind: 'balances',
     batch: 'balances',
     retention: 'account',
-    streams: ['balance'],
+    streams: ['balances'],
     isOfAllMarkets: true,
     hasMarket: false,
     partition: 'month',
@@ -372,7 +376,8 @@ export const SERIES = {
   },
   active_order: {
     ...OBSERVED_SERIES,
-    kind: 'active_orders',
+    kind: 'orders',
+    view: 'active_orders',
     batch: 'orders',
     retention: 'account',
     streams: ['orders'],
@@ -437,6 +442,21 @@ export function seriesOf(table: SeriesTable): SeriesEntry {
 
 /** The kinds of stream. One covers what its series claims; `times` is the companion of `trades`. */
 export type StreamKind = (typeof SERIES)[SeriesTable]['streams'][number];
+
+/** The names of the series in SQL views, cold files and manifests. */
+export type SeriesView = {
+  [Table in SeriesTable]: (typeof SERIES)[Table] extends {
+    readonly view: infer View extends string;
+  }
+    ? View
+    : (typeof SERIES)[Table]['kind'];
+}[SeriesTable];
+
+/** The name of a series where names stay: in SQL views, cold files and manifests. */
+export function viewOf(table: SeriesTable): SeriesView {
+  const { view, kind } = seriesOf(table);
+  return (view ?? kind) as SeriesView;
+}
 
 export const SERIES_TABLES = Object.keys(SERIES) as SeriesTable[];
 

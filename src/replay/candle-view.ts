@@ -68,7 +68,7 @@ export class CandleView {
     const untilMs = Math.min(floor(query.endS * SECOND_MS) + lengthMs, openMs);
     const closed = { fromMs, toMs: Math.max(fromMs, untilMs) };
     const isOpenAsked = query.endS * SECOND_MS >= openMs && fromMs <= openMs;
-    const stream = this.#parts.catalog.stream('kline', market.marketId, intervalS);
+    const stream = this.#parts.catalog.stream('candles', market.marketId, intervalS);
     const found =
       stream === undefined
         ? await this.#made(market, nowMs, intervalS, closed)
@@ -88,7 +88,7 @@ export class CandleView {
     const knownAt = this.#parts.isKnownOnly ? nowMs : null;
     const built = await this.#parts.asOf.klines(marketId, variant, span, CANDLES_MAX, knownAt);
     const gaps = [
-      ...(await this.#parts.gaps.touched('kline', stream, span, nowMs)),
+      ...(await this.#parts.gaps.touched('candles', stream, span, nowMs)),
       ...(await this.#parts.late.klines(marketId, variant, span, built, nowMs, CANDLES_MAX)),
     ];
     return { built, gaps };
@@ -107,7 +107,7 @@ export class CandleView {
     const tooOld = { fromMs: asked.fromMs, toMs: Math.min(fromMs, asked.toMs) };
     const notMade =
       tooOld.toMs > tooOld.fromMs
-        ? [{ kind: 'kline', span: tooOld, reason: 'not collected' } as const]
+        ? [{ kind: 'candles', span: tooOld, reason: 'not collected' } as const]
         : [];
     if (span.toMs <= span.fromMs) return { built: [], gaps: notMade };
     const trades = this.#parts.catalog.stream('trades', market.marketId);

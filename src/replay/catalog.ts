@@ -3,7 +3,7 @@ import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 
 /** Kinds of stream that a replay answers from. */
-export type ReplayedKind = 'trades' | 'times' | 'depth' | 'ticker' | 'kline' | 'state';
+export type ReplayedKind = 'trades' | 'times' | 'depth' | 'tickers' | 'candles' | 'states';
 
 /** How often it is read anew: a daemon may write beside the replay. */
 const FRESH_MS = 30_000;
@@ -55,12 +55,12 @@ export class Catalog {
   }
 
   stream(kind: ReplayedKind, marketId: number, variant = 0): KnownStream | undefined {
-    const ofId = kind === 'ticker' ? ALL_MARKETS_ID : marketId;
+    const ofId = kind === 'tickers' ? ALL_MARKETS_ID : marketId;
     return this.#streams.get(keyOf(kind, ofId, variant));
   }
 
   /** Lengths of the candles, or of the periods, that were collected of a market. */
-  variants(kind: 'kline' | 'state', marketId: number): number[] {
+  variants(kind: 'candles' | 'states', marketId: number): number[] {
     return [...this.#streams.values()]
       .filter((one) => one.kind === kind && one.marketId === marketId)
       .map(({ variant }) => variant);

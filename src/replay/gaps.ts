@@ -156,7 +156,7 @@ export class LateGaps {
 
   /** Begins of candles that lack something, as spans; those that follow each other as one. */
   candles(
-    kind: 'trades' | 'kline',
+    kind: 'trades' | 'candles',
     intervalS: number,
     openAtS: readonly number[],
     nowMs: number,
@@ -186,26 +186,22 @@ export class LateGaps {
     const late = await this.#asOf.lateKlines(marketId, intervalS, span, nowMs, limit);
     const there = new Set(known.map(({ openAtS }) => openAtS));
     const missing = late.filter((openAtS) => !there.has(openAtS));
-    return this.candles('kline', intervalS, missing, nowMs);
+    return this.candles('candles', intervalS, missing, nowMs);
   }
 
   /** @param series each from what was known last, which is outdated if anything came after it */
   async observed(
-    kind: 'ticker' | 'depth' | 'state',
+    kind: 'tickers' | 'depth' | 'states',
     series: readonly SeriesFrom[],
     nowMs: number,
   ): Promise<TouchedGap[]> {
     if (!this.#isKnownOnly || series.length === 0) return [];
-    const firstMs = await this.#asOf.lateObserved(SERIES[kind], series, nowMs);
+    const firstMs = await this.#asOf.lateObserved(kind, series, nowMs);
     if (firstMs === null) return [];
     const fromMs = Math.floor(firstMs);
     return [{ kind, reason: REASON, span: { fromMs, toMs: Math.max(nowMs, fromMs + 1) } }];
   }
 }
-
-const SERIES = { ticker: 'tickers', depth: 'depth', state: 'states' } as const satisfies Partial<
-  Record<ReplayedKind, string>
->;
 
 /** Both newest first. */
 function runsOf(late: readonly TradePlace[], known: readonly TradePlace[]): Run[] {

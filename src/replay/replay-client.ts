@@ -84,7 +84,7 @@ export class ReplayClient implements Backend {
 
   hasPeriod(name: string, periodS: number): boolean {
     const { catalog } = this.#parts.context;
-    return catalog.stream('state', this.#market(name).marketId, periodS) !== undefined;
+    return catalog.stream('states', this.#market(name).marketId, periodS) !== undefined;
   }
 
   markets(): Promise<Market[]> {
@@ -194,11 +194,11 @@ export class ReplayClient implements Backend {
       const nowMs = this.nowMs();
       const row = await observations.state(marketId, periodS, nowMs, false);
       if (row === undefined) throw this.#nothing(`state of ${name} over ${periodS} s`);
-      const stream = catalog.stream('state', marketId, periodS);
+      const stream = catalog.stream('states', marketId, periodS);
       const from = { marketId, variantS: periodS, fromMs: row.observedAtMs };
       this.#note([
-        ...(await gaps.touchedAt('state', stream, nowMs)),
-        ...(await late.observed('state', [from], nowMs)),
+        ...(await gaps.touchedAt('states', stream, nowMs)),
+        ...(await late.observed('states', [from], nowMs)),
       ]);
       return recordOf(row);
     });
@@ -243,8 +243,8 @@ export class ReplayClient implements Backend {
     const series = ids.map((marketId) => {
       return { marketId, variantS: 0, fromMs: rows.get(marketId)?.observedAtMs ?? 0 };
     });
-    const lateGaps = await late.observed('ticker', series, nowMs);
-    await this.#noteTime('ticker', catalog.stream('ticker', 0), lateGaps, nowMs);
+    const lateGaps = await late.observed('tickers', series, nowMs);
+    await this.#noteTime('tickers', catalog.stream('tickers', 0), lateGaps, nowMs);
     return rows;
   }
 
@@ -275,7 +275,7 @@ export class ReplayClient implements Backend {
 
   /** Reports what is known of an instant that is shown, and since when. @throws RefusedError when strict */
   async #noteTime(
-    kind: 'ticker' | 'depth',
+    kind: 'tickers' | 'depth',
     stream: KnownStream | undefined,
     lateGaps: readonly TouchedGap[],
     nowMs: number,

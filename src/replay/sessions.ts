@@ -193,12 +193,12 @@ export class ReplaySession {
     const { asOf, catalog, gaps, observations, isKnownOnly } = this.#context;
     const market = catalog.market(name) as AsOfMarket;
     const { marketId } = market;
-    const stream = catalog.stream('state', marketId, periodS);
+    const stream = catalog.stream('states', marketId, periodS);
     const sessions =
       hasDisconnects && stream !== undefined ? await asOf.sessions(stream, span) : undefined;
     const lastUpdate = (nowMs: number) => observations.state(marketId, periodS, nowMs, true);
     const { toMs } = span;
-    const found = await gaps.touched('state', stream, { fromMs: 0, toMs }, toMs);
+    const found = await gaps.touched('states', stream, { fromMs: 0, toMs }, toMs);
     const missing = normalizeSpans(found.map((gap) => gap.span));
     return new StateChannel(
       { asOf, clock, marketId, periodS, isKnownOnly, sessions, missing, toMs, lastUpdate },

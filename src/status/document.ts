@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { shownKind } from '../model/kinds.js';
 import { type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
 import type { CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
@@ -12,7 +11,7 @@ import type { CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
 const count = () => z.number().int().min(0);
 const seconds = () => z.number().min(0);
 const ratio = () => z.number().min(0).max(1);
-const KINDS = WRITTEN_SERIES.flatMap(streamsOf).map(shownKind).join(', ');
+const KINDS = WRITTEN_SERIES.flatMap(streamsOf).join(', ');
 const kind = () => z.string().describe(`one of ${KINDS}`);
 const timeMs = () => z.number();
 
@@ -180,12 +179,11 @@ export function archiveStatus(
   { markets, kinds, worst }: StatusSelection = {},
 ): ArchiveStatus {
   const isWanted = ({ market, kind }: { readonly market: string; readonly kind: StreamKind }) =>
-    (market === '*' || (markets?.includes(market) ?? true)) &&
-    (kinds?.includes(shownKind(kind)) ?? true);
+    (market === '*' || (markets?.includes(market) ?? true)) && (kinds?.includes(kind) ?? true);
   const found = counted.streams.filter(isWanted);
   const streams = found.map((one) => streamOf(one, counted.checks, nowMs));
   const openGaps = openGapsOf(counted.gaps.filter(isWanted), found, counted.atMs);
-  const checks = counted.checks.filter(({ market }) => isWanted({ market, kind: 'kline' }));
+  const checks = counted.checks.filter(({ market }) => isWanted({ market, kind: 'candles' }));
   const sum = (figure: (one: StatusStream) => number) =>
     streams.reduce((all, one) => all + figure(one), 0);
   const [coveredS, missingS] = [sum((one) => one.coveredS), sum((one) => one.missingS)];
@@ -199,7 +197,7 @@ export function archiveStatus(
     ...{ coveredS, missingS, coverageRatio: ratioOf(coveredS, missingS) },
     lowestCoverageRatio: ratios.length === 0 ? null : ratios.reduce((a, b) => Math.min(a, b)),
     openGaps: openGaps.map(({ kind, reason, lengthMs, oldestMs }) => ({
-      ...{ kind: shownKind(kind), reason },
+      ...{ kind, reason },
       ...{ lengthS: tenths(lengthMs), oldestAgeS: tenths(nowMs - oldestMs) },
     })),
     oldestOpenGapAgeS:
@@ -220,12 +218,12 @@ function ratioOf(coveredS: number, missingS: number): number | null {
 function streamOf(one: StreamStatus, checks: readonly CheckTotals[], nowMs: number): StatusStream {
   const { kind, variant, newestCoveredMs, coveredS, beforeHistoryS, startReason } = one;
   const check =
-    kind === 'kline'
+    kind === 'candles'
       ? checks.find((some) => some.marketId === one.marketId && some.intervalS === variant)
       : undefined;
   const missingS = Math.max(0, one.gapS - beforeHistoryS);
   return {
-    ...{ market: one.market, kind: shownKind(kind), intervalS: variant === 0 ? null : variant },
+    ...{ market: one.market, kind, intervalS: variant === 0 ? null : variant },
     ...{ rows: one.rows, coveredUntilMs: newestCoveredMs, coveredS, missingS, beforeHistoryS },
     lagS: newestCoveredMs === null ? null : tenths(nowMs - newestCoveredMs),
     unfillableS: Math.max(0, one.unfillableS - beforeHistoryS),
@@ -259,7 +257,7 @@ function verifiedLagS(checks: readonly CheckTotals[], nowMs: number): number | n
 export function statusRows(snapshot: RunCountsSnapshot, exchangeNowMs: number): StatusRows[] {
   const lagS = (ms: number | null) => (ms === null ? null : tenths(exchangeNowMs - ms));
   return snapshot.streams.map((totals) => ({
-    kind: shownKind(totals.stream),
+    kind: totals.stream,
     markets: totals.markets,
     received: totals.received,
     stored: totals.stored + totals.updated,

@@ -4,7 +4,8 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { isFromOtherSite, isLocalHost, limitConnections } from '../kernel/connections.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
-import { shownKind } from '../model/kinds.js';
+import { nameMeant } from '../model/kinds.js';
+import { STREAM_KINDS } from '../model/series.js';
 import type { DaemonEvents } from '../observe/events.js';
 import { type StatusReports, type StatusSelection, statusSchema } from './document.js';
 import { type HealthReport, reportOf, shared } from './health.js';
@@ -137,7 +138,11 @@ function selectionOf(query: URLSearchParams): StatusSelection | string {
   if (worst !== null && !/^\d{1,6}$/.test(worst))
     return 'write worst as a whole number; 0 lists none';
   const limit = worst === null ? undefined : Number(worst);
-  return { markets: list('market'), kinds: list('kind')?.map(shownKind), worst: limit };
+  return {
+    markets: list('market'),
+    kinds: list('kind')?.map((word) => nameMeant(word, STREAM_KINDS) ?? word),
+    worst: limit,
+  };
 }
 
 function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {

@@ -36,7 +36,7 @@ const MAKE_MARKETS = `
 const MAKE_STREAMS = `
   INSERT INTO stream (kind, market_id, variant, collect_from)
   SELECT kind, market_id, variant, to_timestamp($1::float8 / 1000)
-  FROM market, (VALUES ('trades', 0), ('times', 0), ('kline', 60)) AS k(kind, variant)
+  FROM market, (VALUES ('trades', 0), ('times', 0), ('candles', 60)) AS k(kind, variant)
   WHERE market_id > 0`;
 
 /**
@@ -55,7 +55,7 @@ const MAKE_COVERAGE = `
     FROM stream s, LATERAL (
       SELECT greatest(1, round($3::float8 / ${PAGE_ROWS} / s.market_id
                / (SELECT sum(1.0 / n) FROM generate_series(1, ${MARKETS}) n)
-               / CASE s.kind WHEN 'kline' THEN 10 ELSE 1 END))::int AS pages) p,
+               / CASE s.kind WHEN 'candles' THEN 10 ELSE 1 END))::int AS pages) p,
       generate_series(0, pages - 1) AS page) pages
   ORDER BY random()`;
 

@@ -26,7 +26,7 @@ const QUERIES: Readonly<Record<MadeKind, string>> = {
     FROM depth WHERE market_id = $1 ORDER BY observed_at`,
   tickers: `SELECT ${us('observed_at')}, ${us('received_at')}, ${us('at')}, bid, ask, open, high, low, last,
     volume, deal, change FROM ticker WHERE market_id = $1 ORDER BY observed_at`,
-  klines: `SELECT ${us('open_at')}, ${us('received_at')}, revision, open, high, low, close, volume, amount
+  candles: `SELECT ${us('open_at')}, ${us('received_at')}, revision, open, high, low, close, volume, amount
     FROM kline WHERE market_id = $1 AND interval_s = 60 ORDER BY open_at`,
 };
 
@@ -39,7 +39,7 @@ const SCANS: Readonly<Record<MadeKind, string>> = {
     ${list('ask_prices')}, ${list('ask_amounts')}`,
   tickers: `${moment('observed_at')}, ${moment('received_at')}, ${moment('"at"')},
     ${texts('bid', 'ask', '"open"', 'high', 'low', '"last"', 'volume', 'deal', 'change')}`,
-  klines: `${moment('open_at')}, ${moment('received_at')}, revision::DOUBLE,
+  candles: `${moment('open_at')}, ${moment('received_at')}, revision::DOUBLE,
     ${texts('"open"', 'high', 'low', '"close"', 'volume', 'amount')}`,
 };
 
@@ -89,9 +89,9 @@ function ofRow(kind: MadeKind, market: string, row: Row): ArchiveEvent {
         deal: short(10),
         change: short(11),
       };
-    case 'klines':
+    case 'candles':
       return {
-        kind: 'kline',
+        kind: 'candle',
         market,
         atUs: atUs + 60_000_000,
         receivedAtUs,

@@ -16,14 +16,14 @@ const ROW_GROUPS = {
   trades: ROW_GROUP_ROWS,
   depth: DEPTH_GROUP_ROWS,
   tickers: ROW_GROUP_ROWS,
-  klines: ROW_GROUP_ROWS,
+  candles: ROW_GROUP_ROWS,
 };
 
 /** First day of the made archives. */
 export const DAY_MS = 86_400_000;
 export const START_MS = Date.UTC(2026, 0, 15);
 
-const KINDS = ['trades', 'depth', 'tickers', 'klines'] as const;
+const KINDS = ['trades', 'depth', 'tickers', 'candles'] as const;
 export type MadeKind = (typeof KINDS)[number];
 
 /** An archive made of nothing but figures, of which the shape is known. */
@@ -127,7 +127,7 @@ export async function archiveAll({
   try {
     for (const kind of kinds) {
       // Candles leave by the month.
-      const endMs = kind === 'klines' ? fromMs + 1 : toMs;
+      const endMs = kind === 'candles' ? fromMs + 1 : toMs;
       for (let ms = fromMs; ms < endMs; ms += DAY_MS) {
         const day = new Date(ms).toISOString().slice(0, 10);
         const paths = await archiveDay({ store, url, coldDir }, kind, day, ROW_GROUPS[kind]);
@@ -160,13 +160,13 @@ async function prepare(
     await store.ensurePartitions(table, covered);
   }
   const evidence = { made: 'for the benchmark' };
-  const all = await store.ensureStream({ kind: 'ticker', marketId: 0, variant: 0 });
+  const all = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
   const claims = [{ stream: all, span: covered, evidence }];
   for (let marketId = 1; marketId <= shape.markets; marketId += 1) {
     for (const [kind, variant] of [
       ['trades', 0],
       ['depth', 0],
-      ['kline', 60],
+      ['candles', 60],
     ] as const) {
       const stream = await store.ensureStream({ kind, marketId, variant });
       claims.push({ stream, span: covered, evidence });

@@ -96,7 +96,7 @@ test('the page about adding a series is all that a new series needs', async (t) 
   const quotes = Array.from({ length: 100 }, (_, second) => quoteAt(second));
   try {
     await store.ensureMarkets([BTC], FIRST_MS);
-    const stream = await store.ensureStream({ kind: 'quote', marketId: 1, variant: 0 });
+    const stream = await store.ensureStream({ kind: 'quotes', marketId: 1, variant: 0 });
     await storeQuotes(store, stream, quotes);
     await storeQuotes(store, stream, quotes.slice(10, 20));
     // A day can leave the database when others have followed.

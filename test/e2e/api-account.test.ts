@@ -69,7 +69,7 @@ test('an account is followed beside a second program with its key; no secret sho
   await has(`SELECT true AS found FROM balance
              WHERE currency = 'AAA' AND frozen = 2 AND available = 998`);
   await has(`SELECT count(*) = 2 AS found FROM coverage JOIN stream USING (stream_id)
-             WHERE kind IN ('balance', 'orders') AND upper(span) - lower(span) > '2 s'`);
+             WHERE kind IN ('balances', 'orders') AND upper(span) - lower(span) > '2 s'`);
   const address = daemon.lines.stdout.join('\n').match(/metrics +(\S+)/)?.[1] ?? '';
   const metrics = await (await fetch(address)).text();
   assert.match(metrics, /stream="balance"/);
@@ -101,7 +101,7 @@ test('a key alone makes the daemon ask for nothing private', async (t) => {
   );
   const streams = await runSql(
     databaseUrl,
-    "SELECT 1 FROM stream WHERE kind IN ('balance', 'orders')",
+    "SELECT 1 FROM stream WHERE kind IN ('balances', 'orders')",
   );
   assert.deepEqual(streams, []);
 });

@@ -18,7 +18,7 @@ const BACKFILL = ['backfill', '--market', TAPE_MARKET, ...SPAN];
 async function assertWhole(world: TapeProgram): Promise<void> {
   const expected = world.idsBetween(FROM_S, TO_S);
   assert.deepEqual(await world.storedBetween(FROM_S, TO_S), expected);
-  for (const kind of ['trades', 'times', 'kline']) {
+  for (const kind of ['trades', 'times', 'candles']) {
     const [fromMs, toMs] = [(START_S + FROM_S) * 1000, (START_S + TO_S) * 1000];
     assert.ok(await isCovered(world.databaseUrl, kind, fromMs, toMs), kind);
   }
@@ -57,7 +57,7 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.match(first.err, /this program does the work itself/);
     assert.match(first.err, /^\d+(\.\d)?%, [\d,]+ rows/m);
     assert.match(first.out, /BTC_USDT trades .*: 100% covered/);
-    assert.match(first.out, /BTC_USDT kline 60s .*: 100% covered/);
+    assert.match(first.out, /BTC_USDT candles 60s .*: 100% covered/);
     assert.match(first.out, /All of it is covered: [\d,]+ rows/);
     await assertWhole(world);
 
@@ -191,7 +191,7 @@ suite('backfill', { concurrency: 3 }, () => {
     }
     const wanted = await runSql(world.databaseUrl, 'SELECT 1 FROM wanted').catch(() => []);
     assert.deepEqual(wanted, []);
-    const cut = ['--from', at(0), '--to', '2099-01-01', '--kinds', 'klines'];
+    const cut = ['--from', at(0), '--to', '2099-01-01', '--kinds', 'candles'];
     const { code, out, err } = await world.run('backfill', ...market, ...cut);
     assert.equal(code, 0, out + err);
     assert.match(err, /--to lies in the future of the exchange; the span ends now/);

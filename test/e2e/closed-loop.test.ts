@@ -47,10 +47,10 @@ const GAPS = {
     [-300, -299],
     [7, 9],
   ],
-  kline: [[-1200, -900]],
+  candles: [[-1200, -900]],
   depth: [[5.5, 11.5]],
-  ticker: [[5.5, 11.5]],
-  state: [[4.5, 10.5]],
+  tickers: [[5.5, 11.5]],
+  states: [[4.5, 10.5]],
 } as const;
 
 type Kind = keyof typeof GAPS;
@@ -90,13 +90,13 @@ const digits = (marketId: number, at: number) =>
 
 /** All series of two markets; observations stand far enough apart for all of them to be seen. */
 async function fill({ store, stream }: World): Promise<void> {
-  const streams: StreamRef[] = [await stream('ticker', 0, 0)];
+  const streams: StreamRef[] = [await stream('tickers', 0, 0)];
   const kinds = [
     ['trades', 0],
     ['times', 0],
     ['depth', 0],
-    ['kline', 60],
-    ['state', 60],
+    ['candles', 60],
+    ['states', 60],
   ] as const;
   const seen = [
     -5,
@@ -118,7 +118,7 @@ async function fill({ store, stream }: World): Promise<void> {
           return isIn('times', atS) ? { ...exact, executedAtUs: null } : exact;
         }),
       klines: Array.from({ length: PAST_S / 60 }, (_, at) => 60 * at - PAST_S)
-        .filter((openS) => !isIn('kline', openS))
+        .filter((openS) => !isIn('candles', openS))
         .map((openS, at) => kline(openS, { marketId, close: digits(marketId, at) })),
       tickers: seen.map((atS, at) =>
         ticker(marketId, atS, { last: digits(marketId, at), volume: '1.50' }),
@@ -169,13 +169,13 @@ async function compareCoverage(t: TestContext, source: string, again: string): P
     const found = collected[at];
     assert.ok(found !== undefined);
     const { kind, covered: has } = found;
-    const isMoment = kind === 'depth' || kind === 'ticker' || kind === 'state';
+    const isMoment = kind === 'depth' || kind === 'tickers' || kind === 'states';
     const excess = has.flatMap((span) => subtractSpans(span, had));
     const excessMs = totalLengthMs(excess);
     const told = excess.map(({ fromMs, toMs }) => [fromMs, toMs].map((ms) => ms / 1000 - NOON_S));
     const text = `${nameOf(found)} is covered where its source is not: ${JSON.stringify(told)}`;
     assert.ok(
-      excess.every(({ fromMs, toMs }) => toMs - fromMs <= (kind === 'state' ? GUESS_MS : 0)),
+      excess.every(({ fromMs, toMs }) => toMs - fromMs <= (kind === 'states' ? GUESS_MS : 0)),
       text,
     );
     // Of moments only the time of the replay can be seen; before the first trade nothing proves.
@@ -221,7 +221,7 @@ const COUNTS = `SELECT (SELECT count(*) FROM trade WHERE executed_at IS NOT NULL
   (SELECT count(*) FROM market_state WHERE origin = 'update')::int AS states`;
 
 const GAP_REASONS = `SELECT DISTINCT kind, reason FROM gap JOIN stream USING (stream_id, market_id)
-  WHERE kind IN ('trades', 'times', 'kline') AND state <> 'filled' ORDER BY kind, reason`;
+  WHERE kind IN ('trades', 'times', 'candles') AND state <> 'filled' ORDER BY kind, reason`;
 
 test('an archive collected from the replay of another one equals it, row by row', async (t) => {
   const world = await openWorld();
@@ -240,9 +240,9 @@ test('an archive collected from the replay of another one equals it, row by row'
       TAPEKEEP_STREAMS_TRADES_SCHEDULE: '* * * * * *',
       TAPEKEEP_STREAMS_DEPTH_SCHEDULE: '* * * * * *',
       TAPEKEEP_STREAMS_TICKERS_SCHEDULE: '* * * * * *',
-      TAPEKEEP_STREAMS_KLINES_SCHEDULE: '* * * * * *',
-      TAPEKEEP_STREAMS_KLINES_INTERVALS_S: '60',
-      TAPEKEEP_STREAMS_KLINES_GRACE: '1s',
+      TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
+      TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60',
+      TAPEKEEP_STREAMS_CANDLES_GRACE: '1s',
       TAPEKEEP_STREAMS_STATES_PERIODS_S: '60',
       TAPEKEEP_VERIFICATION_ENABLED: 'false',
       TAPEKEEP_HTTP_PORT: '0',
@@ -292,7 +292,7 @@ test('an archive collected from the replay of another one equals it, row by row'
   await compareCoverage(t, world.url, again);
   assert.deepEqual(
     await runSql(again, GAP_REASONS),
-    ['kline', 'times', 'trades'].map((kind) => ({ kind, reason: 'missing at source' })),
+    ['candles', 'times', 'trades'].map((kind) => ({ kind, reason: 'missing at source' })),
   );
   t.diagnostic(`${JSON.stringify(expected)} rows are equal`);
   assert.deepEqual(replay.failures, []);

@@ -29,7 +29,7 @@ const CLOSES = ['10', '9', '8', '12', '13', '14', '9', '8'];
 async function makeArchive() {
   const { store, url } = await openTestStore();
   await store.ensureMarkets([BTC], NOON_S * 1000);
-  const klines = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 });
+  const klines = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 });
   const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   const depth = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });
   const rows = CLOSES.map((close, index): KlineRow => {
@@ -119,7 +119,7 @@ test('the paper trader speaks to a server of the contract as to the exchange', a
 
 test('on a replayed market the paper trader takes what the book offered then, and nothing of later', async (t) => {
   const world = await openWorld();
-  const [states, depths] = [await world.stream('state', 60), await world.stream('depth')];
+  const [states, depths] = [await world.stream('states', 60), await world.stream('depth')];
   const book = (atS: number, bid: string, ask: string) => {
     const prices = { bidPrices: [bid, '1'], askPrices: [ask, '500'] };
     return depth(atS, { ...prices, bidAmounts: ['0.6', '9'], askAmounts: ['0.75', '9'] });

@@ -31,7 +31,7 @@ test('every kind can be had, from standard output or as a file', async (t) => {
   const btc = ['--market', 'BTC_USDT', ...HOUR];
   for (const [kind, format, rows, ...more] of [
     ['trades', 'ndjson', 4],
-    ['klines', 'csv', 1, '--interval', '1h'],
+    ['candles', 'csv', 1, '--interval', '1h'],
     ['tickers', 'arrow', 2],
     ['depth', 'parquet', 3, '--allow-gaps'],
     ['depth', 'arrow', 3, '--allow-gaps'],
@@ -138,10 +138,10 @@ test('wrong arguments are refused by name, before anything is written', async (t
     [[], /required option '--kind/],
     [[...trades, '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
     [[...trades, '--format', 'parket'], /There is no format "parket".*Did you mean "parquet"/],
-    [['--kind', 'klines', '--interval', '60', '--market', 'BTC_USDT'], /--interval.*"60".*3600/],
-    [['--kind', 'klines', '--interval', 'soon'], /Write seconds such as 60/],
-    [['--kind', 'klines', '--market', 'ETH_USDT'], /none of ETH_USDT/],
-    [[...trades, '--interval', '60'], /--interval.*only klines/],
+    [['--kind', 'candles', '--interval', '60', '--market', 'BTC_USDT'], /--interval.*"60".*3600/],
+    [['--kind', 'candles', '--interval', 'soon'], /Write seconds such as 60/],
+    [['--kind', 'candles', '--market', 'ETH_USDT'], /none of ETH_USDT/],
+    [[...trades, '--interval', '60'], /--interval.*only candles/],
     [['--kind', 'trades', '--from', '1h', '--to', '2h'], /--from.*must be before --to/],
     [['--kind', 'trades', '--from', '2026-02-30'], /--from.*2026-02-30/],
     [[...trades, '--market', 'BTC_USDT', '--out', path], /a\.csv: it is there already; --force/],

@@ -10,7 +10,7 @@ import { BTC } from '../support/worlds/store-world.js';
 /** Coverage of time that has not come, as a clock that lies leaves it: no command takes it for true. */
 
 const HOUR_MS = 3_600_000;
-const KINDS = ['depth', 'kline 60s', 'ticker', 'trades'];
+const KINDS = ['candles 60s', 'depth', 'tickers', 'trades'];
 
 /** An archive of an hour, and of one more that has not happened. */
 async function openFuture() {
@@ -21,9 +21,9 @@ async function openFuture() {
   await store.claimArchive({ name: 'x', baseUrl: 'http://x', isSandbox: false, identity: null });
   const streams = [
     await store.ensureStream({ kind: 'trades', marketId, variant: 0 }),
-    await store.ensureStream({ kind: 'kline', marketId, variant: 60 }),
+    await store.ensureStream({ kind: 'candles', marketId, variant: 60 }),
     await store.ensureStream({ kind: 'depth', marketId, variant: 0 }),
-    await store.ensureStream({ kind: 'ticker', marketId: 0, variant: 0 }),
+    await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 }),
   ];
   const cover = (fromMs: number, toMs: number) =>
     store.commit({

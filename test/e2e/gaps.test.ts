@@ -216,7 +216,7 @@ suite('gaps', { concurrency: 3 }, () => {
     const world = await TapeProgram.make(t, 34);
     const fault = 'kind=badRows,where=kline,rows=2,defect=notANumber,maxCount=1';
     await world.openExchange(420, '--fault', fault);
-    const span = ['--from', at(0), '--to', at(360), '--kinds', 'klines'];
+    const span = ['--from', at(0), '--to', at(360), '--kinds', 'candles'];
     const filled = await world.run('backfill', '--market', TAPE_MARKET, ...span);
     assert.equal(filled.code, 7, filled.out + filled.err);
     assert.match(filled.out, /refused rows: Rows of this span could not be read/);

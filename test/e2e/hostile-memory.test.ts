@@ -175,7 +175,7 @@ test('no answer of an exchange makes the daemon hold more than a container has',
       TAPEKEEP_STREAMS_TRADES_SCHEDULE: EVERY_SECOND,
       TAPEKEEP_STREAMS_DEPTH_SCHEDULE: EVERY_SECOND,
       TAPEKEEP_STREAMS_TICKERS_SCHEDULE: EVERY_SECOND,
-      TAPEKEEP_STREAMS_KLINES_SCHEDULE: EVERY_SECOND,
+      TAPEKEEP_STREAMS_CANDLES_SCHEDULE: EVERY_SECOND,
     },
   });
   t.after(() => daemon.dispose());

@@ -64,7 +64,7 @@ test('exchange, database and console at [::1]', async (t) => {
     direct.href,
     'SELECT DISTINCT kind FROM stream ORDER BY 1',
   );
-  assert.ok(rows.some(({ kind }) => kind === 'state'));
+  assert.ok(rows.some(({ kind }) => kind === 'states'));
   daemon.kill('SIGTERM');
   assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
 });

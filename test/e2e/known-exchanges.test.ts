@@ -22,7 +22,7 @@ const MARKET = 'BTC_USDT';
 const START_S = 1_760_000_040;
 const SECONDS = 20;
 /** What can only be seen at its moment, or comes by the minute. */
-const OTHERS = ['depth', 'state', 'ticker'] as const;
+const OTHERS = ['depth', 'states', 'tickers'] as const;
 
 async function open(t: TestContext, name: KnownExchange) {
   // All of history fits into one page: more cannot be had where the offset is an id.
@@ -66,12 +66,12 @@ async function standing(databaseUrl: string): Promise<Standing> {
             (SELECT jsonb_object_agg(kind, islands) FROM (
                -- After the last trade of the tape no state is pushed: how long that lasts is the machine's.
                SELECT kind, count(*) FILTER (
-                 WHERE kind <> 'state' OR lower(span) < to_timestamp(${START_S + SECONDS}))::int AS islands
+                 WHERE kind <> 'states' OR lower(span) < to_timestamp(${START_S + SECONDS}))::int AS islands
                FROM coverage JOIN stream USING (stream_id) GROUP BY kind) c) AS islands,
             (SELECT coalesce(min(until), 0)::float8 FROM (
                SELECT extract(epoch FROM max(upper(span))) AS until
                FROM coverage JOIN stream USING (stream_id)
-               WHERE kind IN ('trades', 'times', 'depth', 'state', 'ticker')
+               WHERE kind IN ('trades', 'times', 'depth', 'states', 'tickers')
                GROUP BY kind HAVING true) u) AS "untilS"`,
   );
   assert.ok(row !== undefined);
@@ -98,7 +98,7 @@ for (const name of knownExchanges) {
     const { islands, updates } = await standing(databaseUrl);
     for (const kind of ['trades', 'times', ...OTHERS]) {
       // A machine that stands still for seconds breaks what is pushed, and rightly says so.
-      const most = kind === 'state' ? Number.POSITIVE_INFINITY : 1;
+      const most = kind === 'states' ? Number.POSITIVE_INFINITY : 1;
       const count = islands[kind] ?? 0;
       assert.ok(count >= 1 && count <= most, `${count} ranges of ${kind}`);
     }
@@ -106,7 +106,7 @@ for (const name of knownExchanges) {
     const gaps = await runSql(
       databaseUrl,
       `SELECT kind, reason, lower(g.span) AS from_at FROM gap g JOIN stream s USING (stream_id)
-       WHERE kind <> 'state' AND lower(g.span) >= to_timestamp($1) AND upper(g.span) <= to_timestamp($2)`,
+       WHERE kind <> 'states' AND lower(g.span) >= to_timestamp($1) AND upper(g.span) <= to_timestamp($2)`,
       [START_S, endS],
     );
     assert.deepEqual(gaps, []);

@@ -17,9 +17,9 @@ const LYING_CANDLES = {
 const LYING_TRADES = { id: 'trades', kind: 'missingRows', where: 'historyResult', rows: 5 };
 const ENV = {
   TAPEKEEP_STREAMS_TRADES_HISTORY: 'all',
-  TAPEKEEP_STREAMS_KLINES_HISTORY: '1h',
-  TAPEKEEP_STREAMS_KLINES_SCHEDULE: '* * * * * *',
-  TAPEKEEP_STREAMS_KLINES_REREADS: '0',
+  TAPEKEEP_STREAMS_CANDLES_HISTORY: '1h',
+  TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
+  TAPEKEEP_STREAMS_CANDLES_REREADS: '0',
   TAPEKEEP_VERIFICATION_ENABLED: 'true',
   TAPEKEEP_VERIFICATION_EVERY: '1s',
 };
@@ -105,7 +105,7 @@ suite('an exchange that lies', { concurrency: 3 }, () => {
     const { world, daemon, mismatches } = await start(t, 41, 10, [LYING_CANDLES]);
     await daemon.line((line) => line.includes('trades and candle differ'));
     // The candles are fetched again three times at most, and the exchange's time runs fast.
-    await daemon.until(async () => (await suspects(world, 'kline')).length > 0);
+    await daemon.until(async () => (await suspects(world, 'candles')).length > 0);
     const before = await suspects(world, 'trades');
     assert.ok(before.length > 0, 'both are doubted');
     await world.faults('DELETE');
@@ -113,10 +113,10 @@ suite('an exchange that lies', { concurrency: 3 }, () => {
     await settle(world, daemon, ({ waiting, settled }) => waiting + settled === 0);
     await mismatches((count) => count === 0);
     await daemon.until(async () => {
-      const all = [...(await suspects(world, 'trades')), ...(await suspects(world, 'kline'))];
+      const all = [...(await suspects(world, 'trades')), ...(await suspects(world, 'candles'))];
       return all.every(({ state }) => state === 'filled');
     });
-    const after = await suspects(world, 'kline');
+    const after = await suspects(world, 'candles');
     assert.ok(
       after.some(({ note }) => /it adds up after \d refetches; before: .*volume/.test(note)),
     );
@@ -157,7 +157,7 @@ suite('an exchange that lies', { concurrency: 3 }, () => {
     await settle(world, daemon, ({ settled, waiting }) => settled > 0 && waiting === 0);
     assert.equal((await verdicts(world)).tries, 3);
     await daemon.until(async () => {
-      const all = await suspects(world, 'kline');
+      const all = await suspects(world, 'candles');
       return all.some(({ state, note }) => state === 'filled' && /not add up after 3/.test(note));
     });
     const { result } = await world.faults('GET');

@@ -34,9 +34,9 @@ test('a market comes, goes and comes back in other precisions; what is missing i
       TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
       TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '50',
       TAPEKEEP_STREAMS_MARKETS_SCHEDULE: '* * * * * *',
-      TAPEKEEP_STREAMS_KLINES_SCHEDULE: '* * * * * *',
-      TAPEKEEP_STREAMS_KLINES_GRACE: '0s',
-      TAPEKEEP_STREAMS_KLINES_INTERVALS_S: '60',
+      TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
+      TAPEKEEP_STREAMS_CANDLES_GRACE: '0s',
+      TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60',
       TAPEKEEP_STREAMS_DEPTH_SCHEDULE: '* * * * * *',
       TAPEKEEP_HTTP_PORT: '0',
     },
@@ -59,7 +59,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
       `SELECT DISTINCT kind FROM coverage JOIN stream USING (stream_id, market_id)
          JOIN market USING (market_id)
        WHERE name = $1 AND upper(span) > to_timestamp($2 / 1000.0)
-         AND kind IN ('trades', 'times', 'depth', 'state')`,
+         AND kind IN ('trades', 'times', 'depth', 'states')`,
       ...[NEW, ms],
     )) === 4;
   const gapsOf = async (...args: string[]) => {
@@ -136,7 +136,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   // Trades and exact times are whole over the time away; of depth and states that time is told.
   await daemon.until(async () => {
     const open = (await gapsOf('--state', 'open')).filter(({ to }) => Date.parse(to) < backMs);
-    return open.filter(({ kind }) => kind !== 'kline').length === 0;
+    return open.filter(({ kind }) => kind !== 'candles').length === 0;
   });
   await daemon.until(async () =>
     (await ctl('truth', NEW)).some((line) => (JSON.parse(line) as Truth).timeUs > backMs * 1000),

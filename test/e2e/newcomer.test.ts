@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { shownKind } from '../../src/model/kinds.js';
+import { STREAM_KINDS } from '../../src/model/series.js';
 import { STATUS } from '../../src/status/document.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { runCommand } from '../support/programs/commands.js';
@@ -40,7 +40,7 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   const cwd = await emptyFolder(t);
   const startedMs = systemClock.monotonicMs();
   const daemon = run(t, cwd, ...START);
-  const kinds = ['trades', 'depth', 'ticker', 'kline', 'state'];
+  const kinds = ['trades', 'depth', 'tickers', 'candles', 'states'];
   const statusUrl = await daemon.line((line) => line.includes('  status '));
   const url = statusUrl.trim().split(/\s+/)[1] ?? '';
   await daemon.until(async () => {
@@ -55,8 +55,8 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
     const { streams } = (await status(cwd)).archive;
     return kinds.every(
       (kind) =>
-        streams.filter((one) => one.kind === shownKind(kind) && one.rows > 0).length >=
-        (kind === 'ticker' ? 1 : 3),
+        streams.filter((one) => one.kind === kind && one.rows > 0).length >=
+        (kind === 'tickers' ? 1 : 3),
     );
   });
   await daemon.until(async () => {
@@ -65,6 +65,7 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
       new RegExp(`^tapekeep_${name} [1-9]`, 'm').test(page),
     );
   });
+  assert.deepEqual(await otherWords(cwd, url), [], 'one word for a kind everywhere');
   const before = await status(cwd);
   assert.equal(before.isSandbox, true);
   const served = STATUS.parse(await (await fetch(new URL('/status?worst=1', url))).json());
@@ -97,6 +98,40 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   const [row] = query.lines.stdout.map((line) => JSON.parse(line) as { trades: number });
   assert.ok((row?.trades ?? 0) >= rows(after));
 });
+
+/** Words for a kind that are none of the registry, by the surface that shows them. */
+async function otherWords(cwd: string, url: string): Promise<string[]> {
+  const env = { TAPEKEEP_DATA_DIR: join(cwd, 'data') };
+  const answer = async (...args: readonly string[]) => (await runCommand(args, env)).out;
+  const page = await (await fetch(new URL('/metrics', url))).text();
+  const served = await (await fetch(new URL('/status', url))).text();
+  const kindsIn = (text: string) =>
+    [...text.matchAll(/"kind": *"([^"]*)"/g)].map(([, word]) => word);
+  const sql = (text: string) => answer('query', '--json', text);
+  const refused = await runCommand(['export', '--kind', 'nothing'], env);
+  const [, offered = ''] = /Allowed: (.*)\./.exec(refused.err) ?? [];
+  const surfaces = {
+    metrics: [...page.matchAll(/[{,]stream="([^"]*)"/g)].map(([, word]) => word),
+    served: kindsIn(served),
+    status: kindsIn(await answer('status', '--json')),
+    gaps: kindsIn(await answer('gaps', '--json')),
+    tables: kindsIn(await sql('select distinct kind from stream')),
+    views: kindsIn(await sql('select distinct kind from analytics.coverage')),
+    duckdb: kindsIn(
+      await answer('query', '--engine', 'duckdb', '--json', 'select distinct kind from coverage'),
+    ),
+    export: offered.split(', '),
+  };
+  const known = new Set<string | undefined>(STREAM_KINDS);
+  return Object.entries(surfaces).flatMap(([surface, words]) => {
+    const isSilent = words.length === 0 && surface !== 'gaps';
+    const others = [...new Set(words)].filter((word) => !known.has(word));
+    return [
+      ...(isSilent ? [`${surface}: nothing`] : []),
+      ...others.map((word) => `${surface}: ${word}`),
+    ];
+  });
+}
 
 test('killed, it leaves a server behind that the next start takes over', async (t) => {
   const cwd = await emptyFolder(t);

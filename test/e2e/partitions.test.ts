@@ -112,7 +112,7 @@ test('a daemon seals, moves and gives up by its settings, while it collects', as
       TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
       TAPEKEEP_HTTP_PORT: '0',
       TAPEKEEP_STREAMS_TRADES_HISTORY: 'none',
-      TAPEKEEP_STREAMS_KLINES_HISTORY: 'none',
+      TAPEKEEP_STREAMS_CANDLES_HISTORY: 'none',
       TAPEKEEP_VERIFICATION_ENABLED: 'false',
       TAPEKEEP_PARTITIONS_EVERY: '1s',
       TAPEKEEP_COLD_ENABLED: 'true',

@@ -30,7 +30,7 @@ const SPAN = ['--from', isoOf(0), '--to', isoOf(600)];
 /** Trades and states of ten minutes, with a gap in the trades. */
 async function makeArchive(): Promise<string> {
   const { store, url, stream } = await openWorld();
-  const [trades, states] = [await stream('trades'), await stream('state', 60)];
+  const [trades, states] = [await stream('trades'), await stream('states', 60)];
   await store.commit({
     trades: [exactTrade(1, 10.5), exactTrade(2, 300), exactTrade(3, 400)],
     states: [state(1, 20), state(2, 350.25)],

@@ -35,7 +35,7 @@ async function collect(t: TestContext): Promise<Record<string, string>> {
     TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '50',
     TAPEKEEP_MARKETS: MARKET,
     TAPEKEEP_VERIFICATION_EVERY: '1s',
-    TAPEKEEP_STREAMS_KLINES_INTERVALS_S: '60',
+    TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60',
     TAPEKEEP_HTTP_PORT: '0',
   };
   const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], { env });
@@ -184,7 +184,7 @@ test('what verify tells of an archive', async (t) => {
         const suspects = await runSql<{ kind: string; state: string; note: string }>(
           url,
           `SELECT kind, state, note FROM gap JOIN stream USING (stream_id)
-           WHERE reason = 'suspect' AND kind IN ('trades', 'kline') AND lower(span) = $1
+           WHERE reason = 'suspect' AND kind IN ('trades', 'candles') AND lower(span) = $1
            ORDER BY kind`,
           [lost[0]?.minute],
         );

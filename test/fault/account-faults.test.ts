@@ -93,7 +93,7 @@ test('an account is followed truly through broken answers, revocation, foreign n
     ask<Covered>(
       `SELECT kind, (extract(epoch FROM lower(span)) * 1000)::float8 AS "fromMs",
               (extract(epoch FROM upper(span)) * 1000)::float8 AS "toMs"
-       FROM coverage JOIN stream USING (stream_id) WHERE kind IN ('balance', 'orders')`,
+       FROM coverage JOIN stream USING (stream_id) WHERE kind IN ('balances', 'orders')`,
     );
   let daemon = startDaemon();
   let isRunning = true;
@@ -101,7 +101,7 @@ test('an account is followed truly through broken answers, revocation, foreign n
   const lookedAfter = (atMs: number) =>
     daemon.until(async () => {
       const spans = await covered();
-      return ['balance', 'orders'].every((kind) =>
+      return ['balances', 'orders'].every((kind) =>
         spans.some((span) => span.kind === kind && span.toMs > atMs),
       );
     });
@@ -202,7 +202,7 @@ test('an account is followed truly through broken answers, revocation, foreign n
     }
     const gaps = await ask<{ kind: string; reason: string }>(
       `SELECT kind, reason FROM gap JOIN stream USING (stream_id)
-       WHERE kind IN ('balance', 'orders') AND span && tstzrange(to_timestamp($1), to_timestamp($2))
+       WHERE kind IN ('balances', 'orders') AND span && tstzrange(to_timestamp($1), to_timestamp($2))
        ORDER BY kind`,
       [(fromMs + EDGE_MS) / 1000, toMs / 1000],
     );

@@ -118,7 +118,7 @@ test('the exchange dies and comes back: the daemon reconnects and fills what it 
   await first.program.ended();
   const awayFromMs = systemClock.wallMs();
   // Several streams must have noticed before it comes back.
-  for (const stream of ['trades', 'ticker', 'depth']) {
+  for (const stream of ['trades', 'tickers', 'depth']) {
     await daemon.line((line) => line.includes('poll failed') && line.includes(`"${stream}"`));
   }
   const second = await startSandbox(sandboxArguments(begin, Number(new URL(url).port)));
@@ -135,7 +135,7 @@ test('the exchange dies and comes back: the daemon reconnects and fills what it 
     [awayFromMs],
   );
   assert.ok(
-    gaps.some(({ kind }) => kind === 'state'),
+    gaps.some(({ kind }) => kind === 'states'),
     'what could not be observed meanwhile is listed as a gap',
   );
 });

@@ -101,7 +101,7 @@ test('a full disk below the embedded server: intake pauses, and goes on by itsel
       UPDATE trade SET price = price + 1 FROM picked WHERE trade.tid = picked.tid AND n % 2 = 1`);
     await archive.run(`
       UPDATE coverage SET span = tstzrange(lower(span), now() + interval '1 h')
-      WHERE stream_id = (SELECT min(stream_id) FROM stream WHERE kind = 'ticker')
+      WHERE stream_id = (SELECT min(stream_id) FROM stream WHERE kind = 'tickers')
         AND upper(span) = (SELECT max(upper(span)) FROM coverage c WHERE c.stream_id = coverage.stream_id)`);
     const { lies: found } = await judgeClaims(archive, ready.url, systemClock.wallMs());
     assert.deepEqual(

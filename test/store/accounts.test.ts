@@ -68,7 +68,7 @@ test('what was open and held at a moment is answered, and whether anybody looked
   await store.ensureMarkets([MARKET], NOON_MS);
   const orders = await store.ensureStream({ kind: 'orders', marketId: 1, variant: 0 });
   const balances = await store.ensureStream({
-    kind: 'balance',
+    kind: 'balances',
     marketId: ALL_MARKETS_ID,
     variant: 0,
   });
@@ -206,7 +206,7 @@ test('balances are stored as they change, over restarts; an outage is a gap for 
   world.balances = { BTC: held('1.50'), USDT: held('90', '10') };
   await account.pollBalances(signal);
   assert.deepEqual(await world.rows('balance'), [{ count: 3 }]);
-  assert.deepEqual(await world.covered('balance'), [{ from: 0, to: 30 }]);
+  assert.deepEqual(await world.covered('balances'), [{ from: 0, to: 30 }]);
 
   world.clock.advance(30_000);
   world.isAway = true;
@@ -217,7 +217,7 @@ test('balances are stored as they change, over restarts; an outage is a gap for 
   world.balances = { USDT: held('90', '10') };
   await account.pollBalances(signal);
   assert.deepEqual(await world.rows('balance'), [{ count: 4 }]);
-  assert.deepEqual(await world.covered('balance'), [
+  assert.deepEqual(await world.covered('balances'), [
     { from: 0, to: 30 },
     { from: 660, to: 660 },
   ]);
@@ -226,7 +226,7 @@ test('balances are stored as they change, over restarts; an outage is a gap for 
   ]);
   const gaps = await runSql(world.url, 'SELECT state, reason FROM gap');
   assert.deepEqual(gaps, [{ state: 'unfillable', reason: 'not observed' }]);
-  world.record.assertAccounted('balance');
+  world.record.assertAccounted('balances');
 });
 
 test('an entry that cannot be read is set aside; nothing is claimed, nothing taken as gone', async () => {
@@ -237,13 +237,13 @@ test('an entry that cannot be read is set aside; nothing is claimed, nothing tak
   world.clock.advance(30_000);
   world.balances = { BTC: held('-1'), USDT: held('50') };
   await account.pollBalances(signal);
-  assert.deepEqual(await world.covered('balance'), [{ from: 0, to: 0 }]);
+  assert.deepEqual(await world.covered('balances'), [{ from: 0, to: 0 }]);
   assert.deepEqual(await heldAt(world.url, 30), [
     { currency: 'BTC', available: '1', freeze: '0', observed: false },
     { currency: 'USDT', available: '50', freeze: '0', observed: false },
   ]);
   assert.deepEqual(await world.rows('quarantine'), [{ count: 1 }]);
-  world.record.assertAccounted('balance');
+  world.record.assertAccounted('balances');
 });
 
 const order = (id: number, values: Partial<ActiveOrder> = {}): ActiveOrder => ({

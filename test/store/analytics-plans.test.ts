@@ -28,7 +28,7 @@ async function openPlannedWorld(): Promise<string> {
   );
   await runSql(
     url,
-    `INSERT INTO stream (market_id, kind, variant) SELECT m, 'state', 86400 FROM generate_series(1, 10) m`,
+    `INSERT INTO stream (market_id, kind, variant) SELECT m, 'states', 86400 FROM generate_series(1, 10) m`,
   );
   await runSql(url, `UPDATE partition_policy SET width = 'day'`);
   for (const [table, sql] of Object.entries(series)) {
@@ -136,7 +136,7 @@ test('rows next to an instant are read from the key, not sorted', async () => {
   const url = await openPlannedWorld();
   const fromMs = Date.UTC(2026, 0, 15);
   const span = { fromMs, toMs: fromMs + 86_400_000 };
-  const variants = { trades: 0, klines: 600, tickers: 0, depth: 0, states: 86_400 };
+  const variants = { trades: 0, candles: 600, tickers: 0, depth: 0, states: 86_400 };
   for (const kind of SERIES_KINDS) {
     const question = { kind, marketId: 7, variantS: variants[kind], where: [] };
     const statements: [sql: string, values: unknown[]][] = [];

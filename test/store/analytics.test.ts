@@ -80,7 +80,7 @@ test('what is asked in a wrong way is refused by name', async () => {
   const span = `'2026-01-15', '2026-01-16'`;
   const reversed = `'2026-01-16', '2026-01-15'`;
   const byMarket = ['trades', 'tickers', 'depth_levels', 'spread'];
-  const byLength = ['klines', 'candles', 'vwap', 'returns', 'states'];
+  const byLength = ['candles', 'klines', 'vwap', 'returns', 'states'];
   const calls = [
     ...byMarket.map((name) => (market: string, at: string) => `${name}('${market}', ${at})`),
     ...byLength.map(
@@ -110,14 +110,14 @@ test('what is asked in a wrong way is refused by name', async () => {
 
 test('a kind may be named as the ledger or as the settings do, and no other way', async () => {
   const { url, store } = await openAnalystWorld();
-  const state = { kind: 'state', marketId: 1, variant: 60 } as const;
+  const state = { kind: 'states', marketId: 1, variant: 60 } as const;
   await store.ensureStream(state);
   const answer = (call: string) =>
     runSql(url, `SELECT * FROM analytics.${call} ORDER BY 1, 2, 3, 4`);
   const span = `'2026-01-15', '2026-01-16'`;
   for (const [one, other] of [
     ['trades', 'trade'],
-    ['kline', 'klines'],
+    ['kline', 'candles'],
     ['ticker', ' Tickers'],
     ['state', 'states'],
     ['times', 'time'],
@@ -129,7 +129,7 @@ test('a kind may be named as the ledger or as the settings do, and no other way'
       assert.deepEqual(same, rows, `${question} of ${one}`);
     }
   }
-  assert.notEqual((await answer(`coverage('BTC_USDT', 'klines', ${span})`)).length, 0);
+  assert.notEqual((await answer(`coverage('BTC_USDT', 'candles', ${span})`)).length, 0);
   const unknown = { code: '22023', message: "there is no kind 'tradez'", hint: /trades, times/ };
   const noPeriod = { code: '22023', message: /states over 7 s were never/, hint: /60, 86400 s/ };
   for (const [call, error] of [
@@ -145,7 +145,7 @@ test('a kind may be named as the ledger or as the settings do, and no other way'
 
 test('a length may be text, an interval or seconds', async () => {
   const { url } = await openAnalystWorld();
-  for (const name of ['klines', 'candles', 'vwap', 'returns', 'states']) {
+  for (const name of ['candles', 'klines', 'vwap', 'returns', 'states']) {
     const answers = [`'1 day'`, `'86400'`, `interval '24 hours'`, '86400'].map((length) =>
       runSql(
         url,
@@ -161,7 +161,7 @@ test('a length may be text, an interval or seconds', async () => {
 test('gaps are those that the program itself lists', async () => {
   const { url, store } = await openAnalystWorld();
   // Nothing of it but a request, of an hour that ends after the market was last seen.
-  const wanted = await store.ensureStream({ kind: 'kline', marketId: 2, variant: 60 });
+  const wanted = await store.ensureStream({ kind: 'candles', marketId: 2, variant: 60 });
   await store.want(wanted, { fromMs: NOON_S * 1000, toMs: NOON_S * 1000 + 3_600_000 });
   const seenMs = NOON_S * 1000 + 1_800_000;
   await runSql(
@@ -219,18 +219,18 @@ test('of a day that goes on, completeness is that of the status and the lag stan
   await runSql(
     url,
     `INSERT INTO stream (kind, market_id, variant, collect_from)
-     VALUES ('trades', 77, 0, $1), ('kline', 77, 60, $1)`,
+     VALUES ('trades', 77, 0, $1), ('candles', 77, 60, $1)`,
     [day(8)],
   );
   await cover('trades', day(8), day(9));
   await cover('trades', day(10), day(12));
-  await cover('kline', day(8), day(11));
+  await cover('candles', day(8), day(11));
   const read = () =>
     runSql<{ kind: string; lag: number }>(
       url,
       `SELECT kind, covered_s::float8 AS "coveredS", missing_s::float8 AS "gapS", gaps::int AS gaps,
               share::float8 AS share, is_complete AS "isComplete", lag_s::float8 AS lag
-       FROM analytics.completeness('NEW_USDT', '2030-03-05') WHERE kind IN ('trades', 'kline')
+       FROM analytics.completeness('NEW_USDT', '2030-03-05') WHERE kind IN ('trades', 'candles')
        ORDER BY kind`,
     );
   const [kline, trades] = await read();
@@ -238,7 +238,7 @@ test('of a day that goes on, completeness is that of the status and the lag stan
   const status = (await store.statusRows(nowMs)).filter(({ marketId }) => marketId === 77);
   const shown = status.map(({ kind, coveredS, gapS, gaps }) => ({ kind, coveredS, gapS, gaps }));
   assert.deepEqual(shown, [
-    { kind: 'kline', coveredS: 10_800, gapS: 0, gaps: 0 },
+    { kind: 'candles', coveredS: 10_800, gapS: 0, gaps: 0 },
     { kind: 'trades', coveredS: 10_800, gapS: 3600, gaps: 1 },
   ]);
   assert.deepEqual({ ...kline, lag: 0 }, { ...shown[0], share: 1, isComplete: false, lag: 0 });
@@ -247,7 +247,7 @@ test('of a day that goes on, completeness is that of the status and the lag stan
   await cover('trades', '2030-03-06 00:00Z', '2030-03-06 01:00Z');
   const [over] = await read();
   const missing = { coveredS: 10_800, gapS: 13 * 3600, gaps: 1, share: 0.1875 };
-  assert.deepEqual(over, { kind: 'kline', ...missing, isComplete: false, lag: 0 });
+  assert.deepEqual(over, { kind: 'candles', ...missing, isComplete: false, lag: 0 });
 });
 
 test('a book holds until the next one, and no longer than somebody looked', async () => {

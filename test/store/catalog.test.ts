@@ -108,7 +108,7 @@ test('an incomplete list delists nothing and keeps every id', async () => {
 test('a stream is made once, even by a race', async () => {
   const { store } = await openTestStore();
   await store.ensureMarkets([market('A_USDT')], 0);
-  const key = { kind: 'kline', marketId: 1, variant: 60, collectFromMs: 5_000 } as const;
+  const key = { kind: 'candles', marketId: 1, variant: 60, collectFromMs: 5_000 } as const;
   const made = await Promise.all(Array.from({ length: 8 }, () => store.ensureStream(key)));
   assert.equal(new Set(made.map(({ streamId }) => streamId)).size, 1);
   assert.deepEqual(made[0], { ...key, streamId: made[0]?.streamId });
@@ -265,7 +265,7 @@ test('what is missing of a delisted market is given up with its reason, and take
 test('sessions that a crash left open end at their last message', async () => {
   const { store, url } = await openTestStore();
   await store.ensureMarkets([market('A_USDT')], 0);
-  const stream = await store.ensureStream({ kind: 'state', marketId: 1, variant: 60 });
+  const stream = await store.ensureStream({ kind: 'states', marketId: 1, variant: 60 });
   const closed = await store.openSession(stream, 1_000);
   await store.closeSession(closed, { atMs: 2_000, code: 1000, reason: 'done' });
   const crashed = await store.openSession(stream, 3_000);

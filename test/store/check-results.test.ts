@@ -19,8 +19,8 @@ async function openWorld(): Promise<World> {
   const { store, url } = await openTestStore();
   await store.ensureMarkets([BTC], NOON_S * 1000);
   const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
-  await store.ensureStream({ kind: 'kline', marketId: 1, variant: 3600 });
-  const minutes = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 });
+  await store.ensureStream({ kind: 'candles', marketId: 1, variant: 3600 });
+  const minutes = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 });
   const [target] = await store.checks.targets();
   assert.ok(target !== undefined);
   return { store, url, trades, minutes, target };

@@ -53,11 +53,11 @@ test('questions that the archive cannot answer, and readers that leave', async (
       );
       await refused({ ...EVENT_SPAN, markets: [] }, { code: 'bad_option' });
       await refused(
-        { ...EVENT_SPAN, kinds: ['candles' as 'klines'] },
-        { code: 'unknown_kind', message: /klines, trades/ },
+        { ...EVENT_SPAN, kinds: ['klines' as 'candles'] },
+        { code: 'unknown_kind', message: /candles, trades/ },
       );
       await refused(
-        { ...EVENT_SPAN, markets: ['AAA_USD'], kinds: ['klines'], intervalsS: [900] },
+        { ...EVENT_SPAN, markets: ['AAA_USD'], kinds: ['candles'], intervalsS: [900] },
         { code: 'not_collected', message: /900 seconds of AAA_USD .* 60, 300/ },
       );
       await assert.rejects(openArchive({}), { code: 'bad_option' });

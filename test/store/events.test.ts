@@ -17,7 +17,7 @@ import {
 import { makeFolder } from '../support/worlds/export-world.js';
 
 const SEED = 20_260_115;
-const KINDS = ['trades', 'klines', 'tickers', 'depth', 'states'] as const;
+const KINDS = ['trades', 'candles', 'tickers', 'depth', 'states'] as const;
 const dayText = (day: number) =>
   new Date(EVENT_START_MS + day * EVENT_DAY_MS).toISOString().slice(0, 10);
 
@@ -61,13 +61,13 @@ test('all kinds and markets come in one order, hot, cold and mixed, as they happ
     const midnightUs = (EVENT_START_MS + EVENT_DAY_MS) * 1000;
     const [fromUs, toUs] = [midnightUs - 61_250_000, midnightUs + 120_250_001];
     const found = archive.events({
-      ...{ from: fromUs, to: toUs, markets: ['CCC_USD', 'AAA_USD'], kinds: ['trades', 'klines'] },
+      ...{ from: fromUs, to: toUs, markets: ['CCC_USD', 'AAA_USD'], kinds: ['trades', 'candles'] },
       intervalsS: [300],
     });
     const expected = inSpan(world.happened, fromUs, toUs).filter(
       (one) =>
         one.market !== 'BBB_USD' &&
-        (one.kind === 'trade' || (one.kind === 'kline' && one.intervalS === 300)),
+        (one.kind === 'trade' || (one.kind === 'candle' && one.intervalS === 300)),
     );
     assert.ok(expected.length > 10);
     sameEvents(await collected(found), expected);
@@ -82,7 +82,7 @@ test('all kinds and markets come in one order, hot, cold and mixed, as they happ
   });
   await t.test('both days in files, also some at a time', async () => {
     // Candles left by the month, with the first day.
-    const rest = KINDS.filter((kind) => kind !== 'klines');
+    const rest = KINDS.filter((kind) => kind !== 'candles');
     for (const kind of rest) await archiveDay({ ...world, coldDir }, kind, dayText(1));
     const batches = await collected(archive.events(EVENT_SPAN).batches());
     sameEvents(batches.flat(), world.happened);
@@ -90,16 +90,16 @@ test('all kinds and markets come in one order, hot, cold and mixed, as they happ
     sameEvents(await collected(received), world.received);
   });
   await t.test('what candles were before they were revised in files, too', async () => {
-    const files = await archiveDay({ ...world, coldDir }, 'kline_revisions', dayText(0));
+    const files = await archiveDay({ ...world, coldDir }, 'candle_revisions', dayText(0));
     assert.ok(files.length >= 3);
     const received = archive.events({ ...EVENT_SPAN, order: 'received' });
     sameEvents(await collected(received), world.received);
-    const some = { markets: ['BBB_USD'], kinds: ['klines'], intervalsS: [60] } as const;
+    const some = { markets: ['BBB_USD'], kinds: ['candles'], intervalsS: [60] } as const;
     const versions = archive.events({ ...EVENT_SPAN, ...some, order: 'received' });
     sameEvents(
       await collected(versions),
       world.received.filter(
-        (one) => one.kind === 'kline' && one.market === 'BBB_USD' && one.intervalS === 60,
+        (one) => one.kind === 'candle' && one.market === 'BBB_USD' && one.intervalS === 60,
       ),
     );
   });

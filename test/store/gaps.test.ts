@@ -75,7 +75,7 @@ before(async () => {
   await store.ensureMarkets([market('A_USDT'), market('B_USDT')], 0);
   streams = [
     await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 }),
-    await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 }),
+    await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 }),
     await store.ensureStream({ kind: 'trades', marketId: 2, variant: 0 }),
   ];
 });

@@ -26,7 +26,7 @@ const MARKET = {
   moneyPrec: 2,
 };
 const HOUR_S = 3600;
-const STREAM_OF = { trades: 'trades', klines: 'kline', depth: 'depth' } as const;
+const STREAM_OF = { trades: 'trades', candles: 'candles', depth: 'depth' } as const;
 
 type Asked = Pick<InterchangeRequest, 'tool' | 'content'> & {
   readonly kinds: readonly Source['kind'][];
@@ -34,9 +34,9 @@ type Asked = Pick<InterchangeRequest, 'tool' | 'content'> & {
 };
 
 const ALL: readonly Asked[] = [
-  { tool: 'freqtrade', content: 'candles', kinds: ['klines'], intervalS: HOUR_S },
+  { tool: 'freqtrade', content: 'candles', kinds: ['candles'], intervalS: HOUR_S },
   { tool: 'freqtrade', content: 'trades', kinds: ['trades'] },
-  { tool: 'backtrader', content: 'candles', kinds: ['klines'], intervalS: HOUR_S },
+  { tool: 'backtrader', content: 'candles', kinds: ['candles'], intervalS: HOUR_S },
   { tool: 'vectorbt', content: 'candles', kinds: ['trades'], intervalS: 900 },
   { tool: 'hftbacktest', content: 'events', kinds: ['trades', 'depth'] },
 ];
@@ -44,7 +44,7 @@ const ALL: readonly Asked[] = [
 async function partOf(store: Store, asked: Asked, hours: number): Promise<InterchangePart> {
   const sources: Source[] = [];
   for (const kind of asked.kinds) {
-    const variant = kind === 'klines' ? HOUR_S : 0;
+    const variant = kind === 'candles' ? HOUR_S : 0;
     const stream = await store.ensureStream({ kind: STREAM_OF[kind], marketId: 1, variant });
     sources.push({ kind, stream });
   }
@@ -105,7 +105,7 @@ test('files are the same, byte for byte, whether the rows are in the database or
   const asked = { coldDir, hours: 4, allowGaps: true };
   const before = await writeAll(world, { ...asked, dir: hot });
   assert.equal(before.size, 2 * ALL.length, 'each file has its manifest');
-  for (const kind of ['trades', 'klines', 'depth'] as const) {
+  for (const kind of ['trades', 'candles', 'depth'] as const) {
     const paths = await archiveDay({ ...world, coldDir }, kind, '2026-01-15');
     assert.ok(paths.length > 0);
   }

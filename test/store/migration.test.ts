@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
+import { SERIES, SERIES_TABLES, type SeriesTable, streamsOf } from '../../src/model/series.js';
 import { migrate } from '../../src/store/index.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
@@ -99,3 +100,42 @@ test('old memories of gaps get the words of the list, and are cut where they ove
   const { store } = await openTestStore({ databaseUrl: url });
   assert.deepEqual(await store.offsetModes(), {});
 });
+
+test('streams of an earlier version get the one word for their kind, and keep what they cover', async () => {
+  const url = await makeOldDatabase(14);
+  await runSql(
+    url,
+    `INSERT INTO archive (name, base_url, is_sandbox) VALUES ('old', 'http://old', true);
+     INSERT INTO stream (kind, market_id, variant)
+     SELECT kind, 0, variant FROM (VALUES ('trades', 0), ('times', 0), ('depth', 0), ('ticker', 0),
+       ('kline', 60), ('kline', 3600), ('state', 86400), ('balance', 0), ('orders', 0)) s(kind, variant);
+     INSERT INTO coverage (stream_id, market_id, span, row_count, evidence, updated_at)
+     SELECT stream_id, 0, tstzrange('2026-01-15', '2026-01-16'), 0, '{}', now() FROM stream`,
+  );
+  await migrate({ databaseUrl: url });
+  const kinds = `SELECT kind || coalesce(' ' || nullif(variant, 0), '') AS kind FROM stream
+                 JOIN coverage USING (stream_id) ORDER BY stream_id`;
+  const words = ['trades', 'times', 'depth', 'tickers', 'candles 60', 'candles 3600'];
+  assert.deepEqual(
+    (await runSql<{ kind: string }>(url, kinds)).map(({ kind }) => kind),
+    [...words, 'states 86400', 'balances', 'orders'],
+  );
+  const old = `INSERT INTO stream (kind, market_id) VALUES ('kline', 0)`;
+  await assert.rejects(runSql(url, old), /stream_kind_known/);
+  const { store } = await openTestStore({ databaseUrl: url });
+  const found = await store.ensureStream({ kind: 'candles', marketId: 0, variant: 60 });
+  assert.equal(found.streamId, 5, 'no second stream is made beside it');
+  const tables = SERIES_TABLES.map((table) => [table, claimedBy(table)]);
+  const known = await runSql<{ name: string; kinds: string[] }>(
+    url,
+    'SELECT t AS name, streams_of(t) AS kinds FROM unnest($1::text[]) AS t',
+    [tables.map(([table]) => table)],
+  );
+  assert.deepEqual(
+    known.map(({ name, kinds: words }) => [name, words]),
+    tables,
+  );
+});
+
+/** The streams of a table that lose their claims with its rows; former versions have none. */
+const claimedBy = (table: SeriesTable) => (SERIES[table].batch === null ? [] : streamsOf(table));

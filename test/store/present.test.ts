@@ -12,7 +12,7 @@ async function open(nowS: number) {
   await store.ensureMarkets([BTC], NOON_S * 1000);
   await store.claimArchive({ name: 'x', baseUrl: 'http://x', isSandbox: false, identity: null });
   const stream = (kind: StreamKind, variant = 0) =>
-    store.ensureStream({ kind, variant, marketId: kind === 'ticker' ? 0 : 1 });
+    store.ensureStream({ kind, variant, marketId: kind === 'tickers' ? 0 : 1 });
   const present = (atS: number) => (NOON_S + atS) * 1000;
   return { store, url, time, stream, present };
 }
@@ -44,8 +44,8 @@ test('what is covered beyond a new present is taken back of every stream, as a g
   const trades = await stream('trades');
   const times = await stream('times');
   const depth = await stream('depth');
-  const klines = await stream('kline', 60);
-  const ticker = await stream('ticker');
+  const klines = await stream('candles', 60);
+  const ticker = await stream('tickers');
   await store.commit({
     trades: [trade(1, 10), trade(2, 99), trade(3, 100), trade(4, 300)],
     depths: [depthAt(50), depthAt(99), depthAt(200)],
@@ -93,7 +93,7 @@ test('coverage beyond the noted present is suspect, and the present that readers
 
 test('what is suspect begins with the second, or the candle, in which the present lies', async () => {
   const { store, stream, present } = await open(600);
-  const streams = await Promise.all([stream('trades'), stream('kline', 60), stream('depth')]);
+  const streams = await Promise.all([stream('trades'), stream('candles', 60), stream('depth')]);
   await store.commit({ claims: streams.map((one) => claim(one, 0, 480)) });
   // A pace of nought: the present stays where it was noted.
   await store.notePresent(present(130) + 500, 0);
@@ -101,8 +101,8 @@ test('what is suspect begins with the second, or the candle, in which the presen
   assert.deepEqual(
     found.map(({ kind, span }) => [kind, span.fromMs - present(0), span.toMs - present(0)]),
     [
+      ['candles', 120_000, 480_000],
       ['depth', 130_500, 480_000],
-      ['kline', 120_000, 480_000],
       ['trades', 130_000, 480_000],
     ],
   );

@@ -93,7 +93,7 @@ test('hot and cold together answer what all of it answered while it was hot', as
     }
   };
   for (const kind of KINDS) await archiveDay(place, kind, DAYS[0]);
-  for (const kind of ['klines', 'states'] as const) await archiveDay(place, kind, DAYS[2]);
+  for (const kind of ['candles', 'states'] as const) await archiveDay(place, kind, DAYS[2]);
   await check();
 });
 

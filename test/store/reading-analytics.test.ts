@@ -146,7 +146,7 @@ const OVER = (view: string) => [
   `EXPLAIN SELECT * FROM ${view}`,
 ];
 const VIEWS: Readonly<Record<string, (typeof KINDS)[number]>> = {
-  ...{ 'analytics.trades': 'trades', 'analytics.klines': 'klines' },
+  ...{ 'analytics.trades': 'trades', 'analytics.klines': 'candles' },
   ...{ 'analytics.tickers': 'tickers', 'analytics.states': 'states' },
   'analytics.depth_levels': 'depth',
 };

@@ -28,7 +28,7 @@ before(async () => {
   await store.ensureMarkets([market], 0);
   trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
-  klines = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 });
+  klines = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 });
 });
 beforeEach(() => clear());
 

@@ -70,14 +70,14 @@ test('a daemon that only writes does everything it does', async () => {
   await store.acquireWriterLock();
   await store.ensureMarkets([BTC], NOON_S * 1000);
   await store.ensureMarkets([{ ...BTC, moneyPrec: 4 }], NOON_S * 1000 + 60_000);
-  const stream = (kind: 'trades' | 'times' | 'kline' | 'depth' | 'state', variant = 0) =>
+  const stream = (kind: 'trades' | 'times' | 'candles' | 'depth' | 'states', variant = 0) =>
     store.ensureStream({ kind, marketId: 1, variant });
   const [trades, times, klines] = [
     await stream('trades'),
     await stream('times'),
-    await stream('kline', HOUR_S),
+    await stream('candles', HOUR_S),
   ];
-  const states = await stream('state', 60);
+  const states = await stream('states', 60);
   await store.setCollectFrom(trades.streamId, (NOON_S - HOUR_S) * 1000);
   await store.makePartitionsAhead(NOON_S * 1000);
   const figures = { open: '100.5', close: '100.5', high: '100.5', low: '100.5' };

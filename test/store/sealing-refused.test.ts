@@ -42,13 +42,13 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
 
   // A candle that nobody has held against the trades.
   const other = await openSealingWorld(t);
-  const kline = await other.store.ensureStream({ kind: 'kline', marketId: 1, variant: 3600 });
+  const kline = await other.store.ensureStream({ kind: 'candles', marketId: 1, variant: 3600 });
   const span = { fromMs: FIRST_MS + DAY_MS, toMs: FIRST_MS + DAY_MS + 3_600_000 };
   await other.store.commit({ claims: [{ stream: kline, span, evidence: {} }] });
   const report = await live(other);
   assert.deepEqual(
     report.outcomes.map(({ note }) => note),
-    [null, 'kline 3600s of BTC_USDT is not judged from 2026-01-14T00:00:00.000Z on', null],
+    [null, 'candles 3600s of BTC_USDT is not judged from 2026-01-14T00:00:00.000Z on', null],
   );
   const verdict = { span, outcome: 'match' as const, differences: [], tries: 0, nextTryAtMs: null };
   await other.store.checks.record(1, 3600, [verdict]);

@@ -5,7 +5,7 @@ import { DAY_MS, FIRST_MS, live, openSealingWorld } from '../support/worlds/seal
 test('what has left the database is not judged by rows that are not there', async (t) => {
   const world = await openSealingWorld(t);
   const { store } = world;
-  const kline = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 3600 });
+  const kline = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 3600 });
   const whole = { fromMs: FIRST_MS, toMs: FIRST_MS + 3 * DAY_MS };
   await store.commit({ claims: [{ stream: kline, span: whole, evidence: {} }] });
   const [target] = await store.checks.targets();

@@ -72,8 +72,8 @@ class World {
     const streams: StreamRef[] = [];
     for (const [kind, variant] of [
       ['trades', 0],
-      ['kline', 60],
-      ['kline', 3600],
+      ['candles', 60],
+      ['candles', 3600],
     ] as const) {
       streams.push(await store.ensureStream({ kind, marketId: 1, variant, collectFromMs }));
     }
@@ -167,7 +167,7 @@ test('a lost trade is missed, fetched again with its candle, and then all matche
   assert.equal(found?.tries, found?.intervalS === 60 ? 1 : 0);
   assert.deepEqual(
     await world.refetch(),
-    ['kline 60', 'trades 0'],
+    ['candles 60', 'trades 0'],
     'the hour waits for the minute',
   );
   world.wait();
@@ -192,7 +192,7 @@ test('a trade that was altered by hand stays a mismatch after three refetches, a
     refetches.push(await world.refetch());
     world.wait();
   }
-  const minute = ['kline 60', 'trades 0'];
+  const minute = ['candles 60', 'trades 0'];
   assert.deepEqual(refetches.slice(0, 3), [minute, minute, minute]);
   assert.ok(refetches.slice(3).every((one) => one.length === 0));
   const known = await world.store.checks.mismatches({ marketId: 1 }, 10);
@@ -210,7 +210,7 @@ test('where minutes agree and the hour does not, only the candle of the hour is 
   await runSql(world.url, 'UPDATE kline SET volume = volume + 1 WHERE interval_s = 3600');
   await world.settle();
   assert.deepEqual(await world.outcomes(60), ['match']);
-  assert.deepEqual(await world.refetch(), ['kline 3600', 'kline 3600']);
+  assert.deepEqual(await world.refetch(), ['candles 3600', 'candles 3600']);
   world.wait();
   await world.settle();
   assert.deepEqual(await world.outcomes(3600), ['match']);
@@ -232,7 +232,7 @@ test('where trades have no candle, the candle alone is suspected first', async (
   const world = await World.open();
   await dropCandle(world, minuteOf(world, 9));
   await world.settle();
-  assert.deepEqual(await world.refetch(), ['kline 60']);
+  assert.deepEqual(await world.refetch(), ['candles 60']);
   world.wait();
   await world.settle();
   assert.deepEqual(await world.outcomes(60), ['match']);
@@ -240,7 +240,7 @@ test('where trades have no candle, the candle alone is suspected first', async (
     world.url,
     "SELECT DISTINCT kind FROM gap JOIN stream USING (stream_id) WHERE reason = 'suspect'",
   );
-  assert.deepEqual(doubted, [{ kind: 'kline' }], 'nothing is said of the trades');
+  assert.deepEqual(doubted, [{ kind: 'candles' }], 'nothing is said of the trades');
 });
 
 test('a candle that stays missing is asked for together with its trades, and then the mismatch stands', async () => {
@@ -253,11 +253,11 @@ test('a candle that stays missing is asked for together with its trades, and the
   const refetches: string[][] = [];
   for (let turn = 0; turn < 6; turn += 1) {
     await world.settle();
-    refetches.push((await world.refetch()).filter((one) => one !== 'kline 3600'));
+    refetches.push((await world.refetch()).filter((one) => one !== 'candles 3600'));
     world.wait();
   }
-  const both = ['kline 60', 'trades 0'];
-  assert.deepEqual(refetches, [['kline 60'], both, both, [], [], []]);
+  const both = ['candles 60', 'trades 0'];
+  assert.deepEqual(refetches, [['candles 60'], both, both, [], [], []]);
   const known = await world.store.checks.mismatches({ marketId: 1 }, 10);
   const settled = known.find(({ intervalS }) => intervalS === 60);
   assert.deepEqual([settled?.tries, settled?.nextTryAtMs], [3, null]);

@@ -129,7 +129,7 @@ test('the tables themselves forbid NaN and Infinity', async () => {
 
 test('a changed candle keeps its history', async () => {
   const { store, url } = await openWithStreams();
-  const stream = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 });
+  const stream = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 });
   const candle = (close: string, receivedAtMs: number): KlineRow => {
     const prices = { open: '1', close, high: '3', low: '1', volume: '5', amount: '9' };
     return { marketId: 1, intervalS: 60, openAtS: NOON_S, ...prices, receivedAtMs };
@@ -162,7 +162,7 @@ test('a changed candle keeps its history', async () => {
 
 test('tickers, depths and states are stored once; other content is a conflict', async () => {
   const { store, url } = await openWithStreams();
-  const all = await store.ensureStream({ kind: 'ticker', marketId: 0, variant: 0 });
+  const all = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
   const ms = NOON_S * 1_000;
   const sides = {
     bidPrices: ['1.0', '0.9'],

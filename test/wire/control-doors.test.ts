@@ -73,7 +73,7 @@ test('what steers a sandbox, or tells its secrets, is for no web page', async (t
 
 test('what steers a replay is for no web page', async (t) => {
   const world = await openWorld();
-  const stream = await world.stream('state', 60);
+  const stream = await world.stream('states', 60);
   await world.store.commit({ claims: [covered(stream, 0, 600)] });
   const { server } = await startReplay(t, world.store);
   await assertDoors(server.port, [
@@ -114,7 +114,7 @@ function hostileBodies(): string[] {
 
 test('hostile control calls are refused, and time goes on as if they had not been sent', async (t) => {
   const world = await openWorld();
-  const stream = await world.stream('state', 60);
+  const stream = await world.stream('states', 60);
   await world.store.commit({ claims: [covered(stream, 0, 600)] });
   const { server } = await startReplay(t, world.store);
   const clock = async () => {
@@ -157,7 +157,7 @@ async function inTurns<T>(count: number, work: (at: number) => Promise<T>): Prom
 
 test('sessions without end, bodies that drip and steering at once leave the replay answering', async (t) => {
   const world = await openWorld();
-  const stream = await world.stream('state', 60);
+  const stream = await world.stream('states', 60);
   await world.store.commit({ claims: [covered(stream, 0, 600)] });
   const { server } = await startReplay(t, world.store);
   // Bodies that do not come.

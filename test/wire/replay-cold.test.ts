@@ -184,11 +184,11 @@ async function assertAsModel({ backend }: Replayed, world: EventWorld, as: Mode,
     const seen = model.ticker(market, atMs);
     const ticker = await Promise.resolve(seat.ticker(market)).catch(() => undefined);
     assert.deepEqual([ticker?.bid, ticker?.last], [seen?.bid, seen?.last], what);
-    late(model.lateOf('ticker', market, atMs), what);
+    late(model.lateOf('tickers', market, atMs), what);
     const told = model.state(market, 60, atMs);
     const state = await Promise.resolve(seat.state(market, 60)).catch(() => undefined);
     assert.deepEqual([state?.last, state?.volume], [told?.last, told?.volume], what);
-    late(told === undefined ? [] : model.lateOf('state', market, atMs, 60), what);
+    late(told === undefined ? [] : model.lateOf('states', market, atMs, 60), what);
   }
   assert.ok(candles > count, 'there was something to compare');
 }
@@ -234,11 +234,11 @@ test('the same questions get the same bytes from the database, from files and fr
     // Candles leave by the month; the versions that they had before stay at first.
     [
       'the first day in files',
-      () => [...days, 'klines' as const].map((kind) => [kind, 0] as const),
+      () => [...days, 'candles' as const].map((kind) => [kind, 0] as const),
     ],
     [
       'all in files',
-      () => [...days.map((kind) => [kind, 1] as const), ['kline_revisions', 0] as const],
+      () => [...days.map((kind) => [kind, 1] as const), ['candle_revisions', 0] as const],
     ],
   ] as const) {
     await t.test(where, async (t) => {

@@ -88,7 +88,7 @@ async function followAll(
 
 test('a thousand clients are served, those who read as if those who do not were not there', async (t) => {
   const { store, url, stream } = await openWorld();
-  const [busy, quiet] = [await stream('state', 60), await stream('state', 60, 2)];
+  const [busy, quiet] = [await stream('states', 60), await stream('states', 60, 2)];
   await store.commit({
     states: Array.from({ length: QUIET }, (_, at) =>
       state(1, 1 + (598 * at) / QUIET, { marketId: 2, close: String(at + 1) }),

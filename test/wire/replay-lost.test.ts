@@ -26,7 +26,7 @@ const STATES = 500;
 /** An archive behind a wire that can be cut. */
 async function openOverWire(t: TestContext) {
   const world = await openWorld();
-  const [trades, states] = [await world.stream('trades'), await world.stream('state', 60)];
+  const [trades, states] = [await world.stream('trades'), await world.stream('states', 60)];
   await world.store.commit({
     trades: [exactTrade(1, 1), exactTrade(2, 2)],
     states: Array.from({ length: STATES }, (_, at) => state(at + 1, 1 + at)),

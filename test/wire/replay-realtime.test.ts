@@ -96,7 +96,7 @@ async function control(replay: Replayed, path: string, body?: object, session?: 
 }
 
 async function fillStates({ store, stream }: World, atS: readonly number[]): Promise<void> {
-  const states = await stream('state', 60);
+  const states = await stream('states', 60);
   await store.commit({
     states: atS.map((at, index) => state(index + 1, at)),
     claims: [covered(states, 0, 600)],
@@ -164,7 +164,7 @@ test('at full speed every update is told once, in order, of all markets together
     world,
     Array.from({ length: 5000 }, (_, at) => at / 10),
   );
-  const eth = await world.stream('state', 60, 2);
+  const eth = await world.stream('states', 60, 2);
   await world.store.commit({
     states: [1, 100, 499].map((at, index) => state(index + 1, at, { marketId: 2 })),
     claims: [covered(eth, 0, 600)],
@@ -308,7 +308,7 @@ test('time is paused, resumed, stepped and sped up; what cannot be is told', asy
 test('recorded disconnects end connections, and keep them away until the next', async (t) => {
   const world = await openWorld();
   await fillStates(world, [1, 2, 25, 26]);
-  const stream = await world.stream('state', 60);
+  const stream = await world.stream('states', 60);
   const first = await world.store.openSession(stream, noonMs(0));
   await world.store.closeSession(first, { atMs: noonMs(10), code: 1012, reason: 'remote' });
   const second = await world.store.openSession(stream, noonMs(20));
@@ -339,7 +339,7 @@ test('recorded disconnects end connections, and keep them away until the next', 
 
 test('who asks is told where states are not known, before what comes then; others hear states alone', async (t) => {
   const world = await openWorld();
-  const states = await world.stream('state', 60);
+  const states = await world.stream('states', 60);
   await world.store.commit({
     states: [-5, 5, 12, 21].map((at, index) => state(index + 1, at)),
     claims: [covered(states, -10, 10), covered(states, 20, 600)],

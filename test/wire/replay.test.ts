@@ -52,12 +52,12 @@ async function fillWorld({ store, stream }: World): Promise<void> {
   const [trades, times, klines] = [
     await stream('trades'),
     await stream('times'),
-    await stream('kline', 60),
+    await stream('candles', 60),
   ];
   const [depths, tickers, states] = [
     await stream('depth'),
-    await stream('ticker', 0, 0),
-    await stream('state', 60),
+    await stream('tickers', 0, 0),
+    await stream('states', 60),
   ];
   await store.commit({
     trades: [
@@ -255,7 +255,7 @@ test('trades whose exact time is unknown appear at the end of their second, and 
 
 test('with --as known only what was received by then is there, in the versions of then', async (t) => {
   const world = await openWorld();
-  const [trades, klines] = [await world.stream('trades'), await world.stream('kline', 60)];
+  const [trades, klines] = [await world.stream('trades'), await world.stream('candles', 60)];
   const late = { receivedAtMs: noonMs(100) };
   await world.store.commit({
     trades: [exactTrade(1, 1), exactTrade(2, 2, late), exactTrade(3, 3)],
@@ -271,7 +271,7 @@ test('with --as known only what was received by then is there, in the versions o
     const page = await get(replay, 'history?market=BTC_USDT');
     return [ids(page), found.map(({ close }) => close), page.gap, candles.gap];
   };
-  const [isLate, notYet] = [lateText('trades', 2, 3), lateText('kline', 0, 60)];
+  const [isLate, notYet] = [lateText('trades', 2, 3), lateText('candles', 0, 60)];
   const known = await startReplay(t, world.store, { as: 'known' });
   const happened = await startReplay(t, world.store);
   for (const [atS, whenKnown, whenHappened] of [
@@ -292,7 +292,7 @@ test('with --as known only what was received by then is there, in the versions o
 test('what was received later is a gap of what was known, for every answer that needed it', async (t) => {
   const world = await openWorld();
   const [trades, depths] = [await world.stream('trades'), await world.stream('depth')];
-  const [tickers, states] = [await world.stream('ticker', 0, 0), await world.stream('state', 60)];
+  const [tickers, states] = [await world.stream('tickers', 0, 0), await world.stream('states', 60)];
   const late = { receivedAtMs: noonMs(500) };
   await world.store.commit({
     trades: [
@@ -333,8 +333,8 @@ test('what was received later is a gap of what was known, for every answer that 
     ],
     [candles(60, 0), null, volumes, [[0, '2']]],
     ['depth/result?market=BTC_USDT', since('depth'), undefined, undefined],
-    ['ticker?market=ETH_USDT', since('ticker'), undefined, undefined],
-    ['tickers', since('ticker'), undefined, undefined],
+    ['ticker?market=ETH_USDT', since('tickers'), undefined, undefined],
+    ['tickers', since('tickers'), undefined, undefined],
     ['ticker?market=BTC_USDT', null, undefined, undefined],
   ] as const) {
     await seek(known, 215);
@@ -354,7 +354,7 @@ test('what was received later is a gap of what was known, for every answer that 
     note: (_, text) => notes.push(text),
   });
   await seat.state('BTC_USDT', 60);
-  assert.deepEqual(notes, [since('state')]);
+  assert.deepEqual(notes, [since('states')]);
   // A trade that is still to come is none that was received late.
   await seek(known, 214.3);
   assert.equal((await get(known, 'history?market=BTC_USDT&limit=1')).gap, null);
@@ -386,8 +386,8 @@ test('of very many trades that came late the newest are told apart, and all belo
 
 test('what touches a gap says so, and with --strict is refused', async (t) => {
   const world = await openWorld();
-  const [trades, klines] = [await world.stream('trades'), await world.stream('kline', 60)];
-  const [depths, tickers] = [await world.stream('depth'), await world.stream('ticker', 0, 0)];
+  const [trades, klines] = [await world.stream('trades'), await world.stream('candles', 60)];
+  const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers', 0, 0)];
   await world.store.commit({
     trades: [exactTrade(1, 10), exactTrade(2, 200), exactTrade(3, 210)],
     klines: [kline(0), kline(180)],
@@ -418,12 +418,12 @@ test('what touches a gap says so, and with --strict is refused', async (t) => {
     [215, 'history?market=BTC_USDT&limit=2', undefined],
     [215, 'history?market=BTC_USDT&limit=2&lastId=1', `trades ${gap}`],
     [215, kline60(0, 0), undefined],
-    [215, kline60(0, 180), `kline ${gap}`],
+    [215, kline60(0, 180), `candles ${gap}`],
     [599, kline60(180, 240), undefined],
     // When a gap that goes on will end is not told: nobody knew.
     [215, 'depth/result?market=BTC_USDT', `depth ${goesOn} not observed`],
     [215, 'book?market=BTC_USDT&side=buy', /^depth .* not observed$/],
-    [215, 'tickers', `ticker ${goesOn} not collected`],
+    [215, 'tickers', `tickers ${goesOn} not collected`],
     [
       100,
       'history?market=BTC_USDT',
@@ -434,9 +434,9 @@ test('what touches a gap says so, and with --strict is refused', async (t) => {
       'depth/result?market=BTC_USDT',
       `depth 2026-01-15T12:01:00.000Z 2026-01-15T12:01:00.001Z not observed`,
     ],
-    [215, 'ticker?market=BTC_USDT', /^ticker /],
+    [215, 'ticker?market=BTC_USDT', /^tickers /],
     [215, 'markets', undefined],
-    [215, 'kline?market=ETH_USDT&interval=60&start=1&end=2', /^kline 1970-.* not collected$/],
+    [215, 'kline?market=ETH_USDT&interval=60&start=1&end=2', /^candles 1970-.* not collected$/],
   ] as const) {
     await seek(replay, atS);
     await seek(strict, atS);
@@ -532,7 +532,7 @@ test('markets are those that were listed then, on the terms of then', async (t) 
 
 test('an answer that shows a moment tells since when all was recorded until then; in a gap it does not', async (t) => {
   const world = await openWorld();
-  const [depths, tickers] = [await world.stream('depth'), await world.stream('ticker', 0, 0)];
+  const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers', 0, 0)];
   await world.store.commit({
     depths: [depth(1), depth(250, { bidPrices: ['99', '98'] })],
     tickers: [ticker(1, 1)],

@@ -34,7 +34,7 @@ async function collect(
   const record = new CollectRecord();
   const stream = {
     streamId: 1,
-    kind: 'state' as const,
+    kind: 'states' as const,
     marketId: 1,
     variant: PERIOD_S,
     collectFromMs: null,
@@ -58,7 +58,7 @@ async function collect(
   collector.start();
   await enough;
   await collector.stop();
-  record.assertAccounted('state');
+  record.assertAccounted('states');
   return { archive, record, fired: fired() };
 }
 

@@ -201,7 +201,7 @@ test('the page and the document tell open gaps by reason, the longest first', as
   counted = countOf([{}], {
     gaps: [
       { ...open, kind: 'trades', reason: 'suspect', lengthMs: 60_000, oldestMs: 7_310_000 },
-      { ...open, kind: 'kline', reason: 'exchange failed', lengthMs: 7.2e6, oldestMs: 100_000 },
+      { ...open, kind: 'candles', reason: 'exchange failed', lengthMs: 7.2e6, oldestMs: 100_000 },
       { ...open, kind: 'depth', reason: hostile, lengthMs: 10, oldestMs: 7_399_990 },
     ],
   });
@@ -225,9 +225,9 @@ test('the document lists what is asked for, the least covered first, and counts 
   const counted = countOf(
     [
       { market: 'A', gapS: 400, openGaps: 1, gapsWithinHistory: 1 },
-      { market: 'A', kind: 'kline', variant: 60, marketId: 1, newestCoveredMs: 2000 },
+      { market: 'A', kind: 'candles', variant: 60, marketId: 1, newestCoveredMs: 2000 },
       { market: 'B', marketId: 2, gapS: 1200, unfillableS: 1000, beforeHistoryS: 300 },
-      { market: '*', kind: 'ticker', marketId: 0, newestCoveredMs: null, coveredS: 0, rows: 0 },
+      { market: '*', kind: 'tickers', marketId: 0, newestCoveredMs: null, coveredS: 0, rows: 0 },
     ],
     {
       checks: [

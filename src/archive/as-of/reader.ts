@@ -227,11 +227,11 @@ export class AsOfReader {
     knownAt: KnownAt,
   ): Promise<BuiltCandle[]> {
     const series = { marketId, variantS: intervalS };
-    const where = knownBy('klines', knownAt);
-    const newest = await this.#search.oldest({ kind: 'klines', ...series, where }, span, limit);
+    const where = knownBy('candles', knownAt);
+    const newest = await this.#search.oldest({ kind: 'candles', ...series, where }, span, limit);
     if (knownAt === null) return newest.map(candleOf);
     // Asked afterwards: a version that is replaced meanwhile is in both answers, and in one at least.
-    const kind = 'kline_revisions';
+    const kind = 'candle_revisions';
     const then = [
       fieldIs(kind, 'knownFromMs', '<=', knownAt),
       fieldIs(kind, 'knownToMs', '>', knownAt),
@@ -306,7 +306,7 @@ export class AsOfReader {
   ): Promise<number | null> {
     const series = marketIds.map((marketId) => ({ marketId, variantS: 0 }));
     const states = (await this.streams())
-      .filter(({ kind, marketId }) => kind === 'state' && marketIds.includes(marketId))
+      .filter(({ kind, marketId }) => kind === 'states' && marketIds.includes(marketId))
       .map(({ marketId, variant }) => ({ marketId, variantS: variant }));
     // A trade may be seen a second after the one that it is kept under.
     const fromMs = Math.floor(afterMs / SECOND_MS) * SECOND_MS - SECOND_MS;
@@ -355,8 +355,8 @@ export class AsOfReader {
     nowMs: number,
     limit: number,
   ): Promise<readonly number[]> {
-    const where = [receivedIs('klines', '>', nowMs)];
-    const question = { kind: 'klines', marketId, variantS: intervalS, where } as const;
+    const where = [receivedIs('candles', '>', nowMs)];
+    const question = { kind: 'candles', marketId, variantS: intervalS, where } as const;
     return (await this.#search.oldest(question, span, limit)).map(({ openAtS }) => openAtS);
   }
 

@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
-import { SERIES } from '../../model/series.js';
+import { viewOf } from '../../model/series.js';
 import type { PartitionInfo, PartitionMarket, SealFacts, SealingAdmin } from '../../store/index.js';
 import { asColdError, ColdError } from '../errors.js';
 import { BlockWriter, syncFolder } from '../files.js';
@@ -125,7 +125,7 @@ async function archiveDay(
   partition: PartitionInfo,
   day: StagedDay,
 ): Promise<ColdFile> {
-  const kind = SERIES[partition.table].kind;
+  const kind = viewOf(partition.table);
   const market = day.marketId === 0 ? NO_MARKET : day.market;
   const columns = admin.columns(partition.table);
   const staged = { path: day.path, columns };
@@ -207,7 +207,7 @@ async function contentOf(
     tapekeep: version,
     madeAt: iso(clock.wallMs()),
     table: partition.table,
-    kind: SERIES[partition.table].kind,
+    kind: viewOf(partition.table),
     from: iso(partition.span.fromMs),
     to: iso(partition.span.toMs),
     ...{ rows, checksum },

@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { SERIES, type SeriesTable, seriesOf } from '../../model/series.js';
+import { type SeriesTable, seriesOf, viewOf } from '../../model/series.js';
 import type { PartitionMarket } from '../../store/index.js';
 import type { DecimalForm, DecimalForms, TypedColumn } from '../parquet/columns.js';
 import { type DuckSession, literal } from '../parquet/session.js';
@@ -85,7 +85,7 @@ export class ColdDecimals {
   }
 
   async #newestFile(name: string): Promise<string | undefined> {
-    const folder = join(this.#coldDir, coldMarketFolder(SERIES[this.#table].kind, name));
+    const folder = join(this.#coldDir, coldMarketFolder(viewOf(this.#table), name));
     const days = (await readdir(folder).catch(() => [])).sort();
     for (const day of days.toReversed()) {
       const files = (await readdir(join(folder, day)).catch(() => [])).sort();

@@ -4,7 +4,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BoundedSet } from '../../kernel/bounded.js';
 import { codeOf } from '../../kernel/errors.js';
-import type { SERIES, SeriesTable } from '../../model/series.js';
+import type { SeriesTable, SeriesView } from '../../model/series.js';
 import { asColdError, ColdError } from '../errors.js';
 import { isPattern } from '../parquet/session.js';
 
@@ -18,9 +18,6 @@ import { isPattern } from '../parquet/session.js';
  * The archive alone says which files count: those named by the manifest of a partition whose state is
  * `archived`. A file that no manifest names is nothing.
  */
-
-/** What the rows of a table are called in paths. */
-export type ColdKind = (typeof SERIES)[SeriesTable]['kind'];
 
 /** Stands in the path for rows that belong to no market. */
 export const NO_MARKET = '_all';
@@ -45,19 +42,24 @@ export function hiveValue(text: string): string {
 }
 
 /** The folder of a market, relative to the cold folder; the days are in it. */
-export function coldMarketFolder(kind: ColdKind, market: string): string {
-  return `kind=${kind}/market=${hiveValue(market)}`;
+export function coldMarketFolder(view: SeriesView, market: string): string {
+  return `kind=${view}/market=${hiveValue(market)}`;
 }
 
 /** The folder of one day of a market, relative to the cold folder. @param date `2026-01-31`, UTC */
-export function coldDayFolder(kind: ColdKind, market: string, date: string): string {
-  return `${coldMarketFolder(kind, market)}/date=${date}`;
+export function coldDayFolder(view: SeriesView, market: string, date: string): string {
+  return `${coldMarketFolder(view, market)}/date=${date}`;
 }
 
 /** Where a data file lies, relative to the cold folder. @param sha256 of what it holds, hex */
-export function coldDataPath(kind: ColdKind, market: string, date: string, sha256: string): string {
+export function coldDataPath(
+  view: SeriesView,
+  market: string,
+  date: string,
+  sha256: string,
+): string {
   const name = `part-${sha256.slice(0, NAME_DIGITS)}${DATA_ENDING}`;
-  return `${coldDayFolder(kind, market, date)}/${name}`;
+  return `${coldDayFolder(view, market, date)}/${name}`;
 }
 
 /** Where the manifest of a partition lies, relative to the cold folder: `partition_state.uri`. */

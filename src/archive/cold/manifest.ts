@@ -5,7 +5,8 @@ import { z } from 'zod';
 import { messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import type { ColumnForm } from '../../model/columns.js';
-import { SERIES, SERIES_TABLES } from '../../model/series.js';
+import { nameMeant } from '../../model/kinds.js';
+import { SERIES_TABLES, STREAM_KINDS, viewOf } from '../../model/series.js';
 import { asColdError, ColdError } from '../errors.js';
 import { syncFolder, writeSynced } from '../files.js';
 import { isColdPath } from './folder.js';
@@ -45,7 +46,7 @@ const CONTENT = z.object({
   /** Clock of the machine that wrote it, ISO 8601. */
   madeAt: timestamp,
   table: z.enum(SERIES_TABLES),
-  kind: z.enum(SERIES_TABLES.map((table) => SERIES[table].kind)),
+  kind: z.enum(SERIES_TABLES.map(viewOf)),
   /** Half-open, ISO 8601. */
   from: timestamp,
   to: timestamp,
@@ -59,7 +60,8 @@ const CONTENT = z.object({
   coverage: z
     .array(
       z.object({
-        kind: z.string(),
+        // Older manifests have `kline`, `ticker` and `state`.
+        kind: z.string().transform((word) => nameMeant(word, STREAM_KINDS) ?? word),
         market: z.string(),
         variantS: count,
         spans: z.array(z.object({ from: timestamp, to: timestamp })).readonly(),
@@ -138,7 +140,7 @@ export function parseColdManifest(text: string, path: string): ColdManifest {
     const [issue] = error.issues;
     throw damagedError(path, `${issue?.path.join('.')}: ${issue?.message}`, error);
   }
-  if (data.kind !== SERIES[data.table].kind) throw damagedError(path, `kind: "${data.kind}"`);
+  if (data.kind !== viewOf(data.table)) throw damagedError(path, `kind: "${data.kind}"`);
   const sum = data.files.reduce((rows, file) => rows + file.rows, 0);
   if (sum !== data.rows) {
     throw damagedError(path, `its files have ${sum} rows and not ${data.rows}`);

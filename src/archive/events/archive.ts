@@ -12,13 +12,13 @@ import { coldFolder } from '../cold/folder.js';
 import { ArchiveError } from '../errors.js';
 import type {
   BookAt,
+  CandleEvent,
   CandleQuery,
   CoverageQuery,
   EventOf,
   EventQuery,
   GapEvent,
   GapPolicy,
-  KlineEvent,
   MarketQuery,
   Moment,
   TradeEvent,
@@ -114,10 +114,10 @@ export class Archive {
     market,
     intervalS,
     ...span
-  }: CandleQuery & { readonly gaps?: Gaps }): EventStream<KlineEvent | MaybeGap<Gaps>> {
+  }: CandleQuery & { readonly gaps?: Gaps }): EventStream<CandleEvent | MaybeGap<Gaps>> {
     const markets = [market];
-    return this.events<'klines', Gaps>({
-      ...{ ...span, markets, kinds: ['klines'], intervalsS: [intervalS] },
+    return this.events<'candles', Gaps>({
+      ...{ ...span, markets, kinds: ['candles'], intervalsS: [intervalS] },
     });
   }
 

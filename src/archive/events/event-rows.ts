@@ -56,14 +56,14 @@ export function eventMaker(
         };
       };
     }
-    case 'klines':
-    case 'kline_revisions': {
+    case 'candles':
+    case 'candle_revisions': {
       const [opened, revision] = [at('open_at'), at('revision')];
-      const known = kind === 'klines' ? receivedAt : at('known_from');
+      const known = kind === 'candles' ? receivedAt : at('known_from');
       return (row) => {
         const openAtUs = row.us(opened);
         return {
-          kind: 'kline',
+          kind: 'candle',
           market: marketOf(row),
           atUs: openAtUs + variantS * SECOND_US,
           receivedAtUs: row.us(known),
@@ -180,7 +180,7 @@ function numberOf(event: ArchiveEvent): number {
   if (event.kind === 'trade') return event.id;
   if (event.kind === 'state') return event.seq;
   if ('row' in event) return numberOfRow(event as unknown as RowEvent<SeriesKind>);
-  return event.kind === 'kline' ? event.revision : 0;
+  return event.kind === 'candle' ? event.revision : 0;
 }
 
 const happened: Compare = (a, b) => a.atUs - b.atUs || byMarket(a, b) || numberOf(a) - numberOf(b);
@@ -204,7 +204,7 @@ const KIND_STEP = 10_000_000;
  */
 export function rankOf(kind: MergedKind, variantS: number): number {
   const place = EVENT_KINDS.findIndex(
-    (one) => one === (kind === 'kline_revisions' ? 'klines' : kind),
+    (one) => one === (kind === 'candle_revisions' ? 'candles' : kind),
   );
   return place * KIND_STEP + variantS;
 }

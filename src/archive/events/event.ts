@@ -43,8 +43,8 @@ export interface TradeEvent extends EventBase {
  * the exchange corrected it after that instant, which was not known then; in the order of receipt each
  * version comes when it was received.
  */
-export interface KlineEvent extends EventBase {
-  readonly kind: 'kline';
+export interface CandleEvent extends EventBase {
+  readonly kind: 'candle';
   /** When it opens, UNIX microseconds. */
   readonly openAtUs: number;
   /** Its length in seconds. */
@@ -149,7 +149,7 @@ export interface GapEvent extends EventBase {
   readonly kind: 'gap';
   /** What is missing. */
   readonly of: SeriesKind;
-  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   /** Which end of the gap this is. */
   readonly edge: 'begin' | 'end';
@@ -183,7 +183,7 @@ export interface NamedEvents {
   /** Trades, each once. */
   readonly trades: TradeEvent;
   /** Closed candles of the exchange. */
-  readonly klines: KlineEvent;
+  readonly candles: CandleEvent;
   /** Figures of 24 hours, where they changed. */
   readonly tickers: TickerEvent;
   /** Order books, where they changed. */
@@ -192,7 +192,7 @@ export interface NamedEvents {
   readonly states: StateEvent;
 }
 
-const FIRST = ['klines', 'trades', 'states', 'tickers', 'depth'] as const;
+const FIRST = ['candles', 'trades', 'states', 'tickers', 'depth'] as const;
 
 /** All kinds, in the order in which events of one instant come. */
 export const EVENT_KINDS: readonly SeriesKind[] = [...new Set([...FIRST, ...SERIES_KINDS])];
@@ -266,7 +266,7 @@ export interface CoverageQuery {
   readonly market: string;
   /** Kind of the series. */
   readonly kind: SeriesKind;
-  /** Interval of klines or period of states in seconds; needed where there are several. */
+  /** Interval of candles or period of states in seconds; needed where there are several. */
   readonly variantS?: number;
   /** First instant of the span. */
   readonly from: Moment;

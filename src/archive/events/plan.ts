@@ -23,7 +23,7 @@ export interface KnownMarket {
 /** What one source of events gives: a kind, of markets in the order of their names. */
 export interface EventSlice {
   readonly kind: MergedKind;
-  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   readonly markets: readonly KnownMarket[];
   /** The span of events, UNIX microseconds, half-open. */
@@ -33,7 +33,7 @@ export interface EventSlice {
 
 /** How much later than the time of its row an event is: candles are known when they close. */
 export function shiftUs({ kind, variantS }: Pick<EventSlice, 'kind' | 'variantS'>): number {
-  return kind === 'klines' || kind === 'kline_revisions' ? variantS * SECOND_US : 0;
+  return kind === 'candles' || kind === 'candle_revisions' ? variantS * SECOND_US : 0;
 }
 
 /** A stream that covers some of what was asked for. */
@@ -168,7 +168,7 @@ type Choice = Pick<EventQuery, 'markets' | 'kinds' | 'intervalsS' | 'periodsS'>;
 
 /** The lengths of candles or states that are asked for; undefined for all. */
 function variantsOf(query: Choice, kind: SeriesKind): readonly number[] | undefined {
-  if (kind === 'klines') return query.intervalsS;
+  if (kind === 'candles') return query.intervalsS;
   return kind === 'states' ? query.periodsS : undefined;
 }
 
@@ -285,7 +285,7 @@ function checkExtent(
 export interface CollectedSeries {
   /** Kind of the series. */
   readonly kind: SeriesKind;
-  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   /** First instant that is covered, UNIX microseconds; null while nothing is. */
   readonly oldestUs: number | null;

@@ -71,8 +71,8 @@ function tooMany(): ArchiveError {
 
 /** In the order of receipt every version of a candle comes when it became known. */
 function versionsOf(slice: EventSlice, order: EventOrder): EventSlice[] {
-  if (slice.kind !== 'klines' || order === 'happened') return [slice];
-  return [{ ...slice, kind: 'kline_revisions' }, slice];
+  if (slice.kind !== 'candles' || order === 'happened') return [slice];
+  return [{ ...slice, kind: 'candle_revisions' }, slice];
 }
 
 /**

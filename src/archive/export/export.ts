@@ -34,7 +34,7 @@ export interface ExportPart {
 
 export interface ExportRequest {
   readonly kind: SeriesKind;
-  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   /** One after the other into one file. */
   readonly parts: readonly ExportPart[];

@@ -39,7 +39,7 @@ export interface Manifest {
   readonly madeAt: string;
   readonly archive: ArchiveIdentity | null;
   readonly kind: SeriesKind;
-  /** Interval of klines or period of states in seconds. */
+  /** Interval of candles or period of states in seconds. */
   readonly variantS?: number;
   /** Name without folder; null when it went to standard output. */
   readonly file: string | null;
@@ -128,7 +128,7 @@ export function notesOf(kind: SeriesKind, isLean: boolean): string[] {
   const unchanged =
     'An observation that equals the one before is not stored again: a row holds until the next one, as far as coverage goes.';
   if (kind === 'tickers' || kind === 'depth') return [unchanged];
-  if (kind === 'klines') return ['A candle that is absent inside coverage did not exist.'];
+  if (kind === 'candles') return ['A candle that is absent inside coverage did not exist.'];
   if (kind === 'trades' && isLean) {
     return ['total is price × amount, exactly, wherever it is null.'];
   }

@@ -133,7 +133,7 @@ const FAR_SHARE = 0.01;
 
 type Counts = Record<string, number>;
 
-const rowsOf = <Kind extends 'trades' | 'klines' | 'depth'>(
+const rowsOf = <Kind extends 'trades' | 'candles' | 'depth'>(
   { reader, part }: FileWork,
   kind: Kind,
   variantS = 0,
@@ -175,8 +175,8 @@ function candles(
   const { fromMs, toMs } = part.span;
   const grid = { fromMs: ceilToMs(fromMs, intervalMs), toMs: floorToMs(toMs, intervalMs) };
   const some =
-    part.sources[0]?.kind === 'klines'
-      ? rowsOf(work, 'klines', request.intervalS)
+    part.sources[0]?.kind === 'candles'
+      ? rowsOf(work, 'candles', request.intervalS)
       : computeCandles(rowsOf(work, 'trades', 0, grid), {
           ...{ intervalMs, covered: covered(), onPartial },
         });

@@ -197,7 +197,7 @@ async function writeFile(
     signal.throwIfAborted();
     const { tool, content, intervalS, archive, version } = request;
     const { market, span, sources } = part;
-    const candlesFrom = sources[0]?.kind === 'klines' ? 'exchange' : 'trades';
+    const candlesFrom = sources[0]?.kind === 'candles' ? 'exchange' : 'trades';
     const manifest: InterchangeManifest = {
       ...{ tapekeep: version, madeAt: madeAt.toISOString(), archive, for: tool, content },
       ...{ market: name, tickSize: step(market.moneyPrec), lotSize: step(market.stockPrec) },

@@ -53,7 +53,7 @@ export interface InterchangeMarket {
 
 /** A series that is read, and the stream that covers it. */
 export interface Source {
-  readonly kind: Extract<SeriesKind, 'trades' | 'klines' | 'depth'>;
+  readonly kind: Extract<SeriesKind, 'trades' | 'candles' | 'depth'>;
   readonly stream: { readonly streamId: number; readonly marketId: number };
 }
 
@@ -61,7 +61,7 @@ export interface Source {
 export interface InterchangePart {
   readonly market: InterchangeMarket;
   readonly span: Span;
-  /** Candles: of the exchange (`klines`), or computed (`trades`). Events: trades, then depth. */
+  /** Candles: of the exchange (`candles`), or computed (`trades`). Events: trades, then depth. */
   readonly sources: readonly Source[];
 }
 

@@ -1,5 +1,6 @@
 import type { Span } from '../../kernel/span.js';
-import type { SeriesKind } from '../../model/kinds.js';
+import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { viewOf } from '../../model/series.js';
 import type { LedgerTable } from '../../store/index.js';
 import { assertColdDir } from '../cold/folder.js';
 import {
@@ -125,8 +126,9 @@ class World {
     const needed = await planBounds(this.#duck, this.#statement, async () => {
       for (const kind of kinds) {
         const empty = await relationSql(this.#duck, kind, { cold: [], hot: null }, {});
-        await this.#run(`CREATE TABLE ${PLANNED}.${identifier(kind)} AS ${empty}`);
-        await this.#view(kind, `FROM ${PLANNED}.${identifier(kind)}`);
+        const name = viewOf(tableOfKind(kind));
+        await this.#run(`CREATE TABLE ${PLANNED}.${identifier(name)} AS ${empty}`);
+        await this.#view(name, `FROM ${PLANNED}.${identifier(name)}`);
       }
       await this.#makeViews(tables);
     });
@@ -208,7 +210,7 @@ class World {
     const sql = await relationSql(this.#duck, kind, rows, this.#question.selection);
     const where =
       markets === undefined ? '' : ` WHERE market IN (${markets.map(literal).join(', ')})`;
-    await this.#view(kind, `SELECT * FROM (${sql})${where}`);
+    await this.#view(viewOf(tableOfKind(kind)), `SELECT * FROM (${sql})${where}`);
   }
 
   async #findSegments(kind: SeriesKind, bounds: Bounds, source: Source): Promise<SeriesRows> {

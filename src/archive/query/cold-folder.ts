@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
-import type { SeriesKind } from '../../model/kinds.js';
+import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { checkFileOnce, filesBelow } from '../cold/folder.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import { ColdError, StatementRefusedError } from '../errors.js';
@@ -79,7 +79,7 @@ export async function folderFiles(
   signal: AbortSignal,
 ): Promise<readonly PlacedFile[]> {
   const files = manifests
-    .filter((manifest) => manifest.kind === kind)
+    .filter((manifest) => manifest.table === tableOfKind(kind))
     .flatMap((manifest) => placeFiles(dir, manifest, span))
     .filter(({ market }) => markets?.has(market) ?? true);
   for (const file of files) await checkFileOnce(file.absolutePath, file, signal);

@@ -1,11 +1,11 @@
 import { messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
 import type { Span } from '../../kernel/span.js';
-import { SERIES_KINDS, type SeriesKind, tableOfKind, timeColumnOf } from '../../model/kinds.js';
+import { type SeriesKind, tableOfKind, timeColumnOf } from '../../model/kinds.js';
 import { StatementRefusedError } from '../errors.js';
 import type { DuckSession } from '../parquet/session.js';
 import type { Syntax } from './statement.js';
-import { isQuestion } from './tables.js';
+import { isQuestion, seriesBehind } from './tables.js';
 
 /** Rows of a series that a statement can need at most. */
 export interface Bounds extends Span {
@@ -95,7 +95,7 @@ function boundsOf(plan: readonly PlanNode[]): ReadonlyMap<SeriesKind, Bounds> {
   for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
     waiting.push(...(node.children ?? []));
     const [, name = ''] = PLANNED_TABLE.exec(node.extra_info?.Table ?? '') ?? [];
-    const kind = SERIES_KINDS.find((one) => one === name);
+    const kind = seriesBehind(name);
     if (kind === undefined) continue;
     const one = scanBounds(kind, [node.extra_info?.Filters ?? []].flat());
     const known = bounds.get(kind);

@@ -1,16 +1,19 @@
-import { SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
+import { SERIES_KINDS, type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { viewOf } from '../../model/series.js';
 import type { LedgerTable } from '../../store/index.js';
 
 /** All tables that it can ask; `depth_levels` are the rows of `depth`, a row for each level. */
 export const QUERY_TABLES = [
-  ...SERIES_KINDS,
+  ...SERIES_KINDS.map((kind) => viewOf(tableOfKind(kind))),
   ...(['depth_levels', 'markets', 'coverage', 'gaps'] as const),
 ] as const;
 export type QueryTable = (typeof QUERY_TABLES)[number];
 
 /** The series behind a table; undefined for what is of the ledger. */
-export function seriesBehind(table: QueryTable): SeriesKind | undefined {
-  return table === 'depth_levels' ? 'depth' : SERIES_KINDS.find((kind) => kind === table);
+export function seriesBehind(table: string): SeriesKind | undefined {
+  return table === 'depth_levels'
+    ? 'depth'
+    : SERIES_KINDS.find((kind) => viewOf(tableOfKind(kind)) === table);
 }
 
 export function isQueryTable(name: string): name is QueryTable {

@@ -23,14 +23,14 @@ import { marketsOf, selectMarkets } from '../selection.js';
 
 const HELP = `
   tapekeep backfill --market BTC_USDT --from 2026-01-01 --to 2026-02-01
-  tapekeep backfill --market BTC_USDT --market ETH_USDT --from 30d --kinds klines
+  tapekeep backfill --market BTC_USDT --market ETH_USDT --from 30d --kinds candles
 
 Trades come with their exact times where these are collected, candles in all configured intervals.
 Beside a running daemon, the daemon does the work; without one, this command does it itself. Ctrl-C
 stops it; what is stored stays, and the same command goes on from there. It exits with 0 only when
 all of the span is covered, with 7 when some of it cannot be had, and says why.`;
 
-const KINDS: readonly StreamKind[] = ['trades', 'kline'];
+const KINDS: readonly StreamKind[] = ['trades', 'candles'];
 /** Gaps whose pauses are ended at once. */
 const RETRIED_MAX = 10_000;
 
@@ -47,7 +47,7 @@ export default command({
     to: option('--to <time>', 'end (default: now)', instantArgument),
     kinds: option(
       '--kind, --kinds <list>',
-      'trades, klines or both (the default)',
+      'trades, candles or both (the default)',
       fetchedKindsArgument,
     ),
     again: flag('--again', 'also try again what was given up'),
@@ -138,14 +138,14 @@ async function openStreams(
   markets: readonly ChosenMarket[],
   kinds: readonly StreamKind[],
 ): Promise<void> {
-  const { trades, klines } = session.config.streams;
+  const { trades, candles } = session.config.streams;
   const streams = [
     ...(kinds.includes('trades') ? [{ kind: 'trades', variant: 0 } as const] : []),
     ...(kinds.includes('trades') && trades.exactTimes
       ? [{ kind: 'times', variant: 0 } as const]
       : []),
-    ...(kinds.includes('kline') ? klines.intervalsS : []).map(
-      (variant) => ({ kind: 'kline', variant }) as const,
+    ...(kinds.includes('candles') ? candles.intervalsS : []).map(
+      (variant) => ({ kind: 'candles', variant }) as const,
     ),
   ];
   for (const one of markets) await filling.own?.worker.prepare({ ...one, streams });
@@ -160,15 +160,15 @@ function tasksOf(
   span: Span,
   nowMs: number,
 ): FillTask[] {
-  const { trades, klines } = settings;
+  const { trades, candles } = settings;
   return markets.flatMap(({ market, marketId }) =>
     streams
       .filter((stream) => stream.marketId === marketId)
       .flatMap((stream): FillTask[] => {
         const { kind, variant } = stream;
-        if (kind === 'kline') {
-          if (!kinds.includes('kline') || !klines.intervalsS.includes(variant)) return [];
-          const finalToMs = floorToMs(nowMs - klines.grace, variant * 1000);
+        if (kind === 'candles') {
+          if (!kinds.includes('candles') || !candles.intervalsS.includes(variant)) return [];
+          const finalToMs = floorToMs(nowMs - candles.grace, variant * 1000);
           const toMs = Math.min(span.toMs, finalToMs);
           return span.fromMs < toMs ? [{ market, stream, span: { ...span, toMs } }] : [];
         }
@@ -186,7 +186,7 @@ async function endPauses(
   isUnfillableToo: boolean,
 ): Promise<void> {
   const marketIds = markets.map(({ marketId }) => marketId);
-  const kinds = ['trades', 'times', 'kline'] as const;
+  const kinds = ['trades', 'times', 'candles'] as const;
   const filter = { marketIds, kinds, span, limit: RETRIED_MAX };
   await store.retryGaps(filter, nowMs, isUnfillableToo);
 }

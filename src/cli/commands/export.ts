@@ -29,7 +29,7 @@ import { exportFor } from './export-for.js';
 
 const HELP = `
   tapekeep export --kind trades --market BTC_USDT --from 2026-01-01 --to 2026-02-01 --out btc.parquet
-  tapekeep export --kind klines --interval 1h --market BTC_USDT --from 30d --clamp --out hours.csv
+  tapekeep export --kind candles --interval 1h --market BTC_USDT --from 30d --clamp --out hours.csv
   tapekeep export --kind depth --market BTC_USDT --from 2h --clamp --format ndjson | gzip > depth.ndjson.gz
 
 Without --from and --to all that is covered is written, with --clamp what is covered between them. Rows
@@ -44,7 +44,7 @@ parquet  zstd, exact decimals, times in UTC; the total of a trade where it is no
 arrow    IPC file (a stream on standard output), columns as in Parquet
 
 With --for the files are those of another program, in its folder (--dir), one for each market, each
-with its manifest. They take klines of the exchange, or candles computed from trades:
+with its manifest. They take candles of the exchange, or those computed from trades:
 
   tapekeep export --for freqtrade --market BTC_USDT --interval 1m --dir user_data/data/myexchange
   tapekeep export --for freqtrade --market BTC_USDT --kind trades --dir user_data/data/myexchange
@@ -74,7 +74,7 @@ const OPTIONS = {
     return nameMeant(word, SERIES_KINDS) ?? oneOf(word, 'kind', SERIES_KINDS);
   }),
   market: MARKETS,
-  interval: option('--interval <length>', 'length of klines, such as 60 or 1h', lengthArgument),
+  interval: option('--interval <length>', 'length of candles, such as 60 or 1h', lengthArgument),
   period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
   ...SPAN,
   clamp: CLAMP,

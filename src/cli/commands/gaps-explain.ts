@@ -50,7 +50,7 @@ async function findNamed(
   if (kindWord === undefined) return { ...(await findGap(store, first, nowMs)), others: [] };
   const kind = kindOf(kindWord);
   if (kind === undefined) {
-    const allowed = 'write trades, times, klines, depth, tickers or states';
+    const allowed = 'write trades, times, candles, depth, tickers or states';
     throw new UsageError('<kind>', kindWord, allowed);
   }
   const [chosen] = selectMarkets([first], marketsOf(streams));
@@ -136,13 +136,13 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
   return `${where} from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${rowCount.toLocaleString('en-US')} rows${ids}); evidence: ${proof}`;
 }
 
-const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'state', 'ticker']);
+const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'states', 'tickers']);
 
 /** Candles summarize what happened, where each trade or state cannot be had. */
 async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise<string[]> {
   if (!REPLACEABLE.has(gap.kind)) return [];
   const klines = streams.filter(
-    ({ kind, marketId }) => kind === 'kline' && marketId === gap.marketId,
+    ({ kind, marketId }) => kind === 'candles' && marketId === gap.marketId,
   );
   const spans = klines.map(({ streamId, marketId }) => ({ streamId, marketId, span: gap.span }));
   const parts = await store.inspection.progress(spans, nowMs);
@@ -159,7 +159,7 @@ async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise
 function nextSteps(gap: Gap): string[] {
   const { kind, state, reason, market } = gap;
   const id = gapIdOf(gap);
-  if (kind !== 'trades' && kind !== 'times' && kind !== 'kline') {
+  if (kind !== 'trades' && kind !== 'times' && kind !== 'candles') {
     return ['nothing brings it back; keep the daemon running, and see that its schedule is kept'];
   }
   const note = `tapekeep gaps note ${id} "…"`;

@@ -11,7 +11,7 @@ import { GAP_SELECTION, type GapOptions, gapFilterOf, readGaps } from '../select
 /** Gaps of one run; the others are named by the next. */
 const FILLED_MAX = 2000;
 /** What can be fetched later. */
-const FETCHABLE: readonly StreamKind[] = ['trades', 'times', 'kline'];
+const FETCHABLE: readonly StreamKind[] = ['trades', 'times', 'candles'];
 
 /** Makes gaps due at once and sees to it that they are filled. */
 export default command({
@@ -60,7 +60,7 @@ async function withoutArchived(store: Store, gaps: readonly Gap[]): Promise<read
   const partitions = await store.sealing.partitions();
   const gone = partitions.filter(({ state }) => state === 'archived' || state === 'expired');
   return gaps.filter(({ kind, span }) => {
-    const table = kind === 'kline' ? 'kline' : 'trade';
+    const table = kind === 'candles' ? 'kline' : 'trade';
     const spans = gone.filter((one) => one.table === table).map((one) => one.span);
     return subtractSpans(span, spans).length > 0;
   });

@@ -7,7 +7,7 @@ import { archive } from '../opening/database.js';
 const HELP = `
 A gap is a span that is expected and not covered. Its id is a number, or stream and begin.
 
-  tapekeep gaps --market BTC_USDT --kind trades,klines --from 2d
+  tapekeep gaps --market BTC_USDT --kind trades,candles --from 2d
   tapekeep gaps explain 17
   tapekeep gaps explain BTC_USDT trades 2026-01-31T12:00:00Z
   tapekeep gaps note 17 "maintenance of the exchange, announced on its status page"

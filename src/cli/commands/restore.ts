@@ -14,7 +14,7 @@ import { selectSpan } from '../selection.js';
 
 const HELP = `
   tapekeep restore --kind trades --from 2026-01-01 --to 2026-02-01
-  tapekeep restore --kind klines --from 2025-12-01 --to 2026-01-01 --remove-files
+  tapekeep restore --kind candles --from 2025-12-01 --to 2026-01-01 --remove-files
 
 Whole partitions come back: all that hold a moment of the span. Their rows must add up to the checksum
 that they were sealed with. A daemon leaves them in the database for the time of cold.after.

@@ -1,5 +1,4 @@
 import { shownDuration } from '../../kernel/durations.js';
-import { shownKind } from '../../model/kinds.js';
 import {
   type ArchiveStatus,
   archiveStatus,
@@ -48,7 +47,7 @@ export default command({
     ]);
     selectMarkets(markets, marketsOf(streams));
     const status = archiveStatus({ atMs: nowMs, streams, gaps, checks }, nowMs, {
-      ...{ markets, kinds: kinds?.map(shownKind) },
+      ...{ markets, kinds },
       worst: isSummary === true ? 0 : worst,
     });
     if (json === true) {

@@ -306,7 +306,7 @@ async function addGaps(
     toMs: Math.max(...jobs.map((job) => job.span.toMs)),
   };
   const { marketId } = first.target;
-  const filter = { marketIds: [marketId], kinds: ['trades', 'kline'] as const, span };
+  const filter = { marketIds: [marketId], kinds: ['trades', 'candles'] as const, span };
   const gaps = await store.listGaps({ ...filter, limit: GAPS_MAX }, nowMs);
   // Candles of longer intervals end where their last whole one does: what follows is not judged.
   const judged = gaps.filter(({ kind, variant, span: gap }) =>

@@ -5,7 +5,6 @@ import type { Config } from '../../config/schema.js';
 import type { Clock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
-import { shownKind } from '../../model/kinds.js';
 import type { RunCountsSnapshot } from '../../observe/run-counts.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import { archiveStatus, type LedgerCount, statusOf, statusRows } from '../../status/document.js';
@@ -105,7 +104,7 @@ function requestsOf({ requests, failedRequests, lastFailure }: RunCountsSnapshot
 function standingOf({ market, kind, variant, standingMs, reason, note }: StandingStream) {
   const intervalS = variant === 0 ? null : variant;
   const standingS = Math.round(standingMs / 1000);
-  return { market, kind: shownKind(kind), intervalS, standingS, reason, note };
+  return { market, kind, intervalS, standingS, reason, note };
 }
 
 /** What it is doing; markets that are open already are collected while the rest is opened. */
@@ -119,7 +118,7 @@ function phaseText({ phase, markets, wantedMarkets }: DaemonView): string {
 const STANDING_SHOWN = 5;
 
 function standingText({ kind, market, variant, standingMs, reason, note }: StandingStream): string {
-  const name = variant === 0 ? shownKind(kind) : `${shownKind(kind)} ${variant}s`;
+  const name = variant === 0 ? kind : `${kind} ${variant}s`;
   return `${market} ${name} for ${shownDuration(standingMs)} (${reason}: ${note})`;
 }
 

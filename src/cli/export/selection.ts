@@ -32,7 +32,7 @@ export interface ExportSelection {
 }
 
 const OPTION_OF: Readonly<Partial<Record<SeriesKind, 'interval' | 'period'>>> = {
-  klines: 'interval',
+  candles: 'interval',
   states: 'period',
 };
 
@@ -107,7 +107,7 @@ function chooseVariant(
   const option = OPTION_OF[options.kind];
   for (const one of ['interval', 'period'] as const) {
     if (options[one] === undefined || one === option) continue;
-    const owner = one === 'interval' ? 'klines' : 'states';
+    const owner = one === 'interval' ? 'candles' : 'states';
     throw new UsageError(`--${one}`, String(options[one]), `only ${owner} have one`);
   }
   if (option === undefined) return 0;
@@ -209,11 +209,11 @@ export async function interchangeParts(
       ? ['trades', 'depth']
       : content === 'trades' || isComputed
         ? ['trades']
-        : ['klines'];
+        : ['candles'];
   const found = new Map<number, { span: Span; sources: Source[] }>();
   let variantS = 0;
   for (const kind of kinds) {
-    const chosen = await select(kind, kind === 'klines' ? options.interval : undefined);
+    const chosen = await select(kind, kind === 'candles' ? options.interval : undefined);
     variantS = chosen.variantS;
     for (const { marketId, stream, span } of chosen.parts) {
       const before = found.get(marketId);
@@ -252,7 +252,7 @@ function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeS
   const content: Content | undefined =
     kind === undefined
       ? allowed[0]
-      : kind === 'klines'
+      : kind === 'candles'
         ? 'candles'
         : kind === 'trades'
           ? kind
@@ -260,7 +260,7 @@ function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeS
   if (content === undefined || !allowed.includes(content)) {
     const takes = allowed.includes('events')
       ? 'it takes trades and depth together; leave --kind out'
-      : `it takes ${allowed.map((one) => (one === 'candles' ? 'klines' : one)).join(' or ')}`;
+      : `it takes ${allowed.join(' or ')}`;
     throw new UsageError('--kind', kind ?? 'none', takes);
   }
   if (content !== 'events' && latency !== undefined) {

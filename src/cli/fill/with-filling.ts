@@ -37,13 +37,13 @@ export function assertCollected(
   const isOn = {
     trades: streams.trades.enabled,
     times: streams.trades.enabled && streams.trades.exactTimes,
-    kline: streams.klines.enabled,
+    candles: streams.candles.enabled,
   } as const;
   for (const kind of kinds) {
-    if (kind !== 'trades' && kind !== 'times' && kind !== 'kline') continue;
+    if (kind !== 'trades' && kind !== 'times' && kind !== 'candles') continue;
     if (isOn[kind]) continue;
     const why = `the running daemon does not collect them (settings below "streams"); enable them, or ${advice}`;
-    throw new UsageError('--kinds', kind === 'kline' ? 'klines' : kind, why);
+    throw new UsageError('--kinds', kind, why);
   }
 }
 

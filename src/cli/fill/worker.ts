@@ -50,7 +50,7 @@ function onlyWanted(archive: ArchivePort, nowMs: number): ArchivePort {
     ...archive,
     async ensureStream(key): Promise<StreamRef> {
       const stream = await archive.ensureStream(key);
-      return { ...stream, collectFromMs: key.kind === 'kline' ? null : nowMs };
+      return { ...stream, collectFromMs: key.kind === 'candles' ? null : nowMs };
     },
     setCollectFrom: async () => undefined,
   };
@@ -90,7 +90,7 @@ export class FillWorker {
   async prepare({ market, marketId, streams: wanted }: UnitScope): Promise<void> {
     if (this.#open.has(marketId)) return;
     const has = (kind: StreamRef['kind']) => wanted.some((one) => one.kind === kind);
-    const lengths = wanted.filter(({ kind }) => kind === 'kline').map(({ variant }) => variant);
+    const lengths = wanted.filter(({ kind }) => kind === 'candles').map(({ variant }) => variant);
     const intervalsS = [...new Set(lengths)];
     const { config, exchange, time, clock, telemetry } = this.#surroundings;
     const { streams } = config;
@@ -105,7 +105,7 @@ export class FillWorker {
           exactTimes: has('times'),
         },
         depth: { ...streams.depth, enabled: false },
-        klines: { ...streams.klines, enabled: intervalsS.length > 0, intervalsS },
+        candles: { ...streams.candles, enabled: intervalsS.length > 0, intervalsS },
         states: { ...streams.states, enabled: false },
       },
     };

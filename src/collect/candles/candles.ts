@@ -187,7 +187,7 @@ export class CandleCollector {
     this.#pauses.putOff([span], clock.monotonicMs(), reason);
     const tried = { state: 'open', reason, note, isAttempt: true } as const;
     await archive.recordGap({ ...this.#memory(span, reason), ...tried });
-    reportGap(telemetry, 'kline', market, span, reason);
+    reportGap(telemetry, 'candles', market, span, reason);
   }
 
   /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
@@ -258,7 +258,7 @@ export class CandleCollector {
     );
     const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
     const count = rows.length + rejected.length + open;
-    telemetry.received({ stream: 'kline', market, count });
+    telemetry.received({ stream: 'candles', market, count });
     const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
     const batch = {
       klines: rows.map((row) => ({ ...row, marketId, intervalS })),
@@ -271,11 +271,11 @@ export class CandleCollector {
     };
     const result = await archive.commit(batch).catch((error: unknown) => {
       const lost = { lost: rows.length, unchanged: open, rejected: rejected.length };
-      reportOutcomes(telemetry, 'kline', market, lost);
+      reportOutcomes(telemetry, 'candles', market, lost);
       throw error;
     });
     for (const range of result.ranges) this.#ranges.absorb(range);
-    reportOutcomes(telemetry, 'kline', market, {
+    reportOutcomes(telemetry, 'candles', market, {
       ...result.outcomes.kline,
       unchanged: open,
       rejected: rejected.length + result.outcomes.kline.rejected,
@@ -289,7 +289,7 @@ export class CandleCollector {
     for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
     const top = this.#ranges.top;
     if (top !== undefined && this.#options.isFinest) {
-      telemetry.progressed({ stream: 'kline', market, newestMs: top.span.toMs });
+      telemetry.progressed({ stream: 'candles', market, newestMs: top.span.toMs });
     }
   }
 
@@ -304,7 +304,7 @@ export class CandleCollector {
         ? ({ state: 'unfillable', nextAttemptAtMs: null } as const)
         : ({ state: 'open' } as const);
       await archive.recordGap({ ...this.#memory(span, reason), ...state, reason });
-      reportGap(telemetry, 'kline', market, span, reason);
+      reportGap(telemetry, 'candles', market, span, reason);
     }
   }
 

@@ -53,7 +53,7 @@ const CANDLES = `
 const COVERED = `
   SELECT c.stream_id, ${boundsSql('part')}
   FROM coverage c JOIN stream s USING (stream_id), unnest(tstzmultirange(c.span) - CASE s.kind
-      WHEN 'kline' THEN ${removedSql('kline')} ELSE ${removedSql('trade')} END) AS part
+      WHEN 'candles' THEN ${removedSql('kline')} ELSE ${removedSql('trade')} END) AS part
   WHERE c.market_id = $1 AND c.stream_id = ANY ($2::int[])
     AND c.span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')})`;
 
@@ -143,7 +143,7 @@ async function closeBefore(
 const TARGETS = `
   SELECT ${streamRefSql('s')}, m.name AS market
   FROM stream s JOIN market m USING (market_id)
-  WHERE s.kind IN ('trades', 'times', 'kline') ORDER BY m.name, s.kind, s.variant`;
+  WHERE s.kind IN ('trades', 'times', 'candles') ORDER BY m.name, s.kind, s.variant`;
 
 /** All markets that trades or candles are collected of, by name. */
 export async function readTargets(runner: Runner): Promise<CheckTarget[]> {
@@ -153,7 +153,7 @@ export async function readTargets(runner: Runner): Promise<CheckTarget[]> {
     const { kind, marketId } = stream;
     const none = { marketId, market, trades: null, times: null, klines: [] };
     const known = targets.get(marketId) ?? none;
-    const added = kind === 'kline' ? { klines: [...known.klines, stream] } : { [kind]: stream };
+    const added = kind === 'candles' ? { klines: [...known.klines, stream] } : { [kind]: stream };
     targets.set(marketId, { ...known, ...added });
   }
   return [...targets.values()];
@@ -245,7 +245,7 @@ const PAIRS = `
   pairs AS MATERIALIZED (
     SELECT k.market_id, k.variant AS interval_s, t.stream_id AS trades_id, k.stream_id AS kline_id
     FROM stream k JOIN stream t ON t.market_id = k.market_id AND t.kind = 'trades'
-    WHERE k.kind = 'kline')`;
+    WHERE k.kind = 'candles')`;
 
 /** For every market and interval: slots that both roads cover, and whether these are all. */
 const NEWEST_SLOTS = `
@@ -332,7 +332,7 @@ const TOTALS = `
   FROM stream k JOIN market m USING (market_id)
     LEFT JOIN judged j ON j.market_id = k.market_id AND j.interval_s = k.variant
     LEFT JOIN slots s ON s.market_id = k.market_id AND s.interval_s = k.variant
-  WHERE k.kind = 'kline' ORDER BY m.name, k.variant`;
+  WHERE k.kind = 'candles' ORDER BY m.name, k.variant`;
 
 export async function readTotals(runner: Runner): Promise<CheckTotals[]> {
   return await runner.rows<CheckTotals>(TOTALS);

@@ -152,8 +152,8 @@ export async function invalidateChecks(
   { kind, marketId, variant }: StreamRef,
   span: Span,
 ): Promise<void> {
-  if (kind !== 'trades' && kind !== 'kline') return;
-  await markSuspects(runner, [{ marketId, intervalS: kind === 'kline' ? variant : 0, ...span }]);
+  if (kind !== 'trades' && kind !== 'candles') return;
+  await markSuspects(runner, [{ marketId, intervalS: kind === 'candles' ? variant : 0, ...span }]);
 }
 
 const SUSPECTS = `

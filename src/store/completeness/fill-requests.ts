@@ -86,7 +86,7 @@ const HAS_COVERAGE = `
 const HAS_LEFT = `
   tstzmultirange(g.span) <@ CASE (SELECT s.kind FROM stream s WHERE s.stream_id = g.stream_id)
     WHEN 'trades' THEN ${removedSql('trade')} WHEN 'times' THEN ${removedSql('trade')}
-    WHEN 'kline' THEN ${removedSql('kline')} ELSE '{}' END`;
+    WHEN 'candles' THEN ${removedSql('kline')} ELSE '{}' END`;
 
 const SUSPECTS = `
   SELECT ${GAP_COLUMNS} FROM gap g

@@ -290,7 +290,7 @@ export async function readBeyond(
 function toBeyond({ lowerMs, upperMs, presentMs, ...stream }: BeyondRow): BeyondPresent {
   const { kind, variant } = stream;
   const isWhole = kind === 'trades' || kind === 'times';
-  const stepMs = kind === 'kline' ? variant * 1000 : isWhole ? 1000 : 1;
+  const stepMs = kind === 'candles' ? variant * 1000 : isWhole ? 1000 : 1;
   const passed = Math.max(0, Math.floor((presentMs - lowerMs) / stepMs));
   return { ...stream, span: { fromMs: lowerMs + passed * stepMs, toMs: upperMs } };
 }

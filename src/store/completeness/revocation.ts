@@ -89,12 +89,12 @@ export async function revoke(
   revocation: Revocation,
 ): Promise<CoveredRange[]> {
   if (isEmptySpan(span)) throw refused(stream, 'the span is empty');
-  if (stream.kind !== 'trades' && stream.kind !== 'times' && stream.kind !== 'kline') {
+  if (stream.kind !== 'trades' && stream.kind !== 'times' && stream.kind !== 'candles') {
     throw refused(stream, `what was seen of ${stream.kind} cannot be fetched again`);
   }
   return await database.transaction(async (runner) => {
     await runner.rows(LOCK_MARKETS, [[stream.marketId]]);
-    const table = stream.kind === 'kline' ? 'kline' : 'trade';
+    const table = stream.kind === 'candles' ? 'kline' : 'trade';
     const removed = await removedRows(runner, table, stream.marketId);
     const parts = subtractSpans(
       span,
@@ -200,7 +200,7 @@ async function cutRange(
       ? await splitCounts(pieces, range, rows)
       : away.length > 0
         ? shareByTime(pieces, range)
-        : await shareCounts(pieces, range, rows, stream.kind !== 'kline');
+        : await shareCounts(pieces, range, rows, stream.kind !== 'candles');
   if (counts === undefined) throw hasLeft(stream, away, range.span);
   return [
     { span: left, ...counts.left },

@@ -21,7 +21,7 @@ import { boundsSql, type Flat, withSpan } from '../sql.js';
 export interface SeriesSlice {
   readonly kind: MergedKind;
   readonly marketId: number;
-  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   readonly span: Span;
 }
@@ -85,7 +85,7 @@ export interface MergedSlice {
   readonly kind: MergedKind;
   /** At least one; rows hold the place in this list. */
   readonly marketIds: readonly number[];
-  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   /** UNIX microseconds, half-open. */
   readonly fromUs: number;

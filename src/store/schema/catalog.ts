@@ -416,7 +416,7 @@ async function giveUp(
 const REOPEN = `
   UPDATE gap SET state = 'open', reason = '${OPEN_REASON}', closed_at = NULL, next_attempt_at = NULL
   FROM stream s
-  WHERE s.stream_id = gap.stream_id AND s.kind IN ('trades', 'times', 'kline')
+  WHERE s.stream_id = gap.stream_id AND s.kind IN ('trades', 'times', 'candles')
     AND gap.market_id = ANY ($1::int[]) AND gap.state = 'unfillable' AND gap.reason = '${REASON}'`;
 
 /** What can only be seen at its instant: from the end of its coverage on there was nothing to see. */
@@ -427,7 +427,7 @@ const UNSEEN = `
     SELECT upper(span) AS until FROM coverage
     WHERE market_id = s.market_id AND stream_id = s.stream_id
     ORDER BY lower(span) DESC LIMIT 1) c
-  WHERE s.kind IN ('depth', 'state') AND s.market_id = ANY ($1::int[]) AND c.until < ${fromMs('$2')}
+  WHERE s.kind IN ('depth', 'states') AND s.market_id = ANY ($1::int[]) AND c.until < ${fromMs('$2')}
   ORDER BY s.market_id, s.stream_id`;
 
 /** @param marketIds markets that are still marked as delisted, and listed again at `atMs` */

@@ -68,7 +68,7 @@ const OPEN_CHECK = `
     SELECT k.market_id, k.variant AS interval_s, k.stream_id AS kline_id, t.stream_id AS trades_id,
            tstzrange(${FROM} - k.variant * interval '1 s', ${UNTIL} + k.variant * interval '1 s') AS near
     FROM stream k JOIN stream t ON t.market_id = k.market_id AND t.kind = 'trades'
-    WHERE k.kind = 'kline'),
+    WHERE k.kind = 'candles'),
   slots AS (
     SELECT p.*, ${slotsInSql(
       `${coveredNear('p.trades_id')} * ${coveredNear('p.kline_id')} - ${removedSql('trade', 'kline')}`,
@@ -88,7 +88,7 @@ const OPEN_CHECK = `
     UNION ALL
     SELECT market_id, interval_s, span FROM verdict_doubt d
     WHERE span && ${SPAN} AND EXISTS (SELECT FROM pairs p WHERE p.market_id = d.market_id))
-  SELECT 'kline' AS kind, m.name AS market, o.interval_s AS "variantS",
+  SELECT 'candles' AS kind, m.name AS market, o.interval_s AS "variantS",
          ${boundsSql('o.span')}
   FROM open o JOIN market m USING (market_id) ORDER BY lower(o.span) LIMIT 1`;
 

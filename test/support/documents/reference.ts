@@ -170,7 +170,7 @@ export function configurationPage(): string {
     'streams.trades.history',
   ];
   const oftenToo = [
-    'streams.klines.intervalsS',
+    'streams.candles.intervalsS',
     'cold.enabled',
     'retention',
     'database.url',

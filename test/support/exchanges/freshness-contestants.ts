@@ -127,7 +127,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
       },
       depth: { enabled: false, schedule: '0 0 * * * *', levels: 5 },
       tickers: { enabled: policy === 'pushed', schedule: '*/2 * * * * *' },
-      klines: {
+      candles: {
         ...{ enabled: false, schedule: '0 0 * * * *', intervalsS: [60] },
         ...{ history: 0, grace: 10_000, rereads: 0 },
       },

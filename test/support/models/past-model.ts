@@ -1,7 +1,7 @@
 import type {
   ArchiveEvent,
+  CandleEvent,
   DepthEvent,
-  KlineEvent,
   StateEvent,
   TickerEvent,
   TradeEvent,
@@ -29,12 +29,12 @@ export interface ModelCandle {
  */
 export class PastModel {
   readonly #happened: readonly ArchiveEvent[];
-  readonly #versions: readonly KlineEvent[];
+  readonly #versions: readonly CandleEvent[];
   readonly #isKnownOnly: boolean;
 
   constructor(world: Pick<EventWorld, 'happened' | 'received'>, isKnownOnly: boolean) {
     this.#happened = world.happened;
-    this.#versions = world.received.filter((one) => one.kind === 'kline');
+    this.#versions = world.received.filter((one) => one.kind === 'candle');
     this.#isKnownOnly = isKnownOnly;
   }
 
@@ -88,7 +88,7 @@ export class PastModel {
       else runs.push([begin]);
     }
     const inOpen = late.map(secondOf).filter((second) => second >= openS);
-    const kind = isCollected ? 'kline' : 'trades';
+    const kind = isCollected ? 'candles' : 'trades';
     return [
       ...runs.flatMap((run) => lateText(kind, run, intervalS, nowMs)),
       ...lateText('trades', inOpen, 1, nowMs),
@@ -96,12 +96,18 @@ export class PastModel {
   }
 
   /** Whether what was seen last is outdated by something that was received later. */
-  lateOf(kind: 'depth' | 'ticker' | 'state', market: string, nowMs: number, periodS = 0): string[] {
+  lateOf(
+    kind: 'depth' | 'tickers' | 'states',
+    market: string,
+    nowMs: number,
+    periodS = 0,
+  ): string[] {
+    const eventKind = { depth: 'depth', tickers: 'ticker', states: 'state' } as const;
     const isOf = (one: ArchiveEvent) =>
-      one.kind === kind &&
+      one.kind === eventKind[kind] &&
       one.market === market &&
       (one.kind !== 'state' || one.periodS === periodS);
-    const known = this.#last(kind, market, nowMs, isOf);
+    const known = this.#last(eventKind[kind], market, nowMs, isOf);
     const late = this.#happened.find(
       (one) =>
         isOf(one) &&
@@ -173,7 +179,7 @@ export class PastModel {
   }
 
   #collected(market: string, intervalS: number, nowMs: number): ModelCandle[] {
-    const versions = new Map<number, KlineEvent>();
+    const versions = new Map<number, CandleEvent>();
     for (const one of this.#versions) {
       const isMeant = one.market === market && one.intervalS === intervalS;
       if (!isMeant || one.atUs > nowMs * 1000 || !this.#isThere(one, nowMs * 1000)) continue;

@@ -50,8 +50,8 @@ export function tapeWorld(trades: readonly RecordedTrade[], pace: number): Oracl
     ],
     settings: {
       TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: 'true',
-      TAPEKEEP_STREAMS_KLINES_ENABLED: 'true',
-      TAPEKEEP_STREAMS_KLINES_HISTORY: '1h',
+      TAPEKEEP_STREAMS_CANDLES_ENABLED: 'true',
+      TAPEKEEP_STREAMS_CANDLES_HISTORY: '1h',
       TAPEKEEP_DATABASE_COMMIT_LATENCY: '20ms',
     },
   };

@@ -83,7 +83,7 @@ export function makeWorld(seed: number): OracleWorld {
     settings: {
       TAPEKEEP_STREAMS_TRADES_HISTORY: history,
       TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: String(random() < 0.7),
-      TAPEKEEP_STREAMS_KLINES_ENABLED: String(random() < 0.3),
+      TAPEKEEP_STREAMS_CANDLES_ENABLED: String(random() < 0.3),
       TAPEKEEP_DATABASE_COMMIT_LATENCY: pick(random, ['1ms', '20ms', '100ms']),
     },
   };

@@ -73,15 +73,15 @@ export async function openAnalystWorld(): Promise<AnalystWorld> {
   const { store, url } = await openTestStore();
   await store.ensureMarkets(MARKETS, NOON_S * 1000);
   const stream = (
-    kind: 'trades' | 'depth' | 'ticker' | 'kline' | 'state',
+    kind: 'trades' | 'depth' | 'tickers' | 'candles' | 'states',
     marketId: number,
     variant = 0,
   ) => store.ensureStream({ kind, marketId, variant });
   const trades = await stream('trades', 1);
-  const candles = await stream('kline', 1, HOUR_S);
+  const candles = await stream('candles', 1, HOUR_S);
   const depth = await stream('depth', 1);
-  const tickers = await stream('ticker', 0);
-  const states = await stream('state', 1, DAY_S);
+  const tickers = await stream('tickers', 0);
+  const states = await stream('states', 1, DAY_S);
   const others = await stream('trades', 2);
   await store.setCollectFrom(trades.streamId, (NOON_S - HOUR_S) * 1000);
   await store.commit({

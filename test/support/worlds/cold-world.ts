@@ -15,7 +15,7 @@ import {
   seriesOrder,
   tableOfKind,
 } from '../../../src/model/kinds.js';
-import { SERIES, seriesOf } from '../../../src/model/series.js';
+import { seriesOf, streamsOf, viewOf } from '../../../src/model/series.js';
 import type { Store } from '../../../src/store/index.js';
 import { runSql } from '../postgres/postgres-server.js';
 
@@ -82,12 +82,12 @@ export async function archiveDay(
     }
     const uri = coldManifestPath(table, found.name);
     await writeColdManifest(coldDir, uri, {
-      ...{ tapekeep: '0', madeAt: found.to.toISOString(), table, kind: SERIES[table].kind },
+      ...{ tapekeep: '0', madeAt: found.to.toISOString(), table, kind: viewOf(table) },
       ...{ from: found.from.toISOString(), to: found.to.toISOString(), checksum: '' },
       rows: files.reduce((sum, { rows }) => sum + rows, 0),
       columns: seriesColumns(kind, true).map(({ name, type }) => ({ name, type })),
       files,
-      coverage: await coverageOf(url, SERIES[table].kind, found),
+      coverage: await coverageOf(url, streamsOf(table)[0], found),
     });
     await runSql(
       url,
@@ -155,7 +155,7 @@ async function writeFile(
   await writeParquet(duck, staged, made, { about: {}, rowGroupRows });
   const bytes = await readFile(made);
   const sha256 = createHash('sha256').update(bytes).digest('hex');
-  const path = coldDataPath(kind, piece.market, piece.day, sha256);
+  const path = coldDataPath(viewOf(tableOfKind(kind)), piece.market, piece.day, sha256);
   await mkdir(dirname(join(coldDir, path)), { recursive: true });
   await rename(made, join(coldDir, path));
   return {

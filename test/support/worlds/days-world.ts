@@ -16,10 +16,10 @@ import type { ColdPlace } from './cold-world.js';
  */
 export const DAYS = ['2026-01-14', '2026-01-15', '2026-01-16'] as const;
 export const MARKETS = ['BTC_USD', "it's/odd"] as const;
-export const KINDS: readonly SeriesKind[] = ['trades', 'klines', 'tickers', 'depth', 'states'];
-/** Interval of the klines and period of the states, of which there are two each. */
+export const KINDS: readonly SeriesKind[] = ['trades', 'candles', 'tickers', 'depth', 'states'];
+/** Interval of the candles and period of the states, of which there are two each. */
 export const VARIANTS: Readonly<Record<SeriesKind, readonly number[]>> = {
-  ...{ trades: [0], klines: [60, 3600], tickers: [0], depth: [0], states: [60, 86_400] },
+  ...{ trades: [0], candles: [60, 3600], tickers: [0], depth: [0], states: [60, 86_400] },
 };
 
 const DAY_S = 86_400;
@@ -110,19 +110,19 @@ export async function openDaysWorld(coldDir: string): Promise<ColdPlace> {
   const { ids } = await store.ensureMarkets(listed, WHOLE.fromMs);
   const marketIds = [...ids.values()];
   const streams: StreamRef[] = [
-    await store.ensureStream({ kind: 'ticker', marketId: 0, variant: 0 }),
+    await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 }),
   ];
   for (const marketId of marketIds) {
     for (const [kind, variant] of [
       ...([
         ['trades', 0],
         ['depth', 0],
-        ['kline', 60],
-        ['kline', 3600],
+        ['candles', 60],
+        ['candles', 3600],
       ] as const),
       ...([
-        ['state', 60],
-        ['state', 86_400],
+        ['states', 60],
+        ['states', 86_400],
       ] as const),
     ] as const) {
       streams.push(await store.ensureStream({ kind, marketId, variant }));

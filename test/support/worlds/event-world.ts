@@ -34,17 +34,17 @@ export const EVENT_SPAN = {
   to: new Date(spanOfAll.toMs),
 };
 
-const ORDER = ['kline', 'trade', 'state', 'ticker', 'depth'];
+const ORDER = ['candle', 'trade', 'state', 'ticker', 'depth'];
 
 function sortKey(event: ArchiveEvent): (number | string)[] {
   const variant =
-    event.kind === 'kline' ? event.intervalS : event.kind === 'state' ? event.periodS : 0;
+    event.kind === 'candle' ? event.intervalS : event.kind === 'state' ? event.periodS : 0;
   const number =
     event.kind === 'trade'
       ? event.id
       : event.kind === 'state'
         ? event.seq
-        : event.kind === 'kline'
+        : event.kind === 'candle'
           ? event.revision
           : 0;
   return [ORDER.indexOf(event.kind), variant, event.market, event.atUs, number];
@@ -85,7 +85,7 @@ export async function makeEventWorld(random: Random, isShort = false): Promise<E
   const streams: StreamRef[] = [];
   const add = async (kind: StreamRef['kind'], marketId: number, variant: number) =>
     streams.push(await store.ensureStream({ kind, marketId, variant }));
-  await add('ticker', 0, 0);
+  await add('tickers', 0, 0);
   const events: ArchiveEvent[] = [];
   const superseded: ArchiveEvent[] = [];
   const draw = (below: number) => Math.floor(random() * below);
@@ -95,8 +95,8 @@ export async function makeEventWorld(random: Random, isShort = false): Promise<E
     const marketId = ids.get(market) ?? 0;
     await add('trades', marketId, 0);
     await add('depth', marketId, 0);
-    for (const intervalS of INTERVALS) await add('kline', marketId, intervalS);
-    for (const periodS of PERIODS) await add('state', marketId, periodS);
+    for (const intervalS of INTERVALS) await add('candles', marketId, intervalS);
+    for (const periodS of PERIODS) await add('states', marketId, periodS);
     const batch = emptyBatch();
     const old = emptyBatch();
     for (let minute = 0; minute < MINUTES; minute += 1) {
@@ -185,13 +185,13 @@ export async function makeEventWorld(random: Random, isShort = false): Promise<E
             ...first,
           });
           superseded.push({
-            ...{ kind: 'kline', ...made, revision: 0, ...shortAll(first) },
+            ...{ kind: 'candle', ...made, revision: 0, ...shortAll(first) },
             receivedAtUs: (minuteMs + 2000) * 1000,
           });
         }
         batch.klines.push({ marketId, intervalS, openAtS, receivedAtMs, ...candle });
         events.push({
-          ...{ kind: 'kline', ...made, revision: isRevised ? 1 : 0, ...shortAll(candle) },
+          ...{ kind: 'candle', ...made, revision: isRevised ? 1 : 0, ...shortAll(candle) },
           receivedAtUs: receivedAtMs * 1000,
         });
       }
@@ -208,7 +208,7 @@ export async function makeEventWorld(random: Random, isShort = false): Promise<E
 }
 
 function claimWhole(stream: StreamRef): CoverageClaim {
-  const backMs = stream.kind === 'kline' ? stream.variant * 1000 : 0;
+  const backMs = stream.kind === 'candles' ? stream.variant * 1000 : 0;
   const span = { fromMs: spanOfAll.fromMs - backMs, toMs: spanOfAll.toMs };
   return { stream, span, evidence: { made: 'for the test' } };
 }

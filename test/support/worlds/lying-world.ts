@@ -41,7 +41,7 @@ export class LyingWorld {
         ...this.env,
         TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '30',
         TAPEKEEP_STREAMS_TRADES_HISTORY: 'none',
-        TAPEKEEP_STREAMS_KLINES_HISTORY: 'none',
+        TAPEKEEP_STREAMS_CANDLES_HISTORY: 'none',
         TAPEKEEP_STREAMS_DEPTH_SCHEDULE: '* * * * * *',
         TAPEKEEP_STREAMS_TICKERS_SCHEDULE: '* * * * * *',
         TAPEKEEP_VERIFICATION_ENABLED: 'false',

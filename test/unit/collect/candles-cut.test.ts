@@ -44,7 +44,7 @@ class World {
 
   collector(rereads = 0): CandleCollector {
     const stream: StreamRef = {
-      ...{ streamId: 1, kind: 'kline', marketId: 7, variant: 60, collectFromMs: START_MS },
+      ...{ streamId: 1, kind: 'candles', marketId: 7, variant: 60, collectFromMs: START_MS },
     };
     return new CandleCollector(
       {
@@ -80,7 +80,7 @@ class World {
     const all = Array.from({ length: toMin }, (_, minute) => minute).filter(this.holds);
     assert.deepEqual(this.stored(), all);
     assert.deepEqual(this.archive.gaps, []);
-    this.record.assertAccounted('kline');
+    this.record.assertAccounted('candles');
   }
 }
 

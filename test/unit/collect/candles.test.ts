@@ -54,7 +54,7 @@ class World {
     const collectFromMs = START_MS + collectFromMin * MINUTE_MS;
     const stream: StreamRef = {
       streamId: 1,
-      kind: 'kline',
+      kind: 'candles',
       marketId: 7,
       variant: 60,
       collectFromMs,
@@ -124,7 +124,7 @@ test('only candles whose close and grace have passed are asked for and stored', 
   await collector.poll(signal);
   assert.deepEqual(world.asked().at(-1), { fromMin: 9, toMin: 10 });
   assert.deepEqual(world.covered(), [[0, 10]]);
-  world.record.assertAccounted('kline');
+  world.record.assertAccounted('candles');
 });
 
 test('a candle that is still open for the server is not final, whatever is believed here', async () => {
@@ -133,8 +133,8 @@ test('a candle that is still open for the server is not final, whatever is belie
   assert.equal(await pollAll(world.collector()), 2, 'an answer that settles nothing ends the turn');
   assert.deepEqual(world.covered(), [[0, 9]]);
   assert.equal(world.stored().includes(9), false);
-  assert.equal(world.record.outcomesOf('kline').unchanged, 2);
-  world.record.assertAccounted('kline');
+  assert.equal(world.record.outcomesOf('candles').unchanged, 2);
+  world.record.assertAccounted('candles');
 });
 
 test('what is missing comes newest first, in pieces of at most a thousand', async () => {
@@ -187,7 +187,7 @@ test('a refused candle leaves its minute open and listed, and is asked for again
   world.clock.advance(2 * MINUTE_MS);
   await pollAll(collector);
   assert.equal(world.covered().length, 1);
-  world.record.assertAccounted('kline');
+  world.record.assertAccounted('candles');
 });
 
 test('candles without a readable time leave the whole answer open, over any number of pages', async () => {
@@ -201,7 +201,7 @@ test('candles without a readable time leave the whole answer open, over any numb
   }
   assert.deepEqual(world.covered(), []);
   assert.equal(world.asked().length, 3, 'each page is put off');
-  world.record.assertAccounted('kline');
+  world.record.assertAccounted('candles');
 });
 
 test('the last candles are read again with a new one, and a revision is told apart', async () => {
@@ -212,8 +212,8 @@ test('the last candles are read again with a new one, and a revision is told apa
   world.clock.advance(MINUTE_MS);
   await pollAll(collector);
   assert.deepEqual(world.asked().at(-1), { fromMin: 6, toMin: 10 });
-  assert.deepEqual({ ...world.record.outcomesOf('kline') }, { stored: 10, updated: 3 });
-  world.record.assertAccounted('kline');
+  assert.deepEqual({ ...world.record.outcomesOf('candles') }, { stored: 10, updated: 3 });
+  world.record.assertAccounted('candles');
 });
 
 test('rereading asks for no more than a page and nothing before the begin', async () => {
@@ -234,7 +234,7 @@ test('a covered candle that cannot be read again is no gap', async () => {
   await pollAll(collector);
   assert.deepEqual(world.gaps(), []);
   assert.deepEqual(world.covered(), [[0, 10]]);
-  world.record.assertAccounted('kline');
+  world.record.assertAccounted('candles');
 });
 
 test('strays are quarantined; one beside the grid leaves both minutes open that it lies across', async () => {
@@ -249,7 +249,7 @@ test('strays are quarantined; one beside the grid leaves both minutes open that 
     [6, 10],
     [0, 4],
   ]);
-  world.record.assertAccounted('kline');
+  world.record.assertAccounted('candles');
 });
 
 test('candles of another market or interval are not taken for what was asked', async () => {
@@ -275,8 +275,8 @@ test('candles that could not be committed are counted as lost and asked for agai
   world.archive.before = () => undefined;
   await pollAll(collector);
   assert.deepEqual(world.covered(), [[0, 10]]);
-  assert.equal(world.record.outcomesOf('kline').lost, 10);
-  world.record.assertAccounted('kline');
+  assert.equal(world.record.outcomesOf('candles').lost, 10);
+  world.record.assertAccounted('candles');
 });
 
 test('a wanted span before everything else is fetched in full, and nothing between', async () => {
@@ -361,7 +361,7 @@ test('days that begin at the hour of another time zone are learned from the answ
     const collectFromMs = archive.floorOf(1) ?? START_MS - 10 * day * 1000;
     const stream = {
       streamId: 1,
-      kind: 'kline',
+      kind: 'candles',
       marketId: 7,
       variant: day,
       collectFromMs,
@@ -390,7 +390,7 @@ test('days that begin at the hour of another time zone are learned from the answ
     'after a restart it is known from what is covered',
   );
   assert.equal(archive.klines.size, 11);
-  record.assertAccounted('kline');
+  record.assertAccounted('candles');
 });
 
 for (const [reason, state] of [
@@ -402,7 +402,7 @@ for (const [reason, state] of [
     const unknown = { fromMs: START_MS + 10.5 * MINUTE_MS, toMs: START_MS + 20 * MINUTE_MS };
     for (let minute = 10; minute < 20; minute += 1) world.absent.add(minute);
     world.absent.add(25);
-    world.exchange.told = { gaps: [{ kind: 'kline', span: unknown, reason }] };
+    world.exchange.told = { gaps: [{ kind: 'candles', span: unknown, reason }] };
     const collector = world.collector();
     for (let round = 0; round < 5; round += 1) {
       await collector.poll(signal);

@@ -17,7 +17,7 @@ class World {
   readonly archive = new ClaimGate(this.model, this.time, this.clock).archive;
 
   stream(kind: StreamKind, variant = 0): StreamRef {
-    const streamId = ['trades', 'times', 'depth', 'ticker', 'kline', 'state'].indexOf(kind) + 1;
+    const streamId = ['trades', 'times', 'depth', 'tickers', 'candles', 'states'].indexOf(kind) + 1;
     return { streamId, kind, marketId: 7, variant, collectFromMs: null };
   }
 
@@ -41,14 +41,14 @@ const trade = (atS: number) => ({
 test('no claim of any stream ends after the present', async () => {
   const world = new World();
   world.clock.advance(10_400);
-  for (const kind of ['trades', 'times', 'depth', 'ticker', 'state'] as const) {
+  for (const kind of ['trades', 'times', 'depth', 'tickers', 'states'] as const) {
     const stream = world.stream(kind);
     await world.claim(stream, 2, 60);
     const [[fromS, toS] = []] = world.covered(stream);
     assert.equal(fromS, 2);
     assert.equal(toS, kind === 'trades' || kind === 'times' ? 10 : 10.401, kind);
   }
-  const candles = world.stream('kline', 3);
+  const candles = world.stream('candles', 3);
   await world.claim(candles, 0, 60);
   assert.deepEqual(world.covered(candles), [[0, 9]], 'whole candles only');
 });
@@ -104,7 +104,7 @@ test('what is seen at its moment is covered only of time that was lived through'
   const world = new World();
   world.clock.advance(100_000);
   world.time.sinceMs = START_MS + 60_000;
-  for (const kind of ['depth', 'ticker', 'state'] as const) {
+  for (const kind of ['depth', 'tickers', 'states'] as const) {
     const stream = world.stream(kind);
     await world.claim(stream, 20, 90);
     assert.deepEqual(world.covered(stream), [[60, 90]], kind);

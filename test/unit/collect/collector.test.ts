@@ -35,7 +35,7 @@ const SCHEDULES = {
   trades: '0 2 1 1 *',
   depth: '0 3 1 1 *',
   tickers: '0 4 1 1 *',
-  klines: '0 5 1 1 *',
+  candles: '0 5 1 1 *',
 } as const;
 
 const marketEntry = (name: string) => ({
@@ -107,9 +107,9 @@ class World {
           },
           depth: { enabled: true, schedule: SCHEDULES.depth, levels: 5 },
           tickers: { enabled: true, schedule: SCHEDULES.tickers },
-          klines: {
+          candles: {
             enabled: true,
-            schedule: SCHEDULES.klines,
+            schedule: SCHEDULES.candles,
             intervalsS: [60, 3600],
             history: 7_200_000,
             grace: 1000,
@@ -203,7 +203,7 @@ test('a new market is picked up when the list is refreshed, a delisted one is cl
   assert.deepEqual(world.collector.markets, ['B', 'C']);
   assert.deepEqual(world.openFeeds(), ['B', 'C']);
   const before = world.exchange.asked.length;
-  for (const stream of ['trades', 'depth', 'klines'] as const) await world.tick(stream);
+  for (const stream of ['trades', 'depth', 'candles'] as const) await world.tick(stream);
   const markets = new Set(world.exchange.asked.slice(before).map(({ params }) => params.market));
   assert.deepEqual([...markets].sort(), ['B', 'C']);
   await world.collector.stop();
@@ -359,7 +359,7 @@ test('stopping while the tickers are being opened leaves nothing running', async
   const { ensureStream } = world.archive;
   let hasReached = false;
   world.archive.ensureStream = async (key) => {
-    if (key.kind === 'ticker') {
+    if (key.kind === 'tickers') {
       hasReached = true;
       await held;
     }
@@ -412,12 +412,12 @@ test('what cannot be fetched later is expected from the moment its stream is mad
   const world = new World(t, ['A']);
   await world.collector.start();
   const floors = world.archive.streams
-    .filter(({ kind }) => ['depth', 'ticker', 'state'].includes(kind))
+    .filter(({ kind }) => ['depth', 'tickers', 'states'].includes(kind))
     .map(({ kind, collectFromMs }) => [kind, collectFromMs]);
   assert.deepEqual(floors.sort(), [
     ['depth', START_MS],
-    ['state', START_MS],
-    ['ticker', START_MS],
+    ['states', START_MS],
+    ['tickers', START_MS],
   ]);
   await world.collector.stop();
 });

@@ -59,7 +59,7 @@ class World {
   ticker(): TickerCollector {
     const stream = {
       streamId: 1,
-      kind: 'ticker',
+      kind: 'tickers',
       marketId: 0,
       variant: 0,
       collectFromMs: null,
@@ -224,8 +224,8 @@ test('tickers that did not change are not stored twice; their time alone is no c
     ],
   );
   assert.deepEqual(world.covered(), [[0, 5001]]);
-  assert.deepEqual(world.record.outcomesOf('ticker'), { stored: 3, unchanged: 1 });
-  world.record.assertAccounted('ticker');
+  assert.deepEqual(world.record.outcomesOf('tickers'), { stored: 3, unchanged: 1 });
+  world.record.assertAccounted('tickers');
 });
 
 test('a refused ticker of a collected market is quarantined and counted, that of another is not', async () => {
@@ -238,8 +238,8 @@ test('a refused ticker of a collected market is quarantined and counted, that of
     ['BTC_USDT'],
   );
   assert.deepEqual(world.covered(), []);
-  assert.deepEqual(world.record.outcomesOf('ticker'), { rejected: 1 });
-  world.record.assertAccounted('ticker');
+  assert.deepEqual(world.record.outcomesOf('tickers'), { rejected: 1 });
+  world.record.assertAccounted('tickers');
 });
 
 test('a market that appears later is stored from its first look on', async () => {
@@ -267,7 +267,7 @@ test('a ticker that could not be committed is stored with the next look', async 
   await world.look(ticker, 1000);
   assert.equal(world.archive.tickers.length, 1);
   assert.deepEqual(world.covered(), [[1000, 1001]]);
-  world.record.assertAccounted('ticker');
+  world.record.assertAccounted('tickers');
 });
 
 for (const [trouble, broken] of [
@@ -299,7 +299,7 @@ for (const [trouble, broken] of [
       [0, 1],
     ]);
     assert.deepEqual(world.gaps(), [[1, 60_000, 'unfillable', 'not observed']]);
-    world.record.assertAccounted('ticker');
+    world.record.assertAccounted('tickers');
   });
 }
 
@@ -354,8 +354,8 @@ test('a refused ticker of the same text is kept once for each market, and again 
     world.archive.quarantine.map(({ market }) => market),
     ['BTC_USDT', 'ETH_USDT', 'ETH_USDT'],
   );
-  assert.deepEqual(world.record.outcomesOf('ticker'), { rejected: 8 });
-  world.record.assertAccounted('ticker');
+  assert.deepEqual(world.record.outcomesOf('tickers'), { rejected: 8 });
+  world.record.assertAccounted('tickers');
 });
 
 test('what passed between the start of a stream and its first look is a gap', async () => {
@@ -370,7 +370,7 @@ test('what passed between the start of a stream and its first look is a gap', as
 });
 
 test('what a replay shows in a gap of its archive is not seen then; gaps between two looks are no coverage', async () => {
-  for (const kind of ['depth', 'ticker'] as const) {
+  for (const kind of ['depth', 'tickers'] as const) {
     const world = new World();
     world.tickers = { BTC_USDT: entry('1') };
     const collector = kind === 'depth' ? world.depth() : world.ticker();

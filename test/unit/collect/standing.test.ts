@@ -29,7 +29,7 @@ class World {
 
   async open(kind: StreamRef['kind'], collectFromMs?: number): Promise<StreamRef> {
     const { archive } = this.standing;
-    const variant = kind === 'kline' || kind === 'state' ? 60 : 0;
+    const variant = kind === 'candles' || kind === 'states' ? 60 : 0;
     const key = { kind, marketId: 1, variant };
     const stream = await archive.ensureStream(
       collectFromMs === undefined ? key : { ...key, collectFromMs },
@@ -68,16 +68,16 @@ for (const kind of STREAM_KINDS) {
       minAmount: '1',
     };
     await archive.ensureMarkets([market], 0, { isComplete: true });
-    const isFromNow = kind === 'depth' || kind === 'ticker' || kind === 'state';
+    const isFromNow = kind === 'depth' || kind === 'tickers' || kind === 'states';
     const stream = await world.open(kind, isFromNow ? START_MS : undefined);
     world.standing.failed(kind, 'BTC_USDT', new Error('no row could be read'));
     await world.pass(180);
     const [gap] = world.gaps(stream);
-    const canBeHad = kind === 'trades' || kind === 'times' || kind === 'kline';
+    const canBeHad = kind === 'trades' || kind === 'times' || kind === 'candles';
     const state = canBeHad ? 'open' : 'unfillable';
     const reason = canBeHad
       ? 'exchange failed'
-      : kind === 'state'
+      : kind === 'states'
         ? 'no connection'
         : 'not observed';
     assert.deepEqual([gap?.[0], gap?.[2], gap?.[3]], [0, state, reason]);
@@ -85,7 +85,7 @@ for (const kind of STREAM_KINDS) {
     const [one] = world.standing.list();
     assert.equal(one?.market, 'BTC_USDT');
     assert.equal(one?.isFromStart, true);
-    const usualS = kind === 'kline' ? 60 : 0;
+    const usualS = kind === 'candles' ? 60 : 0;
     assert.equal(one?.standingMs, (180 - usualS) * 1000);
     assert.ok(world.record.standing.at(-1)?.streams.length === 1);
   });
@@ -116,7 +116,7 @@ test('a stalled walk is a gap from where its coverage ends, until that grows aga
 test('what is quiet and does not fail is not said to stand', async () => {
   const world = new World();
   const trades = await world.open('trades');
-  const state = await world.open('state', START_MS);
+  const state = await world.open('states', START_MS);
   await world.cover(trades, -100, 0);
   await world.standing.archive.openSession(state, START_MS);
   await world.pass(600);
@@ -127,7 +127,7 @@ test('what is quiet and does not fail is not said to stand', async () => {
 test('a feed that is connected and proven to lack updates stands, until an update comes', async () => {
   const world = new World();
   const { archive } = world.standing;
-  const stream = await world.open('state', START_MS);
+  const stream = await world.open('states', START_MS);
   const renew = async (reason: string) => {
     const id = await archive.openSession(stream, START_MS);
     await world.pass(6);
@@ -145,11 +145,11 @@ test('a feed that is connected and proven to lack updates stands, until an updat
 
 test('after a jump back of the time coverage grows from there', async () => {
   const world = new World();
-  const stream = await world.open('ticker', START_MS);
+  const stream = await world.open('tickers', START_MS);
   world.clock.advance(3_600_000);
   await world.cover(stream, 3590, 3600);
   world.clock.stepWall(-3_590_000);
-  world.standing.failed('ticker', '*', new Error('refused once'));
+  world.standing.failed('tickers', '*', new Error('refused once'));
   await world.pass(30);
   assert.equal(world.standing.list().length, 1);
   await world.cover(stream, 30, 39);

@@ -39,7 +39,7 @@ class World {
   collector(): StateCollector {
     const stream = {
       streamId: 1,
-      kind: 'state',
+      kind: 'states',
       marketId: 1,
       variant: 60,
       collectFromMs: null,
@@ -91,7 +91,7 @@ class World {
       await settle();
     }
     await collector.stop();
-    this.record.assertAccounted('state');
+    this.record.assertAccounted('states');
   }
 
   covered(): Array<[number, number]> {
@@ -229,7 +229,7 @@ test('between sessions lies a gap that nothing fills, also over a restart', asyn
 test('records without a session are lost and counted', async () => {
   const world = new World();
   await world.play([state(100), opened(200), state(300)]);
-  assert.deepEqual(world.record.outcomesOf('state'), { lost: 1, stored: 1 });
+  assert.deepEqual(world.record.outcomesOf('states'), { lost: 1, stored: 1 });
   assert.deepEqual(world.covered(), [[300, 301]]);
 });
 
@@ -243,7 +243,7 @@ test('records whose commit failed are counted as lost and never covered', async 
     [state(1400)],
     [alive(1500)],
   );
-  assert.deepEqual(world.record.outcomesOf('state'), { stored: 2, lost: 2 });
+  assert.deepEqual(world.record.outcomesOf('states'), { stored: 2, lost: 2 });
   assert.deepEqual(world.covered(), [
     [1400, 1501],
     [100, 101],
@@ -263,7 +263,7 @@ test('a session that lost records is covered again only from its next record on'
     [state(400)],
     [alive(500)],
   );
-  assert.deepEqual(world.record.outcomesOf('state'), { stored: 2, lost: 1 });
+  assert.deepEqual(world.record.outcomesOf('states'), { stored: 2, lost: 1 });
   assert.deepEqual(world.covered(), [
     [400, 501],
     [100, 101],
@@ -276,7 +276,7 @@ test('records whose gap could not be written are counted as lost and never cover
   await world.play([opened(0), state(100)]);
   world.failOnce('recordGap');
   await world.play([opened(1000), state(1100)], [state(1200)], [alive(1300)]);
-  assert.deepEqual(world.record.outcomesOf('state'), { stored: 2, lost: 1 });
+  assert.deepEqual(world.record.outcomesOf('states'), { stored: 2, lost: 1 });
   assert.deepEqual(world.covered(), [
     [1200, 1301],
     [100, 101],
@@ -296,7 +296,7 @@ test('a failure takes no other event of the same run with it', async () => {
     state(400),
     closed(400),
   ]);
-  assert.deepEqual(world.record.outcomesOf('state'), { stored: 2, lost: 1 });
+  assert.deepEqual(world.record.outcomesOf('states'), { stored: 2, lost: 1 });
   assert.deepEqual(world.covered(), [[300, 401]]);
   assert.ok(world.archive.sessions.every((session) => session.closed !== undefined));
 });
@@ -313,7 +313,7 @@ test('a session that could not be opened loses its records, counted; the next on
     state(300),
     closed(300),
   ]);
-  assert.deepEqual(world.record.outcomesOf('state'), { lost: 2, stored: 1 });
+  assert.deepEqual(world.record.outcomesOf('states'), { lost: 2, stored: 1 });
   assert.deepEqual(world.covered(), [[300, 301]]);
 });
 
@@ -328,7 +328,7 @@ for (const error of [new AbortedError('stopped'), new Error('no database')]) {
       if (method === 'touchSession') throw error;
     };
     await world.play([opened(0)], [state(100)], [state(200), alive(300)]);
-    assert.deepEqual(world.record.outcomesOf('state'), { stored: 2 });
+    assert.deepEqual(world.record.outcomesOf('states'), { stored: 2 });
     assert.deepEqual(world.covered(), [[100, 301]]);
     assert.equal(world.record.failures.length > 0, !(error instanceof AbortedError));
   });
@@ -366,7 +366,7 @@ test('stopping stores what has arrived, and is safe to repeat; the collector can
   collector.start();
   assert.equal(world.feeds.length, 2);
   await collector.stop();
-  world.record.assertAccounted('state');
+  world.record.assertAccounted('states');
 });
 
 test('a feed that breaks for good is told as fatal, and what it brought is stored', async () => {

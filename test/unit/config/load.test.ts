@@ -75,9 +75,9 @@ test('without any source the defaults hold, with durations in milliseconds', () 
   const config = loadConfig({ env: {} });
   assert.equal(config.exchange.timeout, 10_000);
   assert.equal(config.streams.trades.history, 'all');
-  assert.equal(config.streams.klines.history, 604_800_000);
+  assert.equal(config.streams.candles.history, 604_800_000);
   assert.equal(config.database.partitionWidth.kline, 'month');
-  assert.ok(Object.isFrozen(config.streams.klines.intervalsS));
+  assert.ok(Object.isFrozen(config.streams.candles.intervalsS));
 });
 
 test('the environment wins over the file, and the command line over both', () => {
@@ -115,7 +115,7 @@ test('variables of all kinds are read; empty ones count as not set', () => {
   const config = loadConfig({
     env: {
       TAPEKEEP_MARKETS: 'BTC_USDT, ETH_USDT',
-      TAPEKEEP_STREAMS_KLINES_INTERVALS_S: '60,900',
+      TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60,900',
       TAPEKEEP_STREAMS_DEPTH_ENABLED: 'false',
       TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '0.5',
       TAPEKEEP_STREAMS_TRADES_HISTORY: 'none',
@@ -124,7 +124,7 @@ test('variables of all kinds are read; empty ones count as not set', () => {
     },
   });
   assert.deepEqual(config.markets, ['BTC_USDT', 'ETH_USDT']);
-  assert.deepEqual(config.streams.klines.intervalsS, [60, 900]);
+  assert.deepEqual(config.streams.candles.intervalsS, [60, 900]);
   assert.equal(config.streams.depth.enabled, false);
   assert.equal(config.exchange.requestsPerS, 0.5);
   assert.equal(config.streams.trades.history, 0);
@@ -159,6 +159,21 @@ test('the file of settings can name files with secrets, and an account needs bot
   });
   assert.match(short.message, /account\.key is \*\*\*/);
   for (const { message } of [twice, half, none, short]) assert.ok(!message.includes('canary'));
+});
+
+test('keys and variables of an earlier version are refused with their name of today', () => {
+  const file = fileOf('streams:\n  klines:\n    grace: 5s\nretention:\n  klines: 90d\n');
+  const env = { TAPEKEEP_STREAMS_KLINES_INTERVALS_S: '60', TAPEKEEP_RETENTION_KLINES: '90d' };
+  const told = refusal({ file, env }).problems.map(({ key, expected }) => [key, expected]);
+  assert.deepEqual(told, [
+    ['streams.klines', 'is called streams.candles now: write that instead'],
+    ['retention.klines', 'is called retention.candles now: write that instead'],
+    [
+      'TAPEKEEP_STREAMS_KLINES_INTERVALS_S',
+      'is called TAPEKEEP_STREAMS_CANDLES_INTERVALS_S now: write that instead',
+    ],
+    ['TAPEKEEP_RETENTION_KLINES', 'is called TAPEKEEP_RETENTION_CANDLES now: write that instead'],
+  ]);
 });
 
 test('unknown keys and variables are refused with the nearest known name', () => {

@@ -13,7 +13,7 @@ import { subtractSpans } from '../../../src/kernel/span.js';
 const moment = fc.integer({ min: 0, max: Date.UTC(2100, 0, 1) });
 const gap: fc.Arbitrary<GapNotice> = fc
   .record({
-    kind: fc.constantFrom('trades', 'times', 'kline', 'depth', 'ticker', 'state'),
+    kind: fc.constantFrom('trades', 'times', 'candles', 'depth', 'tickers', 'states'),
     fromMs: moment,
     lengthMs: fc.integer({ min: 1, max: 1e9 }),
     reason: fc.oneof(fc.constant('not collected'), fc.string({ maxLength: 30 })),

@@ -13,7 +13,7 @@ import {
   tableOfKind,
   timeColumnOf,
 } from '../../../src/model/kinds.js';
-import { SERIES_TABLES, seriesOf } from '../../../src/model/series.js';
+import { SERIES_TABLES, seriesOf, viewOf } from '../../../src/model/series.js';
 import { copyMergedSql, copyRowsSql, copyTableSql } from '../../../src/store/reading/snapshot.js';
 import { marketRowsSql } from '../../../src/store/sealing/partitions.js';
 import { SHAPES } from '../../../src/store/writer/series.js';
@@ -25,7 +25,7 @@ import { SHAPES } from '../../../src/store/writer/series.js';
 const GOLDEN = join(import.meta.dirname, '../../fixtures/series-texts.json');
 const golden = JSON.parse(readFileSync(GOLDEN, 'utf8')) as Record<string, Record<string, unknown>>;
 
-const KINDS = ['trades', 'klines', 'kline_revisions', 'tickers', 'depth', 'states'] as const;
+const KINDS = ['trades', 'candles', 'candle_revisions', 'tickers', 'depth', 'states'] as const;
 const FORMS = ['csv', 'lean', 'json'] as const;
 const span = { fromMs: 1_700_000_000_000, toMs: 1_700_000_600_000 };
 const us = { fromUs: span.fromMs * 1000, toUs: span.toMs * 1000 };
@@ -64,7 +64,7 @@ test('how rows leave the database', () => {
     golden.newestRows,
   );
   for (const [kind, sql] of Object.entries(golden.table ?? {})) {
-    const asked = kind as Exclude<(typeof KINDS)[number], 'kline_revisions'>;
+    const asked = kind as Exclude<(typeof KINDS)[number], 'candle_revisions'>;
     assert.equal(copyTableSql({ kind: asked, marketIds: [1, 2], span }), sql);
   }
   assert.deepEqual(
@@ -119,7 +119,7 @@ test('the life of partitions', () => {
   assert.deepEqual(Object.fromEntries(life), golden.life);
   const sealed = SERIES_TABLES.map((table) => [table, marketRowsSql(table, `${table}_1`, 7)]);
   assert.deepEqual(Object.fromEntries(sealed), golden.sealed);
-  const paths = SERIES_TABLES.map((table) => [table, seriesOf(table).kind]);
+  const paths = SERIES_TABLES.map((table) => [table, viewOf(table)]);
   assert.deepEqual(Object.fromEntries(paths), golden.paths);
   for (const [kind, tables] of Object.entries(golden.retention ?? {})) {
     assert.deepEqual(tablesKept(kind as Parameters<typeof tablesKept>[0]), tables);
@@ -128,7 +128,15 @@ test('the life of partitions', () => {
 
 test('a series is meant by its name in the singular or plural, or as candles', () => {
   const meant = ['Candle', 'candles', ' klines', 'trade', 'TICKERS', 'tick', ''].map((word) =>
-    nameMeant(word, ['klines', 'trades', 'ticker'] as const),
+    nameMeant(word, ['candles', 'trades', 'tickers'] as const),
   );
-  assert.deepEqual(meant, ['klines', 'klines', 'klines', 'trades', 'ticker', undefined, undefined]);
+  assert.deepEqual(meant, [
+    'candles',
+    'candles',
+    'candles',
+    'trades',
+    'tickers',
+    undefined,
+    undefined,
+  ]);
 });

@@ -229,7 +229,7 @@ test('metrics carry the figures of the events, in base units', async () => {
 });
 
 test('received rows are conserved: settled by one outcome each, or in flight', async () => {
-  const streams = fc.constantFrom('trades', 'depth', 'ticker');
+  const streams = fc.constantFrom('trades', 'depth', 'tickers');
   const step = fc.record({
     stream: streams,
     received: fc.nat(50),

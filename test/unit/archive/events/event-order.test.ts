@@ -46,20 +46,20 @@ test('states and revisions of a candle keep their order at one instant', () => {
   const { compare } = orderOf('happened');
   const at = { market: 'A', atUs: 1 };
   const state = (seq: number) => ({ ...at, kind: 'state', seq }) as ArchiveEvent;
-  const kline = (revision: number) => ({ ...at, kind: 'kline', revision }) as ArchiveEvent;
+  const kline = (revision: number) => ({ ...at, kind: 'candle', revision }) as ArchiveEvent;
   assert.ok(compare(state(1), state(2)) < 0 && compare(kline(1), kline(2)) < 0);
 });
 
 test('of one instant come candles, shorter ones first, then trades, states, tickers and depth', () => {
   const ranks = [
-    ...[rankOf('klines', 60), rankOf('klines', 300), rankOf('trades', 0), rankOf('states', 60)],
+    ...[rankOf('candles', 60), rankOf('candles', 300), rankOf('trades', 0), rankOf('states', 60)],
     ...[rankOf('tickers', 0), rankOf('depth', 0)],
   ];
   assert.deepEqual(
     [...ranks].sort((a, b) => a - b),
     ranks,
   );
-  assert.equal(rankOf('kline_revisions', 60), rankOf('klines', 60));
+  assert.equal(rankOf('candle_revisions', 60), rankOf('candles', 60));
 });
 
 test('who leaves a loop over events, or over some at a time, closes what was opened', async () => {
