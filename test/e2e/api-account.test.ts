@@ -72,7 +72,7 @@ test('an account is followed beside a second program with its key; no secret sho
              WHERE kind IN ('balances', 'orders') AND upper(span) - lower(span) > '2 s'`);
   const address = daemon.lines.stdout.join('\n').match(/metrics +(\S+)/)?.[1] ?? '';
   const metrics = await (await fetch(address)).text();
-  assert.match(metrics, /stream="balance"/);
+  assert.match(metrics, /stream="balances"/);
   const status = await (await fetch(address.replace('/metrics', '/status'))).text();
   daemon.kill('SIGTERM');
   assert.equal((await daemon.ended()).code, 0, daemon.dump());
