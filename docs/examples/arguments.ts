@@ -54,9 +54,10 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   ...{ s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 },
 };
 
-/** A named option that is a time: as the archive reads it, or counted back from now, such as `30m`. */
+/** A named option that is a time: as the archive reads it, or `now`, or counted back from it, such as `30m`. */
 export function momentOf(values: Arguments, name: 'from' | 'to'): Date | string {
   const text = required(values, name);
+  if (text === 'now') return new Date();
   const [, count, unit = ''] = /^(\d{1,6}(?:\.\d{1,3})?)([smhd])$/.exec(text) ?? [];
   return count === undefined ? text : new Date(Date.now() - Number(count) * (UNIT_MS[unit] ?? 0));
 }

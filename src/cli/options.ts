@@ -100,13 +100,13 @@ export type Instant = { readonly atMs: number } | { readonly backMs: number };
 const FORM = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-]\d\d:\d\d)?)?$/;
 
 /**
- * Reads a time of an option: a day or a time in ISO 8601 (UTC unless it names its zone), or a
- * duration back from now.
+ * Reads a time of an option: a day or a time in ISO 8601 (UTC unless it names its zone), a
+ * duration back from now, or `now`.
  *
  * @throws InvalidArgumentError saying what is allowed; commander adds option and value
  */
 export function instantArgument(text: string): Instant {
-  const backMs = parseDuration(text);
+  const backMs = text.trim() === 'now' ? 0 : parseDuration(text);
   if (backMs !== undefined) return { backMs };
   const [, day, time, zone] = FORM.exec(text.trim()) ?? [];
   if (day !== undefined) {
@@ -115,7 +115,7 @@ export function instantArgument(text: string): Instant {
     if (!Number.isNaN(ms) && isDay) return { atMs: ms };
   }
   throw new InvalidArgumentError(
-    `Write a day such as 2026-01-31, a time such as 2026-01-31T12:00:00Z (UTC unless a zone follows), or ${DURATION_FORM} back from now.`,
+    `Write a day such as 2026-01-31, a time such as 2026-01-31T12:00:00Z (UTC unless a zone follows), ${DURATION_FORM} back from now, or now.`,
   );
 }
 

@@ -104,6 +104,8 @@ test('the times of the examples may be counted back from now, as those of the co
   const backMs = beforeMs - counted.getTime();
   assert.ok(backMs <= 5_400_000 && backMs > 5_340_000, `${backMs} ms back`);
   assert.equal(momentOf({ to: '2026-01-31' }, 'to'), '2026-01-31');
+  const now = momentOf({ to: 'now' }, 'to');
+  assert.ok(now instanceof Date && now.getTime() >= beforeMs);
   assert.throws(() => momentOf({}, 'to'), /--to is missing/);
 });
 

@@ -103,8 +103,8 @@ export async function commandLinePage(): Promise<string> {
   const parts = below(program).map((command) => commandPart(command, `tapekeep ${command.name()}`));
   return [
     head('Command line', 'the table of commands'),
-    'Times are UTC (`2026-01-31`, `2026-01-31T12:00:00Z`) or counted back from now (`2h`, `7d`). Lengths of time are\n',
-    'a number and a unit without a space: `500ms`, `10s`, `5m`, `2h`, `7d`.\n\n## Options of every command\n\n',
+    'Times are UTC (`2026-01-31`, `2026-01-31T12:00:00Z`), counted back from now (`2h`, `7d`), or `now`. Lengths of time\n',
+    'are a number and a unit without a space: `500ms`, `10s`, `5m`, `2h`, `7d`.\n\n## Options of every command\n\n',
     table(
       ['option', 'meaning'],
       program.options.map((one) => [`\`${one.flags}\``, optionText(one)]),
