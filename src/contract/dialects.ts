@@ -225,7 +225,12 @@ const NESTED_MARKETS: ResultForm = {
 const LISTS_OF_MARKETS = { isList: true } as const;
 
 const ROWS = {
-  contract: { endpoints: {}, candlesMax: KLINE_PAGE_MAX, realtime: {} },
+  // Its trades are pushed by servers of the family, EarnBIT among them (field notes, Real-time).
+  contract: {
+    endpoints: {},
+    candlesMax: KLINE_PAGE_MAX,
+    realtime: { trades: { subscribe: 'deals.subscribe', update: 'deals.update' } },
+  },
   // Its v1 paths. Orders and balances have another interface there, with other rules for signing.
   whitebit: {
     endpoints: {
@@ -249,6 +254,14 @@ const ROWS = {
         'state.unsubscribe': 'market_unsubscribe',
         'state.update': 'market_update',
         'server.ping': 'ping',
+      },
+      trades: {
+        subscribe: 'trades_subscribe',
+        update: 'trades_update',
+        request: 'trades_request',
+        requestMax: SMALL_PAGE,
+        isAll: true,
+        isDocumented: true,
       },
     },
   },

@@ -72,6 +72,27 @@ export interface RealtimeWords {
   readonly methods?: Readonly<Partial<Record<RealtimeMethod | typeof STATE_UPDATE, string>>>;
   /** A subscription takes a list of markets, whose states are those of a day. */
   readonly isList?: boolean;
+  /** How it pushes trades; left out: no form of that is known. */
+  readonly trades?: TradeWords;
+}
+
+/**
+ * How an exchange pushes trades. The contract has none of it. A subscription takes a list of markets and
+ * a second one replaces the first. Updates have the rows of the endpoint `history`, without a total.
+ */
+export interface TradeWords {
+  /** Takes names of markets. */
+  readonly subscribe: string;
+  /** The notification: params are a market and its new trades. */
+  readonly update: string;
+  /** Answers the newest trades of one market: params are the market, a limit, and the id above which. */
+  readonly request?: string;
+  /** Most trades that {@link TradeWords.request} answers. */
+  readonly requestMax?: number;
+  /** An empty list subscribes all markets. */
+  readonly isAll?: true;
+  /** The exchange's own documents have it, so that it is asked for without being told to. */
+  readonly isDocumented?: true;
 }
 
 /** Error codes of the family (field notes, Real-time). */
@@ -111,13 +132,20 @@ const familyUpdate = z.object({
   id: z.null().optional(),
 });
 
-/** The notification of a replay, see gap-notices.ts. */
 /** A frame with an exchange's word for an update, as one with the family's. */
 function inFamilyWords(frame: unknown, updateWord: string): unknown {
   const isUpdate = (frame as { method?: unknown } | null)?.method === updateWord;
   return isUpdate ? { ...(frame as object), method: STATE_UPDATE } : frame;
 }
 
+/** New trades of a market; each row is judged by itself. */
+const tradesUpdate = z.object({
+  method: z.string(),
+  params: z.tuple([nameText, z.array(z.unknown())]).rest(z.unknown()),
+  id: z.null().optional(),
+});
+
+/** The notification of a replay, see gap-notices.ts. */
 const gapNotice = z.object({
   method: z.literal(GAP_NOTICE),
   params: z.tuple([z.boolean(), z.number()]),
@@ -137,6 +165,12 @@ export type ServerFrame =
       readonly market: string | undefined;
       readonly record: Omit<StateRecord, 'period'> & { readonly period: number | undefined };
     }
+  | {
+      readonly kind: 'trades';
+      readonly market: string;
+      /** As they came, to be read as rows of `history`. */
+      readonly rows: readonly unknown[];
+    }
   /** Of a replay: a gap of its archive begins or ends, exchange milliseconds. */
   | { readonly kind: 'gap'; readonly isGap: boolean; readonly atMs: number }
   | { readonly kind: 'unrecognised'; readonly reason: string };
@@ -153,6 +187,11 @@ export function readServerFrame(frame: unknown, words: RealtimeWords = {}): Serv
     const [market, record] = family.data.params;
     return { kind: 'update', market, record: { ...record, period: record.period } };
   }
+  const trades = words.trades && tradesUpdate.safeParse(frame);
+  if (trades?.success === true && trades.data.method === words.trades?.update) {
+    const [market, rows] = trades.data.params;
+    return { kind: 'trades', market, rows };
+  }
   const update = contractUpdate.safeParse(frame);
   if (update.success) return { kind: 'update', market: undefined, record: update.data.result };
   const response = responseFrame.safeParse(frame);
@@ -165,7 +204,7 @@ export function readServerFrame(frame: unknown, words: RealtimeWords = {}): Serv
     const [isGap, atMs] = gap.data.params;
     return { kind: 'gap', isGap, atMs };
   }
-  return { kind: 'unrecognised', reason: 'neither a response nor a state.update' };
+  return { kind: 'unrecognised', reason: 'neither a response nor a notification that is known' };
 }
 
 /** Answer to a request (contract, Real-time methods). */
@@ -201,4 +240,9 @@ export function familyUpdateMessage(
   const { period: _period, ...rest } = record;
   const method = methods[STATE_UPDATE] ?? STATE_UPDATE;
   return { method, params: [market, isList ? record : rest], id: null };
+}
+
+/** New trades of one market, as rows of `history`. */
+export function tradesUpdateMessage(market: string, rows: readonly unknown[], words: TradeWords) {
+  return { method: words.update, params: [market, rows], id: null };
 }

@@ -41,6 +41,8 @@ export const VARIANT_CHOICES = {
   subscribeForm: choice('what state.subscribe takes: one market, or a list', 'market', 'markets'),
   /** `family` names the market and carries `change`. */
   updateShape: choice('form of state.update', 'contract', 'family'),
+  /** By the words of the dialect. `silent`: a subscription is acknowledged, and nothing follows. */
+  tradeFeed: choice('whether trades are pushed', 'none', 'pushed', 'silent'),
   unknownMethod: choice('reaction to an unknown real-time method', 'error', 'silent'),
   badJson: choice('reaction to a real-time frame that is not JSON', 'ignore', 'close'),
 };
@@ -102,6 +104,7 @@ export const KNOWN_EXCHANGES = {
     errorShapes: 'family',
     subscribeForm: 'markets',
     updateShape: 'family',
+    tradeFeed: 'pushed',
     unknownMethod: 'silent',
   },
   pointpay: { ...DOCUMENTED, bidsOrder: 'ascending' },
@@ -118,6 +121,7 @@ export const KNOWN_EXCHANGES = {
     errorShapes: 'ok',
     pageCap: 100,
     subscribeForm: 'markets',
+    tradeFeed: 'pushed',
     badJson: 'close',
     rateLimit: false,
   },
