@@ -126,6 +126,11 @@ export class ExchangeApi {
     return this.#caller.candlesMax;
   }
 
+  /** Whether the exchange has an endpoint, as far as its dialect says. */
+  offers(name: EndpointName): boolean {
+    return this.#caller.offers(name);
+  }
+
   /**
    * Calls any endpoint of the table by its name. The named methods below are this, typed
    * (contract, Endpoints).

@@ -162,6 +162,11 @@ export class EndpointCaller {
     return endpoint as SpokenEndpoint<ResultOf<N>>;
   }
 
+  /** Whether the exchange has an endpoint, as far as its dialect says. */
+  offers(name: EndpointName): boolean {
+    return this.#dialect.endpoints[name] !== undefined;
+  }
+
   /** Candles that may be asked for at once. */
   get candlesMax(): number {
     return this.#dialect.candlesMax;

@@ -10,7 +10,7 @@ import { DepthCollector } from './snapshot.js';
 import { StateCollector, type StateWatch } from './states.js';
 import type { TradeEvidence } from './trades/evidence.js';
 import type { OffsetKnowledge } from './trades/offset-mode.js';
-import { timesSource, tradesSource } from './trades/source.js';
+import { historySource, resultSource } from './trades/source.js';
 import { type ServerTraits, TradeWalker } from './trades/walker.js';
 
 /** What every collector of one daemon shares. */
@@ -76,14 +76,18 @@ export async function openMarketUnit(
 
   const walkers: TradeWalker[] = [];
   const evidence = context.evidenceOf(market);
+  const { exchange } = context;
+  const hasResult = exchange.offers('historyResult');
   const sources = [
-    ...(trades.enabled && trades.exactTimes ? [timesSource(context.exchange)] : []),
-    ...(trades.enabled ? [tradesSource(context.exchange)] : []),
+    ...(trades.exactTimes && hasResult ? [historySource(exchange, 'times')] : []),
+    hasResult ? resultSource(exchange) : historySource(exchange, 'trades'),
   ];
-  for (const source of sources) {
-    // Trades are covered in whole seconds.
-    const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
+  // Trades are covered in whole seconds.
+  const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
+  for (const source of trades.enabled ? sources : []) {
     const { stream, ranges } = await openStream(source.kind, 0, floorMs);
+    const isForBoth = trades.exactTimes && !hasResult;
+    const times = isForBoth ? await openStream('times', 0, floorMs) : undefined;
     const traits = context.traits[source.kind];
     const { cacheMargin: cacheMarginMs, keptAtLeast: keptAtLeastMs } = trades;
     const isAllWanted = trades.history === 'all';
@@ -91,7 +95,8 @@ export async function openMarketUnit(
     const onRevoked = (span: Span) => {
       for (const other of walkers) if (other.kind !== source.kind) other.revoked(span);
     };
-    walkers.push(new TradeWalker({ ...shared, ...own, onRevoked, evidence }, ranges));
+    const also = times && { timesStream: times.stream };
+    walkers.push(new TradeWalker({ ...shared, ...own, ...also, onRevoked, evidence }, ranges));
   }
 
   let depthCollector: DepthCollector | undefined;

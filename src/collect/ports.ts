@@ -11,6 +11,10 @@ export type ExchangeReply<T> = Pick<
 
 /** The client as collectors see it. */
 export interface ExchangePort {
+  /** Candles that may be asked for at once. */
+  readonly candlesMax: number;
+  /** Whether the exchange has an endpoint, as far as its dialect says. */
+  offers(name: EndpointName): boolean;
   /**
    * Waits until one request may start, so that what to ask for can be chosen then and not before.
    * The holder of the turn uses it or gives it back at once.
@@ -21,6 +25,19 @@ export interface ExchangePort {
     params: ParamsOf<N>,
     options?: CallOptions,
   ): Promise<ExchangeReply<ResultOf<N>>>;
+}
+
+/** The same exchange, called in another way. */
+export function calledBy(
+  exchange: Omit<ExchangePort, 'call'>,
+  call: ExchangePort['call'],
+): ExchangePort {
+  return {
+    candlesMax: exchange.candlesMax,
+    offers: (name) => exchange.offers(name),
+    reserve: (priority, signal) => exchange.reserve(priority, signal),
+    call,
+  };
 }
 
 /** The exchange's time, never this machine's unless both agree. */

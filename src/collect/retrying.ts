@@ -3,7 +3,7 @@ import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { retry } from '../kernel/retry.js';
-import { ARCHIVE_METHODS, type ArchivePort, type ExchangePort } from './ports.js';
+import { ARCHIVE_METHODS, type ArchivePort, calledBy, type ExchangePort } from './ports.js';
 
 const TRIES_MAX = 4;
 const BACKOFF = { baseMs: 200, capMs: 2000 };
@@ -29,42 +29,39 @@ export function retryingExchange(
   { clock, random }: { readonly clock: Clock; readonly random: Random },
 ): ExchangePort {
   const failuresInRow = new Map<EndpointName, number>();
-  return {
-    reserve: (priority, signal) => exchange.reserve(priority, signal),
-    async call(name, params, options = {}) {
-      const { turn: _turn, ...again } = options;
-      const { signal } = options;
-      const startMs = clock.monotonicMs();
-      const failures = () => failuresInRow.get(name) ?? 0;
-      let how = options;
-      const ask = () => {
-        const asked = exchange.call(name, params, how);
-        // The turn is used up: what follows waits in line.
-        how = again;
-        return asked;
-      };
-      const isWorthIt = (error: unknown) =>
-        isPassing(error) &&
-        !NOT_AT_ONCE.has(error.code) &&
-        failures() < AWAY_FAILURES &&
-        clock.monotonicMs() - startMs <= RETRY_WITHIN_MS;
-      const limits = {
-        clock,
-        random,
-        ...BACKOFF,
-        maxAttempts: TRIES_MAX,
-        ...(signal && { signal }),
-      };
-      try {
-        const reply = await retry({ ...limits, isRetryable: isWorthIt }, ask);
-        failuresInRow.delete(name);
-        return reply;
-      } catch (error) {
-        if (isPassing(error) && !signal?.aborted) failuresInRow.set(name, failures() + 1);
-        throw error;
-      }
-    },
-  };
+  return calledBy(exchange, async (name, params, options = {}) => {
+    const { turn: _turn, ...again } = options;
+    const { signal } = options;
+    const startMs = clock.monotonicMs();
+    const failures = () => failuresInRow.get(name) ?? 0;
+    let how = options;
+    const ask = () => {
+      const asked = exchange.call(name, params, how);
+      // The turn is used up: what follows waits in line.
+      how = again;
+      return asked;
+    };
+    const isWorthIt = (error: unknown) =>
+      isPassing(error) &&
+      !NOT_AT_ONCE.has(error.code) &&
+      failures() < AWAY_FAILURES &&
+      clock.monotonicMs() - startMs <= RETRY_WITHIN_MS;
+    const limits = {
+      clock,
+      random,
+      ...BACKOFF,
+      maxAttempts: TRIES_MAX,
+      ...(signal && { signal }),
+    };
+    try {
+      const reply = await retry({ ...limits, isRetryable: isWorthIt }, ask);
+      failuresInRow.delete(name);
+      return reply;
+    } catch (error) {
+      if (isPassing(error) && !signal?.aborted) failuresInRow.set(name, failures() + 1);
+      throw error;
+    }
+  });
 }
 
 /** With the longest pause this is half a day without a database; then the caller sees the error. */

@@ -5,7 +5,8 @@ import type { FillRequests } from '../store/index.js';
 
 /** A filler of one stream's gaps: a walk through trades, or a collector of candles. */
 export interface StreamFiller {
-  readonly streamId: number;
+  /** The streams that its work proves. */
+  readonly streamIds: readonly number[];
   backfill(span: Span): void;
   invalidate(span: Span, note: string): Promise<void>;
   retry(span: Span): void;
@@ -54,7 +55,9 @@ export class FillReview {
     const fillers = new Map<number, { readonly filler: StreamFiller; readonly unit: T }>();
     for (const unit of units) {
       const { walkers, candles } = unit;
-      for (const filler of [...walkers, ...candles]) fillers.set(filler.streamId, { filler, unit });
+      for (const filler of [...walkers, ...candles]) {
+        for (const streamId of filler.streamIds) fillers.set(streamId, { filler, unit });
+      }
     }
     /** The filler of a request's stream, unless the request was just passed on. */
     const fillerOf = (streamId: number, key?: string): StreamFiller | undefined => {

@@ -75,23 +75,6 @@ const HISTORY: QuestionForm = {
   read: smallPage,
 };
 
-/** `history/result` where there is only `history`: the same question by another name. */
-const RESULT_BY_HISTORY: Pick<EndpointForm, 'question' | 'result'> = {
-  question: {
-    ask: ({ since, limit, ...params }, nowS) =>
-      HISTORY.ask({ ...params, lastId: since, limit }, nowS),
-    read: ({ lastId, ...query }) => ({ ...smallPage(query), since: lastId }),
-  },
-  result: {
-    adopt: eachRow(({ id, time, ...row }) => ({
-      ...row,
-      tid: id,
-      date: typeof time === 'number' ? Math.floor(time) : time,
-    })),
-    tell: eachRow(({ tid, date, ...row }) => ({ id: tid, time: date, ...row })),
-  },
-};
-
 /** Names of lengths of candles, as `1m`, `4h`, `1d`, `1w`. */
 const UNITS = { m: 60, h: 3600, d: DAY_S, w: 7 * DAY_S } as const;
 
@@ -242,7 +225,7 @@ const ROWS = {
       tickers: { result: TICKERS },
       kline: { question: CANDLES_BY_TIME, result: candleArrays(false) },
       history: { question: HISTORY },
-      historyResult: { path: '/api/v1/public/history', envelope: true, ...RESULT_BY_HISTORY },
+      historyResult: null,
       depth: { question: SMALL },
     },
     candlesMax: KLINE_PAGE_MAX,
@@ -278,7 +261,7 @@ const ROWS = {
         result: candleArrays(true),
       },
       history: { path: `${P2B}/public/history`, question: HISTORY },
-      historyResult: { path: `${P2B}/public/history`, envelope: true, ...RESULT_BY_HISTORY },
+      historyResult: null,
       depth: { path: `${P2B}/public/depth/result`, envelope: true, question: SMALL },
       book: { path: `${P2B}/public/book`, question: SMALL },
       balances: { path: `${P2B}/account/balances` },

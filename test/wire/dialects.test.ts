@@ -64,9 +64,11 @@ async function readAll(client: ExchangeClient, dialect: DialectName) {
     tickers: client.tickers(),
     ticker: client.ticker(market),
     history: client.history({ market, limit: 100 }),
-    historyResult: client.historyResult({ market, since: 0, limit: 100 }),
     depth: client.depth({ market }),
     kline: client.kline(span),
+    ...(dialect === 'contract'
+      ? { historyResult: client.historyResult({ market, since: 0, limit: 100 }) }
+      : {}),
     ...(dialect === 'whitebit' ? {} : { book: client.book({ market, side: 'sell', limit: 100 }) }),
   };
   const replies = await Promise.all(Object.values(asked));
@@ -77,7 +79,7 @@ async function readAll(client: ExchangeClient, dialect: DialectName) {
 
 /** What an exchange of this dialect does not tell. */
 function untold(dialect: DialectName, read: Record<string, unknown>): Record<string, unknown> {
-  const { book, ...others } = read as Record<string, Record<string, object>>;
+  const { book, historyResult: _same, ...others } = read as Record<string, Record<string, object>>;
   const tickers = Object.entries(others.tickers as Record<string, { ticker: object }>).map(
     ([name, entry]) => [name, { ...entry, ticker: { ...entry.ticker, open: null } }] as const,
   );
@@ -117,7 +119,9 @@ for (const dialect of OTHERS) {
   test(`${dialect}: what it does not have is refused before anything is sent`, async (t) => {
     const stub = await startHttpStub(t, (_request, response) => response.end('{}'));
     const client = makeClient(t, { baseUrl: stub.baseUrl, dialect });
-    await assert.rejects(client.products(), { code: 'not_offered', action: 'skip' });
+    const refusal = { code: 'not_offered', action: 'skip' };
+    await assert.rejects(client.products(), refusal);
+    await assert.rejects(client.historyResult({ market, since: 0 }), refusal);
     const tooLong = { market, start: 0, end: 60 * 5000 };
     await assert.rejects(client.kline(tooLong), { code: 'invalid_parameter' });
     assert.deepEqual(stub.seen, []);

@@ -1,5 +1,6 @@
 import type { createExchangeClock } from '../../client/index.js';
 import { Collector } from '../../collect/collector.js';
+import { calledBy } from '../../collect/ports.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
@@ -175,14 +176,11 @@ export class Daemon {
     const guarded = guardIdentity(access.client, identity.value, onFatal);
     const collector = new Collector({
       settings: config,
-      exchange: {
-        reserve: (priority, signal) => guarded.reserve(priority, signal),
-        call: async (name, params, options) => {
-          const reply = await guarded.call(name, params, options);
-          this.#lastAnswerMs = clock.monotonicMs();
-          return reply;
-        },
-      },
+      exchange: calledBy(guarded, async (name, params, options) => {
+        const reply = await guarded.call(name, params, options);
+        this.#lastAnswerMs = clock.monotonicMs();
+        return reply;
+      }),
       requestsPerS: () => access.requestsPerS(),
       archive: store,
       openStateFeed: guardFeedIdentity(access.openStateFeed, identity.value, onFatal),

@@ -171,19 +171,18 @@ export class FillWorker {
     filler: GapFiller,
     signal: AbortSignal,
   ): Promise<void> {
-    const endpoint = walker.kind === 'times' ? 'history' : 'historyResult';
     return this.#untilDone(walker.market, signal, async () => {
       await walker.pollHead(signal);
       filler.wake();
-      const newestMs = await this.#newestCoveredMs(walker.streamId);
-      return newestMs >= topMs && this.#offsets.of(endpoint) !== undefined;
+      const newestMs = await this.#newestCoveredMs(walker.streamIds[0]);
+      return newestMs >= topMs && this.#offsets.of(walker.endpoint) !== undefined;
     });
   }
 
   async #newestCoveredMs(streamId: number): Promise<number> {
     const { archive } = this.#surroundings;
     const unit = [...this.#open.values()].find(({ walkers }) =>
-      walkers.some((one) => one.streamId === streamId),
+      walkers.some((one) => one.streamIds.includes(streamId)),
     );
     if (unit === undefined) return Number.NEGATIVE_INFINITY;
     const stream = { streamId, marketId: unit.marketId, kind: 'trades' as const, variant: 0 };
@@ -227,10 +226,10 @@ export class FillWorker {
 /** Hands each collector its backfill requests. */
 function spansOf(
   tasks: readonly FillTask[],
-  collector: Pick<TradeWalker | CandleCollector, 'streamId' | 'backfill' | 'retry'>,
+  collector: Pick<TradeWalker | CandleCollector, 'streamIds' | 'backfill' | 'retry'>,
 ) {
   const spans = tasks
-    .filter(({ stream }) => stream.streamId === collector.streamId)
+    .filter(({ stream }) => collector.streamIds.includes(stream.streamId))
     .map(({ span }) => span);
   for (const span of spans) {
     collector.backfill(span);

@@ -10,7 +10,12 @@ import {
   type StateFeed,
   SubscriptionForm,
 } from '../../client/index.js';
-import type { ExchangePort, ExchangeReply, OpenStateFeed } from '../../collect/ports.js';
+import {
+  calledBy,
+  type ExchangePort,
+  type ExchangeReply,
+  type OpenStateFeed,
+} from '../../collect/ports.js';
 import { reportFailure } from '../../collect/reports.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
@@ -233,8 +238,7 @@ export class ExchangeChangedError extends TapekeepError {
   }
 }
 
-interface IdentifiedExchange {
-  readonly reserve: ExchangePort['reserve'];
+interface IdentifiedExchange extends Omit<ExchangePort, 'call'> {
   call<N extends EndpointName>(
     name: N,
     params: ParamsOf<N>,
@@ -252,18 +256,15 @@ export function guardIdentity(
   expected: string | null,
   onChange: (error: ExchangeChangedError) => void,
 ): ExchangePort {
-  return {
-    reserve: (priority, signal) => exchange.reserve(priority, signal),
-    async call(name, params, options) {
-      const reply = await exchange.call(name, params, options);
-      if (reply.identity !== expected) {
-        const error = new ExchangeChangedError(expected, reply.identity);
-        onChange(error);
-        throw error;
-      }
-      return reply;
-    },
-  };
+  return calledBy(exchange, async (name, params, options) => {
+    const reply = await exchange.call(name, params, options);
+    if (reply.identity !== expected) {
+      const error = new ExchangeChangedError(expected, reply.identity);
+      onChange(error);
+      throw error;
+    }
+    return reply;
+  });
 }
 
 /**

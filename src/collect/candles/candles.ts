@@ -65,12 +65,12 @@ export class CandleCollector {
     this.#options = options;
     this.#ranges = new CoveredRangeList(ranges);
     this.#grid = new CandleGrid(options.intervalS * 1000, this.#ranges.top?.span.toMs);
-    this.#questions = new CandleQuestions(this.#grid.stepMs);
+    this.#questions = new CandleQuestions(this.#grid.stepMs, options.exchange.candlesMax);
     this.#collectFromMs = options.stream.collectFromMs;
   }
 
-  get streamId(): number {
-    return this.#options.stream.streamId;
+  get streamIds(): readonly number[] {
+    return [this.#options.stream.streamId];
   }
 
   /**
@@ -116,13 +116,13 @@ export class CandleCollector {
   }
 
   async #poll(signal: AbortSignal): Promise<boolean> {
-    const { time, graceMs, rereads } = this.#options;
+    const { exchange, time, graceMs, rereads } = this.#options;
     const { stepMs } = this.#grid;
     const finalToMs = this.#grid.floor(time.nowMs() - graceMs);
     const missing = this.#missing(finalToMs);
     const newest = missing.at(-1);
     if (newest === undefined) return false;
-    const pageFromMs = newest.toMs - PAGE_MAX * stepMs;
+    const pageFromMs = newest.toMs - exchange.candlesMax * stepMs;
     // All that a page can hold, because absent candles that were seen once lie scattered.
     const oldest = missing.find(({ toMs }) => toMs > pageFromMs) ?? newest;
     const fromMs = Math.max(oldest.fromMs, pageFromMs);
@@ -360,23 +360,23 @@ class CandlePauses {
   }
 }
 
-/** Candles asked for at once: some servers cap a reply a little above this. */
-export const PAGE_MAX = 1000;
-
 /** Sees to it that no two questions in a row are the same, or a cache would answer both. */
 class CandleQuestions {
   readonly #stepMs: number;
+  readonly #pageMs: number;
   #last: Span | undefined;
 
-  constructor(stepMs: number) {
+  /** @param candlesMax that may be asked for at once */
+  constructor(stepMs: number, candlesMax: number) {
     this.#stepMs = stepMs;
+    this.#pageMs = candlesMax * stepMs;
   }
 
   /** What to ask for a span: the span itself, or one that differs by a slot. */
   next({ fromMs, toMs }: Span): Span {
     const stepMs = this.#stepMs;
     const isSame = this.#last?.fromMs === fromMs && this.#last.toMs === toMs;
-    const isFull = toMs - fromMs >= PAGE_MAX * stepMs;
+    const isFull = toMs - fromMs >= this.#pageMs;
     if (!isSame) this.#last = { fromMs, toMs };
     else if (isFull) this.#last = { fromMs: fromMs + stepMs, toMs };
     else this.#last = { fromMs, toMs: toMs + stepMs };

@@ -36,11 +36,12 @@ export interface TradePage extends ReplyTimes {
 }
 
 /**
- * One of the two endpoints that page through trades. `trades` reads history/result, `times` reads
+ * One of the endpoints that page through trades. `trades` reads history/result, `times` reads
  * history, which carries the exact time; each is walked on its own, so that losing one endpoint
  * never stops the other, and a row that one of them leaves out is brought by the other. So every trade
  * comes twice, and the second time counts as known. What that costs is half of the requests of a walk
- * through history; who would rather have it in half the time sets `streams.trades.exactTimes: false`.
+ * through history; who would rather have it in half the time sets `streams.trades.exactTimes: false`. Where there is
+ * only history, one walk proves both.
  */
 export interface TradeSource {
   readonly kind: 'trades' | 'times';
@@ -162,7 +163,7 @@ function findUnread(slots: ReadonlyArray<SourceTrade | undefined>): UnreadRow[] 
 }
 
 /** Trades by history/result: every field but the exact time. */
-export function tradesSource(exchange: ExchangePort): TradeSource {
+export function resultSource(exchange: ExchangePort): TradeSource {
   return {
     kind: 'trades',
     endpoint: 'historyResult',
@@ -173,10 +174,14 @@ export function tradesSource(exchange: ExchangePort): TradeSource {
   };
 }
 
-/** Trades by history: with the exact time. */
-export function timesSource(exchange: ExchangePort): TradeSource {
+/**
+ * Trades by history: with the exact time.
+ *
+ * @param kind `trades` where the exchange has no other endpoint of history
+ */
+export function historySource(exchange: ExchangePort, kind: TradeSource['kind']): TradeSource {
   return {
-    kind: 'times',
+    kind,
     endpoint: 'history',
     async fetch(market, skip, limit, options) {
       const reply = await exchange.call('history', { market, lastId: skip, limit }, options);

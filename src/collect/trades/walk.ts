@@ -3,7 +3,7 @@ import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
-import type { CoveredRange } from '../../model/batch.js';
+import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
 import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../model/order.js';
 import { edgeBelow, latestMs } from '../../model/proof.js';
@@ -34,6 +34,8 @@ export interface WalkerOptions extends GapBookOptions {
   readonly traits: ServerTraits;
   /** What other sources show of the market's newest trades; left out: nothing does. */
   readonly evidence?: TradeEvidence;
+  /** The stream of exact times, where no other walk proves it: its pages have them. */
+  readonly timesStream?: StreamRef;
   /** How this server understands its offset, shared by all walkers. */
   readonly offsets: OffsetKnowledge;
   /** Called when coverage of a span of the market's trades was taken back: of its other streams as well. */

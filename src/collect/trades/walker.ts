@@ -7,10 +7,11 @@ import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage } from '../../model/order.js';
 import { PRIORITY } from '../ports.js';
+import { provingTimes } from './both-streams.js';
 import { NOTHING, type PendingGap } from './chains.js';
 import { Head, type HeadLook } from './head.js';
 import { endOfHistory, locateOffset, pageBack } from './page-back.js';
-import type { TradePage } from './source.js';
+import type { TradePage, TradeSource } from './source.js';
 import {
   FetchFailure,
   OTHER_PAGE,
@@ -48,7 +49,9 @@ export class TradeWalker {
   #revoked: readonly Span[] = [];
 
   constructor(options: WalkerOptions, ranges: readonly CoveredRange[]) {
-    this.#walk = new Walk(options, ranges);
+    const { archive, stream, timesStream } = options;
+    const own = timesStream && { archive: provingTimes(archive, stream, timesStream) };
+    this.#walk = new Walk({ ...options, ...own }, ranges);
     this.#head = new Head(this.#walk);
   }
 
@@ -60,8 +63,14 @@ export class TradeWalker {
     return this.#walk.options.source.kind;
   }
 
-  get streamId(): number {
-    return this.#walk.options.stream.streamId;
+  get endpoint(): TradeSource['endpoint'] {
+    return this.#walk.options.source.endpoint;
+  }
+
+  /** Its own stream first. */
+  get streamIds(): readonly [number, ...number[]] {
+    const { stream, timesStream } = this.#walk.options;
+    return [stream.streamId, ...(timesStream === undefined ? [] : [timesStream.streamId])];
   }
 
   /** Rows of the longest page that the server ever returned, over all markets. */

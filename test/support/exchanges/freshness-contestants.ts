@@ -6,7 +6,7 @@ import {
 } from '../../../src/client/index.js';
 import { Collector } from '../../../src/collect/collector.js';
 import { type CollectSettings, openMarketUnit } from '../../../src/collect/market-unit.js';
-import { type ArchivePort, type ExchangePort, PRIORITY } from '../../../src/collect/ports.js';
+import { type ArchivePort, calledBy, PRIORITY } from '../../../src/collect/ports.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { GapFiller } from '../../../src/collect/trades/filler.js';
 import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
@@ -97,16 +97,13 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
     },
   });
   const polledAtMs = new Map<string, number[]>();
-  const exchange: ExchangePort = {
-    reserve: (priority, signal) => client.reserve(priority, signal),
-    call(endpoint, params, how) {
-      if (endpoint === 'history' || endpoint === 'historyResult') {
-        const { market } = params as { readonly market: string };
-        polledAtMs.set(market, [...(polledAtMs.get(market) ?? []), systemClock.wallMs()]);
-      }
-      return client.call(endpoint, params, how);
-    },
-  };
+  const exchange = calledBy(client, (endpoint, params, how) => {
+    if (endpoint === 'history' || endpoint === 'historyResult') {
+      const { market } = params as { readonly market: string };
+      polledAtMs.set(market, [...(polledAtMs.get(market) ?? []), systemClock.wallMs()]);
+    }
+    return client.call(endpoint, params, how);
+  });
   let received = 0;
   const telemetry = new Proxy<CollectEvents>(noTelemetry.collect, {
     get(target, key) {

@@ -6,6 +6,7 @@ import {
   type ParamsOf,
   type ResultOf,
 } from '../../../src/contract/endpoints.js';
+import { KLINE_PAGE_MAX } from '../../../src/contract/limits.js';
 import type { Clock } from '../../../src/kernel/clock.js';
 
 type Answers = {
@@ -24,6 +25,9 @@ export interface Asked {
  */
 export class ScriptedExchange implements ExchangePort {
   readonly asked: Asked[] = [];
+  candlesMax = KLINE_PAGE_MAX;
+  /** Endpoints that its dialect does not have. */
+  readonly lacks = new Set<EndpointName>();
   readonly answers: Answers;
   /** The server's Date behind this clock, milliseconds. */
   dateBehindMs = 0;
@@ -38,6 +42,10 @@ export class ScriptedExchange implements ExchangePort {
 
   countOf(endpoint: EndpointName): number {
     return this.asked.filter((one) => one.endpoint === endpoint).length;
+  }
+
+  offers(name: EndpointName): boolean {
+    return !this.lacks.has(name);
   }
 
   /** Every request is admitted at once; a test may put a budget here. */

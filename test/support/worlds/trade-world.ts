@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { retryingArchive } from '../../../src/collect/retrying.js';
 import type { OffsetKnowledge } from '../../../src/collect/trades/offset-mode.js';
-import { timesSource, tradesSource } from '../../../src/collect/trades/source.js';
+import { historySource, resultSource } from '../../../src/collect/trades/source.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
@@ -78,27 +79,40 @@ export class TradeWorld {
     return newestFirst.slice(Number(skip), Number(skip) + size);
   }
 
+  /** The one walk of an exchange that has no history/result. */
+  walkerOfBoth(): TradeWalker {
+    this.exchange.lacks.add('historyResult');
+    return this.walker('trades', undefined, 1000, 'history');
+  }
+
   walker(
     kind: 'trades' | 'times' = 'trades',
     collectFromS?: number,
     rangesMax = 1000,
+    endpoint = kind === 'trades' ? 'historyResult' : 'history',
   ): TradeWalker {
     const streamId = kind === 'trades' ? 1 : 2;
     const collectFromMs =
       this.archive.floorOf(streamId) ??
       (collectFromS === undefined ? null : START_MS + collectFromS * 1000);
     const stream: StreamRef = { streamId, kind, marketId: 7, variant: 0, collectFromMs };
-    const source = kind === 'trades' ? tradesSource(this.exchange) : timesSource(this.exchange);
+    const source =
+      endpoint === 'history' ? historySource(this.exchange, kind) : resultSource(this.exchange);
+    const isForBoth = kind === 'trades' && endpoint === 'history';
+    const { clock, record } = this;
+    const times: StreamRef = { ...stream, streamId: 2, kind: 'times' };
+    const both = { clock, random: seededRandom(1), signal };
     const options = {
       market: MARKET,
       marketId: 7,
       stream,
       source,
-      archive: this.archive,
+      archive: isForBoth ? retryingArchive(this.archive, both) : this.archive,
+      ...(isForBoth && { timesStream: times }),
       time: { nowMs: () => this.clock.wallMs() },
-      clock: this.clock,
+      clock,
       random: seededRandom(1),
-      telemetry: this.record,
+      telemetry: record,
       cacheMarginMs: 0,
       keptAtLeastMs: this.keptAtLeastMs,
       traits: this.traits[kind],

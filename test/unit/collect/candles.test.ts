@@ -148,6 +148,18 @@ test('what is missing comes newest first, in pieces of at most a thousand', asyn
   assert.deepEqual(world.covered(), [[0, 2500]]);
 });
 
+test('an exchange that gives fewer at once is asked for no more', async () => {
+  const world = new World(2500);
+  world.exchange.candlesMax = 496;
+  const collector = world.collector();
+  while (await collector.poll(signal)) {
+    // Page by page.
+  }
+  const lengths = world.asked().map(({ fromMin, toMin }) => toMin - fromMin);
+  assert.equal(Math.max(...lengths), 496);
+  assert.deepEqual(world.covered(), [[0, 2499]]);
+});
+
 test('a restart goes on from the islands', async () => {
   const world = new World(2501);
   await world.collector().poll(signal);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { GapFiller } from '../../../src/collect/trades/filler.js';
-import { tradesSource } from '../../../src/collect/trades/source.js';
+import { resultSource } from '../../../src/collect/trades/source.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
@@ -68,7 +68,7 @@ class World {
         market,
         marketId,
         stream,
-        source: tradesSource(this.exchange),
+        source: resultSource(this.exchange),
         archive: this.archive,
         time: { nowMs: () => this.clock.wallMs() },
         clock: this.clock,

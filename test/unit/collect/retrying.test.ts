@@ -16,6 +16,7 @@ function make(failures: readonly Error[], latencyMs = 0) {
   const left = [...failures];
   const exchange = retryingExchange(
     {
+      ...{ candlesMax: 1000, offers: () => true },
       reserve: async () => ({ giveBack: () => undefined }),
       async call(_name, _params, options) {
         calls.push({ atMs: clock.monotonicMs(), options });

@@ -10,11 +10,11 @@ const DUE = { attempts: 3, nextAttemptAtMs: null };
 
 class Filler implements StreamFiller {
   readonly calls: string[] = [];
-  readonly streamId: number;
+  readonly streamIds: readonly number[];
   isFailing = false;
 
   constructor(streamId: number) {
-    this.streamId = streamId;
+    this.streamIds = [streamId];
   }
 
   backfill({ fromMs, toMs }: Span): void {

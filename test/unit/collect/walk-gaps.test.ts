@@ -3,9 +3,9 @@ import test from 'node:test';
 import fc from 'fast-check';
 import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
 import {
+  historySource,
   type SourceTrade,
   type TradeSource,
-  timesSource,
   toPage,
 } from '../../../src/collect/trades/source.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
@@ -207,7 +207,7 @@ test('an exact time that a replay does not know is not the whole second that it 
       { kind: 'trades', span: { fromMs: at(9), toMs: at(11) }, reason: 'not collected' },
     ],
   };
-  const page = await timesSource(exchange).fetch('BTC_USDT', 0, 100, { signal });
+  const page = await historySource(exchange, 'times').fetch('BTC_USDT', 0, 100, { signal });
   const exact = page.trades.map(({ executedAtUs }) => executedAtUs !== null);
   assert.deepEqual(exact, [true, true, false, true]);
 });

@@ -34,6 +34,26 @@ test('a market without trades is covered as empty, and so is the time before its
   world.record.assertAccounted('trades');
 });
 
+test('where history is one endpoint, its pages prove trades and exact times, taken back together', async () => {
+  const world = new TradeWorld(every(2500, 0.5), 1300);
+  const walker = world.walkerOfBoth();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual([...new Set(world.exchange.asked.map(({ endpoint }) => endpoint))], ['history']);
+  assert.deepEqual(world.covered(2), world.covered(1));
+  assert.deepEqual(walker.streamIds, [1, 2]);
+  assert.deepEqual(world.archive.floorOf(2), world.archive.floorOf(1));
+  const span = { fromMs: (START_S + 100) * 1000, toMs: (START_S + 200) * 1000 };
+  await walker.invalidate(span, 'suspect');
+  assert.equal(world.covered(2).length, 2);
+  assert.deepEqual(world.covered(2), world.covered(1));
+  await fillAll(walker);
+  assert.equal(world.covered(2).length, 1);
+  world.assertHonest(1);
+  world.assertHonest(2);
+  world.record.assertAccounted('trades');
+});
+
 test('a short absence leaves no gap in an empty market, a long one does', async () => {
   const world = new TradeWorld([], 100);
   const look = async (walker: ReturnType<TradeWorld['walker']>, times: number) => {
