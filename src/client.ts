@@ -13,7 +13,7 @@ export {
   type ResultOf,
 } from './contract/endpoints.js';
 export type { FieldErrors } from './contract/error-shapes.js';
-export type { RealtimeMethod, RealtimeWords } from './contract/realtime.js';
+export type { RealtimeMethod, RealtimeWords, TradeWords } from './contract/realtime.js';
 export type {
   ActiveOrder,
   Balance,

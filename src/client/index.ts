@@ -36,6 +36,7 @@ export {
   type NoncePlace,
 } from './nonces.js';
 export { openStateFeed } from './realtime/open-state-feed.js';
+export type { ReconnectingOptions } from './realtime/reconnecting.js';
 export type {
   CloseReason,
   FeedRecord,
@@ -44,4 +45,10 @@ export type {
   StateFeedOptions,
 } from './realtime/state-feed.js';
 export { SubscriptionForm } from './realtime/subscription-form.js';
+export {
+  openTradeFeed,
+  type TradeFeed,
+  type TradeFeedEvent,
+  type TradeFeedOptions,
+} from './realtime/trade-feed.js';
 export { ExchangeClient, type ExchangeClientSettings } from './standalone.js';

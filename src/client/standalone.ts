@@ -12,6 +12,7 @@ import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
 import { openStateFeed } from './realtime/open-state-feed.js';
 import type { StateFeed } from './realtime/state-feed.js';
 import { SubscriptionForm } from './realtime/subscription-form.js';
+import { openTradeFeed, type TradeFeed } from './realtime/trade-feed.js';
 
 /** How to reach an exchange. Everything but the address has a default. */
 export interface ExchangeClientSettings {
@@ -64,7 +65,7 @@ export class ExchangeClient extends ExchangeApi {
   /** What time it is at the exchange, learnt from its answers. */
   readonly time: ExchangeClock;
   readonly #settings: ExchangeClientSettings;
-  readonly #feeds = new Set<StateFeed>();
+  readonly #feeds = new Set<StateFeed | TradeFeed>();
   readonly #subscriptionForm: SubscriptionForm;
 
   /** @throws InvalidAddressError when `baseUrl` is no plain http or https address */
@@ -109,18 +110,40 @@ export class ExchangeClient extends ExchangeApi {
    * @throws InvalidAddressError when it is no plain ws or wss address
    */
   watch(market: string, periodS: number): StateFeed {
+    const feed = openStateFeed({ ...this.#feedSettings(), market, periodS });
+    this.#feeds.add(feed);
+    return feed;
+  }
+
+  #feedSettings() {
     const { realtimeUrl, telemetry } = this.#settings;
     if (realtimeUrl === undefined) throw new MissingRealtimeError();
-    const feed = openStateFeed({
+    return {
       url: realtimeUrl,
-      market,
-      periodS,
       clock: systemClock,
       random: systemRandom,
       telemetry: telemetry ?? silentClientEvents,
       exchangeClock: this.time,
       subscriptionForm: this.#subscriptionForm,
-    });
+    };
+  }
+
+  /**
+   * Follows the trades of some markets as the exchange pushes them, over a connection that renews itself
+   * for ever. Leaving the loop ends it. The contract has no such feed: servers of the family do (field
+   * notes, Real-time), and one that does not ends each connection as `subscribe_refused` or
+   * `subscribe_ignored`.
+   *
+   * Trades that happened between two connections are not among the events: compare with {@link history}.
+   *
+   * @param markets names of pairs, `<STOCK>_<MONEY>`, at least one
+   * @returns the events in order; iterate once
+   * @throws MissingRealtimeError when no `realtimeUrl` was given
+   * @throws InvalidAddressError when it is no plain ws or wss address
+   * @throws RangeError where the dialect knows no words for it
+   */
+  watchTrades(markets: readonly string[]): TradeFeed {
+    const feed = openTradeFeed({ ...this.#feedSettings(), markets: () => markets });
     this.#feeds.add(feed);
     return feed;
   }

@@ -18,7 +18,13 @@ import {
 } from './market-unit.js';
 import { MarketList } from './markets.js';
 import { PollDispatcher } from './polling/dispatcher.js';
-import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
+import type {
+  ArchivePort,
+  ClaimTime,
+  ExchangePort,
+  OpenStateFeed,
+  OpenTradeFeed,
+} from './ports.js';
 import { reportFailure, reportGap } from './reports.js';
 import { retryingArchive, retryingExchange } from './retrying.js';
 import { FillReview } from './review.js';
@@ -26,6 +32,7 @@ import { Schedules, toleranceMs } from './schedule.js';
 import { Standing, type StandingStream } from './standing.js';
 import { openTickers, type TickerCollector } from './tickers.js';
 import { TradeEvidence } from './trades/evidence.js';
+import { type FedMarket, TradeFeedCollector } from './trades/feed.js';
 import { GapFiller } from './trades/filler.js';
 import { OffsetModes } from './trades/offset-mode.js';
 
@@ -36,6 +43,8 @@ interface CollectorOptions {
   readonly requestsPerS: () => number;
   readonly archive: ArchivePort;
   readonly openStateFeed: OpenStateFeed;
+  /** Left out: the exchange pushes no trades, or they are not wanted. */
+  readonly openTradeFeed?: OpenTradeFeed;
   readonly time: ClaimTime;
   readonly clock: Clock;
   readonly random: Random;
@@ -61,6 +70,8 @@ export class Collector {
   readonly #stopping = new AbortController();
   readonly #units = new Map<string, MarketUnit>();
   readonly #evidence = new Map<string, TradeEvidence>();
+  /** Markets whose trades are pushed. */
+  readonly #fed = new Map<string, FedMarket>();
   readonly #runs: PollRuns;
   readonly #standing: Standing;
   readonly #schedules = new Schedules();
@@ -71,6 +82,7 @@ export class Collector {
   readonly #context: Omit<CollectContext, 'depthToleranceMs'>;
   #tickers: TickerCollector | undefined;
   #account: AccountCollector | undefined;
+  readonly #tradeFeed: TradeFeedCollector | undefined;
   #depthToleranceMs = toleranceMs(0);
   /** The jump of the clock after which coverage was last looked through; undefined: none yet. */
   #revokedJumps: number | undefined;
@@ -115,7 +127,14 @@ export class Collector {
       evidenceOf: (market) => this.#evidenceOf(market),
       traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
       offsets: new OffsetModes({ archive, clock, telemetry }),
+      isFed: options.openTradeFeed !== undefined,
     };
+    this.#tradeFeed =
+      options.openTradeFeed &&
+      new TradeFeedCollector({
+        ...{ archive, time, clock, telemetry, markets: this.#fed, open: options.openTradeFeed },
+        onClosed: () => this.#dispatcher.wake(),
+      });
     const { markets: wanted, streams } = settings;
     const { max } = streams.markets;
     this.#markets = new MarketList({ exchange, archive, time, telemetry, wanted, max });
@@ -262,6 +281,7 @@ export class Collector {
     signal.throwIfAborted();
     this.#filler.start();
     this.#dispatcher.start();
+    if (this.#fed.size > 0) this.#tradeFeed?.start();
     this.#pollTickers();
     this.#pollDepth();
     this.#pollCandles();
@@ -274,7 +294,7 @@ export class Collector {
     const feedsStopped = Promise.all(states.map((state) => state.stop()));
     this.#stopping.abort(new AbortedError());
     const started = this.#started?.catch(() => undefined);
-    const loops = [this.#filler.stop(), this.#dispatcher.stop()];
+    const loops = [this.#filler.stop(), this.#dispatcher.stop(), this.#tradeFeed?.stop()];
     await Promise.all([feedsStopped, started, ...loops, this.#runs.settled()]);
   }
 
@@ -315,6 +335,11 @@ export class Collector {
     const unit = await openMarketUnit(context, market, marketId);
     if (this.#stopping.signal.aborted) return;
     this.#units.set(market, unit);
+    if (unit.pushed.length > 0) {
+      const { pushed } = unit;
+      this.#fed.set(market, { marketId, pushed, evidence: this.#evidenceOf(market) });
+      this.#tradeFeed?.changed(market);
+    }
     for (const walker of unit.walkers) this.#filler.add(walker);
     this.#dispatcher.add(market, unit.walkers);
     for (const state of unit.states) state.start();
@@ -322,6 +347,7 @@ export class Collector {
 
   async #close(unit: MarketUnit): Promise<void> {
     this.#units.delete(unit.market);
+    if (this.#fed.delete(unit.market)) this.#tradeFeed?.changed(unit.market);
     this.#standing.forget(unit.marketId);
     this.#evidence.delete(unit.market);
     for (const walker of unit.walkers) this.#filler.remove(walker);

@@ -10,6 +10,7 @@ import { DepthCollector } from './snapshot.js';
 import { StateCollector, type StateWatch } from './states.js';
 import type { TradeEvidence } from './trades/evidence.js';
 import type { OffsetKnowledge } from './trades/offset-mode.js';
+import { PushedTrades } from './trades/pushed.js';
 import { historySource, resultSource } from './trades/source.js';
 import { type ServerTraits, TradeWalker } from './trades/walker.js';
 
@@ -19,6 +20,8 @@ export interface CollectContext {
   readonly exchange: ExchangePort;
   readonly archive: ArchivePort;
   readonly openStateFeed: OpenStateFeed;
+  /** Whether trades are pushed, so that the walks are to reckon with it. */
+  readonly isFed: boolean;
   readonly time: ClaimTime;
   readonly clock: Clock;
   readonly random: Random;
@@ -41,6 +44,8 @@ export interface MarketUnit {
   readonly market: string;
   readonly marketId: number;
   readonly walkers: readonly TradeWalker[];
+  /** What is pushed of its trades, for each walk. */
+  readonly pushed: readonly PushedTrades[];
   readonly depth: DepthCollector | undefined;
   readonly candles: readonly CandleCollector[];
   readonly states: readonly StateCollector[];
@@ -75,6 +80,7 @@ export async function openMarketUnit(
   const nowMs = Math.floor(time.nowMs());
 
   const walkers: TradeWalker[] = [];
+  const pushed: PushedTrades[] = [];
   const evidence = context.evidenceOf(market);
   const { exchange } = context;
   const hasResult = exchange.offers('historyResult');
@@ -95,7 +101,9 @@ export async function openMarketUnit(
     const onRevoked = (span: Span) => {
       for (const other of walkers) if (other.kind !== source.kind) other.revoked(span);
     };
-    const also = times && { timesStream: times.stream };
+    const fed = context.isFed ? new PushedTrades() : undefined;
+    if (fed !== undefined) pushed.push(fed);
+    const also = { ...(times && { timesStream: times.stream }), ...(fed && { pushed: fed }) };
     walkers.push(new TradeWalker({ ...shared, ...own, ...also, onRevoked, evidence }, ranges));
   }
 
@@ -130,7 +138,15 @@ export async function openMarketUnit(
       new StateCollector({ ...unwatched, ...own, ...(periodS === watchedS && { watch }) }),
     );
   }
-  return { market, marketId, walkers, depth: depthCollector, candles, states: stateCollectors };
+  return {
+    market,
+    marketId,
+    walkers,
+    pushed,
+    depth: depthCollector,
+    candles,
+    states: stateCollectors,
+  };
 }
 
 /** Newest gaps of one stream that are looked through for the end of a delisting. */

@@ -1,4 +1,12 @@
-import type { CallOptions, ExchangeClock, Reply, RequestTurn, StateFeed } from '../client/index.js';
+import type {
+  CallOptions,
+  ExchangeClock,
+  Reply,
+  RequestTurn,
+  StateFeed,
+  TradeFeed,
+  TradeFeedOptions,
+} from '../client/index.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
 import type { Store } from '../store/index.js';
 
@@ -49,6 +57,13 @@ export type ClaimTime = Pick<ExchangeClock, 'nowMs' | 'jumps' | 'lived' | 'pace'
 export type StateFeedPort = Pick<StateFeed, 'stop' | typeof Symbol.asyncIterator>;
 
 export type OpenStateFeed = (market: string, periodS: number) => StateFeedPort;
+
+export type TradeFeedPort = Pick<TradeFeed, 'resubscribe' | 'stop' | typeof Symbol.asyncIterator>;
+
+/** Opens the feed of all trades; see `openTradeFeed` of the client. */
+export type OpenTradeFeed = (
+  of: Required<Pick<TradeFeedOptions, 'markets' | 'missed'>>,
+) => TradeFeedPort;
 
 /** What collectors ask of the store, and nothing more. */
 export const ARCHIVE_METHODS = [

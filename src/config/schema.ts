@@ -89,6 +89,7 @@ const streams = section({
     enabled,
     schedule: schedule().prefault('*/5 * * * * *'),
     exactTimes: flag().prefault(true),
+    feed: oneOf('auto', 'always', 'never').prefault('auto'),
     history: pastAllOrNone().prefault('all'),
     cacheMargin: duration('0s', '10m').prefault('2s'),
     keptAtLeast: duration('1s', '7d').prefault('15m'),

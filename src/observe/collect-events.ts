@@ -147,7 +147,7 @@ export const COLLECT = {
    */
   historyStale: event<
     Stream & {
-      source: 'states' | 'tickers' | 'history';
+      source: 'states' | 'tickers' | 'history' | 'feed';
       /** Age of its newest row when the missing trade happened; null: it has no row. */
       behindMs: number | null;
       isFirst: boolean;
@@ -160,6 +160,26 @@ export const COLLECT = {
       ...{ stream, market, shownBy: source, behindMs },
     }),
     moves: { stale_pages_total: 1 },
+  }),
+  /** Trades of a market were pushed, and stored. */
+  tradesPushed: event<{
+    market: string;
+    /** How old the new trades were once they were stored, exchange time. */
+    agesMs: readonly number[];
+  }>({
+    level: 'trace',
+    text: 'pushed trades stored',
+    fields: ({ agesMs, ...fields }) => ({ ...fields, rows: agesMs.length }),
+    record({ metrics }, { agesMs }) {
+      for (const ms of agesMs) metrics.move('trade_age_seconds', ms / 1000);
+    },
+  }),
+  /** A page of history and the trades that were pushed contradict each other. */
+  tradeFeedRefuted: event<Stream & { unshown: number; unpushed: number }>({
+    level: 'warn',
+    text: 'pushed trades and a page of history contradict each other: nothing is claimed from what was pushed until now',
+    flood: ({ stream, market }) => `feed refuted ${stream} ${market}`,
+    moves: { trade_feed_refuted_total: 1 },
   }),
   /** How the server counts the offset of an endpoint; `before` when it was thought otherwise. */
   offsetModeSettled: event<{

@@ -1,6 +1,6 @@
 import type { createExchangeClock } from '../../client/index.js';
 import { Collector } from '../../collect/collector.js';
-import { calledBy } from '../../collect/ports.js';
+import { calledBy, type StateFeedPort, type TradeFeedPort } from '../../collect/ports.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
@@ -174,6 +174,9 @@ export class Daemon {
       throw new Error('connect() comes first');
     }
     const guarded = guardIdentity(access.client, identity.value, onFatal);
+    const { openTradeFeed } = access;
+    const guardFeed = <Feed extends StateFeedPort | TradeFeedPort>(feed: Feed): Feed =>
+      guardFeedIdentity(feed, identity.value, onFatal);
     const collector = new Collector({
       settings: config,
       exchange: calledBy(guarded, async (name, params, options) => {
@@ -183,7 +186,8 @@ export class Daemon {
       }),
       requestsPerS: () => access.requestsPerS(),
       archive: store,
-      openStateFeed: guardFeedIdentity(access.openStateFeed, identity.value, onFatal),
+      openStateFeed: (market, periodS) => guardFeed(access.openStateFeed(market, periodS)),
+      ...(openTradeFeed && { openTradeFeed: (of) => guardFeed(openTradeFeed(of)) }),
       time: exchangeTime,
       clock,
       random: systemRandom,

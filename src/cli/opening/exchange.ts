@@ -6,7 +6,7 @@ import {
   type ExchangeClock,
   NonceFile,
   openStateFeed,
-  type StateEvent,
+  openTradeFeed,
   type StateFeed,
   SubscriptionForm,
 } from '../../client/index.js';
@@ -14,7 +14,7 @@ import {
   calledBy,
   type ExchangePort,
   type ExchangeReply,
-  type OpenStateFeed,
+  type OpenTradeFeed,
 } from '../../collect/ports.js';
 import { reportFailure } from '../../collect/reports.js';
 import { exchangeNameOf } from '../../config/load.js';
@@ -43,6 +43,8 @@ export interface ExchangeAccess {
   readonly client: ExchangeApi;
   readonly time: ExchangeClock;
   readonly openStateFeed: (market: string, periodS: number) => StateFeed;
+  /** Undefined: the exchange pushes no trades, or they are not wanted. */
+  readonly openTradeFeed: OpenTradeFeed | undefined;
   /** Requests a second that the budget allows now. */
   requestsPerS(): number;
   close(): Promise<void>;
@@ -93,25 +95,27 @@ export function openExchange(
     burst: Math.max(1, Math.ceil(connectsPerS)),
     maxWaiting: WAITING_MAX,
   });
-  const subscriptionForm = new SubscriptionForm(clock, dialectOf(dialect).realtime);
+  const { realtime } = dialectOf(dialect);
+  const feedOptions = {
+    url: address.realtimeUrl ?? '',
+    clock,
+    random: systemRandom,
+    telemetry: telemetry.client,
+    exchangeClock: time,
+    connectBudget,
+    subscriptionForm: new SubscriptionForm(clock, realtime),
+    acknowledgeTimeoutMs: acknowledgeTimeout,
+    queryEveryMs: queryEvery,
+    backoff: { baseMs: reconnectBase, capMs: reconnectCap },
+  };
+  const { feed } = config.streams.trades;
+  const isFed = feed === 'auto' ? realtime.trades?.isDocumented === true : feed === 'always';
+  const canBeFed = isFed && realtime.trades !== undefined && address.realtimeUrl !== null;
   return {
     client,
     time,
-    openStateFeed: (market, periodS) =>
-      openStateFeed({
-        url: address.realtimeUrl ?? '',
-        market,
-        periodS,
-        clock,
-        random: systemRandom,
-        telemetry: telemetry.client,
-        exchangeClock: time,
-        connectBudget,
-        subscriptionForm,
-        acknowledgeTimeoutMs: acknowledgeTimeout,
-        queryEveryMs: queryEvery,
-        backoff: { baseMs: reconnectBase, capMs: reconnectCap },
-      }),
+    openStateFeed: (market, periodS) => openStateFeed({ ...feedOptions, market, periodS }),
+    openTradeFeed: canBeFed ? (of) => openTradeFeed({ ...feedOptions, ...of }) : undefined,
     requestsPerS: () => budget.state().ratePerS,
     close: () => client.close(),
   };
@@ -271,25 +275,21 @@ export function guardIdentity(
  * The same for the real-time interface, which has an address of its own: a connection to another
  * exchange is closed before anything of it is read.
  */
-export function guardFeedIdentity(
-  open: OpenStateFeed,
-  expected: string | null,
-  onChange: (error: ExchangeChangedError) => void,
-): OpenStateFeed {
-  return (market, periodS) => {
-    const feed = open(market, periodS);
-    return {
-      stop: () => feed.stop(),
-      async *[Symbol.asyncIterator](): AsyncGenerator<StateEvent> {
-        for await (const event of feed) {
-          const found = event.kind === 'opened' ? (event.identity ?? null) : expected;
-          if (found !== expected) {
-            onChange(new ExchangeChangedError(expected, found));
-            return;
-          }
-          yield event;
+export function guardFeedIdentity<
+  Event extends { readonly kind: string; readonly identity?: string | null },
+  Feed extends AsyncIterable<Event>,
+>(feed: Feed, expected: string | null, onChange: (error: ExchangeChangedError) => void): Feed {
+  return {
+    ...feed,
+    async *[Symbol.asyncIterator](): AsyncGenerator<Event> {
+      for await (const event of feed) {
+        const found = event.kind === 'opened' ? (event.identity ?? null) : expected;
+        if (found !== expected) {
+          onChange(new ExchangeChangedError(expected, found));
+          return;
         }
-      },
-    };
+        yield event;
+      }
+    },
   };
 }

@@ -1,10 +1,7 @@
 import type { StateRecord } from '../../contract/resources.js';
-import type { RequestBudget } from '../../kernel/budget.js';
-import type { Clock } from '../../kernel/clock.js';
-import type { Random } from '../../kernel/random.js';
-import type { BackoffOptions } from '../../kernel/retry.js';
 import type { ClientEvents } from '../../observe/events.js';
 import type { ExchangeClock } from '../exchange-clock.js';
+import type { ReconnectingOptions } from './reconnecting.js';
 import type { SubscriptionForm } from './subscription-form.js';
 
 /** A state as it came: the family's updates carry no period, updates of the contract no change. */
@@ -87,17 +84,11 @@ export type StateEvent =
   | { readonly kind: 'retrying'; readonly waitMs: number; readonly attempts: number };
 
 /** What {@link openStateFeed} needs. */
-export interface StateFeedOptions {
-  /** `ws:` or `wss:`. */
-  readonly url: string;
+export interface StateFeedOptions extends ReconnectingOptions {
   /** Name of the pair. */
   readonly market: string;
   /** Period of the state in seconds (contract, Real-time methods). */
   readonly periodS: number;
-  /** Time for deadlines; {@link systemClock} outside of tests. */
-  readonly clock: Clock;
-  /** Spreads the waits between connections. */
-  readonly random: Random;
   /** Hears of connections and frames. */
   readonly telemetry: ClientEvents;
   /** Gives records the exchange's time. */
@@ -107,20 +98,12 @@ export interface StateFeedOptions {
    * one of its own, by the contract.
    */
   readonly subscriptionForm?: SubscriptionForm;
-  /** Shared by all feeds, so that a reconnect storm stays a trickle. One token a connection. */
-  readonly connectBudget?: RequestBudget;
   /** Deadline of connecting, of each acknowledgement and each answer. Default 10 s. */
   readonly acknowledgeTimeoutMs?: number;
   /** How often a state.query keeps the connection open and checks the updates. Default 20 s. */
   readonly queryEveryMs?: number;
-  /** Between connections: full jitter, reset only by data. Default 0.5 s doubling up to 60 s. */
-  readonly backoff?: BackoffOptions;
   /** Default 64 KiB. */
   readonly maxFrameBytes?: number;
-  /** Events that may wait for the consumer. Default 1000. */
-  readonly queueLimit?: number;
-  /** Ends the feed like {@link StateFeed.stop}. */
-  readonly signal?: AbortSignal;
 }
 
 /**

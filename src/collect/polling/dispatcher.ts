@@ -36,6 +36,8 @@ const UNDER_WAY_MAX = 16;
 const UNDER_WAY_OF_KIND_MAX = 12;
 /** After so many failures in a row an endpoint counts as away, and is asked by one at a time. */
 const AWAY_FAILURES = 3;
+/** How often pages of history confirm trades that are pushed. */
+const CONFIRM_MS = 15_000;
 /** How often needs that grow with time are looked at again. */
 const RECHECK_MS = 500;
 
@@ -272,8 +274,14 @@ export class PollDispatcher {
     });
   }
 
+  /** All but those whose trades are pushed, and were confirmed a short time ago. */
   *#targets(): Generator<PollTarget> {
-    for (const { targets } of this.#markets.values()) yield* targets;
+    const restingMs = this.#options.clock.monotonicMs() - CONFIRM_MS;
+    for (const { targets } of this.#markets.values()) {
+      for (const target of targets) {
+        if (!target.walker.isPushed || target.begunAtMs <= restingMs) yield target;
+      }
+    }
   }
 
   #changed(): void {

@@ -10,6 +10,8 @@ export interface HeadWalker {
   readonly kind: 'trades' | 'times';
   /** It works on a gap at present: a poll would have to wait for that. */
   readonly isBusy: boolean;
+  /** Its trades are pushed, so that pages only confirm them. */
+  readonly isPushed: boolean;
   /** Rows of the longest page that the server ever returned. */
   readonly largestPage: number;
   pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook>;

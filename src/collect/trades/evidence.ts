@@ -33,7 +33,7 @@ export function activityOf(before: WindowFigures, now: WindowFigures): ActivityK
 }
 
 /** What shows newer trades than a page of history does. */
-export type EvidenceSource = 'states' | 'tickers' | 'history';
+export type EvidenceSource = 'states' | 'tickers' | 'history' | 'feed';
 
 /**
  * How late each source may report a trade, exchange milliseconds at real pace; and how long it is
@@ -44,6 +44,7 @@ const SOURCES: Readonly<Record<EvidenceSource, { delayMs: number; patienceMs: nu
   states: { delayMs: 1000, patienceMs: 3_600_000 },
   tickers: { delayMs: 5000, patienceMs: 120_000 },
   history: { delayMs: 0, patienceMs: 3_600_000 },
+  feed: { delayMs: 0, patienceMs: 3_600_000 },
 };
 /** Trades that are remembered as seen elsewhere, of each market. */
 const SEEN_MAX = 16;
@@ -110,8 +111,18 @@ export class TradeEvidence {
     if (before === undefined || activityOf(before.figures, figures) !== 'trade') return;
     const { time } = this.#options;
     const delayMs = SOURCES[source].delayMs * Math.max(1, time.pace);
-    const seen = { source, afterMs: before.atMs - delayMs, byMs: time.nowMs() };
+    this.#note({ source, afterMs: before.atMs - delayMs, byMs: time.nowMs() });
+  }
+
+  #note(seen: SeenElsewhere): void {
     this.#seen = [...this.#seen, seen].slice(-SEEN_MAX);
+  }
+
+  /** Takes note of a trade that was pushed. */
+  pushed({ tradedAtS }: PageRow): void {
+    this.#followJump();
+    const afterMs = tradedAtS * SECOND_MS;
+    this.#note({ source: 'feed', afterMs, byMs: Math.max(afterMs, this.#options.time.nowMs()) });
   }
 
   /**

@@ -13,7 +13,7 @@ import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
 import { PRIORITY } from '../ports.js';
 import { NOTHING } from './chains.js';
 import { sureRows } from './known.js';
-import type { SourceTrade, TradePage } from './source.js';
+import { type SourceTrade, type TradePage, timeMsOf } from './source.js';
 import { OTHER_PAGE, PAGE_MAX, type Walk } from './walk.js';
 
 /** What one look at the newest trades brought. */
@@ -209,6 +209,7 @@ export class Head {
     this.#hasStored = true;
     this.#walk.newest = newest;
     this.#walk.known.believe(rows);
+    options.pushed?.settled(newest);
     await this.#walk.epochs.look(rows);
     pages.remember(rows);
     for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
@@ -353,10 +354,6 @@ function untilOdd({ trades, held }: TradePage, { fromMs, toMs }: Span): Span {
   const oddMs = Math.min(first.tradedAtS, next?.tradedAtS ?? Infinity) * SECOND_MS;
   const untilMs = Math.min(toMs, oddMs);
   return { fromMs: Math.min(fromMs, untilMs), toMs: untilMs };
-}
-
-function timeMsOf({ executedAtUs, tradedAtS }: SourceTrade): number {
-  return executedAtUs === null ? tradedAtS * SECOND_MS : executedAtUs / 1000;
 }
 
 function describeMissing(missing: readonly PageRow[], newest: PageRow): string {

@@ -104,7 +104,11 @@ export class PageStore {
     }
     const unknown = page.gaps.map(({ span }) => span);
     const spans = withoutUnread(claim, page.unread).flatMap((span) => subtractSpans(span, unknown));
-    telemetry.received({ stream: source.kind, market, count: page.rowCount });
+    telemetry.received({
+      stream: source.kind,
+      market,
+      count: page.trades.length + page.rejected.length,
+    });
     const duplicate = page.trades.length - fresh.length;
     this.#settled({ duplicate, rejected: page.rejected.length });
     const { receivedAtMs } = page;

@@ -1,4 +1,4 @@
-import type { CallOptions } from '../../client/index.js';
+import type { CallOptions, TradeFeedEvent } from '../../client/index.js';
 import type { GapNotice } from '../../contract/gap-notices.js';
 import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
@@ -12,6 +12,11 @@ import type { ExchangePort, ExchangeReply } from '../ports.js';
 
 /** A trade before it is given to a market of the archive. */
 export type SourceTrade = Omit<TradeRow, 'marketId' | 'receivedAtMs'>;
+
+/** When a trade happened, exchange milliseconds, as exactly as is known. */
+export function timeMsOf({ executedAtUs, tradedAtS }: SourceTrade): number {
+  return executedAtUs === null ? tradedAtS * SECOND_MS : executedAtUs / 1000;
+}
 
 /** One page of history in the walk's terms. */
 export interface TradePage extends ReplyTimes {
@@ -160,6 +165,17 @@ function findUnread(slots: ReadonlyArray<SourceTrade | undefined>): UnreadRow[] 
     unread.push({ newerS: newer?.tradedAtS, olderS: older.tradedAtS });
   }
   return unread;
+}
+
+/** Trades of one frame of a feed, whose rows are those of history. */
+export function toPushed({
+  trades,
+  rejected,
+  exchangeMs,
+  receivedAtMs,
+}: Extract<TradeFeedEvent, { kind: 'trades' }>): TradePage {
+  const reply = { data: [...trades], rejected, sentAtMs: exchangeMs, dateMs: null, receivedAtMs };
+  return toPage(reply, fromHistory);
 }
 
 /** Trades by history/result: every field but the exact time. */

@@ -23,6 +23,7 @@ import { EmptyMarket, type EndPlace, HistoryEnds } from './history-ends.js';
 import { KnownTrades, PageEnds } from './known.js';
 import type { OffsetKnowledge } from './offset-mode.js';
 import { PageStore, type PageStoreOptions } from './page-store.js';
+import type { PushedTrades } from './pushed.js';
 import { type SourceTrade, type TradePage, withoutNewest } from './source.js';
 
 export interface WalkerOptions extends GapBookOptions {
@@ -34,6 +35,8 @@ export interface WalkerOptions extends GapBookOptions {
   readonly traits: ServerTraits;
   /** What other sources show of the market's newest trades; left out: nothing does. */
   readonly evidence?: TradeEvidence;
+  /** Trades as the exchange pushes them; left out: it does not. */
+  readonly pushed?: PushedTrades;
   /** The stream of exact times, where no other walk proves it: its pages have them. */
   readonly timesStream?: StreamRef;
   /** How this server understands its offset, shared by all walkers. */
@@ -308,12 +311,28 @@ export class Walk {
       throw new FetchFailure(error);
     });
     const isBelowNewest = fetched.isRaised && offsets.of(source.endpoint) !== 'id';
-    const page = isBelowNewest ? withoutNewest(fetched) : fetched;
-    traits.largestPage = Math.max(traits.largestPage, page.rowCount);
+    const shown = isBelowNewest ? withoutNewest(fetched) : fetched;
+    traits.largestPage = Math.max(traits.largestPage, shown.rowCount);
+    const page = skip === 0 ? this.#withPushed(shown) : shown;
     this.unknown = page.gaps;
     const isShown = (row: PageRow) =>
       this.known.has(row) || evidence?.isShownBy(source.kind, row) === true;
     return this.#pageEnds.holdBack(page, skip === 0, isShown);
+  }
+
+  /** A page of the newest trades, made longer by what was pushed; where both disagree, nothing is added. */
+  #withPushed(page: TradePage): TradePage {
+    const { pushed, telemetry, source, market } = this.options;
+    const joined = pushed?.join(page);
+    if (joined === undefined) return page;
+    const { unshown, unpushed } = joined;
+    if (unshown.length + unpushed.length > 0) {
+      // The next pages show whether they are trades.
+      this.known.add(unshown);
+      const counts = { unshown: unshown.length, unpushed: unpushed.length };
+      telemetry.tradeFeedRefuted({ stream: source.kind, market, ...counts });
+    }
+    return joined.page;
   }
 
   /**

@@ -78,6 +78,11 @@ export class TradeWalker {
     return this.#walk.options.traits.largestPage;
   }
 
+  /** Whether new trades are pushed, and the last page agreed with them: a look at the head can wait. */
+  get isPushed(): boolean {
+    return this.#walk.options.pushed?.isKept === true;
+  }
+
   /** Whether it is at work: a look at the head would have to wait. */
   get isBusy(): boolean {
     return this.#mutex.isBusy;

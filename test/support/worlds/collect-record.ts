@@ -20,6 +20,8 @@ export class CollectRecord implements CollectEvents {
   readonly leftOut: Told<'marketsLeftOut'>[] = [];
   readonly skips: Told<'runSkipped'>[] = [];
   readonly polls: Told<'headPolled'>[] = [];
+  readonly pushed: Told<'tradesPushed'>[] = [];
+  readonly refuted: Told<'tradeFeedRefuted'>[] = [];
   readonly #received = new Map<string, number>();
   readonly #settled = new Map<string, Map<string, number>>();
   /** Called after every failed poll. */
@@ -44,6 +46,14 @@ export class CollectRecord implements CollectEvents {
 
   headPolled(event: Told<'headPolled'>): void {
     this.polls.push(event);
+  }
+
+  tradesPushed(event: Told<'tradesPushed'>): void {
+    this.pushed.push(event);
+  }
+
+  tradeFeedRefuted(event: Told<'tradeFeedRefuted'>): void {
+    this.refuted.push(event);
   }
 
   runSkipped(event: Told<'runSkipped'>): void {

@@ -18,6 +18,7 @@ export interface Polled {
 export class FakeWalker implements HeadWalker {
   readonly market: string;
   readonly kind: HeadWalker['kind'];
+  isPushed = false;
   isBusy = false;
   readonly largestPage = 1000;
   latencyMs = 10;

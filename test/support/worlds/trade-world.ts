@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { retryingArchive } from '../../../src/collect/retrying.js';
 import type { OffsetKnowledge } from '../../../src/collect/trades/offset-mode.js';
 import { historySource, resultSource } from '../../../src/collect/trades/source.js';
-import { TradeWalker } from '../../../src/collect/trades/walker.js';
+import { TradeWalker, type WalkerOptions } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import type { OffsetMode } from '../../../src/store/index.js';
@@ -47,6 +47,8 @@ export class TradeWorld {
   /** How the server reads the offset, and how the walk thinks that it does. */
   mode: OffsetMode = 'skip';
   isModeKnown = true;
+  /** What the walk is given besides. */
+  extras: Partial<WalkerOptions> = {};
   readonly offsets: OffsetKnowledge = knownMode(() => (this.isModeKnown ? this.mode : undefined));
   readonly traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
 
@@ -117,6 +119,7 @@ export class TradeWorld {
       keptAtLeastMs: this.keptAtLeastMs,
       traits: this.traits[kind],
       offsets: this.offsets,
+      ...this.extras,
     };
     const isAllWanted = collectFromS === undefined;
     const ranges = this.archive.allRanges(streamId).slice(0, rangesMax);

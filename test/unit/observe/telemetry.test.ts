@@ -107,6 +107,8 @@ const EXAMPLES: Examples = {
     idsBegunAnew: { market: 'BTC_USDT', firstId: 1, lastIdBefore: 9, atMs: 0 },
     tradesExposed: { stream: 'trades', market: 'BTC_USDT', count: 1, note: 'trade 9' },
     walkStalled: { stream: 'trades', market: 'BTC_USDT', detail: 'same page twice' },
+    tradesPushed: { market: 'BTC_USDT', agesMs: [120] },
+    tradeFeedRefuted: { stream: 'trades', market: 'BTC_USDT', unshown: 1, unpushed: 0 },
     historyStale: {
       ...{ stream: 'trades', market: 'BTC_USDT', source: 'states', behindMs: 9000, isFirst: true },
     },

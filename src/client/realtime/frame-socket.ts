@@ -1,0 +1,192 @@
+import { type RawData, WebSocket } from 'ws';
+import { type RealtimeWords, readServerFrame, type ServerFrame } from '../../contract/realtime.js';
+import type { Clock } from '../../kernel/clock.js';
+import { codeOf, messageOf } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
+import { tlsRefusal } from '../../kernel/tls-refusal.js';
+import type { ClientEvents } from '../../observe/events.js';
+import { identityOf } from '../reply-reader.js';
+import type { CloseReason } from './state-feed.js';
+
+/** What every connection of the real-time interface needs. */
+export interface FrameSocketSettings {
+  readonly url: string;
+  readonly clock: Clock;
+  readonly telemetry: ClientEvents;
+  /** How the exchange speaks. */
+  readonly words: RealtimeWords;
+  /** Deadline of connecting, of each acknowledgement and each answer. */
+  readonly acknowledgeTimeoutMs: number;
+  readonly maxFrameBytes: number;
+}
+
+/** How a connection ended. */
+export interface SocketEnd {
+  readonly code: number;
+  readonly reason: CloseReason;
+  readonly livedMs: number;
+  /** Why no connection came about, in words. */
+  readonly detail?: string;
+}
+
+/** Who speaks over a connection. */
+export interface FrameHandler {
+  /** @param identity the header `x-tapekeep-exchange` of the handshake; null elsewhere */
+  opened(identity: string | null): void;
+  /** @returns false for a frame that means nothing here, of which few are borne */
+  received(frame: ServerFrame): boolean;
+  /** Called exactly once, as the last thing. */
+  ended(end: SocketEnd): void;
+}
+
+/** Close code of an end that we wish for (RFC 6455, 7.4.1). */
+export const NORMAL_CLOSURE = 1000;
+/** Close code where no close frame came (RFC 6455, 7.1.5). */
+const ABNORMAL_CLOSURE = 1006;
+/** Frames without meaning that one connection may send. */
+const MAX_UNRECOGNISED = 10;
+
+/** Why a connection ends whose library gave up, by the library's own code. */
+export function reasonOfFailure(code: string, isOpen: boolean): CloseReason {
+  if (code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH') return 'oversized';
+  if (code.startsWith('WS_ERR_')) return 'protocol_error';
+  return isOpen ? 'remote' : 'connect_failed';
+}
+
+/**
+ * One connection of the real-time interface, and the frames that it carries.
+ *
+ * States: *connecting* (with a deadline) → *open* → *ended*. From each it goes to *ended* exactly once, which
+ * clears its timer, destroys the socket and reports how it ended.
+ */
+export class FrameSocket {
+  readonly #settings: FrameSocketSettings;
+  readonly #handler: FrameHandler;
+  #socket: WebSocket | undefined;
+  #phase: 'connecting' | 'open' | 'ended' = 'connecting';
+  #startedMs = 0;
+  #cancelDeadline: (() => void) | undefined;
+  #lastId = 0;
+  #identity: string | null = null;
+  #unrecognised = 0;
+  #detail: string | undefined;
+  #finish: () => void = () => {};
+
+  constructor(settings: FrameSocketSettings, handler: FrameHandler) {
+    this.#settings = settings;
+    this.#handler = handler;
+  }
+
+  get isEnded(): boolean {
+    return this.#phase === 'ended';
+  }
+
+  /** Connects, and resolves when something has ended it. Never rejects. Call it once. */
+  run(signal: AbortSignal): Promise<void> {
+    const { clock, url, maxFrameBytes } = this.#settings;
+    this.#startedMs = clock.monotonicMs();
+    return new Promise((resolve) => {
+      const onAbort = () => this.end('stopped');
+      this.#finish = () => {
+        signal.removeEventListener('abort', onAbort);
+        resolve();
+      };
+      const socket = new WebSocket(url, {
+        maxPayload: maxFrameBytes,
+        perMessageDeflate: false,
+        followRedirects: false,
+      });
+      this.#socket = socket;
+      socket.on('upgrade', ({ headers }) => {
+        this.#identity = identityOf(headers);
+      });
+      socket.on('open', () => {
+        this.#phase = 'open';
+        this.clearDeadline();
+        this.#handler.opened(this.#identity);
+      });
+      socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
+      socket.on('error', (error) => this.#fail(error));
+      socket.on('close', (code) => this.end(this.#isOpen ? 'remote' : 'connect_failed', code));
+      this.setDeadline('connect_timeout');
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (signal.aborted) onAbort();
+    });
+  }
+
+  get #isOpen(): boolean {
+    return this.#phase !== 'connecting';
+  }
+
+  /** Ends the connection for this reason, unless the deadline is cleared or set anew. */
+  setDeadline(reason: CloseReason): void {
+    const { clock, acknowledgeTimeoutMs } = this.#settings;
+    this.clearDeadline();
+    this.#cancelDeadline = clock.after(acknowledgeTimeoutMs, () => this.end(reason));
+  }
+
+  clearDeadline(): void {
+    this.#cancelDeadline?.();
+    this.#cancelDeadline = undefined;
+  }
+
+  /** @returns the id of the request, above 0 and given once, unless one is given here */
+  send(method: string, params: readonly unknown[], id = this.#nextId()): number {
+    // A failed sending shows as an error or a close of the socket.
+    this.#socket?.send(JSON.stringify({ method, params, id }), () => {});
+    return id;
+  }
+
+  #nextId(): number {
+    this.#lastId += 1;
+    return this.#lastId;
+  }
+
+  count(outcome: 'update' | 'response' | 'unrecognised' | 'dropped'): void {
+    this.#settings.telemetry.frameReceived({ outcome });
+  }
+
+  #receive(data: RawData, isBinary: boolean): void {
+    if (this.#phase === 'ended') return;
+    const frame = isBinary ? undefined : parseFrame(data, this.#settings.words);
+    if (frame !== undefined && this.#handler.received(frame)) return;
+    this.count('unrecognised');
+    this.#unrecognised += 1;
+    if (this.#unrecognised >= MAX_UNRECOGNISED) this.end('garbage');
+  }
+
+  #fail(error: Error): void {
+    if (this.#phase === 'ended') return;
+    const reason = reasonOfFailure(codeOf(error), this.#isOpen);
+    if (reason === 'connect_failed') this.#detail = tlsRefusal(error) ?? messageOf(error);
+    // The library names what a peer did wrong.
+    if (reason === 'oversized' || reason === 'protocol_error') this.count('unrecognised');
+    this.end(reason);
+  }
+
+  /** @param received the close code of the peer, where it is the peer that ended it */
+  end(reason: CloseReason, received?: number): void {
+    if (this.#phase === 'ended') return;
+    const { clock } = this.#settings;
+    this.#phase = 'ended';
+    this.clearDeadline();
+    const isOurs = this.#socket?.readyState === WebSocket.OPEN;
+    if (isOurs) this.#socket?.close(NORMAL_CLOSURE);
+    this.#socket?.terminate();
+    const code = received ?? (isOurs ? NORMAL_CLOSURE : ABNORMAL_CLOSURE);
+    const livedMs = Math.round(clock.monotonicMs() - this.#startedMs);
+    const detail = this.#detail === undefined ? {} : { detail: this.#detail };
+    this.#handler.ended({ code, reason, livedMs, ...detail });
+    this.#finish();
+  }
+}
+
+/** A frame of the server; undefined when it is not JSON that can be read, or says nothing known. */
+function parseFrame(data: RawData, words: RealtimeWords): ServerFrame | undefined {
+  try {
+    // Text of at most `maxFrameBytes`, valid UTF-8: ws has checked both.
+    return readServerFrame(parseJson(String(data)), words);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,156 @@
+import { BudgetOverrunError, type RequestBudget } from '../../kernel/budget.js';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { AbortedError } from '../../kernel/errors.js';
+import { BoundedQueue } from '../../kernel/queue.js';
+import type { Random } from '../../kernel/random.js';
+import { Backoff, type BackoffOptions } from '../../kernel/retry.js';
+import { InvalidAddressError } from '../errors.js';
+import { DEFAULT_PRIORITY } from '../exchange-client.js';
+import { readAddress } from '../http-transport.js';
+
+/** What all feeds take. */
+export interface ReconnectingOptions {
+  /** `ws:` or `wss:`. */
+  readonly url: string;
+  /** Time for deadlines; {@link systemClock} outside of tests. */
+  readonly clock: Clock;
+  /** Spreads the waits between connections. */
+  readonly random: Random;
+  /** Shared by all feeds, so that a reconnect storm stays a trickle. One token a connection. */
+  readonly connectBudget?: RequestBudget;
+  /** Between connections: full jitter, reset only by data. Default 0.5 s doubling up to 60 s. */
+  readonly backoff?: BackoffOptions;
+  /** Events that may wait for the consumer. Default 1000. */
+  readonly queueLimit?: number;
+  /** Ends the feed like its `stop`. */
+  readonly signal?: AbortSignal;
+}
+
+/** Where a connection reports its events. */
+export interface FeedSink<Event> {
+  /** Everything but the end; false when there is no room, which ends the connection. */
+  offer(event: Event): boolean;
+  /** Called once a connection, as the last thing, synchronously at its end. */
+  closed(event: Event): void;
+}
+
+/** What one connection leaves behind. */
+export interface Followed {
+  /** It brought data: the next wait is short again. */
+  readonly hadData: boolean;
+  /** The next is tried after this wait, in place of a growing one. */
+  readonly waitMs?: number;
+}
+
+/** How one kind of feed connects, and what it says of the waits between. */
+export interface Following<Event> {
+  /** One connection, from beginning to end. */
+  follow(sink: FeedSink<Event>, signal: AbortSignal): Promise<Followed>;
+  /** Whether a connection may be made at all now; false: `follow` makes none. */
+  readonly needsConnection: () => boolean;
+  retrying(waitMs: number, attempts: number): Event;
+}
+
+const DEFAULT_BACKOFF = { baseMs: 500, capMs: 60_000 };
+const DEFAULT_QUEUE_LIMIT = 1000;
+
+/** @throws InvalidAddressError when `url` is not a plain ws or wss address */
+export function assertFeedAddress(url: string): void {
+  if (readAddress('realtimeUrl', url, ['ws:', 'wss:']).hash !== '') {
+    throw new InvalidAddressError('realtimeUrl', url, 'it must not have a fragment');
+  }
+}
+
+/**
+ * A feed over one connection at a time that is renewed for ever.
+ *
+ * States: *connected* ⇄ *waiting* (back-off, or the connect budget) → *stopped*. It never gives up by
+ * itself: attempts are bounded in rate, not in number.
+ *
+ * The queue has one place more than data may take. So the end of a connection that was open, hence had
+ * room, always finds one, even while the feed is being stopped. Nothing else is reported while the
+ * consumer lags: the next connection waits until `retrying` has found room.
+ */
+export class ReconnectingFeed<Event> implements AsyncIterable<Event> {
+  readonly #options: ReconnectingOptions;
+  readonly #following: Following<Event>;
+  readonly #queueLimit: number;
+  readonly #queue: BoundedQueue<Event>;
+  readonly #stopping = new AbortController();
+  readonly #done: Promise<void>;
+  readonly #onSignal = () => void this.stop();
+  readonly #sink: FeedSink<Event> = {
+    offer: (event) => this.#queue.size < this.#queueLimit && this.#queue.offer(event),
+    closed: (event) => {
+      if (!this.#queue.offer(event)) this.#unreported = event;
+    },
+  };
+  /** The end of a connection that never opened, while there was no room to report it. */
+  #unreported: Event | undefined;
+  #failure: unknown;
+
+  constructor(options: ReconnectingOptions, following: Following<Event>) {
+    this.#options = options;
+    this.#following = following;
+    this.#queueLimit = options.queueLimit ?? DEFAULT_QUEUE_LIMIT;
+    this.#queue = new BoundedQueue(this.#queueLimit + 1);
+    options.signal?.addEventListener('abort', this.#onSignal, { once: true });
+    if (options.signal?.aborted) this.#stopping.abort(new AbortedError());
+    this.#done = this.#run();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Event, void, undefined> {
+    try {
+      yield* this.#queue;
+      if (this.#failure !== undefined) throw this.#failure as Error;
+    } finally {
+      await this.stop();
+    }
+  }
+
+  async stop(): Promise<void> {
+    // A running session reports its end within this call, before the queue closes behind it.
+    this.#stopping.abort(new AbortedError());
+    this.#queue.close();
+    await this.#done;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, random, backoff: limits } = this.#options;
+    const backoff = new Backoff(limits ?? DEFAULT_BACKOFF, random);
+    const { signal } = this.#stopping;
+    try {
+      while (!signal.aborted) {
+        const followed = await this.#follow(signal);
+        if (followed?.hadData) backoff.reset();
+        if (this.#unreported !== undefined) await this.#queue.put(this.#unreported);
+        this.#unreported = undefined;
+        const waitMs = followed?.waitMs ?? backoff.nextMs();
+        await this.#queue.put(this.#following.retrying(waitMs, backoff.attempts));
+        await sleep(clock, waitMs, signal);
+      }
+    } catch (error) {
+      if (!signal.aborted) this.#failure = error;
+    } finally {
+      this.#options.signal?.removeEventListener('abort', this.#onSignal);
+      this.#queue.close();
+    }
+  }
+
+  async #follow(signal: AbortSignal): Promise<Followed | undefined> {
+    const following = this.#following;
+    if (following.needsConnection() && !(await this.#mayConnect(signal))) return undefined;
+    return following.follow(this.#sink, signal);
+  }
+
+  /** Waits for a connection token. A line that is too long counts as a failed attempt. */
+  async #mayConnect(signal: AbortSignal): Promise<boolean> {
+    try {
+      await this.#options.connectBudget?.take(DEFAULT_PRIORITY, signal);
+      return true;
+    } catch (error) {
+      if (error instanceof BudgetOverrunError) return false;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,293 @@
+import { endpoints } from '../../contract/endpoints.js';
+import type { ServerFrame, TradeWords } from '../../contract/realtime.js';
+import type { HistoryTrade } from '../../contract/resources.js';
+import type { RejectedRow } from '../../contract/shape.js';
+import type { ClientEvents } from '../../observe/events.js';
+import type { ExchangeClock } from '../exchange-clock.js';
+import { FrameSocket, type SocketEnd } from './frame-socket.js';
+import { DEFAULT_ACKNOWLEDGE_TIMEOUT_MS, DEFAULT_QUERY_EVERY_MS } from './open-state-feed.js';
+import {
+  assertFeedAddress,
+  type FeedSink,
+  ReconnectingFeed,
+  type ReconnectingOptions,
+} from './reconnecting.js';
+import type { CloseReason } from './state-feed.js';
+import type { SubscriptionForm } from './subscription-form.js';
+
+/** What a feed of trades reports, in order. All `…ExchangeMs` are estimates of exchange time. */
+export type TradeFeedEvent =
+  /** The subscription was acknowledged: trades from now on are pushed. */
+  | {
+      readonly kind: 'opened';
+      /** The header `x-tapekeep-exchange` of the handshake; null elsewhere. */
+      readonly identity: string | null;
+      readonly exchangeMs: number;
+    }
+  /** Trades of one market, in the order of the frame. */
+  | {
+      readonly kind: 'trades';
+      /** `answer`: the newest ones, asked for after a connection was made. */
+      readonly origin: 'update' | 'answer';
+      readonly market: string;
+      readonly trades: readonly HistoryTrade[];
+      /** Rows that do not fit the contract. */
+      readonly rejected: readonly RejectedRow[];
+      /** This machine's wall clock. */
+      readonly receivedAtMs: number;
+      readonly exchangeMs: number;
+    }
+  /** The connection ended; without an `opened` before it when it ended earlier than that. */
+  | {
+      readonly kind: 'closed';
+      readonly code: number;
+      readonly reason: CloseReason;
+      readonly exchangeMs: number;
+      readonly livedMs: number;
+    }
+  /** The next connection is tried after `waitMs`; `attempts` failed in a row. */
+  | { readonly kind: 'retrying'; readonly waitMs: number; readonly attempts: number };
+
+/** What {@link openTradeFeed} needs. */
+export interface TradeFeedOptions extends ReconnectingOptions {
+  /** Hears of connections and frames. */
+  readonly telemetry: ClientEvents;
+  /** Gives events the exchange's time. */
+  readonly exchangeClock: ExchangeClock;
+  /** How the exchange speaks. */
+  readonly subscriptionForm: SubscriptionForm;
+  /** Names of the pairs that are wanted, asked at each subscription. */
+  readonly markets: () => readonly string[];
+  /** Markets whose newest trades are asked for after each connection; default none. */
+  readonly missed?: () => readonly string[];
+  /** Deadline of connecting, of each acknowledgement and each answer. Default 10 s. */
+  readonly acknowledgeTimeoutMs?: number;
+  /** How often a ping keeps the connection open. Default 20 s. */
+  readonly queryEveryMs?: number;
+  /** Default 1 MiB. */
+  readonly maxFrameBytes?: number;
+}
+
+/**
+ * The trades of many markets over one connection at a time that is renewed for ever. Iterate once;
+ * leaving the loop stops the feed.
+ */
+export interface TradeFeed extends AsyncIterable<TradeFeedEvent> {
+  /** The markets changed: subscribes anew on the connection that there is. */
+  resubscribe(): void;
+  /** Closes the connection and ends the iteration after the events that are queued. Idempotent. */
+  stop(): Promise<void>;
+}
+
+const DEFAULT_MAX_FRAME_BYTES = 1024 * 1024;
+/** Between two looks at whether trades are pushed by now. */
+const NOT_OFFERED_WAIT_MS = 600_000;
+/** Questions for newest trades that are under way at the same time. */
+const QUESTIONS_MAX = 8;
+/** Name of the feed where others stand for a market. */
+const ALL = { market: '*', periodS: 0 };
+
+/**
+ * Opens the feed of an exchange's trades and starts to connect at once.
+ *
+ * @throws InvalidAddressError when `url` is not a plain ws or wss address
+ * @throws RangeError where the exchange's words have none for trades
+ */
+export function openTradeFeed(options: TradeFeedOptions): TradeFeed {
+  assertFeedAddress(options.url);
+  const words = options.subscriptionForm.words.trades;
+  if (words === undefined) throw new RangeError('this exchange pushes no trades');
+  let session: TradeSession | undefined;
+  const feed = new ReconnectingFeed<TradeFeedEvent>(options, {
+    needsConnection: () => true,
+    async follow(sink, signal) {
+      session = new TradeSession(options, words, sink);
+      await session.run(signal);
+      const { hadData, endReason } = session;
+      session = undefined;
+      return { hadData, ...(endReason === 'subscribe_refused' && { waitMs: NOT_OFFERED_WAIT_MS }) };
+    },
+    retrying(waitMs, attempts) {
+      options.telemetry.socketRetry({ ...ALL, waitMs });
+      return { kind: 'retrying', waitMs, attempts };
+    },
+  });
+  return {
+    resubscribe: () => session?.resubscribe(),
+    stop: () => feed.stop(),
+    [Symbol.asyncIterator]: () => feed[Symbol.asyncIterator](),
+  };
+}
+
+/**
+ * One connection that follows the trades of many markets.
+ *
+ * States: *connecting* → *subscribing* → *following* (acknowledged; `opened` reported; a ping now and then, the
+ * newest trades of some markets asked for) → *ended*. Each of the first two, each ping and each
+ * question has a deadline.
+ */
+class TradeSession {
+  readonly #options: TradeFeedOptions;
+  readonly #words: TradeWords;
+  readonly #sink: FeedSink<TradeFeedEvent>;
+  readonly #socket: FrameSocket;
+  readonly #markets = new Set<string>();
+  #subscribeId = 0;
+  #pingId = 0;
+  #identity: string | null = null;
+  #isFollowing = false;
+  #cancelPing: (() => void) | undefined;
+  /** Markets whose newest trades are still to be asked for. */
+  #missed: string[] = [];
+  /** Questions under way: the market of each, and how its deadline is lifted. */
+  readonly #questions = new Map<number, { readonly market: string; readonly cancel: () => void }>();
+  #hadData = false;
+  #endReason: CloseReason | undefined;
+
+  constructor(options: TradeFeedOptions, words: TradeWords, sink: FeedSink<TradeFeedEvent>) {
+    this.#options = options;
+    this.#words = words;
+    this.#sink = sink;
+    this.#socket = new FrameSocket(
+      {
+        ...options,
+        words: options.subscriptionForm.words,
+        acknowledgeTimeoutMs: this.#timeoutMs,
+        maxFrameBytes: options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES,
+      },
+      {
+        opened: (identity) => {
+          this.#identity = identity;
+          this.resubscribe();
+          this.#socket.setDeadline('subscribe_ignored');
+        },
+        received: (frame) => this.#received(frame),
+        ended: (end) => this.#ended(end),
+      },
+    );
+  }
+
+  get #timeoutMs(): number {
+    return this.#options.acknowledgeTimeoutMs ?? DEFAULT_ACKNOWLEDGE_TIMEOUT_MS;
+  }
+
+  get hadData(): boolean {
+    return this.#hadData;
+  }
+
+  get endReason(): CloseReason | undefined {
+    return this.#endReason;
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    return this.#socket.run(signal);
+  }
+
+  /** A second subscription takes the place of the first. */
+  resubscribe(): void {
+    const { subscribe, isAll } = this.#words;
+    const markets = this.#options.markets();
+    for (const market of markets) this.#markets.add(market);
+    this.#subscribeId = this.#socket.send(subscribe, isAll === true ? [] : markets);
+  }
+
+  #received(frame: ServerFrame): boolean {
+    if (frame.kind === 'response') this.#answered(frame);
+    else if (frame.kind === 'trades') this.#updated(frame);
+    else return false;
+    return true;
+  }
+
+  #answered({ id, result, error }: Extract<ServerFrame, { kind: 'response' }>): void {
+    const question = this.#questions.get(Number(id));
+    if (id === this.#subscribeId) {
+      this.#socket.count('response');
+      const isDone =
+        error === null && (result as { status?: unknown } | null)?.status === 'success';
+      if (!isDone) this.#socket.end('subscribe_refused');
+      else if (!this.#isFollowing) this.#follow();
+    } else if (id === this.#pingId) {
+      this.#socket.count('response');
+      this.#socket.clearDeadline();
+      this.#pingLater();
+    } else if (question !== undefined) {
+      this.#socket.count('response');
+      question.cancel();
+      this.#questions.delete(Number(id));
+      if (error === null && Array.isArray(result)) this.#report('answer', question.market, result);
+      this.#ask();
+    } else this.#socket.count('dropped');
+  }
+
+  #follow(): void {
+    const { telemetry, exchangeClock, missed } = this.#options;
+    this.#isFollowing = true;
+    this.#socket.clearDeadline();
+    telemetry.socketOpened(ALL);
+    const exchangeMs = exchangeClock.nowMs();
+    this.#offer({ kind: 'opened', identity: this.#identity, exchangeMs });
+    if (this.#socket.isEnded) return;
+    this.#pingLater();
+    if (this.#words.request !== undefined) this.#missed = [...(missed?.() ?? [])];
+    this.#ask();
+  }
+
+  #pingLater(): void {
+    const { clock, queryEveryMs = DEFAULT_QUERY_EVERY_MS, subscriptionForm } = this.#options;
+    const word = subscriptionForm.words.methods?.['server.ping'] ?? 'server.ping';
+    this.#cancelPing = clock.after(queryEveryMs, () => {
+      this.#pingId = this.#socket.send(word, []);
+      this.#socket.setDeadline('silent');
+    });
+  }
+
+  /** Asks for the newest trades of markets that may have traded while there was no connection. */
+  #ask(): void {
+    const { request, requestMax = 100 } = this.#words;
+    while (request !== undefined && this.#questions.size < QUESTIONS_MAX) {
+      const market = this.#missed.shift();
+      if (market === undefined || this.#socket.isEnded) return;
+      const id = this.#socket.send(request, [market, requestMax, 0]);
+      // One that is never answered is left to the pages of history.
+      const cancel = this.#options.clock.after(this.#timeoutMs, () => {
+        this.#questions.delete(id);
+        this.#ask();
+      });
+      this.#questions.set(id, { market, cancel });
+    }
+  }
+
+  #updated({ market, rows }: Extract<ServerFrame, { kind: 'trades' }>): void {
+    const isOurs = this.#markets.has(market);
+    if (!this.#isFollowing || !(isOurs || this.#words.isAll === true)) {
+      this.#socket.count('dropped');
+      return;
+    }
+    this.#socket.count('update');
+    if (isOurs) this.#report('update', market, rows);
+  }
+
+  #report(origin: 'update' | 'answer', market: string, rows: readonly unknown[]): void {
+    const { clock, exchangeClock } = this.#options;
+    const { data: trades, rejected } = endpoints.history.result.parse(rows, { market });
+    this.#hadData ||= trades.length > 0;
+    const at = { receivedAtMs: clock.wallMs(), exchangeMs: exchangeClock.nowMs() };
+    this.#offer({ kind: 'trades', origin, market, trades, rejected, ...at });
+  }
+
+  #offer(event: TradeFeedEvent): void {
+    if (!this.#sink.offer(event)) this.#socket.end('overflow');
+  }
+
+  #ended(end: SocketEnd): void {
+    const { telemetry, exchangeClock } = this.#options;
+    const { code, reason, livedMs } = end;
+    this.#isFollowing = false;
+    this.#endReason = reason;
+    this.#cancelPing?.();
+    for (const { cancel } of this.#questions.values()) cancel();
+    this.#questions.clear();
+    telemetry.socketClosed({ ...ALL, ...end });
+    this.#sink.closed({ kind: 'closed', code, reason, exchangeMs: exchangeClock.nowMs(), livedMs });
+  }
+}

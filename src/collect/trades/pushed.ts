@@ -1,0 +1,217 @@
+import { SECOND_MS } from '../../kernel/durations.js';
+import { comparePlaces, orderPage, type PageRow, placeKey } from '../../model/order.js';
+import type { SourceTrade, TradePage } from './source.js';
+
+/** Pushed trades of one market that are kept at most, to be joined to a page of history. */
+const KEPT_MAX = 2000;
+/** Runs that are kept: what no page has joined by then never will be. */
+const RUNS_MAX = 4;
+/** Trades of the first moments of a subscription may have happened before it, and are not missed. */
+const BEGINNING_MS = 2000;
+/** How late a trade may be pushed after history shows it. */
+const LATE_MS = 5000;
+/** Rows of a page that all follow each other by one, and so show that the ids of a market are counted. */
+const COUNTED_ROWS = 50;
+/** Rows below the newest one that is stored which are kept: a row that both have ties a page to it. */
+const OVERLAP = 50;
+
+/** What a page of history and the pushed trades make of each other. */
+export interface Joined {
+  /** The page, and below it the pushed trades that follow on it without a break. */
+  readonly page: TradePage;
+  /** Trades that were pushed, and that the page should show and does not. */
+  readonly unshown: readonly PageRow[];
+  /** Trades that the page shows, and that should have been pushed and were not. */
+  readonly unpushed: readonly PageRow[];
+}
+
+/**
+ * The newest trades of one market as they were pushed, in runs: trades of one run follow each other
+ * without a break. That is so within one connection, and within one answer; runs that share a trade are
+ * one. Where the ids of a market count its trades, an id that is left out ends a run.
+ *
+ * A run is evidence only where pages of history agree with it: between a page and the page before it
+ * the run stands for the rows that neither of them holds, and only if both ends lie in it, and it has
+ * there what they have. Anything else is a contradiction, and then nothing that was pushed so far counts.
+ */
+export class PushedTrades {
+  /** Each newest first; the last one grows while `#openedMs` is set and `#isLive`. */
+  #runs: SourceTrade[][] = [];
+  /** Since when the connection that there is pushes, exchange milliseconds; undefined: there is none. */
+  #openedMs: number | undefined;
+  /** Whether the last run is that of this connection. */
+  #isLive = false;
+  #isKept = false;
+  #isCounted = false;
+
+  /** Whether the last page agreed, and new trades are pushed: history need not be asked so often. */
+  get isKept(): boolean {
+    return this.#isKept && this.#openedMs !== undefined;
+  }
+
+  /** Whether something was pushed that no page of history has joined to what is known. */
+  get hasRun(): boolean {
+    return this.#runs.length > 0;
+  }
+
+  /** A connection was made: from now on all trades are pushed. */
+  opened(exchangeMs: number): void {
+    this.#openedMs = exchangeMs;
+    this.#isLive = false;
+  }
+
+  closed(): void {
+    this.#openedMs = undefined;
+    this.#isLive = false;
+    this.#isKept = false;
+  }
+
+  /** Trades of one frame, which follow on those of the frame before. */
+  push(trades: readonly SourceTrade[]): void {
+    if (this.#openedMs === undefined) return;
+    let last = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
+    let rows: SourceTrade[] = [];
+    for (const row of orderPage(trades).toReversed()) {
+      if (this.#isCounted && last !== undefined && row.tid > last.tid + 1) {
+        this.#pushRows(rows);
+        this.#isLive = false;
+        rows = [];
+      }
+      rows = [row, ...rows];
+      last = row;
+    }
+    this.#pushRows(rows);
+  }
+
+  /** @param rows newest first, without a break */
+  #pushRows(rows: SourceTrade[]): void {
+    if (rows.length === 0) return;
+    const live = this.#isLive ? this.#runs.at(-1) : undefined;
+    if (live === undefined) {
+      this.#add(rows);
+      this.#isLive = true;
+      return;
+    }
+    const [newest, lowest] = [live[0], live.at(-1)];
+    if (newest === undefined || lowest === undefined) return;
+    const isInOrder = rows.every((row) => comparePlaces(row, newest) > 0);
+    // What lies below the run is old news, and says nothing of what lies between.
+    const grown = isInOrder
+      ? [...rows, ...live]
+      : orderPage([...live, ...rows.filter((row) => comparePlaces(row, lowest) > 0)]);
+    this.#runs[this.#runs.length - 1] = grown.slice(0, KEPT_MAX);
+  }
+
+  /** The newest trades, as they were asked for on this connection: they may join it to the one before. */
+  answered(trades: readonly SourceTrade[]): void {
+    const rows = orderPage(trades);
+    if (rows.length === 0 || this.#openedMs === undefined) return;
+    const own = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
+    // Newer ones will be pushed; if they are not, that must show.
+    const known = own === undefined ? rows : rows.filter((row) => comparePlaces(row, own) <= 0);
+    if (known.length === 0) return;
+    if (this.#isLive) this.#link(known);
+    else {
+      this.#add(known);
+      this.#isLive = true;
+    }
+  }
+
+  /** Holds a page of the newest trades against what was pushed, and makes it longer by it. */
+  join(page: TradePage): Joined {
+    const rows = orderPage(page.trades);
+    const [newest, oldest] = [rows[0], rows.at(-1)];
+    const nothing = { page, unshown: [], unpushed: [] };
+    const isPlain = page.unread.length === 0 && page.gaps.length === 0;
+    if (newest === undefined || oldest === undefined || !isPlain || page.isRaised) return nothing;
+    this.#isCounted = isCounted(rows, this.#isCounted);
+    const found = this.#contradiction(rows, newest, oldest);
+    if (found.unshown.length + found.unpushed.length > 0) {
+      this.#refuted(page);
+      return { page, ...found };
+    }
+    this.#isKept = this.#isUpToDate(rows, page);
+    this.#link(rows);
+    const run = this.#runs.find((one) => one.some((row) => comparePlaces(row, oldest) === 0));
+    const below = run?.filter((row) => comparePlaces(row, oldest) < 0) ?? [];
+    if (below.length === 0) return nothing;
+    const last = below.at(-1) ?? page.ends.last;
+    const longer = { ...page, trades: [...page.trades, ...below], ends: { ...page.ends, last } };
+    return { ...nothing, page: longer };
+  }
+
+  /** All is stored and covered down from here: of what lies below, only so much is kept as ties a page to it. */
+  settled(newest: PageRow): void {
+    this.#runs = this.#runs.flatMap((run, index) => {
+      const at = run.findIndex((row) => comparePlaces(row, newest) <= 0);
+      const isOver = at === 0 && index < this.#runs.length - 1;
+      return isOver ? [] : [at < 0 ? run : run.slice(0, at + OVERLAP)];
+    });
+  }
+
+  #add(rows: SourceTrade[]): void {
+    this.#runs = [...this.#runs, rows.slice(0, KEPT_MAX)].slice(-RUNS_MAX);
+    this.#link(rows);
+  }
+
+  /** Rows that follow each other without a break join all runs that share one with them. */
+  #link(rows: readonly SourceTrade[]): void {
+    const keys = new Set(rows.map(placeKey));
+    const touched = this.#runs.filter((run) => run.some((row) => keys.has(placeKey(row))));
+    const live = this.#isLive ? this.#runs.at(-1) : undefined;
+    const own = live !== undefined && touched.includes(live) ? live[0] : undefined;
+    if (touched.length === 0) return;
+    const known = own === undefined ? rows : rows.filter((row) => comparePlaces(row, own) <= 0);
+    const joined = orderPage([...touched.flat(), ...known]).slice(0, KEPT_MAX);
+    const apart = this.#runs.filter((run) => !touched.includes(run));
+    const isLast = touched.includes(this.#runs.at(-1) ?? []);
+    this.#runs = isLast ? [...apart, joined] : [...apart.slice(0, -1), joined, ...apart.slice(-1)];
+  }
+
+  /** What a page and a run that overlap do not both have where they do. */
+  #contradiction(rows: readonly SourceTrade[], newest: PageRow, oldest: PageRow) {
+    const shown = new Set(rows.map(placeKey));
+    const unshown: PageRow[] = [];
+    const unpushed: PageRow[] = [];
+    for (const run of this.#runs) {
+      const [top, bottom] = [run[0], run.at(-1)];
+      if (top === undefined || bottom === undefined) continue;
+      const pushed = new Set(run.map(placeKey));
+      for (const row of run) {
+        // The second in which a page ends may go on below it, and the newest one above.
+        const isWithin = row.tradedAtS > oldest.tradedAtS && comparePlaces(row, newest) < 0;
+        if (isWithin && !shown.has(placeKey(row))) unshown.push(row);
+      }
+      for (const row of rows) {
+        const isWithin = comparePlaces(row, bottom) > 0 && comparePlaces(row, top) < 0;
+        if (isWithin && !pushed.has(placeKey(row))) unpushed.push(row);
+      }
+    }
+    return { unshown, unpushed };
+  }
+
+  /** Whether all that the page shows since the connection was made was pushed, or may still be. */
+  #isUpToDate(rows: readonly SourceTrade[], { sentAtMs }: TradePage): boolean {
+    const openedMs = this.#openedMs;
+    if (openedMs === undefined) return false;
+    const newest = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
+    return rows.every((row) => {
+      const ms = row.tradedAtS * SECOND_MS;
+      if (ms < openedMs + BEGINNING_MS || ms + LATE_MS > sentAtMs) return true;
+      return newest !== undefined && comparePlaces(row, newest) <= 0;
+    });
+  }
+
+  #refuted({ sentAtMs }: TradePage): void {
+    this.#runs = [];
+    this.#isLive = false;
+    this.#isKept = false;
+    if (this.#openedMs !== undefined) this.#openedMs = Math.max(this.#openedMs, sentAtMs);
+  }
+}
+
+/** Whether the ids of a market count its trades, as far as a page shows. @param before what is known */
+function isCounted(rows: readonly PageRow[], before: boolean): boolean {
+  const isByOne = rows.every((row, at) => at === 0 || (rows[at - 1]?.tid ?? 0) - row.tid === 1);
+  return isByOne && (before || rows.length >= COUNTED_ROWS);
+}
