@@ -58,12 +58,11 @@ export class PushedTrades {
   opened(exchangeMs: number): void {
     this.#openedMs = exchangeMs;
     this.#isLive = false;
+    this.#isKept = false;
   }
 
   closed(): void {
     this.#openedMs = undefined;
-    this.#isLive = false;
-    this.#isKept = false;
   }
 
   /** Trades of one frame, which follow on those of the frame before. */
@@ -106,13 +105,9 @@ export class PushedTrades {
   answered(trades: readonly SourceTrade[]): void {
     const rows = orderPage(trades);
     if (rows.length === 0 || this.#openedMs === undefined) return;
-    const own = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
-    // Newer ones will be pushed; if they are not, that must show.
-    const known = own === undefined ? rows : rows.filter((row) => comparePlaces(row, own) <= 0);
-    if (known.length === 0) return;
-    if (this.#isLive) this.#link(known);
+    if (this.#isLive) this.#link(rows);
     else {
-      this.#add(known);
+      this.#add(rows);
       this.#isLive = true;
     }
   }
@@ -161,6 +156,7 @@ export class PushedTrades {
     const live = this.#isLive ? this.#runs.at(-1) : undefined;
     const own = live !== undefined && touched.includes(live) ? live[0] : undefined;
     if (touched.length === 0) return;
+    // Newer ones than were pushed will be pushed; if they are not, that must show.
     const known = own === undefined ? rows : rows.filter((row) => comparePlaces(row, own) <= 0);
     const joined = orderPage([...touched.flat(), ...known]).slice(0, KEPT_MAX);
     const apart = this.#runs.filter((run) => !touched.includes(run));

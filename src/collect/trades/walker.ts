@@ -2,12 +2,11 @@ import type { RequestTurn } from '../../client/index.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
-import type { CoveredRange } from '../../model/batch.js';
+import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage } from '../../model/order.js';
-import { PRIORITY } from '../ports.js';
-import { provingTimes } from './both-streams.js';
+import { type ArchivePort, PRIORITY } from '../ports.js';
 import { NOTHING, type PendingGap } from './chains.js';
 import { Head, type HeadLook } from './head.js';
 import { endOfHistory, locateOffset, pageBack } from './page-back.js';
@@ -285,4 +284,38 @@ function reasonOf(error: unknown): [GapReason, string] {
 /** Outside, a failed fetch is the error of the exchange itself. */
 function unwrap(error: unknown): never {
   throw error instanceof FetchFailure ? error.cause : error;
+}
+
+/**
+ * The archive for the walk of an exchange with one endpoint of history: what its pages prove of trades they
+ * prove of exact times as well. Whatever is claimed, taken back or listed of the one stream is so of the
+ * other, so that readers find both, and every trade is downloaded once.
+ */
+function provingTimes(archive: ArchivePort, trades: StreamRef, times: StreamRef): ArchivePort {
+  const isOurs = ({ streamId }: StreamRef) => streamId === trades.streamId;
+  return {
+    ...archive,
+    commit: async (batch, options) => {
+      const claims = (batch.claims ?? []).flatMap((claim) =>
+        isOurs(claim.stream) ? [claim, { ...claim, stream: times }] : [claim],
+      );
+      const result = await archive.commit({ ...batch, claims }, options);
+      const ranges = result.ranges.filter(({ streamId }) => streamId !== times.streamId);
+      return { ...result, ranges };
+    },
+    revoke: async (stream, span, revocation) => {
+      if (isOurs(stream)) await archive.revoke(times, span, revocation);
+      return archive.revoke(stream, span, revocation);
+    },
+    recordGap: async (gap) => {
+      if (isOurs(gap.stream)) await archive.recordGap({ ...gap, stream: times });
+      return archive.recordGap(gap);
+    },
+    setCollectFrom: async (streamId, fromMs, reason) => {
+      if (streamId === trades.streamId) {
+        await archive.setCollectFrom(times.streamId, fromMs, reason);
+      }
+      return archive.setCollectFrom(streamId, fromMs, reason);
+    },
+  };
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { PushedTrades } from '../../../src/collect/trades/pushed.js';
-import { type SourceTrade, toPushed } from '../../../src/collect/trades/source.js';
+import { type SourceTrade, type TradePage, toPushed } from '../../../src/collect/trades/source.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { FakeTime } from '../../support/fake-time.js';
 import { inEachWorld, seedsOf } from '../../support/seeds.js';
@@ -58,7 +58,8 @@ class FeedWorld {
     const { clock, record: telemetry } = this.world;
     const time = new FakeTime(clock);
     this.evidence = new TradeEvidence({ market: 'A', time, clock, telemetry });
-    this.world.extras = { pushed: this.pushed, evidence: this.evidence };
+    const cacheMarginMs = CACHE_S * 1000;
+    this.world.extras = { pushed: this.pushed, evidence: this.evidence, cacheMarginMs };
   }
 
   get nowS(): number {
@@ -141,6 +142,106 @@ class FeedWorld {
     return covered / seconds;
   }
 }
+
+const AT = { receivedAtMs: START_MS, exchangeMs: START_MS };
+
+/** Trades by id; a second has two of them, so that ids and times say the same. */
+function tradesOf(...ids: readonly number[]): readonly SourceTrade[] {
+  const rows = ids.map((id) => ({
+    ...{ id, time: START_S - 1000 + id / 2, price: '10', amount: '1', total: '10' },
+    type: 'buy' as const,
+  }));
+  const frame = { kind: 'trades', origin: 'update', market: 'A', rejected: [], ...AT } as const;
+  return toPushed({ ...frame, trades: rows.toReversed() }).trades;
+}
+
+function pageOf(...ids: readonly number[]): TradePage {
+  const times = { sentAtMs: START_MS, dateMs: START_MS, receivedAtMs: START_MS };
+  const trades = tradesOf(...ids);
+  const ends = { first: trades[0], last: trades.at(-1) };
+  const nothing = { rejected: [], unread: [], gaps: [], held: [], isRaised: false };
+  return { ...times, ...nothing, trades, ends, rowCount: trades.length };
+}
+
+const upTo = (from: number, to: number) =>
+  Array.from({ length: to - from + 1 }, (_, at) => from + at);
+const idsOf = ({ trades }: TradePage) => trades.map(({ tid }) => tid).toReversed();
+
+test('a page is made longer by what was pushed below it, as far as that goes without a break', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(START_MS);
+  for (const id of upTo(10, 40)) pushed.push(tradesOf(id * 2));
+  const { page } = pushed.join(pageOf(70, 72, 74, 76, 78, 80, 82));
+  assert.deepEqual(idsOf(page), [...upTo(10, 40).map((id) => id * 2), 82]);
+  assert.equal(page.ends.last?.tid, 20);
+  assert.equal(page.rowCount, 7, 'the rows that the exchange gave');
+  assert.equal(pushed.isKept, true);
+  pushed.closed();
+  assert.equal(pushed.isKept, false);
+  pushed.opened(0);
+  pushed.push(tradesOf(100, 102));
+  const after = pushed.join(pageOf(100, 102, 104)).page;
+  assert.deepEqual(
+    idsOf(after),
+    [100, 102, 104],
+    'between two connections anything may have happened',
+  );
+});
+
+test('a page, and an answer, that reach over a break join what was pushed before and after it', () => {
+  for (const by of ['page', 'answer'] as const) {
+    const pushed = new PushedTrades();
+    pushed.opened(0);
+    pushed.push(tradesOf(...upTo(10, 20)));
+    pushed.closed();
+    pushed.opened(0);
+    pushed.push(tradesOf(...upTo(25, 30)));
+    if (by === 'page') assert.equal(pushed.join(pageOf(...upTo(19, 27))).page.trades.length, 18);
+    // What is newer than all that was pushed will be pushed.
+    else pushed.answered(tradesOf(...upTo(19, 32)));
+    const { page } = pushed.join(pageOf(...upTo(28, 31)));
+    assert.deepEqual(idsOf(page), upTo(10, 31), by);
+  }
+});
+
+test('a page that holds what was not pushed, or lacks what was, refutes all of it', () => {
+  const cases = [
+    { pushed: [10, 12, 14, 16, 20, 22], page: [16, 18, 20, 22], unshown: [], unpushed: [18] },
+    { pushed: [10, 12, 14, 16, 18, 20, 22], page: [14, 16, 20, 22], unshown: [18], unpushed: [] },
+  ];
+  for (const one of cases) {
+    const pushed = new PushedTrades();
+    pushed.opened(0);
+    pushed.push(tradesOf(...one.pushed));
+    const page = pageOf(...one.page);
+    const joined = pushed.join(page);
+    assert.equal(joined.page, page);
+    assert.deepEqual(
+      joined.unshown.map(({ tid }) => tid),
+      one.unshown,
+    );
+    assert.deepEqual(
+      joined.unpushed.map(({ tid }) => tid),
+      one.unpushed,
+    );
+    assert.equal(pushed.isKept, false);
+    assert.deepEqual(idsOf(pushed.join(pageOf(20, 22)).page), [20, 22], 'nothing is left of it');
+    pushed.push(tradesOf(24));
+    pushed.push(tradesOf(26));
+    assert.deepEqual(idsOf(pushed.join(pageOf(26)).page), [24, 26], 'what is pushed since counts');
+  }
+});
+
+test('trades that history shows for seconds and that were not pushed end the trust in the feed', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(START_MS - 500_000);
+  pushed.push(tradesOf(1900));
+  pushed.join(pageOf(1898, 1900));
+  assert.equal(pushed.isKept, true);
+  // The newest of them is 10 s old.
+  pushed.join(pageOf(1900, 1980));
+  assert.equal(pushed.isKept, false);
+});
 
 test('a hundred rows of each five seconds, and a connection cut each minute: whole, at a lower pace', async () => {
   const feed = new FeedWorld();
