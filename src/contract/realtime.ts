@@ -18,6 +18,17 @@ export const stateMarkets = z.array(nameText).min(1);
 /** The period that such a server sends, seconds. */
 export const LIST_PERIOD_S = 86_400;
 
+/** Most markets of one subscription. */
+export const LIST_MAX = 2000;
+/** Names of the markets whose trades are to be pushed. */
+export const tradeMarkets = z.array(nameText).max(LIST_MAX);
+/** A market, a limit and the id above which its newest trades are asked for. */
+export const newestTrades = z.tuple([
+  nameText,
+  wholeNumber.pipe(z.number().min(1).max(1000)),
+  wholeNumber.pipe(z.number().min(0)),
+]);
+
 const noParams = z.tuple([]);
 const statusSuccess = z.object({ status: z.literal('success') });
 
@@ -109,7 +120,7 @@ export type RealtimeErrorBody = (typeof REALTIME_ERRORS)[keyof typeof REALTIME_E
 /** A request frame. The id is echoed as it came. */
 export const realtimeRequest = z.object({
   method: z.string().max(64),
-  params: z.array(z.unknown()).max(16),
+  params: z.array(z.unknown()).max(LIST_MAX),
   id: z.union([z.number(), z.string().max(64)]),
 });
 export type RealtimeRequest = z.infer<typeof realtimeRequest>;

@@ -49,9 +49,12 @@ export interface HttpDelivery {
   readonly ending?: HttpEnding;
 }
 
+/** A real-time method, or one of those for trades that are pushed, which have a word in each dialect. */
+export type AskedMethod = RealtimeMethod | 'trades.subscribe' | 'trades.request';
+
 /** A real-time request that is about to be answered. */
 export interface RealtimeAsked {
-  readonly method: RealtimeMethod;
+  readonly method: AskedMethod;
   readonly market: string | undefined;
   readonly atMs: number;
 }
@@ -60,7 +63,7 @@ export interface RealtimeAsked {
 export interface RealtimeFrame {
   readonly kind: 'response' | 'update';
   /** The method that is answered; undefined for an update, and when no method was understood. */
-  readonly method: RealtimeMethod | undefined;
+  readonly method: AskedMethod | undefined;
   /** The market that was asked for last, or that the update is about. */
   readonly market: string | undefined;
   readonly text: string;

@@ -59,7 +59,7 @@ export class FaultyConnection implements ConnectionInterference {
   }
 
   asked({ method, market, atMs }: RealtimeAsked): 'answer' | 'refuse' | 'ignore' {
-    if (method !== 'state.subscribe') return 'answer';
+    if (method !== 'state.subscribe' && method !== 'trades.subscribe') return 'answer';
     const script = this.#script();
     for (const state of script.rulesAbout(market)) {
       const { kind } = state.rule;

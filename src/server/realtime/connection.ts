@@ -4,25 +4,28 @@ import { GAP_NOTICES_METHOD } from '../../contract/gap-notices.js';
 import {
   errorMessage,
   LIST_PERIOD_S,
+  newestTrades,
   REALTIME_ERRORS,
   type RealtimeErrorBody,
   type RealtimeMethod,
-  type RealtimeWords,
   realtimeMethods,
   realtimeRequest,
   responseMessage,
   STATUS_SUCCESS,
   type StateParams,
   stateMarkets,
+  tradeMarkets,
 } from '../../contract/realtime.js';
 import type { Clock } from '../../kernel/clock.js';
 import { parseJson } from '../../kernel/json.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { RefusedError } from '../backend.js';
+import type { AskedMethod } from '../faults.js';
 import type { ServerContext } from '../http/http.js';
 import { failureOf } from '../http/replies.js';
 import { FrameGate, type GateFrame } from './faults-realtime.js';
 import { FollowedSubscription, StateSubscription } from './subscriptions.js';
+import { pushedRow, TradeSubscription } from './trade-subscription.js';
 
 /** Bytes that may wait for a reader who does not read; beyond it the connection is cut. */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
@@ -114,7 +117,15 @@ const CLOSE_UNREADABLE = 1007;
 const METHODS = Object.keys(realtimeMethods) as RealtimeMethod[];
 
 /** The method that an exchange means by a word; undefined: none. */
-function methodOf(word: string, { methods = {} }: RealtimeWords): RealtimeMethod | undefined {
+function methodOf(
+  word: string,
+  { words, variants }: Pick<ServerContext, 'words' | 'variants'>,
+): AskedMethod | undefined {
+  const { methods = {}, trades } = words;
+  if (trades !== undefined && variants.tradeFeed !== 'none') {
+    if (word === trades.subscribe) return 'trades.subscribe';
+    if (word === trades.request) return 'trades.request';
+  }
   return METHODS.find((method) => (methods[method] ?? method) === word);
 }
 
@@ -131,6 +142,7 @@ export class RealtimeConnection {
   readonly #outlet: FrameOutlet;
   readonly #mutex = new Mutex();
   #waitingFrames = 0;
+  #tradeSubscriptions: readonly TradeSubscription[] = [];
   /** Of one market, or of all that a list named. */
   #subscriptions: readonly (StateSubscription | FollowedSubscription)[] = [];
   #lastFrameAtMs: number;
@@ -185,8 +197,14 @@ export class RealtimeConnection {
     this.#subscriptions = [];
   }
 
+  #endTrades(): void {
+    for (const subscription of this.#tradeSubscriptions) subscription.end();
+    this.#tradeSubscriptions = [];
+  }
+
   #release(): void {
     this.#endSubscriptions();
+    this.#endTrades();
     this.#cancelIdle?.();
     this.#gate?.end();
   }
@@ -240,7 +258,7 @@ export class RealtimeConnection {
       this.#send(responseMessage(id, [], STATUS_SUCCESS));
       return;
     }
-    const method = methodOf(word, this.#context.words);
+    const method = methodOf(word, this.#context);
     if (method === undefined) {
       if (variants.unknownMethod === 'error') {
         this.#refuse(id, params, REALTIME_ERRORS.methodNotFound);
@@ -269,7 +287,9 @@ export class RealtimeConnection {
     }
   }
 
-  async #run(method: RealtimeMethod, id: number | string, params: unknown[]): Promise<void> {
+  async #run(method: AskedMethod, id: number | string, params: unknown[]): Promise<void> {
+    if (method === 'trades.subscribe') return this.#subscribeTrades(id, params);
+    if (method === 'trades.request') return this.#answerTrades(id, params);
     if (method === 'server.ping') {
       this.#send(responseMessage(id, params, 'pong'));
       return;
@@ -341,6 +361,51 @@ export class RealtimeConnection {
     this.#send(responseMessage(id, [], STATUS_SUCCESS));
     // Sending may have cut a slow reader, and with it ended the subscriptions.
     for (const subscription of this.#subscriptions) subscription.start();
+  }
+
+  /** The trades of a list of markets, of which those that there are not are passed over. */
+  async #subscribeTrades(id: number | string, params: unknown[]): Promise<void> {
+    const { backend, variants, words } = this.#context;
+    const names = tradeMarkets.safeParse(params);
+    const isAll = words.trades?.isAll === true && params.length === 0;
+    if (!names.success || (names.data.length === 0 && !isAll)) {
+      return this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
+    }
+    this.#endTrades();
+    const listed = isAll ? (await backend.markets()).map(({ name }) => name) : names.data;
+    const markets = [...new Set(listed)].filter((market) => backend.hasMarket(market));
+    const wanted = variants.tradeFeed === 'pushed' ? markets : [];
+    const subscriptions = wanted.map((market) => {
+      const send = (text: string) =>
+        this.#sendFrame({ kind: 'update', method: undefined, market, text });
+      return new TradeSubscription(this.#context, market, send);
+    });
+    for (const subscription of subscriptions) await subscription.begin();
+    if (!this.#isOpen) return;
+    this.#tradeSubscriptions = subscriptions;
+    this.#send(responseMessage(id, [], STATUS_SUCCESS));
+    // Sending may have cut a slow reader, and with it ended the subscriptions.
+    for (const subscription of this.#tradeSubscriptions) subscription.start();
+  }
+
+  /** The newest trades of one market above an id, newest first. */
+  async #answerTrades(id: number | string, params: unknown[]): Promise<void> {
+    const { backend, words } = this.#context;
+    const asked = newestTrades.safeParse(params);
+    if (!asked.success || !backend.hasMarket(asked.data[0])) {
+      return this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
+    }
+    const [market, limit, aboveId] = asked.data;
+    const most = Math.min(limit, words.trades?.requestMax ?? limit);
+    const trades = await backend.trades(market, 0, most, 'history');
+    const rows = trades.filter((trade) => trade.id > aboveId);
+    this.#send(
+      responseMessage(
+        id,
+        [],
+        rows.map((trade) => pushedRow(trade, this.#context)),
+      ),
+    );
   }
 
   #refuse(id: number | string, params: unknown, error: RealtimeErrorBody): void {

@@ -45,6 +45,19 @@ export class TapeSocket {
     return this.next();
   }
 
+  /** Sends a request and returns all that came before its answer. */
+  async untilAnswered(method: string): Promise<Record<string, unknown>[]> {
+    this.#nextId += 1;
+    const id = this.#nextId;
+    this.socket.send(JSON.stringify({ method, params: [], id }));
+    const before: Record<string, unknown>[] = [];
+    for (;;) {
+      const frame = await this.next();
+      if (frame.id === id) return before;
+      before.push(frame);
+    }
+  }
+
   /** Frames that arrived and were not read. Everything sent before an answer counts as arrived. */
   get unread(): number {
     return this.#frames.length;
