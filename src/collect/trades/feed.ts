@@ -91,12 +91,11 @@ export class TradeFeedCollector {
     this.#feed = undefined;
   }
 
-  /** Markets of which trades were pushed that no page has joined to what is known. */
+  /** All markets, those first of which trades were pushed a short time ago. */
   #missed(): string[] {
-    const { markets } = this.#options;
-    return [...markets].flatMap(([market, { pushed }]) =>
-      pushed.some((one) => one.hasRun) ? [market] : [],
-    );
+    const markets = [...this.#options.markets];
+    const isBusy = ([, { pushed }]: (typeof markets)[number]) => pushed.some((one) => one.hasRun);
+    return markets.toSorted((a, b) => Number(isBusy(b)) - Number(isBusy(a))).map(([name]) => name);
   }
 
   async #pump(feed: TradeFeedPort, queue: BoundedQueue<Frame>): Promise<void> {

@@ -49,7 +49,7 @@ export class PushedTrades {
     return this.#isKept && this.#openedMs !== undefined;
   }
 
-  /** Whether something was pushed that no page of history has joined to what is known. */
+  /** Whether something was pushed that may still be joined to a page. */
   get hasRun(): boolean {
     return this.#runs.length > 0;
   }

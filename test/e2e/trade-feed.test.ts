@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import test, { suite, type TestContext } from 'node:test';
+import { runSql } from '../support/postgres/postgres.js';
+import { START_S, TapeProgram } from '../support/programs/tape-program.js';
+
+/**
+ * Pages of a hundred rows from a cache of five seconds, a market that bursts beyond them, and connections
+ * that are cut again and again: pushed trades make the archive whole.
+ */
+
+const BEGIN_S = 20;
+const END_S = 70;
+/** Most frames are those of trades, twenty a second at most: a cut every ten seconds or so. */
+const FRAMES_PER_CUT = 150;
+
+interface Covered {
+  readonly kind: 'trades' | 'times';
+  readonly fromS: number;
+  readonly toS: number;
+}
+
+async function covered({ databaseUrl }: TapeProgram): Promise<Covered[]> {
+  return await runSql(
+    databaseUrl,
+    `SELECT kind, extract(epoch FROM lower(span))::float8 - ${START_S} AS "fromS",
+            extract(epoch FROM upper(span))::float8 - ${START_S} AS "toS"
+     FROM coverage JOIN stream USING (stream_id, market_id)
+     WHERE kind IN ('trades', 'times') ORDER BY 1 DESC, 2`,
+  );
+}
+
+async function collect(t: TestContext, feed: 'auto' | 'never') {
+  const world = await TapeProgram.make(t, 5);
+  await world.openExchange(BEGIN_S, '--like', 'whitebit', '--control');
+  await world.faults('PUT', [
+    { id: 'stale', kind: 'stale', where: 'history', ms: 5000, oldDate: false },
+    { id: 'cut', kind: 'dropSocket', every: FRAMES_PER_CUT },
+  ]);
+  const daemon = world.start(['start'], {
+    TAPEKEEP_EXCHANGE_DIALECT: 'whitebit',
+    TAPEKEEP_STREAMS_TRADES_FEED: feed,
+    TAPEKEEP_REALTIME_RECONNECT_BASE: '100ms',
+    TAPEKEEP_REALTIME_CONNECTS_PER_S: '10',
+  });
+  await daemon.until(async () => {
+    const ranges = await covered(world);
+    return ['trades', 'times'].every((one) =>
+      ranges.some(({ kind, toS }) => kind === one && toS >= END_S),
+    );
+  });
+  const { result } = await world.faults('GET');
+  await world.stop(daemon);
+  const fired = new Map(result.report.map(({ rule, fired }) => [rule, fired]));
+  return { world, ranges: await covered(world), fired };
+}
+
+/** Trades of covered time that are not stored with their exact time. */
+async function missing(world: TapeProgram, ranges: readonly Covered[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const { fromS, toS } of ranges) {
+    const stored = new Set(await world.storedBetween(fromS, toS));
+    found.push(...world.idsBetween(fromS, toS).filter((id) => !stored.has(id)));
+  }
+  return found;
+}
+
+suite('pushed trades', { concurrency: 2 }, () => {
+  test('whole over cuts, with a few requests for history', async (t) => {
+    const { world, ranges, fired } = await collect(t, 'auto');
+    assert.deepEqual(
+      ranges.map(({ kind }) => kind),
+      ['trades', 'times'],
+      JSON.stringify(ranges),
+    );
+    assert.deepEqual(await missing(world, ranges), []);
+    assert.ok((fired.get('cut') ?? 0) >= 2, 'connections were cut');
+    assert.ok((fired.get('stale') ?? 0) <= 15, `${fired.get('stale')} requests for history`);
+  });
+
+  test('without them most is lost, and nothing false is claimed', async (t) => {
+    const { world, ranges } = await collect(t, 'never');
+    assert.ok(ranges.length > 6, JSON.stringify(ranges));
+    assert.deepEqual(await missing(world, ranges), []);
+  });
+});
