@@ -10,6 +10,7 @@ import { FakeClock } from '../support/fake-clock.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 import {
   covered,
+  exactTrade,
   noonMs,
   openWorld,
   type Replayed,
@@ -24,6 +25,8 @@ interface Frame {
   readonly id: number | null;
   readonly result: { readonly last?: string; readonly status?: string; readonly change?: string };
   readonly error: { readonly code: number } | null;
+  readonly method?: string;
+  readonly params: readonly [string, readonly { readonly id: number }[]];
 }
 
 /** A client that keeps what it was told. */
@@ -66,6 +69,20 @@ class Client {
   /** What the updates said, in order. */
   get updates(): string[] {
     return this.frames.filter(({ id }) => id === null).map(({ result }) => result.last ?? '');
+  }
+
+  /** Subscribes to the trades of some markets, and waits for the acknowledgement. */
+  async subscribeTrades(...markets: readonly string[]): Promise<void> {
+    const before = this.frames.length;
+    this.#socket.send(JSON.stringify({ method: 'deals.subscribe', params: markets, id: 1 }));
+    await this.until(() => this.frames.slice(before).some(({ id }) => id === 1));
+  }
+
+  /** Ids of the trades that were pushed, in order. */
+  get pushed(): number[] {
+    return this.frames.flatMap(({ method, params }) =>
+      method === 'deals.update' ? params[1].map(({ id }) => id).toReversed() : [],
+    );
   }
 
   /** Subscribes, and waits for the acknowledgement. */
@@ -156,6 +173,37 @@ test('updates come at their recorded spacing, and never early', async (t) => {
     ],
   );
   assert.deepEqual(replay.failures, []);
+});
+
+test('recorded trades are pushed as their time comes, each once', async (t) => {
+  const world = await openWorld();
+  const trades = await world.stream('trades');
+  const tids = Array.from({ length: 300 }, (_, at) => at + 1);
+  await world.store.commit({
+    trades: [
+      ...tids.map((tid) => exactTrade(tid, tid <= 2 ? 0 : 2 + tid / 100)),
+      exactTrade(400, 90),
+    ],
+    claims: [covered(trades, 0, 600)],
+  });
+  const clock = new FakeClock();
+  const replay = await startReplay(t, world.store, { clock, speed: 10 });
+  const client = await Client.open(t, replay);
+  await clock.run(100);
+  await client.subscribeTrades('BTC_USDT', 'NO_SUCH');
+  // News are read once a second, and a question behind them is answered after them.
+  const pass = async (ms: number) => {
+    for (let passedMs = 0; passedMs < ms; passedMs += 200) {
+      await clock.run(200);
+      const before = client.frames.length;
+      client.send('server.ping', 'x', 1, 77);
+      await client.until(() => client.frames.slice(before).some(({ id }) => id === 77));
+    }
+  };
+  await pass(4000);
+  assert.deepEqual(client.pushed, tids.slice(2));
+  await pass(8000);
+  assert.deepEqual(client.pushed, [...tids.slice(2), 400]);
 });
 
 test('at full speed every update is told once, in order, of all markets together', async (t) => {

@@ -129,7 +129,7 @@ export default command({
     });
     const server = await startExchangeServer({
       ...{ backend, clock, telemetry: telemetry.server, host, port },
-      variants: { rateLimit: false },
+      variants: { rateLimit: false, tradeFeed: 'pushed' },
       control: control ?? isLoopback(host),
     });
     const { url, realtimeUrl } = server;

@@ -125,7 +125,7 @@ export async function startReplay(
   const record = new ServerRecord();
   const server = await startExchangeServer({
     ...{ backend, clock: serverClock ?? clock, telemetry: record, control: isSteered },
-    variants: { rateLimit: false },
+    variants: { rateLimit: false, tradeFeed: 'pushed' },
   });
   t.after(async () => {
     await server.stop();
