@@ -30,7 +30,7 @@ export interface PaperTraderOptions {
   };
   readonly market: string;
   readonly periodS: number;
-  /** Ends after so many states of the market. */
+  /** Ends after so many states of the market, or a minute after the last that was pushed. */
   readonly records: number;
   /** Of one order, in the stock currency. */
   readonly amount: string;
@@ -51,6 +51,8 @@ export interface PaperTraderResult {
 }
 
 const DIGITS = 8;
+/** Answers without an update between them after which it ends; one comes every 20 s. */
+const ANSWERS_MAX = 3;
 /** What the daemon records unless its settings say otherwise. */
 const RECORDED_PERIOD_S = 86_400;
 
@@ -71,6 +73,7 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
   const { exchange, market, periodS, amount, tell } = options;
   const orders: PaperTraderResult['orders'][number][] = [];
   let [money, stock, records] = ['0', '0', 0];
+  let answers = 0;
   let [before, lastNews]: (string | undefined)[] = [];
   for await (const event of exchange.watch(market, periodS)) {
     if (event.kind === 'closed') {
@@ -82,6 +85,11 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
     }
     if (event.kind !== 'record') continue;
     lastNews = undefined;
+    answers = event.origin === 'query' ? answers + 1 : 0;
+    if (answers > ANSWERS_MAX) {
+      tell?.('no update for a minute: a replay at its end, or a market that does not trade');
+      break;
+    }
     records += 1;
     const { last } = event.record;
     const trend = before === undefined ? 0 : compareDecimals(last, before);

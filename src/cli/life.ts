@@ -67,6 +67,8 @@ export interface LifeWork {
   readonly isChosen: (partition: PartitionInfo) => boolean;
   readonly run: (options: LifeOptions) => Promise<LifeReport>;
   readonly isJson: boolean;
+  /** What a partition that had to be left as it was makes of the exit code; default nothing. */
+  readonly keptExit?: ExitCode;
   /** Text printed when there was nothing to do. */
   readonly nothing: string;
   /** Text printed after all of it. */
@@ -96,7 +98,9 @@ export async function workOnLives(
     shown.end();
     process.stdout.write(work.isJson ? jsonLine(toDocument(report)) : textOf(report, work));
     for (const { error } of report.failures) process.stderr.write(`tapekeep: ${error.message}\n`);
-    return report.failures.length > 0 ? EXIT_CODES.failure : EXIT_CODES.ok;
+    if (report.failures.length > 0) return EXIT_CODES.failure;
+    const isKept = report.outcomes.some(({ became }) => became === 'kept');
+    return (isKept ? work.keptExit : undefined) ?? EXIT_CODES.ok;
   } finally {
     shown.end();
   }

@@ -119,6 +119,15 @@ export function instantArgument(text: string): Instant {
   );
 }
 
+/**
+ * Reads where a span begins: as {@link instantArgument}, or `start`, which is the same as to leave it out.
+ *
+ * @throws InvalidArgumentError saying what is allowed
+ */
+export function spanStartArgument(text: string): Instant | undefined {
+  return text.trim() === 'start' ? undefined : instantArgument(text);
+}
+
 /** The time in UNIX milliseconds, with the exchange's time as now. */
 export function resolveInstant(instant: Instant, nowMs: number): number {
   return 'atMs' in instant ? instant.atMs : nowMs - instant.backMs;
@@ -232,8 +241,8 @@ export const MARKETS = option('-m, --market <name>', 'only this market; may be r
 export const SPAN = {
   from: option(
     '--from <time>',
-    'from this time on, or this long back, such as 2h',
-    instantArgument,
+    'from this time on, or this long back, such as 2h; start: all there is',
+    spanStartArgument,
   ),
   to: option('--to <time>', 'up to this time', instantArgument),
 };

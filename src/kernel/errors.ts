@@ -16,7 +16,10 @@ export const EXITS = {
   exchange: [4, 'the exchange cannot be used, has become another one, or refuses a call'],
   unknown: [5, 'nothing tells whether an order was placed: look before placing it again'],
   unproven: [6, 'verify: something is not proven, or wrong; the output names it'],
-  incomplete: [7, 'gaps fill, backfill: not all of it could be filled now; the output tells why'],
+  incomplete: [
+    7,
+    'gaps fill, backfill, seal: not all of it could be done now; the output tells why',
+  ],
   gaps: [8, 'export: the span is not complete; nothing was written'],
   forced: [130, 'ended at once: the daemon on a second signal, other commands on the first'],
 } as const;

@@ -6,6 +6,7 @@ import { momentOf } from '../../docs/examples/arguments.js';
 import { marketMaking } from '../../docs/examples/market-making.js';
 import { movingAverage } from '../../docs/examples/moving-average.js';
 import { paperTrader } from '../../docs/examples/paper-trader.js';
+import type { StateEvent } from '../../src/client/index.js';
 import { ExchangeClient, openArchive } from '../../src/index.js';
 import type { KlineRow } from '../../src/model/batch.js';
 import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
@@ -117,6 +118,30 @@ test('the paper trader speaks to a server of the contract as to the exchange', a
   const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '0.001' };
   const found = await paperTrader({ ...trader, records: 1 });
   assert.deepEqual(found, { records: 1, orders: [], money: '0', stock: '0' });
+});
+
+test('the paper trader ends where nothing is pushed any more', async () => {
+  const figures = { open: '1', close: '1', high: '1', low: '1', deal: '1', volume: '1' };
+  const told: string[] = [];
+  let asked = 0;
+  const exchange = {
+    depth: () => assert.fail('nothing moved'),
+    async *watch(): AsyncGenerator<StateEvent> {
+      const record = { ...figures, last: '1', change: null, period: 60 };
+      const at = { receivedAtMs: 0, exchangeMs: 0 };
+      for (const origin of ['query', 'update'] as const)
+        yield { kind: 'record', origin, record, ...at };
+      for (;;) {
+        asked += 1;
+        assert.ok(asked < 10, 'it goes on');
+        yield { kind: 'record', origin: 'query', record, ...at };
+      }
+    },
+  };
+  const tell = (news: string) => told.push(news);
+  const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '1', records: 100, tell };
+  assert.equal((await paperTrader(trader)).records, 5);
+  assert.match(told.at(-1) ?? '', /no update for a minute: a replay at its end/);
 });
 
 test('on a replayed market the paper trader takes what the book offered then, and nothing of later', async (t) => {

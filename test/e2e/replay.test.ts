@@ -66,6 +66,22 @@ async function idsAt({ url }: Ready, session?: string) {
   return { status: reply.status, ids: result.map(({ id }) => id), isWhole: gap === null };
 }
 
+test('a span may begin at the start, and move in to what is covered', async (t) => {
+  const url = await makeArchive();
+  const whole = await play(t, url, '--from', 'start');
+  assert.deepEqual([whole.ready.from, whole.ready.to], [isoOf(0), isoOf(600)]);
+  const wide = ['--from', isoOf(-90_000), '--to', isoOf(90_000)];
+  const clamped = await play(t, url, ...wide, '--clamp');
+  assert.deepEqual([clamped.ready.from, clamped.ready.to], [isoOf(0), isoOf(600)]);
+  const inner = await play(t, url, '--from', isoOf(50), '--to', isoOf(60), '--clamp');
+  assert.deepEqual([inner.ready.from, inner.ready.to], [isoOf(50), isoOf(60)]);
+  const env = { TAPEKEEP_DATABASE_URL: url };
+  const past = ['--from', isoOf(-90_000), '--to', isoOf(-80_000)];
+  const none = await runCommand(['replay', ...past, '--clamp'], env);
+  assert.notEqual(none.code, 0);
+  assert.match(none.err, /the archive covers .* of these markets, and nothing of this span/);
+});
+
 test('time is looked at, stepped, moved, sped up and stopped from another terminal', async (t) => {
   const url = await makeArchive();
   const { program, ready, ctl } = await play(t, url, ...SPAN, '--speed', 'step');

@@ -13,6 +13,7 @@ import { waitForStop } from '../ending.js';
 import { UsageError } from '../failure.js';
 import { archive, coldDirOf } from '../opening/database.js';
 import {
+  CLAMP,
   FOR,
   formatInstant,
   HOST,
@@ -21,6 +22,7 @@ import {
   PORT,
   playSpeedArgument,
   READY_AS_JSON,
+  spanStartArgument,
   streamName,
 } from '../options.js';
 import { printable } from '../output.js';
@@ -61,9 +63,10 @@ export default command({
     from: option(
       '--from <time>',
       'where time begins (default: where the archive does)',
-      instantArgument,
+      spanStartArgument,
     ),
     to: option('--to <time>', 'where it ends (default: where the archive does)', instantArgument),
+    clamp: CLAMP,
     markets: option(
       '-m, --markets <names>',
       'only these markets, with commas; repeatable',
@@ -103,7 +106,21 @@ export default command({
   needs: archive('by itself'),
   async run(
     { session, store, nowMs },
-    { from, to, markets, speed, as, strict, withDisconnects, host, port, forMs, control, json },
+    {
+      from,
+      to,
+      clamp,
+      markets,
+      speed,
+      as,
+      strict,
+      withDisconnects,
+      host,
+      port,
+      forMs,
+      control,
+      json,
+    },
   ) {
     const { config, telemetry } = session;
     const streams = await store.inspection.streams();
@@ -112,8 +129,9 @@ export default command({
     const listed = await store.query<{ market: string; marketId: number }>(LISTED);
     const chosen = selectMarkets(markets, listed, '--markets');
     const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
-    const fromMs = bounds.fromMs ?? covered.fromMs;
-    const toMs = bounds.toMs ?? Math.max(covered.toMs, bounds.fromMs ?? covered.toMs);
+    const within = clamp === true ? clampedTo(bounds, covered) : bounds;
+    const fromMs = within.fromMs ?? covered.fromMs;
+    const toMs = within.toMs ?? Math.max(covered.toMs, within.fromMs ?? covered.toMs);
     const past = openAsOf(store, { clock, coldDir: coldDirOf(config) });
     const backend = await openReplay({
       ...{ asOf: past, clock, span: { fromMs, toMs }, speed, as },
@@ -151,6 +169,19 @@ export default command({
 
 const LISTED = `
   SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> 0 ORDER BY name`;
+
+/** The bounds that are given, moved in to what is covered. @throws ReplayError where nothing of that is */
+function clampedTo(bounds: Partial<Span>, covered: Span): Partial<Span> {
+  const span = {
+    fromMs: Math.max(bounds.fromMs ?? covered.fromMs, covered.fromMs),
+    toMs: Math.min(bounds.toMs ?? covered.toMs, covered.toMs),
+  };
+  if (span.fromMs < span.toMs) return span;
+  const [from, to] = [formatInstant(covered.fromMs), formatInstant(covered.toMs)];
+  throw new ReplayError(
+    `the archive covers ${from} – ${to} of these markets, and nothing of this span`,
+  );
+}
 
 /** From the oldest to the newest time that is covered of anything that is replayed. */
 function coveredBy(streams: readonly KnownStream[], marketIds: ReadonlySet<number>) {

@@ -1,6 +1,6 @@
 import { liveOn, previewSealing } from '../../archive/sealing/life.js';
 import { command, flag, option } from '../command.js';
-import { UsageError } from '../failure.js';
+import { EXIT_CODES, UsageError } from '../failure.js';
 import {
   isOfKind,
   LIFE_KIND_NAMES,
@@ -21,7 +21,8 @@ time is over, nothing of it is missing that can still be had, and its candles ar
 
 --dry-run lists what would be done, what keeps a partition that is due (a gap, a doubt, a candle that is
 not verified yet), and from when on the others are due: their end and partitions.sealAfter after it.
-Ctrl-C stops it at any point; the next run goes on from there.`;
+A run that had to leave a partition as it was says why and ends with exit code 7. Ctrl-C stops it at any
+point; the next run goes on from there.`;
 
 /**
  * Seals partitions whose time is over, and moves sealed ones into files if asked. Gives nothing up: that
@@ -63,7 +64,9 @@ export default command({
         needsChecks: config.verification.enabled,
       },
       isChosen: (partition) => isOfKind(partition, kinds) && partition.span.toMs <= beforeMs,
-      run: isDryRun === true ? previewSealing : liveOn,
+      ...(isDryRun === true
+        ? { run: previewSealing }
+        : { run: liveOn, keptExit: EXIT_CODES.incomplete }),
     });
   },
 });

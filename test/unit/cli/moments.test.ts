@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { formatInstant, instantArgument, resolveInstant } from '../../../src/cli/options.js';
+import {
+  formatInstant,
+  instantArgument,
+  resolveInstant,
+  spanStartArgument,
+} from '../../../src/cli/options.js';
 
 const NOW_MS = Date.parse('2026-03-01T00:00:00Z');
 
@@ -28,6 +33,12 @@ test('days, times, zones and durations are read exactly', () => {
   ] as const) {
     assert.equal(new Date(read(text)).toISOString(), iso, text);
   }
+});
+
+test('a span that begins at the start is one without a beginning of its own', () => {
+  assert.equal(spanStartArgument('start'), undefined);
+  assert.deepEqual(spanStartArgument('2h'), instantArgument('2h'));
+  assert.throws(() => instantArgument('start'), /Write a day such as/);
 });
 
 test('what is no moment is refused with what is allowed', () => {
