@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { CountProgress } from '../../src/cli/progress.js';
 import { type Credentials, InvalidAddressError } from '../../src/client/index.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
@@ -127,12 +128,17 @@ async function main(args: readonly string[]): Promise<number> {
   }
   const { json, ...options } = readOptions(args);
   const print = (lines: readonly string[]) => process.stdout.write(`${lines.join('\n')}\n`);
+  let progress: CountProgress | undefined;
   const result = await runSuite({
     ...options,
-    onResult: (row) => {
+    onResult: (row, total) => {
+      progress ??= new CountProgress('cases', total);
+      // The bar makes room for the line, and comes back below it.
+      progress.end();
       if (!json) print(caseLines(row));
+      progress.advance(1, row.id);
     },
-  });
+  }).finally(() => progress?.end());
   const counts = countsOf(result.cases);
   print(json ? [JSON.stringify({ ...result, counts })] : ['', ...summaryLines(result)]);
   if (result.cases.length === 0) throw new UsageFault(`--only ${options.only}: no case has it`);

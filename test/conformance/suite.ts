@@ -61,8 +61,8 @@ export interface SuiteOptions {
   /** Only cases whose id contains this. */
   readonly only?: string;
   readonly signal?: AbortSignal;
-  /** Called after each case. */
-  readonly onResult?: (result: CaseResult) => void;
+  /** Called after each case; `total` is how many there are. */
+  readonly onResult?: (result: CaseResult, total: number) => void;
 }
 
 export interface CaseResult {
@@ -118,10 +118,11 @@ export async function runSuite(options: SuiteOptions): Promise<SuiteResult> {
   try {
     context = await prepare(options, probe);
     const results: CaseResult[] = [];
-    for (const row of CASES.filter(({ id }) => id.includes(only))) {
+    const chosen = CASES.filter(({ id }) => id.includes(only));
+    for (const row of chosen) {
       const result = await runCase(row, context);
       results.push(result);
-      onResult?.(result);
+      onResult?.(result, chosen.length);
     }
     const { market } = context;
     const durationMs = clock.monotonicMs() - startedMs;

@@ -34,6 +34,7 @@ import {
   speedArgument,
   utcInstantArgument,
 } from '../options.js';
+import { Progress } from '../progress.js';
 import { gatherFaultScript, gatherKeys, type NamedKey, readMarketsFile } from '../sandbox/files.js';
 
 const HELP = `
@@ -160,13 +161,17 @@ export default command({
     const faultScript = gatherFaultScript(options.faults, options.fault ?? []);
     interference.control.replace(faultScript);
     const { made, read } = gatherKeys(options.key ?? [], options.keys);
+    const progress = new Progress();
+    const onPast = (share: number) => progress.show(share, 'simulating the past');
     const opening =
       options.tape === undefined
-        ? openLive(liveOptions(options, [...made, ...read]), clock)
+        ? openLive(liveOptions(options, [...made, ...read]), clock, onPast)
         : openTape(tapeOptions(options, options.tape), clock);
-    const backend = await opening.catch((error: unknown) => {
-      throw namingOption(error, made.length);
-    });
+    const backend = await opening
+      .catch((error: unknown) => {
+        throw namingOption(error, made.length);
+      })
+      .finally(() => progress.end());
     interference.control.replace(faultScript, marketsForGood(backend));
     for (const market of interference.markets()) {
       if (backend.hasMarket(market)) continue;

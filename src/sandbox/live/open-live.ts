@@ -101,9 +101,14 @@ function readOptions(given: LiveOptions): z.output<typeof OPTIONS> {
  * What is older than the running session and the {@link HISTORY_SESSIONS} before it is not part of
  * the history; nor is what lies before the origin.
  *
+ * @param onPast hears, session by session, which share of the past is simulated
  * @throws LiveError when an option is not possible.
  */
-export async function openLive(given: LiveOptions, clock: Clock): Promise<LiveBackend> {
+export async function openLive(
+  given: LiveOptions,
+  clock: Clock,
+  onPast: (share: number) => void = () => undefined,
+): Promise<LiveBackend> {
   const { startMs: wantedMs = clock.wallMs(), ...options } = readOptions(given);
   const { seed, runId, historyMax, takerFee, makerFee, keepAll, keys } = options;
   const markets = options.markets.map((market) =>
@@ -124,7 +129,7 @@ export async function openLive(given: LiveOptions, clock: Clock): Promise<LiveBa
     { seed, originUs, isCut, historyMax, takerFee, makerFee, keepAll },
     markets,
   );
-  await simulatePast(exchange, originUs, startMs * 1000);
+  await simulatePast(exchange, originUs, startMs * 1000, onPast);
   const definition = { kind: 'live', version: TRADERS_VERSION, seed, markets: markets.map(traded) };
   const digest = createHash('sha256').update(JSON.stringify(definition)).digest('hex').slice(0, 32);
   return new LiveBackend({
@@ -143,9 +148,11 @@ async function simulatePast(
   exchange: LiveExchange,
   originUs: number,
   startUs: number,
+  onPast: (share: number) => void,
 ): Promise<void> {
   for (let session = sessionOf(originUs) + 1; session * SESSION_US < startUs; session += 1) {
     exchange.advanceTo(session * SESSION_US);
+    onPast((session * SESSION_US - originUs) / (startUs - originUs));
     await new Promise<void>((resolve) => void setImmediate(resolve));
   }
   exchange.advanceTo(startUs);

@@ -343,3 +343,13 @@ test("a user's order outlives the session, and a listener hears of its trade at 
   backend.stop();
   assert.equal(clock.pendingTimers, 0);
 });
+
+test('how much of the past is simulated is told hour by hour', async () => {
+  const shares: number[] = [];
+  const clock = new FakeClock();
+  const past = { originMs: LIVE_START_MS - 3 * 3_600_000, startMs: LIVE_START_MS };
+  const backend = await openLive(past, clock, (share) => shares.push(Math.round(share * 100)));
+  backend.stop();
+  // From 9:20 to 12:20.
+  assert.deepEqual(shares, [22, 56, 89]);
+});
