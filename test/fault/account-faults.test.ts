@@ -208,7 +208,7 @@ test('an account is followed truly through broken answers, revocation, foreign n
     );
     assert.deepEqual(
       gaps.map(({ kind, reason }) => `${kind}: ${reason}`),
-      ['balance: not observed', 'orders: not observed'],
+      ['balances: not observed', 'orders: not observed'],
       name,
     );
   }
