@@ -166,6 +166,31 @@ test('the schedule asks for what was not polled since its last run, and for noth
   await world.dispatcher.stop();
 });
 
+test('trades that are pushed are confirmed by a page every 15 s, and asked for as ever without', async () => {
+  const world = await settled(10, ['A', 'B']);
+  world.dispatcher.keepBaseline(5000);
+  const [pushed] = world.walkers.get('A') ?? [];
+  assert.ok(pushed !== undefined);
+  pushed.isPushed = true;
+  const counts = async () => {
+    world.taken();
+    for (let second = 0; second < 60; second += 1) {
+      if (second % 5 === 0) world.dispatcher.markDue();
+      world.dispatcher.pushed('A', 'trade');
+      await world.clock.run(1000);
+    }
+    const taken = world.taken();
+    return ['A', 'B'].map((name) => taken.filter((one) => one === name).length);
+  };
+  const [confirmed, others] = await counts();
+  assert.ok(confirmed !== undefined && confirmed >= 3 && confirmed <= 5, `${confirmed}`);
+  assert.ok(others !== undefined && others >= 11, `${others}`);
+  pushed.isPushed = false;
+  const [again] = await counts();
+  assert.ok(again !== undefined && again >= 50, `${again}`);
+  await world.dispatcher.stop();
+});
+
 test('what was polled right after a run is not left alone until the run after the next', async () => {
   const world = await settled(10, ['A', 'B']);
   world.dispatcher.keepBaseline(30_000);
