@@ -124,9 +124,12 @@ export function instantArgument(text: string): Instant {
  *
  * @throws InvalidArgumentError saying what is allowed
  */
-export function spanStartArgument(text: string): Instant | undefined {
-  return text.trim() === 'start' ? undefined : instantArgument(text);
+export function spanStartArgument(text: string): Instant {
+  return text.trim() === 'start' ? START : instantArgument(text);
 }
+
+/** Before all time. A parser of options cannot give nothing. */
+const START: Instant = { atMs: Number.NEGATIVE_INFINITY };
 
 /** The time in UNIX milliseconds, with the exchange's time as now. */
 export function resolveInstant(instant: Instant, nowMs: number): number {

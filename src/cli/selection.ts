@@ -48,7 +48,8 @@ export function selectSpan(
   options: { readonly from: Instant | undefined; readonly to: Instant | undefined },
   nowMs: number,
 ): Partial<Span> {
-  const fromMs = options.from === undefined ? undefined : resolveInstant(options.from, nowMs);
+  const givenMs = options.from === undefined ? undefined : resolveInstant(options.from, nowMs);
+  const fromMs = givenMs === Number.NEGATIVE_INFINITY ? undefined : givenMs;
   const toMs = options.to === undefined ? undefined : resolveInstant(options.to, nowMs);
   if (fromMs !== undefined && fromMs >= (toMs ?? nowMs)) {
     const end = toMs === undefined ? "the exchange's time now" : '--to';

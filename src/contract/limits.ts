@@ -11,8 +11,8 @@ export const NONCE_DIGITS = 13;
 export const KLINE_PAGE_MAX = 1000;
 /** Largest accepted request body, bytes: orders of magnitude above any body of the contract. */
 export const REQUEST_BODY_MAX_BYTES = 16 * 1024;
-/** Largest accepted real-time frame from a client, bytes. */
-export const REALTIME_FRAME_MAX_BYTES = 16 * 1024;
+/** Largest accepted real-time frame from a client, bytes: as many markets as a subscription may name. */
+export const REALTIME_FRAME_MAX_BYTES = 64 * 1024;
 
 /** Seconds of a week, the longest candle. */
 const WEEK_S = 604_800;

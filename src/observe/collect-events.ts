@@ -153,7 +153,7 @@ export const COLLECT = {
       isFirst: boolean;
     }
   >({
-    level: ({ isFirst }) => (isFirst ? 'warn' : undefined),
+    level: ({ isFirst, source }) => (isFirst && source !== 'feed' ? 'warn' : undefined),
     text: 'a page of the newest trades lacks trades that another source shows: a cache has kept it, and it is claimed up to its own rows only',
     flood: ({ stream, market }) => `stale ${stream} ${market}`,
     fields: ({ stream, market, source, behindMs }) => ({

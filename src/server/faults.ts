@@ -62,7 +62,10 @@ export interface RealtimeAsked {
 /** A frame that is about to be sent to one real-time client. */
 export interface RealtimeFrame {
   readonly kind: 'response' | 'update';
-  /** The method that is answered; undefined for an update, and when no method was understood. */
+  /**
+   * The method that is answered, or whose updates these are; undefined for updates of a state, and when no
+   * method was understood.
+   */
   readonly method: AskedMethod | undefined;
   /** The market that was asked for last, or that the update is about. */
   readonly market: string | undefined;

@@ -22,7 +22,10 @@ async function start(t: Test, ...rules: FaultRuleInput[]) {
   const path = await writeTape(t, lines);
   const clock = new FakeClock();
   const tape = { tapes: [{ market: 'BTC_USDT', path }] };
-  return { clock, ...(await startFaultyExchange(t, { rules, tape, clock })) };
+  return {
+    clock,
+    ...(await startFaultyExchange(t, { rules, tape, clock, variants: { tradeFeed: 'pushed' } })),
+  };
 }
 
 const lastOf = ({ result }: Record<string, unknown>) => (result as { last?: string }).last;
@@ -172,6 +175,21 @@ test('staleState: updates and queries show a record of before, until its time is
   assert.equal(lastOf(query), '104.0');
   assert.equal(query.id, 3, 'under the id of this request');
   assert.deepEqual(fired(), { 'rule-1': 5 });
+});
+
+test('staleState leaves pushed trades of the same market alone', async (t) => {
+  const { clock, server } = await start(t, { kind: 'staleState', ms: 60_000 });
+  const socket = await TapeSocket.open(t, server.realtimeUrl);
+  await socket.ask('deals.subscribe', ['BTC_USDT']);
+  await socket.ask('state.subscribe', SUBSCRIBE);
+  const ids: unknown[] = [];
+  for (let turn = 0; turn < 4; turn += 1) {
+    await clock.run(1000);
+    for (const { method, params } of await socket.untilAnswered('server.ping')) {
+      if (method === 'deals.update') ids.push((params as [string, { id: number }[]])[1][0]?.id);
+    }
+  }
+  assert.deepEqual(ids, [2, 3, 4, 5]);
 });
 
 test('latency delays a frame, and those behind it keep their order', async (t) => {

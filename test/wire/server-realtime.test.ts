@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
+import { REALTIME_FRAME_MAX_BYTES } from '../../src/contract/limits.js';
 import { stateRecord } from '../../src/contract/resources.js';
 import { startTapeExchange, writeTape } from '../support/exchanges/tape-exchange.js';
 import { TapeSocket } from '../support/exchanges/tape-socket.js';
@@ -173,7 +174,7 @@ test('an oversized frame ends its connection and no other', async (t) => {
   const { server, record } = await startTapeExchange(t);
   const large = await TapeSocket.open(t, server.realtimeUrl);
   const other = await TapeSocket.open(t, server.realtimeUrl);
-  large.socket.send('x'.repeat(16 * 1024 + 1));
+  large.socket.send('x'.repeat(REALTIME_FRAME_MAX_BYTES + 1));
   assert.equal(await large.closed(), 1009);
   assert.equal((await other.ask('server.ping', [])).result, 'pong');
   assert.deepEqual(record.closings, ['protocol']);

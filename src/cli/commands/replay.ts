@@ -227,6 +227,7 @@ function namingOption(error: unknown, { from, to }: Played): unknown {
   if (!(error instanceof ReplayError) || error.option === undefined) return error;
   const given = error.option === 'to' ? to : from;
   if (given === undefined) return error;
+  if ('atMs' in given && !Number.isFinite(given.atMs)) return error;
   const value = 'atMs' in given ? new Date(given.atMs).toISOString() : `${given.backMs / 1000}s`;
   return new UsageError(`--${error.option}`, value, error.message);
 }

@@ -30,7 +30,7 @@ function garbage({ form }: FaultRule, random: Random): string | Uint8Array {
 }
 
 function isAboutState({ kind, method }: RealtimeFrame): boolean {
-  return kind === 'update' || method === 'state.query';
+  return method === (kind === 'update' ? undefined : 'state.query');
 }
 
 /** The older message with the id under which an answer is waited for now. */

@@ -142,7 +142,8 @@ export class RealtimeConnection {
   readonly #outlet: FrameOutlet;
   readonly #mutex = new Mutex();
   #waitingFrames = 0;
-  #tradeSubscriptions: readonly TradeSubscription[] = [];
+  /** By market. */
+  #tradeSubscriptions: ReadonlyMap<string, TradeSubscription> = new Map();
   /** Of one market, or of all that a list named. */
   #subscriptions: readonly (StateSubscription | FollowedSubscription)[] = [];
   #lastFrameAtMs: number;
@@ -198,8 +199,8 @@ export class RealtimeConnection {
   }
 
   #endTrades(): void {
-    for (const subscription of this.#tradeSubscriptions) subscription.end();
-    this.#tradeSubscriptions = [];
+    for (const subscription of this.#tradeSubscriptions.values()) subscription.end();
+    this.#tradeSubscriptions = new Map();
   }
 
   #release(): void {
@@ -371,21 +372,34 @@ export class RealtimeConnection {
     if (!names.success || (names.data.length === 0 && !isAll)) {
       return this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
     }
-    this.#endTrades();
     const listed = isAll ? (await backend.markets()).map(({ name }) => name) : names.data;
     const markets = [...new Set(listed)].filter((market) => backend.hasMarket(market));
     const wanted = variants.tradeFeed === 'pushed' ? markets : [];
-    const subscriptions = wanted.map((market) => {
-      const send = (text: string) =>
-        this.#sendFrame({ kind: 'update', method: undefined, market, text });
-      return new TradeSubscription(this.#context, market, send);
-    });
-    for (const subscription of subscriptions) await subscription.begin();
+    // One that goes on keeps what it has sent: begun anew it would lose what it has not sent yet.
+    const subscriptions = new Map<string, TradeSubscription>();
+    const begun: TradeSubscription[] = [];
+    for (const market of wanted) {
+      const going = this.#tradeSubscriptions.get(market);
+      const subscription = going ?? this.#tradesOf(market);
+      subscriptions.set(market, subscription);
+      if (going !== undefined) continue;
+      await subscription.begin();
+      begun.push(subscription);
+    }
     if (!this.#isOpen) return;
+    for (const [market, old] of this.#tradeSubscriptions) {
+      if (!subscriptions.has(market)) old.end();
+    }
     this.#tradeSubscriptions = subscriptions;
     this.#send(responseMessage(id, [], STATUS_SUCCESS));
     // Sending may have cut a slow reader, and with it ended the subscriptions.
-    for (const subscription of this.#tradeSubscriptions) subscription.start();
+    for (const subscription of begun) subscription.start();
+  }
+
+  #tradesOf(market: string): TradeSubscription {
+    const send = (text: string) =>
+      this.#sendFrame({ kind: 'update', method: 'trades.subscribe', market, text });
+    return new TradeSubscription(this.#context, market, send);
   }
 
   /** The newest trades of one market above an id, newest first. */
