@@ -1,5 +1,5 @@
 import { spanContains } from '../kernel/span.js';
-import type { StreamKind } from '../model/series.js';
+import { type StreamKind, seriesOf, tableOfStream } from '../model/series.js';
 import type { BeyondPresent, Gap, GapDetail, KnownStream, Store } from '../store/index.js';
 import { UsageError } from './failure.js';
 import { formatInstant, streamName } from './options.js';
@@ -118,13 +118,6 @@ export async function findGapsAt(
   return { gaps, others };
 }
 
-/** What `tapekeep backfill` calls the streams that can be fetched later. */
-const FETCHED_AS: Readonly<Partial<Record<StreamKind, string>>> = {
-  trades: 'trades',
-  times: 'trades',
-  candles: 'candles',
-};
-
 /** Why history that exists cannot be asked for. */
 export const HORIZON_WHY =
   'the exchange serves its newest trades only: its newest page, where since and lastId are trade ids, or what it has not forgotten';
@@ -175,10 +168,9 @@ export async function whyNoGap(store: Store, stream: KnownStream, atMs: number):
   if (stream.startReason === 'history begins') {
     return `${name}: the exchange's history begins at ${formatInstant(collectFromMs ?? oldestCoveredMs)}`;
   }
-  const fetched = FETCHED_AS[kind];
-  const advice =
-    fetched === undefined
-      ? 'it could only be seen at its moment'
-      : `"tapekeep backfill --market ${printable(stream.market)} --kinds ${fetched} --from …" asks for it`;
+  const series = seriesOf(tableOfStream(kind));
+  const advice = series.isFetchable
+    ? `"tapekeep backfill --market ${printable(stream.market)} --kinds ${series.kind} --from …" asks for it`
+    : 'it could only be seen at its moment';
   return `${name}: never collected of that time, collecting begins at ${formatInstant(collectFromMs ?? oldestCoveredMs)}; ${advice}`;
 }

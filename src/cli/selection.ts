@@ -63,6 +63,13 @@ export function selectSpan(
   return { ...(fromMs === undefined ? {} : { fromMs }), ...(toMs === undefined ? {} : { toMs }) };
 }
 
+/** The bounds, moved in to what is covered; undefined where none of it lies between them. */
+export function clampedTo(bounds: Partial<Span>, covered: Span): Span | undefined {
+  const fromMs = Math.max(bounds.fromMs ?? -Infinity, covered.fromMs);
+  const toMs = Math.min(bounds.toMs ?? Infinity, covered.toMs);
+  return fromMs < toMs ? { fromMs, toMs } : undefined;
+}
+
 /** The options by which several commands select gaps. */
 export const GAP_SELECTION = {
   market: MARKETS,

@@ -132,7 +132,7 @@ export class Collector {
     this.#tradeFeed =
       options.openTradeFeed &&
       new TradeFeedCollector({
-        ...{ archive, time, clock, telemetry, markets: this.#fed, open: options.openTradeFeed },
+        ...{ archive, time, telemetry, markets: this.#fed, open: options.openTradeFeed },
         onClosed: () => this.#dispatcher.wake(),
       });
     const { markets: wanted, streams } = settings;

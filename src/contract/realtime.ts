@@ -102,7 +102,7 @@ export interface TradeWords {
   readonly requestMax?: number;
   /** An empty list subscribes all markets. */
   readonly isAll?: true;
-  /** The exchange's own documents have it, so that it is asked for without being told to. */
+  /** The exchange's own documents have it, so that it is used unless a setting forbids it. */
   readonly isDocumented?: true;
 }
 

@@ -251,6 +251,30 @@ test('after each connection the newest trades of what was missed are asked for',
   ]);
 });
 
+test('markets that are added are subscribed, and their newest trades asked for', async (t) => {
+  const asked: unknown[] = [];
+  let early: (() => void) | undefined;
+  const stub = await startRealtimeStub(t, {
+    // The client does not know yet that it is connected: its subscription will ask for the markets of then.
+    connection: () => early?.(),
+    call: (connection, { method, params, id }) => {
+      asked.push(method);
+      const isNewest = method === 'trades_request';
+      if (isNewest) assert.deepEqual(params, ['ETH_USDT', 100, 0]);
+      connection.send(responseMessage(id, [], isNewest ? [row(7)] : STATUS_SUCCESS));
+    },
+  });
+  const markets = [MARKET];
+  const reader = new FeedReader(t, stub.url, { markets: () => markets }, 'whitebit');
+  early = () => reader.feed.resubscribe();
+  await reader.expect('opened');
+  markets.push('ETH_USDT');
+  reader.feed.resubscribe();
+  const { market, origin } = await reader.expect('trades');
+  assert.deepEqual([market, origin], ['ETH_USDT', 'answer']);
+  assert.deepEqual(asked, ['trades_subscribe', 'trades_subscribe', 'trades_request']);
+});
+
 test('an exchange without words for it has no such feed', () => {
   const clock = new FakeClock();
   const options = {

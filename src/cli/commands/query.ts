@@ -21,7 +21,13 @@ import { commandEnding } from '../ending.js';
 import { EXIT_CODES, StatementError, UsageError } from '../failure.js';
 import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
-import { formatInstant, gather, instantArgument, timeoutArgument } from '../options.js';
+import {
+  formatInstant,
+  gather,
+  instantArgument,
+  spanStartArgument,
+  timeoutArgument,
+} from '../options.js';
 import { printable, writeOut } from '../output.js';
 import { Progress } from '../progress.js';
 import { chooseEngine, ENGINES } from '../query/query-engine.js';
@@ -73,7 +79,11 @@ const OPTIONS = {
   engine: choice('--engine <engine>', 'what runs it', ENGINES),
   cold: option('--cold <folder>', 'ask the cold files of this folder alone, without a database'),
   market: option('-m, --market <name>', 'only rows of this market; may be repeated', gather),
-  from: option('--from <time>', 'only rows from this time on, or this long back', instantArgument),
+  from: option(
+    '--from <time>',
+    'only rows from this time on, or this long back',
+    spanStartArgument,
+  ),
   to: option('--to <time>', 'only rows up to this time', instantArgument),
   timeoutMs: option(
     '--timeout <duration>',

@@ -26,7 +26,7 @@ import {
   streamName,
 } from '../options.js';
 import { printable } from '../output.js';
-import { selectMarkets, selectSpan } from '../selection.js';
+import { clampedTo, selectMarkets, selectSpan } from '../selection.js';
 
 const HELP = `
 Serves the archive as the exchange that it recorded, as of a moment that moves: every public GET
@@ -130,6 +130,7 @@ export default command({
     const chosen = selectMarkets(markets, listed, '--markets');
     const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
     const within = clamp === true ? clampedTo(bounds, covered) : bounds;
+    if (within === undefined) throw notCovered(covered);
     const fromMs = within.fromMs ?? covered.fromMs;
     const toMs = within.toMs ?? Math.max(covered.toMs, within.fromMs ?? covered.toMs);
     const past = openAsOf(store, { clock, coldDir: coldDirOf(config) });
@@ -170,17 +171,9 @@ export default command({
 const LISTED = `
   SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> 0 ORDER BY name`;
 
-/** The bounds that are given, moved in to what is covered. @throws ReplayError where nothing of that is */
-function clampedTo(bounds: Partial<Span>, covered: Span): Partial<Span> {
-  const span = {
-    fromMs: Math.max(bounds.fromMs ?? covered.fromMs, covered.fromMs),
-    toMs: Math.min(bounds.toMs ?? covered.toMs, covered.toMs),
-  };
-  if (span.fromMs < span.toMs) return span;
-  const [from, to] = [formatInstant(covered.fromMs), formatInstant(covered.toMs)];
-  throw new ReplayError(
-    `the archive covers ${from} – ${to} of these markets, and nothing of this span`,
-  );
+function notCovered({ fromMs, toMs }: Span): ReplayError {
+  const span = `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
+  return new ReplayError(`the archive covers ${span} of these markets, and nothing of this span`);
 }
 
 /** From the oldest to the newest time that is covered of anything that is replayed. */

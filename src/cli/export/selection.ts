@@ -15,7 +15,7 @@ import { streamsOf } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
 import { UsageError } from '../failure.js';
 import { formatInstant, type Instant } from '../options.js';
-import { marketsOf, selectMarkets, selectSpan } from '../selection.js';
+import { clampedTo, marketsOf, selectMarkets, selectSpan } from '../selection.js';
 
 /** The options by which an export selects rows. */
 export interface ExportSelection {
@@ -142,9 +142,8 @@ function listed(streams: readonly KnownStream[]): string {
 
 /** The bounds, moved in to coverage; as they are where none of it lies between them. */
 function clamped(bounds: Partial<Span>, { oldestCoveredMs, newestCoveredMs }: KnownStream) {
-  const fromMs = Math.max(bounds.fromMs ?? -Infinity, oldestCoveredMs ?? Infinity);
-  const toMs = Math.min(bounds.toMs ?? Infinity, newestCoveredMs ?? -Infinity);
-  return fromMs < toMs ? { fromMs, toMs } : bounds;
+  if (oldestCoveredMs === null || newestCoveredMs === null) return bounds;
+  return clampedTo(bounds, { fromMs: oldestCoveredMs, toMs: newestCoveredMs }) ?? bounds;
 }
 
 /** What was not said is as far as coverage reaches. */

@@ -39,6 +39,10 @@ export interface FrameHandler {
   ended(end: SocketEnd): void;
 }
 
+/** Deadline of connecting, of each acknowledgement and each answer, by default. */
+export const DEFAULT_ACKNOWLEDGE_TIMEOUT_MS = 10_000;
+/** How often something is asked so that a connection stays open. */
+export const DEFAULT_QUERY_EVERY_MS = 20_000;
 /** Close code of an end that we wish for (RFC 6455, 7.4.1). */
 export const NORMAL_CLOSURE = 1000;
 /** Close code where no close frame came (RFC 6455, 7.1.5). */

@@ -1,12 +1,14 @@
 import { LIST_PERIOD_S } from '../../contract/realtime.js';
-import { NORMAL_CLOSURE } from './frame-socket.js';
+import {
+  DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
+  DEFAULT_QUERY_EVERY_MS,
+  NORMAL_CLOSURE,
+} from './frame-socket.js';
 import { assertFeedAddress, type Following, ReconnectingFeed } from './reconnecting.js';
 import type { StateEvent, StateFeed, StateFeedOptions } from './state-feed.js';
 import { type SessionSettings, StateSession } from './state-session.js';
 import { SubscriptionForm } from './subscription-form.js';
 
-export const DEFAULT_ACKNOWLEDGE_TIMEOUT_MS = 10_000;
-export const DEFAULT_QUERY_EVERY_MS = 20_000;
 const DEFAULT_MAX_FRAME_BYTES = 64 * 1024;
 /** Between two looks at whether a period is offered by now; most of them send nothing. */
 const NOT_OFFERED_WAIT_MS = 60_000;

@@ -4,8 +4,12 @@ import type { HistoryTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import type { ClientEvents } from '../../observe/events.js';
 import type { ExchangeClock } from '../exchange-clock.js';
-import { FrameSocket, type SocketEnd } from './frame-socket.js';
-import { DEFAULT_ACKNOWLEDGE_TIMEOUT_MS, DEFAULT_QUERY_EVERY_MS } from './open-state-feed.js';
+import {
+  DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
+  DEFAULT_QUERY_EVERY_MS,
+  FrameSocket,
+  type SocketEnd,
+} from './frame-socket.js';
 import {
   assertFeedAddress,
   type FeedSink,
@@ -158,7 +162,7 @@ class TradeSession {
       {
         opened: (identity) => {
           this.#identity = identity;
-          this.resubscribe();
+          this.#subscribe();
           this.#socket.setDeadline('subscribe_ignored');
         },
         received: (frame) => this.#received(frame),
@@ -183,12 +187,20 @@ class TradeSession {
     return this.#socket.run(signal);
   }
 
-  /** A second subscription takes the place of the first. */
+  /** A second subscription takes the place of the first; before that one nothing is to be done. */
   resubscribe(): void {
-    const { subscribe, isAll } = this.#words;
+    if (this.#subscribeId > 0) this.#subscribe();
+  }
+
+  #subscribe(): void {
+    const { subscribe, isAll, request } = this.#words;
     const markets = this.#options.markets();
-    for (const market of markets) this.#markets.add(market);
+    const added = markets.filter((market) => !this.#markets.has(market));
+    for (const market of added) this.#markets.add(market);
     this.#subscribeId = this.#socket.send(subscribe, isAll === true ? [] : markets);
+    if (!this.#isFollowing || request === undefined) return;
+    this.#missed = [...this.#missed, ...added];
+    this.#ask();
   }
 
   #received(frame: ServerFrame): boolean {

@@ -1,8 +1,8 @@
 import type { TradeFeedEvent } from '../../client/index.js';
-import type { Clock } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import { BoundedQueue } from '../../kernel/queue.js';
 import type { QuarantineRow, TradeRow } from '../../model/batch.js';
+import { orderPage } from '../../model/order.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ArchivePort, ExchangeTime, OpenTradeFeed, TradeFeedPort } from '../ports.js';
 import { quarantineRows, reportFailure, reportOutcomes } from '../reports.js';
@@ -21,7 +21,6 @@ export interface FedMarket {
 interface TradeFeedCollectorOptions {
   readonly archive: Pick<ArchivePort, 'commit'>;
   readonly time: ExchangeTime;
-  readonly clock: Clock;
   readonly telemetry: CollectEvents;
   readonly open: OpenTradeFeed;
   /** Markets that are collected now. */
@@ -141,7 +140,7 @@ export class TradeFeedCollector {
       else if (origin === 'answer') one.answered(page.trades);
       else one.push(page.trades);
     }
-    const [newest] = page.trades;
+    const [newest] = orderPage(page.trades);
     if (newest !== undefined && origin === 'update') fed.evidence.pushed(newest);
     return { market, marketId: fed.marketId, page };
   }
@@ -150,28 +149,29 @@ export class TradeFeedCollector {
     for (;;) {
       const frames = await queue.takeUpTo(EVENTS_PER_COMMIT);
       if (frames.length === 0) return;
-      await this.#store(frames);
+      // Together, so that the writer can put them into one transaction.
+      const stored = [...byMarket(frames)].map(([market, own]) => this.#store(market, own));
+      await Promise.all(stored);
     }
   }
 
-  async #store(frames: readonly Frame[]): Promise<void> {
+  async #store(market: string, frames: readonly Frame[]): Promise<void> {
     const { archive, telemetry, time } = this.#options;
-    for (const [market, own] of byMarket(frames)) {
-      const trades = own.flatMap(({ marketId, page }) => rowsOf(marketId, page));
-      const quarantine = own.flatMap(({ page }) => quarantineOf(market, page));
-      const count = trades.length + quarantine.length;
-      telemetry.received({ stream: 'trades', market, count });
-      reportOutcomes(telemetry, 'trades', market, { rejected: quarantine.length });
-      try {
-        const { outcomes } = await archive.commit({ trades, quarantine });
-        reportOutcomes(telemetry, 'trades', market, outcomes.trade);
-        const nowMs = time.nowMs();
-        const fresh = trades.slice(0, outcomes.trade.stored);
-        telemetry.tradesPushed({ market, agesMs: fresh.map((trade) => nowMs - timeMsOf(trade)) });
-      } catch (error) {
-        reportOutcomes(telemetry, 'trades', market, { lost: trades.length });
-        if (!isAborted(error)) this.#failed(market, error);
-      }
+    const trades = frames.flatMap(({ marketId, page }) => rowsOf(marketId, page));
+    const quarantine = frames.flatMap(({ page }) => quarantineOf(market, page));
+    const count = trades.length + quarantine.length;
+    telemetry.received({ stream: 'trades', market, count });
+    reportOutcomes(telemetry, 'trades', market, { rejected: quarantine.length });
+    try {
+      const { outcomes } = await archive.commit({ trades, quarantine });
+      reportOutcomes(telemetry, 'trades', market, outcomes.trade);
+      const nowMs = time.nowMs();
+      // Which rows of a batch were new is not known: as many of them as were.
+      const fresh = trades.slice(0, outcomes.trade.stored);
+      telemetry.tradesPushed({ market, agesMs: fresh.map((trade) => nowMs - timeMsOf(trade)) });
+    } catch (error) {
+      reportOutcomes(telemetry, 'trades', market, { lost: trades.length });
+      if (!isAborted(error)) this.#failed(market, error);
     }
   }
 

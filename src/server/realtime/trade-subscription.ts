@@ -90,8 +90,8 @@ export class TradeSubscription {
       const rows = trades.slice(Math.max(0, end - FRAME_ROWS), end);
       this.#last = rows[0];
       if (words === undefined) return;
-      const told = rows.map((trade) => pushedRow(trade, this.#context));
-      this.#send(JSON.stringify(tradesUpdateMessage(this.#market, told, words)));
+      const written = rows.map((trade) => pushedRow(trade, this.#context));
+      this.#send(JSON.stringify(tradesUpdateMessage(this.#market, written, words)));
     }
   }
 }
