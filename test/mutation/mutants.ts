@@ -90,7 +90,7 @@ function offsetsOf(content: string, { start, end }: Mutant['location']): [number
 export function sampleOf(root: string, all: readonly Mutant[], size: number, seed: number) {
   const rank = new Map(all.map((mutant) => [mutant, hashOf(`${seed} ${mutant.id}`)]));
   const inOrder = [...all].sort((a, b) => ((rank.get(a) ?? '') < (rank.get(b) ?? '') ? -1 : 1));
-  const others = inOrder.filter((mutant) => !isEquivalent(mutant));
+  const others = inOrder.filter(({ id }) => !EQUIVALENTS.some((one) => one.id === id));
   const sample: Mutant[] = [];
   let tried = 0;
   while (sample.length < size && tried < others.length) {
@@ -99,12 +99,6 @@ export function sampleOf(root: string, all: readonly Mutant[], size: number, see
     sample.push(...thatCompile(root, next));
   }
   return { sample, invalid: tried - sample.length, equivalent: all.length - others.length };
-}
-
-function isEquivalent({ file, original, replacement }: Mutant): boolean {
-  return EQUIVALENTS.some(
-    (one) => one.file === file && one.original === original && one.replacement === replacement,
-  );
 }
 
 /**

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { worlds } from '../support/seeds.js';
 import { openWithStreams } from '../support/worlds/store-world.js';
 
@@ -44,6 +44,27 @@ test('a claim of another stream joins what it has, also beside trades of its mar
   }
   const spans = (await store.coveredRanges(depth, 10)).map(({ span }) => span);
   assert.deepEqual(spans, [claim(depth, 0, 30).span]);
+});
+
+test('a claim of no whole milliseconds is refused with what is wrong', async () => {
+  const { store, trades } = await openWithStreams();
+  for (const toS of [-1, 0, 0.0005]) {
+    await assert.rejects(store.commit({ claims: [claim(trades, 0, toS)] }), {
+      code: 'data_refused',
+      message: /covers no whole milliseconds/,
+    });
+  }
+});
+
+test('a row counts in the claim that it lies in, one beside all of its claims in the last', async () => {
+  const { store } = await openWithStreams();
+  const all = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
+  const claims = [claim(all, 0, 5), claim(all, 10, 15)];
+  const { ranges } = await store.commit({ tickers: [ticker(1, 0), ticker(1, 7)], claims });
+  assert.deepEqual(
+    ranges.map(({ rowCount }) => rowCount),
+    [1, 1],
+  );
 });
 
 test('any order of pages, repeats and claims leaves an exact ledger', async () => {

@@ -143,6 +143,28 @@ test('beyond the limit the address that holds most makes room, its longest waiti
   assert.deepEqual(closed, [false, false, false, false, true, true, false, false]);
 });
 
+test('a connection that has ended takes no room from others', async (t) => {
+  const server = createServer();
+  limitConnections(server, 2);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  t.after(() => server.close());
+  const open = async () => {
+    const accepted = once(server, 'connection') as Promise<[Socket]>;
+    const socket = connect(port, '127.0.0.1');
+    t.after(() => socket.destroy());
+    return { socket, ofServer: (await accepted)[0] };
+  };
+  const first = await open();
+  const ended = await open();
+  const left = once(ended.ofServer, 'close');
+  ended.socket.destroy();
+  await left;
+  await open();
+  assert.equal(first.ofServer.destroyed, false);
+});
+
 test('a connection whose request was answered makes room before one that waits for its answer', async (t) => {
   const server = createServer((request, response) => {
     response.write('begun');

@@ -27,7 +27,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
 
   /**
    * @param open opens all that is read, at the first call of `next`
-   * @param onEnd called once
+   * @param onEnd called at the end, which may be noticed twice
    */
   constructor(
     open: (signal: AbortSignal) => Promise<Batches<ArchiveEvent>>,
@@ -38,7 +38,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
     this.#onEnd = onEnd;
     this.#signal = signal;
     if (signal?.aborted === true) this.#onAbort();
-    else signal?.addEventListener('abort', this.#onAbort, { once: true });
+    else signal?.addEventListener('abort', this.#onAbort);
   }
 
   [Symbol.asyncIterator](): this {
@@ -145,7 +145,6 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
   }
 
   async #end(): Promise<void> {
-    if (this.#isEnded) return;
     this.#isEnded = true;
     this.#batch = [];
     this.#at = 0;

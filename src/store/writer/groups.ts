@@ -241,7 +241,7 @@ export class PendingBatches {
     this.#changed();
     this.arrival.notify();
     if (signal === undefined) return await settled;
-    signal.addEventListener('abort', giveUp, { once: true });
+    signal.addEventListener('abort', giveUp);
     const done = () => signal.removeEventListener('abort', giveUp);
     return await unlessAborted(signal, settled).finally(done);
   }

@@ -59,10 +59,11 @@ test('a trade that states or tickers made certain, and an old page under a fresh
     world.clock.advance(2100);
     assert.equal(world.page('trades', 1, -20), false);
     assert.equal(world.page('trades', 1, -20), false);
-    const reported = world.record.stale.map(({ source: by, isFirst }) => [by, isFirst]);
+    const reported = world.record.stale.map((one) => [one.source, one.behindMs, one.isFirst]);
+    const behindMs = (provenS + 20) * 1000;
     assert.deepEqual(reported, [
-      [source, true],
-      [source, false],
+      [source, behindMs, true],
+      [source, behindMs, false],
     ]);
     assert.equal(world.page('trades', 2, 10), true, 'the trade came after all');
   }
@@ -140,14 +141,16 @@ test('one row of a wrong time, or an id that only looks newer, holds nothing', (
 
 test('a source that is wrong holds coverage for a bounded time only', () => {
   const world = new World();
-  for (const patienceS of [121, 3601]) {
-    const source = patienceS === 121 ? 'tickers' : 'states';
+  for (const patienceS of [120, 3600]) {
+    const source = patienceS === 120 ? 'tickers' : 'states';
     world.look(source, false);
     world.clock.advance(10_000);
     world.look(source, true);
     world.clock.advance(5000);
     assert.equal(world.page('trades', 7, -20), false);
     world.clock.advance(patienceS * 1000);
+    assert.equal(world.page('trades', 7, -20), false);
+    world.clock.advance(1);
     assert.equal(world.page('trades', 7, -20), true, source);
     assert.equal(world.page('trades', 8, world.nowS), true);
     world.clock.advance(60_000);

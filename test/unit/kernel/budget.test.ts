@@ -35,6 +35,16 @@ test('requests start at the configured rate, and no timer is left when nobody wa
   assert.equal(clock.pendingTimers, 0);
 });
 
+test('who waits is looked at again when the token is whole, not before and not after', async () => {
+  const { clock, budget } = make();
+  await budget.take(0);
+  clock.advance(50);
+  const times = takeMany(clock, budget, 1);
+  assert.equal(clock.nextTimerMs, 150);
+  await clock.run(150);
+  assert.deepEqual(times, [200]);
+});
+
 test('the lower priority number goes first, equals in their order', async () => {
   const { clock, budget } = make();
   const order: string[] = [];

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import {
+  doOverlap,
+  holdsSpan,
   normalizeSpans,
   type Span,
   spanContains,
@@ -26,6 +28,20 @@ test('expected minus covered holds exactly the instants that nothing covers', ()
           isMissing,
         );
       }
+    }),
+  );
+});
+
+test('one span holds another, or overlaps it, as the instants in both say', () => {
+  fc.assert(
+    fc.property(anySpan, anySpan, (outer, inner) => {
+      const ofInner = Array.from({ length: 90 }, (_, at) => at).filter((at) =>
+        spanContains(inner, at),
+      );
+      const ofBoth = ofInner.filter((at) => spanContains(outer, at));
+      fc.pre(ofInner.length > 0 && outer.fromMs < outer.toMs);
+      assert.equal(holdsSpan(outer, inner), ofBoth.length === ofInner.length);
+      assert.equal(doOverlap(outer, inner), ofBoth.length > 0);
     }),
   );
 });

@@ -34,6 +34,7 @@ test('a row up to two seconds out of place is true, one further away is refused'
   assert.deepEqual(refusedOf(200, 100, 96, 99, 95, 94), { 2: MISPLACED });
   assert.deepEqual(refusedOf(200, 100, 97, 95, 97, 96, 95), {});
   assert.deepEqual(refusedOf(200, 100, 98, 95, 98, 97, 96), { 2: MISPLACED });
+  assert.deepEqual(refusedOf(200, 99, 100, 98), {}, 'the newest row of a page as well');
 });
 
 test('several rows in a row, and those at the ends of a page, are held against the next true one', () => {

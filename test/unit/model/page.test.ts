@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { orderPage } from '../../../src/model/order.js';
 import { type LocateInput, type Location, locate } from '../../../src/model/page.js';
-import { searchFrom } from '../../../src/model/search.js';
+import { goDeeper, searchFrom } from '../../../src/model/search.js';
 
 const rowsOf = (...tids: number[]) => tids.map((tid) => ({ tid, tradedAtS: tid }));
 
@@ -125,6 +125,15 @@ const CASES: readonly Case[] = [
     input: { isProbe: true, received: 5 },
     expected: { kind: 'broken' },
   },
+  ...[
+    { what: 'nothing', tids: [], received: 0, skip: 13 },
+    { what: 'nothing readable', tids: [], received: 4, skip: 18 },
+    { what: 'only older rows', tids: [40, 30], received: 2, skip: 18 },
+  ].map(({ what, tids, received, skip }) => ({
+    name: `${what} far below a short page: right below that one only where history ends`,
+    ...{ tids, expected: again(skip) },
+    input: { received, search: { ...goDeeper(searchFrom(10), 3), skip: 30 } },
+  })),
   { name: 'nothing at a depth', tids: [], expected: again(5) },
   {
     name: 'nothing at all',

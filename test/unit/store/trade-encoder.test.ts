@@ -97,10 +97,12 @@ test('a decimal that is none is refused, and the lines around it stay whole', ()
     { ...row, tid: 2 * index + 1 },
     { ...row, tid: 2 * index + 2, amount: price },
   ]);
+  const long = '9'.repeat(10_000);
+  rows.push({ ...row, tid: 2 * rows.length, price: long, amount: long, total: long });
   const refused: string[] = [];
   const refuse = (reason: string) => refused.push(reason);
   const { encoder: lines } = tradeColumnSet([{ trades: rows }], window, { ...ignore, refuse });
-  assert.equal(refused.length, bad.length);
+  assert.equal(refused.length, bad.length + 1);
   const good = rows.filter(({ amount }) => amount === '2');
   assert.equal(lines.bytes.toString(), good.map(lineOf).join(''));
 });
