@@ -47,6 +47,15 @@ test('questions that the archive cannot answer, and readers that leave', async (
         code: 'span_outside_archive',
         message: /reaches from 2026-01-15T23:/,
       });
+      const trades = { markets: ['AAA_USD'], kinds: ['trades'] } as const;
+      const contents = await archive.markets();
+      const { series } = contents.find(({ market }) => market === 'AAA_USD') ?? { series: [] };
+      const { oldestUs, newestUs } = series.find(({ kind }) => kind === 'trades') ?? assert.fail();
+      const [oldest, newest] = [oldestUs, newestUs].map((us) => new Date((us ?? 0) / 1000));
+      const outside = { code: 'span_outside_archive' };
+      await refused({ ...trades, from: longAgo.from, to: oldest ?? to }, outside);
+      const next = new Date((newest ?? to).getTime() + 1);
+      await refused({ ...trades, from: next, to: '2030-01-01' }, outside);
       await refused(
         { ...EVENT_SPAN, markets: ['ZZZ_USD'] },
         { code: 'unknown_market', message: /ZZZ_USD; the archive has AAA_USD, BBB_USD, CCC_USD/ },

@@ -78,24 +78,23 @@ export function spanOf({ from, to }: Pick<EventQuery, 'from' | 'to'>): {
 }
 
 /**
- * The markets of a question, by name.
+ * The markets of a question.
  *
+ * @param known by name
  * @throws ArchiveError `unknown_market`, which lists the known markets
  */
 export function marketsOf(
   asked: readonly string[] | undefined,
   known: readonly KnownMarket[],
-): KnownMarket[] {
-  const byName = (a: KnownMarket, b: KnownMarket) => (a.market < b.market ? -1 : 1);
-  if (asked === undefined) return known.toSorted(byName);
-  const found = [...new Set(asked)].map((name) => {
-    const one = known.find(({ market }) => market === name);
-    if (one !== undefined) return one;
-    const has = known.length === 0 ? 'no market yet' : listed(known.map(({ market }) => market));
-    throw new ArchiveError('unknown_market', `there is no market ${name}; the archive has ${has}`);
-  });
-  if (found.length > 0) return found.sort(byName);
-  throw new ArchiveError('bad_option', 'markets is empty: name some, or leave it out for all');
+): readonly KnownMarket[] {
+  if (asked === undefined) return known;
+  if (asked.length === 0) {
+    throw new ArchiveError('bad_option', 'markets is empty: name some, or leave it out for all');
+  }
+  const unknown = asked.find((name) => !known.some(({ market }) => market === name));
+  if (unknown === undefined) return known.filter(({ market }) => asked.includes(market));
+  const has = known.length === 0 ? 'no market yet' : listed(known.map(({ market }) => market));
+  throw new ArchiveError('unknown_market', `there is no market ${unknown}; the archive has ${has}`);
 }
 
 /** @throws ArchiveError `unknown_kind` */

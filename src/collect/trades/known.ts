@@ -153,7 +153,7 @@ export class PageEnds {
   holdBack(page: TradePage, isHead: boolean, isKnown: (row: PageRow) => boolean): TradePage {
     const { first, last } = page.ends;
     const isFirstSure = isHead && !isOddHead(page.trades, latestMs(page));
-    const ends = [...(isFirstSure || first === last ? [] : [first]), last];
+    const ends = isFirstSure ? [last] : [first, last];
     const held = ends
       .filter((end) => end !== undefined)
       .filter((end) => !this.#isSure(end, isKnown));

@@ -215,9 +215,8 @@ export class PageStore {
   #isQuiet(spans: readonly Span[], unknown: readonly Span[]): boolean {
     const top = this.ranges.top;
     // Below a gap of the server all may be covered, and only what is above it grows.
-    const isKnown = (span: Span) => subtractSpans(span, this.ranges.spans).length === 0;
-    const isSplit = spans.length > 1 && unknown.length > 0;
-    const news = isSplit ? spans.filter((span) => !isKnown(span)) : spans;
+    const isNews = (span: Span) => subtractSpans(span, this.ranges.spans).length > 0;
+    const news = unknown.length > 0 ? spans.filter(isNews) : spans;
     const [only] = news;
     if (top === undefined || only === undefined || news.length > 1) return news.length === 0;
     const extendsTop = top.span.fromMs <= only.fromMs && only.fromMs <= top.span.toMs;

@@ -126,7 +126,6 @@ export class Walk {
   /** Trades are kept under whole seconds, so what is wanted is widened to them. */
   backfill({ fromMs, toMs }: Span): void {
     const whole = { fromMs: floorToMs(fromMs, SECOND_MS), toMs: ceilToMs(toMs, SECOND_MS) };
-    if (this.#backfills.some((one) => one.fromMs <= whole.fromMs && whole.toMs <= one.toMs)) return;
     this.#backfills = normalizeSpans([...this.#backfills, whole]);
   }
 

@@ -32,6 +32,13 @@ test('trades at the head push chains deeper; what a depth has seen counts once',
   assert.deepEqual([chains.at(100_000)?.depth, chains.at(50_000)?.depth], [12, 13]);
 });
 
+test('a chain that is deleted is gone, the others stay', () => {
+  const chains = new Chains();
+  for (const edgeS of [100, 50]) chains.set(chain(edgeS, 40));
+  chains.delete(100_000);
+  assert.deepEqual(chains.edgesMs, [50_000]);
+});
+
 test('a suspect span drops the chains that rest on its trades, to the second', () => {
   const drop = (fromS: number, toS: number) => {
     const chains = new Chains();

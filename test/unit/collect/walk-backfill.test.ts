@@ -72,7 +72,9 @@ test('what is wanted of a time before history is given up as beyond it', async (
   assert.equal(world.archive.gaps[0]?.reason, 'beyond history');
   assert.equal(walker.pendingGap(), undefined);
   assert.equal(world.walker('trades', 1350).pendingGap(), undefined);
-  walker.retry(span(0, 1100));
+  walker.retry(span(1001, 1100));
+  assert.equal(walker.pendingGap(), undefined, 'not of a span above it');
+  walker.retry(span(0, 500));
   assert.notEqual(walker.pendingGap(), undefined, 'it is tried again when somebody asks for it');
 });
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { EmptyMarket } from '../../../src/collect/trades/history-ends.js';
 import {
   every,
   fillAll,
@@ -318,4 +319,34 @@ test('one row below what is known is shown by a second answer, at another addres
   const limits = world.exchange.asked.slice(before).map(({ params }) => params.limit);
   assert.deepEqual(limits, [1000, 999]);
   assert.equal(world.archive.tries.get(1), undefined, 'no try has failed');
+});
+
+test('a start of history that lies lower an hour later moves down, and one that lies higher does not', async () => {
+  const all = every(300, 1);
+  const world = new TradeWorld(all.slice(100), 300);
+  const walker = world.walker();
+  for (const [fromTid, startS] of [
+    [100, 101],
+    [0, 1],
+    [200, 1],
+  ] as const) {
+    world.trades = all.slice(fromTid);
+    await walker.pollHead(signal);
+    await fillAll(walker);
+    assert.equal(world.archive.floorOf(1), START_MS + startS * 1000);
+    world.clock.advance(3_600_000);
+  }
+});
+
+test('an absence as long as the exchange keeps trades ends no empty time, a longer one does', () => {
+  const span = { fromMs: 0, toMs: 10_000 };
+  const range = { streamId: 1, span, rowCount: 0, firstId: null, lastId: null };
+  for (const [absenceMs, expected] of [
+    [900_000, span],
+    [900_001, undefined],
+  ] as const) {
+    const empty = new EmptyMarket([range], 900_000);
+    empty.tradedAt(span.toMs + absenceMs);
+    assert.deepEqual(empty.span, expected);
+  }
 });

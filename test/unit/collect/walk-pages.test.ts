@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { PRIORITY } from '../../../src/collect/ports.js';
+import { BudgetOverrunError } from '../../../src/kernel/budget.js';
 import type { CoveredRange } from '../../../src/model/batch.js';
 import { every, fillAll, START_S, signal, TradeWorld } from '../../support/worlds/trade-world.js';
 
@@ -185,7 +186,10 @@ test('a head older than what is stored is an error and claims nothing, over a re
   const covered = world.covered();
   world.trades = all.slice(0, 15);
   world.clock.advance(60_000);
-  await assert.rejects(walker.pollHead(signal), { code: 'walk_stalled' });
+  await assert.rejects(walker.pollHead(signal), {
+    code: 'walk_stalled',
+    message: /its newest trade is 15, older than 20 and 4 more, which is stored/,
+  });
   await assert.rejects(world.walker().pollHead(signal), { code: 'walk_stalled' });
   assert.deepEqual(world.covered(), covered);
   world.trades = [];
@@ -390,4 +394,35 @@ test('a step that is broken off by a shutdown counts as no try', async () => {
     assert.deepEqual(memories, before, `${mode} mode`);
     assert.notEqual(walker.pendingGap(), undefined);
   }
+});
+
+test('a step for which there is no room in line counts as no try', async () => {
+  const world = new TradeWorld(every(200, 1), 200);
+  world.cap = 50;
+  const walker = world.walker('trades', 0);
+  await walker.pollHead(signal);
+  const { memories } = world.archive;
+  const before = structuredClone(memories);
+  world.exchange.answers.historyResult = () => {
+    throw new BudgetOverrunError(5);
+  };
+  await assert.rejects(walker.fillStep(signal), { code: 'budget_overrun' });
+  assert.deepEqual(memories, before);
+  assert.equal(walker.pendingGap(), undefined, 'it is put off');
+});
+
+test('coverage that was taken back elsewhere is read anew, once', async () => {
+  const world = new TradeWorld(every(20, 1), 30);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  let reads = 0;
+  world.archive.before = (method) => {
+    if (method !== 'coveredRanges') return;
+    reads += 1;
+    if (reads === 1) throw new Error('no database');
+  };
+  walker.revoked({ fromMs: START_S * 1000, toMs: (START_S + 10) * 1000 });
+  await assert.rejects(walker.pollHead(signal), /no database/);
+  for (let look = 0; look < 3; look += 1) await walker.pollHead(signal);
+  assert.equal(reads, 2);
 });

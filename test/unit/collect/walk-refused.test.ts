@@ -16,6 +16,8 @@ test('a refused row in the middle of a page leaves its seconds open, listed, and
     [1, 8],
   ]);
   assert.deepEqual(world.gaps(), [[8, 13, 'open']]);
+  const [memory] = world.archive.memories.get(1) ?? [];
+  assert.equal((memory?.nextAttemptAtMs ?? 0) - world.clock.wallMs(), 600_000);
   assert.equal(world.archive.quarantine.length, 1);
   world.assertHonest();
   world.record.assertAccounted('trades');
