@@ -84,6 +84,11 @@ test('the same rows come in the same order, wherever each of them is', async (t)
   for (const [index, [lines = [], rows = [], newest = []]] of expected.entries()) {
     assert.equal(rows.length, lines.length);
     assert.deepEqual(newest, rows.toReversed().slice(0, 1 + (index % 9)));
+    const { kind, variantS } = asked[index] ?? assert.fail();
+    const field = { candles: 'intervalS', states: 'periodS' }[String(kind)];
+    for (const row of rows) {
+      if (field !== undefined) assert.equal(JSON.parse(row)[field], variantS);
+    }
   }
   // The day in the middle, then the oldest, then the last: each border is met from both sides.
   for (const day of [DAYS[1], DAYS[0], DAYS[2]]) {

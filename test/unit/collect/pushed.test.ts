@@ -268,6 +268,14 @@ test('without the feed, and without answers after a break, most of that is lost 
   assert.ok(shareAlone < 0.9 && share > shareAlone, `${shareAlone} ${share}`);
 });
 
+test('a feed that pushes what never was is reported, one that is true is not', async () => {
+  for (const falseShare of [0, 0.05]) {
+    const feed = new FeedWorld();
+    await feed.live({ ...WELL, seconds: 120, falseShare }, 7);
+    assert.equal(feed.world.record.refuted.length > 0, falseShare > 0);
+  }
+});
+
 test('trades that were never pushed, or never were, break the evidence and nothing else', async () => {
   await inEachWorld(seedsOf(24), async (seed) => {
     const random = seededRandom(seed);

@@ -17,6 +17,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { noTelemetry } from '../../support/no-telemetry.js';
 import { worlds } from '../../support/seeds.js';
+import { every, fillAll, START_MS, TradeWorld } from '../../support/worlds/trade-world.js';
 
 /**
  * The walk through the replay of an archive that has gaps: whatever the archive does not have, it
@@ -210,4 +211,28 @@ test('an exact time that a replay does not know is not the whole second that it 
   const page = await historySource(exchange, 'times').fetch('BTC_USDT', 0, 100, { signal });
   const exact = page.trades.map(({ executedAtUs }) => executedAtUs !== null);
   assert.deepEqual(exact, [true, true, false, true]);
+});
+
+test('what a server does not know of the newest time is listed at once, and what it knows above is covered', async () => {
+  const world = new TradeWorld(every(20, 1), 30);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  const span = { fromMs: START_MS + 30_000, toMs: START_MS + 31_000 };
+  world.exchange.told = { gaps: [{ kind: 'trades', span, reason: 'not collected' }] };
+  world.clock.advance(1000);
+  await walker.pollHead(signal);
+  assert.deepEqual(world.covered(), [[1, 30]]);
+  const gaps = world.archive.gaps.map(({ reason, span: { fromMs, toMs } }) => [
+    reason,
+    fromMs,
+    toMs,
+  ]);
+  assert.deepEqual(gaps, [['missing at source', span.fromMs, span.toMs]]);
+  world.clock.advance(2000);
+  await walker.pollHead(signal);
+  assert.deepEqual(world.covered(), [
+    [31, 33],
+    [1, 30],
+  ]);
 });

@@ -273,3 +273,19 @@ test('a newest row that never was is exposed at the first look of which one answ
   assert.equal(world.record.exposed.length, 1);
   world.assertNothingElse();
 });
+
+test('one low id among those above a gap begins no epoch', async () => {
+  const world = new TradeWorld(every(60, 1), 60);
+  const first = world.walker();
+  await first.pollHead(signal);
+  await fillAll(first);
+  const later = every(100, 1, 200).map(({ tid, atS }) => ({ tid: tid + MILLION, atS }));
+  world.trades = [...world.trades, ...later];
+  const row = later[75] ?? assert.fail();
+  row.tid = 1;
+  world.cap = 50;
+  world.clock.advance(240_000);
+  await world.walker().pollHead(signal);
+  assert.equal(world.covered().length, 2);
+  assert.deepEqual(world.gaps(), []);
+});
