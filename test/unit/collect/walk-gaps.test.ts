@@ -229,10 +229,14 @@ test('what a server does not know of the newest time is listed at once, and what
     toMs,
   ]);
   assert.deepEqual(gaps, [['missing at source', span.fromMs, span.toMs]]);
-  world.clock.advance(2000);
+  world.clock.advance(1000);
   await walker.pollHead(signal);
-  assert.deepEqual(world.covered(), [
-    [31, 33],
-    [1, 30],
-  ]);
+  const below = [1, 30];
+  assert.deepEqual(world.covered(), [[31, 32], below]);
+  world.clock.advance(4000);
+  await walker.pollHead(signal);
+  assert.deepEqual(world.covered(), [[31, 32], below], 'its growth waits for the next rows');
+  world.clock.advance(1000);
+  await walker.pollHead(signal);
+  assert.deepEqual(world.covered(), [[31, 37], below], 'for five seconds');
 });
