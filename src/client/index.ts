@@ -35,7 +35,6 @@ export {
   type NonceFileOptions,
   type NoncePlace,
 } from './nonces.js';
-export { openStateFeed } from './realtime/open-state-feed.js';
 export type { ReconnectingOptions } from './realtime/reconnecting.js';
 export type {
   CloseReason,
@@ -44,7 +43,7 @@ export type {
   StateFeed,
   StateFeedOptions,
 } from './realtime/state-feed.js';
-export { SubscriptionForm } from './realtime/subscription-form.js';
+export { openStateFeed, StateFeeds, type StateFeedsOptions } from './realtime/state-feeds.js';
 export {
   openTradeFeed,
   type TradeFeed,

@@ -1,4 +1,5 @@
 import { type DialectName, dialectOf } from '../contract/dialects.js';
+import type { RealtimeWords } from '../contract/realtime.js';
 import type { SignedContent } from '../contract/signing.js';
 import { RequestBudget } from '../kernel/budget.js';
 import { systemClock } from '../kernel/clock.js';
@@ -9,9 +10,8 @@ import { ExchangeApi } from './exchange-api.js';
 import type { Credentials } from './exchange-client.js';
 import { createExchangeClock, type ExchangeClock } from './exchange-clock.js';
 import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
-import { openStateFeed } from './realtime/open-state-feed.js';
 import type { StateFeed } from './realtime/state-feed.js';
-import { SubscriptionForm } from './realtime/subscription-form.js';
+import { StateFeeds } from './realtime/state-feeds.js';
 import { openTradeFeed, type TradeFeed } from './realtime/trade-feed.js';
 
 /** How to reach an exchange. Everything but the address has a default. */
@@ -66,7 +66,8 @@ export class ExchangeClient extends ExchangeApi {
   readonly time: ExchangeClock;
   readonly #settings: ExchangeClientSettings;
   readonly #feeds = new Set<StateFeed | TradeFeed>();
-  readonly #subscriptionForm: SubscriptionForm;
+  readonly #words: RealtimeWords;
+  #states: StateFeeds | undefined;
 
   /** @throws InvalidAddressError when `baseUrl` is no plain http or https address */
   constructor(settings: ExchangeClientSettings) {
@@ -90,8 +91,7 @@ export class ExchangeClient extends ExchangeApi {
     });
     this.#settings = settings;
     this.time = exchangeClock;
-    const { realtime } = dialectOf(settings.dialect ?? 'contract');
-    this.#subscriptionForm = new SubscriptionForm(systemClock, realtime);
+    this.#words = dialectOf(settings.dialect ?? 'contract').realtime;
   }
 
   /**
@@ -110,7 +110,8 @@ export class ExchangeClient extends ExchangeApi {
    * @throws InvalidAddressError when it is no plain ws or wss address
    */
   watch(market: string, periodS: number): StateFeed {
-    const feed = openStateFeed({ ...this.#feedSettings(), market, periodS });
+    this.#states ??= new StateFeeds(this.#feedSettings());
+    const feed = this.#states.open(market, periodS);
     this.#feeds.add(feed);
     return feed;
   }
@@ -124,7 +125,7 @@ export class ExchangeClient extends ExchangeApi {
       random: systemRandom,
       telemetry: telemetry ?? silentClientEvents,
       exchangeClock: this.time,
-      subscriptionForm: this.#subscriptionForm,
+      words: this.#words,
     };
   }
 

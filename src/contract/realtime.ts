@@ -18,6 +18,8 @@ export const stateMarkets = z.array(nameText).min(1);
 /** The period that such a server sends, seconds. */
 export const LIST_PERIOD_S = 86_400;
 
+/** Markets whose states one connection follows, where a list can be subscribed. */
+export const MARKETS_PER_CONNECTION = 50;
 /** Most markets of one subscription. */
 export const LIST_MAX = 2000;
 /** Names of the markets whose trades are to be pushed. */

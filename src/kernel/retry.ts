@@ -31,12 +31,16 @@ export class Backoff {
     return this.#attempts;
   }
 
-  /** Counts one failure and returns how long to wait before the next attempt, in milliseconds. */
-  nextMs(): number {
+  /**
+   * Counts one failure and returns how long to wait before the next attempt, in milliseconds.
+   *
+   * @param draw in [0, 1), for those that shall come back together
+   */
+  nextMs(draw = this.#random()): number {
     const { baseMs, capMs } = this.#options;
     const ceilingMs = Math.min(capMs, baseMs * 2 ** Math.min(this.#attempts, 30));
     this.#attempts += 1;
-    return this.#random() * ceilingMs;
+    return draw * ceilingMs;
   }
 
   reset(): void {

@@ -1,10 +1,15 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { createExchangeClock, openStateFeed, type StateEvent } from '../../src/client/index.js';
-import { SubscriptionForm } from '../../src/client/realtime/subscription-form.js';
+import {
+  createExchangeClock,
+  type StateEvent,
+  StateFeeds,
+  type StateFeedsOptions,
+} from '../../src/client/index.js';
 import {
   errorMessage,
   familyUpdateMessage,
+  LIST_PERIOD_S,
   REALTIME_ERRORS,
   responseMessage,
   STATUS_SUCCESS,
@@ -38,24 +43,31 @@ function answerLists(connection: StubConnection, { method, params, id }: StubCal
 
 const clock = new FakeClock();
 
-/** The events of a feed up to the first of these kinds. */
-async function until(
-  stub: RealtimeStub,
-  kind: StateEvent['kind'],
-  periodS: number,
-  subscriptionForm = new SubscriptionForm(clock),
-): Promise<StateEvent[]> {
-  const feed = openStateFeed({
-    ...{ url: stub.url, market: 'BTC_USDT', periodS, clock, random: () => 0.5 },
-    ...{ telemetry: noTelemetry.client, exchangeClock: createExchangeClock({ clock }) },
-    subscriptionForm,
+function feedsAt({ url }: RealtimeStub, own = clock, more: Partial<StateFeedsOptions> = {}) {
+  return new StateFeeds({
+    ...{ url, clock: own, random: () => 0.5, telemetry: noTelemetry.client },
+    ...{ exchangeClock: createExchangeClock({ clock: own }), ...more },
   });
+}
+
+/** What a feed reports up to the first of this kind. */
+async function until(
+  feeds: StateFeeds,
+  kind: StateEvent['kind'],
+  periodS = LIST_PERIOD_S,
+): Promise<StateEvent[]> {
   const events: StateEvent[] = [];
-  for await (const event of feed) {
+  for await (const event of feeds.open('BTC_USDT', periodS)) {
     events.push(event);
     if (event.kind === kind) break;
   }
   return events;
+}
+
+/** A connection that takes a list waits for others to join. */
+async function gathered<T>(own: FakeClock, work: Promise<T>): Promise<T> {
+  own.advance(500);
+  return work;
 }
 
 const subscribed = ({ calls }: RealtimeStub) =>
@@ -63,26 +75,26 @@ const subscribed = ({ calls }: RealtimeStub) =>
 
 test('refused with code 1, markets are subscribed as a list, and that is remembered', async (t) => {
   const stub = await startRealtimeStub(t, { call: answerLists });
-  const form = new SubscriptionForm(clock);
-  const events = await until(stub, 'alive', 86_400, form);
+  const feeds = feedsAt(stub);
+  const events = await until(feeds, 'alive');
   assert.deepEqual(
     events.map((event) => (event.kind === 'record' ? event.origin : event.kind)),
     ['opened', 'update', 'query', 'alive'],
   );
   assert.equal(stub.connections, 1);
-  await until(stub, 'alive', 86_400, form);
+  await gathered(clock, until(feeds, 'alive'));
   assert.deepEqual(subscribed(stub), [['BTC_USDT', 86_400], ['BTC_USDT'], ['BTC_USDT']]);
   // An exchange may learn the contract's form: it is asked so again after an hour.
   clock.advance(3_600_000);
-  await until(stub, 'alive', 86_400, form);
+  await until(feeds, 'alive');
   assert.deepEqual(subscribed(stub).slice(3), [['BTC_USDT', 86_400], ['BTC_USDT']]);
 });
 
 test('another period is told as not offered, and no more connections are made for it', async (t) => {
   const stub = await startRealtimeStub(t, { call: answerLists });
-  const form = new SubscriptionForm(clock);
+  const feeds = feedsAt(stub);
   for (const connections of [1, 1]) {
-    const events = await until(stub, 'retrying', 60, form);
+    const events = await until(feeds, 'retrying', 60);
     assert.deepEqual(
       events.map((event) => (event.kind === 'closed' ? event.reason : event.kind)),
       ['period_not_offered', 'retrying'],
@@ -100,11 +112,9 @@ test('what refuses a list too, or refuses for another reason, has refused the su
     const stub = await startRealtimeStub(t, {
       call: (connection, { id, params }) => connection.send(errorMessage(id, params, error)),
     });
-    const form = new SubscriptionForm(clock);
-    const closed = (await until(stub, 'closed', 86_400, form)).at(-1);
+    const closed = (await until(feedsAt(stub), 'closed')).at(-1);
     assert.equal(closed?.kind === 'closed' && closed.reason, 'subscribe_refused');
     assert.equal(stub.calls.length, asked);
-    assert.equal(form.isList, false);
   }
 });
 
@@ -117,10 +127,7 @@ test('updates without an answer to the question are life enough; no updates are 
     },
   });
   const own = new FakeClock();
-  const feed = openStateFeed({
-    ...{ url: stub.url, market: 'BTC_USDT', periodS: 86_400, clock: own, random: () => 0.5 },
-    ...{ telemetry: noTelemetry.client, exchangeClock: createExchangeClock({ clock: own }) },
-  });
+  const feed = feedsAt(stub, own).open('BTC_USDT', LIST_PERIOD_S);
   t.after(() => feed.stop());
   const events = feed[Symbol.asyncIterator]();
   const next = async () => (await events.next()).value as StateEvent;

@@ -3,7 +3,6 @@ import test, { type TestContext } from 'node:test';
 import {
   createExchangeClock,
   openTradeFeed,
-  SubscriptionForm,
   type TradeFeedEvent,
   type TradeFeedOptions,
 } from '../../src/client/index.js';
@@ -152,7 +151,7 @@ class FeedReader {
         frameReceived: ({ outcome }) => this.frames.push(outcome),
       } satisfies Partial<ClientEvents>),
       exchangeClock: createExchangeClock({ clock }),
-      subscriptionForm: new SubscriptionForm(clock, dialectOf(dialect).realtime),
+      words: dialectOf(dialect).realtime,
       ...own,
     });
     this.#events = this.feed[Symbol.asyncIterator]();
@@ -280,7 +279,7 @@ test('an exchange without words for it has no such feed', () => {
   const options = {
     ...{ url: 'ws://127.0.0.1:1', clock, random: () => 0.5, markets: () => [MARKET] },
     ...{ telemetry: noTelemetry.client, exchangeClock: createExchangeClock({ clock }) },
-    subscriptionForm: new SubscriptionForm(clock, dialectOf('p2b').realtime),
+    words: dialectOf('p2b').realtime,
   };
   assert.throws(() => openTradeFeed(options), RangeError);
 });

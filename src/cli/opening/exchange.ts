@@ -5,10 +5,9 @@ import {
   type ExchangeApi,
   type ExchangeClock,
   NonceFile,
-  openStateFeed,
   openTradeFeed,
   type StateFeed,
-  SubscriptionForm,
+  StateFeeds,
 } from '../../client/index.js';
 import {
   calledBy,
@@ -103,18 +102,22 @@ export function openExchange(
     telemetry: telemetry.client,
     exchangeClock: time,
     connectBudget,
-    subscriptionForm: new SubscriptionForm(clock, realtime),
+    words: realtime,
     acknowledgeTimeoutMs: acknowledgeTimeout,
     queryEveryMs: queryEvery,
     backoff: { baseMs: reconnectBase, capMs: reconnectCap },
   };
+  let states: StateFeeds | undefined;
   const { feed } = config.streams.trades;
   const isFed = feed === 'auto' ? realtime.trades?.isDocumented === true : feed === 'always';
   const canBeFed = isFed && realtime.trades !== undefined && address.realtimeUrl !== null;
   return {
     client,
     time,
-    openStateFeed: (market, periodS) => openStateFeed({ ...feedOptions, market, periodS }),
+    openStateFeed: (market, periodS) => {
+      states ??= new StateFeeds(feedOptions);
+      return states.open(market, periodS);
+    },
     openTradeFeed: canBeFed ? (of) => openTradeFeed({ ...feedOptions, ...of }) : undefined,
     requestsPerS: () => budget.state().ratePerS,
     close: () => client.close(),

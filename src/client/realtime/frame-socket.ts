@@ -68,7 +68,7 @@ export class FrameSocket {
   readonly #handler: FrameHandler;
   #socket: WebSocket | undefined;
   #phase: 'connecting' | 'open' | 'ended' = 'connecting';
-  #startedMs = 0;
+  #startedMs: number;
   #cancelDeadline: (() => void) | undefined;
   #lastId = 0;
   #identity: string | null = null;
@@ -79,6 +79,7 @@ export class FrameSocket {
   constructor(settings: FrameSocketSettings, handler: FrameHandler) {
     this.#settings = settings;
     this.#handler = handler;
+    this.#startedMs = settings.clock.monotonicMs();
   }
 
   get isEnded(): boolean {

@@ -38,6 +38,8 @@ export interface FeedSink<Event> {
 export interface Followed {
   /** It brought data: the next wait is short again. */
   readonly hadData: boolean;
+  /** In [0, 1): where in the growing wait the next is tried; default by chance. */
+  readonly draw?: number;
   /** The next is tried after this wait, in place of a growing one. */
   readonly waitMs?: number;
 }
@@ -46,7 +48,7 @@ export interface Followed {
 export interface Following<Event> {
   /** One connection, from beginning to end. */
   follow(sink: FeedSink<Event>, signal: AbortSignal): Promise<Followed>;
-  /** Whether a connection may be made at all now; false: `follow` makes none. */
+  /** Whether a token of the connect budget is to be taken before; false: `follow` makes no connection, or sees to it. */
   readonly needsConnection: () => boolean;
   retrying(waitMs: number, attempts: number): Event;
 }
@@ -125,7 +127,7 @@ export class ReconnectingFeed<Event> implements AsyncIterable<Event> {
         if (followed?.hadData) backoff.reset();
         if (this.#unreported !== undefined) await this.#queue.put(this.#unreported);
         this.#unreported = undefined;
-        const waitMs = followed?.waitMs ?? backoff.nextMs();
+        const waitMs = followed?.waitMs ?? backoff.nextMs(followed?.draw);
         await this.#queue.put(this.#following.retrying(waitMs, backoff.attempts));
         await sleep(clock, waitMs, signal);
       }

@@ -1,8 +1,8 @@
+import type { RealtimeWords } from '../../contract/realtime.js';
 import type { StateRecord } from '../../contract/resources.js';
 import type { ClientEvents } from '../../observe/events.js';
 import type { ExchangeClock } from '../exchange-clock.js';
 import type { ReconnectingOptions } from './reconnecting.js';
-import type { SubscriptionForm } from './subscription-form.js';
 
 /** A state as it came: the family's updates carry no period, updates of the contract no change. */
 export type FeedRecord = Omit<StateRecord, 'period'> & {
@@ -93,11 +93,8 @@ export interface StateFeedOptions extends ReconnectingOptions {
   readonly telemetry: ClientEvents;
   /** Gives records the exchange's time. */
   readonly exchangeClock: ExchangeClock;
-  /**
-   * How the exchange wants to be asked. Shared by all its feeds, so that it is found out once; default
-   * one of its own, by the contract.
-   */
-  readonly subscriptionForm?: SubscriptionForm;
+  /** How the exchange speaks, as its dialect says; default the contract's words. */
+  readonly words?: RealtimeWords;
   /** Deadline of connecting, of each acknowledgement and each answer. Default 10 s. */
   readonly acknowledgeTimeoutMs?: number;
   /** How often a state.query keeps the connection open and checks the updates. Default 20 s. */

@@ -1,253 +1,250 @@
 import { GAP_NOTICES_METHOD } from '../../contract/gap-notices.js';
-import type { ServerFrame } from '../../contract/realtime.js';
-import { stateRecord } from '../../contract/resources.js';
+import { MARKETS_PER_CONNECTION, type ServerFrame } from '../../contract/realtime.js';
+import type { RequestBudget } from '../../kernel/budget.js';
+import { sleep } from '../../kernel/clock.js';
+import type { Random } from '../../kernel/random.js';
+import { DEFAULT_PRIORITY } from '../exchange-client.js';
 import { isReplay } from '../reply-reader.js';
-import { FrameSocket, type SocketEnd } from './frame-socket.js';
+import {
+  FrameSocket,
+  type FrameSocketSettings,
+  NORMAL_CLOSURE,
+  type SocketEnd,
+} from './frame-socket.js';
 import type { FeedSink } from './reconnecting.js';
-import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
-import { StallDetector, StateQueries } from './state-queries.js';
+import type { CloseReason, StateEvent } from './state-feed.js';
+import { type LineSettings, StateLine } from './state-line.js';
 import { type SubscriptionForm, SubscriptionRequest } from './subscription-form.js';
 
-/** The options of a feed with everything filled in that a connection needs. */
+/** What every connection for states of one exchange needs. */
 export interface SessionSettings
-  extends Pick<
-    StateFeedOptions,
-    'url' | 'market' | 'periodS' | 'clock' | 'telemetry' | 'exchangeClock'
-  > {
-  readonly subscriptionForm: SubscriptionForm;
-  readonly acknowledgeTimeoutMs: number;
-  readonly queryEveryMs: number;
-  readonly maxFrameBytes: number;
+  extends Omit<FrameSocketSettings, 'words'>,
+    Omit<LineSettings, 'market' | 'periodS'> {
+  readonly form: SubscriptionForm;
+  readonly random: Random;
+  readonly connectBudget?: RequestBudget;
+}
+
+/** How a connection ended for one of its markets. */
+export interface LineEnd {
+  readonly reason: CloseReason;
+  /** The connection brought data, for this market or, where it ended as a whole, for another. */
+  readonly hadData: boolean;
+  /** In [0, 1), the same for all markets of a connection, so that they come back together. */
+  readonly draw: number;
+  /** Of those that ended together one tells. */
+  readonly isTeller: boolean;
+}
+
+interface Member {
+  readonly line: StateLine;
+  readonly resolve: (end: LineEnd) => void;
 }
 
 const GAPS_ID = 0;
+/** How long markets are gathered for a connection that takes a list of them. */
+const GATHER_MS = 500;
 
 /**
- * One connection that follows the state of one market and period.
+ * One connection that follows the states of one market and period or, where the exchange takes lists, of
+ * many markets.
  *
- * States: *connecting* → *subscribing* (state.subscribe sent, once more as a list of markets where the
- * contract's form is refused as an invalid argument) → *following* (acknowledged;
- * `opened` reported; a state.query now and every `queryEveryMs`) → *ended*. Each of the first two, and
- * each query, has a deadline. From every state it goes to *ended* exactly once, which clears all
- * timers, destroys the socket and reports `closed`.
+ * States: *gathering* (of a list only: markets join, and the connect budget is waited for) → *connecting* →
+ * *subscribing* (state.subscribe sent, until each market is accepted or refused) → *following* → *ended*.
+ * Connecting and each question have a deadline. From every state it goes to *ended* exactly once.
+ *
+ * A market never joins a connection that follows others already: exchanges differ in what a second
+ * subscription does to the first, and what was followed must be known to be whole.
  */
 export class StateSession {
   readonly #settings: SessionSettings;
-  readonly #sink: FeedSink<StateEvent>;
-  /** Made with the subscription: it depends on who is at the other end. */
-  #stalls: StallDetector | undefined;
+  readonly #isList: boolean;
   readonly #socket: FrameSocket;
-  #isFollowing = false;
-  readonly #queries: StateQueries;
+  /** By market. */
+  readonly #members = new Map<string, Member>();
+  readonly #ending = new AbortController();
+  readonly #startedMs: number;
+  readonly #draw: number;
+  #running: Promise<void> | undefined;
+  #request: SubscriptionRequest | undefined;
   #subscribeId = GAPS_ID;
-  readonly #request: SubscriptionRequest;
+  #isFollowing = false;
   #identity: string | null = null;
-  #lastAliveExchangeMs: number | null = null;
-  #hadData = false;
-  #hadUpdates = false;
-  #wasSilent = false;
-  #endReason: CloseReason | undefined;
-  /** At a replay: it has not said that it knows the states of this time. */
-  #isUnknown = false;
-  /** Since when it knows them; our guess of its time must not lie before. */
-  #knownFromMs = Number.NEGATIVE_INFINITY;
+  /** How events call it: by its first market. No other connection has that one. */
+  #name = { market: '', periodS: 0 };
 
-  constructor(settings: SessionSettings, sink: FeedSink<StateEvent>) {
+  constructor(settings: SessionSettings) {
+    const { form, clock, random } = settings;
     this.#settings = settings;
-    this.#sink = sink;
-    const { subscriptionForm, market, periodS } = settings;
-    const { words } = subscriptionForm;
+    this.#isList = form.isList;
+    this.#startedMs = clock.monotonicMs();
+    this.#draw = random();
     this.#socket = new FrameSocket(
-      { ...settings, words },
+      { ...settings, words: form.words },
       {
-        opened: (identity) => this.#subscribe(identity),
+        opened: (identity) => this.#opened(identity),
         received: (frame) => this.#received(frame),
         ended: (end) => this.#ended(end),
       },
     );
-    this.#request = new SubscriptionRequest(subscriptionForm, market, periodS);
-    this.#queries = new StateQueries({
-      ...settings,
-      send: () => this.#send('state.query', [market, periodS]),
-      end: (reason) => this.#socket.end(reason),
+  }
+
+  /** Whether this market may join. */
+  hasRoomFor(market: string): boolean {
+    const isGathering = this.#isList && this.#request === undefined && !this.#socket.isEnded;
+    return isGathering && this.#members.size < MARKETS_PER_CONNECTION && !this.#members.has(market);
+  }
+
+  /**
+   * Follows one market until that or the connection ends. Never rejects.
+   *
+   * @param signal ends this market's line alone
+   */
+  async join(
+    { market, periodS }: Pick<LineSettings, 'market' | 'periodS'>,
+    sink: FeedSink<StateEvent>,
+    signal: AbortSignal,
+  ): Promise<LineEnd> {
+    const ended = new Promise<LineEnd>((resolve) => {
+      const line = new StateLine({ ...this.#settings, market, periodS }, sink, {
+        query: () => this.#send('state.query', [market, periodS]),
+        leave: (reason) => this.#leave(market, reason),
+      });
+      const onAbort = () => this.#leave(market, 'stopped');
+      if (this.#members.size === 0) this.#name = { market, periodS };
+      this.#members.set(market, {
+        line,
+        resolve: (end) => {
+          signal.removeEventListener('abort', onAbort);
+          resolve(end);
+        },
+      });
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (signal.aborted) onAbort();
     });
+    this.#running ??= this.#run();
+    const end = await ended;
+    // One that leaves earlier does not wait for the others.
+    if (this.#socket.isEnded) await this.#running;
+    return end;
   }
 
-  /** Whether any record came, and not only answers that show a dead subscription. */
-  get hadData(): boolean {
-    return this.#hadData && !this.#wasSilent;
+  /** Never rejects. */
+  async #run(): Promise<void> {
+    const { signal } = this.#ending;
+    if (this.#isList) await this.#gather(signal);
+    if (!this.#socket.isEnded) await this.#socket.run(signal);
   }
 
-  /** Why it ended; undefined while it lives. */
-  get endReason(): CloseReason | undefined {
-    return this.#endReason;
-  }
-
-  /** Connects and follows until something ends it. Never rejects. Call it once. */
-  run(signal: AbortSignal): Promise<void> {
-    return this.#socket.run(signal);
+  async #gather(signal: AbortSignal): Promise<void> {
+    const { clock, connectBudget } = this.#settings;
+    try {
+      await sleep(clock, GATHER_MS, signal);
+      await connectBudget?.take(DEFAULT_PRIORITY, signal);
+    } catch {
+      // All have left meanwhile, or too many connections wait already: then the next try is later.
+      this.#socket.end('connect_timeout');
+    }
   }
 
   /** @returns the id of the request */
   #send(method: 'state.subscribe' | 'state.query', params: readonly unknown[]): number {
-    const word = this.#settings.subscriptionForm.words.methods?.[method] ?? method;
-    return this.#socket.send(word, params);
+    return this.#socket.send(this.#settings.form.words.methods?.[method] ?? method, params);
   }
 
-  #subscribe(identity: string | null): void {
-    const { acknowledgeTimeoutMs } = this.#settings;
+  #opened(identity: string | null): void {
     this.#identity = identity;
-    this.#stalls = new StallDetector(acknowledgeTimeoutMs, isReplay(identity));
-    if (isReplay(identity)) {
-      this.#isUnknown = true;
-      this.#socket.send(GAP_NOTICES_METHOD, [], GAPS_ID);
-    }
-    this.#askToSubscribe();
+    const lines = [...this.#members.values()].map(({ line }) => line);
+    const [first] = lines;
+    if (first === undefined) return;
+    for (const line of lines) line.connected(identity);
+    if (isReplay(identity)) this.#socket.send(GAP_NOTICES_METHOD, [], GAPS_ID);
+    const markets = lines.map(({ market }) => market);
+    this.#request = new SubscriptionRequest(this.#settings.form, markets, first.periodS);
+    this.#askToSubscribe(this.#request);
   }
 
-  #askToSubscribe(): void {
+  #askToSubscribe({ params }: SubscriptionRequest): void {
     this.#socket.setDeadline('subscribe_ignored');
-    this.#subscribeId = this.#send('state.subscribe', this.#request.params);
+    this.#subscribeId = this.#send('state.subscribe', params);
   }
 
   #received(frame: ServerFrame): boolean {
     if (frame.kind === 'response') this.#answered(frame);
     else if (frame.kind === 'update') this.#updated(frame);
-    else if (frame.kind === 'gap' && isReplay(this.#identity)) this.#gapTold(frame);
-    else return false;
+    else if (frame.kind === 'gap' && isReplay(this.#identity)) {
+      this.#socket.count('response');
+      for (const { line } of this.#members.values()) line.gapTold(frame);
+    } else return false;
     return true;
   }
 
   #answered(frame: Extract<ServerFrame, { kind: 'response' }>): void {
-    if (!this.#isFollowing && frame.id === this.#subscribeId) {
-      this.#count('response');
-      const step = this.#request.answered(frame);
-      if (step === 'follow') this.#follow();
-      else if (step === 'ask again') this.#askToSubscribe();
-      else this.#socket.end(step);
+    if (!this.#isFollowing && frame.id === this.#subscribeId && this.#request !== undefined) {
+      this.#socket.count('response');
+      this.#subscriptionAnswered(this.#request, frame);
       return;
     }
-    const sentMonotonicMs = this.#queries.answered(frame.id);
-    if (sentMonotonicMs !== undefined) {
-      this.#count('response');
-      this.#queryAnswered(sentMonotonicMs, frame);
-    } else {
-      // One that knows nothing of gaps has none to report.
-      if (frame.id === GAPS_ID && frame.error !== null) this.#isUnknown = false;
-      this.#count('dropped');
+    const members = [...this.#members.values()];
+    const isAnswer = members.some(({ line }) => line.answered(frame));
+    this.#socket.count(isAnswer ? 'response' : 'dropped');
+    if (frame.id === GAPS_ID && frame.error !== null) {
+      for (const { line } of members) line.gapsRefused();
     }
   }
 
-  /** A gap of the archive that is replayed begins or ends. */
-  #gapTold({ isGap, atMs }: Extract<ServerFrame, { kind: 'gap' }>): void {
-    const wasUnknown = this.#isUnknown;
-    this.#isUnknown = isGap;
-    if (!isGap) this.#knownFromMs = atMs;
-    this.#count('response');
-    if (!this.#isFollowing) return;
-    if (isGap && !wasUnknown) this.#report({ kind: 'gap', fromExchangeMs: atMs });
-    // What is known again is reported in full, as on a new connection.
-    if (!isGap && wasUnknown && !this.#queries.isWaiting) this.#queries.ask();
+  #subscriptionAnswered(
+    request: SubscriptionRequest,
+    frame: Extract<ServerFrame, { kind: 'response' }>,
+  ): void {
+    const step = request.answered(frame);
+    if (step === 'follow') this.#follow();
+    else if (step === 'ask again') this.#askToSubscribe(request);
+    else this.#socket.end(step);
+    for (const market of request.refused) this.#leave(market, 'subscribe_refused');
   }
 
   #follow(): void {
-    const { clock, exchangeClock, telemetry, market, periodS } = this.#settings;
     this.#isFollowing = true;
     this.#socket.clearDeadline();
-    telemetry.socketOpened({ market, periodS });
-    this.#report({
-      kind: 'opened',
-      identity: this.#identity,
-      atMs: clock.wallMs(),
-      exchangeMs: exchangeClock.nowMs(),
-    });
-    if (!this.#socket.isEnded) this.#queries.ask();
-  }
-
-  #queryAnswered(sentMonotonicMs: number, frame: Extract<ServerFrame, { kind: 'response' }>): void {
-    const { clock, exchangeClock } = this.#settings;
-    const record = frame.error === null ? queryResult.safeParse(frame.result) : undefined;
-    const isAnswer = record?.success === true && this.#isOurs(record.data.period);
-    this.#queries.settled(isAnswer);
-    if (!isAnswer || this.#isUnknown) return;
-    const result = this.#stalls?.observeQuery(asFeedRecord(record.data), clock.monotonicMs());
-    this.#record('query', asFeedRecord(record.data));
-    if (this.#socket.isEnded) return;
-    // The answer was true at some time after the question left.
-    if (result === 'agrees') this.#alive(exchangeClock.atMonotonicMs(sentMonotonicMs), true);
-    if (result === 'stalled') this.#socket.end('stalled');
+    this.#settings.telemetry.socketOpened(this.#name);
+    for (const { line } of [...this.#members.values()]) line.follow();
   }
 
   #updated(frame: Extract<ServerFrame, { kind: 'update' }>): void {
-    const { clock, exchangeClock, market } = this.#settings;
-    const isOurs = frame.market === undefined || frame.market === market;
-    const isDue = this.#isFollowing && !this.#isUnknown;
-    if (!isDue || !isOurs || !this.#isOurs(frame.record.period)) {
-      this.#count('dropped');
+    // The contract's name no market: there the connection has but one.
+    const [only] = this.#members.size === 1 ? this.#members.values() : [];
+    const member = frame.market === undefined ? only : this.#members.get(frame.market);
+    this.#socket.count(member?.line.updated(frame) ?? 'dropped');
+  }
+
+  #leave(market: string, reason: CloseReason): void {
+    const member = this.#members.get(market);
+    if (member === undefined) return;
+    if (this.#members.size === 1) {
+      this.#socket.end(reason);
       return;
     }
-    if (this.#stalls?.observeUpdate(frame.record, clock.monotonicMs()) === false) {
-      // Others may have been lost before it: what is sure begins with a new connection.
-      this.#count('dropped');
-      this.#socket.end('stalled');
-      return;
-    }
-    this.#count('update');
-    this.#hadUpdates = true;
-    this.#queries.updated();
-    this.#record('update', frame.record);
-    if (!this.#socket.isEnded) this.#alive(exchangeClock.nowMs(), false);
-  }
-
-  #isOurs(periodS: number | undefined): boolean {
-    return periodS === undefined || periodS === this.#settings.periodS;
-  }
-
-  #record(origin: 'query' | 'update', record: FeedRecord): void {
-    const { clock, exchangeClock } = this.#settings;
-    this.#hadData = true;
-    this.#report({
-      kind: 'record',
-      origin,
-      record,
-      receivedAtMs: clock.wallMs(),
-      exchangeMs: Math.max(exchangeClock.nowMs(), this.#knownFromMs),
-    });
-  }
-
-  #alive(exchangeMs: number, isReported: boolean): void {
-    this.#lastAliveExchangeMs = Math.max(this.#lastAliveExchangeMs ?? exchangeMs, exchangeMs);
-    if (isReported) this.#report({ kind: 'alive', exchangeMs });
-  }
-
-  #report(event: StateEvent): void {
-    if (!this.#sink.offer(event)) this.#socket.end('overflow');
-  }
-
-  #count(outcome: 'update' | 'response' | 'dropped'): void {
-    this.#socket.count(outcome);
+    this.#members.delete(market);
+    const livedMs = Math.round(this.#settings.clock.monotonicMs() - this.#startedMs);
+    this.#release([member], { code: NORMAL_CLOSURE, reason, livedMs });
   }
 
   #ended(end: SocketEnd): void {
-    const { exchangeClock, telemetry, market, periodS } = this.#settings;
-    const { code, reason, livedMs } = end;
-    this.#isFollowing = false;
-    this.#endReason = reason;
-    this.#wasSilent = reason === 'stalled' && !this.#hadUpdates;
-    this.#queries.end();
-    telemetry.socketClosed({ market, periodS, ...end });
-    const lastAliveExchangeMs = this.#lastAliveExchangeMs;
-    const exchangeMs = exchangeClock.nowMs();
-    this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, exchangeMs, livedMs });
+    this.#ending.abort();
+    const { telemetry } = this.#settings;
+    telemetry.socketClosed({ ...this.#name, ...end });
+    const members = [...this.#members.values()];
+    this.#members.clear();
+    this.#release(members, end);
   }
-}
 
-/** The result of a state.query: some servers leave the period out. */
-const queryResult = stateRecord.partial({ period: true });
-
-/** A record with or without its period, as the feed reports it. */
-function asFeedRecord(
-  record: Omit<FeedRecord, 'period'> & { period?: number | undefined },
-): FeedRecord {
-  return { ...record, period: record.period };
+  #release(members: readonly Member[], end: SocketEnd): void {
+    for (const { line } of members) line.ended(end);
+    const hadData = members.some(({ line }) => line.hadData);
+    const { reason } = end;
+    for (const [at, { resolve }] of members.entries()) {
+      resolve({ reason, hadData, draw: this.#draw, isTeller: at === 0 });
+    }
+  }
 }

@@ -53,37 +53,87 @@ function isSuccess(result: unknown): boolean {
 /** What an answer to `state.subscribe` means for the connection. */
 export type SubscriptionStep = 'follow' | 'ask again' | 'period_not_offered' | 'subscribe_refused';
 
-/** The subscription of one connection, in whichever form the exchange takes. */
+/** Refusals that say nothing of what was asked. */
+const OUT_OF_SERVICE: readonly number[] = [
+  REALTIME_ERRORS.internal.code,
+  REALTIME_ERRORS.unavailable.code,
+  REALTIME_ERRORS.timeout.code,
+];
+/** Refused lists in a row after which the exchange refuses all. */
+const REFUSED_MAX = 12;
+
+/**
+ * The subscription of one connection, in whichever form the exchange takes. Some refuse a whole list for
+ * one name that they do not know: a list is halved until the name is found and left out.
+ */
 export class SubscriptionRequest {
   readonly #form: SubscriptionForm;
-  readonly #market: string;
   readonly #periodS: number;
   #usesList: boolean;
+  /** Accepted by the last list that was. */
+  #accepted: readonly string[] = [];
+  /** Neither accepted nor refused. */
+  #open: readonly string[];
+  /** How many of those the list that is asked next has. */
+  #tried: number;
+  #refusedInARow = 0;
+  readonly #refused: string[] = [];
 
-  constructor(form: SubscriptionForm, market: string, periodS: number) {
+  /** @param markets several only where lists are taken */
+  constructor(form: SubscriptionForm, markets: readonly string[], periodS: number) {
     this.#form = form;
-    this.#market = market;
+    this.#open = markets;
+    this.#tried = markets.length;
     this.#periodS = periodS;
     this.#usesList = form.isList;
   }
 
   get params(): readonly unknown[] {
-    return this.#usesList ? [this.#market] : [this.#market, this.#periodS];
+    const asked = [...this.#accepted, ...this.#open.slice(0, this.#tried)];
+    return this.#usesList ? asked : [asked[0], this.#periodS];
   }
 
-  /** An invalid argument may be the form itself. Another refusal is one whatever the form. */
+  /** Names that were refused by themselves. */
+  get refused(): readonly string[] {
+    return this.#refused;
+  }
+
+  /** An invalid argument may be the form itself, or a name. Another refusal is one whatever was asked. */
   answered({ error, result }: Extract<ServerFrame, { kind: 'response' }>): SubscriptionStep {
-    const isDone = error === null && isSuccess(result);
-    if (this.#usesList) {
-      if (isDone) this.#form.tookList();
-      else this.#form.refusedList();
-    }
-    if (isDone) {
-      const isOffered = !this.#usesList || this.#periodS === LIST_PERIOD_S;
-      return isOffered ? 'follow' : 'period_not_offered';
-    }
+    if (error === null && isSuccess(result)) return this.#took();
     const isForm = !this.#usesList && error?.code === REALTIME_ERRORS.invalidArgument.code;
-    this.#usesList ||= isForm;
-    return isForm ? 'ask again' : 'subscribe_refused';
+    if (isForm) {
+      this.#usesList = true;
+      return 'ask again';
+    }
+    const isOfAList = this.#usesList && error !== null && !OUT_OF_SERVICE.includes(error.code);
+    return isOfAList ? this.#narrow() : 'subscribe_refused';
+  }
+
+  #took(): SubscriptionStep {
+    if (!this.#usesList) return 'follow';
+    this.#form.tookList();
+    this.#refusedInARow = 0;
+    this.#accepted = [...this.#accepted, ...this.#open.slice(0, this.#tried)];
+    this.#open = this.#open.slice(this.#tried);
+    if (this.#open.length > 0) {
+      this.#tried = Math.min(this.#open.length, 2 * this.#tried);
+      return 'ask again';
+    }
+    return this.#periodS === LIST_PERIOD_S ? 'follow' : 'period_not_offered';
+  }
+
+  #narrow(): SubscriptionStep {
+    this.#refusedInARow += 1;
+    if (this.#tried > 1) this.#tried = Math.ceil(this.#tried / 2);
+    else {
+      this.#refused.push(...this.#open.slice(0, this.#tried));
+      this.#open = this.#open.slice(this.#tried);
+      this.#tried = Math.min(this.#tried, this.#open.length);
+    }
+    const isOver = this.#accepted.length + this.#open.length === 0;
+    if (isOver) this.#form.refusedList();
+    // What was accepted is asked for once more: it may have gone with the list that was refused.
+    return isOver || this.#refusedInARow >= REFUSED_MAX ? 'subscribe_refused' : 'ask again';
   }
 }

@@ -1,5 +1,5 @@
 import { endpoints } from '../../contract/endpoints.js';
-import type { ServerFrame, TradeWords } from '../../contract/realtime.js';
+import type { RealtimeWords, ServerFrame, TradeWords } from '../../contract/realtime.js';
 import type { HistoryTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import type { ClientEvents } from '../../observe/events.js';
@@ -17,7 +17,6 @@ import {
   type ReconnectingOptions,
 } from './reconnecting.js';
 import type { CloseReason } from './state-feed.js';
-import type { SubscriptionForm } from './subscription-form.js';
 
 /** What a feed of trades reports, in order. All `…ExchangeMs` are estimates of exchange time. */
 export type TradeFeedEvent =
@@ -59,7 +58,7 @@ export interface TradeFeedOptions extends ReconnectingOptions {
   /** Gives events the exchange's time. */
   readonly exchangeClock: ExchangeClock;
   /** How the exchange speaks. */
-  readonly subscriptionForm: SubscriptionForm;
+  readonly words: RealtimeWords;
   /** Names of the pairs that are wanted, asked at each subscription. */
   readonly markets: () => readonly string[];
   /** Markets whose newest trades are asked for after each connection; default none. */
@@ -99,7 +98,7 @@ const ALL = { market: '*', periodS: 0 };
  */
 export function openTradeFeed(options: TradeFeedOptions): TradeFeed {
   assertFeedAddress(options.url);
-  const words = options.subscriptionForm.words.trades;
+  const words = options.words.trades;
   if (words === undefined) throw new RangeError('this exchange pushes no trades');
   let session: TradeSession | undefined;
   const feed = new ReconnectingFeed<TradeFeedEvent>(options, {
@@ -155,7 +154,6 @@ class TradeSession {
     this.#socket = new FrameSocket(
       {
         ...options,
-        words: options.subscriptionForm.words,
         acknowledgeTimeoutMs: this.#timeoutMs,
         maxFrameBytes: options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES,
       },
@@ -245,8 +243,8 @@ class TradeSession {
   }
 
   #pingLater(): void {
-    const { clock, queryEveryMs = DEFAULT_QUERY_EVERY_MS, subscriptionForm } = this.#options;
-    const word = subscriptionForm.words.methods?.['server.ping'] ?? 'server.ping';
+    const { clock, queryEveryMs = DEFAULT_QUERY_EVERY_MS, words } = this.#options;
+    const word = words.methods?.['server.ping'] ?? 'server.ping';
     this.#cancelPing = clock.after(queryEveryMs, () => {
       this.#pingId = this.#socket.send(word, []);
       this.#socket.setDeadline('silent');

@@ -1,0 +1,106 @@
+import { LIST_PERIOD_S, type RealtimeWords } from '../../contract/realtime.js';
+import {
+  DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
+  DEFAULT_QUERY_EVERY_MS,
+  NORMAL_CLOSURE,
+} from './frame-socket.js';
+import { assertFeedAddress, type Following, ReconnectingFeed } from './reconnecting.js';
+import type { StateEvent, StateFeed, StateFeedOptions } from './state-feed.js';
+import { type SessionSettings, StateSession } from './state-session.js';
+import { SubscriptionForm } from './subscription-form.js';
+
+/** What all feeds of states of one exchange share. */
+export interface StateFeedsOptions extends Omit<StateFeedOptions, 'market' | 'periodS' | 'signal'> {
+  /** How the exchange speaks, as its dialect says; default the contract's words. */
+  readonly words?: RealtimeWords;
+}
+
+const DEFAULT_MAX_FRAME_BYTES = 64 * 1024;
+/** Between two looks at whether a period is offered by now; most of them send nothing. */
+const NOT_OFFERED_WAIT_MS = 60_000;
+
+/**
+ * The feeds of states of one exchange. Where it takes lists of markets, as its dialect says or as one of
+ * the feeds finds out, those that connect at the same time share connections.
+ */
+export class StateFeeds {
+  readonly #options: StateFeedsOptions;
+  readonly #settings: SessionSettings;
+  /** The connection that markets may join. */
+  #gathering: StateSession | undefined;
+
+  /** @throws InvalidAddressError when `url` is not a plain ws or wss address */
+  constructor(options: StateFeedsOptions) {
+    assertFeedAddress(options.url);
+    this.#options = options;
+    this.#settings = {
+      ...options,
+      form: new SubscriptionForm(options.clock, options.words),
+      acknowledgeTimeoutMs: options.acknowledgeTimeoutMs ?? DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
+      queryEveryMs: options.queryEveryMs ?? DEFAULT_QUERY_EVERY_MS,
+      maxFrameBytes: options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES,
+    };
+  }
+
+  /**
+   * Opens the feed of one market and period and starts to connect at once.
+   *
+   * @param signal ends the feed like its `stop`
+   */
+  open(market: string, periodS: number, signal?: AbortSignal): StateFeed {
+    const following = this.#following(market, periodS);
+    const feed = new ReconnectingFeed({ ...this.#options, ...(signal && { signal }) }, following);
+    return {
+      market,
+      periodS,
+      stop: () => feed.stop(),
+      [Symbol.asyncIterator]: () => feed[Symbol.asyncIterator](),
+    };
+  }
+
+  #following(market: string, periodS: number): Following<StateEvent> {
+    const { telemetry, exchangeClock } = this.#options;
+    const { form } = this.#settings;
+    let isTeller = true;
+    return {
+      // A connection that takes a list waits for the budget once, for all its markets.
+      needsConnection: () => !form.isList,
+      follow: async (sink, signal) => {
+        if (form.isList && periodS !== LIST_PERIOD_S) {
+          // Reported in place of a connection that would end at once.
+          const reason = 'period_not_offered';
+          const nothing = { lastAliveExchangeMs: null, livedMs: 0 };
+          const exchangeMs = exchangeClock.nowMs();
+          sink.closed({ kind: 'closed', code: NORMAL_CLOSURE, reason, exchangeMs, ...nothing });
+          return { hadData: false, waitMs: NOT_OFFERED_WAIT_MS };
+        }
+        const end = await this.#sessionFor(market).join({ market, periodS }, sink, signal);
+        isTeller = end.isTeller;
+        const isOffered = end.reason !== 'period_not_offered';
+        return { ...end, ...(!isOffered && { waitMs: NOT_OFFERED_WAIT_MS }) };
+      },
+      retrying(waitMs, attempts) {
+        if (isTeller) telemetry.socketRetry({ market, periodS, waitMs });
+        return { kind: 'retrying', waitMs, attempts };
+      },
+    };
+  }
+
+  /** Joins the connection that is being made, or makes one. */
+  #sessionFor(market: string): StateSession {
+    if (this.#gathering?.hasRoomFor(market) !== true) {
+      this.#gathering = new StateSession(this.#settings);
+    }
+    return this.#gathering;
+  }
+}
+
+/**
+ * Opens the feed of one market and period and starts to connect at once. Several feeds of one exchange
+ * are better opened by {@link StateFeeds}.
+ *
+ * @throws InvalidAddressError when `url` is not a plain ws or wss address
+ */
+export function openStateFeed({ market, periodS, signal, ...shared }: StateFeedOptions): StateFeed {
+  return new StateFeeds(shared).open(market, periodS, signal);
+}
