@@ -1,0 +1,281 @@
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { createExchangeClock, type StateEvent, StateFeeds } from '../../src/client/index.js';
+import {
+  errorMessage,
+  familyUpdateMessage,
+  LIST_PERIOD_S,
+  MARKETS_PER_CONNECTION,
+  REALTIME_ERRORS,
+  responseMessage,
+  STATUS_SUCCESS,
+} from '../../src/contract/realtime.js';
+import { RequestBudget } from '../../src/kernel/budget.js';
+import type { ClientEvents } from '../../src/observe/events.js';
+import {
+  type StubCall,
+  type StubConnection,
+  startRealtimeStub,
+} from '../support/exchanges/stub-server.js';
+import { FakeClock } from '../support/fake-clock.js';
+import { noTelemetry } from '../support/no-telemetry.js';
+
+/** Exchanges that take lists of markets: many states over few connections. */
+
+const RECORD = {
+  ...{ period: LIST_PERIOD_S, last: '2', open: '1', close: '2', high: '9', low: '1' },
+  ...{ deal: '100', volume: '10', change: '1.13' },
+};
+const UNKNOWN_MARKET = { code: 9, message: 'unknown market' };
+const GATHER_MS = 500;
+
+const nameOf = (at: number) => `M${at}_USDT`;
+
+/** The feeds of some markets at a stub, each read to its end as it comes. */
+class Followed {
+  readonly clock = new FakeClock();
+  readonly events = new Map<string, StateEvent[]>();
+  readonly sockets: string[] = [];
+  readonly frames: string[] = [];
+  readonly feeds;
+  readonly opened;
+  #wake = () => {};
+
+  constructor(t: TestContext, url: string, count: number, connectBurst = 10) {
+    const telemetry = Object.assign(Object.create(noTelemetry.client) as ClientEvents, {
+      socketOpened: ({ market }) => this.sockets.push(`opened ${market}`),
+      socketClosed: ({ market, reason }) => this.sockets.push(`${reason} ${market}`),
+      socketRetry: ({ market }) => this.sockets.push(`retry ${market}`),
+      frameReceived: ({ outcome }) => this.frames.push(outcome),
+    } satisfies Partial<ClientEvents>);
+    this.feeds = new StateFeeds({
+      ...{ url, clock: this.clock, random: () => 0.5, telemetry, words: { isList: true } },
+      ...{ exchangeClock: createExchangeClock({ clock: this.clock }) },
+      connectBudget: new RequestBudget({
+        ...{ clock: this.clock, ratePerS: 1, burst: connectBurst, maxWaiting: 10 },
+      }),
+    });
+    this.opened = Array.from({ length: count }, (_, at) => this.open(nameOf(at)));
+    t.after(() => Promise.all(this.opened.map((feed) => feed.stop())));
+  }
+
+  open(market: string) {
+    const feed = this.feeds.open(market, LIST_PERIOD_S);
+    const events = this.events.get(market) ?? [];
+    this.events.set(market, events);
+    void (async () => {
+      for await (const event of feed) {
+        events.push(event);
+        this.#wake();
+      }
+    })();
+    return feed;
+  }
+
+  /** Waits for events until this holds. */
+  async until(isDone: () => boolean): Promise<void> {
+    while (!isDone()) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  /** Markets of which this kind was reported so often. */
+  having(kind: StateEvent['kind'], times = 1): string[] {
+    return [...this.events].flatMap(([market, events]) =>
+      events.filter((event) => event.kind === kind).length >= times ? [market] : [],
+    );
+  }
+
+  reasons(market: string): string[] {
+    return (this.events.get(market) ?? []).flatMap((event) =>
+      event.kind === 'closed' ? [event.reason] : [],
+    );
+  }
+}
+
+/** Takes lists, pushes each state at once, and answers questions. */
+function answer(connection: StubConnection, { method, params, id }: StubCall): void {
+  if (method === 'state.query') {
+    connection.send(responseMessage(id, params, RECORD));
+    return;
+  }
+  connection.send(responseMessage(id, [], STATUS_SUCCESS));
+  for (const market of params as string[]) connection.send(familyUpdateMessage(market, RECORD));
+}
+
+const lists = (calls: readonly StubCall[]) =>
+  calls.flatMap(({ method, params }) => (method === 'state.subscribe' ? [params] : []));
+
+test('120 markets take 3 connections; a cut one comes back whole, after one wait', async (t) => {
+  const connections: StubConnection[] = [];
+  const stub = await startRealtimeStub(t, {
+    connection: (connection) => connections.push(connection),
+    call: answer,
+  });
+  const followed = new Followed(t, stub.url, 120);
+  followed.clock.advance(GATHER_MS);
+  await followed.until(() => followed.having('alive').length === 120);
+  assert.deepEqual(
+    lists(stub.calls)
+      .map(({ length }) => length)
+      .sort((a, b) => b - a),
+    [MARKETS_PER_CONNECTION, MARKETS_PER_CONNECTION, 20],
+  );
+  assert.deepEqual(followed.sockets.toSorted(), [
+    'opened M0_USDT',
+    'opened M100_USDT',
+    'opened M50_USDT',
+  ]);
+
+  const cut = lists(stub.calls)[0] as string[];
+  stub.calls.length = 0;
+  connections[0]?.socket.terminate();
+  await followed.until(() => followed.having('retrying').length === cut.length);
+  assert.deepEqual(followed.having('retrying').toSorted(), cut.toSorted());
+  await followed.clock.run(250 + GATHER_MS);
+  await followed.until(() => followed.having('alive', 2).length === cut.length);
+  assert.deepEqual(
+    lists(stub.calls).map((list) => list.toSorted()),
+    [cut.toSorted()],
+  );
+  // What befell all of them is counted once.
+  assert.equal(followed.sockets.filter((what) => /^(remote|retry)/.test(what)).length, 2);
+});
+
+test('connections that were cut together are made anew one a second', async (t) => {
+  const connections: StubConnection[] = [];
+  const stub = await startRealtimeStub(t, {
+    connection: (connection) => connections.push(connection),
+    call: answer,
+  });
+  const followed = new Followed(t, stub.url, 120, 3);
+  followed.clock.advance(GATHER_MS);
+  await followed.until(() => followed.having('alive').length === 120);
+  for (const { socket } of connections.splice(0)) socket.terminate();
+  await followed.until(() => followed.having('retrying').length === 120);
+  await followed.clock.run(250 + GATHER_MS);
+  for (const [at, markets] of [50, 100, 120].entries()) {
+    await followed.clock.run(1000);
+    await followed.until(() => followed.having('opened', 2).length === markets);
+    assert.equal(connections.length, at + 1);
+  }
+  await followed.until(() => followed.having('alive', 2).length === 120);
+});
+
+test('a list that is refused for one name is followed without it', async (t) => {
+  const bad = nameOf(7);
+  const stub = await startRealtimeStub(t, {
+    call: (connection, call) => {
+      const isRefused = call.method === 'state.subscribe' && call.params.includes(bad);
+      if (isRefused) connection.send(errorMessage(call.id, call.params, UNKNOWN_MARKET as never));
+      else answer(connection, call);
+    },
+  });
+  const followed = new Followed(t, stub.url, 20);
+  followed.clock.advance(GATHER_MS);
+  await followed.until(() => followed.having('alive').length === 19);
+  assert.deepEqual(followed.reasons(bad), ['subscribe_refused']);
+  assert.deepEqual(
+    followed.having('opened').toSorted(),
+    Array.from({ length: 20 }, (_, at) => nameOf(at))
+      .filter((name) => name !== bad)
+      .toSorted(),
+  );
+  assert.equal(stub.connections, 1);
+  assert.ok(!lists(stub.calls).at(-1)?.includes(bad));
+});
+
+test('the last of a list refused: the others are asked for once more', async (t) => {
+  const bad = nameOf(1);
+  const stub = await startRealtimeStub(t, {
+    call: (connection, call) => {
+      if (call.method === 'state.subscribe' && call.params.includes(bad)) {
+        connection.send(errorMessage(call.id, call.params, UNKNOWN_MARKET as never));
+      } else answer(connection, call);
+    },
+  });
+  const followed = new Followed(t, stub.url, 2);
+  followed.clock.advance(GATHER_MS);
+  await followed.until(() => followed.having('alive').length === 1);
+  const good = nameOf(0);
+  assert.deepEqual(lists(stub.calls), [[good, bad], [good], [good, bad], [good]]);
+});
+
+test('an exchange that refuses every list is not asked for ever', async (t) => {
+  for (const [error, most] of [
+    [REALTIME_ERRORS.unavailable, 1],
+    [UNKNOWN_MARKET, 12],
+  ] as const) {
+    const stub = await startRealtimeStub(t, {
+      call: (connection, { id, params }) =>
+        connection.send(errorMessage(id, params, error as never)),
+    });
+    const followed = new Followed(t, stub.url, 50);
+    followed.clock.advance(GATHER_MS);
+    await followed.until(() => followed.having('closed').length === 50);
+    assert.equal(stub.calls.length, most);
+    assert.deepEqual(
+      new Set([...followed.events.keys()].flatMap((market) => followed.reasons(market))),
+      new Set(['subscribe_refused']),
+    );
+  }
+});
+
+test('one market leaves without the others: stopped, or silent about what it has', async (t) => {
+  const connections: StubConnection[] = [];
+  let last = '2';
+  const stub = await startRealtimeStub(t, {
+    connection: (connection) => connections.push(connection),
+    call: (connection, call) => {
+      const isStale = call.method === 'state.query' && call.params[0] === nameOf(1);
+      if (isStale) connection.send(responseMessage(call.id, [], { ...RECORD, last }));
+      else answer(connection, call);
+    },
+  });
+  const followed = new Followed(t, stub.url, 3);
+  followed.clock.advance(GATHER_MS);
+  await followed.until(() => followed.having('alive').length === 3);
+  await followed.opened[2]?.stop();
+  await followed.until(() => followed.reasons(nameOf(2)).length === 1);
+  assert.deepEqual(followed.reasons(nameOf(2)), ['stopped']);
+  const [connection] = connections;
+  const dropped = () => followed.frames.filter((frame) => frame === 'dropped').length;
+  // Of the one that left, and of one that was never asked for.
+  connection?.send(familyUpdateMessage(nameOf(2), { ...RECORD, last: '4' }));
+  connection?.send(familyUpdateMessage('NEVER_ASKED', RECORD));
+  connection?.send(familyUpdateMessage(nameOf(0), { ...RECORD, volume: '11' }));
+  await followed.until(() => (followed.events.get(nameOf(0))?.length ?? 0) === 5);
+  assert.equal(dropped(), 2);
+  last = '5';
+  followed.clock.advance(20_000);
+  await followed.until(() => (followed.events.get(nameOf(1))?.length ?? 0) === 5);
+  followed.clock.advance(20_000);
+  await followed.until(() => followed.reasons(nameOf(1)).length === 1);
+  assert.deepEqual(followed.reasons(nameOf(1)), ['stalled']);
+  connection?.send(familyUpdateMessage(nameOf(0), { ...RECORD, volume: '12' }));
+  const lastOf = () => followed.events.get(nameOf(0))?.at(-1);
+  await followed.until(() => {
+    const event = lastOf();
+    return event?.kind === 'record' && event.record.volume === '12';
+  });
+  assert.deepEqual(followed.reasons(nameOf(0)), []);
+});
+
+test('a market that comes later has a connection of its own; stopped while gathering, none is made', async (t) => {
+  const stub = await startRealtimeStub(t, { call: answer });
+  const followed = new Followed(t, stub.url, 2);
+  followed.clock.advance(GATHER_MS);
+  await followed.until(() => followed.having('alive').length === 2);
+  followed.opened.push(followed.open('LATE_USDT'));
+  followed.clock.advance(GATHER_MS);
+  await followed.until(() => followed.having('alive').length === 3);
+  assert.equal(stub.connections, 2);
+  await followed.feeds.open('NEVER_USDT', LIST_PERIOD_S).stop();
+  followed.clock.advance(GATHER_MS);
+  followed.opened.push(followed.open('LATER_USDT'));
+  followed.clock.advance(GATHER_MS);
+  await followed.until(() => followed.having('alive').length === 4);
+  assert.deepEqual(lists(stub.calls).slice(1), [['LATE_USDT'], ['LATER_USDT']]);
+});
