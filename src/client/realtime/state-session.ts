@@ -42,8 +42,10 @@ interface Member {
 }
 
 const GAPS_ID = 0;
-/** How long markets are gathered for a connection that takes a list of them. */
+/** So long after the last market that joined, a connection that takes a list is made. */
 const GATHER_MS = 500;
+/** The first market waits no longer than that for others: a start opens hundreds one after another. */
+const GATHER_MAX_MS = 10_000;
 
 /**
  * One connection that follows the states of one market and period or, where the exchange takes lists, of
@@ -139,7 +141,14 @@ export class StateSession {
   async #gather(signal: AbortSignal): Promise<void> {
     const { clock, connectBudget } = this.#settings;
     try {
-      await sleep(clock, GATHER_MS, signal);
+      const members = this.#members;
+      let [known, waitedMs] = [0, 0];
+      while (known < members.size && members.size < MARKETS_PER_CONNECTION) {
+        if (waitedMs >= GATHER_MAX_MS) break;
+        known = members.size;
+        await sleep(clock, GATHER_MS, signal);
+        waitedMs += GATHER_MS;
+      }
       await connectBudget?.take(DEFAULT_PRIORITY, signal);
     } catch {
       // All have left meanwhile, or too many connections wait already: then the next try is later.
