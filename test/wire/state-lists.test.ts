@@ -41,6 +41,7 @@ class Followed {
   readonly feeds;
   readonly opened;
   #wake = () => {};
+  #draws = 0;
 
   constructor(t: TestContext, url: string, count: number, connectBurst = 10) {
     const telemetry = Object.assign(Object.create(noTelemetry.client) as ClientEvents, {
@@ -50,7 +51,8 @@ class Followed {
       frameReceived: ({ outcome }) => this.frames.push(outcome),
     } satisfies Partial<ClientEvents>);
     this.feeds = new StateFeeds({
-      ...{ url, clock: this.clock, random: () => 0.5, telemetry, words: { isList: true } },
+      ...{ url, clock: this.clock, telemetry, words: { isList: true } },
+      random: () => (++this.#draws * 0.37) % 1,
       ...{ exchangeClock: createExchangeClock({ clock: this.clock }) },
       connectBudget: new RequestBudget({
         ...{ clock: this.clock, ratePerS: 0.1, burst: connectBurst, maxWaiting: 10 },
@@ -135,7 +137,13 @@ test('120 markets take 3 connections; a cut one comes back whole, after one wait
   connections[0]?.socket.terminate();
   await followed.until(() => followed.having('retrying').length === cut.length);
   assert.deepEqual(followed.having('retrying').toSorted(), cut.toSorted());
-  await followed.clock.run(250 + GATHER_MS);
+  const waits = cut.flatMap((market) =>
+    (followed.events.get(market) ?? []).flatMap((event) =>
+      event.kind === 'retrying' ? [event.waitMs] : [],
+    ),
+  );
+  assert.equal(new Set(waits).size, 1);
+  await followed.clock.run(500 + GATHER_MS);
   await followed.until(() => followed.having('alive', 2).length === cut.length);
   assert.deepEqual(
     lists(stub.calls).map((list) => list.toSorted()),
@@ -156,7 +164,7 @@ test('connections that were cut together are made anew at the rate allowed', asy
   await followed.until(() => followed.having('alive').length === 120);
   for (const { socket } of connections.splice(0)) socket.terminate();
   await followed.until(() => followed.having('retrying').length === 120);
-  await followed.clock.run(250 + GATHER_MS);
+  await followed.clock.run(500 + GATHER_MS);
   for (const [at, markets] of [50, 100, 120].entries()) {
     await followed.clock.run(10_000);
     await followed.until(() => followed.having('alive', 2).length === markets);
