@@ -8,7 +8,12 @@ import {
 } from '../../src/client/index.js';
 import { type EndpointName, endpoints } from '../../src/contract/endpoints.js';
 import { bookHeader } from '../../src/contract/resources.js';
-import { bookOrderWithoutFees, marketOfAnyPrecision } from '../../src/contract/tolerance.js';
+import {
+  bookOrderWithoutFees,
+  marketOfAnyPrecision,
+  tickerEntryOfFewer,
+  tickerOfFewer,
+} from '../../src/contract/tolerance.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import { systemClock as clock, startDeadline } from '../../src/kernel/clock.js';
 import type { Random } from '../../src/kernel/random.js';
@@ -89,6 +94,8 @@ function spoil(random: Random, text: string): Buffer {
 const TOLERATED: Readonly<Partial<Record<Question, z.ZodType>>> = {
   markets: z.array(marketOfAnyPrecision),
   book: bookHeader.extend({ orders: z.array(bookOrderWithoutFees) }),
+  ticker: tickerOfFewer,
+  tickers: z.record(z.string(), tickerEntryOfFewer),
 };
 
 test('whatever comes back, a call ends with rows that fit or with a typed error', async (t) => {
