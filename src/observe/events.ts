@@ -59,7 +59,10 @@ export interface ClientEvents {
   exchangeClock(event: { readonly offsetMs: number; readonly pace: number }): void;
   /** Answers contradict the course of the exchange's time that is in use. */
   exchangeClockDisputed(event: ClockDispute): void;
-  /** A connection for states is open, and subscribed; `*` and 0 stand for the one of trades. */
+  /**
+   * A connection for states is open, and subscribed. `list 1` and so on stand for those of many markets, `*` and
+   * 0 for the one of trades.
+   */
   socketOpened(event: { readonly market: string; readonly periodS: number }): void;
   /** A connection for states ended: WebSocket close code, reason, and how long it had lived. */
   socketClosed(event: {

@@ -127,9 +127,9 @@ test('120 markets take 3 connections; a cut one comes back whole, after one wait
     [MARKETS_PER_CONNECTION, MARKETS_PER_CONNECTION, 20],
   );
   assert.deepEqual(followed.sockets.toSorted(), [
-    'opened M0_USDT',
-    'opened M100_USDT',
-    'opened M50_USDT',
+    'opened list 1',
+    'opened list 2',
+    'opened list 3',
   ]);
 
   const cut = lists(stub.calls)[0] as string[];
@@ -269,6 +269,13 @@ test('one market leaves without the others: stopped, or silent about what it has
     return event?.kind === 'record' && event.record.volume === '12';
   });
   assert.deepEqual(followed.reasons(nameOf(0)), []);
+  await followed.clock.run(500 + GATHER_MS);
+  await followed.until(() => followed.having('opened', 2).length === 1);
+  // The first of them lives on: what counts the open ones must tell them apart.
+  assert.deepEqual(
+    followed.sockets.filter((what) => what.startsWith('opened')),
+    ['opened list 1', 'opened list 2'],
+  );
 });
 
 test('a market that comes later has a connection of its own; stopped while gathering, none is made', async (t) => {

@@ -1,4 +1,4 @@
-import { LIST_PERIOD_S, type RealtimeWords } from '../../contract/realtime.js';
+import { LIST_PERIOD_S } from '../../contract/realtime.js';
 import {
   DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
   DEFAULT_QUERY_EVERY_MS,
@@ -10,10 +10,7 @@ import { type SessionSettings, StateSession } from './state-session.js';
 import { SubscriptionForm } from './subscription-form.js';
 
 /** What all feeds of states of one exchange share. */
-export interface StateFeedsOptions extends Omit<StateFeedOptions, 'market' | 'periodS' | 'signal'> {
-  /** How the exchange speaks, as its dialect says; default the contract's words. */
-  readonly words?: RealtimeWords;
-}
+export type StateFeedsOptions = Omit<StateFeedOptions, 'market' | 'periodS' | 'signal'>;
 
 const DEFAULT_MAX_FRAME_BYTES = 64 * 1024;
 /** Between two looks at whether a period is offered by now; most of them send nothing. */
@@ -28,6 +25,7 @@ export class StateFeeds {
   readonly #settings: SessionSettings;
   /** The connection that markets may join. */
   #gathering: StateSession | undefined;
+  #made = 0;
 
   /** @throws InvalidAddressError when `url` is not a plain ws or wss address */
   constructor(options: StateFeedsOptions) {
@@ -89,7 +87,8 @@ export class StateFeeds {
   /** Joins the connection that is being made, or makes one. */
   #sessionFor(market: string): StateSession {
     if (this.#gathering?.hasRoomFor(market) !== true) {
-      this.#gathering = new StateSession(this.#settings);
+      this.#made += 1;
+      this.#gathering = new StateSession(this.#settings, this.#made);
     }
     return this.#gathering;
   }

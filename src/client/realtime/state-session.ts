@@ -1,5 +1,9 @@
 import { GAP_NOTICES_METHOD } from '../../contract/gap-notices.js';
-import { MARKETS_PER_CONNECTION, type ServerFrame } from '../../contract/realtime.js';
+import {
+  LIST_PERIOD_S,
+  MARKETS_PER_CONNECTION,
+  type ServerFrame,
+} from '../../contract/realtime.js';
 import type { RequestBudget } from '../../kernel/budget.js';
 import { sleep } from '../../kernel/clock.js';
 import type { Random } from '../../kernel/random.js';
@@ -72,15 +76,17 @@ export class StateSession {
   #subscribeId = GAPS_ID;
   #isFollowing = false;
   #identity: string | null = null;
-  /** How events call it: by its first market. No other connection has that one. */
-  #name = { market: '', periodS: 0 };
+  /** How events call it. */
+  #name: { readonly market: string; readonly periodS: number };
 
-  constructor(settings: SessionSettings) {
+  /** @param number among all connections of these feeds: markets of a list may move to another one */
+  constructor(settings: SessionSettings, number: number) {
     const { form, clock, random } = settings;
     this.#settings = settings;
     this.#isList = form.isList;
     this.#startedMs = clock.monotonicMs();
     this.#draw = random();
+    this.#name = { market: `list ${number}`, periodS: LIST_PERIOD_S };
     this.#socket = new FrameSocket(
       { ...settings, words: form.words },
       {
@@ -113,7 +119,7 @@ export class StateSession {
         leave: (reason) => this.#leave(market, reason),
       });
       const onAbort = () => this.#leave(market, 'stopped');
-      if (this.#members.size === 0) this.#name = { market, periodS };
+      if (!this.#isList) this.#name = { market, periodS };
       this.#members.set(market, {
         line,
         resolve: (end) => {
