@@ -48,7 +48,11 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
   const report = await live(other);
   assert.deepEqual(
     report.outcomes.map(({ note }) => note),
-    [null, 'candles 3600s of BTC_USDT is not judged from 2026-01-14T00:00:00.000Z on', null],
+    [
+      null,
+      'candles 3600s of BTC_USDT are not verified yet from 2026-01-14T00:00:00.000Z on, which a running daemon does within minutes',
+      null,
+    ],
   );
   const verdict = { span, outcome: 'match' as const, differences: [], tries: 0, nextTryAtMs: null };
   await other.store.checks.record(1, 3600, [verdict]);

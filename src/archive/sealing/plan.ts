@@ -120,6 +120,6 @@ export async function unsettledNote(
     case 'suspect':
       return `${of} are doubted from ${at} on, and not fetched again yet`;
     case 'mismatch':
-      return `${of} is not judged from ${at} on`;
+      return `${of} are not verified yet from ${at} on, which a running daemon does within minutes`;
   }
 }
