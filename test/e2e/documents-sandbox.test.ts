@@ -53,8 +53,6 @@ test('the shell blocks on the sandbox and the api do what they say', async (t) =
   const start = systemClock.wallMs();
   const rows = Array.from({ length: 90 }, (_, at) => `${at + 1},${start + at * 1000},100.5,1,buy`);
   await writeFile(join(cwd, 'trades.csv'), `id,time_ms,price,amount,side\n${rows.join('\n')}\n`);
-  const [, markets = ''] = /`markets\.yaml` is [^`]*`(\[[^`]*\])`/.exec(SANDBOX) ?? [];
-  await writeFile(join(cwd, 'markets.yaml'), markets);
   const shell = [SANDBOX, ACCOUNTS].flatMap((text) => blocksOf(text, 'sh'));
   assert.ok(shell.length >= 5);
   let sandbox: Ready | undefined;
