@@ -56,6 +56,12 @@ export function orderPage<T extends PageRow>(rows: readonly T[]): T[] {
 
 /** Seconds by which trades of a true page may be out of order: clocks of matching engines differ. */
 const WOBBLE_S = 2;
+/** Whether the ids of two trades say that one came first and their times say that the other did. */
+export function areAtOdds(a: PageRow, b: PageRow): boolean {
+  const apartS = a.tradedAtS - b.tradedAtS;
+  return Math.abs(apartS) > WOBBLE_S && Math.sign(apartS) !== Math.sign(a.tid - b.tid);
+}
+
 /** How far ahead of its answer a trade may be dated, seconds; the clocks behind the two may differ. */
 const AHEAD_S = 60;
 /** More trades ahead of the answer than this are no lie of theirs: then the clock is wrong. */

@@ -174,10 +174,10 @@ export const COLLECT = {
       for (const ms of agesMs) metrics.move('trade_age_seconds', ms / 1000);
     },
   }),
-  /** A page of history and the trades that were pushed contradict each other. */
+  /** The trades that were pushed contradict a page of history, or each other. */
   tradeFeedRefuted: event<Stream & { unshown: number; unpushed: number }>({
     level: 'warn',
-    text: 'pushed trades and a page of history contradict each other: nothing is claimed from what was pushed until now',
+    text: 'pushed trades contradict a page of history, or each other: nothing is claimed from what was pushed until now',
     flood: ({ stream, market }) => `feed refuted ${stream} ${market}`,
     moves: { trade_feed_refuted_total: 1 },
   }),

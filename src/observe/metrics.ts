@@ -64,7 +64,7 @@ const COUNTERS = {
   'stale_pages_total{stream,source}':
     'Pages of the newest trades that lacked trades which another source had shown.',
   'trade_feed_refuted_total{stream}':
-    'Times that a page of history and the trades that were pushed contradicted each other.',
+    'Times that the trades that were pushed contradicted a page of history, or each other.',
   'since_modes_settled_total{endpoint,mode}':
     'Times that it was found out how the exchange counts the offset of an endpoint.',
   'gaps_found_total{stream,reason}': 'Gaps found, by reason.',

@@ -29,13 +29,26 @@ async function covered({ databaseUrl }: TapeProgram): Promise<Covered[]> {
   );
 }
 
-async function collect(t: TestContext, feed: 'auto' | 'never') {
+const BROKEN = [
+  { id: 'stale', kind: 'stale', where: 'history', ms: 5000, oldDate: false },
+  { id: 'cut', kind: 'dropSocket', every: FRAMES_PER_CUT },
+];
+
+/** What pushed rows say that is not so; one and the same market trades about ten times a second. */
+const LIES = [
+  { id: 'bad', kind: 'badRows', where: 'realtime', probability: 0.02 },
+  { id: 'false', kind: 'wrongHead', where: 'realtime', probability: 0.01 },
+  { id: 'other', kind: 'conflictRows', place: 'instead', where: 'realtime', probability: 0.01 },
+  { id: 'behind', kind: 'conflictRows', where: 'realtime', probability: 0.01 },
+  { id: 'less', kind: 'missingRows', where: 'realtime', probability: 0.02 },
+  { id: 'late', kind: 'reorderFrames', probability: 0.02 },
+  { id: 'storm', kind: 'duplicateFrames', copies: 300, probability: 0.01 },
+];
+
+async function collect(t: TestContext, feed: 'auto' | 'never', faults: readonly object[]) {
   const world = await TapeProgram.make(t, 5);
   await world.openExchange(BEGIN_S, '--like', 'whitebit', '--control');
-  await world.faults('PUT', [
-    { id: 'stale', kind: 'stale', where: 'history', ms: 5000, oldDate: false },
-    { id: 'cut', kind: 'dropSocket', every: FRAMES_PER_CUT },
-  ]);
+  await world.faults('PUT', faults);
   const daemon = world.start(['start'], {
     TAPEKEEP_EXCHANGE_DIALECT: 'whitebit',
     TAPEKEEP_STREAMS_TRADES_FEED: feed,
@@ -64,9 +77,9 @@ async function missing(world: TapeProgram, ranges: readonly Covered[]): Promise<
   return found;
 }
 
-suite('pushed trades', { concurrency: 2 }, () => {
+suite('pushed trades', { concurrency: 3 }, () => {
   test('whole over cuts, with a few requests for history', async (t) => {
-    const { world, ranges, fired } = await collect(t, 'auto');
+    const { world, ranges, fired } = await collect(t, 'auto', BROKEN);
     assert.deepEqual(
       ranges.map(({ kind }) => kind),
       ['trades', 'times'],
@@ -77,8 +90,23 @@ suite('pushed trades', { concurrency: 2 }, () => {
     assert.ok((fired.get('stale') ?? 0) <= 15, `${fired.get('stale')} requests for history`);
   });
 
+  test('rows that lie', async (t) => {
+    const { world, ranges, fired } = await collect(t, 'auto', [...BROKEN, ...LIES]);
+    assert.ok(ranges.length > 2, JSON.stringify(ranges));
+    assert.deepEqual(await missing(world, ranges), []);
+    const refused = await runSql<{ reason: string; rows: number }>(
+      world.databaseUrl,
+      'SELECT reason, count(*)::int AS rows FROM quarantine GROUP BY 1',
+    );
+    t.diagnostic(JSON.stringify({ ranges, refused, fired: [...fired] }));
+    const rowsOf = (part: RegExp) =>
+      refused.reduce((sum, { reason, rows }) => sum + (part.test(reason) ? rows : 0), 0);
+    assert.ok(rowsOf(/^(id|price|amount|time)/) > 0, 'rows that cannot be read are kept');
+    assert.ok(rowsOf(/^conflict$/) > 0, 'as are those that say something else of a known trade');
+  });
+
   test('without them most is lost, and nothing false is claimed', async (t) => {
-    const { world, ranges } = await collect(t, 'never');
+    const { world, ranges } = await collect(t, 'never', BROKEN);
     assert.ok(ranges.length > 6, JSON.stringify(ranges));
     assert.deepEqual(await missing(world, ranges), []);
   });

@@ -192,6 +192,37 @@ test('staleState leaves pushed trades of the same market alone', async (t) => {
   assert.deepEqual(ids, [2, 3, 4, 5]);
 });
 
+test('faults of rows befall pushed trades, and no other frame', async (t) => {
+  const { clock, server, fired } = await start(
+    t,
+    { id: 'head', kind: 'wrongHead', idBy: 1000, where: 'realtime', maxCount: 1 },
+    { id: 'type', kind: 'badRows', defect: 'otherType', where: 'realtime', maxCount: 1 },
+    { id: 'twice', kind: 'duplicateRows', maxCount: 1 },
+    { id: 'other', kind: 'conflictRows', place: 'instead', where: 'realtime', maxCount: 1 },
+    { id: 'pages', kind: 'badRows', where: 'history' },
+    { id: 'order', kind: 'reorderRows', where: 'realtime' },
+  );
+  const socket = await TapeSocket.open(t, server.realtimeUrl);
+  await socket.ask('deals.subscribe', ['BTC_USDT']);
+  await socket.ask('state.subscribe', SUBSCRIBE);
+  const seen: unknown[] = [];
+  for (let turn = 0; turn < 5; turn += 1) {
+    await clock.run(1000);
+    for (const { method, params } of await socket.untilAnswered('server.ping')) {
+      if (method !== 'deals.update') continue;
+      const [, rows] = params as [string, { id: number; amount: unknown }[]];
+      seen.push(rows.map(({ id, amount }) => [id, amount]));
+    }
+  }
+  const first = [[1002, '1']];
+  const repeated = [
+    [4, '1'],
+    [4, '1'],
+  ];
+  assert.deepEqual(seen, [first, [[3, ['1']]], repeated, [[5, '2']], [[6, '1']]]);
+  assert.deepEqual(fired(), { head: 1, type: 1, twice: 1, other: 1, pages: 0, order: 0 });
+});
+
 test('latency delays a frame, and those behind it keep their order', async (t) => {
   const { clock, server, fired } = await start(t, { kind: 'latency', ms: 700, maxCount: 1 });
   const socket = await TapeSocket.open(t, server.realtimeUrl);

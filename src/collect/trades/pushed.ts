@@ -1,5 +1,5 @@
 import { SECOND_MS } from '../../kernel/durations.js';
-import { comparePlaces, orderPage, type PageRow, placeKey } from '../../model/order.js';
+import { areAtOdds, comparePlaces, orderPage, type PageRow, placeKey } from '../../model/order.js';
 import type { SourceTrade, TradePage } from './source.js';
 
 /** Pushed trades of one market that are kept at most, to be joined to a page of history. */
@@ -14,12 +14,14 @@ const LATE_MS = 5000;
 const COUNTED_ROWS = 50;
 /** Rows below the newest one that is stored which are kept: a row that both have ties a page to it. */
 const OVERLAP = 50;
+/** Rows at odds with others that are kept until a page comes. */
+const ODD_MAX = 100;
 
 /** What a page of history and the pushed trades make of each other. */
 export interface Joined {
   /** The page, and below it the pushed trades that follow on it without a break. */
   readonly page: TradePage;
-  /** Trades that were pushed, and that the page should show and does not. */
+  /** Trades that were pushed, and that the page should show and does not, or that are at odds with others. */
   readonly unshown: readonly PageRow[];
   /** Trades that the page shows, and that should have been pushed and were not. */
   readonly unpushed: readonly PageRow[];
@@ -28,7 +30,8 @@ export interface Joined {
 /**
  * The newest trades of one market as they were pushed, in runs: trades of one run follow each other
  * without a break. That is so within one connection, and within one answer; runs that share a trade are
- * one. Where the ids of a market count its trades, an id that is left out ends a run.
+ * one. Where the ids of a market count its trades, an id that is left out ends a run. Where the ids and times of
+ * two rows are at odds, one of them is false, and the run that has both is dropped.
  *
  * A run is evidence only where pages of history agree with it: between a page and the page before it
  * the run stands for the rows that neither of them holds, and only if both ends lie in it, and it has
@@ -41,6 +44,10 @@ export class PushedTrades {
   #openedMs: number | undefined;
   /** Whether the last run is that of this connection. */
   #isLive = false;
+  /** Of the rows that were pushed, the one with the highest id. */
+  #highest: PageRow | undefined;
+  /** Rows at odds with one that was pushed later, since the last page. */
+  #odd: PageRow[] = [];
   #isKept = false;
   #isCounted = false;
 
@@ -71,6 +78,10 @@ export class PushedTrades {
     let last = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
     let rows: SourceTrade[] = [];
     for (const row of orderPage(trades).toReversed()) {
+      if (this.#isAtOdds(row)) {
+        [last, rows] = [undefined, []];
+        continue;
+      }
       if (this.#isCounted && last !== undefined && row.tid > last.tid + 1) {
         this.#pushRows(rows);
         this.#isLive = false;
@@ -80,6 +91,24 @@ export class PushedTrades {
       last = row;
     }
     this.#pushRows(rows);
+  }
+
+  /**
+   * Whether a row and one before it cannot both be true. Which of them is false is not known, nor what it stands
+   * in the place of: the run of the one is dropped, the other must not become part of any.
+   */
+  #isAtOdds(row: PageRow): boolean {
+    const highest = this.#highest;
+    if (highest === undefined || !areAtOdds(row, highest)) {
+      if (highest === undefined || row.tid > highest.tid) this.#highest = row;
+      return false;
+    }
+    this.#runs = this.#runs.filter((run) => run.every((one) => comparePlaces(one, highest) !== 0));
+    this.#isLive = false;
+    this.#odd = [...this.#odd, highest].slice(-ODD_MAX);
+    this.#highest = undefined;
+    this.#isKept = false;
+    return true;
   }
 
   /** @param rows newest first, without a break */
@@ -105,6 +134,7 @@ export class PushedTrades {
   answered(trades: readonly SourceTrade[]): void {
     const rows = orderPage(trades);
     if (rows.length === 0 || this.#openedMs === undefined) return;
+    if (rows.toReversed().some((row) => this.#isAtOdds(row))) return;
     if (this.#isLive) this.#link(rows);
     else {
       this.#add(rows);
@@ -120,10 +150,12 @@ export class PushedTrades {
     const isPlain = page.unread.length === 0 && page.gaps.length === 0;
     if (newest === undefined || oldest === undefined || !isPlain || page.isRaised) return nothing;
     this.#isCounted = isCounted(rows, this.#isCounted);
-    const found = this.#contradiction(rows, newest, oldest);
-    if (found.unshown.length + found.unpushed.length > 0) {
-      this.#refuted(page);
-      return { page, ...found };
+    const odd = this.#odd;
+    this.#odd = [];
+    const { unshown, unpushed } = this.#contradiction(rows, newest, oldest);
+    if (unshown.length + unpushed.length > 0) this.#refuted(page);
+    if (odd.length + unshown.length + unpushed.length > 0) {
+      return { page, unshown: [...odd, ...unshown], unpushed };
     }
     this.#isKept = this.#isUpToDate(rows, page);
     this.#link(rows);
@@ -201,6 +233,7 @@ export class PushedTrades {
   #refuted({ sentAtMs }: TradePage): void {
     this.#runs = [];
     this.#isLive = false;
+    this.#highest = undefined;
     this.#isKept = false;
     if (this.#openedMs !== undefined) this.#openedMs = Math.max(this.#openedMs, sentAtMs);
   }

@@ -198,6 +198,5 @@ const isAboutRows = ({ kind }: FaultRule) => shapeOf(kind).isAboutRows;
 /** The rows of a reply, when the rule is about rows and its fault can befall these. */
 function rowsFor(rule: FaultRule, endpoint: EndpointName, reply: HttpReply): ReplyRows | undefined {
   if (!isAboutRows(rule) || reply.status !== 200) return undefined;
-  const rows = ReplyRows.read(endpoint, reply.body);
-  return rows?.allows(rule) === true ? rows : undefined;
+  return ReplyRows.forRule(rule, endpoint, reply.body);
 }

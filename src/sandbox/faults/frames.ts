@@ -6,6 +6,8 @@ import type {
   RealtimeAsked,
   RealtimeFrame,
 } from '../../server/faults.js';
+import { shapeOf } from './kinds.js';
+import { ReplyRows } from './rows.js';
 import { drawBelow, type RuleState } from './rule-state.js';
 import type { FaultRule } from './script.js';
 
@@ -31,6 +33,14 @@ function garbage({ form }: FaultRule, random: Random): string | Uint8Array {
 
 function isAboutState({ kind, method }: RealtimeFrame): boolean {
   return method === (kind === 'update' ? undefined : 'state.query');
+}
+
+/** The pushed trades of a frame, where a rule is about rows and its fault can befall these. */
+function tradesOf(rule: FaultRule, { kind, method, text }: RealtimeFrame): ReplyRows | undefined {
+  if (kind === 'update' && method === 'trades.subscribe') {
+    return ReplyRows.forRule(rule, 'trades.update', text);
+  }
+  return method === 'trades.request' ? ReplyRows.forRule(rule, 'history', text) : undefined;
 }
 
 /** The older message with the id under which an answer is waited for now. */
@@ -79,14 +89,19 @@ export class FaultyConnection implements ConnectionInterference {
     for (const state of script.rulesAbout(frame.market)) {
       const { rule } = state;
       const older = this.#olderState(script, state, frame);
-      if (!this.#allows(rule, frame, held, older)) continue;
+      const isAboutRows = shapeOf(rule.kind).isAboutRows;
+      const rows = isAboutRows ? tradesOf(rule, frame) : undefined;
+      if (isAboutRows ? rows === undefined : !this.#allows(rule, frame, held, older)) continue;
       const random = state.offer(frame.atMs, script.nowMs);
       if (random === undefined) continue;
       if (rule.kind === 'latency') {
         waitMs += (rule.ms ?? 0) + drawBelow(random, (rule.jitterMs ?? 0) + 1);
         continue;
       }
-      delivery = this.#spoil(rule, random, frame, older);
+      delivery =
+        rows === undefined
+          ? this.#spoil(rule, random, frame, older)
+          : { frames: [rows.spoil(rule, random)], fate: 'serve' };
       break;
     }
     if (held !== undefined && delivery.fate === 'serve') {

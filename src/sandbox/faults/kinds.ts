@@ -8,7 +8,7 @@ interface FaultKindShape {
   /** Endpoints whose replies it can befall; empty for faults of real-time connections only. */
   readonly endpoints: readonly EndpointName[];
   readonly isRealtime: boolean;
-  /** It spoils the rows of a reply, and needs some. */
+  /** It spoils the rows of a reply or of pushed trades, and needs some. */
   readonly isAboutRows: boolean;
   readonly parameters: Parameters;
 }
@@ -32,8 +32,9 @@ function onReplies<P extends Parameters>(
   return { endpoints, isRealtime: false, isAboutRows: false, parameters };
 }
 
+/** All of them befall trades, which are pushed as well. */
 function onRows<P extends Parameters>(parameters: P, endpoints: readonly EndpointName[]) {
-  return { ...onReplies(parameters, endpoints), isAboutRows: true };
+  return { ...onReplies(parameters, endpoints), isRealtime: true, isAboutRows: true };
 }
 
 function onRealtime<P extends Parameters>(parameters: P) {
@@ -84,6 +85,7 @@ const MOST_ID = Number.MAX_SAFE_INTEGER;
 /** Ways in which a single row can be wrong. */
 export const DEFECTS = [
   'notANumber',
+  'otherType',
   'overflow',
   'longNumber',
   'negativeAmount',

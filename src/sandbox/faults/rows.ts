@@ -7,7 +7,10 @@ import type { FaultRule } from './script.js';
 
 type Row = Record<string | number, unknown>;
 
-/** Where the rows of a reply are, and what their fields are called. */
+/** What rows can be read of: a reply, or a frame that pushes trades. */
+export type RowsPlace = EndpointName | 'trades.update';
+
+/** Where the rows of a reply or frame are, and what their fields are called. */
 interface RowShape {
   /** Path from the document to the list, or to the map of rows. */
   readonly path: readonly string[];
@@ -19,12 +22,19 @@ interface RowShape {
   readonly amount?: string | number;
 }
 
-const SHAPES: Readonly<Partial<Record<EndpointName, RowShape>>> = {
+const SHAPES: Readonly<Partial<Record<RowsPlace, RowShape>>> = {
   markets: { path: ['result'] },
   products: { path: ['result'] },
   tickers: { path: ['result'], within: 'ticker', price: 'last', amount: 'vol' },
   kline: { path: ['result', 'kline'], time: 'time', price: 'close', amount: 'volume' },
   history: { path: ['result'], id: 'id', time: 'time', price: 'price', amount: 'amount' },
+  'trades.update': {
+    path: ['params', '1'],
+    id: 'id',
+    time: 'time',
+    price: 'price',
+    amount: 'amount',
+  },
   historyResult: { path: [], id: 'tid', time: 'date', price: 'price', amount: 'amount' },
   depth: { path: ['asks'], price: 0, amount: 1 },
   book: {
@@ -51,6 +61,7 @@ const SPOILERS: Readonly<
   Record<Defect, { field: 'id' | 'time' | 'price' | 'amount'; spoil: (value: unknown) => unknown }>
 > = {
   notANumber: { field: 'price', spoil: () => 'NaN' },
+  otherType: { field: 'amount', spoil: (value) => [value] },
   overflow: { field: 'amount', spoil: () => '1e999' },
   longNumber: { field: 'price', spoil: () => '9'.repeat(LONG_NUMBER_DIGITS) },
   negativeAmount: { field: 'amount', spoil: (value) => `-${String(value)}` },
@@ -90,7 +101,7 @@ function shuffle(random: Random, rows: unknown[]): void {
   }
 }
 
-/** The rows of one successful reply, to be spoilt in place. */
+/** The rows of one successful reply or of one frame, to be spoilt in place. */
 export class ReplyRows {
   readonly #document: unknown;
   readonly #shape: RowShape;
@@ -105,9 +116,15 @@ export class ReplyRows {
     this.#rows = Object.values(holder) as Row[];
   }
 
+  /** The rows of a text in which a rule's fault can befall some; else undefined. */
+  static forRule(rule: FaultRule, place: RowsPlace, text: string): ReplyRows | undefined {
+    const rows = ReplyRows.read(place, text);
+    return rows?.allows(rule) === true ? rows : undefined;
+  }
+
   /** The rows of a body, or undefined when this endpoint or this reply has none. */
-  static read(endpoint: EndpointName, body: string): ReplyRows | undefined {
-    const shape = SHAPES[endpoint];
+  static read(place: RowsPlace, body: string): ReplyRows | undefined {
+    const shape = SHAPES[place];
     if (shape === undefined) return undefined;
     const document: unknown = JSON.parse(body);
     let holder: unknown = document;

@@ -115,7 +115,8 @@ class FeedWorld {
         const arrived = fresh.filter(() => random() >= lostShare);
         const frame = this.frame(arrived);
         if (frame.length > 0 && random() < falseShare) {
-          pushed.push([{ ...(frame[0] as SourceTrade), tid: tid + 1 + Math.floor(random() * 9) }]);
+          const by = 1 + Math.floor(random() * (random() < 0.5 ? 9 : 1_000_000));
+          pushed.push([{ ...(frame[0] as SourceTrade), tid: tid + by }]);
         }
         pushed.push(frame);
         for (const one of frame) this.evidence.pushed(one);
@@ -229,6 +230,49 @@ test('a page that holds what was not pushed, or lacks what was, refutes all of i
     pushed.push(tradesOf(24));
     pushed.push(tradesOf(26));
     assert.deepEqual(idsOf(pushed.join(pageOf(26)).page), [24, 26], 'what is pushed since counts');
+  }
+});
+
+test('a row whose id and time are at odds with later ones ends the run that has both', () => {
+  for (const [falseId, atId] of [
+    [9000, 26],
+    [3, 30],
+  ] as const) {
+    const pushed = new PushedTrades();
+    pushed.opened(0);
+    pushed.push(tradesOf(...upTo(10, 25)));
+    const [row] = tradesOf(atId);
+    const odd = { ...(row as SourceTrade), tid: falseId };
+    pushed.push([odd]);
+    pushed.push(tradesOf(...upTo(32, 40)));
+    const joined = pushed.join(pageOf(...upTo(38, 40)));
+    assert.deepEqual(idsOf(joined.page), upTo(38, 40), 'not by the page that tells of it');
+    assert.equal(joined.unshown.length, 1);
+    const { page, unshown } = pushed.join(pageOf(...upTo(38, 40)));
+    assert.deepEqual(unshown, []);
+    const since = falseId === 3 ? upTo(32, 40) : upTo(33, 40);
+    assert.deepEqual(idsOf(page), since, 'what was pushed since counts');
+  }
+});
+
+test('a row is at odds with later ones across a break, in one frame, and in an answer', () => {
+  const far = { ...(tradesOf(26)[0] as SourceTrade), tid: 9000 };
+  for (const by of ['push', 'frame', 'answer'] as const) {
+    const pushed = new PushedTrades();
+    pushed.opened(0);
+    pushed.push(tradesOf(...upTo(10, 25)));
+    if (by === 'frame') pushed.push([...tradesOf(...upTo(33, 36)), far]);
+    else {
+      pushed.push([far]);
+      pushed.closed();
+      pushed.opened(0);
+      if (by === 'answer') pushed.answered([...tradesOf(...upTo(20, 36)), far]);
+      else pushed.push(tradesOf(...upTo(33, 36)));
+    }
+    pushed.push(tradesOf(...upTo(37, 40)));
+    assert.deepEqual(pushed.join(pageOf(...upTo(38, 40))).unshown, [far], by);
+    const { page } = pushed.join(pageOf(...upTo(38, 40)));
+    assert.equal(idsOf(page)[0], by === 'answer' ? 37 : 34, by);
   }
 });
 
