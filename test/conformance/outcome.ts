@@ -19,6 +19,7 @@ export const VARIATIONS = {
   moreFields: 'objects have further fields',
   roundedTotals: 'totals are rounded to their last place',
   familyUpdate: "state.update in the family's shape",
+  lists: 'state.subscribe takes a list of markets',
   silence: 'what cannot be answered stays unanswered',
   pingRefused: 'server.ping is not known',
 } as const;

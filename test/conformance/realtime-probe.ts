@@ -70,9 +70,9 @@ export class RealtimeProbe {
     return this.#take((frame) => frame.id === id);
   }
 
-  /** The next frame without an id. @throws Skip when none comes in time */
-  async nextPush(): Promise<Frame> {
-    const frame = await this.#take(isPushed);
+  /** The next frame without an id that is wanted. @throws Skip when none comes in time */
+  async nextPush(isWanted: (frame: Frame) => boolean = () => true): Promise<Frame> {
+    const frame = await this.#take((one) => isPushed(one) && isWanted(one));
     if (frame === undefined) throw new Skip('no update came in time: nothing may have changed');
     return frame;
   }

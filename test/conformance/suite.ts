@@ -9,6 +9,7 @@ import { klineCases } from './cases/klines.js';
 import { limitCases } from './cases/limits.js';
 import { orderCases } from './cases/orders.js';
 import { postedErrorCases } from './cases/posted-errors.js';
+import { pushedTradeCases } from './cases/pushed-trades.js';
 import { realtimeCases } from './cases/realtime.js';
 import { resourceCases } from './cases/resources.js';
 import { signedCases } from './cases/signed.js';
@@ -28,6 +29,7 @@ export const CASES: readonly Case[] = [
   ...bookCases,
   ...tickerCases,
   ...realtimeCases,
+  ...pushedTradeCases,
   ...signedCases,
   ...orderCases,
   ...postedErrorCases,

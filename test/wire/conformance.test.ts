@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { endpointNames, endpoints } from '../../src/contract/endpoints.js';
 import { realtimeMethods } from '../../src/contract/realtime.js';
+import { systemClock } from '../../src/kernel/clock.js';
 import { ExchangeProbe, RequestsUsedUpError } from '../conformance/exchange-probe.js';
 import { caseLines, summaryLines } from '../conformance/report.js';
 import { CASES } from '../conformance/suite.js';
@@ -13,6 +14,11 @@ import {
   startJudgedLive,
 } from '../support/conformance/conformance.js';
 import { sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
+import {
+  startTapeExchange,
+  TEST_ORIGIN_MS,
+  writeTape,
+} from '../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';
 
 test('every case has a name of its own, and every endpoint and method has cases', () => {
@@ -36,6 +42,11 @@ test('every case has a name of its own, and every endpoint and method has cases'
   }
 });
 
+/** What can only be seen where trades are pushed, which the contract does not ask for. */
+const NEED_PUSHES = ['feed', 'history', 'subscribe', 'update'].map(
+  (name) => `realtime.trades.${name}`,
+);
+
 /** What can only be seen where accounts are. */
 const NEED_ACCOUNTS = [
   'balances.signed',
@@ -58,7 +69,7 @@ test('our server conforms to the contract as it is set by default', async (t) =>
   assert.deepEqual(idsWith('fail', result), [], told.join('\n'));
   assert.deepEqual(idsWith('differs', result), [], told.join('\n'));
   // A tape has no accounts, so there are no balances and active orders to look at, nor new ones.
-  assert.deepEqual(idsWith('skipped', result), NEED_ACCOUNTS, told.join('\n'));
+  assert.deepEqual(idsWith('skipped', result), [...NEED_ACCOUNTS, ...NEED_PUSHES], told.join('\n'));
   assert.equal(result.cases.length, CASES.length);
   assert.equal(result.requests, record.requests.length);
   assert.ok(result.requests < 250, `${result.requests} requests`);
@@ -118,6 +129,32 @@ test("the family's ways are told as known variations, and none of them fails", a
   assert.match(lines, /known variation idMode: since and lastId are trade ids \(2 cases\)/);
 });
 
+test('pushed trades and lists of markets are judged where an exchange has them', async (t) => {
+  const variants = {
+    tradeFeed: 'pushed',
+    subscribeForm: 'markets',
+    updateShape: 'family',
+  } as const;
+  const lines = Array.from(
+    { length: 3000 },
+    (_, at) => `${at + 1},${TEST_ORIGIN_MS + at * 100},100.5,0.25,buy`,
+  );
+  const path = await writeTape(t, lines);
+  const tapes = ['BTC_USDT', 'ETH_USDT'].map((market) => ({ market, path }));
+  const { server } = await startTapeExchange(t, { tapes, startOffsetS: 10 }, variants, systemClock);
+  const { url, realtimeUrl } = server;
+  const result = await judgeOpenly(url, { realtimeUrl, market: 'BTC_USDT', only: 'realtime.' });
+  const told = result.cases.flatMap(caseLines).join('\n');
+  assert.deepEqual(idsWith('fail', result), [], told);
+  const lists = result.cases.filter(({ variations }) => variations.includes('lists'));
+  assert.deepEqual(
+    lists.map(({ id }) => id),
+    ['subscribe', 'update', 'unsubscribe', 'feed', 'list'].map((name) => `realtime.${name}`),
+  );
+  const passed = idsWith('pass', result).filter((id) => id.startsWith('realtime.trades.'));
+  assert.deepEqual(passed, NEED_PUSHES, told);
+});
+
 test('capped pages are a known variation', async (t) => {
   const { server } = await startJudged(t, { pageCap: 100 });
   const result = await judge(server.url);
@@ -128,8 +165,12 @@ test('capped pages are a known variation', async (t) => {
 test('the live exchange conforms to the contract, without exception', async (t) => {
   const server = await startJudgedLive(t);
   const result = await judge(server.url, { realtimeUrl: server.realtimeUrl });
-  const told = result.cases.filter(({ verdict }) => verdict !== 'pass').flatMap(caseLines);
-  assert.deepEqual(told, []);
+  const told = result.cases.filter(({ verdict }) => verdict !== 'pass');
+  assert.deepEqual(
+    told.map(({ id }) => id).sort(),
+    NEED_PUSHES,
+    told.flatMap(caseLines).join('\n'),
+  );
 });
 
 test('filled candles, and opens at the close before, are known variations', async (t) => {

@@ -3,7 +3,7 @@ import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/limits.js';
 import { readServerFrame, STATE_UPDATE } from '../../../src/contract/realtime.js';
 import { systemRandom } from '../../../src/kernel/random.js';
 import { silentClientEvents } from '../../../src/observe/events.js';
-import type { Case, Context } from '../context.js';
+import { type Case, type Context, known } from '../context.js';
 import { type Findings, Skip } from '../outcome.js';
 import { type Frame, RealtimeProbe } from '../realtime-probe.js';
 import { type Fields, RESOURCES } from '../tables.js';
@@ -19,7 +19,7 @@ const updated: Fields = told;
 
 type Work = (probe: RealtimeProbe, context: Context, findings: Findings) => Promise<void>;
 
-function realtimeCase(id: string, title: string, work: Work): Case {
+export function realtimeCase(id: string, title: string, work: Work): Case {
   return {
     id: `realtime.${id}`,
     title,
@@ -30,7 +30,7 @@ function realtimeCase(id: string, title: string, work: Work): Case {
   };
 }
 
-async function answered(
+export async function answered(
   probe: RealtimeProbe,
   method: string,
   params: unknown,
@@ -92,7 +92,7 @@ async function judgeFeed({ realtime, market }: Context, findings: Findings): Pro
 }
 
 /** Whether a frame is the answer of a successful subscribe or unsubscribe. */
-function judgeSuccess({ result, error, params }: Frame, findings: Findings): void {
+export function judgeSuccess({ result, error, params }: Frame, findings: Findings): void {
   findings.check(error === null, `error is ${JSON.stringify(error)}`);
   const status = (result as { status?: unknown } | null)?.status;
   findings.check(status === 'success', `result is ${JSON.stringify(result)}`);
@@ -128,6 +128,20 @@ function judgeUpdate(frame: Frame, market: string, periodS: number, findings: Fi
       `id is ${JSON.stringify(frame.id)}, error ${JSON.stringify(frame.error)}`,
     );
   }
+}
+
+/** Follows the market, by a list where only that is taken. */
+async function follow(
+  probe: RealtimeProbe,
+  { market }: Context,
+  findings: Findings,
+): Promise<Frame> {
+  const frame = await answered(probe, 'state.subscribe', [market, PERIOD_S], findings);
+  if (frame.error === null) return frame;
+  const listed = await answered(probe, 'state.subscribe', [market], findings);
+  if (listed.error !== null) return frame;
+  findings.differs('lists');
+  return listed;
 }
 
 /** A call that cannot be served: an error, or silence. */
@@ -181,39 +195,57 @@ export const realtimeCases: readonly Case[] = [
   realtimeCase('query.params', 'missing params are refused', (probe, _context, findings) =>
     judgeRefused(probe, 'state.query', [], findings),
   ),
-  realtimeCase(
-    'subscribe',
-    'state.subscribe is acknowledged',
-    async (probe, { market }, findings) => {
-      judgeSuccess(
-        await answered(probe, 'state.subscribe', [market, PERIOD_S], findings),
-        findings,
-      );
-    },
-  ),
-  realtimeCase('update', 'state.update has its shape', async (probe, { market }, findings) => {
-    await answered(probe, 'state.subscribe', [market, PERIOD_S], findings);
-    judgeUpdate(await probe.nextPush(), market, PERIOD_S, findings);
+  realtimeCase('subscribe', 'state.subscribe is acknowledged', async (probe, context, findings) => {
+    judgeSuccess(await follow(probe, context, findings), findings);
+  }),
+  realtimeCase('update', 'state.update has its shape', async (probe, context, findings) => {
+    await follow(probe, context, findings);
+    judgeUpdate(await probe.nextPush(), context.market, PERIOD_S, findings);
   }),
   realtimeCase(
     'unsubscribe',
     'state.unsubscribe is acknowledged and ends the updates',
-    async (probe, { market }, findings) => {
-      await answered(probe, 'state.subscribe', [market, PERIOD_S], findings);
+    async (probe, context, findings) => {
+      await follow(probe, context, findings);
       judgeSuccess(await answered(probe, 'state.unsubscribe', [], findings), findings);
       const told = probe.pushed.length;
-      await answered(probe, 'state.query', [market, PERIOD_S], findings);
+      await answered(probe, 'state.query', [context.market, PERIOD_S], findings);
       findings.check(probe.pushed.length === told, 'an update came after the end');
     },
   ),
   realtimeCase('feed', 'the typed client follows the market', async (probe, context, findings) => {
+    judgeSuccess(await follow(probe, context, findings), findings);
     const params = [context.market, PERIOD_S];
-    judgeSuccess(await answered(probe, 'state.subscribe', params, findings), findings);
     const { result } = await answered(probe, 'state.query', params, findings);
     judgeRecord(result, queried, PERIOD_S, findings);
     // Where the server is wrong already the client is not to be blamed.
     if (findings.verdict !== 'fail') await judgeFeed(context, findings);
   }),
+  realtimeCase(
+    'list',
+    'a list of markets is refused, or followed whole',
+    async (probe, context, findings) => {
+      const listed = await known(context, 'markets', {});
+      const other = listed.find(({ name }) => name !== context.market)?.name;
+      if (other === undefined) throw new Skip('there is one market only');
+      const names = [context.market, other];
+      const { error, result } = await answered(probe, 'state.subscribe', names, findings);
+      if (error !== null) return;
+      const { status } = (result ?? {}) as { status?: unknown };
+      findings.check(status === 'success', `result is ${JSON.stringify(result)}`);
+      findings.differs('lists');
+      const missing = new Set(names);
+      while (missing.size > 0) {
+        const frame = await probe.nextPush();
+        const reading = readServerFrame(frame);
+        const market = reading.kind === 'update' ? reading.market : undefined;
+        const isOurs = market !== undefined && names.includes(market);
+        const shown = JSON.stringify(frame).slice(0, 120);
+        if (!findings.check(isOurs, `not an update of one of them: ${shown}`)) return;
+        missing.delete(market ?? '');
+      }
+    },
+  ),
   realtimeCase('method', 'an unknown method is refused', (probe, _context, findings) =>
     judgeRefused(probe, 'no.such', [], findings),
   ),
