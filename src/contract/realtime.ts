@@ -35,7 +35,7 @@ const noParams = z.tuple([]);
 const statusSuccess = z.object({ status: z.literal('success') });
 
 /** One row of the table of real-time methods. */
-interface MethodRow {
+export interface MethodRow {
   readonly params: z.ZodType;
   readonly summary: string;
   readonly result: z.ZodType;

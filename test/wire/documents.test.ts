@@ -4,6 +4,7 @@ import { Ajv, type ValidateFunction } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { endpointNames, endpoints } from '../../src/contract/endpoints.js';
 import { AUTH_HEADERS, encodePayload, sign } from '../../src/contract/signing.js';
+import { type ServerVariants, variantsLike } from '../../src/contract/variants.js';
 import { startTapeExchange, TEST_ORIGIN_MS } from '../support/exchanges/tape-exchange.js';
 import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
@@ -166,19 +167,29 @@ function messageCheckers({ components }: Described): (name: string) => ValidateF
   };
 }
 
-async function openRealtime(t: TestContext, clock = new FakeClock()) {
-  const { server } = await startTapeExchange(t, {}, {}, clock);
+async function openRealtime(
+  t: TestContext,
+  variants: Partial<ServerVariants> = {},
+  clock = new FakeClock(),
+) {
+  const { server } = await startTapeExchange(t, {}, variants, clock);
   const document = await documentAt(`${server.url}/asyncapi.json`);
   return { server, document, socket: await TapeSocket.open(t, server.realtimeUrl) };
+}
+
+/** Holds a frame against the message of this name. */
+function judgeBy(document: Described) {
+  const checkerOf = messageCheckers(document);
+  return (name: string, frame: unknown) => {
+    const validate = checkerOf(name);
+    assert.ok(validate(frame), `${name}: ${JSON.stringify(validate.errors)}`);
+  };
 }
 
 test('every frame of the server is a message that the served document describes', async (t) => {
   const { document, socket } = await openRealtime(t);
   const checkerOf = messageCheckers(document);
-  const is = (name: string, frame: unknown) => {
-    const validate = checkerOf(name);
-    assert.ok(validate(frame), `${name}: ${JSON.stringify(validate.errors)}`);
-  };
+  const is = judgeBy(document);
   is('stateQueryResponse', await socket.ask('state.query', ['BTC_USDT', 3600]));
   is('stateSubscribeResponse', await socket.ask('state.subscribe', ['BTC_USDT', 60]));
   const update = await socket.next();
@@ -188,6 +199,37 @@ test('every frame of the server is a message that the served document describes'
   is('error', await socket.ask('state.query', ['NO_SUCH', 60]));
   is('error', await socket.ask('no.such', []));
   assert.equal(checkerOf('stateQueryResponse')(update), false, 'an update is no answer');
+});
+
+test('lists, pushed trades and the words of a dialect are described where they are served', async (t) => {
+  for (const name of ['whitebit', 'earnbit', 'p2b'] as const) {
+    const clock = new FakeClock();
+    const { document, socket } = await openRealtime(t, variantsLike(name, {}), clock);
+    const is = judgeBy(document);
+    const [query, subscribe, unsubscribe, trades] = (
+      {
+        whitebit: ['market_request', 'market_subscribe', 'market_unsubscribe', 'trades_subscribe'],
+        earnbit: ['state.query', 'state.subscribe', 'state.unsubscribe', 'deals.subscribe'],
+        p2b: ['state.query', 'state.subscribe', 'state.unsubscribe', undefined],
+      } as const
+    )[name];
+    is('stateQueryResponse', await socket.ask(query, ['BTC_USDT', 3600]));
+    const asked = { method: subscribe, params: ['BTC_USDT', 'ETH_USDT'], id: 1 };
+    is('stateSubscribeRequest', asked);
+    is('stateSubscribeResponse', await socket.ask(asked.method, asked.params));
+    is('stateUpdate', await socket.next());
+    is('stateUpdate', await socket.next());
+    is('stateUnsubscribeResponse', await socket.ask(unsubscribe, []));
+    assert.equal('tradesUpdate' in document.components.messages, trades !== undefined, name);
+    if (trades === undefined) continue;
+    is('tradesSubscribeRequest', { method: trades, params: ['BTC_USDT'], id: 1 });
+    is('tradesSubscribeResponse', await socket.ask(trades, ['BTC_USDT']));
+    await clock.run(30_000);
+    is('tradesUpdate', await socket.next());
+    if (name !== 'whitebit') continue;
+    await socket.untilAnswered(unsubscribe);
+    is('tradesRequestResponse', await socket.ask('trades_request', ['BTC_USDT', 100, 0]));
+  }
 });
 
 test('the AsyncAPI document names the WebSocket as the caller can reach it', async (t) => {

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import type { DialectName } from '../dialects.js';
 import { type Endpoint, type EndpointName, endpointNames, endpoints } from '../endpoints.js';
 import { signedFields } from '../params.js';
 import { AUTH_HEADERS } from '../signing.js';
@@ -10,6 +11,8 @@ export interface DocumentOptions {
   readonly version: string;
   /** Base URL of the exchange; without it the document speaks of the server that serves it. */
   readonly serverUrl?: string;
+  /** Of the server; what is asked in another than the contract's is not described. Default: the contract's. */
+  readonly dialect?: DialectName;
 }
 
 const AUTH_TEXTS: Readonly<Record<keyof typeof AUTH_HEADERS, string>> = {
@@ -96,7 +99,11 @@ function operationOf(name: EndpointName, form: Form, book: SchemaBook): JsonObje
  * the same document. It describes the contract; departures that a server may be set to are not in
  * it.
  */
-export function openApiDocument({ version, serverUrl = '/' }: DocumentOptions): JsonObject {
+export function openApiDocument({
+  version,
+  serverUrl = '/',
+  dialect = 'contract',
+}: DocumentOptions): JsonObject {
   const book = new SchemaBook('draft-2020-12');
   const paths: JsonObject = {};
   for (const name of endpointNames) {
@@ -113,7 +120,10 @@ export function openApiDocument({ version, serverUrl = '/' }: DocumentOptions): 
       version,
       description:
         'Market data, balances and orders of a spot exchange. Prices and amounts are decimal ' +
-        'texts, times are UNIX seconds. Public endpoints answer an open GET and a signed POST alike.',
+        'texts, times are UNIX seconds. Public endpoints answer an open GET and a signed POST alike.' +
+        (dialect === 'contract'
+          ? ''
+          : ` This server is asked in the dialect ${dialect}, whose paths and parameters differ from these.`),
     },
     servers: [{ url: serverUrl }],
     tags: [

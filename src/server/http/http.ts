@@ -2,7 +2,11 @@ import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { dialectOf } from '../../contract/dialects.js';
-import { asyncApiDocument, realtimeServers } from '../../contract/documents/asyncapi.js';
+import {
+  asyncApiDocument,
+  realtimeServers,
+  type Speech,
+} from '../../contract/documents/asyncapi.js';
 import type { JsonObject } from '../../contract/documents/json-schema.js';
 import { openApiDocument } from '../../contract/documents/openapi.js';
 import { type EndpointName, endpointNames, type FilledParamsOf } from '../../contract/endpoints.js';
@@ -281,7 +285,7 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
   addRoutes(app, context, endpointOfPath);
   addControl(app, context);
   addInterference(app, context, endpointOfPath);
-  addDocuments(app, realtimePath);
+  addDocuments(app, realtimePath, context);
   return app;
 }
 
@@ -304,9 +308,10 @@ function serversFor(host: string | undefined, realtimePath: string): JsonObject 
  * Serves the descriptions of both interfaces, made from the tables of the contract: OpenAPI for
  * HTTP, AsyncAPI for the WebSocket at `realtimePath`.
  */
-function addDocuments(app: FastifyInstance, realtimePath: string): void {
-  const openApi = once(() => JSON.stringify(openApiDocument({ version: API_VERSION })));
-  const asyncApi = once(() => asyncApiDocument({ version: API_VERSION }));
+function addDocuments(app: FastifyInstance, realtimePath: string, speech: Speech): void {
+  const { dialect } = speech.variants;
+  const openApi = once(() => JSON.stringify(openApiDocument({ version: API_VERSION, dialect })));
+  const asyncApi = once(() => asyncApiDocument({ version: API_VERSION }, speech));
   app.get(OPENAPI_PATH, (_request, reply) => {
     return reply.type('application/json; charset=utf-8').send(openApi());
   });
