@@ -1,11 +1,11 @@
 import { InvalidArgumentError } from 'commander';
 import type { Config } from '../../config/schema.js';
 import { DURATION_FORM, parseDuration } from '../../config/values.js';
-import type { DialectName } from '../../contract/dialects.js';
+import { type DialectName, dialectNames } from '../../contract/dialects.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
-import type { CommonOptions } from '../command.js';
+import { type CommonOptions, choice, option } from '../command.js';
 import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
 import { timeArgument } from '../options.js';
@@ -16,6 +16,12 @@ export class ApiUsageError extends TapekeepError {
     super('usage', 'fatal', text);
   }
 }
+
+/** Which exchange is asked, and how. */
+export const EXCHANGE_OPTIONS = {
+  url: option('--url <address>', 'base address of the exchange, in place of the setting'),
+  dialect: choice('--dialect <name>', 'how it is asked, in place of the setting', dialectNames),
+};
 
 export interface ApiOptions extends CommonOptions {
   /** Base address in place of the setting `exchange.url`. */
@@ -89,14 +95,14 @@ function isRelative(value: unknown): value is RelativeTime {
 
 /**
  * Replaces relative times by UNIX seconds of the exchange's own time, which a tape or a replay lives
- * at far from ours. To learn it one question more is asked, if there is any such time.
+ * at far from ours. To learn it one question more is asked, if there is any such time: one that each dialect has.
  */
 export async function fixTimes(
   params: Readonly<Record<string, unknown>>,
   { client, time }: Pick<ExchangeAccess, 'client' | 'time'>,
 ): Promise<Readonly<Record<string, unknown>>> {
   if (!Object.values(params).some(isRelative)) return params;
-  await client.products();
+  await client.markets();
   const nowMs = time.nowMs();
   const fixed = Object.entries(params).map(([name, value]) => {
     return [name, isRelative(value) ? Math.floor((nowMs - value.backMs) / 1000) : value] as const;

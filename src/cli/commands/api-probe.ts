@@ -3,8 +3,8 @@ import { type DialectName, dialectNames, dialectOf } from '../../contract/dialec
 import { type EndpointName, endpointNames, endpoints } from '../../contract/endpoints.js';
 import { sleep, systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import { type ApiOptions, openApi, openApiSession } from '../api/access.js';
-import { argument, choice, command, flag, nothing, option } from '../command.js';
+import { type ApiOptions, EXCHANGE_OPTIONS, openApi, openApiSession } from '../api/access.js';
+import { argument, choice, command, flag, nothing } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
 import { jsonLine, printable, writeOut } from '../output.js';
 
@@ -29,7 +29,7 @@ export const probe = command({
     market: argument<string | undefined>('the market to ask about (default: the first listed)'),
   },
   options: {
-    url: option('--url <address>', 'base address of the exchange, in place of the setting'),
+    url: EXCHANGE_OPTIONS.url,
     dialect: choice('--dialect <name>', 'ask in this one only', dialectNames),
     json: flag('--json', 'one JSON document'),
   },

@@ -1,11 +1,13 @@
 import type { StateEvent } from '../../client/index.js';
+import { dialectOf } from '../../contract/dialects.js';
+import { LIST_PERIOD_S } from '../../contract/realtime.js';
 import { systemClock, unlessAborted } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { AbortedError, isAborted, TapekeepError } from '../../kernel/errors.js';
-import { ApiUsageError, openApiSession } from '../api/access.js';
+import { ApiUsageError, EXCHANGE_OPTIONS, openApiSession } from '../api/access.js';
 import { argument, command, flag, nothing, option } from '../command.js';
 import { waitForStop } from '../ending.js';
-import { openExchange } from '../opening/exchange.js';
+import { dialectOfConfig, openExchange } from '../opening/exchange.js';
 import { durationArgument, periodArgument } from '../options.js';
 import { writeOut } from '../output.js';
 
@@ -27,12 +29,20 @@ class NeverConnectedError extends TapekeepError {
   }
 }
 
+const DEFAULT_PERIOD_S = 60;
+const NOT_ASKED = 'http://localhost';
+
 /** Follows the state of a market, one line an event, until a signal or the end of `--for`. */
 export const watch = command({
   args: { market: argument<string>('name of a public pair') },
   options: {
-    period: option('--period <seconds>', 'time that the state sums up', periodArgument, 60),
+    period: option(
+      '--period <seconds>',
+      'time that the state sums up (default: 60, or a day where only that is offered)',
+      periodArgument,
+    ),
     given: option('--realtime-url <address>', 'real-time address, in place of the setting'),
+    dialect: EXCHANGE_OPTIONS.dialect,
     forMs: option(
       '--for <duration>',
       'stop by itself after this time, such as 10s',
@@ -41,16 +51,20 @@ export const watch = command({
     json: flag('--json', 'one JSON object an event'),
   },
   needs: nothing,
-  async run(common, { market, period, given, forMs, json }) {
-    const { config, telemetry, exchangeTime } = openApiSession(common);
+  async run(common, { market, given, dialect, forMs, json, ...chosen }) {
+    // Only real-time calls are made: a dialect needs an address beside it, and none is asked there.
+    const spoken = dialect === undefined ? {} : { dialect, url: NOT_ASKED };
+    const { config, telemetry, exchangeTime } = openApiSession({ ...common, ...spoken });
     const realtimeUrl = given ?? config.realtime.url;
     if (realtimeUrl === null) {
       throw new ApiUsageError(
         'no real-time address is named: add --realtime-url ADDRESS (ws:// or wss://), or set realtime.url (TAPEKEEP_REALTIME_URL) beside exchange.url',
       );
     }
-    const url = config.exchange.url ?? 'http://localhost';
+    const url = config.exchange.url ?? NOT_ASKED;
     const access = openExchange(config, { url, realtimeUrl }, systemClock, telemetry, exchangeTime);
+    const { isList } = dialectOf(dialectOfConfig(config)).realtime;
+    const { period = isList === true ? LIST_PERIOD_S : DEFAULT_PERIOD_S } = chosen;
     const feed = access.openStateFeed(market, period);
     let isTimeUp = false;
     const stopping = new AbortController();
@@ -70,7 +84,12 @@ export const watch = command({
         });
         if (event.kind === 'opened') hasOpened = true;
         if (event.kind !== 'closed' || hasOpened) continue;
-        if (event.reason === 'subscribe_refused' || event.reason === 'period_not_offered') {
+        if (event.reason === 'period_not_offered') {
+          throw new ApiUsageError(
+            `--period ${period}: this exchange tells states over a day only; write --period ${LIST_PERIOD_S}`,
+          );
+        }
+        if (event.reason === 'subscribe_refused') {
           throw new SubscriptionRefusedError(market, period);
         }
         if (event.reason !== 'stopped') lastReason = event.reason;

@@ -8,6 +8,7 @@ import {
 import {
   type ApiOptions,
   ApiUsageError,
+  EXCHANGE_OPTIONS,
   fixTimes,
   kebabCase,
   openApi,
@@ -16,7 +17,7 @@ import {
 } from '../api/access.js';
 import { explained } from '../api/advice.js';
 import { hasRows, printRejected, printResult, UnreadableRowsError } from '../api/rows.js';
-import { argument, command, type Declared, flag, group, nothing, option } from '../command.js';
+import { argument, command, type Declared, flag, group, nothing } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
 import { ORDER_HELP, type OrderOptions, placeOrder, WITHOUT_ASKING } from './api-order.js';
 import { probe } from './api-probe.js';
@@ -29,6 +30,7 @@ that TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE name; never from
 others on this machine could read it.
 
   tapekeep api markets --url http://127.0.0.1:8080
+  tapekeep api markets --url http://127.0.0.1:8080 --dialect whitebit
   tapekeep api kline BTC_USDT --start -1h --end now --json
   tapekeep api watch BTC_USDT --period 60 --for 10s
   tapekeep api probe --url http://127.0.0.1:8080
@@ -37,7 +39,6 @@ others on this machine could read it.
 /** Time parameters are marked in the table. */
 const UNIX_TIME = /\bUNIX (?:time|seconds)\b/;
 
-const URL = option('--url <address>', 'base address of the exchange, in place of the setting');
 const RESULT_AS_JSON = flag('--json', 'the result as one JSON document');
 const SIGNED_FORM = flag('--post', 'use the signed form');
 
@@ -51,7 +52,7 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
     args: hasMarket ? { argument: argument<string | undefined>('the same as --market') } : {},
     options: {
       ...Object.fromEntries(params.map((one) => [one.attributeName(), { options: [one] }])),
-      ...{ url: URL, json: RESULT_AS_JSON },
+      ...{ ...EXCHANGE_OPTIONS, json: RESULT_AS_JSON },
       ...(access === 'public' ? { post: SIGNED_FORM } : {}),
       ...(name === 'orderNew' ? { yes: WITHOUT_ASKING } : {}),
     },
@@ -65,8 +66,8 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
           .map((one) => [one.attributeName(), named[one.attributeName()]] as const)
           .filter(([, value]) => value !== undefined),
       );
-      const { url, json, post, yes } = values as Partial<CallOptions & OrderOptions>;
-      const options = { ...common, url, json };
+      const { url, dialect, json, post, yes } = values as Partial<CallOptions & OrderOptions>;
+      const options = { ...common, url, dialect, json };
       if (name === 'orderNew') {
         return await placeOrder(given as ParamsOf<'orderNew'>, { ...options, yes });
       }

@@ -80,7 +80,7 @@ test('times may be counted back from the present of the exchange, whatever that 
   const presentMs = Date.UTC(2026, 0, 31, 12) + 900;
   const asked: string[] = [];
   const access = {
-    client: { products: () => Promise.resolve(asked.push('products')) },
+    client: { markets: () => Promise.resolve(asked.push('markets')) },
     time: { nowMs: () => presentMs },
   } as unknown as Parameters<typeof fixTimes>[1];
   const noonS = Date.UTC(2026, 0, 31, 12) / 1000;
