@@ -76,6 +76,10 @@ export class ReplayClient implements Backend {
     return this.#frozenMs ?? this.#parts.session.time.nowMs();
   }
 
+  get jump(): { readonly toMs: number } | undefined {
+    return this.#parts.session.time.jump;
+  }
+
   hasMarket(name: string): boolean {
     const { catalog } = this.#parts.context;
     const market = catalog.market(name);

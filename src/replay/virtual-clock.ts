@@ -15,6 +15,8 @@ export class VirtualClock {
   readonly #onChange: () => void;
   #phase: 'waiting' | 'running' | 'paused' = 'waiting';
   #speed: PlaySpeed;
+  /** Where it was last taken by {@link VirtualClock.seek}. */
+  #jump: { readonly toMs: number } | undefined;
   /** The time at the instant `#anchoredAtMs` of the monotonic clock. */
   #anchorMs: number;
   #anchoredAtMs: number;
@@ -75,8 +77,14 @@ export class VirtualClock {
     this.#onChange();
   }
 
+  get jump(): { readonly toMs: number } | undefined {
+    return this.#jump;
+  }
+
   seek(atMs: number): void {
-    this.#anchor(Math.min(this.span.toMs, Math.max(this.span.fromMs, atMs)));
+    const toMs = Math.min(this.span.toMs, Math.max(this.span.fromMs, atMs));
+    this.#jump = { toMs };
+    this.#anchor(toMs);
     this.#onChange();
   }
 

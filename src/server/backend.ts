@@ -114,6 +114,8 @@ export interface Backend {
   readonly identity: string;
   /** The exchange's time, UNIX milliseconds; shown in the Date header and in tickers' `at`. */
   nowMs(): number;
+  /** The last jump of its time and where it led, another object for each; left out: time never jumps. */
+  readonly jump?: { readonly toMs: number } | undefined;
   hasMarket(market: string): boolean;
   markets(): Awaitable<Market[]>;
   tickers(): Awaitable<Record<string, TickerEntry>>;

@@ -205,6 +205,46 @@ test('recorded trades are pushed as their time comes, each once', async (t) => {
   assert.deepEqual(await pushed(299), [...tids.slice(2), 400]);
 });
 
+test('a jump of time begins pushed trades anew, forward and back', async (t) => {
+  const world = await openWorld();
+  const trades = await world.stream('trades');
+  const tids = Array.from({ length: 30 }, (_, at) => at + 1);
+  await world.store.commit({
+    trades: tids.map((tid) => exactTrade(tid, tid * 10)),
+    claims: [covered(trades, 0, 600)],
+  });
+  const clock = new FakeClock();
+  const replay = await startReplay(t, world.store, { clock, speed: 10 });
+  const client = await Client.open(t, replay);
+  await clock.run(100);
+  await client.subscribeTrades('BTC_USDT');
+  const ping = async () => {
+    const before = client.frames.length;
+    client.send('server.ping', 'x', 1, 77);
+    await client.until(() => client.frames.slice(before).some(({ id }) => id === 77));
+  };
+  // News are read from the database, and time goes on meanwhile: so many come at once as there are by then.
+  const next = async () => {
+    const known = client.pushed.length;
+    for (let passedMs = 0; passedMs < 60_000 && client.pushed.length === known; passedMs += 100) {
+      await clock.run(100);
+      await ping();
+    }
+    return client.pushed[known];
+  };
+  const jump = async (toS: number) => {
+    await control(replay, 'seek', { to: new Date(noonMs(toS)).toISOString() });
+    await ping();
+  };
+  assert.equal(await next(), 1);
+  await jump(205);
+  assert.equal(await next(), 21, 'nothing of what was passed over');
+  await jump(80);
+  assert.equal(await next(), 8, 'the same trades once more');
+  const { pushed } = client;
+  assert.ok(pushed.every((tid, at) => [1, 8, 21, (pushed[at - 1] ?? 0) + 1].includes(tid)));
+});
+
 test('at full speed every update is told once, in order, of all markets together', async (t) => {
   const world = await openWorld();
   await fillStates(

@@ -19,6 +19,8 @@ export function pushedRow(trade: BackendTrade, { variants }: Pick<ServerContext,
 /**
  * The trades of one market of a subscription: each that happens after it began, exactly once, in order.
  *
+ * Where time jumps it begins anew at the instant to which it jumped, forward or back.
+ *
  * States: *new* → *following* ({@link TradeSubscription.start}) → *ended*. News are read when the backend says that
  * there may be some; of a backend whose time is that of its reader, at intervals.
  */
@@ -27,7 +29,9 @@ export class TradeSubscription {
   readonly #market: string;
   readonly #send: (text: string) => void;
   /** The newest that was sent, or that happened before; undefined: there was none. */
-  #last: BackendTrade | undefined;
+  #last: Pick<BackendTrade, 'timeUs' | 'id'> | undefined;
+  /** The jump of time that has been followed. */
+  #jump: Backend['jump'];
   #endWatch: (() => void) | undefined;
   #cancelTimer: (() => void) | undefined;
   #isReading = false;
@@ -42,6 +46,7 @@ export class TradeSubscription {
 
   /** What has happened by now is not sent. To be awaited before the subscription is acknowledged. */
   async begin(): Promise<void> {
+    this.#jump = this.#context.backend.jump;
     [this.#last] = await this.#context.backend.trades(this.#market, 0, 1, 'history');
   }
 
@@ -65,7 +70,12 @@ export class TradeSubscription {
     try {
       while (this.#isDue && !this.#isEnded) {
         this.#isDue = false;
-        this.#push(await newerThan(this.#context.backend, this.#market, this.#last));
+        const { backend } = this.#context;
+        this.#followJump(backend.jump);
+        const news = await newerThan(backend, this.#market, this.#last);
+        // What was read before a jump is not sent behind it.
+        if (backend.jump === this.#jump) this.#push(news);
+        else this.#isDue = true;
       }
     } catch (error) {
       this.#context.telemetry.handlerFailed(failureOf('trades update', error));
@@ -73,6 +83,12 @@ export class TradeSubscription {
       this.#isReading = false;
       this.#readLater();
     }
+  }
+
+  #followJump(jump: Backend['jump']): void {
+    if (jump === this.#jump) return;
+    this.#jump = jump;
+    if (jump !== undefined) this.#last = { timeUs: jump.toMs * 1000, id: -1 };
   }
 
   #readLater(): void {
@@ -100,7 +116,7 @@ export class TradeSubscription {
 async function newerThan(
   backend: Backend,
   market: string,
-  last: BackendTrade | undefined,
+  last: Pick<BackendTrade, 'timeUs' | 'id'> | undefined,
 ): Promise<readonly BackendTrade[]> {
   for (let limit = LOOK_ROWS; ; limit *= LONGER) {
     const page = await backend.trades(market, 0, limit, 'history');
