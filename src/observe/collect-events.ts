@@ -93,7 +93,7 @@ export const COLLECT = {
     text: 'walked through history',
     moves: { walks_total: 1, walk_pages_total: 'pages' },
   }),
-  /** Streams whose coverage does not grow, as of now. Each is a line of its own. */
+  /** Streams whose coverage does not grow, as of now, the longest first. Those of one kind and reason are one line. */
   streamsStanding: event<{
     streams: readonly {
       kind: string;
@@ -108,12 +108,21 @@ export const COLLECT = {
     text: '',
     record(recorder, { streams }) {
       recorder.metrics.reset('standing_seconds');
-      for (const { kind, market, ...fields } of streams) {
-        const at = { stream: recorder.stream(kind), market };
-        recorder.metrics.move('standing_seconds', Math.max(0, fields.standingMs / 1000), at);
+      const alike = new Map<string, (typeof streams)[number][]>();
+      for (const one of streams) {
+        const at = { stream: recorder.stream(one.kind), market: one.market };
+        recorder.metrics.move('standing_seconds', Math.max(0, one.standingMs / 1000), at);
+        const key = `standing ${one.kind} ${one.reason}`;
+        const group = alike.get(key);
+        if (group === undefined) alike.set(key, [one]);
+        else group.push(one);
+      }
+      for (const [key, group] of alike) {
+        const [{ kind, market, ...longest }] = group as [(typeof streams)[number]];
+        const more = group.length === 1 ? {} : { others: group.length - 1 };
         const text = 'a stream stands: its coverage does not grow';
-        const logged = { stream: kind, market, ...fields };
-        recorder.logger.writeRepeating('warn', `standing ${kind} ${market}`, text, logged);
+        const logged = { stream: kind, market, ...longest, ...more };
+        recorder.logger.writeRepeating('warn', key, text, logged);
       }
     },
   }),

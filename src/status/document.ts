@@ -94,6 +94,13 @@ const DAEMON = z.object({
   leftOutMarkets: count().describe('listed, but more than streams.markets.max'),
   missingMarkets: z.array(z.string()).describe('named in the settings and not listed'),
   requests: count(),
+  requestsPerS: z
+    .number()
+    .min(0)
+    .describe('that go out at most now, by the settings and the exchange'),
+  requestsWaiting: count().describe(
+    'for their turn; many of them: the settings ask for more than is allowed',
+  ),
   failedRequests: count(),
   lastFailedRequest: z
     .object({

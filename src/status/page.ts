@@ -138,6 +138,7 @@ function factsOf(document: ServedDocument): [string, string | number][] {
     ['named, but not listed', missingMarkets.length > 0 && firstOf(missingMarkets)],
     ['listed, but beyond streams.markets.max', leftOutMarkets > 0 && leftOutMarkets],
     ['coverage does not grow', daemon.standing.length > 0 && firstOf(daemon.standing.map(stands))],
+    ['requests', requestsText(daemon)],
     ['exchange time', timeText(document)],
     ['last failed request', lastFailedRequest !== null && failureText(lastFailedRequest)],
   ];
@@ -166,6 +167,16 @@ type Standing = DaemonStatus['standing'][number];
 function stands({ market, kind, intervalS, standingS, reason, note }: Standing): string {
   const interval = intervalS === null ? '' : ` ${intervalS}s`;
   return `${market} ${kind}${interval} for ${show(standingS, 'standingS')} (${reason}: ${note})`;
+}
+
+/** More requests than these wait only where more is asked for than the exchange allows (as the alert has it). */
+const WAITING_MAX = 50;
+
+function requestsText({ requestsPerS, requestsWaiting }: DaemonStatus): string {
+  const rate = `${requestsPerS.toFixed(1)} a second at most`;
+  if (requestsWaiting <= WAITING_MAX) return rate;
+  const waiting = show(requestsWaiting, 'requests');
+  return `${rate}, and ${waiting} wait: the settings ask for more than is allowed (fewer markets, slower schedules of depth and candles, or exchange.requestsPerS)`;
 }
 
 /** What time it is at the exchange, and what that rests on. */

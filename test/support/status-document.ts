@@ -16,7 +16,14 @@ export function servedDocument({
     ...given,
     daemon: {
       ...{ phase: 'collecting', isTimeSettled: true, timeBasis: 'exchange', markets: 1 },
-      ...{ wantedMarkets: 1, leftOutMarkets: 0, missingMarkets: [], requests: 1 },
+      ...{
+        wantedMarkets: 1,
+        leftOutMarkets: 0,
+        missingMarkets: [],
+        requests: 1,
+        requestsPerS: 5,
+        requestsWaiting: 0,
+      },
       ...{ failedRequests: 0, lastFailedRequest: null, standing: [], rows: [] },
       ...{ health: HEALTHY, ready: HEALTHY },
       ...daemon,

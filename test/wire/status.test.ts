@@ -145,7 +145,7 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
         daemon: {
           ...reports,
           ...{ rows: statusRows(telemetry.counts.snapshot(), 10_000), markets: 278 },
-          ...{ wantedMarkets: 500, lastFailedRequest: failed },
+          ...{ wantedMarkets: 500, lastFailedRequest: failed, requestsWaiting: 1990 },
         },
       }),
   });
@@ -160,6 +160,7 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
   assert.match(page, /Not ready: database: refused &lt;script&gt;/);
   assert.match(page, /history: network: &lt;script&gt;3 \(4 in a row, and none answered since\)/);
   assert.match(page, /<dt>markets<\/dt><dd>278 of 500<\/dd>/);
+  assert.match(page, /<dt>requests<\/dt><dd>5\.0 a second at most, and 1,990 wait: /);
   assert.doesNotMatch(page, /(src|href)="(https?:)?\/\//);
 
   const json = STATUS.parse(await (await fetch(`${server.url}/status`)).json());

@@ -31,6 +31,9 @@ export interface DaemonView {
   readonly idleMs: number;
   /** Time since the exchange last answered; undefined before the first answer. */
   readonly silentMs: number | undefined;
+  /** Of the request budget: how many go out a second, and how many wait for their turn. */
+  readonly requestsPerS: number;
+  readonly requestsWaiting: number;
   /** How often something is asked of the exchange at least, milliseconds. */
   readonly shortestPeriodMs: number;
   /** How long the oldest commit has been under way, milliseconds. */
@@ -88,6 +91,7 @@ export async function openDaemonStatus(
           ...{ markets: view.markets, wantedMarkets: view.wantedMarkets },
           ...{ leftOutMarkets: view.leftOutMarkets, missingMarkets: [...view.missingMarkets] },
           ...requestsOf(telemetry.counts.snapshot()),
+          ...{ requestsPerS: view.requestsPerS, requestsWaiting: view.requestsWaiting },
           standing: view.standing.map(standingOf),
           rows: statusRows(telemetry.counts.snapshot(), nowMs),
           ...reports,

@@ -325,6 +325,8 @@ export class Daemon {
       wantedMarkets: this.#collector?.wantedMarkets ?? 0,
       missingMarkets: this.#collector?.missingMarkets ?? [],
       leftOutMarkets: this.#collector?.leftOutMarkets ?? 0,
+      requestsPerS: this.#access?.requestsPerS() ?? 0,
+      requestsWaiting: this.#access?.requestsWaiting() ?? 0,
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
       shortestPeriodMs: this.#collector?.shortestPeriodMs ?? 0,

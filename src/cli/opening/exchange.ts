@@ -44,6 +44,8 @@ export interface ExchangeAccess {
   readonly openStateFeed: (market: string, periodS: number) => StateFeed;
   /** Undefined: the exchange pushes no trades, or they are not wanted. */
   readonly openTradeFeed: OpenTradeFeed | undefined;
+  /** Requests that wait for the budget. */
+  requestsWaiting(): number;
   /** Requests a second that the budget allows now. */
   requestsPerS(): number;
   close(): Promise<void>;
@@ -120,6 +122,7 @@ export function openExchange(
     },
     openTradeFeed: canBeFed ? (of) => openTradeFeed({ ...feedOptions, ...of }) : undefined,
     requestsPerS: () => budget.state().ratePerS,
+    requestsWaiting: () => budget.state().waiting,
     close: () => client.close(),
   };
 }

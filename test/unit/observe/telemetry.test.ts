@@ -287,6 +287,25 @@ test('a flood of market names and reasons does not grow the metrics without boun
   assert.ok(lines.some((line) => line.includes('market="other"')));
 });
 
+test('streams of many markets that stand for one reason are one line, again and again', () => {
+  const { telemetry, lines } = observed();
+  const standing = (kind: string, reason: string) =>
+    Array.from({ length: 2000 }, (_, at) => {
+      return { kind, market: `M${at}`, variant: 0, standingMs: 90_000 - at, reason, note: 'why' };
+    });
+  const streams = [...standing('trades', 'not collected'), ...standing('depth', 'not observed')];
+  for (let round = 0; round < 10; round += 1) telemetry.collect.streamsStanding({ streams });
+  telemetry.collect.streamsStanding({ streams: streams.slice(0, 1) });
+  const told = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  assert.deepEqual(
+    told.map(({ stream, market, others }) => [stream, market, others]),
+    [
+      ['trades', 'M0', 1999],
+      ['depth', 'M0', 1999],
+    ],
+  );
+});
+
 test('a connection that never opened takes nothing from the number of open ones', () => {
   const { telemetry } = observed();
   const { client } = telemetry;
