@@ -102,4 +102,9 @@ export const EQUIVALENTS: readonly {
     file: 'store/writer/trade-rows.ts',
     reason: 'only when the next group is prepared, not what is in it',
   },
+  {
+    id: 'dead14ff',
+    file: 'store/writer/writer.ts',
+    reason: 'a connection that is in step is given up and opened anew',
+  },
 ];

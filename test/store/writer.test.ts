@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { systemClock } from '../../src/kernel/clock.js';
 import type { KlineRow } from '../../src/model/batch.js';
-import { runSql } from '../support/postgres/postgres.js';
+import { WriterSession } from '../../src/store/writer/session.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { openWithStreams } from '../support/worlds/store-world.js';
 
@@ -29,6 +31,33 @@ test('a page and its claim are stored once, however often they come', async () =
     { tid: 3, tradedAtS: NOON_S + 3 },
     { tid: 2, tradedAtS: NOON_S + 2 },
   ]);
+});
+
+const LIMITS = { connectTimeoutMs: 10_000, statementTimeoutMs: 10_000 };
+
+test('a writer that lost its connection holds its lock again with the next one', async (t) => {
+  const databaseUrl = await makeDatabase();
+  const options = { databaseUrl, clock: systemClock, ...LIMITS };
+  const session = new WriterSession(options);
+  t.after(() => session.close());
+  await session.acquireLock();
+  const { pid } = await session.connection();
+  await session.reset(false);
+  assert.notEqual((await session.connection()).pid, pid);
+  const other = new WriterSession(options);
+  t.after(() => other.close());
+  await assert.rejects(other.acquireLock(), { code: 'writer_lock_held' });
+});
+
+test('a writer that is closed while it connects opens nothing', async () => {
+  const databaseUrl = await makeDatabase();
+  for (const end of ['close', 'destroy'] as const) {
+    const session = new WriterSession({ databaseUrl, clock: systemClock, ...LIMITS });
+    const opening = session.connection();
+    const refused = assert.rejects(opening, { code: 'database_unreachable' }, end);
+    await session[end]();
+    await refused;
+  }
 });
 
 test('the first telling of a trade stays, and another one goes to quarantine', async () => {

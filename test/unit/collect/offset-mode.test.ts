@@ -57,6 +57,12 @@ for (const mode of ['skip', 'id'] as const) {
   });
 }
 
+test('where nearly half a page arrives with each request, nothing is settled', async () => {
+  const modes = open().begin();
+  await modes.look(new ModelHistory({ ...STEADY, mode: 'skip', perRequest: 45 }), 'M', signal);
+  assert.equal(modes.of('historyResult'), undefined);
+});
+
 test('of a history shorter than a page the second look asks for another depth than the first', async () => {
   const source = new ModelHistory({ ...STEADY, mode: 'skip', history: 5 });
   const fetch = source.fetch.bind(source);

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import type { TradeFeedEvent } from '../../../src/client/index.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
+import { TradeFeedCollector } from '../../../src/collect/trades/feed.js';
 import { PushedTrades } from '../../../src/collect/trades/pushed.js';
 import { type SourceTrade, type TradePage, toPushed } from '../../../src/collect/trades/source.js';
 import { seededRandom } from '../../../src/kernel/random.js';
@@ -310,6 +312,33 @@ test('without the feed, and without answers after a break, most of that is lost 
   unanswered.world.assertHonest(1);
   const share = unanswered.coveredShare(WELL.seconds - 40);
   assert.ok(shareAlone < 0.9 && share > shareAlone, `${shareAlone} ${share}`);
+});
+
+test('a connection that ended has history asked more often once, and one that never opened not at all', async () => {
+  const told: TradeFeedEvent[] = [
+    { kind: 'closed', code: 1006, reason: 'connect_failed', exchangeMs: START_MS, livedMs: 0 },
+    { kind: 'opened', identity: null, exchangeMs: START_MS },
+    { kind: 'closed', code: 1006, reason: 'remote', exchangeMs: START_MS, livedMs: 1 },
+  ];
+  const { record: telemetry, clock } = new FeedWorld().world;
+  let ended = 0;
+  const collector = new TradeFeedCollector({
+    archive: { commit: () => assert.fail('nothing came') },
+    ...{ telemetry, time: new FakeTime(clock), markets: new Map() },
+    open: () => ({
+      resubscribe: () => undefined,
+      stop: async () => undefined,
+      async *[Symbol.asyncIterator]() {
+        yield* told;
+      },
+    }),
+    onClosed: () => {
+      ended += 1;
+    },
+  });
+  collector.start();
+  await collector.stop();
+  assert.equal(ended, 1);
 });
 
 test('a feed that pushes what never was is reported, one that is true is not', async () => {
