@@ -67,6 +67,7 @@ export type {
 export {
   type MigrateOptions,
   type MigrationReport,
+  type MigrationStep,
   migrate,
   migrateAll,
 } from './schema/migrate.js';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { makeDatabase } from '../support/postgres/postgres.js';
+import { openSql } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
 
 test('migrate tells all that it did, and what it could not do', async (t) => {
@@ -24,4 +25,19 @@ test('migrate tells all that it did, and what it could not do', async (t) => {
     citus.stderr,
     /^tapekeep: migrate: "--citus" is not allowed; a Citus cluster is not supported yet, so nothing/,
   );
+});
+
+test('a migration that takes long says which it is, of how many, and for how long', async (t) => {
+  const url = await makeDatabase('empty');
+  const other = await openSql(url);
+  t.after(() => other.end());
+  // The name is taken until this ends, and whoever wants it waits.
+  await other.run('BEGIN');
+  await other.run('CREATE TABLE market (id int)');
+  const program = new Program(['migrate'], { env: { TAPEKEEP_DATABASE_URL: url } });
+  t.after(() => program.dispose());
+  const line = await program.line((text) => text.includes('migrations'));
+  assert.match(line, /^0\.0%, 1 of \d+ migrations, 0001_archive for \d+(\.\d)?s$/);
+  await other.run('ROLLBACK');
+  assert.equal((await program.ended()).code, 0, program.dump());
 });

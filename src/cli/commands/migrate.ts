@@ -1,9 +1,13 @@
 import { systemClock, unlessAborted } from '../../kernel/clock.js';
-import type { MigrationReport } from '../../store/index.js';
+import { shownDuration } from '../../kernel/durations.js';
+import type { MigrationReport, MigrationStep } from '../../store/index.js';
 import { command, flag, nothing } from '../command.js';
 import { UsageError } from '../failure.js';
 import { borrowDatabase, migrateDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
+import { Progress } from '../progress.js';
+
+const DRAW_MS = 1000;
 
 export default command({
   options: { citus: flag('--citus', 'not supported yet: refused') },
@@ -18,7 +22,8 @@ export default command({
     const database = await borrowDatabase(config, systemClock, telemetry.store, 'any');
     try {
       const { signal, url } = database;
-      const migrating = migrateDatabase(config, url, telemetry.store);
+      using progress = new MigrationProgress();
+      const migrating = migrateDatabase(config, url, telemetry.store, progress.begun);
       // What is cut off is rolled back; the next run goes on from there.
       const report = await unlessAborted(signal, migrating);
       process.stdout.write(
@@ -31,6 +36,36 @@ export default command({
     }
   },
 });
+
+/** Which migration is applied, and for how long: how far one has come Postgres does not tell. */
+class MigrationProgress extends Progress implements Disposable {
+  #step: MigrationStep | undefined;
+  #begunAtMs = 0;
+  #cancel: (() => void) | undefined;
+
+  readonly begun = (step: MigrationStep): void => {
+    this.#step = step;
+    this.#begunAtMs = systemClock.monotonicMs();
+    this.#draw();
+  };
+
+  [Symbol.dispose](): void {
+    this.#cancel?.();
+    this.end();
+  }
+
+  readonly #draw = (): void => {
+    if (this.#step === undefined) return;
+    const { name, at, total } = this.#step;
+    const forMs = systemClock.monotonicMs() - this.#begunAtMs;
+    this.show(
+      (at - 1) / total,
+      `${at} of ${total} migrations, ${name} for ${shownDuration(forMs)}`,
+    );
+    this.#cancel?.();
+    this.#cancel = systemClock.after(DRAW_MS, this.#draw, { background: true });
+  };
+}
 
 function linesOf({ applied, analytics, roles }: MigrationReport): string[] {
   return [

@@ -7,6 +7,7 @@ import type { StoreEvents } from '../../observe/events.js';
 import {
   hasEmbeddedCluster,
   type MigrationReport,
+  type MigrationStep,
   migrateAll,
   openStore,
   type Store,
@@ -97,9 +98,10 @@ export function migrateDatabase(
   config: Config,
   databaseUrl: string,
   telemetry: StoreEvents,
+  onStep?: (step: MigrationStep) => void,
 ): Promise<MigrationReport> {
   const partitionWidths = config.database.partitionWidth;
-  return migrateAll({ databaseUrl, telemetry, partitionWidths });
+  return migrateAll({ databaseUrl, telemetry, partitionWidths, ...(onStep && { onStep }) });
 }
 
 /** Opens the archive with the configured limits. */

@@ -30,10 +30,22 @@ export interface MigrateOptions {
   readonly telemetry?: StoreEvents;
   /** Other than the default partition widths; settled once, when the table is first made. */
   readonly partitionWidths?: Partial<Readonly<Record<SeriesTable, PartitionWidth>>>;
+  /** Called as each migration begins. */
+  readonly onStep?: (step: MigrationStep) => void;
+}
+
+/** The migration that is applied now: its name, and its place among those that are to be. */
+export interface MigrationStep {
+  readonly name: string;
+  /** From 1 on. */
+  readonly at: number;
+  readonly total: number;
 }
 
 /** `0001_name.sql`: the number gives the order. */
 const MIGRATION_FILE = /^\d{4}_[a-z0-9_]+\.sql$/;
+/** What node-pg-migrate logs before a migration; it tells in no other way. */
+const RUNNERS_STEP = /MIGRATION (\S+) \(UP\)/;
 /** As node-pg-migrate would make it; here, because it is locked before anything is looked at. */
 const CREATE_MIGRATIONS_TABLE = `
   CREATE TABLE IF NOT EXISTS public.${MIGRATIONS_TABLE} (
@@ -138,7 +150,7 @@ export async function migrateAll(options: MigrateOptions): Promise<MigrationRepo
     await refuseReadOnly(connection, databaseUrl);
     const [found] = await connection.rows<{ is_owner: boolean }>(IS_OWNER);
     const isOwner = found?.is_owner === true;
-    const applied = await applyMissing(connection, databaseUrl, isOwner);
+    const applied = await applyMissing(connection, options, isOwner);
     await settlePolicy(connection, options, isOwner);
     const analytics = await replaceAnalytics(connection, isOwner);
     const roles = await settleRoles(connection, isOwner);
@@ -153,7 +165,7 @@ export async function migrateAll(options: MigrateOptions): Promise<MigrationRepo
 
 async function applyMissing(
   connection: Connection,
-  databaseUrl: string,
+  { databaseUrl, onStep }: MigrateOptions,
   isOwner: boolean,
 ): Promise<string[]> {
   const { missing, isNew } = await findMissing(connection, databaseUrl);
@@ -161,6 +173,11 @@ async function applyMissing(
   if (!isOwner) throw notOwner(missing, databaseUrl);
   if (!isNew && missing.includes(LOCKS_BY_ROWS)) await refuseEarlierWriter(connection, databaseUrl);
   const silent = () => undefined;
+  const begun = (text: unknown) => {
+    const name = RUNNERS_STEP.exec(String(text))?.[1] ?? '';
+    const at = missing.indexOf(name) + 1;
+    if (at > 0) onStep?.({ name, at, total: missing.length });
+  };
   await connection.rows(CREATE_MIGRATIONS_TABLE).catch((error: unknown) => {
     if (!isState(error, 'made meanwhile')) throw error;
   });
@@ -179,7 +196,7 @@ async function applyMissing(
     singleTransaction: true,
     checkOrder: true,
     noLock: true,
-    logger: { debug: silent, info: silent, warn: silent, error: silent },
+    logger: { debug: silent, info: begun, warn: silent, error: silent },
   });
   await connection.rows('COMMIT');
   return done.map(({ name }) => name);
