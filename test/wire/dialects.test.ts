@@ -5,6 +5,7 @@ import { ExchangeClient, type ExchangeClientSettings } from '../../src/client/in
 import { type DialectName, dialectNames } from '../../src/contract/dialects.js';
 import type { EndpointName } from '../../src/contract/endpoints.js';
 import { KNOWN_EXCHANGES } from '../../src/contract/variants.js';
+import { STILL_MARKET, startTestLive } from '../support/exchanges/live-exchange.js';
 import { startHttpStub } from '../support/exchanges/stub-server.js';
 import { startTapeExchange, TEST_ORIGIN_MS } from '../support/exchanges/tape-exchange.js';
 import { TapeSocket } from '../support/exchanges/tape-socket.js';
@@ -142,6 +143,25 @@ for (const dialect of OTHERS) {
     }
   });
 }
+
+test('p2b: balances and orders of an account, signed for its own paths', async (t) => {
+  const keys = [{ key: 'alice', secret: 'a-secret', balances: { ZZZ: '1000' } }];
+  const live = { runId: 'test', keys, markets: [STILL_MARKET] };
+  const { server } = await startTestLive(t, live, KNOWN_EXCHANGES.p2b);
+  const client = makeClient(t, {
+    ...{ baseUrl: server.url, dialect: 'p2b' },
+    credentials: { apiKey: 'alice', secret: 'a-secret' },
+  });
+  const asked = { market: STILL_MARKET.name, side: 'buy', price: '100', amount: '2' } as const;
+  const { data: order } = await client.placeOrder(asked);
+  assert.deepEqual([order.market, order.left, order.side], [STILL_MARKET.name, '2', 'buy']);
+  const { data: balances } = await client.balances();
+  assert.deepEqual(balances.ZZZ, { available: '800', freeze: '200' });
+  const tooMuch = client.placeOrder({ ...asked, amount: '200' });
+  await assert.rejects(tooMuch, { code: 'invalid_input' });
+  const unsupported = client.activeOrders({ market: STILL_MARKET.name });
+  await assert.rejects(unsupported, { code: 'not_offered', message: /p2b/ });
+});
 
 test('whitebit: the words of the contract mean nothing to its socket', async (t) => {
   const { server } = await startTapeExchange(t, {}, KNOWN_EXCHANGES.whitebit);
