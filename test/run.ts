@@ -25,7 +25,7 @@ const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   e2e: [
     ...['adding-a-series', 'backfill', 'closed-loop', 'gaps', 'hostile-memory', 'known-exchanges'],
     ...['lying-exchange', 'markets-change', 'partitions', 'refusals', 'stopping', 'tape', 'tls'],
-    ...['verify', 'wrong-ids'],
+    ...['trade-feed', 'verify', 'wrong-ids'],
   ],
   store: ['embedded', 'failover', 'faults', 'roles-made', 'sealing-doubts', 'sealing-refused'],
   wire: [
