@@ -8,7 +8,7 @@ import { type Findings, Skip } from '../outcome.js';
 import type { Frame, RealtimeProbe } from '../realtime-probe.js';
 import { type Payload, RESOURCES } from '../tables.js';
 import { lookAtPayload } from '../wire-form.js';
-import { answered, judgeSuccess, realtimeCase } from './realtime.js';
+import { answered, isHeard, judgeSuccess, realtimeCase } from './realtime.js';
 
 /**
  * Trades that are pushed: the contract has none of it, and exchanges that speak it may. Where there are any,
@@ -58,27 +58,13 @@ async function judgeFeed({ realtime, market }: Context, findings: Findings): Pro
     exchangeClock: createExchangeClock({ clock }),
     acknowledgeTimeoutMs: timeoutMs,
   });
-  let isLate = false;
-  const cancel = clock.after(timeoutMs, () => {
-    isLate = true;
-    void feed.stop();
+  const isJudged = await isHeard(feed, realtime, findings, (event) => {
+    if (event.kind !== 'trades') return false;
+    const [first] = event.rejected;
+    if (first !== undefined) findings.fail(`a row is refused: ${first.reason}`, 'client');
+    return true;
   });
-  try {
-    for await (const event of feed) {
-      if (event.kind === 'trades') {
-        const [first] = event.rejected;
-        if (first !== undefined) findings.fail(`a row is refused: ${first.reason}`, 'client');
-        return;
-      }
-      if (event.kind === 'closed' && !isLate) {
-        findings.fail(`the connection ended: ${event.reason}`, 'client');
-        return;
-      }
-    }
-    throw new Skip('no trade came in time');
-  } finally {
-    cancel();
-  }
+  if (!isJudged) throw new Skip('no trade came in time');
 }
 
 export const pushedTradeCases: readonly Case[] = [

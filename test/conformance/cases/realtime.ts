@@ -5,7 +5,7 @@ import { systemRandom } from '../../../src/kernel/random.js';
 import { silentClientEvents } from '../../../src/observe/events.js';
 import { type Case, type Context, known } from '../context.js';
 import { type Findings, Skip } from '../outcome.js';
-import { type Frame, RealtimeProbe } from '../realtime-probe.js';
+import { type Frame, type RealtimeOptions, RealtimeProbe } from '../realtime-probe.js';
 import { type Fields, RESOURCES } from '../tables.js';
 import { lookAtPayload } from '../wire-form.js';
 
@@ -62,6 +62,31 @@ function isError(error: unknown): boolean {
   return typeof code === 'number' && typeof message === 'string';
 }
 
+/** Whether the typed client hears in time what is wanted; a connection that ends is a failure of its. */
+export async function isHeard<Event extends { readonly kind: string }>(
+  feed: AsyncIterable<Event> & { stop(): Promise<void> },
+  { clock, timeoutMs }: RealtimeOptions,
+  findings: Findings,
+  isWanted: (event: Event) => boolean,
+): Promise<boolean> {
+  let isLate = false;
+  const cancel = clock.after(timeoutMs, () => {
+    isLate = true;
+    void feed.stop();
+  });
+  try {
+    for await (const event of feed) {
+      if (isWanted(event)) return true;
+      if (event.kind !== 'closed' || isLate) continue;
+      findings.fail(`the connection ended: ${(event as { reason?: string }).reason}`, 'client');
+      return true;
+    }
+    return false;
+  } finally {
+    cancel();
+  }
+}
+
 /** The typed client follows the market until it has a record; called where all it needs is there. */
 async function judgeFeed({ realtime, market }: Context, findings: Findings): Promise<void> {
   if (realtime === undefined) return;
@@ -72,23 +97,8 @@ async function judgeFeed({ realtime, market }: Context, findings: Findings): Pro
     exchangeClock: createExchangeClock({ clock }),
     acknowledgeTimeoutMs: timeoutMs,
   });
-  let isLate = false;
-  const cancel = clock.after(timeoutMs, () => {
-    isLate = true;
-    void feed.stop();
-  });
-  try {
-    for await (const event of feed) {
-      if (event.kind === 'record') return;
-      if (event.kind === 'closed' && !isLate) {
-        findings.fail(`the connection ended: ${event.reason}`, 'client');
-        return;
-      }
-    }
-    findings.fail('no record came in time', 'client');
-  } finally {
-    cancel();
-  }
+  if (await isHeard(feed, realtime, findings, ({ kind }) => kind === 'record')) return;
+  findings.fail('no record came in time', 'client');
 }
 
 /** Whether a frame is the answer of a successful subscribe or unsubscribe. */
