@@ -23,7 +23,15 @@ const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
 const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   fault: 'all',
   e2e: [
-    ...['adding-a-series', 'backfill', 'closed-loop', 'gaps', 'hostile-memory', 'known-exchanges'],
+    ...[
+      'adding-a-series',
+      'api-probe',
+      'backfill',
+      'closed-loop',
+      'gaps',
+      'hostile-memory',
+      'known-exchanges',
+    ],
     ...['lying-exchange', 'markets-change', 'partitions', 'refusals', 'stopping', 'tape', 'tls'],
     ...['trade-feed', 'verify', 'wrong-ids'],
   ],
