@@ -107,4 +107,19 @@ export const EQUIVALENTS: readonly {
     file: 'store/writer/writer.ts',
     reason: 'a connection that is in step is given up and opened anew',
   },
+  {
+    id: 'ffcb2cbf',
+    file: 'archive/reading.ts',
+    reason: 'how many threads read the files, not what they read',
+  },
+  {
+    id: '6b4e3dd4',
+    file: 'archive/events/sources.ts',
+    reason: 'how many threads read the files, not what they read',
+  },
+  {
+    id: 'f262a3be',
+    file: 'archive/row-blocks.ts',
+    reason: 'a block has no rows before it took its first',
+  },
 ];

@@ -21,6 +21,8 @@ test('a change in every four letters of what differs is near; nothing else is pr
   assert.equal(nearestName('abcdefghi', ['abcdefxyz']), 'abcdefxyz');
   assert.equal(nearestName('abcdefghi', ['abcdewxyz']), undefined);
   assert.equal(nearestName('abc', []), undefined);
+  assert.equal(nearestName('abyz', ['cayz']), undefined, 'half a swap is none');
+  assert.equal(nearestName('abyz', ['bcyz']), undefined, 'nor is the other half');
   assert.equal(nearestName('a'.repeat(120), ['a'.repeat(121)]), 'a'.repeat(121));
   assert.equal(nearestName('a'.repeat(121), ['a'.repeat(121)]), undefined);
 });

@@ -37,6 +37,8 @@ test('times are stored from 1970 to the end of the year 9999, each in its own un
   const whole = 'not a whole second';
   const found = faultsOf(seconds, [-1, 0, endMs / 1000 - 1, endMs / 1000, 0.5]);
   assert.deepEqual(found, [NOT, FINE, FINE, NOT, whole]);
+  const atMs = [seconds.encode(7), millis.encode(7000), micros.encode(7_000_000)].map(Date.parse);
+  assert.deepEqual(atMs, [7000, 7000, 7000]);
   assert.deepEqual([seconds.toMs?.(7), millis.toMs?.(7), micros.toMs?.(7999)], [7000, 7, 7]);
 });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { marketsOf, microsOf } from '../../../../src/archive/events/plan.js';
+import type { EventQuery } from '../../../../src/archive/events/event.js';
+import { marketsOf, microsOf, planEvents } from '../../../../src/archive/events/plan.js';
 
 const US = Date.UTC(2026, 0, 31, 12, 34, 56) * 1000;
 
@@ -32,4 +33,26 @@ test('a market that the archive does not have is named with those that it has', 
   );
   assert.throws(() => marketsOf([], known), { code: 'bad_option' });
   assert.deepEqual(marketsOf(['BTC_USDT', 'BTC_USDT'], known), known);
+});
+
+test('candles of a span are those that close in it, of each length on its own grid, the shortest first', () => {
+  const noonMs = Date.UTC(2026, 0, 31, 12);
+  const covered = { oldestCoveredMs: noonMs - 86_400_000, newestCoveredMs: noonMs + 86_400_000 };
+  const streams = [3600, 60].map((variant) => ({
+    ...{ streamId: variant, kind: 'candles' as const, marketId: 1, market: 'BTC_USDT', variant },
+    ...{ collectFromMs: null, startTries: null, startReason: null, ...covered },
+  }));
+  const query = { from: '2026-01-31T12:00:30Z', to: '2026-01-31T14:30:00Z', kinds: ['candles'] };
+  const plan = planEvents(query as EventQuery, streams, [{ market: 'BTC_USDT', marketId: 1 }]);
+  assert.deepEqual(
+    plan.streams.map(({ variantS, span }) => [
+      variantS,
+      (span.fromMs - noonMs) / 60_000,
+      (span.toMs - noonMs) / 60_000,
+    ]),
+    [
+      [60, 0, 149],
+      [3600, 0, 120],
+    ],
+  );
 });
