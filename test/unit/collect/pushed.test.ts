@@ -1,13 +1,16 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { TradeFeedEvent } from '../../../src/client/index.js';
+import type { ArchivePort } from '../../../src/collect/ports.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { TradeFeedCollector } from '../../../src/collect/trades/feed.js';
 import { PushedTrades } from '../../../src/collect/trades/pushed.js';
 import { type SourceTrade, type TradePage, toPushed } from '../../../src/collect/trades/source.js';
 import { seededRandom } from '../../../src/kernel/random.js';
+import type { Batch } from '../../../src/model/batch.js';
 import { FakeTime } from '../../support/fake-time.js';
 import { inEachWorld, seedsOf } from '../../support/seeds.js';
+import type { CollectRecord } from '../../support/worlds/collect-record.js';
 import {
   START_MS,
   START_S,
@@ -314,17 +317,19 @@ test('without the feed, and without answers after a break, most of that is lost 
   assert.ok(shareAlone < 0.9 && share > shareAlone, `${shareAlone} ${share}`);
 });
 
-test('a connection that ended has history asked more often once, and one that never opened not at all', async () => {
-  const told: TradeFeedEvent[] = [
-    { kind: 'closed', code: 1006, reason: 'connect_failed', exchangeMs: START_MS, livedMs: 0 },
-    { kind: 'opened', identity: null, exchangeMs: START_MS },
-    { kind: 'closed', code: 1006, reason: 'remote', exchangeMs: START_MS, livedMs: 1 },
-  ];
+/** Follows a feed that tells these events, to its end. */
+async function collected(
+  told: readonly TradeFeedEvent[],
+  commit: ArchivePort['commit'],
+): Promise<{ ended: number; telemetry: CollectRecord }> {
   const { record: telemetry, clock } = new FeedWorld().world;
+  const time = new FakeTime(clock);
+  const evidence = new TradeEvidence({ market: 'A', time, clock, telemetry });
   let ended = 0;
   const collector = new TradeFeedCollector({
-    archive: { commit: () => assert.fail('nothing came') },
-    ...{ telemetry, time: new FakeTime(clock), markets: new Map() },
+    archive: { commit },
+    ...{ telemetry, time },
+    markets: new Map([['A', { marketId: 7, pushed: [new PushedTrades()], evidence }]]),
     open: () => ({
       resubscribe: () => undefined,
       stop: async () => undefined,
@@ -338,7 +343,70 @@ test('a connection that ended has history asked more often once, and one that ne
   });
   collector.start();
   await collector.stop();
+  return { ended, telemetry };
+}
+
+test('a connection that ended has history asked more often once, and one that never opened not at all', async () => {
+  const told: TradeFeedEvent[] = [
+    { kind: 'closed', code: 1006, reason: 'connect_failed', exchangeMs: START_MS, livedMs: 0 },
+    { kind: 'opened', identity: null, exchangeMs: START_MS },
+    { kind: 'closed', code: 1006, reason: 'remote', exchangeMs: START_MS, livedMs: 1 },
+  ];
+  const { ended } = await collected(told, () => assert.fail('nothing came'));
   assert.equal(ended, 1);
+});
+
+test('pushed rows are stored at once without a claim, unreadable ones in quarantine; what is lost is counted', async () => {
+  const row = { time: START_S, price: '10', amount: '1', total: '10', type: 'buy' as const };
+  const rejected = [{ at: 1, reason: 'price', payload: {} }];
+  const told: TradeFeedEvent[] = [
+    { kind: 'opened', identity: null, exchangeMs: START_MS },
+    {
+      ...{ kind: 'trades', origin: 'update', market: 'A', receivedAtMs: START_MS },
+      ...{
+        exchangeMs: START_MS,
+        trades: [
+          { ...row, id: 4 },
+          { ...row, id: 5 },
+        ],
+        rejected,
+      },
+    },
+  ];
+  const batches: Batch[] = [];
+  const stored = await collected(told, async (batch) => {
+    batches.push(batch);
+    return { outcomes: { trade: { stored: 2 } }, ranges: [] } as never;
+  });
+  const [batch, ...others] = batches;
+  assert.deepEqual(others, []);
+  assert.deepEqual(
+    batch?.trades?.map(({ marketId, tid }) => [marketId, tid]),
+    [
+      [7, 4],
+      [7, 5],
+    ],
+  );
+  assert.equal(batch.quarantine?.length, 1);
+  assert.equal(batch.claims, undefined);
+  assert.equal(stored.telemetry.pushed[0]?.agesMs.length, 2);
+  assert.deepEqual(stored.telemetry.outcomesOf('trades'), { rejected: 1, stored: 2 });
+  const lost = await collected(told, () => Promise.reject(new Error('no database')));
+  assert.deepEqual(lost.telemetry.outcomesOf('trades'), { rejected: 1, lost: 2 });
+  assert.equal(lost.telemetry.failures.length, 1);
+});
+
+test('of what lies below all that is covered, so many rows are kept as tie a page to it', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(100, 300)));
+  const [newest] = tradesOf(250);
+  assert.ok(newest !== undefined);
+  pushed.settled(newest);
+  const { page } = pushed.join(pageOf(...upTo(290, 300)));
+  assert.deepEqual(idsOf(page), upTo(201, 300));
+  pushed.settled(newest);
+  assert.deepEqual(idsOf(pushed.join(pageOf(...upTo(290, 300))).page), upTo(201, 300));
 });
 
 test('a feed that pushes what never was is reported, one that is true is not', async () => {
