@@ -131,14 +131,14 @@ function pushesOf({ words, variants }: Speech, calls: readonly Call[], book: Sch
   const pushes: Push[] = [
     {
       ...{ key: keyOf(STATE_UPDATE), message: ofState },
-      when: `Told after a successful ${subscription}, whenever something changed`,
+      when: `Sent after a successful ${subscription}, whenever something changed`,
     },
   ];
   const { trades } = words;
   if (trades === undefined || variants.tradeFeed === 'none') return pushes;
   const rows = book.of(z.tuple([nameText, pushedTrades(variants)]));
   const message = notification(trades.update, 'Trades of a subscribed market happened', rows);
-  const when = `Told after a successful ${trades.subscribe}, for each trade once`;
+  const when = `Sent after a successful ${trades.subscribe}, for each trade once`;
   return [...pushes, { key: 'tradesUpdate', message, when }];
 }
 
