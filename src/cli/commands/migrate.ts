@@ -22,10 +22,16 @@ export default command({
     const database = await borrowDatabase(config, systemClock, telemetry.store, 'any');
     try {
       const { signal, url } = database;
-      using progress = new MigrationProgress();
-      const migrating = migrateDatabase(config, url, telemetry.store, progress.begun);
+      const progress = new MigrationProgress();
+      const { store } = telemetry;
+      // Its line of the log would stand behind the bar.
+      const migrated: typeof store.migrated = (event) => {
+        progress.end();
+        store.migrated(event);
+      };
+      const migrating = migrateDatabase(config, url, { ...store, migrated }, progress.begun);
       // What is cut off is rolled back; the next run goes on from there.
-      const report = await unlessAborted(signal, migrating);
+      const report = await unlessAborted(signal, migrating).finally(() => progress.end());
       process.stdout.write(
         linesOf(report)
           .map((line) => `${line}\n`)
@@ -38,10 +44,11 @@ export default command({
 });
 
 /** Which migration is applied, and for how long: how far one has come Postgres does not tell. */
-class MigrationProgress extends Progress implements Disposable {
+class MigrationProgress extends Progress {
   #step: MigrationStep | undefined;
   #begunAtMs = 0;
   #cancel: (() => void) | undefined;
+  #isEnded = false;
 
   readonly begun = (step: MigrationStep): void => {
     this.#step = step;
@@ -49,13 +56,15 @@ class MigrationProgress extends Progress implements Disposable {
     this.#draw();
   };
 
-  [Symbol.dispose](): void {
+  /** Before anything else is written. What a cut off migration still begins is not shown. */
+  override end(): void {
+    this.#isEnded = true;
     this.#cancel?.();
-    this.end();
+    super.end();
   }
 
   readonly #draw = (): void => {
-    if (this.#step === undefined) return;
+    if (this.#step === undefined || this.#isEnded) return;
     const { name, at, total } = this.#step;
     const forMs = systemClock.monotonicMs() - this.#begunAtMs;
     this.show(
