@@ -127,7 +127,9 @@ export class Collector {
       evidenceOf: (market) => this.#evidenceOf(market),
       traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
       offsets: new OffsetModes({ archive, clock, telemetry }),
-      isFed: options.openTradeFeed !== undefined,
+      ...(options.openTradeFeed && {
+        onUnpushed: (tradedMs) => this.#tradeFeed?.unpushed(tradedMs),
+      }),
     };
     this.#tradeFeed =
       options.openTradeFeed &&
@@ -281,7 +283,7 @@ export class Collector {
     signal.throwIfAborted();
     this.#filler.start();
     this.#dispatcher.start();
-    if (this.#fed.size > 0) this.#tradeFeed?.start();
+    this.#tradeFeed?.start();
     this.#pollTickers();
     this.#pollDepth();
     this.#pollCandles();
@@ -338,7 +340,7 @@ export class Collector {
     if (unit.pushed.length > 0) {
       const { pushed } = unit;
       this.#fed.set(market, { marketId, pushed, evidence: this.#evidenceOf(market) });
-      this.#tradeFeed?.changed(market);
+      this.#tradeFeed?.changed();
     }
     for (const walker of unit.walkers) this.#filler.add(walker);
     this.#dispatcher.add(market, unit.walkers);
@@ -347,7 +349,7 @@ export class Collector {
 
   async #close(unit: MarketUnit): Promise<void> {
     this.#units.delete(unit.market);
-    if (this.#fed.delete(unit.market)) this.#tradeFeed?.changed(unit.market);
+    if (this.#fed.delete(unit.market)) this.#tradeFeed?.changed();
     this.#standing.forget(unit.marketId);
     this.#evidence.delete(unit.market);
     for (const walker of unit.walkers) this.#filler.remove(walker);

@@ -20,8 +20,8 @@ export interface CollectContext {
   readonly exchange: ExchangePort;
   readonly archive: ArchivePort;
   readonly openStateFeed: OpenStateFeed;
-  /** Whether trades are pushed, so that the walks are to reckon with it. */
-  readonly isFed: boolean;
+  /** Called when a page shows a trade that should have been pushed; left out: none are. */
+  readonly onUnpushed?: (tradedMs: number) => void;
   readonly time: ClaimTime;
   readonly clock: Clock;
   readonly random: Random;
@@ -101,7 +101,7 @@ export async function openMarketUnit(
     const onRevoked = (span: Span) => {
       for (const other of walkers) if (other.kind !== source.kind) other.revoked(span);
     };
-    const fed = context.isFed ? new PushedTrades() : undefined;
+    const fed = context.onUnpushed && new PushedTrades(context.onUnpushed);
     if (fed !== undefined) pushed.push(fed);
     const also = { ...(times && { timesStream: times.stream }), ...(fed && { pushed: fed }) };
     walkers.push(new TradeWalker({ ...shared, ...own, ...also, onRevoked, evidence }, ranges));

@@ -58,7 +58,10 @@ export type StateFeedPort = Pick<StateFeed, 'stop' | typeof Symbol.asyncIterator
 
 export type OpenStateFeed = (market: string, periodS: number) => StateFeedPort;
 
-export type TradeFeedPort = Pick<TradeFeed, 'resubscribe' | 'stop' | typeof Symbol.asyncIterator>;
+export type TradeFeedPort = Pick<
+  TradeFeed,
+  'resubscribe' | 'renew' | 'stop' | typeof Symbol.asyncIterator
+>;
 
 /** Opens the feed of all trades; see `openTradeFeed` of the client. */
 export type OpenTradeFeed = (

@@ -250,28 +250,143 @@ test('after each connection the newest trades of what was missed are asked for',
   ]);
 });
 
-test('markets that are added are subscribed, and their newest trades asked for', async (t) => {
+test('markets that change are subscribed anew, once for all changes of meanwhile', async (t) => {
   const asked: unknown[] = [];
   let early: (() => void) | undefined;
   const stub = await startRealtimeStub(t, {
     // The client does not know yet that it is connected: its subscription will ask for the markets of then.
     connection: () => early?.(),
     call: (connection, { method, params, id }) => {
-      asked.push(method);
+      asked.push(method === 'trades_request' ? params : method);
       const isNewest = method === 'trades_request';
-      if (isNewest) assert.deepEqual(params, ['ETH_USDT', 100, 0]);
       connection.send(responseMessage(id, [], isNewest ? [row(7)] : STATUS_SUCCESS));
     },
   });
   const markets = [MARKET];
-  const reader = new FeedReader(t, stub.url, { markets: () => markets }, 'whitebit');
+  const options = { markets: () => markets, missed: () => markets.slice(1) };
+  const reader = new FeedReader(t, stub.url, options, 'whitebit');
   early = () => reader.feed.resubscribe();
   await reader.expect('opened');
-  markets.push('ETH_USDT');
+  for (const name of ['ETH_USDT', 'LTC_USDT', 'XRP_USDT']) {
+    markets.push(name);
+    reader.feed.resubscribe();
+  }
+  // What comes between the two proves nothing; the second subscription of three changes has all markets.
+  await reader.expect('resubscribing');
+  await reader.expect('resubscribing');
+  await reader.expect('opened');
+  const answered = [];
+  for (let at = 0; at < 3; at += 1) answered.push((await reader.expect('trades')).market);
+  assert.deepEqual(answered, markets.slice(1));
+  const questions = markets.slice(1).map((name) => [name, 100, 0]);
+  const subscriptions = Array(3).fill('trades_subscribe');
+  assert.deepEqual(asked, [...subscriptions, ...questions]);
+});
+
+test('a subscription anew has a deadline, which the answer to a ping does not lift', async (t) => {
+  let subscriptions = 0;
+  const stub = await startRealtimeStub(t, {
+    call: (connection, { method, id }) => {
+      if (method === 'server.ping') {
+        reader.feed.resubscribe();
+        connection.send(responseMessage(id, [], 'pong'));
+      } else {
+        subscriptions += 1;
+        if (subscriptions === 1) connection.send(responseMessage(id, [], STATUS_SUCCESS));
+      }
+    },
+  });
+  const reader: FeedReader = new FeedReader(t, stub.url, { queryEveryMs: 5000 });
+  await reader.expect('opened');
+  const resubscribing = reader.expect('resubscribing');
+  await reader.clock.run(5000);
+  await resubscribing;
+  await stub.received(3);
+  const closed = reader.expect('closed');
+  await reader.clock.run(10_000);
+  assert.equal((await closed).reason, 'subscribe_ignored');
+  assert.equal(subscriptions, 2);
+});
+
+const REFUSAL = (code: number) => (connection: StubConnection, id: number) =>
+  connection.send({ id, result: null, error: { code, message: 'no' } });
+
+test('only a refusal of all that was asked lets the feed wait for long', async (t) => {
+  const codes = { 1: true, 2: false, 3: false, 4: true, 5: false, 6: true };
+  for (const [code, isLong] of Object.entries(codes)) {
+    const stub = await startRealtimeStub(t, {
+      call: (connection, { id }) => REFUSAL(Number(code))(connection, id),
+    });
+    const reader = new FeedReader(t, stub.url);
+    assert.equal((await reader.expect('closed')).reason, 'subscribe_refused');
+    const { waitMs } = await reader.expect('retrying');
+    assert.equal(waitMs >= 600_000, isLong, `code ${code}: ${waitMs} ms`);
+  }
+});
+
+test('a refused change of markets ends the connection, and another one is made soon', async (t) => {
+  let isFirst = true;
+  const stub = await startRealtimeStub(t, {
+    call: (connection, { id }) => {
+      if (isFirst) connection.send(responseMessage(id, [], STATUS_SUCCESS));
+      else REFUSAL(1)(connection, id);
+      isFirst = false;
+    },
+  });
+  const reader = new FeedReader(t, stub.url);
+  await reader.expect('opened');
   reader.feed.resubscribe();
-  const { market, origin } = await reader.expect('trades');
-  assert.deepEqual([market, origin], ['ETH_USDT', 'answer']);
-  assert.deepEqual(asked, ['trades_subscribe', 'trades_subscribe', 'trades_request']);
+  await reader.expect('resubscribing');
+  assert.equal((await reader.expect('closed')).reason, 'subscribe_refused');
+  assert.ok((await reader.expect('retrying')).waitMs <= 500);
+});
+
+test('a list that is refused for one name is subscribed without it', async (t) => {
+  const lists: string[][] = [];
+  const stub = await startRealtimeStub(t, {
+    call: (connection, { params, id }) => {
+      lists.push(params as string[]);
+      if ((params as string[]).includes('C')) REFUSAL(1)(connection, id);
+      else {
+        connection.send(responseMessage(id, [], STATUS_SUCCESS));
+        push(connection, 'E', [row(1)]);
+      }
+    },
+  });
+  const reader = new FeedReader(t, stub.url, { markets: () => ['A', 'B', 'C', 'D', 'E'] });
+  await reader.expect('opened');
+  assert.deepEqual(lists.at(-1), ['A', 'B', 'D', 'E']);
+  assert.equal((await reader.expect('trades')).market, 'E');
+});
+
+test('a connection that is renewed counts as stalled, and waits longer each time that it brought nothing', async (t) => {
+  const stub = await startRealtimeStub(t, {
+    call: (connection, { id }) => connection.send(responseMessage(id, [], STATUS_SUCCESS)),
+  });
+  const reader = new FeedReader(t, stub.url);
+  const waits: number[] = [];
+  for (let at = 0; at < 3; at += 1) {
+    await reader.expect('opened');
+    reader.feed.renew();
+    assert.equal((await reader.expect('closed')).reason, 'stalled');
+    const { waitMs } = await reader.expect('retrying');
+    waits.push(waitMs);
+    await reader.clock.run(waitMs);
+  }
+  assert.deepEqual(waits, [250, 500, 1000]);
+});
+
+test('without a market there is no connection', async (t) => {
+  const stub = await startRealtimeStub(t, {
+    call: (connection, { id }) => connection.send(responseMessage(id, [], STATUS_SUCCESS)),
+  });
+  const markets: string[] = [];
+  const reader = new FeedReader(t, stub.url, { markets: () => markets });
+  const { waitMs } = await reader.expect('retrying');
+  assert.equal(stub.connections, 0);
+  markets.push(MARKET);
+  await reader.clock.run(waitMs);
+  await reader.expect('opened');
 });
 
 test('an exchange without words for it has no such feed', () => {

@@ -46,7 +46,7 @@ export class SubscriptionForm {
 }
 
 /** Whether the result of a subscribe says that it was one. */
-function isSuccess(result: unknown): boolean {
+export function isSuccess(result: unknown): boolean {
   return (result as { status?: unknown } | null)?.status === 'success';
 }
 
@@ -62,14 +62,16 @@ const OUT_OF_SERVICE: readonly number[] = [
 /** Refused lists in a row after which the exchange refuses all. */
 const REFUSED_MAX = 12;
 
+/** Whether an answer refuses what was asked, and would do so again. */
+export function isOfWhatWasAsked(error: { readonly code: number } | null | undefined): boolean {
+  return error !== null && error !== undefined && !OUT_OF_SERVICE.includes(error.code);
+}
+
 /**
- * The subscription of one connection, in whichever form the exchange takes. Some refuse a whole list for
- * one name that they do not know: a list is halved until the name is found and left out.
+ * A list of names that is subscribed as one. Some servers refuse a whole list for one name that they do
+ * not know: it is halved until the name is found and left out.
  */
-export class SubscriptionRequest {
-  readonly #form: SubscriptionForm;
-  readonly #periodS: number;
-  #usesList: boolean;
+export class NamesToSubscribe {
   /** Accepted by the last list that was. */
   #accepted: readonly string[] = [];
   /** Neither accepted nor refused. */
@@ -79,23 +81,67 @@ export class SubscriptionRequest {
   #refusedInARow = 0;
   readonly #refused: string[] = [];
 
-  /** @param markets several only where lists are taken */
-  constructor(form: SubscriptionForm, markets: readonly string[], periodS: number) {
-    this.#form = form;
-    this.#open = markets;
-    this.#tried = markets.length;
-    this.#periodS = periodS;
-    this.#usesList = form.isList;
+  constructor(names: readonly string[]) {
+    this.#open = names;
+    this.#tried = names.length;
   }
 
-  get params(): readonly unknown[] {
-    const asked = [...this.#accepted, ...this.#open.slice(0, this.#tried)];
-    return this.#usesList ? asked : [asked[0], this.#periodS];
+  /** The list to ask for. */
+  get asked(): readonly string[] {
+    return [...this.#accepted, ...this.#open.slice(0, this.#tried)];
   }
 
   /** Names that were refused by themselves. */
   get refused(): readonly string[] {
     return this.#refused;
+  }
+
+  /** The list was accepted. @returns whether others are left to ask for */
+  took(): boolean {
+    this.#refusedInARow = 0;
+    this.#accepted = this.asked;
+    this.#open = this.#open.slice(this.#tried);
+    this.#tried = Math.min(this.#open.length, 2 * this.#tried);
+    return this.#open.length > 0;
+  }
+
+  /** The list was refused. @returns whether another one is worth asking for */
+  narrow(): boolean {
+    this.#refusedInARow += 1;
+    if (this.#tried > 1) this.#tried = Math.ceil(this.#tried / 2);
+    else {
+      this.#refused.push(...this.#open.slice(0, this.#tried));
+      this.#open = this.#open.slice(this.#tried);
+      this.#tried = Math.min(this.#tried, this.#open.length);
+    }
+    // What was accepted is asked for once more: it may have gone with the list that was refused.
+    return this.asked.length > 0 && this.#refusedInARow < REFUSED_MAX;
+  }
+}
+
+/** The subscription of one connection, in whichever form the exchange takes. */
+export class SubscriptionRequest {
+  readonly #form: SubscriptionForm;
+  readonly #periodS: number;
+  readonly #names: NamesToSubscribe;
+  #usesList: boolean;
+
+  /** @param markets several only where lists are taken */
+  constructor(form: SubscriptionForm, markets: readonly string[], periodS: number) {
+    this.#form = form;
+    this.#names = new NamesToSubscribe(markets);
+    this.#periodS = periodS;
+    this.#usesList = form.isList;
+  }
+
+  get params(): readonly unknown[] {
+    const { asked } = this.#names;
+    return this.#usesList ? asked : [asked[0], this.#periodS];
+  }
+
+  /** Names that were refused by themselves. */
+  get refused(): readonly string[] {
+    return this.#names.refused;
   }
 
   /** An invalid argument may be the form itself, or a name. Another refusal is one whatever was asked. */
@@ -106,34 +152,19 @@ export class SubscriptionRequest {
       this.#usesList = true;
       return 'ask again';
     }
-    const isOfAList = this.#usesList && error !== null && !OUT_OF_SERVICE.includes(error.code);
-    return isOfAList ? this.#narrow() : 'subscribe_refused';
+    return this.#usesList && isOfWhatWasAsked(error) ? this.#narrow() : 'subscribe_refused';
   }
 
   #took(): SubscriptionStep {
     if (!this.#usesList) return 'follow';
     this.#form.tookList();
-    this.#refusedInARow = 0;
-    this.#accepted = [...this.#accepted, ...this.#open.slice(0, this.#tried)];
-    this.#open = this.#open.slice(this.#tried);
-    if (this.#open.length > 0) {
-      this.#tried = Math.min(this.#open.length, 2 * this.#tried);
-      return 'ask again';
-    }
+    if (this.#names.took()) return 'ask again';
     return this.#periodS === LIST_PERIOD_S ? 'follow' : 'period_not_offered';
   }
 
   #narrow(): SubscriptionStep {
-    this.#refusedInARow += 1;
-    if (this.#tried > 1) this.#tried = Math.ceil(this.#tried / 2);
-    else {
-      this.#refused.push(...this.#open.slice(0, this.#tried));
-      this.#open = this.#open.slice(this.#tried);
-      this.#tried = Math.min(this.#tried, this.#open.length);
-    }
-    const isOver = this.#accepted.length + this.#open.length === 0;
-    if (isOver) this.#form.refusedList();
-    // What was accepted is asked for once more: it may have gone with the list that was refused.
-    return isOver || this.#refusedInARow >= REFUSED_MAX ? 'subscribe_refused' : 'ask again';
+    const isWorth = this.#names.narrow();
+    if (this.#names.asked.length === 0) this.#form.refusedList();
+    return isWorth ? 'ask again' : 'subscribe_refused';
   }
 }

@@ -1,5 +1,10 @@
 import { endpoints } from '../../contract/endpoints.js';
-import type { RealtimeWords, ServerFrame, TradeWords } from '../../contract/realtime.js';
+import {
+  REALTIME_ERRORS,
+  type RealtimeWords,
+  type ServerFrame,
+  type TradeWords,
+} from '../../contract/realtime.js';
 import type { HistoryTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import type { ClientEvents } from '../../observe/events.js';
@@ -17,10 +22,11 @@ import {
   type ReconnectingOptions,
 } from './reconnecting.js';
 import type { CloseReason } from './state-feed.js';
+import { isOfWhatWasAsked, isSuccess, NamesToSubscribe } from './subscription-form.js';
 
 /** What a feed of trades reports, in order. All `…ExchangeMs` are estimates of exchange time. */
 export type TradeFeedEvent =
-  /** The subscription was acknowledged: trades from now on are pushed. */
+  /** The subscription was acknowledged, or one that took its place: trades from now on are pushed. */
   | {
       readonly kind: 'opened';
       /** The header `x-tapekeep-exchange` of the handshake; null elsewhere. */
@@ -40,6 +46,11 @@ export type TradeFeedEvent =
       readonly receivedAtMs: number;
       readonly exchangeMs: number;
     }
+  /**
+   * The markets changed, and another subscription is to take the place of the one that there is: until `opened`,
+   * trades may be pushed or not.
+   */
+  | { readonly kind: 'resubscribing'; readonly exchangeMs: number }
   /** The connection ended; without an `opened` before it when it ended earlier than that. */
   | {
       readonly kind: 'closed';
@@ -78,12 +89,14 @@ export interface TradeFeedOptions extends ReconnectingOptions {
 export interface TradeFeed extends AsyncIterable<TradeFeedEvent> {
   /** The markets changed: subscribes anew on the connection that there is. */
   resubscribe(): void;
+  /** Trades happen that are not pushed: ends the connection that there is, so that another is made. */
+  renew(): void;
   /** Closes the connection and ends the iteration after the events that are queued. Idempotent. */
   stop(): Promise<void>;
 }
 
 const DEFAULT_MAX_FRAME_BYTES = 1024 * 1024;
-/** Between two looks at whether trades are pushed by now. */
+/** Between two looks at whether trades are pushed by now, where they were not. */
 const NOT_OFFERED_WAIT_MS = 600_000;
 /** Questions for newest trades that are under way at the same time. */
 const QUESTIONS_MAX = 8;
@@ -102,13 +115,14 @@ export function openTradeFeed(options: TradeFeedOptions): TradeFeed {
   if (words === undefined) throw new RangeError('this exchange pushes no trades');
   let session: TradeSession | undefined;
   const feed = new ReconnectingFeed<TradeFeedEvent>(options, {
-    needsConnection: () => true,
+    needsConnection: () => options.markets().length > 0,
     async follow(sink, signal) {
+      if (options.markets().length === 0) return { hadData: false };
       session = new TradeSession(options, words, sink);
       await session.run(signal);
-      const { hadData, endReason } = session;
+      const { hadData, isOffered } = session;
       session = undefined;
-      return { hadData, ...(endReason === 'subscribe_refused' && { waitMs: NOT_OFFERED_WAIT_MS }) };
+      return { hadData, ...(!isOffered && { waitMs: NOT_OFFERED_WAIT_MS }) };
     },
     retrying(waitMs, attempts) {
       options.telemetry.socketRetry({ ...ALL, waitMs });
@@ -117,6 +131,7 @@ export function openTradeFeed(options: TradeFeedOptions): TradeFeed {
   });
   return {
     resubscribe: () => session?.resubscribe(),
+    renew: () => session?.renew(),
     stop: () => feed.stop(),
     [Symbol.asyncIterator]: () => feed[Symbol.asyncIterator](),
   };
@@ -126,16 +141,20 @@ export function openTradeFeed(options: TradeFeedOptions): TradeFeed {
  * One connection that follows the trades of many markets.
  *
  * States: *connecting* → *subscribing* → *following* (acknowledged; `opened` reported; a ping now and then, the
- * newest trades of some markets asked for) → *ended*. Each of the first two, each ping and each
- * question has a deadline.
+ * newest trades of some markets asked for) ⇄ *subscribing anew* (the markets changed) → *ended*. Each of them but
+ * *following*, each ping and each question has a deadline.
  */
 class TradeSession {
   readonly #options: TradeFeedOptions;
   readonly #words: TradeWords;
   readonly #sink: FeedSink<TradeFeedEvent>;
   readonly #socket: FrameSocket;
-  readonly #markets = new Set<string>();
+  #markets: ReadonlySet<string> = new Set();
+  /** What is asked of the subscription that is under way; undefined: none is. */
+  #names: NamesToSubscribe | undefined;
   #subscribeId = 0;
+  /** The markets changed while a subscription was under way. */
+  #isChanged = false;
   #pingId = 0;
   #identity: string | null = null;
   #isFollowing = false;
@@ -145,7 +164,7 @@ class TradeSession {
   /** Questions under way: the market of each, and how its deadline is lifted. */
   readonly #questions = new Map<number, { readonly market: string; readonly cancel: () => void }>();
   #hadData = false;
-  #endReason: CloseReason | undefined;
+  #isOffered = true;
 
   constructor(options: TradeFeedOptions, words: TradeWords, sink: FeedSink<TradeFeedEvent>) {
     this.#options = options;
@@ -161,7 +180,6 @@ class TradeSession {
         opened: (identity) => {
           this.#identity = identity;
           this.#subscribe();
-          this.#socket.setDeadline('subscribe_ignored');
         },
         received: (frame) => this.#received(frame),
         ended: (end) => this.#ended(end),
@@ -173,32 +191,46 @@ class TradeSession {
     return this.#options.acknowledgeTimeoutMs ?? DEFAULT_ACKNOWLEDGE_TIMEOUT_MS;
   }
 
+  /** Whether anything was pushed. */
   get hadData(): boolean {
     return this.#hadData;
   }
 
-  get endReason(): CloseReason | undefined {
-    return this.#endReason;
+  /** False when the exchange refused to push trades, whichever markets it was asked for. */
+  get isOffered(): boolean {
+    return this.#isOffered;
   }
 
   run(signal: AbortSignal): Promise<void> {
     return this.#socket.run(signal);
   }
 
-  /** A second subscription takes the place of the first; before that one nothing is to be done. */
+  /** Does nothing before the first subscription, which asks for the markets of then. */
   resubscribe(): void {
-    if (this.#subscribeId > 0) this.#subscribe();
+    if (this.#names !== undefined) this.#isChanged = true;
+    else if (this.#isFollowing) this.#subscribe();
   }
 
+  renew(): void {
+    if (this.#isFollowing) this.#socket.end('stalled');
+  }
+
+  /** A second subscription takes the place of the first. */
   #subscribe(): void {
-    const { subscribe, isAll, request } = this.#words;
     const markets = this.#options.markets();
-    const added = markets.filter((market) => !this.#markets.has(market));
-    for (const market of added) this.#markets.add(market);
-    this.#subscribeId = this.#socket.send(subscribe, isAll === true ? [] : markets);
-    if (!this.#isFollowing || request === undefined) return;
-    this.#missed = [...this.#missed, ...added];
-    this.#ask();
+    this.#isChanged = false;
+    this.#markets = new Set(markets);
+    if (markets.length === 0) return;
+    this.#cancelPing?.();
+    const exchangeMs = this.#options.exchangeClock.nowMs();
+    if (this.#isFollowing) this.#offer({ kind: 'resubscribing', exchangeMs });
+    this.#names = new NamesToSubscribe(this.#words.isAll === true ? [] : markets);
+    this.#askToSubscribe(this.#names);
+  }
+
+  #askToSubscribe({ asked }: NamesToSubscribe): void {
+    this.#subscribeId = this.#socket.send(this.#words.subscribe, asked);
+    this.#socket.setDeadline('subscribe_ignored');
   }
 
   #received(frame: ServerFrame): boolean {
@@ -208,18 +240,15 @@ class TradeSession {
     return true;
   }
 
-  #answered({ id, result, error }: Extract<ServerFrame, { kind: 'response' }>): void {
+  #answered(frame: Extract<ServerFrame, { kind: 'response' }>): void {
+    const { id, result, error } = frame;
     const question = this.#questions.get(Number(id));
-    if (id === this.#subscribeId) {
+    if (this.#names !== undefined && id === this.#subscribeId) {
       this.#socket.count('response');
-      const isDone =
-        error === null && (result as { status?: unknown } | null)?.status === 'success';
-      if (!isDone) this.#socket.end('subscribe_refused');
-      else if (!this.#isFollowing) this.#follow();
+      this.#subscriptionAnswered(this.#names, frame);
     } else if (id === this.#pingId) {
       this.#socket.count('response');
-      this.#socket.clearDeadline();
-      this.#pingLater();
+      if (this.#names === undefined) this.#pingLater();
     } else if (question !== undefined) {
       this.#socket.count('response');
       question.cancel();
@@ -229,13 +258,35 @@ class TradeSession {
     } else this.#socket.count('dropped');
   }
 
+  #subscriptionAnswered(
+    names: NamesToSubscribe,
+    { result, error }: Extract<ServerFrame, { kind: 'response' }>,
+  ): void {
+    const isForGood = isOfWhatWasAsked(error);
+    if (error === null && isSuccess(result)) {
+      if (names.took()) this.#askToSubscribe(names);
+      else this.#follow();
+      return;
+    }
+    const isUnknown = error?.code === REALTIME_ERRORS.methodNotFound.code;
+    if (isForGood && !isUnknown && names.narrow()) {
+      this.#askToSubscribe(names);
+      return;
+    }
+    this.#isOffered = this.#isFollowing || !isForGood;
+    this.#socket.end('subscribe_refused');
+  }
+
   #follow(): void {
     const { telemetry, exchangeClock, missed } = this.#options;
+    this.#names = undefined;
+    if (!this.#isFollowing) telemetry.socketOpened(ALL);
     this.#isFollowing = true;
-    this.#socket.clearDeadline();
-    telemetry.socketOpened(ALL);
-    const exchangeMs = exchangeClock.nowMs();
-    this.#offer({ kind: 'opened', identity: this.#identity, exchangeMs });
+    if (this.#isChanged) {
+      this.#subscribe();
+      if (this.#names !== undefined) return;
+    }
+    this.#offer({ kind: 'opened', identity: this.#identity, exchangeMs: exchangeClock.nowMs() });
     if (this.#socket.isEnded) return;
     this.#pingLater();
     if (this.#words.request !== undefined) this.#missed = [...(missed?.() ?? [])];
@@ -245,6 +296,8 @@ class TradeSession {
   #pingLater(): void {
     const { clock, queryEveryMs = DEFAULT_QUERY_EVERY_MS, words } = this.#options;
     const word = words.methods?.['server.ping'] ?? 'server.ping';
+    this.#socket.clearDeadline();
+    this.#cancelPing?.();
     this.#cancelPing = clock.after(queryEveryMs, () => {
       this.#pingId = this.#socket.send(word, []);
       this.#socket.setDeadline('silent');
@@ -280,7 +333,7 @@ class TradeSession {
   #report(origin: 'update' | 'answer', market: string, rows: readonly unknown[]): void {
     const { clock, exchangeClock } = this.#options;
     const { data: trades, rejected } = endpoints.history.result.parse(rows, { market });
-    this.#hadData ||= trades.length > 0;
+    this.#hadData ||= origin === 'update' && trades.length > 0;
     const at = { receivedAtMs: clock.wallMs(), exchangeMs: exchangeClock.nowMs() };
     this.#offer({ kind: 'trades', origin, market, trades, rejected, ...at });
   }
@@ -293,7 +346,6 @@ class TradeSession {
     const { telemetry, exchangeClock } = this.#options;
     const { code, reason, livedMs } = end;
     this.#isFollowing = false;
-    this.#endReason = reason;
     this.#cancelPing?.();
     for (const { cancel } of this.#questions.values()) cancel();
     this.#questions.clear();

@@ -33,6 +33,10 @@ interface TradeFeedCollectorOptions {
 const ENDPOINT = 'trade feed';
 /** Events that may wait for a commit; then the feed itself stops reading and, in the end, closes. */
 const QUEUE_LIMIT = 2000;
+/** Pushed trades that may wait for pages of history, over all markets: some hundred bytes each. */
+const KEPT_MAX = 400_000;
+/** Pages show trades that are not pushed, and nothing else is, for so long: another connection is made. */
+const STALLED_MS = 10_000;
 const EVENTS_PER_COMMIT = 500;
 
 /** A frame with what its rows turned out to be. */
@@ -46,22 +50,33 @@ interface Frame {
  * Stores trades as the exchange pushes them, at once and without a claim: they are covered when the walk
  * finds them between two pages of history that agree with them ({@link PushedTrades}).
  *
- * States: *stopped* → *running* → *stopped*. A failed commit is reported; the walk brings the rows again.
+ * States: *stopped* → *waiting* (for a market) → *running* → *stopped*. A failed commit is reported; the walk
+ * brings the rows again.
  */
 export class TradeFeedCollector {
   readonly #options: TradeFeedCollectorOptions;
   #feed: TradeFeedPort | undefined;
   #running: Promise<void> | undefined;
-  /** Of the connection that there is; undefined: there is none. */
-  #openedMs: number | undefined;
+  #isStarted = false;
+  /** Whether there is a connection, with a subscription for the markets of now. */
+  #isOpen = false;
+  /** Exchange time of the newest event that was pushed, of whichever market. */
+  #pushedMs = Number.NEGATIVE_INFINITY;
+  /** Since when nothing is pushed although trades happen; undefined: not known of any. */
+  #stalledSinceMs: number | undefined;
 
   constructor(options: TradeFeedCollectorOptions) {
     this.#options = options;
   }
 
   start(): void {
-    if (this.#running !== undefined) return;
+    this.#isStarted = true;
+    this.#open();
+  }
+
+  #open(): void {
     const { open, markets } = this.#options;
+    if (!this.#isStarted || this.#running !== undefined || markets.size === 0) return;
     const feed = open({ markets: () => [...markets.keys()], missed: () => this.#missed() });
     this.#feed = feed;
     const queue = new BoundedQueue<Frame>(QUEUE_LIMIT);
@@ -72,18 +87,28 @@ export class TradeFeedCollector {
     this.#running = Promise.all([pumped, this.#drain(queue)]).then(() => undefined);
   }
 
-  /** The markets changed: `market` is one of them from now on, or no more. */
-  changed(market: string): void {
-    const { pushed } = this.#options.markets.get(market) ?? { pushed: [] };
-    if (this.#openedMs !== undefined) {
-      // It is not subscribed yet: what is pushed of it from the next frame on follows on nothing.
-      for (const one of pushed) one.opened(this.#options.time.nowMs());
-    }
+  /** The markets changed. What is pushed until they are subscribed anew is stored, and proves nothing. */
+  changed(): void {
     this.#feed?.resubscribe();
+    this.#open();
+  }
+
+  /**
+   * A page of history shows a trade of this time that should have been pushed. Others that were pushed since show
+   * that the connection lives; where none was, it does not.
+   *
+   * @param tradedMs exchange milliseconds
+   */
+  unpushed(tradedMs: number): void {
+    if (!this.#isOpen || tradedMs <= this.#pushedMs) return;
+    const nowMs = this.#options.time.nowMs();
+    this.#stalledSinceMs ??= nowMs;
+    if (nowMs - this.#stalledSinceMs >= STALLED_MS) this.#feed?.renew();
   }
 
   /** Closes the connection and stores what has arrived. */
   async stop(): Promise<void> {
+    this.#isStarted = false;
     await this.#feed?.stop();
     await this.#running;
     this.#running = undefined;
@@ -101,7 +126,7 @@ export class TradeFeedCollector {
     try {
       for await (const event of feed) {
         if (event.kind === 'opened') this.#opened(event.exchangeMs);
-        else if (event.kind === 'closed') this.#closed();
+        else if (event.kind === 'closed' || event.kind === 'resubscribing') this.#closed();
         else if (event.kind === 'trades') {
           const frame = this.#read(event);
           if (frame !== undefined) await queue.put(frame);
@@ -118,19 +143,35 @@ export class TradeFeedCollector {
   }
 
   #opened(exchangeMs: number): void {
-    this.#openedMs = exchangeMs;
+    this.#isOpen = true;
+    this.#stalledSinceMs = undefined;
     for (const one of this.#pushed()) one.opened(exchangeMs);
   }
 
   #closed(): void {
-    if (this.#openedMs === undefined) return;
-    this.#openedMs = undefined;
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
     for (const one of this.#pushed()) one.closed();
     this.#options.onClosed();
   }
 
+  /** Where too much is kept, the market that keeps most of it gives up its proofs. */
+  #keepWithinBounds(): void {
+    const all = [...this.#pushed()].toSorted((a, b) => b.kept - a.kept);
+    let kept = all.reduce((sum, one) => sum + one.kept, 0);
+    for (const one of all) {
+      if (kept <= KEPT_MAX) return;
+      kept -= one.kept;
+      one.forget();
+    }
+  }
+
   #read(event: Extract<TradeFeedEvent, { kind: 'trades' }>): Frame | undefined {
     const { market, origin, exchangeMs } = event;
+    if (origin === 'update') {
+      this.#pushedMs = exchangeMs;
+      this.#stalledSinceMs = undefined;
+    }
     const fed = this.#options.markets.get(market);
     if (fed === undefined) return undefined;
     const page = toPushed(event);
@@ -152,6 +193,7 @@ export class TradeFeedCollector {
       // Together, so that the writer can put them into one transaction.
       const stored = [...byMarket(frames)].map(([market, own]) => this.#store(market, own));
       await Promise.all(stored);
+      this.#keepWithinBounds();
     }
   }
 

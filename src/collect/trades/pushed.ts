@@ -3,7 +3,7 @@ import { areAtOdds, comparePlaces, orderPage, type PageRow, placeKey } from '../
 import type { SourceTrade, TradePage } from './source.js';
 
 /** Pushed trades of one market that are kept at most, to be joined to a page of history. */
-const KEPT_MAX = 2000;
+const KEPT_MAX = 20_000;
 /** Runs that are kept: what no page has joined by then never will be. */
 const RUNS_MAX = 4;
 /** Trades of the first moments of a subscription may have happened before it, and are not missed. */
@@ -50,6 +50,12 @@ export class PushedTrades {
   #odd: PageRow[] = [];
   #isKept = false;
   #isCounted = false;
+  readonly #onUnpushed: (tradedMs: number) => void;
+
+  /** @param onUnpushed called when a page shows a trade that should have been pushed, exchange milliseconds */
+  constructor(onUnpushed: (tradedMs: number) => void = () => undefined) {
+    this.#onUnpushed = onUnpushed;
+  }
 
   /** Whether the last page agreed, and new trades are pushed: history need not be asked so often. */
   get isKept(): boolean {
@@ -59,6 +65,18 @@ export class PushedTrades {
   /** Whether something was pushed that may still be joined to a page. */
   get hasRun(): boolean {
     return this.#runs.length > 0;
+  }
+
+  /** Trades that are kept. */
+  get kept(): number {
+    return this.#runs.reduce((sum, run) => sum + run.length, 0);
+  }
+
+  /** Nothing that was pushed so far counts any more. */
+  forget(): void {
+    this.#runs = [];
+    this.#isLive = false;
+    this.#isKept = false;
   }
 
   /** A connection was made: from now on all trades are pushed. */
@@ -87,7 +105,7 @@ export class PushedTrades {
         this.#isLive = false;
         rows = [];
       }
-      rows = [row, ...rows];
+      rows.push(row);
       last = row;
     }
     this.#pushRows(rows);
@@ -111,9 +129,10 @@ export class PushedTrades {
     return true;
   }
 
-  /** @param rows newest first, without a break */
-  #pushRows(rows: SourceTrade[]): void {
-    if (rows.length === 0) return;
+  /** @param oldestFirst without a break */
+  #pushRows(oldestFirst: readonly SourceTrade[]): void {
+    if (oldestFirst.length === 0) return;
+    const rows = oldestFirst.toReversed();
     const live = this.#isLive ? this.#runs.at(-1) : undefined;
     if (live === undefined) {
       this.#add(rows);
@@ -157,7 +176,9 @@ export class PushedTrades {
     if (odd.length + unshown.length + unpushed.length > 0) {
       return { page, unshown: [...odd, ...unshown], unpushed };
     }
-    this.#isKept = this.#isUpToDate(rows, page);
+    const late = this.#unpushedOf(rows, page);
+    this.#isKept = late === undefined && this.#openedMs !== undefined;
+    if (late !== undefined) this.#onUnpushed(late.tradedAtS * SECOND_MS);
     this.#link(rows);
     const run = this.#runs.find((one) => one.some((row) => comparePlaces(row, oldest) === 0));
     const below = run?.filter((row) => comparePlaces(row, oldest) < 0) ?? [];
@@ -218,23 +239,21 @@ export class PushedTrades {
     return { unshown, unpushed };
   }
 
-  /** Whether all that the page shows since the connection was made was pushed, or may still be. */
-  #isUpToDate(rows: readonly SourceTrade[], { sentAtMs }: TradePage): boolean {
+  /** The newest trade that the page shows, and that should have been pushed over this connection by now. */
+  #unpushedOf(rows: readonly SourceTrade[], { sentAtMs }: TradePage): SourceTrade | undefined {
     const openedMs = this.#openedMs;
-    if (openedMs === undefined) return false;
+    if (openedMs === undefined) return undefined;
     const newest = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
-    return rows.every((row) => {
+    return rows.find((row) => {
       const ms = row.tradedAtS * SECOND_MS;
-      if (ms < openedMs + BEGINNING_MS || ms + LATE_MS > sentAtMs) return true;
-      return newest !== undefined && comparePlaces(row, newest) <= 0;
+      if (ms < openedMs + BEGINNING_MS || ms + LATE_MS > sentAtMs) return false;
+      return newest === undefined || comparePlaces(row, newest) > 0;
     });
   }
 
   #refuted({ sentAtMs }: TradePage): void {
-    this.#runs = [];
-    this.#isLive = false;
+    this.forget();
     this.#highest = undefined;
-    this.#isKept = false;
     if (this.#openedMs !== undefined) this.#openedMs = Math.max(this.#openedMs, sentAtMs);
   }
 }

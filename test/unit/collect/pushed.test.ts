@@ -3,14 +3,14 @@ import test from 'node:test';
 import type { TradeFeedEvent } from '../../../src/client/index.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
-import { TradeFeedCollector } from '../../../src/collect/trades/feed.js';
+import { type FedMarket, TradeFeedCollector } from '../../../src/collect/trades/feed.js';
 import { PushedTrades } from '../../../src/collect/trades/pushed.js';
 import { type SourceTrade, type TradePage, toPushed } from '../../../src/collect/trades/source.js';
+import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { Batch } from '../../../src/model/batch.js';
 import { FakeTime } from '../../support/fake-time.js';
 import { inEachWorld, seedsOf } from '../../support/seeds.js';
-import type { CollectRecord } from '../../support/worlds/collect-record.js';
 import {
   START_MS,
   START_S,
@@ -42,6 +42,8 @@ interface FeedWorldOptions {
   readonly lostShare: number;
   /** Share of frames with a trade that never was. */
   readonly falseShare: number;
+  /** When no page of history is to be had, seconds from the beginning. */
+  readonly unansweredS?: readonly [number, number];
 }
 
 const WELL: FeedWorldOptions = {
@@ -97,7 +99,9 @@ class FeedWorld {
     let [tid, nextS, cachedS, lookedS] = [1000, 40, -Infinity, -Infinity];
     let openAtS = this.nowS;
     let isOpen = false;
-    const endS = this.nowS + seconds;
+    const startS = this.nowS;
+    const endS = startS + seconds;
+    const [awayFromS, awayToS] = options.unansweredS ?? [0, 0];
     while (this.nowS < endS) {
       world.clock.advance(STEP_S * 1000);
       const { nowS } = this;
@@ -131,6 +135,7 @@ class FeedWorld {
         world.trades = [...truth];
       }
       if (nowS - lookedS < (walker.isPushed ? 15 : 5)) continue;
+      if (nowS >= startS + awayFromS && nowS < startS + awayToS) continue;
       lookedS = nowS;
       this.looks += 1;
       await walker.pollHead(signal).catch((error: unknown) => {
@@ -305,6 +310,13 @@ test('a hundred rows of each five seconds, and a connection cut each minute: who
   assert.deepEqual(gaps, [], JSON.stringify(feed.world.covered()));
 });
 
+test('ten minutes without a page of history, at twenty-five trades a second: whole all the same', async () => {
+  const feed = new FeedWorld();
+  await feed.live({ ...WELL, seconds: 720, unansweredS: [60, 660] }, 7);
+  feed.world.assertHonest(1);
+  assert.equal(feed.world.covered().length, 1, JSON.stringify(feed.world.covered()));
+});
+
 test('without the feed, and without answers after a break, most of that is lost and listed', async () => {
   const alone = new FeedWorld();
   await alone.live({ ...WELL, cutEveryS: 0, awayS: 10_000, isAnswered: false }, 7);
@@ -317,34 +329,61 @@ test('without the feed, and without answers after a break, most of that is lost 
   assert.ok(shareAlone < 0.9 && share > shareAlone, `${shareAlone} ${share}`);
 });
 
-/** Follows a feed that tells these events, to its end. */
-async function collected(
-  told: readonly TradeFeedEvent[],
-  commit: ArchivePort['commit'],
-): Promise<{ ended: number; telemetry: CollectRecord }> {
-  const { record: telemetry, clock } = new FeedWorld().world;
-  const time = new FakeTime(clock);
-  const evidence = new TradeEvidence({ market: 'A', time, clock, telemetry });
-  let ended = 0;
-  const collector = new TradeFeedCollector({
-    archive: { commit },
-    ...{ telemetry, time },
-    markets: new Map([['A', { marketId: 7, pushed: [new PushedTrades()], evidence }]]),
-    open: () => ({
-      resubscribe: () => undefined,
-      stop: async () => undefined,
-      async *[Symbol.asyncIterator]() {
-        yield* told;
+/** A collector of a feed that tells what it is given. */
+class ToldFeed {
+  readonly world = new FeedWorld().world;
+  readonly evidence: TradeEvidence;
+  readonly markets = new Map<string, FedMarket>();
+  readonly asked: string[] = [];
+  readonly collector: TradeFeedCollector;
+  readonly #events = new BoundedQueue<TradeFeedEvent>(1000);
+
+  constructor(commit: ArchivePort['commit'], markets = ['A']) {
+    const { record: telemetry, clock } = this.world;
+    const time = new FakeTime(clock);
+    this.evidence = new TradeEvidence({ market: 'A', time, clock, telemetry });
+    for (const market of markets) this.add(market);
+    this.collector = new TradeFeedCollector({
+      archive: { commit },
+      ...{ telemetry, time, markets: this.markets },
+      open: () => {
+        this.asked.push('open');
+        return {
+          resubscribe: () => this.asked.push('resubscribe'),
+          renew: () => this.asked.push('renew'),
+          stop: async () => this.#events.close(),
+          [Symbol.asyncIterator]: () => this.#events[Symbol.asyncIterator](),
+        };
       },
-    }),
-    onClosed: () => {
-      ended += 1;
-    },
-  });
-  collector.start();
-  await collector.stop();
-  return { ended, telemetry };
+      onClosed: () => {
+        this.asked.push('closed');
+      },
+    });
+  }
+
+  add(market: string): PushedTrades {
+    const pushed = new PushedTrades();
+    this.markets.set(market, { marketId: 7, pushed: [pushed], evidence: this.evidence });
+    return pushed;
+  }
+
+  tell(...events: readonly TradeFeedEvent[]): void {
+    for (const event of events) assert.ok(this.#events.offer(event));
+  }
 }
+
+/** Follows a feed that tells these events, to its end. */
+async function collected(told: readonly TradeFeedEvent[], commit: ArchivePort['commit']) {
+  const feed = new ToldFeed(commit);
+  feed.tell(...told);
+  feed.collector.start();
+  await feed.collector.stop();
+  const ended = feed.asked.filter((one) => one === 'closed').length;
+  return { ended, telemetry: feed.world.record };
+}
+
+const storesAll: ArchivePort['commit'] = async ({ trades = [] }) =>
+  ({ outcomes: { trade: { stored: trades.length } }, ranges: [] }) as never;
 
 test('a connection that ended has history asked more often once, and one that never opened not at all', async () => {
   const told: TradeFeedEvent[] = [
@@ -439,4 +478,91 @@ test('trades that were never pushed, or never were, break the evidence and nothi
     feed.world.assertHonest(1);
     feed.world.assertHonest(2);
   });
+});
+
+/** A frame of trades with these ids. */
+function frameOf(market: string, exchangeMs: number, ids: readonly number[]): TradeFeedEvent {
+  const trades = ids.toReversed().map((id) => ({
+    ...{ id, time: START_S + id / 1000, price: '10', amount: '1', total: '10' },
+    type: 'buy' as const,
+  }));
+  const at = { receivedAtMs: START_MS, exchangeMs };
+  return { kind: 'trades', origin: 'update', market, trades, rejected: [], ...at };
+}
+
+const OPENED: TradeFeedEvent = { kind: 'opened', identity: null, exchangeMs: START_MS };
+
+/** All events that were told are taken up. */
+async function taken(): Promise<void> {
+  for (let at = 0; at < 200; at += 1) await Promise.resolve();
+}
+
+test('a connection over which nothing is pushed while trades happen is renewed, and no other', async () => {
+  const feed = new ToldFeed(storesAll);
+  const { collector, asked } = feed;
+  const { clock } = feed.world;
+  const nowMs = () => clock.wallMs();
+  collector.start();
+  collector.unpushed(nowMs());
+  clock.advance(20_000);
+  collector.unpushed(nowMs());
+  assert.deepEqual(asked, ['open'], 'there is no connection yet');
+  feed.tell({ ...OPENED, exchangeMs: nowMs() }, frameOf('A', nowMs(), [1]));
+  await taken();
+  // Something was pushed after that trade.
+  collector.unpushed(nowMs() - 1);
+  clock.advance(20_000);
+  collector.unpushed(nowMs() - 20_001);
+  assert.deepEqual(asked, ['open']);
+  // Twice nothing, and something between.
+  collector.unpushed(nowMs() - 1);
+  feed.tell(frameOf('A', nowMs(), [2]));
+  await taken();
+  clock.advance(9000);
+  collector.unpushed(nowMs() - 1);
+  clock.advance(9000);
+  collector.unpushed(nowMs() - 1);
+  assert.deepEqual(asked, ['open']);
+  clock.advance(2000);
+  collector.unpushed(nowMs() - 1);
+  assert.deepEqual(asked, ['open', 'renew']);
+  await collector.stop();
+});
+
+test('the feed opens with the first market, and what comes while markets change proves nothing', async () => {
+  const feed = new ToldFeed(storesAll, []);
+  const { collector, asked } = feed;
+  collector.start();
+  assert.deepEqual(asked, []);
+  const pushed = feed.add('A');
+  collector.changed();
+  assert.deepEqual(asked, ['open']);
+  feed.tell(OPENED, frameOf('A', START_MS, [1]));
+  await taken();
+  feed.add('B');
+  collector.changed();
+  assert.deepEqual(asked, ['open', 'resubscribe']);
+  const resubscribing: TradeFeedEvent = { kind: 'resubscribing', exchangeMs: START_MS };
+  feed.tell(frameOf('A', START_MS, [2]), resubscribing, frameOf('A', START_MS, [3]));
+  feed.tell(OPENED, frameOf('A', START_MS, [4]));
+  await taken();
+  assert.equal(pushed.kept, 3, 'the third was stored only');
+  assert.equal(feed.world.record.pushed.flatMap(({ agesMs }) => agesMs).length, 4);
+  await collector.stop();
+});
+
+test('where too much waits for pages, the market with most of it gives up its proofs', async () => {
+  const names = Array.from({ length: 22 }, (_, at) => `M${at}`);
+  const feed = new ToldFeed(storesAll, names);
+  const kept = () => names.map((name) => feed.markets.get(name)?.pushed[0]?.kept ?? 0);
+  feed.collector.start();
+  feed.tell(OPENED);
+  for (const [at, name] of names.entries()) {
+    feed.tell(frameOf(name, START_MS, upTo(1, 19_000 + at)));
+    await taken();
+  }
+  await feed.collector.stop();
+  const all = kept();
+  assert.ok(all.reduce((sum, count) => sum + count, 0) <= 400_000);
+  assert.equal(all.filter((count) => count === 0).length, 1, JSON.stringify(all));
 });
