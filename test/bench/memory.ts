@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { sleep, systemClock } from '../../src/kernel/clock.js';
 import { PoissonServer } from '../support/exchanges/poisson-server.js';
 import { runSql, startTestPostgres, withDatabase } from '../support/postgres/postgres-server.js';
+import { readMetrics } from '../support/programs/metrics-page.js';
 import { Program, startSandbox } from '../support/programs/program.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
@@ -79,14 +80,12 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
   });
   try {
     await daemon.line((line) => line.includes('"started"'));
-    const shown = daemon.lines.stdout.find((line) => line.trimStart().startsWith('metrics'));
-    const metricsUrl = shown?.trim().split(/\s+/)[1] ?? '';
     const samples: Sample[] = [];
     const startMs = systemClock.monotonicMs();
     while (systemClock.monotonicMs() - startMs < seconds * 1000) {
       // Memory is looked at every so often: it tells of no event.
       await sleep(systemClock, SAMPLE_MS);
-      samples.push(await sampleOf(metricsUrl, (systemClock.monotonicMs() - startMs) / 1000));
+      samples.push(await sampleOf(daemon, (systemClock.monotonicMs() - startMs) / 1000));
     }
     const [stored] = await runSql<{ kinds: string; rows: string }>(
       databaseUrl,
@@ -110,13 +109,8 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
   }
 }
 
-async function sampleOf(metricsUrl: string, atS: number): Promise<Sample> {
-  const text = await (await fetch(metricsUrl)).text();
-  const sum = (name: string) =>
-    [...text.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))].reduce(
-      (total, [, value]) => total + Number(value),
-      0,
-    );
+async function sampleOf(daemon: Program, atS: number): Promise<Sample> {
+  const { text, sum } = await readMetrics(daemon);
   return {
     atS,
     residentMb: sum('process_resident_memory_bytes') / 1e6,

@@ -45,7 +45,12 @@ const LIES = [
   { id: 'storm', kind: 'duplicateFrames', copies: 300, probability: 0.01 },
 ];
 
-async function collect(t: TestContext, feed: 'auto' | 'never', faults: readonly object[]) {
+async function collect(
+  t: TestContext,
+  feed: 'auto' | 'never',
+  faults: readonly object[],
+  untilS = END_S,
+) {
   const world = await TapeProgram.make(t, 5);
   await world.openExchange(BEGIN_S, '--like', 'whitebit', '--control');
   await world.faults('PUT', faults);
@@ -58,13 +63,13 @@ async function collect(t: TestContext, feed: 'auto' | 'never', faults: readonly 
   await daemon.until(async () => {
     const ranges = await covered(world);
     return ['trades', 'times'].every((one) =>
-      ranges.some(({ kind, toS }) => kind === one && toS >= END_S),
+      ranges.some(({ kind, toS }) => kind === one && toS >= untilS),
     );
   });
   const { result } = await world.faults('GET');
   await world.stop(daemon);
   const fired = new Map(result.report.map(({ rule, fired }) => [rule, fired]));
-  return { world, ranges: await covered(world), fired };
+  return { world, ranges: await covered(world), fired, log: daemon.text('stderr') };
 }
 
 /** Trades of covered time that are not stored with their exact time. */
@@ -103,6 +108,17 @@ suite('pushed trades', { concurrency: 3 }, () => {
       refused.reduce((sum, { reason, rows }) => sum + (part.test(reason) ? rows : 0), 0);
     assert.ok(rowsOf(/^(id|price|amount|time)/) > 0, 'rows that cannot be read are kept');
     assert.ok(rowsOf(/^conflict$/) > 0, 'as are those that say something else of a known trade');
+  });
+
+  test('a connection that answers and pushes nothing any more is given up for another', async (t) => {
+    const half = { id: 'half', kind: 'halfOpen', answers: 'requests', after: 100, maxCount: 1 };
+    const { world, ranges, fired, log } = await collect(t, 'auto', [half], 130);
+    assert.equal(fired.get('half'), 1);
+    assert.match(log, /"reason":"stalled"/);
+    // From the first page that meets the pushes of the new connection on, all is whole again.
+    const last = ranges.findLast(({ kind }) => kind === 'times');
+    assert.ok((last?.toS ?? 0) - (last?.fromS ?? 0) >= 30, JSON.stringify(ranges));
+    assert.deepEqual(await missing(world, ranges), []);
   });
 
   test('without them most is lost, and nothing false is claimed', async (t) => {
