@@ -34,7 +34,14 @@ const EARLIER_KEY = `hashtext('tapekeep writer')`;
  */
 export const TAKE_EARLIER_LOCK = `SELECT pg_try_advisory_lock(${EARLIER_KEY}, 0) AS got`;
 
-/** Who has it and may write: a program of an earlier version. */
+/** Lets no connection begin to write until the end of the transaction. */
+export const KEEP_WRITERS_OUT = `SELECT lock_rows('writer', '{0}')`;
+
+/** Who writes. */
+export const FIND_WRITER = `
+  SELECT pid, held_by AS "user", application FROM lock_holder('writer') WHERE pid IS NOT NULL`;
+
+/** Who has the earlier lock and may write: a program of an earlier version. */
 export const FIND_EARLIER_WRITER = `
   SELECT a.pid, a.usename AS "user", a.application_name AS application
   FROM pg_locks l JOIN pg_stat_activity a USING (pid)

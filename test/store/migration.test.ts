@@ -37,6 +37,18 @@ async function connected(t: TestContext, connectionString: string): Promise<pg.C
   return client;
 }
 
+test('a daemon of the version before is not migrated beneath', async (t) => {
+  const url = await makeOldDatabase(13);
+  const earlier = await connected(t, url);
+  await earlier.query(`SELECT hold_lock('writer')`);
+  await assert.rejects(migrate({ databaseUrl: url }), {
+    code: 'writer_lock_held',
+    message: /of an earlier version writes to .* server process \d+.*stop it, and start this one/,
+  });
+  await earlier.query('SELECT pg_advisory_unlock_all()');
+  assert.equal((await migrate({ databaseUrl: url })).at(-1), '0015_one_vocabulary');
+});
+
 test('a daemon of an earlier version is not migrated beneath, and does not write beside a new one', async (t) => {
   const url = await makeOldDatabase(7);
   const earlier = await connected(t, url);

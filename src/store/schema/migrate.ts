@@ -12,7 +12,7 @@ import {
   refuseReadOnly,
 } from '../connection.js';
 import { actionOf, isState, StoreError, sqlstateOf } from '../errors.js';
-import { FIND_EARLIER_WRITER, TAKE_EARLIER_LOCK } from '../locks.js';
+import { FIND_EARLIER_WRITER, FIND_WRITER, KEEP_WRITERS_OUT, TAKE_EARLIER_LOCK } from '../locks.js';
 import {
   type AnalyticsOutcome,
   BEGIN_ALONE,
@@ -171,7 +171,6 @@ async function applyMissing(
   const { missing, isNew } = await findMissing(connection, databaseUrl);
   if (missing.length === 0) return [];
   if (!isOwner) throw notOwner(missing, databaseUrl);
-  if (!isNew && missing.includes(LOCKS_BY_ROWS)) await refuseEarlierWriter(connection, databaseUrl);
   const silent = () => undefined;
   const begun = (text: unknown) => {
     const name = RUNNERS_STEP.exec(String(text))?.[1] ?? '';
@@ -186,6 +185,7 @@ async function applyMissing(
   // A loser of the race waits here and finds the work done. The runner's own BEGIN adds nothing, and
   // its COMMIT or ROLLBACK ends this transaction.
   await connection.rows(BEGIN_ALONE);
+  if (!isNew) await refuseEarlierWriter(connection, databaseUrl);
   const done = await runner({
     dbClient: connection.driver,
     dir: join(packageRoot(), 'sql'),
@@ -203,15 +203,20 @@ async function applyMissing(
 }
 
 /**
- * A daemon of an earlier version would go on writing beside a new one. The lock stays with the
- * connection, so that none starts meanwhile; afterwards the schema is too new for it.
+ * A daemon of an earlier version would go on writing beside a new one, into tables that it does not know. None
+ * starts meanwhile; afterwards the schema is too new for it.
  */
 async function refuseEarlierWriter(connection: Runner, databaseUrl: string): Promise<void> {
-  const [taken] = await connection.rows<{ got: boolean }>(TAKE_EARLIER_LOCK);
-  if (taken?.got === true) return;
-  const [holder] = await connection.rows<{ pid: number; user: string; application: string }>(
-    FIND_EARLIER_WRITER,
-  );
+  // Another program may have migrated while this one waited, and may write by now.
+  const { missing } = await findMissing(connection, databaseUrl);
+  if (missing.length === 0) return;
+  let find = FIND_WRITER;
+  if (missing.includes(LOCKS_BY_ROWS)) {
+    const [taken] = await connection.rows<{ got: boolean }>(TAKE_EARLIER_LOCK);
+    if (taken?.got === true) return;
+    find = FIND_EARLIER_WRITER;
+  } else await connection.rows(KEEP_WRITERS_OUT);
+  const [holder] = await connection.rows<{ pid: number; user: string; application: string }>(find);
   if (holder === undefined) return;
   const { pid, user, application } = holder;
   throw new StoreError(
