@@ -25,6 +25,8 @@ interface CandleCollectorOptions {
   readonly intervalS: number;
   /** Its `collectFromMs` is set: candles of older open times are not expected. */
   readonly stream: StreamRef;
+  /** The trades of the market: time that they cover has candles for all that was traded, and no others. */
+  readonly trades?: StreamRef;
   readonly exchange: ExchangePort;
   readonly archive: ArchivePort;
   readonly time: ExchangeTime;
@@ -42,6 +44,8 @@ const RANGES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
 /** Why candles are left open of which a replayed archive does not know all itself. */
 const MISSING: GapReason = 'missing at source';
+/** Why slots are left open that lie below the oldest candle. */
+const BEYOND: GapReason = 'beyond history';
 
 /**
  * Collects the closed candles of one market and interval. Their open times are known beforehand, so
@@ -49,6 +53,10 @@ const MISSING: GapReason = 'missing at source';
  * whether a candle came or not, because a minute without trades may have none; but that it has none
  * takes two answers that agree. A long run of them at the end of an answer, as a page leaves that was
  * cut or capped, is asked for once more at once.
+ *
+ * Below the oldest candle that the exchange ever showed, an answer without candles says nothing: whether nobody
+ * traded, or the exchange keeps nothing as old, looks the same. Those slots are listed as beyond its history,
+ * until an older candle shows, or the trades of their time are covered.
  */
 export class CandleCollector {
   readonly #options: CandleCollectorOptions;
@@ -57,6 +65,8 @@ export class CandleCollector {
   readonly #mutex = new Mutex();
   #collectFromMs: number | null;
   #backfills: readonly Span[] = [];
+  /** Open time of the oldest candle that was shown; of a market without any, where it was first looked at. */
+  #historyFromMs: number;
   readonly #pauses = new CandlePauses();
   readonly #absences = new CandleAbsences();
   readonly #questions: CandleQuestions;
@@ -65,6 +75,8 @@ export class CandleCollector {
     this.#options = options;
     this.#ranges = new CoveredRangeList(ranges);
     this.#grid = new CandleGrid(options.intervalS * 1000, this.#ranges.top?.span.toMs);
+    const lowestMs = this.#ranges.spans.map(({ fromMs }) => fromMs);
+    this.#historyFromMs = Math.min(this.#grid.floor(options.time.nowMs()), ...lowestMs);
     this.#questions = new CandleQuestions(this.#grid.stepMs, options.exchange.candlesMax);
     this.#collectFromMs = options.stream.collectFromMs;
   }
@@ -136,6 +148,7 @@ export class CandleCollector {
     const reply = await this.#ask(asked, isHead, signal);
     if (await this.#hasMoved(reply)) return true;
     const answer = this.#read(asked, reply);
+    this.#learnHistory(answer);
     const ends = this.#suspectEnds(answer);
     const suspect = [...ends.map(({ span }) => span), ...answer.unknown];
     await this.#store(answer, this.#confirmed(answer, subtractSpans(answer.closed, suspect)));
@@ -143,6 +156,7 @@ export class CandleCollector {
       const second = await this.#ask(end.question, isHead, signal);
       if (await this.#hasMoved(second)) return true;
       const again = this.#read(end.question, second);
+      this.#learnHistory(again);
       const believed = believedOf(end, again.heldMs, this.#grid.stepMs);
       const notFinal = { fromMs: again.finalToMs, toMs: Number.POSITIVE_INFINITY };
       await this.#store(
@@ -221,6 +235,15 @@ export class CandleCollector {
     return true;
   }
 
+  /** An older candle shows that history reaches as far down: what was given up above it is asked for again. */
+  #learnHistory({ rows }: CandleAnswer): void {
+    const shownMs = rows.map(({ openAtS }) => openAtS * 1000);
+    const fromMs = Math.min(this.#historyFromMs, ...shownMs);
+    if (fromMs === this.#historyFromMs) return;
+    this.#historyFromMs = fromMs;
+    this.#pauses.release({ fromMs, toMs: Number.POSITIVE_INFINITY }, BEYOND);
+  }
+
   #read(asked: Span, reply: KlineReply): CandleAnswer {
     const { market, graceMs } = this.#options;
     return readCandles({ market, grid: this.#grid, asked, graceMs }, reply);
@@ -239,7 +262,8 @@ export class CandleCollector {
     if (refusedMs.includes(undefined)) return [];
     const { stepMs } = this.#grid;
     const ends = emptyEnds(closed, heldMs, stepMs);
-    const known = [...this.#ranges.spans, ...this.#absences.seen, ...unknown];
+    const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
+    const known = [...this.#ranges.spans, ...this.#absences.seen, ...unknown, ...putOff];
     return ends.filter((end) => isWorthAsking(end, known, stepMs));
   }
 
@@ -248,12 +272,14 @@ export class CandleCollector {
     const { archive, stream, market, marketId, intervalS, telemetry } = this.#options;
     const { rows, rejected, open, reply, heldMs } = answer;
     const covered = this.#ranges.spans;
+    const beyond = await this.#beyondHistory(said);
+    const within = said.flatMap((span) => subtractSpans(span, beyond));
     const { believed, contradicted } = await crossCheckWithTrades(
       archive,
       marketId,
       this.#grid.stepMs,
       {
-        ...{ believed: said, heldMs, covered },
+        ...{ believed: within, heldMs, covered },
       },
     );
     const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
@@ -286,11 +312,23 @@ export class CandleCollector {
     const hoped = left.flatMap((span) => subtractSpans(span, lost));
     await this.#noteOpen(hoped, MISSING);
     await this.#noteOpen(subtractSpans(closed, subtractSpans(closed, lost)), MISSING, true);
+    await this.#noteOpen(beyond, BEYOND, true);
     for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
     const top = this.#ranges.top;
     if (top !== undefined && this.#options.isFinest) {
       telemetry.progressed({ stream: 'candles', market, newestMs: top.span.toMs });
     }
+  }
+
+  /** Of which slots an answer without candles proves nothing. */
+  async #beyondHistory(said: readonly Span[]): Promise<Span[]> {
+    const { archive, trades } = this.#options;
+    const above = { fromMs: this.#historyFromMs, toMs: Number.POSITIVE_INFINITY };
+    const below = said.flatMap((span) => subtractSpans(span, [above]));
+    if (below.length === 0 || trades === undefined) return below;
+    const ranges = await archive.coveredRanges(trades, RANGES_MAX);
+    const known = ranges.map(({ span }) => this.#grid.within(span));
+    return below.flatMap((span) => subtractSpans(span, known));
   }
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
@@ -331,21 +369,32 @@ const RETRY_MS = 600_000;
 /** The same where the exchange failed: that says nothing about the candle. */
 const EXCHANGE_RETRY_MS = 60_000;
 
+/** The same where history may have been cut short on its way. */
+const BEYOND_RETRY_MS = 3_600_000;
+
 /** How long a span is left alone that is open for a reason. */
 function pauseAfter(reason: GapReason): number {
+  if (reason === BEYOND) return BEYOND_RETRY_MS;
   return reason === 'exchange failed' ? EXCHANGE_RETRY_MS : RETRY_MS;
 }
 
 /** Spans that are put off at most; beyond it the oldest are asked for again sooner. */
 const PUT_OFF_MAX = 10_000;
 
+interface PutOff {
+  readonly span: Span;
+  readonly reason: GapReason;
+  readonly retryAtMs: number;
+}
+
 /** Spans of candles that are left alone for a while. Times are of a monotonic clock. */
 class CandlePauses {
-  #putOff: ReadonlyArray<{ readonly span: Span; readonly retryAtMs: number }> = [];
+  #putOff: readonly PutOff[] = [];
 
   putOff(spans: readonly Span[], nowMs: number, reason: GapReason): void {
     const waiting = this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs);
-    const added = spans.map((span) => ({ span, retryAtMs: nowMs + pauseAfter(reason) }));
+    const retryAtMs = nowMs + pauseAfter(reason);
+    const added = spans.map((span) => ({ span, reason, retryAtMs }));
     this.#putOff = [...waiting, ...added].slice(-PUT_OFF_MAX);
   }
 
@@ -354,9 +403,11 @@ class CandlePauses {
     return this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs).map(({ span }) => span);
   }
 
-  /** Ends the pause of everything that a span touches. */
-  release({ fromMs, toMs }: Span): void {
-    this.#putOff = this.#putOff.filter(({ span }) => span.toMs <= fromMs || span.fromMs >= toMs);
+  /** Ends the pause of everything that a span touches. @param only what is open for this reason; default: all */
+  release({ fromMs, toMs }: Span, only?: GapReason): void {
+    const isMeant = ({ span, reason }: PutOff) =>
+      span.toMs > fromMs && span.fromMs < toMs && (only === undefined || reason === only);
+    this.#putOff = this.#putOff.filter((one) => !isMeant(one));
   }
 }
 

@@ -50,7 +50,11 @@ class World {
     return { time, open: '5', close, highest: '5', lowest: '5', volume, amount: '5', market };
   }
 
-  collector({ collectFromMin = 0, rereads = 0 } = {}): CandleCollector {
+  collector({
+    collectFromMin = 0,
+    rereads = 0,
+    trades = undefined as StreamRef | undefined,
+  } = {}): CandleCollector {
     const collectFromMs = START_MS + collectFromMin * MINUTE_MS;
     const stream: StreamRef = {
       streamId: 1,
@@ -65,6 +69,7 @@ class World {
         marketId: 7,
         intervalS: 60,
         stream,
+        ...(trades && { trades }),
         exchange: this.exchange,
         archive: this.archive,
         time: { nowMs: () => this.clock.wallMs() },
@@ -172,11 +177,60 @@ test('a restart goes on from the islands', async () => {
 
 test('a minute without a candle is covered', async () => {
   const world = new World(11);
-  for (const minute of [0, 4, 5, 9]) world.absent.add(minute);
+  for (const minute of [1, 4, 5, 9]) world.absent.add(minute);
   await pollAll(world.collector());
   assert.deepEqual(world.covered(), [[0, 10]]);
   assert.equal(world.stored().length, 6);
   assert.deepEqual(world.gaps(), []);
+});
+
+test('what lies below the oldest candle is beyond history, until an older one shows', async () => {
+  const world = new World(2501);
+  for (let minute = 0; minute < 2100; minute += 1) world.absent.add(minute);
+  const collector = world.collector();
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[2100, 2500]]);
+  assert.deepEqual(
+    new Set(world.archive.gaps.map(({ state, reason }) => `${state} ${reason}`)),
+    new Set(['unfillable beyond history']),
+  );
+  const given = world.gaps().toSorted(([a], [b]) => a - b);
+  assert.deepEqual([given[0]?.[0], given.at(-1)?.[1]], [0, 2100]);
+  const asked = world.asked().length;
+  world.clock.advance(59 * MINUTE_MS);
+  await pollAll(collector);
+  assert.equal(world.asked().length, asked + 1, 'the new candles only');
+  // An hour later a candle shows that was cut off: between it and the others it was quiet.
+  world.absent.delete(700);
+  world.clock.advance(2 * MINUTE_MS);
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[700, 2561]]);
+});
+
+test('time whose trades are covered has no candle where none comes', async () => {
+  const world = new World(1001);
+  for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
+  const trades: StreamRef = {
+    ...{ streamId: 2, kind: 'trades', marketId: 7, variant: 0, collectFromMs: START_MS },
+  };
+  const span = { fromMs: START_MS + 300.5 * MINUTE_MS, toMs: START_MS + 1000 * MINUTE_MS };
+  await world.archive.commit({ claims: [{ stream: trades, span, evidence: {} }] });
+  await pollAll(world.collector({ trades }));
+  assert.deepEqual(world.covered(), [[301, 1000]]);
+  assert.deepEqual(world.gaps(), [[0, 301]]);
+});
+
+test('a market without any candle is quiet from where it was first looked at', async () => {
+  const world = new World(100);
+  for (let minute = 0; minute < 200; minute += 1) world.absent.add(minute);
+  const collector = world.collector();
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), []);
+  for (let minute = 100; minute < 110; minute += 1) {
+    world.clock.advance(MINUTE_MS);
+    await pollAll(collector);
+  }
+  assert.deepEqual(world.covered(), [[100, 109]]);
 });
 
 test('a refused candle leaves its minute open and listed, and is asked for again only later', async () => {
