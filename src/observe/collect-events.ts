@@ -1,18 +1,20 @@
 import { event, type Failure, iso, type Recorder } from './entry.js';
 import { slug } from './labels.js';
-import type { RowOutcome } from './run-counts.js';
+import type { GapSums, RowOutcome } from './run-counts.js';
 
 /** Of long lists the log shows the first. */
 const sample = (names: readonly string[]) => names.slice(0, 20);
 
 /** Number and length of gaps, summed up over the markets. */
-function gapsByStream(
-  gaps: readonly { readonly stream: string; readonly count: number; readonly lengthMs: number }[],
-) {
-  const sums = new Map<string, { count: number; lengthMs: number }>();
-  for (const { stream, count, lengthMs } of gaps) {
-    const sum = sums.get(stream) ?? { count: 0, lengthMs: 0 };
-    sums.set(stream, { count: sum.count + count, lengthMs: sum.lengthMs + lengthMs });
+function gapsByStream(gaps: readonly (GapSums & { readonly stream: string })[]) {
+  const sums = new Map<string, GapSums>();
+  for (const { stream, ...gap } of gaps) {
+    const sum = sums.get(stream) ?? { count: 0, lengthMs: 0, lostCount: 0 };
+    sums.set(stream, {
+      count: sum.count + gap.count,
+      lengthMs: sum.lengthMs + gap.lengthMs,
+      lostCount: sum.lostCount + gap.lostCount,
+    });
   }
   return sums;
 }
@@ -218,11 +220,7 @@ export const COLLECT = {
    * filled; what cannot be fetched any more is counted separately.
    */
   gapsCounted: event<{
-    gaps: readonly (Stream & {
-      count: number;
-      lengthMs: number;
-      unfillableMs: number;
-    })[];
+    gaps: readonly (Stream & GapSums & { unfillableMs: number })[];
   }>({
     level: 'debug',
     text: 'open gaps',

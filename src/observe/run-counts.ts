@@ -34,6 +34,7 @@ export interface StreamCounts extends Readonly<Record<RowOutcome, number>> {
   readonly slowestMs: number | null;
   readonly openGaps: number;
   readonly openGapMs: number;
+  readonly lostGaps: number;
   /** Markets of which something was stored; null for a stream that covers all together. */
   readonly markets: number | null;
 }
@@ -69,12 +70,23 @@ interface StreamState {
   readonly newestMs: Map<string, number>;
   openGaps: number;
   openGapMs: number;
+  lostGaps: number;
+}
+
+const NO_GAPS = { openGaps: 0, openGapMs: 0, lostGaps: 0 };
+
+/** The gaps of one stream, over all markets. */
+export interface GapSums {
+  readonly count: number;
+  readonly lengthMs: number;
+  /** Those that can never be filled. */
+  readonly lostCount: number;
 }
 
 function emptyState(): StreamState {
   const none = Object.fromEntries(ROW_OUTCOMES.map((name) => [name, 0]));
   const outcomes = none as Record<RowOutcome, number>;
-  return { received: 0, outcomes, newestMs: new Map(), openGaps: 0, openGapMs: 0 };
+  return { received: 0, outcomes, newestMs: new Map(), ...NO_GAPS };
 }
 
 /**
@@ -117,11 +129,11 @@ export class RunCounts {
     this.#gone.delete(market);
   }
 
-  gaps(totals: ReadonlyMap<string, { readonly count: number; readonly lengthMs: number }>): void {
+  gaps(totals: ReadonlyMap<string, GapSums>): void {
     for (const stream of totals.keys()) this.#of(stream);
     for (const [stream, state] of this.#streams) {
-      state.openGaps = totals.get(stream)?.count ?? 0;
-      state.openGapMs = totals.get(stream)?.lengthMs ?? 0;
+      const { count = 0, lengthMs = 0, lostCount = 0 } = totals.get(stream) ?? {};
+      Object.assign(state, { openGaps: count, openGapMs: lengthMs, lostGaps: lostCount });
     }
   }
 
@@ -153,10 +165,10 @@ export class RunCounts {
     return {
       streams: [...this.#streams].map(([stream, state]) => {
         const settled = ROW_OUTCOMES.reduce((sum, name) => sum + state.outcomes[name], 0);
-        const { received, outcomes, openGaps, openGapMs } = state;
+        const { received, outcomes, openGaps, openGapMs, lostGaps } = state;
         const times = [...state.newestMs.values()].sort((a, b) => a - b);
         return {
-          ...{ stream, received, ...outcomes, openGaps, openGapMs },
+          ...{ stream, received, ...outcomes, openGaps, openGapMs, lostGaps },
           inFlight: received - settled,
           newestMs: times.at(-1) ?? null,
           slowestMs: times[0] ?? null,

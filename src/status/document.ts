@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { GapReason } from '../model/gap-reasons.js';
 import { type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
 import type { CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
@@ -43,7 +44,14 @@ const STREAM = z.object({
   mismatches: count().describe('of candles: with which the stored trades do not agree'),
 });
 
-const OPEN_GAPS = z.object({
+const KIND = z.object({
+  kind: kind(),
+  streams: count(),
+  coverageRatio: ratio().nullable().describe('of all its streams together'),
+  lowestCoverageRatio: ratio().nullable().describe('of its least covered stream'),
+});
+
+const GAPS_BY_REASON = z.object({
   kind: kind(),
   reason: z.string(),
   lengthS: seconds(),
@@ -56,9 +64,15 @@ const LEDGER = z.object({
   rows: count(),
   coveredS: seconds(),
   missingS: seconds(),
-  coverageRatio: ratio().nullable().describe('of all streams together'),
+  coverageRatio: ratio()
+    .nullable()
+    .describe('of all streams together: long histories outweigh what is short'),
   lowestCoverageRatio: ratio().nullable().describe('of the least covered stream'),
-  openGaps: z.array(OPEN_GAPS).describe('by kind and reason, the longest first'),
+  kinds: z.array(KIND).describe('the least covered first'),
+  openGaps: z.array(GAPS_BY_REASON).describe('by kind and reason, the longest first'),
+  lostGaps: z
+    .array(GAPS_BY_REASON)
+    .describe('the same of what can never be had, but for what is older than the history'),
   oldestOpenGapAgeS: seconds().nullable(),
   mismatches: count(),
   verifiedLagS: seconds()
@@ -83,6 +97,7 @@ const ROWS = z.object({
   slowestLagS: seconds().nullable().describe('the same of the market that is furthest behind'),
   openGaps: count(),
   openGapS: seconds(),
+  lostGaps: count().describe('of the whole archive, which can never be filled'),
 });
 
 const DAEMON = z.object({
@@ -189,7 +204,8 @@ export function archiveStatus(
     (market === '*' || (markets?.includes(market) ?? true)) && (kinds?.includes(kind) ?? true);
   const found = counted.streams.filter(isWanted);
   const streams = found.map((one) => streamOf(one, counted.checks, nowMs));
-  const openGaps = openGapsOf(counted.gaps.filter(isWanted), found, counted.atMs);
+  const gaps = counted.gaps.filter(isWanted);
+  const openGaps = openGapsOf(gaps, found, counted.atMs);
   const checks = counted.checks.filter(({ market }) => isWanted({ market, kind: 'candles' }));
   const sum = (figure: (one: StatusStream) => number) =>
     streams.reduce((all, one) => all + figure(one), 0);
@@ -202,11 +218,10 @@ export function archiveStatus(
     markets: new Set(streams.flatMap(({ market }) => (market === '*' ? [] : [market]))).size,
     rows: sum(({ rows }) => rows),
     ...{ coveredS, missingS, coverageRatio: ratioOf(coveredS, missingS) },
-    lowestCoverageRatio: ratios.length === 0 ? null : ratios.reduce((a, b) => Math.min(a, b)),
-    openGaps: openGaps.map(({ kind, reason, lengthMs, oldestMs }) => ({
-      ...{ kind, reason },
-      ...{ lengthS: tenths(lengthMs), oldestAgeS: tenths(nowMs - oldestMs) },
-    })),
+    lowestCoverageRatio: lowest(ratios),
+    kinds: kindsOf(streams),
+    openGaps: openGaps.map((one) => shownGaps(one, nowMs)),
+    lostGaps: lostGapsOf(gaps).map((one) => shownGaps(one, nowMs)),
     oldestOpenGapAgeS:
       oldest.length === 0 ? null : tenths(nowMs - oldest.reduce((a, b) => Math.min(a, b))),
     mismatches: checks.reduce((all, one) => all + one.mismatches, 0),
@@ -214,6 +229,31 @@ export function archiveStatus(
     streams: listed,
     streamsLeftOut: streams.length - listed.length,
   };
+}
+
+/** Each kind by itself: what is long of one must not hide what is missing of another. */
+function kindsOf(streams: readonly StatusStream[]): ArchiveStatus['kinds'] {
+  const kinds = [...new Set(streams.map((one) => one.kind))].map((kind) => {
+    const own = streams.filter((one) => one.kind === kind);
+    const sum = (figure: (one: StatusStream) => number) =>
+      own.reduce((all, one) => all + figure(one), 0);
+    return {
+      ...{ kind, streams: own.length },
+      coverageRatio: ratioOf(
+        sum((one) => one.coveredS),
+        sum((one) => one.missingS),
+      ),
+      lowestCoverageRatio: lowest(own.flatMap(({ coverageRatio }) => coverageRatio ?? [])),
+    };
+  });
+  return kinds.sort((a, b) => (a.coverageRatio ?? 2) - (b.coverageRatio ?? 2));
+}
+
+const lowest = (figures: readonly number[]) =>
+  figures.length === 0 ? null : figures.reduce((a, b) => Math.min(a, b));
+
+function shownGaps({ kind, reason, lengthMs, oldestMs }: GapsByReason, nowMs: number) {
+  return { kind, reason, lengthS: tenths(lengthMs), oldestAgeS: tenths(nowMs - oldestMs) };
 }
 
 /** A share is cut and not rounded: only what is whole is 1. */
@@ -276,20 +316,23 @@ export function statusRows(snapshot: RunCountsSnapshot, exchangeNowMs: number): 
     slowestLagS: lagS(totals.slowestMs),
     openGaps: totals.openGaps,
     openGapS: tenths(totals.openGapMs),
+    lostGaps: totals.lostGaps,
   }));
 }
 
-/** Open time of one kind of stream, by why it is open. */
-export interface OpenGaps {
+/** Missing time of one kind of stream, by why it is missing. */
+export interface GapsByReason {
   readonly kind: StreamKind;
   readonly reason: string;
   readonly lengthMs: number;
-  /** The oldest missing time that may still be had. */
+  /** Its oldest missing time. */
   readonly oldestMs: number;
 }
 
 /** History that was not requested yet. */
-const NOT_COLLECTED = 'not collected';
+const NOT_COLLECTED: GapReason = 'not collected';
+/** What the exchange never had, or no longer has: the streams say how much of it was asked for. */
+const BEYOND_HISTORY: GapReason = 'beyond history';
 
 /**
  * Open gaps by kind and reason, over all markets. What is newer than the newest covered time of a
@@ -299,20 +342,34 @@ export function openGapsOf(
   totals: readonly GapTotals[],
   streams: readonly StreamStatus[],
   nowMs: number,
-): OpenGaps[] {
+): GapsByReason[] {
   const newestMs = new Map(streams.map((one) => [one.streamId, one.newestCoveredMs]));
-  const sums = new Map<string, OpenGaps>();
-  for (const { streamId, kind, state, reason, ...total } of totals) {
-    if (state !== 'open') continue;
-    const lagMs = reason === NOT_COLLECTED ? nowMs - (newestMs.get(streamId) ?? nowMs) : 0;
-    const lengthMs = total.lengthMs - Math.max(0, lagMs);
+  return byReason(
+    totals.flatMap((total) => {
+      const { streamId, state, reason, lengthMs } = total;
+      if (state !== 'open') return [];
+      const lagMs = reason === NOT_COLLECTED ? nowMs - (newestMs.get(streamId) ?? nowMs) : 0;
+      return [{ ...total, lengthMs: lengthMs - Math.max(0, lagMs) }];
+    }),
+  );
+}
+
+function lostGapsOf(totals: readonly GapTotals[]): GapsByReason[] {
+  return byReason(
+    totals.filter(({ state, reason }) => state === 'unfillable' && reason !== BEYOND_HISTORY),
+  );
+}
+
+function byReason(totals: readonly GapsByReason[]): GapsByReason[] {
+  const sums = new Map<string, GapsByReason>();
+  for (const { kind, reason, lengthMs, oldestMs } of totals) {
     if (lengthMs < 1) continue;
     const key = `${kind} ${reason}`;
-    const sum = sums.get(key) ?? { kind, reason, lengthMs: 0, oldestMs: total.oldestMs };
+    const sum = sums.get(key) ?? { kind, reason, lengthMs: 0, oldestMs };
     sums.set(key, {
       ...sum,
       lengthMs: sum.lengthMs + lengthMs,
-      oldestMs: Math.min(sum.oldestMs, total.oldestMs),
+      oldestMs: Math.min(sum.oldestMs, oldestMs),
     });
   }
   return [...sums.values()].sort((a, b) => b.lengthMs - a.lengthMs);

@@ -69,12 +69,13 @@ const ROW_COLUMNS: Columns<StatusRows> = [
   ['stored', 'stored'],
   ['duplicate', 'duplicate'],
   ['refused', 'refused'],
-  ['lost', 'lost'],
+  ['lost', 'lost rows'],
   ['inFlight', 'in flight'],
   ['lagS', 'lag'],
   ['slowestLagS', 'slowest market'],
   ['openGaps', 'open gaps'],
-  ['openGapS', 'gap length'],
+  ['openGapS', 'their length'],
+  ['lostGaps', 'lost gaps'],
 ];
 
 const GAP_COLUMNS: Columns<ArchiveStatus['openGaps'][number]> = [
@@ -121,8 +122,10 @@ function headline({ archive, daemon }: ServedDocument): string {
   const { health, ready, markets } = daemon;
   if (!health.ok) return `<p class="bad">Not alive: ${escapeHtml(reasonsOf(health))}</p>`;
   if (!ready.ok) return `<p class="bad">Not ready: ${escapeHtml(reasonsOf(ready))}</p>`;
-  const covered = archive?.coverageRatio ?? null;
-  const of = covered === null ? '' : `; ${share(covered)} of what is expected is covered`;
+  const kinds = (archive?.kinds ?? []).flatMap(({ kind, coverageRatio }) =>
+    coverageRatio === null ? [] : [`${share(coverageRatio)} of ${kind}`],
+  );
+  const of = kinds.length === 0 ? '' : `; covered of what is expected: ${kinds.join(', ')}`;
   return `<p class="good">Ready: ${markets} markets are collected${of}.</p>`;
 }
 
@@ -220,10 +223,10 @@ function rowPart(rows: readonly StatusRows[]): string {
   return rows.length === 0 ? '<p>Nothing has been received yet.</p>' : table(ROW_COLUMNS, rows);
 }
 
-function gapPart(archive: ArchiveStatus | null): string {
-  if (archive === null) return '<p>Not counted yet.</p>';
-  if (archive.openGaps.length === 0) return '<p>None.</p>';
-  return `${table(GAP_COLUMNS, archive.openGaps)}
+function gapPart(gaps: ArchiveStatus['openGaps'] | undefined): string {
+  if (gaps === undefined) return '<p>Not counted yet.</p>';
+  if (gaps.length === 0) return '<p>None.</p>';
+  return `${table(GAP_COLUMNS, gaps)}
 <p><code>tapekeep gaps</code> lists them one by one, <code>tapekeep gaps explain</code> tells more.</p>`;
 }
 
@@ -252,7 +255,9 @@ ${streamPart(document.archive)}
 <h2>Rows since the start</h2>
 ${rowPart(document.daemon.rows)}
 <h2>Open gaps by reason</h2>
-${gapPart(document.archive)}
+${gapPart(document.archive?.openGaps)}
+<h2>Lost for good, by reason</h2>
+${gapPart(document.archive?.lostGaps)}
 <p><a href="/metrics">metrics</a> · <a href="/status">status as JSON</a> (<a href="/status/schema">schema</a>) · <a href="/readyz">readiness</a></p>
 </body>
 </html>

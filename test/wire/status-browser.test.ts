@@ -16,6 +16,10 @@ const DOCUMENT = servedDocument({
     ...{ atMs: 10_000, markets: 500, rows: 12_297_084_312, coveredS: 1.5e10, missingS: 1.5e9 },
     ...{ coverageRatio: 0.9, lowestCoverageRatio: 0.25, oldestOpenGapAgeS: 7e6, mismatches: 5 },
     ...{ verifiedLagS: 46, streamsLeftOut: 2980 },
+    kinds: ['depth', 'tickers', 'states', 'candles', 'times', 'trades', 'balances', 'orders'].map(
+      (kind) => ({ kind, streams: 500, coverageRatio: 0.25, lowestCoverageRatio: 0.01 }),
+    ),
+    lostGaps: [{ kind: 'depth', reason: 'not observed', lengthS: 636_348.2, oldestAgeS: 7e6 }],
     openGaps: [{ kind: 'trades', reason: 'exchange failed', lengthS: 636_348.2, oldestAgeS: 7e6 }],
     streams: Array.from({ length: 20 }, () => ({
       ...{ market: LONG, kind: 'candles', intervalS: 604_800, rows: 12_297_084_312 },
@@ -39,6 +43,7 @@ const DOCUMENT = servedDocument({
       ...{ kind, markets: 500, received: 12_297_084_312, stored: 12_297_084_312 },
       ...{ duplicate: 9_297_084_312, refused: 1_234_567, lost: 1_234_567, inFlight: 123_456 },
       ...{ lagS: 636_348.2, slowestLagS: 636_348.2, openGaps: 123_456, openGapS: 31_536_000 },
+      lostGaps: 123_456,
     })),
   },
 });
@@ -68,7 +73,7 @@ test('in a browser the page opens with the token as password, and nothing is cut
   url.password = TOKEN;
   for (const width of [1280, 390]) {
     await browser.open(url.href, width);
-    assert.equal(await browser.evaluate('document.querySelectorAll("tbody tr").length'), 27);
+    assert.equal(await browser.evaluate('document.querySelectorAll("tbody tr").length'), 28);
     assert.deepEqual(await browser.evaluate(CUT_OFF), [], `at ${width} px`);
     const shown = await browser.evaluate<string>('document.body.innerText');
     assert.match(shown, /7d 9h/);

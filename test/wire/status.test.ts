@@ -204,6 +204,10 @@ test('the page and the document tell open gaps by reason, the longest first', as
       { ...open, kind: 'trades', reason: 'suspect', lengthMs: 60_000, oldestMs: 7_310_000 },
       { ...open, kind: 'candles', reason: 'exchange failed', lengthMs: 7.2e6, oldestMs: 100_000 },
       { ...open, kind: 'depth', reason: hostile, lengthMs: 10, oldestMs: 7_399_990 },
+      ...['not observed', 'beyond history'].map((reason) => ({
+        ...{ ...open, state: 'unfillable' as const, kind: 'depth' as const, reason },
+        ...{ lengthMs: 120_000, oldestMs: 7_000_000 },
+      })),
     ],
   });
   const page = await read();
@@ -217,6 +221,11 @@ test('the page and the document tell open gaps by reason, the longest first', as
   assert.deepEqual(json.archive?.openGaps[1], {
     ...{ kind: 'trades', reason: 'suspect', lengthS: 60, oldestAgeS: 90 },
   });
+  // What the exchange never had is not lost.
+  assert.deepEqual(json.archive.lostGaps, [
+    { kind: 'depth', reason: 'not observed', lengthS: 120, oldestAgeS: 400 },
+  ]);
+  assert.match(page, /Lost for good, by reason<\/h2>\n<table>.*\n?.*>depth<\/td>.*>not observed</);
 
   counted = countOf([{}]);
   assert.match(await read(), /<h2>Open gaps by reason<\/h2>\n<p>None\.<\/p>/);
@@ -257,6 +266,16 @@ test('the document lists what is asked for, the least covered first, and counts 
   assert.deepEqual([all.markets, all.rows, all.streamsLeftOut], [2, 21, 0]);
   assert.deepEqual([all.coveredS, all.missingS], [10_800, 1300]);
   assert.deepEqual([all.coverageRatio, all.lowestCoverageRatio], [0.892561, 0.8]);
+  assert.deepEqual(
+    all.kinds.map(({ kind, streams, coverageRatio, lowestCoverageRatio }) => [
+      ...[kind, streams, coverageRatio, lowestCoverageRatio],
+    ]),
+    [
+      ['trades', 2, 0.847058, 0.8],
+      ['candles', 1, 1, 1],
+      ['tickers', 1, null, null],
+    ],
+  );
   assert.deepEqual([all.mismatches, all.verifiedLagS], [2, 6]);
   const [, candles, b] = all.streams;
   assert.deepEqual([candles?.intervalS, candles?.mismatches, candles?.lagS], [60, 2, 8]);

@@ -79,18 +79,23 @@ function tableLines({ streams, streamsLeftOut }: ArchiveStatus): readonly string
 }
 
 function summaryLine(status: ArchiveStatus): string {
-  const { markets, rows, coverageRatio, lowestCoverageRatio, streams, streamsLeftOut } = status;
+  const { markets, rows, kinds, lowestCoverageRatio, streams, streamsLeftOut } = status;
   const of = `${whole(markets)} markets, ${whole(streams.length + streamsLeftOut)} streams, ${whole(rows)} rows covered`;
-  if (coverageRatio === null) return `All: ${of}.`;
+  const shares = kinds.flatMap(({ kind, coverageRatio }) =>
+    coverageRatio === null ? [] : [`${kind} ${percent(coverageRatio, 2)}`],
+  );
+  if (shares.length === 0) return `All: ${of}.`;
   const lowest = percent(lowestCoverageRatio ?? 0, 2);
-  return `All: ${of}; ${percent(coverageRatio, 2)} of the time, the least covered stream ${lowest}.`;
+  return `All: ${of}; of the time ${shares.join(', ')}; the least covered stream ${lowest}.`;
 }
 
-function gapLines({ openGaps }: ArchiveStatus): string[] {
-  return openGaps.map(({ kind, reason, lengthS, oldestAgeS }) => {
-    const age = shownDuration(oldestAgeS * 1000);
-    return `Open: ${shownDuration(lengthS * 1000)} of ${kind}, ${reason}; the oldest of it is ${age} old.`;
-  });
+function gapLines({ openGaps, lostGaps }: ArchiveStatus): string[] {
+  const told = (what: string, gaps: ArchiveStatus['openGaps']) =>
+    gaps.map(({ kind, reason, lengthS, oldestAgeS }) => {
+      const age = shownDuration(oldestAgeS * 1000);
+      return `${what}: ${shownDuration(lengthS * 1000)} of ${kind}, ${reason}; the oldest of it is ${age} old.`;
+    });
+  return [...told('Open', openGaps), ...told('Lost', lostGaps)];
 }
 
 /** What was asked for and never existed: listed, but no shortfall of the archive. */

@@ -84,9 +84,11 @@ async function count(store: Store, options: HouseOptions): Promise<void> {
   await store.closeFilledGaps();
   const atMs = options.exchangeTime.nowMs();
   const rows = await store.statusRows(atMs);
-  const gaps = rows.map(({ kind, market, openGaps, gapS, unfillableS }) => {
+  const gaps = rows.map((row) => {
+    const { kind: stream, market, openGaps: count, gapsWithinHistory, gapS, unfillableS } = row;
+    const lostCount = Math.max(0, gapsWithinHistory - count);
     const lengthMs = (gapS - unfillableS) * 1000;
-    return { stream: kind, market, count: openGaps, lengthMs, unfillableMs: unfillableS * 1000 };
+    return { stream, market, count, lostCount, lengthMs, unfillableMs: unfillableS * 1000 };
   });
   options.telemetry.collect.gapsCounted({ gaps });
   const [totals, checks] = await Promise.all([store.gapTotals(atMs), store.checks.totals()]);

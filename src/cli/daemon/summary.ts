@@ -41,10 +41,11 @@ function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
     { title: 'stored', align: right, text: (row) => count(row.stored + row.updated) },
     { title: 'duplicate', align: right, text: (row) => count(row.duplicate + row.unchanged) },
     { title: 'refused', align: right, text: (row) => count(row.conflict + row.rejected) },
-    { title: 'lost', align: right, text: (row) => count(row.lost) },
+    { title: 'lost rows', align: right, text: (row) => count(row.lost) },
     { title: 'lag', align: right, text: (row) => lag(row.newestMs) },
     { title: 'slowest', align: right, text: (row) => lag(row.slowestMs) },
-    { title: 'gaps', align: right, text: (row) => count(row.openGaps) },
+    { title: 'open gaps', align: right, text: (row) => count(row.openGaps) },
+    { title: 'lost gaps', align: right, text: (row) => count(row.lostGaps) },
   ];
 }
 
@@ -70,8 +71,10 @@ function oneLine(snapshot: RunCountsSnapshot, nowMs: number, rates: Rates): stri
     const lag = stream.newestMs === null ? '' : ` (lag ${shownDuration(nowMs - stream.newestMs)})`;
     return `${stream.stream} ${count(stream.stored + stream.updated)}${lag}`;
   });
-  const gaps = snapshot.streams.reduce((sum, stream) => sum + stream.openGaps, 0);
-  return [...streams, `${count(gaps)} open gaps`, footLine(snapshot, rates)].join(', ');
+  const sum = (of: (stream: StreamCounts) => number) =>
+    count(snapshot.streams.reduce((all, stream) => all + of(stream), 0));
+  const gaps = `${sum((one) => one.openGaps)} open gaps, ${sum((one) => one.lostGaps)} lost ones`;
+  return [...streams, gaps, footLine(snapshot, rates)].join(', ');
 }
 
 /** The table of totals that closes a run. */
@@ -82,7 +85,7 @@ function finalSummary(snapshot: RunCountsSnapshot, nowMs: number, ranMs: number)
     requestsPerS: snapshot.requests / seconds,
   };
   return [
-    `Ran ${shownDuration(ranMs)}.`,
+    `Collected for ${shownDuration(ranMs)}.`,
     ...formatTable(columnsAt(nowMs), snapshot.streams),
     footLine(snapshot, rates),
     '',

@@ -59,7 +59,7 @@ test('on a terminal one table is redrawn in place, with rates and lag', async ()
   }
   const screen = screenOf(written);
   assert.equal(screen.filter((line) => line.startsWith('stream ')).length, 1);
-  assert.match(screen[1] ?? '', /^trades +1 +50 +0 +0 +0 +2\.5s +2\.5s +0$/);
+  assert.match(screen[1] ?? '', /^trades +1 +50 +0 +0 +0 +2\.5s +2\.5s +0 +0$/);
   assert.match(screen[2] ?? '', /^10\.0 rows\/s, 0\.0 requests\/s/);
   await summary.stop();
 });
@@ -84,7 +84,7 @@ test('stop leaves the final table and the cursor, and nothing running', async ()
   await clock.run(4000);
   await Promise.all([summary.stop(), summary.stop()]);
   const screen = screenOf(written);
-  assert.equal(screen[0], 'Ran 4.0s.');
+  assert.equal(screen[0], 'Collected for 4.0s.');
   assert.match(screen[3] ?? '', /^5\.0 rows\/s/);
   assert.equal(written.filter((text) => text.includes('[?25h')).length, 1);
   assert.equal(clock.pendingTimers, 0);
@@ -100,7 +100,7 @@ test('away from a terminal a plain line comes every ten seconds', async () => {
   collect(30);
   await clock.run(29_000);
   assert.equal(written.length, 2);
-  assert.match(written[0] ?? '', /^trades 30 \(lag 12s\), 0 open gaps, 3\.0 rows\/s/);
+  assert.match(written[0] ?? '', /^trades 30 \(lag 12s\), 0 open gaps, 0 lost ones, 3\.0 rows\/s/);
   await summary.stop();
   assert.ok(!written.join('').includes(ESCAPE));
 });

@@ -121,7 +121,16 @@ const EXAMPLES: Examples = {
       lengthMs: 30_000,
     },
     gapsCounted: {
-      gaps: [{ stream: 'depth', market: 'BTC_USDT', count: 2, unfillableMs: 0, lengthMs: 60_000 }],
+      gaps: [
+        {
+          stream: 'depth',
+          market: 'BTC_USDT',
+          count: 2,
+          lostCount: 3,
+          unfillableMs: 0,
+          lengthMs: 60_000,
+        },
+      ],
     },
     marketsChanged: { added: ['BTC_USDT'], removed: [], changed: [] },
     marketsLeftOut: { count: 9_000, max: 1_000 },
@@ -334,7 +343,10 @@ test('the counts keeps totals, the newest and the slowest market, and open gaps'
   collect.progressed({ stream: 'trades', market: 'A', newestMs: 1000 });
   collect.progressed({ stream: 'trades', market: 'B', newestMs: 500 });
   collect.gapsCounted({
-    gaps: [{ stream: 'trades', market: 'A', count: 1, unfillableMs: 0, lengthMs: 10 }],
+    gaps: [
+      { stream: 'trades', market: 'A', count: 1, lostCount: 2, unfillableMs: 0, lengthMs: 10 },
+      { stream: 'trades', market: 'B', count: 0, lostCount: 1, unfillableMs: 5, lengthMs: 0 },
+    ],
   });
   client.socketOpened({ market: 'A', periodS: 60 });
   client.requestEnded({ endpoint: 'x', outcome: 'timeout', durationMs: 1, bytes: 0 });
@@ -344,7 +356,7 @@ test('the counts keeps totals, the newest and the slowest market, and open gaps'
   assert.equal(trades.slowestMs, 500);
   assert.equal(trades.stored, 5);
   assert.equal(trades.inFlight, 0);
-  assert.equal(trades.openGaps, 1);
+  assert.deepEqual([trades.openGaps, trades.lostGaps], [1, 3]);
   assert.deepEqual([snapshot.requests, snapshot.failedRequests, snapshot.openSockets], [1, 1, 1]);
   const failure = { endpoint: 'x', outcome: 'timeout', message: 'timeout' };
   assert.deepEqual(snapshot.lastFailure, { ...failure, inARow: 1 });
