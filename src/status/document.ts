@@ -343,7 +343,7 @@ export function openGapsOf(
   streams: readonly StreamStatus[],
   nowMs: number,
 ): GapsByReason[] {
-  const newestMs = new Map(streams.map((one) => [one.streamId, one.newestCoveredMs]));
+  const newestMs = new Map(streams.map((one) => [one.streamId, one.countedUntilMs]));
   return byReason(
     totals.flatMap((total) => {
       const { streamId, state, reason, lengthMs } = total;

@@ -148,7 +148,7 @@ suite('backfill', { concurrency: 3 }, () => {
     // Nobody could ever have had it: the archive is complete all the same.
     const status = await world.ask('status');
     assert.match(status.out, /^BTC_USDT +trades .* 100% +0 +– /m);
-    assert.match(status.out, /^Never to be had: .+ of BTC_USDT trades, asked for/m);
+    assert.match(status.out, /^Never to be had: trades of 1 markets, for up to .+ asked for/m);
   });
 
   test('a server that counts in ids has nothing older than its newest page', async (t) => {

@@ -149,6 +149,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
     ...{
       rows: 0,
       newestCoveredMs: ms(40),
+      countedUntilMs: ms(40),
       coveredS: 20,
       gaps: 2,
       gapS: 20,
@@ -180,6 +181,13 @@ test('a stream that never got anything has one gap that grows, once it is known 
     assert.deepEqual([trades?.kind, trades?.gaps, trades?.gapS], ['trades', 0, 0]);
   }
   assert.deepEqual(await store.gaps(stream, ms(40)), [{ fromMs: ms(10), toMs: ms(40) }]);
+  // Where history begins later than was wished, the rest is lag as long as nothing came.
+  const span = { fromMs: ms(10), toMs: ms(30) };
+  const gap = { stream, span, atMs: ms(40), state: 'unfillable' } as const;
+  await store.recordGap({ ...gap, reason: 'beyond history' });
+  const [depth] = await store.statusRows(ms(40));
+  assert.deepEqual([depth?.newestCoveredMs, depth?.countedUntilMs], [null, ms(30)]);
+  assert.deepEqual([depth?.gapS, depth?.beforeHistoryS, depth?.gapsWithinHistory], [20, 20, 0]);
 });
 
 test('of a delisted market nothing is expected after it was last seen, until it is listed again', async () => {

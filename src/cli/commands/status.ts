@@ -100,15 +100,13 @@ function gapLines({ openGaps, lostGaps }: ArchiveStatus): string[] {
 
 /** What was asked for and never existed: listed, but no shortfall of the archive. */
 function beforeHistoryLines(streams: readonly StatusStream[]): string[] {
-  const sums = new Map<string, number>();
-  for (const { kind, market, beforeHistoryS } of streams) {
-    const key = `${market} ${kind}`;
-    if (beforeHistoryS > 0) sums.set(key, (sums.get(key) ?? 0) + beforeHistoryS);
-  }
-  return [...sums].map(
-    ([stream, seconds]) =>
-      `Never to be had: ${shownDuration(seconds * 1000)} of ${stream}, asked for, from before the exchange's history begins; it does not lower the share.`,
-  );
+  const asked = streams.filter(({ beforeHistoryS }) => beforeHistoryS > 0);
+  return [...new Set(asked.map(({ kind }) => kind))].map((kind) => {
+    const own = asked.filter((one) => one.kind === kind);
+    const longest = shownDuration(Math.max(...own.map((one) => one.beforeHistoryS)) * 1000);
+    const markets = new Set(own.map(({ market }) => market)).size;
+    return `Never to be had: ${kind} of ${whole(markets)} markets, for up to ${longest} that were asked for from before the exchange's history begins; it does not lower the share.`;
+  });
 }
 
 /** Streams of which "all" is less than the exchange has. */

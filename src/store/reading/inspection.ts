@@ -183,8 +183,10 @@ export interface StreamStatus {
   readonly rows: number;
   /** End of the newest covered span; null while nothing is covered. */
   readonly newestCoveredMs: number | null;
+  /** Up to where gaps are counted: what is newer is lag. The same, or where history may begin that has none yet. */
+  readonly countedUntilMs: number | null;
   readonly coveredS: number;
-  /** Spans expected but not covered, up to the newest covered instant: what is newer is lag. */
+  /** Spans expected but not covered, up to there. */
   readonly gaps: number;
   readonly gapS: number;
   /** Seconds of them that are recorded as unfillable: they cannot be fetched any more. */
@@ -217,9 +219,12 @@ const SECONDS_OF = (spans: string) => `
 const BEFORE_HISTORY = `
   LATERAL (
     SELECT coalesce(range_agg(g.span * tstzrange(NULL, c.oldest)), '{}') AS spans FROM gap g
-    WHERE g.stream_id = s.stream_id AND lower(g.span) < c.oldest AND g.state = 'unfillable'
-      AND g.reason = 'beyond history' AND g.uncovered_at IS NULL
+    WHERE g.stream_id = s.stream_id AND lower(g.span) < coalesce(c.oldest, 'infinity')
+      AND g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL
     OFFSET 0) before`;
+
+const COUNTED_UNTIL = (newest: string, before: string) =>
+  `coalesce(${newest}, upper(range_merge(${before})))`;
 
 const STATUS_ROWS = `
   WITH covered AS (
@@ -236,10 +241,11 @@ const STATUS_ROWS = `
     FROM stream s JOIN market m USING (market_id) LEFT JOIN covered c USING (stream_id)
       LEFT JOIN unfillable u USING (stream_id),
       ${BEFORE_HISTORY},
-      ${expectedSql(`least(c.newest, ${fromMs('$1')})`)}),
+      ${expectedSql(`least(${COUNTED_UNTIL('c.newest', 'before.spans')}, ${fromMs('$1')})`)}),
   missed AS MATERIALIZED (SELECT seen.*, expected - spans AS missing FROM seen)
   SELECT stream_id AS "streamId", kind, market_id AS "marketId", name AS market, variant,
          coalesce(row_count, 0)::float8 AS rows, ${toMs('newest')} AS "newestCoveredMs",
+         ${toMs(COUNTED_UNTIL('newest', 'before_history'))} AS "countedUntilMs",
          ${SECONDS_OF('spans')} AS "coveredS",
          (SELECT count(*) FROM unnest(missing))::int AS gaps,
          ${SECONDS_OF('missing')} AS "gapS",
