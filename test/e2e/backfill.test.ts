@@ -140,7 +140,7 @@ suite('backfill', { concurrency: 3 }, () => {
     const { code, out, err } = await world.run('backfill', '--market', TAPE_MARKET, ...early);
     assert.equal(code, 7, out + err);
     assert.match(out, /Not all of it is covered/);
-    assert.match(out, /BTC_USDT trades .*unfillable, beyond history \(\d+\)/);
+    assert.match(out, /BTC_USDT trades .*unfillable, beyond history \(gaps? \d+/);
     assert.match(out, /beyond history: The exchange serves nothing as old as this any more\./);
     assert.deepEqual(await world.storedBetween(0, 60), world.idsBetween(0, 60));
     const gaps = await world.ask('gaps', '--state', 'unfillable');

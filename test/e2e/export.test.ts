@@ -107,7 +107,13 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const head = await within('11:00:00', '13:00:00');
   assert.match(head.err, /--from 2026-01-15T12:00:00.000Z begins where coverage does/);
   assert.match(head.err, /tapekeep backfill/);
-  // Nothing of it is covered: no span would do.
+  // Nothing of it is covered, in two pieces that are remembered apart: no span would do.
+  await runSql(
+    url,
+    `INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at)
+     SELECT stream_id, 1, '["2026-01-15 09:00Z","2026-01-15 10:00Z")', 'unfillable', 'beyond history', now()
+     FROM stream WHERE kind = 'trades' AND market_id = 1`,
+  );
   const none = await within('09:00:00', '11:00:00');
   assert.equal(none.code, 8);
   assert.doesNotMatch(none.err, /where coverage does/);

@@ -276,6 +276,10 @@ suite('gaps', { concurrency: 3 }, () => {
     const open = (await world.ask('gaps')).out;
     assert.match(open, /times: the start of history is not reached yet, it is at 20.* not known; /);
     assert.match(open, /the last 3 tries led no further \(walk stalled: no way\), next try at 20/);
+    // Tickers are kept of all markets together.
+    const tickers = await world.ask('gaps', 'explain', TAPE_MARKET, 'tickers', at(1));
+    assert.equal(tickers.code, 0, tickers.err);
+    assert.match(tickers.out, /^tickers of \*: never collected of that time/);
     const early = await world.ask('gaps', 'explain', TAPE_MARKET, 'times', at(1));
     assert.match(early.out, /not collected as far back .* the last 3 tries led no further/);
     for (const [atS, said] of [

@@ -54,7 +54,10 @@ async function findNamed(
     throw new UsageError('<kind>', kindWord, allowed);
   }
   const [chosen] = selectMarkets([first], marketsOf(streams));
-  const own = streams.filter(({ marketId }) => marketId === chosen?.marketId);
+  // Some kinds are kept of all markets together.
+  const own = streams.filter(
+    (one) => one.marketId === chosen?.marketId || (one.marketId === 0 && one.kind === kind),
+  );
   const atMs = resolveInstant(readInstant(time.join(' ')), nowMs);
   return { ...(await findGapsAt(store, own, kind, atMs, nowMs)), memory: null };
 }

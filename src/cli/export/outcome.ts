@@ -1,7 +1,7 @@
 import { ExportGapsError, type SeriesGaps } from '../../archive/errors.js';
 import type { MarketPart } from '../../archive/export/manifest.js';
 import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
-import { type Span, totalLengthMs } from '../../kernel/span.js';
+import { normalizeSpans, type Span, totalLengthMs } from '../../kernel/span.js';
 import { tableOfKind } from '../../model/kinds.js';
 import { SERIES } from '../../model/series.js';
 import type { KnownStream, MissingPart } from '../../store/index.js';
@@ -112,12 +112,17 @@ function advice(gaps: readonly SeriesGaps[]): string[] {
 
 /** Where coverage begins and ends, if it is only the ends of the span that are missing somewhere. */
 function wholeSpan(gaps: readonly SeriesGaps[]): string[] {
-  const starts = gaps.flatMap(({ span, missing: [first] }) =>
-    first?.span.fromMs === span.fromMs ? [first.span.toMs] : [],
+  const missing = gaps.map((one) => ({
+    span: one.span,
+    // Pieces that lie beside each other, each with a reason of its own, are one hole.
+    holes: normalizeSpans(one.missing.map((piece) => piece.span)),
+  }));
+  const starts = missing.flatMap(({ span, holes: [first] }) =>
+    first?.fromMs === span.fromMs ? [first.toMs] : [],
   );
-  const ends = gaps.flatMap(({ span, missing }) => {
-    const last = missing.at(-1);
-    return last?.span.toMs === span.toMs ? [last.span.fromMs] : [];
+  const ends = missing.flatMap(({ span, holes }) => {
+    const last = holes.at(-1);
+    return last?.toMs === span.toMs ? [last.fromMs] : [];
   });
   const [fromMs, toMs] = [Math.max(...starts), Math.min(...ends)];
   // A market of which nothing is covered leaves no such span.

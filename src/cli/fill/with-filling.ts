@@ -98,11 +98,12 @@ function outcomeText(outcome: FillOutcome): string {
     lines.push(`Stopped. What is stored stays; run it again to go on from there: ${AGAIN}`);
     return `${lines.join('\n')}\n`;
   }
-  for (const gap of gaps.slice(0, NAMED_MAX)) {
-    const { market, span, state, reason } = gap;
-    lines.push(`  ${spanText(market, gap, span)}: ${state}, ${reason} (${gapIdOf(gap)})`);
+  const holes = joined(gaps);
+  for (const { gap, span, ids } of holes.slice(0, NAMED_MAX)) {
+    const named = `${ids.length === 1 ? 'gap' : 'gaps'} ${ids.join(', ')}`;
+    lines.push(`  ${spanText(gap.market, gap, span)}: ${gap.state}, ${gap.reason} (${named})`);
   }
-  if (gaps.length > NAMED_MAX) lines.push(`  … and ${gaps.length - NAMED_MAX} more gaps`);
+  if (holes.length > NAMED_MAX) lines.push(`  … and ${holes.length - NAMED_MAX} more gaps`);
   for (const reason of new Set(gaps.map((gap) => gap.reason))) {
     const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
     lines.push(`  ${reason}: ${words ?? 'see "tapekeep gaps explain"'}`);
@@ -118,6 +119,34 @@ function outcomeText(outcome: FillOutcome): string {
     );
   }
   return `${lines.join('\n')}\n`;
+}
+
+interface Hole {
+  readonly gap: Gap;
+  readonly span: Span;
+  readonly ids: readonly string[];
+}
+
+/** Gaps of one stream that lie beside each other and are the same in all else, as one: by stream, oldest first. */
+function joined(gaps: readonly Gap[]): Hole[] {
+  const holes: Hole[] = [];
+  for (const gap of gaps.toSorted(
+    (a, b) => a.streamId - b.streamId || a.span.fromMs - b.span.fromMs,
+  )) {
+    const last = holes.at(-1);
+    const isOne =
+      last?.gap.streamId === gap.streamId &&
+      last.gap.state === gap.state &&
+      last.gap.reason === gap.reason &&
+      last.span.toMs === gap.span.fromMs;
+    const id = gapIdOf(gap);
+    if (!isOne) holes.push({ gap, span: gap.span, ids: [id] });
+    else {
+      const span = { fromMs: last.span.fromMs, toMs: gap.span.toMs };
+      holes[holes.length - 1] = { ...last, span, ids: [...last.ids, id] };
+    }
+  }
+  return holes;
 }
 
 const AGAIN = 'the same command';
