@@ -67,6 +67,8 @@ export interface LifeWork {
   readonly isChosen: (partition: PartitionInfo) => boolean;
   readonly run: (options: LifeOptions) => Promise<LifeReport>;
   readonly isJson: boolean;
+  /** Whether it tells only what would be done. */
+  readonly isPreview?: boolean;
   /** What a partition that had to be left as it was makes of the exit code; default nothing. */
   readonly keptExit?: ExitCode;
   /** Text printed when there was nothing to do. */
@@ -144,9 +146,9 @@ const whole = (value: number | null) => (value === null ? '–' : value.toLocale
 const each = (bytes: number | undefined, rows: number | null) =>
   bytes === undefined || rows === null || rows === 0 ? '–' : (bytes / rows).toFixed(1);
 
-const COLUMNS: readonly Column<LifeOutcome>[] = [
+const columnsOf = (isPreview: boolean): readonly Column<LifeOutcome>[] => [
   { title: 'partition', text: ({ partition }) => partition.name },
-  { title: 'became', text: ({ became }) => became },
+  { title: isPreview ? 'would be' : 'became', text: ({ became }) => became },
   { title: 'rows', align: 'right', text: ({ rows }) => whole(rows) },
   {
     title: 'index B/row',
@@ -157,14 +159,15 @@ const COLUMNS: readonly Column<LifeOutcome>[] = [
   { title: 'file B/row', align: 'right', text: ({ coldBytes, rows }) => each(coldBytes, rows) },
 ];
 
-function textOf(report: LifeReport, { nothing, inTheEnd }: LifeWork): string {
+function textOf(report: LifeReport, work: LifeWork): string {
+  const { nothing, inTheEnd, isPreview = false } = work;
   const { outcomes, failures } = report;
   if (outcomes.length === 0) return failures.length > 0 ? '' : `${nothing}\n`;
   const end = inTheEnd?.(report) ?? null;
   const notes = outcomes.flatMap(({ partition, note }) =>
     note === null ? [] : [`${partition.name}: ${printable(note)}.`],
   );
-  return `${[...formatTable(COLUMNS, outcomes), ...notes, ...(end === null ? [] : [end])].join('\n')}\n`;
+  return `${[...formatTable(columnsOf(isPreview), outcomes), ...notes, ...(end === null ? [] : [end])].join('\n')}\n`;
 }
 
 function toDocument({ outcomes, failures }: LifeReport) {

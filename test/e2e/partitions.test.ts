@@ -17,6 +17,7 @@ interface Shown {
     readonly state: string;
     readonly rows: number | null;
     readonly coldBytes: number | null;
+    readonly uri: string | null;
   }>;
 }
 
@@ -80,7 +81,16 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   const back = await run('restore', '--kind', 'trades', ...span, '--remove-files');
   assert.equal(back.code, 0, back.err);
   assert.match(back.out, /^trade_20260115 +kept +24 .*\n.*its files are deleted\.$/m);
-  assert.deepEqual(stateList(await look()), ['archived', 'sealed', 'hot']);
+  const told = await look();
+  assert.deepEqual(stateList(told), ['archived', 'sealed', 'hot']);
+  assert.deepEqual(
+    told.partitions.map(({ uri, coldBytes }) => [uri === null, coldBytes === null]),
+    [
+      [false, false],
+      [true, true],
+      [true, true],
+    ],
+  );
   const names = await filesBelow(coldDir);
   assert.ok(names.some((name) => name.includes(`date=${DAYS[0]}`)));
   assert.ok(!names.some((name) => name.includes(`date=${DAYS[1]}`)), 'its files are gone');

@@ -46,7 +46,7 @@ test('a daemon of the version before is not migrated beneath', async (t) => {
     message: /of an earlier version writes to .* server process \d+.*stop it, and start this one/,
   });
   await earlier.query('SELECT pg_advisory_unlock_all()');
-  assert.equal((await migrate({ databaseUrl: url })).at(-1), '0015_one_vocabulary');
+  assert.ok((await migrate({ databaseUrl: url })).includes('0015_one_vocabulary'));
 });
 
 test('a daemon of an earlier version is not migrated beneath, and does not write beside a new one', async (t) => {

@@ -247,14 +247,16 @@ class LifeRun {
   async #restore(one: PartitionInfo, isWithoutFiles: boolean): Promise<LifeOutcome> {
     const rows = await restorePartition(this.#cold(), one);
     if (rows === null) return { partition: one, became: 'kept', rows, note: 'not archived' };
-    if (isWithoutFiles) await this.#removeCopy(one);
-    return { partition: one, became: 'restored', rows, note: null };
+    if (!isWithoutFiles) return { partition: one, became: 'restored', rows, note: null };
+    await this.#removeCopy(one);
+    return { partition: one, became: 'restored', rows, note: 'its files are deleted' };
   }
 
   /** Takes away the files of a partition whose rows are here, once that has been seen. */
   async #dropCopy(one: PartitionInfo): Promise<LifeOutcome> {
     const { coldDir, watcher } = this.#options;
     if (!(await isThere(join(coldDir, one.uri ?? '')))) {
+      await this.#admin.forgetFiles(one);
       return { partition: one, became: 'kept', rows: one.rows, note: 'it has no files any more' };
     }
     await watcher.onStep('restore: count', one.name);
@@ -268,6 +270,7 @@ class LifeRun {
   async #removeCopy(one: PartitionInfo): Promise<void> {
     await this.#options.watcher.onStep('restore: files', one.name);
     await this.#removeFiles(await this.#manifestOf(one), one);
+    await this.#admin.forgetFiles(one);
   }
 
   get #isFull(): boolean {

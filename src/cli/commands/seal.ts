@@ -1,4 +1,5 @@
 import { liveOn, previewSealing } from '../../archive/sealing/life.js';
+import { shownDuration } from '../../kernel/durations.js';
 import { command, flag, option } from '../command.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import {
@@ -55,7 +56,12 @@ export default command({
     const beforeMs = isGiven ? beforeOf(before, look.nowMs) : Number.POSITIVE_INFINITY;
     return await workOnLives(look, {
       isJson: json === true,
-      nothing: 'Nothing to do: no partition is old enough ("tapekeep partitions" lists them).',
+      nothing: `Nothing to do: no partition ended ${
+        isGiven
+          ? 'before that time'
+          : `${shownDuration(config.partitions.sealAfter)} ago, as partitions.sealAfter asks, and is not sealed`
+      } ("tapekeep partitions" lists them, and when each is due).`,
+      isPreview: isDryRun === true,
       rules: {
         sealAfterMs: isGiven ? 0 : config.partitions.sealAfter,
         coldAfterMs: isArchiving === true ? (isGiven ? 0 : config.cold.after) : null,

@@ -258,7 +258,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
   #prepareChange(): void {
     if (!this.#isOpen) {
       throw new LiveError(
-        'this exchange repeats itself at every start and cannot be changed; give its run a name (--run, runId), which becomes part of its identity',
+        'this exchange repeats itself at every start and cannot be changed; give its run a name (--run, or --key, which gives it one; runId in the library), which becomes part of its identity',
       );
     }
     this.#advance();

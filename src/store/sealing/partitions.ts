@@ -245,6 +245,11 @@ export class SealingAdmin {
     return await this.#call<boolean>('finish_restore($1, AT, $3)', place, [checksum]);
   }
 
+  /** Notes that the files of rows that came back are deleted. False: there were none. */
+  async forgetFiles(place: Place): Promise<boolean> {
+    return await this.#call<boolean>('forget_files($1, AT)', place);
+  }
+
   /**
    * Gives up the rows, and in the same transaction the ledger of them and of all before.
    * False: it was expired already, or its time has hardly ended.
