@@ -123,7 +123,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (SELECT g.is_lag IS TRUE AND asked.now < upper(asked.span) AS is_lag) later
     GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span, asked.now) f;
 END;
-COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; share: covered by expected, cut and not rounded; is_complete: nothing is missing, and there is no lag; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
+COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; share: covered by expected, cut and not rounded; is_complete: nothing is missing, and there is no lag: false of a day that goes on, although its share may be 1; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
 
 CREATE OR REPLACE VIEW analytics.verdicts AS
 SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,

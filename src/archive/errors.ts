@@ -39,7 +39,7 @@ export interface ArchiveGap {
   readonly kind: SeriesKind;
   /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
-  /** Where it begins, UNIX microseconds. */
+  /** Where it begins, UNIX microseconds. Candles count by the time at which they open. */
   readonly fromUs: number;
   /** The first instant after it, UNIX microseconds. */
   readonly toUs: number;

@@ -84,6 +84,17 @@ test('questions that the archive cannot answer, and readers that leave', async (
     assert.ok(error instanceof ArchiveGapsError);
     assert.equal(error.gapCount, 1);
     assert.match(error.message, /trades of AAA_USD from .* not collected/);
+    // Candles are asked for by their close, and named by the time at which they open, as gaps are.
+    const candles = { ...query, to: after(SPAN_MS + 120_000), kinds: ['candles'] } as const;
+    const late = await archive
+      .events({ ...candles, intervalsS: [60] })
+      .next()
+      .catch((one: unknown) => one);
+    assert.ok(late instanceof ArchiveGapsError);
+    assert.match(late.message, /candles of AAA_USD of 60 s that open from /);
+    const endUs = EVENT_SPAN.to.getTime() * 1000;
+    const [{ fromUs: openUs, toUs: openToUs } = { fromUs: 0, toUs: 0 }] = late.gaps;
+    assert.deepEqual([openUs, openToUs], [endUs, endUs + 60_000_000]);
     const marked = [];
     for await (const event of archive.events({ ...trades, gaps: 'mark' })) {
       if (event.kind === 'gap') marked.push([event.of, event.edge, event.atUs, event.toUs]);

@@ -37,7 +37,7 @@ export async function findIncomplete(
   });
 }
 
-/** What is missing of incomplete streams. */
+/** What is missing of incomplete streams, in the times of the ledger: of candles where they open. */
 async function readMissing(
   snapshot: ArchiveSnapshot,
   incomplete: readonly PlannedStream[],
@@ -47,10 +47,9 @@ async function readMissing(
   for (const planned of incomplete) {
     const { stream, span, kind, variantS } = planned;
     const { missing, missingCount } = await snapshot.completeness(stream, span, limit);
-    const shift = shiftUs(planned);
     const gaps = missing.map((one) => ({
       ...{ kind, variantS, reason: one.reason },
-      ...{ fromUs: one.span.fromMs * 1000 + shift, toUs: one.span.toMs * 1000 + shift },
+      ...{ fromUs: one.span.fromMs * 1000, toUs: one.span.toMs * 1000 },
     }));
     found.push({ planned, gaps, count: missingCount });
   }
@@ -72,7 +71,8 @@ export async function refuseGaps(
     .sort((a, b) => a.fromUs - b.fromUs);
   const [first] = gaps;
   if (first === undefined) return;
-  const what = first.market === '*' ? first.kind : `${first.kind} of ${first.market}`;
+  const opening = first.kind === 'candles' ? ` of ${first.variantS} s that open` : '';
+  const what = first.market === '*' ? first.kind : `${first.kind} of ${first.market}${opening}`;
   throw new ArchiveGapsError(
     gaps.slice(0, NAMED_MAX),
     count,
@@ -108,8 +108,11 @@ export async function markGaps(
       const text = `the gaps of these markets and kinds have more than ${marksMax} begins and ends: choose a shorter span, fewer markets or kinds, or gaps: 'ignore'`;
       throw new ArchiveError('archive_gaps', text);
     }
+    // Candles are known at their close.
+    const shift = shiftUs(planned);
     for (const market of planned.markets) {
-      for (const { kind, variantS, fromUs, toUs, reason } of gaps) {
+      for (const { kind, variantS, reason, ...missing } of gaps) {
+        const [fromUs, toUs] = [missing.fromUs + shift, missing.toUs + shift];
         const gap = { kind: 'gap', market, of: kind, variantS, fromUs, reason } as const;
         marks.push({ ...gap, edge: 'begin', toUs: null, atUs: fromUs, receivedAtUs: fromUs });
         marks.push({ ...gap, edge: 'end', toUs, atUs: toUs, receivedAtUs: toUs });
