@@ -99,6 +99,12 @@ export type Instant = { readonly atMs: number } | { readonly backMs: number };
 
 const FORM = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-]\d\d:\d\d)?)?$/;
 
+/** `now`, or a duration back from it such as `5m` or `-5m`, in milliseconds; undefined for anything else. */
+export function backFromNow(text: string): number | undefined {
+  const given = text.trim();
+  return given === 'now' ? 0 : parseDuration(given.replace(/^-/, ''));
+}
+
 /**
  * Reads a time of an option: a day or a time in ISO 8601 (UTC unless it names its zone), a
  * duration back from now, or `now`.
@@ -106,7 +112,7 @@ const FORM = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-
  * @throws InvalidArgumentError saying what is allowed; commander adds option and value
  */
 export function instantArgument(text: string): Instant {
-  const backMs = text.trim() === 'now' ? 0 : parseDuration(text);
+  const backMs = backFromNow(text);
   if (backMs !== undefined) return { backMs };
   const [, day, time, zone] = FORM.exec(text.trim()) ?? [];
   if (day !== undefined) {

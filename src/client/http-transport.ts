@@ -215,7 +215,8 @@ function networkError(place: ErrorPlace, error: unknown): ExchangeError {
 /** Code and text of a network failure; several addresses may have failed together. */
 function describe(error: unknown): string {
   const shown = error instanceof AggregateError ? (error.errors[0] ?? error) : error;
-  return safeExcerpt(`${codeOf(shown)} ${messageOf(shown)}`);
+  const [code, text] = [codeOf(shown), messageOf(shown)];
+  return safeExcerpt(text.includes(code) ? text : `${code} ${text}`);
 }
 
 /** What is reported of a request while it is under way. */

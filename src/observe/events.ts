@@ -167,7 +167,7 @@ const CLIENT = {
   }),
   frameReceived: event<Of<'frameReceived'>>({
     level: ({ outcome }) => (isUnused(outcome) ? 'warn' : 'trace'),
-    text: ({ outcome }) => (isUnused(outcome) ? 'real-time frame not used' : 'real-time frame'),
+    text: ({ outcome }) => UNUSED[outcome] ?? 'real-time frame',
     flood: ({ outcome }) => (isUnused(outcome) ? `frame ${outcome}` : undefined),
     moves: { realtime_frames_total: 1 },
   }),
@@ -177,9 +177,13 @@ function isFailure({ error, outcome }: RequestEnded): boolean {
   return error !== undefined && outcome !== 'aborted';
 }
 
-function isUnused(outcome: string): boolean {
-  return outcome === 'dropped' || outcome === 'unrecognised';
-}
+/** Why a frame was of no use. */
+const UNUSED: Readonly<Record<string, string>> = {
+  dropped: 'real-time frame not used: of a market or a question that nobody waits for (any more)',
+  unrecognised: 'real-time frame not used: no message that is known',
+};
+
+const isUnused = (outcome: string): boolean => Object.hasOwn(UNUSED, outcome);
 
 const EMBEDDED_LEVELS: Readonly<Record<string, Level>> = {
   ...{ failed: 'error', lost: 'error', not_started: 'warn' },

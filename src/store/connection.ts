@@ -115,7 +115,11 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
   }
   return sqlstate?.startsWith('42') === true
     ? new StoreError('database_failed', text, { ...context, action: 'fatal' })
-    : new StoreError('database_unreachable', text, context);
+    : new StoreError(
+        'database_unreachable',
+        `${text}: check that the server runs and is reached from here, and database.url (TAPEKEEP_DATABASE_URL)`,
+        context,
+      );
 }
 
 /** @throws {@link StoreError} `database_too_old` */

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import type { Config } from '../../config/schema.js';
-import { DURATION_FORM, parseDuration } from '../../config/values.js';
+import { DURATION_FORM } from '../../config/values.js';
 import { type DialectName, dialectNames } from '../../contract/dialects.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
 import { systemClock } from '../../kernel/clock.js';
@@ -8,7 +8,7 @@ import { TapekeepError } from '../../kernel/errors.js';
 import { type CommonOptions, choice, option } from '../command.js';
 import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
-import { timeArgument } from '../options.js';
+import { backFromNow, timeArgument } from '../options.js';
 
 /** Something that the command line or the settings must say first. */
 export class ApiUsageError extends TapekeepError {
@@ -79,7 +79,7 @@ export type GivenTime = number | RelativeTime;
  * @throws InvalidArgumentError saying what is allowed; commander adds option and value
  */
 export function relativeTimeArgument(text: string): GivenTime {
-  const backMs = text === 'now' ? 0 : parseDuration(text.replace(/^-/, ''));
+  const backMs = backFromNow(text);
   if (backMs !== undefined) return { backMs };
   try {
     return timeArgument(text);

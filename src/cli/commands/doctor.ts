@@ -38,13 +38,20 @@ const wrong = (found: string, advice?: string): Found => ({
 });
 
 /** One look that fails or hangs is a finding, and the next one comes all the same. */
-async function look(what: string, at: () => Promise<Found[]>): Promise<Finding[]> {
+async function look(
+  what: string,
+  at: () => Promise<Found[]>,
+  advice: string | undefined,
+): Promise<Finding[]> {
   try {
     return (await at()).map((found) => ({ what, ...found }));
   } catch (error) {
-    return [{ what, ...wrong(messageOf(error)) }];
+    return [{ what, ...wrong(messageOf(error), advice) }];
   }
 }
+
+const EXCHANGE_ADVICE =
+  'check exchange.url (TAPEKEEP_EXCHANGE_URL), and that this machine reaches it: a name server, a proxy, a firewall';
 
 /** Says what is wrong with the surroundings of the daemon, and what to do. */
 export default command({
@@ -54,21 +61,21 @@ export default command({
   async run(common, { json }) {
     const session = openSession({ logLevel: 'silent', ...common });
     const { config } = session;
-    const looks: readonly (readonly [string, () => Promise<Found[]>])[] = [
+    const looks: readonly (readonly [string, () => Promise<Found[]>, advice?: string])[] = [
       ['data folder', () => folderOf(config.dataDir, 'dataDir (TAPEKEEP_DATA_DIR)')],
       ...(config.cold.enabled
         ? [['cold folder', () => folderOf(coldDirOf(config), 'cold.dir')] as const]
         : []),
       ['database', () => databaseOf(session)],
       ['status page', () => portOf(session)],
-      ['exchange', () => exchangeOf(session)],
+      ['exchange', () => exchangeOf(session), EXCHANGE_ADVICE],
     ];
     const findings: Finding[] = [];
-    for (const [what, at] of looks) {
+    for (const [what, at, advice] of looks) {
       // It lies in that folder, and could not even be seen.
       const isHidden = what === 'database' && config.database.url === null;
       if (isHidden && findings[0]?.state === 'wrong') continue;
-      const found = await look(what, at);
+      const found = await look(what, at, advice);
       findings.push(...found);
       if (json !== true) await writeOut(found.map(lineOf).join(''));
     }

@@ -31,6 +31,7 @@ test('days, times, zones and durations are read exactly', () => {
     ['now', '2026-03-01T00:00:00.000Z'],
     ['1ms', '2026-02-28T23:59:59.999Z'],
     ['1d', '2026-02-28T00:00:00.000Z'],
+    ['-5m', '2026-02-28T23:55:00.000Z'],
   ] as const) {
     assert.equal(new Date(read(text)).toISOString(), iso, text);
   }
@@ -53,7 +54,7 @@ test('what is no moment is refused with what is allowed', () => {
       '2026-01-31T12:00+0100',
       '2026-01-31T12:00+25:00',
       '2026-01-31T12:00z',
-      '-5m',
+      '--5m',
       '1.5.2h',
       '5 parsecs',
     ],
