@@ -116,6 +116,9 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
 
 function whyNone(reason: CloseReason, periodS: number): string {
   if (reason === 'connect_failed') return 'nobody answers there yet';
+  if (reason === 'query_refused') {
+    return 'there are none of this time; a replay has them from where they were first recorded on, and this waits for it';
+  }
   if (reason !== 'subscribe_refused') return reason;
   return `this market is refused over ${periodS} s; a replay has the periods that were recorded (--period)`;
 }

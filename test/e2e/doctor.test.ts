@@ -64,7 +64,7 @@ test('what is wrong is named with what to do, and the exit code says it', async 
   await new Promise((resolve) => taken.close(resolve));
   assert.equal(code, 1);
   assert.match(states.join('\n'), /data folder: wrong: .*cannot be written \(ENOTDIR\)/);
-  assert.match(states.join('\n'), /database: wrong: .*127\.0\.0\.1:1/);
+  assert.match(states.join('\n'), /database: wrong: .*127\.0\.0\.1:1.*TAPEKEEP_DATABASE_URL/);
   assert.match(states.join('\n'), new RegExp(`status page: warning: port ${port} .* is taken`));
   assert.match(states.join('\n'), /exchange: wrong: .*ECONNREFUSED/);
 });
