@@ -111,15 +111,22 @@ export class OperationBlockedError extends ExchangeError {
   }
 }
 
+/** The answer is told as another exchange of the family tells it, whose questions differ as well. */
+export class WrongDialectError extends ExchangeError {
+  constructor(place: ErrorPlace, shown: DialectName) {
+    const text = `the answer is one of ${shown}: set the dialect (exchange.dialect) to ${shown}`;
+    super('wrong_dialect', 'fatal', 'client_error', place, text);
+  }
+}
+
 /** No such path, or no data to be found (contract, Errors: 404; or a cousin's form of it). */
 export class NotFoundError extends ExchangeError {
-  /** @param spoken the dialect in which the exchange says so, where it shows one */
-  constructor(place: ErrorPlace, spoken?: DialectName) {
-    const hint =
-      spoken === undefined
-        ? 'check the base URL and the market'
-        : `the answer is one of ${spoken}: set the dialect (exchange.dialect) to ${spoken}`;
-    super('not_found', 'skip', 'client_error', place, `not found: ${hint}`);
+  /** @param dialect in which was asked */
+  constructor(place: ErrorPlace, dialect: DialectName) {
+    const other = `the dialect (exchange.dialect is ${dialect}; "tapekeep api probe" finds the one that fits)`;
+    const hint = dialect === 'contract' ? '' : `, and ${other}`;
+    const text = `not found: check the base URL and the market${hint}`;
+    super('not_found', 'skip', 'client_error', place, text);
   }
 }
 

@@ -1,3 +1,4 @@
+import { type DialectName, dialectShownBy } from '../contract/dialects.js';
 import type { Endpoint } from '../contract/endpoints.js';
 import {
   type BodyReading,
@@ -34,6 +35,7 @@ import {
   safeExcerpt,
   UnavailableError,
   UnexpectedPageError,
+  WrongDialectError,
 } from './errors.js';
 
 /** A complete answer as it came over the wire. */
@@ -47,6 +49,8 @@ export interface RawReply {
 export interface Question<R> {
   readonly name: string;
   readonly endpoint: Endpoint<Endpoint['params'], R>;
+  /** In which it was asked. */
+  readonly dialect: DialectName;
   /** What was asked for: an answer need not repeat it. */
   readonly asked?: Asked;
   readonly isSigned: boolean;
@@ -143,6 +147,9 @@ function parsePayload<R>(
   } catch (cause) {
     const mismatch = describeShapeError(cause);
     if (mismatch === undefined) throw cause;
+    const shown = dialectShownBy(question.name, payload);
+    if (shown !== undefined && shown !== question.dialect)
+      throw new WrongDialectError(place, shown);
     const detail = safeExcerpt(mismatch, question.secrets);
     throw new MalformedReplyError(place, `not of this endpoint's shape: ${detail}`, { cause });
   }
@@ -162,7 +169,9 @@ function errorOfBody(
         ? new MarketUnavailableError(place, reading.fields)
         : new FieldErrorsError(place, reading.fields);
     case 'notFound':
-      return new NotFoundError(place, reading.dialect);
+      return reading.dialect !== undefined && reading.dialect !== question.dialect
+        ? new WrongDialectError(place, reading.dialect)
+        : new NotFoundError(place, question.dialect);
     case 'unrecognised':
       return errorOfStatus(place, question, "not of this endpoint's shape");
     case 'error':
@@ -184,7 +193,7 @@ function errorOfEnvelope(
   if (status === 422) return new InvalidInputError(place);
   if (status >= 300) return errorOfStatus(place, question, 'an error without a known text');
   if (code === 429) return new RateLimitedError(place, question.retryAfterMs);
-  if (code === 404) return new NotFoundError(place);
+  if (code === 404) return new NotFoundError(place, question.dialect);
   // A failure under a good status, without a text that the contract knows: only a code of the
   // 400s says that asking again is pointless.
   const isRefusal = code !== undefined && code >= 400 && code < 500;
@@ -200,7 +209,7 @@ function errorOfStatus(
 ): Error {
   const status = place.status ?? 0;
   if (status >= 500 || status === 408) return new ServerError(place);
-  if (status === 404) return new NotFoundError(place);
+  if (status === 404) return new NotFoundError(place, question.dialect);
   if ((status === 401 || status === 403) && question.isSigned)
     return new AuthenticationError(place);
   if (status >= 400) return new RequestRefusedError(place);

@@ -286,7 +286,9 @@ export class EndpointCaller {
       };
       const reply = await this.#transport.send(request, signal, onHead, onLeaving);
       bytes = reply.body.length;
-      const question = { name, endpoint, asked, isSigned, secrets: this.#secrets, retryAfterMs };
+      const { name: dialect } = this.#dialect;
+      const secrets = this.#secrets;
+      const question = { name, endpoint, dialect, asked, isSigned, secrets, retryAfterMs };
       const parsed = readReply<R>(question, reply);
       if (head === undefined) throw new Error('an answer without a head');
       this.#options.budget.served();

@@ -45,6 +45,8 @@ interface DialectRow {
   /** Lengths of candles, seconds; left out: all of the contract. */
   readonly intervalsS?: readonly number[];
   readonly realtime: RealtimeWords;
+  /** Answers that only this exchange gives, by the endpoint of the contract that was asked. */
+  readonly signs?: { readonly [N in EndpointName]?: (payload: unknown) => boolean };
 }
 
 type Row = Readonly<Record<string, unknown>>;
@@ -228,7 +230,13 @@ const ROWS = {
       historyResult: null,
       depth: { question: SMALL },
     },
-    candlesMax: KLINE_PAGE_MAX,
+    candlesMax: WHITEBIT_CANDLES,
+    intervalsS: [
+      ...[1, 3, 5, 15, 30].map((minutes) => minutes * UNITS.m),
+      ...[1, 2, 4, 6, 8, 12].map((hours) => hours * UNITS.h),
+      ...[UNITS.d, 3 * UNITS.d, UNITS.w],
+    ],
+    signs: { kline: Array.isArray },
     realtime: {
       ...LISTS_OF_MARKETS,
       methods: {
@@ -334,4 +342,12 @@ export function dialectOf(name: DialectName): Dialect {
     intervalsS: row.intervalsS,
     realtime: row.realtime,
   };
+}
+
+/** The dialect of which alone an answer can be; undefined: it shows none. */
+export function dialectShownBy(name: string, payload: unknown): DialectName | undefined {
+  return dialectNames.find((one) => {
+    const row: DialectRow = ROWS[one];
+    return row.signs?.[name as EndpointName]?.(payload) === true;
+  });
 }

@@ -55,7 +55,8 @@ export function readReplyOf<N extends EndpointName>(
 ): ParsedPayload<ResultOf<N>> {
   const endpoint = endpoints[name] as unknown as Endpoint<Endpoint['params'], ResultOf<N>>;
   const isSigned = endpoint.access === 'private';
-  const question = { name, endpoint, isSigned, secrets: [], retryAfterMs: undefined };
+  const own = { dialect: 'contract', secrets: [], retryAfterMs: undefined } as const;
+  const question = { name, endpoint, isSigned, ...own };
   return readReply(question, { status, headers, body });
 }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
+import type { DialectName } from '../../src/contract/dialects.js';
 import {
   KNOWN_EXCHANGES,
   type KnownExchange,
@@ -24,9 +25,10 @@ const SECONDS = 20;
 /** What can only be seen at its moment, or comes by the minute. */
 const OTHERS = ['depth', 'states', 'tickers'] as const;
 
-async function open(t: TestContext, name: KnownExchange) {
+async function open(t: TestContext, name: KnownExchange, asked?: DialectName) {
   // All of history fits into one page: more cannot be had where the offset is an id.
-  const { dialect = 'contract', pageCap }: Partial<ServerVariants> = KNOWN_EXCHANGES[name];
+  const { dialect: own = 'contract', pageCap }: Partial<ServerVariants> = KNOWN_EXCHANGES[name];
+  const dialect = asked ?? own;
   const all = makeTrades({ seed: 11, seconds: SECONDS, startS: START_S, flood: 90 });
   const trades = pageCap === undefined ? all : all.filter((_trade, at) => at % 4 === 0);
   const tape = await writeTape(t, tapeLines(trades));
@@ -112,5 +114,20 @@ for (const name of knownExchanges) {
     assert.deepEqual(gaps, []);
     const refused = await runSql(databaseUrl, 'SELECT endpoint, reason FROM quarantine');
     assert.deepEqual(refused, []);
+  });
+}
+
+for (const [name, own] of [
+  ['whitebit', 'whitebit'],
+  ['p2b', 'p2b'],
+] as const) {
+  test(`${name}: asked as the contract says, it is refused by name, and no archive is bound to it`, async (t) => {
+    const { databaseUrl, daemon } = await open(t, name, 'contract');
+    assert.deepEqual(await daemon.ended(), { code: 4, signal: null }, daemon.dump());
+    assert.match(
+      daemon.text('stderr'),
+      new RegExp(`the answer is one of ${own}: set the dialect \\(exchange\\.dialect\\) to ${own}`),
+    );
+    assert.deepEqual(await runSql(databaseUrl, 'SELECT 1 FROM archive'), []);
   });
 }

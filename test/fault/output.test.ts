@@ -49,7 +49,7 @@ test('a closed log: collecting goes on, and the metrics say that the log is gone
   assert.equal((await read(`${status}readyz`)).status, 200);
   daemon.kill('SIGTERM');
   assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
-  assert.match(daemon.text('stdout'), /^Ran /m);
+  assert.match(daemon.text('stdout'), /^Collected for /m);
 });
 
 const droppedOf = (metrics: string) =>

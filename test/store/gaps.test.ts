@@ -188,13 +188,16 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
 /** What the status says of a stream: its gaps end where its coverage does. */
 function modelStatus(model: ModelStream, untilS: number) {
   const covered = Array.from({ length: END_S }, (_, s) => s).filter((s) => model.isCovered(s));
-  const gaps = model.gaps(0, Math.min(untilS, (covered.at(-1) ?? END_S) + 1));
+  const isBefore = ({ state, reason, fromS }: ModelGap) =>
+    state === 'unfillable' && reason === 'beyond history' && fromS < (covered[0] ?? END_S);
+  // Without coverage history may begin where it is known not to have begun yet.
+  const beginsS = model.gaps(0, untilS).findLast(isBefore)?.toS;
+  const endS = covered.length === 0 ? (beginsS ?? END_S) : (covered.at(-1) ?? END_S) + 1;
+  const gaps = model.gaps(0, Math.min(untilS, endS));
   const lengthS = (parts: readonly ModelGap[]) =>
     parts.reduce((sum, { fromS, toS }) => sum + toS - fromS, 0);
   const count = (parts: readonly ModelGap[]) =>
     normalizeSpans(parts.map(({ fromS, toS }) => spanOf(fromS, toS))).length;
-  const isBefore = ({ state, reason, fromS }: ModelGap) =>
-    state === 'unfillable' && reason === 'beyond history' && fromS < (covered[0] ?? -1);
   return {
     coveredS: covered.length,
     gaps: count(gaps),

@@ -112,9 +112,28 @@ for (const dialect of OTHERS) {
   test(`${dialect}: asked by the contract, it is refused and nothing of it is read`, async (t) => {
     const { server } = await startTapeExchange(t, {}, KNOWN_EXCHANGES[dialect]);
     const client = makeClient(t, { baseUrl: server.url });
-    const asked = client.historyResult({ market, since: 0, limit: 100 });
-    const message = dialect === 'p2b' ? /set the dialect .* to p2b/ : /check the base URL/;
-    await assert.rejects(asked, { code: 'not_found', message });
+    const message = new RegExp(`set the dialect .* to ${dialect}`);
+    const wrong = { code: 'wrong_dialect', action: 'fatal', message };
+    // A path that it lacks shows P2B; where it has the contract's, the form of candles shows WhiteBIT.
+    if (dialect === 'p2b') await assert.rejects(client.markets(), wrong);
+    else await assert.rejects(client.kline({ market, start: 0, end: 600, interval: 60 }), wrong);
+  });
+
+  test(`${dialect}: a server of the contract asked by it is no such one`, async (t) => {
+    const { server } = await startTapeExchange(t);
+    const client = makeClient(t, { baseUrl: server.url, dialect });
+    const asked =
+      dialect === 'p2b'
+        ? client.markets()
+        : client.kline({ market, start: 0, end: 600, interval: 60 });
+    await assert.rejects(asked, (error: Error) =>
+      /not_found|field_errors|invalid_input/.test((error as Error & { code: string }).code),
+    );
+    if (dialect === 'p2b') {
+      await assert.rejects(client.markets(), {
+        message: /exchange\.dialect is p2b; "tapekeep api probe"/,
+      });
+    }
   });
 
   test(`${dialect}: what it does not have is refused before anything is sent`, async (t) => {

@@ -95,7 +95,14 @@ const errors: ReadonlyArray<
     'history',
     400,
     { success: false, errorCode: 1019, message: 'Route not found.', result: [] },
-    'not_found skip',
+    'wrong_dialect fatal',
+  ],
+  [
+    'WhiteBIT, candles as arrays',
+    'kline',
+    200,
+    { success: true, message: null, result: [[1631440800, '1', '1', '1', '1', '1', '1']] },
+    'wrong_dialect fatal',
   ],
   [
     'WhiteBIT, unknown market',

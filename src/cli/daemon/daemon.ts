@@ -24,6 +24,7 @@ import {
   guardFeedIdentity,
   guardIdentity,
   openExchange,
+  refuseOtherDialect,
   settleTime,
 } from '../opening/exchange.js';
 import { whenDatabaseAnswers } from '../opening/waiting.js';
@@ -152,6 +153,8 @@ export class Daemon {
     const identity = await firstAnswer(access, signal, this.#options);
     this.#lastAnswerMs = this.#options.clock.monotonicMs();
     await settleTime(access, signal, this.#options);
+    const bound = await this.#retrying(() => store.archive());
+    if (bound === null) await refuseOtherDialect(access, signal);
     await this.#retrying(() => store.claimArchive(archiveIdentityOf(config, identity)));
     await this.#retrying(() => store.makePartitionsAhead(exchangeTime.nowMs()));
     this.#identity = { value: identity };

@@ -8,6 +8,7 @@ import {
   openTradeFeed,
   type StateFeed,
   StateFeeds,
+  WrongDialectError,
 } from '../../client/index.js';
 import {
   calledBy,
@@ -195,6 +196,33 @@ export async function firstAnswer(
       reportFailure(telemetry.collect, 'markets', '*', error, 'retry');
       await sleep(clock, backoff.nextMs(), signal);
     }
+  }
+}
+
+/** How far back the candle is asked for that shows how an exchange tells. */
+const SHOWN_MS = 600_000;
+const SHOWN_INTERVAL_S = 60;
+
+/**
+ * Refuses an exchange whose answers are those of another dialect than is set, before an archive is bound to it: some
+ * of its paths are the contract's, and what they tell would be stored.
+ *
+ * @throws WrongDialectError
+ */
+export async function refuseOtherDialect(
+  { client, time }: ExchangeAccess,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    const { data } = await client.call('markets', {}, { signal, priority: 0 });
+    const [first] = data;
+    if (first === undefined) return;
+    const end = Math.floor(time.nowMs() / 1000);
+    const span = { start: end - SHOWN_MS / 1000, end, interval: SHOWN_INTERVAL_S };
+    await client.call('kline', { market: first.name, ...span }, { signal, priority: 0 });
+  } catch (error) {
+    // Whatever else is wrong shows when it is collected.
+    if (signal.aborted || error instanceof WrongDialectError) throw error;
   }
 }
 

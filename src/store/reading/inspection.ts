@@ -223,8 +223,8 @@ const BEFORE_HISTORY = `
       AND g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL
     OFFSET 0) before`;
 
-const COUNTED_UNTIL = (newest: string, before: string) =>
-  `coalesce(${newest}, upper(range_merge(${before})))`;
+/** Of a stream without coverage, where its history may begin, as far as is known. */
+const COUNTED_UNTIL = `coalesce(newest, upper(range_merge(before_history * wished)))`;
 
 const STATUS_ROWS = `
   WITH covered AS (
@@ -237,15 +237,18 @@ const STATUS_ROWS = `
   seen AS (
     SELECT s.*, m.name, c.newest, c.row_count, coalesce(c.spans, '{}') AS spans,
            coalesce(u.spans, '{}') AS unfillable,
-           expected.spans AS expected, before.spans AS before_history
+           expected.spans AS wished, before.spans AS before_history
     FROM stream s JOIN market m USING (market_id) LEFT JOIN covered c USING (stream_id)
       LEFT JOIN unfillable u USING (stream_id),
       ${BEFORE_HISTORY},
-      ${expectedSql(`least(${COUNTED_UNTIL('c.newest', 'before.spans')}, ${fromMs('$1')})`)}),
-  missed AS MATERIALIZED (SELECT seen.*, expected - spans AS missing FROM seen)
+      ${expectedSql(`least(c.newest, ${fromMs('$1')})`)}),
+  counted AS (SELECT seen.*, ${COUNTED_UNTIL} AS counted_until FROM seen),
+  missed AS MATERIALIZED (
+    SELECT counted.*, wished * tstzmultirange(tstzrange(NULL, counted_until)) - spans AS missing
+    FROM counted)
   SELECT stream_id AS "streamId", kind, market_id AS "marketId", name AS market, variant,
          coalesce(row_count, 0)::float8 AS rows, ${toMs('newest')} AS "newestCoveredMs",
-         ${toMs(COUNTED_UNTIL('newest', 'before_history'))} AS "countedUntilMs",
+         ${toMs('counted_until')} AS "countedUntilMs",
          ${SECONDS_OF('spans')} AS "coveredS",
          (SELECT count(*) FROM unnest(missing))::int AS gaps,
          ${SECONDS_OF('missing')} AS "gapS",
