@@ -62,6 +62,6 @@ test('where nothing fits, that is said, and the end is that of an exchange that 
   const asked = ['api', 'probe', '--url', server.url, '--dialect', 'whitebit'];
   const { code, out } = await runCommand(asked);
   assert.equal(code, 4);
-  assert.match(out, /^whitebit +markets +not_found: .*set the dialect .* to p2b/m);
+  assert.match(out, /^whitebit +markets +wrong_dialect: .*set the dialect .* to p2b/m);
   assert.match(out, /^No dialect fits/m);
 });
