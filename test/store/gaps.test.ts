@@ -66,6 +66,30 @@ const WANTED_LONG_BEFORE = {
   limit: 1,
 };
 
+/** Without coverage, what is missing lies between two spans of which the exchange shows nothing. */
+const OPEN_BEFORE_HISTORY = {
+  collectFromS: [null, null, null],
+  steps: [
+    [2, { kind: 'attempt', at: [0, 3], state: 'unfillable', reason: 'beyond history' }],
+    [2, { kind: 'want', at: [0, 1] }],
+    [2, { kind: 'record', at: [1, 2], state: 'open', reason: 'head moved' }],
+  ] as [
+    number,
+    (
+      | { kind: 'want'; at: [number, number] }
+      | {
+          kind: 'attempt' | 'record';
+          at: [number, number];
+          state: 'open' | 'unfillable';
+          reason: 'beyond history' | 'head moved';
+        }
+    ),
+  ][],
+  untilS: 3,
+  window: [0, 1] as [number, number],
+  limit: 1,
+};
+
 let store: Store;
 let url: string;
 let streams: StreamRef[];
@@ -181,7 +205,7 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
         assert.deepEqual(told, modelStatus(model, untilS));
       }
     }),
-    { numRuns: worlds(60), examples: [[WANTED_LONG_BEFORE]] },
+    { numRuns: worlds(60), examples: [[WANTED_LONG_BEFORE], [OPEN_BEFORE_HISTORY]] },
   );
 });
 
@@ -190,8 +214,8 @@ function modelStatus(model: ModelStream, untilS: number) {
   const covered = Array.from({ length: END_S }, (_, s) => s).filter((s) => model.isCovered(s));
   const isBefore = ({ state, reason, fromS }: ModelGap) =>
     state === 'unfillable' && reason === 'beyond history' && fromS < (covered[0] ?? END_S);
-  // Without coverage history may begin where it is known not to have begun yet.
-  const beginsS = model.gaps(0, untilS).findLast(isBefore)?.toS;
+  // Without coverage history may begin where it is last known not to have begun yet.
+  const beginsS = model.gaps(0, untilS).find(isBefore)?.toS;
   const endS = covered.length === 0 ? (beginsS ?? END_S) : (covered.at(-1) ?? END_S) + 1;
   const gaps = model.gaps(0, Math.min(untilS, endS));
   const lengthS = (parts: readonly ModelGap[]) =>
