@@ -114,12 +114,13 @@ export class ExchangeApi {
    * Waits until one request may be sent, so that what to ask for can be chosen then. Use the turn or
    * give it back at once: it holds a connection.
    *
+   * @param name the endpoint that is likely to be called; an exchange may limit each
    * @param priority as {@link CallOptions.priority}
    * @returns the turn, for {@link CallOptions.turn}
    * @throws BudgetOverrunError when too many wait already; the signal's reason when it aborts first
    */
-  reserve(priority: number, signal?: AbortSignal): Promise<RequestTurn> {
-    return this.#caller.reserve(priority, signal);
+  reserve(name: EndpointName, priority: number, signal?: AbortSignal): Promise<RequestTurn> {
+    return this.#caller.reserve(name, priority, signal);
   }
 
   /** Candles that {@link kline} may be asked for at once. */

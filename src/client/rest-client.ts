@@ -61,6 +61,7 @@ const WAIT_SPREAD = 0.1;
 
 /** A request on its way: how it is made, and who is notified that it leaves. */
 interface Sending {
+  readonly name: EndpointName;
   readonly build: () => TransportRequest | Promise<TransportRequest>;
   readonly asked: Asked;
   readonly isSigned?: boolean;
@@ -98,7 +99,8 @@ export class EndpointCaller {
       maxBodyBytes: options.maxBodyBytes,
       connections,
     });
-    this.#gate = new RequestGate(options.budget, options.clock, connections);
+    const { endpointLimit } = this.#dialect;
+    this.#gate = new RequestGate(options.budget, options.clock, connections, endpointLimit);
     const { credentials, clock, signedContent, nonceStore } = options;
     this.#signer = credentials && new RequestSigner(credentials, clock, signedContent, nonceStore);
     this.#secrets = credentials ? [credentials.secret, credentials.apiKey] : [];
@@ -132,7 +134,7 @@ export class EndpointCaller {
       path: endpoint.path,
       query: Object.fromEntries(query),
     };
-    const sending = { build: () => request, asked: params };
+    const sending = { name, build: () => request, asked: params };
     try {
       return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
@@ -185,8 +187,8 @@ export class EndpointCaller {
     return { ...reply, sentAtMs: exchangeClock.atMonotonicMs(sentMonotonicMs) };
   }
 
-  reserve(priority: number, signal?: AbortSignal): Promise<RequestTurn> {
-    return this.#gate.reserve(priority, signal);
+  reserve(name: EndpointName, priority: number, signal?: AbortSignal): Promise<RequestTurn> {
+    return this.#gate.reserve(name, priority, signal);
   }
 
   close(): Promise<void> {
@@ -216,7 +218,7 @@ export class EndpointCaller {
       const onLeaving = () => {
         hasLeft = true;
       };
-      const sending = { build, asked: params, isSigned: true, onLeaving };
+      const sending = { name, build, asked: params, isSigned: true, onLeaving };
       return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
       // Whatever went wrong, it must not be taken for an order that can be sent again.
@@ -235,7 +237,7 @@ export class EndpointCaller {
     { priority = DEFAULT_PRIORITY, signal, turn }: CallOptions,
   ): Promise<Omit<Reply<R>, 'isRaised'>> {
     const { clock, exchangeClock } = this.#options;
-    const leave = await this.#gate.take(priority, signal, turn);
+    const leave = await this.#gate.take(sending.name, priority, signal, turn);
     try {
       const sent = await this.#send(endpoint, await sending.build(), sending, signal);
       return {

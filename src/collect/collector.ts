@@ -39,7 +39,7 @@ import { OffsetModes } from './trades/offset-mode.js';
 interface CollectorOptions {
   readonly settings: CollectSettings;
   readonly exchange: ExchangePort;
-  /** Requests a second that the budget allows now. */
+  /** Requests a second that one endpoint may get now. */
   readonly requestsPerS: () => number;
   readonly archive: ArchivePort;
   readonly openStateFeed: OpenStateFeed;

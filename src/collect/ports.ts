@@ -26,8 +26,10 @@ export interface ExchangePort {
   /**
    * Waits until one request may start, so that what to ask for can be chosen then and not before.
    * The holder of the turn uses it or gives it back at once.
+   *
+   * @param name the endpoint that is likely to be asked
    */
-  reserve(priority: number, signal: AbortSignal): Promise<RequestTurn>;
+  reserve(name: EndpointName, priority: number, signal: AbortSignal): Promise<RequestTurn>;
   call<N extends EndpointName>(
     name: N,
     params: ParamsOf<N>,
@@ -43,7 +45,7 @@ export function calledBy(
   return {
     candlesMax: exchange.candlesMax,
     offers: (name) => exchange.offers(name),
-    reserve: (priority, signal) => exchange.reserve(priority, signal),
+    reserve: (name, priority, signal) => exchange.reserve(name, priority, signal),
     call,
   };
 }

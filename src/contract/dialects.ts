@@ -37,6 +37,21 @@ interface EndpointForm {
   readonly result?: ResultForm;
 }
 
+/** Requests to one endpoint, at most. */
+export interface EndpointLimit {
+  readonly perSecond: number;
+  readonly perMinute: number;
+}
+
+/** A pace that stays below a limit in every second and every minute, however the server cuts them. */
+export function paceWithin({ perSecond, perMinute }: EndpointLimit): {
+  readonly ratePerS: number;
+  readonly burst: number;
+} {
+  const burst = Math.max(1, Math.floor(perSecond / 2));
+  return { ratePerS: Math.min(perSecond / 2, (0.95 * perMinute - burst) / 60), burst };
+}
+
 interface DialectRow {
   /** What differs; null: the exchange has no such endpoint, or none that this program speaks. */
   readonly endpoints: { readonly [N in EndpointName]?: EndpointForm | null };
@@ -45,6 +60,8 @@ interface DialectRow {
   /** Lengths of candles, seconds; left out: all of the contract. */
   readonly intervalsS?: readonly number[];
   readonly realtime: RealtimeWords;
+  /** How often one endpoint may be asked before the exchange blocks the address; left out: no such limit. */
+  readonly endpointLimit?: EndpointLimit;
   /** Answers that only this exchange gives, by the endpoint of the contract that was asked. */
   readonly signs?: { readonly [N in EndpointName]?: (payload: unknown) => boolean };
 }
@@ -239,6 +256,7 @@ const ROWS = {
     signs: { kline: Array.isArray },
     realtime: {
       ...LISTS_OF_MARKETS,
+      requestsPerMinute: 200,
       methods: {
         'state.query': 'market_request',
         'state.subscribe': 'market_subscribe',
@@ -278,6 +296,7 @@ const ROWS = {
     },
     candlesMax: P2B_CANDLES - 2 * P2B_SPARE,
     intervalsS: [UNITS.m, UNITS.h, UNITS.d],
+    endpointLimit: { perSecond: 5, perMinute: 100 },
     realtime: LISTS_OF_MARKETS,
   },
 } as const satisfies Readonly<Record<string, DialectRow>>;
@@ -325,6 +344,7 @@ export interface Dialect {
   readonly endpoints: Readonly<Record<EndpointName, SpokenEndpoint | undefined>>;
   readonly candlesMax: number;
   readonly intervalsS: readonly number[] | undefined;
+  readonly endpointLimit: EndpointLimit | undefined;
   readonly realtime: RealtimeWords;
 }
 
@@ -340,6 +360,7 @@ export function dialectOf(name: DialectName): Dialect {
     endpoints: Object.fromEntries(made) as Dialect['endpoints'],
     candlesMax: row.candlesMax,
     intervalsS: row.intervalsS,
+    endpointLimit: row.endpointLimit,
     realtime: row.realtime,
   };
 }

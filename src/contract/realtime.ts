@@ -85,6 +85,8 @@ export interface RealtimeWords {
   readonly methods?: Readonly<Partial<Record<RealtimeMethod | typeof STATE_UPDATE, string>>>;
   /** A subscription takes a list of markets, whose states are those of a day. */
   readonly isList?: boolean;
+  /** Requests that a connection may send, at most; left out: no such limit. */
+  readonly requestsPerMinute?: number;
   /** How it pushes trades; left out: no form of that is known. */
   readonly trades?: TradeWords;
 }

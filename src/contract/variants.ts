@@ -69,8 +69,11 @@ export interface ServerVariants extends ChosenVariants {
   readonly updateIntervalMs: number;
   /** A connection that sent no data frame for this long is closed. */
   readonly idleTimeoutMs: number;
-  /** Rate-limit headers and enforcement; false: neither. */
-  readonly rateLimit: RateLimitVariant | false;
+  /**
+   * Rate-limit headers and enforcement; `dialect`: no headers, and the limits that the dialect's row has;
+   * false: neither.
+   */
+  readonly rateLimit: RateLimitVariant | 'dialect' | false;
 }
 
 export const DEFAULT_VARIANTS: ServerVariants = {
@@ -123,7 +126,7 @@ export const KNOWN_EXCHANGES = {
     subscribeForm: 'markets',
     tradeFeed: 'pushed',
     badJson: 'close',
-    rateLimit: false,
+    rateLimit: 'dialect',
   },
   p2b: {
     dialect: 'p2b',
@@ -136,7 +139,7 @@ export const KNOWN_EXCHANGES = {
     pageCap: 100,
     subscribeForm: 'markets',
     unknownMethod: 'silent',
-    rateLimit: false,
+    rateLimit: 'dialect',
   },
 } as const satisfies Readonly<Record<string, Partial<ServerVariants>>> &
   Readonly<Record<DialectName, Partial<ServerVariants>>>;

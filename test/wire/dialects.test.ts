@@ -1,18 +1,28 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import test, { type TestContext } from 'node:test';
-import { ExchangeClient, type ExchangeClientSettings } from '../../src/client/index.js';
-import { type DialectName, dialectNames } from '../../src/contract/dialects.js';
+import {
+  createExchangeClock,
+  ExchangeClient,
+  type ExchangeClientSettings,
+  openTradeFeed,
+} from '../../src/client/index.js';
+import { type DialectName, dialectNames, dialectOf } from '../../src/contract/dialects.js';
 import type { EndpointName } from '../../src/contract/endpoints.js';
 import { KNOWN_EXCHANGES } from '../../src/contract/variants.js';
+import { systemClock } from '../../src/kernel/clock.js';
 import { STILL_MARKET, startTestLive } from '../support/exchanges/live-exchange.js';
-import { startHttpStub } from '../support/exchanges/stub-server.js';
+import { startHttpStub, startRealtimeStub } from '../support/exchanges/stub-server.js';
+import { makeStubClient } from '../support/exchanges/stub-server-client.js';
 import { startTapeExchange, TEST_ORIGIN_MS } from '../support/exchanges/tape-exchange.js';
 import { TapeSocket } from '../support/exchanges/tape-socket.js';
+import { FakeClock } from '../support/fake-clock.js';
+import { noTelemetry } from '../support/no-telemetry.js';
 
 /** Exchanges that are asked otherwise: what comes out of the client is the contract's. */
 
 const market = 'BTC_USDT';
+const REALTIME = 'realtime.json';
 const OTHERS = dialectNames.filter((name) => name !== 'contract');
 
 function makeClient(t: TestContext, settings: ExchangeClientSettings): ExchangeClient {
@@ -23,27 +33,39 @@ function makeClient(t: TestContext, settings: ExchangeClientSettings): ExchangeC
 
 interface Sample {
   readonly source: string;
+  /** The exchange's time, where the question depends on it. */
+  readonly nowS?: number;
   readonly params: object;
   /** What is asked. */
   readonly url: string;
+  /** The body of a signed question, without its nonce. */
+  readonly sent?: object;
   readonly body: unknown;
   /** What is made of the answer. */
   readonly read: unknown;
 }
 
 const fixtures = new URL('../fixtures/', import.meta.url);
+const sampleOf = (dialect: DialectName, file: string): unknown =>
+  JSON.parse(readFileSync(new URL(`${dialect}/${file}`, fixtures), 'utf8'));
 
 for (const dialect of OTHERS) {
-  const folder = new URL(`${dialect}/`, fixtures);
-  for (const file of readdirSync(folder)) {
-    const sample = JSON.parse(readFileSync(new URL(file, folder), 'utf8')) as Sample;
+  for (const file of readdirSync(new URL(`${dialect}/`, fixtures))) {
+    if (file === REALTIME) continue;
+    const sample = sampleOf(dialect, file) as Sample;
     const name = file.replace('.json', '') as EndpointName;
     test(`${dialect} ${name}: as its document shows question and answer`, async (t) => {
       const stub = await startHttpStub(t, (_request, response) => {
         response.setHeader('content-type', 'application/json');
         response.end(JSON.stringify(sample.body));
       });
-      const client = makeClient(t, { baseUrl: stub.baseUrl, dialect });
+      const { nowS = TEST_ORIGIN_MS / 1000 } = sample;
+      const { client } = makeStubClient(t, stub.baseUrl, {
+        dialect,
+        exchangeClock: createExchangeClock({ clock: new FakeClock(nowS * 1000) }),
+        credentials: { apiKey: 'alice', secret: 'a-secret' },
+        nonceStore: { load: async () => undefined, save: async () => undefined },
+      });
       const { data, rejected } = await client.call(name, sample.params as never);
       assert.deepEqual(rejected, []);
       assert.deepEqual(JSON.parse(JSON.stringify(data)), sample.read);
@@ -51,8 +73,83 @@ for (const dialect of OTHERS) {
         stub.seen.map(({ url }) => url),
         [sample.url],
       );
+      if (sample.sent === undefined) return;
+      const { nonce, ...sent } = JSON.parse(stub.seen[0]?.body ?? '') as { nonce: unknown };
+      assert.match(String(nonce), /^[0-9]+$/);
+      assert.deepEqual(sent, sample.sent);
     });
   }
+}
+
+interface Talk {
+  /** Method and params of what the client sends, in order. */
+  readonly sent: readonly (readonly [string, unknown])[];
+  /** By method; left out: none comes. */
+  readonly answers: Readonly<Record<string, object>>;
+  /** What comes once all that is expected was sent. */
+  readonly pushed: object;
+  /** What is made of it, by the origin that the event has. */
+  readonly read: Readonly<Record<string, unknown>>;
+}
+
+interface RealtimeSample {
+  readonly source: string;
+  readonly market: string;
+  readonly states: Talk;
+  readonly trades?: Talk;
+}
+
+/** A server that talks as a sample shows. */
+async function startTalk(t: TestContext, talk: Talk) {
+  const sent: unknown[] = [];
+  const stub = await startRealtimeStub(t, {
+    call: (connection, { method, params, id }) => {
+      sent.push([method, params]);
+      const answer = talk.answers[method];
+      if (answer !== undefined) connection.send({ ...answer, id });
+      if (sent.length === talk.sent.length) connection.send(talk.pushed);
+    },
+  });
+  return { url: stub.url, sent };
+}
+
+for (const dialect of OTHERS) {
+  const sample = sampleOf(dialect, REALTIME) as RealtimeSample;
+  const { market: name, states, trades } = sample;
+
+  test(`${dialect} states: as its document shows what is sent and what comes`, async (t) => {
+    const { url, sent } = await startTalk(t, states);
+    const client = makeClient(t, { baseUrl: 'http://127.0.0.1', realtimeUrl: url, dialect });
+    const read: Record<string, unknown> = {};
+    for await (const event of client.watch(name, 86_400)) {
+      if (event.kind === 'closed') assert.fail(`closed: ${event.reason}`);
+      if (event.kind === 'record') read[event.origin] = event.record;
+      if (Object.keys(read).length === Object.keys(states.read).length) break;
+    }
+    assert.deepEqual(JSON.parse(JSON.stringify(read)), states.read);
+    assert.deepEqual(sent, states.sent);
+  });
+
+  if (trades === undefined) continue;
+  test(`${dialect} trades: as its document shows what is sent and what comes`, async (t) => {
+    const { url, sent } = await startTalk(t, trades);
+    const clock = new FakeClock(TEST_ORIGIN_MS);
+    const feed = openTradeFeed({
+      ...{ url, clock, random: () => 0.5, telemetry: noTelemetry.client },
+      exchangeClock: createExchangeClock({ clock }),
+      words: dialectOf(dialect).realtime,
+      ...{ markets: () => [name], missed: () => [name] },
+    });
+    t.after(() => feed.stop());
+    const read: Record<string, unknown> = {};
+    for await (const event of feed) {
+      if (event.kind === 'closed') assert.fail(`closed: ${event.reason}`);
+      if (event.kind === 'trades') read[event.origin] = event.trades;
+      if (Object.keys(read).length === Object.keys(trades.read).length) break;
+    }
+    assert.deepEqual(JSON.parse(JSON.stringify(read)), trades.read);
+    assert.deepEqual(sent, trades.sent);
+  });
 }
 
 /** Answers of all public endpoints that a dialect has, as plain values. */
@@ -200,4 +297,29 @@ test('p2b: candles of other lengths than it has are refused by name', async (t) 
     code: 'invalid_parameter',
     message: /p2b has candles of 60, 3600, 86400 s, not of 900 s/,
   });
+});
+
+test('p2b: what asks one endpoint too often is blocked there, and the client is not', async (t) => {
+  const { server } = await startTapeExchange(t, {}, KNOWN_EXCHANGES.p2b, systemClock);
+  const client = makeClient(t, { baseUrl: server.url, dialect: 'p2b' });
+  const asked = Array.from({ length: 6 }, () => client.depth({ market }));
+  assert.equal((await Promise.all([...asked, client.tickers()])).length, 7);
+  const url = `${server.url}/api/v2/public/ticker?market=${market}`;
+  const statuses = await Promise.all(
+    Array.from({ length: 7 }, async () => {
+      const response = await fetch(url);
+      await response.arrayBuffer();
+      return [response.status, response.headers.get('retry-after')];
+    }),
+  );
+  assert.deepEqual(statuses.slice(-2), Array(2).fill([429, '60']));
+  await assert.rejects(client.ticker(market), { code: 'rate_limited' });
+});
+
+test('whitebit: a connection that sends too much is closed', async (t) => {
+  const { server } = await startTapeExchange(t, {}, KNOWN_EXCHANGES.whitebit);
+  const socket = await TapeSocket.open(t, server.realtimeUrl);
+  for (let at = 0; at < 200; at += 1) assert.equal((await socket.ask('ping', [])).result, 'pong');
+  void socket.ask('ping', []).catch(() => undefined);
+  assert.equal(await socket.closed(), 1008);
 });

@@ -7,6 +7,7 @@ import {
   LIST_PERIOD_S,
   MARKETS_PER_CONNECTION,
   REALTIME_ERRORS,
+  type RealtimeWords,
   responseMessage,
   STATUS_SUCCESS,
 } from '../../src/contract/realtime.js';
@@ -43,7 +44,12 @@ class Followed {
   #wake = () => {};
   #draws = 0;
 
-  constructor(t: TestContext, url: string, count: number, connectBurst = 10) {
+  constructor(
+    t: TestContext,
+    url: string,
+    count: number,
+    { connectBurst = 10, words = { isList: true } as RealtimeWords } = {},
+  ) {
     const telemetry = Object.assign(Object.create(noTelemetry.client) as ClientEvents, {
       socketOpened: ({ market }) => this.sockets.push(`opened ${market}`),
       socketClosed: ({ market, reason }) => this.sockets.push(`${reason} ${market}`),
@@ -51,7 +57,7 @@ class Followed {
       frameReceived: ({ outcome }) => this.frames.push(outcome),
     } satisfies Partial<ClientEvents>);
     this.feeds = new StateFeeds({
-      ...{ url, clock: this.clock, telemetry, words: { isList: true } },
+      ...{ url, clock: this.clock, telemetry, words },
       random: () => (++this.#draws * 0.37) % 1,
       ...{ exchangeClock: createExchangeClock({ clock: this.clock }) },
       connectBudget: new RequestBudget({
@@ -159,7 +165,7 @@ test('connections that were cut together are made anew at the rate allowed', asy
     connection: (connection) => connections.push(connection),
     call: answer,
   });
-  const followed = new Followed(t, stub.url, 120, 3);
+  const followed = new Followed(t, stub.url, 120, { connectBurst: 3 });
   await followed.clock.run(GATHER_MS);
   await followed.until(() => followed.having('alive').length === 120);
   for (const { socket } of connections.splice(0)) socket.terminate();
@@ -309,4 +315,27 @@ test('markets that come one after another are waited for, until a connection is 
   await followed.clock.run(GATHER_MS);
   await followed.until(() => followed.having('alive').length === 30);
   assert.equal(stub.connections, 2);
+});
+
+test('questions of a full list keep the limit that an exchange has for a connection', async (t) => {
+  let asked = 0;
+  const stub = await startRealtimeStub(t, {
+    call: (connection, call) => {
+      if (call.method === 'state.query') asked += 1;
+      answer(connection, call);
+    },
+  });
+  const words = { isList: true, requestsPerMinute: 200 };
+  const followed = new Followed(t, stub.url, MARKETS_PER_CONNECTION, { words });
+  await followed.clock.run(GATHER_MS);
+  for (let round = 1; round <= 3; round += 1) {
+    // After the update at the beginning each answer brings a record.
+    await followed.until(
+      () => followed.having('record', 1 + round).length === MARKETS_PER_CONNECTION,
+    );
+    assert.equal(asked, round * MARKETS_PER_CONNECTION);
+    // More than 20 s, so that no minute has more than three rounds and what else is asked.
+    assert.equal(followed.clock.nextTimerMs, 25_000);
+    await followed.clock.run(25_000);
+  }
 });

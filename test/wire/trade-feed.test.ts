@@ -250,6 +250,27 @@ test('after each connection the newest trades of what was missed are asked for',
   ]);
 });
 
+test('questions for newest trades keep the limit that an exchange has for a connection', async (t) => {
+  let asked = 0;
+  const stub = await startRealtimeStub(t, {
+    call: (connection, { method, id }) => {
+      const isQuestion = method === 'trades_request';
+      if (isQuestion) asked += 1;
+      connection.send(responseMessage(id, [], isQuestion ? [row(9)] : STATUS_SUCCESS));
+    },
+  });
+  const missed = () => Array.from({ length: 70 }, (_, at) => `M${at}_USDT`);
+  const reader = new FeedReader(t, stub.url, { missed, markets: missed }, 'whitebit');
+  await reader.expect('opened');
+  for (let answers = 1; answers <= 50; answers += 1) await reader.expect('trades');
+  for (let answers = 51; answers <= 53; answers += 1) {
+    assert.equal(asked, answers - 1);
+    assert.equal(reader.clock.nextTimerMs, 600);
+    await reader.clock.run(600);
+    await reader.expect('trades');
+  }
+});
+
 test('markets that change are subscribed anew, once for all changes of meanwhile', async (t) => {
   const asked: unknown[] = [];
   let early: (() => void) | undefined;

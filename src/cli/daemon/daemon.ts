@@ -187,7 +187,7 @@ export class Daemon {
         this.#lastAnswerMs = clock.monotonicMs();
         return reply;
       }),
-      requestsPerS: () => access.requestsPerS(),
+      requestsPerS: () => access.endpointRequestsPerS(),
       archive: store,
       openStateFeed: (market, periodS) => guardFeed(access.openStateFeed(market, periodS)),
       ...(openTradeFeed && { openTradeFeed: (of) => guardFeed(openTradeFeed(of)) }),

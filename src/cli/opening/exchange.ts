@@ -19,7 +19,7 @@ import {
 import { reportFailure } from '../../collect/reports.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
-import { type DialectName, dialectOf } from '../../contract/dialects.js';
+import { type DialectName, dialectOf, paceWithin } from '../../contract/dialects.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../../contract/endpoints.js';
 import { variantsLike } from '../../contract/variants.js';
 import { RequestBudget } from '../../kernel/budget.js';
@@ -49,6 +49,8 @@ export interface ExchangeAccess {
   requestsWaiting(): number;
   /** Requests a second that the budget allows now. */
   requestsPerS(): number;
+  /** The same of one endpoint, where the exchange limits each. */
+  endpointRequestsPerS(): number;
   close(): Promise<void>;
 }
 
@@ -97,7 +99,8 @@ export function openExchange(
     burst: Math.max(1, Math.ceil(connectsPerS)),
     maxWaiting: WAITING_MAX,
   });
-  const { realtime } = dialectOf(dialect);
+  const { realtime, endpointLimit } = dialectOf(dialect);
+  const endpointRatePerS = endpointLimit ? paceWithin(endpointLimit).ratePerS : Infinity;
   const feedOptions = {
     url: address.realtimeUrl ?? '',
     clock,
@@ -123,6 +126,7 @@ export function openExchange(
     },
     openTradeFeed: canBeFed ? (of) => openTradeFeed({ ...feedOptions, ...of }) : undefined,
     requestsPerS: () => budget.state().ratePerS,
+    endpointRequestsPerS: () => Math.min(budget.state().ratePerS, endpointRatePerS),
     requestsWaiting: () => budget.state().waiting,
     close: () => client.close(),
   };

@@ -1,4 +1,9 @@
-import { LIST_PERIOD_S } from '../../contract/realtime.js';
+import {
+  LIST_PERIOD_S,
+  MARKETS_PER_CONNECTION,
+  type RealtimeWords,
+} from '../../contract/realtime.js';
+import { MINUTE_MS } from '../../kernel/durations.js';
 import {
   DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
   DEFAULT_QUERY_EVERY_MS,
@@ -35,7 +40,10 @@ export class StateFeeds {
       ...options,
       form: new SubscriptionForm(options.clock, options.words),
       acknowledgeTimeoutMs: options.acknowledgeTimeoutMs ?? DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
-      queryEveryMs: options.queryEveryMs ?? DEFAULT_QUERY_EVERY_MS,
+      queryEveryMs: Math.max(
+        options.queryEveryMs ?? DEFAULT_QUERY_EVERY_MS,
+        leastBetweenQueriesMs(options.words),
+      ),
       maxFrameBytes: options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES,
     };
   }
@@ -92,6 +100,14 @@ export class StateFeeds {
     }
     return this.#gathering;
   }
+}
+
+/** Of the requests that a connection may send: the first answers and other questions take the rest. */
+const SHARE_OF_QUERIES = 0.6;
+
+/** How long each market of a full list waits for its next question, so that the connection keeps a limit. */
+function leastBetweenQueriesMs({ requestsPerMinute = Infinity }: RealtimeWords = {}): number {
+  return (MARKETS_PER_CONNECTION * MINUTE_MS) / (SHARE_OF_QUERIES * requestsPerMinute);
 }
 
 /**

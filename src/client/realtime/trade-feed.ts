@@ -7,6 +7,7 @@ import {
 } from '../../contract/realtime.js';
 import type { HistoryTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
+import { MINUTE_MS } from '../../kernel/durations.js';
 import type { ClientEvents } from '../../observe/events.js';
 import type { ExchangeClock } from '../exchange-clock.js';
 import {
@@ -163,6 +164,10 @@ class TradeSession {
   #missed: string[] = [];
   /** Questions under way: the market of each, and how its deadline is lifted. */
   readonly #questions = new Map<number, { readonly market: string; readonly cancel: () => void }>();
+  #askedCount = 0;
+  /** When the next question may leave, monotonic. */
+  #askableAtMs = 0;
+  #cancelAsk: (() => void) | undefined;
   #hadData = false;
   #isOffered = true;
 
@@ -307,9 +312,18 @@ class TradeSession {
   /** Asks for the newest trades of markets that may have traded while there was no connection. */
   #ask(): void {
     const { request, requestMax = 100 } = this.#words;
+    const { clock } = this.#options;
+    this.#cancelAsk?.();
     while (request !== undefined && this.#questions.size < QUESTIONS_MAX) {
+      if (this.#missed.length === 0 || this.#socket.isEnded) return;
+      const waitMs = this.#askableAtMs - clock.monotonicMs();
+      if (waitMs > 0) {
+        this.#cancelAsk = clock.after(waitMs, () => this.#ask());
+        return;
+      }
       const market = this.#missed.shift();
-      if (market === undefined || this.#socket.isEnded) return;
+      if (market === undefined) return;
+      this.#asked();
       const id = this.#socket.send(request, [market, requestMax, 0]);
       // One that is never answered is left to the pages of history.
       const cancel = this.#options.clock.after(this.#timeoutMs, () => {
@@ -317,6 +331,16 @@ class TradeSession {
         this.#ask();
       });
       this.#questions.set(id, { market, cancel });
+    }
+  }
+
+  /** Of an exchange's limit for a connection a quarter may leave at once, and half of it each minute. */
+  #asked(): void {
+    const { words, clock } = this.#options;
+    const { requestsPerMinute: limit = Infinity } = words;
+    this.#askedCount += 1;
+    if (this.#askedCount >= limit / 4) {
+      this.#askableAtMs = clock.monotonicMs() + MINUTE_MS / (limit / 2);
     }
   }
 
@@ -347,6 +371,7 @@ class TradeSession {
     const { code, reason, livedMs } = end;
     this.#isFollowing = false;
     this.#cancelPing?.();
+    this.#cancelAsk?.();
     for (const { cancel } of this.#questions.values()) cancel();
     this.#questions.clear();
     telemetry.socketClosed({ ...ALL, ...end });

@@ -7,6 +7,7 @@ import type { CollectEvents } from '../../observe/events.js';
 import { type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
 import { reportFailure } from '../reports.js';
 import type { ActivityKind } from '../trades/evidence.js';
+import type { TradeSource } from '../trades/source.js';
 import { BaselineSchedule, type Choice, Chooser } from './choice.js';
 import {
   type ActivitySignal,
@@ -179,7 +180,9 @@ export class PollDispatcher {
   async #reserve(wanted: Choice, signal: AbortSignal): Promise<RequestTurn | undefined> {
     const { exchange, clock } = this.#options;
     const isSpare = wanted.cause === 'spare';
-    const reservation = new Reservation(exchange, isSpare ? PRIORITY.fill : PRIORITY.head, signal);
+    const { endpoint } = wanted.target.walker;
+    const priority = isSpare ? PRIORITY.fill : PRIORITY.head;
+    const reservation = new Reservation(exchange, endpoint, priority, signal);
     if (isSpare) this.#reservation = reservation;
     // Something may become worth more while a spare turn is waited for, by time alone.
     const look = () => {
@@ -340,12 +343,17 @@ class Reservation {
   readonly turn: Promise<RequestTurn>;
   readonly #controller = new AbortController();
 
-  constructor(exchange: Pick<ExchangePort, 'reserve'>, priority: number, signal: AbortSignal) {
+  constructor(
+    exchange: Pick<ExchangePort, 'reserve'>,
+    endpoint: TradeSource['endpoint'],
+    priority: number,
+    signal: AbortSignal,
+  ) {
     const giveUp = () => this.giveUp();
     signal.addEventListener('abort', giveUp, { once: true });
     if (signal.aborted) giveUp();
     this.turn = exchange
-      .reserve(priority, this.#controller.signal)
+      .reserve(endpoint, priority, this.#controller.signal)
       .finally(() => signal.removeEventListener('abort', giveUp));
   }
 

@@ -77,9 +77,9 @@ export class GapFiller {
   async #run(signal: AbortSignal): Promise<void> {
     const steps = new Set<Promise<void>>();
     while (!signal.aborted) {
-      const hasWork = steps.size < this.#options.concurrency && this.#pick() !== undefined;
+      const next = steps.size < this.#options.concurrency ? this.#pick() : undefined;
       // A walk that waited for its request would keep its head from being polled meanwhile.
-      const turn = hasWork ? await this.#reserve(signal) : undefined;
+      const turn = next && (await this.#reserve(next, signal));
       const walker = turn && this.#pick();
       if (turn === undefined || walker === undefined || signal.aborted) {
         turn?.giveBack();
@@ -97,9 +97,9 @@ export class GapFiller {
     await Promise.all(steps);
   }
 
-  async #reserve(signal: AbortSignal): Promise<RequestTurn | undefined> {
+  async #reserve({ endpoint }: TradeWalker, signal: AbortSignal): Promise<RequestTurn | undefined> {
     try {
-      return await this.#options.exchange.reserve(PRIORITY.fill, signal);
+      return await this.#options.exchange.reserve(endpoint, PRIORITY.fill, signal);
     } catch (error) {
       if (!signal.aborted && !isAborted(error))
         reportFailure(this.#options.telemetry, 'trades', '*', error);

@@ -22,7 +22,7 @@ import type { Interference } from '../faults.js';
 import { answerText, sendAnswer, sendJson } from './answers.js';
 import { Authenticator } from './authentication.js';
 import { addInterference } from './faults-http.js';
-import { RateWindows } from './rate-window.js';
+import { EndpointBlocks, RateWindows } from './rate-window.js';
 import {
   AUTHENTICATION_FAILURE,
   BAD_REQUEST,
@@ -164,7 +164,9 @@ function addRoutes(
 function addHeaders(app: FastifyInstance, context: ServerContext): void {
   const { backend, clock, variants } = context;
   const rule = variants.rateLimit;
-  const windows = rule && new RateWindows(clock, rule);
+  const windows = typeof rule === 'object' ? new RateWindows(clock, rule) : undefined;
+  const limit = rule === 'dialect' ? dialectOf(variants.dialect).endpointLimit : undefined;
+  const blocks = limit && new EndpointBlocks(clock, limit);
   app.addHook('onRequest', (request, reply, done) => {
     // Node would write this machine's time; clients estimate the exchange's time from this header.
     reply.raw.sendDate = false;
@@ -183,10 +185,12 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
       reply.header('x-ratelimit-limit', String(standing.limit));
       reply.header('x-ratelimit-remaining', String(standing.remaining));
       reply.header('x-ratelimit-reset', String(standing.resetS));
-      if (rule.enforce && standing.isExceeded) {
+      if (typeof rule === 'object' && rule.enforce && standing.isExceeded) {
         return done(new ReplyError(tooManyRequests(standing.resetS)));
       }
     }
+    const blockedS = isClient ? (blocks?.count(request.ip, pathOf(request.url)) ?? 0) : 0;
+    if (blockedS > 0) return done(new ReplyError(tooManyRequests(blockedS)));
     if (!isUnambiguous(request.raw)) return done(new ReplyError(BAD_REQUEST));
     return done();
   });

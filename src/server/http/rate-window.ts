@@ -1,3 +1,4 @@
+import type { EndpointLimit } from '../../contract/dialects.js';
 import type { RateLimitVariant } from '../../contract/variants.js';
 import { BoundedMap } from '../../kernel/bounded.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -19,13 +20,13 @@ export interface RateStanding {
   readonly isExceeded: boolean;
 }
 
-/** Counts requests per remote address in fixed windows (field notes, HTTP). */
+/** Counts requests in fixed windows, per remote address or whatever names it (field notes, HTTP). */
 export class RateWindows {
   readonly #clock: Clock;
-  readonly #rule: RateLimitVariant;
+  readonly #rule: Omit<RateLimitVariant, 'enforce'>;
   readonly #windows = new BoundedMap<string, Window>(MAX_ADDRESSES);
 
-  constructor(clock: Clock, rule: RateLimitVariant) {
+  constructor(clock: Clock, rule: Omit<RateLimitVariant, 'enforce'>) {
     this.#clock = clock;
     this.#rule = rule;
   }
@@ -45,5 +46,35 @@ export class RateWindows {
       resetS: Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)),
       isExceeded: window.used > this.#rule.limit,
     };
+  }
+}
+
+/** How long an address is refused at an endpoint whose limit it exceeded (P2B's document). */
+const BLOCK_S = 60;
+
+/** Refuses an address at an endpoint for a minute once it has exceeded the limit that each endpoint has. */
+export class EndpointBlocks {
+  readonly #clock: Clock;
+  readonly #windows: readonly RateWindows[];
+  readonly #endsAtMs = new BoundedMap<string, number>(MAX_ADDRESSES);
+
+  constructor(clock: Clock, { perSecond, perMinute }: EndpointLimit) {
+    this.#clock = clock;
+    this.#windows = [
+      new RateWindows(clock, { limit: perSecond, windowMs: 1000 }),
+      new RateWindows(clock, { limit: perMinute, windowMs: 60_000 }),
+    ];
+  }
+
+  /** Counts one request. @returns seconds until the next one is answered; 0: this one is */
+  count(address: string, path: string): number {
+    const place = `${address} ${path}`;
+    const nowMs = this.#clock.monotonicMs();
+    const leftMs = (this.#endsAtMs.get(place) ?? nowMs) - nowMs;
+    if (leftMs > 0) return Math.ceil(leftMs / 1000);
+    const isExceeded = this.#windows.map((window) => window.count(place).isExceeded).includes(true);
+    if (!isExceeded) return 0;
+    this.#endsAtMs.set(place, nowMs + BLOCK_S * 1000);
+    return BLOCK_S;
   }
 }

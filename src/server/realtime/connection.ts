@@ -17,11 +17,13 @@ import {
   tradeMarkets,
 } from '../../contract/realtime.js';
 import type { Clock } from '../../kernel/clock.js';
+import { MINUTE_MS } from '../../kernel/durations.js';
 import { parseJson } from '../../kernel/json.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { RefusedError } from '../backend.js';
 import type { AskedMethod } from '../faults.js';
 import type { ServerContext } from '../http/http.js';
+import { RateWindows } from '../http/rate-window.js';
 import { failureOf } from '../http/replies.js';
 import { FrameGate, type GateFrame } from './faults-realtime.js';
 import { FollowedSubscription, StateSubscription } from './subscriptions.js';
@@ -112,6 +114,7 @@ const MAX_WAITING_FRAMES = 256;
 const MAX_PERIOD_S = 604_800;
 
 const CLOSE_GOING_AWAY = 1001;
+const CLOSE_POLICY = 1008;
 const CLOSE_UNREADABLE = 1007;
 
 const METHODS = Object.keys(realtimeMethods) as RealtimeMethod[];
@@ -150,6 +153,8 @@ export class RealtimeConnection {
   #cancelIdle: (() => void) | undefined;
   #closeReason = 'client';
   #notifiesGaps = false;
+  /** Present where the exchange limits the requests of a connection. */
+  readonly #window: RateWindows | undefined;
   /** Present when things are made to go wrong on purpose. */
   readonly #gate: FrameGate | undefined;
   #asked: Pick<GateFrame, 'method' | 'market'> = { method: undefined, market: undefined };
@@ -166,6 +171,12 @@ export class RealtimeConnection {
       this.terminate('slow reader'),
     );
     this.#lastFrameAtMs = context.clock.monotonicMs();
+    const { words, variants } = context;
+    const limit = variants.rateLimit === 'dialect' ? words.requestsPerMinute : undefined;
+    this.#window =
+      limit === undefined
+        ? undefined
+        : new RateWindows(context.clock, { limit, windowMs: MINUTE_MS });
     socket.on('message', (data, isBinary) => this.#onFrame(data, isBinary));
     socket.on('error', () => {
       // Oversized frames and protocol faults end here; the socket is closed by its library.
@@ -228,6 +239,10 @@ export class RealtimeConnection {
 
   #onFrame(data: RawData, isBinary: boolean): void {
     this.#lastFrameAtMs = this.#context.clock.monotonicMs();
+    if (this.#window?.count('').isExceeded === true) {
+      this.#close(CLOSE_POLICY, 'too many requests');
+      return;
+    }
     if (this.#waitingFrames >= MAX_WAITING_FRAMES) {
       this.terminate('flood');
       return;

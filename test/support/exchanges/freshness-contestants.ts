@@ -201,7 +201,7 @@ async function roundRobin(context: Context): Promise<() => Promise<void>> {
   let next = 0;
   const work = async () => {
     while (!signal.aborted) {
-      const turn = await exchange.reserve(PRIORITY.head, signal);
+      const turn = await exchange.reserve('history', PRIORITY.head, signal);
       const walker = walkers[next % walkers.length];
       next += 1;
       await walker?.pollHead(signal, turn).finally(() => turn.giveBack());

@@ -49,7 +49,7 @@ export class ScriptedExchange implements ExchangePort {
   }
 
   /** Every request is admitted at once; a test may put a budget here. */
-  async reserve(_priority: number, signal: AbortSignal): Promise<RequestTurn> {
+  async reserve(_name: EndpointName, _priority: number, signal: AbortSignal): Promise<RequestTurn> {
     signal.throwIfAborted();
     return { giveBack: () => undefined };
   }

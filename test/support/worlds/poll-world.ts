@@ -18,6 +18,7 @@ export interface Polled {
 export class FakeWalker implements HeadWalker {
   readonly market: string;
   readonly kind: HeadWalker['kind'];
+  readonly endpoint: HeadWalker['endpoint'];
   isPushed = false;
   isBusy = false;
   readonly largestPage = 1000;
@@ -32,6 +33,7 @@ export class FakeWalker implements HeadWalker {
     this.#world = world;
     this.market = market;
     this.kind = kind;
+    this.endpoint = kind === 'trades' ? 'historyResult' : 'history';
   }
 
   async pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook> {
@@ -70,7 +72,7 @@ export class PollWorld {
     this.dispatcher = new PollDispatcher({
       ...{ clock, random: seededRandom(3), telemetry: record },
       time: { nowMs: () => clock.wallMs() },
-      exchange: { reserve: (priority, signal) => this.#reserve(priority, signal) },
+      exchange: { reserve: (_endpoint, priority, signal) => this.#reserve(priority, signal) },
       requestsPerS: () => ratePerS,
     });
   }

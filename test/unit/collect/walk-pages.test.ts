@@ -363,7 +363,7 @@ test('a step sends its first request with the turn that was reserved for it, and
     how.push(options);
     return call(name, params, options);
   };
-  const turn = await world.exchange.reserve(0, signal);
+  const turn = await world.exchange.reserve('historyResult', 0, signal);
   await walker.fillStep(signal, turn).catch(() => undefined);
   const others = { priority: PRIORITY.head, signal };
   assert.ok(how.length > 2);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RateWindows } from '../../../src/server/http/rate-window.js';
+import { EndpointBlocks, RateWindows } from '../../../src/server/http/rate-window.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const RULE = { limit: 2, windowMs: 60_000, enforce: true };
@@ -32,4 +32,26 @@ test('addresses are remembered up to a bound, and the oldest gives way', () => {
   assert.equal(windows.count('first').remaining, 0, 'still known');
   windows.count('one more');
   assert.equal(windows.count('first').remaining, 1, 'forgotten');
+});
+
+test('an endpoint is closed for a minute to an address beyond its limit, and to no other', () => {
+  const clock = new FakeClock();
+  const blocks = new EndpointBlocks(clock, { perSecond: 2, perMinute: 4 });
+  const counts = (...places: readonly (readonly [string, string])[]) =>
+    places.map(([address, path]) => blocks.count(address, path));
+  const [a, other, b] = [
+    ['a', '/history'],
+    ['a', '/depth'],
+    ['b', '/history'],
+  ] as const;
+  assert.deepEqual(counts(a, a, a, a), [0, 0, 60, 60], 'the third within a second');
+  assert.deepEqual(counts(other, b), [0, 0]);
+  clock.advance(59_500);
+  assert.deepEqual(counts(a), [1]);
+  clock.advance(500);
+  assert.deepEqual(counts(a, a), [0, 0]);
+  clock.advance(1000);
+  assert.deepEqual(counts(a, a), [0, 0]);
+  clock.advance(1000);
+  assert.deepEqual(counts(a), [60], 'the fifth within a minute');
 });

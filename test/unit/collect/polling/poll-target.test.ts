@@ -10,7 +10,8 @@ function makeLane(largestPage = 0): PollTarget {
     ...{ newRows: 0, newTimesMs: [], asked: 1000, received: 0, isConnected: true },
   };
   const walker = {
-    ...{ market: 'A', kind: 'trades' as const, isBusy: false, isPushed: false, largestPage },
+    ...{ market: 'A', kind: 'trades' as const, endpoint: 'historyResult' as const },
+    ...{ isBusy: false, isPushed: false, largestPage },
     pollHead: () => Promise.resolve(look),
   };
   return new PollTarget(walker, () => 0.5, 0);
