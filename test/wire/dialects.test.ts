@@ -316,6 +316,15 @@ test('p2b: what asks one endpoint too often is blocked there, and the client is 
   await assert.rejects(client.ticker(market), { code: 'rate_limited' });
 });
 
+test('whitebit: a list with a market that there is not is refused', async (t) => {
+  const { server } = await startTapeExchange(t, {}, KNOWN_EXCHANGES.whitebit);
+  const socket = await TapeSocket.open(t, server.realtimeUrl);
+  for (const method of ['market_subscribe', 'trades_subscribe']) {
+    const { error } = await socket.ask(method, [market, 'NO_SUCH']);
+    assert.deepEqual(error, { code: 9, message: 'unknown market' });
+  }
+});
+
 test('whitebit: a connection that sends too much is closed', async (t) => {
   const { server } = await startTapeExchange(t, {}, KNOWN_EXCHANGES.whitebit);
   const socket = await TapeSocket.open(t, server.realtimeUrl);

@@ -27,7 +27,7 @@ const RECORD = {
   ...{ period: LIST_PERIOD_S, last: '2', open: '1', close: '2', high: '9', low: '1' },
   ...{ deal: '100', volume: '10', change: '1.13' },
 };
-const UNKNOWN_MARKET = { code: 9, message: 'unknown market' };
+const UNKNOWN_MARKET = REALTIME_ERRORS.unknownMarket;
 /** Time in which no other market joins, twice: those of one moment count as having come one after another. */
 const GATHER_MS = 1000;
 

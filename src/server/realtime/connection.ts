@@ -320,6 +320,7 @@ export class RealtimeConnection {
       return;
     }
     if (method === 'state.subscribe') {
+      if (this.#refusesMarkets(id, params)) return;
       const targets = this.#readTargets(params);
       if (targets === undefined) this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
       else this.#subscribe(id, targets);
@@ -332,6 +333,16 @@ export class RealtimeConnection {
       const record = await this.#context.backend.state(...target);
       this.#send(responseMessage(id, params, record));
     }
+  }
+
+  /** Refuses a whole list for one market that there is not, where the exchange does so. */
+  #refusesMarkets(id: number | string, params: readonly unknown[]): boolean {
+    const { variants, backend } = this.#context;
+    const isRefused =
+      variants.unknownMarket === 'refuse' &&
+      params.some((name) => typeof name === 'string' && !backend.hasMarket(name));
+    if (isRefused) this.#refuse(id, params, REALTIME_ERRORS.unknownMarket);
+    return isRefused;
   }
 
   /** What a subscription is to follow; of a list, markets that there are not are passed over. */
@@ -387,6 +398,7 @@ export class RealtimeConnection {
     if (!names.success || (names.data.length === 0 && !isAll)) {
       return this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
     }
+    if (this.#refusesMarkets(id, params)) return;
     const listed = isAll ? (await backend.markets()).map(({ name }) => name) : names.data;
     const markets = [...new Set(listed)].filter((market) => backend.hasMarket(market));
     const wanted = variants.tradeFeed === 'pushed' ? markets : [];
