@@ -45,8 +45,11 @@ const REPORT_EVERY_MS = 10_000;
 const SETTLE_SAMPLES_LOCAL = 3;
 const SETTLE_SAMPLES = 4;
 const SETTLE_MS = 3000;
-/** The same where they are ahead of the wall clock: what is claimed of a future cannot be true. */
-const SETTLE_AHEAD_MS = 15_000;
+/**
+ * The same where they are ahead of the wall clock, as what is claimed of a future cannot be true, or where
+ * others contradict them: those that are wrong may have been most of the first by chance.
+ */
+const SETTLE_DOUBTED_MS = 15_000;
 /** Which line answers speak for is counted over this time, and over so many answers at least. */
 const WINDOW_MS = 10_000;
 const WINDOW_MIN = 8;
@@ -279,7 +282,8 @@ export class ExchangeClock {
     this.#line = best;
     this.#rivals = others;
     const isAhead = best.estimateMs(atMs) > this.#options.clock.wallMs() + LOCAL_TOLERANCE_MS;
-    const settleMs = isAhead ? SETTLE_AHEAD_MS : SETTLE_MS;
+    const isContested = others.some(({ count }) => count >= RIVAL_SAMPLES);
+    const settleMs = isAhead || isContested ? SETTLE_DOUBTED_MS : SETTLE_MS;
     const isProven = this.#hasWall(best)
       ? best.count >= SETTLE_SAMPLES_LOCAL
       : best.count >= SETTLE_SAMPLES && best.spanMs >= settleMs;

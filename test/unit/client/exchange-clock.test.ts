@@ -255,6 +255,8 @@ test('some answers that are wrong, few or half of them: nothing of the future is
       examples: [
         [1715938212345, -86_400_000, 0.23805777588859203, -1645038918],
         [1767225600000, -86_400_000, 0.3311907660681755, 1134784839],
+        // Eight wrong ones in a row among the first.
+        [1715938212345, 86_400_000, 0.22331937076523903, 1624864045],
       ],
     },
   );
