@@ -117,9 +117,9 @@ export const REALTIME_ERRORS = {
   unavailable: { code: 3, message: 'service unavailable' },
   methodNotFound: { code: 4, message: 'method not found' },
   timeout: { code: 5, message: 'service timeout' },
+  authenticationRequired: { code: 6, message: 'require authentication' },
   /** WhiteBIT's, of a list with a name that it does not know. */
   unknownMarket: { code: 9, message: 'unknown market' },
-  authenticationRequired: { code: 6, message: 'require authentication' },
 } as const;
 export type RealtimeErrorBody = (typeof REALTIME_ERRORS)[keyof typeof REALTIME_ERRORS];
 

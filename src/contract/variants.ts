@@ -44,11 +44,7 @@ export const VARIANT_CHOICES = {
   /** By the words of the dialect. `silent`: a subscription is acknowledged, and nothing follows. */
   tradeFeed: choice('whether trades are pushed', 'none', 'pushed', 'silent'),
   unknownMethod: choice('reaction to an unknown real-time method', 'error', 'silent'),
-  unknownMarket: choice(
-    'reaction to a list of markets to subscribe with one that there is not',
-    'ignore',
-    'refuse',
-  ),
+  unknownMarket: choice('reaction to an unknown market in a subscribed list', 'ignore', 'refuse'),
   badJson: choice('reaction to a real-time frame that is not JSON', 'ignore', 'close'),
 };
 type Choices = typeof VARIANT_CHOICES;

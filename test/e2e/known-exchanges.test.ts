@@ -33,7 +33,8 @@ async function open(t: TestContext, name: KnownExchange, asked?: DialectName) {
     rateLimit,
   }: Partial<ServerVariants> = KNOWN_EXCHANGES[name];
   const dialect = asked ?? own;
-  // Fewer than a page of a capped exchange has, so that a daemon that starts late can still get all.
+  // Of a capped exchange never more than a page: what proves the beginning takes some looks, and the limits of
+  // such exchanges spread them over more time than the tape needs for another hundred trades.
   const all = makeTrades({ seed: 11, seconds: SECONDS, startS: START_S, flood: 90 });
   const trades = pageCap === undefined ? all : all.filter((_trade, at) => at % 5 === 0);
   const tape = await writeTape(t, tapeLines(trades));

@@ -316,7 +316,7 @@ test('p2b: what asks one endpoint too often is blocked there, and the client is 
   await assert.rejects(client.ticker(market), { code: 'rate_limited' });
 });
 
-test('whitebit: a list with a market that there is not is refused', async (t) => {
+test('whitebit: a list with an unknown market is refused', async (t) => {
   const { server } = await startTapeExchange(t, {}, KNOWN_EXCHANGES.whitebit);
   const socket = await TapeSocket.open(t, server.realtimeUrl);
   for (const method of ['market_subscribe', 'trades_subscribe']) {

@@ -315,18 +315,18 @@ class TradeSession {
     const { clock } = this.#options;
     this.#cancelAsk?.();
     while (request !== undefined && this.#questions.size < QUESTIONS_MAX) {
-      if (this.#missed.length === 0 || this.#socket.isEnded) return;
+      const [market] = this.#missed;
+      if (market === undefined || this.#socket.isEnded) return;
       const waitMs = this.#askableAtMs - clock.monotonicMs();
       if (waitMs > 0) {
         this.#cancelAsk = clock.after(waitMs, () => this.#ask());
         return;
       }
-      const market = this.#missed.shift();
-      if (market === undefined) return;
+      this.#missed.shift();
       this.#asked();
       const id = this.#socket.send(request, [market, requestMax, 0]);
       // One that is never answered is left to the pages of history.
-      const cancel = this.#options.clock.after(this.#timeoutMs, () => {
+      const cancel = clock.after(this.#timeoutMs, () => {
         this.#questions.delete(id);
         this.#ask();
       });

@@ -163,9 +163,10 @@ function addRoutes(
 /** Date, identity and rate-limit headers on every reply; refuses beyond an enforced limit. */
 function addHeaders(app: FastifyInstance, context: ServerContext): void {
   const { backend, clock, variants } = context;
-  const rule = variants.rateLimit;
-  const windows = typeof rule === 'object' ? new RateWindows(clock, rule) : undefined;
-  const limit = rule === 'dialect' ? dialectOf(variants.dialect).endpointLimit : undefined;
+  const { rateLimit } = variants;
+  const rule = typeof rateLimit === 'object' ? rateLimit : undefined;
+  const windows = rule && new RateWindows(clock, rule);
+  const limit = rateLimit === 'dialect' ? dialectOf(variants.dialect).endpointLimit : undefined;
   const blocks = limit && new EndpointBlocks(clock, limit);
   app.addHook('onRequest', (request, reply, done) => {
     // Node would write this machine's time; clients estimate the exchange's time from this header.
@@ -185,7 +186,7 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
       reply.header('x-ratelimit-limit', String(standing.limit));
       reply.header('x-ratelimit-remaining', String(standing.remaining));
       reply.header('x-ratelimit-reset', String(standing.resetS));
-      if (typeof rule === 'object' && rule.enforce && standing.isExceeded) {
+      if (rule?.enforce === true && standing.isExceeded) {
         return done(new ReplyError(tooManyRequests(standing.resetS)));
       }
     }

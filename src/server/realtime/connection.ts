@@ -335,7 +335,7 @@ export class RealtimeConnection {
     }
   }
 
-  /** Refuses a whole list for one market that there is not, where the exchange does so. */
+  /** Refuses a whole list for one unknown market, where the exchange does so. */
   #refusesMarkets(id: number | string, params: readonly unknown[]): boolean {
     const { variants, backend } = this.#context;
     const isRefused =
