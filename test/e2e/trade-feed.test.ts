@@ -113,7 +113,7 @@ suite('pushed trades', { concurrency: 3 }, () => {
   });
 
   test('a connection that answers and pushes nothing any more is given up for another', async (t) => {
-    const half = { id: 'half', kind: 'halfOpen', answers: 'requests', after: 100, maxCount: 1 };
+    const half = { id: 'half', kind: 'halfOpen', answers: 'requests', after: 40, maxCount: 1 };
     const { world, ranges, fired, log } = await collect(t, 'auto', [half], 130);
     assert.equal(fired.get('half'), 1);
     assert.match(log, /"reason":"stalled"/);
