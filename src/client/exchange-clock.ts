@@ -47,7 +47,8 @@ const SETTLE_SAMPLES = 4;
 const SETTLE_MS = 3000;
 /**
  * The same where they are ahead of the wall clock, as what is claimed of a future cannot be true, or where
- * others contradict them: those that are wrong may have been most of the first by chance.
+ * others contradict them: those that are wrong may have been most of the first by chance. A tape that is
+ * fast, or was held for a while, contradicts nothing.
  */
 const SETTLE_DOUBTED_MS = 15_000;
 /** Which line answers speak for is counted over this time, and over so many answers at least. */
@@ -282,7 +283,7 @@ export class ExchangeClock {
     this.#line = best;
     this.#rivals = others;
     const isAhead = best.estimateMs(atMs) > this.#options.clock.wallMs() + LOCAL_TOLERANCE_MS;
-    const isContested = others.some(({ count }) => count >= RIVAL_SAMPLES);
+    const isContested = others.some((one) => one.count >= RIVAL_SAMPLES && !goesOn(best, one));
     const settleMs = isAhead || isContested ? SETTLE_DOUBTED_MS : SETTLE_MS;
     const isProven = this.#hasWall(best)
       ? best.count >= SETTLE_SAMPLES_LOCAL
@@ -382,6 +383,15 @@ export class ExchangeClock {
     this.#reported = { atMs: nowMs, offsetMs, pace, isLocal };
     this.#options.telemetry?.exchangeClock({ offsetMs, pace });
   }
+}
+
+/** Whether a line goes on from where another one was seen last, if time stood still for a while between. */
+function goesOn(line: ClockLine, from: ClockLine): boolean {
+  const toleranceMs = LOCAL_TOLERANCE_MS * Math.max(1, line.pace);
+  const atMs = Math.max(line.firstMs, from.lastMs);
+  const passedMs = line.estimateMs(atMs) - from.estimateMs(from.lastMs);
+  const mostMs = line.pace * (atMs - from.lastMs);
+  return passedMs >= -toleranceMs && passedMs <= mostMs + toleranceMs;
 }
 
 /** The sample as the two bounds that it sets, or undefined when it says nothing usable. */

@@ -181,6 +181,23 @@ test('a seek or restart is followed once most answers of some seconds say so, on
   }
 });
 
+test('a tape that is fast, or was held before it settled, settles within seconds', () => {
+  for (const pace of [10, 60]) {
+    const exchange = new SimulatedExchange(LAST_YEAR, pace);
+    // So many answers fall into its first moment that they look like a line of real pace.
+    exchange.askEvery(10, 120);
+    assert.ok(exchange.aheadOfTruthMs() > -2500 * pace, `pace ${pace}`);
+  }
+  for (const heldTimes of [3, 6, 12, 25, 50]) {
+    const exchange = new SimulatedExchange(LAST_YEAR, 0);
+    exchange.askEvery(60, heldTimes);
+    exchange.seek(exchange.nowMs(), 1);
+    exchange.askEvery(60, 60);
+    const aheadMs = exchange.aheadOfTruthMs();
+    assert.ok(aheadMs > -2500 && aheadMs <= 1000, `held for ${heldTimes} answers: ${aheadMs} ms`);
+  }
+});
+
 test('a change of pace is followed', () => {
   const exchange = new SimulatedExchange(LAST_YEAR, 20);
   exchange.askEvery(1000, 20);

@@ -84,6 +84,8 @@ test('refusals are written in the form of the family, with its codes', () => {
       [4, 'method not found'],
       [5, 'service timeout'],
       [6, 'require authentication'],
+      // Of WhiteBIT, for a list with an unknown market.
+      [9, 'unknown market'],
     ],
   );
 });
