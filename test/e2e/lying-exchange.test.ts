@@ -120,6 +120,15 @@ suite('an exchange that lies', { concurrency: 3 }, () => {
     assert.ok(
       after.some(({ note }) => /it adds up after \d refetches; before: .*volume/.test(note)),
     );
+    // Lying candles beside a true one were refused, which is another gap than a suspect one.
+    await daemon.until(async () => {
+      const [open] = await runSql<{ refused: number }>(
+        world.databaseUrl,
+        `SELECT count(*)::int AS refused FROM gap JOIN stream USING (stream_id, market_id)
+         WHERE reason = 'refused rows' AND kind = 'candles' AND state <> 'filled'`,
+      );
+      return open?.refused === 0;
+    });
     const proven = await world.ask('verify');
     assert.equal(proven.code, 0, proven.out + proven.err);
     await world.stop(daemon);
