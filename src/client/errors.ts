@@ -111,10 +111,10 @@ export class OperationBlockedError extends ExchangeError {
   }
 }
 
-/** The answer is told as another exchange of the family tells it, whose questions differ as well. */
+/** The exchange speaks another dialect: it answers in its form, or to its questions only. */
 export class WrongDialectError extends ExchangeError {
   constructor(place: ErrorPlace, shown: DialectName) {
-    const text = `the answer is one of ${shown}: set the dialect (exchange.dialect) to ${shown}`;
+    const text = `the exchange speaks the dialect ${shown}: set the dialect (exchange.dialect) to ${shown}`;
     super('wrong_dialect', 'fatal', 'client_error', place, text);
   }
 }

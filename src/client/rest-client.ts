@@ -59,11 +59,17 @@ const UNSPOKEN_RETRY_AFTER_MS = 1000;
 /** Waits that the exchange asks for are lengthened by up to this fraction. */
 const WAIT_SPREAD = 0.1;
 
-/** A request on its way: how it is made, and who is notified that it leaves. */
+/** A request, and the question that it asks in the exchange's words. */
+interface Built {
+  readonly request: TransportRequest;
+  readonly query: RequestParams;
+}
+
+/** A request on its way: how it is made when its turn has come, and who is notified that it leaves. */
 interface Sending {
   readonly name: EndpointName;
-  readonly build: () => TransportRequest | Promise<TransportRequest>;
-  readonly asked: Asked;
+  readonly build: () => Built | Promise<Built>;
+  readonly asked: RequestParams;
   readonly isSigned?: boolean;
   readonly onLeaving?: () => void;
 }
@@ -121,20 +127,24 @@ export class EndpointCaller {
     name: N,
     params: RequestParams,
     options: CallOptions,
-  ): Promise<Omit<Reply<ResultOf<N>>, 'isRaised'>> {
+  ): Promise<Reply<ResultOf<N>>> {
     const endpoint = this.#spoken(name, params);
     if (endpoint.access === 'private' || options.form === 'post') {
       return this.#callSigned(name, endpoint, params, options);
     }
-    const question = endpoint.ask(params, this.#options.exchangeClock.nowMs() / 1000);
-    const query = Object.entries(question).map(([key, value]) => [key, String(value)]);
-    const request: TransportRequest = {
-      endpoint: name,
-      method: 'GET',
-      path: endpoint.path,
-      query: Object.fromEntries(query),
+    const build = (): Built => {
+      const query = this.#queryOf(endpoint, params);
+      const texts = Object.entries(query).map(([key, value]) => [key, String(value)]);
+      const { path } = endpoint;
+      const request = {
+        endpoint: name,
+        method: 'GET' as const,
+        path,
+        query: Object.fromEntries(texts),
+      };
+      return { request, query };
     };
-    const sending = { name, build: () => request, asked: params };
+    const sending = { name, build, asked: params };
     try {
       return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
@@ -144,9 +154,14 @@ export class EndpointCaller {
     }
   }
 
+  /** As of the time at which the request leaves: some count from the present. */
+  #queryOf(endpoint: SpokenEndpoint, params: RequestParams): RequestParams {
+    return endpoint.ask(params, this.#options.exchangeClock.nowMs() / 1000);
+  }
+
   /** @throws NotOfferedError, InvalidParameterError for what the exchange's dialect has no question for */
   #spoken<N extends EndpointName>(name: N, params: RequestParams): SpokenEndpoint<ResultOf<N>> {
-    const { name: dialect, endpoints: spoken, intervalsS, candlesMax } = this.#dialect;
+    const { name: dialect, endpoints: spoken, intervalsS, candlesMax, levelsMax } = this.#dialect;
     const endpoint = spoken[name];
     if (endpoint === undefined) throw new NotOfferedError(name, dialect);
     if (name === 'kline') {
@@ -160,6 +175,10 @@ export class EndpointCaller {
         const detail = `end: ${count} candles are asked for, and ${dialect} gives ${candlesMax} at most`;
         throw new InvalidParameterError(name, detail);
       }
+    }
+    if (name === 'depth' && Number(params.limit) > levelsMax) {
+      const detail = `limit: ${dialect} is known to answer ${levelsMax} levels at most`;
+      throw new InvalidParameterError(name, detail);
     }
     return endpoint as SpokenEndpoint<ResultOf<N>>;
   }
@@ -200,7 +219,7 @@ export class EndpointCaller {
     endpoint: SpokenEndpoint<R>,
     params: RequestParams,
     options: CallOptions,
-  ): Promise<Omit<Reply<R>, 'isRaised'>> {
+  ): Promise<Reply<R>> {
     const signer = this.#signer;
     if (signer === undefined) throw new MissingCredentialsError(name);
     const leave = await this.#signing.enter(0, options.signal);
@@ -208,12 +227,19 @@ export class EndpointCaller {
     let hasLeft = false;
     try {
       // Signed last, when nothing but the sending is left: a request that waits holds no nonce.
-      const build = async (): Promise<TransportRequest> => {
-        const question = endpoint.ask(params, this.#options.exchangeClock.nowMs() / 1000);
-        const signed = await signer.sign(endpoint.path, question, options.signal);
+      const build = async (): Promise<Built> => {
+        const query = this.#queryOf(endpoint, params);
+        const signed = await signer.sign(endpoint.path, query, options.signal);
         release = signed.release;
         const { body, headers } = signed;
-        return { endpoint: name, method: 'POST', path: endpoint.path, body, headers };
+        const request = {
+          endpoint: name,
+          method: 'POST' as const,
+          path: endpoint.path,
+          body,
+          headers,
+        };
+        return { request, query };
       };
       const onLeaving = () => {
         hasLeft = true;
@@ -235,12 +261,15 @@ export class EndpointCaller {
     endpoint: Endpoint<Endpoint['params'], R>,
     sending: Sending,
     { priority = DEFAULT_PRIORITY, signal, turn }: CallOptions,
-  ): Promise<Omit<Reply<R>, 'isRaised'>> {
+  ): Promise<Reply<R>> {
     const { clock, exchangeClock } = this.#options;
     const leave = await this.#gate.take(sending.name, priority, signal, turn);
     try {
-      const sent = await this.#send(endpoint, await sending.build(), sending, signal);
+      const built = await sending.build();
+      const sent = await this.#send(endpoint, built, sending, signal);
+      const offset = OFFSET_FIELDS[sending.name] ?? '';
       return {
+        isRaised: Number(built.query[offset]) > Number(sending.asked[offset]),
         data: sent.data,
         rejected: sent.rejected,
         sentAtMs: Math.min(
@@ -264,7 +293,7 @@ export class EndpointCaller {
   /** Sends, reads and counts; whatever happens, exactly one `requestEnded` reports it. */
   async #send<R>(
     endpoint: Endpoint<Endpoint['params'], R>,
-    request: TransportRequest,
+    { request, query }: Built,
     { asked, isSigned = false, onLeaving }: Sending,
     signal: AbortSignal | undefined,
   ): Promise<Sent<R>> {
@@ -290,7 +319,10 @@ export class EndpointCaller {
       bytes = reply.body.length;
       const { name: dialect } = this.#dialect;
       const secrets = this.#secrets;
-      const question = { name, endpoint, dialect, asked, isSigned, secrets, retryAfterMs };
+      const question = {
+        ...{ name, endpoint, dialect, isSigned, secrets, retryAfterMs },
+        asked: { ...asked, query } as Asked,
+      };
       const parsed = readReply<R>(question, reply);
       if (head === undefined) throw new Error('an answer without a head');
       this.#options.budget.served();
@@ -362,17 +394,17 @@ class LowestOffsets {
   async ask<T>(
     name: EndpointName,
     params: RequestParams,
-    ask: (params: RequestParams, isRepeat: boolean) => Promise<Omit<Reply<T>, 'isRaised'>>,
+    ask: (params: RequestParams, isRepeat: boolean) => Promise<Reply<T>>,
   ): Promise<Reply<T>> {
     const field = OFFSET_FIELDS[name];
     const isNewest = field !== undefined && params[field] === 0;
-    if (!isNewest) return { ...(await ask(params, false)), isRaised: false };
+    if (!isNewest) return await ask(params, false);
     const raised = { ...params, [field]: LOWEST };
     if (this.#refused.has(name)) {
       return { ...(await ask(raised, false)), isRaised: true };
     }
     try {
-      return { ...(await ask(params, false)), isRaised: false };
+      return await ask(params, false);
     } catch (error) {
       const isRefused = error instanceof FieldErrorsError && Object.hasOwn(error.fields, field);
       if (!isRefused) throw error;

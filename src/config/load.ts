@@ -75,7 +75,7 @@ export function brokenRules(config: Config): BrokenRule[] {
     'cold.dir',
     'a folder whose name holds none of * ? [ ] { }: programs take these for patterns',
   );
-  const { name: dialect, endpoints, intervalsS } = dialectOf(exchange.dialect);
+  const { name: dialect, endpoints, intervalsS, levelsMax } = dialectOf(exchange.dialect);
   check(
     exchange.url !== null || dialect === 'contract',
     'exchange.dialect',
@@ -85,6 +85,11 @@ export function brokenRules(config: Config): BrokenRule[] {
     streams.candles.intervalsS.every((length) => intervalsS?.includes(length) !== false),
     'streams.candles.intervalsS',
     `of ${intervalsS?.join(', ')}: ${dialect} has candles of no other length`,
+  );
+  check(
+    !streams.depth.enabled || streams.depth.levels <= levelsMax,
+    'streams.depth.levels',
+    `${levelsMax} at most: ${dialect} is known to answer no more`,
   );
   check(
     !account.enabled || endpoints.balances !== undefined,

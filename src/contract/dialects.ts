@@ -1,7 +1,7 @@
 import { DAY_S } from '../kernel/durations.js';
 import type { EndpointName } from './endpoints.js';
 import { type Endpoint, endpoints } from './endpoints.js';
-import { KLINE_PAGE_MAX } from './limits.js';
+import { KLINE_PAGE_MAX, PAGE_LIMIT } from './limits.js';
 import type { RealtimeWords } from './realtime.js';
 import type { Asked, ResultShape } from './shape.js';
 
@@ -25,7 +25,8 @@ interface QuestionForm {
 
 /** The result of one endpoint: the contract's, and how the exchange tells it. */
 interface ResultForm {
-  readonly adopt: (result: unknown, asked: Params) => unknown;
+  /** @param query the question as this exchange was asked it */
+  readonly adopt: (result: unknown, asked: Params, query: Params) => unknown;
   readonly tell: (result: unknown) => unknown;
 }
 
@@ -57,6 +58,8 @@ interface DialectRow {
   readonly endpoints: { readonly [N in EndpointName]?: EndpointForm | null };
   /** Candles that may be asked for at once. */
   readonly candlesMax: number;
+  /** Price levels of each side that are known to be answered; left out: all that the contract has. */
+  readonly levelsMax?: number;
   /** Lengths of candles, seconds; left out: all of the contract. */
   readonly intervalsS?: readonly number[];
   readonly realtime: RealtimeWords;
@@ -102,9 +105,10 @@ function intervalName(seconds: unknown): unknown {
   return unit === undefined ? seconds : `${Number(seconds) / unit[1]}${unit[0]}`;
 }
 
+/** Seconds, or what the contract's schema refuses: a number is no name. */
 function intervalOf(name: unknown): unknown {
   const [, count, unit] = /^(\d{1,3})([mhdw])$/.exec(String(name)) ?? [];
-  return unit === undefined ? name : Number(count) * UNITS[unit as keyof typeof UNITS];
+  return unit === undefined ? 'no name' : Number(count) * UNITS[unit as keyof typeof UNITS];
 }
 
 /** Time, open, close, high, low, volume, amount, and the market in some: the order of the engine. */
@@ -119,20 +123,34 @@ function candleOf(values: unknown, market: unknown): unknown {
   };
 }
 
-/** Candles as arrays, without the question; `isNamed` where each ends with its market. */
-function candleArrays(isNamed: boolean): ResultForm {
+type CandleSpan = Readonly<Record<'start' | 'end', number>>;
+
+/**
+ * Candles as arrays, without the question.
+ *
+ * @param isNamed whether each ends with its market
+ * @param spanShown what of the span that was asked for a page speaks of, by the times of its rows
+ */
+function candleArrays(
+  isNamed: boolean,
+  spanShown: (asked: CandleSpan, times: readonly number[], query: Params) => CandleSpan,
+): ResultForm {
   return {
-    adopt: (result, { market, start, end, interval }) => {
+    adopt: (result, { market, start, end, interval }, query) => {
       if (!Array.isArray(result)) return result;
-      const [startS, endS] = [Number(start), Number(end)];
-      const kline = result
-        .map((values: unknown) => candleOf(values, market))
-        // Whole pages are asked for, which may begin before what is wanted.
-        .filter(
-          (row) =>
-            !isRow(row) || typeof row.time !== 'number' || (row.time >= startS && row.time <= endS),
-        );
-      return { market, start, end, interval, kline };
+      const asked = { start: Number(start), end: Number(end) };
+      const rows = result.map((values: unknown) => candleOf(values, market));
+      const times = rows.flatMap((row) =>
+        isRow(row) && typeof row.time === 'number' ? [row.time] : [],
+      );
+      // Whole pages are asked for, which may begin before what is wanted.
+      const kline = rows.filter(
+        (row) =>
+          !isRow(row) ||
+          typeof row.time !== 'number' ||
+          (row.time >= asked.start && row.time <= asked.end),
+      );
+      return { market, ...spanShown(asked, times, query), interval, kline };
     },
     tell: (result) => {
       const { kline } = result as { readonly kline: readonly Row[] };
@@ -165,30 +183,51 @@ const CANDLES_BY_TIME: QuestionForm = {
 };
 
 const P2B_CANDLES = 500;
-/** Candles come in pages of so many. */
+/** Candles come in pages of a multiple of so many, and are counted from a multiple of it: what is not is raised to one. */
 const P2B_STEP = 50;
-/** What is asked for besides on either side: a candle may close on the way. */
+/** What is asked for besides on either side: a candle may close on the way, and a cache be as old as one. */
 const P2B_SPARE = 2;
+
+const stepped = (count: number) => Math.ceil(count / P2B_STEP) * P2B_STEP;
 
 /** Candles counted back from the one that is open now. */
 const CANDLES_BY_OFFSET: QuestionForm = {
   ask: ({ market, interval, start, end }, nowS) => {
     const slot = (atS: unknown) => Math.floor(Number(atS) / Number(interval));
-    const offset = Math.max(0, slot(nowS) - slot(end) - P2B_SPARE);
+    const back = Math.max(0, slot(nowS) - slot(end) - P2B_SPARE);
+    const offset = Math.floor(back / P2B_STEP) * P2B_STEP;
     const count = slot(nowS) - slot(start) - offset + 1 + P2B_SPARE;
-    const limit = Math.min(P2B_CANDLES, Math.max(1, Math.ceil(count / P2B_STEP)) * P2B_STEP);
+    const limit = Math.min(P2B_CANDLES, stepped(Math.max(1, count)));
     return { market, interval: intervalName(interval), offset, limit };
   },
   read: ({ market, interval, offset, limit }, nowS) => {
     const length = intervalOf(interval ?? '1m');
-    const count = number(limit ?? P2B_STEP);
-    const lastS = (Math.floor(nowS / Number(length)) - number(offset ?? 0)) * Number(length);
-    const isPage = count % P2B_STEP === 0 && count <= P2B_CANDLES && lastS >= 0;
-    const end = isPage ? lastS : 'no page';
-    const start = isPage ? Math.max(0, lastS - (count - 1) * Number(length)) : 'no page';
+    const count = Math.min(P2B_CANDLES, stepped(number(limit ?? P2B_STEP)));
+    const back = stepped(number(offset ?? 0));
+    const lastS = (Math.floor(nowS / Number(length)) - back) * Number(length);
+    const end = lastS >= 0 ? lastS : 'before all time';
+    const start = lastS >= 0 ? Math.max(0, lastS - (count - 1) * Number(length)) : end;
     return { market, interval: length, start, end };
   },
 };
+
+/**
+ * Whether the offset counts the candles that there are, or lengths of time, is not known where nobody traded. So a
+ * page speaks of what lies between its rows; up to now where it is the newest, and down from its oldest row where it
+ * ends within a step, as only history does.
+ */
+function spanOfOffset(
+  { start, end }: CandleSpan,
+  times: readonly number[],
+  { offset, limit }: Params,
+): CandleSpan {
+  if (times.length === 0) return { start, end };
+  const isEndOfHistory = times.length < Number(limit) && times.length % P2B_STEP !== 0;
+  return {
+    start: isEndOfHistory ? start : Math.max(start, Math.min(...times)),
+    end: offset === 0 ? end : Math.min(end, Math.max(...times)),
+  };
+}
 
 /** Figures of a day that these exchanges do not tell. */
 const withoutOpen = ({ open: _open, name: _name, ...ticker }: Row) => ticker;
@@ -242,12 +281,13 @@ const ROWS = {
       orderNew: null,
       orders: null,
       tickers: { result: TICKERS },
-      kline: { question: CANDLES_BY_TIME, result: candleArrays(false) },
+      kline: { question: CANDLES_BY_TIME, result: candleArrays(false, (asked) => asked) },
       history: { question: HISTORY },
       historyResult: null,
       depth: { question: SMALL },
     },
     candlesMax: WHITEBIT_CANDLES,
+    levelsMax: SMALL_PAGE,
     intervalsS: [
       ...[1, 3, 5, 15, 30].map((minutes) => minutes * UNITS.m),
       ...[1, 2, 4, 6, 8, 12].map((hours) => hours * UNITS.h),
@@ -284,7 +324,7 @@ const ROWS = {
       kline: {
         path: `${P2B}/public/market/kline`,
         question: CANDLES_BY_OFFSET,
-        result: candleArrays(true),
+        result: candleArrays(true, spanOfOffset),
       },
       history: { path: `${P2B}/public/history`, question: HISTORY },
       historyResult: null,
@@ -294,7 +334,8 @@ const ROWS = {
       orderNew: { path: `${P2B}/order/new` },
       orders: null,
     },
-    candlesMax: P2B_CANDLES - 2 * P2B_SPARE,
+    candlesMax: P2B_CANDLES - P2B_STEP - 2 * P2B_SPARE,
+    levelsMax: SMALL_PAGE,
     intervalsS: [UNITS.m, UNITS.h, UNITS.d],
     endpointLimit: { perSecond: 5, perMinute: 100 },
     realtime: LISTS_OF_MARKETS,
@@ -333,7 +374,10 @@ function spoken(row: Endpoint, form: EndpointForm): SpokenEndpoint {
 function adopting<R>(shape: ResultShape<R>, adopt: ResultForm['adopt']): ResultShape<R> {
   return {
     ...shape,
-    parse: (payload, asked: Asked = {}) => shape.parse(adopt(payload, asked), asked),
+    parse: (payload, asked: Asked = {}) => {
+      const { query = {}, ...params } = asked;
+      return shape.parse(adopt(payload, params, query as Params), asked);
+    },
   };
 }
 
@@ -343,6 +387,7 @@ export interface Dialect {
   /** Undefined: not offered. */
   readonly endpoints: Readonly<Record<EndpointName, SpokenEndpoint | undefined>>;
   readonly candlesMax: number;
+  readonly levelsMax: number;
   readonly intervalsS: readonly number[] | undefined;
   readonly endpointLimit: EndpointLimit | undefined;
   readonly realtime: RealtimeWords;
@@ -359,6 +404,7 @@ export function dialectOf(name: DialectName): Dialect {
     name,
     endpoints: Object.fromEntries(made) as Dialect['endpoints'],
     candlesMax: row.candlesMax,
+    levelsMax: row.levelsMax ?? PAGE_LIMIT.max,
     intervalsS: row.intervalsS,
     endpointLimit: row.endpointLimit,
     realtime: row.realtime,

@@ -16,6 +16,8 @@ export interface RejectedRow {
 export interface Asked {
   /** The market that was asked for, or the key of an entry in a map. */
   readonly market?: string | undefined;
+  /** The question as it was sent, in the words of the exchange's dialect. */
+  readonly query?: Readonly<Record<string, unknown>> | undefined;
   /** The other parameters. */
   readonly [param: string]: unknown;
 }

@@ -130,7 +130,7 @@ const COLD = {
 const OTHER = {
   ...entries('fatal', 'exchange', {
     authentication_failed: 'Signature, nonce, key or path is wrong, or the key is not activated.',
-    wrong_dialect: 'The answer is told as another exchange of the family tells it.',
+    wrong_dialect: 'The exchange answers in another dialect than is set, or only to its questions.',
     exchange_changed:
       'The server behind the address is suddenly another exchange: its rows must not be mixed in.',
     exchange_silent:

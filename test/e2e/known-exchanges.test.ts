@@ -126,16 +126,20 @@ for (const name of knownExchanges) {
   });
 }
 
-for (const [name, own] of [
-  ['whitebit', 'whitebit'],
-  ['p2b', 'p2b'],
+for (const [name, own, asked] of [
+  ['whitebit', 'whitebit', 'contract'],
+  ['p2b', 'p2b', 'contract'],
+  ['earnbit', 'contract', 'whitebit'],
+  ['earnbit', 'contract', 'p2b'],
+  ['whitebit', 'whitebit', 'p2b'],
+  ['p2b', 'p2b', 'whitebit'],
 ] as const) {
-  test(`${name}: asked as the contract says, it is refused by name, and no archive is bound to it`, async (t) => {
-    const { databaseUrl, daemon } = await open(t, name, 'contract');
+  test(`${name}: asked as ${asked}, it is refused by name, and no archive is bound to it`, async (t) => {
+    const { databaseUrl, daemon } = await open(t, name, asked);
     assert.deepEqual(await daemon.ended(), { code: 4, signal: null }, daemon.dump());
     assert.match(
       daemon.text('stderr'),
-      new RegExp(`the answer is one of ${own}: set the dialect \\(exchange\\.dialect\\) to ${own}`),
+      new RegExp(`speaks the dialect ${own}: set the dialect \\(exchange\\.dialect\\) to ${own}`),
     );
     assert.deepEqual(await runSql(databaseUrl, 'SELECT 1 FROM archive'), []);
   });

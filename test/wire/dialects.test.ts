@@ -211,9 +211,12 @@ for (const dialect of OTHERS) {
     const client = makeClient(t, { baseUrl: server.url });
     const message = new RegExp(`set the dialect .* to ${dialect}`);
     const wrong = { code: 'wrong_dialect', action: 'fatal', message };
-    // A path that it lacks shows P2B; where it has the contract's, the form of candles shows WhiteBIT.
+    // A path that it lacks shows P2B. WhiteBIT has the contract's, and no candles without a name of their length.
     if (dialect === 'p2b') await assert.rejects(client.markets(), wrong);
-    else await assert.rejects(client.kline({ market, start: 0, end: 600, interval: 60 }), wrong);
+    else {
+      const asked = client.kline({ market, start: 0, end: 600, interval: 60 });
+      await assert.rejects(asked, { code: 'invalid_input' });
+    }
   });
 
   test(`${dialect}: a server of the contract asked by it is no such one`, async (t) => {
@@ -287,6 +290,116 @@ test('whitebit: the words of the contract mean nothing to its socket', async (t)
   assert.deepEqual((await socket.ask('ping', [])).result, 'pong');
   const taken = await socket.ask('market_subscribe', [market]);
   assert.deepEqual(taken.result, { status: 'success' });
+});
+
+test('whitebit: candles in its form show it, whoever is asked by the contract', async (t) => {
+  const { body } = sampleOf('whitebit', 'kline.json') as Sample;
+  const stub = await startHttpStub(t, (_request, response) => {
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify(body));
+  });
+  const asked = makeClient(t, { baseUrl: stub.baseUrl }).kline({ market, start: 0, end: 600 });
+  const message = /set the dialect .* to whitebit/;
+  await assert.rejects(asked, { code: 'wrong_dialect', action: 'fatal', message });
+});
+
+test('whitebit, p2b: the newest page is asked for by an offset of 1, and the answer says so', async (t) => {
+  for (const dialect of OTHERS) {
+    // Where the offset counts trades, the newest one is left out.
+    const { server } = await startTapeExchange(t, {}, { ...KNOWN_EXCHANGES[dialect], sinceMode: 'skip' });
+    const client = makeClient(t, { baseUrl: server.url, dialect });
+    const [newest, other] = await Promise.all([
+      client.history({ market, lastId: 0, limit: 10 }),
+      client.history({ market, lastId: 7, limit: 10 }),
+    ]);
+    assert.deepEqual([newest.isRaised, other.isRaised], [true, false]);
+  }
+});
+
+test('whitebit, p2b: more levels than they are known to answer are refused, not left out', async (t) => {
+  const stub = await startHttpStub(t, (_request, response) => response.end('{}'));
+  for (const dialect of OTHERS) {
+    const client = makeClient(t, { baseUrl: stub.baseUrl, dialect });
+    await assert.rejects(client.depth({ market, limit: 101 }), {
+      code: 'invalid_parameter',
+      message: new RegExp(`${dialect} is known to answer 100 levels at most`),
+    });
+  }
+  assert.deepEqual(stub.seen, []);
+});
+
+/** Candles by their place before the open one, as P2B counts them; one is missing where nobody traded. */
+async function startP2bCandles(t: TestContext, nowS: number, missing: (place: number) => boolean) {
+  const places = Array.from({ length: 3000 }, (_, at) => at).filter((place) => !missing(place));
+  return await startHttpStub(t, ({ url = '' }, response) => {
+    const query = new URL(url, 'http://p2b').searchParams;
+    const raised = (name: string) => Math.ceil(Number(query.get(name)) / 50) * 50;
+    const page = places.slice(raised('offset'), raised('offset') + Math.min(500, raised('limit')));
+    const rows = page.map((place) => {
+      const openS = Math.floor(nowS / 60) * 60 - 60 * place;
+      return [openS, '1', '1', '1', '1', '1', '1', market];
+    });
+    // Its time is the test's.
+    response.sendDate = false;
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ success: true, errorCode: '', message: '', result: rows }));
+  });
+}
+
+test('p2b: any span of candles comes whole, though it raises what is no multiple of 50', async (t) => {
+  const nowS = TEST_ORIGIN_MS / 1000 + 30;
+  const stub = await startP2bCandles(t, nowS, () => false);
+  const exchangeClock = createExchangeClock({ clock: new FakeClock(nowS * 1000) });
+  const { client } = makeStubClient(t, stub.baseUrl, { dialect: 'p2b', exchangeClock });
+  const { candlesMax } = dialectOf('p2b');
+  for (const back of [0, 1, 2, 3, 5, 47, 48, 51, 52, 53, 99, 102, 150, 1111]) {
+    for (const count of [1, 10, 50, candlesMax]) {
+      const end = Math.floor(nowS / 60) * 60 - 60 * back;
+      const span = { start: end - 60 * (count - 1), end };
+      const { data } = await client.call('kline', { market, ...span, interval: 60 });
+      const what = `${count} candles, ${back} back`;
+      assert.equal(data.kline.length, count, what);
+      assert.deepEqual({ start: data.start, end: data.end }, span, what);
+    }
+  }
+});
+
+test('p2b: where offsets count candles and some are missing, an answer speaks of no more than it shows', async (t) => {
+  const nowS = TEST_ORIGIN_MS / 1000 + 30;
+  const openS = Math.floor(nowS / 60) * 60;
+  // Nobody traded in three of four minutes.
+  const stub = await startP2bCandles(t, nowS, (place) => place % 4 !== 0);
+  const exchangeClock = createExchangeClock({ clock: new FakeClock(nowS * 1000) });
+  const { client } = makeStubClient(t, stub.baseUrl, { dialect: 'p2b', exchangeClock });
+  const ask = async (fromPlace: number, toPlace: number) => {
+    const span = { start: openS - 60 * fromPlace, end: openS - 60 * toPlace };
+    const { data } = await client.call('kline', { market, ...span, interval: 60 });
+    return { from: (openS - data.start) / 60, to: (openS - data.end) / 60, kline: data.kline };
+  };
+  // Counted from the present it is sure where a page begins.
+  const head = await ask(40, 1);
+  assert.deepEqual([head.from, head.to, head.kline.length], [40, 1, 10]);
+  // The page that is fifty candles back is two hundred minutes back.
+  const deep = await ask(300, 100);
+  assert.deepEqual([deep.from, deep.to], [300, 200]);
+});
+
+test('p2b: candles are counted back from when the question leaves, not from when it began to wait', async (t) => {
+  const nowS = TEST_ORIGIN_MS / 1000;
+  const stub = await startP2bCandles(t, nowS, () => false);
+  const clock = new FakeClock(nowS * 1000);
+  const exchangeClock = createExchangeClock({ clock });
+  const { client } = makeStubClient(t, stub.baseUrl, { dialect: 'p2b', clock, exchangeClock });
+  const span = { start: nowS - 540, end: nowS };
+  const ask = () => client.call('kline', { market, ...span, interval: 60 });
+  await Promise.all([ask(), ask()]);
+  const waiting = ask();
+  // So long that another fifty candles lie between.
+  clock.advance(6_000_000);
+  await waiting;
+  const asked = stub.seen.map(({ url }) => /offset=.*/.exec(url)?.[0]);
+  const early = 'offset=0&limit=50';
+  assert.deepEqual(asked, [early, early, 'offset=50&limit=100']);
 });
 
 test('p2b: candles of other lengths than it has are refused by name', async (t) => {

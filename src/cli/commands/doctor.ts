@@ -9,7 +9,7 @@ import { hasEmbeddedCluster } from '../../store/index.js';
 import { command, nothing } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
 import { borrowDatabase, coldDirOf, describeDatabase, openArchive } from '../opening/database.js';
-import { firstAnswer, isPlayed, openExchange } from '../opening/exchange.js';
+import { firstAnswer, isPlayed, openExchange, refuseOtherDialect } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { jsonLine, printable, writeOut } from '../output.js';
@@ -188,6 +188,7 @@ async function exchangeOf(session: Session): Promise<Found[]> {
     const sentMs = systemClock.monotonicMs();
     const identity = await firstAnswer(access, signal, { clock: systemClock, telemetry }, 1);
     const tookMs = systemClock.monotonicMs() - sentMs;
+    await refuseOtherDialect(access, signal);
     const { data } = await access.client.markets();
     const names = data.map(({ name }) => name);
     const missing = config.markets.filter((market) => !names.includes(market));

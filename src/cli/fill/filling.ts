@@ -9,6 +9,7 @@ import {
   firstAnswer,
   guardIdentity,
   openExchange,
+  refuseOtherDialect,
   settleTime,
 } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
@@ -220,6 +221,7 @@ async function connect({ session, store, clock, signal }: FillingOptions) {
   try {
     const identity = await firstAnswer(access, signal, around, EXCHANGE_TRIES);
     await settleTime(access, signal, around);
+    if ((await store.archive()) === null) await refuseOtherDialect(access, signal);
     await store.claimArchive(archiveIdentityOf(config, identity));
     await store.makePartitionsAhead(exchangeTime.nowMs());
     let fail: (error: Error) => void = () => undefined;

@@ -4,6 +4,7 @@ import {
   createExchangeClock,
   type ExchangeApi,
   type ExchangeClock,
+  ExchangeError,
   NonceFile,
   openTradeFeed,
   type StateFeed,
@@ -19,12 +20,12 @@ import {
 import { reportFailure } from '../../collect/reports.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
-import { type DialectName, dialectOf, paceWithin } from '../../contract/dialects.js';
+import { type DialectName, dialectNames, dialectOf, paceWithin } from '../../contract/dialects.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../../contract/endpoints.js';
 import { variantsLike } from '../../contract/variants.js';
 import { RequestBudget } from '../../kernel/budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
-import { TapekeepError } from '../../kernel/errors.js';
+import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { Telemetry } from '../../observe/events.js';
@@ -41,6 +42,10 @@ export interface ExchangeAddress {
 /** Everything that speaks to one exchange: one budget, one clock. */
 export interface ExchangeAccess {
   readonly client: ExchangeApi;
+  /** How it is asked. */
+  readonly dialect: DialectName;
+  /** The same exchange asked otherwise, with limits of its own. */
+  inDialect(dialect: DialectName): ExchangeAccess;
   readonly time: ExchangeClock;
   readonly openStateFeed: (market: string, periodS: number) => StateFeed;
   /** Undefined: the exchange pushes no trades, or they are not wanted. */
@@ -119,6 +124,11 @@ export function openExchange(
   const canBeFed = isFed && realtime.trades !== undefined && address.realtimeUrl !== null;
   return {
     client,
+    dialect,
+    inDialect: (other) => {
+      const exchange = { ...config.exchange, dialect: other };
+      return openExchange({ ...config, exchange }, address, clock, telemetry, time);
+    },
     time,
     openStateFeed: (market, periodS) => {
       states ??= new StateFeeds(feedOptions);
@@ -181,7 +191,7 @@ export async function exchangeAddress(
  * Asks until the exchange answers; its answer sets the clock and identifies it.
  *
  * @param triesMax how often it is asked; default: as long as it takes
- * @throws the error of the last try, or one after which no other try can succeed
+ * @throws the error of the last try, or one after which no other try can succeed, as WrongDialectError
  */
 export async function firstAnswer(
   access: ExchangeAccess,
@@ -195,39 +205,73 @@ export async function firstAnswer(
       const reply = await access.client.call('markets', {}, { signal, priority: 0 });
       return reply.identity;
     } catch (error) {
-      if (signal.aborted || tries >= triesMax) throw error;
-      if (error instanceof TapekeepError && isForAPerson(error)) throw error;
+      if (signal.aborted) throw error;
+      if (tries === 1 && codeOf(error) === 'not_found') await refuseOtherDialect(access, signal);
+      if (tries >= triesMax || (error instanceof TapekeepError && isForAPerson(error))) throw error;
       reportFailure(telemetry.collect, 'markets', '*', error, 'retry');
       await sleep(clock, backoff.nextMs(), signal);
     }
   }
 }
 
-/** How far back the candle is asked for that shows how an exchange tells. */
+/** How far back candles are asked for that show how an exchange is asked. */
 const SHOWN_MS = 600_000;
 const SHOWN_INTERVAL_S = 60;
+/** Markets that are asked about: the first may be closed. */
+const SHOWN_MARKETS = 3;
 
 /**
- * Refuses an exchange whose answers are those of another dialect than is set, before an archive is bound to it: some
- * of its paths are the contract's, and what they tell would be stored.
+ * Refuses an exchange that speaks another dialect than is set, before an archive is bound to it: some of its paths may
+ * be those of the one that is set, and what they tell would be stored. Candles are asked for otherwise by each: where
+ * they are refused, and given in another dialect, it is that one.
  *
  * @throws WrongDialectError
  */
 export async function refuseOtherDialect(
-  { client, time }: ExchangeAccess,
+  access: ExchangeAccess,
   signal: AbortSignal,
 ): Promise<void> {
-  try {
-    const { data } = await client.call('markets', {}, { signal, priority: 0 });
-    const [first] = data;
-    if (first === undefined) return;
+  const refusal = await askForCandles(access, signal);
+  if (refusal === 'given' || refusal === 'unclear') return;
+  if (refusal instanceof WrongDialectError) throw refusal;
+  for (const dialect of dialectNames.filter((one) => one !== access.dialect)) {
+    const other = access.inDialect(dialect);
+    try {
+      if ((await askForCandles(other, signal)) !== 'given') continue;
+      throw new WrongDialectError({ endpoint: refusal.endpoint }, dialect);
+    } finally {
+      await other.close();
+    }
+  }
+}
+
+/** Whether an exchange gives candles when it is asked in a dialect, or how it refuses them. */
+async function askForCandles(
+  { client, time }: ExchangeAccess,
+  signal: AbortSignal,
+): Promise<'given' | 'unclear' | ExchangeError> {
+  const options = { signal, priority: 0 };
+  const ask = async (market: string) => {
     const end = Math.floor(time.nowMs() / 1000);
     const span = { start: end - SHOWN_MS / 1000, end, interval: SHOWN_INTERVAL_S };
-    await client.call('kline', { market: first.name, ...span }, { signal, priority: 0 });
+    return await client.call('kline', { market, ...span }, options);
+  };
+  try {
+    const { data: markets } = await client.call('markets', {}, options);
+    for (const { name } of markets.slice(0, SHOWN_MARKETS)) {
+      const error = await ask(name).then(
+        () => undefined,
+        (refused: unknown) => refused,
+      );
+      if (error === undefined) return 'given';
+      if (codeOf(error) !== 'market_unavailable') throw error;
+    }
   } catch (error) {
-    // Whatever else is wrong shows when it is collected.
-    if (signal.aborted || error instanceof WrongDialectError) throw error;
+    if (signal.aborted || !(error instanceof ExchangeError)) throw error;
+    // What may pass says nothing of the dialect, and shows when it is collected.
+    if (error.action !== 'retry' || error.code === 'malformed_reply') return error;
   }
+  return 'unclear';
 }
 
 /**

@@ -2,7 +2,7 @@ import type { ResultOf } from '../../contract/endpoints.js';
 import type { Candle } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { DAY_MS } from '../../kernel/durations.js';
-import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
+import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import type { KlineRow } from '../../model/batch.js';
 import { isLost } from '../../model/gap-reasons.js';
 import { gridWithin, withoutSlots } from '../../model/proof.js';
@@ -35,7 +35,7 @@ export interface CandleAnswer {
   readonly refusedMs: ReadonlyArray<number | undefined>;
   /** Slots of which the answer speaks, in candles or in refused ones. */
   readonly heldMs: readonly number[];
-  /** Slots of which the server does not know all, and those that it never will; only a replay says so. */
+  /** Slots of which the reply does not speak, or the server not know all, and those that it never will. */
   readonly unknown: readonly Span[];
   readonly lost: readonly Span[];
 }
@@ -53,7 +53,10 @@ export function readCandles(question: CandleQuestion, reply: KlineReply): Candle
   const refusedMs = rejected.map((row) => slotOf(row.payload));
   const readable = refusedMs.filter((ms) => ms !== undefined);
   const gaps = (reply.gaps ?? []).map((gap) => ({ ...gap, span: grid.around(gap.span) }));
-  const unknown = gaps.map(({ span }) => span);
+  // Where only a part of what was asked for could be answered, the reply says of which it speaks.
+  const { start, end } = reply.data;
+  const answered = { fromMs: grid.ceil(start * 1000), toMs: grid.floor(end * 1000) + grid.stepMs };
+  const unknown = [...gaps.map(({ span }) => span), ...subtractSpans(closed, [answered])];
   const lost = gaps.filter(({ reason }) => isLost(reason)).map(({ span }) => span);
   const heldMs = [...rows.map(({ openAtS }) => openAtS * 1000), ...readable];
   return {

@@ -29,13 +29,20 @@ class World {
   /** What the header of the answer says. */
   interval = 60;
   volume = '1';
+  /** Minutes that the answer is about, where it is not all that was asked for: the first and the last. */
+  answered: { readonly fromMin: number; readonly toMin: number } | undefined;
 
   constructor(nowMin: number) {
     this.clock.advance(nowMin * MINUTE_MS);
     this.exchange = new ScriptedExchange(this.clock, {
-      kline: ({ market, start, end }) => {
+      kline: (asked) => {
+        const { market } = asked;
+        const { fromMin = -1e6, toMin = 1e6 } = this.answered ?? {};
+        const at = (minute: number) => START_MS / 1000 + 60 * minute;
+        const start = Math.max(Number(asked.start), at(fromMin));
+        const end = Math.min(Number(asked.end), at(toMin));
         const kline: unknown[] = [];
-        for (let time = Number(start); time <= Number(end); time += 60) {
+        for (let time = start; time <= end; time += 60) {
           const minute = (time * 1000 - START_MS) / MINUTE_MS;
           if (this.absent.has(minute)) continue;
           kline.push(this.candle(time, this.broken.has(minute) ? 'NaN' : '5'));
@@ -457,6 +464,28 @@ test('days that begin at the hour of another time zone are learned from the answ
   );
   assert.equal(archive.klines.size, 11);
   record.assertAccounted('candles');
+});
+
+test('of what an answer says that it is not about, nothing is covered: it is listed and asked for later', async () => {
+  const world = new World(31);
+  // Of thirty minutes that are asked for, the page reaches from the fifth to the twentieth.
+  world.answered = { fromMin: 5, toMin: 19 };
+  const collector = world.collector();
+  for (let round = 0; round < 5; round += 1) await collector.poll(signal);
+  assert.ok(world.exchange.countOf('kline') <= 3, `${world.exchange.countOf('kline')} questions`);
+  assert.deepEqual(world.covered(), [[5, 20]]);
+  assert.deepEqual(
+    world.archive.gaps.map(({ state, reason }) => [state, reason]),
+    world.gaps().map(() => ['open', 'missing at source']),
+  );
+  assert.deepEqual(world.gaps().sort(), [
+    [0, 5],
+    [20, 30],
+  ]);
+  world.answered = undefined;
+  collector.retry({ fromMs: START_MS, toMs: START_MS + 30 * MINUTE_MS });
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[0, 30]]);
 });
 
 for (const [reason, state] of [

@@ -267,6 +267,20 @@ test('an exchange without its WebSocket address needs the states stream switched
   assert.match(refusal({ env: {}, overrides: { realtime } }).message, /set exchange\.url too/);
 });
 
+test('an exchange is asked for no lengths of candles and no levels that it is not known to have', () => {
+  const env = {
+    TAPEKEEP_EXCHANGE_URL: 'https://api.example.test',
+    TAPEKEEP_REALTIME_URL: 'wss://ws.example.test',
+    TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60,900',
+    TAPEKEEP_STREAMS_DEPTH_LEVELS: '101',
+  };
+  loadConfig({ env });
+  const { problems, message } = refusal({ env: { ...env, TAPEKEEP_EXCHANGE_DIALECT: 'p2b' } });
+  assert.equal(problems.length, 2);
+  assert.match(message, /streams\.candles\.intervalsS .* of 60, 3600, 86400/);
+  assert.match(message, /streams\.depth\.levels .* 100 at most: p2b is known to answer no more/);
+});
+
 test('listening beyond loopback needs a token', () => {
   const host = '0.0.0.0';
   assert.match(refusal({ env: {}, overrides: { http: { host } } }).message, /http\.token/);
