@@ -306,7 +306,11 @@ test('whitebit: candles in its form show it, whoever is asked by the contract', 
 test('whitebit, p2b: the newest page is asked for by an offset of 1, and the answer says so', async (t) => {
   for (const dialect of OTHERS) {
     // Where the offset counts trades, the newest one is left out.
-    const { server } = await startTapeExchange(t, {}, { ...KNOWN_EXCHANGES[dialect], sinceMode: 'skip' });
+    const { server } = await startTapeExchange(
+      t,
+      {},
+      { ...KNOWN_EXCHANGES[dialect], sinceMode: 'skip' },
+    );
     const client = makeClient(t, { baseUrl: server.url, dialect });
     const [newest, other] = await Promise.all([
       client.history({ market, lastId: 0, limit: 10 }),

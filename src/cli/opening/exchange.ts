@@ -251,20 +251,21 @@ async function askForCandles(
   signal: AbortSignal,
 ): Promise<'given' | 'unclear' | ExchangeError> {
   const options = { signal, priority: 0 };
-  const ask = async (market: string) => {
+  const isGiven = async (market: string): Promise<boolean> => {
     const end = Math.floor(time.nowMs() / 1000);
     const span = { start: end - SHOWN_MS / 1000, end, interval: SHOWN_INTERVAL_S };
-    return await client.call('kline', { market, ...span }, options);
+    try {
+      await client.call('kline', { market, ...span }, options);
+      return true;
+    } catch (error) {
+      if (codeOf(error) === 'market_unavailable') return false;
+      throw error;
+    }
   };
   try {
     const { data: markets } = await client.call('markets', {}, options);
     for (const { name } of markets.slice(0, SHOWN_MARKETS)) {
-      const error = await ask(name).then(
-        () => undefined,
-        (refused: unknown) => refused,
-      );
-      if (error === undefined) return 'given';
-      if (codeOf(error) !== 'market_unavailable') throw error;
+      if (await isGiven(name)) return 'given';
     }
   } catch (error) {
     if (signal.aborted || !(error instanceof ExchangeError)) throw error;
