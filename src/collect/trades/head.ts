@@ -239,6 +239,8 @@ export class Head {
    * - A page that does not reach down to what is known: one look alone has claimed the end. Where deeper
    *   pages can be had they show what it lacked; else it is taken back down to its newest trade, at most
    *   as much as a cache may have hidden.
+   * - The first trades of all, of time that was seen empty: three looks have claimed that. Nothing says
+   *   since when they were hidden, so that all of it is taken back.
    *
    * @returns whether the page refutes what was claimed
    */
@@ -250,14 +252,15 @@ export class Head {
     const { pages, options, hasTrades } = this.#walk;
     const { top } = pages.ranges;
     const [newest] = rows;
-    if (top === undefined || newest === undefined || !hasTrades) return false;
+    if (top === undefined || newest === undefined) return false;
     const { toMs } = top.span;
     const isRefuted = fresh.some(({ tradedAtS }) => tradedAtS * SECOND_MS < toMs);
     const oldestMs = (rows.at(-1)?.tradedAtS ?? 0) * SECOND_MS;
     // The pages that fill the gap below this one are held against what is covered there.
     const isWalked = oldestMs >= toMs && options.offsets.of(options.source.endpoint) === 'skip';
     let seenMs = toMs;
-    if (!isWalked && this.#hasStored) seenMs = seenUntilMs(rows, known, toMs);
+    if (!hasTrades) seenMs = isRefuted ? top.span.fromMs : toMs;
+    else if (!isWalked && this.#hasStored) seenMs = seenUntilMs(rows, known, toMs);
     else if (!isWalked) seenMs = await this.#storedUntilMs(rows, top);
     const ownMs = isRefuted ? newest.tradedAtS * SECOND_MS : toMs;
     const fromMs = Math.max(top.span.fromMs, Math.min(seenMs, ownMs));

@@ -35,6 +35,29 @@ test('a market without trades is covered as empty, and so is the time before its
   world.record.assertAccounted('trades');
 });
 
+test('first trades of time that was seen empty take all of it back, how ever many pages they fill', async () => {
+  for (const mode of ['skip', 'id'] as const) {
+    const world = new TradeWorld([], 100);
+    world.mode = mode;
+    const walker = world.walker();
+    for (let look = 0; look < 5; look += 1) {
+      await walker.pollHead(signal);
+      world.clock.advance(10_000);
+    }
+    assert.deepEqual(world.covered(), [[99, 120]]);
+    // All answers so far were old ones.
+    world.trades = every(70, 0.5, 105);
+    world.cap = 50;
+    const { isConnected } = await walker.pollHead(signal);
+    assert.equal(isConnected, false, mode);
+    assert.equal(world.covered().length, 1);
+    world.assertHonest();
+    await fillAll(walker);
+    world.assertHonest();
+    assert.equal(world.covered()[0]?.[0], mode === 'skip' ? 106 : 116);
+  }
+});
+
 test('where history is one endpoint, its pages prove trades and exact times, taken back together', async () => {
   const world = new TradeWorld(every(2500, 0.5), 1300);
   const walker = world.walkerOfBoth();
