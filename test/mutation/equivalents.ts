@@ -137,4 +137,14 @@ export const EQUIVALENTS: readonly {
     file: 'collect/trades/offset-mode.ts',
     reason: 'of more rows, too, only the first is looked at',
   },
+  {
+    id: 'b6c12313',
+    file: 'collect/trades/gap-book.ts',
+    reason: 'the archive remembers no such tries where the start is known, and is asked in vain',
+  },
+  {
+    id: 'ba7a7dd5',
+    file: 'collect/trades/page-back.ts',
+    reason: 'time that was seen empty and has a trade is taken back',
+  },
 ];

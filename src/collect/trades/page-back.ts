@@ -63,20 +63,20 @@ export async function pageBack(
         throw walk.stalled(location.detail);
       case 'beyondHistory':
         await walk.pages.commit(page, NOTHING, {});
-        walk.stepped(request, false);
+        walk.stepped(request);
         if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
           walk.chains.delete(gap.edgeMs);
           await walk.book.beyondHistory(gap);
         }
         return;
       case 'endOfHistory':
-        walk.stepped(request, false);
+        walk.stepped(request);
         if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
           await endOfHistory(walk, gap, chain, page);
         }
         return;
       case 'unreadableEnd':
-        walk.stepped(request, false);
+        walk.stepped(request);
         return endOfHistory(walk, gap, chain, page);
       case 'found': {
         const sure = sureRows(page, rows);
@@ -86,7 +86,7 @@ export async function pageBack(
           size = size === PAGE_MAX ? PAGE_MAX - 1 : PAGE_MAX;
           continue;
         }
-        walk.stepped(request, false);
+        walk.stepped(request);
         walk.foundAt(chain, skip + location.olderFrom, page);
         return goOn(walk, gap, chain, page, sure, skip, signal);
       }
@@ -206,14 +206,7 @@ async function compareStored(
   if (isShown || !isFew) throw walk.stalled('its pages contradict what they held before');
   // A shorter page that does not reach them says nothing of them.
   if (isBelow) return isNews;
-  const [first, last] = [strangers[0], strangers.at(-1)];
-  if (first === undefined || last === undefined) return isNews;
-  const lower = rows.find((row) => comparePlaces(row, first) < 0) ?? first;
-  const above = rows.findLast((row) => comparePlaces(row, last) > 0) ?? last;
-  await walk.expose(strangers, {
-    fromMs: lower.tradedAtS * SECOND_MS,
-    toMs: (above.tradedAtS + 1) * SECOND_MS,
-  });
+  await walk.expose(strangers, walk.known.spanAround(strangers.toReversed(), rows, -Infinity));
   return isNews;
 }
 
@@ -302,7 +295,7 @@ export async function locateOffset(
     if (skip === 0 && page.rowCount === 0 && !walk.hasTrades) {
       await pages.commit(page, NOTHING, {});
       await head.poll(signal);
-      walk.stepped(request, false);
+      walk.stepped(request);
       if (walk.hasTrades) return;
       if (walk.ends.isAgain(edgeMs, 0)) await book.beyondHistory(gap);
       else book.putOff(edgeMs);
@@ -311,13 +304,13 @@ export async function locateOffset(
     if (skip === 0 && (newest === undefined || newest.tradedAtS * SECOND_MS < edgeMs)) {
       // Nothing is newer than the edge: this is the head, and it proves more than a covered range does.
       await head.store(page, PAGE_MAX);
-      walk.stepped(request, false);
+      walk.stepped(request);
       return;
     }
     if (newest === undefined || oldest === undefined) {
       await pages.commit(page, NOTHING, {});
       if (page.rowCount === 0 && isPastTheEnd(search)) {
-        walk.stepped(request, false);
+        walk.stepped(request);
         const place = { edgeMs, above: undefined, lowest };
         if (await walk.isTheEnd(place, skip, signal)) await book.beyondHistory(gap);
         return;
@@ -345,7 +338,7 @@ export async function locateOffset(
       const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
       const seen = seenDepth(skip + rows.length, page);
       if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
-      walk.stepped(request, false);
+      walk.stepped(request);
       return;
     }
   }

@@ -368,7 +368,8 @@ export class Walk {
     this.release(span);
   }
 
-  stepped(pages: number, connected: boolean): void {
+  /** @param connected whether a look at the head reached what was stored; a step into a gap is none */
+  stepped(pages: number, connected = false): void {
     const { telemetry, source, market } = this.options;
     telemetry.walkStepped({ stream: source.kind, market, pages, connected });
   }

@@ -22,6 +22,7 @@ export class CollectRecord implements CollectEvents {
   readonly polls: Told<'headPolled'>[] = [];
   readonly pushed: Told<'tradesPushed'>[] = [];
   readonly refuted: Told<'tradeFeedRefuted'>[] = [];
+  readonly progress: Told<'progressed'>[] = [];
   readonly #received = new Map<string, number>();
   readonly #settled = new Map<string, Map<string, number>>();
   /** Called after every failed poll. */
@@ -37,7 +38,9 @@ export class CollectRecord implements CollectEvents {
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + count);
   }
 
-  progressed(): void {}
+  progressed(event: Told<'progressed'>): void {
+    this.progress.push(event);
+  }
 
   pollFailed(event: Told<'pollFailed'>): void {
     this.failures.push(event);

@@ -166,3 +166,11 @@ test('a jump of the clock forgets what was seen before it', () => {
   world.clock.advance(5000);
   assert.equal(world.page('trades', 1, -20), true);
 });
+
+test('a pushed trade of the second after that of the newest row ends the claim before it', () => {
+  const world = new World();
+  world.clock.advance(20_000);
+  world.evidence.pushed({ tid: 2, tradedAtS: START_MS / 1000 + 11 });
+  assert.equal(world.provenS('trades', 1, 10), 11);
+  assert.equal(world.provenS('trades', 2, 11), 18, 'the page shows it');
+});

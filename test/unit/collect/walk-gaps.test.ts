@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
+import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
 import {
   historySource,
@@ -14,6 +15,7 @@ import { seededRandom } from '../../../src/kernel/random.js';
 import { normalizeSpans, type Span, subtractSpans } from '../../../src/kernel/span.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { FakeTime } from '../../support/fake-time.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { noTelemetry } from '../../support/no-telemetry.js';
 import { worlds } from '../../support/seeds.js';
@@ -239,4 +241,70 @@ test('what a server does not know of the newest time is listed at once, and what
   world.clock.advance(1000);
   await walker.pollHead(signal);
   assert.deepEqual(world.covered(), [[31, 37], below], 'for five seconds');
+});
+
+test('a page that ends in time that the server does not know has reached what is covered right below that', async () => {
+  for (const [fromS, toS, isReached] of [
+    [480, 490, false],
+    [440, 455, false],
+    [30, 455, true],
+  ] as const) {
+    const world = new TradeWorld(every(20, 1), 30);
+    const first = world.walker();
+    await first.pollHead(signal);
+    await fillAll(first);
+    world.trades = every(500, 1);
+    world.cap = 50;
+    world.clock.advance(470_000);
+    const span = { fromMs: START_MS + fromS * 1000, toMs: START_MS + toS * 1000 };
+    world.exchange.told = { gaps: [{ kind: 'trades', span, reason: 'not collected' }] };
+    const { isConnected } = await world.walker().pollHead(signal);
+    assert.equal(isConnected, isReached, `[${fromS}, ${toS})`);
+  }
+});
+
+test('a step that changes nothing is laid to what the server does not know only within its gap', async () => {
+  for (const [unknownS, reason] of [
+    [26, 'missing at source'],
+    [5, 'walk stalled'],
+  ] as const) {
+    const world = new TradeWorld(every(20, 1), 30);
+    const { clock, record: telemetry } = world;
+    const time = new FakeTime(clock);
+    const evidence = new TradeEvidence({ market: 'BTC_USDT', time, clock, telemetry });
+    world.extras = { evidence };
+    const walker = world.walker();
+    await walker.pollHead(signal);
+    await fillAll(walker);
+    await walker.invalidate({ fromMs: START_MS + 25_000, toMs: START_MS + 28_000 }, 'a test');
+    // A trade that no page shows: none of them proves anything above its own rows.
+    evidence.pushed({ tid: 21, tradedAtS: START_MS / 1000 + 25 });
+    clock.advance(5000);
+    const fromMs = START_MS + unknownS * 1000;
+    const span = { fromMs, toMs: fromMs + 1000 };
+    world.exchange.told = { gaps: [{ kind: 'trades', span, reason: 'not collected' }] };
+    await walker.fillStep(signal);
+    const last = world.archive.gaps.at(-1);
+    assert.deepEqual([last?.reason, last?.span.fromMs], [reason, START_MS + 25_000]);
+  }
+});
+
+test('the looks below a gap that is closed end where history does', async () => {
+  const world = new TradeWorld(every(3, 1), 3);
+  const first = world.walker();
+  await first.pollHead(signal);
+  await fillAll(first);
+  world.trades = [
+    ...world.trades,
+    ...every(90, 1, 100).map(({ tid, atS }) => ({ tid: tid + 3, atS })),
+  ];
+  world.cap = 60;
+  world.clock.advance(187_000);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  const before = world.exchange.asked.length;
+  await walker.fillStep(signal);
+  assert.deepEqual(world.covered(), [[1, 190]]);
+  // The page that closes it, one that shows the oldest trade as well, and one that shows nothing older.
+  assert.equal(world.exchange.asked.length - before, 3);
 });

@@ -449,3 +449,40 @@ test('coverage that was taken back elsewhere is read anew, once', async () => {
   for (let look = 0; look < 3; look += 1) await walker.pollHead(signal);
   assert.equal(reads, 2);
 });
+
+test('a look that reaches down to what is known takes nothing back, however many trades are new', async () => {
+  for (const cap of [1000, 4]) {
+    const world = new TradeWorld(every(20, 1), 30);
+    const walker = world.walker();
+    await walker.pollHead(signal);
+    await fillAll(walker);
+    const later = every(3, 1, 31).map(({ tid, atS }) => ({ tid: tid + 20, atS }));
+    world.trades = [...world.trades, ...later];
+    // The shorter page ends with the newest trade that is known.
+    world.cap = cap;
+    world.clock.advance(5000);
+    const { newRows, isConnected } = await walker.pollHead(signal);
+    assert.deepEqual([newRows, isConnected], [3, true]);
+    assert.deepEqual(world.covered(), [[1, 35]]);
+    assert.deepEqual(world.gaps(), []);
+    assert.equal(world.record.progress.at(-1)?.newestMs, (START_S + 35) * 1000, 'that is told');
+  }
+});
+
+test('a step into a gap tells its requests, and is no look that reached what was stored', async () => {
+  const world = new TradeWorld(every(120, 1), 120);
+  world.cap = 50;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  await walker.pollHead(signal);
+  const { steps } = world.record;
+  const polls = [steps[0], steps.at(-1)].map((one) => [one?.pages, one?.connected]);
+  assert.deepEqual(polls, [
+    [1, false],
+    [1, true],
+  ]);
+  const into = steps.slice(1, -1);
+  assert.ok(into.length > 2);
+  assert.ok(into.every(({ connected }) => !connected));
+});

@@ -143,6 +143,24 @@ test('a row that is refused after it was stored opens no gap in what is covered'
   assert.deepEqual(world.covered(), [[1, 36]]);
 });
 
+test('a refused row in the covered time below a gap leaves nothing open once that gap is closed', async () => {
+  const world = new TradeWorld(every(60, 1), 60);
+  world.cap = 50;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  world.trades = every(150, 1);
+  world.clock.advance(90_000);
+  await walker.pollHead(signal);
+  // The page below the head ends with the row below this one, in time that is covered.
+  const unread = world.trades[52] ?? assert.fail();
+  unread.isBroken = true;
+  await fillAll(walker);
+  assert.ok(world.archive.quarantine.length > 0);
+  assert.deepEqual(world.covered(), [[1, 150]]);
+  assert.deepEqual(world.gaps(), []);
+});
+
 /** Where an offset of 0 is refused, 1 is sent, as the client does it. */
 function refuseZero({ exchange }: TradeWorld): void {
   const call = exchange.call.bind(exchange);
