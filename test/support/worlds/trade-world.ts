@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { retryingArchive } from '../../../src/collect/retrying.js';
 import type { OffsetKnowledge } from '../../../src/collect/trades/offset-mode.js';
 import { historySource, resultSource } from '../../../src/collect/trades/source.js';
+import { PAGE_MAX } from '../../../src/collect/trades/walk.js';
 import { TradeWalker, type WalkerOptions } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
@@ -72,6 +73,7 @@ export class TradeWorld {
   }
 
   #page(skip: unknown, limit: unknown): Trade[] {
+    assert.ok(Number(limit) <= PAGE_MAX, 'no page holds as many rows');
     const size = Math.min(Number(limit), this.cap);
     const newestFirst = [...(this.liesOnce ?? this.trades)].reverse();
     this.liesOnce = undefined;

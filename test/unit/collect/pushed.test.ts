@@ -297,6 +297,31 @@ test('trades that history shows for seconds and that were not pushed end the tru
   assert.equal(pushed.isKept, false);
 });
 
+test('an answer without trades, or after its connection, is no part of what is pushed', () => {
+  const pushed = new PushedTrades();
+  pushed.answered(tradesOf(...upTo(10, 20)));
+  assert.equal(pushed.hasRun, false);
+  pushed.opened(0);
+  pushed.answered([]);
+  pushed.push(tradesOf(...upTo(20, 30)));
+  assert.deepEqual(idsOf(pushed.join(pageOf(...upTo(28, 31))).page), upTo(20, 31));
+});
+
+test('a page of which something is not known is neither made longer nor held against what was pushed', () => {
+  const gap = { kind: 'trades', reason: 'not collected', span: { fromMs: 0, toMs: 1000 } };
+  for (const page of [
+    { ...pageOf(20, 22), unread: [{ newerS: undefined, olderS: START_S - 1000 }] },
+    { ...pageOf(20, 22), gaps: [gap] },
+    { ...pageOf(20, 22), isRaised: true },
+  ]) {
+    const pushed = new PushedTrades();
+    pushed.opened(0);
+    pushed.push(tradesOf(...upTo(10, 22)));
+    assert.deepEqual(pushed.join(page), { page, unshown: [], unpushed: [] });
+    assert.deepEqual(idsOf(pushed.join(pageOf(21, 22)).page), upTo(10, 22), 'the next one is');
+  }
+});
+
 test('a hundred rows of each five seconds, and a connection cut each minute: whole, at a lower pace', async () => {
   const feed = new FeedWorld();
   await feed.live(WELL, 7);

@@ -3,6 +3,7 @@ import test from 'node:test';
 import {
   every,
   fillAll,
+  knownMode,
   START_MS,
   START_S,
   signal,
@@ -160,6 +161,58 @@ test('a span just below a covered range of a single trade is reached from the he
   await fillAll(walker);
   assert.deepEqual(world.covered().at(-1), [490, 492]);
   assert.deepEqual(world.record.stalls, []);
+});
+
+test('a page of which no row is shown twice leads to the place that is sought, and claims nothing there', async () => {
+  const world = new TradeWorld(every(200, 1), 200);
+  world.cap = 2;
+  const walker = world.walker('trades', 199);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  walker.backfill(span(174, 184));
+  const whole = world.exchange.answers.historyResult ?? assert.fail();
+  let lies = 0;
+  // The first answer on both sides of the edge lacks what lies between its two rows.
+  world.exchange.answers.historyResult = async (params) => {
+    const rows = (await whole(params)) as { date: number }[];
+    const [newer, older] = rows.map(({ date }) => date - START_S);
+    if (lies > 0 || newer === undefined || older === undefined || newer < 184 || older >= 184)
+      return rows;
+    lies += 1;
+    return [rows[0], { ...rows[1], tid: 181, date: START_S + 180 }];
+  };
+  await walker.fillStep(signal).catch(() => undefined);
+  assert.equal(lies, 1);
+  world.assertHonest();
+  await fillAll(walker);
+  assert.deepEqual(world.covered().at(-1), [174, 184]);
+  world.assertHonest();
+});
+
+test('how the server counts is doubted where every page of a step shows the head, and only there', async () => {
+  for (const [place, isBelowChain] of [
+    ['a span that is sought', false],
+    ['a chain', true],
+  ] as const) {
+    for (const mode of ['id', 'skip'] as const) {
+      const later = (count: number) =>
+        every(count, 1).map(({ tid, atS }) => ({ tid: tid + 1_000_000, atS }));
+      const world = new TradeWorld(later(10_000), 10_000);
+      let doubts = 0;
+      const offsets = { ...knownMode(() => 'skip'), invalidate: () => (doubts += 1) };
+      world.extras = { offsets };
+      world.cap = 20;
+      const walker = world.walker('trades', isBelowChain ? undefined : 9990);
+      await walker.pollHead(signal);
+      if (isBelowChain) {
+        world.trades = later(19_000);
+        world.clock.advance(9_000_000);
+      } else walker.backfill(span(2000, 2001));
+      world.mode = mode;
+      await assert.rejects(walker.fillStep(signal), { code: 'walk_stalled' });
+      assert.equal(doubts, mode === 'id' ? 1 : 0, `${place} in ${mode} mode`);
+    }
+  }
 });
 
 test('below a gap that is put off, each of the next gaps takes one request', async () => {

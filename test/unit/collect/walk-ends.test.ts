@@ -350,3 +350,17 @@ test('an absence as long as the exchange keeps trades ends no empty time, a long
     assert.deepEqual(empty.span, expected);
   }
 });
+
+test('where trades that were seen are forgotten, the end of what is left is no start of history', async () => {
+  const world = new TradeWorld(every(3, 0, 10), 10);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  assert.deepEqual(world.covered(), [], 'all of them lie in one second');
+  world.trades = every(11, 1, 60).map(({ tid, atS }) => ({ tid: tid + 3, atS }));
+  world.clock.advance(70_000);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[61, 80]]);
+  assert.equal(world.archive.tries.get(1)?.reason, 'beyond history');
+  assert.equal(world.archive.floorOf(1), null);
+});
