@@ -48,8 +48,8 @@ export class TradeWalker {
   #revoked: readonly Span[] = [];
 
   constructor(options: WalkerOptions, ranges: readonly CoveredRange[]) {
-    const { archive, stream, timesStream } = options;
-    const own = timesStream && { archive: provingTimes(archive, stream, timesStream) };
+    const { archive, timesStream } = options;
+    const own = timesStream && { archive: provingTimes(archive, timesStream) };
     this.#walk = new Walk({ ...options, ...own }, ranges);
     this.#head = new Head(this.#walk);
   }
@@ -289,32 +289,27 @@ function unwrap(error: unknown): never {
 /**
  * The archive for the walk of an exchange with one endpoint of history: what its pages prove of trades they
  * prove of exact times as well. Whatever is claimed, taken back or listed of the one stream is so of the
- * other, so that readers find both, and every trade is downloaded once.
+ * other, so that readers find both, and every trade is downloaded once. The walk speaks of no stream but its own.
  */
-function provingTimes(archive: ArchivePort, trades: StreamRef, times: StreamRef): ArchivePort {
-  const isOurs = ({ streamId }: StreamRef) => streamId === trades.streamId;
+function provingTimes(archive: ArchivePort, times: StreamRef): ArchivePort {
   return {
     ...archive,
     commit: async (batch, options) => {
-      const claims = (batch.claims ?? []).flatMap((claim) =>
-        isOurs(claim.stream) ? [claim, { ...claim, stream: times }] : [claim],
-      );
+      const claims = (batch.claims ?? []).flatMap((claim) => [claim, { ...claim, stream: times }]);
       const result = await archive.commit({ ...batch, claims }, options);
       const ranges = result.ranges.filter(({ streamId }) => streamId !== times.streamId);
       return { ...result, ranges };
     },
     revoke: async (stream, span, revocation) => {
-      if (isOurs(stream)) await archive.revoke(times, span, revocation);
+      await archive.revoke(times, span, revocation);
       return archive.revoke(stream, span, revocation);
     },
     recordGap: async (gap) => {
-      if (isOurs(gap.stream)) await archive.recordGap({ ...gap, stream: times });
+      await archive.recordGap({ ...gap, stream: times });
       return archive.recordGap(gap);
     },
     setCollectFrom: async (streamId, fromMs, reason) => {
-      if (streamId === trades.streamId) {
-        await archive.setCollectFrom(times.streamId, fromMs, reason);
-      }
+      await archive.setCollectFrom(times.streamId, fromMs, reason);
       return archive.setCollectFrom(streamId, fromMs, reason);
     },
   };

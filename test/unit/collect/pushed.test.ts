@@ -322,6 +322,19 @@ test('a page of which something is not known is neither made longer nor held aga
   }
 });
 
+test('a trade that a page has shown and the next frames leave out is missed, though it is stored', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(10, 30)));
+  pushed.join(pageOf(...upTo(28, 31)));
+  pushed.push(tradesOf(32));
+  const { unpushed } = pushed.join(pageOf(...upTo(29, 33)));
+  assert.deepEqual(
+    unpushed.map(({ tid }) => tid),
+    [31],
+  );
+});
+
 test('a hundred rows of each five seconds, and a connection cut each minute: whole, at a lower pace', async () => {
   const feed = new FeedWorld();
   await feed.live(WELL, 7);

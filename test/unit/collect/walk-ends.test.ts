@@ -364,3 +364,19 @@ test('where trades that were seen are forgotten, the end of what is left is no s
   assert.equal(world.archive.tries.get(1)?.reason, 'beyond history');
   assert.equal(world.archive.floorOf(1), null);
 });
+
+test('the first trades of a market lead a step straight on to what is wanted of the time before', async () => {
+  const world = new TradeWorld([], 5000);
+  const walker = world.walker('trades', 4999);
+  for (let look = 0; look < 4; look += 1) {
+    await walker.pollHead(signal);
+    world.clock.advance(2000);
+  }
+  walker.backfill(span(100, 200));
+  world.trades = every(10, 1, 5010);
+  world.clock.advance(12_000);
+  assert.equal(walker.pendingGap()?.edgeMs, START_MS + 200_000);
+  await walker.fillStep(signal);
+  assert.equal(walker.pendingGap(), undefined, 'nothing is older: a second sign is waited for');
+  assert.deepEqual(world.gaps(), [], 'and no try has failed');
+});

@@ -78,6 +78,31 @@ test('where history is one endpoint, its pages prove trades and exact times, tak
   world.record.assertAccounted('trades');
 });
 
+test('where history is one endpoint, what is listed as a gap is so of both streams', async () => {
+  const world = new TradeWorld(every(60, 1), 60);
+  const unread = world.trades[30] ?? assert.fail();
+  unread.isBroken = true;
+  const walker = world.walkerOfBoth();
+  await walker.pollHead(signal);
+  const { memories } = world.archive;
+  const listed = [1, 2].map((id) => memories.get(id)?.map(({ span, reason }) => [span, reason]));
+  assert.deepEqual(listed[0]?.length, 1);
+  assert.deepEqual(listed[1], listed[0]);
+});
+
+test('where history is one endpoint, exact times that were covered before are not taken for trades', async () => {
+  const world = new TradeWorld(every(100, 1), 100);
+  const times = world.walker('times');
+  await times.pollHead(signal);
+  await fillAll(times);
+  world.cap = 50;
+  const walker = world.walkerOfBoth();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(2), [[1, 100]]);
+  assert.deepEqual(world.covered(1), [[1, 100]]);
+});
+
 test('a short absence leaves no gap in an empty market, a long one does', async () => {
   const world = new TradeWorld([], 100);
   const look = async (walker: ReturnType<TradeWorld['walker']>, times: number) => {
