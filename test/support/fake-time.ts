@@ -3,7 +3,7 @@ import type { FakeClock } from './fake-clock.js';
 
 /** The time of an exchange without dispute; tests set what they want to be otherwise. */
 export class FakeTime implements ClaimTime {
-  readonly pace = 1;
+  pace = 1;
   jumps = 0;
   /** Nothing may be claimed while it is false. */
   isSettled = true;

@@ -46,8 +46,8 @@ const SOURCES: Readonly<Record<EvidenceSource, { delayMs: number; patienceMs: nu
   history: { delayMs: 0, patienceMs: 3_600_000 },
   feed: { delayMs: 0, patienceMs: 3_600_000 },
 };
-/** Trades that are remembered as seen elsewhere, of each market. */
-const SEEN_MAX = 16;
+/** Seconds with trades that are remembered as seen elsewhere, of each market: more than any margin has. */
+const SEEN_MAX = 128;
 
 /** A trade that another endpoint has shown, or made certain: between which times it happened. */
 interface SeenElsewhere {
@@ -115,6 +115,13 @@ export class TradeEvidence {
   }
 
   #note(seen: SeenElsewhere): void {
+    const secondOf = ({ afterMs }: SeenElsewhere) => floorToMs(afterMs, SECOND_MS);
+    // The first trade of a second says what all of them do. Where many are made, they must not push out
+    // those that are old enough to be missed.
+    const isKnown = this.#seen.some(
+      (one) => one.source === seen.source && secondOf(one) === secondOf(seen),
+    );
+    if (isKnown) return;
     this.#seen = [...this.#seen, seen].slice(-SEEN_MAX);
   }
 

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { TickerSweep } from '../../../src/collect/tickers.js';
 import { activityOf } from '../../../src/collect/trades/evidence.js';
 
-const figures = (last: string, volume: string, deal: string) => ({ last, volume, deal });
+const figures = (last: string, volume: string, deal: string | null) => ({ last, volume, deal });
 
 test('a rise of volume or deal, and another last price, are trades for certain', () => {
   const before = figures('10', '5', '50');
@@ -15,7 +15,16 @@ test('a rise of volume or deal, and another last price, are trades for certain',
 test('figures that only fall may be an old trade that leaves; the same ones are nothing', () => {
   const before = figures('10', '5', '50');
   assert.equal(activityOf(before, figures('10', '4', '40')), 'maybe');
+  assert.equal(activityOf(before, figures('10', '4', '50')), 'maybe');
+  assert.equal(activityOf(before, figures('10', '5', '40')), 'maybe');
   assert.equal(activityOf(before, figures('10.0', '5.00', '5e1')), undefined);
+});
+
+test('a deal that is not told, now or before, says nothing', () => {
+  const [told, untold] = [figures('10', '5', '50'), figures('10', '5', null)];
+  assert.equal(activityOf(told, untold), undefined);
+  assert.equal(activityOf(untold, told), undefined);
+  assert.equal(activityOf(untold, figures('10', '6', null)), 'trade');
 });
 
 test('a sweep names the markets that moved since the answer before', () => {

@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
+import type { PageRow } from '../../../src/model/order.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeTime } from '../../support/fake-time.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
 const MARGIN_MS = 2000;
+const rowAt = (tid: number, atS: number): PageRow => ({ tid, tradedAtS: START_MS / 1000 + atS });
 
 /** One market, seen by every source; times in seconds after the start. */
 class World {
@@ -34,8 +36,12 @@ class World {
   }
 
   provenS(kind: 'trades' | 'times', tid: number, atS: number): number {
-    const sentAtMs = this.time.nowMs();
-    const newest = { tid, tradedAtS: START_MS / 1000 + atS };
+    return this.provenOf(kind, rowAt(tid, atS), this.nowS);
+  }
+
+  /** Of a page that was asked for at a second; without a newest row it is empty. */
+  provenOf(kind: 'trades' | 'times', newest: PageRow | undefined, sentAtS: number): number {
+    const sentAtMs = START_MS + sentAtS * 1000;
     const times = { sentAtMs, dateMs: sentAtMs };
     const provenMs = this.evidence.provenUntilMs(kind, times, newest, sentAtMs - MARGIN_MS);
     return (provenMs - START_MS) / 1000;
@@ -170,7 +176,85 @@ test('a jump of the clock forgets what was seen before it', () => {
 test('a pushed trade of the second after that of the newest row ends the claim before it', () => {
   const world = new World();
   world.clock.advance(20_000);
-  world.evidence.pushed({ tid: 2, tradedAtS: START_MS / 1000 + 11 });
+  world.evidence.pushed(rowAt(2, 11));
   assert.equal(world.provenS('trades', 1, 10), 11);
   assert.equal(world.provenS('trades', 2, 11), 18, 'the page shows it');
+});
+
+test('a page is stale from the moment on at which a trade that it lacks was seen, less the margin', () => {
+  const world = new World();
+  world.clock.advance(20_000);
+  world.evidence.pushed(rowAt(2, 19));
+  world.clock.advance(1999);
+  assert.equal(world.provenS('trades', 1, 10), 19);
+  world.clock.advance(1);
+  assert.equal(world.provenS('trades', 1, 10), 10);
+});
+
+test('an old page is stale however many trades a second are seen elsewhere', () => {
+  for (const perS of [1, 25]) {
+    const world = new World();
+    for (let trade = 0; trade < 30 * perS; trade += 1) {
+      world.clock.advance(1000 / perS);
+      world.evidence.pushed(rowAt(100 + trade, Math.floor(world.nowS)));
+    }
+    assert.equal(world.provenS('trades', 1, 5), 5, `${perS} a second`);
+    assert.equal(world.record.stale.length, 1);
+  }
+});
+
+test('states are told a second late at the pace of the exchange, at no pace earlier than that', () => {
+  for (const [pace, provenS] of [
+    [4, 16],
+    [0.5, 19],
+  ] as const) {
+    const world = new World();
+    world.time.pace = pace;
+    world.clock.advance(20_000);
+    world.look('states', false);
+    world.clock.advance(1000);
+    world.look('states', true);
+    world.clock.advance(1500);
+    assert.equal(world.provenS('trades', 1, 10), provenS);
+  }
+});
+
+test('a page without rows is held against what is seen elsewhere, and shows nothing itself', () => {
+  const world = new World();
+  world.clock.advance(20_000);
+  assert.equal(world.provenOf('times', undefined, 20), 18);
+  assert.equal(world.evidence.isShownBy('trades', rowAt(1, 19)), false);
+  world.provenS('trades', 1, 19);
+  world.clock.advance(4000);
+  assert.equal(world.provenOf('times', undefined, 24), -START_MS / 1000, 'nothing at all');
+  assert.deepEqual(
+    world.record.stale.map(({ behindMs }) => behindMs),
+    [null],
+  );
+});
+
+test('the other endpoint is no measure for a page that was asked for before, nor with a row of the future', () => {
+  const world = new World();
+  world.clock.advance(20_000);
+  world.provenS('times', 5, 20);
+  assert.equal(world.evidence.isShownBy('trades', rowAt(5, 20)), true);
+  assert.equal(world.evidence.isShownBy('trades', rowAt(4, 20)), false);
+  assert.equal(world.provenOf('trades', rowAt(4, 12), 19.999), 17.999);
+  assert.equal(world.provenOf('trades', rowAt(4, 12), 20), 12);
+  const other = new World();
+  other.provenS('times', 6, 72_000);
+  other.clock.advance(4000);
+  assert.equal(other.page('trades', 4, -30), true);
+});
+
+test('of one second the higher id is newer, and a trade of the moment that is claimed makes no page stale', () => {
+  const world = new World();
+  world.clock.advance(20_000);
+  world.provenS('times', 5, 19);
+  world.clock.advance(1000);
+  assert.equal(world.provenS('trades', 3, 12), 12);
+  assert.deepEqual(world.record.stale, []);
+  world.clock.advance(1000);
+  assert.equal(world.provenS('trades', 4, 19), 19);
+  assert.equal(world.record.stale.length, 1);
 });
