@@ -292,3 +292,22 @@ test('a walk that lost touch with the head stands back after its turn for gaps d
   assert.deepEqual(new Set(order.slice(0, 20)), new Set(['TOP']));
   assert.ok(order.slice(20, 40).includes('DEEP'), order.join(' '));
 });
+
+test('a step that a stop breaks off is told as no failure', async () => {
+  const world = new World();
+  const walker = world.walker('A', 1);
+  await walker.pollHead(signal);
+  world.filler.add(walker);
+  let asked = 0;
+  world.exchange.answers.historyResult = (_params, stopping) => {
+    asked += 1;
+    return new Promise((_resolve, reject) => {
+      stopping?.addEventListener('abort', () => reject(new Error('the connection was closed')));
+    });
+  };
+  world.filler.start();
+  await world.clock.run(0);
+  assert.equal(asked, 1);
+  await world.filler.stop();
+  assert.deepEqual(world.record.failures, []);
+});

@@ -241,7 +241,7 @@ test('a head older than what is stored is an error and claims nothing, over a re
   await assert.rejects(world.walker().pollHead(signal), { code: 'walk_stalled' });
   assert.deepEqual(world.covered(), covered);
   world.trades = [];
-  await assert.rejects(walker.pollHead(signal), { code: 'walk_stalled' });
+  await assert.rejects(walker.pollHead(signal), /its history is empty, and was not before/);
   assert.deepEqual(world.covered(), covered);
   world.record.assertAccounted('trades');
 });
@@ -398,6 +398,17 @@ test('a page in no order at all is read in that of its ids, and covers what it w
   assert.deepEqual(other.covered(), [], 'a row that cannot be read may lie anywhere in it');
 });
 
+/** How each request from now on is sent. */
+function optionsOf({ exchange }: TradeWorld): unknown[] {
+  const call = exchange.call.bind(exchange);
+  const how: unknown[] = [];
+  exchange.call = (name, params, options) => {
+    how.push(options);
+    return call(name, params, options);
+  };
+  return how;
+}
+
 test('a step sends its first request with the turn that was reserved for it, and more of them before others', async () => {
   const world = new TradeWorld(every(200, 1), 200);
   world.cap = 50;
@@ -405,17 +416,43 @@ test('a step sends its first request with the turn that was reserved for it, and
   await walker.pollHead(signal);
   world.trades = every(2000, 1);
   world.clock.advance(1_800_000);
-  const call = world.exchange.call.bind(world.exchange);
-  const how: unknown[] = [];
-  world.exchange.call = (name, params, options) => {
-    how.push(options);
-    return call(name, params, options);
-  };
+  const how = optionsOf(world);
   const turn = await world.exchange.reserve('historyResult', 0, signal);
   await walker.fillStep(signal, turn).catch(() => undefined);
   const others = { priority: PRIORITY.head, signal };
   assert.ok(how.length > 2);
   assert.deepEqual(how, [{ ...others, turn }, ...how.slice(1).map(() => others)]);
+});
+
+test('a look sends its first request with the turn that was reserved for it, and more of them before others', async () => {
+  const world = new TradeWorld(every(60, 1), 60);
+  world.cap = 50;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  world.trades = every(200, 1);
+  world.clock.advance(140_000);
+  const how = optionsOf(world);
+  const turn = await world.exchange.reserve('historyResult', 0, signal);
+  await walker.pollHead(signal, turn);
+  const others = { priority: PRIORITY.head, signal };
+  assert.ok(how.length > 1);
+  assert.deepEqual(how, [{ ...others, turn }, ...how.slice(1).map(() => others)]);
+});
+
+test('a page that ends in the second in which coverage does takes nothing back where its gap is walked', async () => {
+  const world = new TradeWorld(every(20, 1), 30);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  const later = [30, 30.5, 31, 32, 33].map((atS, at) => ({ tid: 21 + at, atS }));
+  world.trades = [...world.trades, ...later];
+  world.cap = later.length;
+  world.clock.advance(5000);
+  const { isConnected } = await walker.pollHead(signal);
+  assert.equal(isConnected, false);
+  assert.deepEqual(world.gaps(), []);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[1, 35]]);
 });
 
 test('a step that is broken off by a shutdown counts as no try', async () => {
