@@ -90,11 +90,9 @@ export class OffsetModes {
       if (mode !== undefined) await this.#settle(source.endpoint, mode);
     } finally {
       state.isLooking = false;
-      if (state.isOpen) {
-        state.tries += 1;
-        const waitMs = Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** Math.min(state.tries - 1, 10));
-        state.dueAtMs = this.#options.clock.monotonicMs() + waitMs;
-      }
+      state.tries += 1;
+      const waitMs = Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** Math.min(state.tries - 1, 10));
+      state.dueAtMs = this.#options.clock.monotonicMs() + waitMs;
     }
   }
 

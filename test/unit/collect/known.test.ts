@@ -34,6 +34,17 @@ test('a known trade that a page lacks is not missing in time that the server doe
   assert.deepEqual(known.against(short, short.trades).missing, at(80));
 });
 
+test('a row that cannot be read may be any of the seconds of its neighbours and between them', () => {
+  const known = new KnownTrades(new FakeClock());
+  known.believe(at(90, 80, 70, 60, 50));
+  const missing = (newerS: number | undefined) => {
+    const short = { ...page([95, 40]), unread: [{ newerS, olderS: 60 }] };
+    return known.against(short, short.trades).missing;
+  };
+  assert.deepEqual(missing(80), at(90, 50));
+  assert.deepEqual(missing(undefined), at(50), 'or newer, where it has none above');
+});
+
 test('more than five trades that pages lack are exposed after two minutes, more than a hundred never', () => {
   for (const [count, atOnce, inTime] of [
     [5, true, true],

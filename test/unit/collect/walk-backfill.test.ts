@@ -215,6 +215,22 @@ test('how the server counts is doubted where every page of a step shows the head
   }
 });
 
+test('answers that lack the trade of a chain cast a doubt on the offset only where they show the head', async () => {
+  for (const mode of ['id', 'skip'] as const) {
+    const trades = every(500, 1).map(({ tid, atS }) => ({ tid: tid + 1_000_000, atS }));
+    const world = new TradeWorld(trades, 500);
+    let doubts = 0;
+    world.extras = { offsets: { ...knownMode(() => 'skip'), invalidate: () => (doubts += 1) } };
+    world.cap = 50;
+    const walker = world.walker();
+    await walker.pollHead(signal);
+    world.trades = trades.filter(({ atS }) => atS !== 451);
+    world.mode = mode;
+    await assert.rejects(walker.fillStep(signal), /1000452 is missing between its neighbours/);
+    assert.equal(doubts, mode === 'id' ? 1 : 0, mode);
+  }
+});
+
 test('below a gap that is put off, each of the next gaps takes one request', async () => {
   const world = new TradeWorld(every(1500, 1), 1500);
   world.cap = 60;
