@@ -365,6 +365,20 @@ test('where trades that were seen are forgotten, the end of what is left is no s
   assert.equal(world.archive.floorOf(1), null);
 });
 
+test('after a restart, too, the end of what is left above a covered range of trades is no start', async () => {
+  const world = new TradeWorld(every(50, 1), 60);
+  await world.walker().pollHead(signal);
+  assert.deepEqual(world.covered(), [[2, 60]]);
+  world.trades = every(11, 1, 200).map(({ tid, atS }) => ({ tid: tid + 50, atS }));
+  world.clock.advance(160_000);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered()[0], [201, 220]);
+  assert.deepEqual(world.gaps().at(-1), [60, 201, 'unfillable']);
+  assert.equal(world.archive.floorOf(1), null);
+});
+
 test('the first trades of a market lead a step straight on to what is wanted of the time before', async () => {
   const world = new TradeWorld([], 5000);
   const walker = world.walker('trades', 4999);
