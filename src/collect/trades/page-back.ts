@@ -1,5 +1,6 @@
 import { SECOND_MS } from '../../kernel/durations.js';
-import { spanContains } from '../../kernel/span.js';
+import { type Span, spanContains } from '../../kernel/span.js';
+import type { CoveredRange } from '../../model/batch.js';
 import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage, placeKey } from '../../model/order.js';
 import { locate } from '../../model/page.js';
@@ -108,8 +109,6 @@ async function goOn(
   skip: number,
   signal: AbortSignal,
 ): Promise<void> {
-  const oldest = rows.at(-1);
-  if (oldest === undefined) return;
   const { pages, chains, book, options } = walk;
   const claim = deeperSpan(rows, gap.edgeMs);
   const isNews = await compareStored(walk, gap, page, skip, signal);
@@ -124,9 +123,23 @@ async function goOn(
   await book.passed(gap);
   for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
   chains.delete(gap.edgeMs);
+  await leaveChain(walk, ranges, claim, page, rows, skip);
+}
+
+/** The end of a chain that a page leaves below its claim, unless that touches what is covered there. */
+async function leaveChain(
+  walk: Walk,
+  ranges: readonly CoveredRange[],
+  claim: Span,
+  page: TradePage,
+  rows: readonly SourceTrade[],
+  skip: number,
+): Promise<void> {
+  const oldest = rows.at(-1);
   const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
+  if (oldest === undefined || isMerged) return;
   const seen = seenDepth(skip + rows.length, page);
-  if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
+  walk.chains.set(await walk.endChain(claim, page, oldest, seen));
 }
 
 /**
@@ -278,7 +291,7 @@ export async function locateOffset(
   gap: Gap,
   signal: AbortSignal,
 ): Promise<void> {
-  const { options, pages, book, chains } = walk;
+  const { options, pages, book } = walk;
   const { edgeMs } = gap;
   let search = walk.searchFor(edgeMs, pages.ranges.rowsAbove(edgeMs) - 1);
   let headsSeen = 0;
@@ -335,9 +348,7 @@ export async function locateOffset(
       });
       await walk.epochs.look(rows);
       for (const suspectMs of suspectEdgesMs) book.refused(suspectMs);
-      const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
-      const seen = seenDepth(skip + rows.length, page);
-      if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
+      await leaveChain(walk, ranges, claim, page, rows, skip);
       walk.stepped(request);
       return;
     }
