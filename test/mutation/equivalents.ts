@@ -147,4 +147,14 @@ export const EQUIVALENTS: readonly {
     file: 'collect/trades/page-back.ts',
     reason: 'time that was seen empty and has a trade is taken back',
   },
+  {
+    id: 'dcd875ce',
+    file: 'collect/trades/pushed.ts',
+    reason: 'without a connection it is not asked for, and one that opens sets it',
+  },
+  {
+    id: 'dccafdfe',
+    file: 'collect/trades/pushed.ts',
+    reason: 'the newest trade of the run is in it already',
+  },
 ];

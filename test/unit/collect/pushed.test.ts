@@ -335,6 +335,26 @@ test('a trade that a page has shown and the next frames leave out is missed, tho
   );
 });
 
+test('where ids count the trades of a market, one that is left out ends a run', () => {
+  for (const [rows, lowest] of [
+    [50, 157],
+    [49, 100],
+  ] as const) {
+    const pushed = new PushedTrades();
+    pushed.opened(0);
+    pushed.push(tradesOf(...upTo(100, 150)));
+    // So many rows of a page that follow each other by one show that they do.
+    pushed.join(pageOf(...upTo(151 - rows, 150)));
+    pushed.push(tradesOf(...upTo(151, 155), ...upTo(157, 160)));
+    assert.equal(idsOf(pushed.join(pageOf(159, 160)).page)[0], lowest, `${rows} rows`);
+    // A page that leaves one out shows that they do not.
+    pushed.push(tradesOf(162));
+    pushed.join(pageOf(160, 162));
+    pushed.push(tradesOf(164));
+    assert.equal(idsOf(pushed.join(pageOf(164, 165)).page)[0], lowest);
+  }
+});
+
 test('a hundred rows of each five seconds, and a connection cut each minute: whole, at a lower pace', async () => {
   const feed = new FeedWorld();
   await feed.live(WELL, 7);

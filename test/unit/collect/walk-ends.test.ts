@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { EmptyMarket } from '../../../src/collect/trades/history-ends.js';
+import { EmptyMarket, HistoryEnds } from '../../../src/collect/trades/history-ends.js';
+import { FakeClock } from '../../support/fake-clock.js';
 import {
   every,
   fillAll,
@@ -377,6 +378,71 @@ test('after a restart, too, the end of what is left above a covered range of tra
   assert.deepEqual(world.covered()[0], [201, 220]);
   assert.deepEqual(world.gaps().at(-1), [60, 201, 'unfillable']);
   assert.equal(world.archive.floorOf(1), null);
+});
+
+test('two signs below the same trade, a second to half an hour apart, are a proof; each other one begins anew', () => {
+  const clock = new FakeClock();
+  const ends = new HistoryEnds(clock);
+  const sign = (afterMs: number, tid = 7) => {
+    clock.advance(afterMs);
+    return ends.isAgain(50_000, tid);
+  };
+  assert.deepEqual([sign(0), sign(999), sign(1)], [false, false, true]);
+  assert.deepEqual([sign(0), sign(1_800_000)], [false, true], 'a proof is used up');
+  assert.deepEqual([sign(0), sign(1_800_001), sign(1000)], [false, false, true]);
+  assert.deepEqual([sign(0), sign(1000, 8), sign(1000, 8)], [false, false, true]);
+  sign(0);
+  ends.forget(50_000);
+  assert.equal(sign(1000), false, 'there was more below');
+});
+
+test('what two answers agree on holds for all gaps below the lower of the two, for half an hour', () => {
+  const clock = new FakeClock();
+  const ends = new HistoryEnds(clock);
+  const row = (tid: number, tradedAtS: number) => ({ tid, tradedAtS });
+  const below = () => [
+    ends.below(90_000, row(3, 89)),
+    ends.below(90_000, row(9, 90)),
+    ends.below(90_000, undefined),
+    ends.below(90_001, undefined),
+  ];
+  const none = [undefined, undefined, undefined, undefined];
+  assert.deepEqual(below(), none);
+  ends.seenBelow(row(9, 90));
+  clock.advance(999);
+  assert.deepEqual(below(), ['seen', undefined, 'seen', undefined]);
+  ends.seenBelow(row(5, 80));
+  clock.advance(1);
+  assert.deepEqual(below(), none, 'an answer of the same second is no other one');
+  ends.seenBelow(row(12, 95));
+  assert.deepEqual(below(), ['proven', 'seen', 'proven', 'seen']);
+  clock.advance(1_799_999);
+  assert.deepEqual(below(), ['proven', undefined, 'proven', undefined]);
+  clock.advance(1);
+  assert.deepEqual(below(), none);
+  ends.seenBelow(row(9, 90));
+  assert.equal(below()[0], 'proven', 'half an hour later it still agrees');
+  ends.askAnew();
+  assert.equal(below()[0], 'seen', 'who asks for another look gets one');
+  clock.advance(1_800_001);
+  ends.seenBelow(row(9, 90));
+  clock.advance(1000);
+  assert.deepEqual(below(), none, 'longer apart they are no proof');
+});
+
+test('time without trades is proven by three looks, at least a second apart, up to the first of them', () => {
+  const empty = new EmptyMarket([], 900_000);
+  const looks = [10_000, 10_999, 11_000, 12_000, 13_000];
+  assert.deepEqual(
+    looks.map((untilMs) => empty.look(untilMs)),
+    [
+      ...[undefined, undefined, undefined],
+      { fromMs: 9000, toMs: 10_000 },
+      { fromMs: 9000, toMs: 11_000 },
+    ],
+  );
+  assert.equal(empty.look(913_001), undefined, 'after a longer absence it begins anew');
+  assert.equal(empty.span, undefined);
 });
 
 test('the first trades of a market lead a step straight on to what is wanted of the time before', async () => {

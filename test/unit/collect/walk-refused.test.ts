@@ -161,6 +161,17 @@ test('a refused row in the covered time below a gap leaves nothing open once tha
   assert.deepEqual(world.gaps(), []);
 });
 
+test('a refused row is kept at once, also by a look that brings nothing else', async () => {
+  const world = new TradeWorld(every(20, 1), 30);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  world.trades.push({ tid: 21, atS: 30.5, isBroken: true });
+  world.clock.advance(1000);
+  await walker.pollHead(signal);
+  assert.equal(world.archive.quarantine.length, 1);
+});
+
 /** Where an offset of 0 is refused, 1 is sent, as the client does it. */
 function refuseZero({ exchange }: TradeWorld): void {
   const call = exchange.call.bind(exchange);
