@@ -231,18 +231,38 @@ test('answers that lack the trade of a chain cast a doubt on the offset only whe
   }
 });
 
+/** What an earlier run covered, of a world with a trade a second. */
+async function cover({ archive, trades: all }: TradeWorld, fromS: number, toS: number) {
+  const key = { streamId: 1, kind: 'trades', marketId: 7, variant: 0 } as const;
+  const trades = all.slice(fromS, toS).map(({ tid, atS }) => ({
+    ...{ marketId: 7, tid, tradedAtS: START_S + atS, executedAtUs: null, receivedAtMs: 0 },
+    ...{ price: '10', amount: '1', total: '10', side: 'buy' as const },
+  }));
+  const claim = { stream: { ...key, collectFromMs: START_MS }, evidence: {} };
+  await archive.commit({ trades, claims: [{ ...claim, span: span(fromS, toS) }] });
+}
+
+test('every eighth step goes to another gap in its turn, all others to the newest', async () => {
+  const world = new TradeWorld(every(5000, 1), 5000);
+  world.cap = 60;
+  await cover(world, 2000, 2050);
+  const walker = world.walker('trades', 0);
+  await walker.pollHead(signal);
+  const older: number[] = [];
+  let lowestS = 2000;
+  for (let step = 1; step <= 24; step += 1) {
+    await walker.fillStep(signal).catch(() => undefined);
+    const fromS = world.covered().at(-1)?.[0] ?? 0;
+    if (fromS < lowestS) older.push(step);
+    lowestS = fromS;
+  }
+  assert.deepEqual(older, [8, 24]);
+});
+
 test('below a gap that is put off, each of the next gaps takes one request', async () => {
   const world = new TradeWorld(every(1500, 1), 1500);
   world.cap = 60;
-  const stream = { streamId: 1, kind: 'trades', marketId: 7, variant: 0 } as const;
-  for (let fromS = 0; fromS < 1000; fromS += 100) {
-    const trades = world.trades.slice(fromS, fromS + 50).map(({ tid, atS }) => ({
-      ...{ marketId: 7, tid, tradedAtS: START_S + atS, executedAtUs: null, receivedAtMs: 0 },
-      ...{ price: '10', amount: '1', total: '10', side: 'buy' as const },
-    }));
-    const claim = { stream: { ...stream, collectFromMs: START_MS }, evidence: {} };
-    await world.archive.commit({ trades, claims: [{ ...claim, span: span(fromS, fromS + 50) }] });
-  }
+  for (let fromS = 0; fromS < 1000; fromS += 100) await cover(world, fromS, fromS + 50);
   const walker = world.walker('trades', 0);
   await walker.pollHead(signal);
   const { historyResult: answer } = world.exchange.answers;
