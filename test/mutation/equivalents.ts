@@ -23,7 +23,7 @@ export const EQUIVALENTS: readonly {
     reason: 'only a longer page is asked this, and an empty one after one with rows is an error',
   },
   {
-    id: '1aa5c33e',
+    id: 'a35c5321',
     file: 'collect/trades/page-back.ts',
     reason: 'below all that is known nothing is looked at again, and after an empty page neither',
   },

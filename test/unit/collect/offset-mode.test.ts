@@ -63,6 +63,17 @@ test('where nearly half a page arrives with each request, nothing is settled', a
   assert.equal(modes.of('historyResult'), undefined);
 });
 
+test('where far more or far fewer trades are skipped than were asked for, nothing is settled', async () => {
+  for (const factor of [3, 1 / 3]) {
+    const source = new ModelHistory({ ...STEADY, mode: 'skip' });
+    const fetch = source.fetch.bind(source);
+    source.fetch = (market, skip, ...rest) => fetch(market, Math.floor(skip * factor), ...rest);
+    const modes = open().begin();
+    await modes.look(source, 'M', signal);
+    assert.equal(modes.of('historyResult'), undefined, `${factor} times`);
+  }
+});
+
 test('of a history shorter than a page the second look asks for another depth than the first', async () => {
   const source = new ModelHistory({ ...STEADY, mode: 'skip', history: 5 });
   const fetch = source.fetch.bind(source);

@@ -355,6 +355,22 @@ test('where ids count the trades of a market, one that is left out ends a run', 
   }
 });
 
+test('a trade of the first two seconds of a connection, or of the last five, is not missed', () => {
+  const atMs = (id: number) => START_MS - 1_000_000 + id * 500;
+  for (const [openedMs, sentAtMs, isKept] of [
+    [atMs(100) - 2000, atMs(100) + 5000, false],
+    [atMs(100) - 1999, atMs(100) + 5000, true],
+    [atMs(100) - 2000, atMs(100) + 4999, true],
+  ] as const) {
+    const missed: number[] = [];
+    const pushed = new PushedTrades((tradedMs) => missed.push(tradedMs));
+    pushed.opened(openedMs);
+    pushed.join({ ...pageOf(90, 100), sentAtMs, dateMs: sentAtMs });
+    assert.equal(pushed.isKept, isKept);
+    assert.deepEqual(missed, isKept ? [] : [atMs(100)]);
+  }
+});
+
 test('a hundred rows of each five seconds, and a connection cut each minute: whole, at a lower pace', async () => {
   const feed = new FeedWorld();
   await feed.live(WELL, 7);
@@ -394,6 +410,8 @@ class ToldFeed {
   readonly markets = new Map<string, FedMarket>();
   readonly asked: string[] = [];
   readonly collector: TradeFeedCollector;
+  /** Markets whose newest trades the feed asks for after a connection, in this order. */
+  missed: () => readonly string[] = () => [];
   readonly #events = new BoundedQueue<TradeFeedEvent>(1000);
 
   constructor(commit: ArchivePort['commit'], markets = ['A']) {
@@ -404,7 +422,8 @@ class ToldFeed {
     this.collector = new TradeFeedCollector({
       archive: { commit },
       ...{ telemetry, time, markets: this.markets },
-      open: () => {
+      open: ({ missed }) => {
+        this.missed = missed;
         this.asked.push('open');
         return {
           resubscribe: () => this.asked.push('resubscribe'),
@@ -585,6 +604,15 @@ test('a connection over which nothing is pushed while trades happen is renewed, 
   collector.unpushed(nowMs() - 1);
   assert.deepEqual(asked, ['open', 'renew']);
   await collector.stop();
+});
+
+test('after a connection the markets with pushed trades that wait for a page are asked for first', async () => {
+  const feed = new ToldFeed(storesAll, ['A', 'B', 'C']);
+  feed.collector.start();
+  feed.tell(OPENED, frameOf('B', START_MS, [1]));
+  await taken();
+  assert.deepEqual(feed.missed(), ['B', 'A', 'C']);
+  await feed.collector.stop();
 });
 
 test('the feed opens with the first market, and what comes while markets change proves nothing', async () => {

@@ -455,6 +455,23 @@ test('a page that ends in the second in which coverage does takes nothing back w
   assert.deepEqual(world.covered(), [[1, 35]]);
 });
 
+test('where no page can be had below the first of a run, what one answer claimed is taken back to its newest trade', async () => {
+  for (const [trades, coveredS] of [
+    [58, 57],
+    [40, 50],
+  ] as const) {
+    const world = new TradeWorld(every(trades, 1), 60);
+    world.mode = 'id';
+    await world.walker('trades', 0).pollHead(signal);
+    assert.equal(world.covered()[0]?.[1], 60);
+    world.trades = every(200, 1);
+    world.cap = 50;
+    world.clock.advance(140_000);
+    await world.walker('trades', 0).pollHead(signal);
+    assert.equal(world.covered().at(-1)?.[1], coveredS, 'a cache hides ten seconds at most');
+  }
+});
+
 test('a step that is broken off by a shutdown counts as no try', async () => {
   for (const mode of ['skip', 'id'] as const) {
     const world = new TradeWorld(every(60, 1), 60);
