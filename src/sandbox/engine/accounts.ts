@@ -1,14 +1,7 @@
 import type { Balance } from '../../contract/resources.js';
 import { obtain } from '../../kernel/bounded.js';
-import {
-  formatTrimmed,
-  MAX_PLACES,
-  parseUnits,
-  placesOf,
-  powerOfTen,
-  unitBound,
-} from '../amounts.js';
-import { EngineError, Rejection } from '../errors.js';
+import { formatTrimmed, parseUnits, placesOf, powerOfTen, unitBound } from '../amounts.js';
+import { Rejection } from '../errors.js';
 
 /** Most places of a deposit. */
 const MAX_TRANSFER_PLACES = 18;
@@ -40,12 +33,9 @@ export class Currency {
     return obtain(this.holdings, account, () => new Holding());
   }
 
-  /** Makes room for `digits` places: everything is counted in smaller units from now on. */
+  /** Makes room for `digits` places, at most MAX_PLACES: everything is counted in smaller units from now on. */
   widen(digits: number): void {
     if (digits <= this.digits) return;
-    if (digits > MAX_PLACES) {
-      throw new EngineError(`${this.name}: ${digits} places asked for, at most ${MAX_PLACES}`);
-    }
     const factor = powerOfTen(digits - this.digits);
     for (const holding of [this.fees, ...this.holdings.values()]) {
       holding.available *= factor;
