@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { openArchive } from '../../src/archive/events/archive.js';
 import type { ArchiveEvent } from '../../src/archive/events/event.js';
 import { DuckSession } from '../../src/archive/parquet/session.js';
+import { systemClock } from '../../src/kernel/clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
+import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { trade } from '../support/postgres/postgres-rows.js';
+import { makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';
 import { archiveDay } from '../support/worlds/cold-world.js';
 import {
   EVENT_DAY_MS,
@@ -215,4 +220,19 @@ test('the first event of a large day waits for few of its rows, and none is lost
     assert.ok(rows > 0 && rows < 1000, `${rows} rows were asked for`);
   }
   sameEvents(await collected(both()), hot);
+});
+
+test('an archive in the Postgres that comes with tapekeep is opened by its data folder', async (t) => {
+  const dir = await makeTempDir();
+  const dataDir = join(dir, 'data');
+  const telemetry = quietStoreEvents();
+  const server = await startEmbeddedPostgres({ dataDir, clock: systemClock, telemetry });
+  t.after(async () => {
+    await server.stop();
+    await rm(dir, { recursive: true, force: true });
+  });
+  await migrate({ databaseUrl: server.url });
+  const archive = await openArchive({ dataDir });
+  assert.deepEqual(await archive.markets(), []);
+  await archive.close();
 });

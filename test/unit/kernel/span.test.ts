@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import {
+  ceilToMs,
   doOverlap,
+  floorToMs,
   holdsSpan,
   normalizeSpans,
   type Span,
@@ -57,6 +59,17 @@ test('normalised spans are sorted, apart, and cover the same instants', () => {
       const instants = Array.from({ length: 90 }, (_, at) => at);
       const covered = instants.filter((at) => spans.some((one) => spanContains(one, at)));
       assert.equal(totalLengthMs(joined), covered.length);
+    }),
+  );
+});
+
+test('an instant lies between the steps of a grid next to it, and on one it is both', () => {
+  fc.assert(
+    fc.property(fc.integer({ min: -90, max: 90 }), fc.integer({ min: 1, max: 9 }), (at, step) => {
+      const [below, above] = [floorToMs(at, step), ceilToMs(at, step)];
+      assert.ok(below <= at && at <= above);
+      assert.ok(below % step === 0 && above % step === 0, 'both are of the grid');
+      assert.equal(above - below, at % step === 0 ? 0 : step);
     }),
   );
 });
