@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
+import { systemClock } from '../../src/kernel/clock.js';
+import { Connection } from '../../src/store/connection.js';
+import { BlockerWatch } from '../../src/store/writer/session.js';
 import {
   makeDatabase,
   openTestStore,
@@ -133,4 +136,48 @@ test('a commit that is slow by itself is not said to wait for anybody', LIMIT, a
   await runSql(url, 'DROP TRIGGER dawdle ON trade');
   assert.equal((await waiting).outcomes.trade.stored, 1);
   await store.stop();
+});
+
+test('a look that comes back when its try is over names nobody', LIMIT, async (t) => {
+  const url = await makeDatabase();
+  const holder = await openHolder(t, url, 'psql');
+  const waiter = await openHolder(t, url, 'waiter');
+  await holder.sql.run('BEGIN; LOCK TABLE trade IN ACCESS EXCLUSIVE MODE');
+  const waiting = waiter.sql.run('SELECT count(*) FROM trade');
+  const isWaiting = 'SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = $2';
+  while ((await runSql(url, isWaiting, [waiter.pid, 'Lock'])).length === 0);
+  const blocked: string[] = [];
+  const telemetry = quietStoreEvents({ commitBlocked: ({ by }) => blocked.push(by) });
+  const lookAs = (isOver: boolean) =>
+    new Promise<void>((resolve) => {
+      const { close } = Connection.prototype;
+      const closing = t.mock.method(
+        Connection.prototype,
+        'close',
+        async function (this: Connection) {
+          closing.mock.restore();
+          await close.call(this);
+          resolve();
+        },
+      );
+      let look = () => {};
+      const after: typeof systemClock.after = (_, callback) => {
+        look = callback;
+        return () => {};
+      };
+      const limits = { connectTimeoutMs: 60_000, statementTimeoutMs: 60_000 };
+      // Only its own timer is held: a connection has others.
+      const clock = { ...systemClock, after };
+      const options = { databaseUrl: url, clock, ...limits };
+      const watch = new BlockerWatch(options, telemetry, waiter.pid ?? 0);
+      clock.after = systemClock.after;
+      look();
+      if (isOver) watch[Symbol.dispose]();
+    });
+  await lookAs(true);
+  assert.deepEqual(blocked, []);
+  await lookAs(false);
+  assert.equal(blocked.length, 1);
+  await holder.sql.run('COMMIT');
+  await waiting;
 });
