@@ -51,14 +51,11 @@ export async function* mergeSources<Row>(
       const first = firstOf(cursors, order);
       const isLeft = drain(first, limitOf(cursors, first), out, order);
       if (isLeft && out.length < BATCH_MAX) continue;
-      if (out.length > 0) {
-        yield out;
-        out = [];
-      }
+      yield out;
+      out = [];
       if (isLeft || (await refill(first, order))) continue;
       cursors = cursors.filter((one) => one !== first);
     }
-    if (out.length > 0) yield out;
   } finally {
     await Promise.all(sources.map(({ batches }) => batches.return(undefined)));
   }
@@ -149,7 +146,7 @@ export class InOrder<Row> {
       if (!this.#isSorted) this.#sort();
       this.#start = rows.length;
       this.#key = key;
-    } else if (this.#isSorted) {
+    } else {
       const last = rows[rows.length - 1];
       if (last !== undefined && this.#compare(last, row) > 0) this.#isSorted = false;
     }
