@@ -157,4 +157,16 @@ export const EQUIVALENTS: readonly {
     file: 'collect/trades/pushed.ts',
     reason: 'the newest trade of the run is in it already',
   },
+  {
+    id: '5be3f23f',
+    file: 'model/check-results.ts',
+    reason:
+      'a low that is such an open equals the lowest price of the trades already',
+  },
+  {
+    id: '6f88988a',
+    file: 'model/check-results.ts',
+    reason:
+      'a high that is such an open equals the highest price of the trades already',
+  },
 ];

@@ -126,6 +126,13 @@ const CASES: readonly Case[] = [
     expected: { kind: 'broken' },
   },
   ...[
+    { what: 'all that was asked for, less than a page', asked: 3, received: 3 },
+    { what: 'the largest page, less than was asked for', asked: 9, received: 5 },
+  ].map(({ what, ...input }) => ({
+    name: `no readable row below a probe: ${what}, shows no end`,
+    ...{ tids: [], input: { isProbe: true, ...input }, expected: { kind: 'broken' } as const },
+  })),
+  ...[
     { what: 'nothing', tids: [], received: 0, skip: 13 },
     { what: 'nothing readable', tids: [], received: 4, skip: 18 },
     { what: 'only older rows', tids: [40, 30], received: 2, skip: 18 },
