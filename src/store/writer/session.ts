@@ -31,10 +31,13 @@ export class WriterSession {
     this.#options = options;
   }
 
-  /** @throws {@link StoreError} `writer_lock_held` */
+  /**
+   * To take it again changes nothing.
+   *
+   * @throws {@link StoreError} `writer_lock_held`
+   */
   async acquireLock(): Promise<void> {
     const connection = await this.connection();
-    if (this.#mustHoldLock) return;
     await this.#lock(connection, 'fatal');
     this.#mustHoldLock = true;
   }
