@@ -138,46 +138,67 @@ test('a commit that is slow by itself is not said to wait for anybody', LIMIT, a
   await store.stop();
 });
 
+/** One look at what blocks a session, to its end. The try that it belongs to may be over by then. */
+async function lookAt(
+  t: TestContext,
+  url: string,
+  pid: number,
+  isOver: boolean,
+): Promise<string[]> {
+  const blocked: string[] = [];
+  const { close } = Connection.prototype;
+  const ended = new Promise<void>((resolve) => {
+    const closing = t.mock.method(Connection.prototype, 'close', async function (this: Connection) {
+      closing.mock.restore();
+      await close.call(this);
+      resolve();
+    });
+  });
+  let look = () => {};
+  const hold: typeof systemClock.after = (_, callback) => {
+    look = callback;
+    return () => {};
+  };
+  const clock = { ...systemClock, after: hold };
+  const limits = { connectTimeoutMs: 60_000, statementTimeoutMs: 60_000 };
+  const telemetry = quietStoreEvents({ commitBlocked: ({ by }) => blocked.push(by) });
+  const watch = new BlockerWatch({ databaseUrl: url, clock, ...limits }, telemetry, pid);
+  // Only its own timer is held: its connection has others.
+  clock.after = systemClock.after;
+  look();
+  if (isOver) watch[Symbol.dispose]();
+  await ended;
+  return blocked;
+}
+
 test('a look that comes back when its try is over names nobody', LIMIT, async (t) => {
   const url = await makeDatabase();
   const holder = await openHolder(t, url, 'psql');
-  const waiter = await openHolder(t, url, 'waiter');
+  const { sql, pid = 0 } = await openHolder(t, url, 'waiter');
   await holder.sql.run('BEGIN; LOCK TABLE trade IN ACCESS EXCLUSIVE MODE');
-  const waiting = waiter.sql.run('SELECT count(*) FROM trade');
+  const waiting = sql.run('SELECT count(*) FROM trade');
   const isWaiting = 'SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = $2';
-  while ((await runSql(url, isWaiting, [waiter.pid, 'Lock'])).length === 0);
-  const blocked: string[] = [];
-  const telemetry = quietStoreEvents({ commitBlocked: ({ by }) => blocked.push(by) });
-  const lookAs = (isOver: boolean) =>
-    new Promise<void>((resolve) => {
-      const { close } = Connection.prototype;
-      const closing = t.mock.method(
-        Connection.prototype,
-        'close',
-        async function (this: Connection) {
-          closing.mock.restore();
-          await close.call(this);
-          resolve();
-        },
-      );
-      let look = () => {};
-      const after: typeof systemClock.after = (_, callback) => {
-        look = callback;
-        return () => {};
-      };
-      const limits = { connectTimeoutMs: 60_000, statementTimeoutMs: 60_000 };
-      // Only its own timer is held: a connection has others.
-      const clock = { ...systemClock, after };
-      const options = { databaseUrl: url, clock, ...limits };
-      const watch = new BlockerWatch(options, telemetry, waiter.pid ?? 0);
-      clock.after = systemClock.after;
-      look();
-      if (isOver) watch[Symbol.dispose]();
-    });
-  await lookAs(true);
-  assert.deepEqual(blocked, []);
-  await lookAs(false);
-  assert.equal(blocked.length, 1);
+  while ((await runSql(url, isWaiting, [pid, 'Lock'])).length === 0);
+  assert.deepEqual(await lookAt(t, url, pid, true), []);
+  assert.match((await lookAt(t, url, pid, false)).join(), /psql/);
   await holder.sql.run('COMMIT');
   await waiting;
+});
+
+test('a worker of the server itself is named by what it does: it has no user', LIMIT, async (t) => {
+  const url = await makeDatabase();
+  const query = 'autovacuum: VACUUM public.trade (to prevent wraparound)';
+  const worker = { pid: 7, user: null, application: '', state: 'active', query, isWaiting: false };
+  const { rows } = Connection.prototype;
+  t.mock.method(
+    Connection.prototype,
+    'rows',
+    async function (this: Connection, ...[sql, values]: Parameters<typeof rows>) {
+      if (sql.includes('pg_blocking_pids')) return [{ ...worker, since: '2026-01-15T12:00:00Z' }];
+      return await rows.call(this, sql, values);
+    },
+  );
+  assert.deepEqual(await lookAt(t, url, 1, false), [
+    `process 7 (active since 2026-01-15T12:00:00Z: "${query}")`,
+  ]);
 });
