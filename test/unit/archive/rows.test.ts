@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import type { ColdManifest } from '../../../src/archive/cold/manifest.js';
 import { hotBlocks, makeRows, rowMaker } from '../../../src/archive/row-blocks.js';
 import { placeFiles } from '../../../src/archive/segments.js';
+import { DAY_MS } from '../../../src/kernel/durations.js';
 import type { ArchiveSnapshot } from '../../../src/store/index.js';
 import { gather } from '../../support/worlds/interchange.js';
 
@@ -73,4 +74,7 @@ test('files of a manifest are read by day, then by market, whatever their order 
   const span = { fromMs: Date.parse(days.from), toMs: Date.parse(days.to) };
   const paths = placeFiles('', manifest, span).map(({ path }) => path);
   assert.deepEqual(paths, ['01 1', '01 2', '02 1', '02 2']);
+  const second = { ...span, fromMs: span.fromMs + DAY_MS };
+  const later = placeFiles('', manifest, second).map(({ path }) => path);
+  assert.deepEqual(later, ['02 1', '02 2'], 'none of a day that was not asked for');
 });
