@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { Connection } from '../../src/store/connection.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { brokenCoverage, trade } from '../support/postgres/postgres-rows.js';
@@ -51,6 +52,30 @@ test('a late row opens a sealed partition, told; a known one does not', async (t
   const learned = { ...row, executedAtUs: row.tradedAtS * 1_000_000 + 5 };
   assert.equal((await store.commit({ trades: [learned] })).outcomes.trade.updated, 1);
   assert.deepEqual(await states(), ['hot', 'sealed', 'sealed']);
+});
+
+test('a sealed partition that somebody else has opened by then is not told a second time', async (t) => {
+  const world = await open(t);
+  const { url } = world;
+  await liveAll(world);
+  const reopened: string[] = [];
+  const telemetry = quietStoreEvents({
+    partitionReopened: ({ partition }) => reopened.push(partition),
+  });
+  const { store } = await openTestStore({ databaseUrl: url, telemetry });
+  const { rows } = Connection.prototype;
+  const ask = t.mock.method(
+    Connection.prototype,
+    'rows',
+    async function (this: Connection, ...[sql, values]: Parameters<typeof rows>) {
+      if (sql.includes('reopen_partition')) await runSql(url, sql, [...(values ?? [])]);
+      return await rows.call(this, sql, values);
+    },
+  );
+  const { outcomes } = await store.commit({ trades: [late(900, 30)] });
+  ask.mock.restore();
+  assert.equal(outcomes.trade.stored, 1);
+  assert.deepEqual(reopened, []);
 });
 
 test('rows that come while a partition is being sealed win', async (t) => {

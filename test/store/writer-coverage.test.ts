@@ -33,6 +33,17 @@ test('claims that touch become one island, whatever their order', async () => {
   assert.deepEqual(await brokenCoverage(url), []);
 });
 
+test('a span tells the lowest and the highest id of its trades, also where ids do not follow time', async () => {
+  const { store, url, trades } = await openWithStreams();
+  const page = [trade(7, 1), trade(4, 2), trade(9, 3), trade(5, 4)];
+  const { ranges } = await store.commit({ trades: page, claims: [claim(trades, 0, 10)] });
+  assert.deepEqual(
+    ranges.map(({ firstId, lastId }) => [firstId, lastId]),
+    [[4, 9]],
+  );
+  assert.deepEqual(await brokenCoverage(url), []);
+});
+
 test('a claim of another stream joins what it has, also beside trades of its market', async () => {
   const { store, trades } = await openWithStreams();
   const depth = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });

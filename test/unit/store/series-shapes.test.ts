@@ -33,3 +33,17 @@ test('a row of either end of the sane window can be stored, one just outside can
   assert.equal(faultOf(1001, 2000), 'time outside the sane window');
   assert.equal(faultOf(0, 999), 'time outside the sane window');
 });
+
+test('rows are written by market, then by key: writers of one order do not lock each other out', () => {
+  const places: (readonly [number, number, number])[] = [
+    [1, 1000, 2],
+    [1, 1000, 10],
+    [1, 9000, 1],
+    [2, 1000, 1],
+  ];
+  const rows = places.map(([marketId, observedAtMs, seq]) => ({
+    ...{ ...STATE, marketId, observedAtMs, seq },
+  }));
+  const turned = rows.toReversed().sort((a, b) => shape?.compare(a, b) ?? 0);
+  assert.deepEqual(turned, rows);
+});
