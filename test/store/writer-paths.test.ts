@@ -29,6 +29,8 @@ const page = fc.record({
   lengthS: fc.integer({ min: 1, max: 20 }),
   everyS: fc.integer({ min: 1, max: 4 }),
   isTimed: fc.boolean(),
+  /** One second where the other endpoint reports them. */
+  lateS: fc.constantFrom(0, 0, 1),
   price: fc.constantFrom('100.5', '100.50', '100.5', '100.5', '99'),
   /** How far its claims reach beyond it. */
   claimed: fc.option(fc.constantFrom(0, 0, 3)),
@@ -40,11 +42,11 @@ const commits = fc.array(fc.array(page, { minLength: 1, maxLength: 3 }), {
 
 function batchOf(given: Page, streams: readonly StreamRef[], shiftS: number): Batch {
   const [marketId = 0] = streams.map((stream) => stream.marketId);
-  const { fromS, lengthS, everyS, isTimed, price, claimed } = given;
+  const { fromS, lengthS, everyS, isTimed, lateS, price, claimed } = given;
   const trades = [];
   for (let s = fromS; s < fromS + lengthS; s += everyS) {
     const values = isTimed ? { marketId, price } : { marketId, price, executedAtUs: null };
-    trades.push(trade(s + 1, shiftS + s, values));
+    trades.push(trade(s + 1, shiftS + s + lateS, values));
   }
   const span = [shiftS + fromS, shiftS + fromS + lengthS + (claimed ?? 0)] as const;
   const claims = claimed === null ? [] : streams.map((stream) => claim(stream, ...span));
