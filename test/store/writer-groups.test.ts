@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { StreamRef } from '../../src/model/batch.js';
+import { Partitions } from '../../src/store/schema/partitions.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';
@@ -184,6 +185,20 @@ test('a missing partition is made and the work repeated', async () => {
   await runSql(url, 'DROP TABLE trade_20260115');
   const { outcomes } = await store.commit({ trades: [trade(2, 2)] });
   assert.deepEqual(outcomes.trade, counts(1));
+});
+
+test('a partition that is missing again and again is a failure that passes, like any other', async (t) => {
+  const making = t.mock.method(Partitions.prototype, 'ensureTimes', async () => {});
+  const failed: boolean[] = [];
+  const telemetry = quietStoreEvents({
+    commitFailed: ({ willRetry }) => {
+      failed.push(willRetry);
+      making.mock.restore();
+    },
+  });
+  const { store } = await openTestStore({ telemetry });
+  const { outcomes } = await store.commit({ trades: [trade(1, 1)] });
+  assert.deepEqual([outcomes.trade, failed], [counts(1), [true]]);
 });
 
 test('a known trade on the short cut is no failure', async () => {
