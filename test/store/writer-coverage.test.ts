@@ -36,7 +36,8 @@ test('claims that touch become one island, whatever their order', async () => {
 test('a span tells the lowest and the highest id of its trades, also where ids do not follow time', async () => {
   const { store, url, trades } = await openWithStreams();
   const page = [trade(7, 1), trade(4, 2), trade(9, 3), trade(5, 4)];
-  const { ranges } = await store.commit({ trades: page, claims: [claim(trades, 0, 10)] });
+  // What is stored near them is known, and so they are not counted where they lie.
+  const { ranges } = await store.commit({ trades: page, claims: [claim(trades, 1, 5)] });
   assert.deepEqual(
     ranges.map(({ firstId, lastId }) => [firstId, lastId]),
     [[4, 9]],
