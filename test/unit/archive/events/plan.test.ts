@@ -56,3 +56,12 @@ test('candles of a span are those that close in it, of each length on its own gr
     ],
   );
 });
+
+test('kinds that are collected of none of all markets are refused, and the markets are named', () => {
+  const known = ['BTC_USDT', 'ETH_USDT'].map((market, at) => ({ market, marketId: at + 1 }));
+  const query: EventQuery = { from: '2026-01-31', to: '2026-02-01', kinds: ['depth'] };
+  assert.throws(() => planEvents(query, [], known), {
+    code: 'not_collected',
+    message: /nothing of the kinds asked for is collected of BTC_USDT, ETH_USDT/,
+  });
+});
