@@ -197,4 +197,29 @@ export const EQUIVALENTS: readonly {
     file: 'store/writer/writer.ts',
     reason: 'only when the next group is prepared, not what is in it',
   },
+  {
+    id: '61670d89',
+    file: 'store/writer/coverage.ts',
+    reason: 'a new range has no earlier one, and none of the ledger has no bounds',
+  },
+  {
+    id: '5e80f2ab',
+    file: 'store/writer/refused-rows.ts',
+    reason: 'no row is inserted and none counted',
+  },
+  {
+    id: '1be5464a',
+    file: 'store/writer/trade-encoder.ts',
+    reason: 'the slower way, for unusual decimals, writes the same bytes',
+  },
+  {
+    id: 'ece0972d',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'nothing is staged, looked up and found',
+  },
+  {
+    id: 'd854e161',
+    file: 'store/writer/session.ts',
+    reason: 'the timer is cancelled when its try ends, and no process ends before that',
+  },
 ];
