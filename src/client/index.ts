@@ -19,6 +19,7 @@ export {
   type NonceStore,
   type Reply,
   type RequestTurn,
+  type ToldAnswer,
 } from './exchange-client.js';
 export {
   createExchangeClock,

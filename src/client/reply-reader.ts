@@ -37,6 +37,7 @@ import {
   UnexpectedPageError,
   WrongDialectError,
 } from './errors.js';
+import type { CallOptions } from './exchange-client.js';
 
 /** A complete answer as it came over the wire. */
 export interface RawReply {
@@ -58,6 +59,8 @@ export interface Question<R> {
   readonly secrets: readonly string[];
   /** What Retry-After asked for, if anything. */
   readonly retryAfterMs: number | undefined;
+  /** Is shown the decoded body before it is read. */
+  readonly onAnswer?: CallOptions['onAnswer'] | undefined;
 }
 
 /** What an answer says. */
@@ -107,6 +110,7 @@ export function readReply<R>(question: Question<R>, reply: RawReply): Reading<R>
   if (opening.trimStart().startsWith('<')) throw new UnexpectedPageError(errorPlace, undefined);
 
   const body = parseJson(errorPlace, question, reply);
+  question.onAnswer?.({ status, contentType, body });
   const reading = readBody(body, question.endpoint.envelope);
   if (reading.kind !== 'success' && reading.kind !== 'bare') {
     throw errorOfBody(reading, errorPlace, question);

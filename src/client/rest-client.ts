@@ -72,6 +72,7 @@ interface Sending {
   readonly asked: RequestParams;
   readonly isSigned?: boolean;
   readonly onLeaving?: () => void;
+  readonly onAnswer: CallOptions['onAnswer'] | undefined;
 }
 
 /** What one sending brought: the checked rows, and its circumstances. */
@@ -144,7 +145,7 @@ export class EndpointCaller {
       };
       return { request, query };
     };
-    const sending = { name, build, asked: params };
+    const sending = { name, build, asked: params, onAnswer: options.onAnswer };
     try {
       return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
@@ -244,7 +245,8 @@ export class EndpointCaller {
       const onLeaving = () => {
         hasLeft = true;
       };
-      const sending = { name, build, asked: params, isSigned: true, onLeaving };
+      const { onAnswer } = options;
+      const sending = { name, build, asked: params, isSigned: true, onLeaving, onAnswer };
       return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
       // Whatever went wrong, it must not be taken for an order that can be sent again.
@@ -294,7 +296,7 @@ export class EndpointCaller {
   async #send<R>(
     endpoint: Endpoint<Endpoint['params'], R>,
     { request, query }: Built,
-    { asked, isSigned = false, onLeaving }: Sending,
+    { asked, isSigned = false, onLeaving, onAnswer }: Sending,
     signal: AbortSignal | undefined,
   ): Promise<Sent<R>> {
     const { clock, telemetry } = this.#options;
@@ -319,11 +321,9 @@ export class EndpointCaller {
       bytes = reply.body.length;
       const { name: dialect } = this.#dialect;
       const secrets = this.#secrets;
-      const question = {
-        ...{ name, endpoint, dialect, isSigned, secrets, retryAfterMs },
-        asked: { ...asked, query } as Asked,
-      };
-      const parsed = readReply<R>(question, reply);
+      const own = { dialect, isSigned, secrets, retryAfterMs, onAnswer };
+      const inFull = { ...asked, query } as Asked;
+      const parsed = readReply<R>({ name, endpoint, asked: inFull, ...own }, reply);
       if (head === undefined) throw new Error('an answer without a head');
       this.#options.budget.served();
       const durationMs = ended(parsed.rejected.length === 0 ? 'ok' : 'rejected_rows');

@@ -33,8 +33,11 @@ export interface SocketEnd {
 export interface FrameHandler {
   /** @param identity the header `x-tapekeep-exchange` of the handshake; null elsewhere */
   opened(identity: string | null): void;
-  /** @returns false for a frame that means nothing here, of which few are borne */
-  received(frame: ServerFrame): boolean;
+  /**
+   * @param told the frame as it came
+   * @returns false for a frame that means nothing here, of which few are borne
+   */
+  received(frame: ServerFrame, told: unknown): boolean;
   /** Called exactly once, as the last thing. */
   ended(end: SocketEnd): void;
 }
@@ -153,8 +156,11 @@ export class FrameSocket {
 
   #receive(data: RawData, isBinary: boolean): void {
     if (this.#phase === 'ended') return;
-    const frame = isBinary ? undefined : parseFrame(data, this.#settings.words);
-    if (frame !== undefined && this.#handler.received(frame)) return;
+    const told = isBinary ? undefined : parseFrame(data);
+    const { words } = this.#settings;
+    const isKnown =
+      told !== undefined && this.#handler.received(readServerFrame(told, words), told);
+    if (isKnown) return;
     this.count('unrecognised');
     this.#unrecognised += 1;
     if (this.#unrecognised >= MAX_UNRECOGNISED) this.end('garbage');
@@ -186,11 +192,11 @@ export class FrameSocket {
   }
 }
 
-/** A frame of the server; undefined when it is not JSON that can be read, or says nothing known. */
-function parseFrame(data: RawData, words: RealtimeWords): ServerFrame | undefined {
+/** A frame of the server; undefined when it is not JSON that can be read. */
+function parseFrame(data: RawData): unknown {
   try {
     // Text of at most `maxFrameBytes`, valid UTF-8: ws has checked both.
-    return readServerFrame(parseJson(String(data)), words);
+    return parseJson(String(data));
   } catch {
     return undefined;
   }
