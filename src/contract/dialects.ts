@@ -354,6 +354,8 @@ export interface SpokenEndpoint<R = unknown> extends Endpoint<Endpoint['params']
   read(query: Params, nowS: number): Params;
   /** The contract's result as this exchange tells it; left out where it is the same. */
   readonly tell?: (result: unknown) => unknown;
+  /** The way back: {@link Endpoint.result} does it by itself. */
+  readonly adopt?: (result: unknown, asked: Asked) => unknown;
 }
 
 const asItIs = (params: Params) => params;
@@ -367,7 +369,7 @@ function spoken(row: Endpoint, form: EndpointForm): SpokenEndpoint {
     result: result === undefined ? row.result : adopting(row.result, result.adopt),
     ask: question?.ask ?? asItIs,
     read: question?.read ?? asItIs,
-    ...(result && { tell: result.tell }),
+    ...(result && { tell: result.tell, adopt: result.adopt }),
   };
 }
 
