@@ -1,11 +1,28 @@
-import type { Reply } from '../../client/index.js';
-import { type DialectName, dialectNames, dialectOf } from '../../contract/dialects.js';
-import { type EndpointName, endpointNames, endpoints } from '../../contract/endpoints.js';
+import { InvalidInputError, MarketUnavailableError, type Reply } from '../../client/index.js';
+import { assertFeedAddress } from '../../client/realtime/reconnecting.js';
+import { type Departure, departuresOfAnswer } from '../../contract/departures.js';
+import {
+  type DialectName,
+  dialectNames,
+  dialectOf,
+  type Params,
+  type SpokenEndpoint,
+} from '../../contract/dialects.js';
+import {
+  type EndpointName,
+  endpointNames,
+  endpoints,
+  type ResultOf,
+} from '../../contract/endpoints.js';
 import { sleep, systemClock } from '../../kernel/clock.js';
+import { compareDecimals, decimalSign } from '../../kernel/decimal.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { type ApiOptions, EXCHANGE_OPTIONS, openApi, openApiSession } from '../api/access.js';
-import { argument, choice, command, flag, nothing } from '../command.js';
+import { probeRealtime, type RealtimeFinding } from '../api/realtime-probe.js';
+import { argument, choice, command, flag, nothing, option } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
+import type { ExchangeAccess } from '../opening/exchange.js';
+import { timeoutArgument } from '../options.js';
 import { jsonLine, printable, writeOut } from '../output.js';
 
 /** Between two questions: an exchange that is asked for the first time is asked gently. */
@@ -13,74 +30,229 @@ const PAUSE_MS = 1000;
 /** Candles that are asked for, of a minute: closed ones. */
 const CANDLES = 10;
 const MINUTE_S = 60;
+/** Markets that are tried after one that is not available. */
+const OTHERS_MAX = 3;
+const DEFAULT_WAIT_MS = 10_000;
 
 /** What one endpoint answered in one dialect. */
 interface Finding {
   readonly dialect: DialectName;
   readonly endpoint: EndpointName;
-  readonly isGood: boolean;
-  /** How it departs from the contract, or what went wrong; empty: not at all. */
+  /** `unavailable`: for the market alone, which says nothing of the dialect. */
+  readonly verdict: 'ok' | 'failed' | 'unavailable';
+  /** What went wrong, or is to be known of a good answer; may be empty. */
   readonly detail: string;
+  /** How a good answer departs from the contract, and its question. */
+  readonly departures: readonly Departure[];
+}
+
+/** What is said of one dialect besides. */
+interface Remark {
+  readonly dialect: DialectName;
+  readonly remark: string;
 }
 
 /** Asks every public endpoint of an exchange once in each dialect, before anybody trusts what it says. */
 export const probe = command({
   args: {
-    market: argument<string | undefined>('the market to ask about (default: the first listed)'),
+    market: argument<string | undefined>(
+      'the market to ask about (default: the one that is traded most)',
+    ),
   },
   options: {
     url: EXCHANGE_OPTIONS.url,
     dialect: choice('--dialect <name>', 'ask in this one only', dialectNames),
+    realtime: option(
+      '--realtime-url <address>',
+      'real-time address, in place of the setting; without any, real time is not asked',
+    ),
+    waitMs: option(
+      '--wait <duration>',
+      'how long each real-time answer and update is waited for (default: 10s)',
+      timeoutArgument,
+    ),
     json: flag('--json', 'one JSON document'),
   },
   needs: nothing,
-  async run(common, { market, dialect, url, json }): Promise<ExitCode> {
+  async run(common, { market, dialect, url, realtime: given, ...chosen }): Promise<ExitCode> {
+    const { waitMs = DEFAULT_WAIT_MS, json } = chosen;
+    const print = json === true ? () => Promise.resolve() : writeOut;
+    const { config, telemetry } = openApiSession({ ...common, url, dialect });
+    const realtimeUrl = given ?? config.realtime.url;
+    if (realtimeUrl !== null) assertFeedAddress(realtimeUrl);
+
     const findings: Finding[] = [];
+    const remarks: Remark[] = [];
+    const markets = new Map<DialectName, Markets>();
     for (const one of dialect === undefined ? dialectNames : [dialect]) {
-      const options = { ...common, url, dialect: one };
-      for await (const finding of ask(options, one, market)) {
-        findings.push(finding);
-        if (json !== true) await writeOut(lineOf(finding));
+      const own = new Markets(market);
+      markets.set(one, own);
+      for await (const told of ask({ ...common, url, dialect: one }, one, own)) {
+        if ('remark' in told) remarks.push(told);
+        else findings.push(told);
+        await print(lineOf(told));
       }
     }
-    const fitting = bestOf(findings);
-    if (json === true) await writeOut(jsonLine({ fits: fitting ?? null, findings }));
-    else await writeOut(conclusionOf(fitting, findings));
-    return fitting === undefined ? EXIT_CODES.exchange : EXIT_CODES.ok;
+    const fits = bestOf(findings);
+    await print(conclusionOf(fits, findings));
+
+    let realtime: { url: string; isFollowed: boolean; findings: RealtimeFinding[] } | null = null;
+    if (realtimeUrl === null) await print(REALTIME_NOT_ASKED);
+    else {
+      const heard: RealtimeFinding[] = [];
+      const spoken = fits ?? dialect;
+      const [found] = [...markets].flatMap(([name, { current }]) =>
+        current === undefined || (spoken ?? name) !== name ? [] : [current],
+      );
+      const settings = { url: realtimeUrl, telemetry: telemetry.client, waitMs };
+      const dialects = spoken === undefined ? dialectNames : [spoken];
+      await print(`\nReal time at ${printable(realtimeUrl)}:\n`);
+      for await (const finding of probeRealtime(settings, dialects, market ?? found)) {
+        heard.push(finding);
+        await print(realtimeLineOf(finding));
+      }
+      const isFollowed = heard.some(
+        ({ step, verdict }) => step === 'subscribe' && verdict === 'ok',
+      );
+      await print(isFollowed ? FOLLOWED : NOT_FOLLOWED);
+      realtime = { url: realtimeUrl, isFollowed, findings: heard };
+    }
+    const document = { fits: fits ?? null, findings, remarks, realtime };
+    if (json === true) await writeOut(jsonLine(document));
+    const isGood = fits !== undefined && realtime?.isFollowed !== false;
+    return isGood ? EXIT_CODES.ok : EXIT_CODES.exchange;
   },
 });
+
+const REALTIME_NOT_ASKED =
+  'Real time was not asked: add --realtime-url ADDRESS (ws:// or wss://), or set realtime.url.\n';
+const FOLLOWED = 'States can be followed in this way.\n';
+const NOT_FOLLOWED = 'States cannot be followed: no known way to subscribe was acknowledged.\n';
+
+/** The markets that may be asked about, the best first; a named one alone. */
+class Markets {
+  readonly #isNamed: boolean;
+  #names: readonly string[];
+  readonly #refused: string[] = [];
+
+  constructor(named: string | undefined) {
+    this.#isNamed = named !== undefined;
+    this.#names = named === undefined ? [] : [named];
+  }
+
+  /** Undefined: none is left that may be tried. */
+  get current(): string | undefined {
+    return this.#refused.length > OTHERS_MAX ? undefined : this.#names[this.#refused.length];
+  }
+
+  /** Those that are not available. */
+  get refused(): readonly string[] {
+    return this.#refused;
+  }
+
+  /** Takes them in the exchange's order. */
+  list(markets: ResultOf<'markets'>): void {
+    if (!this.#isNamed) this.#names = markets.map(({ name }) => name);
+  }
+
+  /** Those with a last price before all others, the largest volume in money first. */
+  rank(tickers: ResultOf<'tickers'>): void {
+    if (this.#isNamed) return;
+    const figure = (market: string) => {
+      const { last = '0', deal = null } = tickers[market]?.ticker ?? {};
+      return decimalSign(last) === 0 ? '-1' : (deal ?? '0');
+    };
+    this.#names = this.#names.toSorted((one, other) => compareDecimals(figure(other), figure(one)));
+  }
+
+  /** The current one is not available. @returns the next one */
+  refuse(): string | undefined {
+    if (this.current !== undefined) this.#refused.push(this.current);
+    return this.current;
+  }
+}
 
 /** Each public endpoint that the dialect has; only the first one where that fails. */
 async function* ask(
   options: ApiOptions,
   dialect: DialectName,
-  named: string | undefined,
-): AsyncGenerator<Finding, void, undefined> {
+  markets: Markets,
+): AsyncGenerator<Finding | Remark, void, undefined> {
   const access = openApi(openApiSession(options), 'markets', false);
-  const { client, time } = access;
-  let market = named;
+  const lacking: EndpointName[] = [];
+  const unasked: EndpointName[] = [];
   try {
     for (const endpoint of endpointNames) {
-      const isOffered = dialectOf(dialect).endpoints[endpoint] !== undefined;
-      if (endpoints[endpoint].access !== 'public' || !isOffered) continue;
-      await sleep(systemClock, PAUSE_MS);
-      try {
-        const params = paramsOf(endpoint, market ?? '', time.nowMs() / 1000);
-        const reply = await client.call(endpoint, params as never);
-        if (endpoint === 'markets') market ??= (reply as Reply<{ name: string }[]>).data[0]?.name;
-        yield { dialect, endpoint, ...judge(reply) };
-      } catch (error) {
-        const detail = `${codeOf(error)}: ${messageOf(error)}`;
-        yield { dialect, endpoint, isGood: false, detail };
-        if (endpoint === 'markets') return;
+      if (endpoints[endpoint].access !== 'public') continue;
+      const spoken = dialectOf(dialect).endpoints[endpoint];
+      if (spoken === undefined) lacking.push(endpoint);
+      else if (isOfMarket(endpoint) && markets.current === undefined) unasked.push(endpoint);
+      else {
+        let finding = await askOnce(access, dialect, spoken, markets, endpoint);
+        while (finding.verdict === 'unavailable') {
+          const refused = markets.current;
+          const next = markets.refuse();
+          if (next === undefined) break;
+          yield { dialect, remark: `${refused} is not available, ${next} is asked about` };
+          finding = await askOnce(access, dialect, spoken, markets, endpoint);
+        }
+        yield finding;
+        if (endpoint === 'markets' && finding.verdict !== 'ok') return;
       }
     }
   } finally {
     await access.close();
   }
+  if (lacking.length > 0) yield { dialect, remark: `not offered: ${lacking.join(', ')}` };
+  if (unasked.length === 0) return;
+  const { refused } = markets;
+  const why = refused.length === 0 ? 'no market is listed' : `not available: ${refused.join(', ')}`;
+  yield { dialect, remark: `${why}; not asked therefore: ${unasked.join(', ')}` };
 }
 
-function paramsOf(endpoint: EndpointName, market: string, nowS: number): object {
+const isOfMarket = (endpoint: EndpointName) => 'market' in endpoints[endpoint].params.shape;
+
+async function askOnce(
+  { client, time }: ExchangeAccess,
+  dialect: DialectName,
+  spoken: SpokenEndpoint,
+  markets: Markets,
+  endpoint: EndpointName,
+): Promise<Finding> {
+  await sleep(systemClock, PAUSE_MS);
+  const nowS = time.nowMs() / 1000;
+  const params = paramsOf(endpoint, markets.current ?? '', nowS);
+  let told: unknown;
+  try {
+    const reply: Reply<unknown> = await client.call(endpoint, params as never, {
+      onAnswer: ({ body }) => {
+        told = body;
+      },
+    });
+    if (endpoint === 'markets') markets.list(reply.data as ResultOf<'markets'>);
+    if (endpoint === 'tickers') markets.rank(reply.data as ResultOf<'tickers'>);
+    const departures = [
+      ...departuresOfQuestion(endpoint, spoken, params, nowS),
+      ...departuresOfAnswer(endpoint, spoken, told, params),
+    ];
+    return { dialect, endpoint, ...judge(reply), departures };
+  } catch (error) {
+    const verdict = isOfThisMarket(endpoint, error) ? 'unavailable' : 'failed';
+    const detail = `${codeOf(error)}: ${messageOf(error)}`;
+    return { dialect, endpoint, verdict, detail, departures: [] };
+  }
+}
+
+/** Whether the market alone is refused. Where nothing else is asked for, any input that is refused is the market. */
+function isOfThisMarket(endpoint: EndpointName, error: unknown): boolean {
+  const isAlone =
+    isOfMarket(endpoint) && Object.keys(endpoints[endpoint].params.shape).length === 1;
+  return error instanceof MarketUnavailableError
+    ? isOfMarket(endpoint)
+    : isAlone && error instanceof InvalidInputError;
+}
+
+function paramsOf(endpoint: EndpointName, market: string, nowS: number): Params {
   const end = Math.floor(nowS / MINUTE_S - 1) * MINUTE_S;
   const all = {
     ...{ market, side: 'buy', limit: 10, since: 0, lastId: 0 },
@@ -90,20 +262,39 @@ function paramsOf(endpoint: EndpointName, market: string, nowS: number): object 
   return Object.fromEntries(Object.entries(all).filter(([name]) => names.includes(name)));
 }
 
-/** Whether an answer is of the contract, and what of it is not. */
+/** How the dialect asks otherwise than the contract. */
+function departuresOfQuestion(
+  endpoint: EndpointName,
+  spoken: SpokenEndpoint,
+  params: Params,
+  nowS: number,
+): Departure[] {
+  const asked = spoken.ask(params, nowS);
+  const other = Object.entries(asked).filter(([name, value]) => params[name] !== value);
+  const fields = {
+    'asked at': spoken.path === endpoints[endpoint].path ? [] : [spoken.path],
+    'asked with': other.map(([name, value]) => `${name}=${value}`),
+    'asked without': Object.keys(params).filter((name) => !Object.hasOwn(asked, name)),
+  };
+  return Object.entries(fields).flatMap(([what, fields]) =>
+    fields.length === 0 ? [] : [{ what, fields }],
+  );
+}
+
+/** Whether an answer can be read whole, and what is to be known of it besides its form. */
 function judge({ data, rejected, isRaised, cachedAtMs, dateMs }: Reply<unknown>) {
   const [first] = rejected;
   const untold = untoldIn(data);
-  const departures = [
+  const remarks = [
     first === undefined ? '' : `${rejected.length} rows refused, the first for ${first.reason}`,
-    untold.length === 0 ? '' : `not told: ${untold.join(', ')}`,
+    untold.length === 0 ? '' : `kept as null: ${untold.join(', ')}`,
     isRaised ? 'an offset of 0 is refused, 1 was sent' : '',
     cachedAtMs === null ? '' : 'from a cache that tells its time',
     dateMs === null ? 'without a Date header' : '',
   ];
   return {
-    isGood: rejected.length === 0,
-    detail: departures.filter((text) => text !== '').join('; '),
+    verdict: rejected.length === 0 ? ('ok' as const) : ('failed' as const),
+    detail: remarks.filter((text) => text !== '').join('; '),
   };
 }
 
@@ -121,32 +312,64 @@ function untoldIn(data: unknown): string[] {
   return [...names];
 }
 
-/** The dialect in which nothing failed and most was answered; undefined: there is none. */
+/** The dialect in which nothing failed and most was answered, some of it of a market; undefined: there is none. */
 function bestOf(findings: readonly Finding[]): DialectName | undefined {
   const counts = dialectNames.map((name) => {
     const own = findings.filter(({ dialect }) => dialect === name);
-    return { name, count: own.every(({ isGood }) => isGood) ? own.length : 0 };
+    const good = own.filter(({ verdict }) => verdict === 'ok');
+    const isFitting =
+      own.every(({ verdict }) => verdict !== 'failed') &&
+      good.some(({ endpoint }) => isOfMarket(endpoint));
+    return { name, count: isFitting ? good.length : 0 };
   });
   const best = counts.reduce((one, other) => (other.count > one.count ? other : one));
   return best.count === 0 ? undefined : best.name;
 }
 
-const COLUMNS = { dialect: 10, endpoint: 15 };
+const COLUMNS = { dialect: 10, name: 15 };
 
-function lineOf({ dialect, endpoint, isGood, detail }: Finding): string {
-  const what = isGood ? `ok${detail === '' ? '' : `; ${detail}`}` : detail;
-  const start = dialect.padEnd(COLUMNS.dialect) + endpoint.padEnd(COLUMNS.endpoint);
-  return `${start}${printable(what)}\n`;
+function lineOf(told: Finding | Remark): string {
+  const start = told.dialect.padEnd(COLUMNS.dialect);
+  if ('remark' in told) return `${start}${printable(told.remark)}\n`;
+  const { endpoint, verdict, detail, departures } = told;
+  const what = [verdict === 'ok' ? 'ok' : '', detail].filter((text) => text !== '').join('; ');
+  const line = `${start}${endpoint.padEnd(COLUMNS.name)}${printable(what)}\n`;
+  return `${line}${departureLines(departures)}`;
 }
 
-function conclusionOf(fitting: DialectName | undefined, findings: readonly Finding[]): string {
-  if (fitting === undefined) {
-    return 'No dialect fits: each fails somewhere. What it answers would be refused, not stored.\n';
+function realtimeLineOf({ step, sent, verdict, detail, departures }: RealtimeFinding): string {
+  const what = [verdict, detail].filter((text) => text !== '').join(': ');
+  const start = step.padEnd(COLUMNS.dialect + COLUMNS.name);
+  const line = `${start}${printable(sent === '' ? what : `${what}; ${sent}`)}\n`;
+  return `${line}${departureLines(departures)}`;
+}
+
+function departureLines(departures: readonly Departure[]): string {
+  const indent = ' '.repeat(COLUMNS.dialect + COLUMNS.name + 2);
+  return departures
+    .map(({ what, fields }) => `${indent}${printable(`${what}: ${fields.join(', ')}`)}\n`)
+    .join('');
+}
+
+function conclusionOf(fits: DialectName | undefined, findings: readonly Finding[]): string {
+  if (fits !== undefined) {
+    const own = findings.filter(({ dialect }) => dialect === fits);
+    const departing = own.filter(({ departures }) => departures.length > 0);
+    const how =
+      departing.length === 0
+        ? 'as the contract says'
+        : `${departing.length} of them otherwise than the contract says, which is read all the same`;
+    const setting =
+      fits === 'contract'
+        ? 'nothing has to be set'
+        : `set exchange.dialect: ${fits} (TAPEKEEP_EXCHANGE_DIALECT)`;
+    return `${fits} fits: ${own.length} endpoints were answered, ${how}; ${setting}.\n`;
   }
-  const count = findings.filter(({ dialect }) => dialect === fitting).length;
-  const setting =
-    fitting === 'contract'
-      ? 'nothing has to be set'
-      : `set exchange.dialect: ${fitting} (TAPEKEEP_EXCHANGE_DIALECT)`;
-  return `${fitting} fits: all ${count} endpoints that it has were answered; ${setting}.\n`;
+  const isOpen = dialectNames.some((name) => {
+    const own = findings.filter(({ dialect }) => dialect === name);
+    return own.length > 0 && own.every(({ verdict }) => verdict !== 'failed');
+  });
+  return isOpen
+    ? 'Which dialect fits cannot be said: no market could be asked about.\n'
+    : 'No dialect fits: each fails somewhere. What does not fit would be refused, not stored.\n';
 }

@@ -33,7 +33,7 @@ others on this machine could read it.
   tapekeep api markets --url http://127.0.0.1:8080 --dialect whitebit
   tapekeep api kline BTC_USDT --start -1h --end now --json
   tapekeep api watch BTC_USDT --period 60 --for 10s
-  tapekeep api probe --url http://127.0.0.1:8080
+  tapekeep api probe --url http://127.0.0.1:8080 --realtime-url ws://127.0.0.1:8080/ws
   tapekeep api order-new BTC_USDT --side buy --price 60000 --amount 0.001`;
 
 /** Time parameters are marked in the table. */
@@ -84,7 +84,7 @@ export default group({
   commands: {
     ...Object.fromEntries(endpointNames.map(endpointCommand)),
     'probe [options] [market]': [
-      'Asks each public endpoint once in each dialect, and says which one fits',
+      'Asks an exchange gently: which dialect fits, and all that differs from the contract',
       probe,
     ],
     'watch [options] <market>': [
