@@ -12,7 +12,8 @@ import { answered, isHeard, judgeSuccess, realtimeCase } from './realtime.js';
 
 /**
  * Trades that are pushed: the contract has none of it, and exchanges that speak it may. Where there are any,
- * they must be those of history. Words as EarnBIT was heard to use them (field notes, Real-time).
+ * they must be those of history. Words as EarnBIT was heard to use them (field notes, Real-time); like the whole
+ * suite, nothing here speaks another dialect.
  */
 const SUBSCRIBE = 'deals.subscribe';
 const UPDATE = 'deals.update';
