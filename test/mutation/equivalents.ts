@@ -218,8 +218,8 @@ export const EQUIVALENTS: readonly {
     reason: 'nothing is staged, looked up and found',
   },
   {
-    id: 'd854e161',
-    file: 'store/writer/session.ts',
-    reason: 'the timer is cancelled when its try ends, and no process ends before that',
+    id: 'b900f3d9',
+    file: 'store/writer/transaction.ts',
+    reason: 'the slower way, for trades that are known in part, lists the same ones',
   },
 ];
