@@ -25,8 +25,7 @@ interface QuestionForm {
 
 /** The result of one endpoint: the contract's, and how the exchange tells it. */
 interface ResultForm {
-  /** @param query the question as this exchange was asked it */
-  readonly adopt: (result: unknown, asked: Params, query: Params) => unknown;
+  readonly adopt: (result: unknown, asked: Asked) => unknown;
   readonly tell: (result: unknown) => unknown;
 }
 
@@ -136,7 +135,7 @@ function candleArrays(
   spanShown: (asked: CandleSpan, times: readonly number[], query: Params) => CandleSpan,
 ): ResultForm {
   return {
-    adopt: (result, { market, start, end, interval }, query) => {
+    adopt: (result, { market, start, end, interval, query = {} }) => {
       if (!Array.isArray(result)) return result;
       const asked = { start: Number(start), end: Number(end) };
       const rows = result.map((values: unknown) => candleOf(values, market));
@@ -376,10 +375,7 @@ function spoken(row: Endpoint, form: EndpointForm): SpokenEndpoint {
 function adopting<R>(shape: ResultShape<R>, adopt: ResultForm['adopt']): ResultShape<R> {
   return {
     ...shape,
-    parse: (payload, asked: Asked = {}) => {
-      const { query = {}, ...params } = asked;
-      return shape.parse(adopt(payload, params, query as Params), asked);
-    },
+    parse: (payload, asked: Asked = {}) => shape.parse(adopt(payload, asked), asked),
   };
 }
 
