@@ -283,10 +283,9 @@ function streamOf(one: StreamStatus, checks: readonly CheckTotals[], nowMs: numb
   };
 }
 
-/** What needs an eye first: little of it covered, then far behind. */
+/** What needs an eye first: little of it covered, then far behind. What has no share comes last. */
 function byNeed(a: StatusStream, b: StatusStream): number {
-  const of = ({ coverageRatio, lagS }: StatusStream) =>
-    [coverageRatio ?? -1, -(lagS ?? 0)] as const;
+  const of = ({ coverageRatio, lagS }: StatusStream) => [coverageRatio ?? 2, -(lagS ?? 0)] as const;
   const [[first, behind], [second, than]] = [of(a), of(b)];
   return first - second || behind - than || a.mismatches - b.mismatches;
 }

@@ -215,7 +215,7 @@ function streamPart(archive: ArchiveStatus | null): string {
   if (archive === null) return '<p>Not counted yet.</p>';
   if (archive.streams.length === 0) return '<p>Nothing has been collected yet.</p>';
   const left = archive.streamsLeftOut;
-  const more = left === 0 ? '' : `<p>${left.toLocaleString('en-US')} more are covered better.</p>`;
+  const more = left === 0 ? '' : `<p>… and ${left.toLocaleString('en-US')} more.</p>`;
   return `${table(STREAM_COLUMNS, archive.streams)}${more}`;
 }
 

@@ -148,7 +148,11 @@ suite('backfill', { concurrency: 3 }, () => {
     // Nobody could ever have had it: the archive is complete all the same.
     const status = await world.ask('status');
     assert.match(status.out, /^BTC_USDT +trades .* 100% +0 +– /m);
-    assert.match(status.out, /^Never to be had: trades of 1 markets, for up to .+ asked for/m);
+    const never = /^Never to be had: trades of 1 market, for up to .+ asked for/m;
+    assert.match(status.out, never);
+    // However few streams are listed.
+    assert.match((await world.ask('status', '--summary')).out, never);
+    assert.match((await world.ask('status', '--worst', '1')).out, never);
   });
 
   test('a server that counts in ids has nothing older than its newest page', async (t) => {

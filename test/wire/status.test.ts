@@ -288,7 +288,7 @@ test('the document lists what is asked for, the least covered first, and counts 
   assert.deepEqual([candles?.intervalS, candles?.mismatches, candles?.lagS], [60, 2, 8]);
   assert.deepEqual([b?.missingS, b?.unfillableS, b?.coverageRatio], [900, 700, 0.8]);
   const worst = await read('?worst=2');
-  assert.deepEqual(names(worst), ['* tickers', 'B trades'], 'what has nothing at all comes first');
+  assert.deepEqual(names(worst), ['B trades', 'A trades'], 'what has no share comes last');
   assert.deepEqual({ ...worst, streams: [], streamsLeftOut: 0 }, { ...all, streams: [] });
   assert.equal(worst.streamsLeftOut, 2);
   assert.deepEqual(names(await read('?market=B')), ['B trades', '* tickers']);

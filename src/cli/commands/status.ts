@@ -9,7 +9,7 @@ import { command, flag, option, VERSION } from '../command.js';
 import { HORIZON_WHY } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, kindsArgument, MARKETS, streamName } from '../options.js';
-import { type Column, formatTable, printable } from '../output.js';
+import { type Column, countOf, formatTable, printable } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -19,7 +19,7 @@ lag       what is newer than that: it is no part of the share
 
   tapekeep status --summary
   tapekeep status --worst 20 --kind trades,candles
-  tapekeep status --json | jq '.archive.streams[] | select(.coverageRatio < 1)'
+  tapekeep status --json | jq '.archive.streams[] | select(.coverageRatio != null and .coverageRatio < 1)'
 
 The JSON is the document that a daemon serves as /status, whose daemon is null here; its JSON Schema is
 docs/reference/status.schema.json, and /status/schema of a daemon.`;
@@ -46,10 +46,9 @@ export default command({
       store.checks.totals(),
     ]);
     selectMarkets(markets, marketsOf(streams));
-    const status = archiveStatus({ atMs: nowMs, streams, gaps, checks }, nowMs, {
-      ...{ markets, kinds },
-      worst: isSummary === true ? 0 : worst,
-    });
+    const counted = { atMs: nowMs, streams, gaps, checks };
+    const limit = isSummary === true ? 0 : worst;
+    const status = archiveStatus(counted, nowMs, { markets, kinds, worst: limit });
     if (json === true) {
       const document = { ...statusOf(VERSION, identity, nowMs), archive: status, daemon: null };
       process.stdout.write(`${JSON.stringify(document)}\n`);
@@ -62,7 +61,7 @@ export default command({
     const known = new Set(streams.map(({ market }) => market));
     const foot = [
       ...gapLines(status),
-      ...beforeHistoryLines(status.streams),
+      ...beforeHistoryLines(archiveStatus(counted, nowMs, { markets, kinds }).streams),
       ...historyLines(status.streams),
       ...mismatchLines(status.streams),
       ...(identity === null ? [] : absentLines(session.config.markets, known)),
@@ -74,13 +73,14 @@ export default command({
 
 function tableLines({ streams, streamsLeftOut }: ArchiveStatus): readonly string[] {
   if (streams.length === 0 && streamsLeftOut > 0) return [];
-  const more = `… and ${whole(streamsLeftOut)} more streams that are covered better.`;
+  const more = `… and ${countOf(streamsLeftOut, 'more stream')}.`;
   return [...formatTable(COLUMNS, streams), ...(streamsLeftOut === 0 ? [] : [more])];
 }
 
 function summaryLine(status: ArchiveStatus): string {
   const { markets, rows, kinds, lowestCoverageRatio, streams, streamsLeftOut } = status;
-  const of = `${whole(markets)} markets, ${whole(streams.length + streamsLeftOut)} streams, ${whole(rows)} rows covered`;
+  const all = streams.length + streamsLeftOut;
+  const of = `${countOf(markets, 'market')}, ${countOf(all, 'stream')}, ${countOf(rows, 'row')} covered`;
   const shares = kinds.flatMap(({ kind, coverageRatio }) =>
     coverageRatio === null ? [] : [`${kind} ${percent(coverageRatio, 2)}`],
   );
@@ -105,7 +105,7 @@ function beforeHistoryLines(streams: readonly StatusStream[]): string[] {
     const own = asked.filter((one) => one.kind === kind);
     const longest = shownDuration(Math.max(...own.map((one) => one.beforeHistoryS)) * 1000);
     const markets = new Set(own.map(({ market }) => market)).size;
-    return `Never to be had: ${kind} of ${whole(markets)} markets, for up to ${longest} that were asked for from before the exchange's history begins; it does not lower the share.`;
+    return `Never to be had: ${kind} of ${countOf(markets, 'market')}, for up to ${longest} that were asked for from before the exchange's history begins; it does not lower the share.`;
   });
 }
 
