@@ -1,5 +1,6 @@
 import { nearestName } from '../kernel/nearest.js';
 import { floorToMs, type Span } from '../kernel/span.js';
+import { ALL_MARKETS_ID } from '../model/batch.js';
 import type { Gap, GapFilter, KnownStream, Store } from '../store/index.js';
 import { option, type Values } from './command.js';
 import { UsageError } from './failure.js';
@@ -88,7 +89,7 @@ export function marketsOf(streams: readonly Pick<KnownStream, 'market' | 'market
 }
 
 /**
- * What the options select, for the archive.
+ * What the options select, for the archive: of a market with the streams of all markets together.
  *
  * @throws UsageError for an unknown market, or a span that ends before it begins
  */
@@ -104,7 +105,9 @@ export function gapFilterOf(
   const isBounded = bounds.fromMs !== undefined || bounds.toMs !== undefined;
   const span = { fromMs: bounds.fromMs ?? 0, toMs: Math.min(nowMs, bounds.toMs ?? nowMs) };
   return {
-    ...(market === undefined ? {} : { marketIds: chosen.map(({ marketId }) => marketId) }),
+    ...(market === undefined
+      ? {}
+      : { marketIds: [...chosen.map(({ marketId }) => marketId), ALL_MARKETS_ID] }),
     ...(kinds === undefined ? {} : { kinds }),
     ...(isBounded ? { span } : {}),
     ...(state === undefined ? {} : { states: state }),

@@ -8,6 +8,7 @@ import { at, START_S, TAPE_MARKET, TapeProgram } from '../support/programs/tape-
 interface Listed {
   readonly gaps: ReadonlyArray<{
     readonly id: string;
+    readonly market: string;
     readonly kind: string;
     readonly from: string;
     readonly to: string;
@@ -74,6 +75,10 @@ suite('gaps', { concurrency: 3 }, () => {
       ['open exchange failed'],
     );
     const id = gaps.find(({ kind }) => kind === 'trades')?.id ?? '';
+    // Tickers of all markets are those of each.
+    const { gaps: tickers } = await list(world, '--market', TAPE_MARKET, '--kind', 'tickers');
+    assert.ok(tickers.length > 0);
+    for (const { market, kind } of tickers) assert.deepEqual([market, kind], ['*', 'tickers']);
 
     const table = await world.run('gaps', ...TRADES);
     assert.match(
