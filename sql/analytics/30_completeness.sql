@@ -37,7 +37,7 @@ RETURNS TABLE (market_name text, stream_kind text, variant integer, starts_at ti
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT m.name, s.kind, s.variant, lower(p.part), upper(p.part), upper(p.part) - lower(p.part),
-         p.state, p.reason, lower(p.part) >= newest.at, p.attempts, p.first_seen_at,
+         p.state, p.reason, coalesce(lower(p.part) >= counted.until, false), p.attempts, p.first_seen_at,
          p.next_attempt_at, p.note
   FROM (SELECT CASE WHEN gaps.market IS NOT NULL OR from_at > to_at
                     THEN analytics.market_id(gaps.market, from_at, to_at) END AS market_id,
@@ -50,9 +50,18 @@ BEGIN ATOMIC
       SELECT range_agg(c.span) FROM coverage c
       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
         AND c.span && analytics.span(from_at, to_at)), '{}') AS spans) missing, LATERAL (
-    SELECT (SELECT upper(c.span) FROM coverage c
-            WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
-            ORDER BY lower(c.span) DESC LIMIT 1) AS at) newest, LATERAL (
+    -- What is newer is lag: than all that is covered; where nothing is, than what lies before history;
+    -- else the candle that is not closed and final yet.
+    SELECT coalesce(
+      (SELECT upper(c.span) FROM coverage c
+       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
+       ORDER BY lower(c.span) DESC LIMIT 1),
+      (SELECT max(upper(g.span)) FROM gap g
+       WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state = 'unfillable'
+         AND g.reason = 'beyond history' AND g.uncovered_at IS NULL),
+      CASE s.kind WHEN 'candles'
+        THEN date_bin(make_interval(secs => s.variant), asked.now - interval '1 minute', 'epoch') END)
+      AS until) counted, LATERAL (
     SELECT unnest(missing.spans) AS span) one, LATERAL (
     SELECT g.span * one.span AS part, g.state, g.reason, g.attempts, g.first_seen_at,
            g.next_attempt_at, nullif(concat_ws(E'\n', g.note, g.remarks), '') AS note
@@ -66,7 +75,7 @@ BEGIN ATOMIC
                AND g.state <> 'filled' AND g.span && one.span), '{}')),
            'open', 'not collected', 0, NULL, NULL, NULL) p;
 END;
-COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream, not late enough to be called missing. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream, such as a candle that is not closed yet, and not late enough to be called missing. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
 
 CREATE OR REPLACE VIEW analytics.gaps AS
 SELECT g.market_name AS market, g.stream_kind AS kind, g.variant, g.starts_at, g.ends_at, g.length,
@@ -81,7 +90,7 @@ COMMENT ON COLUMN analytics.gaps.ends_at IS 'First moment after it: 2026-01-15 1
 COMMENT ON COLUMN analytics.gaps.length IS 'How long it is: 00:05:00.';
 COMMENT ON COLUMN analytics.gaps.state IS '''open'' and ''filling'' may still be had, ''unfillable'' may not.';
 COMMENT ON COLUMN analytics.gaps.reason IS 'Why it is missing: ''not collected''.';
-COMMENT ON COLUMN analytics.gaps.is_lag IS 'Newer than anything stored of the stream: false.';
+COMMENT ON COLUMN analytics.gaps.is_lag IS 'Newer than anything stored of the stream, or of a candle that is not closed yet: false.';
 COMMENT ON COLUMN analytics.gaps.attempts IS 'How often filling was tried: 2.';
 COMMENT ON COLUMN analytics.gaps.first_seen_at IS 'When it was first noticed; null when nothing is remembered of it: 2026-01-15 12:06:00+00.';
 COMMENT ON COLUMN analytics.gaps.next_attempt_at IS 'When it is tried again: 2026-01-15 12:30:00+00.';

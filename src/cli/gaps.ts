@@ -112,7 +112,7 @@ export async function findGapsAt(
   }
   for (const stream of asked) {
     const gap = await gapAt(store, stream, atMs, nowMs);
-    if (gap !== undefined && !isLag(gap, stream.newestCoveredMs, nowMs)) gaps.push(gap);
+    if (gap !== undefined && !isLag(gap, stream, nowMs)) gaps.push(gap);
     else others.push(await whyNoGap(store, stream, atMs));
   }
   return { gaps, others };

@@ -122,11 +122,11 @@ const SETTLING_MS = 60_000;
 /** Whether a gap is only what a stream has not reached yet. */
 export function isLag(
   { gapId, kind, variant, span }: Gap,
-  coveredMs: number | null,
+  { countedUntilMs: untilMs }: Pick<KnownStream, 'countedUntilMs'>,
   nowMs: number,
 ) {
   if (gapId !== null) return false;
-  if (coveredMs !== null) return span.fromMs >= coveredMs;
+  if (untilMs !== null) return span.fromMs >= untilMs;
   return kind === 'candles' && span.fromMs >= floorToMs(nowMs - SETTLING_MS, variant * 1000);
 }
 
@@ -142,11 +142,14 @@ export async function readGaps(
   streams: readonly KnownStream[],
   nowMs: number,
 ): Promise<{ readonly gaps: readonly Gap[]; readonly isAll: boolean }> {
-  const newestMs = new Map(streams.map((one) => [one.streamId, one.newestCoveredMs]));
+  const streamOf = new Map(streams.map((one) => [one.streamId, one]));
   // Each stream has at most one lag.
   const asked = filter.limit + streams.length + 1;
   const found = await store.listGaps({ ...filter, limit: asked }, nowMs);
-  const gaps = found.filter((gap) => !isLag(gap, newestMs.get(gap.streamId) ?? null, nowMs));
+  const gaps = found.filter((gap) => {
+    const stream = streamOf.get(gap.streamId);
+    return stream === undefined || !isLag(gap, stream, nowMs);
+  });
   const isAll = found.length < asked && gaps.length <= filter.limit;
   return { gaps: gaps.slice(0, filter.limit), isAll };
 }

@@ -250,6 +250,62 @@ test('of a day that goes on, completeness is that of the status and the lag stan
   assert.deepEqual(over, { kind: 'candles', ...missing, isComplete: false, lag: 0 });
 });
 
+test('a candle that is not closed yet is lag, also of a stream without any, as the program has it', async () => {
+  const { url, store } = await openAnalystWorld();
+  const hourMs = 3_600_000;
+  const noonMs = Date.parse('2030-03-05T12:00:00Z');
+  const [trades, hourly, daily] = await Promise.all([
+    store.ensureStream({ kind: 'trades', marketId: 2, variant: 0 }),
+    store.ensureStream({ kind: 'candles', marketId: 2, variant: 3600 }),
+    store.ensureStream({ kind: 'candles', marketId: 2, variant: 86_400 }),
+  ]);
+  for (const [{ streamId }, fromMs] of [
+    [trades, noonMs - hourMs],
+    [hourly, noonMs - 10 * hourMs],
+    [daily, noonMs - 12 * hourMs],
+  ] as const) {
+    await store.setCollectFrom(streamId, fromMs);
+  }
+  // Their history begins later: all closed candles were asked for in vain.
+  await store.recordGap({
+    ...{ stream: hourly, span: { fromMs: noonMs - 10 * hourMs, toMs: noonMs }, atMs: noonMs },
+    ...{ state: 'unfillable', reason: 'beyond history' },
+  });
+  await runSql(
+    url,
+    `INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
+     SELECT stream_id, market_id, '[2030-03-05 11:00Z, 2030-03-05 12:10Z)', 1, '{}' FROM stream
+     WHERE stream_id = $1`,
+    [trades.streamId],
+  );
+  const [{ market } = { market: '' }] = await runSql<{ market: string }>(
+    url,
+    'SELECT name AS market FROM market WHERE market_id = 2',
+  );
+  const listed = await runSql(
+    url,
+    `SELECT variant, state, is_lag FROM analytics.gaps($1, 'candles', NULL, NULL)
+     WHERE market_name = $1 AND variant > 60 ORDER BY variant, starts_at`,
+    [market],
+  );
+  assert.deepEqual(listed, [
+    { variant: 3600, state: 'unfillable', is_lag: false },
+    { variant: 3600, state: 'open', is_lag: true },
+    { variant: 86_400, state: 'open', is_lag: true },
+  ]);
+  const days = await runSql(
+    url,
+    `SELECT variant, missing_s::int, gaps::int, lag_s >= 600 AS "isLate"
+     FROM analytics.completeness($1, '2030-03-05') WHERE kind = 'candles' AND variant > 60
+     ORDER BY variant`,
+    [market],
+  );
+  assert.deepEqual(days, [
+    { variant: 3600, missing_s: 36_000, gaps: 1, isLate: true },
+    { variant: 86_400, missing_s: 0, gaps: 0, isLate: true },
+  ]);
+});
+
 test('a book holds until the next one, and no longer than somebody looked', async () => {
   const { url } = await openAnalystWorld();
   const held = (span: string) =>

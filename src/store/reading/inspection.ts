@@ -14,6 +14,8 @@ export interface KnownStream extends StreamRef {
   readonly market: string;
   readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
+  /** Up to where gaps are counted, as in {@link StreamStatus}. */
+  readonly countedUntilMs: number | null;
   /** Tries to find the start of history that led no further. */
   readonly startTries: StartTries | null;
   /** Null where the start was chosen, or is not known. */
@@ -61,10 +63,17 @@ export interface GapDetail extends StreamSpan {
   readonly closedAtMs: number | null;
 }
 
+/** Gap `g` is of what was wished for and the exchange does not serve: never there to be had. */
+const BEYOND_HISTORY = `g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
+
 const STREAMS = `
   SELECT ${streamRefSql('s')}, m.name AS market,
          ${toMs('c.oldest')} AS "oldestCoveredMs",
-         ${toMs('c.newest')} AS "newestCoveredMs", ${START_TRIES},
+         ${toMs('c.newest')} AS "newestCoveredMs",
+         ${toMs(`coalesce(c.newest, (
+           SELECT max(upper(g.span)) FROM gap g
+           WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND ${BEYOND_HISTORY}))`)}
+           AS "countedUntilMs", ${START_TRIES},
          s.start_reason AS "startReason"
   FROM stream s JOIN market m USING (market_id) LEFT JOIN (
     SELECT stream_id, market_id, min(lower(span)) AS oldest, max(upper(span)) AS newest
@@ -220,7 +229,7 @@ const BEFORE_HISTORY = `
   LATERAL (
     SELECT coalesce(range_agg(g.span * tstzrange(NULL, c.oldest)), '{}') AS spans FROM gap g
     WHERE g.stream_id = s.stream_id AND lower(g.span) < coalesce(c.oldest, 'infinity')
-      AND g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL
+      AND ${BEYOND_HISTORY}
     OFFSET 0) before`;
 
 /** Of a stream without coverage, where its history may begin, as far as is known. */

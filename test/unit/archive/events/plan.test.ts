@@ -40,7 +40,13 @@ test('candles of a span are those that close in it, of each length on its own gr
   const covered = { oldestCoveredMs: noonMs - 86_400_000, newestCoveredMs: noonMs + 86_400_000 };
   const streams = [3600, 60].map((variant) => ({
     ...{ streamId: variant, kind: 'candles' as const, marketId: 1, market: 'BTC_USDT', variant },
-    ...{ collectFromMs: null, startTries: null, startReason: null, ...covered },
+    ...{
+      collectFromMs: null,
+      countedUntilMs: null,
+      startTries: null,
+      startReason: null,
+      ...covered,
+    },
   }));
   const query = { from: '2026-01-31T12:00:30Z', to: '2026-01-31T14:30:00Z', kinds: ['candles'] };
   const plan = planEvents(query as EventQuery, streams, [{ market: 'BTC_USDT', marketId: 1 }]);
