@@ -153,6 +153,16 @@ suite('backfill', { concurrency: 3 }, () => {
     // However few streams are listed.
     assert.match((await world.ask('status', '--summary')).out, never);
     assert.match((await world.ask('status', '--worst', '1')).out, never);
+    const candles = [...early.slice(0, -1), 'candles'];
+    assert.equal((await world.run('backfill', '--market', TAPE_MARKET, ...candles)).code, 7);
+    const proven = await world.ask('verify');
+    assert.equal(proven.code, 0, proven.out + proven.err);
+    assert.match(proven.out, /; 2m before the exchange's history begins, never to be had$/m);
+    assert.match(proven.out, /^No doubt: candles and stored trades agree \(1 slot\)\.$/m);
+    // Who names that time wants to have it.
+    const named = await world.ask('verify', '--from', at(-100));
+    assert.equal(named.code, 6, named.out + named.err);
+    assert.match(named.out, /GAP .* \(trades\): beyond history$/m);
   });
 
   test('a server that counts in ids has nothing older than its newest page', async (t) => {

@@ -94,7 +94,7 @@ test('what verify tells of an archive', async (t) => {
     const url = env.TAPEKEEP_DATABASE_URL ?? '';
     const whole = await verify(env);
     assert.equal(whole.code, 0, whole.out + whole.err);
-    assert.match(whole.out, /No doubt: all \d+ candles/);
+    assert.match(whole.out, /No doubt: candles and stored trades agree \(\d+ slots\)/);
 
     const [victim] = await runSql<{ tid: string; minute: Date }>(
       url,

@@ -1,5 +1,6 @@
 import { checkSpanSlots } from '../../archive/verification.js';
-import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
+import { shownDuration } from '../../kernel/durations.js';
+import { ceilToMs, floorToMs, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import type { BeyondPresent, CheckTarget, Gap, Store } from '../../store/index.js';
@@ -8,6 +9,7 @@ import { EXIT_CODES } from '../failure.js';
 import { suspectText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { formatInstant, JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
+import { countOf } from '../output.js';
 import { CountProgress } from '../progress.js';
 import { selectMarkets, selectSpan } from '../selection.js';
 
@@ -16,6 +18,8 @@ interface Counts {
   matches: number;
   mismatches: number;
   unproven: number;
+  /** Left out, because the exchange's history begins later. */
+  beforeHistoryS: number;
 }
 
 /** Of mismatches and unproven spans of a kind no more are kept, so that memory stays bounded. */
@@ -43,7 +47,8 @@ interface MarketFindings {
 }
 
 function countsOf({ counts }: MarketFindings, intervalS: number): Counts {
-  const known = counts.get(intervalS) ?? { slots: 0, matches: 0, mismatches: 0, unproven: 0 };
+  const none = { slots: 0, matches: 0, mismatches: 0, unproven: 0, beforeHistoryS: 0 };
+  const known = counts.get(intervalS) ?? none;
   counts.set(intervalS, known);
   return known;
 }
@@ -72,10 +77,14 @@ const count = (value: number) => value.toLocaleString('en-US');
 const between = ({ fromMs, toMs }: Span) => `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
 
 function marketLines(found: MarketFindings): string[] {
-  const lines = [...found.counts].map(
-    ([intervalS, { slots, matches, mismatches, unproven }]) =>
-      `  candles of ${intervalS} s: ${count(slots)} judged, ${count(matches)} match, ${count(mismatches)} do not, ${count(unproven)} unproven`,
-  );
+  const lines = [...found.counts].map(([intervalS, counts]) => {
+    const { slots, matches, mismatches, unproven, beforeHistoryS } = counts;
+    const before =
+      beforeHistoryS === 0
+        ? ''
+        : `; ${shownDuration(beforeHistoryS * 1000)} before the exchange's history begins, never to be had`;
+    return `  candles of ${intervalS} s: ${countOf(slots, 'slot')} judged, ${count(matches)} match, ${count(mismatches)} do not, ${count(unproven)} unproven${before}`;
+  });
   if (lines.length === 0) lines.push('  nothing is collected that could be judged');
   for (const { intervalS, slot, tradeIds } of found.mismatches) {
     const what = slot.differences.map(describeDifference).join('; ');
@@ -104,7 +113,7 @@ function printFindings(findings: readonly MarketFindings[], isWhole: boolean): s
   if (!isWhole) lines.push('Interrupted: the figures above are only a part.');
   else if (findings.length === 0) lines.push('Nothing is collected that could be verified.');
   else if (unproven.length > 0) lines.push(`There is doubt about ${unproven.join(', ')}.`);
-  else lines.push(`No doubt: all ${count(judged)} candles agree with the stored trades.`);
+  else lines.push(`No doubt: candles and stored trades agree (${countOf(judged, 'slot')}).`);
   return `${lines.join('\n')}\n`;
 }
 
@@ -138,7 +147,8 @@ function verifyDocument(findings: readonly MarketFindings[], isWhole: boolean) {
 
 const HELP = `
 The exchange reports trades and candles in two ways. Where the archive holds both, their sums
-and prices must agree to the last digit. Without a span all that was collected is judged.
+and prices must agree to the last digit. A slot is the time of one candle, also where nobody traded and there
+is none. Without a span all that was collected is judged, but for what lies before the exchange's history.
 
   tapekeep verify
   tapekeep verify --market BTC_USDT --from 2h
@@ -196,16 +206,16 @@ async function verify(
       ),
     };
     findings.push(found);
-    work.push({ jobs: await jobsOf(store, target, bounds, found), found });
+    work.push({ jobs: await jobsOf(store, target, bounds, nowMs, found), found });
   }
   const slots = work
     .flatMap(({ jobs }) => jobs)
     .reduce((sum, { span, kline }) => sum + (span.toMs - span.fromMs) / (kline.variant * 1000), 0);
-  const progress = new CountProgress('candles', slots);
+  const progress = new CountProgress('slots', slots);
   try {
     for (const { jobs, found } of work) {
       for (const job of jobs) await run(store, job, found, nowMs, progress, signal);
-      if (!signal.aborted) await addGaps(store, jobs, found, nowMs);
+      if (!signal.aborted) await addGaps(store, jobs, bounds, found, nowMs);
     }
   } finally {
     progress.end();
@@ -242,6 +252,24 @@ async function run(
   }
 }
 
+const JUDGED_KINDS = ['trades', 'candles'] as const;
+
+/**
+ * What lies before the exchange's history, of trades and candles of a market: nobody could have had it, so it
+ * is no doubt. Empty for who names a time to begin with, and wants to have that.
+ */
+async function beforeHistoryOf(
+  store: Store,
+  { marketId }: CheckTarget,
+  { fromMs }: Partial<Span>,
+  nowMs: number,
+): Promise<readonly Gap[]> {
+  if (fromMs !== undefined) return [];
+  const filter = { marketIds: [marketId], kinds: JUDGED_KINDS, states: ['unfillable'] as const };
+  const gaps = await store.listGaps({ ...filter, limit: GAPS_MAX }, nowMs);
+  return gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
+}
+
 /**
  * What is to be judged of a market: the shortest candles first. What was asked for and is not
  * collected at all needs no judging slot by slot.
@@ -250,9 +278,15 @@ async function jobsOf(
   store: Store,
   target: CheckTarget,
   bounds: Partial<Span>,
+  nowMs: number,
   found: MarketFindings,
 ): Promise<Job[]> {
   const jobs: Job[] = [];
+  const before = await beforeHistoryOf(store, target, bounds, nowMs);
+  const never = (kline: StreamRef) =>
+    before
+      .filter(({ streamId }) => streamId === kline.streamId || streamId === target.trades?.streamId)
+      .map((gap) => gap.span);
   const isGiven = bounds.fromMs !== undefined || bounds.toMs !== undefined;
   for (const [index, kline] of target.klines.entries()) {
     const expected = await store.checks.expected(target, kline);
@@ -273,7 +307,10 @@ async function jobsOf(
       }
       spans = [clip(asked, known)];
     }
-    for (const span of spans) {
+    const judged = spans.flatMap((span) => subtractSpans(span, never(kline)));
+    const neverMs = floorToMs(totalLengthMs(spans) - totalLengthMs(judged), stepMs);
+    if (neverMs > 0) countsOf(found, kline.variant).beforeHistoryS = neverMs / 1000;
+    for (const span of judged) {
       const whole = wholeSlots(span, stepMs, false);
       if (whole.fromMs < whole.toMs) jobs.push({ target, kline, span: whole });
     }
@@ -296,6 +333,7 @@ function wholeSlots({ fromMs, toMs }: Span, stepMs: number, isOutward: boolean):
 async function addGaps(
   store: Store,
   jobs: readonly Job[],
+  { fromMs }: Partial<Span>,
   found: MarketFindings,
   nowMs: number,
 ): Promise<void> {
@@ -306,16 +344,17 @@ async function addGaps(
     toMs: Math.max(...jobs.map((job) => job.span.toMs)),
   };
   const { marketId } = first.target;
-  const filter = { marketIds: [marketId], kinds: ['trades', 'candles'] as const, span };
+  const filter = { marketIds: [marketId], kinds: JUDGED_KINDS, span };
   const gaps = await store.listGaps({ ...filter, limit: GAPS_MAX }, nowMs);
   // Candles of longer intervals end where their last whole one does: what follows is not judged.
-  const judged = gaps.filter(({ kind, variant, span: gap }) =>
-    kind === 'trades'
-      ? true
-      : jobs.some(
-          ({ kline, span: one }) =>
-            kline.variant === variant && gap.fromMs < one.toMs && one.fromMs < gap.toMs,
-        ),
-  );
-  found.gaps = judged;
+  found.gaps = gaps.filter(({ kind, variant, span: gap, isBeforeHistory }) => {
+    if (isBeforeHistory && fromMs === undefined) return false;
+    return (
+      kind === 'trades' ||
+      jobs.some(
+        ({ kline, span: one }) =>
+          kline.variant === variant && gap.fromMs < one.toMs && one.fromMs < gap.toMs,
+      )
+    );
+  });
 }

@@ -123,6 +123,9 @@ export async function closeFilledGaps(runner: Runner): Promise<number> {
 /** What the last try found, and what people wrote. */
 export const NOTES = `nullif(concat_ws(E'\\n', g.note, g.remarks), '')`;
 
+/** Memory `g` is of time that the exchange does not serve and that was never covered. */
+export const BEYOND_HISTORY = `g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
+
 /** Gaps: what is expected and not covered, cut along what is remembered of it. */
 
 /**
@@ -145,6 +148,8 @@ export interface Gap {
   readonly firstSeenAtMs: number | null;
   readonly nextAttemptAtMs: number | null;
   readonly note: string | null;
+  /** It lies before all that is covered, because the exchange's history begins later: it was never there to be had. */
+  readonly isBeforeHistory: boolean;
 }
 
 export interface GapFilter {
@@ -218,16 +223,20 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
     WHERE upper(one) > ${WINDOW_FROM} ${ENOUGH}),
   remembered AS MATERIALIZED (
     SELECT m.stream_id, m.span AS missing, g.span * m.span AS part, g.gap_id, g.state, g.reason,
-           g.attempts, g.first_seen_at, g.next_attempt_at, ${NOTES} AS note
+           g.attempts, g.first_seen_at, g.next_attempt_at, ${NOTES} AS note,
+           ${BEYOND_HISTORY} AND NOT EXISTS (
+             SELECT FROM coverage c
+             WHERE c.stream_id = m.stream_id AND lower(c.span) < lower(m.span)) AS is_before
     FROM missing m, LATERAL (
       SELECT * FROM gap g
       WHERE g.market_id = m.market_id AND g.stream_id = m.stream_id AND g.state <> 'filled'
         AND g.span && m.span OFFSET 0) g),
   parts AS (
-    SELECT stream_id, part, gap_id, state, reason, attempts, first_seen_at, next_attempt_at, note
+    SELECT stream_id, part, gap_id, state, reason, attempts, first_seen_at, next_attempt_at, note,
+           is_before
     FROM remembered
     UNION ALL
-    SELECT m.stream_id, part, NULL, 'open', 'not collected', 0, NULL, NULL, NULL
+    SELECT m.stream_id, part, NULL, 'open', 'not collected', 0, NULL, NULL, NULL, false
     FROM missing m LEFT JOIN (
         SELECT stream_id, missing AS span, range_agg(part) AS parts
         FROM remembered GROUP BY stream_id, missing) r USING (stream_id, span),
@@ -235,7 +244,8 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
   SELECT p.gap_id::float8 AS "gapId", s.stream_id AS "streamId", s.kind, s.market_id AS "marketId",
          m.name AS market, s.variant, ${boundsSql('part')}, p.state, p.reason, p.attempts,
          ${toMs('p.first_seen_at')} AS "firstSeenAtMs",
-         ${toMs('p.next_attempt_at')} AS "nextAttemptAtMs", p.note
+         ${toMs('p.next_attempt_at')} AS "nextAttemptAtMs", p.note,
+         p.is_before AS "isBeforeHistory"
   FROM parts p JOIN candidates s USING (stream_id) JOIN market m USING (market_id)
   WHERE upper(part) > ${WINDOW_FROM}
     AND ($6::text[] IS NULL OR p.state = ANY ($6)) AND ($7::text[] IS NULL OR p.reason = ANY ($7))

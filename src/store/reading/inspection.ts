@@ -1,7 +1,7 @@
 import type { Span } from '../../kernel/span.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
-import { type GapState, NOTES } from '../completeness/gaps.js';
+import { BEYOND_HISTORY, type GapState, NOTES } from '../completeness/gaps.js';
 import { expectedSql, streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { IS_WRITTEN } from '../locks.js';
@@ -62,9 +62,6 @@ export interface GapDetail extends StreamSpan {
   readonly nextAttemptAtMs: number | null;
   readonly closedAtMs: number | null;
 }
-
-/** Gap `g` is of what was wished for and the exchange does not serve: never there to be had. */
-const BEYOND_HISTORY = `g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
 
 const STREAMS = `
   SELECT ${streamRefSql('s')}, m.name AS market,

@@ -302,6 +302,7 @@ export class ModelArchive implements ArchivePort {
           gaps.push({
             ...{ streamId, kind, marketId, market, variant, span },
             ...{ gapId: memory?.gapId ?? null, note: memory?.note ?? null },
+            isBeforeHistory: false,
             firstSeenAtMs: memory?.firstSeenAtMs ?? null,
             state: memory?.state === 'unfillable' ? 'unfillable' : 'open',
             reason: memory?.reason ?? 'not collected',
