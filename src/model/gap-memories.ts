@@ -1,4 +1,4 @@
-import { type Span, subtractSpans } from '../kernel/span.js';
+import { doOverlap, hullOf, type Span, subtractSpans } from '../kernel/span.js';
 
 /** What is remembered of a span that was, or is, not proven complete. */
 export interface GapMemory {
@@ -44,13 +44,27 @@ export interface GapChanges {
  * Puts a finding among the memories of its stream. What was found last holds, exactly for its span:
  * of memories that reach beyond it the rest stays as it is. The count of tries goes on from what was
  * remembered of any part of the span, so that a pause never starts from the beginning because a gap
- * has shrunk.
+ * has shrunk. What was given up piece by piece for one reason is one memory, which keeps its id while it grows.
  *
- * @param held memories of the stream that are not filled and overlap the finding, apart from each other
+ * @param near memories of the stream that are not filled and overlap the finding or touch it, apart from each other
  */
-export function placeFinding(held: readonly GapMemory[], finding: GapFinding): GapChanges {
-  const { span, state, reason, atMs, nextAttemptAtMs } = finding;
-  const same = held.find((one) => one.span.fromMs === span.fromMs);
+export function placeFinding(near: readonly GapMemory[], finding: GapFinding): GapChanges {
+  const { state, reason, atMs, nextAttemptAtMs } = finding;
+  const begun = near.find((one) => one.span.fromMs === finding.span.fromMs);
+  const note = finding.note ?? begun?.note ?? null;
+  const uncoveredAtMs =
+    finding.uncoveredAtMs === undefined ? (begun?.uncoveredAtMs ?? null) : finding.uncoveredAtMs;
+  const alike = near.filter(
+    (one) =>
+      one.state === 'unfillable' &&
+      state === 'unfillable' &&
+      one.reason === reason &&
+      one.note === note &&
+      one.uncoveredAtMs === uncoveredAtMs,
+  );
+  const span = hullOf([finding.span, ...alike.map((one) => one.span)]);
+  const held = near.filter((one) => doOverlap(one.span, span));
+  const [same = begun] = alike.toSorted((a, b) => (a.gapId ?? 0) - (b.gapId ?? 0));
   const removed: number[] = [];
   const rests: GapMemory[] = [];
   for (const one of held) {
@@ -69,14 +83,13 @@ export function placeFinding(held: readonly GapMemory[], finding: GapFinding): G
     span,
     state,
     reason,
-    note: finding.note ?? same?.note ?? null,
+    note,
     remarks: joinRemarks(held, finding.remarks),
     firstSeenAtMs: Math.min(atMs, ...held.map(({ firstSeenAtMs }) => firstSeenAtMs)),
     attempts: mostTries + (finding.isAttempt ? 1 : 0),
     nextAttemptAtMs,
     closedAtMs: isClosed ? atMs : null,
-    uncoveredAtMs:
-      finding.uncoveredAtMs === undefined ? (same?.uncoveredAtMs ?? null) : finding.uncoveredAtMs,
+    uncoveredAtMs,
   };
   // Rows that shrink make room before new ones take it, and the finding's row may grow.
   const shrunk = rests.filter(({ gapId }) => gapId !== null);

@@ -129,7 +129,7 @@ test('how the endpoints page is remembered, as long as the exchange stays at its
 test('what was given up is filled once coverage holds it all the same', async () => {
   const { store, stream } = await openWithGap();
   const givenUp = { state: 'unfillable', reason: 'beyond history', nextAttemptAtMs: null } as const;
-  await store.recordGap({ ...attempt(stream, 10, 50), ...givenUp });
+  await store.recordGap({ ...attempt(stream, 10, 40), ...givenUp });
   await store.recordGap({ ...attempt(stream, 50, 90), ...givenUp });
   await store.commit({ claims: [claim(stream, 10, 50)] });
   assert.equal(await store.closeFilledGaps(), 1);
@@ -138,7 +138,32 @@ test('what was given up is filled once coverage holds it all the same', async ()
     memories.map((one) => [inSeconds(one), one.state]),
     [
       [{ fromS: 50, toS: 90 }, 'unfillable'],
-      [{ fromS: 10, toS: 50 }, 'filled'],
+      [{ fromS: 10, toS: 40 }, 'filled'],
     ],
+  );
+});
+
+test('what was given up page by page is one gap under one id, also when it is asked for anew', async () => {
+  const { store, stream } = await openWithGap();
+  const givenUp = { state: 'unfillable', reason: 'beyond history', nextAttemptAtMs: null } as const;
+  const record = (fromS: number, toS: number) =>
+    store.recordGap({ stream, span: spanOf(fromS, toS), atMs: ms(100), ...givenUp });
+  await store.want(stream, spanOf(-90, 0));
+  await record(-30, 0);
+  const [first] = await store.listGaps({ ...all, states: ['unfillable'] }, ms(100));
+  for (const fromS of [-60, -90]) await record(fromS, fromS + 30);
+  // A restart begins its pages elsewhere.
+  for (const fromS of [-25, -55, -85]) await record(fromS, fromS + 25);
+  const gaps = await store.listGaps({ ...all, states: ['unfillable'] }, ms(100));
+  assert.deepEqual(
+    gaps.map((gap) => [gap.gapId, inSeconds(gap), gap.isBeforeHistory]),
+    [[first?.gapId, { fromS: -90, toS: 0 }, true]],
+  );
+  // Above the oldest covered time the same reason is a loss.
+  await record(10, 90);
+  const [lost] = await store.listGaps({ ...all, states: ['unfillable'] }, ms(100));
+  assert.deepEqual(
+    [lost && inSeconds(lost), lost?.isBeforeHistory],
+    [{ fromS: 10, toS: 90 }, false],
   );
 });

@@ -37,13 +37,14 @@ export async function lockGaps(runner: Runner, marketIds: Iterable<number>): Pro
   if (sorted.length > 0) await runner.rows(LOCK_GAPS, [sorted]);
 }
 
-const READ_OVERLAPPING = `
+/** Those that overlap a span, and those that touch it. */
+const READ_NEAR = `
   SELECT gap_id::float8 AS "gapId", ${boundsSql('span')}, state, reason, note, remarks,
          ${toMs('first_seen_at')} AS "firstSeenAtMs", attempts,
          ${toMs('next_attempt_at')} AS "nextAttemptAtMs", ${toMs('closed_at')} AS "closedAtMs",
          ${toMs('uncovered_at')} AS "uncoveredAtMs"
   FROM gap WHERE market_id = $1 AND stream_id = $2 AND state <> 'filled'
-    AND span && ${rangeSql('$3', '$4')}
+    AND span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')}, '[]')
   ORDER BY lower(span) FOR UPDATE`;
 
 const REMOVE = 'DELETE FROM gap WHERE market_id = $1 AND gap_id = ANY ($2::bigint[])';
@@ -69,9 +70,8 @@ export async function rememberGap(
 ): Promise<void> {
   await lockGaps(runner, [marketId]);
   const { fromMs: from, toMs: to } = finding.span;
-  const rows = await runner.rows<Flat<GapMemory>>(READ_OVERLAPPING, [marketId, streamId, from, to]);
-  const held = rows.map(withSpan);
-  const { removed, kept } = placeFinding(held, finding);
+  const rows = await runner.rows<Flat<GapMemory>>(READ_NEAR, [marketId, streamId, from, to]);
+  const { removed, kept } = placeFinding(rows.map(withSpan), finding);
   if (removed.length > 0) await runner.rows(REMOVE, [marketId, removed]);
   for (const memory of kept) {
     const values = [

@@ -254,14 +254,16 @@ export class ModelArchive implements ArchivePort {
     const { stream, span, state, reason, note = null } = gap;
     this.#known.set(stream.streamId, stream);
     const all = this.memories.get(stream.streamId) ?? [];
-    const isHeld = (one: GapMemory) =>
-      one.state !== 'filled' && one.span.fromMs < span.toMs && span.fromMs < one.span.toMs;
-    const { kept } = placeFinding(all.filter(isHeld), { ...gap, note });
+    const isNear = (one: GapMemory) =>
+      one.state !== 'filled' && one.span.fromMs <= span.toMs && span.fromMs <= one.span.toMs;
+    const near = all.filter(isNear);
+    const { kept, removed } = placeFinding(near, { ...gap, note });
     const placed = kept.map((one) => {
       this.#lastGapId += one.gapId === null ? 1 : 0;
       return one.gapId === null ? { ...one, gapId: this.#lastGapId } : one;
     });
-    this.memories.set(stream.streamId, [...all.filter((one) => !isHeld(one)), ...placed]);
+    const gone = new Set([...removed, ...kept.map(({ gapId }) => gapId)]);
+    this.memories.set(stream.streamId, [...all.filter(({ gapId }) => !gone.has(gapId)), ...placed]);
     this.gaps.push({ streamId: stream.streamId, span, state, reason });
   }
 

@@ -72,3 +72,43 @@ test('a finding keeps the first sight, the note and the remarks that are known',
   assert.equal(placed({ state: 'filled' })?.closedAtMs, 5000);
   assert.equal(placeFinding([], found(0, 20)).kept[0]?.remarks, null);
 });
+
+test('what is given up piece by piece for one reason is one memory, which keeps its id', () => {
+  const lost = { state: 'unfillable', reason: 'beyond history' } as const;
+  const above = memory(3, 60, 100, lost);
+  const down = placeFinding([above], found(20, 60, lost));
+  assert.deepEqual(
+    [down.removed, down.kept.map(({ gapId, span }) => [gapId, span])],
+    [[], [[3, span(20, 100)]]],
+  );
+  // Asked for again in other pieces, as after a restart.
+  assert.deepEqual(kept([memory(3, 20, 100, lost)], found(50, 90, lost)), [
+    '3 20 100 beyond history',
+  ]);
+  // Memories that were apart are one as soon as a finding joins them: the older of their ids stays.
+  const parts = [memory(9, 0, 20, { ...lost, remarks: 'low' }), memory(3, 60, 100, lost)];
+  const joined = placeFinding(parts, found(20, 60, lost));
+  assert.deepEqual(joined.removed, [9]);
+  assert.deepEqual(
+    joined.kept.map((one) => [one.gapId, one.span, one.remarks]),
+    [[3, span(0, 100), 'low']],
+  );
+});
+
+test('what merely touches a finding stays as it is, and so does what was covered once', () => {
+  const lost = { state: 'unfillable', reason: 'beyond history' } as const;
+  for (const [touching, finding] of [
+    [memory(1, 0, 20, { attempts: 9 }), found(20, 60)],
+    [memory(1, 0, 20, { ...lost, reason: 'not observed' }), found(20, 60, lost)],
+    [memory(1, 0, 20, { ...lost, note: 'an empty page' }), found(20, 60, lost)],
+    [memory(1, 0, 20, { ...lost, uncoveredAtMs: 10 }), found(20, 60, lost)],
+    [memory(1, 0, 20), found(20, 60, lost)],
+  ] as const) {
+    const { removed, kept: rows } = placeFinding([touching], finding);
+    assert.deepEqual(removed, []);
+    assert.deepEqual(
+      rows.map(({ gapId, span: at, attempts }) => [gapId, at, attempts]),
+      [[null, span(20, 60), 0]],
+    );
+  }
+});
