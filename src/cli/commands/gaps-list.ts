@@ -1,11 +1,12 @@
 import { shownDuration } from '../../kernel/durations.js';
+import { hullOf } from '../../kernel/span.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
-import { command, option, type Values } from '../command.js';
+import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
 import { gapIdOf, HORIZON_WHY, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, formatInstant, JSON_DOCUMENT, streamName } from '../options.js';
-import { type Column, formatTable, jsonLine, printable } from '../output.js';
+import { type Column, countOf, formatTable, jsonLine, printable } from '../output.js';
 import { GAP_SELECTION, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps that are looked at for the sums, beyond those that are shown. */
@@ -16,10 +17,11 @@ export default command({
   options: {
     ...GAP_SELECTION,
     limit: option('--limit <count>', 'show at most this many', countArgument, 50),
+    all: flag('--all', "also list one by one what lies before the exchange's history"),
     json: JSON_DOCUMENT,
   },
   needs: archive(),
-  async run({ store, nowMs }, { limit, json, ...selected }) {
+  async run({ store, nowMs }, { limit, all, json, ...selected }) {
     const streams = await store.inspection.streams();
     const filter = gapFilterOf(selected, streams, nowMs, Math.max(limit, SUMMED_MAX));
     const { gaps, isAll } = await readGaps(store, filter, streams, nowMs);
@@ -30,13 +32,12 @@ export default command({
     );
     const unreached = chosen.filter(isUnreached);
     const isWritten = await store.inspection.isWritten();
-    const shown = gaps.slice(0, limit);
     if (json === true) {
       process.stdout.write(
         jsonLine({
           at: new Date(nowMs),
           isWritten,
-          gaps: shown.map(gapDocument),
+          gaps: gaps.slice(0, limit).map(gapDocument),
           sums: sumsOf(gaps),
           isSumOfAll: isAll,
           historyNotReached: unreached.map((stream) => ({
@@ -47,12 +48,18 @@ export default command({
       );
       return;
     }
+    const isEach = all === true || selected.reason !== undefined;
+    const before = isEach ? [] : gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
+    const listed = isEach ? gaps : gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
+    const shown = listed.slice(0, limit);
+    const isAllKnown = unreached.length === 0 && before.length === 0 && isWritten;
     const lines = [
       ...(shown.length === 0
-        ? [nothing(selected, chosen, unreached.length === 0 && isWritten)]
+        ? [nothing(selected, chosen, isAllKnown)]
         : formatTable(columns(isWritten, nowMs), shown)),
-      ...(gaps.length > shown.length || !isAll ? [more(gaps.length, shown.length, isAll)] : []),
-      ...sumLines(gaps, isAll),
+      ...(listed.length > shown.length || !isAll ? [more(listed.length, shown.length, isAll)] : []),
+      ...sumLines(listed, isAll),
+      ...beforeHistoryLines(before, limit),
       ...unreached.map(unreachedLine),
       ...lagLines(chosen, isWritten, nowMs),
     ];
@@ -128,7 +135,7 @@ function sumLines(gaps: readonly Gap[], isAll: boolean): string[] {
   const of = (isLost: boolean) =>
     sumsOf(gaps)
       .filter(({ state }) => (state === 'unfillable') === isLost)
-      .map(({ reason, lengthMs }) => `${seconds(lengthMs)} ${reason}`)
+      .map(({ reason, lengthMs }) => `${shownDuration(lengthMs)} ${reason}`)
       .join(', ');
   const part = isAll ? '' : ` (of the newest ${gaps.length.toLocaleString('en-US')})`;
   const [open, lost] = [of(false), of(true)];
@@ -138,8 +145,22 @@ function sumLines(gaps: readonly Gap[], isAll: boolean): string[] {
   ];
 }
 
-const seconds = (ms: number) =>
-  `${(ms / 1000).toLocaleString('en-US', { maximumFractionDigits: ms < 10_000 ? 1 : 0 })} s`;
+/** A line for each market and kind: what was asked for and was never there to be had. */
+function beforeHistoryLines(gaps: readonly Gap[], limit: number): string[] {
+  const groups = new Map<string, Gap[]>();
+  const byName = (a: Gap, b: Gap) => (a.market + a.kind < b.market + b.kind ? -1 : 1);
+  for (const gap of gaps.toSorted(byName)) {
+    const name = `${gap.kind} of ${printable(gap.market)}`;
+    groups.set(name, [...(groups.get(name) ?? []), gap]);
+  }
+  const lines = [...groups].slice(0, limit).map(([name, own]) => {
+    const { fromMs, toMs } = hullOf(own.map(({ span }) => span));
+    return `Never to be had: ${name} from ${formatInstant(fromMs)} to ${formatInstant(toMs)}, before the exchange's history begins (${countOf(own.length, 'gap')}).`;
+  });
+  if (groups.size > limit) lines.push(`… and the same of ${groups.size - limit} more.`);
+  if (groups.size > 0) lines.push('--all lists these one by one.');
+  return lines;
+}
 
 /** Without a collector the time since is missing as well, without being a gap yet. */
 function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: number): string[] {

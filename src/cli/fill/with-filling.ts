@@ -174,10 +174,10 @@ function outcomeDocument(outcome: FillOutcome) {
 /** One gap for programs. */
 export function gapDocument(gap: Gap) {
   const { market, kind, variant, span, state, reason, attempts, note } = gap;
-  const { firstSeenAtMs, nextAttemptAtMs } = gap;
+  const { firstSeenAtMs, nextAttemptAtMs, isBeforeHistory } = gap;
   return {
     ...{ id: gapIdOf(gap), market, kind, variant, from: iso(span.fromMs), to: iso(span.toMs) },
-    ...{ lengthMs: span.toMs - span.fromMs, state, reason, attempts },
+    ...{ lengthMs: span.toMs - span.fromMs, state, reason, isBeforeHistory, attempts },
     firstSeenAt: firstSeenAtMs === null ? null : iso(firstSeenAtMs),
     nextAttemptAt: nextAttemptAtMs === null ? null : iso(nextAttemptAtMs),
     note,
