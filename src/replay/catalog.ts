@@ -24,6 +24,7 @@ export class Catalog {
   readonly #options: CatalogOptions;
   #markets: ReadonlyMap<string, AsOfMarket> = new Map();
   #streams: ReadonlyMap<string, KnownStream> = new Map();
+  #startMs = Number.POSITIVE_INFINITY;
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
 
@@ -48,6 +49,11 @@ export class Catalog {
 
   get streams(): Iterable<KnownStream> {
     return this.#streams.values();
+  }
+
+  /** The oldest covered time of all streams; Infinity where nothing is covered. */
+  get startMs(): number {
+    return this.#startMs;
   }
 
   market(name: string): AsOfMarket | undefined {
@@ -90,6 +96,7 @@ export class Catalog {
     this.#streams = new Map(
       streams.map((one) => [keyOf(one.kind, one.marketId, one.variant), one]),
     );
+    this.#startMs = Math.min(...streams.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []));
     this.#readAtMs = clock.monotonicMs();
   }
 }

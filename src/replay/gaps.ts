@@ -11,7 +11,7 @@ import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import { FreshCache } from './caches.js';
-import type { ReplayedKind } from './catalog.js';
+import type { Catalog, ReplayedKind } from './catalog.js';
 
 type Missing = SpanCompleteness['missing'][number];
 
@@ -33,19 +33,21 @@ const STREAMS_MAX = 100_000;
 /** What the ledger lists as missing of each stream. */
 export class GapBook {
   readonly #asOf: AsOfReader;
+  readonly #catalog: Pick<Catalog, 'startMs'>;
   readonly #toMs: number;
   readonly #streams: FreshCache<readonly Missing[] | undefined>;
 
   /** @param toMs nothing is asked about what comes then or later */
-  constructor(asOf: AsOfReader, clock: Clock, toMs: number) {
+  constructor(asOf: AsOfReader, catalog: Pick<Catalog, 'startMs'>, clock: Clock, toMs: number) {
     this.#asOf = asOf;
+    this.#catalog = catalog;
     this.#toMs = toMs;
     this.#streams = new FreshCache(clock, STREAMS_MAX, FRESH_MS);
   }
 
   /**
-   * The gaps of a stream in a span, each whole as far as it had come by an instant, oldest first. A stream
-   * that is none is missing whole.
+   * The gaps of a stream in a span, each whole as far as it had come by an instant, oldest first; from the
+   * start of the archive on, or of the span where that is older. A stream that is none is missing whole.
    */
   async touched(
     kind: ReplayedKind,
@@ -57,10 +59,12 @@ export class GapBook {
     if (stream === undefined) return [{ kind, span, reason: 'not collected' }];
     const all = await this.#missingOf(stream);
     const missing = all ?? (await this.#asOf.completeness(stream, span, REMEMBERED_MAX)).missing;
+    const startMs = Math.min(span.fromMs, this.#catalog.startMs);
     return missing
       .filter((one) => one.span.fromMs < span.toMs && one.span.toMs > span.fromMs)
       .map(({ span: { fromMs, toMs }, reason }) => ({
-        ...{ kind, reason, span: { fromMs, toMs: cutAt(nowMs, fromMs, toMs) } },
+        ...{ kind, reason },
+        span: { fromMs: Math.max(fromMs, startMs), toMs: cutAt(nowMs, fromMs, toMs) },
       }));
   }
 

@@ -396,7 +396,7 @@ test('what touches a gap says so, and with --strict is refused', async (t) => {
     claims: [
       ...[covered(trades, 0, 60), covered(trades, 180, 600)],
       ...[covered(klines, 0, 60), covered(klines, 180, 600)],
-      ...[covered(depths, 0, 60), covered(tickers, 0, 60)],
+      ...[covered(depths, 0, 60), covered(tickers, 20, 60)],
     ],
   });
   await world.store.recordGap({
@@ -411,6 +411,8 @@ test('what touches a gap says so, and with --strict is refused', async (t) => {
   const goesOn = '2026-01-15T12:01:00.000Z 2026-01-15T12:03:35.000Z';
   for (const [atS, path, told] of [
     [-30, 'history?market=BTC_USDT', /^trades .* not collected$/],
+    // No gap begins before all that the archive has.
+    [10, 'tickers', 'tickers 2026-01-15T12:00:00.000Z 2026-01-15T12:00:10.000Z not collected'],
     [50, 'history?market=BTC_USDT', undefined],
     [50, 'tickers', undefined],
     [50, 'depth/result?market=BTC_USDT', undefined],
