@@ -14,8 +14,10 @@ export const EXIT_CODE_HELP = [
 
 /** A wrong option or argument of the command line. */
 export class UsageError extends TapekeepError {
-  constructor(option: string, value: string, allowed: string) {
-    super('usage', 'fatal', `${option}: "${value}" is not allowed; ${allowed}`);
+  /** @param value undefined: it is missing, and has to be given */
+  constructor(option: string, value: string | undefined, allowed: string) {
+    const fault = value === undefined ? ' is missing' : `: "${value}" is not allowed`;
+    super('usage', 'fatal', `${option}${fault}; ${allowed}`);
   }
 }
 

@@ -145,6 +145,10 @@ test('wrong arguments are refused by name, before anything is written', async (t
     [[...trades, '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
     [[...trades, '--format', 'parket'], /There is no format "parket".*Did you mean "parquet"/],
     [['--kind', 'candles', '--interval', '60', '--market', 'BTC_USDT'], /--interval.*"60".*3600/],
+    [
+      ['--for', 'freqtrade', '--market', 'BTC_USDT'],
+      /--dir is missing; name the folder of freqtrade/,
+    ],
     [['--kind', 'candles', '--interval', 'soon'], /Write seconds such as 60/],
     [['--kind', 'candles', '--market', 'ETH_USDT'], /none of ETH_USDT/],
     [[...trades, '--interval', '60'], /--interval.*only candles/],

@@ -40,7 +40,7 @@ export async function exportFor(common: CommonOptions, options: ExportForOptions
   const { for: tool, dir, latency, allowGaps, force } = options;
   if (dir === undefined) {
     const advice = `name the folder of ${tool}, such as ${FOLDERS[tool]}`;
-    throw new UsageError('--dir', 'none', advice);
+    throw new UsageError('--dir', undefined, advice);
   }
   const leaves = (files: number) =>
     `${files} ${files === 1 ? 'file is' : 'files are'} written, each whole`;

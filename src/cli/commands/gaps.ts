@@ -27,7 +27,11 @@ const note = command({
     const text = words.at(-1)?.trim() ?? '';
     const ids = words.slice(0, -1);
     if (ids.length === 0) {
-      throw new UsageError('<text>', '', 'write the ids first, and the text in quotes after them');
+      throw new UsageError(
+        '<text>',
+        undefined,
+        'write the ids first, and the text in quotes after them',
+      );
     }
     if (text === '' || text.length > NOTE_MAX_LENGTH) {
       throw new UsageError('<text>', text.slice(0, 40), `write 1 to ${NOTE_MAX_LENGTH} characters`);

@@ -120,7 +120,7 @@ function chooseVariant(
   }
   const [only] = lengths;
   if (lengths.size !== 1 || only === undefined) {
-    throw new UsageError(`--${option}`, 'none', `name one of those collected: ${listed(all)}`);
+    throw new UsageError(`--${option}`, undefined, `name one of those collected: ${listed(all)}`);
   }
   return only;
 }
@@ -260,14 +260,14 @@ function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeS
     const takes = allowed.includes('events')
       ? 'it takes trades and depth together; leave --kind out'
       : `it takes ${allowed.join(' or ')}`;
-    throw new UsageError('--kind', kind ?? 'none', takes);
+    throw new UsageError('--kind', kind, takes);
   }
   if (content !== 'events' && latency !== undefined) {
     throw new UsageError('--latency', tool, 'only hftbacktest has one');
   }
   if (content === 'candles') {
     if (candles === 'trades' && interval === undefined) {
-      throw new UsageError('--interval', 'none', 'name the length of the candles, such as 1m');
+      throw new UsageError('--interval', undefined, 'name the length of the candles, such as 1m');
     }
     return content;
   }
