@@ -1,4 +1,5 @@
 import { Command, Option } from 'commander';
+import { nearestName } from '../kernel/nearest.js';
 import { type Commands, type CommonOptions, type Declared, LISTED, VERSION } from './command.js';
 import { EXIT_CODE_HELP, type ExitCode } from './failure.js';
 
@@ -146,7 +147,19 @@ function addCommands(parent: Command, commands: Commands, running: Running, stan
   }
   parent.hook('preSubcommand', async (_, child) => {
     await LISTED.get(child)?.load();
+    if (child.name() === standard) refuseUnknown(parent);
   });
+}
+
+/** A word in place of a command would be taken for an argument of the one that runs where none is named. */
+function refuseUnknown(parent: Command): void {
+  const [word] = parent.args;
+  const names = parent.commands.map((one) => one.name());
+  if (word === undefined || word.startsWith('-') || names.includes(word)) return;
+  const nearest = nearestName(word, names);
+  const advice =
+    nearest === undefined ? `there are ${names.join(', ')}` : `did you mean ${nearest}?`;
+  parent.error(`error: unknown command '${word}': ${advice}`);
 }
 
 /** Commander's own would show the help of a command that is not loaded. */

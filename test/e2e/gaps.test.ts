@@ -297,6 +297,8 @@ suite('gaps', { concurrency: 3 }, () => {
     }
     for (const [args, said] of [
       [['gaps', '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
+      [['gaps', 'fil'], /unknown command 'fil': did you mean fill\?/],
+      [['gaps', 'x', '--json'], /unknown command 'x': there are list, explain, note, fill/],
       [['gaps', '--kind', 'tades'], /There is no kind "tades"\. Did you mean "trades"\?/],
       [['gaps', '--state', 'lost'], /There is no state "lost".*unfillable/],
       [['gaps', '--reason', 'head moves'], /Did you mean "head moved"\?/],
