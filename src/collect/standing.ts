@@ -106,7 +106,7 @@ export class Standing {
       const failure = this.#failureOf(one, nowMs);
       if (failure === undefined) return [];
       const { kind, variant } = stream;
-      const standingMs = nowMs - one.grewAtMs - this.#usualMs(stream);
+      const standingMs = Math.round(nowMs - one.grewAtMs - this.#usualMs(stream));
       const market = this.#nameOf(one);
       return [{ kind, market, variant, standingMs, isFromStart: !hasGrown, ...failure }];
     });

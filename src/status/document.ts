@@ -182,6 +182,8 @@ export interface StatusSelection {
   readonly worst?: number | undefined;
 }
 
+/** Seconds to the millisecond: sums of floats end in others. */
+const toMilliseconds = (seconds: number) => Math.round(seconds * 1000) / 1000;
 const tenths = (ms: number) => Math.round(Math.max(0, ms) / 100) / 10;
 
 /** Program, exchange and time: what stands above all. */
@@ -208,7 +210,7 @@ export function archiveStatus(
   const openGaps = openGapsOf(gaps, found, counted.atMs);
   const checks = counted.checks.filter(({ market }) => isWanted({ market, kind: 'candles' }));
   const sum = (figure: (one: StatusStream) => number) =>
-    streams.reduce((all, one) => all + figure(one), 0);
+    toMilliseconds(streams.reduce((all, one) => all + figure(one), 0));
   const [coveredS, missingS] = [sum((one) => one.coveredS), sum((one) => one.missingS)];
   const ratios = streams.flatMap(({ coverageRatio }) => coverageRatio ?? []);
   const oldest = openGaps.map(({ oldestMs }) => oldestMs);
@@ -263,17 +265,19 @@ function ratioOf(coveredS: number, missingS: number): number | null {
 }
 
 function streamOf(one: StreamStatus, checks: readonly CheckTotals[], nowMs: number): StatusStream {
-  const { kind, variant, newestCoveredMs, coveredS, beforeHistoryS, startReason } = one;
+  const { kind, variant, newestCoveredMs, startReason } = one;
+  const coveredS = toMilliseconds(one.coveredS);
+  const beforeHistoryS = toMilliseconds(one.beforeHistoryS);
   const check =
     kind === 'candles'
       ? checks.find((some) => some.marketId === one.marketId && some.intervalS === variant)
       : undefined;
-  const missingS = Math.max(0, one.gapS - beforeHistoryS);
+  const missingS = toMilliseconds(Math.max(0, one.gapS - one.beforeHistoryS));
   return {
     ...{ market: one.market, kind, intervalS: variant === 0 ? null : variant },
     ...{ rows: one.rows, coveredUntilMs: newestCoveredMs, coveredS, missingS, beforeHistoryS },
     lagS: newestCoveredMs === null ? null : tenths(nowMs - newestCoveredMs),
-    unfillableS: Math.max(0, one.unfillableS - beforeHistoryS),
+    unfillableS: toMilliseconds(Math.max(0, one.unfillableS - one.beforeHistoryS)),
     coverageRatio: ratioOf(coveredS, missingS),
     ...{ gaps: one.gapsWithinHistory, openGaps: one.openGaps },
     ...{ collectFromMs: one.collectFromMs, startReason },

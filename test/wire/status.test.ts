@@ -303,6 +303,13 @@ test('the document lists what is asked for, the least covered first, and counts 
   assert.equal(((await schema.json()) as { title: string }).title, 'Status of tapekeep');
 });
 
+test('seconds are told to the millisecond', () => {
+  const parts = [{ coveredS: 4433.822333 }, { coveredS: 4433.822333, gapS: 0.0004 }];
+  const { coveredS, missingS, coverageRatio, streams } = archiveStatus(countOf(parts), 10_000);
+  assert.deepEqual([coveredS, missingS, coverageRatio], [8867.644, 0, 1]);
+  assert.deepEqual([streams[1]?.coveredS, streams[1]?.missingS], [4433.822, 0]);
+});
+
 test('only GET and HEAD are served, and only known pages', async () => {
   const server = await start();
   for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {

@@ -87,6 +87,8 @@ for (const kind of STREAM_KINDS) {
     assert.equal(one?.isFromStart, true);
     const usualS = kind === 'candles' ? 60 : 0;
     assert.equal(one?.standingMs, (180 - usualS) * 1000);
+    world.clock.advance(0.4);
+    assert.equal(world.standing.list()[0]?.standingMs, one?.standingMs, 'whole milliseconds');
     assert.ok(world.record.standing.at(-1)?.streams.length === 1);
   });
 }
