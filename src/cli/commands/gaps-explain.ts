@@ -1,4 +1,5 @@
 import { shownDuration } from '../../kernel/durations.js';
+import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
@@ -141,18 +142,20 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
 
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'states', 'tickers']);
 
-/** Candles summarize what happened, where each trade or state cannot be had. */
+/** Candles summarize what happened, where each trade or state cannot be had; of a book they say nothing. */
 async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise<string[]> {
   if (!REPLACEABLE.has(gap.kind)) return [];
-  const klines = streams.filter(
-    ({ kind, marketId }) => kind === 'candles' && marketId === gap.marketId,
-  );
+  const isOf = ({ marketId }: KnownStream) =>
+    gap.marketId === ALL_MARKETS_ID || marketId === gap.marketId;
+  const klines = streams.filter((one) => one.kind === 'candles' && isOf(one));
   const spans = klines.map(({ streamId, marketId }) => ({ streamId, marketId, span: gap.span }));
   const parts = await store.inspection.progress(spans, nowMs);
-  const covered = klines.flatMap(({ variant }, at) => {
-    const { coveredMs = 0, lengthMs = 1 } = parts[at] ?? {};
+  const covered = [...new Set(klines.map(({ variant }) => variant))].flatMap((variant) => {
+    const own = parts.filter((_, at) => klines[at]?.variant === variant);
+    const coveredMs = own.reduce((sum, one) => sum + one.coveredMs, 0);
+    const lengthMs = own.reduce((sum, one) => sum + one.lengthMs, 0);
     return coveredMs > 0
-      ? [`${variant} s (${percent((coveredMs + 0.5) / lengthMs)} of the time)`]
+      ? [`${variant} s (${percent(Math.min(1, (coveredMs + 0.5) / lengthMs))} of the time)`]
       : [];
   });
   if (covered.length === 0) return ['In its place: no candles of this time are stored.'];
