@@ -104,14 +104,16 @@ LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT f.kind, f.variant, f.expected_s, f.expected_s - f.missing_s, f.missing_s, f.unfillable_s,
          f.gaps, trunc((f.expected_s - f.missing_s) / nullif(f.expected_s, 0), 6),
-         f.expected_s > 0 AND f.missing_s = 0 AND f.lag_s = 0, (
+         f.is_whole AND f.expected_s > 0 AND f.missing_s = 0 AND f.lag_s = 0, (
            SELECT count(*) FROM verdict v
            WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'candles'
              AND v.outcome = 'mismatch' AND v.span && f.span), f.lag_s
   FROM (
     SELECT s.kind, s.variant, s.market_id, asked.span,
+           -- What lies before a stream begins is not expected; the day is not whole without it.
+           tstzrange(lower(asked.span), upper(expected.spans)) <@ expected.spans AS is_whole,
            (SELECT coalesce(sum(extract(epoch FROM upper(one) - lower(one))), 0)
-            FROM unnest(analytics.expected(s.stream_id, lower(asked.span), upper(asked.span), asked.now)) one)
+            FROM unnest(expected.spans) one)
              - coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE later.is_lag), 0) AS expected_s,
            coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE later.is_lag), 0) AS lag_s,
            coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE NOT later.is_lag), 0) AS missing_s,
@@ -124,15 +126,17 @@ BEGIN ATOMIC
              analytics.exchange_now() AS now OFFSET 0) asked
     JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind NOT IN ('balances', 'orders')
     JOIN market m ON m.market_id = s.market_id
+    CROSS JOIN LATERAL (
+      SELECT analytics.expected(s.stream_id, lower(asked.span), upper(asked.span), asked.now) AS spans OFFSET 0) expected
     LEFT JOIN analytics.gaps(completeness.market, NULL,
                              completeness.day::timestamp AT TIME ZONE 'UTC',
                              (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') g
       ON g.stream_kind = s.kind AND g.variant = s.variant AND g.market_name = m.name
     -- While a day goes on, what no collector has come to yet is lag; of a day that is over it is missing.
     CROSS JOIN LATERAL (SELECT g.is_lag IS TRUE AND asked.now < upper(asked.span) AS is_lag) later
-    GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span, asked.now) f;
+    GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span, asked.now, expected.spans) f;
 END;
-COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; share: covered by expected, cut and not rounded; is_complete: nothing is missing, and there is no lag: false of a day that goes on, although its share may be 1; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
+COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; share: covered by expected, cut and not rounded; is_complete: all of the day is covered; false, although the share may be 1, of a day that goes on, and of one that began before the stream did, or before what the exchange still serves of its history; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
 
 CREATE OR REPLACE VIEW analytics.verdicts AS
 SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,

@@ -306,6 +306,44 @@ test('a candle that is not closed yet is lag, also of a stream without any, as t
   ]);
 });
 
+test('a day is complete from its first moment on, or not at all', async () => {
+  const { url, store } = await openAnalystWorld();
+  const dayMs = Date.UTC(2026, 1, 5);
+  const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  const isComplete = async () => {
+    const sql = `SELECT is_complete AS "isComplete", share::float8 AS share
+                 FROM analytics.completeness('BTC_USDT', '2026-02-05') WHERE kind = 'trades'`;
+    const [row] = await runSql<{ isComplete: boolean; share: number }>(url, sql);
+    assert.equal(row?.share, 1);
+    return row.isComplete;
+  };
+  const cover = (fromMs: number, toMs: number) =>
+    store.commit({ claims: [{ stream, span: { fromMs, toMs }, evidence: {} }] });
+  for (const table of ['coverage', 'gap', 'wanted']) {
+    await runSql(url, `DELETE FROM ${table} WHERE stream_id = ${stream.streamId}`);
+  }
+  await cover(dayMs + 3_600_000, dayMs + 2 * 86_400_000);
+  // The walk has not come to the start of the day, may not, or found history beginning within it.
+  const starts = [
+    'NULL, NULL',
+    `'2026-02-05 01:00Z', 'history horizon'`,
+    `'2026-02-05 01:00Z', 'history begins'`,
+  ];
+  for (const start of starts) {
+    await runSql(
+      url,
+      `UPDATE stream SET (collect_from, start_reason) = (${start}) WHERE stream_id = ${stream.streamId}`,
+    );
+    assert.equal(await isComplete(), false, start);
+  }
+  await runSql(
+    url,
+    `UPDATE stream SET (collect_from, start_reason) = ('2026-02-05 00:00Z', NULL) WHERE stream_id = ${stream.streamId}`,
+  );
+  await cover(dayMs, dayMs + 3_600_000);
+  assert.equal(await isComplete(), true);
+});
+
 test('a book holds until the next one, and no longer than somebody looked', async () => {
   const { url } = await openAnalystWorld();
   const held = (span: string) =>
