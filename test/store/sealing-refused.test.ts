@@ -38,7 +38,9 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
   await store.recordGap({
     ...{ stream, span: gap, state: 'unfillable', reason: 'beyond history', atMs: FIRST_MS },
   });
-  assert.deepEqual(await notes(), [null]);
+  assert.deepEqual(await notes(), [
+    'it is not whole: trades of BTC_USDT from 2026-01-14T00:00:00.000Z to 2026-01-14T00:01:00.000Z were not to be had',
+  ]);
 
   // A candle that nobody has held against the trades.
   const other = await openSealingWorld(t);
@@ -60,6 +62,27 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
     (await live(other)).outcomes.map(({ became }) => became),
     ['sealed'],
   );
+});
+
+test('a day that began before its history is sealed, and not without a word', async (t) => {
+  const world = await openSealingWorld(t);
+  const beginsMs = FIRST_MS + 3_600_000;
+  const late = [new Date(FIRST_MS), new Date(beginsMs)];
+  // Nobody knows how much was before.
+  await runSql(
+    world.url,
+    'UPDATE coverage SET span = tstzrange($2, upper(span)), row_count = (SELECT count(*) FROM trade t WHERE t.market_id = coverage.market_id AND t.traded_at >= $2) WHERE lower(span) = $1',
+    late,
+  );
+  await runSql(world.url, 'DELETE FROM trade WHERE traded_at < $1', late.slice(1));
+  const notes = (await live(world)).outcomes.map(({ became, note }) => [became, note]);
+  const before =
+    'trades of BTC_USDT from 2026-01-13T00:00:00.000Z to 2026-01-13T01:00:00.000Z were not to be had';
+  assert.deepEqual(notes, [
+    ['sealed', `it is not whole: ${before}, nor parts of other streams (1)`],
+    ['sealed', null],
+    ['sealed', null],
+  ]);
 });
 
 test('trades that the ledger does not know of are not sealed', async (t) => {

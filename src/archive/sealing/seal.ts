@@ -157,13 +157,25 @@ export async function sealPartition(
   if (!(await admin.finishSeal(partition, facts))) {
     return kept('rows came while it was being sealed: it is tried again later');
   }
+  const notes = [isFrozen ? null : FREEZE_NOTE, await lackNote(admin, partition)];
   return {
     partition,
     became: 'sealed',
     rows: facts.rows,
     bytes: { before, after: await sizesOf(sealing, partition) },
-    note: isFrozen ? null : FREEZE_NOTE,
+    note: notes.filter((note) => note !== null).join('; ') || null,
   };
+}
+
+/** A final partition that is not whole, in words; null for one that is. */
+async function lackNote(admin: SealingAdmin, partition: PartitionInfo): Promise<string | null> {
+  const [lack, ...others] = await admin.lacks(partition);
+  if (lack === undefined) return null;
+  const { kind, market, variantS, span } = lack;
+  const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;
+  const [from, to] = [span.fromMs, span.toMs].map((ms) => new Date(ms).toISOString());
+  const more = others.length === 0 ? '' : `, nor parts of other streams (${others.length})`;
+  return `it is not whole: ${stream} of ${market} from ${from} to ${to} were not to be had${more}`;
 }
 
 async function sizesOf(sealing: SealingStore, { name }: PartitionInfo): Promise<Sizes> {

@@ -5,7 +5,13 @@ import { Connection, type ConnectionOptions, inStoreWords, type Runner } from '.
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 import { holdLock } from '../locks.js';
 import { boundsSql, type Flat, fromMs, toMs, withSpan } from '../sql.js';
-import { findLedgerSuspects, findUnsettled, readCoverage, type StreamCoverage } from './settled.js';
+import {
+  findLacks,
+  findLedgerSuspects,
+  findUnsettled,
+  readCoverage,
+  type StreamCoverage,
+} from './settled.js';
 
 /** `hot`: being written; `sealed`: final; `archived`: in files; `expired`: gone for good. */
 export type PartitionLife = 'hot' | 'sealed' | 'archived' | 'expired';
@@ -157,6 +163,11 @@ export class SealingAdmin {
   /** The first thing that keeps a partition from being settled; undefined when it is. */
   unsettled({ table, span }: Place, needsChecks: boolean) {
     return findUnsettled(this.#connection, table, span, needsChecks);
+  }
+
+  /** Streams that lack a part of a partition, though it is settled: the longest first. */
+  lacks({ table, span }: Place) {
+    return findLacks(this.#connection, table, span);
   }
 
   /** Covered ranges of trades that touch a span and do not add up; the first few. */

@@ -94,6 +94,39 @@ const OPEN_CHECK = `
 
 type Found = Flat<Omit<Unsettled, 'why'>>;
 
+/** What of a span was not to be had: given up, or older than the stream is. */
+export interface Lack {
+  readonly kind: string;
+  readonly market: string;
+  readonly variantS: number;
+  /** The longest piece of its stream. */
+  readonly span: Span;
+}
+
+/** Of a market that is delisted nothing is lacking after it was last seen. */
+const LACKS = `
+  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('one')}
+  FROM stream s JOIN market m USING (market_id), ${rangeBeforeSql(FROM)}, ${expectedSql(UNTIL)},
+    ${coveredSql(`coalesce(range_before.at, '-infinity')`, UNTIL)},
+    LATERAL (SELECT upper(expected.spans * tstzmultirange(${SPAN})) AS at OFFSET 0) expected_to,
+    LATERAL (
+      SELECT one FROM unnest(tstzmultirange(tstzrange(${FROM}, expected_to.at)) - covered.spans) AS one
+      ORDER BY upper(one) - lower(one) DESC, lower(one) LIMIT 1) longest
+  WHERE s.kind = ANY ($3::text[]) AND expected_to.at IS NOT NULL
+  ORDER BY upper(one) - lower(one) DESC, m.name, s.kind DESC, s.variant`;
+
+/** Streams of a table that lack a part of a span, the longest first. */
+export async function findLacks(
+  runner: Runner,
+  table: SeriesTable,
+  { fromMs: from, toMs: to }: Span,
+): Promise<Lack[]> {
+  const { streams, isFetchable } = seriesOf(table);
+  // What can only be seen at its instant is never whole.
+  if (!isFetchable) return [];
+  return (await runner.rows<Found>(LACKS, [from, to, streams])).map(withSpan);
+}
+
 /** The first thing that keeps a span of a table from being settled. */
 export async function findUnsettled(
   runner: Runner,
