@@ -24,6 +24,7 @@ export class Catalog {
   readonly #options: CatalogOptions;
   #markets: ReadonlyMap<string, AsOfMarket> = new Map();
   #streams: ReadonlyMap<string, KnownStream> = new Map();
+  #firstListMs = Number.NEGATIVE_INFINITY;
   #startMs = Number.POSITIVE_INFINITY;
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
@@ -51,11 +52,6 @@ export class Catalog {
     return this.#streams.values();
   }
 
-  /** The oldest covered time of all streams; Infinity where nothing is covered. */
-  get startMs(): number {
-    return this.#startMs;
-  }
-
   market(name: string): AsOfMarket | undefined {
     return this.#markets.get(name);
   }
@@ -72,15 +68,22 @@ export class Catalog {
       .map(({ variant }) => variant);
   }
 
+  /** The oldest instant of which anything is archived of what is replayed. */
+  get startMs(): number {
+    return this.#startMs;
+  }
+
   /**
    * Whether a market was listed at an instant. That of which anything older is archived than the first
-   * look at the list was listed before it, unless only what was known counts.
+   * look at the list was listed before it, and so may be all that the first list had; unless only what
+   * was known counts.
    */
   isListed(market: AsOfMarket, atMs: number): boolean {
     const { firstSeenMs, oldestCoveredMs, delistedMs } = market;
+    const oldestMs = firstSeenMs <= this.#firstListMs ? this.#startMs : oldestCoveredMs;
     const sinceMs = this.#options.isKnownOnly
       ? firstSeenMs
-      : Math.min(firstSeenMs, oldestCoveredMs ?? firstSeenMs);
+      : Math.min(firstSeenMs, oldestMs ?? firstSeenMs);
     return sinceMs <= atMs && (delistedMs === null || atMs < delistedMs);
   }
 
@@ -96,7 +99,10 @@ export class Catalog {
     this.#streams = new Map(
       streams.map((one) => [keyOf(one.kind, one.marketId, one.variant), one]),
     );
-    this.#startMs = Math.min(...streams.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []));
+    this.#firstListMs = Math.min(...markets.map(({ firstSeenMs }) => firstSeenMs));
+    const ids = new Set([ALL_MARKETS_ID, ...chosen.map(({ marketId }) => marketId)]);
+    const covered = streams.filter(({ marketId }) => ids.has(marketId));
+    this.#startMs = Math.min(...covered.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []));
     this.#readAtMs = clock.monotonicMs();
   }
 }

@@ -38,7 +38,7 @@ export class GapBook {
   readonly #streams: FreshCache<readonly Missing[] | undefined>;
 
   /** @param toMs nothing is asked about what comes then or later */
-  constructor(asOf: AsOfReader, catalog: Pick<Catalog, 'startMs'>, clock: Clock, toMs: number) {
+  constructor(asOf: AsOfReader, clock: Clock, catalog: Pick<Catalog, 'startMs'>, toMs: number) {
     this.#asOf = asOf;
     this.#catalog = catalog;
     this.#toMs = toMs;
@@ -46,8 +46,9 @@ export class GapBook {
   }
 
   /**
-   * The gaps of a stream in a span, each whole as far as it had come by an instant, oldest first; from the
-   * start of the archive on, or of the span where that is older. A stream that is none is missing whole.
+   * The gaps of a stream in a span, each whole as far as it had come by an instant, oldest first. Of the
+   * time before anything was archived only what lies in the span is named. A stream that is none is
+   * missing whole.
    */
   async touched(
     kind: ReplayedKind,
@@ -58,14 +59,14 @@ export class GapBook {
     if (span.toMs <= span.fromMs) return [];
     if (stream === undefined) return [{ kind, span, reason: 'not collected' }];
     const all = await this.#missingOf(stream);
+    const floorMs = Math.min(this.#catalog.startMs, span.fromMs);
     const missing = all ?? (await this.#asOf.completeness(stream, span, REMEMBERED_MAX)).missing;
-    const startMs = Math.min(span.fromMs, this.#catalog.startMs);
     return missing
       .filter((one) => one.span.fromMs < span.toMs && one.span.toMs > span.fromMs)
-      .map(({ span: { fromMs, toMs }, reason }) => ({
-        ...{ kind, reason },
-        span: { fromMs: Math.max(fromMs, startMs), toMs: cutAt(nowMs, fromMs, toMs) },
-      }));
+      .map(({ span: { fromMs, toMs }, reason }) => {
+        const startMs = Math.max(fromMs, floorMs);
+        return { kind, reason, span: { fromMs: startMs, toMs: cutAt(nowMs, startMs, toMs) } };
+      });
   }
 
   /** Whether an instant lies in a gap. */

@@ -51,7 +51,7 @@ export class ReplayContext {
     this.isKnownOnly = isKnownOnly;
     this.#toMs = toMs;
     this.catalog = new Catalog({ asOf, clock, markets, isKnownOnly });
-    this.gaps = new GapBook(asOf, this.catalog, clock, toMs);
+    this.gaps = new GapBook(asOf, clock, this.catalog, toMs);
     this.trades = new TradeView(asOf, clock, toMs, isKnownOnly);
     this.late = new LateGaps(asOf, isKnownOnly);
     const { catalog, gaps, late, trades } = this;

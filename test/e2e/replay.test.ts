@@ -73,6 +73,16 @@ test('a span may begin at the start, and move in to what is covered', async (t) 
   const wide = ['--from', isoOf(-90_000), '--to', isoOf(90_000)];
   const clamped = await play(t, url, ...wide, '--clamp');
   assert.deepEqual([clamped.ready.from, clamped.ready.to], [isoOf(0), isoOf(600)]);
+  // Time may go on as long as something is collected, and never begins before anything was.
+  const early = await play(t, url, ...wide);
+  assert.deepEqual([early.ready.from, early.ready.to], [isoOf(0), isoOf(90_000)]);
+  const text = await runCommand(['replay', ...wide, '--port', '0', '--for', '0.1s'], {
+    TAPEKEEP_DATABASE_URL: url,
+  });
+  assert.match(
+    text.out,
+    /begins at the first recording: nothing older than 2026-01-15 12:00:00 is/,
+  );
   const inner = await play(t, url, '--from', isoOf(50), '--to', isoOf(60), '--clamp');
   assert.deepEqual([inner.ready.from, inner.ready.to], [isoOf(50), isoOf(60)]);
   const env = { TAPEKEEP_DATABASE_URL: url };

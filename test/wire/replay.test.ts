@@ -489,6 +489,28 @@ test('a book is made of a depth snapshot, and says so; private calls are refused
   assert.equal(((await reply.json()) as { message: string }).message, 'authentication failure');
 });
 
+test('a market of which nothing is recorded yet exists, and no gap begins before all that is', async (t) => {
+  const { store, stream } = await openWorld();
+  const trades = await stream('trades');
+  const tickers = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
+  const other = await store.ensureStream({ kind: 'trades', marketId: 2, variant: 0 });
+  await store.commit({
+    claims: [covered(trades, -100, 600), covered(tickers, 0, 600), covered(other, 30, 600)],
+  });
+  const replay = await startReplay(t, store, { span: { fromMs: noonMs(-100), toMs: noonMs(600) } });
+  await seek(replay, -50);
+  const begins = `${new Date(noonMs(-100)).toISOString()} ${new Date(noonMs(-50)).toISOString()}`;
+  for (const [path, told] of [
+    ['history?market=ETH_USDT', `trades ${begins} not collected`],
+    ['history?market=BTC_USDT', null],
+    ['tickers', `tickers ${begins} not collected`],
+  ] as const) {
+    const { status, gap } = await get(replay, path);
+    assert.deepEqual([path, status, gap], [path, 200, told]);
+  }
+  assert.equal((await get(replay, 'depth/result?market=ETH_USDT')).status, 503);
+});
+
 test('markets are those that were listed then, on the terms of then', async (t) => {
   const { store } = await openWorld();
   const terms = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
@@ -501,7 +523,14 @@ test('markets are those that were listed then, on the terms of then', async (t) 
   const span = { fromMs: noonMs(-100), toMs: noonMs(600) };
   const replay = await startReplay(t, store, { span });
   for (const [atS, expected] of [
-    [-50, [['BTC_USDT', '0.001']]],
+    // What the first list had may have been there before.
+    [
+      -50,
+      [
+        ['BTC_USDT', '0.001'],
+        ['ETH_USDT', '0.001'],
+      ],
+    ],
     [
       50,
       [

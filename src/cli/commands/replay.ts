@@ -131,8 +131,11 @@ export default command({
     const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
     const within = clamp === true ? clampedTo(bounds, covered) : bounds;
     if (within === undefined) throw notCovered(covered);
-    const fromMs = within.fromMs ?? covered.fromMs;
-    const toMs = within.toMs ?? Math.max(covered.toMs, within.fromMs ?? covered.toMs);
+    // Before the first recording there would be nothing to see; a span that ends before it is refused.
+    const isEarly = (within.fromMs ?? -Infinity) < covered.fromMs;
+    const isPast = within.toMs !== undefined && within.toMs <= covered.fromMs;
+    const fromMs = isEarly && !isPast ? covered.fromMs : (within.fromMs ?? covered.fromMs);
+    const toMs = within.toMs ?? Math.max(covered.toMs, fromMs);
     const past = openAsOf(store, { clock, coldDir: coldDirOf(config) });
     const backend = await openReplay({
       ...{ asOf: past, clock, span: { fromMs, toMs }, speed, as },
@@ -159,7 +162,7 @@ export default command({
     process.stdout.write(
       json === true
         ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
-        : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${fromText} to ${toText}\n${contentsOf(streams, chosen, { fromMs, toMs })}`,
+        : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${fromText} to ${toText}\n${laterNote(bounds, fromMs)}${contentsOf(streams, chosen, { fromMs, toMs })}`,
     );
     await waitForStop(clock, forMs, () => undefined);
     await server.stop();
@@ -187,6 +190,12 @@ function coveredBy(streams: readonly KnownStream[], marketIds: ReadonlySet<numbe
     );
   }
   return { fromMs: Math.min(...from), toMs: Math.max(...to) };
+}
+
+/** Why time begins later than was asked. */
+function laterNote({ fromMs: askedMs = Number.POSITIVE_INFINITY }: Partial<Span>, fromMs: number) {
+  if (askedMs >= fromMs) return '';
+  return `  begins at the first recording: nothing older than ${formatInstant(fromMs)} is archived\n`;
 }
 
 /** What the archive covers of the span, a line for each market. */
