@@ -153,6 +153,8 @@ export function asRestoreError(error: unknown, coldDir: string, partition: strin
 export interface SeriesGaps {
   readonly kind: SeriesKind;
   readonly market: string;
+  /** The stream that was to cover it. */
+  readonly stream: { readonly streamId: number; readonly marketId: number };
   readonly span: Span;
   readonly missing: readonly MissingPart[];
   readonly missingCount: number;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import pg from 'pg';
@@ -102,11 +102,30 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
     run(url, ...args, '--from', `2026-01-15T${from}Z`, '--to', `2026-01-15T${to}Z`, ...more);
   const tail = await within('15:00:00', '17:00:00');
   assert.equal(tail.code, 8);
-  assert.match(tail.err, /--to 2026-01-15T16:00:00.000Z ends where coverage does/);
-  assert.doesNotMatch(tail.err, /--from/);
+  assert.match(tail.err, /--to 2026-01-15T16:00:00.000Z is what is covered of it, 1h$/m);
+  assert.match(
+    tail.err,
+    /trades of BTC_USDT are collected up to 2026-01-15 16:00:00; a daemon goes/,
+  );
+  assert.doesNotMatch(tail.err, /tapekeep gaps|tapekeep backfill/);
   const head = await within('11:00:00', '13:00:00');
-  assert.match(head.err, /--from 2026-01-15T12:00:00.000Z begins where coverage does/);
-  assert.match(head.err, /tapekeep backfill/);
+  assert.match(head.err, /--from 2026-01-15T12:00:00.000Z --to 2026-01-15T13:00:00.000Z is what/);
+  assert.match(head.err, /tapekeep gaps fill --market BTC_USDT/);
+  assert.doesNotMatch(head.err, /tapekeep backfill/);
+  // Several pieces are whole: the last one can be copied, and the longest.
+  const pieces = await within('12:00:00', '17:00:00', '--clamp');
+  const [, last, longest] = [
+    ...(/(--from \S+ --to \S+) is the last .*, 1h 30m\n *(--from \S+ --to \S+) is the longest one, 2h 10m\n/.exec(
+      pieces.err,
+    ) ?? assert.fail(pieces.err)),
+  ];
+  for (const [at, piece] of [last, longest].entries()) {
+    const out = join(folder, `${at}.csv`);
+    const copied = [...args.slice(0, -1), out, ...String(piece).split(' ')];
+    assert.equal((await run(url, ...copied)).code, 0);
+    await rm(out);
+    await rm(`${out}.manifest.json`);
+  }
   // Nothing of it is covered, in two pieces that are remembered apart: no span would do.
   await runSql(
     url,
@@ -116,7 +135,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   );
   const none = await within('09:00:00', '11:00:00');
   assert.equal(none.code, 8);
-  assert.doesNotMatch(none.err, /where coverage does/);
+  assert.doesNotMatch(none.err, /where coverage does|^ +--from/m);
   assert.equal((await within('09:00:00', '11:00:00', '--clamp')).code, 8);
   // Only the ends move: what is missing between them is still refused.
   assert.match(head.err, /--clamp/);
@@ -128,9 +147,45 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const unseen = await run(url, ...book, '--force');
   assert.equal(unseen.code, 8);
   assert.doesNotMatch(unseen.err, /gaps fill|backfill/);
+  // What was never expected is no gap that another command lists.
+  await runSql(
+    url,
+    `UPDATE stream SET (collect_from, start_reason) = ('2026-01-15 12:00Z', 'history begins')
+     WHERE kind = 'trades' AND market_id = 1`,
+  );
+  const older = await within('11:00:00', '13:00:00', '--force');
+  assert.match(
+    older.err,
+    /trades of BTC_USDT begin at 2026-01-15 12:00:00; the exchange serves no/,
+  );
+  assert.doesNotMatch(older.err, /tapekeep gaps|backfill/);
+  await runSql(
+    url,
+    `UPDATE stream SET start_reason = NULL WHERE kind = 'trades' AND market_id = 1`,
+  );
+  assert.match(
+    (await within('11:00:00', '13:00:00', '--force')).err,
+    /"tapekeep backfill --market BTC_USDT --kinds trades --from 2026-01-15T11:00:00.000Z --to 2026-01-15T12:00:00.000Z" asks/,
+  );
   const allowed = await run(url, ...args, '--allow-gaps', '--force');
   assert.equal(allowed.code, 0, allowed.err);
   assert.match(allowed.err, /2 gaps in it; the manifest lists them/);
+});
+
+test('a length of candles of which none is complete yet is named, and what there is instead', async (t) => {
+  const { url, store } = await openAnalystWorld();
+  const folder = await makeFolder(t);
+  await store.ensureStream({ kind: 'candles', marketId: 1, variant: 86_400 });
+  const days = ['--market', 'BTC_USDT', '--interval', '1d', '--from', '3650d', '--clamp'];
+  for (const args of [
+    ['--kind', 'candles', '--out', join(folder, 'days.csv')],
+    ['--for', 'backtrader', '--dir', folder],
+  ]) {
+    const refused = await run(url, ...args, ...days);
+    assert.equal(refused.code, 2);
+    assert.match(refused.err, /--interval.*no candle of 1d of BTC_USDT is complete yet; of 3600 s/);
+    assert.match(refused.err, /--candles trades/);
+  }
 });
 
 test('wrong arguments are refused by name, before anything is written', async (t) => {

@@ -54,6 +54,19 @@ test('questions that the archive cannot answer, and readers that leave', async (
       const [oldest, newest] = [oldestUs, newestUs].map((us) => new Date((us ?? 0) / 1000));
       const outside = { code: 'span_outside_archive' };
       await refused({ ...trades, from: longAgo.from, to: oldest ?? to }, outside);
+      await runSql(
+        world.url,
+        `INSERT INTO stream (kind, market_id, variant)
+         SELECT 'candles', market_id, 86400 FROM market WHERE name = 'AAA_USD'`,
+      );
+      await refused(
+        { ...EVENT_SPAN, markets: ['AAA_USD'], kinds: ['candles'], intervalsS: [86_400] },
+        {
+          ...outside,
+          message: /no candles of 86400 seconds are complete yet; there are candles of .*trades/,
+        },
+      );
+      await runSql(world.url, "DELETE FROM stream WHERE kind = 'candles' AND variant = 86400");
       const next = new Date((newest ?? to).getTime() + 1);
       await refused({ ...trades, from: next, to: '2030-01-01' }, outside);
       await refused(

@@ -212,7 +212,7 @@ export function planEvents(
       `nothing of the kinds asked for is collected of ${names}`,
     );
   }
-  checkExtent(planned, span);
+  checkExtent(planned, span, streams);
   return { slices, streams: planned, order, gaps };
 }
 
@@ -260,6 +260,7 @@ function expectedSpan(slice: Omit<EventSlice, 'markets'>) {
 function checkExtent(
   planned: readonly PlannedStream[],
   { fromUs, toUs }: { readonly fromUs: number; readonly toUs: number },
+  streams: readonly KnownStream[],
 ): void {
   let [oldest, newest] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (const { stream, kind, variantS } of planned) {
@@ -272,12 +273,23 @@ function checkExtent(
   if (oldest * 1000 < toUs && newest * 1000 >= fromUs) return;
   const reaches =
     oldest > newest
-      ? 'nothing of it is collected yet'
+      ? nothingYet(planned, streams)
       : `what is collected of it reaches from ${timestampTextUs(oldest * 1000)} to ${timestampTextUs(newest * 1000)}`;
   throw new ArchiveError(
     'span_outside_archive',
     `the archive has nothing from ${timestampTextUs(fromUs)} to ${timestampTextUs(toUs)}: ${reaches}`,
   );
+}
+
+/** Nothing of what is asked for is covered: which streams that is, and what there is of the same markets. */
+function nothingYet(planned: readonly PlannedStream[], streams: readonly KnownStream[]): string {
+  const nameOf = (kind: string, variantS: number) =>
+    variantS === 0 ? kind : `${kind} of ${variantS} seconds`;
+  const asked = new Set(planned.map(({ kind, variantS }) => nameOf(kind, variantS)));
+  const ids = new Set(planned.map(({ stream }) => stream.marketId));
+  const there = streams.filter((one) => ids.has(one.marketId) && one.newestCoveredMs !== null);
+  const has = new Set(there.map(({ kind, variant }) => nameOf(kind, variant)));
+  return `no ${[...asked].join(' and ')} are complete yet; there are ${has.size === 0 ? 'none of any kind' : listed([...has].sort())}`;
 }
 
 /** A series that is collected of a market. */

@@ -90,8 +90,7 @@ export function completenessOf({
 }
 
 /** A span of a market that is to be complete. */
-interface WantedSpan extends Pick<SeriesGaps, 'kind' | 'market' | 'span'> {
-  readonly stream: { readonly streamId: number; readonly marketId: number };
+interface WantedSpan extends Pick<SeriesGaps, 'kind' | 'market' | 'stream' | 'span'> {
   /** Stands before the reason of a gap where several series are written together. */
   readonly label?: string;
 }
@@ -113,7 +112,8 @@ export async function readCompleteness(
     known.push(found);
     const { missingCount, missingMs } = found;
     const missing = found.missing.map((part) => ({ ...part, reason: label + part.reason }));
-    if (missingCount > 0) gaps.push({ kind, market, span, missing, missingCount, missingMs });
+    if (missingCount === 0) continue;
+    gaps.push({ kind, market, stream, span, missing, missingCount, missingMs });
   }
   if (gaps.length > 0 && !allowGaps) throw new ExportGapsError(gaps);
   return known;

@@ -29,14 +29,14 @@ import { exportFor } from './export-for.js';
 
 const HELP = `
   tapekeep export --kind trades --market BTC_USDT --from 2026-01-01 --to 2026-02-01 --out btc.parquet
-  tapekeep export --kind candles --interval 1h --market BTC_USDT --from 30d --clamp --out hours.csv
+  tapekeep export --kind candles --interval 1m --market BTC_USDT --from 30d --clamp --out candles.csv
   tapekeep export --kind depth --market BTC_USDT --from 2h --clamp --format ndjson | gzip > depth.ndjson.gz
 
 Without --from and --to all that is covered is written, with --clamp what is covered between them. Rows
 are in the order of market, time and id. Numbers keep every digit. Beside the file comes
 FILE.manifest.json: counts, checksum, coverage, columns.
 Both take their place only when they are whole. A span with gaps is refused with exit code 8, unless
---allow-gaps is given; the manifest lists them.
+--allow-gaps is given; the manifest lists them. The refusal offers a whole span, as --from and --to.
 
 csv      RFC 4180 with a heading; begins of formulas in texts are made harmless
 ndjson   an object a line, decimals in quotes
@@ -48,7 +48,7 @@ with its manifest. They take candles of the exchange, or those computed from tra
 
   tapekeep export --for freqtrade --market BTC_USDT --interval 1m --dir user_data/data/myexchange
   tapekeep export --for freqtrade --market BTC_USDT --kind trades --dir user_data/data/myexchange
-  tapekeep export --for backtrader --market BTC_USDT --interval 1h --dir data
+  tapekeep export --for backtrader --market BTC_USDT --interval 1m --dir data
   tapekeep export --for vectorbt --market BTC_USDT --interval 15m --candles trades --dir data
   tapekeep export --for hftbacktest --market BTC_USDT --from 1d --clamp --latency 100ms --dir data
 

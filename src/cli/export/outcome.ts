@@ -2,6 +2,7 @@ import { ExportGapsError, type SeriesGaps } from '../../archive/errors.js';
 import type { MarketPart } from '../../archive/export/manifest.js';
 import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
 import { normalizeSpans, type Span, totalLengthMs } from '../../kernel/span.js';
+import type { GapReason } from '../../model/gap-reasons.js';
 import { tableOfKind } from '../../model/kinds.js';
 import { SERIES } from '../../model/series.js';
 import type { KnownStream, MissingPart } from '../../store/index.js';
@@ -20,16 +21,18 @@ import { CountProgress } from '../progress.js';
  */
 export function exporting(left: string): Need<Look & Left> {
   const need = stoppable(left, archive('by itself'));
-  return async (common, use) => {
-    try {
-      return await need(common, use);
-    } catch (error) {
-      if (commandEnding.outputCode !== undefined || !(error instanceof ExportGapsError))
-        throw error;
-      process.stderr.write(`${gapLines(error).join('\n')}\n`);
-      return EXIT_CODES.gaps;
-    }
-  };
+  return async (common, use) =>
+    await need(common, async (look) => {
+      try {
+        return await use(look);
+      } catch (error) {
+        if (commandEnding.outputCode !== undefined || !(error instanceof ExportGapsError))
+          throw error;
+        const lines = gapLines(error, await look.store.inspection.streams());
+        process.stderr.write(`${lines.join('\n')}\n`);
+        return EXIT_CODES.gaps;
+      }
+    });
 }
 
 /** Progress in minutes of the spans that are written, over all markets. */
@@ -79,7 +82,7 @@ const COLUMNS: readonly Column<Line>[] = [
 ];
 
 /** Why an export was refused, and what can be done about it. */
-export function gapLines(error: ExportGapsError): string[] {
+function gapLines(error: ExportGapsError, streams: readonly KnownStream[]): string[] {
   const lines = error.gaps.flatMap(({ market, missing }) =>
     missing.map((one): Line => ({ ...one, market })),
   );
@@ -91,50 +94,85 @@ export function gapLines(error: ExportGapsError): string[] {
     ...shown,
     ...(rest === 0 ? [] : [`  … and ${rest.toLocaleString('en-US')} more`]),
     'What can be done:',
-    ...advice(error.gaps),
-  ];
-}
-
-function advice(gaps: readonly SeriesGaps[]): string[] {
-  const [first] = gaps;
-  const market = first === undefined ? '' : ` --market ${printable(first.market)}`;
-  return [
-    ...wholeSpan(gaps),
-    `  "tapekeep gaps${market}" lists what is missing and why`,
-    ...(gaps.some(({ kind }) => SERIES[tableOfKind(kind)].isFetchable)
-      ? [
-          '  "tapekeep gaps fill" has it fetched; "tapekeep backfill" does so of a time before collecting began',
-        ]
-      : []),
+    ...wholeSpans(error.gaps),
+    ...new Set(error.gaps.flatMap((one) => remedies(one, streams))),
     '  --allow-gaps writes what there is, and lists the gaps in the manifest',
   ];
 }
 
-/** Where coverage begins and ends, if it is only the ends of the span that are missing somewhere. */
-function wholeSpan(gaps: readonly SeriesGaps[]): string[] {
-  const missing = gaps.map((one) => ({
-    span: one.span,
-    // Pieces that lie beside each other, each with a reason of its own, are one hole.
-    holes: normalizeSpans(one.missing.map((piece) => piece.span)),
-  }));
-  const starts = missing.flatMap(({ span, holes: [first] }) =>
-    first?.fromMs === span.fromMs ? [first.toMs] : [],
-  );
-  const ends = missing.flatMap(({ span, holes }) => {
-    const last = holes.at(-1);
-    return last?.toMs === span.toMs ? [last.fromMs] : [];
-  });
-  const [fromMs, toMs] = [Math.max(...starts), Math.min(...ends)];
-  // A market of which nothing is covered leaves no such span.
-  if (fromMs >= toMs || gaps.some(({ span }) => fromMs >= span.toMs || toMs <= span.fromMs))
-    return [];
-  const iso = (ms: number) => new Date(ms).toISOString();
+/** What can be done about what one stream lacks; nothing is advised that would not help. */
+function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
+  const { kind, market, missing, stream } = gaps;
+  const known = streams.find(({ streamId }) => streamId === stream.streamId);
+  const name = printable(market);
+  const { isFetchable } = SERIES[tableOfKind(kind)];
+  const startMs = known?.collectFromMs ?? known?.oldestCoveredMs ?? Number.NEGATIVE_INFINITY;
+  const newestMs = known?.newestCoveredMs ?? Number.POSITIVE_INFINITY;
+  const untouched = missing.filter(({ reason }) => reason.endsWith(NOT_COLLECTED));
+  const before = untouched.find(({ span }) => span.toMs <= startMs);
+  const after = untouched.find(({ span }) => span.fromMs >= newestMs);
+  const listed = missing.filter((one) => one !== before && one !== after);
+  const canBeFetched = isFetchable && listed.some(({ state }) => state !== 'unfillable');
   return [
-    ...(starts.length + ends.length === 0 ? [] : ['  --clamp begins and ends where coverage does']),
-    ...(starts.length === 0
+    ...(listed.length === 0
       ? []
-      : [`  --from ${iso(Math.ceil(fromMs))} begins where coverage does`]),
-    ...(ends.length === 0 ? [] : [`  --to ${iso(Math.floor(toMs))} ends where coverage does`]),
+      : [`  "tapekeep gaps --market ${name}" lists what is missing and why`]),
+    ...(canBeFetched ? [`  "tapekeep gaps fill --market ${name}" has it fetched`] : []),
+    ...(before === undefined ? [] : [beforeStart(gaps, known, before.span)]),
+    ...(after === undefined
+      ? []
+      : [
+          `  ${kind} of ${name} are collected up to ${formatInstant(newestMs)}; a daemon goes on from there`,
+        ]),
+  ];
+}
+
+const NOT_COLLECTED: GapReason = 'not collected';
+
+/** What came before a stream was collected is no gap, and no command lists it as one. */
+function beforeStart(
+  { kind, market }: SeriesGaps,
+  stream: KnownStream | undefined,
+  { fromMs, toMs }: Span,
+): string {
+  const name = printable(market);
+  const begins = `  ${kind} of ${name} begin at ${formatInstant(Math.ceil(toMs))}`;
+  if (!SERIES[tableOfKind(kind)].isFetchable) return `${begins}; what was before was not seen`;
+  if (kind === 'trades' && stream?.collectFromMs === null) {
+    return `${begins}; a daemon goes on down from there`;
+  }
+  if (stream?.startReason !== null) return `${begins}; the exchange serves nothing older`;
+  const [from, to] = [Math.floor(fromMs), Math.ceil(toMs)].map((ms) => new Date(ms).toISOString());
+  return `  "tapekeep backfill --market ${name} --kinds ${kind} --from ${from} --to ${to}" asks for what was before`;
+}
+
+/** Spans within the refused one that are whole: as options, to be copied. */
+function wholeSpans(gaps: readonly SeriesGaps[]): string[] {
+  // More than is listed here would have to be known.
+  if (gaps.some(({ missing, missingCount }) => missing.length < missingCount)) return [];
+  const fromMs = Math.max(...gaps.map(({ span }) => span.fromMs));
+  const toMs = Math.min(...gaps.map(({ span }) => span.toMs));
+  // Pieces that lie beside each other, each with a reason of its own, are one hole.
+  const holes = normalizeSpans(gaps.flatMap(({ missing }) => missing.map(({ span }) => span)));
+  const edges = [{ fromMs, toMs: fromMs }, ...holes, { fromMs: toMs, toMs }];
+  const whole = edges.flatMap((hole, at): Span[] => {
+    const nextMs = Math.min(edges[at + 1]?.fromMs ?? toMs, toMs);
+    const one = { fromMs: Math.ceil(Math.max(hole.toMs, fromMs)), toMs: Math.floor(nextMs) };
+    return one.fromMs < one.toMs ? [one] : [];
+  });
+  const last = whole.at(-1);
+  if (last === undefined) return [];
+  const told = (span: Span, what: string) => {
+    const [from, to] = [span.fromMs, span.toMs].map((ms) => new Date(ms).toISOString());
+    return `  --from ${from} --to ${to} is ${what}, ${shownDuration(span.toMs - span.fromMs)}`;
+  };
+  if (whole.length === 1) {
+    return ['  --clamp begins and ends where coverage does', told(last, 'what is covered of it')];
+  }
+  const longest = whole.reduce((a, b) => (b.toMs - b.fromMs >= a.toMs - a.fromMs ? b : a));
+  return [
+    told(last, 'the last span of it without a gap'),
+    ...(longest === last ? [] : [told(longest, 'the longest one')]),
   ];
 }
 

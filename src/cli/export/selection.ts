@@ -8,6 +8,7 @@ import {
   type Source,
   type Tool,
 } from '../../archive/interchange/request.js';
+import { shownDuration } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
@@ -70,7 +71,14 @@ export async function exportParts(
       throw noSuchLength(options, variantS, marketStreams(ofKind, marketId), market);
     }
     const within = options.clamp === true ? clamped(bounds, stream) : bounds;
-    const span = spanOf(stream, within, nowMs, options.kind, market);
+    const span = spanOf(stream, within, nowMs);
+    if (span === undefined) {
+      throw nothingYet(options.kind, stream, marketStreams(ofKind, marketId), market);
+    }
+    if (span.toMs <= span.fromMs) {
+      const begins = `${options.kind} of ${market} are covered from ${formatInstant(span.fromMs)} on`;
+      throw new UsageError('--to', formatInstant(span.toMs), `${begins}; name --from as well`);
+    }
     return [{ market, marketId, stream, span }];
   });
   return { variantS, parts };
@@ -146,26 +154,37 @@ function clamped(bounds: Partial<Span>, { oldestCoveredMs, newestCoveredMs }: Kn
   return clampedTo(bounds, { fromMs: oldestCoveredMs, toMs: newestCoveredMs }) ?? bounds;
 }
 
-/** What was not said is as far as coverage reaches. */
+/** What was not said is as far as coverage reaches; undefined where there is none. */
 function spanOf(
   { oldestCoveredMs, newestCoveredMs }: KnownStream,
   bounds: Partial<Span>,
   nowMs: number,
-  kind: SeriesKind,
-  market: string,
-): Span {
+): Span | undefined {
   const fromMs = bounds.fromMs ?? oldestCoveredMs;
   const endMs = bounds.toMs ?? newestCoveredMs;
-  if (fromMs === null || endMs === null) {
-    throw new UsageError('--market', market, `nothing of its ${kind} is covered yet; name a span`);
-  }
+  if (fromMs === null || endMs === null) return undefined;
   // Asked for from a time on that coverage has not reached: all of it is missing.
-  const toMs = bounds.toMs === undefined && endMs <= fromMs ? nowMs : endMs;
-  if (toMs > fromMs) return { fromMs, toMs };
-  throw new UsageError(
-    '--to',
-    formatInstant(toMs),
-    `${kind} of ${market} are covered from ${formatInstant(fromMs)} on; name --from as well`,
+  return { fromMs, toMs: bounds.toMs === undefined && endMs <= fromMs ? nowMs : endMs };
+}
+
+/** Nothing of a stream is covered: what there is instead. */
+function nothingYet(
+  kind: SeriesKind,
+  { variant }: KnownStream,
+  all: readonly KnownStream[],
+  market: string,
+): UsageError {
+  const option = OPTION_OF[kind];
+  if (option === undefined) {
+    return new UsageError('--kind', kind, `none of ${market} are collected yet`);
+  }
+  const there = all.filter(({ newestCoveredMs }) => newestCoveredMs !== null);
+  const others = there.length === 0 ? '' : `; of ${listed(there)} s there are some`;
+  const made = kind === 'candles' ? '; with --for, --candles trades makes them of trades' : '';
+  return new UsageError(
+    `--${option}`,
+    String(variant),
+    `no ${kind.slice(0, -1)} of ${shownDuration(variant * 1000)} of ${market} is complete yet${others}${made}`,
   );
 }
 
