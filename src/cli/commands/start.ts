@@ -1,6 +1,6 @@
 import { setFlagsFromString } from 'node:v8';
 import type { Config } from '../../config/schema.js';
-import { endsInTime, systemClock } from '../../kernel/clock.js';
+import { type Clock, endsInTime, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { command, nothing, option, VERSION } from '../command.js';
@@ -42,7 +42,7 @@ export default command({
   options: {
     forMs: option(
       '--for <duration>',
-      'stop by itself after this time, such as 60s',
+      'stop by itself after collecting for this time, such as 60s',
       durationArgument,
     ),
     waitMs: option(
@@ -77,7 +77,9 @@ export default command({
     const failed = new Promise<Error>((resolve) => {
       fail = resolve;
     });
-    const stopWanted = waitForStop(clock, forMs, (stream, reason) => {
+    // Setting up what is built in takes what it takes; what may never answer gets the same time.
+    const time = new RunTime(clock, forMs);
+    const stopWanted = waitForStop(clock, undefined, (stream, reason) => {
       if (lost.has(stream)) return;
       lost.add(stream);
       const [code, without] = WITHOUT[stream];
@@ -92,10 +94,12 @@ export default command({
       isAlive: () => daemon.isAlive,
     });
     const work = (async () => {
+      if (config.database.url !== null) time.begin();
       const addresses = await daemon.open();
       stdout.write(greeting(addresses, config.dataDir));
       telemetry.daemon.started({ detail: { version: VERSION, ...addresses } as never });
       await serviceManager.started();
+      if (config.exchange.url !== null) time.begin();
       await daemon.connect();
       summary = new LiveSummary({
         output: stdout,
@@ -105,14 +109,15 @@ export default command({
       });
       if (lost.has('stdout')) summary.abandon();
       summary.start();
+      time.begin();
       await daemon.collect();
     })().catch((error: Error) => {
       if (!isAborted(error)) fail(error);
     });
 
-    const ended = await Promise.race([stopWanted, failed]);
+    const ended = await Promise.race([stopWanted, time.isUp, failed]);
     const isUnready = ended === 'time is up' && !daemon.isConnected;
-    const outcome = isUnready ? unready(daemon.view.phase, config) : ended;
+    const outcome = isUnready ? (daemon.doubt ?? unready(daemon.view.phase, config)) : ended;
     telemetry.daemon.stopping({ reason: reasonOf(outcome) });
     await Promise.all([daemon.stop(), serviceManager.stopping()]);
     await endsInTime(clock, LEFTOVER_MS, work);
@@ -129,6 +134,30 @@ export default command({
   },
 });
 
+/** The time of `--for`. The timer does not keep a process alive that ends for another reason. */
+class RunTime {
+  readonly isUp: Promise<StopReason>;
+  readonly #begin: () => () => void;
+  #cancel: () => void = () => undefined;
+
+  constructor(clock: Clock, forMs: number | undefined) {
+    let end: (reason: StopReason) => void = () => undefined;
+    this.isUp = new Promise((resolve) => {
+      end = resolve;
+    });
+    this.#begin = () =>
+      forMs === undefined
+        ? () => undefined
+        : clock.after(forMs, () => end('time is up'), { background: true });
+  }
+
+  /** All of it begins anew. */
+  begin(): void {
+    this.#cancel();
+    this.#cancel = this.#begin();
+  }
+}
+
 /** Why a run had no time to collect. */
 function unready(phase: string, { exchange }: Config): TapekeepError {
   if (phase === SIMULATING_PAST) {
@@ -136,10 +165,15 @@ function unready(phase: string, { exchange }: Config): TapekeepError {
     return new TapekeepError('start_unfinished', 'retry', text);
   }
   if (phase !== WAITING_FOR_EXCHANGE) {
-    const text = `the time of this run was over while it was still ${phase}; give it longer, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL), or at dataDir (TAPEKEEP_DATA_DIR) for the embedded server`;
+    const text = `the time of this run was over while it was still ${phase}; give it longer, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL)`;
     return new TapekeepError('start_unfinished', 'retry', text);
   }
-  const text = `the exchange at ${exchange.url ?? 'built-in'} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
+  if (exchange.url === null) {
+    const text =
+      'the time of this run was over before the built-in exchange had answered; give it longer';
+    return new TapekeepError('start_unfinished', 'retry', text);
+  }
+  const text = `the exchange at ${exchange.url} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
   return new TapekeepError('exchange_silent', 'fatal', text);
 }
 
