@@ -162,6 +162,41 @@ test('an archive takes one exchange only: another one is refused in a sentence',
   );
 });
 
+test('an archive of another exchange is named though that one does not answer', async (t) => {
+  const databaseUrl = await makeDatabase('empty');
+  const { program, ready } = await startSandbox(['--seed', '1']);
+  t.after(() => program.dispose());
+  const env = { TAPEKEEP_DATABASE_URL: databaseUrl, TAPEKEEP_REALTIME_URL: ready.realtimeUrl };
+  await collectSomething(t, {
+    ...env,
+    TAPEKEEP_EXCHANGE_URL: ready.url,
+    TAPEKEEP_EXCHANGE_NAME: 'acme',
+  });
+  const elsewhere = { ...env, TAPEKEEP_EXCHANGE_URL: 'http://127.0.0.1:1' };
+  const said = [
+    /is the archive of the sandbox "acme" at .*, and the settings name .*127\.0\.0\.1:1/,
+  ];
+  await ended(t, ['start', '--for', '2s'], elsewhere, 3, ...said);
+  // An exchange that names no identity is known by its name alone.
+  await runSql(databaseUrl, 'UPDATE archive SET identity = NULL, is_sandbox = false');
+  await ended(t, ['start'], elsewhere, 3, /is the archive of the exchange "acme"/);
+});
+
+test('a second daemon is told of the first, also where only its port seems to be taken', async (t) => {
+  const databaseUrl = await makeDatabase('empty');
+  const daemon = new Program(['start'], {
+    env: { TAPEKEEP_DATABASE_URL: databaseUrl, TAPEKEEP_HTTP_PORT: '0' },
+  });
+  t.after(() => daemon.dispose());
+  const line = await daemon.line((text) => text.includes('  status '));
+  const port = new URL(line.trim().split(/\s+/)[1] ?? '').port;
+  const taken = { TAPEKEEP_HTTP_PORT: port };
+  const second = { ...taken, TAPEKEEP_DATABASE_URL: databaseUrl };
+  await ended(t, ['start', '--for', '5s'], second, 3, /another tapekeep writes to this database/);
+  const other = { ...taken, TAPEKEEP_DATABASE_URL: await makeDatabase('empty') };
+  await ended(t, ['start', '--for', '5s'], other, 1, new RegExp(`port ${port}.* is in use`));
+});
+
 test('markets of which the exchange lists none end the start, with the names that may be meant', async (t) => {
   const { program, ready } = await startSandbox([]);
   t.after(() => program.dispose());

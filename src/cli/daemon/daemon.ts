@@ -3,7 +3,7 @@ import { Collector } from '../../collect/collector.js';
 import { calledBy, type StateFeedPort, type TradeFeedPort } from '../../collect/ports.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, unlessAborted } from '../../kernel/clock.js';
-import { AbortedError } from '../../kernel/errors.js';
+import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import type { LedgerCount } from '../../status/document.js';
@@ -15,9 +15,11 @@ import {
   embeddedOptions,
   migrateDatabase,
   openArchive,
+  refuseSecondWriter,
 } from '../opening/database.js';
 import {
   archiveIdentityOf,
+  doubtOf,
   type ExchangeAccess,
   exchangeAddress,
   firstAnswer,
@@ -89,6 +91,7 @@ export class Daemon {
   #collector: Collector | undefined;
   #housekeeping: Promise<void> | undefined;
   #identity: { readonly value: string | null } | undefined;
+  #doubt: TapekeepError | undefined;
   #phase = 'starting';
   #failure: Error | undefined;
   #lastTickMs: number;
@@ -120,7 +123,12 @@ export class Daemon {
     const { config, clock, telemetry, exchangeTime } = this.#options;
     const { signal } = this.#stopping;
     // First of all: what takes long must not look dead from outside.
-    this.#status = await openDaemonStatus(this.#options, () => this.view);
+    try {
+      this.#status = await openDaemonStatus(this.#options, () => this.view);
+    } catch (error) {
+      await refuseSecondWriter(config, clock, telemetry.store);
+      throw error;
+    }
     this.#enter('starting the database');
     const database = await this.#openDatabase();
     this.#database = database;
@@ -150,6 +158,13 @@ export class Daemon {
     const [store, access] = [this.#store, this.#access];
     if (store === undefined || access === undefined) throw new Error('open() comes first');
     this.#enter(WAITING_FOR_EXCHANGE);
+    this.#doubt = await this.#retrying(() => doubtOf(store, config));
+    if (this.#doubt !== undefined) {
+      this.#options.telemetry.daemon.warned({
+        code: this.#doubt.code,
+        message: this.#doubt.message,
+      });
+    }
     const identity = await firstAnswer(access, signal, this.#options);
     this.#lastAnswerMs = this.#options.clock.monotonicMs();
     await settleTime(access, signal, this.#options);
@@ -162,6 +177,11 @@ export class Daemon {
 
   #tick(): void {
     this.#lastTickMs = this.#options.clock.monotonicMs();
+  }
+
+  /** Why the archive may be that of another exchange, which only an answer can tell. */
+  get doubt(): TapekeepError | undefined {
+    return this.#doubt;
   }
 
   /** Whether the exchange has answered at all. */

@@ -1,7 +1,7 @@
 import { coldFolder } from '../../archive/cold/folder.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, systemClock, unlessAborted } from '../../kernel/clock.js';
-import { isAborted, TapekeepError } from '../../kernel/errors.js';
+import { codeOf, isAborted, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {
@@ -216,4 +216,28 @@ export function stoppable<C>(left: string, need: Need<C>): Need<C & Left> {
       return EXIT_CODES.forced;
     }
   };
+}
+
+/**
+ * Whether a daemon cannot listen because it is the second one of its archive.
+ *
+ * @throws StoreError `writer_lock_held` if so; nothing where that cannot be seen
+ */
+export async function refuseSecondWriter(
+  config: Config,
+  clock: Clock,
+  telemetry: StoreEvents,
+): Promise<void> {
+  if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) return;
+  try {
+    const database = await borrowDatabase(config, clock, telemetry, 'existing');
+    try {
+      const store = await openArchive(config, database.url, clock, telemetry);
+      await store.acquireWriterLock().finally(() => store.stop());
+    } finally {
+      await database.stop();
+    }
+  } catch (error) {
+    if (codeOf(error) === 'writer_lock_held') throw error;
+  }
 }

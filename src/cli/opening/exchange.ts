@@ -29,7 +29,7 @@ import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { Telemetry } from '../../observe/events.js';
-import type { ArchiveIdentity } from '../../store/index.js';
+import type { ArchiveIdentity, Store } from '../../store/index.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
 
 /** Addresses of an exchange. */
@@ -312,6 +312,26 @@ export function archiveIdentityOf(config: Config, identity: string | null): Arch
     dialect: dialectOfConfig(config),
     identity,
   };
+}
+
+/**
+ * What can be known before the exchange answers of whether an archive is another one's. A name differs
+ * from that of the archive where the same exchange has moved, too: then its identity decides.
+ *
+ * @returns the doubt; undefined where there is none
+ * @throws StoreError `archive_of_another_exchange` where no answer could change it
+ */
+export async function doubtOf(
+  store: Pick<Store, 'archive' | 'claimArchive'>,
+  config: Config,
+): Promise<TapekeepError | undefined> {
+  const bound = await store.archive();
+  const wanted = archiveIdentityOf(config, null);
+  if (bound === null || bound.name === wanted.name) return undefined;
+  if (bound.identity === null) await store.claimArchive(wanted);
+  const whose = `this database is the archive of ${bound.isSandbox ? 'the sandbox ' : ''}"${bound.name}" at ${bound.baseUrl}, and the settings name "${wanted.name}" at ${wanted.baseUrl}`;
+  const text = `${whose}, which has not shown that it is the same: name another database (database.url) or dataDir, or the exchange that it belongs to`;
+  return new TapekeepError('archive_of_another_exchange', 'fatal', text);
 }
 
 /** The server behind the address is suddenly another exchange: its rows must not be mixed in. */
