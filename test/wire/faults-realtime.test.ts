@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
+import { KNOWN_EXCHANGES, type ServerVariants } from '../../src/contract/variants.js';
 import type { FaultRuleInput } from '../../src/sandbox/faults/script.js';
 import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
 import { writeTape } from '../support/exchanges/tape-exchange.js';
@@ -14,7 +15,10 @@ const START_MS = 1_780_000_000_000;
 const SUBSCRIBE = ['BTC_USDT', 3600];
 
 /** An exchange with one trade a second at prices 100, 101, …, which a test moves on by hand. */
-async function start(t: Test, ...rules: FaultRuleInput[]) {
+const start = (t: Test, ...rules: FaultRuleInput[]) =>
+  startAs(t, { tradeFeed: 'pushed' }, ...rules);
+
+async function startAs(t: Test, variants: Partial<ServerVariants>, ...rules: FaultRuleInput[]) {
   const lines = Array.from(
     { length: 60 },
     (_, at) => `${at + 1},${START_MS + at * 1000},${100 + at}.0,1,buy`,
@@ -24,7 +28,7 @@ async function start(t: Test, ...rules: FaultRuleInput[]) {
   const tape = { tapes: [{ market: 'BTC_USDT', path }] };
   return {
     clock,
-    ...(await startFaultyExchange(t, { rules, tape, clock, variants: { tradeFeed: 'pushed' } })),
+    ...(await startFaultyExchange(t, { rules, tape, clock, variants })),
   };
 }
 
@@ -156,6 +160,45 @@ test('garbageFrame and oversizeFrame come before the true frame', async (t) => {
   const [huge, answer] = await rawFrames(t, server.realtimeUrl, 2);
   assert.equal(huge?.length, 3_000_000);
   assert.match(String(answer), /pong/);
+});
+
+test('garbageFrame stands in place of the true frame where that is wanted', async (t) => {
+  const garbage = { kind: 'garbageFrame', form: 'json', place: 'instead', maxCount: 1 } as const;
+  const { clock, server, fired } = await start(t, { ...garbage, after: 2 });
+  const socket = await TapeSocket.open(t, server.realtimeUrl);
+  await socket.ask('deals.subscribe', ['BTC_USDT']);
+  await clock.run(3000);
+  const frames = await socket.untilAnswered('server.ping');
+  const idsOf = (params: unknown) =>
+    (params as [string, { id: number }[]] | undefined)?.[1].map(({ id }) => id);
+  assert.deepEqual(
+    frames.map(({ params }) => idsOf(params)),
+    [[2], undefined, [4]],
+  );
+  assert.deepEqual(fired(), { 'rule-1': 1 });
+});
+
+test('stale: newest trades come from a cache that all connections share, until its time is over', async (t) => {
+  const stale = { kind: 'stale', where: 'realtime', ms: 2500 } as const;
+  const { clock, server, fired } = await startAs(t, KNOWN_EXCHANGES.whitebit, stale);
+  const newest = async () => {
+    const socket = await TapeSocket.open(t, server.realtimeUrl);
+    await socket.ask('ping', []);
+    const { id, result } = await socket.ask('trades_request', ['BTC_USDT', 100, 0]);
+    return [id, (result as { id: number }[])[0]?.id];
+  };
+  const seen = [await newest()];
+  for (let turn = 0; turn < 3; turn += 1) {
+    await clock.run(1000);
+    seen.push(await newest());
+  }
+  assert.deepEqual(seen, [
+    [2, 1],
+    [2, 1],
+    [2, 1],
+    [2, 4],
+  ]);
+  assert.deepEqual(fired(), { 'rule-1': 2 });
 });
 
 test('staleState: updates and queries show a record of before, until its time is over', async (t) => {

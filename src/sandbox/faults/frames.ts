@@ -35,6 +35,11 @@ function isAboutState({ kind, method }: RealtimeFrame): boolean {
   return method === (kind === 'update' ? undefined : 'state.query');
 }
 
+/** Whether it answers the newest trades: a cache that served errors would be another fault. */
+function isNewest({ method, text }: RealtimeFrame): boolean {
+  return method === 'trades.request' && ReplyRows.read('history', text) !== undefined;
+}
+
 /** The pushed trades of a frame, where a rule is about rows and its fault can befall these. */
 function tradesOf(rule: FaultRule, { kind, method, text }: RealtimeFrame): ReplyRows | undefined {
   if (kind === 'update' && method === 'trades.subscribe') {
@@ -88,7 +93,7 @@ export class FaultyConnection implements ConnectionInterference {
     let delivery: Omit<FrameDelivery, 'waitMs'> = { frames: [frame.text], fate: 'serve' };
     for (const state of script.rulesAbout(frame.market)) {
       const { rule } = state;
-      const older = this.#olderState(script, state, frame);
+      const older = this.#olderFrame(script, state, frame);
       const isAboutRows = shapeOf(rule.kind).isAboutRows;
       const rows = isAboutRows ? tradesOf(rule, frame) : undefined;
       if (isAboutRows ? rows === undefined : !this.#allows(rule, frame, held, older)) continue;
@@ -125,6 +130,7 @@ export class FaultyConnection implements ConnectionInterference {
         return at === 'frame';
       case 'reorderFrames':
         return frame.kind === 'update' && held === undefined;
+      case 'stale':
       case 'staleState':
         return older !== undefined && older !== frame.text;
       default:
@@ -132,12 +138,18 @@ export class FaultyConnection implements ConnectionInterference {
     }
   }
 
-  /** What the cache of a rule about stale states has in place of this frame. */
-  #olderState(script: FrameScript, state: RuleState, frame: RealtimeFrame): string | undefined {
-    if (state.rule.kind !== 'staleState' || !isAboutState(frame)) return undefined;
+  /** What the cache of a rule about stale states, or newest trades, has in place of this frame. */
+  #olderFrame(script: FrameScript, state: RuleState, frame: RealtimeFrame): string | undefined {
+    const { kind } = state.rule;
+    const isKept =
+      kind === 'stale' ? isNewest(frame) : kind === 'staleState' && isAboutState(frame);
+    if (!isKept) return undefined;
     const key = `${frame.kind} ${frame.market ?? ''}`;
     const { text } = frame;
-    const older = state.statesOf(this).take(key, text, text.length, script.nowMs);
+    // Newest trades are kept by the server, for all who ask.
+    const older = state
+      .framesOf(kind === 'stale' ? state : this)
+      .take(key, text, text.length, script.nowMs);
     return older === undefined ? undefined : underIdOf(text, older);
   }
 
@@ -159,8 +171,10 @@ export class FaultyConnection implements ConnectionInterference {
       case 'reorderFrames':
         this.#held = text;
         return { frames: [], fate: 'serve' };
-      case 'garbageFrame':
-        return { frames: [garbage(rule, random), text], fate: 'serve' };
+      case 'garbageFrame': {
+        const behind = rule.place === 'instead' ? [] : [text];
+        return { frames: [garbage(rule, random), ...behind], fate: 'serve' };
+      }
       case 'oversizeFrame':
         return { frames: [new Uint8Array(rule.bytes ?? 0).fill(0x20), text], fate: 'serve' };
       default:

@@ -115,14 +115,17 @@ export const FAULT_KINDS = {
   malformed: onReplies({ bytes: whole(1, 1_000_000_000).optional() }),
   emptyBody: onReplies({ status: status(200) }),
   /**
-   * A reply that a cache kept for up to `ms`; with `oldDate` its Date is the kept one too, with
-   * `cacheTime` it says since when.
+   * A reply, or an answer of newest trades in real time, that a cache kept for up to `ms`; with `oldDate` the Date
+   * of a reply is the kept one too, with `cacheTime` it says since when.
    */
-  stale: onReplies({
-    ms: whole(1, HOUR_MS).default(5000),
-    oldDate: flag().default(true),
-    cacheTime: flag().default(false),
-  }),
+  stale: {
+    ...onReplies({
+      ms: whole(1, HOUR_MS).default(5000),
+      oldDate: flag().default(true),
+      cacheTime: flag().default(false),
+    }),
+    isRealtime: true,
+  },
   /** Whichever page of a list is asked for, the one that was first asked for comes, for up to `ms`. */
   stuckPage: onReplies({ ms: whole(1, HOUR_MS).default(5000) }, PAGED),
   /**
@@ -173,8 +176,11 @@ export const FAULT_KINDS = {
   duplicateFrames: onRealtime({ copies: whole(1, 1000).default(1) }),
   /** An update is sent behind the frame that follows it. */
   reorderFrames: onRealtime({}),
-  /** A frame of another making comes before the true one. */
-  garbageFrame: onRealtime({ form: oneOf(['text', 'json', 'utf8']).default('text') }),
+  /** A frame of another making comes before the true one, or in its place. */
+  garbageFrame: onRealtime({
+    form: oneOf(['text', 'json', 'utf8']).default('text'),
+    place: oneOf(['before', 'instead']).default('before'),
+  }),
   /** A frame of this size comes before the true one. */
   oversizeFrame: onRealtime({ bytes: whole(1, 67_108_864).default(1_048_576) }),
   /** An update or a queried record is one that was sent up to `ms` ago. */

@@ -21,9 +21,9 @@ export class RuleState {
   readonly #startedAtMs: number;
   #offered = 0;
   #fired = 0;
-  /** What a rule about stale answers has seen: replies, the first date, and states by connection. */
+  /** What a rule about stale answers has seen: replies, the first date, and frames by connection. */
   readonly replies: ReplyCache<HttpReply>;
-  readonly #states = new WeakMap<object, ReplyCache<string>>();
+  readonly #frames = new WeakMap<object, ReplyCache<string>>();
   #date: string | undefined;
 
   /** @param startedAtMs monotonic time at which the script took effect */
@@ -40,10 +40,10 @@ export class RuleState {
     return this.#date;
   }
 
-  /** States that were sent over a connection. */
-  statesOf(connection: object): ReplyCache<string> {
-    const cache = this.#states.get(connection) ?? new ReplyCache<string>(this.rule.ms ?? 0);
-    this.#states.set(connection, cache);
+  /** Frames that were sent by, or over, something. */
+  framesOf(sender: object): ReplyCache<string> {
+    const cache = this.#frames.get(sender) ?? new ReplyCache<string>(this.rule.ms ?? 0);
+    this.#frames.set(sender, cache);
     return cache;
   }
 
