@@ -62,13 +62,11 @@ export type OpenStateFeed = (market: string, periodS: number) => StateFeedPort;
 
 export type TradeFeedPort = Pick<
   TradeFeed,
-  'resubscribe' | 'renew' | 'stop' | typeof Symbol.asyncIterator
+  'ask' | 'resubscribe' | 'renew' | 'stop' | typeof Symbol.asyncIterator
 >;
 
 /** Opens the feed of all trades; see `openTradeFeed` of the client. */
-export type OpenTradeFeed = (
-  of: Required<Pick<TradeFeedOptions, 'markets' | 'missed'>>,
-) => TradeFeedPort;
+export type OpenTradeFeed = (of: Pick<TradeFeedOptions, 'markets'>) => TradeFeedPort;
 
 /** What collectors ask of the store, and nothing more. */
 export const ARCHIVE_METHODS = [

@@ -133,12 +133,15 @@ export type RealtimeRequest = z.infer<typeof realtimeRequest>;
 
 const realtimeError = z.object({ code: z.number(), message: z.string().max(500) });
 
-const responseFrame = z.object({
-  id: z.union([z.number(), z.string()]),
-  params: z.unknown().optional(),
-  result: z.unknown(),
-  error: realtimeError.nullish(),
-});
+/** It has a result or an error: what has neither says nothing, whichever id it has. */
+const responseFrame = z
+  .object({
+    id: z.union([z.number(), z.string()]),
+    params: z.unknown().optional(),
+    result: z.unknown(),
+    error: realtimeError.nullish(),
+  })
+  .refine(({ result, error }) => result !== undefined || (error ?? null) !== null);
 
 /** The contract's notification: the record is the result, without a market's name. */
 const contractUpdate = z.object({ id: z.null(), result: stateRecord, error: z.null().optional() });

@@ -45,6 +45,8 @@ const LIES = [
   { id: 'behind', kind: 'conflictRows', where: 'realtime', probability: 0.01 },
   { id: 'late', kind: 'reorderFrames', probability: 0.02 },
   { id: 'storm', kind: 'duplicateFrames', copies: 300, probability: 0.01 },
+  { id: 'garbage', kind: 'garbageFrame', place: 'instead', probability: 0.03 },
+  { id: 'old', kind: 'stale', where: 'realtime', ms: 5000 },
 ];
 
 async function collect(
@@ -110,6 +112,8 @@ suite('pushed trades', { concurrency: 3 }, () => {
       refused.reduce((sum, { reason, rows }) => sum + (part.test(reason) ? rows : 0), 0);
     assert.ok(rowsOf(/^(id|price|amount|time)/) > 0, 'rows that cannot be read are kept');
     assert.ok(rowsOf(/^conflict$/) > 0, 'as are those that say something else of a known trade');
+    assert.ok((fired.get('garbage') ?? 0) > 0, 'frames were lost');
+    assert.ok((fired.get('old') ?? 0) > 0, 'newest trades came from a cache');
   });
 
   test('a connection that answers and pushes nothing any more is given up for another', async (t) => {

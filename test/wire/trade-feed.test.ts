@@ -224,7 +224,44 @@ test('what is refused, ignored or unreadable ends the connection by its name', a
   }
 });
 
-test('after each connection the newest trades of what was missed are asked for', async (t) => {
+/** Frames that are no update of trades, though some look like one. */
+const UNKNOWN: Readonly<Record<string, string | Buffer>> = {
+  'no JSON': '{"method":"deals.update","params":["BTC',
+  'no text': Buffer.from(JSON.stringify(tradesUpdateMessage(MARKET, [], wordsOf('contract')))),
+  ...Object.fromEntries(
+    Object.entries({
+      'rows that are no list': { params: [MARKET, { id: 5 }], id: null },
+      'no market': { params: [null, [{ id: 5 }]], id: null },
+      'no list of params': { params: { market: MARKET, trades: [] }, id: null },
+      'an id': { params: [MARKET, [{ id: 5 }]], id: 1 },
+      'an id that is a text': { params: [MARKET, [{ id: 5 }]], id: 'x' },
+      'another method': { method: 'deals.updated', params: [MARKET, []], id: null },
+    }).map(([name, frame]) => [name, JSON.stringify({ method: 'deals.update', ...frame })]),
+  ),
+};
+
+test('a frame that is not known is told of: whatever it was to push is lost', async (t) => {
+  for (const [name, frame] of Object.entries(UNKNOWN)) {
+    const stub = await startRealtimeStub(t, {
+      call: (connection, { id }) => {
+        connection.socket.send(frame);
+        connection.send(responseMessage(id, [], STATUS_SUCCESS));
+        push(connection, MARKET, [row(4)]);
+        connection.socket.send(frame);
+        push(connection, MARKET, [row(6)]);
+      },
+    });
+    const reader = new FeedReader(t, stub.url);
+    await reader.expect('opened');
+    await reader.expect('trades');
+    await reader.expect('unread');
+    assert.equal((await reader.expect('trades')).trades[0]?.id, 6, name);
+    const frames = ['unrecognised', 'response', 'update', 'unrecognised', 'update'];
+    assert.deepEqual(reader.frames, frames, name);
+  }
+});
+
+test('the newest trades of a market are asked for where they are wanted, once at a time', async (t) => {
   const asked: unknown[] = [];
   const stub = await startRealtimeStub(t, {
     call: (connection, { method, params, id }) => {
@@ -239,15 +276,19 @@ test('after each connection the newest trades of what was missed are asked for',
       }
     },
   });
-  const missed = () => ['NO_SUCH', MARKET];
-  const reader = new FeedReader(t, stub.url, { missed }, 'whitebit');
+  const reader = new FeedReader(t, stub.url, {}, 'whitebit');
+  reader.feed.ask('TOO_EARLY');
   await reader.expect('opened');
+  for (const name of ['NO_SUCH', MARKET, MARKET]) reader.feed.ask(name);
   const { origin, market, trades } = await reader.expect('trades');
   assert.deepEqual([origin, market, trades.map(({ id }) => id)], ['answer', MARKET, [9, 8]]);
   assert.deepEqual(asked, [
     ['trades_request', ['NO_SUCH', 100, 0]],
     ['trades_request', [MARKET, 100, 0]],
   ]);
+  reader.feed.ask(MARKET);
+  await reader.expect('trades');
+  assert.equal(asked.length, 3);
 });
 
 test('questions for newest trades keep the limit that an exchange has for a connection', async (t) => {
@@ -259,9 +300,10 @@ test('questions for newest trades keep the limit that an exchange has for a conn
       connection.send(responseMessage(id, [], isQuestion ? [row(9)] : STATUS_SUCCESS));
     },
   });
-  const missed = () => Array.from({ length: 70 }, (_, at) => `M${at}_USDT`);
-  const reader = new FeedReader(t, stub.url, { missed, markets: missed }, 'whitebit');
+  const markets = Array.from({ length: 70 }, (_, at) => `M${at}_USDT`);
+  const reader = new FeedReader(t, stub.url, { markets: () => markets }, 'whitebit');
   await reader.expect('opened');
+  for (const name of markets) reader.feed.ask(name);
   for (let answers = 1; answers <= 50; answers += 1) await reader.expect('trades');
   for (let answers = 51; answers <= 53; answers += 1) {
     assert.equal(asked, answers - 1);
@@ -277,15 +319,17 @@ test('markets that change are subscribed anew, once for all changes of meanwhile
   const stub = await startRealtimeStub(t, {
     // The client does not know yet that it is connected: its subscription will ask for the markets of then.
     connection: () => early?.(),
-    call: (connection, { method, params, id }) => {
-      asked.push(method === 'trades_request' ? params : method);
-      const isNewest = method === 'trades_request';
-      connection.send(responseMessage(id, [], isNewest ? [row(7)] : STATUS_SUCCESS));
+    call: (connection, { method, id }) => {
+      asked.push(method);
+      connection.send(responseMessage(id, [], STATUS_SUCCESS));
+      if (asked.length < 3) return;
+      for (const name of markets) {
+        connection.send(tradesUpdateMessage(name, [row(7)], wordsOf('whitebit')));
+      }
     },
   });
   const markets = [MARKET];
-  const options = { markets: () => markets, missed: () => markets.slice(1) };
-  const reader = new FeedReader(t, stub.url, options, 'whitebit');
+  const reader = new FeedReader(t, stub.url, { markets: () => markets }, 'whitebit');
   early = () => reader.feed.resubscribe();
   await reader.expect('opened');
   for (const name of ['ETH_USDT', 'LTC_USDT', 'XRP_USDT']) {
@@ -296,12 +340,8 @@ test('markets that change are subscribed anew, once for all changes of meanwhile
   await reader.expect('resubscribing');
   await reader.expect('resubscribing');
   await reader.expect('opened');
-  const answered = [];
-  for (let at = 0; at < 3; at += 1) answered.push((await reader.expect('trades')).market);
-  assert.deepEqual(answered, markets.slice(1));
-  const questions = markets.slice(1).map((name) => [name, 100, 0]);
-  const subscriptions = Array(3).fill('trades_subscribe');
-  assert.deepEqual(asked, [...subscriptions, ...questions]);
+  for (const name of markets) assert.equal((await reader.expect('trades')).market, name);
+  assert.deepEqual(asked, Array(3).fill('trades_subscribe'));
 });
 
 test('a subscription anew has a deadline, which the answer to a ping does not lift', async (t) => {

@@ -52,6 +52,7 @@ export const NORMAL_CLOSURE = 1000;
 const ABNORMAL_CLOSURE = 1006;
 /** Frames without meaning that one connection may send. */
 const MAX_UNRECOGNISED = 10;
+const UNREADABLE: ServerFrame = { kind: 'unrecognised', reason: 'no JSON that can be read' };
 
 /** Why a connection ends whose library gave up, by the library's own code. */
 export function reasonOfFailure(code: string, isOpen: boolean): CloseReason {
@@ -157,10 +158,8 @@ export class FrameSocket {
   #receive(data: RawData, isBinary: boolean): void {
     if (this.#phase === 'ended') return;
     const told = isBinary ? undefined : parseFrame(data);
-    const { words } = this.#settings;
-    const isKnown =
-      told !== undefined && this.#handler.received(readServerFrame(told, words), told);
-    if (isKnown) return;
+    const frame = told === undefined ? UNREADABLE : readServerFrame(told, this.#settings.words);
+    if (this.#handler.received(frame, told)) return;
     this.count('unrecognised');
     this.#unrecognised += 1;
     if (this.#unrecognised >= MAX_UNRECOGNISED) this.end('garbage');

@@ -37,7 +37,7 @@ export type TradeFeedEvent =
   /** Trades of one market, in the order of the frame. */
   | {
       readonly kind: 'trades';
-      /** `answer`: the newest ones, asked for after a connection was made. */
+      /** `answer`: the newest ones, as they were asked for; a cache may have kept them. */
       readonly origin: 'update' | 'answer';
       readonly market: string;
       readonly trades: readonly HistoryTrade[];
@@ -47,6 +47,8 @@ export type TradeFeedEvent =
       readonly receivedAtMs: number;
       readonly exchangeMs: number;
     }
+  /** A frame that is not known: trades of any market may have been in it. */
+  | { readonly kind: 'unread'; readonly exchangeMs: number }
   /**
    * The markets changed, and another subscription is to take the place of the one that there is: until `opened`,
    * trades may be pushed or not.
@@ -73,8 +75,6 @@ export interface TradeFeedOptions extends ReconnectingOptions {
   readonly words: RealtimeWords;
   /** Names of the pairs that are wanted, asked at each subscription. */
   readonly markets: () => readonly string[];
-  /** Markets whose newest trades are asked for after each connection; default none. */
-  readonly missed?: () => readonly string[];
   /** Deadline of connecting, of each acknowledgement and each answer. Default 10 s. */
   readonly acknowledgeTimeoutMs?: number;
   /** How often a ping keeps the connection open. Default 20 s. */
@@ -88,6 +88,8 @@ export interface TradeFeedOptions extends ReconnectingOptions {
  * leaving the loop stops the feed.
  */
 export interface TradeFeed extends AsyncIterable<TradeFeedEvent> {
+  /** Asks for the newest trades of one market, within the limits, where the exchange has a word for it. */
+  ask(market: string): void;
   /** The markets changed: subscribes anew on the connection that there is. */
   resubscribe(): void;
   /** Trades happen that are not pushed: ends the connection that there is, so that another is made. */
@@ -131,6 +133,7 @@ export function openTradeFeed(options: TradeFeedOptions): TradeFeed {
     },
   });
   return {
+    ask: (market) => session?.ask(market),
     resubscribe: () => session?.resubscribe(),
     renew: () => session?.renew(),
     stop: () => feed.stop(),
@@ -142,8 +145,8 @@ export function openTradeFeed(options: TradeFeedOptions): TradeFeed {
  * One connection that follows the trades of many markets.
  *
  * States: *connecting* → *subscribing* → *following* (acknowledged; `opened` reported; a ping now and then, the
- * newest trades of some markets asked for) ⇄ *subscribing anew* (the markets changed) → *ended*. Each of them but
- * *following*, each ping and each question has a deadline.
+ * newest trades of a market where they are wanted) ⇄ *subscribing anew* (the markets changed) → *ended*. Each of
+ * them but *following*, each ping and each question has a deadline.
  */
 class TradeSession {
   readonly #options: TradeFeedOptions;
@@ -161,7 +164,7 @@ class TradeSession {
   #isFollowing = false;
   #cancelPing: (() => void) | undefined;
   /** Markets whose newest trades are still to be asked for. */
-  #missed: string[] = [];
+  readonly #wanted = new Set<string>();
   /** Questions under way: the market of each, and how its deadline is lifted. */
   readonly #questions = new Map<number, { readonly market: string; readonly cancel: () => void }>();
   #askedCount = 0;
@@ -216,6 +219,13 @@ class TradeSession {
     else if (this.#isFollowing) this.#subscribe();
   }
 
+  ask(market: string): void {
+    const isAsked = [...this.#questions.values()].some((one) => one.market === market);
+    if (!this.#isFollowing || isAsked || this.#words.request === undefined) return;
+    this.#wanted.add(market);
+    this.#ask();
+  }
+
   renew(): void {
     if (this.#isFollowing) this.#socket.end('stalled');
   }
@@ -241,7 +251,11 @@ class TradeSession {
   #received(frame: ServerFrame): boolean {
     if (frame.kind === 'response') this.#answered(frame);
     else if (frame.kind === 'trades') this.#updated(frame);
-    else return false;
+    else {
+      const exchangeMs = this.#options.exchangeClock.nowMs();
+      if (this.#isFollowing) this.#offer({ kind: 'unread', exchangeMs });
+      return false;
+    }
     return true;
   }
 
@@ -283,7 +297,7 @@ class TradeSession {
   }
 
   #follow(): void {
-    const { telemetry, exchangeClock, missed } = this.#options;
+    const { telemetry, exchangeClock } = this.#options;
     this.#names = undefined;
     if (!this.#isFollowing) telemetry.socketOpened(ALL);
     this.#isFollowing = true;
@@ -292,10 +306,7 @@ class TradeSession {
       if (this.#names !== undefined) return;
     }
     this.#offer({ kind: 'opened', identity: this.#identity, exchangeMs: exchangeClock.nowMs() });
-    if (this.#socket.isEnded) return;
-    this.#pingLater();
-    if (this.#words.request !== undefined) this.#missed = [...(missed?.() ?? [])];
-    this.#ask();
+    if (!this.#socket.isEnded) this.#pingLater();
   }
 
   #pingLater(): void {
@@ -309,20 +320,19 @@ class TradeSession {
     });
   }
 
-  /** Asks for the newest trades of markets that may have traded while there was no connection. */
+  /** Asks for what is wanted, as far as the limits allow it now. */
   #ask(): void {
     const { request, requestMax = 100 } = this.#words;
     const { clock } = this.#options;
     this.#cancelAsk?.();
-    while (request !== undefined && this.#questions.size < QUESTIONS_MAX) {
-      const [market] = this.#missed;
-      if (market === undefined || this.#socket.isEnded) return;
+    for (const market of this.#wanted) {
+      if (request === undefined || this.#questions.size >= QUESTIONS_MAX) return;
       const waitMs = this.#askableAtMs - clock.monotonicMs();
       if (waitMs > 0) {
         this.#cancelAsk = clock.after(waitMs, () => this.#ask());
         return;
       }
-      this.#missed.shift();
+      this.#wanted.delete(market);
       this.#asked();
       const id = this.#socket.send(request, [market, requestMax, 0]);
       // One that is never answered is left to the pages of history.
@@ -372,6 +382,7 @@ class TradeSession {
     this.#isFollowing = false;
     this.#cancelPing?.();
     this.#cancelAsk?.();
+    this.#wanted.clear();
     for (const { cancel } of this.#questions.values()) cancel();
     this.#questions.clear();
     telemetry.socketClosed({ ...ALL, ...end });

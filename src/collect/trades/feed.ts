@@ -37,7 +37,15 @@ const QUEUE_LIMIT = 2000;
 const KEPT_MAX = 400_000;
 /** Pages show trades that are not pushed, and nothing else is, for so long: another connection is made. */
 const STALLED_MS = 10_000;
+/** Between two questions for the newest trades of a market. */
+const ASK_AGAIN_MS = 2000;
 const EVENTS_PER_COMMIT = 500;
+
+/** What is known of one market on the connection that there is. */
+interface Line {
+  /** When the newest trades were asked for last. */
+  askedMs: number;
+}
 
 /** A frame with what its rows turned out to be. */
 interface Frame {
@@ -64,6 +72,7 @@ export class TradeFeedCollector {
   #pushedMs = Number.NEGATIVE_INFINITY;
   /** Since when nothing is pushed although trades happen; undefined: not known of any. */
   #stalledSinceMs: number | undefined;
+  readonly #lines = new Map<string, Line>();
 
   constructor(options: TradeFeedCollectorOptions) {
     this.#options = options;
@@ -77,7 +86,7 @@ export class TradeFeedCollector {
   #open(): void {
     const { open, markets } = this.#options;
     if (!this.#isStarted || this.#running !== undefined || markets.size === 0) return;
-    const feed = open({ markets: () => [...markets.keys()], missed: () => this.#missed() });
+    const feed = open({ markets: () => [...markets.keys()] });
     this.#feed = feed;
     const queue = new BoundedQueue<Frame>(QUEUE_LIMIT);
     const pumped = this.#pump(feed, queue).catch((error: unknown) => {
@@ -115,19 +124,14 @@ export class TradeFeedCollector {
     this.#feed = undefined;
   }
 
-  /** All markets, those first of which trades were pushed a short time ago. */
-  #missed(): string[] {
-    const markets = [...this.#options.markets];
-    const isBusy = ([, { pushed }]: (typeof markets)[number]) => pushed.some((one) => one.hasRun);
-    return markets.toSorted((a, b) => Number(isBusy(b)) - Number(isBusy(a))).map(([name]) => name);
-  }
-
   async #pump(feed: TradeFeedPort, queue: BoundedQueue<Frame>): Promise<void> {
     try {
       for await (const event of feed) {
         if (event.kind === 'opened') this.#opened(event.exchangeMs);
         else if (event.kind === 'closed' || event.kind === 'resubscribing') this.#closed();
-        else if (event.kind === 'trades') {
+        else if (event.kind === 'unread') {
+          for (const one of this.#pushed()) one.unread(event.exchangeMs);
+        } else if (event.kind === 'trades') {
           const frame = this.#read(event);
           if (frame !== undefined) await queue.put(frame);
         }
@@ -138,6 +142,13 @@ export class TradeFeedCollector {
     }
   }
 
+  #lineOf(market: string): Line {
+    const nothing = { askedMs: Number.NEGATIVE_INFINITY };
+    const line = this.#lines.get(market) ?? nothing;
+    this.#lines.set(market, line);
+    return line;
+  }
+
   *#pushed(): Generator<PushedTrades> {
     for (const { pushed } of this.#options.markets.values()) yield* pushed;
   }
@@ -145,6 +156,7 @@ export class TradeFeedCollector {
   #opened(exchangeMs: number): void {
     this.#isOpen = true;
     this.#stalledSinceMs = undefined;
+    this.#lines.clear();
     for (const one of this.#pushed()) one.opened(exchangeMs);
   }
 
@@ -175,15 +187,25 @@ export class TradeFeedCollector {
     const fed = this.#options.markets.get(market);
     if (fed === undefined) return undefined;
     const page = toPushed(event);
+    const isRead = page.rejected.length === 0;
     for (const one of fed.pushed) {
-      // Between which trades a row lay that cannot be read is not known.
-      if (page.rejected.length > 0) one.opened(exchangeMs);
-      else if (origin === 'answer') one.answered(page.trades);
-      else one.push(page.trades);
+      if (origin === 'update' && isRead) one.push(page.trades);
+      else if (origin === 'update') one.unread(exchangeMs);
+      else if (isRead) one.answered(page.trades);
     }
+    if (origin === 'update' && fed.pushed.some((one) => one.isLoose)) this.#ask(market);
     const [newest] = orderPage(page.trades);
     if (newest !== undefined && origin === 'update') fed.evidence.pushed(newest);
     return { market, marketId: fed.marketId, page };
+  }
+
+  /** The newest trades may join what is pushed now to what was before; old ones from a cache do not. */
+  #ask(market: string): void {
+    const line = this.#lineOf(market);
+    const nowMs = this.#options.time.nowMs();
+    if (nowMs - line.askedMs < ASK_AGAIN_MS) return;
+    line.askedMs = nowMs;
+    this.#feed?.ask(market);
   }
 
   async #drain(queue: BoundedQueue<Frame>): Promise<void> {

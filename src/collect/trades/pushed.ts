@@ -16,6 +16,8 @@ const COUNTED_ROWS = 50;
 const OVERLAP = 50;
 /** Rows at odds with others that are kept until a page comes. */
 const ODD_MAX = 100;
+/** Trades that pages showed before they were pushed which are remembered. */
+const AWAITED_MAX = 1000;
 
 /** What a page of history and the pushed trades make of each other. */
 export interface Joined {
@@ -44,10 +46,18 @@ export class PushedTrades {
   #openedMs: number | undefined;
   /** Whether the last run is that of this connection. */
   #isLive = false;
+  /** Whether no answer and no page has met the last run yet. */
+  #isLoose = false;
+  /** Whether the next frame may have been sent before what ended the last run. */
+  #isBehind = false;
+  /** The newest trade of such a frame: the one behind it may in turn be older. */
+  #floor: PageRow | undefined;
   /** Of the rows that were pushed, the one with the highest id. */
   #highest: PageRow | undefined;
-  /** Rows at odds with one that was pushed later, since the last page. */
+  /** Rows at odds with one that was pushed later, or with an answer, since the last page. */
   #odd: PageRow[] = [];
+  /** What pages showed that was not pushed by then, newest first. */
+  #awaited: SourceTrade[] = [];
   #isKept = false;
   #isCounted = false;
   readonly #onUnpushed: (tradedMs: number) => void;
@@ -62,9 +72,9 @@ export class PushedTrades {
     return this.#isKept && this.#openedMs !== undefined;
   }
 
-  /** Whether something was pushed that may still be joined to a page. */
-  get hasRun(): boolean {
-    return this.#runs.length > 0;
+  /** Whether trades are pushed that an answer might join to those from before. */
+  get isLoose(): boolean {
+    return this.#isLive && this.#isLoose;
   }
 
   /** Trades that are kept. */
@@ -84,6 +94,15 @@ export class PushedTrades {
     this.#openedMs = exchangeMs;
     this.#isLive = false;
     this.#isKept = false;
+    this.#isBehind = false;
+    this.#floor = undefined;
+  }
+
+  /** Something was pushed that cannot be read: between which trades it lay is not known. */
+  unread(exchangeMs: number): void {
+    if (this.#openedMs === undefined) return;
+    this.opened(exchangeMs);
+    this.#isBehind = true;
   }
 
   closed(): void {
@@ -93,9 +112,15 @@ export class PushedTrades {
   /** Trades of one frame, which follow on those of the frame before. */
   push(trades: readonly SourceTrade[]): void {
     if (this.#openedMs === undefined) return;
+    const [floor, isBehind] = [this.#floor, this.#isBehind];
+    const ordered = orderPage(trades);
+    this.#floor = isBehind ? ordered[0] : undefined;
+    this.#isBehind = false;
+    if (isBehind) return;
     let last = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
     let rows: SourceTrade[] = [];
-    for (const row of orderPage(trades).toReversed()) {
+    for (const row of ordered.toReversed()) {
+      if (floor !== undefined && comparePlaces(row, floor) <= 0) continue;
       if (this.#isAtOdds(row)) {
         [last, rows] = [undefined, []];
         continue;
@@ -137,6 +162,7 @@ export class PushedTrades {
     if (live === undefined) {
       this.#add(rows);
       this.#isLive = true;
+      this.#isLoose = true;
       return;
     }
     const [newest, lowest] = [live[0], live.at(-1)];
@@ -149,16 +175,20 @@ export class PushedTrades {
     this.#runs[this.#runs.length - 1] = grown.slice(0, KEPT_MAX);
   }
 
-  /** The newest trades, as they were asked for on this connection: they may join it to the one before. */
+  /**
+   * The newest trades, as they were asked for on this connection: they may join it to the one before. They may come
+   * from a cache, so that what is pushed follows on them only where both have a trade.
+   */
   answered(trades: readonly SourceTrade[]): void {
     const rows = orderPage(trades);
     if (rows.length === 0 || this.#openedMs === undefined) return;
     if (rows.toReversed().some((row) => this.#isAtOdds(row))) return;
-    if (this.#isLive) this.#link(rows);
-    else {
-      this.#add(rows);
-      this.#isLive = true;
-    }
+    const { unshown, unpushed } = this.#contradiction(rows);
+    if (unshown.length + unpushed.length > 0) {
+      this.forget();
+      this.#odd = [...this.#odd, ...unshown, ...unpushed].slice(-ODD_MAX);
+    } else if (this.#isLive) this.#link(rows);
+    else this.#add(rows);
   }
 
   /** Holds a page of the newest trades against what was pushed, and makes it longer by it. */
@@ -171,7 +201,8 @@ export class PushedTrades {
     this.#isCounted = isCounted(rows, this.#isCounted);
     const odd = this.#odd;
     this.#odd = [];
-    const { unshown, unpushed } = this.#contradiction(rows, newest, oldest);
+    const { unshown, unpushed } = this.#contradiction(rows, this.#awaited);
+    this.#await(rows);
     if (unshown.length + unpushed.length > 0) this.#refuted(page);
     if (odd.length + unshown.length + unpushed.length > 0) {
       return { page, unshown: [...odd, ...unshown], unpushed };
@@ -213,15 +244,22 @@ export class PushedTrades {
     const known = own === undefined ? rows : rows.filter((row) => comparePlaces(row, own) <= 0);
     const joined = orderPage([...touched.flat(), ...known]).slice(0, KEPT_MAX);
     const apart = this.#runs.filter((run) => !touched.includes(run));
+    if (own !== undefined) this.#isLoose = false;
     const isLast = touched.includes(this.#runs.at(-1) ?? []);
     this.#runs = isLast ? [...apart, joined] : [...apart.slice(0, -1), joined, ...apart.slice(-1)];
   }
 
-  /** What a page and a run that overlap do not both have where they do. */
-  #contradiction(rows: readonly SourceTrade[], newest: PageRow, oldest: PageRow) {
+  /**
+   * What a page and a run that overlap do not both have where they do.
+   *
+   * @param awaited what earlier pages showed above all that was pushed
+   */
+  #contradiction(rows: readonly SourceTrade[], awaited: readonly SourceTrade[] = []) {
+    const [newest, oldest] = [rows[0], rows.at(-1)];
     const shown = new Set(rows.map(placeKey));
     const unshown: PageRow[] = [];
     const unpushed: PageRow[] = [];
+    if (newest === undefined || oldest === undefined) return { unshown, unpushed };
     for (const run of this.#runs) {
       const [top, bottom] = [run[0], run.at(-1)];
       if (top === undefined || bottom === undefined) continue;
@@ -231,12 +269,21 @@ export class PushedTrades {
         const isWithin = row.tradedAtS > oldest.tradedAtS && comparePlaces(row, newest) < 0;
         if (isWithin && !shown.has(placeKey(row))) unshown.push(row);
       }
-      for (const row of rows) {
+      for (const row of orderPage([...awaited, ...rows])) {
         const isWithin = comparePlaces(row, bottom) > 0 && comparePlaces(row, top) < 0;
         if (isWithin && !pushed.has(placeKey(row))) unpushed.push(row);
       }
     }
     return { unshown, unpushed };
+  }
+
+  /** Newer trades than were pushed will be pushed; where others are that are newer still, that must show. */
+  #await(rows: readonly SourceTrade[]): void {
+    const newest = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
+    const isAwaited = (row: PageRow) => newest === undefined || comparePlaces(row, newest) > 0;
+    this.#awaited = orderPage([...this.#awaited, ...rows])
+      .filter(isAwaited)
+      .slice(0, AWAITED_MAX);
   }
 
   /** The newest trade that the page shows, and that should have been pushed over this connection by now. */
@@ -254,6 +301,7 @@ export class PushedTrades {
   #refuted({ sentAtMs }: TradePage): void {
     this.forget();
     this.#highest = undefined;
+    this.#awaited = [];
     if (this.#openedMs !== undefined) this.#openedMs = Math.max(this.#openedMs, sentAtMs);
   }
 }

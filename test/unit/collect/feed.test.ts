@@ -5,6 +5,7 @@ import type { ArchivePort } from '../../../src/collect/ports.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { type FedMarket, TradeFeedCollector } from '../../../src/collect/trades/feed.js';
 import { PushedTrades } from '../../../src/collect/trades/pushed.js';
+import { toPushed } from '../../../src/collect/trades/source.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import type { Batch } from '../../../src/model/batch.js';
 import { FakeTime } from '../../support/fake-time.js';
@@ -21,9 +22,9 @@ class ToldFeed {
   readonly evidence: TradeEvidence;
   readonly markets = new Map<string, FedMarket>();
   readonly asked: string[] = [];
+  /** Markets whose newest trades were asked for. */
+  readonly questions: string[] = [];
   readonly collector: TradeFeedCollector;
-  /** Markets whose newest trades the feed asks for after a connection, in this order. */
-  missed: () => readonly string[] = () => [];
   readonly #events = new BoundedQueue<TradeFeedEvent>(1000);
 
   constructor(commit: ArchivePort['commit'], markets = ['A']) {
@@ -34,10 +35,10 @@ class ToldFeed {
     this.collector = new TradeFeedCollector({
       archive: { commit },
       ...{ telemetry, time, markets: this.markets },
-      open: ({ missed }) => {
-        this.missed = missed;
+      open: () => {
         this.asked.push('open');
         return {
+          ask: (market) => this.questions.push(market),
           resubscribe: () => this.asked.push('resubscribe'),
           renew: () => this.asked.push('renew'),
           stop: async () => this.#events.close(),
@@ -124,8 +125,10 @@ test('pushed rows are stored at once without a claim, unreadable ones in quarant
   assert.equal(lost.telemetry.failures.length, 1);
 });
 
+type TradesEvent = Parameters<typeof toPushed>[0];
+
 /** A frame of trades with these ids. */
-function frameOf(market: string, exchangeMs: number, ids: readonly number[]): TradeFeedEvent {
+function frameOf(market: string, exchangeMs: number, ids: readonly number[]): TradesEvent {
   const trades = ids.toReversed().map((id) => ({
     ...{ id, time: START_S + id / 1000, price: '10', amount: '1', total: '10' },
     type: 'buy' as const,
@@ -173,13 +176,62 @@ test('a connection over which nothing is pushed while trades happen is renewed, 
   await collector.stop();
 });
 
-test('after a connection the markets with pushed trades that wait for a page are asked for first', async () => {
-  const feed = new ToldFeed(storesAll, ['A', 'B', 'C']);
-  feed.collector.start();
-  feed.tell(OPENED, frameOf('B', START_MS, [1]));
-  await taken();
-  assert.deepEqual(feed.missed(), ['B', 'A', 'C']);
-  await feed.collector.stop();
+test('the newest trades are asked for once something is pushed, until something joins it', async () => {
+  const feed = new ToldFeed(storesAll, ['A', 'B']);
+  const { collector, questions } = feed;
+  const { clock } = feed.world;
+  const told = async (...events: readonly TradeFeedEvent[]) => {
+    feed.tell(...events);
+    await taken();
+  };
+  collector.start();
+  await told(OPENED);
+  assert.deepEqual(questions, []);
+  await told(frameOf('A', START_MS, [10]), frameOf('A', START_MS, [12]));
+  assert.deepEqual(questions, ['A']);
+  clock.advance(2000);
+  const answerOf = (...ids: readonly number[]) =>
+    ({ ...frameOf('A', START_MS, ids), origin: 'answer' }) as TradeFeedEvent;
+  await told(answerOf(2, 4));
+  assert.equal(questions.length, 1);
+  await told(frameOf('A', START_MS, [14]));
+  assert.equal(questions.length, 2, 'the answer was an old one');
+  clock.advance(2000);
+  await told(answerOf(8, 10, 12), frameOf('A', START_MS, [16]));
+  assert.equal(questions.length, 2);
+  await told({ kind: 'unread', exchangeMs: START_MS });
+  for (const id of [18, 20]) await told(frameOf('A', START_MS, [id]), frameOf('B', START_MS, [id]));
+  assert.deepEqual(questions.slice(2), ['A', 'B']);
+  await collector.stop();
+});
+
+test('a frame, or a row, that cannot be read ends what was pushed before, and opens nothing', async () => {
+  const [row] = [{ at: 0, reason: 'price', payload: {} }];
+  const lost: Readonly<Record<string, TradeFeedEvent>> = {
+    frame: { kind: 'unread', exchangeMs: START_MS },
+    row: { ...frameOf('A', START_MS, [3]), rejected: [row] } as TradeFeedEvent,
+  };
+  for (const [name, event] of Object.entries(lost)) {
+    const feed = new ToldFeed(storesAll);
+    const [pushed] = feed.markets.get('A')?.pushed ?? [];
+    assert.ok(pushed !== undefined);
+    feed.collector.start();
+    const resubscribing: TradeFeedEvent = { kind: 'resubscribing', exchangeMs: START_MS };
+    feed.tell(OPENED, resubscribing, event, frameOf('A', START_MS, [1]));
+    await taken();
+    assert.equal(pushed.kept, 0, `${name}: between two subscriptions`);
+    feed.tell(OPENED, frameOf('A', START_MS, [1, 2]), event);
+    for (const id of [4, 5, 6]) feed.tell(frameOf('A', START_MS, [id]));
+    await taken();
+    const shown = toPushed(frameOf('A', START_MS, [6, 7]));
+    const { page } = pushed.join(shown);
+    assert.deepEqual(
+      page.trades.map(({ tid }) => tid),
+      [7, 6, 5],
+      name,
+    );
+    await feed.collector.stop();
+  }
 });
 
 test('the feed opens with the first market, and what comes while markets change proves nothing', async () => {

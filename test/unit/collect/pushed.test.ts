@@ -3,7 +3,7 @@ import test from 'node:test';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { PushedTrades } from '../../../src/collect/trades/pushed.js';
 import { type SourceTrade, type TradePage, toPushed } from '../../../src/collect/trades/source.js';
-import { seededRandom } from '../../../src/kernel/random.js';
+import { type Random, seededRandom } from '../../../src/kernel/random.js';
 import { FakeTime } from '../../support/fake-time.js';
 import { inEachWorld, seedsOf } from '../../support/seeds.js';
 import {
@@ -29,22 +29,32 @@ interface FeedWorldOptions {
   /** Seconds between two cuts of the connection, and how long there is none. */
   readonly cutEveryS: number;
   readonly awayS: number;
-  /** Whether the newest trades are asked for after each connection. */
-  readonly isAnswered: boolean;
+  /** What is answered where the newest trades are asked for: nothing, those of now, or those of the pages. */
+  readonly answers: 'none' | 'fresh' | 'cached';
+  /** How long an answer is under way. */
+  readonly answerS: number;
   /** Longest step from one id to the next. */
   readonly stepMax: number;
   /** Share of pushed trades that never arrive. */
   readonly lostShare: number;
   /** Share of frames with a trade that never was. */
   readonly falseShare: number;
+  /** Share of frames that cannot be read. */
+  readonly unreadShare: number;
+  /** Share of frames that come behind the one that follows them. */
+  readonly lateShare: number;
+  /** When nothing is pushed over a connection that stays, seconds from the beginning. */
+  readonly silentS?: readonly [number, number];
   /** When no page of history is to be had, seconds from the beginning. */
   readonly unansweredS?: readonly [number, number];
 }
 
 const WELL: FeedWorldOptions = {
-  ...{ perS: 25, seconds: 600, cutEveryS: 60, awayS: 1, isAnswered: true },
-  ...{ stepMax: 3, lostShare: 0, falseShare: 0 },
+  ...{ perS: 25, seconds: 600, cutEveryS: 60, awayS: 1, answers: 'fresh', answerS: 0 },
+  ...{ stepMax: 3, lostShare: 0, falseShare: 0, unreadShare: 0, lateShare: 0 },
 };
+/** Between two questions for the newest trades. */
+const ASK_EVERY_S = 2;
 
 class FeedWorld {
   readonly world: TradeWorld;
@@ -52,6 +62,11 @@ class FeedWorld {
   readonly evidence: TradeEvidence;
   readonly truth: Trade[] = [];
   looks = 0;
+  /** A frame that comes behind the next one. */
+  #late: readonly SourceTrade[] = [];
+  /** An answer under way, and when the next one may be asked for. */
+  #answer: { readonly trades: readonly Trade[]; readonly atS: number } | undefined;
+  #askableS = 0;
 
   constructor() {
     this.world = new TradeWorld([], 0);
@@ -84,7 +99,7 @@ class FeedWorld {
   }
 
   async live(options: FeedWorldOptions, seed: number): Promise<void> {
-    const { perS, seconds, cutEveryS, awayS, isAnswered, stepMax, lostShare, falseShare } = options;
+    const { perS, seconds, cutEveryS, awayS, stepMax } = options;
     const random = seededRandom(seed);
     const { world, pushed, truth } = this;
     const walker = world.walkerOfBoth();
@@ -97,6 +112,7 @@ class FeedWorld {
     const startS = this.nowS;
     const endS = startS + seconds;
     const [awayFromS, awayToS] = options.unansweredS ?? [0, 0];
+    const [silentFromS, silentToS] = options.silentS ?? [0, 0];
     while (this.nowS < endS) {
       world.clock.advance(STEP_S * 1000);
       const { nowS } = this;
@@ -108,23 +124,18 @@ class FeedWorld {
       truth.push(...fresh);
       if (isOpen && nowS >= openAtS + cutEveryS) {
         pushed.closed();
+        this.#late = [];
+        this.#answer = undefined;
         isOpen = false;
         openAtS = nowS + awayS;
       } else if (!isOpen && nowS >= openAtS) {
         pushed.opened(world.clock.wallMs());
         isOpen = true;
         openAtS = nowS;
-        if (isAnswered) pushed.answered(this.frame(truth.slice(-PAGE_ROWS)));
-      } else if (isOpen) {
-        const arrived = fresh.filter(() => random() >= lostShare);
-        const frame = this.frame(arrived);
-        if (frame.length > 0 && random() < falseShare) {
-          const by = 1 + Math.floor(random() * (random() < 0.5 ? 9 : 1_000_000));
-          pushed.push([{ ...(frame[0] as SourceTrade), tid: tid + by }]);
-        }
-        pushed.push(frame);
-        for (const one of frame) this.evidence.pushed(one);
+      } else if (isOpen && (nowS < startS + silentFromS || nowS >= startS + silentToS)) {
+        this.#push(fresh, options, random);
       }
+      if (isOpen) this.#ask(options);
       if (nowS - cachedS >= CACHE_S) {
         cachedS = nowS;
         world.trades = [...truth];
@@ -138,6 +149,41 @@ class FeedWorld {
       });
     }
     world.trades = truth;
+  }
+
+  /** Trades are pushed in a frame, with what is wrong with it. */
+  #push(fresh: readonly Trade[], options: FeedWorldOptions, random: Random): void {
+    const { lostShare, falseShare, unreadShare, lateShare } = options;
+    const frame = this.frame(fresh.filter(() => random() >= lostShare));
+    const [first] = frame;
+    if (first === undefined) return;
+    if (random() < falseShare) {
+      const by = 1 + Math.floor(random() * (random() < 0.5 ? 9 : 1_000_000));
+      this.pushed.push([{ ...first, tid: (fresh.at(-1)?.tid ?? 0) + by }]);
+    }
+    const late = this.#late;
+    const isLate = late.length === 0 && random() < lateShare;
+    this.#late = isLate ? frame : [];
+    if (!isLate && random() < unreadShare) this.pushed.unread(this.world.clock.wallMs());
+    else if (!isLate) this.#arrived(frame);
+    this.#arrived(late);
+  }
+
+  #arrived(frame: readonly SourceTrade[]): void {
+    if (frame.length > 0) this.pushed.push(frame);
+    for (const one of frame) this.evidence.pushed(one);
+  }
+
+  #ask({ answers, answerS }: FeedWorldOptions): void {
+    const { nowS, pushed, truth, world } = this;
+    if (this.#answer !== undefined && nowS >= this.#answer.atS) {
+      pushed.answered(this.frame(this.#answer.trades));
+      this.#answer = undefined;
+    }
+    if (answers === 'none' || !pushed.isLoose || nowS < this.#askableS) return;
+    this.#askableS = nowS + ASK_EVERY_S;
+    const trades = (answers === 'fresh' ? truth : world.trades).slice(-PAGE_ROWS);
+    this.#answer = { trades, atS: nowS + answerS };
   }
 
   /** Share of the time since the first look that is covered. */
@@ -238,6 +284,79 @@ test('a page that holds what was not pushed, or lacks what was, refutes all of i
   }
 });
 
+test('what is pushed does not follow on an answer, but where both have a trade', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(10, 20)));
+  pushed.closed();
+  pushed.opened(0);
+  // From a cache: it knows nothing of what happened since.
+  pushed.answered(tradesOf(...upTo(15, 22)));
+  pushed.push(tradesOf(...upTo(30, 34)));
+  assert.equal(pushed.isLoose, true);
+  const page = pageOf(...upTo(33, 35));
+  assert.deepEqual(idsOf(pushed.join(page).page), upTo(30, 35));
+  assert.equal(pushed.isLoose, false, 'a page has met it, which reaches as far as an answer');
+  pushed.answered(tradesOf(...upTo(22, 31)));
+  assert.deepEqual(idsOf(pushed.join(page).page), upTo(10, 35));
+});
+
+test('an answer that holds what was not pushed, or lacks what was, refutes all of it', () => {
+  for (const answer of [
+    [14, 16, 18, 20],
+    [10, 12, 20],
+  ]) {
+    const pushed = new PushedTrades();
+    pushed.opened(0);
+    pushed.push(tradesOf(10, 12, 16, 18));
+    pushed.push(tradesOf(20, 22));
+    pushed.answered(tradesOf(...answer));
+    pushed.push(tradesOf(24));
+    const page = pageOf(22, 24, 26);
+    assert.ok(pushed.join(page).unshown.length > 0, 'it is told of with the next page');
+    pushed.push(tradesOf(26));
+    assert.deepEqual(idsOf(pushed.join(pageOf(26, 28)).page), [24, 26, 28]);
+  }
+});
+
+test('nothing reaches over what could not be read, nor does the frame behind it begin anything', () => {
+  const pushed = new PushedTrades();
+  pushed.unread(0);
+  pushed.push(tradesOf(5));
+  assert.equal(pushed.kept, 0, 'there is no connection');
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(10, 20)));
+  // In place of 25 to 28; the trades before them come late.
+  pushed.unread(0);
+  pushed.push(tradesOf(...upTo(21, 24)));
+  pushed.push(tradesOf(...upTo(29, 31)));
+  pushed.push(tradesOf(32));
+  assert.deepEqual(idsOf(pushed.join(pageOf(32, 33)).page), upTo(29, 33));
+  pushed.unread(0);
+  // Here it is those behind it that come late.
+  pushed.push(tradesOf(...upTo(40, 42)));
+  pushed.push(tradesOf(...upTo(37, 39)));
+  pushed.push(tradesOf(...upTo(43, 45)));
+  assert.deepEqual(idsOf(pushed.join(pageOf(45, 46)).page), upTo(43, 46));
+});
+
+test('trades that a page shows and others are pushed in place of refute what was pushed', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  pushed.push(tradesOf(10, 12));
+  assert.deepEqual(pushed.join(pageOf(10, 12, 14, 16)).unpushed, [], 'they may still come');
+  pushed.push(tradesOf(14));
+  pushed.push(tradesOf(...upTo(20, 30)));
+  const { page, unpushed } = pushed.join(pageOf(29, 30));
+  assert.deepEqual(
+    unpushed.map(({ tid }) => tid),
+    [16],
+  );
+  assert.deepEqual(idsOf(page), [29, 30]);
+  pushed.push(tradesOf(31));
+  assert.deepEqual(pushed.join(pageOf(31, 32)).unpushed, [], 'told of once');
+});
+
 test('a row whose id and time are at odds with later ones ends the run that has both', () => {
   for (const [falseId, atId] of [
     [9000, 26],
@@ -295,7 +414,7 @@ test('trades that history shows for seconds and that were not pushed end the tru
 test('an answer without trades, or after its connection, is no part of what is pushed', () => {
   const pushed = new PushedTrades();
   pushed.answered(tradesOf(...upTo(10, 20)));
-  assert.equal(pushed.hasRun, false);
+  assert.equal(pushed.kept, 0);
   pushed.opened(0);
   pushed.answered([]);
   pushed.push(tradesOf(...upTo(20, 30)));
@@ -388,11 +507,11 @@ test('ten minutes without a page of history, at twenty-five trades a second: who
 
 test('without the feed, and without answers after a break, most of that is lost and listed', async () => {
   const alone = new FeedWorld();
-  await alone.live({ ...WELL, cutEveryS: 0, awayS: 10_000, isAnswered: false }, 7);
+  await alone.live({ ...WELL, cutEveryS: 0, awayS: 10_000, answers: 'none' }, 7);
   alone.world.assertHonest(1);
   const shareAlone = alone.coveredShare(WELL.seconds - 40);
   const unanswered = new FeedWorld();
-  await unanswered.live({ ...WELL, isAnswered: false }, 7);
+  await unanswered.live({ ...WELL, answers: 'none' }, 7);
   unanswered.world.assertHonest(1);
   const share = unanswered.coveredShare(WELL.seconds - 40);
   assert.ok(shareAlone < 0.9 && share > shareAlone, `${shareAlone} ${share}`);
@@ -419,6 +538,27 @@ test('a feed that pushes what never was is reported, one that is true is not', a
   }
 });
 
+test('answers from a cache and frames that cannot be read cost coverage, and make no false claim', async () => {
+  const worlds: Readonly<Record<string, Partial<FeedWorldOptions>>> = {
+    'answers from the cache of the pages': { answers: 'cached' },
+    'the same, and three seconds without a connection': { answers: 'cached', awayS: 3 },
+    'answers that come late': { answerS: 3 },
+    'frames that cannot be read': { unreadShare: 0.01 },
+    'the same, while answers come late': { unreadShare: 0.03, answerS: 1.5 },
+    'the same, among frames out of order': { unreadShare: 0.03, lateShare: 0.3 },
+    'nothing pushed for a while': { cutEveryS: 300, silentS: [100, 150] },
+  };
+  for (const [name, own] of Object.entries(worlds)) {
+    for (const seed of [1, 2, 3]) {
+      const feed = new FeedWorld();
+      await feed.live({ ...WELL, seconds: 300, ...own }, seed);
+      feed.world.assertHonest(1);
+      const share = feed.coveredShare(260);
+      assert.ok(share > 0.75, `${name}, seed ${seed}: ${share}`);
+    }
+  }
+});
+
 test('trades that were never pushed, or never were, break the evidence and nothing else', async () => {
   await inEachWorld(seedsOf(24), async (seed) => {
     const random = seededRandom(seed);
@@ -431,10 +571,14 @@ test('trades that were never pushed, or never were, break the evidence and nothi
         seconds: 240,
         cutEveryS: 20 + Math.floor(random() * 60),
         awayS: random() * 6,
-        isAnswered: random() < 0.6,
+        answers: random() < 0.4 ? 'none' : random() < 0.5 ? 'cached' : 'fresh',
+        answerS: random() < 0.5 ? 0 : random() * 3,
         stepMax: isLossy ? 1 : 3,
         lostShare: isLossy ? random() * 0.05 : 0,
         falseShare: random() < 0.5 ? 0 : random() * 0.02,
+        unreadShare: random() < 0.5 ? 0 : random() * 0.05,
+        lateShare: random() < 0.5 ? 0 : random() * 0.1,
+        ...(random() < 0.3 && { silentS: [60, 60 + 40 + Math.floor(random() * 60)] as const }),
       },
       seed,
     );
