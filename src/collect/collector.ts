@@ -128,7 +128,7 @@ export class Collector {
       traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
       offsets: new OffsetModes({ archive, clock, telemetry }),
       ...(options.openTradeFeed && {
-        onUnpushed: (tradedMs) => this.#tradeFeed?.unpushed(tradedMs),
+        onUnpushed: (market, tradedMs) => this.#tradeFeed?.unpushed(market, tradedMs),
       }),
     };
     this.#tradeFeed =

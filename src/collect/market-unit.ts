@@ -21,7 +21,7 @@ export interface CollectContext {
   readonly archive: ArchivePort;
   readonly openStateFeed: OpenStateFeed;
   /** Called when a page shows a trade that should have been pushed; left out: none are. */
-  readonly onUnpushed?: (tradedMs: number) => void;
+  readonly onUnpushed?: (market: string, tradedMs: number) => void;
   readonly time: ClaimTime;
   readonly clock: Clock;
   readonly random: Random;
@@ -103,7 +103,8 @@ export async function openMarketUnit(
     const onRevoked = (span: Span) => {
       for (const other of walkers) if (other.kind !== source.kind) other.revoked(span);
     };
-    const fed = context.onUnpushed && new PushedTrades(context.onUnpushed);
+    const { onUnpushed } = context;
+    const fed = onUnpushed && new PushedTrades((tradedMs) => onUnpushed(market, tradedMs));
     if (fed !== undefined) pushed.push(fed);
     const also = { ...(times && { timesStream: times.stream }), ...(fed && { pushed: fed }) };
     walkers.push(new TradeWalker({ ...shared, ...own, ...also, onRevoked, evidence }, ranges));

@@ -37,12 +37,20 @@ const QUEUE_LIMIT = 2000;
 const KEPT_MAX = 400_000;
 /** Pages show trades that are not pushed, and nothing else is, for so long: another connection is made. */
 const STALLED_MS = 10_000;
+/** Pages show trades of one market that are not pushed for so long: all are subscribed anew. */
+const SILENT_MS = 60_000;
+/** Between two such subscriptions, which end the runs of all markets. */
+const SUBSCRIBE_AGAIN_MS = 600_000;
 /** Between two questions for the newest trades of a market. */
 const ASK_AGAIN_MS = 2000;
 const EVENTS_PER_COMMIT = 500;
 
 /** What is known of one market on the connection that there is. */
 interface Line {
+  /** Exchange time of what was pushed last. */
+  pushedMs: number;
+  /** Since when pages show trades that are not pushed; undefined: they do not. */
+  silentSinceMs: number | undefined;
   /** When the newest trades were asked for last. */
   askedMs: number;
 }
@@ -73,6 +81,8 @@ export class TradeFeedCollector {
   /** Since when nothing is pushed although trades happen; undefined: not known of any. */
   #stalledSinceMs: number | undefined;
   readonly #lines = new Map<string, Line>();
+  /** When all were subscribed anew for a market of which nothing was pushed. */
+  #subscribedAgainMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: TradeFeedCollectorOptions) {
     this.#options = options;
@@ -104,15 +114,25 @@ export class TradeFeedCollector {
 
   /**
    * A page of history shows a trade of this time that should have been pushed. Others that were pushed since show
-   * that the connection lives; where none was, it does not.
+   * that the connection lives, though perhaps not for this market; where none was, it does not.
    *
    * @param tradedMs exchange milliseconds
    */
-  unpushed(tradedMs: number): void {
-    if (!this.#isOpen || tradedMs <= this.#pushedMs) return;
+  unpushed(market: string, tradedMs: number): void {
+    const line = this.#lineOf(market);
+    if (!this.#isOpen || tradedMs <= line.pushedMs) return;
     const nowMs = this.#options.time.nowMs();
-    this.#stalledSinceMs ??= nowMs;
-    if (nowMs - this.#stalledSinceMs >= STALLED_MS) this.#feed?.renew();
+    line.silentSinceMs ??= nowMs;
+    if (tradedMs > this.#pushedMs) {
+      this.#stalledSinceMs ??= nowMs;
+      if (nowMs - this.#stalledSinceMs >= STALLED_MS) this.#feed?.renew();
+    } else if (
+      nowMs - line.silentSinceMs >= SILENT_MS &&
+      nowMs - this.#subscribedAgainMs >= SUBSCRIBE_AGAIN_MS
+    ) {
+      this.#subscribedAgainMs = nowMs;
+      this.#feed?.resubscribe();
+    }
   }
 
   /** Closes the connection and stores what has arrived. */
@@ -143,7 +163,8 @@ export class TradeFeedCollector {
   }
 
   #lineOf(market: string): Line {
-    const nothing = { askedMs: Number.NEGATIVE_INFINITY };
+    const never = Number.NEGATIVE_INFINITY;
+    const nothing = { pushedMs: never, silentSinceMs: undefined, askedMs: never };
     const line = this.#lines.get(market) ?? nothing;
     this.#lines.set(market, line);
     return line;
@@ -183,6 +204,9 @@ export class TradeFeedCollector {
     if (origin === 'update') {
       this.#pushedMs = exchangeMs;
       this.#stalledSinceMs = undefined;
+      const line = this.#lineOf(market);
+      line.pushedMs = exchangeMs;
+      line.silentSinceMs = undefined;
     }
     const fed = this.#options.markets.get(market);
     if (fed === undefined) return undefined;

@@ -150,29 +150,62 @@ test('a connection over which nothing is pushed while trades happen is renewed, 
   const { clock } = feed.world;
   const nowMs = () => clock.wallMs();
   collector.start();
-  collector.unpushed(nowMs());
+  collector.unpushed('A', nowMs());
   clock.advance(20_000);
-  collector.unpushed(nowMs());
+  collector.unpushed('A', nowMs());
   assert.deepEqual(asked, ['open'], 'there is no connection yet');
   feed.tell({ ...OPENED, exchangeMs: nowMs() }, frameOf('A', nowMs(), [1]));
   await taken();
   // Something was pushed after that trade.
-  collector.unpushed(nowMs() - 1);
+  collector.unpushed('A', nowMs() - 1);
   clock.advance(20_000);
-  collector.unpushed(nowMs() - 20_001);
+  collector.unpushed('A', nowMs() - 20_001);
   assert.deepEqual(asked, ['open']);
   // Twice nothing, and something between.
-  collector.unpushed(nowMs() - 1);
+  collector.unpushed('A', nowMs() - 1);
   feed.tell(frameOf('A', nowMs(), [2]));
   await taken();
   clock.advance(9000);
-  collector.unpushed(nowMs() - 1);
+  collector.unpushed('A', nowMs() - 1);
   clock.advance(9000);
-  collector.unpushed(nowMs() - 1);
+  collector.unpushed('A', nowMs() - 1);
   assert.deepEqual(asked, ['open']);
   clock.advance(2000);
-  collector.unpushed(nowMs() - 1);
+  collector.unpushed('A', nowMs() - 1);
   assert.deepEqual(asked, ['open', 'renew']);
+  await collector.stop();
+});
+
+test('one market that is not pushed while others are has all subscribed anew, from time to time', async () => {
+  const feed = new ToldFeed(storesAll, ['A', 'B']);
+  const { collector } = feed;
+  const { clock } = feed.world;
+  const nowMs = () => clock.wallMs();
+  const subscriptions = () => feed.asked.filter((one) => one === 'resubscribe').length;
+  /** So many seconds in which pages show trades of A, and those of some markets are pushed. */
+  const pass = async (seconds: number, ...pushed: string[]) => {
+    for (let at = 0; at < seconds; at += 5) {
+      clock.advance(5000);
+      collector.unpushed('A', nowMs() - 5000);
+      feed.tell(...pushed.map((market) => frameOf(market, nowMs(), [at])));
+      await taken();
+    }
+  };
+  collector.start();
+  feed.tell({ ...OPENED, exchangeMs: nowMs() }, frameOf('A', nowMs(), [1]));
+  await taken();
+  await pass(50, 'B');
+  await pass(5, 'A', 'B');
+  await pass(65, 'B');
+  assert.equal(subscriptions(), 0, 'it was pushed meanwhile');
+  await pass(5, 'B');
+  assert.equal(subscriptions(), 1);
+  feed.tell({ ...OPENED, exchangeMs: nowMs() });
+  await pass(595, 'B');
+  assert.equal(subscriptions(), 1);
+  await pass(10, 'B');
+  assert.equal(subscriptions(), 2);
+  assert.equal(feed.asked.includes('renew'), false, 'the connection lives');
   await collector.stop();
 });
 
