@@ -197,7 +197,7 @@ export class PushedTrades {
     const [newest, oldest] = [rows[0], rows.at(-1)];
     const nothing = { page, unshown: [], unpushed: [] };
     const isPlain = page.unread.length === 0 && page.gaps.length === 0;
-    if (newest === undefined || oldest === undefined || !isPlain || page.isRaised) return nothing;
+    if (newest === undefined || oldest === undefined || !isPlain) return nothing;
     this.#isCounted = isCounted(rows, this.#isCounted);
     const odd = this.#odd;
     this.#odd = [];

@@ -226,7 +226,8 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
            g.attempts, g.first_seen_at, g.next_attempt_at, ${NOTES} AS note,
            ${BEYOND_HISTORY} AND NOT EXISTS (
              SELECT FROM coverage c
-             WHERE c.stream_id = m.stream_id AND lower(c.span) < lower(m.span)) AS is_before
+             WHERE c.market_id = m.market_id AND c.stream_id = m.stream_id
+               AND lower(c.span) < lower(m.span)) AS is_before
     FROM missing m, LATERAL (
       SELECT * FROM gap g
       WHERE g.market_id = m.market_id AND g.stream_id = m.stream_id AND g.state <> 'filled'
