@@ -70,6 +70,8 @@ test('psql gets the reader, or the owner, with the password out of sight', async
   const owner = await toEnd('psql', '--owner', '--', '-Atc', 'SELECT current_user');
   assert.equal(owner.stdout, 'tapekeep_program');
   assert.equal((await toEnd('psql', '--', '-c', 'SELECT 1/0')).code, 1);
+  const meant = await toEnd('psql', '-c', 'SELECT 1');
+  assert.deepEqual([meant.code, /tapekeep psql -- -c/.test(meant.stderr)], [2, true], meant.stderr);
 });
 
 test('where psql is not installed the message names what serves instead', async () => {

@@ -116,6 +116,11 @@ test('time is looked at, stepped, moved, sped up and stopped from another termin
   assert.equal(await now('seek', isoOf(350)), isoOf(350));
   assert.deepEqual(await idsAt(ready), { status: 200, ids: [2, 1], isWhole: false });
   assert.equal(await now('step'), isoOf(350.25), 'to the next state');
+  // This long before now, as where the replay was started.
+  const back = `${Math.round((Date.now() - noonMs(500)) / 1000)}s`;
+  const near = Date.parse(String(await now('seek', back)));
+  assert.ok(Math.abs(near - noonMs(500)) < 60_000, String(near));
+  await now('seek', isoOf(350.25));
   assert.deepEqual(clockOf(await ctl('speed', '100', '--session', 'mine')), {
     ...{ session: 'mine', now: isoOf(0), nowMs: noonMs(0), from: isoOf(0), fromMs: noonMs(0) },
     ...{ to: isoOf(600), toMs: noonMs(600), state: 'waiting', speed: 100, connections: 0 },
@@ -141,7 +146,8 @@ test('time is looked at, stepped, moved, sped up and stopped from another termin
       /12:11:40.000Z is not allowed; this replay goes from 2026-01-15T12:00/,
     ],
     [['seek', 'noon'], 2, /a time such as 2026/],
-    [['seek', '7d'], 2, /Write a time such as/],
+    [['seek', '7d'], 2, /Z is not allowed; this replay goes from/],
+    [['--url', ready.url, 'clock'], 2, /options stand behind the command/],
     [['step', 'soon'], 2, /soon/],
     [['speed', 'fast'], 2, /fast.*max.*step/],
     [['clock', '--session', 'a b'], 2, /1 to 64 letters/],

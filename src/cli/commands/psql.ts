@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { argument, command, nothing } from '../command.js';
 import { commandEnding } from '../ending.js';
-import { EXIT_CODES } from '../failure.js';
+import { EXIT_CODES, UsageError } from '../failure.js';
 import { borrowDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { OWNER } from './url.js';
@@ -25,6 +26,11 @@ export default command({
   help: HELP,
   needs: nothing,
   async run(common, { given, isOwner }) {
+    // The program's own -c names a settings file; a statement was meant.
+    if (common.config !== undefined && !existsSync(common.config)) {
+      const text = `there is no such file; what is for psql stands behind "--": tapekeep psql -- -c "…"`;
+      throw new UsageError('--config', common.config, text);
+    }
     const { config, telemetry } = openSession({ logLevel: 'warn', ...common });
     const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
     try {

@@ -1,7 +1,12 @@
-import { InvalidArgumentError } from 'commander';
+import { systemClock } from '../../kernel/clock.js';
 import { type Argument, argument, command, group, nothing, option } from '../command.js';
 import { addressOption, printDocument, request, resultIn, type Steered } from '../control.js';
-import { durationArgument, instantArgument, playSpeedArgument } from '../options.js';
+import {
+  durationArgument,
+  instantArgument,
+  playSpeedArgument,
+  resolveInstant,
+} from '../options.js';
 
 const HELP = `
 Every answer is one JSON document: how the time of the session stands afterwards. Without --session it
@@ -9,18 +14,15 @@ is the time that all share who name none.
 
   export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
   tapekeep replay ctl pause
-  tapekeep replay ctl seek 2026-01-31T12:00:00Z
+  tapekeep replay ctl seek 2026-01-31T12:00:00Z     # or this long before now, such as 5m
   tapekeep replay ctl step            # to the next recorded trade or observation
   tapekeep replay ctl step 30s
   tapekeep replay ctl speed 100
   tapekeep replay ctl clock --session mine`;
 
-/** A time that does not depend on when it is read. */
-function fixedInstantArgument(text: string): number {
-  const instant = instantArgument(text);
-  if ('atMs' in instant) return instant.atMs;
-  throw new InvalidArgumentError('Write a time such as 2026-01-31T12:00:00Z.');
-}
+/** A time; one that counts back does so from now, as where the replay was started. */
+const momentArgument = (text: string) =>
+  resolveInstant(instantArgument(text), systemClock.wallMs());
 
 const REPLAY: Steered = { name: 'replay', unknown: 'is no replay' };
 
@@ -50,13 +52,13 @@ function steering<T>(
   });
 }
 
-const seek = argument('a time within the replayed span', fixedInstantArgument);
+const seek = argument('a time within the replayed span', momentArgument);
 const step: Argument<number | undefined> = argument('such as 500ms or 30s', durationArgument);
 const speed = argument('1, 100, max or step', playSpeedArgument);
 
 export default group({
   help: HELP,
-  hint: '(tapekeep replay ctl --help explains the commands)',
+  hint: '(options stand behind the command: tapekeep replay ctl clock --url …; --help explains all)',
   commands: {
     'clock [options]': ['show how time stands', steering('GET', 'clock')],
     'sessions [options]': ['show the time of every session', steering('GET', 'sessions')],

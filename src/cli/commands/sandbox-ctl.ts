@@ -112,7 +112,7 @@ const markets = command({
 
 export default group({
   help: HELP,
-  hint: '(tapekeep sandbox ctl --help explains the commands)',
+  hint: '(options stand behind the command: tapekeep sandbox ctl markets --url …; --help explains all)',
   commands: {
     'markets [options]': ['show all markets with their states', markets],
     'create [options] <market> [field=value...]': [

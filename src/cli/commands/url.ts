@@ -32,7 +32,7 @@ export default command({
         ? await findEmbeddedPostgres(config.dataDir, systemClock)
         : { url: own, readerUrl: own };
     if (found === undefined) {
-      const text = `the embedded Postgres in ${config.dataDir} does not run now: "tapekeep db" in another terminal keeps it up`;
+      const text = `the embedded Postgres in ${config.dataDir} does not run now: "tapekeep db" in another terminal keeps it up, as "tapekeep start" does; "tapekeep psql" starts it by itself`;
       throw new TapekeepError('database_unreachable', 'retry', text);
     }
     await writeOut(`${isOwner === true ? found.url : found.readerUrl}\n`);
