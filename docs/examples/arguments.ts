@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { openArchive } from 'tapekeep';
+import { type Archive, dateOf, type Moment, openArchive } from 'tapekeep';
 
 /** Options that stand for an archive and a span of one market, as every example takes them. */
 export function readArguments(args: readonly string[]) {
@@ -60,6 +60,34 @@ export function momentOf(values: Arguments, name: 'from' | 'to'): Date | string 
   if (text === 'now') return new Date();
   const [, count, unit = ''] = /^(\d{1,6}(?:\.\d{1,3})?)([smhd])$/.exec(text) ?? [];
   return count === undefined ? text : new Date(Date.now() - Number(count) * (UNIT_MS[unit] ?? 0));
+}
+
+/**
+ * The span that the options name. `--from start`, and a left out `--to`, are as far as all that is read
+ * of the market reaches.
+ *
+ * @param wanted kinds, and of candles their length, with which the archive names what it has
+ */
+export async function spanOf(
+  archive: Pick<Archive, 'markets'>,
+  values: Arguments,
+  wanted: readonly { readonly kind: string; readonly variantS: number }[],
+): Promise<{ readonly from: Moment; readonly to: Moment }> {
+  const contents = await archive.markets();
+  const { series = [] } = contents.find(({ market }) => market === values.market) ?? {};
+  const read = series.filter((one) =>
+    wanted.some(({ kind, variantS }) => one.kind === kind && one.variantS === variantS),
+  );
+  // A candle comes when it has closed: the first one a length after it opened.
+  const from = Math.max(
+    ...read.map(({ oldestUs, variantS }) => (oldestUs ?? 0) + variantS * 1_000_000),
+  );
+  const to = Math.min(...read.map(({ newestUs }) => newestUs ?? 0));
+  const isKnown = read.length > 0 && from < to;
+  return {
+    from: values.from === 'start' && isKnown ? dateOf(from) : momentOf(values, 'from'),
+    to: values.to === undefined && isKnown ? dateOf(to) : momentOf(values, 'to'),
+  };
 }
 
 /** Whether gaps may be passed over; a backtest over gaps tells little, so that it has to be said. */

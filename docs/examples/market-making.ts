@@ -15,7 +15,7 @@ import {
   multiplyDecimals,
   subtractDecimals,
 } from 'tapekeep';
-import { archiveOf, gapsOf, momentOf, readArguments, required } from './arguments.js';
+import { archiveOf, gapsOf, readArguments, required, spanOf } from './arguments.js';
 
 export interface MarketMakingOptions {
   readonly archive: Archive;
@@ -89,8 +89,10 @@ export async function main(args: readonly string[]): Promise<void> {
     const found = await marketMaking({
       archive,
       market: required(values, 'market'),
-      from: momentOf(values, 'from'),
-      to: momentOf(values, 'to'),
+      ...(await spanOf(archive, values, [
+        { kind: 'depth', variantS: 0 },
+        { kind: 'trades', variantS: 0 },
+      ])),
       ...{ amount: '0.01', most: '0.1', gaps: gapsOf(values) },
     });
     const { books, trades, bought, sold, stock, gain } = found;

@@ -15,7 +15,7 @@ import {
   multiplyDecimals,
   subtractDecimals,
 } from 'tapekeep';
-import { archiveOf, gapsOf, momentOf, readArguments, required } from './arguments.js';
+import { archiveOf, gapsOf, readArguments, required, spanOf } from './arguments.js';
 import { wholeNumber } from './whole-number.js';
 
 export interface MovingAverageOptions {
@@ -85,12 +85,12 @@ export async function main(args: readonly string[]): Promise<void> {
   const values = readArguments(args);
   const archive = await archiveOf(values);
   try {
+    const intervalS = wholeNumber(values, 'interval', 60);
     const { candles, trades, worth } = await movingAverage({
       archive,
       market: required(values, 'market'),
-      intervalS: wholeNumber(values, 'interval', 60),
-      from: momentOf(values, 'from'),
-      to: momentOf(values, 'to'),
+      intervalS,
+      ...(await spanOf(archive, values, [{ kind: 'candles', variantS: intervalS }])),
       ...{ fast: 5, slow: 20, money: '1000', fee: '0.001', gaps: gapsOf(values) },
     });
     for (const { at, side, price } of trades) process.stdout.write(`${at} ${side} at ${price}\n`);

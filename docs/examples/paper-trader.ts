@@ -119,6 +119,9 @@ function whyNone(reason: CloseReason, periodS: number): string {
   if (reason === 'query_refused') {
     return 'there are none of this time; a replay has them from where they were first recorded on, and this waits for it';
   }
+  if (reason === 'remote') {
+    return 'the other side ended the connection, as a replay does when it is stopped; this tries again';
+  }
   if (reason !== 'subscribe_refused') return reason;
   return `this market is refused over ${periodS} s; a replay has the periods that were recorded (--period)`;
 }
