@@ -219,7 +219,8 @@ suite('gaps', { concurrency: 3 }, () => {
 
   test('refused rows are counted, listed and shown, and never steer the terminal', async (t) => {
     const world = await TapeProgram.make(t, 34);
-    const fault = 'kind=badRows,where=kline,rows=2,defect=notANumber,maxCount=1';
+    // The first question shows in which dialect the exchange is asked.
+    const fault = 'kind=badRows,where=kline,rows=2,defect=notANumber,maxCount=2';
     await world.openExchange(420, '--fault', fault);
     const span = ['--from', at(0), '--to', at(360), '--kinds', 'candles'];
     const filled = await world.run('backfill', '--market', TAPE_MARKET, ...span);
