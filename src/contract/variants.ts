@@ -111,7 +111,7 @@ export const KNOWN_EXCHANGES = {
     tradeFeed: 'pushed',
     unknownMethod: 'silent',
   },
-  pointpay: { ...DOCUMENTED, bidsOrder: 'ascending' },
+  pointpay: DOCUMENTED,
   coinsbit: DOCUMENTED,
   'c-patex': DOCUMENTED,
   localtrade: DOCUMENTED,

@@ -288,7 +288,7 @@ function judge({ data, rejected, isRaised, cachedAtMs, dateMs }: Reply<unknown>)
   const remarks = [
     first === undefined ? '' : `${rejected.length} rows refused, the first for ${first.reason}`,
     untold.length === 0 ? '' : `kept as null: ${untold.join(', ')}`,
-    isRaised ? 'an offset of 0 is refused, 1 was sent' : '',
+    isRaised ? 'an offset of 1 was sent in place of 0' : '',
     cachedAtMs === null ? '' : 'from a cache that tells its time',
     dateMs === null ? 'without a Date header' : '',
   ];
