@@ -17,6 +17,8 @@ const root = import.meta.dirname;
 /** Tests that take long, and mostly wait, come first: what only computes fills the rest of the time. */
 const ROOMS = ['fault', 'e2e', 'store', 'wire', 'unit'];
 const turnOf = (path: string) => ROOMS.indexOf(path.split(sep)[0] ?? '');
+/** Beyond the two cores of a small machine: daemons and exchanges mostly wait for each other. */
+const PROCESSES = 3;
 /** A file that hangs fails by name, and does not take the others' time with it. */
 const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
 /** These take longer than all others together: daemons that are killed, exchanges that lie for minutes. */
@@ -140,7 +142,7 @@ const folder = mkdtempSync(join(tmpdir(), 'tapekeep-test-run-'));
 try {
   let failed = 0;
   // Each process inherits this one's loader flags, so TypeScript runs there as it does here.
-  const stream = run({ files: entriesIn(folder), concurrency: 2, timeout: FILE_LIMIT_MS });
+  const stream = run({ files: entriesIn(folder), concurrency: PROCESSES, timeout: FILE_LIMIT_MS });
   stream.on('test:fail', () => {
     failed += 1;
   });
