@@ -48,6 +48,8 @@ async function collect(t: TestContext): Promise<Record<string, string>> {
     ).catch(() => []);
     return (rows[0]?.minutes ?? 0) >= 10;
   });
+  // Of the minute in which history begins it may take some more looks to know that it has no candle.
+  await daemon.until(async () => (await verify(env)).code === 0);
   const wrong = await runSql(databaseUrl, "SELECT 1 FROM verdict WHERE outcome <> 'match'");
   assert.deepEqual(wrong, []);
   daemon.kill('SIGTERM');
