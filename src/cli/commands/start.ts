@@ -117,7 +117,9 @@ export default command({
 
     const ended = await Promise.race([stopWanted, time.isUp, failed]);
     const isUnready = ended === 'time is up' && !daemon.isConnected;
-    const outcome = isUnready ? (daemon.doubt ?? unready(daemon.view.phase, config)) : ended;
+    const outcome = isUnready
+      ? (daemon.identityConflict ?? unready(daemon.view.phase, config))
+      : ended;
     telemetry.daemon.stopping({ reason: reasonOf(outcome) });
     await Promise.all([daemon.stop(), serviceManager.stopping()]);
     await endsInTime(clock, LEFTOVER_MS, work);

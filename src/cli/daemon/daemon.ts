@@ -19,12 +19,12 @@ import {
 } from '../opening/database.js';
 import {
   archiveIdentityOf,
-  doubtOf,
   type ExchangeAccess,
   exchangeAddress,
   firstAnswer,
   guardFeedIdentity,
   guardIdentity,
+  identityConflictOf,
   openExchange,
   refuseOtherDialect,
   settleTime,
@@ -91,7 +91,7 @@ export class Daemon {
   #collector: Collector | undefined;
   #housekeeping: Promise<void> | undefined;
   #identity: { readonly value: string | null } | undefined;
-  #doubt: TapekeepError | undefined;
+  #identityConflict: TapekeepError | undefined;
   #phase = 'starting';
   #failure: Error | undefined;
   #lastTickMs: number;
@@ -158,11 +158,11 @@ export class Daemon {
     const [store, access] = [this.#store, this.#access];
     if (store === undefined || access === undefined) throw new Error('open() comes first');
     this.#enter(WAITING_FOR_EXCHANGE);
-    this.#doubt = await this.#retrying(() => doubtOf(store, config));
-    if (this.#doubt !== undefined) {
+    this.#identityConflict = await this.#retrying(() => identityConflictOf(store, config));
+    if (this.#identityConflict !== undefined) {
       this.#options.telemetry.daemon.warned({
-        code: this.#doubt.code,
-        message: this.#doubt.message,
+        code: this.#identityConflict.code,
+        message: this.#identityConflict.message,
       });
     }
     const identity = await firstAnswer(access, signal, this.#options);
@@ -180,8 +180,8 @@ export class Daemon {
   }
 
   /** Why the archive may be that of another exchange, which only an answer can tell. */
-  get doubt(): TapekeepError | undefined {
-    return this.#doubt;
+  get identityConflict(): TapekeepError | undefined {
+    return this.#identityConflict;
   }
 
   /** Whether the exchange has answered at all. */

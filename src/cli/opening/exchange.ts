@@ -318,10 +318,10 @@ export function archiveIdentityOf(config: Config, identity: string | null): Arch
  * What can be known before the exchange answers of whether an archive is another one's. A name differs
  * from that of the archive where the same exchange has moved, too: then its identity decides.
  *
- * @returns the doubt; undefined where there is none
+ * @returns what differs; undefined where nothing does
  * @throws StoreError `archive_of_another_exchange` where no answer could change it
  */
-export async function doubtOf(
+export async function identityConflictOf(
   store: Pick<Store, 'archive' | 'claimArchive'>,
   config: Config,
 ): Promise<TapekeepError | undefined> {
