@@ -70,10 +70,10 @@ test('an account is followed beside a second program with its key; no secret sho
              WHERE currency = 'AAA' AND frozen = 2 AND available = 998`);
   await has(`SELECT count(*) = 2 AS found FROM coverage JOIN stream USING (stream_id)
              WHERE kind IN ('balances', 'orders') AND upper(span) - lower(span) > '2 s'`);
-  const address = daemon.lines.stdout.join('\n').match(/metrics +(\S+)/)?.[1] ?? '';
-  const metrics = await (await fetch(address)).text();
+  const page = await daemon.page();
+  const metrics = await (await fetch(`${page}/metrics`)).text();
   assert.match(metrics, /stream="balances"/);
-  const status = await (await fetch(address.replace('/metrics', '/status'))).text();
+  const status = await (await fetch(`${page}/status`)).text();
   daemon.kill('SIGTERM');
   assert.equal((await daemon.ended()).code, 0, daemon.dump());
   for (const text of [daemon.text('stdout'), daemon.text('stderr'), metrics, status]) {

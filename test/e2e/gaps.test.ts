@@ -135,7 +135,7 @@ suite('gaps', { concurrency: 3 }, () => {
 
     // Beside a daemon the daemon does it.
     const second = world.start(['start']);
-    await second.line((line) => line.includes('/metrics'));
+    await second.page();
     await world.faults('DELETE');
     const filled = await world.ask('gaps', 'fill', ...TRADES);
     assert.equal(filled.code, 0, filled.out + filled.err + second.dump());

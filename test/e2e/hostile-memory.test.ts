@@ -184,7 +184,5 @@ test('no answer of an exchange makes the daemon hold more than a container has',
   const peak = peakMb(daemon.pid);
   t.diagnostic(`peak ${Math.round(peak)} MB`);
   assert.ok(peak < PEAK_MAX_MB, `the daemon held ${Math.round(peak)} MB`);
-  const shown = daemon.lines.stdout.find((line) => line.includes('/metrics'));
-  const status = /http:\/\/127\.0\.0\.1:\d+/.exec(shown ?? '')?.[0] ?? '';
-  assert.equal((await fetch(`${status}/healthz`)).status, 200);
+  assert.equal((await fetch(`${await daemon.page()}/healthz`)).status, 200);
 });

@@ -36,8 +36,7 @@ async function start(
   await world.openExchange(605, '--speed', String(speed));
   await world.faults('PUT', rules);
   const daemon = world.start(['start'], { ...ENV, ...env });
-  const told = await daemon.line((line) => line.includes('/metrics') || line.includes('"status'));
-  const url = /http:\/\/127\.0\.0\.1:\d+/.exec(told)?.[0] ?? '';
+  const url = await daemon.page();
   /** The mismatches that the metrics show, once they show `isExpected` many. */
   const mismatches = async (isExpected: (count: number) => boolean) => {
     await daemon.until(async () => {

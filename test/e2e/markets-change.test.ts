@@ -76,11 +76,8 @@ test('a market comes, goes and comes back in other precisions; what is missing i
     };
     return gaps;
   };
-  const status = await daemon.line(
-    (line) => /http:\/\/127\.0\.0\.1:\d+/.test(line) && line.includes('status'),
-  );
-  const statusUrl = /http:\/\/127\.0\.0\.1:\d+/.exec(status)?.[0] ?? '';
-  const metrics = async () => await (await fetch(`${statusUrl}/metrics`)).text();
+  const page = await daemon.page();
+  const metrics = async () => await (await fetch(`${page}/metrics`)).text();
   await daemon.until(async () => (await countOf('SELECT 1 FROM trade LIMIT 1')) === 1);
 
   // Listed: collected in all streams, by the same process.

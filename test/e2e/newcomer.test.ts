@@ -39,8 +39,7 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   const cwd = await emptyFolder(t);
   const daemon = run(t, cwd, ...START);
   const kinds = ['trades', 'depth', 'tickers', 'candles', 'states'];
-  const statusUrl = await daemon.line((line) => line.includes('  status '));
-  const url = statusUrl.trim().split(/\s+/)[1] ?? '';
+  const url = await daemon.page();
   await daemon.until(async () => {
     const response = await fetch(new URL('/readyz', url));
     return response.ok;

@@ -140,8 +140,7 @@ suite('wrong ids', { concurrency: 2 }, () => {
       TAPEKEEP_STREAMS_TRADES_HISTORY: 'all',
       TAPEKEEP_HTTP_NOT_READY_AFTER: '2s',
     });
-    const told = await daemon.line((line) => line.trimStart().startsWith('metrics'));
-    const url = /http:\/\/127\.0\.0\.1:\d+/.exec(told)?.[0] ?? '';
+    const url = await daemon.page();
     await daemon.until(async () => {
       const ready = await fetch(`${url}/readyz`);
       return ready.status === 503 && /trades for .*refused rows/.test(await ready.text());

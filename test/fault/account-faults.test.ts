@@ -178,7 +178,7 @@ test('an account is followed truly through broken answers, revocation, foreign n
     async () => {
       daemon = startDaemon();
       isRunning = true;
-      await daemon.line((line) => /metrics +http/.test(line));
+      await daemon.page();
       return systemClock.wallMs();
     },
   );

@@ -38,8 +38,7 @@ test('a full disk below the embedded server: intake pauses, and goes on by itsel
     },
   });
   t.after(() => daemon.dispose());
-  const greeted = await daemon.line((line) => /metrics +http/.test(line));
-  const address = /metrics +(\S+)\/metrics/.exec(greeted)?.[1] ?? '';
+  const address = await daemon.page();
   const statusOf = async (path: string) => (await fetch(`${address}/${path}`)).status;
   const isReady = async () => (await statusOf('readyz')) === 200;
   await daemon.line((line) => line.includes('"committed"'));

@@ -24,13 +24,13 @@ async function startDaemon(t: TestContext) {
     if (left !== undefined) kill(left.pid, 'SIGQUIT');
     await rm(cwd, { recursive: true, force: true });
   });
-  const status = (await daemon.line((text) => text.startsWith('  status '))).split(/\s+/)[2] ?? '';
+  const page = await daemon.page();
   await daemon.line((line) => line.includes('"committed"'));
   const clusterDir = join(cwd, 'data/postgres');
   const database = await daemon.line((line) => line.startsWith('  database '));
   const { port } = new URL(database.split(/\s+/)[2] ?? '');
   const password = (await readFile(`${clusterDir}.password`, 'utf8')).trim();
-  return { cwd, daemon, clusterDir, status, url: programUrl(Number(port), password) };
+  return { cwd, daemon, clusterDir, page, url: programUrl(Number(port), password) };
 }
 
 type Started = Awaited<ReturnType<typeof startDaemon>>;
@@ -65,7 +65,7 @@ test(
   LIMIT,
   async (t) => {
     const started = await startDaemon(t);
-    const { daemon, status, url } = started;
+    const { daemon, page, url } = started;
     for (let round = 1; round <= 3; round += 1) {
       const killed = newLine(started, 'embedded Postgres: lost');
       // A server that is back before the next commit was never away to the writer.
@@ -84,10 +84,10 @@ test(
         `round ${round}: back after ${Math.round(backMs)} ms, stored again after ${Math.round(storedMs)} ms`,
       );
       assert.equal((await beside.ended()).code, 0, beside.dump());
-      await daemon.until(async () => (await codeOf(`${status}readyz`)) === 200);
+      await daemon.until(async () => (await codeOf(`${page}/readyz`)) === 200);
       assert.deepEqual(await runSql(url, 'SELECT 1 AS one'), [{ one: 1 }]);
     }
-    const metrics = await (await fetch(`${status}metrics`)).text();
+    const metrics = await (await fetch(`${page}/metrics`)).text();
     assert.match(metrics, /tapekeep_embedded_postgres_phases_total\{phase="lost"\} 3/);
     daemon.kill('SIGTERM');
     assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
@@ -137,13 +137,13 @@ test(
 
 test('a server that cannot be started again ends the daemon, which says why', LIMIT, async (t) => {
   const started = await startDaemon(t);
-  const { daemon, clusterDir, status } = started;
+  const { daemon, clusterDir, page } = started;
   const control = join(clusterDir, 'global/pg_control');
   await rename(control, `${control}.away`);
   const first = newLine(started, 'embedded Postgres: not started');
   await killServer(started);
   await first;
-  assert.equal(await codeOf(`${status}healthz`), 200, 'it still helps itself');
+  assert.equal(await codeOf(`${page}/healthz`), 200, 'it still helps itself');
   assert.deepEqual(await daemon.ended(), { code: 1, signal: null }, daemon.dump());
   assert.match(
     daemon.text('stderr'),

@@ -28,8 +28,7 @@ export class Collector {
     this.#daemon = daemon;
     this.#startedMs = systemClock.monotonicMs();
     this.#requests = { count: 0, atMs: this.#startedMs };
-    const line = await daemon.line((text) => /metrics +http/.test(text));
-    this.#address = /metrics +(\S+)/.exec(line)?.[1] ?? '';
+    this.#address = `${await daemon.page()}/metrics`;
   }
 
   /** Kills it without warning, and starts the next one. */

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -104,6 +105,15 @@ export class Program {
     } finally {
       release();
     }
+  }
+
+  /**
+   * The address of a daemon's page, without a slash at its end, from the greeting: log lines hold
+   * other addresses, the exchange's among them.
+   */
+  async page(): Promise<string> {
+    const line = await this.line((text) => text.startsWith('  status '));
+    return /http:\/\/\S+(?=\/$)/.exec(line)?.[0] ?? assert.fail(line);
   }
 
   kill(signal: NodeJS.Signals): void {
