@@ -1,6 +1,6 @@
 /**
  * A backtest on the order book and trades, merged in time: keeps an order at the best bid and one at
- * the best ask, and counts one as filled only when a trade went through its price. Nobody knows who
+ * the best ask, and counts one as filled only when a trade went through its price. It is not known who
  * would have been first at the price itself, so that fills there are not claimed.
  *
  *     npm run example -- market-making --market BTC_USDT \

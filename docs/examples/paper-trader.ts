@@ -78,7 +78,7 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
   for await (const event of exchange.watch(market, periodS)) {
     if (event.kind === 'closed') {
       const news = `no states: ${whyNone(event.reason, periodS)}`;
-      // What is refused stays refused; all else may pass, and is told once.
+      // What is refused stays refused; all else may pass, and is printed once.
       if (event.reason === 'subscribe_refused') throw new Error(news);
       if (news !== lastNews) tell?.(news);
       lastNews = news;
@@ -115,7 +115,7 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
 }
 
 function whyNone(reason: CloseReason, periodS: number): string {
-  if (reason === 'connect_failed') return 'nobody answers there yet';
+  if (reason === 'connect_failed') return 'no server answers there yet';
   if (reason === 'query_refused') {
     return 'there are none of this time; a replay has them from where they were first recorded on, and this waits for it';
   }
@@ -137,7 +137,7 @@ export async function main(args: readonly string[]): Promise<void> {
     const records = wholeNumber(values, 'records', 100);
     const periodS = wholeNumber(values, 'period', RECORDED_PERIOD_S);
     const tell = (news: string) => void process.stdout.write(`${news}\n`);
-    // Nobody may be there yet; then it waits.
+    // The server may not run yet; then it waits.
     const listed = await exchange.markets().catch(() => undefined);
     const names = listed?.data.map(({ name }) => name);
     if (names?.includes(market) === false) {

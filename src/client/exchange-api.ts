@@ -83,7 +83,7 @@ export interface ActiveOrdersQuery {
  * | InvalidInputError, FieldErrorsError | skip | the exchange calls the input invalid (contract, Errors) |
  * | MarketUnavailableError | skip | it does not offer this market (now) |
  * | NotFoundError, RequestRefusedError | skip | no such path or data; refused for another reason |
- * | WrongDialectError | fatal | the answer is told as an exchange of another dialect tells it |
+ * | WrongDialectError | fatal | the answer has the form of another dialect |
  * | RateLimitedError | retry | HTTP 429; the shared budget waits already |
  * | ServerError, UnavailableError | retry | a status of the 500s, or failure under a good status |
  * | UnexpectedPageError | skip, else retry | a web page: under a status of the 400s our request could not be read, any other may pass |

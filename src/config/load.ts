@@ -14,7 +14,7 @@ import {
 } from './layers.js';
 import { type Config, configSchema, SECRET_KEYS } from './schema.js';
 
-/** A rule between several keys that does not hold; told at the key that is easiest to change. */
+/** A rule between several keys that does not hold, reported at the key that is easiest to change. */
 export interface BrokenRule {
   readonly key: string;
   readonly expected: string;

@@ -19,7 +19,7 @@ export interface Departure {
   readonly fields: readonly string[];
 }
 
-/** Both are chosen by the other side: so many ways, and fields of each, are told. */
+/** Both are chosen by the other side: so many ways, and fields of each, are reported. */
 const WAYS_MAX = 30;
 const FIELDS_MAX = 30;
 const NAME_MAX = 60;
@@ -194,11 +194,11 @@ export function departuresOfAnswer(
   lookAtOrder(name, adopted, asked, found);
   if (adopted === payload) return found.departures;
   const rest = departuresIn(result.schema, adopted);
-  const told = rest.map(({ what, fields }) => ({
+  const afterAdoption = rest.map(({ what, fields }) => ({
     what: `once in the contract's form, ${what}`,
     fields,
   }));
-  return [...found.departures, ...told];
+  return [...found.departures, ...afterAdoption];
 }
 
 /** How the answer to a real-time request departs from the contract's. */
@@ -214,7 +214,7 @@ export function departuresOfResponse(
   const echoed = (frame as Row).params;
   const isEcho = JSON.stringify(echoed) === JSON.stringify(echoesParams ? params : []);
   if (echoed !== undefined && !isEcho) {
-    found.add(echoesParams ? 'not those of the request' : 'told where [] is due', 'params');
+    found.add(echoesParams ? 'not those of the request' : 'sent where [] is due', 'params');
   }
   return found.departures;
 }

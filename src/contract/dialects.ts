@@ -211,8 +211,8 @@ const CANDLES_BY_OFFSET: QuestionForm = {
 };
 
 /**
- * Whether the offset counts the candles that there are, or lengths of time, is not known where nobody traded. So a
- * page speaks of what lies between its rows; up to now where it is the newest, and down from its oldest row where it
+ * Whether the offset counts the candles that there are, or lengths of time, is not known where nothing was traded. So
+ * a page covers what lies between its rows; up to now where it is the newest, and down from its oldest row where it
  * ends within a step, as only history does.
  */
 function spanOfOffset(
@@ -228,16 +228,16 @@ function spanOfOffset(
   };
 }
 
-/** Figures of a day that these exchanges do not tell. */
+/** Figures of a day that these exchanges do not send. */
 const withoutOpen = ({ open: _open, name: _name, ...ticker }: Row) => ticker;
 
 const TICKERS: ResultForm = {
   adopt: (result) => result,
   tell: (result) => {
-    const told = Object.entries(result as Readonly<Record<string, Row>>).map(
+    const sent = Object.entries(result as Readonly<Record<string, Row>>).map(
       ([market, { at, ticker }]) => [market, { ticker: withoutOpen(ticker as Row), at }] as const,
     );
-    return Object.fromEntries(told);
+    return Object.fromEntries(sent);
   },
 };
 

@@ -25,12 +25,12 @@ export const VARIANT_CHOICES = {
   signedContent: choice('what is signed', 'payload', 'body'),
   /** `skip`: the number of most recent trades to leave out. `id`: only trades with a greater id. */
   sinceMode: choice('what since and lastId mean', 'skip', 'id'),
-  historyTotal: choice('total of trades in history', 'told', 'omitted'),
-  tickerName: choice('name in tickers', 'told', 'omitted'),
+  historyTotal: choice('total of trades in history', 'sent', 'omitted'),
+  tickerName: choice('name in tickers', 'sent', 'omitted'),
   /** `swapped`: what is due in an envelope comes bare, and the other way round. */
   envelopes: choice('which answers have one', 'contract', 'swapped'),
   precisions: choice('form of the precisions of markets', 'number', 'text'),
-  bookFees: choice('fees of orders in the book', 'told', 'omitted'),
+  bookFees: choice('fees of orders in the book', 'sent', 'omitted'),
   bidsOrder: choice('order of bids in the depth', 'best', 'ascending'),
   /**
    * `family`: an unknown market is HTTP 200 with code 500 on depth, and so on. `ok`: every refusal is

@@ -179,7 +179,7 @@ function isFailure({ error, outcome }: RequestEnded): boolean {
 
 /** Why a frame was of no use. */
 const UNUSED: Readonly<Record<string, string>> = {
-  dropped: 'real-time frame not used: of a market or a question that nobody waits for (any more)',
+  dropped: 'real-time frame not used: of a market or a request that is not waited for (any more)',
   unrecognised: 'real-time frame not used: no message that is known',
 };
 

@@ -207,7 +207,7 @@ export class Connection implements Runner {
   #isLost = false;
   /** What ended it, where that was not its owner. */
   #lostBy: unknown;
-  /** Resolves at its end, whoever ends it. */
+  /** Resolves at its end, for any reason. */
   readonly ended: Promise<void>;
 
   /** @param client on its way to the server, or connected */

@@ -16,7 +16,7 @@ import { Program } from '../support/programs/program.js';
 /** What is asked of an exchange before it is trusted. */
 
 interface Departing {
-  readonly verdict: string;
+  readonly outcome: string;
   readonly detail: string;
   readonly departures: ReadonlyArray<{ readonly what: string; readonly fields: string[] }>;
 }
@@ -60,7 +60,7 @@ for (const dialect of dialectNames) {
     assert.equal(realtime, null);
     const tickers = findings.find((one) => one.dialect === dialect && one.endpoint === 'tickers');
     assert.equal(tickers?.detail.includes('kept as null: open'), dialect !== 'contract');
-    assert.ok(findings.some((one) => one.dialect !== dialect && one.verdict === 'failed'));
+    assert.ok(findings.some((one) => one.dialect !== dialect && one.outcome === 'failed'));
     const { requests } = record;
     assert.ok(requests.length <= findings.length + dialectNames.length, 'each is asked once');
 
@@ -237,7 +237,7 @@ test('real time is asked in the known ways until one is answered, over one conne
     assert.deepEqual([code, realtime?.isFollowed], [0, true], name);
     const findings = realtime?.findings ?? [];
     assert.deepEqual(
-      findings.map(({ step, verdict, sent }) => `${step} ${verdict} ${sent}`.trim()),
+      findings.map(({ step, outcome, sent }) => `${step} ${outcome} ${sent}`.trim()),
       asked,
       name,
     );
@@ -265,7 +265,7 @@ test('a market that is not available is left for the next one, and that is said'
     const [first, ...others] = remarks.map(({ remark }) => remark);
     assert.match(first ?? '', /^BTC_USDT is not available, \w+ is asked about$/);
     assert.deepEqual(others, []);
-    assert.ok(findings.every(({ verdict }) => verdict === 'ok'));
+    assert.ok(findings.every(({ outcome }) => outcome === 'ok'));
   });
   await Promise.all(exchanges);
 });

@@ -126,7 +126,7 @@ const AND = / AND (?=(?:[^']*'[^']*')*[^']*$)/;
 
 /** The conditions of a scan; those that are not understood leave nothing out. */
 function scanBounds(kind: SeriesKind, filters: readonly string[]): Bounds {
-  // Conditions stand on lines: a text that has several is none that can be told from them.
+  // Conditions stand on lines. A text with a quote of its own cannot be separated from them.
   if (filters.some((one) => one.split("'").length % 2 === 0)) return EVER;
   const time = timeColumnOf(tableOfKind(kind));
   let { markets, fromMs, toMs } = EVER;

@@ -28,7 +28,7 @@ type Step =
 export interface RealtimeFinding {
   readonly step: Step;
   /** `not asked` says why in its detail. */
-  readonly verdict: 'ok' | 'refused' | 'silent' | 'failed' | 'not asked';
+  readonly outcome: 'ok' | 'refused' | 'silent' | 'failed' | 'not asked';
   /** Method and parameters; empty where nothing was sent. */
   readonly sent: string;
   readonly detail: string;
@@ -52,7 +52,7 @@ type FrameOf<K extends ServerFrame['kind']> = Extract<ServerFrame, { kind: K }>;
 
 /** A frame as it came, and as it is read. */
 interface Heard<K extends ServerFrame['kind'] = ServerFrame['kind']> {
-  readonly told: unknown;
+  readonly raw: unknown;
   readonly frame: FrameOf<K>;
 }
 
@@ -79,7 +79,7 @@ class Conversation {
           this.#isOpen = true;
           this.#wake();
         },
-        received: (_frame, told) => this.#received(told),
+        received: (_frame, raw) => this.#received(raw),
         ended: (end) => {
           this.#end = end;
           this.#wake();
@@ -122,11 +122,11 @@ class Conversation {
     this.#ending.abort();
   }
 
-  #received(told: unknown): boolean {
-    const read = this.#words.map((words) => readServerFrame(told, words));
+  #received(raw: unknown): boolean {
+    const read = this.#words.map((words) => readServerFrame(raw, words));
     const frame = read.find(({ kind }) => kind !== 'unrecognised');
     if (frame === undefined) return false;
-    this.#heard = [...this.#heard.slice(1 - FRAMES_MAX), { told, frame }];
+    this.#heard = [...this.#heard.slice(1 - FRAMES_MAX), { raw, frame }];
     this.#wake();
     return true;
   }
@@ -207,11 +207,11 @@ async function* askAll(
   ];
   const isFollowed = yield* inEachWay(conversation, 'subscribe', states, as('state.subscribe'));
   if (isFollowed) {
-    const isOurs = (told: string | undefined) => told === undefined || told === market;
+    const isOurs = (named: string | undefined) => named === undefined || named === market;
     const update = await conversation.next('update', (frame) => isOurs(frame.market));
     yield update === undefined
       ? found('update', 'silent')
-      : found('update', 'ok', '', departuresOfUpdate(update.told));
+      : found('update', 'ok', '', departuresOfUpdate(update.raw));
   }
   const queries = [{}, ...words].map((own) => ({
     method: spoken('state.query', own),
@@ -263,7 +263,7 @@ interface Judgement {
 function as(method: RealtimeMethod): Judgement {
   return {
     isGood: method === 'state.subscribe' ? isSuccess : () => true,
-    departures: ({ told }, params) => departuresOfResponse(method, params, told),
+    departures: ({ raw }, params) => departuresOfResponse(method, params, raw),
   };
 }
 
@@ -298,11 +298,11 @@ async function* inEachWay(
 
 function found(
   step: Step,
-  verdict: RealtimeFinding['verdict'],
+  outcome: RealtimeFinding['outcome'],
   detail = '',
   departures: readonly Departure[] = [],
 ): RealtimeFinding {
-  return { step, verdict, sent: '', detail, departures };
+  return { step, outcome, sent: '', detail, departures };
 }
 
 function endOf(end: SocketEnd | undefined): string {

@@ -39,7 +39,7 @@ interface Finding {
   readonly dialect: DialectName;
   readonly endpoint: EndpointName;
   /** `unavailable`: for the market alone, which says nothing of the dialect. */
-  readonly verdict: 'ok' | 'failed' | 'unavailable';
+  readonly outcome: 'ok' | 'failed' | 'unavailable';
   /** What went wrong, or is to be known of a good answer; may be empty. */
   readonly detail: string;
   /** How a good answer departs from the contract, and its question. */
@@ -87,10 +87,10 @@ export const probe = command({
     for (const one of dialect === undefined ? dialectNames : [dialect]) {
       const own = new Markets(market);
       markets.set(one, own);
-      for await (const told of ask({ ...common, url, dialect: one }, one, own)) {
-        if ('remark' in told) remarks.push(told);
-        else findings.push(told);
-        await print(lineOf(told));
+      for await (const found of ask({ ...common, url, dialect: one }, one, own)) {
+        if ('remark' in found) remarks.push(found);
+        else findings.push(found);
+        await print(lineOf(found));
       }
     }
     const fits = bestOf(findings);
@@ -112,7 +112,7 @@ export const probe = command({
         await print(realtimeLineOf(finding));
       }
       const isFollowed = heard.some(
-        ({ step, verdict }) => step === 'subscribe' && verdict === 'ok',
+        ({ step, outcome }) => step === 'subscribe' && outcome === 'ok',
       );
       await print(isFollowed ? FOLLOWED : NOT_FOLLOWED);
       realtime = { url: realtimeUrl, isFollowed, findings: heard };
@@ -189,7 +189,7 @@ async function* ask(
       else if (isOfMarket(endpoint) && markets.current === undefined) unasked.push(endpoint);
       else {
         let finding = await askOnce(access, dialect, spoken, markets, endpoint);
-        while (finding.verdict === 'unavailable') {
+        while (finding.outcome === 'unavailable') {
           const refused = markets.current;
           const next = markets.refuse();
           if (next === undefined) break;
@@ -197,7 +197,7 @@ async function* ask(
           finding = await askOnce(access, dialect, spoken, markets, endpoint);
         }
         yield finding;
-        if (endpoint === 'markets' && finding.verdict !== 'ok') return;
+        if (endpoint === 'markets' && finding.outcome !== 'ok') return;
       }
     }
   } finally {
@@ -222,24 +222,24 @@ async function askOnce(
   await sleep(systemClock, PAUSE_MS);
   const nowS = time.nowMs() / 1000;
   const params = paramsOf(endpoint, markets.current ?? '', nowS);
-  let told: unknown;
+  let raw: unknown;
   try {
     const reply: Reply<unknown> = await client.call(endpoint, params as never, {
       onAnswer: ({ body }) => {
-        told = body;
+        raw = body;
       },
     });
     if (endpoint === 'markets') markets.list(reply.data as ResultOf<'markets'>);
     if (endpoint === 'tickers') markets.rank(reply.data as ResultOf<'tickers'>);
     const departures = [
       ...departuresOfQuestion(endpoint, spoken, params, nowS),
-      ...departuresOfAnswer(endpoint, spoken, told, params),
+      ...departuresOfAnswer(endpoint, spoken, raw, params),
     ];
     return { dialect, endpoint, ...judge(reply), departures };
   } catch (error) {
-    const verdict = isOfThisMarket(endpoint, error) ? 'unavailable' : 'failed';
+    const outcome = isOfThisMarket(endpoint, error) ? 'unavailable' : 'failed';
     const detail = `${codeOf(error)}: ${messageOf(error)}`;
-    return { dialect, endpoint, verdict, detail, departures: [] };
+    return { dialect, endpoint, outcome, detail, departures: [] };
   }
 }
 
@@ -293,7 +293,7 @@ function judge({ data, rejected, isRaised, cachedAtMs, dateMs }: Reply<unknown>)
     dateMs === null ? 'without a Date header' : '',
   ];
   return {
-    verdict: rejected.length === 0 ? ('ok' as const) : ('failed' as const),
+    outcome: rejected.length === 0 ? ('ok' as const) : ('failed' as const),
     detail: remarks.filter((text) => text !== '').join('; '),
   };
 }
@@ -316,9 +316,9 @@ function untoldIn(data: unknown): string[] {
 function bestOf(findings: readonly Finding[]): DialectName | undefined {
   const counts = dialectNames.map((name) => {
     const own = findings.filter(({ dialect }) => dialect === name);
-    const good = own.filter(({ verdict }) => verdict === 'ok');
+    const good = own.filter(({ outcome }) => outcome === 'ok');
     const isFitting =
-      own.every(({ verdict }) => verdict !== 'failed') &&
+      own.every(({ outcome }) => outcome !== 'failed') &&
       good.some(({ endpoint }) => isOfMarket(endpoint));
     return { name, count: isFitting ? good.length : 0 };
   });
@@ -328,17 +328,17 @@ function bestOf(findings: readonly Finding[]): DialectName | undefined {
 
 const COLUMNS = { dialect: 10, name: 15 };
 
-function lineOf(told: Finding | Remark): string {
-  const start = told.dialect.padEnd(COLUMNS.dialect);
-  if ('remark' in told) return `${start}${printable(told.remark)}\n`;
-  const { endpoint, verdict, detail, departures } = told;
-  const what = [verdict === 'ok' ? 'ok' : '', detail].filter((text) => text !== '').join('; ');
+function lineOf(found: Finding | Remark): string {
+  const start = found.dialect.padEnd(COLUMNS.dialect);
+  if ('remark' in found) return `${start}${printable(found.remark)}\n`;
+  const { endpoint, outcome, detail, departures } = found;
+  const what = [outcome === 'ok' ? 'ok' : '', detail].filter((text) => text !== '').join('; ');
   const line = `${start}${endpoint.padEnd(COLUMNS.name)}${printable(what)}\n`;
   return `${line}${departureLines(departures)}`;
 }
 
-function realtimeLineOf({ step, sent, verdict, detail, departures }: RealtimeFinding): string {
-  const what = [verdict, detail].filter((text) => text !== '').join(': ');
+function realtimeLineOf({ step, sent, outcome, detail, departures }: RealtimeFinding): string {
+  const what = [outcome, detail].filter((text) => text !== '').join(': ');
   const start = step.padEnd(COLUMNS.dialect + COLUMNS.name);
   const line = `${start}${printable(sent === '' ? what : `${what}; ${sent}`)}\n`;
   return `${line}${departureLines(departures)}`;
@@ -367,7 +367,7 @@ function conclusionOf(fits: DialectName | undefined, findings: readonly Finding[
   }
   const isOpen = dialectNames.some((name) => {
     const own = findings.filter(({ dialect }) => dialect === name);
-    return own.length > 0 && own.every(({ verdict }) => verdict !== 'failed');
+    return own.length > 0 && own.every(({ outcome }) => outcome !== 'failed');
   });
   return isOpen
     ? 'Which dialect fits cannot be said: no market could be asked about.\n'

@@ -162,17 +162,17 @@ function wholeSpans(gaps: readonly SeriesGaps[]): string[] {
   });
   const last = whole.at(-1);
   if (last === undefined) return [];
-  const told = (span: Span, what: string) => {
+  const advice = (span: Span, what: string) => {
     const [from, to] = [span.fromMs, span.toMs].map((ms) => new Date(ms).toISOString());
     return `  --from ${from} --to ${to} is ${what}, ${shownDuration(span.toMs - span.fromMs)}`;
   };
   if (whole.length === 1) {
-    return ['  --clamp begins and ends where coverage does', told(last, 'what is covered of it')];
+    return ['  --clamp begins and ends where coverage does', advice(last, 'what is covered of it')];
   }
   const longest = whole.reduce((a, b) => (b.toMs - b.fromMs >= a.toMs - a.fromMs ? b : a));
   return [
-    told(last, 'the last span of it without a gap'),
-    ...(longest === last ? [] : [told(longest, 'the longest one')]),
+    advice(last, 'the last span of it without a gap'),
+    ...(longest === last ? [] : [advice(longest, 'the longest one')]),
   ];
 }
 

@@ -34,10 +34,10 @@ export interface FrameHandler {
   /** @param identity the header `x-tapekeep-exchange` of the handshake; null elsewhere */
   opened(identity: string | null): void;
   /**
-   * @param told the frame as it came
+   * @param raw the frame as it came
    * @returns false for a frame that means nothing here, of which few are borne
    */
-  received(frame: ServerFrame, told: unknown): boolean;
+  received(frame: ServerFrame, raw: unknown): boolean;
   /** Called exactly once, as the last thing. */
   ended(end: SocketEnd): void;
 }
@@ -157,9 +157,9 @@ export class FrameSocket {
 
   #receive(data: RawData, isBinary: boolean): void {
     if (this.#phase === 'ended') return;
-    const told = isBinary ? undefined : parseFrame(data);
-    const frame = told === undefined ? UNREADABLE : readServerFrame(told, this.#settings.words);
-    if (this.#handler.received(frame, told)) return;
+    const raw = isBinary ? undefined : parseFrame(data);
+    const frame = raw === undefined ? UNREADABLE : readServerFrame(raw, this.#settings.words);
+    if (this.#handler.received(frame, raw)) return;
     this.count('unrecognised');
     this.#unrecognised += 1;
     if (this.#unrecognised >= MAX_UNRECOGNISED) this.end('garbage');

@@ -54,8 +54,8 @@ const BEYOND: GapReason = 'beyond history';
  * takes two answers that agree. A long run of them at the end of an answer, as a page leaves that was
  * cut or capped, is asked for once more at once.
  *
- * Below the oldest candle that the exchange ever showed, an answer without candles says nothing: whether nobody
- * traded, or the exchange keeps nothing as old, looks the same. Those slots are listed as beyond its history,
+ * Below the oldest candle that the exchange ever showed, an answer without candles proves nothing: no trade,
+ * and an exchange that keeps nothing as old, look the same. Those slots are listed as beyond its history,
  * until an older candle shows, or the trades of their time are covered.
  */
 export class CandleCollector {

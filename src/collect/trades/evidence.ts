@@ -18,7 +18,7 @@ export type ActivityKind = 'trade' | 'maybe';
 export interface WindowFigures {
   readonly last: string;
   readonly volume: string;
-  /** Null where it is not told. */
+  /** Null where it is not sent. */
   readonly deal: string | null;
 }
 

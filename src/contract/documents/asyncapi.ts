@@ -74,7 +74,7 @@ function callsOf({ words, variants }: Speech): Call[] {
 
 /** Trades as they are pushed: those of `history`, some without a total. */
 function pushedTrades({ historyTotal }: Speech['variants']) {
-  return z.array(historyTotal === 'told' ? historyTrade : historyTrade.omit({ total: true }));
+  return z.array(historyTotal === 'sent' ? historyTrade : historyTrade.omit({ total: true }));
 }
 
 function requestMessage({ word, params, summary }: Call, book: SchemaBook): JsonObject {

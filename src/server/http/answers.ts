@@ -157,8 +157,8 @@ export function answerText<N extends EndpointName>(
     return envelope ? [START_BYTES, ...parts, END_BYTES] : parts;
   }
   const written = (result: unknown) => {
-    const told = varied(name, result, variants);
-    return jsonText(endpoint.tell?.(told) ?? told, envelope);
+    const sent = varied(name, result, variants);
+    return jsonText(endpoint.tell?.(sent) ?? sent, envelope);
   };
   const result: unknown = answers[name](context, params);
   return result instanceof Promise ? result.then(written) : written(result);
@@ -188,15 +188,15 @@ const rowsOf = (result: unknown) => result as readonly unknown[];
 export function varied(name: EndpointName, result: unknown, variants: ServerVariants): unknown {
   switch (name) {
     case 'history':
-      return variants.historyTotal === 'told'
+      return variants.historyTotal === 'sent'
         ? result
         : rowsOf(result).map((trade) => without(trade, 'total'));
     case 'markets':
       return variants.precisions === 'number' ? result : rowsOf(result).map(asText);
     case 'ticker':
-      return variants.tickerName === 'told' ? result : without(result, 'name');
+      return variants.tickerName === 'sent' ? result : without(result, 'name');
     case 'tickers':
-      return variants.tickerName === 'told'
+      return variants.tickerName === 'sent'
         ? result
         : Object.fromEntries(
             Object.entries(result as Readonly<Record<string, Fields>>).map(([market, entry]) => [
@@ -206,7 +206,7 @@ export function varied(name: EndpointName, result: unknown, variants: ServerVari
           );
     case 'book': {
       const { orders, ...header } = result as Fields;
-      return variants.bookFees === 'told'
+      return variants.bookFees === 'sent'
         ? result
         : { ...header, orders: rowsOf(orders).map((one) => without(one, 'takerFee', 'makerFee')) };
     }

@@ -13,7 +13,7 @@ const LONGER = 4;
 export function pushedRow(trade: BackendTrade, { variants }: Pick<ServerContext, 'variants'>) {
   const { id, timeUs, price, amount, total, side } = trade;
   const row = { id, time: timeUs / 1_000_000, price, amount, type: side };
-  return variants.historyTotal === 'told' ? { ...row, total } : row;
+  return variants.historyTotal === 'sent' ? { ...row, total } : row;
 }
 
 /**

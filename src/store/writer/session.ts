@@ -64,7 +64,7 @@ export class WriterSession {
     const connection = this.#connection;
     if (connection === undefined) return;
     try {
-      if (!canKeep) throw new Error('in doubt');
+      if (!canKeep) throw new Error('state unknown');
       await connection.rows('ROLLBACK');
     } catch {
       connection.destroy();

@@ -174,7 +174,7 @@ test('updates and answers of the real-time interface are compared, too', () => {
   ]);
   const success = { id: 1, params, result: { status: 'success' }, error: null };
   assert.deepEqual(linesOf(departuresOfResponse('state.subscribe', params, success)), [
-    'told where [] is due: params',
+    'sent where [] is due: params',
   ]);
   assert.deepEqual(departuresOfUpdate({ result: updated, error: null, id: null }), []);
   const family = { method: 'state.update', params: ['BTC_USDT', record], id: null };
