@@ -77,11 +77,22 @@ test('all kinds and markets come in one order, hot, cold and mixed, as they happ
     assert.ok(expected.length > 10);
     sameEvents(await collected(found), expected);
   });
+  await t.test('right behind a trade, the whole second of which is read', async () => {
+    for (const { atUs } of world.happened.filter(({ kind }) => kind === 'trade').slice(0, 20)) {
+      const found = archive.events({ ...EVENT_SPAN, from: atUs + 1, to: atUs + 1001 });
+      const expected = inSpan(world.happened, atUs + 1, atUs + 1001);
+      sameEvents((await collected(found.batches())).flat(), expected);
+    }
+  });
   await t.test('the first day in files', async () => {
     for (const kind of KINDS) await archiveDay({ ...world, coldDir }, kind, dayText(0));
     sameEvents(await collected(archive.events(EVENT_SPAN)), world.happened);
-    const unaware = (await openWorld(t, world)).events(EVENT_SPAN).next();
-    await assert.rejects(unaware, { code: 'bad_option', message: /coldDir/ });
+    const unaware = await openWorld(t, world);
+    const expected = { code: 'bad_option', message: /coldDir/ };
+    await assert.rejects(unaware.events(EVENT_SPAN).next(), expected);
+    const book = world.happened.find(({ kind }) => kind === 'depth') ?? assert.fail();
+    await assert.rejects(unaware.bookAt(book.market, book.atUs), expected);
+    assert.equal((await archive.bookAt(book.market, book.atUs))?.atUs, book.atUs);
     const received = archive.events({ ...EVENT_SPAN, order: 'received' });
     sameEvents(await collected(received), world.received);
   });

@@ -235,6 +235,20 @@ test('what was cut does not come back while nothing may be sent', async () => {
   budget.pause(60_000, 'Retry-After');
   await clock.run(60_000);
   assert.ok(budget.state().ratePerS < 1);
+  await clock.run(60_000);
+  assert.equal(budget.state().ratePerS, 5, 'a minute of sending brings it back');
+});
+
+test('a refusal leaves what may start at once in proportion to what it cut', () => {
+  const { clock, budget } = make({ burst: 10 });
+  budget.refused();
+  const { tokens } = budget.state();
+  assert.ok(tokens > 5 && tokens <= 10, `${tokens} after one refusal`);
+  for (let second = 0; second < 30; second += 1) {
+    clock.advance(1000);
+    budget.refused();
+  }
+  assert.equal(budget.state().tokens, 1);
 });
 
 test('a limit below the configured rate is found, and met with few refusals', async () => {

@@ -14,17 +14,19 @@ const range = (fromMs: number, toMs: number, rowCount = 1): CoveredRange => ({
 });
 const fromsOf = (list: CoveredRangeList) => list.spans.map(({ fromMs }) => fromMs);
 
-test('islands are kept newest first, and one that grew replaces those that it swallowed', () => {
+test('ranges are kept newest first, and one that grew replaces those that it swallowed', () => {
   const list = new CoveredRangeList([range(10, 20), range(50, 60), range(30, 40)]);
   assert.deepEqual(fromsOf(list), [50, 30, 10]);
   assert.equal(list.top?.span.fromMs, 50);
   list.absorb(range(30, 60, 5));
   assert.deepEqual(fromsOf(list), [30, 10]);
   list.absorb(range(20, 25));
-  assert.deepEqual(fromsOf(list), [30, 20], 'islands that touch are one in the ledger');
+  assert.deepEqual(fromsOf(list), [30, 20], 'ranges that touch are one in the ledger');
+  list.absorb(range(10, 20));
+  assert.deepEqual(fromsOf(list), [30, 10], 'the ledger no longer has the one above');
 });
 
-test('the depth of an island is all that is stored above its lower edge', () => {
+test('the depth of a range is all that is stored above its lower edge', () => {
   const middle = range(30, 40, 20);
   const list = new CoveredRangeList([range(10, 20, 100), range(50, 60, 3), middle]);
   assert.equal(list.rowsDownTo(middle), 23);
@@ -34,7 +36,7 @@ test('the depth of an island is all that is stored above its lower edge', () => 
   );
 });
 
-test('beyond its limit the oldest islands are forgotten', () => {
+test('beyond its limit the oldest ranges are forgotten', () => {
   const list = new CoveredRangeList([range(10, 20), range(30, 40), range(50, 60)], 2);
   assert.deepEqual(fromsOf(list), [50, 30]);
   list.absorb(range(70, 80));

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import {
   AHEAD,
+  areAtOdds,
   comparePlaces,
   isOddHead,
   MISPLACED,
@@ -27,6 +28,15 @@ test('trades go by their second, within it by their id', () => {
   assert.ok(comparePlaces(a, b) < 0 && comparePlaces(b, a) > 0);
   assert.ok(comparePlaces(c, a) < 0, 'the second goes before the id');
   assert.equal(comparePlaces(a, { ...a }), 0);
+});
+
+test('two trades are at odds where ids and times more than two seconds apart disagree', () => {
+  const at = (tradedAtS: number, tid: number) => ({ tradedAtS, tid });
+  assert.equal(areAtOdds(at(100, 1), at(103, 2)), false);
+  assert.equal(areAtOdds(at(103, 2), at(100, 1)), false);
+  assert.equal(areAtOdds(at(103, 1), at(100, 2)), true);
+  assert.equal(areAtOdds(at(100, 2), at(103, 1)), true);
+  assert.equal(areAtOdds(at(102, 1), at(100, 2)), false, 'clocks of matching engines differ');
 });
 
 test('a row up to two seconds out of place is true, one further away is refused', () => {
