@@ -34,6 +34,14 @@ test('a known trade that a page lacks is not missing in time that the server doe
   assert.deepEqual(known.against(short, short.trades).missing, at(80));
 });
 
+test('a row that is no trade after all is forgotten, and the others are not', () => {
+  const known = new KnownTrades(new FakeClock());
+  known.believe(at(90, 80, 70, 60));
+  known.forget(at(80));
+  const short = page([90, 60]);
+  assert.deepEqual(known.against(short, short.trades).missing, at(70));
+});
+
 test('a row that cannot be read may be any of the seconds of its neighbours and between them', () => {
   const known = new KnownTrades(new FakeClock());
   known.believe(at(90, 80, 70, 60, 50));

@@ -381,7 +381,27 @@ test('a row whose id and time are at odds with later ones ends the run that has 
     assert.deepEqual(unshown, []);
     const since = falseId === 3 ? upTo(32, 40) : upTo(33, 40);
     assert.deepEqual(idsOf(page), since, 'what was pushed since counts');
+    const deeper = pushed.join(pageOf(...upTo(20, 40)));
+    assert.deepEqual(deeper.unshown, []);
+    assert.deepEqual(idsOf(deeper.page), upTo(20, 40), 'nor what was pushed before it');
   }
+});
+
+test('a trade that is pushed twice is kept once', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(10, 20)));
+  pushed.push(tradesOf(20, 21));
+  pushed.push(tradesOf(21));
+  assert.equal(pushed.kept, 12);
+});
+
+test('of what an answer contradicts a hundred rows are reported at most', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(1, 400)));
+  pushed.answered(tradesOf(1, 400));
+  assert.equal(pushed.join(pageOf(400, 401)).unshown.length, 100);
 });
 
 test('a row is at odds with later ones across a break, in one frame, and in an answer', () => {
@@ -536,6 +556,34 @@ test('of what lies below all that is covered, so many rows are kept as tie a pag
   assert.deepEqual(idsOf(page), upTo(201, 300));
   pushed.settled(newest);
   assert.deepEqual(idsOf(pushed.join(pageOf(...upTo(290, 300))).page), upTo(201, 300));
+});
+
+test('a page grows the run that it meets, and no other', () => {
+  const pushed = new PushedTrades();
+  for (const ids of [upTo(10, 20), upTo(100, 120), upTo(200, 210), upTo(300, 310)]) {
+    pushed.opened(0);
+    pushed.push(tradesOf(...ids));
+    pushed.closed();
+  }
+  pushed.opened(0);
+  pushed.join(pageOf(...upTo(118, 125)));
+  assert.equal(pushed.kept, 11 + 26 + 11 + 11);
+});
+
+test('a run that ends above all that is covered is kept behind a newer one, one that ends below is not', () => {
+  const pushed = new PushedTrades();
+  for (const ids of [upTo(10, 20), upTo(100, 120), upTo(200, 210), upTo(300, 310)]) {
+    pushed.opened(0);
+    pushed.push(tradesOf(...ids));
+    pushed.closed();
+  }
+  const [newest] = tradesOf(110);
+  assert.ok(newest !== undefined);
+  pushed.settled(newest);
+  assert.equal(pushed.kept, 21 + 11 + 11);
+  const { page } = pushed.join(pageOf(...upTo(208, 302)));
+  assert.deepEqual(idsOf(page), upTo(200, 302), 'joined to that before it');
+  assert.deepEqual(idsOf(pushed.join(pageOf(...upTo(305, 311))).page), upTo(200, 311));
 });
 
 test('a feed that pushes what never was is reported, one that is true is not', async () => {

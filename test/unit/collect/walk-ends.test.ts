@@ -352,6 +352,17 @@ test('an absence as long as the exchange keeps trades ends no empty time, a long
   }
 });
 
+test('coverage with a trade in any range of it proves no time without trades', () => {
+  const rangeOf = (fromMs: number, rowCount: number) => {
+    const ids = rowCount === 0 ? null : fromMs;
+    const span = { fromMs, toMs: fromMs + 1000 };
+    return { streamId: 1, span, rowCount, firstId: ids, lastId: ids };
+  };
+  assert.equal(new EmptyMarket([rangeOf(5000, 0), rangeOf(1000, 3)], 900_000).span, undefined);
+  const without = new EmptyMarket([rangeOf(5000, 0), rangeOf(1000, 0)], 900_000);
+  assert.deepEqual(without.span, { fromMs: 5000, toMs: 6000 });
+});
+
 test('where trades that were seen are forgotten, the end of what is left is no start of history', async () => {
   const world = new TradeWorld(every(3, 0, 10), 10);
   const walker = world.walker();

@@ -254,6 +254,36 @@ test('a stored trade that one page lacks stays, where the next page does not rea
   world.assertHonest();
 });
 
+for (const [what, lackedBy] of [
+  ['that the next page shows', (tid: number, answer: number) => tid === 45 && answer === 1],
+  ['of more than a slip of one answer', (tid: number) => tid > 40 && tid <= 46],
+] as const) {
+  test(`stored trades ${what} are not exposed by a page that lacks them, which is an error`, async () => {
+    const world = new TradeWorld(every(60, 1), 60);
+    const first = world.walker();
+    await first.pollHead(signal);
+    await fillAll(first);
+    world.trades = every(130, 1);
+    world.clock.advance(70_000);
+    world.cap = 50;
+    const walker = world.walker();
+    await walker.pollHead(signal);
+    const whole = world.exchange.answers.historyResult ?? assert.fail();
+    let answers = 0;
+    world.exchange.answers.historyResult = async (params) => {
+      const rows = (await whole(params)) as { tid: number }[];
+      answers += 1;
+      return rows.filter(({ tid }) => !lackedBy(tid, answers));
+    };
+    const expected = { code: 'walk_stalled', message: /contradict what they held before/ };
+    await assert.rejects(walker.fillStep(signal), expected);
+    assert.equal(answers, 2, 'it is asked for again');
+    world.exchange.answers.historyResult = whole;
+    assert.deepEqual(world.record.exposed, []);
+    assert.equal(world.archive.trades.has(`7 ${START_S + 44} 45`), true);
+  });
+}
+
 test('a newest row that never was is exposed at the first look of which one answer is newer', async () => {
   const world = new TradeWorld(every(300, 1), 310);
   const walker = world.walker();

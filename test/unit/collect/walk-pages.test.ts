@@ -240,6 +240,8 @@ test('a head older than what is stored is an error and claims nothing, over a re
   });
   await assert.rejects(world.walker().pollHead(signal), { code: 'walk_stalled' });
   assert.deepEqual(world.covered(), covered);
+  world.trades = all.slice(0, -1);
+  await assert.rejects(world.walker().pollHead(signal), { message: /older than 20, which is/ });
   world.trades = [];
   await assert.rejects(walker.pollHead(signal), /its history is empty, and was not before/);
   assert.deepEqual(world.covered(), covered);
@@ -470,6 +472,20 @@ test('where no page can be had below the first of a run, what one answer claimed
     await world.walker('trades', 0).pollHead(signal);
     assert.equal(world.covered().at(-1)?.[1], coveredS, 'a cache hides ten seconds at most');
   }
+});
+
+test('a page with trades that the one before lacked claims up to its newest one, the next one up to now', async () => {
+  const world = new TradeWorld(every(50, 1), 60);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  assert.equal(world.covered()[0]?.[1], 60);
+  world.trades = [...world.trades, { tid: 51, atS: 55 }];
+  world.clock.advance(5000);
+  await walker.pollHead(signal);
+  assert.equal(world.covered()[0]?.[1], 55);
+  world.clock.advance(5000);
+  await walker.pollHead(signal);
+  assert.equal(world.covered()[0]?.[1], 70);
 });
 
 test('a step that is broken off by a shutdown counts as no try', async () => {
