@@ -262,4 +262,24 @@ export const EQUIVALENTS: readonly {
     file: 'store/writer/coverage.ts',
     reason: 'a statement about no streams reads no rows',
   },
+  {
+    id: '5f321278',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: '7275d211',
+    file: 'store/writer/coverage.ts',
+    reason: 'a statement about no streams reads no rows',
+  },
+  {
+    id: '6c15e9b0',
+    file: 'collect/trades/pushed.ts',
+    reason: 'the slower way, for rows out of order, has the same run',
+  },
+  {
+    id: '0ad61064',
+    file: 'collect/trades/pushed.ts',
+    reason: 'the slower way, for rows out of order, has the same run',
+  },
 ];

@@ -57,13 +57,13 @@ test(
     const { sql, pid } = await openHolder(t, url, 'psql');
     await sql.run('BEGIN');
     await sql.run(
-      `LOCK TABLE trade IN ACCESS EXCLUSIVE MODE; SELECT 'a password', $x$that is's$x$`,
+      `LOCK TABLE trade IN ACCESS EXCLUSIVE MODE; SELECT 'a password', $x$that is's$x$ AS ${'long'.repeat(9)}`,
     );
     const waiting = store.commit({ trades: [trade(2, 2)] });
     const message = await failed;
     const user = decodeURIComponent(new URL(url).username);
     const holder = new RegExp(
-      `process ${pid} \\(psql, user ${user}, idle in transaction since 20\\S+Z: "LOCK TABLE trade IN ACCESS EXCLUSIVE MODE; SELECT '…', \\$…\\$"\\)`,
+      `process ${pid} \\(psql, user ${user}, idle in transaction since 20\\S+Z: "LOCK TABLE trade IN ACCESS EXCLUSIVE MODE; SELECT '…', \\$…\\$ AS (long){4}lo …"\\)`,
     );
     assert.match(message, holder);
     assert.match(message, /statement timeout.*a lock.*end its transaction/);

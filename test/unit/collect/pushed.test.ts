@@ -387,6 +387,19 @@ test('a row whose id and time are at odds with later ones ends the run that has 
   }
 });
 
+test('the feed is trusted where a page shows old trades that were pushed, and not where one was not', () => {
+  const missed: number[] = [];
+  const pushed = new PushedTrades((tradedMs) => missed.push(tradedMs));
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(10, 20)));
+  pushed.join(pageOf(...upTo(15, 20)));
+  assert.equal(pushed.isKept, true);
+  assert.deepEqual(missed, []);
+  pushed.join(pageOf(...upTo(15, 22)));
+  assert.equal(pushed.isKept, false);
+  assert.deepEqual(missed, [(START_S - 1000 + 11) * 1000]);
+});
+
 test('a trade that is pushed twice is kept once', () => {
   const pushed = new PushedTrades();
   pushed.opened(0);

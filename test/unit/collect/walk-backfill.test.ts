@@ -394,6 +394,8 @@ test('in id mode what has left the newest page is tried some times, then listed 
   await next.pollHead(signal);
   assert.equal(next.pendingGap(), undefined, 'it is left alone for good');
   assert.ok(world.exchange.asked.length - asked <= 2);
+  world.clock.advance(3_600_001);
+  assert.equal(next.pendingGap(), undefined);
   world.assertHonest();
 });
 

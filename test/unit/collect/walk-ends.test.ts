@@ -59,6 +59,11 @@ test('gaps of which nothing is served any more are given up, on two signs for al
   const requests = world.exchange.asked.length - before;
   assert.ok(requests <= 40, `${requests} requests for ${gaps.length} gaps`);
   world.assertHonest();
+  const next = world.walker('trades', 0);
+  await next.pollHead(signal);
+  assert.equal(next.pendingGap(), undefined, 'nor does the next run ask for them at once');
+  world.clock.advance(3_600_001);
+  assert.notEqual(next.pendingGap(), undefined, 'an hour later the exchange may have them again');
 });
 
 test('who asks for another try gets another look', async () => {
