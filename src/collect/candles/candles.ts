@@ -306,7 +306,14 @@ export class CandleCollector {
       unchanged: open,
       rejected: rejected.length + result.outcomes.kline.rejected,
     });
-    await this.#noteOpen(believed, 'refused rows');
+    const refused =
+      result.outcomes.kline.rejected > 0
+        ? believed
+        : believed.flatMap((span) => subtractSpans(span, claims));
+    await this.#noteOpen(refused, 'refused rows');
+    // Claimed, and not covered: no row is wrong, but the exchange's time is in dispute.
+    const heldBack = claims.flatMap((span) => subtractSpans(span, this.#ranges.spans));
+    this.#pauses.putOff(heldBack, this.#options.clock.monotonicMs(), 'not collected');
     const { closed, unknown, lost } = answer;
     const left = subtractSpans(closed, subtractSpans(closed, unknown));
     const hoped = left.flatMap((span) => subtractSpans(span, lost));
@@ -366,7 +373,7 @@ export class CandleMismatchError extends TapekeepError {
 
 /** A candle that was refused, or could not be had, is asked for again this rarely. */
 const RETRY_MS = 600_000;
-/** The same where the exchange failed: that says nothing about the candle. */
+/** The same where the cause says nothing about the candle: the exchange failed, or its time is in dispute. */
 const EXCHANGE_RETRY_MS = 60_000;
 
 /** The same where history may have been cut short on its way. */
@@ -375,7 +382,7 @@ const BEYOND_RETRY_MS = 3_600_000;
 /** How long a span is left alone that is open for a reason. */
 function pauseAfter(reason: GapReason): number {
   if (reason === BEYOND) return BEYOND_RETRY_MS;
-  return reason === 'exchange failed' ? EXCHANGE_RETRY_MS : RETRY_MS;
+  return reason === 'exchange failed' || reason === 'not collected' ? EXCHANGE_RETRY_MS : RETRY_MS;
 }
 
 /** Spans that are put off at most; beyond it the oldest are asked for again sooner. */

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { CandleCollector } from '../../../src/collect/candles/candles.js';
+import { ClaimGate } from '../../../src/collect/claim-gate.js';
+import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { FakeTime } from '../../support/fake-time.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
@@ -61,6 +64,7 @@ class World {
     collectFromMin = 0,
     rereads = 0,
     trades = undefined as StreamRef | undefined,
+    archive = this.archive as ArchivePort,
   } = {}): CandleCollector {
     const collectFromMs = START_MS + collectFromMin * MINUTE_MS;
     const stream: StreamRef = {
@@ -78,7 +82,7 @@ class World {
         stream,
         ...(trades && { trades }),
         exchange: this.exchange,
-        archive: this.archive,
+        archive,
         time: { nowMs: () => this.clock.wallMs() },
         clock: this.clock,
         telemetry: this.record,
@@ -261,6 +265,21 @@ test('a refused candle leaves its minute open and listed, and is asked for again
   await pollAll(collector);
   assert.equal(world.covered().length, 1);
   world.record.assertAccounted('candles');
+});
+
+test('candles that a dispute about the time holds back are no refused rows, and are covered soon', async () => {
+  const world = new World(11);
+  const time = new FakeTime(world.clock);
+  time.isSettled = false;
+  const { archive } = new ClaimGate(world.archive, time, world.clock);
+  const collector = world.collector({ archive });
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[0, 9]], 'up to the newest candle');
+  assert.deepEqual(world.gaps(), []);
+  time.isSettled = true;
+  world.clock.advance(MINUTE_MS);
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[0, 11]]);
 });
 
 test('candles without a readable time leave the whole answer open, over any number of pages', async () => {
