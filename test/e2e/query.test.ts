@@ -86,6 +86,11 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       /^held\n00:34:59\.5$/m,
     ],
     [['-- how many\nselect count(*) as n from trades'], 0, /^n\n10$/m],
+    [
+      [`select table_name from information_schema.tables where table_name = 'trade'`],
+      0,
+      /^table_name\ntrade$/m,
+    ],
     [['--json', '--how many?\nselect count(*)::text as n from trade'], 0, /^\{"n":"10"\}$/m],
     [['--josn', 'select 1'], 2, /unknown option '--josn'/],
     [['select nothing from trades'], 2, /"nothing" not found/],

@@ -40,6 +40,11 @@ const LIMIT_TIME = `SELECT set_config('statement_timeout', $1, true),
 /** Between the statements of one answer; a session that was ended could not report what took too long. */
 const IDLE_GRACE_MS = 30_000;
 
+interface ColumnType {
+  readonly type: string;
+  readonly isPseudo: boolean;
+}
+
 /** Types as texts; those that only the inside of the server knows come with their text form. */
 const NAME_TYPES = `
   SELECT format_type(t.oid, -1) AS type, t.typtype = 'p' AND t.typname <> 'record' AS "isPseudo"
@@ -91,21 +96,27 @@ async function run(
   const names = columns.map(({ name }) => name);
   // A function that returns rows has columns; those of a statement without any cannot be shown either.
   if (columns.length === 0) throw new StoreError('query_refused', NO_COLUMNS);
-  const types = await runner.rows<{ type: string; isPseudo: boolean }>(NAME_TYPES, [
-    columns.map(({ type }) => type),
-  ]);
+  const types = await runner.rows<ColumnType>(NAME_TYPES, [columns.map(({ type }) => type)]);
   const list = types.map(({ type, isPseudo }, at) => `c${at} ${isPseudo ? 'text' : type}`);
-  const isPlain = types.every(({ isPseudo }) => !isPseudo);
-  const text = isPlain ? sql : castPseudo(sql, types);
   const call = `SELECT * FROM ${schema}.${QUERY_FUNCTION}($1) AS answer (${list.join(', ')})`;
-  return { names, rows: await runner.table(call, [text]) };
+  const cast = () => runner.table(call, [castTo(sql, types)]);
+  if (types.some(({ isPseudo }) => isPseudo)) return { names, rows: await cast() };
+  await runner.rows('SAVEPOINT asked');
+  try {
+    return { names, rows: await runner.table(call, [sql]) };
+  } catch (error) {
+    if (!isState(error, 'other types')) throw error;
+    // A column of a domain is described by the type beneath it, as those of information_schema are.
+    await runner.rows('ROLLBACK TO asked');
+    return { names, rows: await cast() };
+  }
 }
 
 const NO_COLUMNS = 'the statement names no column: write what it is to show';
 
 /** The server has described the statement as one, so it is one between parentheses as well. */
-function castPseudo(sql: string, types: readonly { readonly isPseudo: boolean }[]): string {
-  const casts = types.map(({ isPseudo }, at) => (isPseudo ? `c${at}::text` : `c${at}`));
+function castTo(sql: string, types: readonly ColumnType[]): string {
+  const casts = types.map(({ type, isPseudo }, at) => `c${at}::${isPseudo ? 'text' : type}`);
   const names = types.map((_, at) => `c${at}`);
   const inner = sql.replace(/;\s*$/, '');
   return `SELECT ${casts.join(', ')} FROM (${inner}\n) AS asked (${names.join(', ')})`;
