@@ -22,6 +22,7 @@ import {
   assertSealed,
   type LifeOutcome,
   type LifeWatcher,
+  lackNote,
   sealPartition,
   sumRows,
 } from './seal.js';
@@ -147,27 +148,20 @@ class LifeRun {
     const { store, nowMs, isChosen = EVERYTHING } = this.#options;
     const plan = await this.#plan();
     const obstacle = await this.#obstacles(plan.seal);
-    const report = (
-      partition: PartitionInfo,
-      became: LifeOutcome['became'],
-      note: string | undefined,
-    ) => {
-      const { rows } = partition;
-      this.#outcomes.push({
-        partition,
-        became: note === undefined ? became : 'kept',
-        rows,
-        note: note ?? null,
-      });
-    };
+    const report = (partition: PartitionInfo, became: LifeOutcome['became'], note: string | null) =>
+      this.#outcomes.push({ partition, became, rows: partition.rows, note });
     const isOf = (due: readonly PartitionInfo[], { name }: PartitionInfo) =>
       due.some((one) => one.name === name);
     // What is made ahead has nothing in it to be sealed.
     const begun = (await store.sealing.partitions()).filter(({ span }) => span.fromMs <= nowMs);
     for (const one of begun.filter(isChosen)) {
-      if (isOf(plan.seal, one)) report(one, 'sealed', await obstacle(one));
-      else if (isOf(plan.archive, one)) {
-        report(one, 'archived', await unsettledNote(this.#admin, one, false));
+      if (isOf(plan.seal, one)) {
+        const kept = await obstacle(one);
+        if (kept === undefined) report(one, 'sealed', await lackNote(this.#admin, one));
+        else report(one, 'kept', kept);
+      } else if (isOf(plan.archive, one)) {
+        const kept = await unsettledNote(this.#admin, one, false);
+        report(one, kept === undefined ? 'archived' : 'kept', kept ?? null);
       } else {
         const note = dueNote(one, this.#options);
         if (note !== undefined) report(one, 'kept', note);

@@ -168,7 +168,10 @@ export async function sealPartition(
 }
 
 /** A final partition that is not whole, in words; null for one that is. */
-async function lackNote(admin: SealingAdmin, partition: PartitionInfo): Promise<string | null> {
+export async function lackNote(
+  admin: SealingAdmin,
+  partition: PartitionInfo,
+): Promise<string | null> {
   const [lack, ...others] = await admin.lacks(partition);
   if (lack === undefined) return null;
   const { kind, market, variantS, span } = lack;

@@ -6,6 +6,7 @@ import {
   type LifeOptions,
   type LifeReport,
   liveOn,
+  previewSealing,
   restore,
 } from '../../../src/archive/sealing/life.js';
 import type { LifeRules } from '../../../src/archive/sealing/plan.js';
@@ -86,6 +87,13 @@ export async function live(
   run: LifeRun = {},
 ): Promise<LifeReport> {
   return await liveOn(optionsOf(world, run));
+}
+
+export async function preview(
+  world: Pick<SealingWorld, 'store' | 'coldDir'>,
+  run: LifeRun = {},
+): Promise<LifeReport> {
+  return await previewSealing(optionsOf(world, run));
 }
 
 export async function bringBack(
