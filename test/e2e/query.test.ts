@@ -105,6 +105,8 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       2,
       /no table tikers here.*Did you mean tickers\?/,
     ],
+    [['--from', '1h', 'select * from trade'], 2, /no table trade here.*Did you mean trades\?$/],
+    [['--engine', 'postgres', 'select * from trades'], 2, /does not exist\. Did you mean trade\?$/],
     [['select * from entirely_unknown'], 2, /"entirely_unknown" does not exist$/],
     [['select * from trades, stream'], 2, /no table stream here.*--engine postgres/],
     [['delete from trades'], 2, /query takes SELECT, .* only; .* begins with DELETE/],

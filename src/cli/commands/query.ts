@@ -247,9 +247,10 @@ async function asUsageError(error: unknown, store: Store): Promise<unknown> {
   return new StatementError(`the statement is refused: ${message}${advice}`, error);
 }
 
-/** The known table whose name comes nearest to an unknown one. */
+/** The known table whose name comes nearest to one that there is not, or not in this engine. */
 function nearestAdvice(table: string, known: readonly string[]): string {
-  const nearest = nearestName(table, known);
+  const others = known.filter((name) => name !== table);
+  const nearest = nearestName(table, others);
   return nearest === undefined ? '' : `. Did you mean ${nearest}?`;
 }
 
