@@ -65,6 +65,8 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
     ],
   );
   assert.deepEqual(stateList(await look()), ['archived', 'archived', 'hot']);
+  const again = await run('seal', '--archive', '--kind', 'trades', '--before', DAYS[2]);
+  assert.match(again.out, /no partition that ended before that time is left to be sealed or moved/);
   const table = await run('partitions', '--kind', 'trades');
   assert.match(
     table.out,

@@ -56,11 +56,11 @@ export default command({
     const beforeMs = isGiven ? beforeOf(before, look.nowMs) : Number.POSITIVE_INFINITY;
     return await workOnLives(look, {
       isJson: json === true,
-      nothing: `Nothing to do: no partition ended ${
+      nothing: `Nothing to do: no partition that ended ${
         isGiven
           ? 'before that time'
-          : `${shownDuration(config.partitions.sealAfter)} ago, as partitions.sealAfter asks, and is not sealed`
-      } ("tapekeep partitions" lists them, and when each is due).`,
+          : `${shownDuration(config.partitions.sealAfter)} ago, as partitions.sealAfter asks,`
+      } is left to be sealed${isArchiving === true ? ' or moved' : ''} ("tapekeep partitions" lists them, and when each is due).`,
       isPreview: isDryRun === true,
       rules: {
         sealAfterMs: isGiven ? 0 : config.partitions.sealAfter,
