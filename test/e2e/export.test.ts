@@ -172,6 +172,22 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   assert.match(allowed.err, /2 gaps in it; the manifest lists them/);
 });
 
+test('a whole span is offered however many gaps there are', async (t) => {
+  const { url } = await openAnalystWorld();
+  await runSql(
+    url,
+    `INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
+     SELECT stream_id, 1, tstzrange(at, at + interval '100 ms'), 0, '{}'
+     FROM stream, generate_series('2026-01-15 09:00Z'::timestamptz, '2026-01-15 09:40Z', '200 ms') AS at
+     WHERE kind = 'trades' AND market_id = 1`,
+  );
+  const path = join(await makeFolder(t), 'a.csv');
+  const refused = await run(url, '--kind', 'trades', '--market', 'BTC_USDT', '--out', path);
+  assert.equal(refused.code, 8);
+  assert.match(refused.err, /… and 11,98\d more$/m);
+  assert.match(refused.err, /is the last span of it without a gap, 1h 30m$/m);
+});
+
 test('a length of candles of which none is complete yet is named, and what there is instead', async (t) => {
   const { url, store } = await openAnalystWorld();
   const folder = await makeFolder(t);

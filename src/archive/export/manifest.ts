@@ -108,11 +108,14 @@ export async function readCompleteness(
   const known: SpanCompleteness[] = [];
   const gaps: SeriesGaps[] = [];
   for (const { kind, market, span, stream, label = '' } of wanted) {
-    const found = await reader.completeness(stream, span, LISTED_MAX);
-    known.push(found);
-    const { missingCount, missingMs } = found;
-    const missing = found.missing.map((part) => ({ ...part, reason: label + part.reason }));
+    const listed = await reader.completeness(stream, span, LISTED_MAX);
+    known.push(listed);
+    const { missingCount, missingMs } = listed;
     if (missingCount === 0) continue;
+    // A refusal offers spans without a gap, and so has to know all of them.
+    const isCut = !allowGaps && missingCount > LISTED_MAX;
+    const found = isCut ? await reader.completeness(stream, span, missingCount) : listed;
+    const missing = found.missing.map((part) => ({ ...part, reason: label + part.reason }));
     gaps.push({ kind, market, stream, span, missing, missingCount, missingMs });
   }
   if (gaps.length > 0 && !allowGaps) throw new ExportGapsError(gaps);
