@@ -141,13 +141,17 @@ export function isProgramError(error: unknown): boolean {
   return [TypeError, RangeError, ReferenceError].some((one) => error instanceof one);
 }
 
+const RIGHTS_ADVICE =
+  ': this login has no right to it; "Users" in docs/guides/sql.md says what each group may do';
+
 /** An error of the database in the store's words. Never holds the password. */
 export function toStoreError(error: unknown, doing: string): Error {
   if (error instanceof TapekeepError || isAborted(error)) return error as Error;
   const sqlstate = sqlstateOf(error);
   const action = actionOf(error);
   const said = messageOf(error) || 'connection lost';
-  const text = `${doing}: ${said}${sqlstate === undefined ? '' : ` (SQLSTATE ${sqlstate})`}`;
+  const advice = isState(error, 'not allowed') ? RIGHTS_ADVICE : '';
+  const text = `${doing}: ${said}${sqlstate === undefined ? '' : ` (SQLSTATE ${sqlstate})`}${advice}`;
   const partition = PARTITION_CODES[sqlstate ?? ''];
   if (partition !== undefined) {
     return new StoreError(partition, said, { action: 'skip', cause: error, sqlstate });

@@ -5,7 +5,8 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
-import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program, startSandbox } from '../support/programs/program.js';
 
@@ -52,6 +53,14 @@ test('a wrong option names itself, its value and what is allowed', async (t) => 
   await refused(['sandbox', '--port', '99999'], {}, 2, /--port/, /99999/, /65535/);
   await refused(['sandbox', '--speed', 'fast'], {}, 2, /--speed/, /fast/, /instant/);
   await refused(['strat'], {}, 2, /strat/, /start/);
+});
+
+test('a command that writes says what a login that only reads lacks', async () => {
+  const { url } = await openTestStore();
+  const env = { TAPEKEEP_DATABASE_URL: await loginAs(url, 'tapekeep_reader') };
+  const said =
+    /permission denied for function hold_lock .*: this login has no right to it; "Users"/;
+  await refused(['seal', '--before', '2026-01-01'], env, 1, said);
 });
 
 test('a wrong setting names its key path, its source, its value and what is allowed', async (t) => {
