@@ -34,7 +34,7 @@ BEGIN ATOMIC
       AND c.market_id = kline_origin.market_id AND c.span && analytics.span(from_at, to_at)
     ORDER BY lower(c.span) LIMIT 1), 'epoch');
 END;
-COMMENT ON FUNCTION analytics.kline_origin IS 'A moment at which a candle of the exchange opens: the first one of a span, or where coverage begins. Example: SELECT analytics.kline_origin(analytics.market_id(''BTC_USDT''), ''1 day'', ''2026-01-01'', ''2026-02-01'')';
+COMMENT ON FUNCTION analytics.kline_origin IS 'A moment at which a candle of the exchange opens: the first one of a span, or where coverage begins; 1970-01-01 without either. Example: SELECT analytics.kline_origin(analytics.market_id(''BTC_USDT''), ''1 day'', ''2026-01-01'', ''2026-02-01'')';
 
 CREATE OR REPLACE FUNCTION analytics.klines(market text, step interval, from_at timestamptz, to_at timestamptz, as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (open_at timestamptz, open numeric, high numeric, low numeric, close numeric,
@@ -74,4 +74,4 @@ BEGIN ATOMIC
       AND as_of IS NOT NULL AND r.known_from <= as_of AND r.known_to > as_of
   ) k ON k.open_at = slot.open_at;
 END;
-COMMENT ON FUNCTION analytics.klines(text, interval, timestamptz, timestamptz, timestamptz) IS 'Candles of the exchange that open in [from_at, to_at), one row for every slot. state: candle; no candle (asked for, the exchange has none); gap (not known). as_of: as the archive knew them then. revision and known_from: which version that is, and since when it was known. Example: SELECT * FROM analytics.klines(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'', as_of => ''2026-01-15 18:00Z'') ORDER BY open_at';
+COMMENT ON FUNCTION analytics.klines(text, interval, timestamptz, timestamptz, timestamptz) IS 'Candles of the exchange that open in [from_at, to_at), one row for every slot. state: candle; no candle (asked for, the exchange has none); gap (not known); a length that is not collected is all gap, and candles computes it from trades. as_of: as the archive knew them then. revision and known_from: which version that is, and since when it was known. Example: SELECT * FROM analytics.klines(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'', as_of => ''2026-01-15 18:00Z'') ORDER BY open_at';
