@@ -149,7 +149,13 @@ const each = (bytes: number | undefined, rows: number | null) =>
 const columnsOf = (isPreview: boolean): readonly Column<LifeOutcome>[] => [
   { title: 'partition', text: ({ partition }) => partition.name },
   { title: isPreview ? 'would be' : 'became', text: ({ became }) => became },
-  { title: 'rows', align: 'right', text: ({ rows }) => whole(rows) },
+  {
+    title: 'rows',
+    align: 'right',
+    // Of what is still written to they are estimated, as "tapekeep partitions" has them.
+    text: ({ rows, partition }) =>
+      isPreview && partition.state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows),
+  },
   {
     title: 'index B/row',
     align: 'right',

@@ -40,9 +40,14 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   assert.deepEqual(stateList(await look()), ['hot', 'hot', 'hot']);
   const before = (await run('query', '--json', COUNTS)).out;
 
-  const preview = await run('seal', '--dry-run', '--kind', 'trades', '--before', DAYS[2]);
+  await runSql(url, 'ANALYZE trade');
+  const due = ['--dry-run', '--kind', 'trades', '--before', DAYS[2]];
+  const preview = await run('seal', ...due);
   assert.equal(preview.code, 0, preview.err);
-  assert.equal(preview.out.match(/^trade_2026011\d +sealed/gm)?.length, 2, preview.out);
+  assert.equal(preview.out.match(/^trade_2026011\d +sealed +~24 /gm)?.length, 2, preview.out);
+  assert.doesNotMatch(preview.out, / archived /);
+  const leaving = await run('seal', '--archive', ...due);
+  assert.match(leaving.out, /^trade_20260114 +sealed .*\ntrade_20260114 +archived /m);
   assert.deepEqual(stateList(await look()), ['hot', 'hot', 'hot'], 'nothing was done');
   const dated = await run('seal', '--dry-run', '--kind', 'trades');
   assert.match(

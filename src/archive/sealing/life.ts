@@ -145,7 +145,7 @@ class LifeRun {
 
   /** Reports what would become of each partition, and changes nothing. */
   async preview(): Promise<void> {
-    const { store, nowMs, isChosen = EVERYTHING } = this.#options;
+    const { store, nowMs, rules, isChosen = EVERYTHING } = this.#options;
     const plan = await this.#plan();
     const obstacle = await this.#obstacles(plan.seal);
     const report = (partition: PartitionInfo, became: LifeOutcome['became'], note: string | null) =>
@@ -157,8 +157,11 @@ class LifeRun {
     for (const one of begun.filter(isChosen)) {
       if (isOf(plan.seal, one)) {
         const kept = await obstacle(one);
-        if (kept === undefined) report(one, 'sealed', await lackNote(this.#admin, one));
-        else report(one, 'kept', kept);
+        if (kept === undefined) {
+          report(one, 'sealed', await lackNote(this.#admin, one));
+          const { archivesAtMs } = lifeDates(one, rules);
+          if (archivesAtMs !== null && archivesAtMs <= nowMs) report(one, 'archived', null);
+        } else report(one, 'kept', kept);
       } else if (isOf(plan.archive, one)) {
         const kept = await unsettledNote(this.#admin, one, false);
         report(one, kept === undefined ? 'archived' : 'kept', kept ?? null);
