@@ -4,6 +4,9 @@ import pg from 'pg';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program, startSandbox } from '../support/programs/program.js';
+import { archiveDay } from '../support/worlds/cold-world.js';
+import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
 
 /** What a person sees of an archive that was collected truly, and then tampered with. */
 
@@ -88,6 +91,27 @@ async function assertInterrupted(
     await client.end();
   }
 }
+
+test('what is in cold files is not judged, and verify says so', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  await archiveDay(place, 'trades', DAYS[0]);
+  const env = { TAPEKEEP_DATABASE_URL: place.url, TAPEKEEP_COLD_DIR: place.coldDir };
+  const day = '2026-01-14 00:00:00 – 2026-01-15 00:00:00';
+  const all = await verify(env, '--market', 'BTC_USD');
+  assert.match(all.out, new RegExp(`^Not judged: ${day}, in cold files, .*tapekeep restore`, 'm'));
+  const { inColdFiles } = JSON.parse((await verify(env, '--json')).out);
+  assert.deepEqual(inColdFiles, [
+    { from: `${DAYS[0]}T00:00:00.000Z`, to: `${DAYS[1]}T00:00:00.000Z` },
+  ]);
+  const named = await verify(env, '--market', 'BTC_USD', '--from', DAYS[0], '--to', DAYS[1]);
+  assert.equal(named.code, 6, named.err);
+  assert.match(
+    named.out,
+    new RegExp(
+      `^BTC_USD\n  candles of 60 s: 1,440 slots judged, 0 match, 0 do not, 1,440 unproven\n  UNPROVEN ${day} \\(60 s\\): in cold files`,
+    ),
+  );
+});
 
 test('what verify tells of an archive', async (t) => {
   const env = await collect(t);

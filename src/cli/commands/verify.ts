@@ -1,6 +1,13 @@
 import { checkSpanSlots } from '../../archive/verification.js';
 import { shownDuration } from '../../kernel/durations.js';
-import { ceilToMs, floorToMs, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
+import {
+  ceilToMs,
+  floorToMs,
+  normalizeSpans,
+  type Span,
+  subtractSpans,
+  totalLengthMs,
+} from '../../kernel/span.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import type { BeyondPresent, CheckTarget, Gap, Store } from '../../store/index.js';
@@ -104,8 +111,16 @@ function marketLines(found: MarketFindings): string[] {
 }
 
 /** The findings for people. */
-function printFindings(findings: readonly MarketFindings[], isWhole: boolean): string {
+function printFindings(
+  findings: readonly MarketFindings[],
+  leftOut: readonly Span[],
+  isWhole: boolean,
+): string {
   const lines = findings.flatMap(marketLines);
+  if (leftOut.length > 0) {
+    const spans = leftOut.map(between).join(', ');
+    lines.push(`Not judged: ${spans}, ${IN_FILES}; "tapekeep restore" brings the rows back.`);
+  }
   const unproven = findings.filter(isUnproven).map(({ market }) => market);
   const judged = findings
     .flatMap(({ counts }) => [...counts.values()])
@@ -121,10 +136,15 @@ const iso = (ms: number) => new Date(ms).toISOString();
 const isoSpan = ({ fromMs, toMs }: Span) => ({ from: iso(fromMs), to: iso(toMs) });
 
 /** The findings for programs. */
-function verifyDocument(findings: readonly MarketFindings[], isWhole: boolean) {
+function verifyDocument(
+  findings: readonly MarketFindings[],
+  leftOut: readonly Span[],
+  isWhole: boolean,
+) {
   return {
     isWhole,
     isProven: isWhole && findings.length > 0 && !findings.some(isUnproven),
+    inColdFiles: leftOut.map(isoSpan),
     markets: findings.map((found) => ({
       market: found.market,
       isProven: !isUnproven(found),
@@ -148,7 +168,8 @@ function verifyDocument(findings: readonly MarketFindings[], isWhole: boolean) {
 const HELP = `
 The exchange reports trades and candles in two ways. Where the archive holds both, their sums
 and prices must agree to the last digit. A slot is the time of one candle, also where nobody traded and there
-is none. Without a span all that was collected is judged, but for what lies before the exchange's history.
+is none. Without a span all that was collected is judged, but for what lies before the exchange's history
+and for what is in cold files, whose time is named.
 
   tapekeep verify
   tapekeep verify --market BTC_USDT --from 2h
@@ -175,12 +196,15 @@ export default command({
   async run({ store, nowMs, signal }, { market, from, to, json }) {
     const targets = selectMarkets(market, await store.checks.targets());
     const bounds = selectSpan({ from, to }, nowMs);
-    const findings = await verify(store, targets, bounds, nowMs, signal);
+    const archived = await archivedSpans(store);
+    const findings = await verify(store, targets, bounds, archived, nowMs, signal);
     const isWhole = !signal.aborted;
+    // Of a time that is named it is listed slot by slot.
+    const leftOut = isNamed(bounds) ? [] : archived;
     const text =
       json === true
-        ? `${JSON.stringify(verifyDocument(findings, isWhole))}\n`
-        : printFindings(findings, isWhole);
+        ? `${JSON.stringify(verifyDocument(findings, leftOut, isWhole))}\n`
+        : printFindings(findings, leftOut, isWhole);
     process.stdout.write(text);
     if (!isWhole) return EXIT_CODES.forced;
     const isSuspect = findings.length === 0 || findings.some(isUnproven);
@@ -188,10 +212,22 @@ export default command({
   },
 });
 
+const IN_FILES = 'in cold files, which are not read here';
+
+/** Time of which trades or candles are in files. */
+async function archivedSpans(store: Store): Promise<Span[]> {
+  const all = await store.sealing.partitions();
+  const own = all.filter(({ table }) => table === 'trade' || table === 'kline');
+  return normalizeSpans(own.flatMap(({ state, span }) => (state === 'archived' ? [span] : [])));
+}
+
+const isNamed = ({ fromMs, toMs }: Partial<Span>) => fromMs !== undefined || toMs !== undefined;
+
 async function verify(
   store: Store,
   targets: readonly CheckTarget[],
   bounds: Partial<Span>,
+  archived: readonly Span[],
   nowMs: number,
   signal: AbortSignal,
 ): Promise<MarketFindings[]> {
@@ -206,7 +242,7 @@ async function verify(
       ),
     };
     findings.push(found);
-    work.push({ jobs: await jobsOf(store, target, bounds, nowMs, found), found });
+    work.push({ jobs: await jobsOf(store, target, bounds, archived, nowMs, found), found });
   }
   const slots = work
     .flatMap(({ jobs }) => jobs)
@@ -278,6 +314,7 @@ async function jobsOf(
   store: Store,
   target: CheckTarget,
   bounds: Partial<Span>,
+  archived: readonly Span[],
   nowMs: number,
   found: MarketFindings,
 ): Promise<Job[]> {
@@ -287,12 +324,11 @@ async function jobsOf(
     before
       .filter(({ streamId }) => streamId === kline.streamId || streamId === target.trades?.streamId)
       .map((gap) => gap.span);
-  const isGiven = bounds.fromMs !== undefined || bounds.toMs !== undefined;
   for (const [index, kline] of target.klines.entries()) {
     const expected = await store.checks.expected(target, kline);
     const stepMs = kline.variant * 1000;
     let spans: readonly Span[] = expected;
-    if (isGiven) {
+    if (isNamed(bounds)) {
       const fromMs = bounds.fromMs ?? expected[0]?.fromMs ?? bounds.toMs ?? 0;
       const toMs = bounds.toMs ?? expected.at(-1)?.toMs ?? fromMs;
       const asked = wholeSlots({ fromMs, toMs }, stepMs, index === 0);
@@ -300,12 +336,19 @@ async function jobsOf(
         fromMs: floorToMs(expected[0]?.fromMs ?? asked.toMs, stepMs),
         toMs: ceilToMs(expected.at(-1)?.toMs ?? asked.toMs, stepMs),
       };
-      // Time of which the archive holds nothing needs no judging slot by slot.
-      for (const span of index === 0 ? subtractSpans(asked, [known]) : []) {
-        countsOf(found, kline.variant).slots += (span.toMs - span.fromMs) / stepMs;
-        addUnproven(found, kline.variant, span, 'nothing is collected of this time');
+      const leaveOut = (parts: readonly Span[], reason: string) => {
+        for (const span of parts) {
+          countsOf(found, kline.variant).slots += (span.toMs - span.fromMs) / stepMs;
+          addUnproven(found, kline.variant, span, reason);
+        }
+      };
+      // Time of which the database holds nothing needs no judging slot by slot.
+      if (index === 0) {
+        const inFiles = subtractSpans(asked, subtractSpans(asked, archived));
+        leaveOut(inFiles, IN_FILES);
+        leaveOut(subtractSpans(asked, [known, ...inFiles]), 'nothing is collected of this time');
       }
-      spans = [clip(asked, known)];
+      spans = subtractSpans(clip(asked, known), archived);
     }
     const judged = spans.flatMap((span) => subtractSpans(span, never(kline)));
     const neverMs = floorToMs(totalLengthMs(spans) - totalLengthMs(judged), stepMs);
