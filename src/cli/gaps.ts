@@ -43,7 +43,8 @@ export async function findGap(store: Store, id: string, nowMs: number): Promise<
   const stream = streams.find(({ streamId }) => streamId === Number(number));
   if (Number.isNaN(atMs) || stream === undefined) throw noSuchGap(id);
   const gap = await gapAt(store, stream, atMs, nowMs);
-  if (gap === undefined) throw new UsageError('<id>', id, await whyNoGap(store, stream, atMs));
+  if (gap === undefined)
+    throw new UsageError('<id>', id, await whyNoGap(store, stream, atMs, nowMs));
   return { gaps: [gap], memory: gap.gapId === null ? null : await store.inspection.gap(gap.gapId) };
 }
 
@@ -113,7 +114,7 @@ export async function findGapsAt(
   for (const stream of asked) {
     const gap = await gapAt(store, stream, atMs, nowMs);
     if (gap !== undefined && !isLag(gap, stream, nowMs)) gaps.push(gap);
-    else others.push(await whyNoGap(store, stream, atMs));
+    else others.push(await whyNoGap(store, stream, atMs, nowMs));
   }
   return { gaps, others };
 }
@@ -123,12 +124,18 @@ export const HORIZON_WHY =
   'the exchange serves its newest trades only: its newest page, where since and lastId are trade ids, or what it has not forgotten';
 
 /** What became of going on down while the start of history is not known: the rest of a sentence, or nothing. */
-export function startTriesText({ startTries }: Pick<KnownStream, 'startTries'>): string {
+export function startTriesText(
+  { startTries }: Pick<KnownStream, 'startTries'>,
+  nowMs: number,
+): string {
   if (startTries === null) return '';
   const { attempts, reason, note, nextAttemptAtMs } = startTries;
   const tries = attempts === 1 ? 'the last try' : `the last ${attempts} tries`;
-  const next = formatInstant(Math.floor(nextAttemptAtMs));
-  return `; ${tries} led no further (${printable(reason)}: ${printable(note)}), next try at ${next}`;
+  const next =
+    nextAttemptAtMs <= nowMs
+      ? 'another is due'
+      : `next try at ${formatInstant(Math.floor(nextAttemptAtMs))}`;
+  return `; ${tries} led no further (${printable(reason)}: ${printable(note)}), ${next}`;
 }
 
 /** What is covered beyond the exchange's present, in words. */
@@ -141,7 +148,12 @@ export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
  * Why a stream has no gap at a time: the time is covered, or newer than all that is collected,
  * or was never asked for. Each calls for something else.
  */
-export async function whyNoGap(store: Store, stream: KnownStream, atMs: number): Promise<string> {
+export async function whyNoGap(
+  store: Store,
+  stream: KnownStream,
+  atMs: number,
+  nowMs: number,
+): Promise<string> {
   const { streamId, marketId, newestCoveredMs, oldestCoveredMs, collectFromMs, kind } = stream;
   const name = `${streamName(stream)} of ${printable(stream.market)}`;
   const instant = { fromMs: atMs + 1, toMs: atMs + 1 };
@@ -160,7 +172,7 @@ export async function whyNoGap(store: Store, stream: KnownStream, atMs: number):
   if (oldestCoveredMs === null) return `${name}: nothing is collected yet`;
   const start = formatInstant(oldestCoveredMs);
   if ((kind === 'trades' || kind === 'times') && collectFromMs === null) {
-    return `${name}: not collected as far back as that yet; a running daemon goes on down from ${start}${startTriesText(stream)}`;
+    return `${name}: not collected as far back as that yet; a running daemon goes on down from ${start}${startTriesText(stream, nowMs)}`;
   }
   if (stream.startReason === 'history horizon') {
     return `${name}: history before ${start} exists and cannot be had: ${HORIZON_WHY}`;

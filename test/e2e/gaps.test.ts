@@ -273,12 +273,20 @@ suite('gaps', { concurrency: 3 }, () => {
       /^No gaps within what was collected; what is outside of it is listed below\.$| open +not collected +0 +at the next start$/m,
     );
     assert.match(listed, /^Nothing collects at present\. What happened since .* is not listed\.$/m);
-    const failed = { attempts: 3, reason: 'walk stalled', note: 'no way', nextAttemptAt: at(900) };
-    await runSql(
-      world.databaseUrl,
-      `UPDATE stream SET collect_from = NULL, start_tries = $1 WHERE kind = 'times'`,
-      [JSON.stringify(failed)],
+    const stall = async (nextAttemptAt: string) => {
+      const failed = { attempts: 3, reason: 'walk stalled', note: 'no way', nextAttemptAt };
+      await runSql(
+        world.databaseUrl,
+        `UPDATE stream SET collect_from = NULL, start_tries = $1 WHERE kind = 'times'`,
+        [JSON.stringify(failed)],
+      );
+    };
+    await stall(at(1));
+    assert.match(
+      (await world.ask('gaps')).out,
+      /led no further \(.*: no way\), another is due\.$/m,
     );
+    await stall(at(90_000));
     const open = (await world.ask('gaps')).out;
     assert.match(open, /times: the start of history is not reached yet, it is at 20.* not known; /);
     assert.match(open, /the last 3 tries led no further \(walk stalled: no way\), next try at 20/);

@@ -60,7 +60,7 @@ export default command({
       ...(listed.length > shown.length || !isAll ? [more(listed.length, shown.length, isAll)] : []),
       ...sumLines(listed, isAll),
       ...beforeHistoryLines(before, limit),
-      ...unreached.map(unreachedLine),
+      ...unreached.map((stream) => unreachedLine(stream, nowMs)),
       ...lagLines(chosen, isWritten, nowMs),
     ];
     process.stdout.write(`${lines.join('\n')}\n`);
@@ -79,14 +79,14 @@ function unreachedDocument({ market, kind, oldestCoveredMs, startReason }: Known
   return { market, kind, reached, cannotBeHad, why: cannotBeHad ? HORIZON_WHY : null };
 }
 
-function unreachedLine(stream: KnownStream): string {
+function unreachedLine(stream: KnownStream, nowMs: number): string {
   const { market, kind, oldestCoveredMs: ms, collectFromMs } = stream;
   if (stream.startReason === 'history horizon') {
     const edge = formatInstant(collectFromMs ?? ms ?? 0);
     return `${printable(market)} ${kind}: history before ${edge} exists and cannot be had: ${HORIZON_WHY}.`;
   }
   const where = ms === null ? 'nothing is collected yet' : `it is at ${formatInstant(ms)}`;
-  const tries = startTriesText(stream);
+  const tries = startTriesText(stream, nowMs);
   return `${printable(market)} ${kind}: the start of history is not reached yet, ${where}; how much is before that is not known${tries}.`;
 }
 
