@@ -5,6 +5,7 @@ import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { startEmbeddedPostgres } from '../../src/store/index.js';
 import { migrate, migrateAll } from '../../src/store/schema/migrate.js';
+import type { RolesOutcome } from '../../src/store/schema/roles.js';
 import {
   makeDatabase,
   openTestStore,
@@ -64,8 +65,21 @@ test('a user without any right on roles keeps the tables, and grants them all th
   const { store } = await openTestStore({ databaseUrl: writer });
   assert.equal((await store.commit({ trades: [trade(1, 5)] })).outcomes.trade.stored, 1);
   await store.stop();
-  assert.equal((await migrateAll({ databaseUrl: login })).roles.state, 'current');
+  const again = await migrateAll({ databaseUrl: login });
+  assert.equal(again.roles.state, 'current');
+  await runAdvice((await testPostgres()).url, again.roles);
+  assert.deepEqual((await migrateAll({ databaseUrl: login })).roles, {
+    state: 'granted',
+    note: null,
+  });
 });
+
+/** Does as an administrator what a note asks for. */
+async function runAdvice(adminUrl: string, { note }: RolesOutcome): Promise<void> {
+  const [, sql] = / run "([^"]+)" and /.exec(note ?? '') ?? [];
+  assert.ok(sql !== undefined, note ?? 'no note');
+  await runSql(adminUrl, sql);
+}
 
 /** `postgres://admin:password@` of the test's server. */
 async function adminPrefix(): Promise<string> {
@@ -158,6 +172,19 @@ test('where roles cannot be made, it is said how, and the archive works without'
     const reader = await loginAs(server.url, 'tapekeep_reader');
     assert.equal((await runSql(reader, 'SELECT FROM trade')).length, 1);
     assert.deepEqual((await migrateAll({ databaseUrl: login })).roles.state, 'current');
+  } finally {
+    await server.stop();
+  }
+});
+
+test('what an administrator is asked to run is all that is left to do', async () => {
+  const server = await startFreshServer();
+  try {
+    const login = await loginAs(server.url, null);
+    await runSql(server.url, `ALTER DATABASE tapekeep OWNER TO ${new URL(login).username}`);
+    await runAdvice(server.url, (await migrateAll({ databaseUrl: login })).roles);
+    const { roles } = await migrateAll({ databaseUrl: login });
+    assert.deepEqual(roles, { state: 'granted', note: null });
   } finally {
     await server.stop();
   }

@@ -11,8 +11,13 @@ export const QUERY_FUNCTION = 'run_query';
 
 const CALLERS = 'tapekeep_owner, tapekeep_writer, tapekeep_reader';
 
-/** What an administrator runs where the migrating user may not. */
-export const QUERY_GRANTS = `GRANT tapekeep_reader TO ${QUERY_ROLE}; GRANT ${QUERY_ROLE} TO tapekeep_owner;`;
+const QUERY_GRANTS = `GRANT tapekeep_reader TO ${QUERY_ROLE}; GRANT ${QUERY_ROLE} TO tapekeep_owner;`;
+
+/** What an administrator runs where the migrating user may not. Who is no owner can make nothing over. */
+async function administratorGrants(connection: Runner): Promise<string> {
+  const [row] = await connection.rows<{ name: string }>('SELECT quote_ident(current_user) AS name');
+  return `${QUERY_GRANTS} GRANT tapekeep_owner TO ${row?.name};`;
+}
 
 const LOOK = `
   SELECT to_regrole('${QUERY_ROLE}') IS NOT NULL AS "isMade",
@@ -70,7 +75,7 @@ export async function settleQueryRole(connection: Runner): Promise<Settled> {
     return UNCHANGED;
   }
   const make = found.isMade ? '' : `CREATE ROLE ${QUERY_ROLE}; `;
-  const note = `"tapekeep query" asks no tables of Postgres until an administrator has run "${make}${QUERY_GRANTS}" and the owner of the tables has migrated again`;
+  const note = `"tapekeep query" asks no tables of Postgres until an administrator has run "${make}${await administratorGrants(connection)}" and the owner of the tables has migrated again`;
   if (!found.isMade) return { changed: false, note };
   const change = async () => {
     if (!found.isReader) await connection.rows(`GRANT tapekeep_reader TO ${QUERY_ROLE}`);
@@ -222,7 +227,7 @@ export async function settleRoles(connection: Runner, isAllowed: boolean): Promi
   const missing = (await makeRoles(connection)).filter((name) => name !== QUERY_ROLE);
   if (missing.length > 0) {
     const make = [...missing, QUERY_ROLE].map((name) => `CREATE ROLE ${name};`).join(' ');
-    const note = `this user may not make roles, so that there is no access but the owner's, and no "tapekeep query" of tables of Postgres: let an administrator run "${make} ${QUERY_GRANTS}" and migrate again`;
+    const note = `this user may not make roles, so that there is no access but the owner's, and no "tapekeep query" of tables of Postgres: let an administrator run "${make} ${await administratorGrants(connection)}" and migrate again`;
     return { state: 'not_allowed', note };
   }
   const settled = await unlessInUse(connection, async () => [
