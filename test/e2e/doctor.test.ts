@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
 
@@ -46,6 +47,18 @@ test('the doctor finds nothing wrong where all is right, and warns of what is on
   assert.match(rest[2] ?? '', /exchange: ok: .* answers .*lists \d+ markets/);
   assert.match(rest[3] ?? '', /exchange: warning: it does not list NOPE/);
   assert.match(rest[4] ?? '', /exchange: ok: .* takes subscriptions/);
+});
+
+test('a database that a start would migrate keeps nothing from beginning', async () => {
+  const url = await makeDatabase('empty');
+  const fresh = await doctor({ TAPEKEEP_DATABASE_URL: url });
+  assert.equal(fresh.code, 0, fresh.states.join('\n'));
+  assert.match(fresh.states.join('\n'), /database: warning: .*no archive yet: .*"tapekeep start"/);
+  const older = await makeDatabase();
+  await runSql(older, "DELETE FROM tapekeep_migration WHERE name = '0016_forgotten_files'");
+  const { code, states } = await doctor({ TAPEKEEP_DATABASE_URL: older });
+  assert.equal(code, 0, states.join('\n'));
+  assert.match(states.join('\n'), /database: warning: .* lacks the migration 0016_forgotten_files/);
 });
 
 test('what is wrong is named with what to do, and the exit code says it', async () => {

@@ -150,6 +150,10 @@ async function databaseOf({ config, telemetry }: Session): Promise<Found[]> {
     } finally {
       await store.stop();
     }
+  } catch (error) {
+    if (codeOf(error) !== 'database_not_migrated') throw error;
+    // The daemon migrates at its start, unless its login is one of writers.
+    return [warning(messageOf(error), 'the start migrates by itself, if its login may')];
   } finally {
     await database.stop();
   }

@@ -82,11 +82,12 @@ async function knownMigrations(): Promise<string[]> {
  * @throws {@link StoreError} `database_too_new` or `database_not_migrated`
  */
 export async function checkMigrated(database: Runner, databaseUrl: string): Promise<void> {
-  const { missing } = await findMissing(database, databaseUrl);
+  const { missing, isNew } = await findMissing(database, databaseUrl);
   if (missing.length === 0) return;
+  const lack = isNew ? 'holds no archive yet' : `lacks the migration ${missing.join(', ')}`;
   throw new StoreError(
     'database_not_migrated',
-    `the database at ${describeAddress(databaseUrl)} lacks the migration ${missing.join(', ')}: run the migrations first`,
+    `the database at ${describeAddress(databaseUrl)} ${lack}: run "tapekeep migrate" first, or "tapekeep start"`,
   );
 }
 
