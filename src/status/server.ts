@@ -138,9 +138,12 @@ function selectionOf(query: URLSearchParams): StatusSelection | string {
   if (worst !== null && !/^\d{1,6}$/.test(worst))
     return 'write worst as a whole number; 0 lists none';
   const limit = worst === null ? undefined : Number(worst);
+  const kinds = list('kind')?.map((word) => nameMeant(word, STREAM_KINDS));
+  // Else it would look like a stream without rows.
+  if (kinds?.includes(undefined) === true) return `kind is one of ${STREAM_KINDS.join(', ')}`;
   return {
     markets: list('market'),
-    kinds: list('kind')?.map((word) => nameMeant(word, STREAM_KINDS) ?? word),
+    kinds: kinds?.filter((kind) => kind !== undefined),
     worst: limit,
   };
 }

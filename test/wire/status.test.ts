@@ -295,7 +295,7 @@ test('the document lists what is asked for, the least covered first, and counts 
   assert.deepEqual(names(await read('?kind=candles&kind=tickers')), ['A candles', '* tickers']);
   assert.equal((await read('?kind=trades')).lowestCoverageRatio, 0.8);
   assert.deepEqual(names(await read('?worst=0')), []);
-  for (const query of ['?worst=-1', '?worst=x', '?wurst=1']) {
+  for (const query of ['?worst=-1', '?worst=x', '?wurst=1', '?kind=trades,depth', '?kind=bids']) {
     assert.equal((await fetch(`${server.url}/status${query}`)).status, 400, query);
   }
   const schema = await fetch(`${server.url}/status/schema`);
