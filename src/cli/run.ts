@@ -8,6 +8,17 @@ import { StuckStatementError } from './query/time-limit.js';
 /** Work that was cut off keeps the process no longer than this. */
 const LEFTOVER_MS = 500;
 
+/** As in package.json. Older ones fail in the middle of a command, in words that name no cause. */
+const LEAST_NODE = [20, 19] as const;
+
+/** What is wrong with a version of Node; null when nothing is. */
+export function nodeFault(version: string): string | null {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const [leastMajor, leastMinor] = LEAST_NODE;
+  if (major > leastMajor || (major === leastMajor && minor >= leastMinor)) return null;
+  return `tapekeep: this is Node ${version}, and Node ${LEAST_NODE.join('.')} or newer is needed`;
+}
+
 /**
  * Runs the command that the arguments name. Nothing is thrown: what went wrong is printed on standard
  * error, and by the exit code that is set for the process.
@@ -16,6 +27,12 @@ const LEFTOVER_MS = 500;
  */
 export async function runCommand(args: readonly string[]): Promise<void> {
   let code: ExitCode = EXIT_CODES.ok;
+  const fault = nodeFault(process.versions.node);
+  if (fault !== null) {
+    process.stderr.write(`${fault}\n`);
+    process.exitCode = EXIT_CODES.failure;
+    return;
+  }
   const program = buildProgram((given) => {
     code = given;
   });
