@@ -210,7 +210,7 @@ test('gaps whose time has left are not filled, and it is said what would bring t
     await filling.ended();
     return { out: filling.text('stdout'), err: filling.text('stderr') };
   };
-  const LEFT_OUT = /1 gaps are left out: .*archived or expired; "tapekeep restore" brings/;
+  const LEFT_OUT = /Left out: 1 gap; .*archived or expired; "tapekeep restore" brings/;
   const none = await fill('--to', `${DAYS[0]}T12:00:00Z`);
   assert.equal(none.out, 'Nothing to fill.', none.err);
   assert.match(none.err, LEFT_OUT);

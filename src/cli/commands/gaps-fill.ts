@@ -6,6 +6,7 @@ import { assertCollected, type FillContext, filling } from '../fill/with-filling
 import type { FillTask } from '../fill/worker.js';
 import { findGap } from '../gaps.js';
 import { JSON_DOCUMENT } from '../options.js';
+import { countOf } from '../output.js';
 import { GAP_SELECTION, type GapOptions, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps of one run; the others are named by the next. */
@@ -34,13 +35,15 @@ export default command({
     const fetchable = found.filter(({ kind }) => FETCHABLE.includes(kind));
     const passed = found.length - fetchable.length;
     if (passed > 0) {
-      say(`${passed} gaps of depth, tickers or states are left out: nothing brings those back.`);
+      say(
+        `Left out: ${countOf(passed, 'gap')} of depth, tickers or states, which nothing brings back.`,
+      );
     }
     const present = await withoutArchived(store, fetchable);
     const away = fetchable.length - present.length;
     if (away > 0) {
       say(
-        `${away} gaps are left out: nothing can be added to partitions that are archived or expired; "tapekeep restore" brings archived ones back.`,
+        `Left out: ${countOf(away, 'gap')}; nothing can be added to partitions that are archived or expired; "tapekeep restore" brings archived ones back.`,
       );
     }
     const due = present.filter(({ state }) => again || state !== 'unfillable');
