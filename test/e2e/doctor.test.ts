@@ -44,6 +44,7 @@ test('the doctor finds nothing wrong where all is right, and warns of what is on
   assert.match(states.join('\n'), /^data folder: (ok|warning): .* GiB free/);
   const rest = states.slice(1).map((text) => text.replaceAll(/:\d+\b|in \S+ and/g, ''));
   assert.match(rest[0] ?? '', /database: ok: no archive yet/);
+  assert.match(rest[1] ?? '', /status page: ok: a free port on .* is picked/);
   assert.match(rest[2] ?? '', /exchange: ok: .* answers .*lists \d+ markets/);
   assert.match(rest[3] ?? '', /exchange: warning: it does not list NOPE/);
   assert.match(rest[4] ?? '', /exchange: ok: .* takes subscriptions/);

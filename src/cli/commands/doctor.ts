@@ -168,7 +168,11 @@ async function portOf({ config }: Session): Promise<Found[]> {
     server.once('error', (error) => resolve(codeOf(error)));
     server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
   });
-  if (code === undefined) return [ok(`port ${port} on ${host} is free`)];
+  if (code === undefined) {
+    return [
+      ok(port === 0 ? `a free port on ${host} is picked` : `port ${port} on ${host} is free`),
+    ];
+  }
   if (code !== 'EADDRINUSE') return [wrong(`cannot listen on ${host}:${port} (${code})`)];
   const advice =
     'fine if that is the tapekeep which runs; else set http.port (TAPEKEEP_HTTP_PORT) to a free one, or 0';
