@@ -80,6 +80,13 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   assert.deepEqual(await runSql(url, 'SELECT count(*)::int AS n FROM trade'), [{ n: 24 }]);
   const both = await run('query', '--json', COUNTS);
   assert.equal(both.out, before, both.err);
+  const doctor = async (dir: string) =>
+    (await runCommand(['doctor'], { ...env, TAPEKEEP_COLD_DIR: dir })).out;
+  assert.doesNotMatch(await doctor(coldDir), /cold files/);
+  assert.match(
+    await doctor(join(coldDir, 'elsewhere')),
+    /^warning +database +trade_20260114 is in cold files, and .*elsewhere.* cannot be found$/m,
+  );
 
   const span = ['--from', DAYS[1], '--to', '2026-01-15T12:00:00Z'];
   const copied = await run('restore', '--kind', 'trades', ...span);
