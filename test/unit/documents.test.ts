@@ -119,7 +119,7 @@ test('the package carries every page that its README links to', () => {
   };
   // What npm always packs.
   const always = ['README.md', 'LICENSE', 'package.json'];
-  const links = readDocument('README.md').text.matchAll(/\]\(((?:docs|config|sql)\/[^)#]+)/g);
+  const links = readDocument('README.md').text.matchAll(/\]\((?!https?:)([^)#]+)/g);
   const packed = [...manifest.files, ...always];
   const left = Array.from(links, ([, path = '']) => path).filter(
     (path) => !packed.some((one) => path === one || path.startsWith(`${one}/`)),
