@@ -26,7 +26,7 @@ function addressVariable(): string {
 
 /** The address of what is steered. Each program that is built looks which variable is set. */
 export function addressOption(server: 'sandbox' | 'replay'): Input<string> {
-  const description = `the ${server}'s address, as its ready line has it; or the variable ${CTL_URL_VARIABLE}`;
+  const description = `the ${server}'s address, as its ready line has it; or the variable ${CTL_URL_VARIABLE}, else TAPEKEEP_EXCHANGE_URL`;
   return {
     get options() {
       const option = new Option('--url <address>', description);
