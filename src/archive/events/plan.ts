@@ -236,7 +236,7 @@ function chooseStreams(
   }
   const missing = asked?.find((one) => !all.some(({ variant }) => variant === one));
   if (missing !== undefined && all.length > 0) {
-    const has = listed(all.map(({ variant }) => variant).sort((a, b) => a - b));
+    const has = listed(all.map(({ variant }) => variant));
     throw new ArchiveError(
       'not_collected',
       `no ${kind} of ${missing} seconds of ${market} are collected; there are ${has}`,
