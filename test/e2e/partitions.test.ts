@@ -128,8 +128,8 @@ test('a daemon seals, moves and gives up by its settings, while it collects', as
   const dataDir = await makeFolder(t);
   const { program, ready } = await startSandbox(['--seed', '7']);
   t.after(() => program.dispose());
-  const daemon = new Program(['--log-level', 'info', '--log-format', 'json', 'start'], {
-    env: {
+  const startDaemon = (settings: Readonly<Record<string, string>> = {}) => {
+    const env = {
       TAPEKEEP_DATABASE_URL: url,
       TAPEKEEP_DATA_DIR: dataDir,
       TAPEKEEP_EXCHANGE_URL: ready.url,
@@ -141,9 +141,14 @@ test('a daemon seals, moves and gives up by its settings, while it collects', as
       TAPEKEEP_PARTITIONS_EVERY: '1s',
       TAPEKEEP_COLD_ENABLED: 'true',
       TAPEKEEP_RETENTION_DEPTH: '30d',
-    },
-  });
-  t.after(() => daemon.dispose());
+      ...settings,
+    };
+    const args = ['--log-level', 'info', '--log-format', 'json', 'start'];
+    const started = new Program(args, { env });
+    t.after(() => started.dispose());
+    return started;
+  };
+  const daemon = startDaemon();
   const lives = () =>
     runSql<{ table: string; states: string }>(
       url,
@@ -161,6 +166,11 @@ test('a daemon seals, moves and gives up by its settings, while it collects', as
   await daemon.until(async () => JSON.stringify(await lives()) === JSON.stringify(wanted));
   daemon.kill('SIGTERM');
   assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  assert.doesNotMatch(daemon.dump(), /cold_files_missing/);
+  const astray = startDaemon({ TAPEKEEP_COLD_DIR: await makeFolder(t) });
+  await astray.line((line) => /is in cold files, and .* cannot be found: .*cold\.dir/.test(line));
+  astray.kill('SIGTERM');
+  assert.equal((await astray.ended()).code, 0, astray.dump());
   const ledger = await runSql(
     url,
     `SELECT s.kind, count(c)::int AS islands FROM stream s

@@ -64,6 +64,8 @@ export interface ManifestColumn {
 
 /** Spans that a manifest lists of one market at most. */
 export const LISTED_MAX = 10_000;
+/** Gaps that are looked at to offer spans without one; beyond them none is offered. */
+const REFUSED_MAX = 1_000_000;
 
 const iso = (ms: number) => new Date(ms).toISOString();
 
@@ -114,7 +116,7 @@ export async function readCompleteness(
     if (missingCount === 0) continue;
     // A refusal offers spans without a gap, and so has to know all of them.
     const isCut = !allowGaps && missingCount > LISTED_MAX;
-    const found = isCut ? await reader.completeness(stream, span, missingCount) : listed;
+    const found = isCut ? await reader.completeness(stream, span, REFUSED_MAX) : listed;
     const missing = found.missing.map((part) => ({ ...part, reason: label + part.reason }));
     gaps.push({ kind, market, stream, span, missing, missingCount, missingMs });
   }

@@ -2,14 +2,20 @@ import { access, constants, rm, stat, statfs, writeFile } from 'node:fs/promises
 import { createServer } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
 import { exchangeNameOf } from '../../config/load.js';
-import type { Config } from '../../config/schema.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import { hasEmbeddedCluster, type Store } from '../../store/index.js';
+import { hasEmbeddedCluster } from '../../store/index.js';
 import { command, nothing } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
-import { borrowDatabase, coldDirOf, describeDatabase, openArchive } from '../opening/database.js';
+import {
+  borrowDatabase,
+  COLD_FILES_ADVICE,
+  coldDirOf,
+  describeDatabase,
+  missingColdFiles,
+  openArchive,
+} from '../opening/database.js';
 import { firstAnswer, isPlayed, openExchange, refuseOtherDialect } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
 import { JSON_DOCUMENT } from '../options.js';
@@ -143,7 +149,8 @@ async function databaseOf({ config, telemetry }: Session): Promise<Found[]> {
     const store = await openArchive(config, database.url, systemClock, telemetry.store);
     try {
       const found = archiveFound(where, exchangeNameOf(config), await store.archive());
-      return [found, ...(await coldFilesOf(config, store))];
+      const missing = await missingColdFiles(config, store);
+      return [found, ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)])];
     } finally {
       await store.stop();
     }
@@ -161,22 +168,6 @@ function archiveFound(where: string, wanted: string, archive: { name: string } |
   if (archive.name === wanted) return ok(`${where}: the archive of ${wanted}`);
   const text = `${where} holds the archive of ${archive.name}, and the settings name ${wanted}`;
   return wrong(text, 'name another database or dataDir, or the exchange that it belongs to');
-}
-
-/** Whether the files are there that the archive counts on; collecting itself does without. */
-async function coldFilesOf(config: Config, store: Store): Promise<Found[]> {
-  const archived = (await store.sealing.partitions()).filter(({ state }) => state === 'archived');
-  for (const { name, uri } of archived) {
-    const path = join(coldDirOf(config), uri ?? '');
-    const isThere = await stat(path).then(
-      () => true,
-      () => false,
-    );
-    if (isThere) continue;
-    const text = `${name} is in cold files, and ${path} cannot be found`;
-    return [warning(text, 'bring it back from a copy, or name the right folder by cold.dir')];
-  }
-  return [];
 }
 
 /** Whether the status page can listen. */

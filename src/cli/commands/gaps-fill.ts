@@ -71,7 +71,8 @@ async function withoutArchived(store: Store, gaps: readonly Gap[]): Promise<read
 
 function nothing(unfillable: number, ids: number): string {
   if (unfillable === 0) return 'Nothing to fill.';
-  const what = ids === 0 ? `${unfillable} gaps were` : 'It was';
+  const what =
+    ids === 0 ? `${countOf(unfillable, 'gap')} ${unfillable === 1 ? 'was' : 'were'}` : 'It was';
   return `Nothing to fill. ${what} given up; --again tries once more.`;
 }
 

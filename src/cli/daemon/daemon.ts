@@ -11,9 +11,11 @@ import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store, startEmbeddedPostgres } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import {
+  COLD_FILES_ADVICE,
   describeDatabase,
   embeddedOptions,
   migrateDatabase,
+  missingColdFiles,
   openArchive,
   refuseSecondWriter,
 } from '../opening/database.js';
@@ -172,6 +174,11 @@ export class Daemon {
     if (bound === null) await refuseOtherDialect(access, signal);
     await this.#retrying(() => store.claimArchive(archiveIdentityOf(config, identity)));
     await this.#retrying(() => store.makePartitionsAhead(exchangeTime.nowMs()));
+    const missing = await this.#retrying(() => missingColdFiles(config, store));
+    if (missing !== null) {
+      const message = `${missing}: ${COLD_FILES_ADVICE}; until then what reads that time is refused`;
+      this.#options.telemetry.daemon.warned({ code: 'cold_files_missing', message });
+    }
     this.#identity = { value: identity };
   }
 

@@ -148,6 +148,8 @@ function beforeStart(
 
 /** Spans within the refused one that are whole: as options, to be copied. */
 function wholeSpans(gaps: readonly SeriesGaps[]): string[] {
+  // What is not listed might lie in any of them.
+  if (gaps.some(({ missing, missingCount }) => missing.length < missingCount)) return [];
   const fromMs = Math.max(...gaps.map(({ span }) => span.fromMs));
   const toMs = Math.min(...gaps.map(({ span }) => span.toMs));
   // Pieces that lie beside each other, each with a reason of its own, are one hole.

@@ -1,4 +1,5 @@
-import { coldFolder } from '../../archive/cold/folder.js';
+import { join } from 'node:path';
+import { coldFolder, isThere } from '../../archive/cold/folder.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, systemClock, unlessAborted } from '../../kernel/clock.js';
 import { codeOf, isAborted, TapekeepError } from '../../kernel/errors.js';
@@ -133,6 +134,20 @@ export function openArchive(
 export function coldDirOf({ dataDir, cold }: Pick<Config, 'dataDir' | 'cold'>): string {
   return coldFolder(dataDir, cold.dir);
 }
+
+/** The first archived partition whose files cannot be found, in a sentence; null where all are there. */
+export async function missingColdFiles(config: Config, store: Store): Promise<string | null> {
+  const partitions = await store.sealing.partitions();
+  for (const { name, uri } of partitions.filter(({ state }) => state === 'archived')) {
+    const path = join(coldDirOf(config), uri ?? '');
+    if (!(await isThere(path))) return `${name} is in cold files, and ${path} cannot be found`;
+  }
+  return null;
+}
+
+/** What brings them back. */
+export const COLD_FILES_ADVICE =
+  'bring them back from a copy, or name the right folder by cold.dir (TAPEKEEP_COLD_DIR)';
 
 /** A database's address without its password. */
 export function describeDatabase(url: string): string {
