@@ -19,6 +19,7 @@ import {
   ExchangeClient,
   multiplyDecimals,
   type StateEvent,
+  type StateFeed,
   subtractDecimals,
 } from 'tapekeep';
 import { readArguments, required } from './arguments.js';
@@ -26,12 +27,14 @@ import { wholeNumber } from './whole-number.js';
 
 export interface PaperTraderOptions {
   readonly exchange: Pick<ExchangeClient, 'depth'> & {
-    watch(market: string, periodS: number): AsyncIterable<StateEvent>;
+    watch(market: string, periodS: number): AsyncIterable<StateEvent> & Pick<StateFeed, 'stop'>;
   };
   readonly market: string;
   readonly periodS: number;
-  /** Ends after so many states of the market, or a minute after the last that was pushed. */
+  /** Ends after so many states of the market, or {@link quietMs} after the last that was pushed. */
   readonly records: number;
+  /** A minute by default. */
+  readonly quietMs?: number;
   /** Of one order, in the stock currency. */
   readonly amount: string;
   /** Hears of each order as it is filled, and of connections that fail. */
@@ -51,8 +54,7 @@ export interface PaperTraderResult {
 }
 
 const DIGITS = 8;
-/** Answers without an update between them after which it ends; one comes every 20 s. */
-const ANSWERS_MAX = 3;
+const QUIET_MS = 60_000;
 /** What the daemon records unless its settings say otherwise. */
 const RECORDED_PERIOD_S = 86_400;
 
@@ -70,46 +72,59 @@ function take(levels: readonly (readonly [string, string])[], amount: string) {
 
 /** Buys after a rise of the last price and sells after a fall. Throws when there are no states to be had. */
 export async function paperTrader(options: PaperTraderOptions): Promise<PaperTraderResult> {
-  const { exchange, market, periodS, amount, tell } = options;
+  const { exchange, market, periodS, amount, tell, quietMs = QUIET_MS } = options;
   const orders: PaperTraderResult['orders'][number][] = [];
   let [money, stock, records] = ['0', '0', 0];
-  let answers = 0;
   let [before, lastNews]: (string | undefined)[] = [];
-  for await (const event of exchange.watch(market, periodS)) {
-    if (event.kind === 'closed') {
-      const news = `no states: ${whyNone(event.reason, periodS)}`;
-      // What is refused stays refused; all else may pass, and is printed once.
-      if (event.reason === 'subscribe_refused') throw new Error(news);
-      if (news !== lastNews) tell?.(news);
-      lastNews = news;
-    }
-    if (event.kind !== 'record') continue;
-    lastNews = undefined;
-    answers = event.origin === 'query' ? answers + 1 : 0;
-    if (answers > ANSWERS_MAX) {
+  let isQuiet = false;
+  const feed = exchange.watch(market, periodS);
+  let timer: NodeJS.Timeout | undefined;
+  // Behind the last recorded state a connection to a replay stays open and reports nothing more.
+  const awaitUpdate = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      isQuiet = true;
       tell?.('no update for a minute: a replay at its end, or a market that does not trade');
-      break;
-    }
-    records += 1;
-    const { last } = event.record;
-    const trend = before === undefined ? 0 : compareDecimals(last, before);
-    before = last;
-    const isLong = compareDecimals(stock, '0') > 0;
-    if ((trend > 0 && !isLong) || (trend < 0 && isLong)) {
-      const side = trend > 0 ? 'buy' : 'sell';
-      const { data: book } = await exchange.depth({ market, limit: 50 });
-      const wanted = side === 'buy' ? amount : stock;
-      const filled = take(side === 'buy' ? book.asks : book.bids, wanted);
-      if (compareDecimals(filled.taken, '0') > 0) {
-        const price = divideDecimals(filled.money, filled.taken, DIGITS);
-        orders.push({ side, amount: filled.taken, price });
-        tell?.(`${side} ${filled.taken} at ${price}`);
-        const isBuy = side === 'buy';
-        stock = isBuy ? addDecimals(stock, filled.taken) : subtractDecimals(stock, filled.taken);
-        money = isBuy ? subtractDecimals(money, filled.money) : addDecimals(money, filled.money);
+      void feed.stop();
+    }, quietMs);
+  };
+  try {
+    for await (const event of feed) {
+      if (event.kind === 'opened') awaitUpdate();
+      if (event.kind === 'closed' && !isQuiet) {
+        clearTimeout(timer);
+        const news = `no states: ${whyNone(event.reason, periodS)}`;
+        // What is refused stays refused; all else may pass, and is printed once.
+        if (event.reason === 'subscribe_refused') throw new Error(news);
+        if (news !== lastNews) tell?.(news);
+        lastNews = news;
       }
+      if (event.kind !== 'record') continue;
+      lastNews = undefined;
+      if (event.origin === 'update') awaitUpdate();
+      records += 1;
+      const { last } = event.record;
+      const trend = before === undefined ? 0 : compareDecimals(last, before);
+      before = last;
+      const isLong = compareDecimals(stock, '0') > 0;
+      if ((trend > 0 && !isLong) || (trend < 0 && isLong)) {
+        const side = trend > 0 ? 'buy' : 'sell';
+        const { data: book } = await exchange.depth({ market, limit: 50 });
+        const wanted = side === 'buy' ? amount : stock;
+        const filled = take(side === 'buy' ? book.asks : book.bids, wanted);
+        if (compareDecimals(filled.taken, '0') > 0) {
+          const price = divideDecimals(filled.money, filled.taken, DIGITS);
+          orders.push({ side, amount: filled.taken, price });
+          tell?.(`${side} ${filled.taken} at ${price}`);
+          const isBuy = side === 'buy';
+          stock = isBuy ? addDecimals(stock, filled.taken) : subtractDecimals(stock, filled.taken);
+          money = isBuy ? subtractDecimals(money, filled.money) : addDecimals(money, filled.money);
+        }
+      }
+      if (records >= options.records) break;
     }
-    if (records >= options.records) break;
+  } finally {
+    clearTimeout(timer);
   }
   return { records, orders, money, stock };
 }

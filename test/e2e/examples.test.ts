@@ -6,7 +6,6 @@ import { momentOf } from '../../docs/examples/arguments.js';
 import { marketMaking } from '../../docs/examples/market-making.js';
 import { movingAverage } from '../../docs/examples/moving-average.js';
 import { paperTrader } from '../../docs/examples/paper-trader.js';
-import type { StateEvent } from '../../src/client/index.js';
 import { ExchangeClient, openArchive } from '../../src/index.js';
 import type { KlineRow } from '../../src/model/batch.js';
 import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
@@ -120,28 +119,29 @@ test('the paper trader speaks to a server of the contract as to the exchange', a
   assert.deepEqual(found, { records: 1, orders: [], money: '0', stock: '0' });
 });
 
-test('the paper trader ends where nothing is pushed any more', async () => {
-  const figures = { open: '1', close: '1', high: '1', low: '1', deal: '1', volume: '1' };
-  const told: string[] = [];
-  let asked = 0;
-  const exchange = {
-    depth: () => assert.fail('nothing moved'),
-    async *watch(): AsyncGenerator<StateEvent> {
-      const record = { ...figures, last: '1', change: null, period: 60 };
-      const at = { receivedAtMs: 0, exchangeMs: 0 };
-      for (const origin of ['query', 'update'] as const)
-        yield { kind: 'record', origin, record, ...at };
-      for (;;) {
-        asked += 1;
-        assert.ok(asked < 10, 'it goes on');
-        yield { kind: 'record', origin: 'query', record, ...at };
-      }
-    },
-  };
-  const tell = (news: string) => told.push(news);
-  const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '1', records: 100, tell };
-  assert.equal((await paperTrader(trader)).records, 5);
-  assert.match(told.at(-1) ?? '', /no update for a minute: a replay at its end/);
+test('the paper trader ends where nothing is pushed any more', async (t) => {
+  const world = await openWorld();
+  const states = await world.stream('states', 60);
+  await world.store.commit({
+    states: [state(1, 10, { last: '100' }), state(2, 20, { last: '100' })],
+    claims: [covered(states, 0, 30)],
+  });
+  const { server, backend } = await startReplay(t, world.store);
+  const { url: baseUrl, realtimeUrl } = server;
+  const exchange = new ExchangeClient({ baseUrl, realtimeUrl });
+  t.after(() => exchange.close());
+  const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '1', records: 100 };
+  for (const [atS, records] of [
+    [25, 2],
+    [500, 0], // behind the last state, where a replay reports nothing at all
+  ] as const) {
+    backend.clockControl.seek(undefined, noonMs(atS));
+    const told: string[] = [];
+    const tell = (news: string) => told.push(news);
+    const found = await paperTrader({ ...trader, quietMs: 1000, tell });
+    assert.deepEqual([atS, found.records], [atS, records]);
+    assert.match(told.join(), /^no update for a minute: a replay at its end/);
+  }
 });
 
 test('on a replayed market the paper trader takes what the book offered then, and nothing of later', async (t) => {
@@ -171,12 +171,18 @@ test('on a replayed market the paper trader takes what the book offered then, an
   const exchange = {
     depth: client.depth.bind(client),
     // Time stands while the trader thinks, and goes on to what was recorded next when it waits again.
-    async *watch(market: string, periodS: number) {
-      for await (const event of client.watch(market, periodS)) {
-        if (event.kind !== 'record' || event.origin !== 'update') continue;
-        yield event;
-        await backend.clockControl.step(undefined, 10_000);
-      }
+    watch(market: string, periodS: number) {
+      const feed = client.watch(market, periodS);
+      return {
+        stop: () => feed.stop(),
+        async *[Symbol.asyncIterator]() {
+          for await (const event of feed) {
+            if (event.kind !== 'record' || event.origin !== 'update') continue;
+            yield event;
+            await backend.clockControl.step(undefined, 10_000);
+          }
+        },
+      };
     },
   };
   const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '1' };
