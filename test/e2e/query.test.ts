@@ -106,7 +106,11 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       /no table tikers here.*Did you mean tickers\?/,
     ],
     [['--from', '1h', 'select * from trade'], 2, /no table trade here.*Did you mean trades\?$/],
-    [['--engine', 'postgres', 'select * from trades'], 2, /does not exist\. Did you mean trade\?$/],
+    [
+      ['--engine', 'postgres', 'select * from gaps'],
+      2,
+      /"gaps" does not exist\. Leave out --engine postgres, or write analytics\.gaps$/,
+    ],
     [['select * from entirely_unknown'], 2, /"entirely_unknown" does not exist$/],
     [['select * from trades, stream'], 2, /no table stream here.*--engine postgres/],
     [['delete from trades'], 2, /query takes SELECT, .* only; .* begins with DELETE/],

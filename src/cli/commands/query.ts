@@ -239,7 +239,11 @@ async function asUsageError(error: unknown, store: Store): Promise<unknown> {
     const [, schema, table = ''] = /"(?:([^".]+)\.)?([^".]+)"/.exec(message) ?? [];
     const relations = await store.query<{ readonly name: string }>(RELATIONS, [schema ?? 'public']);
     const known = relations.map(({ name }) => name);
-    const advice = nearestAdvice(table, schema === undefined ? [...QUERY_TABLES, ...known] : known);
+    const isOfQuery = schema === undefined && QUERY_TABLES.some((name) => name === table);
+    const names = schema === undefined ? [...QUERY_TABLES, ...known] : known;
+    const advice = isOfQuery
+      ? `. Leave out --engine postgres, or write analytics.${table}`
+      : nearestAdvice(table, names);
     return new StatementError(`the statement is refused: ${message}${advice}`, error);
   }
   const hint: unknown = (cause as { hint?: unknown } | undefined)?.hint;
