@@ -121,7 +121,7 @@ export class PageStore {
       const ranges = this.ranges.all.filter(
         ({ span }) => span.fromMs <= claim.toMs && claim.fromMs <= span.toMs,
       );
-      return { ranges, suspectEdgesMs: await this.#recordSuspects(claim, spans, page.gaps) };
+      return { ranges, suspectEdgesMs: await this.#recordSuspects(page, claim, spans) };
     }
     const batch = {
       trades: fresh.map((trade) => ({ ...trade, marketId, receivedAtMs })),
@@ -146,7 +146,7 @@ export class PageStore {
     if (top !== undefined) {
       telemetry.progressed({ stream: source.kind, market, newestMs: top.span.toMs });
     }
-    const suspectEdgesMs = await this.#recordSuspects(claim, spans, page.gaps);
+    const suspectEdgesMs = await this.#recordSuspects(page, claim, spans);
     return { ranges: result.ranges, suspectEdgesMs };
   }
 
@@ -252,13 +252,15 @@ export class PageStore {
    * unless it was covered before.
    */
   async #recordSuspects(
+    { gaps, rejected }: TradePage,
     claim: Span,
     covered: readonly Span[],
-    gaps: TradePage['gaps'],
   ): Promise<number[]> {
+    const unknown = gaps.map((gap) => gap.span);
+    // A newest row that the page does not show is refused by no rule: the next look shows it.
+    if (rejected.length === 0 && gaps.length === 0) return [];
     const open = subtractSpans(claim, [...covered, ...this.ranges.spans]);
     for (const span of open) {
-      const unknown = gaps.map((gap) => gap.span);
       for (const one of subtractSpans(span, unknown)) await this.recordRefused(one);
       for (const gap of gaps) {
         const state = isLost(gap.reason) ? 'unfillable' : 'open';

@@ -190,6 +190,7 @@ test('an offset of at least 1 that counts trades hides the newest: nothing is cl
   await fillAll(walker);
   world.assertHonest();
   assert.deepEqual(world.covered(), [[1, 6]], 'the trade of second 8 is not on any page');
+  assert.deepEqual(world.archive.memories.get(1) ?? [], [], 'no row was refused');
   world.trades.push({ tid: 6, atS: 31 });
   world.clock.advance(6000);
   await walker.pollHead(signal);
