@@ -55,9 +55,16 @@ for (const dialect of dialectNames) {
     const { server, record } = await startTapeExchange(t, {}, KNOWN_EXCHANGES[dialect]);
     const { code, out, err } = await runCommand(['api', 'probe', '--url', server.url, '--json']);
     assert.equal(code, 0, out + err);
-    const { fits, findings, realtime } = JSON.parse(out) as Probed;
+    const { fits, findings, remarks, realtime } = JSON.parse(out) as Probed;
     assert.equal(fits, dialect);
     assert.equal(realtime, null);
+    const lost = findings.filter((one) => one.endpoint === 'markets' && one.outcome === 'failed');
+    const ended = remarks.filter(({ remark }) => remark === 'nothing else is asked in it');
+    assert.deepEqual(
+      ended.map((one) => one.dialect),
+      lost.map((one) => one.dialect),
+    );
+    assert.ok(lost.length > 0);
     const tickers = findings.find((one) => one.dialect === dialect && one.endpoint === 'tickers');
     assert.equal(tickers?.detail.includes('kept as null: open'), dialect !== 'contract');
     assert.ok(findings.some((one) => one.dialect !== dialect && one.outcome === 'failed'));

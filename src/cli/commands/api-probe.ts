@@ -197,7 +197,10 @@ async function* ask(
           finding = await askOnce(access, dialect, spoken, markets, endpoint);
         }
         yield finding;
-        if (endpoint === 'markets' && finding.outcome !== 'ok') return;
+        if (endpoint === 'markets' && finding.outcome !== 'ok') {
+          yield { dialect, remark: 'nothing else is asked in it' };
+          return;
+        }
       }
     }
   } finally {
