@@ -150,6 +150,10 @@ export class ExchangeClock {
     if (sinceMs === undefined) return undefined;
     const monotonicMs = this.#options.clock.monotonicMs();
     let nowMs = this.nowMs();
+    // A tape may end or be held at any instant: after the newest answer of its line nothing is known.
+    if (this.#line !== undefined && !this.#usesLocal()) {
+      nowMs = Math.min(nowMs, this.atMonotonicMs(this.#line.lastMs));
+    }
     for (const rival of this.#rivals) {
       if (this.#shareOf(rival) < POSSIBLE_SHARE) continue;
       nowMs = Math.min(nowMs, Math.floor(rival.estimateMs(monotonicMs)));
@@ -266,7 +270,12 @@ export class ExchangeClock {
     const forks = others.flatMap((one) =>
       window === undefined || this.#hasWall(one) ? [] : (one.fork(window) ?? []),
     );
-    const added = [line, ...forks.slice(0, 1)];
+    const added = new Set([line, ...forks.slice(0, 1)]);
+    if (this.#sinceMs !== undefined) {
+      // Of a fast tape that is held, the young lines follow each other: the oldest shows that it stands.
+      const [oldest] = forks.sort((a, b) => b.spanMs - a.spanMs);
+      if (oldest !== undefined) added.add(oldest);
+    }
     this.#rivals = [...added, ...kept].slice(0, RIVALS_MAX);
   }
 

@@ -181,6 +181,26 @@ test('a seek or restart is followed once most answers of some seconds say so, on
   }
 });
 
+test('a tape that ends or is held is followed within seconds, and nothing is claimed beyond the second of its end', () => {
+  for (const pace of [1, 2, 5, 20, 60]) {
+    for (const gapMs of [60, 160, 460, 960]) {
+      const exchange = new SimulatedExchange(LAST_YEAR, pace);
+      exchange.askEvery(gapMs, Math.ceil(20_000 / gapMs));
+      assert.ok(exchange.aheadOfTruthMs() > -3000 * pace, `pace ${pace}, every ${gapMs} ms`);
+      exchange.seek(exchange.nowMs(), 0);
+      for (let second = 1; second <= 15; second += 1) {
+        exchange.askEvery(gapMs, Math.ceil(1000 / gapMs));
+        const text = `pace ${pace}, every ${gapMs} ms, ${second} s held`;
+        assert.ok(
+          exchange.aheadOfTruthMs() < RESOLUTION_MS,
+          `${exchange.aheadOfTruthMs()} ms: ${text}`,
+        );
+        if (second > 10) assert.ok(exchange.errorMs() < 1000, `${exchange.errorMs()} ms: ${text}`);
+      }
+    }
+  }
+});
+
 test('a tape that is fast, or was held before it settled, settles within seconds', () => {
   for (const pace of [10, 60]) {
     const exchange = new SimulatedExchange(LAST_YEAR, pace);
@@ -225,7 +245,10 @@ test('a clock that runs ahead for some seconds, in every answer, moves nothing a
       for (let asked = 0; asked < seconds * 4; asked += 1) {
         exchange.ask(20, 20, -aheadMs);
         exchange.clock.advance(210);
-        assert.ok(exchange.aheadOfTruthMs() <= 0, `${aheadMs}: ${exchange.aheadOfTruthMs()} ms`);
+        assert.ok(
+          exchange.aheadOfTruthMs() < RESOLUTION_MS,
+          `${aheadMs}: ${exchange.aheadOfTruthMs()} ms`,
+        );
       }
       exchange.askEvery(250, 60);
       assert.equal(exchange.estimate.jumps, 0);
