@@ -48,6 +48,9 @@ test('the doctor finds nothing wrong where all is right, and warns of what is on
   assert.match(rest[2] ?? '', /exchange: ok: .* answers .*lists \d+ markets/);
   assert.match(rest[3] ?? '', /exchange: warning: it does not list NOPE/);
   assert.match(rest[4] ?? '', /exchange: ok: .* takes subscriptions/);
+  const none = await doctor({ ...env, TAPEKEEP_MARKETS: 'BTC_UDST' });
+  assert.equal(none.code, 1, none.states.join('\n'));
+  assert.match(none.states.join('\n'), /exchange: wrong: it does not list BTC_UDST/);
 });
 
 test('a database that a start would migrate keeps nothing from beginning', async () => {

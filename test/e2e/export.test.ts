@@ -159,6 +159,8 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
     /trades of BTC_USDT begin at 2026-01-15 12:00:00; the exchange serves no/,
   );
   assert.doesNotMatch(older.err, /tapekeep gaps|backfill/);
+  const before = await within('08:00:00', '10:00:00', '--force');
+  assert.match(before.err, /trades of BTC_USDT begin at 2026-01-15 12:00:00;/);
   await runSql(
     url,
     `UPDATE stream SET start_reason = NULL WHERE kind = 'trades' AND market_id = 1`,

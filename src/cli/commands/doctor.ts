@@ -5,6 +5,7 @@ import { exchangeNameOf } from '../../config/load.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
+import { nearestName } from '../../kernel/nearest.js';
 import { hasEmbeddedCluster } from '../../store/index.js';
 import { command, nothing } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
@@ -170,6 +171,19 @@ function archiveFound(where: string, wanted: string, archive: { name: string } |
   return wrong(text, 'name another database or dataDir, or the exchange that it belongs to');
 }
 
+/** Where none of the markets is listed, the start is refused. */
+function unlisted(
+  missing: readonly string[],
+  wanted: readonly string[],
+  listed: readonly string[],
+): Found {
+  const meant = missing.flatMap((market) => nearestName(market, listed) ?? []);
+  const hint = meant.length === 0 ? '' : `; did you mean ${meant.join(', ')}?`;
+  const found = `it does not list ${missing.join(', ')}`;
+  const make = missing.length === wanted.length ? wrong : warning;
+  return make(found, `correct markets (TAPEKEEP_MARKETS)${hint}`);
+}
+
 /** Whether the status page can listen. */
 async function portOf({ config }: Session): Promise<Found[]> {
   const { enabled, host, port } = config.http;
@@ -214,11 +228,7 @@ async function exchangeOf(session: Session): Promise<Found[]> {
     const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
     return [
       ok(`${url} answers in ${shownDuration(tookMs)} and lists ${names.length} markets`),
-      ...(missing.length === 0
-        ? []
-        : [
-            warning(`it does not list ${missing.join(', ')}`, 'correct markets (TAPEKEEP_MARKETS)'),
-          ]),
+      ...(missing.length === 0 ? [] : [unlisted(missing, config.markets, names)]),
       ...(address.realtimeUrl === null || first === undefined
         ? []
         : [await feedOf(access.openStateFeed(first, 86_400), address.realtimeUrl)]),

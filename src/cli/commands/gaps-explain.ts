@@ -108,7 +108,7 @@ function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): stri
 }
 
 function triesOf(
-  { attempts, firstSeenAtMs, nextAttemptAtMs, state, gapId }: Gap,
+  { attempts, firstSeenAtMs, nextAttemptAtMs, state, reason, gapId }: Gap,
   isWritten: boolean,
 ): string[] {
   if (gapId === null) return ['  Nothing was tried yet.'];
@@ -116,7 +116,9 @@ function triesOf(
     firstSeenAtMs === null ? '' : `first seen ${formatInstant(Math.floor(firstSeenAtMs))}; `;
   const next =
     state === 'unfillable'
-      ? 'it is not tried again by itself'
+      ? reason === 'beyond history'
+        ? 'a daemon asks for it again every hour'
+        : 'it is not tried again by itself'
       : nextAttemptAtMs === null
         ? `it is tried as soon as ${isWritten ? 'possible' : 'a daemon runs'}`
         : `next try at ${formatInstant(Math.floor(nextAttemptAtMs))}`;

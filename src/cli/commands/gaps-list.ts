@@ -170,7 +170,7 @@ function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: nu
   const ms = Math.max(...newest);
   const ago = shownDuration(nowMs - ms);
   return [
-    `Nothing collects at present. What happened since ${formatInstant(ms)} (${ago} ago) is not listed.`,
+    `Nothing collects at present. What happened since a stream ends (the newest at ${formatInstant(ms)}, ${ago} ago) is not listed.`,
   ];
 }
 

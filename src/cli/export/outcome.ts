@@ -118,7 +118,7 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
       ? []
       : [`  "tapekeep gaps --market ${name}" lists what is missing and why`]),
     ...(canBeFetched ? [`  "tapekeep gaps fill --market ${name}" has it fetched`] : []),
-    ...(before === undefined ? [] : [beforeStart(gaps, known, before.span)]),
+    ...(before === undefined ? [] : [beforeStart(gaps, known, before.span, startMs)]),
     ...(after === undefined
       ? []
       : [
@@ -134,9 +134,10 @@ function beforeStart(
   { kind, market }: SeriesGaps,
   stream: KnownStream | undefined,
   { fromMs, toMs }: Span,
+  startMs: number,
 ): string {
   const name = printable(market);
-  const begins = `  ${kind} of ${name} begin at ${formatInstant(Math.ceil(toMs))}`;
+  const begins = `  ${kind} of ${name} begin at ${formatInstant(Math.ceil(startMs))}`;
   if (!SERIES[tableOfKind(kind)].isFetchable) return `${begins}; what was before was not seen`;
   if (kind === 'trades' && stream?.collectFromMs === null) {
     return `${begins}; a daemon goes on down from there`;

@@ -92,7 +92,11 @@ function outcomeText(outcome: FillOutcome): string {
     return `${spanText(market, stream, span)}: ${share} covered`;
   });
   const stored = `${rows.toLocaleString('en-US')} rows in ${shownDuration(durationMs)}`;
-  lines.push(`${isWhole(outcome) ? 'All' : 'Not all'} of it is covered: ${stored}.`);
+  lines.push(
+    isWhole(outcome)
+      ? `All of it is covered: ${stored}.`
+      : `Not all of it is covered. Stored meanwhile of these streams, at any time: ${stored}.`,
+  );
   if (isWhole(outcome)) return `${lines.join('\n')}\n`;
   if (end === 'stopped') {
     lines.push(`Stopped. What is stored stays; run it again to go on from there: ${AGAIN}`);
