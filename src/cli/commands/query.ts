@@ -251,7 +251,7 @@ async function asUsageError(error: unknown, store: Store): Promise<unknown> {
   return new StatementError(`the statement is refused: ${message}${advice}`, error);
 }
 
-/** The known table whose name comes nearest to one that there is not, or not in this engine. */
+/** The known table whose name comes nearest to one that is absent, or belongs to the other engine. */
 function nearestAdvice(table: string, known: readonly string[]): string {
   const others = known.filter((name) => name !== table);
   const nearest = nearestName(table, others);

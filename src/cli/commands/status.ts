@@ -90,12 +90,12 @@ function summaryLine(status: ArchiveStatus): string {
 }
 
 function gapLines({ openGaps, lostGaps }: ArchiveStatus): string[] {
-  const part = (what: string, gaps: ArchiveStatus['openGaps']) =>
+  const linesOf = (what: string, gaps: ArchiveStatus['openGaps']) =>
     gaps.map(({ kind, reason, lengthS, oldestAgeS }) => {
       const age = shownDuration(oldestAgeS * 1000);
       return `${what}: ${shownDuration(lengthS * 1000)} of ${kind}, ${reason}; the oldest of it is ${age} old.`;
     });
-  return [...part('Open', openGaps), ...part('Lost', lostGaps)];
+  return [...linesOf('Open', openGaps), ...linesOf('Lost', lostGaps)];
 }
 
 /** What was asked for and never existed: listed, but no shortfall of the archive. */
