@@ -309,8 +309,8 @@ export async function locateOffset(
       await pages.commit(page, NOTHING, {});
       await head.poll(signal);
       walk.stepped(request);
-      if (walk.hasTrades) return;
-      if (walk.ends.isAgain(edgeMs, 0)) await book.beyondHistory(gap);
+      const isTheEnd = !walk.hasTrades && walk.ends.isAgain(edgeMs, 0);
+      if (isTheEnd) await book.beyondHistory(gap);
       else book.putOff(edgeMs);
       return;
     }
@@ -333,7 +333,7 @@ export async function locateOffset(
     } else if (oldest.tradedAtS * SECOND_MS >= edgeMs) {
       lowest = oldest;
       await pages.commit(page, NOTHING, {});
-      search = goDeeper(search, rows.length);
+      search = goDeeper(search, all.length);
     } else if (newest.tradedAtS * SECOND_MS < edgeMs) {
       await pages.commit(page, NOTHING, {});
       search = goShallower(search, Math.max(rows.length, options.traits.largestPage));

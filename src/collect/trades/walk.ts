@@ -6,7 +6,7 @@ import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '..
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
 import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../model/order.js';
-import { edgeBelow, latestMs } from '../../model/proof.js';
+import { edgeBelow } from '../../model/proof.js';
 import { type Search, searchFrom } from '../../model/search.js';
 import { PRIORITY } from '../ports.js';
 import {
@@ -16,6 +16,7 @@ import {
   countAfter,
   NOTHING,
   type SeenDepth,
+  seenDepth,
 } from './chains.js';
 import type { TradeEvidence } from './evidence.js';
 import { GapBook, type GapBookOptions } from './gap-book.js';
@@ -98,7 +99,7 @@ export class Walk {
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new BoundedMap<number, Search>(SEARCHES_MAX);
   /** Rows above a trade that the ledger's counts lack, as was seen last. */
-  #uncounted = { place: NOWHERE, rows: 0, seenUntilMs: Number.NEGATIVE_INFINITY };
+  #uncounted: SeenDepth & { readonly place: PageRow } = { place: NOWHERE, depth: 0 };
   /** Newest trades that are known and not counted yet: their second may go on. */
   #topRows = 0;
   readonly #isAllWanted: boolean;
@@ -180,8 +181,7 @@ export class Walk {
     await this.pages.commit(second, NOTHING, {});
     if (second.rowCount === 0) {
       if (lowest !== undefined) this.ends.seenBelow(lowest);
-      if (this.ends.isAgain(edgeMs, tid) || this.ends.below(edgeMs, above) === 'proven')
-        return true;
+      if (this.ends.isAgain(edgeMs, tid)) return true;
     } else this.ends.forget(edgeMs);
     this.book.putOff(edgeMs);
     return false;
@@ -220,7 +220,7 @@ export class Walk {
     if (oldest?.tid !== range.firstId) return undefined;
     const counted = ranges.rowsDownTo(range);
     const isBelow = comparePlaces(oldest, this.#uncounted.place) <= 0;
-    const depth = counted + (isBelow ? this.#uncounted.rows : 0);
+    const depth = counted + (isBelow ? this.#uncounted.depth : 0);
     return { edgeMs, ...oldest, wholeFromMs: edgeMs, depth, counted };
   }
 
@@ -233,8 +233,7 @@ export class Walk {
     if (counted === undefined) return;
     // The ledger will count the newest second as soon as it is over.
     const rows = Math.max(0, depth - counted - this.#topRows);
-    const seenUntilMs = latestMs(page) + SECOND_MS;
-    this.#uncounted = { place, rows, seenUntilMs };
+    this.#uncounted = { place, ...seenDepth(rows, page) };
   }
 
   /**
@@ -246,12 +245,9 @@ export class Walk {
    */
   pushed(rows: readonly SourceTrade[], fresh: readonly SourceTrade[]): void {
     this.chains.push(fresh);
-    const { place, rows: uncounted, seenUntilMs } = this.#uncounted;
+    const { place, depth, seenUntilMs } = this.#uncounted;
     const known = fresh.length - countAfter(fresh, seenUntilMs);
-    this.#uncounted = {
-      ...{ place, rows: Math.max(0, uncounted - known) },
-      seenUntilMs: Number.NEGATIVE_INFINITY,
-    };
+    this.#uncounted = { place, depth: Math.max(0, depth - known) };
     const newestS = rows[0]?.tradedAtS;
     this.#topRows = rows.filter(({ tradedAtS }) => tradedAtS === newestS).length;
   }

@@ -490,6 +490,21 @@ test('a trade that a page has shown and the next frames leave out is missed, tho
   );
 });
 
+test('a row of a page that an answer refutes is reported once, and not missed among later ones', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(30, 40)));
+  pushed.join(pageOf(22, 25, ...upTo(30, 40)));
+  pushed.answered(tradesOf(22, ...upTo(30, 40)));
+  pushed.push(tradesOf(...upTo(50, 60)));
+  const page = pageOf(22, ...upTo(30, 40), ...upTo(50, 60));
+  const odd = [1, 2, 3].map(() => {
+    const { unshown, unpushed } = pushed.join(page);
+    return [...unshown, ...unpushed].map(({ tid }) => tid);
+  });
+  assert.deepEqual(odd, [[25], [], []]);
+});
+
 test('where ids count the trades of a market, one that is left out ends a run', () => {
   for (const [rows, lowest] of [
     [50, 157],

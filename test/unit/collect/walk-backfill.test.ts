@@ -38,6 +38,19 @@ test('a span deep in history is reached without walking what lies between', asyn
   world.record.assertAccounted('trades');
 });
 
+test('where the exchange has forgotten most of what is stored, its end is found within a few requests', async () => {
+  const world = new TradeWorld(every(20_000, 1), 20_000);
+  const walker = world.walker('trades', 10_000);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  world.trades = world.trades.slice(-1500);
+  walker.backfill(span(4000, 4300));
+  const before = world.exchange.asked.length;
+  await walker.fillStep(signal);
+  const requests = world.exchange.asked.length - before;
+  assert.ok(requests <= 11, `${requests} requests`);
+});
+
 test('what an interrupted search has reached is gone on with after a restart', async () => {
   const world = new TradeWorld(every(20_000, 1), 20_000);
   world.cap = 100;

@@ -476,3 +476,24 @@ test('the first trades of a market lead a step straight on to what is wanted of 
   assert.equal(walker.pendingGap(), undefined, 'nothing is older: a second sign is waited for');
   assert.deepEqual(world.gaps(), [], 'and no try has failed');
 });
+
+test('the first trades of a market amid a step neither give up what is wanted of the time before, nor count as a failed try', async () => {
+  const world = new TradeWorld([], 5000);
+  const walker = world.walker('trades', 4999);
+  for (let look = 0; look < 4; look += 1) {
+    await walker.pollHead(signal);
+    world.clock.advance(2000);
+  }
+  walker.backfill(span(100, 200));
+  await walker.fillStep(signal);
+  world.trades = every(10, 1, 5010);
+  world.clock.advance(12_000);
+  // The first page of the step comes from before them.
+  world.liesOnce = [];
+  assert.equal(walker.pendingGap()?.edgeMs, START_MS + 200_000);
+  await walker.fillStep(signal);
+  assert.deepEqual(world.gaps(), []);
+  await fillAll(walker);
+  assert.deepEqual(world.gaps().at(-1), [100, 200, 'unfillable']);
+  assert.deepEqual(world.covered(), [[4999, 5020]]);
+});

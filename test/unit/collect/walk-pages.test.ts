@@ -130,6 +130,22 @@ test('a short absence leaves no gap in an empty market, a long one does', async 
   assert.deepEqual(told, { endpoint: 'historyResult', empty: true, keptAtLeastS: 300 });
 });
 
+test('trades after a long absence prove nothing of it, though the market was empty before', async () => {
+  const world = new TradeWorld([], 100);
+  const walker = world.walker();
+  for (let look = 0; look < 4; look += 1) {
+    await walker.pollHead(signal);
+    world.clock.advance(6000);
+  }
+  const [empty] = world.covered();
+  // What was traded in the absence is forgotten but for the newest.
+  world.clock.advance(1_000_000);
+  world.trades = every(10, 1, 1110);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[1111, 1124], empty]);
+});
+
 test('coverage ends with a whole second: what happens later in it was never called covered', async () => {
   const world = new TradeWorld(every(3, 2), 10.5);
   await world.walker().pollHead(signal);
@@ -255,6 +271,25 @@ test('a trade that is dated into the future covers nothing, and leaves open wher
   assert.deepEqual(world.covered(), [[2, 19]]);
   assert.deepEqual(world.gaps(), [[19, 30, 'open']]);
   assert.match(world.archive.quarantine[0]?.reason ?? '', /beyond the present/);
+});
+
+test('the first second of the first exchanges is a time of trades, the one before it is refused', async () => {
+  const firstS = Date.UTC(2009, 0, 1) / 1000 - START_S;
+  for (const [atS, refused] of [
+    [firstS, []],
+    [firstS - 1, ['time outside the sane window']],
+  ] as const) {
+    const world = new TradeWorld(
+      [
+        { tid: 1, atS },
+        { tid: 2, atS: 10 },
+      ],
+      30,
+    );
+    await world.walker().pollHead(signal);
+    const reasons = world.archive.quarantine.map(({ reason }) => reason);
+    assert.deepEqual(reasons, refused);
+  }
 });
 
 test('where the clock is behind, trades ahead of it are trades', async () => {
@@ -461,6 +496,8 @@ test('where no page can be had below the first of a run, what one answer claimed
   for (const [trades, coveredS] of [
     [58, 57],
     [40, 50],
+    // One of the second after it shows that nothing was missing.
+    [61, 60],
   ] as const) {
     const world = new TradeWorld(every(trades, 1), 60);
     world.mode = 'id';
