@@ -139,7 +139,7 @@ export async function unlessAborted<T>(
   const stopped = new Promise<never>((_, reject) => {
     const give = () => reject(signal.reason as Error);
     if (signal.aborted) give();
-    else signal.addEventListener('abort', give, { once: true, signal: waiting.signal });
+    else signal.addEventListener('abort', give, { signal: waiting.signal });
   });
   try {
     return await Promise.race([work, stopped]);

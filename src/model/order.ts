@@ -134,7 +134,7 @@ function longestRun(values: readonly number[]): Set<number> {
     const low = firstNot(lastOf.length, (place) => (values[lastOf[place] ?? 0] ?? 0) <= value);
     if (low === lastOf.length) end = at;
     lastOf[low] = at;
-    before[at] = low === 0 ? undefined : lastOf[low - 1];
+    before[at] = lastOf[low - 1];
   }
   const run = new Set<number>();
   for (let at = end; at !== undefined; at = before[at]) run.add(at);

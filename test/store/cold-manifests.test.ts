@@ -169,3 +169,26 @@ test('a manifest of the same partition from another time does not pass for the o
   });
   await reading.close();
 });
+
+test('a manifest of another partition does not pass for the one that counts', async (t) => {
+  const place = await openCold(t);
+  const { store, coldDir } = place;
+  const manifests = await manifestsOf(coldDir);
+  const ofDay = (day: string) =>
+    manifests
+      .filter((path) => path.includes(day.replaceAll('-', '')))
+      .map((path) => join(coldDir, path));
+  const [mine = ''] = ofDay(DAYS[1]).filter((path) => path.includes('trade_'));
+  const others = [...ofDay(DAYS[0]), ...ofDay(DAYS[1])].filter((path) => path !== mine);
+  assert.equal(others.length, 2, 'of another day, and of depth');
+  const fromMs = Date.parse(DAYS[1]);
+  for (const other of others) {
+    await cp(other, mine);
+    const reading = await openReading(store, place);
+    await assert.rejects(reading.coldFiles('trades', { fromMs, toMs: fromMs + DAY_MS }), {
+      code: 'cold_damaged',
+      message: /is of \w+ from .* to .*, which is another partition/,
+    });
+    await reading.close();
+  }
+});

@@ -73,7 +73,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
           async () => this.#at < this.#batch.length || (await this.#refill()),
         );
         if (!isMore) return;
-        const batch = this.#at === 0 ? this.#batch : this.#batch.slice(this.#at);
+        const batch = this.#batch.slice(this.#at);
         this.#at = this.#batch.length;
         yield batch;
       }

@@ -34,6 +34,8 @@ export async function* openEvents(
   signal: AbortSignal,
 ): Batches<ArchiveEvent> {
   const { order, gaps } = plan;
+  const slices = plan.slices.flatMap((one) => versionsOf(one, order));
+  if (slices.length > SOURCES_MAX) throw tooMany();
   setMaxListeners(0, signal);
   const closers: (() => Promise<void>)[] = [];
   try {
@@ -50,10 +52,7 @@ export async function* openEvents(
     const engine = new ColdEngine(order === 'received', signal);
     closers.push(() => engine.close());
     const around = { snapshot, coldDir, engine, order, signal, closers };
-    for (const slice of plan.slices.flatMap((one) => versionsOf(one, order))) {
-      sources.push(await openSlice(slice, around));
-      if (sources.length > SOURCES_MAX) throw tooMany();
-    }
+    for (const slice of slices) sources.push(await openSlice(slice, around));
     // Each source has a connection of its own that sees the same instant.
     await snapshot.close();
     yield* mergeSources(sources, orderOf(order));

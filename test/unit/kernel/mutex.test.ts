@@ -46,3 +46,16 @@ test('work that throws before its first await is an error like any other', async
   await assert.rejects(failing, /at once/);
   assert.equal(await mutex.run(async () => 1), 1);
 });
+
+test('it is busy for as long as some work runs or waits, also where it fails', async () => {
+  const mutex = new Mutex();
+  assert.equal(mutex.isBusy, false);
+  const failing = mutex.run(() => Promise.reject(new Error('in vain')));
+  const next = mutex.run(async () => mutex.isBusy);
+  assert.equal(mutex.isBusy, true);
+  await assert.rejects(failing);
+  assert.equal(await next, true);
+  await mutex.run(async () => undefined);
+  await turn();
+  assert.equal(mutex.isBusy, false);
+});

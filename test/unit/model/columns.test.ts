@@ -39,6 +39,7 @@ test('times are stored from 1970 to the end of the year 9999, each in its own un
   assert.deepEqual(found, [NOT, FINE, FINE, NOT, whole]);
   const atMs = [seconds.encode(7), millis.encode(7000), micros.encode(7_000_000)].map(Date.parse);
   assert.deepEqual(atMs, [7000, 7000, 7000]);
+  assert.equal(micros.encode(7_000_001), '1970-01-01T00:00:07.000001Z');
   assert.deepEqual([seconds.toMs?.(7), millis.toMs?.(7), micros.toMs?.(7999)], [7000, 7, 7]);
 });
 

@@ -41,6 +41,10 @@ test('beyond its limit the oldest ranges are forgotten', () => {
   assert.deepEqual(fromsOf(list), [50, 30]);
   list.absorb(range(70, 80));
   assert.deepEqual(fromsOf(list), [70, 50]);
+  list.replace([range(70, 80)]);
+  assert.equal(list.isCut, false, 'all that there is');
+  list.replace([range(70, 80), range(50, 60)]);
+  assert.equal(list.isCut, true, 'there may be more');
 });
 
 test('a blocked edge is put off longer each time, up to the cap, and at least as asked', () => {
@@ -53,9 +57,15 @@ test('a blocked edge is put off longer each time, up to the cap, and at least as
   assert.ok(edges.isBlocked(7, 7499) && !edges.isBlocked(7, 10_000));
   edges.block(8, 0, 60_000);
   assert.ok(edges.isBlocked(8, 59_999) && !edges.isBlocked(8, 60_000));
+  edges.block(9, 0, 60_000);
+  edges.release(7, 8, 1000);
+  assert.deepEqual(
+    [7, 8, 9].map((edge) => edges.isBlocked(edge, 1000)),
+    [true, false, true],
+  );
   edges.clear(8);
   assert.ok(!edges.isBlocked(8, 0));
-  assert.ok(!edges.isBlocked(9, 0));
+  assert.ok(!edges.isBlocked(10, 0));
 });
 
 test('blocked edges are bounded: the oldest is forgotten', () => {

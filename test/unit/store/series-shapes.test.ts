@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { StateRow } from '../../../src/model/batch.js';
+import type { BalanceRow, StateRow } from '../../../src/model/batch.js';
 import { SHAPES } from '../../../src/store/writer/series.js';
 
 /** When two rows of one key say the same. */
@@ -46,4 +46,18 @@ test('rows are written by market, then by key: writers of one order do not lock 
   }));
   const turned = rows.toReversed().sort((a, b) => shape?.compare(a, b) ?? 0);
   assert.deepEqual(turned, rows);
+});
+
+test('balances are of no market, and are written by currency, then by time', () => {
+  const balances = SHAPES.get('balance');
+  const row = (currency: string, observedAtMs: number, marketId = 0): BalanceRow => ({
+    ...{ marketId, currency, observedAtMs, available: '1', freeze: '0', receivedAtMs: 0 },
+  });
+  const inOrder = [row('BTC', 9000), row('USDT', 1000), row('USDT', 2000)];
+  const turned = inOrder.toReversed().sort((a, b) => balances?.compare(a, b) ?? 0);
+  assert.deepEqual(turned, inOrder);
+  const window = { fromMs: 0, toMs: 9000 };
+  assert.equal(balances?.faultOf(row('BTC', 1000), window), undefined);
+  assert.equal(balances?.faultOf(row('BTC', 1000, 7), window), 'market id not storable');
+  assert.equal(shape?.faultOf({ ...STATE, marketId: 0 }, window), 'market id not storable');
 });

@@ -62,6 +62,23 @@ test('of one instant come candles, shorter ones first, then trades, states, tick
   assert.equal(rankOf('candle_revisions', 60), rankOf('candles', 60));
 });
 
+test('what is left behind the events that were asked for one at a time comes with the next batches', async () => {
+  const all = [0, 1, 2, 3, 4].map((at) => trade(at, at));
+  async function* read() {
+    yield all.slice(0, 3);
+    yield all.slice(3);
+  }
+  const stream = new EventStream(
+    async () => read(),
+    undefined,
+    () => undefined,
+  );
+  const { value: first } = await stream.next();
+  const rest: unknown[] = [];
+  for await (const batch of stream.batches()) rest.push(...batch);
+  assert.deepEqual([first, ...rest], all);
+});
+
 test('who leaves a loop over events, or over some at a time, closes what was opened', async () => {
   for (const loopOf of [
     (stream: EventStream) => stream,

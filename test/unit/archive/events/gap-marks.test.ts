@@ -29,6 +29,20 @@ test('marks of all streams and markets together have a bound', async () => {
   });
 });
 
+test('gaps of candles begin and end when the candles would have become known', async () => {
+  const stream = { ...planned(['A']), kind: 'candles', variantS: 60 } as unknown as PlannedStream;
+  const marks = await markGaps(snapshot, [stream]);
+  assert.deepEqual(
+    marks.map(({ edge, atUs }) => [edge, atUs]),
+    [
+      ['begin', 60_010_000],
+      ['end', 60_015_000],
+      ['begin', 60_030_000],
+      ['end', 60_035_000],
+    ],
+  );
+});
+
 /** A stream with these gaps, milliseconds, and how many there are besides those that were read. */
 const streamOf = (kind: string, gaps: readonly (readonly [number, number])[], more = 0) => ({
   stream: { ...planned(['A']), kind } as unknown as PlannedStream,

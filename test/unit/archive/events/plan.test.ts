@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { EventQuery } from '../../../../src/archive/events/event.js';
-import { marketsOf, microsOf, planEvents } from '../../../../src/archive/events/plan.js';
+import {
+  type EventPlan,
+  type EventSlice,
+  marketsOf,
+  microsOf,
+  planEvents,
+} from '../../../../src/archive/events/plan.js';
+import { openEvents } from '../../../../src/archive/events/sources.js';
+import type { Store } from '../../../../src/store/index.js';
 
 const US = Date.UTC(2026, 0, 31, 12, 34, 56) * 1000;
 
@@ -33,6 +41,20 @@ test('a market that the archive does not have is named with those that it has', 
   );
   assert.throws(() => marketsOf([], known), { code: 'bad_option' });
   assert.deepEqual(marketsOf(['BTC_USDT', 'BTC_USDT'], known), known);
+});
+
+test('more than 24 kinds and lengths at once are refused before anything is opened', async () => {
+  const store = { snapshot: () => Promise.reject(new Error('opened')) } as unknown as Store;
+  const open = (slices: number) => {
+    const slice = { kind: 'candles', variantS: 60 } as EventSlice;
+    const plan = {
+      ...{ slices: Array.from({ length: slices }, () => slice), streams: [] },
+      ...{ order: 'happened', gaps: 'ignore' },
+    } as unknown as EventPlan;
+    return openEvents({ store, coldDir: '' }, plan, new AbortController().signal).next();
+  };
+  await assert.rejects(open(24), { message: 'opened' });
+  await assert.rejects(open(25), { code: 'bad_option', message: /more than 24 kinds/ });
 });
 
 test('candles of a span are those that close in it, of each length on its own grid, the shortest first', () => {
