@@ -50,15 +50,14 @@ BEGIN ATOMIC
       SELECT range_agg(c.span) FROM coverage c
       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
         AND c.span && analytics.span(from_at, to_at)), '{}') AS spans) missing, LATERAL (
-    -- What is newer is lag: than all that is covered; where nothing is, than what lies before history;
-    -- else the candle that is not closed and final yet.
-    SELECT coalesce(
+    -- What is newer is lag: than all that is covered, or was asked for in vain; where there is neither, the
+    -- candle that is not closed and final yet.
+    SELECT coalesce(greatest(
       (SELECT upper(c.span) FROM coverage c
        WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
        ORDER BY lower(c.span) DESC LIMIT 1),
       (SELECT max(upper(g.span)) FROM gap g
-       WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state = 'unfillable'
-         AND g.reason = 'beyond history' AND g.uncovered_at IS NULL),
+       WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')),
       CASE s.kind WHEN 'candles'
         THEN date_bin(make_interval(secs => s.variant), asked.now - interval '1 minute', 'epoch') END)
       AS until) counted, LATERAL (

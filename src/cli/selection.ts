@@ -131,8 +131,8 @@ export function isLag(
 }
 
 /**
- * The newest gaps without those that are only lag: what is newer than all that is covered of a stream
- * has not been asked for yet, and is no gap.
+ * The newest gaps without those that are only lag: what is newer than all that is covered of a stream, or was
+ * asked for in vain, has not been asked for yet, and is no gap.
  *
  * @returns no more than `filter.limit`; `isAll`: whether there are no others
  */

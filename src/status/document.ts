@@ -29,9 +29,13 @@ const STREAM = z.object({
   intervalS: count().nullable().describe('of candles and states'),
   rows: count().describe('stored under coverage'),
   coveredUntilMs: timeMs().nullable().describe('end of the newest covered span'),
-  lagS: seconds().nullable().describe('from there to now; no part of what is missing'),
+  lagS: seconds()
+    .nullable()
+    .describe('from there to now; missing of it is only what was asked for in vain'),
   coveredS: seconds(),
-  missingS: seconds().describe('expected up to coveredUntilMs and not covered'),
+  missingS: seconds().describe(
+    'expected and not covered, up to the newest time that is covered or was asked for in vain',
+  ),
   unfillableS: seconds().describe('the part of it that cannot be fetched any more'),
   coverageRatio: ratio().nullable().describe('coveredS by coveredS + missingS'),
   gaps: count(),
@@ -207,7 +211,7 @@ export function archiveStatus(
   const found = counted.streams.filter(isWanted);
   const streams = found.map((one) => streamOf(one, counted.checks, nowMs));
   const gaps = counted.gaps.filter(isWanted);
-  const openGaps = openGapsOf(gaps, found, counted.atMs);
+  const openGaps = openGapsOf(gaps);
   const checks = counted.checks.filter(({ market }) => isWanted({ market, kind: 'candles' }));
   const sum = (figure: (one: StatusStream) => number) =>
     toMilliseconds(streams.reduce((all, one) => all + figure(one), 0));
@@ -332,29 +336,12 @@ export interface GapsByReason {
   readonly oldestMs: number;
 }
 
-/** History that was not requested yet. */
-const NOT_COLLECTED: GapReason = 'not collected';
 /** What the exchange never had, or no longer has: the streams say how much of it was asked for. */
 const BEYOND_HISTORY: GapReason = 'beyond history';
 
-/**
- * Open gaps by kind and reason, over all markets. What is newer than the newest covered time of a
- * stream is its lag and no gap: it is counted separately, and always there.
- */
-export function openGapsOf(
-  totals: readonly GapTotals[],
-  streams: readonly StreamStatus[],
-  nowMs: number,
-): GapsByReason[] {
-  const newestMs = new Map(streams.map((one) => [one.streamId, one.countedUntilMs]));
-  return byReason(
-    totals.flatMap((total) => {
-      const { streamId, state, reason, lengthMs } = total;
-      if (state !== 'open') return [];
-      const lagMs = reason === NOT_COLLECTED ? nowMs - (newestMs.get(streamId) ?? nowMs) : 0;
-      return [{ ...total, lengthMs: lengthMs - Math.max(0, lagMs) }];
-    }),
-  );
+/** Open gaps by kind and reason, over all markets. */
+export function openGapsOf(totals: readonly GapTotals[]): GapsByReason[] {
+  return byReason(totals.filter(({ state }) => state === 'open'));
 }
 
 function lostGapsOf(totals: readonly GapTotals[]): GapsByReason[] {

@@ -142,14 +142,20 @@ test('gaps are what is expected and not covered, and what became of them is reme
     ...{ state: 'unfillable', reason: 'beyond history', note: 'why' },
     ...{ firstSeenAtMs: ms(50), attempts: 2, nextAttemptAtMs: null, closedAtMs: ms(50) },
   });
-  // What lies past the newest covered moment is lag, not a gap.
-  const [status] = await store.statusRows(ms(50));
+  // What lies past the newest covered moment is lag, not a gap, as long as it was not asked for in vain.
+  const statusOf = async () => (await store.statusRows(ms(50)))[0];
+  const openMs = async () =>
+    (await store.gapTotals(ms(50))).reduce(
+      (sum, { state, lengthMs }) => sum + (state === 'open' ? lengthMs : 0),
+      0,
+    );
+  const status = await statusOf();
+  assert.equal(await openMs(), 10_000);
   assert.deepEqual(status, {
     ...{ streamId: stream.streamId, kind: 'trades', marketId: 1, market: 'A_USDT', variant: 0 },
     ...{
       rows: 0,
       newestCoveredMs: ms(40),
-      countedUntilMs: ms(40),
       coveredS: 20,
       gaps: 2,
       gapS: 20,
@@ -161,6 +167,13 @@ test('gaps are what is expected and not covered, and what became of them is reme
     collectFromMs: ms(0),
     startReason: null,
   });
+  const refused = { fromMs: ms(42), toMs: ms(48) };
+  await store.recordGap({ ...gap, span: refused, state: 'open', reason: 'refused rows' });
+  const later = await statusOf();
+  assert.deepEqual([later?.newestCoveredMs, later?.gapS, later?.openGaps], [ms(40), 28, 2]);
+  assert.equal(await openMs(), 18_000, 'the sums by reason say the same');
+  const [known] = await store.inspection.streams();
+  assert.equal(known?.countedUntilMs, ms(48));
 });
 
 test('a stream that never got anything has one gap that grows, once it is known where it begins', async () => {
@@ -181,13 +194,13 @@ test('a stream that never got anything has one gap that grows, once it is known 
     assert.deepEqual([trades?.kind, trades?.gaps, trades?.gapS], ['trades', 0, 0]);
   }
   assert.deepEqual(await store.gaps(stream, ms(40)), [{ fromMs: ms(10), toMs: ms(40) }]);
-  // Where history begins later than was wished, the rest is lag as long as nothing came.
+  // Where history begins later than was wished, the rest is lag as long as nothing more was tried.
   const span = { fromMs: ms(10), toMs: ms(30) };
   const gap = { stream, span, atMs: ms(40), state: 'unfillable' } as const;
   await store.recordGap({ ...gap, reason: 'beyond history' });
   const [depth] = await store.statusRows(ms(40));
-  assert.deepEqual([depth?.newestCoveredMs, depth?.countedUntilMs], [null, ms(30)]);
-  assert.deepEqual([depth?.gapS, depth?.beforeHistoryS, depth?.gapsWithinHistory], [20, 20, 0]);
+  assert.equal(depth?.newestCoveredMs, null);
+  assert.deepEqual([depth.gapS, depth.beforeHistoryS, depth.gapsWithinHistory], [20, 20, 0]);
 });
 
 test('of a delisted market nothing is expected after it was last seen, until it is listed again', async () => {

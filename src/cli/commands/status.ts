@@ -14,8 +14,9 @@ import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
 const HELP = `
-covered   the share of what is expected up to "covered until" that is proven complete
-lag       what is newer than that: it is no part of the share
+covered   the share of what is expected that is proven complete, up to the newest time that is covered or was asked
+          for in vain
+lag       what is newer than "covered until": it is part of the share only as far as it was asked for in vain
 
   tapekeep status --summary
   tapekeep status --worst 20 --kind trades,candles

@@ -137,7 +137,7 @@ function reportCompleteness(counted: LedgerCount, telemetry: Telemetry): void {
   const { atMs: nowMs, streams, gaps, checks } = counted;
   telemetry.verify.completenessCounted({
     coverage: coverageOf(streams),
-    openGaps: openGapsOf(gaps, streams, nowMs).map(({ kind, oldestMs, ...gap }) => ({
+    openGaps: openGapsOf(gaps).map(({ kind, oldestMs, ...gap }) => ({
       ...{ stream: kind, ...gap },
       oldestAgeMs: Math.max(0, nowMs - oldestMs),
     })),

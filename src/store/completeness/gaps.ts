@@ -126,6 +126,16 @@ export const NOTES = `nullif(concat_ws(E'\\n', g.note, g.remarks), '')`;
 /** Memory `g` is of time that the exchange does not serve and that was never covered. */
 export const BEYOND_HISTORY = `g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
 
+/**
+ * Up to where gaps of a stream are counted: to the end of the newest that is covered, or that is remembered of. What is
+ * newer was not asked for yet: it is lag. Of a stream of which neither is known it is null.
+ *
+ * @param newest SQL of the end of what is covered
+ * @param remembered SQL of the end of its memories that are not filled
+ */
+export const countedUntilSql = (newest: string, remembered: string) =>
+  `greatest(${newest}, ${remembered})`;
+
 /** Gaps: what is expected and not covered, cut along what is remembered of it. */
 
 /**
@@ -326,11 +336,17 @@ async function nthStart(
 const TOTALS_UNTIL = fromMs('$1');
 const GAP_TOTALS = `
   WITH covered_all AS (
-    SELECT stream_id, range_agg(span) AS spans
+    SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest
     FROM (SELECT * FROM coverage OFFSET 0) c GROUP BY stream_id),
+  known AS (
+    SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest
+    FROM gap WHERE state <> 'filled' GROUP BY stream_id),
   missing AS (
-    SELECT s.stream_id, expected.spans - coalesce(c.spans, '{}') AS spans
-    FROM stream s LEFT JOIN covered_all c USING (stream_id), ${expectedSql(TOTALS_UNTIL)}),
+    SELECT s.stream_id, coalesce(k.spans, '{}') AS known, expected.spans
+      * tstzmultirange(tstzrange(NULL, ${countedUntilSql('c.newest', 'k.newest')}))
+      - coalesce(c.spans, '{}') AS spans
+    FROM stream s LEFT JOIN covered_all c USING (stream_id) LEFT JOIN known k USING (stream_id),
+      ${expectedSql(TOTALS_UNTIL)}),
   remembered AS (
     SELECT stream_id, CASE state WHEN 'unfillable' THEN state ELSE 'open' END AS state, reason,
            range_agg(span) AS spans
@@ -339,10 +355,7 @@ const GAP_TOTALS = `
     SELECT m.stream_id, r.state, r.reason, m.spans * r.spans AS spans
     FROM missing m JOIN remembered r USING (stream_id)
     UNION ALL
-    SELECT m.stream_id, 'open', 'not collected', m.spans - coalesce(r.spans, '{}')
-    FROM missing m LEFT JOIN (
-      SELECT stream_id, range_agg(span) AS spans FROM gap WHERE state <> 'filled' GROUP BY 1) r
-      USING (stream_id))
+    SELECT m.stream_id, 'open', 'not collected', m.spans - m.known FROM missing m)
   SELECT s.stream_id AS "streamId", s.kind, s.market_id AS "marketId", m.name AS market, p.state,
          p.reason, sums.count, sums."lengthMs", ${toMs('sums.oldest')} AS "oldestMs"
   FROM parts p JOIN stream s USING (stream_id) JOIN market m USING (market_id), LATERAL (
@@ -352,7 +365,10 @@ const GAP_TOTALS = `
   WHERE sums.count > 0
   ORDER BY m.name, s.kind, s.variant, p.state, p.reason`;
 
-/** Sums of gaps up to `untilMs`, from the ledger alone; parts that touch and have state and reason in common count as one. */
+/**
+ * Sums of gaps up to `untilMs`, from the ledger alone, without what is only lag ({@link countedUntilSql}); parts that
+ * touch and have state and reason in common count as one.
+ */
 export async function readGapTotals(runner: Runner, untilMs: number): Promise<GapTotals[]> {
   return await runner.rows<GapTotals>(GAP_TOTALS, [untilMs]);
 }

@@ -1,7 +1,7 @@
 import type { Span } from '../../kernel/span.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
-import { BEYOND_HISTORY, type GapState, NOTES } from '../completeness/gaps.js';
+import { BEYOND_HISTORY, countedUntilSql, type GapState, NOTES } from '../completeness/gaps.js';
 import { expectedSql, streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { IS_WRITTEN } from '../locks.js';
@@ -14,7 +14,7 @@ export interface KnownStream extends StreamRef {
   readonly market: string;
   readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
-  /** Up to where gaps are counted, as in {@link StreamStatus}. */
+  /** Up to where gaps are counted: what is newer is lag. The newest that is covered, or was asked for in vain. */
   readonly countedUntilMs: number | null;
   /** Tries to find the start of history that led no further. */
   readonly startTries: StartTries | null;
@@ -67,10 +67,13 @@ const STREAMS = `
   SELECT ${streamRefSql('s')}, m.name AS market,
          ${toMs('c.oldest')} AS "oldestCoveredMs",
          ${toMs('c.newest')} AS "newestCoveredMs",
-         ${toMs(`coalesce(c.newest, (
-           SELECT max(upper(g.span)) FROM gap g
-           WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND ${BEYOND_HISTORY}))`)}
-           AS "countedUntilMs", ${START_TRIES},
+         ${toMs(
+           countedUntilSql(
+             'c.newest',
+             `(SELECT max(upper(g.span)) FROM gap g
+               WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')`,
+           ),
+         )} AS "countedUntilMs", ${START_TRIES},
          s.start_reason AS "startReason"
   FROM stream s JOIN market m USING (market_id) LEFT JOIN (
     SELECT stream_id, market_id, min(lower(span)) AS oldest, max(upper(span)) AS newest
@@ -189,10 +192,8 @@ export interface StreamStatus {
   readonly rows: number;
   /** End of the newest covered span; null while nothing is covered. */
   readonly newestCoveredMs: number | null;
-  /** Up to where gaps are counted: what is newer is lag. The same, or where history may begin that has none yet. */
-  readonly countedUntilMs: number | null;
   readonly coveredS: number;
-  /** Spans expected but not covered, up to there. */
+  /** Spans expected but not covered, up to there, or to where newer time was asked for in vain. */
   readonly gaps: number;
   readonly gapS: number;
   /** Seconds of them that are recorded as unfillable: they cannot be fetched any more. */
@@ -229,32 +230,28 @@ const BEFORE_HISTORY = `
       AND ${BEYOND_HISTORY}
     OFFSET 0) before`;
 
-/** Of a stream without coverage, where its history may begin, as far as is known. */
-const COUNTED_UNTIL = `coalesce(newest, upper(range_merge(before_history * wished)))`;
-
 const STATUS_ROWS = `
   WITH covered AS (
     SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest, min(lower(span)) AS oldest,
            sum(row_count) AS row_count
     FROM (SELECT * FROM coverage OFFSET 0) c GROUP BY stream_id),
-  unfillable AS (
-    SELECT stream_id, range_agg(span) AS spans FROM gap WHERE state = 'unfillable'
-    GROUP BY stream_id),
+  known AS (
+    SELECT stream_id, max(upper(span)) AS newest,
+           range_agg(span) FILTER (WHERE state = 'unfillable') AS unfillable
+    FROM gap WHERE state <> 'filled' GROUP BY stream_id),
   seen AS (
     SELECT s.*, m.name, c.newest, c.row_count, coalesce(c.spans, '{}') AS spans,
-           coalesce(u.spans, '{}') AS unfillable,
-           expected.spans AS wished, before.spans AS before_history
+           coalesce(k.unfillable, '{}') AS unfillable, before.spans AS before_history,
+           ${countedUntilSql('c.newest', 'k.newest')} AS counted_until, expected.spans AS wished
     FROM stream s JOIN market m USING (market_id) LEFT JOIN covered c USING (stream_id)
-      LEFT JOIN unfillable u USING (stream_id),
+      LEFT JOIN known k USING (stream_id),
       ${BEFORE_HISTORY},
-      ${expectedSql(`least(c.newest, ${fromMs('$1')})`)}),
-  counted AS (SELECT seen.*, ${COUNTED_UNTIL} AS counted_until FROM seen),
+      ${expectedSql(fromMs('$1'))}),
   missed AS MATERIALIZED (
-    SELECT counted.*, wished * tstzmultirange(tstzrange(NULL, counted_until)) - spans AS missing
-    FROM counted)
+    SELECT seen.*, wished * tstzmultirange(tstzrange(NULL, counted_until)) - spans AS missing
+    FROM seen)
   SELECT stream_id AS "streamId", kind, market_id AS "marketId", name AS market, variant,
          coalesce(row_count, 0)::float8 AS rows, ${toMs('newest')} AS "newestCoveredMs",
-         ${toMs('counted_until')} AS "countedUntilMs",
          ${SECONDS_OF('spans')} AS "coveredS",
          (SELECT count(*) FROM unnest(missing))::int AS gaps,
          ${SECONDS_OF('missing')} AS "gapS",

@@ -17,7 +17,15 @@ export class ModelStream {
     for (let s = fromS; s < toS; s += 1) this.#wanted.add(s);
   }
 
-  remember(fromS: number, toS: number, { state, reason, isAttempt }: ModelFinding): void {
+  remember(startS: number, endS: number, { state, reason, isAttempt }: ModelFinding): void {
+    let [fromS, toS] = [startS, endS];
+    // What was given up beside it for the same reason is one memory with it.
+    const isAlike = (s: number) => {
+      const near = this.#memories.get(s);
+      return state === 'unfillable' && near?.state === state && near.reason === reason;
+    };
+    while (isAlike(fromS - 1)) fromS -= 1;
+    while (isAlike(toS)) toS += 1;
     let attempts = 0;
     for (let s = fromS; s < toS; s += 1) {
       attempts = Math.max(attempts, this.#memories.get(s)?.attempts ?? 0);
@@ -31,6 +39,10 @@ export class ModelStream {
 
   isCovered(s: number): boolean {
     return this.#covered.has(s);
+  }
+
+  isRemembered(s: number): boolean {
+    return this.#memories.has(s);
   }
 
   isExpected(s: number, untilS: number): boolean {
