@@ -33,12 +33,14 @@ COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are pr
 CREATE OR REPLACE FUNCTION analytics.gaps(market text, kind text, from_at timestamptz, to_at timestamptz)
 RETURNS TABLE (market_name text, stream_kind text, variant integer, starts_at timestamptz,
                ends_at timestamptz, length interval, state text, reason text, is_lag boolean,
-               attempts integer, first_seen_at timestamptz, next_attempt_at timestamptz, note text)
+               attempts integer, first_seen_at timestamptz, next_attempt_at timestamptz, note text,
+               is_before_history boolean)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT m.name, s.kind, s.variant, lower(p.part), upper(p.part), upper(p.part) - lower(p.part),
          p.state, p.reason, coalesce(lower(p.part) >= counted.until, false), p.attempts, p.first_seen_at,
-         p.next_attempt_at, p.note
+         p.next_attempt_at, p.note,
+         p.is_beyond AND lower(p.part) < coalesce(counted.oldest, 'infinity')
   FROM (SELECT CASE WHEN gaps.market IS NOT NULL OR from_at > to_at
                     THEN analytics.market_id(gaps.market, from_at, to_at) END AS market_id,
                analytics.kind(gaps.kind) AS kind,
@@ -60,10 +62,14 @@ BEGIN ATOMIC
        WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')),
       CASE s.kind WHEN 'candles'
         THEN date_bin(make_interval(secs => s.variant), asked.now - interval '1 minute', 'epoch') END)
-      AS until) counted, LATERAL (
+      AS until, (
+      SELECT lower(c.span) FROM coverage c
+      WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
+      ORDER BY lower(c.span) LIMIT 1) AS oldest) counted, LATERAL (
     SELECT unnest(missing.spans) AS span) one, LATERAL (
     SELECT g.span * one.span AS part, g.state, g.reason, g.attempts, g.first_seen_at,
-           g.next_attempt_at, nullif(concat_ws(E'\n', g.note, g.remarks), '') AS note
+           g.next_attempt_at, nullif(concat_ws(E'\n', g.note, g.remarks), '') AS note,
+           g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL AS is_beyond
     FROM gap g
     WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled'
       AND g.span && one.span
@@ -72,13 +78,14 @@ BEGIN ATOMIC
              SELECT range_agg(g.span) FROM gap g
              WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id
                AND g.state <> 'filled' AND g.span && one.span), '{}')),
-           'open', 'not collected', 0, NULL, NULL, NULL) p;
+           'open', 'not collected', 0, NULL, NULL, NULL, false) p;
 END;
-COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream, such as a candle that is not closed yet, and not late enough to be called missing. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream that is covered or was asked for in vain, such as a candle that is not closed yet, and not late enough to be called missing. is_before_history: older than all that is covered, because the history of the exchange begins later; it lowers no share. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
 
 CREATE OR REPLACE VIEW analytics.gaps AS
 SELECT g.market_name AS market, g.stream_kind AS kind, g.variant, g.starts_at, g.ends_at, g.length,
-       g.state, g.reason, g.is_lag, g.attempts, g.first_seen_at, g.next_attempt_at, g.note
+       g.state, g.reason, g.is_lag, g.attempts, g.first_seen_at, g.next_attempt_at, g.note,
+       g.is_before_history
 FROM analytics.gaps(NULL, NULL, NULL, NULL) g;
 COMMENT ON VIEW analytics.gaps IS 'Everything that is expected and not proven complete, of all markets and of all time; the function gaps answers for a span. Example: SELECT market, kind, sum(length) FROM analytics.gaps WHERE state = ''open'' AND NOT is_lag GROUP BY market, kind';
 COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market; * for streams of all markets: ''BTC_USDT''.';
@@ -89,35 +96,38 @@ COMMENT ON COLUMN analytics.gaps.ends_at IS 'First moment after it: 2026-01-15 1
 COMMENT ON COLUMN analytics.gaps.length IS 'How long it is: 00:05:00.';
 COMMENT ON COLUMN analytics.gaps.state IS '''open'' and ''filling'' may still be had, ''unfillable'' may not.';
 COMMENT ON COLUMN analytics.gaps.reason IS 'Why it is missing: ''not collected''.';
-COMMENT ON COLUMN analytics.gaps.is_lag IS 'Newer than anything stored of the stream, or of a candle that is not closed yet: false.';
+COMMENT ON COLUMN analytics.gaps.is_lag IS 'Newer than anything of the stream that is covered or was asked for in vain, or of a candle that is not closed yet: false.';
 COMMENT ON COLUMN analytics.gaps.attempts IS 'How often filling was tried: 2.';
 COMMENT ON COLUMN analytics.gaps.first_seen_at IS 'When it was first noticed; null when nothing is remembered of it: 2026-01-15 12:06:00+00.';
 COMMENT ON COLUMN analytics.gaps.next_attempt_at IS 'When it is tried again: 2026-01-15 12:30:00+00.';
 COMMENT ON COLUMN analytics.gaps.note IS 'What the last try found, and what people wrote: ''the page was empty''.';
+COMMENT ON COLUMN analytics.gaps.is_before_history IS 'Older than all that is covered of the stream, because the history of the exchange begins later: it lowers no share: false.';
 
 CREATE OR REPLACE FUNCTION analytics.completeness(market text, day date)
 RETURNS TABLE (kind text, variant integer, expected_s numeric, covered_s numeric, missing_s numeric,
                unfillable_s numeric, gaps bigint, share numeric, is_complete boolean,
-               mismatches bigint, lag_s numeric)
+               mismatches bigint, lag_s numeric, before_history_s numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT f.kind, f.variant, f.expected_s, f.expected_s - f.missing_s, f.missing_s, f.unfillable_s,
          f.gaps, trunc((f.expected_s - f.missing_s) / nullif(f.expected_s, 0), 6),
-         f.is_whole AND f.expected_s > 0 AND f.missing_s = 0 AND f.lag_s = 0, (
+         f.is_whole AND f.expected_s > 0 AND f.missing_s = 0 AND f.lag_s = 0 AND f.before_history_s = 0, (
            SELECT count(*) FROM verdict v
            WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'candles'
-             AND v.outcome = 'mismatch' AND v.span && f.span), f.lag_s
+             AND v.outcome = 'mismatch' AND v.span && f.span), f.lag_s,
+         f.before_history_s
   FROM (
     SELECT s.kind, s.variant, s.market_id, asked.span,
            -- What lies before a stream begins is not expected; the day is not whole without it.
            tstzrange(lower(asked.span), upper(expected.spans)) <@ expected.spans AS is_whole,
            (SELECT coalesce(sum(extract(epoch FROM upper(one) - lower(one))), 0)
             FROM unnest(expected.spans) one)
-             - coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE later.is_lag), 0) AS expected_s,
-           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE later.is_lag), 0) AS lag_s,
-           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE NOT later.is_lag), 0) AS missing_s,
-           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE NOT later.is_lag AND g.state = 'unfillable'), 0) AS unfillable_s,
-           count(g.starts_at) FILTER (WHERE NOT later.is_lag) AS gaps
+             - coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE NOT part.is_missing), 0) AS expected_s,
+           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE part.is_lag), 0) AS lag_s,
+           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE part.is_missing), 0) AS missing_s,
+           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE part.is_missing AND g.state = 'unfillable'), 0) AS unfillable_s,
+           count(g.starts_at) FILTER (WHERE part.is_missing) AS gaps,
+           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE g.is_before_history), 0) AS before_history_s
     FROM (
       SELECT analytics.market_id(completeness.market) AS market_id,
              tstzrange(completeness.day::timestamp AT TIME ZONE 'UTC',
@@ -133,9 +143,10 @@ BEGIN ATOMIC
       ON g.stream_kind = s.kind AND g.variant = s.variant AND g.market_name = m.name
     -- While a day goes on, what no collector has come to yet is lag; of a day that is over it is missing.
     CROSS JOIN LATERAL (SELECT g.is_lag IS TRUE AND asked.now < upper(asked.span) AS is_lag) later
+    CROSS JOIN LATERAL (SELECT later.is_lag, NOT later.is_lag AND g.is_before_history IS NOT TRUE AS is_missing) part
     GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span, asked.now, expected.spans) f;
 END;
-COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; share: covered by expected, cut and not rounded; is_complete: all of the day is covered; false, although the share may be 1, of a day that goes on, and of one that began before the stream did, or before what the exchange still serves of its history; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
+COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; before_history_s: seconds that were asked for from before the history of the exchange begins, which are counted in none of these, as in tapekeep status; share: covered by expected, cut and not rounded; is_complete: all of the day is covered; false, although the share may be 1, of a day that goes on, and of one that began before the stream did, or before what the exchange still serves of its history (before_history_s); mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
 
 CREATE OR REPLACE VIEW analytics.verdicts AS
 SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,

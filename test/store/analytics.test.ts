@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { archiveStatus } from '../../src/status/document.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { NOON_S } from '../support/postgres/postgres-rows.js';
@@ -284,26 +285,66 @@ test('a candle that is not closed yet is lag, also of a stream without any, as t
   );
   const listed = await runSql(
     url,
-    `SELECT variant, state, is_lag FROM analytics.gaps($1, 'candles', NULL, NULL)
+    `SELECT variant, state, is_lag, is_before_history AS is_before FROM analytics.gaps($1, 'candles', NULL, NULL)
      WHERE market_name = $1 AND variant > 60 ORDER BY variant, starts_at`,
     [market],
   );
   assert.deepEqual(listed, [
-    { variant: 3600, state: 'unfillable', is_lag: false },
-    { variant: 3600, state: 'open', is_lag: true },
-    { variant: 86_400, state: 'open', is_lag: true },
+    { variant: 3600, state: 'unfillable', is_lag: false, is_before: true },
+    { variant: 3600, state: 'open', is_lag: true, is_before: false },
+    { variant: 86_400, state: 'open', is_lag: true, is_before: false },
   ]);
   const days = await runSql(
     url,
-    `SELECT variant, missing_s::int, gaps::int, lag_s >= 600 AS "isLate"
+    `SELECT variant, missing_s::int, before_history_s::int AS before, gaps::int, lag_s >= 600 AS "isLate"
      FROM analytics.completeness($1, '2030-03-05') WHERE kind = 'candles' AND variant > 60
      ORDER BY variant`,
     [market],
   );
   assert.deepEqual(days, [
-    { variant: 3600, missing_s: 36_000, gaps: 1, isLate: true },
-    { variant: 86_400, missing_s: 0, gaps: 0, isLate: true },
+    { variant: 3600, missing_s: 0, before: 36_000, gaps: 0, isLate: true },
+    { variant: 86_400, missing_s: 0, before: 0, gaps: 0, isLate: true },
   ]);
+});
+
+test("what is before the exchange's history lowers no share, as in status, and leaves a day incomplete", async () => {
+  const { url, store } = await openAnalystWorld();
+  const at = (hour: number) => Date.UTC(2026, 1, 4, hour);
+  const stream = await store.ensureStream({ kind: 'candles', marketId: 2, variant: 3600 });
+  await store.setCollectFrom(stream.streamId, at(0));
+  const beyond = { atMs: at(24), state: 'unfillable', reason: 'beyond history' } as const;
+  // From 14:00 to 16:00 it is younger than what is covered: that was lost.
+  await store.recordGap({ ...beyond, stream, span: { fromMs: at(0), toMs: at(10) } });
+  await store.recordGap({ ...beyond, stream, span: { fromMs: at(14), toMs: at(16) } });
+  for (const [fromHour, toHour] of [
+    [10, 14],
+    [16, 24],
+  ] as const) {
+    const span = { fromMs: at(fromHour), toMs: at(toHour) };
+    await store.commit({ claims: [{ stream, span, evidence: {} }] });
+  }
+  const [day] = await runSql(
+    url,
+    `SELECT expected_s::int AS expected, covered_s::int AS covered, missing_s::int AS missing,
+            unfillable_s::int AS lost, before_history_s::int AS before, gaps::int, share::float8,
+            is_complete AS "isComplete"
+     FROM analytics.completeness((SELECT name FROM market WHERE market_id = 2), '2026-02-04')
+     WHERE kind = 'candles' AND variant = 3600`,
+  );
+  const hourS = 3600;
+  assert.deepEqual(day, {
+    ...{ expected: 14 * hourS, covered: 12 * hourS, missing: 2 * hourS, lost: 2 * hourS },
+    ...{ before: 10 * hourS, gaps: 1, share: 0.857142, isComplete: false },
+  });
+  const counted = { atMs: at(24), streams: await store.statusRows(at(24)), gaps: [], checks: [] };
+  const shown = archiveStatus(counted, at(24)).streams.find(
+    ({ kind, intervalS, beforeHistoryS }) =>
+      kind === 'candles' && intervalS === 3600 && beforeHistoryS > 0,
+  );
+  assert.deepEqual(
+    [shown?.coverageRatio, shown?.coveredS, shown?.missingS, shown?.beforeHistoryS, shown?.gaps],
+    [day?.share, day?.covered, day?.missing, day?.before, day?.gaps],
+  );
 });
 
 test('a day is complete from its first moment on, or not at all', async () => {

@@ -38,7 +38,8 @@ export const LEDGER_COLUMNS: Readonly<Record<LedgerTable, string>> = {
   coverage: `${KEY}, rows: 'BIGINT', first_id: 'BIGINT', last_id: 'BIGINT',
     updated_at: 'TIMESTAMPTZ'`,
   gaps: `${KEY}, state: 'VARCHAR', reason: 'VARCHAR', is_lag: 'BOOLEAN', attempts: 'INTEGER',
-    first_seen_at: 'TIMESTAMPTZ', next_attempt_at: 'TIMESTAMPTZ', note: 'VARCHAR'`,
+    first_seen_at: 'TIMESTAMPTZ', next_attempt_at: 'TIMESTAMPTZ', note: 'VARCHAR',
+    is_before_history: 'BOOLEAN'`,
 };
 
 /**

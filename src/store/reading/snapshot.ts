@@ -184,7 +184,7 @@ const LEDGER: Readonly<Record<LedgerTable, string>> = {
   coverage: `market, kind, variant, starts_at, ends_at, rows, first_id, last_id, updated_at
     FROM analytics.coverage`,
   gaps: `market, kind, variant, starts_at, ends_at, state, reason, is_lag, attempts, first_seen_at,
-    next_attempt_at, note FROM analytics.gaps`,
+    next_attempt_at, note, is_before_history FROM analytics.gaps`,
 };
 
 /** A table of the ledger as analysts know it. */
