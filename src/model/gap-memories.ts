@@ -45,6 +45,7 @@ export interface GapChanges {
  * of memories that reach beyond it the rest stays as it is. The count of tries goes on from what was
  * remembered of any part of the span, so that a pause never starts from the beginning because a gap
  * has shrunk. What was given up piece by piece for one reason is one memory, which keeps its id while it grows.
+ * Of the memories that become one the oldest id stays, so that a gap that is tried again is found under it.
  *
  * @param near memories of the stream that are not filled and overlap the finding or touch it, apart from each other
  */
@@ -64,7 +65,8 @@ export function placeFinding(near: readonly GapMemory[], finding: GapFinding): G
   );
   const span = hullOf([finding.span, ...alike.map((one) => one.span)]);
   const held = near.filter((one) => doOverlap(one.span, span));
-  const [same = begun] = alike.toSorted((a, b) => (a.gapId ?? 0) - (b.gapId ?? 0));
+  const swallowed = held.filter((one) => subtractSpans(one.span, [span]).length === 0);
+  const [same = begun] = swallowed.toSorted((a, b) => (a.gapId ?? 0) - (b.gapId ?? 0));
   const removed: number[] = [];
   const rests: GapMemory[] = [];
   for (const one of held) {
@@ -77,7 +79,12 @@ export function placeFinding(near: readonly GapMemory[], finding: GapFinding): G
     if (parts.length === 0 && !isSame && one.gapId !== null) removed.push(one.gapId);
   }
   const isClosed = state === 'filled' || state === 'unfillable';
-  const mostTries = Math.max(0, ...held.map(({ attempts }) => attempts));
+  // What is asked for piece by piece, downwards, was tried once when its lowest piece was.
+  const triesOf = (one: GapMemory) => {
+    const isTried = doOverlap(one.span, finding.span);
+    const isLowest = !alike.includes(one) || finding.span.fromMs === one.span.fromMs;
+    return one.attempts + (finding.isAttempt && isTried && isLowest ? 1 : 0);
+  };
   const placed: GapMemory = {
     gapId: same?.gapId ?? null,
     span,
@@ -86,7 +93,7 @@ export function placeFinding(near: readonly GapMemory[], finding: GapFinding): G
     note,
     remarks: joinRemarks(held, finding.remarks),
     firstSeenAtMs: Math.min(atMs, ...held.map(({ firstSeenAtMs }) => firstSeenAtMs)),
-    attempts: mostTries + (finding.isAttempt ? 1 : 0),
+    attempts: Math.max(finding.isAttempt ? 1 : 0, ...held.map(triesOf)),
     nextAttemptAtMs,
     closedAtMs: isClosed ? atMs : null,
     uncoveredAtMs,

@@ -159,6 +159,17 @@ test('what was given up page by page is one gap under one id, also when it is as
     gaps.map((gap) => [gap.gapId, inSeconds(gap), gap.isBeforeHistory]),
     [[first?.gapId, { fromS: -90, toS: 0 }, true]],
   );
+  // Nor does a person who asks for it once more, page by page, change its id.
+  assert.equal(await store.retryGaps({ ...all, states: ['unfillable'] }, ms(100), true), 1);
+  for (const fromS of [-35, -70, -90]) {
+    const span = spanOf(fromS, Math.min(0, fromS + 35));
+    await store.recordGap({ stream, span, atMs: ms(100), ...givenUp, isAttempt: true });
+  }
+  const [again] = await store.listGaps({ ...all, states: ['unfillable'] }, ms(100));
+  assert.deepEqual(
+    [again?.gapId, again && inSeconds(again), again?.attempts],
+    [first?.gapId, { fromS: -90, toS: 0 }, 1],
+  );
   // Above the oldest covered time the same reason is a loss.
   await record(10, 90);
   const [lost] = await store.listGaps({ ...all, states: ['unfillable'] }, ms(100));

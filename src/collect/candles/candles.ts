@@ -348,7 +348,7 @@ export class CandleCollector {
       const state = isLost
         ? ({ state: 'unfillable', nextAttemptAtMs: null } as const)
         : ({ state: 'open' } as const);
-      await archive.recordGap({ ...this.#memory(span, reason), ...state, reason });
+      await archive.recordGap({ ...this.#memory(span, reason), ...state, reason, isAttempt: true });
       reportGap(telemetry, 'candles', market, span, reason);
     }
   }

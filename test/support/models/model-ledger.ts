@@ -26,11 +26,18 @@ export class ModelStream {
     };
     while (isAlike(fromS - 1)) fromS -= 1;
     while (isAlike(toS)) toS += 1;
-    let attempts = 0;
+    // Of what is one with it, only the lowest piece is another try.
+    let begunToS = startS;
+    while (fromS === startS && begunToS < endS && isAlike(begunToS)) begunToS += 1;
+    let attempts = isAttempt ? 1 : 0;
     for (let s = fromS; s < toS; s += 1) {
-      attempts = Math.max(attempts, this.#memories.get(s)?.attempts ?? 0);
+      const isTried = s >= startS && s < endS && (s < begunToS || !isAlike(s));
+      attempts = Math.max(
+        attempts,
+        (this.#memories.get(s)?.attempts ?? 0) + (isAttempt && isTried ? 1 : 0),
+      );
     }
-    const memory = { state, reason, attempts: attempts + (isAttempt ? 1 : 0) };
+    const memory = { state, reason, attempts };
     for (let s = fromS; s < toS; s += 1) {
       if (state === 'filled') this.#memories.delete(s);
       else this.#memories.set(s, memory);

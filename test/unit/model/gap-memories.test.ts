@@ -39,14 +39,39 @@ test('a finding takes over the row that begins with it, and the rest of that bec
   assert.deepEqual(placeFinding(held, found(0, 100)).removed, []);
 });
 
-test('memories that a finding swallows are removed, and one that overlaps its end is cut', () => {
-  const held = [memory(1, 0, 10), memory(2, 20, 30), memory(3, 40, 60)];
-  assert.deepEqual(placeFinding(held, found(5, 50)).removed, [2]);
+test('a finding has the oldest id that it swallows, and a memory that overlaps its end is cut', () => {
+  const held = [memory(1, 0, 10), memory(4, 15, 18), memory(2, 20, 30), memory(3, 40, 60)];
+  assert.deepEqual(placeFinding(held, found(5, 50)).removed, [4]);
   assert.deepEqual(kept(held, found(5, 50)), [
     '1 0 5 head moved',
     '3 50 60 head moved',
-    ' 5 50 walk stalled',
+    '2 5 50 walk stalled',
   ]);
+});
+
+test('a gap that is tried again page by page ends up under its id, tried once more', () => {
+  const lost = { state: 'unfillable', reason: 'beyond history', isAttempt: true } as const;
+  let held: readonly GapMemory[] = [memory(3, 0, 100, { reason: 'beyond history', attempts: 1 })];
+  let nextId = 4;
+  for (const fromMs of [60, 20, 0]) {
+    const { kept: rows, removed } = placeFinding(
+      held,
+      found(fromMs, Math.min(100, fromMs + 40), lost),
+    );
+    assert.deepEqual(removed, fromMs === 0 ? [4] : []);
+    held = rows.map((one) => ({ ...one, gapId: one.gapId ?? nextId++ }));
+  }
+  const brief = held.map(({ gapId, span: at, attempts }) => [gapId, at, attempts]);
+  assert.deepEqual(brief, [[3, span(0, 100), 2]]);
+  // As the daemon asks for it each hour, without a person who made it due.
+  for (const fromMs of [70, 35, 0]) {
+    held = placeFinding(held, found(fromMs, fromMs + 30, lost)).kept;
+    const tries = fromMs === 0 ? 3 : 2;
+    assert.deepEqual(
+      held.map(({ gapId, attempts }) => [gapId, attempts]),
+      [[3, tries]],
+    );
+  }
 });
 
 test('tries go on from the most of any part, and only a try in vain is one more', () => {
