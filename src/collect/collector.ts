@@ -73,6 +73,7 @@ export class Collector {
   /** Markets whose trades are pushed. */
   readonly #fed = new Map<string, FedMarket>();
   readonly #runs: PollRuns;
+  readonly #requestedCandles = new WeakSet<MarketUnit>();
   readonly #standing: Standing;
   readonly #schedules = new Schedules();
   readonly #dispatcher: PollDispatcher;
@@ -212,7 +213,8 @@ export class Collector {
     const touched = await this.#review.review(requests, this.#units.values());
     if (touched.size === 0) return;
     this.#filler.wake();
-    // Candles that were requested do not wait for their schedule.
+    // Candles that were requested do not wait for their schedule, nor does what a run under way has passed by.
+    for (const unit of touched) this.#requestedCandles.add(unit);
     this.#pollCandles(
       [...touched].filter(({ market }) => !this.#runs.isUnderWay('candles', market)),
     );
@@ -391,8 +393,13 @@ export class Collector {
   }
 
   #pollCandles(units: Iterable<MarketUnit> = this.#units.values()): void {
-    for (const { market, candles } of units) {
-      this.#runs.start('candles', market, (signal) => pollByTurns(candles, signal));
+    for (const unit of units) {
+      this.#runs.start('candles', unit.market, async (signal) => {
+        do {
+          this.#requestedCandles.delete(unit);
+          await pollByTurns(unit.candles, signal);
+        } while (this.#requestedCandles.has(unit));
+      });
     }
   }
 }

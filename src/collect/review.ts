@@ -51,6 +51,11 @@ export class FillReview {
     units: Iterable<T>,
   ): Promise<ReadonlySet<T>> {
     const touched = new Set<T>();
+    const suspectKey = ({ gapId }: FillRequests['suspects'][number]) => `suspect ${gapId}`;
+    // After another try, or when its pause was ended, it is another request.
+    const dueKey = ({ gapId, attempts, nextAttemptAtMs }: FillRequests['due'][number]) =>
+      `due ${gapId} ${attempts} ${nextAttemptAtMs}`;
+    this.#keepOnly([...suspects.map(suspectKey), ...due.map(dueKey)]);
     if (wanted.length + suspects.length + due.length === 0) return touched;
     const fillers = new Map<number, { readonly filler: StreamFiller; readonly unit: T }>();
     for (const unit of units) {
@@ -68,22 +73,28 @@ export class FillReview {
     };
     for (const { streamId, span } of wanted) fillerOf(streamId)?.backfill(span);
     const revocations: Promise<void>[] = [];
-    for (const { gapId, streamId, span } of suspects) {
-      const key = `suspect ${gapId}`;
+    for (const suspect of suspects) {
+      const { streamId, span } = suspect;
+      const key = suspectKey(suspect);
       const revoked = fillerOf(streamId, key)?.invalidate(span, REVOKE_NOTE);
       // Taken back is remembered in the archive: if it asks once more, that is another request.
       if (revoked !== undefined)
         revocations.push(revoked.then(() => void this.#passedAtMs.delete(key)));
     }
-    for (const { gapId, streamId, span, attempts, nextAttemptAtMs } of due) {
-      // After another try, or when its pause was ended, it is another request.
-      fillerOf(streamId, `due ${gapId} ${attempts} ${nextAttemptAtMs}`)?.retry(span);
-    }
+    for (const one of due) fillerOf(one.streamId, dueKey(one))?.retry(one.span);
     const failed = (await Promise.allSettled(revocations)).find(
       ({ status }) => status === 'rejected',
     );
     if (failed?.status === 'rejected') throw failed.reason;
     return touched;
+  }
+
+  /** What is not asked for any more was done: the next time it is another request. */
+  #keepOnly(asked: readonly string[]): void {
+    const left = new Set(asked);
+    for (const key of [...this.#passedAtMs.keys()]) {
+      if (!left.has(key)) this.#passedAtMs.delete(key);
+    }
   }
 
   #isNew(key: string): boolean {

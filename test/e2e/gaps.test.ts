@@ -217,6 +217,34 @@ suite('gaps', { concurrency: 3 }, () => {
     await world.stop(daemon);
   });
 
+  test('candles from before history keep their id, and are tried each time that a person asks', async (t) => {
+    const world = await TapeProgram.make(t, 37);
+    await world.openExchange(420);
+    const daemon = await world.startDaemon();
+    const candles = ['--market', TAPE_MARKET, '--kind', 'candles'];
+    // Several pages of them.
+    const span = ['--from', at(-3 * 86_400), '--to', at(60)];
+    const first = await world.run('backfill', ...candles, ...span);
+    assert.equal(first.code, 7, first.out + first.err);
+    const tried = async () => {
+      const { gaps } = await list(world, ...candles, '--state', 'unfillable');
+      assert.equal(gaps.length, 1, JSON.stringify(gaps));
+      return gaps[0] ?? assert.fail();
+    };
+    const { id, attempts, reason } = await tried();
+    assert.deepEqual([attempts, reason], [1, 'beyond history']);
+    // The second time within the minute in which the daemon passes the same request on once only.
+    for (const times of [1, 2]) {
+      const again = await world.run('gaps', 'fill', id, '--again', '--json');
+      assert.equal(again.code, 7, again.out + again.err);
+      const { end } = JSON.parse(again.out) as { end: string };
+      assert.equal(end, 'settled');
+      const { id: kept, attempts: now } = await tried();
+      assert.deepEqual([kept, now], [id, 1 + times]);
+    }
+    await world.stop(daemon);
+  });
+
   test('refused rows are counted, listed and shown, and never steer the terminal', async (t) => {
     const world = await TapeProgram.make(t, 34);
     // The first question shows in which dialect the exchange is asked.

@@ -32,8 +32,8 @@ export interface FillingOptions {
 export type FillEnd = 'settled' | 'stuck' | 'stopped';
 
 const LOOK_MS = 1000;
-/** A gap whose next try is later than this is not waited for. */
-const NEXT_TRY_MAX_MS = 60_000;
+/** A gap whose next try is later than this is not waited for: some tries, whose pauses grow from a second on. */
+const NEXT_TRY_MAX_MS = 10_000;
 /** Without any change in the ledger for this long nothing more is expected of this run. */
 const STUCK_MS = 120_000;
 /** The same while another program does the work, which may have other work to do first. */

@@ -106,8 +106,10 @@ test('a gap that is due is passed on once for each try, and at once when somebod
   assert.equal(await ask(3, null), 1, 'it was tried, and a person asks again');
   clock.advance(60_000);
   assert.equal(await ask(3, null), 1, 'nothing came of it');
+  await review.review(NOTHING, units);
+  assert.equal(await ask(3, null), 1, 'it was settled, and a person asks again');
   assert.deepEqual(
     filler.calls,
-    Array.from({ length: 4 }, () => 'retry 0 1000'),
+    Array.from({ length: 5 }, () => 'retry 0 1000'),
   );
 });
