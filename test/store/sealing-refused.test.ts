@@ -76,6 +76,23 @@ test('a day that began before its history is sealed, and not without a word', as
     late,
   );
   await runSql(world.url, 'DELETE FROM trade WHERE traded_at < $1', late.slice(1));
+  // As long as a walk goes on down into the day, or will come to it, it is not final.
+  const reached = '2026-01-13T01:00:00.000Z';
+  for (const look of [preview, live]) {
+    const { outcomes } = await look(world, { isChosen: ({ span }) => span.fromMs === FIRST_MS });
+    assert.deepEqual(
+      outcomes.map(({ became, note }) => [became, note]),
+      [
+        [
+          'kept',
+          `the walk back through the history of trades of BTC_USDT has not come to its start, and may bring more from before ${reached}`,
+        ],
+      ],
+      look.name,
+    );
+  }
+  const begins = 'UPDATE stream SET collect_from = $1';
+  await runSql(world.url, begins, late.slice(1));
   const before =
     'trades of BTC_USDT from 2026-01-13T00:00:00.000Z to 2026-01-13T01:00:00.000Z were not to be had';
   const said = [

@@ -10,7 +10,7 @@ import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
 
 /** Why a partition cannot be sealed yet. */
 export interface Unsettled {
-  readonly why: 'gap' | 'suspect' | 'mismatch';
+  readonly why: 'gap' | 'history' | 'suspect' | 'mismatch';
   readonly kind: string;
   readonly market: string;
   readonly variantS: number;
@@ -48,6 +48,20 @@ const OPEN_GAP = `
         AND g.span && ${SPAN} OFFSET 0) given_up,
     unnest(expected.spans * tstzmultirange(${SPAN}) - covered.spans - given_up.spans) AS one
   WHERE s.kind = ANY ($3::text[]) ORDER BY lower(one) LIMIT 1`;
+
+/**
+ * A walk back through history that has not come to its start yet, and is within the span or will be: what it brings of
+ * that time is not known, so that no gap stands for it.
+ */
+const OPEN_HISTORY = `
+  SELECT s.kind, m.name AS market, s.variant AS "variantS",
+         ${boundsSql(`tstzrange(${FROM}, least(reached.at, ${UNTIL}))`)}
+  FROM stream s JOIN market m USING (market_id), LATERAL (
+    SELECT lower(c.span) AS at FROM coverage c
+    WHERE c.stream_id = s.stream_id AND c.row_count > 0 ORDER BY lower(c.span) LIMIT 1) reached
+  WHERE s.kind = ANY ($3::text[]) AND s.collect_from IS NULL AND m.delisted_at IS NULL
+    AND reached.at > ${FROM}
+  ORDER BY reached.at DESC LIMIT 1`;
 
 /** What is covered and suspect: to be fetched again, not started yet. */
 const OPEN_SUSPECT = `
@@ -139,6 +153,8 @@ export async function findUnsettled(
   if (!isFetchable) return undefined;
   const [gap] = await runner.rows<Found>(OPEN_GAP, [from, to, streams]);
   if (gap !== undefined) return toUnsettled('gap', gap);
+  const [history] = await runner.rows<Found>(OPEN_HISTORY, [from, to, streams]);
+  if (history !== undefined) return toUnsettled('history', history);
   const [suspect] = await runner.rows<Found>(OPEN_SUSPECT, [from, to, streams]);
   if (suspect !== undefined) return toUnsettled('suspect', suspect);
   if (!needsChecks) return undefined;
