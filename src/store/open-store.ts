@@ -82,6 +82,7 @@ import {
 import { checkMigrated } from './schema/migrate.js';
 import { Partitions } from './schema/partitions.js';
 import { readPartitions, SealingAdmin } from './sealing/partitions.js';
+import type { ArchivedTrades } from './writer/final-partitions.js';
 import { Writer } from './writer/writer.js';
 
 /** For the writer's goodbye to the server, after its drain. */
@@ -121,6 +122,8 @@ export interface StoreOptions {
   readonly partitionsAhead?: number;
   /** Quarantined rows kept, the newest ones; counts are never lost. Default 10,000. */
   readonly quarantineKeepRows?: number;
+  /** Reads trades that have left the database, to know those that come once more. Default: none is known. */
+  readonly archivedTrades?: ArchivedTrades;
 }
 
 const DEFAULTS = {

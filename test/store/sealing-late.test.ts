@@ -1,5 +1,12 @@
 import assert from 'node:assert/strict';
+import { truncate } from 'node:fs/promises';
+import { join } from 'node:path';
 import test from 'node:test';
+import { filesBelow } from '../../src/archive/cold/folder.js';
+import { openArchive } from '../../src/cli/opening/database.js';
+import { loadConfig } from '../../src/config/load.js';
+import { systemClock } from '../../src/kernel/clock.js';
+import type { TradeRow } from '../../src/model/batch.js';
 import { Connection } from '../../src/store/connection.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
@@ -158,6 +165,56 @@ test('what is archived takes no rows: known ones are repetitions, others are ref
   });
   await bringBack(world);
   assert.deepEqual(await brokenCoverage(url), []);
+});
+
+test('trades that stand in files just so are repetitions, also where nothing is covered', async (t) => {
+  const world = await open(t);
+  const { store, url, coldDir, streams } = world;
+  const [stream] = streams;
+  assert.ok(stream !== undefined);
+  await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
+  const gap = { fromMs: FIRST_MS, toMs: FIRST_MS + 3_600_000 };
+  await store.revoke(stream, gap, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  const lost = { state: 'unfillable', reason: 'beyond history', atMs: FIRST_MS } as const;
+  await store.recordGap({ stream, span: gap, ...lost });
+  const rules = { coldAfterMs: DAY_MS, needsChecks: false };
+  const { outcomes } = await liveAll(world, { rules });
+  assert.equal(outcomes.filter(({ became }) => became === 'archived').length, 3);
+
+  const config = loadConfig({
+    env: { TAPEKEEP_DATABASE_URL: url, TAPEKEEP_COLD_DIR: coldDir },
+  });
+  const again = await openArchive(config, url, systemClock, quietStoreEvents());
+  t.after(() => again.stop());
+  const own = threeDays().filter(
+    ({ marketId, tradedAtS }) => marketId === 1 && tradedAtS * 1000 < gap.toMs,
+  );
+  assert.equal(own.length, 30);
+  const [first, second, third] = own;
+  assert.ok(first !== undefined && second !== undefined && third !== undefined);
+  const timeless = own.find(({ executedAtUs }) => executedAtUs === null) ?? assert.fail();
+  const exact = { ...timeless, executedAtUs: timeless.tradedAtS * 1_000_000 + 5 };
+  const others = [{ ...second, price: '2' }, { ...third, tid: 990 }, exact];
+  const said = async (trades: readonly TradeRow[]) => {
+    const { duplicate, rejected, stored } = (await again.commit({ trades })).outcomes.trade;
+    return [duplicate, rejected, stored];
+  };
+  // Digits are not what counts: files keep numbers.
+  assert.deepEqual(await said([{ ...first, amount: '3.000' }, ...own.slice(1)]), [30, 0, 0]);
+  for (const other of others) assert.deepEqual(await said([other, first]), [1, 1, 0]);
+  const kept = await runSql<{ count: number }>(
+    url,
+    `SELECT sum(count)::int AS count FROM quarantine WHERE reason = 'partition archived'`,
+  );
+  assert.deepEqual(kept, [{ count: others.length }]);
+  // What cannot be read vouches for nothing.
+  for (const path of await filesBelow(coldDir)) {
+    if (path.endsWith('.parquet')) await truncate(join(coldDir, path), 10);
+  }
+  const blind = await openArchive(config, url, systemClock, quietStoreEvents());
+  t.after(() => blind.stop());
+  const refused = await blind.commit({ trades: [first] });
+  assert.equal(refused.outcomes.trade.rejected, 1);
 });
 
 test('older than its retention: rows, ledger and expectation go, and do not come back', async (t) => {

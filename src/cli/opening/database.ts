@@ -106,7 +106,7 @@ export function migrateDatabase(
 }
 
 /** Opens the archive with the configured limits. */
-export function openArchive(
+export async function openArchive(
   config: Config,
   databaseUrl: string,
   clock: Clock,
@@ -115,7 +115,7 @@ export function openArchive(
 ): Promise<Store> {
   const { poolSize, statementTimeout, commitLatency, partitionsAheadDays, quarantineMax } =
     config.database;
-  return openStore({
+  const store: Store = await openStore({
     databaseUrl,
     clock,
     random: systemRandom,
@@ -127,7 +127,17 @@ export function openArchive(
     quarantineKeepRows: quarantineMax,
     drainDeadlineMs: 4000,
     ...(exchangeNowMs === undefined ? {} : { exchangeNowMs }),
+    async *archivedTrades(marketId, span) {
+      const { openReading } = await import('../../archive/reading.js');
+      const reading = await openReading(store, { coldDir: coldDirOf(config) });
+      try {
+        yield* reading.typed({ kind: 'trades', marketId, variantS: 0, span });
+      } finally {
+        await reading.close();
+      }
+    },
   });
+  return store;
 }
 
 /** The folder of cold partitions, as configured. */

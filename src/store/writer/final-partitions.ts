@@ -1,3 +1,5 @@
+import { obtain } from '../../kernel/bounded.js';
+import { type Clock, endsInTime } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
 import {
   ALL_MARKETS_ID,
@@ -5,6 +7,7 @@ import {
   type CommitResult,
   type CoverageClaim,
   rowsIn,
+  type TradeRow,
 } from '../../model/batch.js';
 import {
   SERIES,
@@ -19,13 +22,13 @@ import type { Connection } from '../connection.js';
 import { isState, partitionOf } from '../errors.js';
 import { boundsSql, fromMs, rangeSql, unnested } from '../sql.js';
 import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './groups.js';
-import { type SaneWindow, SHAPES } from './series.js';
+import { type SaneWindow, SHAPES, TRADE } from './series.js';
 
 /**
  * Rows for partitions that are final (sql/0006). A sealed one is reopened, and that is reported. Rows for
  * one whose rows are no longer here are not stored: those in a covered span were stored before it
- * left and count as repetitions, as do those of a time that is not kept any more; others go to
- * quarantine. Of what they would prove nothing is claimed.
+ * left and count as repetitions, as do those of a time that is not kept any more, and trades that stand in
+ * the files just so; others go to quarantine. Of what they would prove nothing is claimed.
  */
 
 const REOPEN = 'SELECT reopen_partition($1) AS state';
@@ -36,9 +39,15 @@ export interface Resolution {
   readonly realign: (results: readonly CommitResult[]) => readonly CommitResult[];
 }
 
+/** Reads the trades of a market in a span, of partitions whose rows are in files. */
+export type ArchivedTrades = (marketId: number, span: Span) => AsyncIterable<readonly TradeRow[]>;
+
 interface ResolveContext {
   readonly connection: Connection;
   readonly window: SaneWindow;
+  readonly clock: Clock;
+  /** Without it nothing is known of what stands in files. */
+  readonly archivedTrades?: ArchivedTrades;
   readonly onReopened: (partition: string) => void;
 }
 
@@ -57,8 +66,9 @@ export async function resolveFinal(
   error: unknown,
   batches: readonly Batch[],
   resolution: Resolution,
-  { connection, window, onReopened }: ResolveContext,
+  context: ResolveContext,
 ): Promise<Resolution> {
+  const { connection, onReopened } = context;
   const partition = partitionOf(error);
   if (isState(error, 'partition sealed') && partition !== undefined) {
     try {
@@ -69,7 +79,7 @@ export async function resolveFinal(
       if (!isState(refused, 'partition gone')) throw refused;
     }
   }
-  return await withoutGone(connection, batches, window);
+  return await withoutGone(context, batches);
 }
 
 /** A row and the stream that covers it. */
@@ -113,10 +123,10 @@ const CUT_CLAIMS = `
   ORDER BY q.ord, upper(part) DESC`;
 
 async function withoutGone(
-  connection: Connection,
+  context: ResolveContext,
   batches: readonly Batch[],
-  window: SaneWindow,
 ): Promise<Resolution> {
+  const { connection, window } = context;
   const placed = batches.flatMap(placedRows);
   const gone = new Map<object, boolean>();
   const found = await connection.rows<{ ord: number; is_known: boolean }>(
@@ -127,6 +137,10 @@ async function withoutGone(
     const one = placed[ord - 1];
     if (one !== undefined) gone.set(one.row, is_known);
   }
+  const unknown = batches.flatMap(({ trades = [] }) =>
+    trades.filter((trade) => gone.get(trade) === false),
+  );
+  for (const trade of await findInFiles(context, unknown)) gone.set(trade, true);
   const cut = await cutClaims(connection, batches);
   const kept = batches.map((batch, index) => withoutRows(batch, gone, cut[index] ?? []));
   const group = prepareGroup(kept, window);
@@ -143,6 +157,43 @@ async function withoutGone(
     realign: (results) =>
       results.map((result, index) => realignOne(batches[index] ?? {}, cut[index] ?? [], result)),
   };
+}
+
+/** Files that cannot be read in this time, or at all, show nothing: nothing else waits for them any longer. */
+const FILES_MS = 10_000;
+
+/** Of trades that no coverage vouches for, those that stand in files with all that is known of them. */
+async function findInFiles(
+  { clock, archivedTrades }: ResolveContext,
+  trades: readonly TradeRow[],
+): Promise<readonly TradeRow[]> {
+  if (archivedTrades === undefined || trades.length === 0) return [];
+  const found: TradeRow[] = [];
+  const search = async () => {
+    for (const marketId of new Set(trades.map((trade) => trade.marketId))) {
+      const own = trades.filter((trade) => trade.marketId === marketId);
+      const sought = new Map<string | number, TradeRow[]>();
+      for (const trade of own) obtain(sought, TRADE.identity(trade), () => []).push(trade);
+      const times = own.map(TRADE.timeMs);
+      const span = { fromMs: Math.min(...times), toMs: Math.max(...times) + 1 };
+      for await (const rows of archivedTrades(marketId, span)) {
+        for (const row of rows) {
+          const alike = sought.get(TRADE.identity(row)) ?? [];
+          found.push(...alike.filter((trade) => isWithin(trade, row)));
+        }
+      }
+    }
+  };
+  const isRead = await endsInTime(clock, FILES_MS, search()).catch(() => false);
+  return isRead ? found : [];
+}
+
+/** Whether a stored trade has all that another one would bring. */
+function isWithin(trade: TradeRow, stored: TradeRow): boolean {
+  const { executedAtUs } = trade;
+  return (
+    TRADE.isSame(trade, stored) && (executedAtUs === null || executedAtUs === stored.executedAtUs)
+  );
 }
 
 function placedRows(batch: Batch, index: number): Placed[] {

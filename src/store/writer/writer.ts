@@ -16,7 +16,12 @@ import {
   toStoreError,
 } from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
-import { isFinalPartition, type Resolution, resolveFinal } from './final-partitions.js';
+import {
+  type ArchivedTrades,
+  isFinalPartition,
+  type Resolution,
+  resolveFinal,
+} from './final-partitions.js';
 import {
   type PendingBatch,
   PendingBatches,
@@ -57,6 +62,7 @@ interface WriterOptions {
   readonly saneWindow: () => SaneWindow;
   /** First instant of exchange time that has not come yet. */
   readonly presentMs: () => number;
+  readonly archivedTrades?: ArchivedTrades;
 }
 
 /** Batches that go to the database together, made ready for it. */
@@ -232,16 +238,15 @@ export class Writer {
     resolution: Resolution,
     retry: RetryState,
   ): Promise<Resolution> {
-    const { telemetry, saneWindow } = this.#options;
+    const { telemetry, saneWindow, clock, archivedTrades } = this.#options;
     retry.resolutions += 1;
     const onReopened = (partition: string) => telemetry.partitionReopened({ partition });
     try {
       return await this.#turn.run(async () => {
         const connection = await this.#session.connection();
         return await resolveFinal(error, batches, resolution, {
-          connection,
-          window: saneWindow(),
-          onReopened,
+          ...{ connection, window: saneWindow(), clock, onReopened },
+          ...(archivedTrades === undefined ? {} : { archivedTrades }),
         });
       });
     } catch (failure) {
