@@ -127,9 +127,9 @@ export async function openArchive(
     quarantineKeepRows: quarantineMax,
     drainDeadlineMs: 4000,
     ...(exchangeNowMs === undefined ? {} : { exchangeNowMs }),
-    async *archivedTrades(marketId, span) {
+    async *archivedTrades(marketId, span, signal) {
       const { openReading } = await import('../../archive/reading.js');
-      const reading = await openReading(store, { coldDir: coldDirOf(config) });
+      const reading = await openReading(store, { coldDir: coldDirOf(config), signal });
       try {
         yield* reading.typed({ kind: 'trades', marketId, variantS: 0, span });
       } finally {

@@ -1,5 +1,6 @@
 import { obtain } from '../../kernel/bounded.js';
-import { type Clock, endsInTime } from '../../kernel/clock.js';
+import { type Clock, startDeadline, unlessAborted } from '../../kernel/clock.js';
+import { AbortedError } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import {
   ALL_MARKETS_ID,
@@ -40,7 +41,11 @@ export interface Resolution {
 }
 
 /** Reads the trades of a market in a span, of partitions whose rows are in files. */
-export type ArchivedTrades = (marketId: number, span: Span) => AsyncIterable<readonly TradeRow[]>;
+export type ArchivedTrades = (
+  marketId: number,
+  span: Span,
+  signal: AbortSignal,
+) => AsyncIterable<readonly TradeRow[]>;
 
 interface ResolveContext {
   readonly connection: Connection;
@@ -48,6 +53,8 @@ interface ResolveContext {
   readonly clock: Clock;
   /** Without it nothing is known of what stands in files. */
   readonly archivedTrades?: ArchivedTrades;
+  /** Ends what is read in files. */
+  readonly signal: AbortSignal;
   readonly onReopened: (partition: string) => void;
 }
 
@@ -164,11 +171,13 @@ const FILES_MS = 10_000;
 
 /** Of trades that no coverage vouches for, those that stand in files with all that is known of them. */
 async function findInFiles(
-  { clock, archivedTrades }: ResolveContext,
+  { clock, archivedTrades, signal }: ResolveContext,
   trades: readonly TradeRow[],
 ): Promise<readonly TradeRow[]> {
   if (archivedTrades === undefined || trades.length === 0) return [];
   const found: TradeRow[] = [];
+  const late = () => new AbortedError('reading cold files took too long');
+  using deadline = startDeadline(clock, FILES_MS, late, signal);
   const search = async () => {
     for (const marketId of new Set(trades.map((trade) => trade.marketId))) {
       const own = trades.filter((trade) => trade.marketId === marketId);
@@ -176,7 +185,7 @@ async function findInFiles(
       for (const trade of own) obtain(sought, TRADE.identity(trade), () => []).push(trade);
       const times = own.map(TRADE.timeMs);
       const span = { fromMs: Math.min(...times), toMs: Math.max(...times) + 1 };
-      for await (const rows of archivedTrades(marketId, span)) {
+      for await (const rows of archivedTrades(marketId, span, deadline.signal)) {
         for (const row of rows) {
           const alike = sought.get(TRADE.identity(row)) ?? [];
           found.push(...alike.filter((trade) => isWithin(trade, row)));
@@ -184,8 +193,12 @@ async function findInFiles(
       }
     }
   };
-  const isRead = await endsInTime(clock, FILES_MS, search()).catch(() => false);
-  return isRead ? found : [];
+  try {
+    await unlessAborted(deadline.signal, search());
+    return found;
+  } catch {
+    return [];
+  }
 }
 
 /** Whether a stored trade has all that another one would bring. */

@@ -245,7 +245,7 @@ export class Writer {
       return await this.#turn.run(async () => {
         const connection = await this.#session.connection();
         return await resolveFinal(error, batches, resolution, {
-          ...{ connection, window: saneWindow(), clock, onReopened },
+          ...{ connection, window: saneWindow(), clock, onReopened, signal: this.#abort.signal },
           ...(archivedTrades === undefined ? {} : { archivedTrades }),
         });
       });
