@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { fileURLToPath } from 'node:url';
+import { stringify } from 'yaml';
 import type { z } from 'zod';
 import { dialectOf } from '../contract/dialects.js';
 import { CONFIG_FILE_VARIABLE, deepFreeze, KEY_PATHS } from './keys.js';
@@ -13,6 +14,7 @@ import {
   type Setting,
 } from './layers.js';
 import { type Config, configSchema, SECRET_KEYS } from './schema.js';
+import { asWritten } from './values.js';
 
 /** A rule between several keys that does not hold, reported at the key that is easiest to change. */
 export interface BrokenRule {
@@ -126,13 +128,20 @@ export interface LoadOptions {
 /** Longest value that a message repeats. */
 const SHOWN_LENGTH = 120;
 
-/** A value as it may be shown: secrets hidden, passwords in URLs hidden, cut to a bound. */
-function showValue(path: string, value: unknown): string {
-  if (value === null) return 'null';
+/** A value with secrets and passwords in URLs hidden. */
+function hideSecrets(path: string, value: unknown): unknown {
+  if (value === null) return null;
   if (path === 'database.url' && typeof value === 'string') return redactUrl(value);
   if (SECRET_KEYS.has(path)) return REDACTED;
-  if (typeof value === 'string' && value.includes('://')) return redactUrl(value);
-  const text = typeof value === 'string' ? JSON.stringify(value) : (JSON.stringify(value) ?? '');
+  return typeof value === 'string' && value.includes('://') ? redactUrl(value) : value;
+}
+
+/** A refused value as it was given, secrets hidden, cut to a bound. */
+function showValue(path: string, value: unknown): string {
+  const shown = hideSecrets(path, value);
+  const isBare = shown !== value || (typeof shown === 'string' && shown.includes('://'));
+  if (isBare) return String(shown);
+  const text = JSON.stringify(shown) ?? '';
   return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text;
 }
 
@@ -202,8 +211,8 @@ const DEFAULTS_FILE = fileURLToPath(new URL('../../config/default.yaml', import.
 /** A setting as it may be shown, in the notation of the file. */
 export interface ShownSetting {
   readonly key: string;
-  /** Secrets are `***`. */
-  readonly value: string;
+  /** Numbers, flags and lists as such, durations as they were written; secrets are `***`. */
+  readonly value: unknown;
   /** `default`, `tapekeep.yaml:7`, an environment variable, or the command line. */
   readonly source: string;
 }
@@ -215,13 +224,27 @@ export interface ShownSetting {
  */
 export function configSources(options: LoadOptions): ShownSetting[] {
   const layers = readLayers(options);
-  check(layers);
+  const config = check(layers);
   const defaults = readFileLayer(DEFAULTS_FILE).settings;
   return [...KEY_PATHS].map((key) => {
     const set = layers.settings.get(key);
-    const value = set === undefined ? defaults.get(key)?.value : set.value;
-    return { key, value: showValue(key, value), source: set?.source ?? 'default' };
+    const given = set === undefined ? defaults.get(key)?.value : set.value;
+    const value = hideSecrets(key, asWritten(given, valueAt(config, key)));
+    return { key, value, source: set?.source ?? 'default' };
   });
+}
+
+function valueAt(config: Config, key: string): unknown {
+  return key
+    .split('.')
+    .reduce<unknown>((branch, name) => (branch as Record<string, unknown>)[name], config);
+}
+
+/** A shown value on one line, as it stands behind its key in the file. */
+export function lineOfFile(value: unknown): string {
+  if (value === REDACTED) return REDACTED;
+  const form = { collectionStyle: 'flow', flowCollectionPadding: false, lineWidth: 0 } as const;
+  return stringify(value, form).trimEnd();
 }
 
 /**

@@ -69,6 +69,17 @@ function numberOf(raw: unknown): number | undefined {
   return Number(raw);
 }
 
+/**
+ * What a key holds in the notation of the file: the value that was read, except where a text stands for a
+ * length of time (`5m`, `none`, `forever`), whose milliseconds are of the program alone.
+ */
+export function asWritten(raw: unknown, read: unknown): unknown {
+  if (typeof raw !== 'string') return read;
+  const isLength =
+    (typeof read === 'number' && numberOf(raw) === undefined) || (read === null && raw !== 'null');
+  return isLength ? raw.trim() : read;
+}
+
 function wholeOf(raw: unknown, min: number, max: number): number | typeof REFUSED {
   const number = numberOf(raw);
   const fits = number !== undefined && Number.isInteger(number) && number >= min && number <= max;

@@ -97,6 +97,12 @@ test('config check tells every mistake by the exit code, config show hides secre
     shown.text('stdout'),
     /^http\.token +\*\*\* +environment variable TAPEKEEP_HTTP_TOKEN$/m,
   );
+  const document = run(['config', 'show', 'http.port', 'exchange.timeout', '--json'], env);
+  await document.ended();
+  assert.deepEqual(JSON.parse(document.text('stdout')), [
+    { key: 'exchange.timeout', value: '10s', source: 'default' },
+    { key: 'http.port', value: 0, source: 'environment variable TAPEKEEP_HTTP_PORT' },
+  ]);
   const wrong = run(['config', 'check'], { TAPEKEEP_HTTP_TOKEN: 'short', TAPEKEEP_NOPE: '1' });
   assert.equal((await wrong.ended()).code, 2);
   assert.match(

@@ -1,4 +1,4 @@
-import { configSources } from '../../config/load.js';
+import { configSources, lineOfFile } from '../../config/load.js';
 import { argument, type CommonOptions, command, flag, group, nothing } from '../command.js';
 import { UsageError } from '../failure.js';
 import { JSON_DOCUMENT } from '../options.js';
@@ -39,7 +39,7 @@ const show = command({
     const lines = formatTable(
       [
         { title: 'setting', text: ({ key }) => key },
-        { title: 'value', text: ({ value }) => value },
+        { title: 'value', text: ({ value }) => lineOfFile(value) },
         { title: 'from', text: ({ source }) => source },
       ],
       chosen,

@@ -3,13 +3,14 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { parse } from 'yaml';
+import { Document, parse } from 'yaml';
 import { DEFAULTS, KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
 import { ConfigError } from '../../../src/config/layers.js';
 import {
   configSources,
   exchangeNameOf,
   type LoadOptions,
+  lineOfFile,
   loadConfig,
   redactUrl,
 } from '../../../src/config/load.js';
@@ -53,22 +54,56 @@ test('the documented file holds every key with the default that the program uses
   assert.deepEqual(new Set(leaves(parse(defaultYaml()) as object, '')), KEY_PATHS);
 });
 
-test('every setting is shown with its source, and secrets are not', () => {
+test('every setting is shown with its source as the file has it, and secrets are not', () => {
   const file = fileOf('http:\n  token: 0123456789abcdef\nstreams:\n  trades:\n    history: 5d\n');
-  const env = { TAPEKEEP_DATABASE_URL: 'postgres://u:hidden@h/d', TAPEKEEP_MARKETS: 'A_B,C_D' };
+  const env = {
+    TAPEKEEP_DATABASE_URL: 'postgres://u:hidden@h/d',
+    TAPEKEEP_MARKETS: 'A_B,C_D',
+    TAPEKEEP_EXCHANGE_NAME: '17',
+    TAPEKEEP_HTTP_PORT: '9000',
+    TAPEKEEP_STREAMS_DEPTH_ENABLED: 'false',
+    TAPEKEEP_STREAMS_CANDLES_HISTORY: 'none',
+    TAPEKEEP_RETENTION_DEPTH: 'forever',
+    TAPEKEEP_REALTIME_URL: 'null',
+    TAPEKEEP_ACCOUNT_KEY: 'key://of-an-account',
+    TAPEKEEP_ACCOUNT_SECRET: '12345678',
+  };
   const shown = configSources({ file, env });
   assert.deepEqual(new Set(shown.map(({ key }) => key)), KEY_PATHS);
+  const set = shown.filter(({ source }) => source !== 'default');
   assert.deepEqual(
-    shown.filter(({ source }) => source !== 'default').map((one) => Object.values(one).join(' | ')),
+    set.map(({ key, value, source }) => [key, value, lineOfFile(value), source.split(' ').at(-1)]),
     [
-      'markets | "A_B,C_D" | environment variable TAPEKEEP_MARKETS',
-      'database.url | postgres://u:***@h/d | environment variable TAPEKEEP_DATABASE_URL',
-      `streams.trades.history | "5d" | ${file}:5`,
-      `http.token | *** | ${file}:2`,
+      ['markets', ['A_B', 'C_D'], '[A_B, C_D]', 'TAPEKEEP_MARKETS'],
+      ['exchange.name', '17', '"17"', 'TAPEKEEP_EXCHANGE_NAME'],
+      ['realtime.url', null, 'null', 'TAPEKEEP_REALTIME_URL'],
+      ...[
+        ['database.url', 'postgres://u:***@h/d', 'postgres://u:***@h/d', 'TAPEKEEP_DATABASE_URL'],
+      ],
+      ['streams.trades.history', '5d', '5d', `${file}:5`],
+      ['streams.depth.enabled', false, 'false', 'TAPEKEEP_STREAMS_DEPTH_ENABLED'],
+      ['streams.candles.history', 'none', 'none', 'TAPEKEEP_STREAMS_CANDLES_HISTORY'],
+      ['retention.depth', 'forever', 'forever', 'TAPEKEEP_RETENTION_DEPTH'],
+      ['account.key', '***', '***', 'TAPEKEEP_ACCOUNT_KEY'],
+      ['account.secret', '***', '***', 'TAPEKEEP_ACCOUNT_SECRET'],
+      ['http.port', 9000, '9000', 'TAPEKEEP_HTTP_PORT'],
+      ['http.token', '***', '***', `${file}:2`],
     ],
   );
-  assert.equal(shown.find(({ key }) => key === 'exchange.timeout')?.value, '"10s"');
   assert.throws(() => configSources({ env: { TAPEKEEP_HTTP_PORT: 'x' } }), ConfigError);
+});
+
+test('a file of all lines that are shown means the same settings', () => {
+  const env = {
+    TAPEKEEP_MARKETS: 'A_B,C_D',
+    TAPEKEEP_EXCHANGE_NAME: '17',
+    TAPEKEEP_LOG_LEVEL: 'warn',
+  };
+  const tree = new Document({});
+  for (const { key, value } of configSources({ env })) {
+    tree.setIn(key.split('.'), parse(lineOfFile(value)));
+  }
+  assert.deepEqual(loadConfig({ file: fileOf(tree.toString()), env: {} }), loadConfig({ env }));
 });
 
 test('without any source the defaults hold, with durations in milliseconds', () => {
