@@ -73,3 +73,46 @@ export async function holdLock(
   if (row?.got === true) return;
   throw new StoreError(code, text(row?.heldBy ?? 'unknown'), { action });
 }
+
+/** A session that has a lock which another one wants. */
+export interface LockHolder {
+  /** 0 is a prepared transaction. */
+  readonly pid: number;
+  readonly user: string | null;
+  readonly application: string | null;
+  readonly state: string | null;
+  readonly since: string | null;
+  /** Null where this login may not see it. */
+  readonly query: string | null;
+  readonly isWaiting: boolean;
+}
+
+/** Of `a`, a row of pg_stat_activity. */
+export const HOLDER_COLUMNS = `a.usename AS "user", a.application_name AS application, a.state,
+    to_char(coalesce(a.xact_start, a.backend_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS since,
+    nullif(a.query, '<insufficient privilege>') AS query`;
+
+/** Of the statement of another session. */
+const QUERY_LETTERS = 80;
+
+/** The start of a statement without the texts in it, which may be secret. */
+function startOf(query: string): string {
+  const plain = query
+    .replace(/\$(\w*)\$.*?(\$\1\$|$)/gs, '$$…$$')
+    .replace(/'[^']*('|$)/g, "'…'")
+    .replace(/\s+/g, ' ')
+    .trim();
+  const letters = [...plain];
+  return letters.length <= QUERY_LETTERS ? plain : `${letters.slice(0, QUERY_LETTERS).join('')} …`;
+}
+
+export function describeHolder(holder: LockHolder): string {
+  const { pid, user, application, state, since, query, isWaiting } = holder;
+  if (pid === 0) return 'a prepared transaction (see pg_prepared_xacts)';
+  const doing =
+    query === null
+      ? 'the rest is for members of pg_read_all_stats'
+      : `${state ?? 'at work'} since ${since}: "${startOf(query)}"`;
+  const parts = [application ?? '', user === null ? '' : `user ${user}`, doing].filter(Boolean);
+  return `process ${pid} (${parts.join(', ')})${isWaiting ? ', which waits itself' : ''}`;
+}

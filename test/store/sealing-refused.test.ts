@@ -205,7 +205,7 @@ test('readers are not disturbed: the switch waits for them, and gives up soon', 
     waiting.outcomes.map(({ became }) => became),
     ['kept', 'kept', 'kept'],
   );
-  assert.match(waiting.outcomes[0]?.note ?? '', /in use/);
+  assert.match(waiting.outcomes[0]?.note ?? '', /^it is in use by process \d+ \(tapekeep/);
   await snapshot.close();
 
   // Somebody reads the second day for long: the others go, and new readers do not wait.
@@ -233,6 +233,37 @@ test('readers are not disturbed: the switch waits for them, and gives up soon', 
   await reader.end();
   await live(world, { rules: COLD });
   assert.deepEqual(await present(), [false, false, false]);
+});
+
+test('what is in use names who has it, and what to do', async (t) => {
+  const world = await openSealingWorld(t);
+  const reader = await openSql(world.url);
+  await reader.run('BEGIN; SELECT count(*) FROM trade_20260114');
+  const writer = await openSql(`${world.url}?application_name=night%20job`);
+  await writer.run("BEGIN; LOCK TABLE trade_20260114 IN ROW EXCLUSIVE MODE; SELECT 'a secret'");
+  const [{ pid } = { pid: 0 }] = await writer.run<{ pid: number }>(
+    'SELECT pg_backend_pid() AS pid',
+  );
+  const { outcomes } = await live(world);
+  assert.deepEqual(
+    outcomes.map(({ became }) => became),
+    ['sealed', 'kept', 'sealed'],
+  );
+  const since = '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\dZ';
+  const doing = `night job, user \\w+, idle in transaction since ${since}: "SELECT pg_backend_pid\\(\\) AS pid"`;
+  const rest = `try again when that has ended, or end it: SELECT pg_terminate_backend\\(${pid}\\)`;
+  assert.match(
+    outcomes[1]?.note ?? '',
+    new RegExp(
+      `^it is in use by process ${pid} \\(${doing}\\), and stays as it is for now: ${rest}$`,
+    ),
+  );
+  await writer.run('COMMIT');
+  await writer.end();
+  await reader.run('COMMIT');
+  await reader.end();
+  await live(world);
+  assert.deepEqual(await statesOf(world), ['sealed', 'sealed', 'sealed']);
 });
 
 test('one at a time, stopped at any time, and in a folder of its own', async (t) => {

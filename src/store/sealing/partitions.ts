@@ -3,7 +3,7 @@ import { columnsOf, leanSql, type SeriesColumn, timeColumnOf } from '../../model
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import { Connection, type ConnectionOptions, inStoreWords, type Runner } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
-import { holdLock } from '../locks.js';
+import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
 import { boundsSql, type Flat, fromMs, toMs, withSpan } from '../sql.js';
 import {
   findLacks,
@@ -132,6 +132,28 @@ const marketsSql = (name: string) => `
 
 const AT = fromMs('$2');
 
+const HOLDERS_MAX = 4;
+/**
+ * The sessions that have locks on tables or their indexes, except those that only read them if `$2` is
+ * false. The oldest transactions first: they are the least likely to have come since.
+ */
+const FIND_HOLDERS = `
+  WITH wanted AS (SELECT to_regclass(name) AS id FROM unnest($1::text[]) AS name)
+  SELECT coalesce(l.pid, 0) AS pid, ${HOLDER_COLUMNS}, false AS "isWaiting"
+  FROM (
+    SELECT DISTINCT pid FROM pg_locks
+    WHERE locktype = 'relation' AND granted AND pid IS DISTINCT FROM pg_backend_pid()
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND ($2 OR mode <> 'AccessShareLock')
+      AND relation IN (
+        SELECT id FROM wanted
+        UNION ALL
+        SELECT indexrelid FROM pg_index JOIN wanted ON indrelid = id)) l
+    LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+  ORDER BY a.xact_start NULLS LAST, l.pid LIMIT ${HOLDERS_MAX}`;
+/** Steps that wait for readers of any partition, by the lock that those hold. */
+const SWITCHES = /^(archive_partition|finish_restore|expire_partition)\(/;
+
 /**
  * The steps of the partition lifecycle, each whole or not at all, on one connection that holds
  * the lock that makes it the only one. A step that finds a lock taken for too long throws a StoreError
@@ -184,7 +206,8 @@ export class SealingAdmin {
   async rebuildIndexes(place: Place): Promise<void> {
     await this.#call('drop_broken_indexes($1, AT)', place);
     if (await this.#mayMaintain(place)) {
-      await this.#connection.rows(`REINDEX TABLE CONCURRENTLY ${place.name}`);
+      const sql = `REINDEX TABLE CONCURRENTLY ${place.name}`;
+      await this.#unlessInUse([place.name], true, () => this.#connection.rows(sql));
     } else {
       await this.#call('rebuild_indexes($1, AT)', place);
     }
@@ -193,7 +216,8 @@ export class SealingAdmin {
   /** Freezes the rows. False where the rights do not suffice. */
   async freeze(place: Place): Promise<boolean> {
     if (!(await this.#mayMaintain(place))) return false;
-    await this.#connection.rows(`VACUUM (FREEZE, ANALYZE) ${place.name}`);
+    const sql = `VACUUM (FREEZE, ANALYZE) ${place.name}`;
+    await this.#unlessInUse([place.name], false, () => this.#connection.rows(sql));
     return true;
   }
 
@@ -285,15 +309,37 @@ export class SealingAdmin {
     more: readonly unknown[] = [],
   ): Promise<T> {
     const values = [table, span.fromMs, ...more];
-    try {
+    const tables = SWITCHES.test(call) ? [name, 'reader_lock'] : [name];
+    // The guard alone lets readers be.
+    const isOfReaders = !call.startsWith('begin_seal(');
+    return await this.#unlessInUse(tables, isOfReaders, async () => {
       const sql = `SELECT ${call.replace('AT', AT)} AS result`;
       const [row] = await this.#connection.rows<{ result: T }>(sql, values);
       return row?.result as T;
+    });
+  }
+
+  /**
+   * @param isOfReaders whether the work waits for those that only read the tables, too
+   * @throws StoreError `sealing_busy`, which leaves to its reader to say what partition it is about
+   */
+  async #unlessInUse<T>(
+    tables: readonly string[],
+    isOfReaders: boolean,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    try {
+      return await work();
     } catch (error) {
       if (!isState(error, 'lock not available')) throw error;
+      const values = [tables, isOfReaders];
+      const holders = await this.#connection.rows<LockHolder>(FIND_HOLDERS, values);
+      const ids = holders.flatMap(({ pid }) => (pid === 0 ? [] : [pid]));
+      const by = holders.length === 0 ? '' : ` by ${holders.map(describeHolder).join('; ')}`;
+      const or = ids.length === 0 ? '' : `, or end it: SELECT pg_terminate_backend(${ids[0]})`;
       throw new StoreError(
         'sealing_busy',
-        `${name} is in use, so that it stays as it is for now: try again later`,
+        `it is in use${by}, and stays as it is for now: try again when that has ended${or}`,
         { cause: error, sqlstate: sqlstateOf(error) },
       );
     }

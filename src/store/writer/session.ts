@@ -2,7 +2,13 @@ import type { Clock } from '../../kernel/clock.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { Connection, type ConnectionOptions, refuseReadOnly } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
-import { holdLock, TAKE_EARLIER_LOCK } from '../locks.js';
+import {
+  describeHolder,
+  HOLDER_COLUMNS,
+  holdLock,
+  type LockHolder,
+  TAKE_EARLIER_LOCK,
+} from '../locks.js';
 import { prepareSql } from '../sql.js';
 import { READ_COVERAGE, WRITE_COVERAGE } from './coverage.js';
 import { CREATE_STAGES } from './staging.js';
@@ -97,20 +103,7 @@ export class WriterSession {
 const LOOK_AFTER_MS = 5_000;
 /** The look is no more important than what it looks at. */
 const LOOK_TIMEOUT_MS = 5_000;
-/** Of the statement of another session. */
-const QUERY_LETTERS = 80;
 const BLOCKERS_MAX = 4;
-
-interface Blocker {
-  readonly pid: number;
-  readonly user: string | null;
-  readonly application: string | null;
-  readonly state: string | null;
-  readonly since: string | null;
-  /** Null where this login may not see it. */
-  readonly query: string | null;
-  readonly isWaiting: boolean;
-}
 
 /** The sessions that block one, and those that block them; first the ones that wait for no lock. */
 const FIND_BLOCKERS = `
@@ -119,34 +112,10 @@ const FIND_BLOCKERS = `
     UNION
     SELECT unnest(pg_blocking_pids(pid)), steps + 1 FROM blocker WHERE steps < 4
   )
-  SELECT b.pid, a.usename AS "user", a.application_name AS application, a.state,
-    to_char(coalesce(a.xact_start, a.backend_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS since,
-    nullif(a.query, '<insufficient privilege>') AS query,
-    cardinality(pg_blocking_pids(b.pid)) > 0 AS "isWaiting"
+  SELECT b.pid, ${HOLDER_COLUMNS}, cardinality(pg_blocking_pids(b.pid)) > 0 AS "isWaiting"
   FROM (SELECT pid, max(steps) AS steps FROM blocker GROUP BY pid) b
   LEFT JOIN pg_stat_activity a ON a.pid = b.pid
   ORDER BY "isWaiting", steps DESC, pid LIMIT ${BLOCKERS_MAX}`;
-
-/** The start of a statement without the texts in it, which may be secret. */
-function startOf(query: string): string {
-  const plain = query
-    .replace(/\$(\w*)\$.*?(\$\1\$|$)/gs, '$$…$$')
-    .replace(/'[^']*('|$)/g, "'…'")
-    .replace(/\s+/g, ' ')
-    .trim();
-  const letters = [...plain];
-  return letters.length <= QUERY_LETTERS ? plain : `${letters.slice(0, QUERY_LETTERS).join('')} …`;
-}
-
-function describe({ pid, user, application, state, since, query, isWaiting }: Blocker): string {
-  if (pid === 0) return 'a prepared transaction (see pg_prepared_xacts)';
-  const doing =
-    query === null
-      ? 'the rest is for members of pg_read_all_stats'
-      : `${state ?? 'at work'} since ${since}: "${startOf(query)}"`;
-  const parts = [application ?? '', user === null ? '' : `user ${user}`, doing].filter(Boolean);
-  return `process ${pid} (${parts.join(', ')})${isWaiting ? ', which waits itself' : ''}`;
-}
 
 /**
  * Looks, from a connection of its own, for who holds what a commit waits for: once in a try that takes
@@ -193,9 +162,9 @@ export class BlockerWatch implements Disposable {
     const limits = { connectTimeoutMs: LOOK_TIMEOUT_MS, statementTimeoutMs: LOOK_TIMEOUT_MS };
     const connection = await Connection.open({ ...this.#options, ...limits });
     try {
-      const blockers = await connection.rows<Blocker>(FIND_BLOCKERS, [pid]);
+      const blockers = await connection.rows<LockHolder>(FIND_BLOCKERS, [pid]);
       if (this.#isOver || blockers.length === 0) return;
-      this.#seen = blockers.map(describe).join('; ');
+      this.#seen = blockers.map(describeHolder).join('; ');
       const waitedMs = this.#clock.monotonicMs() - this.#startedMs;
       this.#telemetry.commitBlocked({ by: this.#seen, waitedMs });
     } finally {
