@@ -1,8 +1,9 @@
 import { spanContains } from '../kernel/span.js';
+import { formatInstant } from '../kernel/timestamp.js';
 import { type StreamKind, seriesOf, tableOfStream } from '../model/series.js';
 import type { BeyondPresent, Gap, GapDetail, KnownStream, Store } from '../store/index.js';
 import { UsageError } from './failure.js';
-import { formatInstant, streamName } from './options.js';
+import { streamName } from './options.js';
 import { printable } from './output.js';
 import { isLag } from './selection.js';
 

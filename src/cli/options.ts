@@ -148,12 +148,6 @@ export const CLAMP = flag(
   'let --from and --to move in to where coverage begins and ends',
 );
 
-/** `2026-01-31 12:00:00`, UTC; milliseconds only where there are any. */
-export function formatInstant(ms: number): string {
-  const text = new Date(ms).toISOString().replace('T', ' ').slice(0, -1);
-  return text.endsWith('.000') ? text.slice(0, -4) : text;
-}
-
 /** The series that people name here: those of markets, without former versions. */
 const NAMED = WRITTEN_SERIES.filter((table) => SERIES[table].retention !== 'account');
 const SHOWN = NAMED.flatMap(streamsOf);

@@ -15,6 +15,12 @@ export function timestampTextMs(ms: number): string {
   return new Date(ms).toISOString();
 }
 
+/** As people read it: `2026-01-31 12:00:00`, UTC; milliseconds only where there are any. */
+export function formatInstant(ms: number): string {
+  const text = new Date(ms).toISOString().replace('T', ' ').slice(0, -1);
+  return text.endsWith('.000') ? text.slice(0, -4) : text;
+}
+
 const TIMESTAMP = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?/;
 
 /** UNIX microseconds of such a text, with `T` or a space between day and time; NaN for any other. */

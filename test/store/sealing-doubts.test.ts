@@ -183,7 +183,7 @@ test('what is doubted after it was sealed does not leave before that is settled'
       ['archived', null],
       [
         'kept',
-        'trades of BTC_USDT are doubted from 2026-01-14T00:00:00.000Z on, and not fetched again yet',
+        'trades of BTC_USDT are doubted from 2026-01-14 00:00:00 on, and not fetched again yet',
       ],
       ['archived', null],
     ],

@@ -33,14 +33,14 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
   const notes = async () => (await live(world)).outcomes.map(({ note }) => note);
   assert.deepEqual(await notes(), [
     null,
-    'an open gap of trades of BTC_USDT from 2026-01-14T00:00:00.000Z on',
+    'an open gap of trades of BTC_USDT from 2026-01-14 00:00:00 on',
     null,
   ]);
   await store.recordGap({
     ...{ stream, span: gap, state: 'unfillable', reason: 'beyond history', atMs: FIRST_MS },
   });
   assert.deepEqual(await notes(), [
-    'it is not whole: trades of BTC_USDT from 2026-01-14T00:00:00.000Z to 2026-01-14T00:01:00.000Z were not to be had',
+    'it is not whole: trades of BTC_USDT from 2026-01-14 00:00:00 to 2026-01-14 00:01:00 were not to be had',
   ]);
 
   // A candle that nobody has held against the trades.
@@ -53,7 +53,7 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
     report.outcomes.map(({ note }) => note),
     [
       null,
-      'candles 3600s of BTC_USDT are not verified yet from 2026-01-14T00:00:00.000Z on, which a running daemon does within minutes',
+      'candles 3600s of BTC_USDT are not verified yet from 2026-01-14 00:00:00 on, which a running daemon does within minutes',
       null,
     ],
   );
@@ -94,7 +94,7 @@ test('a day that began before its history is sealed, and not without a word', as
   const begins = 'UPDATE stream SET collect_from = $1';
   await runSql(world.url, begins, late.slice(1));
   const before =
-    'trades of BTC_USDT from 2026-01-13T00:00:00.000Z to 2026-01-13T01:00:00.000Z were not to be had';
+    'trades of BTC_USDT from 2026-01-13 00:00:00 to 2026-01-13 01:00:00 were not to be had';
   const said = [
     ['sealed', `it is not whole: ${before}, nor parts of other streams (1)`],
     ['sealed', null],

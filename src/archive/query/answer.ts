@@ -1,4 +1,5 @@
 import type { Span } from '../../kernel/span.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
 import type { LedgerTable } from '../../store/index.js';
@@ -278,8 +279,8 @@ class World {
   }
 }
 
-const iso = (ms: number) => new Date(ms).toISOString();
-const spanText = ({ fromMs, toMs }: Span) => `from ${iso(fromMs)} to ${iso(toMs)}`;
+const spanText = ({ fromMs, toMs }: Span) =>
+  `from ${formatInstant(fromMs)} to ${formatInstant(toMs)}`;
 
 /** The tables of ours that a statement names. @throws StatementRefusedError for others */
 function knownTables({ tables, functions }: Syntax): QueryTable[] {

@@ -2,6 +2,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import type { SeriesTable } from '../../model/series.js';
 import type { PartitionInfo, SealingAdmin, Store } from '../../store/index.js';
 import { archivePartition, type ColdContext } from '../cold/archiving.js';
@@ -375,13 +376,14 @@ export async function previewSealing(options: LifeOptions): Promise<LifeReport> 
 /** When the next step of a partition is due; undefined when there is none. */
 function dueNote(partition: PartitionInfo, { rules }: LifeOptions): string | undefined {
   const { sealsAtMs, archivesAtMs } = lifeDates(partition, rules);
-  const iso = (ms: number) => new Date(ms).toISOString();
   if (partition.state === 'hot') {
-    return sealsAtMs === null ? 'nothing is sealed' : `due to be sealed from ${iso(sealsAtMs)} on`;
+    return sealsAtMs === null
+      ? 'nothing is sealed'
+      : `due to be sealed from ${formatInstant(sealsAtMs)} on`;
   }
   if (partition.state !== 'sealed' || archivesAtMs === null) return undefined;
   const { restoredAtMs } = partition;
   // By this machine's clock, unlike the others.
   const restedAtMs = restoredAtMs === null ? 0 : restoredAtMs + rules.restMs;
-  return `due to be archived from ${iso(Math.max(archivesAtMs, restedAtMs))} on`;
+  return `due to be archived from ${formatInstant(Math.max(archivesAtMs, restedAtMs))} on`;
 }

@@ -1,3 +1,4 @@
+import { formatInstant } from '../../kernel/timestamp.js';
 import type { SeriesTable } from '../../model/series.js';
 import type { PartitionInfo, SealingAdmin } from '../../store/index.js';
 
@@ -98,7 +99,7 @@ async function ledgerSuspect(
   const [suspect] = await admin.ledgerSuspects({ fromMs, toMs });
   if (suspect === undefined) return undefined;
   const { market, claimed, counted, span } = suspect;
-  const at = new Date(span.fromMs).toISOString();
+  const at = formatInstant(span.fromMs);
   return `the ledger claims ${claimed} trades of ${market} from ${at} on, and there are ${counted}`;
 }
 
@@ -112,7 +113,7 @@ export async function unsettledNote(
   if (found === undefined) return undefined;
   const { why, kind, market, variantS, span } = found;
   const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;
-  const at = new Date(span.fromMs).toISOString();
+  const at = formatInstant(span.fromMs);
   const of = `${stream} of ${market}`;
   switch (why) {
     case 'gap':

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { formatInstant } from '../../kernel/timestamp.js';
 import type {
   PartitionInfo,
   PartitionMarket,
@@ -176,7 +177,7 @@ export async function lackNote(
   if (lack === undefined) return null;
   const { kind, market, variantS, span } = lack;
   const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;
-  const [from, to] = [span.fromMs, span.toMs].map((ms) => new Date(ms).toISOString());
+  const [from, to] = [span.fromMs, span.toMs].map(formatInstant);
   const more = others.length === 0 ? '' : `, nor parts of other streams (${others.length})`;
   return `it is not whole: ${stream} of ${market} from ${from} to ${to} were not to be had${more}`;
 }

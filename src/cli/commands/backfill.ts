@@ -3,6 +3,7 @@ import type { Config } from '../../config/schema.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, type Span } from '../../kernel/span.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import type { StreamKind } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
 import { command, flag, option, required } from '../command.js';
@@ -11,7 +12,6 @@ import { assertCollected, type FillContext, filling } from '../fill/with-filling
 import type { FillTask } from '../fill/worker.js';
 import {
   fetchedKindsArgument,
-  formatInstant,
   gather,
   type Instant,
   instantArgument,

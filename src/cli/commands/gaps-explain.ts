@@ -1,4 +1,5 @@
 import { shownDuration } from '../../kernel/durations.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
@@ -7,7 +8,7 @@ import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
 import { findGap, findGapsAt, gapIdOf, type NamedGap } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
-import { formatInstant, instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
+import { instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
 import { printable } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';

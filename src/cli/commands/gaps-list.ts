@@ -1,11 +1,12 @@
 import { shownDuration } from '../../kernel/durations.js';
 import { hullOf } from '../../kernel/span.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
 import { gapIdOf, HORIZON_WHY, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
-import { countArgument, formatInstant, JSON_DOCUMENT, streamName } from '../options.js';
+import { countArgument, JSON_DOCUMENT, streamName } from '../options.js';
 import { type Column, countOf, formatTable, jsonLine, printable } from '../output.js';
 import { GAP_SELECTION, gapFilterOf, readGaps } from '../selection.js';
 

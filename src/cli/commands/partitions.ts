@@ -1,11 +1,12 @@
 import { type LifeDates, lifeDates } from '../../archive/sealing/plan.js';
 import { shownDuration } from '../../kernel/durations.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import { SERIES_TABLES } from '../../model/series.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { command, option } from '../command.js';
 import { isOfKind, LIFE_KIND_NAMES, lifeKindsArgument, lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
-import { formatInstant, JSON_DOCUMENT } from '../options.js';
+import { JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, jsonLine } from '../output.js';
 
 const HELP = `

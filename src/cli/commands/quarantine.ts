@@ -1,10 +1,11 @@
 import { InvalidArgumentError } from 'commander';
 import { nearestName } from '../../kernel/nearest.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import type { QuarantineCount, QuarantinedRow } from '../../store/index.js';
 import { argument, command, group, option } from '../command.js';
 import { UsageError } from '../failure.js';
 import { archive } from '../opening/database.js';
-import { countArgument, formatInstant, JSON_DOCUMENT } from '../options.js';
+import { countArgument, JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, jsonLine, printable } from '../output.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 

@@ -5,6 +5,7 @@ import { QUERY_TABLES } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import { SERIES, SERIES_TABLES, WRITTEN_SERIES } from '../../model/series.js';
 import type { Answer, Store } from '../../store/index.js';
 import {
@@ -21,13 +22,7 @@ import { commandEnding } from '../ending.js';
 import { EXIT_CODES, StatementError, UsageError } from '../failure.js';
 import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
-import {
-  formatInstant,
-  gather,
-  instantArgument,
-  spanStartArgument,
-  timeoutArgument,
-} from '../options.js';
+import { gather, instantArgument, spanStartArgument, timeoutArgument } from '../options.js';
 import { printable, writeOut } from '../output.js';
 import { Progress } from '../progress.js';
 import { chooseEngine, ENGINES } from '../query/query-engine.js';

@@ -4,6 +4,7 @@ import { isLoopback } from '../../config/load.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import { openReplay } from '../../replay/replay-backend.js';
 import { ReplayError } from '../../replay/sessions.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
@@ -15,7 +16,6 @@ import { archive, coldDirOf } from '../opening/database.js';
 import {
   CLAMP,
   FOR,
-  formatInstant,
   HOST,
   type Instant,
   instantArgument,

@@ -8,6 +8,7 @@ import {
   subtractSpans,
   totalLengthMs,
 } from '../../kernel/span.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import type { BeyondPresent, CheckTarget, Gap, Store } from '../../store/index.js';
@@ -15,7 +16,7 @@ import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
 import { suspectText } from '../gaps.js';
 import { archive } from '../opening/database.js';
-import { formatInstant, JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
+import { JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
 import { countOf } from '../output.js';
 import { CountProgress } from '../progress.js';
 import { selectMarkets, selectSpan } from '../selection.js';

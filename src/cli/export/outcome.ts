@@ -2,6 +2,7 @@ import { ExportGapsError, type SeriesGaps } from '../../archive/errors.js';
 import type { MarketPart } from '../../archive/export/manifest.js';
 import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
 import { normalizeSpans, type Span, totalLengthMs } from '../../kernel/span.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { tableOfKind } from '../../model/kinds.js';
 import { SERIES } from '../../model/series.js';
@@ -10,7 +11,6 @@ import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import { archive, type Left, type Look, stoppable } from '../opening/database.js';
-import { formatInstant } from '../options.js';
 import { type Column, formatTable, printable } from '../output.js';
 import { CountProgress } from '../progress.js';
 

@@ -10,12 +10,13 @@ import {
 } from '../../archive/interchange/request.js';
 import { shownDuration } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
 import { UsageError } from '../failure.js';
-import { formatInstant, type Instant } from '../options.js';
+import type { Instant } from '../options.js';
 import { clampedTo, marketsOf, selectMarkets, selectSpan } from '../selection.js';
 
 /** The options by which an export selects rows. */

@@ -1,13 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import {
-  formatInstant,
-  instantArgument,
-  resolveInstant,
-  spanStartArgument,
-} from '../../../src/cli/options.js';
+import { instantArgument, resolveInstant, spanStartArgument } from '../../../src/cli/options.js';
 import { selectSpan } from '../../../src/cli/selection.js';
+import { formatInstant } from '../../../src/kernel/timestamp.js';
 
 const NOW_MS = Date.parse('2026-03-01T00:00:00Z');
 
