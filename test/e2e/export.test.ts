@@ -229,11 +229,22 @@ test('wrong arguments are refused by name, before anything is written', async (t
     [['--kind', 'trades', '--from', '2026-02-30'], /--from.*2026-02-30/],
     [[...trades, '--market', 'BTC_USDT', '--out', path], /a\.csv: it is there already; --force/],
     [[...trades, '--market', 'BTC_USDT', '--out', folder], /it is a folder/],
+    [
+      [...trades, '--market', 'BTC_USDT', '--out', join(folder, 'b.xlsx')],
+      /--out: ".*b\.xlsx" .*\.xlsx is the ending of no format.*\.csv, \.ndjson, \.parquet, \.arrow, \.jsonl.*--format/,
+    ],
     [[...trades, '--market', 'BTC_USDT', '--out', join(folder, 'no/a')], /folder does not exist/],
   ] as const) {
     const refused = await run(url, ...args);
     assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
     assert.match(refused.err, said);
+  }
+  for (const [name, ...more] of [['b.xlsx', '--format', 'csv'], ['b']] as const) {
+    const out = join(folder, name);
+    const named = await run(url, ...trades, '--market', 'BTC_USDT', '--out', out, ...more);
+    assert.equal(named.code, 0, named.err);
+    assert.match(await readFile(out, 'utf8'), /^market,traded_at,tid,/);
+    for (const made of [out, `${out}.manifest.json`]) await rm(made);
   }
   const full = await run(url, ...trades, '--market', 'BTC_USDT', '--out', '/dev/full');
   assert.equal(full.code, 1);

@@ -59,10 +59,28 @@ hftbacktest  PAIR.npz: trades and the book; --latency received takes the times o
 
 freqtrade and hftbacktest keep doubles: there, and nowhere before, decimals are rounded to the nearest.`;
 
-/** The form of a file, by what its name ends with. */
-function formatOf(path: string): Format | undefined {
-  const ending = extname(path).toLowerCase().slice(1);
-  return ending === 'jsonl' ? 'ndjson' : FORMATS.find((one) => one === ending);
+/** What files end with, and the form that says so. */
+const ENDINGS: Readonly<Record<string, Format>> = {
+  ...(Object.fromEntries(FORMATS.map((one) => [`.${one}`, one])) as Record<string, Format>),
+  '.jsonl': 'ndjson',
+};
+
+/**
+ * The form of a file, by what its name ends with; CSV for a name without an ending, such as a pipe.
+ *
+ * @throws UsageError for an ending of something else: a program would take the file for that
+ */
+function formatOf(path: string): Format {
+  const ending = extname(path).toLowerCase();
+  if (ending === '') return 'csv';
+  const format = Object.hasOwn(ENDINGS, ending) ? ENDINGS[ending] : undefined;
+  if (format !== undefined) return format;
+  const known = Object.keys(ENDINGS).join(', ');
+  throw new UsageError(
+    '--out',
+    path,
+    `${ending} is the ending of no format here: let the name end with ${known}, or say by --format what is written`,
+  );
 }
 
 /** Options that only one of the two ways to export has. */
@@ -80,7 +98,7 @@ const OPTIONS = {
   clamp: CLAMP,
   format: option(
     '--format <format>',
-    `${FORMATS.join(', ')} (default: as the file is called, else csv)`,
+    `${FORMATS.join(', ')} (default: as the file ends, csv where it has no ending)`,
     (word) => oneOf(word, 'format', FORMATS),
   ),
   out: option('-o, --out <file>', 'where to; - is standard output', undefined, '-'),
@@ -144,7 +162,7 @@ function lengthArgument(text: string): number {
 const NOTHING_WRITTEN = 'nothing was written';
 
 async function exportFile(common: CommonOptions, options: FileOptions) {
-  const format = options.format ?? formatOf(options.out) ?? 'csv';
+  const format = options.format ?? formatOf(options.out);
   const path = options.out === '-' ? undefined : options.out;
   const isBinary = format === 'parquet' || format === 'arrow';
   if (path === undefined && isBinary && process.stdout.isTTY) {
