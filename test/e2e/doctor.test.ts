@@ -48,9 +48,26 @@ test('the doctor finds nothing wrong where all is right, and warns of what is on
   assert.match(rest[2] ?? '', /exchange: ok: .* answers .*lists \d+ markets/);
   assert.match(rest[3] ?? '', /exchange: warning: it does not list NOPE/);
   assert.match(rest[4] ?? '', /exchange: ok: .* takes subscriptions/);
+  assert.equal(rest[5], 'exchange: ok: its clock and that of this machine agree');
   const none = await doctor({ ...env, TAPEKEEP_MARKETS: 'BTC_UDST' });
   assert.equal(none.code, 1, none.states.join('\n'));
   assert.match(none.states.join('\n'), /exchange: wrong: it does not list BTC_UDST/);
+});
+
+test('an exchange that plays another time is said to, and by how much', async () => {
+  const tape = join(folder, 'tape.csv');
+  const lines = [1, 2].map((id) => `${id},${Date.UTC(2020, 0, 15) + id * 60_000},100,1,buy`);
+  await writeFile(tape, ['id,time_ms,price,amount,side', ...lines, ''].join('\n'));
+  const sandbox = run(['sandbox', '--json', '--tape', tape, '--market', 'BTC_USDT']);
+  const { url } = JSON.parse(await sandbox.line((line) => line.startsWith('{'))) as { url: string };
+  const { code, states } = await doctor({
+    TAPEKEEP_EXCHANGE_URL: url,
+    TAPEKEEP_STREAMS_STATES_ENABLED: 'false',
+  });
+  assert.equal(code, 0, states.join('\n'));
+  const said =
+    /^exchange: ok: it plays a time of its own, at present \d+d \d+h behind this machine's$/;
+  assert.match(states.at(-1) ?? '', said);
 });
 
 test('a database that a start would migrate keeps nothing from beginning', async () => {

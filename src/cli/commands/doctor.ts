@@ -232,7 +232,7 @@ async function exchangeOf(session: Session): Promise<Found[]> {
       ...(address.realtimeUrl === null || first === undefined
         ? []
         : [await feedOf(access.openStateFeed(first, 86_400), address.realtimeUrl)]),
-      isPlayed(identity) ? ok('it plays a time of its own') : clockOf(exchangeTime.offsetMs),
+      clockOf(exchangeTime.offsetMs, isPlayed(identity)),
     ];
   } finally {
     await access.close();
@@ -255,10 +255,17 @@ async function feedOf(feed: Feed, url: string): Promise<Found> {
   return wrong(`${url} does not open (${failure})`, 'correct realtime.url (TAPEKEEP_REALTIME_URL)');
 }
 
-/** @param offsetMs of the exchange's clock from that of this machine */
-function clockOf(offsetMs: number): Found {
-  const off = shownDuration(Math.abs(offsetMs));
+/**
+ * @param offsetMs of the exchange's clock from that of this machine
+ * @param isPlayed whether it is a sandbox or a replay, whose time may be another one on purpose
+ */
+function clockOf(offsetMs: number, isPlayed: boolean): Found {
   if (Math.abs(offsetMs) <= CLOCK_LIMIT_MS) return ok('its clock and that of this machine agree');
+  const off = shownDuration(Math.abs(offsetMs));
+  if (isPlayed) {
+    const side = offsetMs > 0 ? 'ahead of' : 'behind';
+    return ok(`it plays a time of its own, at present ${off} ${side} this machine's`);
+  }
   const side = offsetMs > 0 ? 'behind' : 'ahead of';
   return warning(
     `the clock of this machine is ${off} ${side} the exchange's`,
