@@ -94,11 +94,50 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [['--json', '--how many?\nselect count(*)::text as n from trade'], 0, /^\{"n":"10"\}$/m],
     [['--josn', 'select 1'], 2, /unknown option '--josn'/],
     [['select nothing from trades'], 2, /"nothing" not found/],
-    [['select * from tradez'], 2, /"tradez" does not exist\. Did you mean trades\?/],
+    [
+      ['select nothing,\n price from trades'],
+      2,
+      /"nothing" not found.*\n[\s\S]*\nLINE 1: select nothing,\n {15}\^$/,
+    ],
+    [
+      ['--engine', 'duckdb', "select * from vwapp('BTC_USDT')"],
+      2,
+      /Table Function with name vwapp does not exist\. Did you mean vwap\(…\)\?\n\nLINE 1: select \* from vwapp/,
+    ],
+    [
+      ['select tid,\n  prise from analytics.trades'],
+      2,
+      /column "prise" does not exist\. .*"trades\.price".*\n\nLINE 2: {3}prise from analytics.trades\n {10}\^$/,
+    ],
+    [
+      [`select '€', 1/0, x`],
+      2,
+      /column "x" does not exist\n\nLINE 1: select '€', 1\/0, x\n {25}\^$/,
+    ],
+    [['select 1/(count(*) - 10) from trade'], 2, /refused: division by zero$/],
+    [['select * from tradez'], 2, /"tradez" does not exist\. Did you mean trades\?\n\nLINE 1: /],
     [
       ['select * from analytics.klinse'],
       2,
-      /"analytics.klinse" does not exist\. Did you mean klines\?/,
+      /"analytics.klinse" does not exist\. Did you mean analytics\.klines\?/,
+    ],
+    [
+      [`select * from analytics.completenes('BTC_USDT', current_date)`],
+      2,
+      /does not exist\. Did you mean analytics\.completeness\(…\)\?\n\nLINE 1/,
+    ],
+    [
+      [`select * from completeness('BTC_USDT', current_date)`],
+      2,
+      /does not exist\. Did you mean analytics\.completeness\(…\)\?\n\nLINE 1/,
+    ],
+    [['select * from analytics.vwap'], 2, /Did you mean analytics\.vwap\(…\)\?\n/],
+    [[`select analytics.vwap(1)`], 2, /analytics\.vwap\(integer\) does not exist\. No function/],
+    [[`select round(1.5::float8, 2)`], 2, /round\(.*\) does not exist\. No function matches/],
+    [
+      ['--engine', 'postgres', `select * from vwap('BTC_USDT')`],
+      2,
+      /does not exist\. Leave out --engine postgres, or write analytics\.vwap\n/,
     ],
     [
       ['--engine', 'duckdb', 'select * from tikers'],
@@ -109,9 +148,13 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [
       ['--engine', 'postgres', 'select * from gaps'],
       2,
-      /"gaps" does not exist\. Leave out --engine postgres, or write analytics\.gaps$/,
+      /"gaps" does not exist\. Leave out --engine postgres, or write analytics\.gaps\n/,
     ],
-    [['select * from entirely_unknown'], 2, /"entirely_unknown" does not exist$/],
+    [
+      ['select * from entirely_unknown'],
+      2,
+      /"entirely_unknown" does not exist\n\nLINE 1: .*\n {22}\^$/,
+    ],
     [['select * from trades, stream'], 2, /no table stream here.*--engine postgres/],
     [['delete from trades'], 2, /query takes SELECT, .* only; .* begins with DELETE/],
     [['copy (select 1) to stdout'], 2, /query takes SELECT, .* only; .* begins with COPY/],
@@ -130,6 +173,7 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     const end = await run(env, 'query', ...args);
     assert.equal(end.code, code, `${args.join(' ')} ${end.err}`);
     assert.match(code === 0 ? end.out : end.err, said);
+    assert.doesNotMatch(end.err, /EXPLAIN \(FORMAT/);
   }
 });
 

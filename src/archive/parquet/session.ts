@@ -96,6 +96,14 @@ export class DuckSession {
     await this.#guard(doing, () => this.#connection.run(sql));
   }
 
+  /** Has a statement read as {@link rows} would, and does not run it. @throws as {@link run} */
+  async check(doing: string, sql: string): Promise<void> {
+    await this.#guard(doing, async () => {
+      const statement = await this.#connection.prepare(sql);
+      statement.destroySync();
+    });
+  }
+
   /** All rows of a small result. */
   async rows(doing: string, sql: string): Promise<DuckDBValue[][]> {
     return await this.#guard(doing, async () => {

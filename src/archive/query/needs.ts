@@ -78,9 +78,15 @@ export async function planBounds(
     const bounds = boundsOf(JSON.parse(String(row?.[1])) as PlanNode[]);
     return (kind) => bounds.get(kind) ?? NOTHING;
   } catch (error) {
-    await run('ROLLBACK');
     // Of other errors the types of the columns may be the cause, which are not known yet.
-    if (/(Binder|Catalog) Error/.test(messageOf(error))) throw error;
+    const isOfAuthor = (one: unknown) => /(Binder|Catalog) Error/.test(messageOf(one));
+    // The author has not written EXPLAIN: what is wrong is shown in the statement as it was given.
+    const shown = await duck.check('planning the statement', sql).then(
+      () => error,
+      (own: unknown) => (isOfAuthor(own) ? own : error),
+    );
+    await run('ROLLBACK');
+    if (isOfAuthor(error)) throw shown;
     return () => EVER;
   } finally {
     await run('RESET disabled_optimizers');

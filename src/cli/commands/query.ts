@@ -1,12 +1,9 @@
 import { readFileSync } from 'node:fs';
-import { NoSuchTableError } from '../../archive/errors.js';
 import type { Statement } from '../../archive/query/statement.js';
-import { QUERY_TABLES } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
-import { nearestName } from '../../kernel/nearest.js';
 import { formatInstant } from '../../kernel/timestamp.js';
-import { SERIES, SERIES_TABLES, WRITTEN_SERIES } from '../../model/series.js';
+import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
 import type { Answer, Store } from '../../store/index.js';
 import {
   argument,
@@ -19,7 +16,7 @@ import {
   type Values,
 } from '../command.js';
 import { commandEnding } from '../ending.js';
-import { EXIT_CODES, StatementError, UsageError } from '../failure.js';
+import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { gather, instantArgument, spanStartArgument, timeoutArgument } from '../options.js';
@@ -27,6 +24,7 @@ import { printable, writeOut } from '../output.js';
 import { Progress } from '../progress.js';
 import { chooseEngine, ENGINES } from '../query/query-engine.js';
 import { ANSWER_FORMATS, type PrintableAnswer, writeAnswer } from '../query/query-output.js';
+import { asOwnRefusal, asRefusal } from '../query/refusals.js';
 import {
   DEFAULT_TIMEOUT_MS,
   QueryTimeoutError,
@@ -121,7 +119,7 @@ async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
   await withArchive(session, async (store) => {
     const answer = await store.inspection.ask(sql, timeoutMs).catch(async (error: unknown) => {
       if (codeOf(error) === 'query_timeout') throw new QueryTimeoutError(timeoutMs, error);
-      throw await asUsageError(error, store);
+      throw await asRefusal(error, sql, store);
     });
     for (const line of coldWarnings(answer)) note(line);
     await printAnswer({ names: answer.names, chunks: [answer.rows] }, options, writeOut);
@@ -147,7 +145,7 @@ function otherName(table: string): string | undefined {
   return kind === own ? `${kind} (with --engine duckdb)` : kind;
 }
 
-/** As {@link askTogether}, with the table that was meant, if its name comes near. */
+/** As {@link askTogether}, with the name that was meant, if one comes near. */
 async function askNearby(
   statement: Statement,
   options: QueryOptions,
@@ -157,11 +155,7 @@ async function askNearby(
     await askTogether(statement, options, limit);
   } catch (error) {
     if (!(error instanceof StuckStatementError)) await statement.close();
-    if (!(error instanceof NoSuchTableError)) throw error;
-    throw new StatementError(
-      `${messageOf(error)}${nearestAdvice(error.table, [...QUERY_TABLES, ...SERIES_TABLES])}`,
-      error,
-    );
+    throw asOwnRefusal(error);
   }
 }
 
@@ -212,45 +206,6 @@ async function printAnswer(
 
 function note(text: string): void {
   process.stderr.write(`tapekeep: ${printable(text)}\n`);
-}
-
-/** Tables and views of a schema, partitions aside. */
-const RELATIONS = `
-  SELECT relname AS name FROM pg_class
-  WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p', 'v') AND NOT relispartition
-  ORDER BY relname`;
-
-/** What Postgres refuses in a statement is the asker's to mend, not a failure of the archive. */
-async function asUsageError(error: unknown, store: Store): Promise<unknown> {
-  const sqlstate: unknown = (error as { sqlstate?: unknown }).sqlstate;
-  if (typeof sqlstate !== 'string' || !/^(22|25006|42|TK)/.test(sqlstate)) return error;
-  const { cause } = error as Error;
-  const message = messageOf(cause ?? error);
-  if (sqlstate === '25006') return new StatementError(`query only reads: ${message}`, error);
-  if (message.startsWith('cannot insert multiple commands')) {
-    return new StatementError('query takes one statement at a time', error);
-  }
-  if (sqlstate === '42P01') {
-    const [, schema, table = ''] = /"(?:([^".]+)\.)?([^".]+)"/.exec(message) ?? [];
-    const relations = await store.query<{ readonly name: string }>(RELATIONS, [schema ?? 'public']);
-    const known = relations.map(({ name }) => name);
-    const isOfQuery = schema === undefined && QUERY_TABLES.some((name) => name === table);
-    const names = schema === undefined ? [...QUERY_TABLES, ...known] : known;
-    const advice = isOfQuery
-      ? `. Leave out --engine postgres, or write analytics.${table}`
-      : nearestAdvice(table, names);
-    return new StatementError(`the statement is refused: ${message}${advice}`, error);
-  }
-  const hint: unknown = (cause as { hint?: unknown } | undefined)?.hint;
-  const advice = typeof hint === 'string' ? `. ${hint}` : '';
-  return new StatementError(`the statement is refused: ${message}${advice}`, error);
-}
-
-/** The known table whose name comes nearest to one that is absent, or belongs to the other engine. */
-function nearestAdvice(table: string, known: readonly string[]): string {
-  const others = known.filter((name) => name !== table);
-  const nearest = nearestName(table, others);
-  return nearest === undefined ? '' : `. Did you mean ${nearest}?`;
 }
 
 /** @throws UsageError unless exactly one of argument and file is given */

@@ -1,0 +1,145 @@
+import { NoSuchTableError, StatementRefusedError } from '../../archive/errors.js';
+import { isQueryTable, isQuestion, QUERY_TABLES, QUESTIONS } from '../../archive/query/tables.js';
+import { messageOf } from '../../kernel/errors.js';
+import { nearestName } from '../../kernel/nearest.js';
+import { SERIES_TABLES } from '../../model/series.js';
+import type { Store } from '../../store/index.js';
+import { StatementError } from '../failure.js';
+
+/** What the engines refuse in a statement, in words for its author. */
+
+/** Something that a statement can name, and how. */
+interface Name {
+  readonly name: string;
+  readonly shown: string;
+}
+
+const shownAs = (names: readonly string[], after = ''): Name[] =>
+  names.map((name) => ({ name, shown: `${name}${after}` }));
+
+/** What was meant, by the first of the nearest names. */
+function nearestAdvice(word: string, known: readonly Name[]): string | undefined {
+  const names = known.map(({ name }) => name);
+  const nearest = nearestName(word, names);
+  const meant = known.find(({ name }) => name === nearest);
+  return meant === undefined ? undefined : `. Did you mean ${meant.shown}?`;
+}
+
+const NO_FUNCTION = /(Table|Scalar) Function with name "?(\w+)"? does not exist!\nDid you mean .*/;
+
+/** With the table or the question that was meant, where DuckDB runs a statement. */
+export function asOwnRefusal(error: unknown): unknown {
+  if (error instanceof NoSuchTableError) {
+    const known = shownAs([...QUERY_TABLES, ...SERIES_TABLES]).filter(
+      ({ name }) => name !== error.table,
+    );
+    const advice = nearestAdvice(error.table, known) ?? '';
+    return new StatementError(`${messageOf(error)}${advice}`, error);
+  }
+  if (!(error instanceof StatementRefusedError)) return error;
+  const message = messageOf(error);
+  const [found, kind, word = ''] = NO_FUNCTION.exec(message) ?? [];
+  if (found === undefined) return error;
+  // Its own suggestion knows nothing of what there is here.
+  const advice = nearestAdvice(word, shownAs(QUESTIONS, '(…)'));
+  if (advice === undefined) return error;
+  const text = message.replace(found, `${kind} Function with name ${word} does not exist${advice}`);
+  return new StatementError(text, error);
+}
+
+/** Tables and views of schemas, partitions aside, functions of analytics, and what is called `$2` anyway. */
+const NAMES = `
+  SELECT n.nspname AS schema, c.relname AS name, false AS "isFunction"
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = ANY ($1::text[]) AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
+  UNION
+  SELECT n.nspname, p.proname, true FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+  WHERE (n.nspname = ANY ($1::text[]) AND n.nspname = 'analytics')
+     OR (p.proname = $2 AND pg_function_is_visible(p.oid))
+  ORDER BY 3, 1 DESC, 2`;
+
+interface DatabaseName {
+  readonly schema: string;
+  readonly name: string;
+  readonly isFunction: boolean;
+}
+
+const RELATION = /^relation "(?:([^".]+)\.)?([^".]+)" does not exist/;
+const FUNCTION = /^function (?:"?(\w+)"?\.)?"?(\w+)"?\(.*\) does not exist/;
+
+/** What to write in place of a name that Postgres does not know; undefined where none comes near. */
+async function nameAdvice(message: string, store: Store): Promise<string | undefined> {
+  const isFunction = FUNCTION.test(message);
+  const found = (isFunction ? FUNCTION : RELATION).exec(message);
+  if (found === null) return undefined;
+  const [, schema, word = ''] = found;
+  const isOwn = isFunction ? isQuestion(word) : isQueryTable(word);
+  if (schema === undefined && isOwn) {
+    return `. Leave out --engine postgres, or write analytics.${word}`;
+  }
+  const schemas = schema === undefined ? ['public', 'analytics'] : [schema];
+  const names = await store.query<DatabaseName>(NAMES, [schemas, word]);
+  // It is there, and takes other arguments.
+  const isThere = (one: DatabaseName) =>
+    one.isFunction && one.name === word && one.schema === (schema ?? 'pg_catalog');
+  if (isFunction && names.some(isThere)) return undefined;
+  const own = isFunction ? shownAs(QUESTIONS, '(…)') : shownAs(QUERY_TABLES);
+  return nearestAdvice(word, [
+    ...(schema === undefined ? own : []),
+    ...names
+      .filter((one) => one.isFunction || !isFunction)
+      .map(({ schema: place, name, isFunction: isCalled }) => ({
+        name,
+        shown: `${place === 'public' ? '' : `${place}.`}${name}${isCalled ? '(…)' : ''}`,
+      })),
+  ]);
+}
+
+/** What Postgres says of an error, as far as it is known here. */
+interface ServerError {
+  readonly hint?: string;
+  /** Place in the statement, counted in characters from 1. */
+  readonly position?: string;
+  /** The same, of a statement that ran within a function. */
+  readonly internalPosition?: string;
+  readonly internalQuery?: string;
+}
+
+/** Longest part of a line that is shown. */
+const SHOWN_LETTERS = 100;
+const BEFORE_LETTERS = 60;
+
+/** The line of a statement that an error is about, with a mark beneath the place. */
+function pointAt(sql: string, error: ServerError): string {
+  const { position, internalPosition, internalQuery } = error;
+  const given = position ?? (internalQuery === sql ? internalPosition : undefined);
+  if (given === undefined) return '';
+  const before = [...sql].slice(0, Number(given) - 1);
+  const lineStart = before.lastIndexOf('\n') + 1;
+  const line = [...([...sql].slice(lineStart).join('').split('\n')[0] ?? '')];
+  const column = before.length - lineStart;
+  const from = line.length <= SHOWN_LETTERS ? 0 : Math.max(0, column - BEFORE_LETTERS);
+  const shown = line
+    .slice(from, from + SHOWN_LETTERS)
+    .join('')
+    .replaceAll('\t', ' ');
+  const head = `LINE ${before.filter((letter) => letter === '\n').length + 1}: ${from > 0 ? '…' : ''}`;
+  return `\n\n${head}${shown}\n${' '.repeat(head.length + column - from)}^`;
+}
+
+/** What Postgres refuses in a statement is the asker's to mend, not a failure of the archive. */
+export async function asRefusal(error: unknown, sql: string, store: Store): Promise<unknown> {
+  const sqlstate: unknown = (error as { sqlstate?: unknown }).sqlstate;
+  if (typeof sqlstate !== 'string' || !/^(22|25006|42|TK)/.test(sqlstate)) return error;
+  const { cause } = error as Error;
+  const message = messageOf(cause ?? error);
+  if (sqlstate === '25006') return new StatementError(`query only reads: ${message}`, error);
+  if (message.startsWith('cannot insert multiple commands')) {
+    return new StatementError('query takes one statement at a time', error);
+  }
+  const server: ServerError = cause ?? {};
+  const hint = server.hint === undefined ? '' : `. ${server.hint}`;
+  const advice = (await nameAdvice(message, store)) ?? hint;
+  const text = `the statement is refused: ${message}${advice}${pointAt(sql, server)}`;
+  return new StatementError(text, error);
+}
