@@ -519,21 +519,40 @@ function describe(client: pg.ClientBase, text: string): Promise<DescribedColumn[
   });
 }
 
-/** Types that the driver would make into something less exact than their text. */
-const KEPT_AS_TEXT: ReadonlySet<number> = new Set([
-  1082, // date
-  1114, // timestamp
-  1184, // timestamptz: a JavaScript date has no microseconds
-  1186, // interval
+type Reader = (text: string) => unknown;
+
+const BYTEA = 17;
+/** Types that the driver would make into something less exact than their text, or not for people. */
+const READERS: ReadonlyMap<number, Reader> = new Map<number, Reader>([
+  [BYTEA, (text) => `\\x${(pg.types.getTypeParser(BYTEA)(text) as Buffer).toString('hex')}`],
+  [1082, timestamp], // date
+  [1114, timestamp],
+  [1184, timestamp], // timestamptz: a JavaScript date has no microseconds
+  [1186, timestamp], // interval
+  [1700, String], // numeric
 ]);
-const NUMERIC_ARRAY = 1231;
+/** Arrays of them, with the type of an element. */
+const ELEMENTS: ReadonlyMap<number, number> = new Map([
+  ...([
+    [1001, BYTEA],
+    [1115, 1114],
+    [1182, 1082],
+    [1185, 1184],
+    [1187, 1186],
+    [1231, 1700],
+  ] as const),
+]);
 const TEXT_ARRAY = 1009;
 
 /** How the values of an answer are read: no number on the way through a float. */
 const ANSWER_TYPES: pg.CustomTypesConfig = {
   getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
-    if (KEPT_AS_TEXT.has(oid)) return timestamp;
-    return pg.types.getTypeParser(oid === NUMERIC_ARRAY ? TEXT_ARRAY : oid, format);
+    const element = READERS.get(ELEMENTS.get(oid) ?? 0);
+    if (element === undefined) return READERS.get(oid) ?? pg.types.getTypeParser(oid, format);
+    const read = pg.types.getTypeParser(TEXT_ARRAY as number, 'text') as Reader;
+    const each = (value: unknown): unknown =>
+      Array.isArray(value) ? value.map(each) : value === null ? null : element(String(value));
+    return (text: string) => each(read(text));
   }) as pg.CustomTypesConfig['getTypeParser'],
 };
 

@@ -86,6 +86,10 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       /^held\n00:34:59\.5$/m,
     ],
     [['-- how many\nselect count(*) as n from trades'], 0, /^n\n10$/m],
+    [[`select '\\xDEAD00'::bytea as b`], 0, /^b\n\\xdead00$/m],
+    [['--format', 'csv', `select '\\xDEAD00'::bytea as b`], 0, /^b\r\n\\xdead00$/m],
+    [['--json', `select '\\xDEAD00'::bytea as b`], 0, /^\{"b":"\\\\xdead00"\}$/m],
+    [['--engine', 'duckdb', '--json', "select 'a\\x00'::blob as b"], 0, /"\\\\x6100"/],
     [
       [`select table_name from information_schema.tables where table_name = 'trade'`],
       0,

@@ -119,12 +119,17 @@ test('a statement that touches a series with rows in files tells so', async (t) 
   assert.deepEqual(await cold('SELECT count(*) FROM ticker, coverage'), []);
   const { names, rows } = await place.store.inspection.ask(
     `SELECT 1 AS a, 2 AS a, '{1.10,2}'::numeric[] AS exact, 12345678901234567.5 AS b,
-       timestamptz '2026-01-15 12:00:00.123457Z' AS at, date '2026-01-15' AS day`,
+       timestamptz '2026-01-15 12:00:00.123457Z' AS at, date '2026-01-15' AS day,
+       ARRAY[timestamptz '2026-01-15 12:00:00.123457Z', NULL] AS ats, bytea '\\xDEAD00' AS bytes,
+       ARRAY[bytea 'a\\000', NULL] AS pieces, NULL::bytea AS none`,
     30_000,
   );
-  assert.deepEqual(names, ['a', 'a', 'exact', 'b', 'at', 'day']);
+  const columns = ['a', 'a', 'exact', 'b', 'at', 'day', 'ats', 'bytes', 'pieces', 'none'];
+  assert.deepEqual(names, columns);
+  const at = '2026-01-15T12:00:00.123457Z';
+  const bytes = ['\\xdead00', ['\\x6100', null], null];
   assert.deepEqual(rows, [
-    [1, 2, ['1.10', '2'], '12345678901234567.5', '2026-01-15T12:00:00.123457Z', '2026-01-15'],
+    [1, 2, ['1.10', '2'], '12345678901234567.5', at, '2026-01-15', [at, null], ...bytes],
   ]);
 });
 

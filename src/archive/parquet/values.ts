@@ -1,5 +1,6 @@
 import {
   DuckDBArrayValue,
+  DuckDBBlobValue,
   DuckDBDecimalValue,
   DuckDBListValue,
   DuckDBMapValue,
@@ -15,6 +16,7 @@ export function jsonOf(value: DuckDBValue): unknown {
   if (typeof value === 'number') return Number.isFinite(value) ? value : String(value);
   if (value instanceof DuckDBTimestampTZValue) return isoOf(value.micros, 'Z');
   if (value instanceof DuckDBTimestampValue) return isoOf(value.micros, '');
+  if (value instanceof DuckDBBlobValue) return `\\x${Buffer.from(value.bytes).toString('hex')}`;
   if (value instanceof DuckDBListValue || value instanceof DuckDBArrayValue) {
     return value.items.map(jsonOf);
   }
