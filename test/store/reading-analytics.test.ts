@@ -117,6 +117,29 @@ test('a statement that touches a series with rows in files tells so', async (t) 
     assert.deepEqual(await cold(sql), told, sql);
   }
   assert.deepEqual(await cold('SELECT count(*) FROM ticker, coverage'), []);
+  // What refuses a time with such rows has all of any other.
+  const hot = `analytics.trades('BTC_USD', '${DAYS[2]}', '2026-02-01')`;
+  assert.deepEqual(await cold(`SELECT market, count(*) FROM ${hot} GROUP BY 1`), []);
+  assert.deepEqual(await cold(`SELECT * FROM analytics.completeness('BTC_USD', '${DAYS[2]}')`), []);
+  await runSql(
+    place.url,
+    `CREATE SCHEMA mine;
+     CREATE VIEW mine."My trades" AS SELECT * FROM trade;
+     CREATE FUNCTION mine.count_all() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM public.trade';
+     GRANT USAGE ON SCHEMA mine TO PUBLIC; GRANT SELECT ON mine."My trades" TO PUBLIC`,
+  );
+  for (const sql of [
+    `SELECT count(*) FROM ${hot}, (SELECT max(tid) FROM "trade") t`,
+    `SELECT count(*) FROM trade_${DAYS[2].replaceAll('-', '')}, ${hot}`,
+    'SELECT count(*) FROM mine."My trades"',
+    'SELECT mine.count_all()',
+    `SELECT query_to_xml('SELECT count(*) FROM tra' || 'de', true, true, '')::text AS x`,
+    `WITH s AS MATERIALIZED (SELECT set_config('tapekeep.missing', 'ignore', true) AS mode)
+     SELECT count(*) FROM s, LATERAL analytics.trades(
+       'BTC_USD', CASE s.mode WHEN 'ignore' THEN timestamptz '${DAYS[1]}' END, '2026-02-01') t`,
+  ]) {
+    assert.deepEqual(await cold(sql), told, sql);
+  }
   const { names, rows } = await place.store.inspection.ask(
     `SELECT 1 AS a, 2 AS a, '{1.10,2}'::numeric[] AS exact, 12345678901234567.5 AS b,
        timestamptz '2026-01-15 12:00:00.123457Z' AS at, date '2026-01-15' AS day,

@@ -49,7 +49,7 @@ duckdb    trades, klines, tickers, depth, depth_levels, states, markets, coverag
           read nothing else: no other file, no network.
 postgres  the tables of the archive (trade, kline, …), its functions and the schema analytics. Rows
           that have moved to cold files are not there: functions refuse such a span, and for tables a
-          warning on stderr says which time is missing from the answer.
+          warning on stderr says of which time they can be missing in the answer.
 
 Without --engine, a table called trades, klines, tickers, depth_levels, states, markets or gaps, or one of
 those functions, is asked by DuckDB when no schema stands before its name; all else goes to Postgres.
@@ -133,7 +133,7 @@ function coldWarnings({ cold }: Answer): string[] {
     const other = otherName(table);
     const advice =
       other === undefined ? 'tapekeep restore brings them back' : `the table ${other} has all`;
-    return `rows of ${table} have moved to cold files, within ${time}; what is read of that time from the database is not all. In this command ${advice}`;
+    return `rows of ${table} have moved to cold files, within ${time}; what is read of that time from the table itself is not all (analytics answers with all, unless tapekeep.missing is set). In this command ${advice}`;
   });
 }
 
