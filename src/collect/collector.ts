@@ -157,9 +157,9 @@ export class Collector {
     return [...this.#units.keys()];
   }
 
-  /** How many markets are to be collected; 0 until the exchange has listed them. */
-  get wantedMarkets(): number {
-    return this.#markets.collected.size;
+  /** Markets that are to be collected; none until the exchange has listed them. */
+  get wantedMarkets(): readonly string[] {
+    return [...this.#markets.collected.keys()];
   }
 
   /** Markets that are wanted and that the exchange does not list. */

@@ -4,6 +4,7 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { isFromOtherSite, isLocalHost, limitConnections } from '../kernel/connections.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import { nearestName } from '../kernel/nearest.js';
 import { nameMeant } from '../model/kinds.js';
 import { STREAM_KINDS } from '../model/series.js';
 import type { DaemonEvents } from '../observe/events.js';
@@ -27,6 +28,8 @@ export interface StatusServerOptions {
   /** Can it do its work: database, exchange, lock? Not ok means: look, do not restart. */
   readonly ready: () => Promise<HealthReport>;
   readonly statusJson: (selection: StatusSelection, reports: StatusReports) => ServedDocument;
+  /** That are configured, collected or stored; undefined before that is known. */
+  readonly knownMarkets: () => ReadonlySet<string> | undefined;
   readonly clock?: Clock;
   /** Receives the failures of requests. */
   readonly telemetry?: Pick<DaemonEvents, 'warned'>;
@@ -130,7 +133,10 @@ function addGuards(app: FastifyInstance, token: string | null): void {
 }
 
 /** What a query asks of the document: `?market=A&kind=candles&worst=20`, or a sentence on what is wrong. */
-function selectionOf(query: URLSearchParams): StatusSelection | string {
+function selectionOf(
+  query: URLSearchParams,
+  known: ReadonlySet<string> | undefined,
+): StatusSelection | string {
   const unknown = [...query.keys()].find((name) => !/^(market|kind|worst)$/.test(name));
   if (unknown !== undefined) return 'only market, kind (both may be repeated) and worst are taken';
   const list = (name: string) => (query.has(name) ? query.getAll(name) : undefined);
@@ -141,8 +147,16 @@ function selectionOf(query: URLSearchParams): StatusSelection | string {
   const kinds = list('kind')?.map((word) => nameMeant(word, STREAM_KINDS));
   // Else it would look like a stream without rows.
   if (kinds?.includes(undefined) === true) return `kind is one of ${STREAM_KINDS.join(', ')}`;
+  const markets = list('market');
+  const unknownMarket = markets?.find((name) => known?.has(name) === false);
+  if (known !== undefined && unknownMarket !== undefined) {
+    const nearest = nearestName(unknownMarket, known);
+    const advice =
+      nearest === undefined ? 'without market= all are listed' : `did you mean ${nearest}?`;
+    return `nothing is collected or stored of a market ${JSON.stringify(unknownMarket)}; ${advice}`;
+  }
   return {
-    markets: list('market'),
+    markets,
     kinds: kinds?.filter((kind) => kind !== undefined),
     worst: limit,
   };
@@ -175,7 +189,8 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
     return options.statusJson(selection, { health: alive, ready: able });
   };
   app.get('/status', async (request, reply) => {
-    const selection = selectionOf(new URL(request.url, 'http://localhost').searchParams);
+    const { searchParams } = new URL(request.url, 'http://localhost');
+    const selection = selectionOf(searchParams, options.knownMarkets());
     if (typeof selection === 'string') return reply.code(400).send({ error: selection });
     return reply.send(await status(selection));
   });

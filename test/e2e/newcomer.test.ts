@@ -69,6 +69,9 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   assert.equal(served.exchange, before.exchange);
   assert.deepEqual(served.daemon?.rows.map(({ kind }) => kind).includes('candles'), true);
   assert.ok((served.archive?.streams.length ?? 0) <= 1);
+  const misspelt = await fetch(new URL('/status?market=BTC_USD', url));
+  assert.equal(misspelt.status, 400);
+  assert.match(await misspelt.text(), /did you mean BTC_USDT\?/);
   const some = await status(cwd, '--market', 'BTC_USDT', '--kind', 'candles', '--worst', '1');
   const [candles] = some.archive.streams;
   assert.deepEqual([candles?.market, candles?.kind], ['BTC_USDT', 'candles']);

@@ -79,6 +79,14 @@ test('a wrong setting names its key path, its source, its value and what is allo
   await refused(['--config', file, 'start'], {}, 2, /streams\.depth\.level/, /levels/);
 });
 
+test('status takes a market of the settings that has no data, and refuses what is in neither', async () => {
+  const { url } = await openTestStore();
+  const env = { TAPEKEEP_DATABASE_URL: url, TAPEKEEP_MARKETS: 'ETH_USDT' };
+  await refused(['status', '-m', 'ETH_USD'], env, 2, /--market.*"ETH_USD".*mean ETH_USDT\?/);
+  const { code, out } = await runCommand(['status', '-m', 'ETH_USDT'], env);
+  assert.deepEqual([code, out.split('\n')[0]?.includes('empty')], [0, true], out);
+});
+
 test('a tape that is missing and a market that is none are told with their options', async () => {
   const missing = ['sandbox', '--tape', 'nosuch.csv', '--market', 'BTC_USDT'];
   await refused(missing, {}, 2, /--tape.*nosuch\.csv.*\(ENOENT: no such/);

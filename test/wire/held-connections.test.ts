@@ -62,6 +62,7 @@ for (const count of [64, 500]) {
     const server = await startStatusServer({
       ...{ ...options, health: well, ready: well, metricsText: async () => '' },
       statusJson: () => servedDocument(),
+      knownMarkets: () => undefined,
     });
     t.after(() => server.stop());
     const drippers = new Drippers(t, server.port, count);
@@ -85,6 +86,7 @@ test('a request for another protocol is answered, and its connection counts', {
   const server = await startStatusServer({
     ...{ ...options, health: well, ready: well, metricsText: async () => '' },
     statusJson: () => servedDocument(),
+    knownMarkets: () => undefined,
   });
   const sockets: Socket[] = [];
   // They go first: the end of the server waits for a connection that another protocol has.

@@ -66,6 +66,7 @@ test('in a browser the page opens with the token as password, and nothing is cut
     ...{ host: '127.0.0.1', port: 0, token: TOKEN, health: well, ready: well },
     metricsText: async () => '',
     statusJson: () => DOCUMENT,
+    knownMarkets: () => undefined,
   });
   t.after(() => server.stop());
   const url = new URL(server.url);

@@ -43,6 +43,7 @@ async function start(options: Partial<StatusServerOptions> = {}): Promise<Status
     health: async () => well,
     ready: async () => well,
     statusJson: (_selection, reports) => servedDocument({ daemon: reports }),
+    knownMarkets: () => undefined,
     ...options,
   });
   running.push(server);
@@ -251,6 +252,7 @@ test('the document lists what is asked for, the least covered first, and counts 
   const server = await start({
     statusJson: (selection) =>
       servedDocument({ archive: archiveStatus(counted, 10_000, selection) }),
+    knownMarkets: () => new Set(['A', 'B', 'BTC_USDT']),
   });
   const read = async (query: string) => {
     const answer = await fetch(`${server.url}/status${query}`);
@@ -288,6 +290,18 @@ test('the document lists what is asked for, the least covered first, and counts 
   assert.deepEqual(names(await read('?kind=candles&kind=tickers')), ['A candles', '* tickers']);
   assert.equal((await read('?kind=trades')).lowestCoverageRatio, 0.8);
   assert.deepEqual(names(await read('?worst=0')), []);
+  assert.deepEqual(names(await read('?market=BTC_USDT')), ['* tickers'], 'known, not counted yet');
+  const refusal = async (query: string) => {
+    const answer = await fetch(`${server.url}/status${query}`);
+    return [answer.status, ((await answer.json()) as { readonly error: string }).error];
+  };
+  const unknown = 'nothing is collected or stored of a market';
+  assert.deepEqual(await refusal('?market=A&market=btc_usd'), [
+    ...[400, `${unknown} "btc_usd"; did you mean BTC_USDT?`],
+  ]);
+  assert.deepEqual(await refusal('?market='), [
+    ...[400, `${unknown} ""; without market= all are listed`],
+  ]);
   for (const query of ['?worst=-1', '?worst=x', '?wurst=1', '?kind=trades,depth', '?kind=bids']) {
     assert.equal((await fetch(`${server.url}/status${query}`)).status, 400, query);
   }

@@ -46,7 +46,8 @@ export default command({
       store.gapTotals(nowMs),
       store.checks.totals(),
     ]);
-    selectMarkets(markets, marketsOf(streams));
+    const configured = session.config.markets.map((market) => ({ market }));
+    selectMarkets(markets, [...marketsOf(streams), ...configured]);
     const counted = { atMs: nowMs, streams, gaps, checks };
     const limit = isSummary === true ? 0 : worst;
     const status = archiveStatus(counted, nowMs, { markets, kinds, worst: limit });

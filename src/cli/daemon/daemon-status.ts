@@ -21,8 +21,8 @@ export interface DaemonView {
   /** After which it cannot go on, and ends. */
   readonly failure: Error | undefined;
   readonly markets: number;
-  /** To be collected; 0 until the exchange has listed them. */
-  readonly wantedMarkets: number;
+  /** To be collected; none until the exchange has listed them. */
+  readonly wantedMarkets: readonly string[];
   /** Named in the settings and not listed by the exchange. */
   readonly missingMarkets: readonly string[];
   /** Listed, but more than may be collected. */
@@ -77,6 +77,7 @@ export async function openDaemonStatus(
     metricsText: () => telemetry.metricsText(),
     health: async () => health(look()),
     ready: () => ready(look()),
+    knownMarkets: () => knownMarkets(look(), config.markets),
     statusJson: (selection, reports) => {
       const nowMs = exchangeTime.nowMs();
       const view = look();
@@ -88,7 +89,7 @@ export async function openDaemonStatus(
           phase: phaseText(view),
           isTimeSettled: exchangeTime.lived !== undefined,
           timeBasis: exchangeTime.basis === 'local' ? 'local' : 'exchange',
-          ...{ markets: view.markets, wantedMarkets: view.wantedMarkets },
+          ...{ markets: view.markets, wantedMarkets: view.wantedMarkets.length },
           ...{ leftOutMarkets: view.leftOutMarkets, missingMarkets: [...view.missingMarkets] },
           ...requestsOf(telemetry.counts.snapshot()),
           ...{ requestsPerS: view.requestsPerS, requestsWaiting: view.requestsWaiting },
@@ -99,6 +100,15 @@ export async function openDaemonStatus(
       };
     },
   });
+}
+
+/** A market that was just opened is collected before it is counted. */
+function knownMarkets(
+  { counted, wantedMarkets }: DaemonView,
+  configured: readonly string[],
+): ReadonlySet<string> | undefined {
+  if (counted === undefined) return undefined;
+  return new Set([...configured, ...wantedMarkets, ...counted.streams.map((one) => one.market)]);
 }
 
 function requestsOf({ requests, failedRequests, lastFailure }: RunCountsSnapshot) {
@@ -114,8 +124,8 @@ function standingOf({ market, kind, variant, standingMs, reason, note }: Standin
 /** What it is doing; markets that are open already are collected while the rest is opened. */
 function phaseText({ phase, markets, wantedMarkets }: DaemonView): string {
   if (phase !== 'opening the markets') return phase;
-  if (wantedMarkets === 0) return 'waiting for the list of markets';
-  return `${phase}: ${markets} of ${wantedMarkets}, which are collected already`;
+  if (wantedMarkets.length === 0) return 'waiting for the list of markets';
+  return `${phase}: ${markets} of ${wantedMarkets.length}, which are collected already`;
 }
 
 /** Streams that are shown; the number of all of them is named. */

@@ -352,7 +352,7 @@ export class Daemon {
           : archiveIdentityOf(this.#options.config, this.#identity.value).isSandbox,
       failure: this.#failure,
       markets: this.#collector?.markets.length ?? 0,
-      wantedMarkets: this.#collector?.wantedMarkets ?? 0,
+      wantedMarkets: this.#collector?.wantedMarkets ?? [],
       missingMarkets: this.#collector?.missingMarkets ?? [],
       leftOutMarkets: this.#collector?.leftOutMarkets ?? 0,
       requestsPerS: this.#access?.requestsPerS() ?? 0,
