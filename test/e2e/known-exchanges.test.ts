@@ -61,6 +61,27 @@ async function open(t: TestContext, name: KnownExchange, asked?: DialectName) {
   return { trades, databaseUrl, daemon };
 }
 
+test('an option goes before what --like says, and a dialect brings its exchange along only alone', async (t) => {
+  const marketsOf = async (path: string, ...args: readonly string[]) => {
+    const { program, ready } = await startSandbox(['--start-offset', '1s', ...args]);
+    t.after(() => program.dispose());
+    const [markets, depth] = await Promise.all([
+      fetch(`${ready.url}${path}/public/markets`),
+      fetch(`${ready.url}${path}/public/depth/result?market=NO_SUCH`),
+    ]);
+    const { result } = (await markets.json()) as { readonly result: readonly object[] };
+    return [Object.keys(result[0] ?? {}).includes('precision'), depth.status];
+  };
+  // Every refusal of WhiteBIT is a 200.
+  const mixed = ['--like', 'whitebit', '--dialect', 'p2b'];
+  assert.deepEqual(await marketsOf('/api/v2', ...mixed), [true, 200]);
+  assert.deepEqual(await marketsOf('/api/v2', '--dialect', 'p2b'), [true, 400]);
+  assert.deepEqual(await marketsOf('/api/v1', '--like', 'p2b', '--dialect', 'contract'), [
+    false,
+    400,
+  ]);
+});
+
 interface Standing {
   readonly exact: number;
   readonly islands: Readonly<Record<string, number>>;

@@ -43,6 +43,9 @@ seed and markets are the same exchange after every start. With --key or --keys o
 and with --run its markets can be changed while it runs (tapekeep sandbox ctl); what is done to it lasts
 as long as the process, and each such run is an exchange of its own.
 
+--like sets all behaviours as one exchange has them, and --dialect without --like does, too. An option for
+one of them goes before --like: --like whitebit --dialect p2b is WhiteBIT, asked as P2B is.
+
 A tape is a CSV file with the columns id,time_ms,price,amount,side.
 
   tapekeep sandbox --port 8080 --seed 7
@@ -93,7 +96,11 @@ const OPTIONS = {
   makerFee: option('--fee-maker <rate>', 'fee rate of makers (default: 0.001)'),
   emptyCandles: choice('--empty-candles <how>', 'where nothing was traded', ['omitted', 'filled']),
   candleOpen: choice('--candle-open <price>', 'what candles open with', ['first', 'previous']),
-  like: choice('--like <exchange>', 'as this one of the family does', knownExchanges),
+  like: choice(
+    '--like <exchange>',
+    'as this one of the family does; --dialect and all that is set beside it go before that',
+    knownExchanges,
+  ),
 };
 
 /** `--since-mode` of `sinceMode`. */
