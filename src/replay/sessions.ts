@@ -210,6 +210,8 @@ export class ReplaySession {
 /** How often idle sessions are looked for. */
 const LOOK_EVERY_MS = 15_000;
 const NAME = /^[A-Za-z0-9_.-]{1,64}$/;
+/** Of the sessions that there are, in a refusal. */
+const NAMES_SHOWN = 10;
 const NAME_FORM = '1 to 64 letters, digits, dots, dashes or underscores';
 
 export interface SessionsOptions {
@@ -259,6 +261,15 @@ export class Sessions implements ClockControl {
     return session;
   }
 
+  begin(name: string): ClockReading {
+    try {
+      return this.of(name).read();
+    } catch (error) {
+      if (error instanceof RefusedError) throw new ReplayError(error.message);
+      throw error;
+    }
+  }
+
   read(name: string | undefined): ClockReading {
     return this.#known(name).read();
   }
@@ -306,17 +317,21 @@ export class Sessions implements ClockControl {
     await Promise.all(all.map((session) => session.stop()));
   }
 
-  /** It may be steered before the first client comes. */
+  /** @throws ReplayError for a name that none has: made here, a misspelt one would seem to be steered */
   #known(name: string | undefined): ReplaySession {
     if (name === undefined) return this.#shared;
     const known = this.#named.get(name);
     if (known !== undefined) return known;
-    try {
-      return this.of(name);
-    } catch (error) {
-      if (error instanceof RefusedError) throw new ReplayError(error.message);
-      throw error;
-    }
+    if (!NAME.test(name)) throw new ReplayError(`the name of a session is ${NAME_FORM}`);
+    const names = [...this.#named.keys()].slice(0, NAMES_SHOWN);
+    const rest = this.#named.size - names.length;
+    const there =
+      names.length === 0
+        ? 'there is only the shared one'
+        : `there are ${names.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
+    throw new ReplayError(
+      `no session of the name ${name}; ${there}. One begins with the first request of a client that names it, or by "replay ctl begin" (POST /replay/sessions), and ends after no use for ${this.#options.idleMs / 1000} s`,
+    );
   }
 
   #change(name: string | undefined, change: (session: ReplaySession) => void): ClockReading {

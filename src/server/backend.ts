@@ -199,6 +199,8 @@ export interface ClockControl {
   read(session: string | undefined): ClockReading;
   /** All sessions, the shared one first. */
   sessions(): readonly ClockReading[];
+  /** Makes a session before its first client comes; one that there is stays as it is. */
+  begin(session: string): ClockReading;
   pause(session: string | undefined): ClockReading;
   resume(session: string | undefined): ClockReading;
   seek(session: string | undefined, atMs: number): ClockReading;

@@ -121,6 +121,13 @@ test('time is looked at, stepped, moved, sped up and stopped from another termin
   const near = Date.parse(String(await now('seek', back)));
   assert.ok(Math.abs(near - noonMs(500)) < 60_000, String(near));
   await now('seek', isoOf(350.25));
+  for (const command of [['clock'], ['speed', '100'], ['step'], ['end']]) {
+    const { code, err } = await ctl(...command, '--session', 'mien');
+    assert.match(err, /no session of the name mien; there is only the shared one\. .*ctl begin/);
+    assert.equal(code, 2);
+  }
+  assert.equal(clockOf(await ctl('begin', '--session', 'mine')).state, 'waiting');
+  assert.match((await ctl('clock', '--session', 'mien')).err, /name mien; there are mine\./);
   assert.deepEqual(clockOf(await ctl('speed', '100', '--session', 'mine')), {
     ...{ session: 'mine', now: isoOf(0), nowMs: noonMs(0), from: isoOf(0), fromMs: noonMs(0) },
     ...{ to: isoOf(600), toMs: noonMs(600), state: 'waiting', speed: 100, connections: 0 },
@@ -151,6 +158,8 @@ test('time is looked at, stepped, moved, sped up and stopped from another termin
     [['step', 'soon'], 2, /soon/],
     [['speed', 'fast'], 2, /fast.*max.*step/],
     [['clock', '--session', 'a b'], 2, /1 to 64 letters/],
+    [['begin', '--session', 'a b'], 2, /1 to 64 letters/],
+    [['begin'], 2, /name the session that is to begin/],
     [['clock', '--url', 'http://127.0.0.1:1'], 1, /127\.0\.0\.1:1 does not answer.*--url/],
   ] as const) {
     const end = await ctl(...command);

@@ -79,6 +79,7 @@ test('what steers a replay is for no web page', async (t) => {
   await assertDoors(server.port, [
     'GET /replay/clock',
     'GET /replay/sessions',
+    'POST /replay/sessions',
     'POST /replay/pause',
     'POST /replay/seek',
     'DELETE /replay/sessions',
@@ -176,7 +177,10 @@ test('sessions without end, bodies that drip and steering at once leave the repl
       headers: session === undefined ? {} : { 'x-tapekeep-session': session },
     });
   // Names without end: there are so many sessions, and no more.
-  const named = await inTurns(1_500, async (at) => (await call('pause', {}, `name-${at}`)).status);
+  const named = await inTurns(
+    1_500,
+    async (at) => (await call('sessions', {}, `name-${at}`)).status,
+  );
   assert.deepEqual(new Set(named), new Set([200, 400]));
   const made = named.filter((status) => status === 200).length;
   const { result } = JSON.parse(await (await fetch(`${server.url}/replay/sessions`)).text());

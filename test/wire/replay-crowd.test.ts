@@ -119,6 +119,7 @@ test('a thousand clients are served, those who read as if those who do not were 
     return ((await reply.json()) as { result: never }).result as never;
   };
   await steer('pause', {});
+  await steer('sessions', {}, 'paced');
   await steer('speed', { speed: 150 }, 'paced');
   await steer('pause', {}, 'paced');
   const shared = () => realtimeUrl;

@@ -10,7 +10,8 @@ import {
 
 const HELP = `
 Every answer is one JSON document: how the time of the session stands afterwards. Without --session it
-is the time that all share who name none.
+is the time that all share who name none. A session begins with the first request of a client that names
+it, or by begin; no other command makes one.
 
   export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
   tapekeep replay ctl pause
@@ -18,6 +19,7 @@ is the time that all share who name none.
   tapekeep replay ctl step            # to the next recorded trade or observation
   tapekeep replay ctl step 30s
   tapekeep replay ctl speed 100
+  tapekeep replay ctl begin --session mine
   tapekeep replay ctl clock --session mine`;
 
 /** A time; one that counts back does so from now, as where the replay was started. */
@@ -62,6 +64,10 @@ export default group({
   commands: {
     'clock [options]': ['show how time stands', steering('GET', 'clock')],
     'sessions [options]': ['show the time of every session', steering('GET', 'sessions')],
+    'begin [options]': [
+      'make a session before its first client comes; its time waits for that',
+      steering('POST', 'sessions'),
+    ],
     'pause [options]': ['stop time', steering('POST', 'pause')],
     'resume [options]': ['let time go on', steering('POST', 'resume')],
     'end [options]': [

@@ -91,8 +91,9 @@ async function answer(
 /**
  * The time of a served recording: GET of `/replay/clock` and `/replay/sessions` shows it, POST of
  * `/replay/pause`, `/resume`, `/seek` ({"to": time}), `/step` ({"ms": 1000}, or nothing for the next
- * recorded thing) and `/speed` ({"speed": 20}) changes it, DELETE of `/replay/sessions` forgets the
- * named session. Which session is meant says the header or the parameter by which clients name it.
+ * recorded thing) and `/speed` ({"speed": 20}) changes it, POST of `/replay/sessions` makes the named
+ * session, DELETE forgets it. Which session is meant says the header or the parameter by which clients name
+ * it; one that was not made, by POST or by a client, is refused.
  *
  * @param isAllowed false: every one of them is refused with what to do about it
  */
@@ -121,12 +122,23 @@ export function addReplayControl(
     `${REPLAY_PREFIX}sessions`,
     guarded((request, reply) => answer(request, reply, () => control.sessions())),
   );
+  const named = (session: string | undefined, what: string) => {
+    if (session !== undefined) return session;
+    throw new ControlError(`name the session that is to ${what}`);
+  };
+  app.post(
+    `${REPLAY_PREFIX}sessions`,
+    { bodyLimit: BODY_MAX_BYTES },
+    steered((request, session) => {
+      readBody(request, NOTHING, {});
+      return control.begin(named(session, 'begin; the shared one is always there'));
+    }),
+  );
   app.delete(
     `${REPLAY_PREFIX}sessions`,
-    steered((_request, session) => {
-      if (session !== undefined) return control.end(session);
-      throw new ControlError('name the session that is to be forgotten; the shared one stays');
-    }),
+    steered((_request, session) =>
+      control.end(named(session, 'be forgotten; the shared one stays')),
+    ),
   );
   for (const [name, change] of Object.entries(changes)) {
     app.post(
