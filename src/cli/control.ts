@@ -3,6 +3,7 @@ import { CTL_URL_VARIABLE } from '../config/keys.js';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
 import { parseJson } from '../kernel/json.js';
 import type { Input } from './command.js';
+import { UsageError } from './failure.js';
 
 /** Steering a server of ours while it runs: its address, and requests to it. */
 
@@ -25,12 +26,12 @@ function addressVariable(): string {
 }
 
 /** The address of what is steered. Each program that is built looks which variable is set. */
-export function addressOption(server: 'sandbox' | 'replay'): Input<string> {
+export function addressOption(server: 'sandbox' | 'replay'): Input<string | undefined> {
   const description = `the ${server}'s address, as its ready line has it; or the variable ${CTL_URL_VARIABLE}, else TAPEKEEP_EXCHANGE_URL`;
   return {
     get options() {
       const option = new Option('--url <address>', description);
-      return [option.env(addressVariable()).argParser(addressArgument).makeOptionMandatory()];
+      return [option.env(addressVariable()).argParser(addressArgument)];
     },
   };
 }
@@ -63,14 +64,18 @@ interface Answer {
 /**
  * Sends one request.
  *
- * @throws ControlError
+ * @throws ControlError, or UsageError where no address is given
  */
 export async function request(
   { name, unknown }: Steered,
-  url: string,
+  url: string | undefined,
   path: string,
   init: { readonly method?: string; readonly body?: object | undefined; headers?: object } = {},
 ): Promise<Answer> {
+  if (url === undefined) {
+    const advice = `give the address of the ${name}'s ready line with it, such as http://127.0.0.1:8080, or set ${CTL_URL_VARIABLE}`;
+    throw new UsageError('--url <address>', undefined, advice);
+  }
   const { body, ...rest } = init;
   let response: Response;
   let text: string;

@@ -66,7 +66,10 @@ test('what cannot be is told with its option, its value and what is allowed', as
   for (const [args, text] of [
     [['--markets-file', 'nosuch.yaml'], /--markets-file.*nosuch\.yaml/],
     [['--markets-file', file], /--markets-file.*entry 1.*moneyPrec 13.*0 to 12/],
-    [['ctl', 'markets'], /--url/],
+    [
+      ['ctl', 'markets'],
+      /^tapekeep: --url.* is missing; .*the sandbox's ready line.* TAPEKEEP_CTL_URL$/,
+    ],
     [['ctl', 'markets', '--url', 'nowhere'], /--url.*nowhere.*8080/],
     [['ctl', 'block', '--url', 'http://127.0.0.1:2'], /market/],
     [['ctl', 'nothing'], /nothing/],

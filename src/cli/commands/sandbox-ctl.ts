@@ -22,14 +22,14 @@ const SANDBOX: Steered = {
 };
 const url = addressOption('sandbox');
 
-async function show(address: string, path: string) {
+async function show(address: string | undefined, path: string) {
   printDocument(resultIn(await request(SANDBOX, address, path)));
   return undefined;
 }
 
 /** Sends a change and shows what came of it. */
 async function change(
-  address: string,
+  address: string | undefined,
   method: 'POST' | 'PUT' | 'DELETE',
   path: string,
   body?: object,
