@@ -40,6 +40,25 @@ export function selectMarkets<T extends { readonly market: string }>(
   return known.filter(({ market }) => names.includes(market));
 }
 
+/** One end of a span, and how the command line names it. */
+interface SpanEnd {
+  readonly name: string;
+  readonly atMs: number;
+}
+
+/**
+ * Every span of the command line is looked at here.
+ *
+ * @param isInclusive whether the end belongs to the span, so that it may be where it begins
+ * @throws UsageError when nothing lies between its ends
+ */
+export function refuseEmptySpan(from: SpanEnd, to: SpanEnd, isInclusive = false): void {
+  if (from.atMs < to.atMs || (isInclusive && from.atMs === to.atMs)) return;
+  const [begin, end] = [from, to].map(({ atMs }) => new Date(atMs).toISOString());
+  const rule = isInclusive ? 'it must not be after' : 'it must be before';
+  throw new UsageError(from.name, begin, `${rule} ${to.name}, ${end}`);
+}
+
 /**
  * The bounds of a span, as far as they are given.
  *
@@ -52,14 +71,9 @@ export function selectSpan(
   const givenMs = options.from === undefined ? undefined : resolveInstant(options.from, nowMs);
   const fromMs = givenMs === Number.NEGATIVE_INFINITY ? undefined : givenMs;
   const toMs = options.to === undefined ? undefined : resolveInstant(options.to, nowMs);
-  if (fromMs !== undefined && fromMs >= (toMs ?? nowMs)) {
+  if (fromMs !== undefined) {
     const end = toMs === undefined ? "the exchange's time now" : '--to';
-    const at = new Date(toMs ?? nowMs).toISOString();
-    throw new UsageError(
-      '--from',
-      new Date(fromMs).toISOString(),
-      `it must be before ${end}, ${at}`,
-    );
+    refuseEmptySpan({ name: '--from', atMs: fromMs }, { name: end, atMs: toMs ?? nowMs });
   }
   return { ...(fromMs === undefined ? {} : { fromMs }), ...(toMs === undefined ? {} : { toMs }) };
 }

@@ -192,7 +192,7 @@ suite('backfill', { concurrency: 3 }, () => {
       [[...market], /--from/],
       [['--market', 'BTC_USD', '--from', at(0)], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
       [[...market, '--from', at(50), '--to', at(10)], /--from.*must be before --to/],
-      [[...market, '--from', '2099-01-01'], /--from.*lies in the future/],
+      [[...market, '--from', '2099-01-01'], /--from.*must be before the exchange's time now/],
       [[...market, '--from', 'yesterday'], /--from.*yesterday.*2026-01-31/],
       [
         [...market, '--from', '1h', '--kinds', 'depth'],

@@ -300,6 +300,8 @@ test('the truth comes in pages that name the next one, each bounded', async (t) 
     ['limit=0', /limit "0" .*1 to 10000/],
     ['limit=10001', /limit "10001"/],
     ['after=x', /after "x" .*id/],
+    ['from=20&to=10', /from "20" is not allowed; expected a time before "to"/],
+    ['from=20&to=20', /from "20"/],
   ] as const) {
     const reply = await fetch(`${server.url}/sandbox/truth?market=${BTC}&${query}`);
     assert.equal(reply.status, 400);

@@ -9,6 +9,7 @@ import { type CommonOptions, choice, option } from '../command.js';
 import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
 import { backFromNow, timeArgument } from '../options.js';
+import { refuseEmptySpan } from '../selection.js';
 
 /** Something that the command line or the settings must say first. */
 export class ApiUsageError extends TapekeepError {
@@ -96,18 +97,26 @@ function isRelative(value: unknown): value is RelativeTime {
 /**
  * Replaces relative times by UNIX seconds of the exchange's own time, which a tape or a replay lives
  * at far from ours. To learn it one question more is asked, if there is any such time: one that each dialect has.
+ *
+ * @throws UsageError for a start after the end
  */
 export async function fixTimes(
   params: Readonly<Record<string, unknown>>,
   { client, time }: Pick<ExchangeAccess, 'client' | 'time'>,
 ): Promise<Readonly<Record<string, unknown>>> {
-  if (!Object.values(params).some(isRelative)) return params;
-  await client.markets();
+  if (Object.values(params).some(isRelative)) await client.markets();
   const nowMs = time.nowMs();
-  const fixed = Object.entries(params).map(([name, value]) => {
-    return [name, isRelative(value) ? Math.floor((nowMs - value.backMs) / 1000) : value] as const;
-  });
-  return Object.fromEntries(fixed);
+  const fixed = Object.fromEntries(
+    Object.entries(params).map(([name, value]) => {
+      return [name, isRelative(value) ? Math.floor((nowMs - value.backMs) / 1000) : value] as const;
+    }),
+  );
+  const { start, end } = fixed;
+  if (typeof start === 'number' && typeof end === 'number') {
+    const [begin, until] = [start * 1000, end * 1000];
+    refuseEmptySpan({ name: '--start', atMs: begin }, { name: '--end', atMs: until }, true);
+  }
+  return fixed;
 }
 
 /** Names as people type them: `historyResult` is `history-result`. */

@@ -19,7 +19,7 @@ import {
   resolveInstant,
 } from '../options.js';
 import { printable } from '../output.js';
-import { marketsOf, selectMarkets } from '../selection.js';
+import { marketsOf, refuseEmptySpan, selectMarkets } from '../selection.js';
 
 const HELP = `
   tapekeep backfill --market BTC_USDT --from 2026-01-01 --to 2026-02-01
@@ -91,16 +91,12 @@ function spanOf(
 ): { span: Span; isCut: boolean } {
   const fromMs = floorToMs(resolveInstant(from, nowMs), SECOND_MS);
   const givenToMs = to === undefined ? nowMs : floorToMs(resolveInstant(to, nowMs), SECOND_MS);
-  const shown = new Date(fromMs).toISOString();
-  if (fromMs >= nowMs) {
-    const now = new Date(nowMs).toISOString();
-    throw new UsageError('--from', shown, `it lies in the future: the exchange's time is ${now}`);
+  const begin = { name: '--from', atMs: fromMs };
+  refuseEmptySpan(begin, { name: "the exchange's time now", atMs: nowMs });
+  refuseEmptySpan(begin, { name: '--to', atMs: givenToMs });
+  if (fromMs < 0) {
+    throw new UsageError('--from', new Date(fromMs).toISOString(), 'it must not be before 1970');
   }
-  if (fromMs >= givenToMs) {
-    const end = new Date(givenToMs).toISOString();
-    throw new UsageError('--from', shown, `it must be before --to, ${end}`);
-  }
-  if (fromMs < 0) throw new UsageError('--from', shown, 'it must not be before 1970');
   return { span: { fromMs, toMs: Math.min(givenToMs, nowMs) }, isCut: givenToMs > nowMs };
 }
 

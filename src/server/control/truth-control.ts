@@ -37,14 +37,19 @@ const whole = (error: string, min: number, max: number) =>
     .transform(Number)
     .refine((value) => value >= min && value <= max, { error });
 
-const QUERY = z.object({
-  market: z.string().default(''),
-  from: given(seconds),
-  to: given(seconds),
-  /** Only trades with a greater id. */
-  after: given(whole('the id of a trade', 0, Number.MAX_SAFE_INTEGER)),
-  limit: given(whole(`a whole number from 1 to ${PAGE_MAX}`, 1, PAGE_MAX)),
-});
+const QUERY = z
+  .object({
+    market: z.string().default(''),
+    from: given(seconds),
+    to: given(seconds),
+    /** Only trades with a greater id. */
+    after: given(whole('the id of a trade', 0, Number.MAX_SAFE_INTEGER)),
+    limit: given(whole(`a whole number from 1 to ${PAGE_MAX}`, 1, PAGE_MAX)),
+  })
+  .refine(({ from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY }) => from < to, {
+    path: ['from'],
+    error: 'a time before "to"',
+  });
 type TruthQuery = z.output<typeof QUERY>;
 
 interface TruthPage {

@@ -90,13 +90,17 @@ test('times may be counted back from the present of the exchange, whatever that 
     ['-5m', noonS - 300],
     ['-1.5h', noonS - 5400],
   ] as const) {
-    const given = { market: 'A_B', start: relativeTimeArgument(text), end: 7 };
-    assert.deepEqual(await fixTimes(given, access), { market: 'A_B', start: seconds, end: 7 });
+    const given = { market: 'A_B', start: relativeTimeArgument(text), end: noonS };
+    assert.deepEqual(await fixTimes(given, access), { ...given, start: seconds });
   }
   assert.equal(asked.length, 4);
   const fixed = { start: relativeTimeArgument('2026-01-31T12:00:00Z') };
   assert.deepEqual(await fixTimes(fixed, access), { start: noonS });
   assert.equal(asked.length, 4, 'nothing is asked without need');
+  await assert.rejects(
+    fixTimes({ start: noonS + 1, end: noonS }, access),
+    /--start: "2026-01-31T12:00:01.000Z" .* must not be after --end, 2026-01-31T12:00:00.000Z/,
+  );
   for (const text of ['soon', '--5m', '-5', 'now-5m', '-']) {
     assert.throws(() => relativeTimeArgument(text), /zone.*now.*5m/, text);
   }
