@@ -8,10 +8,11 @@ import {
   type ServerVariants,
 } from '../../src/contract/variants.js';
 import { systemClock } from '../../src/kernel/clock.js';
+import { blocksOf, readDocument } from '../support/documents/documents.js';
 import { sendJson, startHttpStub, startRealtimeStub } from '../support/exchanges/stub-server.js';
 import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import { runCommand } from '../support/programs/commands.js';
-import { Program } from '../support/programs/program.js';
+import { Program, startSandbox } from '../support/programs/program.js';
 
 /** What is asked of an exchange before it is trusted. */
 
@@ -160,6 +161,22 @@ test('each known exchange fits, and all its departures are told', async (t) => {
     assert.equal(isRaised, !['contract', 'earnbit'].includes(name), name);
   });
   await Promise.all(probes);
+});
+
+test('the page on adding an exchange shows what is printed', async (t) => {
+  const { program, ready } = await startSandbox(['--like', 'whitebit', '--market', 'BTC_USDT']);
+  t.after(() => program.dispose());
+  const { url, realtimeUrl } = ready;
+  // For a trade to come.
+  const probe = ['api', 'probe', '--url', url, '--realtime-url', realtimeUrl, '--wait', '2m'];
+  const { code, out } = await runCommand(probe);
+  assert.equal(code, 0, out);
+  const shown = blocksOf(readDocument('docs/adding-an-exchange.md').text, 'text');
+  assert.equal(shown.length, 2);
+  const printed = new Set(out.split('\n'));
+  const lines = shown.flatMap((block) => block.trimEnd().split('\n'));
+  const others = lines.filter((line) => !printed.has(line));
+  assert.deepEqual(others, [], out);
 });
 
 const NAMED = ['beside the record, which alone is due: method', 'not in the contract: change'];
