@@ -113,18 +113,22 @@ test('every script that a document runs by npm is one of the package', () => {
   );
 });
 
-test('the package carries every page that its README links to', () => {
-  const manifest = JSON.parse(readFileSync(join(repositoryPath, 'package.json'), 'utf8')) as {
-    files: string[];
-  };
-  // What npm always packs.
-  const always = ['README.md', 'LICENSE', 'package.json'];
-  const links = readDocument('README.md').text.matchAll(/\]\((?!https?:)([^)#]+)/g);
-  const packed = [...manifest.files, ...always];
-  const left = Array.from(links, ([, path = '']) => path).filter(
-    (path) => !packed.some((one) => path === one || path.startsWith(`${one}/`)),
+test('the package carries every file that its documents link to', () => {
+  // Its scripts would build dist/ anew below other tests.
+  const pack = ['pack', '--dry-run', '--json', '--ignore-scripts'];
+  const { stdout } = spawnSync('npm', pack, { cwd: repositoryPath, encoding: 'utf8' });
+  const [{ files }] = JSON.parse(stdout) as [{ readonly files: { readonly path: string }[] }];
+  const packed = new Set(files.map(({ path }) => path));
+  const isPacked = (path: string) =>
+    packed.has(path) || files.some((one) => one.path.startsWith(`${path.replace(/\/$/, '')}/`));
+  const documents = readDocuments().filter(({ path }) => isPacked(path));
+  assert.ok(documents.length >= 30);
+  assert.deepEqual(
+    documents.flatMap((one) =>
+      brokenLinks(one, isPacked).map((target) => `${one.path}: ${target}`),
+    ),
+    [],
   );
-  assert.deepEqual(left, []);
 });
 
 test('what the commands of the documents write into the clone is ignored, also by the format check', () => {
