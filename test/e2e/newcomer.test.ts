@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { STREAM_KINDS } from '../../src/model/series.js';
@@ -7,6 +8,7 @@ import { STATUS } from '../../src/status/document.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program } from '../support/programs/program.js';
+import { repositoryPath } from '../support/repository/repository.js';
 
 /** What a newcomer does: start without any setting, look, stop, and start again. */
 
@@ -103,6 +105,14 @@ test('a first start for a second collects for a second, however long its server 
   const first = run(t, cwd, ...START, '--for', '1s');
   assert.equal((await first.ended()).code, 0, first.dump());
   assert.ok((await status(cwd)).archive.markets > 0);
+});
+
+test('npm start without the development packages says that they are missing, and what to do', async (t) => {
+  const cwd = await emptyFolder(t);
+  await copyFile(join(repositoryPath, 'package.json'), join(cwd, 'package.json'));
+  const { status: code, stderr } = spawnSync('npm', ['start'], { cwd, encoding: 'utf8' });
+  assert.equal(code, 1, stderr);
+  assert.match(stderr, /without the development packages: npm ci .*npx tapekeep start/);
 });
 
 /** Words for a kind that are none of the registry, by the surface that shows them. */
