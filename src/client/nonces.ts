@@ -24,7 +24,7 @@ export type NoncePlace = 'memory' | { readonly folder: string } | NonceStore;
  * Where nonces are kept by default: a folder of this user's for what programs remember,
  * `~/.local/state/tapekeep/nonces` or what the platform has in its place.
  */
-export function defaultNonceFolder(home = homedir(), platform = process.platform): string {
+export function defaultNonceFolder(home = homedir(), platform: string = process.platform): string {
   const places: Readonly<Record<string, readonly string[]>> = {
     darwin: ['Library', 'Application Support'],
     win32: ['AppData', 'Local'],

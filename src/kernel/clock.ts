@@ -1,3 +1,6 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+// For programs that check the declarations of the package and have no types of Node.
+
 /**
  * The only place that reads the machine's clocks and sets its timers. Everything else is handed a
  * {@link Clock}, so that tests can move time by hand and nothing depends on when it runs.
