@@ -3,7 +3,13 @@ import { DURATION_FORM, parseDuration } from '../config/values.js';
 import { nearestName } from '../kernel/nearest.js';
 import { GAP_REASONS } from '../model/gap-reasons.js';
 import { nameMeant } from '../model/kinds.js';
-import { SERIES, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
+import {
+  SERIES,
+  STREAM_KINDS,
+  type StreamKind,
+  streamsOf,
+  WRITTEN_SERIES,
+} from '../model/series.js';
 import { flag, option } from './command.js';
 
 /** Readers of option values; each refusal says what is allowed. Commander adds option and value. */
@@ -148,23 +154,20 @@ export const CLAMP = flag(
   'let --from and --to move in to where coverage begins and ends',
 );
 
-/** The series that people name here: those of markets, without former versions. */
-const NAMED = WRITTEN_SERIES.filter((table) => SERIES[table].retention !== 'account');
-const SHOWN = NAMED.flatMap(streamsOf);
 /** What can be asked for again later. */
-const FETCHABLE = NAMED.filter((table) => SERIES[table].isFetchable).map(
+const FETCHABLE = WRITTEN_SERIES.filter((table) => SERIES[table].isFetchable).map(
   (table) => SERIES[table].kind,
 );
 
 /** A stream's kind as people call it, in singular or plural or as its table; undefined for what is none. */
 export function kindOf(word: string): StreamKind | undefined {
-  const table = NAMED.find((one) => one === word.trim().toLowerCase());
-  return table === undefined ? nameMeant(word, SHOWN) : streamsOf(table)[0];
+  const table = WRITTEN_SERIES.find((one) => one === word.trim().toLowerCase());
+  return table === undefined ? nameMeant(word, STREAM_KINDS) : streamsOf(table)[0];
 }
 
 /** Reads and gathers a list of kinds with commas. */
 export function kindsArgument(text: string, earlier?: readonly StreamKind[]): StreamKind[] {
-  return listOf(text, earlier, (word) => readKind(word, SHOWN));
+  return listOf(text, earlier, (word) => readKind(word, STREAM_KINDS));
 }
 
 /** The same of what can be fetched later: trades (with their exact times) and candles. */

@@ -2,7 +2,7 @@ import { shownDuration } from '../../kernel/durations.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
-import type { StreamKind } from '../../model/series.js';
+import { STREAM_KINDS, type StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
@@ -52,8 +52,7 @@ async function findNamed(
   if (kindWord === undefined) return { ...(await findGap(store, first, nowMs)), others: [] };
   const kind = kindOf(kindWord);
   if (kind === undefined) {
-    const allowed = 'write trades, times, candles, depth, tickers or states';
-    throw new UsageError('<kind>', kindWord, allowed);
+    throw new UsageError('<kind>', kindWord, `write one of ${STREAM_KINDS.join(', ')}`);
   }
   const [chosen] = selectMarkets([first], marketsOf(streams));
   // Some kinds are kept of all markets together.
