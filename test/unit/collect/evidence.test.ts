@@ -163,6 +163,18 @@ test('a source that is wrong holds coverage for a bounded time only', () => {
   }
 });
 
+test('of one second each source counts by itself: where one has lost its patience, another holds on', () => {
+  const world = new World();
+  world.look('tickers', false);
+  world.clock.advance(10_000);
+  world.look('tickers', true);
+  world.evidence.pushed(rowAt(2, -5));
+  world.clock.advance(3000);
+  assert.equal(world.provenS('trades', 1, -20), -20);
+  world.clock.advance(121_000);
+  assert.equal(world.provenS('trades', 1, -20), -20);
+});
+
 test('a jump of the clock forgets what was seen before it', () => {
   const world = new World();
   world.look('states', false);

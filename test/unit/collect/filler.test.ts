@@ -311,3 +311,26 @@ test('a step that a stop breaks off is told as no failure', async () => {
   await world.filler.stop();
   assert.deepEqual(world.record.failures, []);
 });
+
+test('a turn that cannot be had is told as a failure, but not where a stop ends the wait for it', async () => {
+  const world = new World();
+  const walker = world.walker('A', 1);
+  await walker.pollHead(signal);
+  world.filler.add(walker);
+  let asked = 0;
+  world.exchange.reserve = (_name, _priority, stopping) => {
+    asked += 1;
+    if (asked === 1) return Promise.reject(new Error('no room in line'));
+    return new Promise((_resolve, reject) => {
+      stopping.addEventListener('abort', () => reject(new Error('the line was closed')));
+    });
+  };
+  world.filler.start();
+  await world.clock.run(2000);
+  assert.equal(asked, 2);
+  await world.filler.stop();
+  assert.deepEqual(
+    world.record.failures.map(({ market, message }) => [market, message]),
+    [['*', 'no room in line']],
+  );
+});

@@ -409,6 +409,15 @@ test('a trade that is pushed twice is kept once', () => {
   assert.equal(pushed.kept, 12);
 });
 
+test('of one run the newest twenty thousand trades are kept', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  for (let frame = 0; frame < 21; frame += 1) {
+    pushed.push(tradesOf(...upTo(frame * 1000, frame * 1000 + 999)));
+  }
+  assert.equal(pushed.kept, 20_000);
+});
+
 test('of what an answer contradicts a hundred rows are reported at most', () => {
   const pushed = new PushedTrades();
   pushed.opened(0);
@@ -456,6 +465,9 @@ test('an answer without trades, or after its connection, is no part of what is p
   pushed.opened(0);
   pushed.answered([]);
   pushed.push(tradesOf(...upTo(20, 30)));
+  pushed.closed();
+  pushed.opened(0);
+  for (let answer = 0; answer < 5; answer += 1) pushed.answered([]);
   assert.deepEqual(idsOf(pushed.join(pageOf(...upTo(28, 31))).page), upTo(20, 31));
 });
 

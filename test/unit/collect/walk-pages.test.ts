@@ -3,7 +3,14 @@ import test from 'node:test';
 import { PRIORITY } from '../../../src/collect/ports.js';
 import { BudgetOverrunError } from '../../../src/kernel/budget.js';
 import type { CoveredRange } from '../../../src/model/batch.js';
-import { every, fillAll, START_S, signal, TradeWorld } from '../../support/worlds/trade-world.js';
+import {
+  every,
+  fillAll,
+  START_MS,
+  START_S,
+  signal,
+  TradeWorld,
+} from '../../support/worlds/trade-world.js';
 
 /** The walk over a history that is written down trade by trade, over both endpoints. */
 
@@ -130,6 +137,18 @@ test('a short absence leaves no gap in an empty market, a long one does', async 
   assert.deepEqual(told, { endpoint: 'historyResult', empty: true, keptAtLeastS: 300 });
 });
 
+test('a server that does not know some of the time has not shown that it was empty', async () => {
+  const world = new TradeWorld([], 100);
+  const walker = world.walker();
+  const span = { fromMs: START_MS + 40_000, toMs: START_MS + 50_000 };
+  for (let look = 0; look < 6; look += 1) {
+    world.exchange.told = { gaps: [{ kind: 'trades', span, reason: 'not collected' }] };
+    await walker.pollHead(signal);
+    world.clock.advance(6000);
+  }
+  assert.deepEqual(world.covered(), []);
+});
+
 test('trades after a long absence prove nothing of it, though the market was empty before', async () => {
   const world = new TradeWorld([], 100);
   const walker = world.walker();
@@ -144,6 +163,7 @@ test('trades after a long absence prove nothing of it, though the market was emp
   await walker.pollHead(signal);
   await fillAll(walker);
   assert.deepEqual(world.covered(), [[1111, 1124], empty]);
+  assert.equal(world.archive.floorOf(1), START_MS + 99_000, 'what was expected stays so');
 });
 
 test('coverage ends with a whole second: what happens later in it was never called covered', async () => {
@@ -290,6 +310,21 @@ test('the first second of the first exchanges is a time of trades, the one befor
     const reasons = world.archive.quarantine.map(({ reason }) => reason);
     assert.deepEqual(reasons, refused);
   }
+});
+
+test('rows of times that cannot be do not let one pass that is an hour ahead', async () => {
+  const far = [100_000, 100_001, 100_002, 100_003];
+  const ahead = [...every(20, 1), ...[3600, ...far].map((atS, at) => ({ tid: 21 + at, atS }))];
+  const world = new TradeWorld(ahead, 30);
+  await world.walker().pollHead(signal);
+  const reasons = world.archive.quarantine.map(({ reason }) => reason);
+  assert.equal(reasons.filter((one) => one === 'time outside the sane window').length, far.length);
+  assert.equal(reasons.filter((one) => one.includes('beyond the present')).length, 1);
+});
+
+test('before its first look a walk has no gap of its own', () => {
+  const walker = new TradeWorld(every(20, 1), 30).walker('trades', 0);
+  assert.equal(walker.pendingGap(), undefined);
 });
 
 test('where the clock is behind, trades ahead of it are trades', async () => {
@@ -493,20 +528,23 @@ test('a page that ends in the second in which coverage does takes nothing back w
 });
 
 test('where no page can be had below the first of a run, what one answer claimed is taken back to its newest trade', async () => {
-  for (const [trades, coveredS] of [
-    [58, 57],
-    [40, 50],
+  for (const [trades, coveredS, isRestarted] of [
+    [58, 57, true],
+    [40, 50, true],
     // One of the second after it shows that nothing was missing.
-    [61, 60],
+    [61, 60, true],
+    [58, 57, false],
+    [40, 50, false],
   ] as const) {
     const world = new TradeWorld(every(trades, 1), 60);
     world.mode = 'id';
-    await world.walker('trades', 0).pollHead(signal);
+    const first = world.walker('trades', 0);
+    await first.pollHead(signal);
     assert.equal(world.covered()[0]?.[1], 60);
     world.trades = every(200, 1);
     world.cap = 50;
     world.clock.advance(140_000);
-    await world.walker('trades', 0).pollHead(signal);
+    await (isRestarted ? world.walker('trades', 0) : first).pollHead(signal);
     assert.equal(world.covered().at(-1)?.[1], coveredS, 'a cache hides ten seconds at most');
   }
 });
@@ -617,4 +655,16 @@ test('a step into a gap tells its requests, and is no look that reached what was
   const into = steps.slice(1, -1);
   assert.ok(into.length > 2);
   assert.ok(into.every(({ connected }) => !connected));
+});
+
+test('a look at a second that is longer than a page reaches the chain that the look before has left', async () => {
+  const flood = Array.from({ length: 3000 }, (_, at) => ({ tid: at + 1, atS: 20 + at / 5000 }));
+  const world = new TradeWorld(flood, 21);
+  const walker = world.walker();
+  const isConnected: boolean[] = [];
+  for (let look = 0; look < 3; look += 1) {
+    isConnected.push((await walker.pollHead(signal)).isConnected);
+    world.clock.advance(200);
+  }
+  assert.deepEqual(isConnected, [false, true, true]);
 });
