@@ -141,7 +141,7 @@ export class Walk {
       return known.gaps;
     }
     const topMs = Math.max(ranges.top?.span.toMs ?? -Infinity, ...edgesMs);
-    const always = { fromMs: isStartOpen ? -Infinity : (collectFromMs ?? -Infinity), toMs: topMs };
+    const always = { fromMs: isStartOpen ? -Infinity : collectFromMs, toMs: topMs };
     // While the start of history is open, what is expected has a start of its own to be listed with.
     const beginsMs = isStartOpen ? this.#backfills.map(({ fromMs }) => fromMs) : [];
     const floorsMs = isStartOpen && collectFromMs !== null ? [collectFromMs] : [];
