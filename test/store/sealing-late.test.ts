@@ -139,14 +139,24 @@ test('what is archived takes no rows: known ones are repetitions, others are ref
 
   const span = { fromMs: FIRST_MS, toMs: FIRST_MS + 4 * DAY_MS };
   const result = await store.commit({
-    trades: [...threeDays(), late(950, 12 * 3600 + 60), late(9000, 3 * 86_400 + 5)],
+    trades: [
+      ...[...threeDays(), late(950, 12 * 3600 + 60), late(9000, 3 * 86_400 + 5)],
+      // Of no time at all: no partition is asked for it.
+      { ...late(960, 0), tradedAtS: Number.NaN },
+    ],
     claims: [{ stream, span, evidence: {} }],
   });
   const { stored, duplicate, rejected } = result.outcomes.trade;
-  assert.deepEqual([stored, duplicate, rejected], [1, 240, 1]);
+  assert.deepEqual([stored, duplicate, rejected], [1, 240, 2]);
   assert.equal(result.ranges.length, 1);
-  const refused = await runSql<{ reason: string }>(url, 'SELECT reason FROM quarantine');
-  assert.deepEqual(refused, [{ reason: 'partition archived' }]);
+  const refused = await runSql<{ reason: string }>(
+    url,
+    'SELECT reason FROM quarantine ORDER BY reason',
+  );
+  assert.deepEqual(
+    refused.map(({ reason }) => reason),
+    ['partition archived', 'time not a whole second'],
+  );
   const covered = await runSql<{ from: Date; to: Date }>(
     url,
     'SELECT lower(span) AS from, upper(span) AS to FROM coverage WHERE market_id = 1 ORDER BY 1',
