@@ -302,4 +302,9 @@ export const EQUIVALENTS: readonly {
     file: 'store/writer/trade-encoder.ts',
     reason: 'a price with a point goes the slower way, to the same text',
   },
+  {
+    id: '946b2ab9',
+    file: 'kernel/tls-refusal.ts',
+    reason: 'no code goes on behind it',
+  },
 ];

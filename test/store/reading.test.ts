@@ -86,6 +86,8 @@ test('the same rows come in the same order, wherever each of them is', async (t)
     assert.deepEqual(newest, rows.toReversed().slice(0, 1 + (index % 9)));
     const { kind, variantS } = asked[index] ?? assert.fail();
     const field = { candles: 'intervalS', states: 'periodS' }[String(kind)];
+    const levels = rows.map((row) => Number(JSON.parse(row).bidPrices?.length ?? 0));
+    if (kind === 'depth' && rows.length > 3) assert.ok(Math.max(...levels) > 1, 'bids');
     for (const row of rows) {
       if (field !== undefined) assert.equal(JSON.parse(row)[field], variantS);
     }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
+import { runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { worlds } from '../support/seeds.js';
 import { openWithStreams } from '../support/worlds/store-world.js';
@@ -56,6 +57,18 @@ test('a claim of another stream joins what it has, also beside trades of its mar
   }
   const spans = (await store.coveredRanges(depth, 10)).map(({ span }) => span);
   assert.deepEqual(spans, [claim(depth, 0, 30).span]);
+});
+
+test('a claim of what is covered already writes nothing to the ledger', async () => {
+  const { store, url, trades } = await openWithStreams();
+  const again = { trades: [trade(1, 1)], claims: [claim(trades, 0, 10)] };
+  await store.commit(again);
+  const written = () => runSql(url, 'SELECT xmin::text FROM coverage');
+  const first = await written();
+  assert.equal(first.length, 1);
+  await store.commit(again);
+  await store.commit({ claims: [claim(trades, 2, 5)] });
+  assert.deepEqual(await written(), first);
 });
 
 test('a claim of no whole milliseconds is refused with what is wrong', async () => {

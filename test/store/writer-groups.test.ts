@@ -45,6 +45,22 @@ test('batches that arrive together share a transaction and keep their own counts
   );
 });
 
+test('rows of one batch count in its own claims, not in those of batches beside it', async () => {
+  const { store } = await openTestStore({ commitLatencyMs: 30 });
+  const all = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
+  const results = await Promise.all(
+    [0, 10, 20].map((fromS) =>
+      store.commit({ tickers: [ticker(1, fromS)], claims: [claim(all, fromS, fromS + 5)] }),
+    ),
+  );
+  const ranges = await store.coveredRanges(all, 10);
+  assert.deepEqual(
+    ranges.map(({ rowCount }) => rowCount),
+    [1, 1, 1],
+  );
+  assert.equal(results.length, ranges.length);
+});
+
 test('a batch of which no row can be stored is counted, and says so', async () => {
   const { store } = await openTestStore();
   const { outcomes } = await store.commit({ tickers: [ticker(-1, 1)] });
@@ -190,15 +206,17 @@ test('a missing partition is made and the work repeated', async () => {
 test('a partition that is missing again and again is a failure that passes, like any other', async (t) => {
   const making = t.mock.method(Partitions.prototype, 'ensureTimes', async () => {});
   const failed: boolean[] = [];
+  const tries: number[] = [];
   const telemetry = quietStoreEvents({
     commitFailed: ({ willRetry }) => {
       failed.push(willRetry);
+      tries.push(making.mock.calls.filter(({ arguments: [table] }) => table === 'trade').length);
       making.mock.restore();
     },
   });
   const { store } = await openTestStore({ telemetry });
   const { outcomes } = await store.commit({ trades: [trade(1, 1)] });
-  assert.deepEqual([outcomes.trade, failed], [counts(1), [true]]);
+  assert.deepEqual([outcomes.trade, failed, tries], [counts(1), [true], [4]]);
 });
 
 test('a known trade on the short cut is no failure', async () => {

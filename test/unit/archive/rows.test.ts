@@ -44,6 +44,7 @@ test('a time is read to the microsecond, and nothing else is taken for one', asy
     '2026-01-15 12:00:00',
     '2026-01-15 12:00:00+01',
     '2026-01-15 12:00:00+0030',
+    '12026-01-15 12:00:00+00',
     'x',
   ]) {
     await assert.rejects(tradesOf(line(text, 1)), RangeError, text);

@@ -34,4 +34,5 @@ test('the words that both begin with make nothing nearer', () => {
   assert.equal(nearestName('TAPEKEEP_PORTT', known), undefined);
   assert.equal(nearestName('TAPEKEEP_EXCHANGE_REQEST', known), undefined);
   assert.equal(nearestName('BTC_EUR', ['BTC_USDT']), undefined);
+  assert.equal(nearestName('exchange.abc', ['exchange.axy']), undefined);
 });

@@ -15,6 +15,7 @@ function make() {
 test('a wait ends with its time when nothing happens', async () => {
   const { clock, wakeup, owner } = make();
   const waiting = wakeup.wait(1000, owner.signal);
+  assert.equal(clock.pendingTimers, 1);
   clock.advance(1000);
   await waiting;
   assert.equal(clock.pendingTimers, 0);

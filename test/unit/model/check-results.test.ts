@@ -133,6 +133,21 @@ test('one digit of a candle that is another is caught, and named with both figur
   );
 });
 
+test('an open at the edge of a candle excuses no trade beyond it', () => {
+  const traded = sums([
+    { price: '5', amount: '1' },
+    { price: '7', amount: '1' },
+    { price: '3', amount: '1' },
+    { price: '5', amount: '1' },
+  ]);
+  const candle = candleOf(traded as TradeFigures, null);
+  const named = (change: Partial<CandleFigures>) =>
+    judgeSlot(slot(traded, { ...candle, ...change })).differences.map(({ figure }) => figure);
+  assert.deepEqual(named({}), []);
+  assert.deepEqual(named({ high: '5' }), ['high']);
+  assert.deepEqual(named({ low: '5' }), ['low']);
+});
+
 test('silence matches: no candle, or one without volume, where nobody traded', () => {
   const flat = { open: '5', close: '5', high: '5', low: '5', volume: '0.000', amount: '0' };
   assert.equal(judgeSlot(slot(null, null)).outcome, 'match');

@@ -76,6 +76,11 @@ test('ids begin anew where three and more rows lie below most of the ids before'
   const rows = (...tids: number[]) => tids.map((tid, at) => ({ tid, tradedAtS: 100 - at }));
   const seams = (...tids: number[]) => seamsOf(rows(...tids)).map(({ first }) => first.tid);
   assert.deepEqual(seams(3, 2, 1, 99, 98, 97), [1]);
+  assert.deepEqual(
+    seams(5, 4, 3, 2, 1, 99, 98, 97, 96, 95, 94, 93, 92),
+    [1],
+    'one place, and no other',
+  );
   assert.deepEqual(seams(2, 1, 99, 98, 97), [], 'two rows above are too few');
   assert.deepEqual(seams(3, 2, 1, 99, 98), [], 'two rows below are too few');
   assert.deepEqual(seams(99, 98, 1, 97, 96, 95), [], 'one wrong id is no seam');

@@ -4,6 +4,7 @@ import type { EventQuery } from '../../../../src/archive/events/event.js';
 import {
   type EventPlan,
   type EventSlice,
+  findStream,
   marketsOf,
   microsOf,
   planEvents,
@@ -41,6 +42,31 @@ test('a market that the archive does not have is named with those that it has', 
   );
   assert.throws(() => marketsOf([], known), { code: 'bad_option' });
   assert.deepEqual(marketsOf(['BTC_USDT', 'BTC_USDT'], known), known);
+});
+
+test('the lengths of one kind choose none of another, and are listed from the shortest on', () => {
+  const known = [{ market: 'A', marketId: 1 }] as unknown as Parameters<typeof marketsOf>[1];
+  const streams = [
+    ['trades', 0],
+    ['states', 3600],
+    ['states', 60],
+    ['states', 86_400],
+  ].map(([kind, variant]) => ({
+    ...{ kind, variant, market: 'A', marketId: 1 },
+    ...{ oldestCoveredMs: 0, newestCoveredMs: US / 1000 },
+  })) as never;
+  const query = { from: US, to: US + 1, order: 'happened', gaps: 'ignore' } as const;
+  const plan = planEvents({ ...query, periodsS: [60] } as EventQuery, streams, known);
+  assert.deepEqual(
+    plan.slices.map(({ kind, variantS }) => [kind, variantS]),
+    [
+      ['trades', 0],
+      ['states', 60],
+    ],
+  );
+  assert.throws(() => findStream({ market: 'A', kind: 'states' }, streams, known), {
+    message: /of 60, 3600, 86400 seconds/,
+  });
 });
 
 test('more than 24 kinds and lengths at once are refused before anything is opened', async () => {

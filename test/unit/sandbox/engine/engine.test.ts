@@ -352,3 +352,17 @@ test('deposits are exact and bounded', () => {
   assert.equal(engine.deposit('ann', 'BTC', '0')?.reason, 'notPositive');
   assert.equal(engine.deposit('ann', 'BTC', '9'.repeat(30))?.reason, 'tooManyDigits');
 });
+
+test('an order in units of the market is held against the same rules as its text', () => {
+  const { engine } = openDesk();
+  const order = { account: 'ann', market: 'BTC_USDT', side: 'sell', timeUs: 0 } as const;
+  for (const [price, amount] of [
+    [0n, 1_000_000n],
+    [-1n, 1_000_000n],
+    [10_000n, 0n],
+    [10_000n, -1n],
+  ] as const) {
+    const refused = engine.place({ ...order, price, amount });
+    assert.equal(refused instanceof Rejection && refused.reason, 'notPositive');
+  }
+});
