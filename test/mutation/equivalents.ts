@@ -307,4 +307,9 @@ export const EQUIVALENTS: readonly {
     file: 'kernel/tls-refusal.ts',
     reason: 'no code goes on behind it',
   },
+  {
+    id: 'c0d47337',
+    file: 'store/writer/trade-encoder.ts',
+    reason: 'each price goes the slower way, to the same text',
+  },
 ];
