@@ -312,4 +312,44 @@ export const EQUIVALENTS: readonly {
     file: 'store/writer/trade-encoder.ts',
     reason: 'each price goes the slower way, to the same text',
   },
+  {
+    id: '229b1c7f',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: '8d603b77',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: '86c4b0b0',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: '3d34362b',
+    file: 'store/writer/coverage.ts',
+    reason: 'a statement about no rows changes none',
+  },
+  {
+    id: '91ce1c99',
+    file: 'store/writer/coverage.ts',
+    reason: 'the same id in its own place',
+  },
+  {
+    id: '8976b127',
+    file: 'store/writer/coverage.ts',
+    reason: 'the same id in its own place',
+  },
+  {
+    id: '6eeec527',
+    file: 'store/writer/staging.ts',
+    reason: 'the same time in its own place',
+  },
+  {
+    id: '74a4d439',
+    file: 'store/writer/trade-encoder.ts',
+    reason: 'an end of what is written is never 0',
+  },
 ];

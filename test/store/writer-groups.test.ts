@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { StreamRef } from '../../src/model/batch.js';
+import { Connection } from '../../src/store/connection.js';
 import { Partitions } from '../../src/store/schema/partitions.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
@@ -217,6 +218,15 @@ test('a partition that is missing again and again is a failure that passes, like
   const { store } = await openTestStore({ telemetry });
   const { outcomes } = await store.commit({ trades: [trade(1, 1)] });
   assert.deepEqual([outcomes.trade, failed, tries], [counts(1), [true], [4]]);
+});
+
+test('new trades among known ones are stored at the first try', async (t) => {
+  const { store } = await openTestStore();
+  await store.commit({ trades: [trade(1, 1), trade(3, 3)] });
+  const asked = t.mock.method(Connection.prototype, 'rows');
+  const { outcomes } = await store.commit({ trades: [1, 2, 3, 4].map((n) => trade(n, n)) });
+  assert.deepEqual(outcomes.trade, counts(2, 0, 2));
+  assert.equal(asked.mock.calls.filter(({ arguments: [sql] }) => sql === 'ROLLBACK').length, 0);
 });
 
 test('a known trade on the short cut is no failure', async () => {

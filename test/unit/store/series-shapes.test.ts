@@ -56,6 +56,10 @@ test('balances are of no market, and are written by currency, then by time', () 
   const inOrder = [row('BTC', 9000), row('USDT', 1000), row('USDT', 2000)];
   const turned = inOrder.toReversed().sort((a, b) => balances?.compare(a, b) ?? 0);
   assert.deepEqual(turned, inOrder);
+  const [later, first] = [row('USDT', 1000), row('BTC', 9000)];
+  assert.ok(
+    (balances?.compare(later, first) ?? 0) > 0 && (balances?.compare(first, later) ?? 0) < 0,
+  );
   const window = { fromMs: 0, toMs: 9000 };
   assert.equal(balances?.faultOf(row('BTC', 1000), window), undefined);
   assert.equal(balances?.faultOf(row('BTC', 1000, 7), window), 'market id not storable');
