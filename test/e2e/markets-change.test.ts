@@ -27,11 +27,13 @@ test('a market comes, goes and comes back in other precisions; what is missing i
     ...['--start-offset', '3m'],
   ]);
   t.after(() => sandbox.dispose());
+  const exchange = {
+    TAPEKEEP_EXCHANGE_URL: ready.url,
+    TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+  };
   const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], {
     env: {
-      TAPEKEEP_DATABASE_URL: databaseUrl,
-      TAPEKEEP_EXCHANGE_URL: ready.url,
-      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+      ...{ TAPEKEEP_DATABASE_URL: databaseUrl, ...exchange },
       TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '50',
       TAPEKEEP_STREAMS_MARKETS_SCHEDULE: '* * * * * *',
       TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
@@ -63,11 +65,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
       ...[NEW, ms],
     )) === 4;
   const gapsOf = async (...args: string[]) => {
-    const env = {
-      TAPEKEEP_DATABASE_URL: databaseUrl,
-      TAPEKEEP_EXCHANGE_URL: ready.url,
-      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
-    };
+    const env = { TAPEKEEP_DATABASE_URL: databaseUrl, ...exchange };
     const list = ['gaps', 'list', '--json', '--market', NEW, ...args];
     const { code, out, err } = await runCommand(list, env);
     assert.equal(code, 0, out + err);
@@ -107,6 +105,24 @@ test('a market comes, goes and comes back in other precisions; what is missing i
     assert.equal(state, 'unfillable', `${kind} ${reason}`);
     assert.ok(Date.parse(to) <= Date.parse(market?.lastSeen ?? ''), `${kind} ends at ${to}`);
   }
+  // Nothing can be asked about it: "fill" says so, makes no gap due, and does not wait for a daemon's work.
+  const [given] = (await gapsOf()).filter(({ kind }) => kind === 'candles');
+  const settings = { TAPEKEEP_DATABASE_URL: databaseUrl, ...exchange };
+  const fill = await runCommand(['gaps', 'fill', '--market', NEW, '--again'], settings);
+  assert.match(
+    fill.err,
+    new RegExp(`Left out: .* of ${NEW}, which the exchange does not list now`),
+  );
+  assert.deepEqual([fill.code, fill.out], [0, 'Nothing to fill.']);
+  for (const { kind, state } of await gapsOf()) assert.equal(state, 'unfillable', kind);
+  const span = ['--market', NEW, '--from', '2m'];
+  const backfill = await runCommand(['backfill', ...span], settings);
+  assert.equal(backfill.code, 2, backfill.out + backfill.err);
+  assert.match(backfill.err, /--market: "XMR_USDT" is not allowed; the exchange does not list it/);
+  const at = [NEW, 'candles', given?.from ?? ''];
+  const why = await runCommand(['gaps', 'explain', ...at], settings);
+  assert.match(why.out, /asks for it again once the market is listed again/);
+  assert.match(why.out, /What to do: wait until the exchange lists XMR_USDT again/);
   const whileAway = await metrics();
   assert.doesNotMatch(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${NEW}"`));
   assert.match(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${OLD}"`));

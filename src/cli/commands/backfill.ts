@@ -108,9 +108,14 @@ async function chooseMarkets(
 ): Promise<ChosenMarket[]> {
   const { own } = filling;
   if (own === undefined) {
-    const known = marketsOf(await store.inspection.streams());
-    const chosen = selectMarkets(names, known);
-    for (const { market } of chosen) assertCollected(session.config, market, kinds);
+    const known = await store.inspection.streams();
+    const chosen = selectMarkets(names, marketsOf(known));
+    for (const { market, marketId } of chosen) {
+      assertCollected(session.config, market, kinds);
+      if (known.some((one) => one.marketId === marketId && !one.isListed)) {
+        throw new UsageError('--market', market, 'the exchange does not list it now');
+      }
+    }
     return chosen;
   }
   const { exchange, time } = own;

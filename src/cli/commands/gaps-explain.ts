@@ -2,7 +2,7 @@ import { shownDuration } from '../../kernel/durations.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
-import { STREAM_KINDS, type StreamKind } from '../../model/series.js';
+import { MOMENT_STREAMS, STREAM_KINDS, type StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
@@ -108,7 +108,7 @@ function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): stri
 }
 
 function triesOf(
-  { attempts, firstSeenAtMs, nextAttemptAtMs, state, reason, gapId }: Gap,
+  { attempts, firstSeenAtMs, nextAttemptAtMs, state, reason, gapId, kind }: Gap,
   isWritten: boolean,
 ): string[] {
   if (gapId === null) return ['  Nothing was tried yet.'];
@@ -116,14 +116,20 @@ function triesOf(
     firstSeenAtMs === null ? '' : `first seen ${formatInstant(Math.floor(firstSeenAtMs))}; `;
   const next =
     state === 'unfillable'
-      ? reason === 'beyond history'
-        ? 'a daemon asks for it again every hour'
-        : 'it is not tried again by itself'
+      ? triedAgain(kind, reason)
       : nextAttemptAtMs === null
         ? `it is tried as soon as ${isWritten ? 'possible' : 'a daemon runs'}`
         : `next try at ${formatInstant(Math.floor(nextAttemptAtMs))}`;
   const tries = attempts === 1 ? '1 try' : `${attempts} tries`;
   return [`  ${seen}${tries}; ${next}`];
+}
+
+/** When what was given up is tried again without a person. */
+function triedAgain(kind: StreamKind, reason: string): string {
+  if (reason === 'beyond history') return 'a daemon asks for it again every hour';
+  return reason === 'delisted' && !MOMENT_STREAMS.has(kind)
+    ? 'a daemon asks for it again once the market is listed again'
+    : 'it is not tried again by itself';
 }
 
 function noteLines(note: string | null): string[] {
@@ -167,10 +173,15 @@ async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise
 function nextSteps(gap: Gap): string[] {
   const { kind, state, reason, market } = gap;
   const id = gapIdOf(gap);
-  if (kind !== 'trades' && kind !== 'times' && kind !== 'candles') {
+  if (MOMENT_STREAMS.has(kind)) {
     return ['nothing brings it back; keep the daemon running, and see that its schedule is kept'];
   }
   const note = `tapekeep gaps note ${id} "…"`;
+  if (reason === 'delisted') {
+    return [
+      `wait until the exchange lists ${printable(market)} again; ${note} keeps what you know`,
+    ];
+  }
   if (state === 'unfillable') {
     const steps = [
       `"tapekeep gaps fill ${id} --again" tries once more; ${note} keeps what you know`,

@@ -1,18 +1,18 @@
 import { subtractSpans } from '../../kernel/span.js';
-import type { StreamKind } from '../../model/series.js';
+import { MOMENT_STREAMS } from '../../model/series.js';
 import type { Gap, Store } from '../../store/index.js';
 import { argument, command, flag } from '../command.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
 import { findGap } from '../gaps.js';
 import { JSON_DOCUMENT } from '../options.js';
-import { countOf } from '../output.js';
+import { countOf, printable } from '../output.js';
 import { GAP_SELECTION, type GapOptions, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps of one run; the others are named by the next. */
 const FILLED_MAX = 2000;
-/** What can be fetched later. */
-const FETCHABLE: readonly StreamKind[] = ['trades', 'times', 'candles'];
+/** Markets that are named where gaps are left out. */
+const NAMED_MAX = 5;
 
 /** Makes gaps due at once and sees to it that they are filled. */
 export default command({
@@ -32,15 +32,16 @@ export default command({
     signal.throwIfAborted();
     const nowMs = await filling.nowMs();
     const found = await select(context, ids, selected, nowMs);
-    const fetchable = found.filter(({ kind }) => FETCHABLE.includes(kind));
+    const fetchable = found.filter(({ kind }) => !MOMENT_STREAMS.has(kind));
     const passed = found.length - fetchable.length;
     if (passed > 0) {
       say(
         `Left out: ${countOf(passed, 'gap')} of depth, tickers or states, which nothing brings back.`,
       );
     }
-    const present = await withoutArchived(store, fetchable);
-    const away = fetchable.length - present.length;
+    const askable = await withoutUnlisted(context, fetchable);
+    const present = await withoutArchived(store, askable);
+    const away = askable.length - present.length;
     if (away > 0) {
       say(
         `Left out: ${countOf(away, 'gap')}; nothing can be added to partitions that are archived or expired; "tapekeep restore" brings archived ones back.`,
@@ -57,6 +58,26 @@ export default command({
     return await context.fill(due.map(taskOf), json);
   },
 });
+
+/** Of a market that is not listed nothing can be asked: a gap made due there would stay open. */
+async function withoutUnlisted(
+  { store, say }: FillContext,
+  gaps: readonly Gap[],
+): Promise<readonly Gap[]> {
+  const streams = await store.inspection.streams();
+  const unlisted = new Set(streams.filter((one) => !one.isListed).map(({ marketId }) => marketId));
+  const [away, askable] = [true, false].map((isAway) =>
+    gaps.filter(({ marketId }) => unlisted.has(marketId) === isAway),
+  ) as [Gap[], Gap[]];
+  if (away.length > 0) {
+    const names = [...new Set(away.map(({ market }) => printable(market)))];
+    const more = names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : '';
+    say(
+      `Left out: ${countOf(away.length, 'gap')} of ${names.slice(0, NAMED_MAX).join(', ')}${more}, which the exchange does not list now; a daemon fills what can be fetched once it is listed again.`,
+    );
+  }
+  return askable;
+}
 
 /** Gaps of which at least a part lies where rows can be added. */
 async function withoutArchived(store: Store, gaps: readonly Gap[]): Promise<readonly Gap[]> {

@@ -12,6 +12,8 @@ import { boundsSql, type Flat, fromMs, rangeSql, toMs, unnested, withSpan } from
 export interface KnownStream extends StreamRef {
   /** `*` for streams that cover all markets together. */
   readonly market: string;
+  /** Whether the exchange lists the market, as far as the archive has seen. */
+  readonly isListed: boolean;
   readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
   /** Up to where gaps are counted: what is newer is lag. The newest that is covered, or was asked for in vain. */
@@ -64,7 +66,7 @@ export interface GapDetail extends StreamSpan {
 }
 
 const STREAMS = `
-  SELECT ${streamRefSql('s')}, m.name AS market,
+  SELECT ${streamRefSql('s')}, m.name AS market, m.delisted_at IS NULL AS "isListed",
          ${toMs('c.oldest')} AS "oldestCoveredMs",
          ${toMs('c.newest')} AS "newestCoveredMs",
          ${toMs(

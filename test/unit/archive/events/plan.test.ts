@@ -89,6 +89,7 @@ test('candles of a span are those that close in it, of each length on its own gr
   const streams = [3600, 60].map((variant) => ({
     ...{ streamId: variant, kind: 'candles' as const, marketId: 1, market: 'BTC_USDT', variant },
     ...{
+      isListed: true,
       collectFromMs: null,
       countedUntilMs: null,
       startTries: null,
