@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
+import { makeDatabase } from '../support/postgres/postgres.js';
 import { makeTempDir, runSql } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
 
@@ -72,6 +73,28 @@ test('psql gets the reader, or the owner, with the password out of sight', async
   assert.equal((await toEnd('psql', '--', '-c', 'SELECT 1/0')).code, 1);
   const meant = await toEnd('psql', '-c', 'SELECT 1');
   assert.deepEqual([meant.code, /tapekeep psql -- -c/.test(meant.stderr)], [2, true], meant.stderr);
+});
+
+test("psql on a database of one's own begins read-only transactions, but for --owner", async (t) => {
+  // The plus sign is of an option that the address has already.
+  const url = `${await makeDatabase()}?options=-c%20own.word%3Da%2Bb`;
+  const ask = async (...args: string[]) => {
+    const sql = `SHOW own.word; CREATE TABLE made_by_mistake ()`;
+    const program = new Program(['psql', ...args, '--', '-Atqc', sql], {
+      env: { ...env, TAPEKEEP_DATABASE_URL: url },
+    });
+    programs.push(program);
+    const { code } = await program.ended();
+    return { code, out: program.text('stdout'), err: program.text('stderr') };
+  };
+  const reader = await ask();
+  if (reader.err.includes('psql is not installed')) {
+    t.skip('psql is not installed here');
+    return;
+  }
+  assert.deepEqual([reader.code, reader.out], [1, 'a+b'], reader.err);
+  assert.match(reader.err, /cannot execute CREATE TABLE in a read-only transaction/);
+  assert.deepEqual(await ask('--owner'), { code: 0, out: 'a+b', err: '' });
 });
 
 test('where psql is not installed the message names what serves instead', async () => {

@@ -17,6 +17,9 @@ The embedded Postgres is started if need be, and stopped at the end unless other
   tapekeep psql
   tapekeep psql -- -c "SELECT * FROM depth_at('BTC_USDT', now())"
 
+Of a database of your own (database.url) the login is the same with and without --owner; without it,
+transactions begin as read-only.
+
 psql is part of the Postgres client of your system; "tapekeep query" needs none.`;
 
 /** Runs psql on the archive. Exits with 0 when psql does. */
@@ -35,12 +38,22 @@ export default command({
     const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
     try {
       const { url, readerUrl, signal } = database;
-      return await runPsql(isOwner === true ? url : readerUrl, given, signal);
+      return await runPsql(isOwner === true ? url : readOnly(readerUrl), given, signal);
     } finally {
       await database.stop();
     }
   },
 });
+
+/** The login of a database of the user's own may write: the session is made to begin without. */
+function readOnly(address: string): string {
+  const url = new URL(address);
+  const options = url.searchParams.get('options') ?? process.env.PGOPTIONS ?? '';
+  url.searchParams.set('options', `${options} -c default_transaction_read_only=on`.trim());
+  // A plus sign is no space to libpq.
+  url.search = url.search.replaceAll('+', '%20');
+  return url.href;
+}
 
 /** The password goes by the environment: arguments are seen by every user of the machine. */
 async function runPsql(address: string, args: readonly string[], signal: AbortSignal) {

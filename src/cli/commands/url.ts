@@ -7,8 +7,9 @@ import { openSession } from '../opening/session.js';
 import { writeOut } from '../output.js';
 
 const HELP = `
-The login only reads (database.readerName, database.readerPassword); of a database of your own it is
-database.url. The password stands in the address: mind where you print it.
+The login of the embedded Postgres only reads (database.readerName, database.readerPassword). Of a database
+of your own the address is database.url, with and without --owner, whose login may write: give readers
+logins of their own (docs/guides/sql.md). The password stands in the address: mind where you print it.
 
   psql "$(tapekeep url)"
   TAPEKEEP_DATABASE_URL="$(tapekeep url --owner)" tapekeep start
