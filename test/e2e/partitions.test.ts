@@ -97,6 +97,11 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   assert.match(back.out, /^trade_20260115 +kept +24 .*\n.*its files are deleted\.$/m);
   const told = await look();
   assert.deepEqual(stateList(told), ['archived', 'sealed', 'hot']);
+  const moving = { ...env, TAPEKEEP_COLD_ENABLED: 'true', TAPEKEEP_COLD_AFTER: '2d' };
+  const planned = await runCommand(['partitions', '--json', '--kind', 'trades'], moving);
+  const [, rested] = JSON.parse(planned.out).partitions;
+  const restMs = Date.parse(rested.due.archive) - Date.parse(rested.restoredAt);
+  assert.equal(restMs, 2 * 86_400_000, 'a daemon leaves it alone for the time of cold.after');
   assert.deepEqual(
     told.partitions.map(({ uri, coldBytes }) => [uri === null, coldBytes === null]),
     [

@@ -17,6 +17,7 @@ import {
   type LifeRules,
   lifeDates,
   planLife,
+  restsUntilMs,
   unsettledNote,
 } from './plan.js';
 import {
@@ -382,8 +383,6 @@ function dueNote(partition: PartitionInfo, { rules }: LifeOptions): string | und
       : `due to be sealed from ${formatInstant(sealsAtMs)} on`;
   }
   if (partition.state !== 'sealed' || archivesAtMs === null) return undefined;
-  const { restoredAtMs } = partition;
-  // By this machine's clock, unlike the others.
-  const restedAtMs = restoredAtMs === null ? 0 : restoredAtMs + rules.restMs;
-  return `due to be archived from ${formatInstant(Math.max(archivesAtMs, restedAtMs))} on`;
+  const atMs = Math.max(archivesAtMs, restsUntilMs(partition, rules));
+  return `due to be archived from ${formatInstant(atMs)} on`;
 }

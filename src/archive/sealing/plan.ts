@@ -44,6 +44,11 @@ export function lifeDates(partition: PartitionInfo, rules: LifeRules): LifeDates
   };
 }
 
+/** Until when a partition that was restored is left alone, by this machine's clock, unlike the dates; 0: none was. */
+export function restsUntilMs({ restoredAtMs }: PartitionInfo, { restMs }: LifeRules): number {
+  return restoredAtMs === null ? 0 : restoredAtMs + restMs;
+}
+
 /** What is due by the rules; the work itself may find reasons against it. */
 export interface LifePlan {
   readonly expire: readonly PartitionInfo[];
@@ -61,7 +66,7 @@ export function planLife(
   for (const one of partitions) {
     const { sealsAtMs, archivesAtMs, expiresAtMs } = lifeDates(one, rules);
     const isDue = (atMs: number | null) => atMs !== null && atMs <= nowMs;
-    const hasRested = one.restoredAtMs === null || one.restoredAtMs + rules.restMs <= wallMs;
+    const hasRested = restsUntilMs(one, rules) <= wallMs;
     if (isDue(expiresAtMs)) plan.expire.push(one);
     else if (isDue(sealsAtMs)) plan.seal.push(one);
     else if (one.state === 'sealed' && isDue(archivesAtMs) && hasRested) plan.archive.push(one);

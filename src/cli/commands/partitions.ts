@@ -1,4 +1,9 @@
-import { type LifeDates, lifeDates } from '../../archive/sealing/plan.js';
+import {
+  type LifeDates,
+  type LifeRules,
+  lifeDates,
+  restsUntilMs,
+} from '../../archive/sealing/plan.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { SERIES_TABLES } from '../../model/series.js';
@@ -45,7 +50,7 @@ export default command({
     const rules = lifeRulesOf(session.config);
     const dated = partitions.map((partition) => ({
       partition,
-      dates: lifeDates(partition, rules),
+      dates: datesOf(partition, rules),
     }));
     if (json === true) {
       process.stdout.write(
@@ -62,6 +67,13 @@ export default command({
     );
   },
 });
+
+/** What was restored is left alone for a while first. */
+function datesOf(partition: PartitionInfo, rules: LifeRules): LifeDates {
+  const { archivesAtMs, ...dates } = lifeDates(partition, rules);
+  const restsMs = restsUntilMs(partition, rules);
+  return { ...dates, archivesAtMs: archivesAtMs === null ? null : Math.max(archivesAtMs, restsMs) };
+}
 
 /** End of the unbroken partitions from now on. */
 function leadsOf(partitions: readonly PartitionInfo[], nowMs: number) {
