@@ -122,7 +122,7 @@ async function folderOf(path: string, setting: string): Promise<Found[]> {
   const { bavail, bsize } = await statfs(existing);
   const free = bavail * bsize;
   const text = `${(free / GIB).toFixed(1)} GiB free on the disk of ${folder}`;
-  const isMade = existing === folder ? '' : ' (which the first start makes)';
+  const isMade = existing === folder ? '' : ' (which is made when it is needed)';
   if (free < LEAST_BYTES) return [wrong(text, 'make room there before anything is collected')];
   if (free < LOW_BYTES)
     return [warning(text, 'make room, or see retention and cold in the settings')];
