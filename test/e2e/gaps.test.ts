@@ -322,6 +322,9 @@ suite('gaps', { concurrency: 3 }, () => {
     const tickers = await world.ask('gaps', 'explain', TAPE_MARKET, 'tickers', at(1));
     assert.equal(tickers.code, 0, tickers.err);
     assert.match(tickers.out, /^tickers of \*: never collected of that time/);
+    const timeless = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades');
+    assert.equal(timeless.code, 2);
+    assert.match(timeless.err, /say at which time of trades, such as "tapekeep gaps explain /);
     const early = await world.ask('gaps', 'explain', TAPE_MARKET, 'times', at(1));
     assert.match(early.out, /not collected as far back .* the last 3 tries led no further/);
     for (const [atS, said] of [

@@ -54,6 +54,10 @@ async function findNamed(
   if (kind === undefined) {
     throw new UsageError('<kind>', kindWord, `write one of ${STREAM_KINDS.join(', ')}`);
   }
+  if (time.length === 0) {
+    const text = `say at which time of ${kind}, such as "tapekeep gaps explain ${first} ${kind} 2026-01-31T12:00:00Z"; "tapekeep gaps" lists what is missing`;
+    throw new UsageError('<gap>', words.join(' '), text);
+  }
   const [chosen] = selectMarkets([first], marketsOf(streams));
   // Some kinds are kept of all markets together.
   const own = streams.filter(
