@@ -38,6 +38,23 @@ test('a span deep in history is reached without walking what lies between', asyn
   world.record.assertAccounted('trades');
 });
 
+test('a span is reached without a failed try wherever the pages on the way to it end', async () => {
+  for (let edgeS = 880; edgeS > 860; edgeS -= 1) {
+    const world = new TradeWorld(every(1000, 1), 1000);
+    world.cap = 20;
+    const walker = world.walker('trades', 985);
+    await walker.pollHead(signal);
+    await fillAll(walker);
+    walker.backfill(span(500, edgeS));
+    let steps = 0;
+    while ((walker.pendingGap()?.edgeMs ?? 0) > START_MS + 500_000 && steps < 3) {
+      await walker.fillStep(signal);
+      steps += 1;
+    }
+    assert.deepEqual(world.gaps(), [], `up to ${edgeS}`);
+  }
+});
+
 test('where the exchange has forgotten most of what is stored, its end is found within a few requests', async () => {
   const world = new TradeWorld(every(20_000, 1), 20_000);
   const walker = world.walker('trades', 10_000);
