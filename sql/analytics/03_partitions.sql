@@ -14,6 +14,30 @@ COMMENT ON COLUMN analytics.partitions.rows IS 'How many there are; null while i
 COMMENT ON COLUMN analytics.partitions.manifest IS 'What describes its cold files, below the folder of cold partitions: ''manifests/trade/trade_20260115.json''.';
 COMMENT ON COLUMN analytics.partitions.sealed_at IS 'When it was declared final, clock of the database: 2026-01-18 03:00:00+00.';
 
+CREATE OR REPLACE FUNCTION analytics.elsewhere(series text, from_at timestamptz, to_at timestamptz)
+RETURNS TABLE (state text, parts bigint, starts_at timestamptz, ends_at timestamptz, spans tstzmultirange, first_uri text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT place.state, count(*), min(lower(place.span)), max(upper(place.span)), range_agg(place.span), min(place.uri)
+  FROM (SELECT p.span, p.uri, CASE
+                 -- A transaction that keeps its snapshot still sees the state of before. The file of a
+                 -- table is the present one, whatever the snapshot: emptied or dropped since, it is another.
+                 -- Asking for its size locks it, without which a session may go by what it remembers.
+                 WHEN p.state IN ('hot', 'sealed') AND c.oid IS NOT NULL
+                   AND (pg_relation_size(c.oid) IS NULL
+                     OR pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode)
+                 THEN 'left' ELSE p.state END AS state
+        FROM partition_state p JOIN pg_class home ON home.oid = p.tableoid
+        LEFT JOIN pg_class c ON c.relnamespace = home.relnamespace
+          AND c.relname = p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
+            CASE WHEN upper(p.span) - lower(p.span) > interval '1 day' THEN 'YYYYMM' ELSE 'YYYYMMDD' END)
+        WHERE p.table_name = elsewhere.series
+          AND p.span && analytics.span(elsewhere.from_at, elsewhere.to_at)) place
+  WHERE place.state IN ('archived', 'left', 'expired')
+  GROUP BY place.state ORDER BY place.state;
+END;
+COMMENT ON FUNCTION analytics.elsewhere IS 'The partitions of a series that touch [from_at, to_at) and whose rows are not in the database: archived, expired, or left since this transaction began. Example: SELECT state, spans FROM analytics.elsewhere(''trade'', ''2026-01-15'', ''2026-01-16'')';
+
 CREATE OR REPLACE FUNCTION analytics.in_database(series text, from_at timestamptz, to_at timestamptz, expired_too boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE COST 100
@@ -30,24 +54,8 @@ BEGIN
     RETURN true;
   END IF;
   FOR missing IN
-    SELECT place.state, count(*) AS parts, min(lower(place.span)) AS starts_at, max(upper(place.span)) AS ends_at,
-           range_agg(place.span) AS spans, min(place.uri) AS first_uri
-    FROM (SELECT p.span, p.uri, CASE
-                   -- A transaction that keeps its snapshot still sees the state of before. The file of a
-                   -- table is the present one, whatever the snapshot: emptied or dropped since, it is another.
-                   -- Asking for its size locks it, without which a session may go by what it remembers.
-                   WHEN p.state IN ('hot', 'sealed') AND c.oid IS NOT NULL
-                     AND (pg_relation_size(c.oid) IS NULL
-                       OR pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode)
-                   THEN 'left' ELSE p.state END AS state
-          FROM partition_state p LEFT JOIN pg_class c
-            ON c.relnamespace = current_schema()::regnamespace
-              AND c.relname = p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
-                CASE WHEN upper(p.span) - lower(p.span) > interval '1 day' THEN 'YYYYMM' ELSE 'YYYYMMDD' END)
-          WHERE p.table_name = in_database.series
-            AND p.span && tstzrange(in_database.from_at, in_database.to_at)) place
-    WHERE place.state IN ('archived', 'left') OR place.state = 'expired' AND in_database.expired_too
-    GROUP BY place.state ORDER BY place.state
+    SELECT * FROM analytics.elsewhere(in_database.series, in_database.from_at, in_database.to_at) e
+    WHERE e.state <> 'expired' OR in_database.expired_too
   LOOP
     code := CASE missing.state WHEN 'expired' THEN 'TK003' ELSE 'TK002' END;
     what := format('rows of %s between %s and %s ', in_database.series, missing.starts_at, missing.ends_at)

@@ -50,7 +50,12 @@ BEGIN ATOMIC
     SELECT one.open_at, one.end_at, known.covered
     FROM (
       SELECT analytics.covered(asked.market_id, 'candles', analytics.seconds(klines.step),
-                               klines.from_at, klines.to_at + klines.step) AS covered,
+                               klines.from_at, klines.to_at + klines.step)
+             - (SELECT coalesce(range_agg(e.spans), '{}') FROM (
+                  SELECT k.spans FROM analytics.elsewhere('kline', klines.from_at, klines.to_at) k
+                  UNION ALL
+                  SELECT r.spans FROM analytics.elsewhere('kline_revision', klines.from_at, klines.to_at) r
+                  WHERE as_of IS NOT NULL) e) AS covered,
              analytics.kline_origin(asked.market_id, klines.step, klines.from_at, klines.to_at) AS origin
       FROM (SELECT analytics.market_id(klines.market, klines.from_at, klines.to_at) AS market_id
             WHERE analytics.is_here('kline', klines.from_at, klines.to_at)

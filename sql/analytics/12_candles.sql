@@ -12,7 +12,9 @@ BEGIN ATOMIC
     SELECT one.open_at, tstzrange(one.open_at, one.end_at) <@ asked.covered AS is_complete
     FROM (
       SELECT analytics.covered(m.market_id, 'trades', 0, candles.from_at,
-                               candles.to_at + candles.step) AS covered
+                               candles.to_at + candles.step)
+               - (SELECT coalesce(range_agg(e.spans), '{}')
+                  FROM analytics.elsewhere('trade', candles.from_at, candles.to_at + candles.step) e) AS covered
       FROM (SELECT analytics.market_id(candles.market, candles.from_at, candles.to_at) AS market_id
             WHERE analytics.is_here('trade', candles.from_at, candles.to_at + candles.step)) m
       OFFSET 0) asked,
@@ -56,7 +58,9 @@ BEGIN ATOMIC
     SELECT one.open_at, tstzrange(one.open_at, one.end_at) <@ asked.covered AS is_complete
     FROM (
       SELECT analytics.covered(m.market_id, 'trades', 0, vwap.from_at,
-                               vwap.to_at + vwap.step) AS covered
+                               vwap.to_at + vwap.step)
+               - (SELECT coalesce(range_agg(e.spans), '{}')
+                  FROM analytics.elsewhere('trade', vwap.from_at, vwap.to_at + vwap.step) e) AS covered
       FROM (SELECT analytics.market_id(vwap.market, vwap.from_at, vwap.to_at) AS market_id
             WHERE analytics.is_here('trade', vwap.from_at, vwap.to_at + vwap.step)) m
       OFFSET 0) asked,

@@ -93,6 +93,8 @@ BEGIN ATOMIC
     SELECT d.observed_at, d.bid, d.bid_amount, d.ask, d.ask_amount,
            greatest(d.observed_at, least(
              lead(d.observed_at) OVER (ORDER BY d.observed_at), spread.to_at, (
+             SELECT min(lower(gone)) FROM unnest(away.spans) AS gone
+             WHERE lower(gone) > d.observed_at), (
              SELECT upper(c.span) FROM coverage c
              WHERE c.market_id = d.market_id AND c.stream_id = d.stream_id
                AND lower(c.span) <= d.observed_at
@@ -107,7 +109,9 @@ BEGIN ATOMIC
           AND i.observed_at >= analytics.hot_from('depth', spread.from_at, spread.to_at)
           AND i.observed_at < analytics.hot_to('depth', spread.from_at, spread.to_at)
         UNION ALL
-        (SELECT b.observed_at, b.bid_prices, b.bid_amounts, b.ask_prices, b.ask_amounts, b.market_id
+        SELECT f.observed_at, f.bid_prices, f.bid_amounts, f.ask_prices, f.ask_amounts, f.market_id
+        FROM (
+         SELECT b.observed_at, b.bid_prices, b.bid_amounts, b.ask_prices, b.ask_amounts, b.market_id
          FROM depth b
          WHERE b.market_id = analytics.market_id(spread.market, spread.from_at, spread.to_at)
            AND b.observed_at < analytics.book_known_at(spread.market, spread.from_at) AND b.observed_at >= (
@@ -116,13 +120,16 @@ BEGIN ATOMIC
              WHERE s.kind = 'depth' AND s.variant = 0
                AND s.market_id = analytics.market_id(spread.market, spread.from_at, spread.to_at)
                AND c.market_id = s.market_id AND c.span @> spread.from_at)
-         ORDER BY b.observed_at DESC LIMIT 1)
+         ORDER BY b.observed_at DESC LIMIT 1) f
+        WHERE NOT EXISTS (SELECT FROM analytics.elsewhere('depth', f.observed_at, spread.from_at))
       ) n LEFT JOIN stream s ON s.kind = 'depth' AND s.variant = 0 AND s.market_id = n.market_id
       UNION ALL
       SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL
       WHERE analytics.market_id(spread.market, spread.from_at, spread.to_at) IS NULL
          OR NOT analytics.in_database('depth', spread.from_at, spread.to_at, true)
-    ) d
+    ) d, (
+      SELECT coalesce(range_agg(e.spans), '{}') AS spans
+      FROM analytics.elsewhere('depth', spread.from_at, spread.to_at) e OFFSET 0) away
   ) h;
 END;
 COMMENT ON FUNCTION analytics.spread IS 'Best bid and ask of [from_at, to_at), a row for each observed book with the time for which it is proven to have held: up to the next one, or to where nobody looked any more. Means over time weigh with held_s; time that no row holds is a gap. spread is ask less bid, mid their mean; null where a side is empty. Example: SELECT sum(spread * held_s) / sum(held_s) FROM analytics.spread(''BTC_USDT'', ''2026-01-15'', ''2026-01-16'')';
@@ -141,6 +148,8 @@ BEGIN ATOMIC
       AND b.observed_at <= analytics.book_known_at(depth_at.market, depth_at.at)
       AND b.observed_at >= lower(watched.span)
     ORDER BY b.observed_at DESC LIMIT 1) d, LATERAL (
+    SELECT WHERE NOT EXISTS (
+      SELECT FROM analytics.elsewhere('depth', d.observed_at, depth_at.at))) here, LATERAL (
     SELECT 'bid' AS side, p.level, p.price, p.amount
     FROM ROWS FROM (unnest(d.bid_prices), unnest(d.bid_amounts)) WITH ORDINALITY AS p(price, amount, level)
     UNION ALL

@@ -263,6 +263,46 @@ test('a transaction that keeps its snapshot is not answered without rows that le
   await client.query('COMMIT');
 });
 
+test('nothing is called complete of a time that is answered without its rows', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  const client = new pg.Client({ connectionString: place.url });
+  await client.connect();
+  t.after(() => client.end());
+  const rowsOf = async (sql: string) => (await client.query(sql)).rows;
+  const days = `'2026-01-14Z', '2026-01-17Z'`;
+  const inside = `open_at >= '2026-01-15Z' AND open_at < '2026-01-16Z'`;
+  const claims = [
+    ...['candles', 'vwap', 'returns'].map(
+      (name) => `FROM analytics.${name}('BTC_USD', '1 hour', ${days}) WHERE is_complete`,
+    ),
+    `FROM analytics.klines('BTC_USD', '1 hour', ${days}) WHERE state <> 'gap'`,
+  ];
+  const counted = async (where: string) => {
+    const counts = claims.map((claim) => `(SELECT count(*)::int ${claim} ${where})`);
+    return (await rowsOf(`SELECT ARRAY[${counts.join(', ')}] AS n`))[0]?.n;
+  };
+  assert.deepEqual(await counted(''), [72, 72, 72, 72]);
+  for (const kind of KINDS) await archiveDay(place, kind, DAYS[1]);
+  for (const mode of ['warn', 'ignore']) {
+    await client.query(`SET tapekeep.missing = '${mode}'`);
+    assert.deepEqual(await counted(''), [48, 48, 48, 48], mode);
+    assert.deepEqual(await counted(`AND ${inside}`), [0, 0, 0, 0], mode);
+    // No slot that reaches into the day either.
+    const wide = `analytics.candles('BTC_USD', '36 hours', ${days}, '2026-01-14Z')`;
+    assert.deepEqual(
+      (await rowsOf(`SELECT is_complete FROM ${wide}`)).map((row) => row.is_complete),
+      [false, false],
+    );
+    const held = await rowsOf(
+      `SELECT * FROM analytics.spread('BTC_USD', ${days})
+       WHERE tstzrange(held_from, held_to) && tstzrange('2026-01-15Z', '2026-01-16Z')`,
+    );
+    assert.deepEqual(held, [], mode);
+    const book = `analytics.depth_at('BTC_USD', '2026-01-15 12:00Z')`;
+    assert.deepEqual(await rowsOf(`SELECT * FROM ${book}`), [], mode);
+  }
+});
+
 test('versions of candles that are in files are missed where they are asked for', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
   await runSql(
