@@ -524,6 +524,8 @@ type Reader = (text: string) => unknown;
 const BYTEA = 17;
 /** Types that the driver would make into something less exact than their text, or not for people. */
 const READERS: ReadonlyMap<number, Reader> = new Map<number, Reader>([
+  [700, float], // float4
+  [701, float], // float8
   [BYTEA, (text) => `\\x${(pg.types.getTypeParser(BYTEA)(text) as Buffer).toString('hex')}`],
   [1082, timestamp], // date
   [1114, timestamp],
@@ -535,6 +537,8 @@ const READERS: ReadonlyMap<number, Reader> = new Map<number, Reader>([
 const ELEMENTS: ReadonlyMap<number, number> = new Map([
   ...([
     [1001, BYTEA],
+    [1021, 700],
+    [1022, 701],
     [1115, 1114],
     [1182, 1082],
     [1185, 1184],
@@ -555,6 +559,12 @@ const ANSWER_TYPES: pg.CustomTypesConfig = {
     return (text: string) => each(read(text));
   }) as pg.CustomTypesConfig['getTypeParser'],
 };
+
+/** JSON has no infinity and would write null, as if nothing were known. */
+function float(text: string): unknown {
+  const value = Number(text);
+  return Number.isFinite(value) ? value : text;
+}
 
 /** `2026-01-31T12:00:00.000Z`, with microseconds where there are any. */
 function timestamp(text: string): string {

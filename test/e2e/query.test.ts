@@ -89,6 +89,15 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [[`select '\\xDEAD00'::bytea as b`], 0, /^b\n\\xdead00$/m],
     [['--format', 'csv', `select '\\xDEAD00'::bytea as b`], 0, /^b\r\n\\xdead00$/m],
     [['--json', `select '\\xDEAD00'::bytea as b`], 0, /^\{"b":"\\\\xdead00"\}$/m],
+    [
+      [
+        '--json',
+        `select 'NaN'::float8 as a, array['-Infinity'::float8, 1.5] as b, 'Infinity'::float4 as c`,
+      ],
+      0,
+      /^\{"a":"NaN","b":\["-Infinity",1\.5\],"c":"Infinity"\}$/m,
+    ],
+    [['--format', 'csv', `select '-Infinity'::float8 as a, '-1+1' as b`], 0, /^-Infinity,'-1\+1$/m],
     [['--engine', 'duckdb', '--json', "select 'a\\x00'::blob as b"], 0, /"\\\\x6100"/],
     [
       [`select table_name from information_schema.tables where table_name = 'trade'`],

@@ -85,7 +85,7 @@ function cell(value: unknown): string {
 }
 
 /** A number is none of a formula, also below zero. */
-const NUMBER = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i;
+const NUMBER = /^-?(\d+(\.\d+)?(e[+-]?\d+)?|infinity)$/i;
 
 function csvCell(value: unknown): string {
   if (value === null || value === undefined) return '';
