@@ -98,6 +98,8 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       /^\{"a":"NaN","b":\["-Infinity",1\.5\],"c":"Infinity"\}$/m,
     ],
     [['--format', 'csv', `select '-Infinity'::float8 as a, '-1+1' as b`], 0, /^-Infinity,'-1\+1$/m],
+    [[`select length((1e400)::text) as n`], 0, /^n\n401$/m],
+    [['--json', `select 1e400 > 1 as n from trades limit 1`], 0, /^\{"n":true\}$/m],
     [['--engine', 'duckdb', '--json', "select 'a\\x00'::blob as b"], 0, /"\\\\x6100"/],
     [
       [`select table_name from information_schema.tables where table_name = 'trade'`],

@@ -69,7 +69,9 @@ async function parseStatement(duck: DuckSession, sql: string): Promise<Syntax> {
     `SELECT json_serialize_sql(${literal(sql)}, skip_null := true, skip_empty := true)`,
   );
   const nodes: SyntaxNode[] = [];
-  const parsed = JSON.parse(String(row?.[0] ?? '{}'), (_, value: unknown) => {
+  // A number beyond all doubles, as 1e400, stands there in a way that is not JSON.
+  const text = String(row?.[0] ?? '{}').replace(/(?<="value":)-?Infinity\b/g, 'null');
+  const parsed = JSON.parse(text, (_, value: unknown) => {
     if (typeof value === 'object' && value !== null) nodes.push(value);
     return value;
   }) as Parsed;
