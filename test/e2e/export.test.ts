@@ -143,6 +143,23 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   assert.equal((await within('11:00:00', '13:00:00', '--clamp', '--force')).code, 0);
   const [part] = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8')).markets;
   assert.deepEqual([part.from, part.to], ['2026-01-15T12:00:00.000Z', '2026-01-15T13:00:00.000Z']);
+  // Ends that lie in a gap move out of it.
+  for (const [asked, written] of [
+    [
+      ['14:15:00', '15:00:00'],
+      ['14:30:00', '15:00:00'],
+    ],
+    [
+      ['13:00:00', '14:15:00'],
+      ['13:00:00', '14:10:00'],
+    ],
+  ] as const) {
+    const inside = await within(asked[0], asked[1], '--clamp', '--force');
+    assert.equal(inside.code, 0, inside.err);
+    const [one] = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8')).markets;
+    const times = written.map((time) => `2026-01-15T${time}.000Z`);
+    assert.deepEqual([one.from, one.to], times);
+  }
   const book = ['--kind', 'depth', '--market', 'BTC_USDT', '--out', path];
   const unseen = await run(url, ...book, '--force');
   assert.equal(unseen.code, 8);

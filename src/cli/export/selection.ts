@@ -14,10 +14,10 @@ import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
-import type { KnownStream, Store } from '../../store/index.js';
+import { type KnownStream, millisSql, type Store, timestampSql } from '../../store/index.js';
 import { UsageError } from '../failure.js';
 import type { Instant } from '../options.js';
-import { clampedTo, marketsOf, selectMarkets, selectSpan } from '../selection.js';
+import { marketsOf, selectMarkets, selectSpan } from '../selection.js';
 
 /** The options by which an export selects rows. */
 export interface ExportSelection {
@@ -65,13 +65,14 @@ export async function exportParts(
     options,
     markets.map(({ marketId }) => marketStreams(ofKind, marketId)),
   );
-  const parts = markets.flatMap(({ market, marketId }): ExportPart[] => {
+  const parts: ExportPart[] = [];
+  for (const { market, marketId } of markets) {
     const stream = marketStreams(ofKind, marketId).find(({ variant }) => variant === variantS);
     if (stream === undefined) {
-      if (!isNamed) return [];
+      if (!isNamed) continue;
       throw noSuchLength(options, variantS, marketStreams(ofKind, marketId), market);
     }
-    const within = options.clamp === true ? clamped(bounds, stream) : bounds;
+    const within = options.clamp === true ? await clamped(bounds, stream, store) : bounds;
     const span = spanOf(stream, within, nowMs);
     if (span === undefined) {
       throw nothingYet(options.kind, stream, marketStreams(ofKind, marketId), market);
@@ -80,8 +81,8 @@ export async function exportParts(
       const begins = `${options.kind} of ${market} are covered from ${formatInstant(span.fromMs)} on`;
       throw new UsageError('--to', formatInstant(span.toMs), `${begins}; name --from as well`);
     }
-    return [{ market, marketId, stream, span }];
-  });
+    parts.push({ market, marketId, stream, span });
+  }
   return { variantS, parts };
 }
 
@@ -149,10 +150,27 @@ function listed(streams: readonly KnownStream[]): string {
   return [...new Set(streams.map(({ variant }) => variant))].sort((a, b) => a - b).join(', ');
 }
 
+/** Where coverage begins and ends within a span. */
+const COVERED_WITHIN = `
+  SELECT ${millisSql('min(greatest(lower(c.span), lower(asked.span)))')} AS "fromMs",
+         ${millisSql('max(least(upper(c.span), upper(asked.span)))')} AS "toMs"
+  FROM coverage c, (
+    SELECT tstzrange(${timestampSql('$3')}, ${timestampSql('$4')}) AS span) asked
+  WHERE c.market_id = $1 AND c.stream_id = $2 AND c.span && asked.span`;
+
 /** The bounds, moved in to coverage; as they are where none of it lies between them. */
-function clamped(bounds: Partial<Span>, { oldestCoveredMs, newestCoveredMs }: KnownStream) {
-  if (oldestCoveredMs === null || newestCoveredMs === null) return bounds;
-  return clampedTo(bounds, { fromMs: oldestCoveredMs, toMs: newestCoveredMs }) ?? bounds;
+async function clamped(
+  bounds: Partial<Span>,
+  { marketId, streamId }: KnownStream,
+  store: Store,
+): Promise<Partial<Span>> {
+  const { fromMs = null, toMs: endMs = null } = bounds;
+  const [found] = await store.query<{ fromMs: number | null; toMs: number | null }>(
+    COVERED_WITHIN,
+    [marketId, streamId, fromMs, endMs],
+  );
+  if (typeof found?.fromMs !== 'number' || typeof found.toMs !== 'number') return bounds;
+  return { fromMs: found.fromMs, toMs: found.toMs };
 }
 
 /** What was not said is as far as coverage reaches; undefined where there is none. */
