@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import test from 'node:test';
 import { DuckSession, literal } from '../../src/archive/parquet/session.js';
 import { openReading } from '../../src/archive/reading.js';
@@ -197,6 +198,39 @@ async function askOf(
   const { rows } = await askRows(sql, reading, coldDir);
   return rows.map((row) => row.map(trimmed));
 }
+
+test('the sums of the page on cold files are exact for a market of many digits as well', async (t) => {
+  const { store, url } = await openTestStore();
+  const pepe = { ...BTC, name: 'PEPE_BTC', moneyPrec: 12, stockPrec: 10 };
+  await store.ensureMarkets([BTC, pepe], FIRST_MS);
+  const trades = [
+    ['61837.63', '0.00012345', undefined],
+    ['61838.1', '2', '7.1'],
+    ['0.000000012345', '12345.0123456789', undefined],
+    ['0.000000000007', '3', undefined],
+  ].map(([price = '', amount = '', total], at) =>
+    trade(at + 1, 0, {
+      ...{ marketId: at < 2 ? 1 : 2, tradedAtS: FIRST_MS / 1000 + at, price, amount },
+      total: total ?? multiplyDecimals(price, amount),
+    }),
+  );
+  await store.commit({ trades });
+  const coldDir = await makeFolder(t, 'cold');
+  await live({ store, coldDir }, { rules: { coldAfterMs: DAY_MS } });
+  assert.deepEqual(await runSql(url, 'SELECT tid FROM trade'), []);
+  const duck = await DuckSession.open(await makeFolder(t, 'spill'));
+  t.after(() => duck.close());
+  const page = await readFile(new URL('../../docs/guides/cold-files.md', import.meta.url), 'utf8');
+  const recipe = /duckdb\.sql\("""(.*?)"""\)/s.exec(page)?.[1] ?? assert.fail('no recipe');
+  const sums = async (market: string) => {
+    const sql = recipe.replace('data/cold', coldDir).replace('BTC_USDT', market);
+    const rows = await duck.rows('as the page says', sql);
+    return rows.map((row) => row.slice(1).map(trimmed));
+  };
+  const product = trimmed(multiplyDecimals('61837.63', '0.00012345'));
+  assert.deepEqual(await sums('BTC_USDT'), [['2', product, '7.1']]);
+  assert.deepEqual(await sums('PEPE_BTC'), [['2', '0.0001523991984074060205', 'null']]);
+});
 
 test('digits that no number has are an error where they are met, never another number', async (t) => {
   const { store } = await openTestStore();
