@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { readFile, writeFile } from 'node:fs/promises';
+import { writeFileSync } from 'node:fs';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { DiskFullError, ExportGapsError, OutputError } from '../../src/archive/errors.js';
@@ -107,6 +108,16 @@ test('what is there stays, unless it may be replaced; then it is replaced whole'
   }
   const told = await runExport({ ...run, isForced: true });
   assert.equal((await readFile(path)).length, told.bytes);
+  assert.deepEqual(await namesIn(folder), ['a.csv', 'a.csv.manifest.json']);
+  // Another export that was quicker has written there meanwhile.
+  const other = join(folder, 'b.csv');
+  const onPhase = () => writeFileSync(other, 'theirs');
+  for (const format of ['csv', 'parquet'] as const) {
+    const late = runExport({ ...run, format, path: other, onPhase, onProgress: onPhase });
+    await assert.rejects(late, /b\.csv: it is there already.*--force/, format);
+    assert.equal(await readFile(other, 'utf8'), 'theirs', format);
+    await rm(other);
+  }
   assert.deepEqual(await namesIn(folder), ['a.csv', 'a.csv.manifest.json']);
 });
 

@@ -68,10 +68,7 @@ export class Output {
       options.manifestPath ?? (isFile ? `${path ?? ''}${MANIFEST_ENDING}` : undefined);
     // Also where nothing will be written, because something is there already.
     if (folder !== undefined) await sweep(folder);
-    if (path !== undefined && kind === 'file' && !isForced) throw exists(path);
-    if (manifestPath !== undefined && !isForced && (await kindOf(manifestPath)) !== 'new') {
-      throw exists(manifestPath);
-    }
+    if (!isForced) await refuseTaken(isFile ? path : undefined, manifestPath);
     const place = path ?? 'standard output';
     try {
       const scratch =
@@ -151,6 +148,7 @@ export class Output {
       await this.#blocks?.flush();
       if (this.#isFile) await this.#target?.sync();
       await this.#target?.close();
+      if (this.#isFile && !this.#options.isForced) await refuseTaken(path, manifestPath);
       if (manifestPath === undefined) return;
       const folder = dirname(resolve(manifestPath));
       const isBeside = folder === dirname(this.#scratch.path);
@@ -194,8 +192,12 @@ async function kindOf(path: string): Promise<'file' | 'folder' | 'device' | 'new
   }
 }
 
-function exists(path: string): OutputError {
-  return new OutputError(path, 'it is there already; --force replaces it');
+/** Asked again at the end: another export may have written there meanwhile. */
+async function refuseTaken(...paths: ReadonlyArray<string | undefined>): Promise<void> {
+  for (const path of paths) {
+    if (path === undefined || (await kindOf(path)) === 'new') continue;
+    throw new OutputError(path, 'it is there already; --force replaces it');
+  }
 }
 
 function refusal(code: string): string {
