@@ -143,6 +143,11 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   assert.equal((await within('11:00:00', '13:00:00', '--clamp', '--force')).code, 0);
   const [part] = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8')).markets;
   assert.deepEqual([part.from, part.to], ['2026-01-15T12:00:00.000Z', '2026-01-15T13:00:00.000Z']);
+  const hole = await within('14:12:00', '14:15:00', '--allow-gaps', '--force');
+  assert.match(
+    hole.err,
+    /^none, .* trades of BTC_USDT from .*: all of it is missing, "tapekeep gaps/m,
+  );
   // Ends that lie in a gap move out of it.
   for (const [asked, written] of [
     [

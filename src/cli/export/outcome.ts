@@ -208,9 +208,13 @@ export function emptyReason(
   }
   const stream = streams.find((one) => one.streamId === streamId);
   const [oldestMs, newestMs] = [stream?.oldestCoveredMs, stream?.newestCoveredMs];
-  const known =
-    typeof oldestMs === 'number' && typeof newestMs === 'number'
-      ? `the archive covers them from ${at(oldestMs)} to ${at(newestMs)}`
-      : 'the archive covers none of them at all';
-  return `none, because nothing is stored of ${what} of ${name} from ${span}; ${known} ("tapekeep status" shows what it holds)`;
+  const nothing = `none, because nothing is stored of ${what} of ${name} from ${span}`;
+  const shown = '("tapekeep status" shows what it holds)';
+  if (typeof oldestMs !== 'number' || typeof newestMs !== 'number') {
+    return `${nothing}; the archive covers none of them at all ${shown}`;
+  }
+  if (oldestMs <= new Date(from).getTime() && new Date(to).getTime() <= newestMs) {
+    return `${nothing}: all of it is missing, "tapekeep gaps --market ${name}" says why`;
+  }
+  return `${nothing}; the archive covers them from ${at(oldestMs)} to ${at(newestMs)} ${shown}`;
 }
