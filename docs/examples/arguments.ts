@@ -74,8 +74,12 @@ export async function spanOf(
   wanted: readonly { readonly kind: string; readonly variantS: number }[],
 ): Promise<{ readonly from: Moment; readonly to: Moment }> {
   const contents = await archive.markets();
-  const { series = [] } = contents.find(({ market }) => market === values.market) ?? {};
-  const read = series.filter((one) =>
+  const found = contents.find(({ market }) => market === values.market);
+  if (found === undefined) {
+    const names = contents.map(({ market }) => market).join(', ');
+    throw new Error(`there is no market ${required(values, 'market')}; the archive has ${names}`);
+  }
+  const read = found.series.filter((one) =>
     wanted.some(({ kind, variantS }) => one.kind === kind && one.variantS === variantS),
   );
   // A candle comes when it has closed: the first one a length after it opened.
@@ -84,6 +88,14 @@ export async function spanOf(
   );
   const to = Math.min(...read.map(({ newestUs }) => newestUs ?? 0));
   const isKnown = read.length > 0 && from < to;
+  if (!isKnown && (values.from === 'start' || values.to === undefined)) {
+    const of = wanted.map(
+      ({ kind, variantS }) => `${kind}${variantS === 0 ? '' : ` of ${variantS} s`}`,
+    );
+    throw new Error(
+      `there is no time in which the archive has ${of.join(' and ')} of ${found.market}: "tapekeep status" shows what it has; name others, or --from and --to`,
+    );
+  }
   return {
     from: values.from === 'start' && isKnown ? dateOf(from) : momentOf(values, 'from'),
     to: values.to === undefined && isKnown ? dateOf(to) : momentOf(values, 'to'),

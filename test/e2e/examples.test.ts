@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { momentOf } from '../../docs/examples/arguments.js';
+import { momentOf, spanOf } from '../../docs/examples/arguments.js';
 import { marketMaking } from '../../docs/examples/market-making.js';
 import { movingAverage } from '../../docs/examples/moving-average.js';
 import { paperTrader } from '../../docs/examples/paper-trader.js';
@@ -107,6 +107,25 @@ test('the times of the examples may be counted back from now, as those of the co
   const now = momentOf({ to: 'now' }, 'to');
   assert.ok(now instanceof Date && now.getTime() >= beforeMs);
   assert.throws(() => momentOf({}, 'to'), /--to is missing/);
+});
+
+test('where the span of an example is not to be had, the market or what it lacks is named', async (t) => {
+  const archive = await openArchive({ databaseUrl: await makeArchive() });
+  t.after(() => archive.close());
+  const candles = (variantS: number) => [{ kind: 'candles', variantS }];
+  const of = { market: BTC.name, from: 'start' };
+  await assert.rejects(
+    spanOf(archive, { ...of, market: 'NOSUCH_USDT' }, candles(60)),
+    /^Error: there is no market NOSUCH_USDT; the archive has BTC_USDT$/,
+  );
+  await assert.rejects(
+    spanOf(archive, of, candles(7)),
+    /^Error: there is no time in which the archive has candles of 7 s of BTC_USDT: "tapekeep status" /,
+  );
+  assert.deepEqual(await spanOf(archive, of, candles(60)), {
+    from: new Date(iso(60)),
+    to: new Date(iso(480)),
+  });
 });
 
 test('the paper trader speaks to a server of the contract as to the exchange', async (t) => {
