@@ -1,3 +1,4 @@
+import { isDate } from 'node:util/types';
 import { SECOND_US } from '../../kernel/durations.js';
 import { timestampTextUs } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
@@ -358,6 +359,8 @@ export function microsOf(time: Moment): number {
     return exact(time, String(time));
   }
   if (typeof time !== 'string') {
+    // Programs without types may leave it out.
+    if (!isDate(time)) throw new BadMomentError(String(time));
     const ms = time.getTime();
     if (Number.isNaN(ms)) throw new BadMomentError('an invalid Date');
     return exact(ms * 1000, time.toISOString());

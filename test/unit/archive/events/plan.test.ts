@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { EventQuery } from '../../../../src/archive/events/event.js';
+import type { EventQuery, Moment } from '../../../../src/archive/events/event.js';
 import {
   type EventPlan,
   type EventSlice,
@@ -28,6 +28,9 @@ test('an instant is a text, a Date or microseconds, to the microsecond', () => {
 test('what is no instant is refused, also a day that no month has', () => {
   const none = ['', 'soon', '2026-02-30', '2026-01-31T25:00', US / 1000, new Date(Number.NaN)];
   for (const one of none) assert.throws(() => microsOf(one), { code: 'bad_moment' }, String(one));
+  // Programs without types.
+  for (const one of [undefined, null, {}, true] as unknown as Moment[])
+    assert.throws(() => microsOf(one), { code: 'bad_moment' }, String(one));
 });
 
 test('a market that the archive does not have is named with those that it has', () => {
