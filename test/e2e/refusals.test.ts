@@ -119,6 +119,7 @@ test('keys of the sandbox: one name each, known fields only, told with the optio
   );
   const wrong = await fileOf({ ...ann, active: 'no' });
   await run(/--keys.*entry 1: active is not allowed; expected true or false/, '--keys', wrong);
+  await run(/; USDT "-5" is not allowed; expected an amount/, '--key', 'alice:USDT=-5');
   await run(/--key: alice: currency: no market trades "FOO"/, '--key', 'alice:FOO=1');
   const poor = await fileOf({ ...ann, balances: { FOO: '1' } });
   await run(/--keys: ann: currency: no market trades "FOO"/, '--keys', poor);

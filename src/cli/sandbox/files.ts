@@ -177,8 +177,9 @@ function makeKey(text: string): NamedKey {
       if (rest.length > 0) throw new UsageError('--key', text, 'write CURRENCY=AMOUNT');
       return [currency, amount];
     });
-  const { data, error } = BALANCES.safeParse(Object.fromEntries(entries));
-  if (error !== undefined) throw new UsageError('--key', text, refusalOf(error));
+  const written = Object.fromEntries(entries);
+  const { data, error } = BALANCES.safeParse(written);
+  if (error !== undefined) throw new UsageError('--key', text, refusalOf(error, written));
   return { name, key, secret, balances: data };
 }
 
