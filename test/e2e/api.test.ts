@@ -283,7 +283,12 @@ test('mistakes, refusals and absence each have their message and exit code', asy
     ],
     [['markets', '--url', `${server.url}/elsewhere`], env, 4, /not found/],
     [['markets', '--url', 'http://127.0.0.1:1'], env, 1, /ECONNREFUSED[\s\S]*address/],
-    [['watch', 'NO_SUCH', '--realtime-url', server.realtimeUrl], env, 4, /refuses to subscribe/],
+    [
+      ['watch', 'NO_SUCH', '--realtime-url', server.realtimeUrl],
+      env,
+      4,
+      /refuses to subscribe to NO_SUCH over 60 s: .* --period; a replay .* 86400/,
+    ],
   ];
   for (const [args, given, code, said] of cases) {
     const ended = await run(args, given);

@@ -17,7 +17,7 @@ class SubscriptionRefusedError extends TapekeepError {
     super(
       'subscription_refused',
       'skip',
-      `the exchange refuses to subscribe to ${market} over ${periodS} s: check the market's name and the period`,
+      `the exchange refuses to subscribe to ${market} over ${periodS} s: check the market's name and --period; a replay has the periods that were recorded, mostly ${LIST_PERIOD_S}`,
     );
   }
 }

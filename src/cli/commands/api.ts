@@ -24,7 +24,8 @@ import { probe } from './api-probe.js';
 import { watch } from './api-watch.js';
 
 const HELP = `
-The exchange is the one of the settings (exchange.url, realtime.url), or of --url and --realtime-url.
+The exchange is the one of the settings (exchange.url, realtime.url), or of --url and --realtime-url;
+watch takes the latter only.
 Signed calls take the key from TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or from the files
 that TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE name; never from an option, where
 others on this machine could read it.
