@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
+import { SESSION_HEADER } from '../contract/gap-notices.js';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls-refusal.js';
@@ -26,6 +27,8 @@ export interface TransportOptions {
   /** Default {@link DEFAULT_MAX_BODY_BYTES}. */
   readonly maxBodyBytes?: number | undefined;
   readonly connections: number;
+  /** Sent with each request, to a replay. */
+  readonly session?: string | undefined;
 }
 
 export interface TransportRequest {
@@ -152,6 +155,7 @@ export class HttpTransport {
     watch: RequestWatch,
   ): Promise<RawReply> {
     const place = { endpoint: request.endpoint };
+    const { session } = this.#options;
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
     const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, watch);
@@ -167,6 +171,7 @@ export class HttpTransport {
             accept: 'application/json',
             'accept-encoding': 'identity',
             'user-agent': 'tapekeep',
+            ...(session !== undefined && { [SESSION_HEADER]: session }),
             ...request.headers,
           },
           body: request.body ?? null,

@@ -1,4 +1,5 @@
 import { type DialectName, dialectOf } from '../contract/dialects.js';
+import { SESSION_PARAMETER } from '../contract/gap-notices.js';
 import type { RealtimeWords } from '../contract/realtime.js';
 import type { SignedContent } from '../contract/signing.js';
 import { RequestBudget } from '../kernel/budget.js';
@@ -9,6 +10,7 @@ import { MissingRealtimeError } from './errors.js';
 import { ExchangeApi } from './exchange-api.js';
 import type { Credentials } from './exchange-client.js';
 import { createExchangeClock, type ExchangeClock } from './exchange-clock.js';
+import { readAddress } from './http-transport.js';
 import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
 import type { StateFeed } from './realtime/state-feed.js';
 import { StateFeeds } from './realtime/state-feeds.js';
@@ -38,6 +40,8 @@ export interface ExchangeClientSettings {
   readonly burst?: number;
   /** Deadline of a whole request, milliseconds; default 10,000. */
   readonly timeoutMs?: number;
+  /** Name of the session at a replay in whose time all is asked and followed; default the one that all share. */
+  readonly session?: string;
   /** Hears of requests, pauses and connections; default none. */
   readonly telemetry?: ClientEvents;
 }
@@ -117,10 +121,12 @@ export class ExchangeClient extends ExchangeApi {
   }
 
   #feedSettings() {
-    const { realtimeUrl, telemetry } = this.#settings;
+    const { realtimeUrl, telemetry, session } = this.#settings;
     if (realtimeUrl === undefined) throw new MissingRealtimeError();
+    const url = readAddress('realtimeUrl', realtimeUrl, ['ws:', 'wss:']);
+    if (session !== undefined) url.searchParams.set(SESSION_PARAMETER, session);
     return {
-      url: realtimeUrl,
+      url: url.href,
       clock: systemClock,
       random: systemRandom,
       telemetry: telemetry ?? silentClientEvents,

@@ -1,10 +1,14 @@
 import type { Span } from '../kernel/span.js';
 
 /**
- * Gap notices of a replay, in headers of our own beside the contract: an
- * exchange sends neither. One place for both sides, because a collector that misread them would take
+ * Sessions and gap notices of a replay, in headers of our own beside the contract: an
+ * exchange knows none. One place for both sides, because a collector that misread them would take
  * for complete what is not.
  */
+
+/** Names the session of a client, at a backend that keeps several; so does the parameter. */
+export const SESSION_HEADER = 'x-tapekeep-session';
+export const SESSION_PARAMETER = 'session';
 
 /** Names the gaps that an answer touches. */
 export const GAP_HEADER = 'x-tapekeep-gap';

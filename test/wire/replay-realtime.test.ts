@@ -3,13 +3,14 @@ import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { WebSocket } from 'ws';
-import { createExchangeClock, openStateFeed } from '../../src/client/index.js';
+import { createExchangeClock, ExchangeClient, openStateFeed } from '../../src/client/index.js';
 import { gapNoticeMessage } from '../../src/contract/gap-notices.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 import {
   covered,
+  depth,
   exactTrade,
   noonMs,
   openWorld,
@@ -279,6 +280,38 @@ test('at full speed every update is told once, in order, of all markets together
   while ((await reading()).state !== 'ended') await setImmediate();
   assert.equal((await reading()).nowMs, noonMs(600));
   assert.deepEqual(replay.failures, []);
+});
+
+test('the typed client asks and follows in the time of the session that it names', async (t) => {
+  const world = await openWorld();
+  const [states, depths] = [await world.stream('states', 60), await world.stream('depth')];
+  const book = (atS: number, bid: string) =>
+    depth(atS, { bidPrices: [bid], bidAmounts: ['1'], askPrices: ['500'], askAmounts: ['1'] });
+  await world.store.commit({
+    states: [state(1, 1, { last: '101' }), state(2, 50, { last: '150' })],
+    depths: [book(1, '1'), book(50, '50')],
+    claims: [covered(states, 0, 600), covered(depths, 0, 600)],
+  });
+  const replay = await startReplay(t, world.store);
+  const { url: baseUrl, realtimeUrl } = replay.server;
+  const open = (session: object) => {
+    const client = new ExchangeClient({ baseUrl, realtimeUrl, ...session });
+    t.after(() => client.close());
+    return client;
+  };
+  const [mine, shared] = [open({ session: 'mine' }), open({})];
+  await mine.markets();
+  await control(replay, 'seek', { to: noonMs(60) }, 'mine');
+  await control(replay, 'seek', { to: noonMs(10) });
+  const bidOf = async (client: ExchangeClient) =>
+    (await client.depth({ market: 'BTC_USDT' })).data.bids[0]?.[0];
+  assert.deepEqual([await bidOf(mine), await bidOf(shared)], ['50', '1']);
+  const lastOf = async (client: ExchangeClient) => {
+    for await (const event of client.watch('BTC_USDT', 60))
+      if (event.kind === 'record') return event.record.last;
+    return undefined;
+  };
+  assert.deepEqual([await lastOf(mine), await lastOf(shared)], ['150', '101']);
 });
 
 test('each session has a time of its own; unused ones end, and there are only so many', async (t) => {

@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { SESSION_HEADER } from '../../contract/gap-notices.js';
 import { onlyKeys, show } from '../../contract/shape.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import type { ClockControl } from '../backend.js';
-import { SESSION_HEADER } from '../http/request.js';
 import {
   ControlError,
   REPLAY_PREFIX,

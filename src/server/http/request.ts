@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { SESSION_HEADER, SESSION_PARAMETER } from '../../contract/gap-notices.js';
 import { type Backend, RefusedError } from '../backend.js';
 
 /** What a query string says. */
@@ -46,10 +47,6 @@ export function pathOf(target: string): string {
   const mark = target.indexOf('?');
   return mark < 0 ? target : target.slice(0, mark);
 }
-
-/** Names the session of a client, at a backend that keeps several; so does the parameter. */
-export const SESSION_HEADER = 'x-tapekeep-session';
-const SESSION_PARAMETER = 'session';
 
 /** Backends as single requests see them, from their first hook until they are answered. */
 const sessionBackends = new WeakMap<IncomingMessage, Backend>();
