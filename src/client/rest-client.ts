@@ -442,7 +442,15 @@ const SCHEMAS = Object.fromEntries(
 function checkParams<N extends EndpointName>(name: N, given: ParamsOf<N>): RequestParams {
   const checked = SCHEMAS[name].safeParse(given);
   if (checked.success) return checked.data;
-  const fields = checked.error.issues.slice(0, 5).flatMap((issue) => issue.path.slice(0, 1));
+  const { issues } = checked.error;
+  const [unknown] = issues.flatMap((issue) =>
+    issue.code === 'unrecognized_keys' ? issue.keys : [],
+  );
+  if (unknown !== undefined) {
+    const known = Object.keys(SCHEMAS[name].shape).join(', ') || 'none';
+    throw new InvalidParameterError(name, `there is no parameter ${unknown}; it takes ${known}`);
+  }
+  const fields = issues.slice(0, 5).flatMap((issue) => issue.path.slice(0, 1));
   const values = fields.map((field) => {
     const value = (given as Record<PropertyKey, unknown>)[field];
     return `${String(field)} = ${safeExcerpt(JSON.stringify(value) ?? String(value))}`;
