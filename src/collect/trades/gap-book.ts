@@ -171,7 +171,7 @@ export class GapBook {
    */
   async outlived(gap: Gap): Promise<void> {
     const { fromMs, edgeMs } = gap;
-    if (fromMs === -Infinity || this.#reportedFromMs.has(fromMs)) return;
+    if (this.#reportedFromMs.has(fromMs)) return;
     this.#reportedFromMs.add(fromMs);
     this.#retryWithin(gap);
     await this.#pages.recordGap({ fromMs, toMs: edgeMs }, 'open', 'head moved');

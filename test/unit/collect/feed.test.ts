@@ -238,6 +238,19 @@ test('the newest trades are asked for once something is pushed, until something 
   await collector.stop();
 });
 
+test('an answer of which a row cannot be read joins nothing', async () => {
+  for (const rejected of [[], [{ at: 1, reason: 'price', payload: {} }]]) {
+    const feed = new ToldFeed(storesAll);
+    const [pushed] = feed.markets.get('A')?.pushed ?? [];
+    feed.collector.start();
+    const answer = { ...frameOf('A', START_MS, [8, 10, 12]), rejected, origin: 'answer' } as const;
+    feed.tell(OPENED, frameOf('A', START_MS, [10, 12]), answer as TradeFeedEvent);
+    await taken();
+    assert.equal(pushed?.isLoose, rejected.length > 0);
+    await feed.collector.stop();
+  }
+});
+
 test('a frame, or a row, that cannot be read ends what was pushed before, and opens nothing', async () => {
   const [row] = [{ at: 0, reason: 'price', payload: {} }];
   const lost: Readonly<Record<string, TradeFeedEvent>> = {

@@ -610,6 +610,23 @@ test('a page grows the run that it meets, and no other', () => {
   assert.equal(pushed.kept, 11 + 26 + 11 + 11);
 });
 
+test('what is pushed last stays as the tie to the next page, also where all of it is covered', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(10, 20)));
+  pushed.settled(tradesOf(20)[0] as SourceTrade);
+  assert.equal(pushed.kept, 11);
+});
+
+test('of what a page shows from before a contradiction nothing is missed any more', () => {
+  const pushed = new PushedTrades();
+  pushed.opened(0);
+  pushed.push(tradesOf(...upTo(10, 20)));
+  assert.ok(pushed.join(pageOf(10, 20)).unshown.length > 0);
+  pushed.join(pageOf(...upTo(10, 20)));
+  assert.equal(pushed.isKept, true);
+});
+
 test('a run that ends above all that is covered is kept behind a newer one, one that ends below is not', () => {
   const pushed = new PushedTrades();
   for (const ids of [upTo(10, 20), upTo(100, 120), upTo(200, 210), upTo(300, 310)]) {

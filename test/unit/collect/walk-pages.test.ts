@@ -668,3 +668,15 @@ test('a look at a second that is longer than a page reaches the chain that the l
   }
   assert.deepEqual(isConnected, [false, true, true]);
 });
+
+test('a look at the head takes no chain back up that a step has led down within one second', async () => {
+  const flood = Array.from({ length: 6000 }, (_, at) => ({ tid: at + 1, atS: 20 + at / 10_000 }));
+  const world = new TradeWorld(flood, 21);
+  const walker = world.walker('trades', 0);
+  for (let step = 0; step < 8; step += 1) {
+    await walker.pollHead(signal);
+    if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+    world.clock.advance(20);
+  }
+  assert.equal(world.archive.trades.size, flood.length);
+});
