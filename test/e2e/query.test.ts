@@ -130,6 +130,7 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       /column "x" does not exist\n\nLINE 1: select '€', 1\/0, x\n {25}\^$/,
     ],
     [['select 1/(count(*) - 10) from trade'], 2, /refused: division by zero$/],
+    [['show tables'], 2, /refused: .*select table_schema, table_name from information_schema/],
     [['select * from tradez'], 2, /"tradez" does not exist\. Did you mean trades\?\n\nLINE 1: /],
     [
       ['select * from analytics.klinse'],

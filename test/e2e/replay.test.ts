@@ -31,10 +31,16 @@ const SPAN = ['--from', isoOf(0), '--to', isoOf(600)];
 async function makeArchive(): Promise<string> {
   const { store, url, stream } = await openWorld();
   const [trades, states] = [await stream('trades'), await stream('states', 60)];
+  const orders = await stream('orders');
   await store.commit({
     trades: [exactTrade(1, 10.5), exactTrade(2, 300), exactTrade(3, 400)],
     states: [state(1, 20), state(2, 350.25)],
-    claims: [covered(trades, 0, 100), covered(trades, 200, 600), covered(states, 0, 600)],
+    claims: [
+      covered(trades, 0, 100),
+      covered(trades, 200, 600),
+      covered(states, 0, 600),
+      covered(orders, 0, 900),
+    ],
   });
   return url;
 }
@@ -199,6 +205,7 @@ test('a replay says at its start what the span holds of each market', async () =
   assert.match(out, /^replay ready: .* from 2026-01-15T12:00:00/);
   assert.match(out, /^ {2}BTC_USDT: .*trades 2026-01-15 12:00:00 – 2026-01-15 12:10:00/m);
   assert.match(out, /^ {2}ETH_USDT: nothing of it in this span$/m);
+  assert.doesNotMatch(out, /orders/, 'what an account did is not played');
 });
 
 test('what cannot be replayed is refused by its name', async () => {

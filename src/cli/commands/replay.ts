@@ -5,6 +5,7 @@ import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
+import { seriesOf, tableOfStream } from '../../model/series.js';
 import { openReplay } from '../../replay/replay-backend.js';
 import { ReplayError } from '../../replay/sessions.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
@@ -123,7 +124,10 @@ export default command({
     },
   ) {
     const { config, telemetry } = session;
-    const streams = await store.inspection.streams();
+    // What an account held and had ordered is not played.
+    const streams = (await store.inspection.streams()).filter(
+      ({ kind }) => seriesOf(tableOfStream(kind)).retention !== 'account',
+    );
     const clock = systemClock;
     const bounds = selectSpan({ from, to }, nowMs);
     const listed = await store.query<{ market: string; marketId: number }>(LISTED);

@@ -69,6 +69,9 @@ const FUNCTION = /^function (?:"?(\w+)"?\.)?"?(\w+)"?\(.*\) does not exist/;
 
 /** What to write in place of a name that Postgres does not know; undefined where none comes near. */
 async function nameAdvice(message: string, store: Store): Promise<string | undefined> {
+  if (message === 'unrecognized configuration parameter "tables"') {
+    return '. To list them: select table_schema, table_name from information_schema.tables';
+  }
   const isFunction = FUNCTION.test(message);
   const found = (isFunction ? FUNCTION : RELATION).exec(message);
   if (found === null) return undefined;
