@@ -256,6 +256,22 @@ test('wrong arguments are refused by name, before anything is written', async (t
       /--out: ".*b\.xlsx" .*\.xlsx is the ending of no format.*\.csv, \.ndjson, \.parquet, \.arrow, \.jsonl.*--format/,
     ],
     [[...trades, '--market', 'BTC_USDT', '--out', join(folder, 'no/a')], /folder does not exist/],
+    [
+      [...trades, '--out', join(folder, 'b.csv'), '--manifest', join(folder, '.', 'b.csv')],
+      /b\.csv: the data go there; name another file for the manifest/,
+    ],
+    [
+      [...trades, '--out', path, '--force', '--manifest', path],
+      /a\.csv: the data go there; name another file for the manifest/,
+    ],
+    [
+      [...trades, '--out', join(folder, 'b.csv'), '--manifest', join(folder, 'no/m.json')],
+      /no\/m\.json: its folder does not exist/,
+    ],
+    [
+      [...trades, '--out', join(folder, 'b.csv'), '--manifest', folder, '--force'],
+      /it is a folder; name a file for the manifest/,
+    ],
   ] as const) {
     const refused = await run(url, ...args);
     assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);

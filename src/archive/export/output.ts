@@ -66,6 +66,7 @@ export class Output {
     const folder = isFile && path !== undefined ? dirname(resolve(path)) : undefined;
     const manifestPath =
       options.manifestPath ?? (isFile ? `${path ?? ''}${MANIFEST_ENDING}` : undefined);
+    if (options.manifestPath !== undefined) await refuseManifestAt(options.manifestPath, path);
     // Also where nothing will be written, because something is there already.
     if (folder !== undefined) await sweep(folder);
     if (!isForced) await refuseTaken(isFile ? path : undefined, manifestPath);
@@ -197,6 +198,19 @@ async function refuseTaken(...paths: ReadonlyArray<string | undefined>): Promise
   for (const path of paths) {
     if (path === undefined || (await kindOf(path)) === 'new') continue;
     throw new OutputError(path, 'it is there already; --force replaces it');
+  }
+}
+
+/** Known before the rows are written, however many there are: the manifest comes after them. */
+async function refuseManifestAt(manifestPath: string, path: string | undefined): Promise<void> {
+  if (path !== undefined && resolve(path) === resolve(manifestPath)) {
+    throw new OutputError(path, 'the data go there; name another file for the manifest');
+  }
+  if ((await kindOf(manifestPath)) === 'folder') {
+    throw new OutputError(manifestPath, 'it is a folder; name a file for the manifest');
+  }
+  if ((await kindOf(dirname(resolve(manifestPath)))) === 'new') {
+    throw new OutputError(manifestPath, `${refusal('ENOENT')} (ENOENT)`);
   }
 }
 
