@@ -98,6 +98,22 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       /^\{"a":"NaN","b":\["-Infinity",1\.5\],"c":"Infinity"\}$/m,
     ],
     [['--format', 'csv', `select '-Infinity'::float8 as a, '-1+1' as b`], 0, /^-Infinity,'-1\+1$/m],
+    [
+      [
+        ...['--format', 'csv'],
+        `select -interval '0.25 s' a, interval '-1 days 3 hours' b, -interval '1 year 2 mons' c, '-1 day+1' d`,
+      ],
+      0,
+      /^-00:00:00\.25,-1 days \+03:00:00,-1 years -2 mons,'-1 day\+1$/m,
+    ],
+    [
+      [
+        ...['--format', 'csv', '--engine', 'duckdb'],
+        `select -interval 1 second a, interval 3 hour - interval 1 day b, -interval 13 month c, '-' d`,
+      ],
+      0,
+      /^-00:00:01,-1 day 03:00:00,-1 year -1 month,'-$/m,
+    ],
     [[`select length((1e400)::text) as n`], 0, /^n\n401$/m],
     [['--json', `select 1e400 > 1 as n from trades limit 1`], 0, /^\{"n":true\}$/m],
     [['--engine', 'duckdb', '--json', "select 'a\\x00'::blob as b"], 0, /"\\\\x6100"/],

@@ -86,11 +86,13 @@ function cell(value: unknown): string {
 
 /** A number is none of a formula, also below zero. */
 const NUMBER = /^-?(\d+(\.\d+)?(e[+-]?\d+)?|infinity)$/i;
+/** Nor is a length of time, as both engines write it: `-00:00:00.25`, `-1 days +02:03:04`. */
+const INTERVAL = /^(-?\d+ (year|mon|month|day)s?( (?=.)|$))*([+-]?\d+:\d\d:\d\d(\.\d+)?)?$/;
 
 function csvCell(value: unknown): string {
   if (value === null || value === undefined) return '';
   const text = cell(value);
-  return NUMBER.test(text) ? text : spreadsheetField(text);
+  return text !== '' && (NUMBER.test(text) || INTERVAL.test(text)) ? text : spreadsheetField(text);
 }
 
 /** Names of which none hides another in an object. */
