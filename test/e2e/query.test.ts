@@ -183,6 +183,13 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       /"gaps" does not exist\. Leave out --engine postgres, or write analytics\.gaps\n/,
     ],
     [
+      ['explain select * from trades'],
+      2,
+      /"trades" does not exist\. DuckDB has trades, and takes no such statement.*, or write analytics\.trades\n/,
+    ],
+    [['explain select * from analytics.trades'], 0, /Scan/],
+    [['--engine', 'duckdb', 'explain select * from trades'], 2, /DuckDB takes a SELECT here/],
+    [
       ['select * from entirely_unknown'],
       2,
       /"entirely_unknown" does not exist\n\nLINE 1: .*\n {22}\^$/,

@@ -78,7 +78,7 @@ async function parseStatement(duck: DuckSession, sql: string): Promise<Syntax> {
   if (parsed.error === true) {
     throw new StatementRefusedError(
       parsed.error_type === 'not implemented'
-        ? 'query only reads: write a SELECT'
+        ? 'query only reads: DuckDB takes a SELECT here, and no EXPLAIN'
         : `the statement is refused: ${parsed.error_message}`,
     );
   }

@@ -119,7 +119,8 @@ async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
   await withArchive(session, async (store) => {
     const answer = await store.inspection.ask(sql, timeoutMs).catch(async (error: unknown) => {
       if (codeOf(error) === 'query_timeout') throw new QueryTimeoutError(timeoutMs, error);
-      throw await asRefusal(error, sql, store);
+      const isChosen = options.engine === 'postgres';
+      throw await asRefusal(error, sql, { store, isChosen });
     });
     for (const line of coldWarnings(answer)) note(line);
     await printAnswer({ names: answer.names, chunks: [answer.rows] }, options, writeOut);

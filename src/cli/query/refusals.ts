@@ -67,8 +67,18 @@ interface DatabaseName {
 const RELATION = /^relation "(?:([^".]+)\.)?([^".]+)" does not exist/;
 const FUNCTION = /^function (?:"?(\w+)"?\.)?"?(\w+)"?\(.*\) does not exist/;
 
+/** Where a statement was refused. */
+interface Asked {
+  readonly store: Store;
+  /** Whether Postgres was named to run it; else DuckDB did not take it before. */
+  readonly isChosen: boolean;
+}
+
 /** What to write in place of a name that Postgres does not know; undefined where none comes near. */
-async function nameAdvice(message: string, store: Store): Promise<string | undefined> {
+async function nameAdvice(
+  message: string,
+  { store, isChosen }: Asked,
+): Promise<string | undefined> {
   if (message === 'unrecognized configuration parameter "tables"') {
     return '. To list them: select table_schema, table_name from information_schema.tables';
   }
@@ -78,7 +88,10 @@ async function nameAdvice(message: string, store: Store): Promise<string | undef
   const [, schema, word = ''] = found;
   const isOwn = isFunction ? isQuestion(word) : isQueryTable(word);
   if (schema === undefined && isOwn) {
-    return `. Leave out --engine postgres, or write analytics.${word}`;
+    const why = isChosen
+      ? 'Leave out --engine postgres'
+      : `DuckDB has ${word}, and takes no such statement (--engine duckdb says why): write a SELECT for it`;
+    return `. ${why}, or write analytics.${word}`;
   }
   const schemas = schema === undefined ? ['public', 'analytics'] : [schema];
   const names = await store.query<DatabaseName>(NAMES, [schemas, word]);
@@ -131,7 +144,7 @@ function pointAt(sql: string, error: ServerError): string {
 }
 
 /** What Postgres refuses in a statement is the asker's to mend, not a failure of the archive. */
-export async function asRefusal(error: unknown, sql: string, store: Store): Promise<unknown> {
+export async function asRefusal(error: unknown, sql: string, asked: Asked): Promise<unknown> {
   const sqlstate: unknown = (error as { sqlstate?: unknown }).sqlstate;
   if (typeof sqlstate !== 'string' || !/^(22|25006|42|TK)/.test(sqlstate)) return error;
   const { cause } = error as Error;
@@ -142,7 +155,7 @@ export async function asRefusal(error: unknown, sql: string, store: Store): Prom
   }
   const server: ServerError = cause ?? {};
   const hint = server.hint === undefined ? '' : `. ${server.hint}`;
-  const advice = (await nameAdvice(message, store)) ?? hint;
+  const advice = (await nameAdvice(message, asked)) ?? hint;
   const text = `the statement is refused: ${message}${advice}${pointAt(sql, server)}`;
   return new StatementError(text, error);
 }
