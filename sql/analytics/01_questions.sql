@@ -6,6 +6,11 @@ RETURNS timestamptz
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 10
 AS $$
 BEGIN
+  -- Compared with NULL no row is within: an answer without rows would look like a quiet market.
+  IF from_at IS NULL OR to_at IS NULL THEN
+    RAISE EXCEPTION 'a span needs a begin and an end: NULL is no moment'
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
   IF from_at > to_at THEN
     RAISE EXCEPTION 'the span ends at %, before it begins at %', to_at, from_at
       USING ERRCODE = 'invalid_parameter_value', HINT = 'Write the earlier moment first.';
@@ -13,7 +18,7 @@ BEGIN
   RETURN from_at;
 END
 $$;
-COMMENT ON FUNCTION analytics.span_start IS 'The start of a span; one that ends before it begins is refused. Example: SELECT analytics.span_start(''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.span_start IS 'The start of a span; one that ends before it begins is refused, and so is NULL for either. Example: SELECT analytics.span_start(''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.market_id(market text, from_at timestamptz DEFAULT NULL, to_at timestamptz DEFAULT NULL)
 RETURNS integer
@@ -24,7 +29,9 @@ DECLARE
   id integer;
   nearest text;
 BEGIN
-  PERFORM analytics.span_start(from_at, to_at);
+  IF from_at > to_at THEN
+    PERFORM analytics.span_start(from_at, to_at);
+  END IF;
   SELECT m.market_id INTO id FROM market m WHERE m.name = market_id.market AND m.market_id <> 0;
   IF FOUND THEN
     RETURN id;
@@ -141,7 +148,7 @@ BEGIN ATOMIC
   SELECT origin + (origin_s + place * step_s) * interval '1 second',
          origin + (origin_s + (place + 1) * step_s) * interval '1 second'
   FROM (SELECT analytics.seconds(slots.step)::bigint AS step_s OFFSET 0) asked, LATERAL (
-    SELECT ceil(extract(epoch FROM from_at - origin) / step_s)::bigint * step_s AS origin_s,
+    SELECT ceil(extract(epoch FROM analytics.span_start(from_at, to_at) - origin) / step_s)::bigint * step_s AS origin_s,
            extract(epoch FROM to_at - origin) AS end_s OFFSET 0) span, LATERAL (
     SELECT generate_series(0, ceil((end_s - origin_s) / step_s)::bigint - 1) AS place) places;
 END;

@@ -103,6 +103,19 @@ test('what is asked in a wrong way is refused by name', async () => {
       message: /^the span ends at 2026-01-15/,
     });
   }
+  // Those that list time take it as without end.
+  for (const call of calls.slice(0, -2)) {
+    for (const open of [`NULL, '2026-01-16'`, `'2026-01-15', NULL`, 'NULL, NULL']) {
+      await assert.rejects(runSql(url, `SELECT * FROM analytics.${call('BTC_USDT', open)}`), {
+        code: '22023',
+        message: /^a span needs a begin and an end/,
+      });
+    }
+  }
+  await assert.rejects(runSql(url, `SELECT * FROM analytics.completeness('BTC_USDT', NULL)`), {
+    code: '22023',
+    message: /^a span needs a begin and an end/,
+  });
   for (const length of [`'1 month'`, `'0 s'`, `'1.5 s'`, `interval '-1 h'`, '0']) {
     const sql = `SELECT * FROM analytics.candles('BTC_USDT', ${length}, ${span})`;
     await assert.rejects(runSql(url, sql), { code: '22023', message: /is not a whole number/ });
