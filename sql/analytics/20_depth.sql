@@ -141,7 +141,8 @@ BEGIN ATOMIC
   SELECT l.side, l.level::integer, l.price, l.amount,
          sum(l.amount) OVER (PARTITION BY l.side ORDER BY l.level), d.observed_at,
          greatest(depth_at.at - upper(watched.span), interval '0')
-  FROM (SELECT analytics.market_id(depth_at.market) AS market_id OFFSET 0) asked, LATERAL (
+  FROM (SELECT analytics.market_id(depth_at.market) AS market_id
+        WHERE analytics.span_start(depth_at.at, depth_at.at) IS NOT NULL OFFSET 0) asked, LATERAL (
     SELECT analytics.book_watched(asked.market_id, depth_at.at) AS span OFFSET 0) watched, LATERAL (
     SELECT b.observed_at, b.bid_prices, b.bid_amounts, b.ask_prices, b.ask_amounts FROM depth b
     WHERE b.market_id = asked.market_id

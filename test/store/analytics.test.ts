@@ -112,10 +112,12 @@ test('what is asked in a wrong way is refused by name', async () => {
       });
     }
   }
-  await assert.rejects(runSql(url, `SELECT * FROM analytics.completeness('BTC_USDT', NULL)`), {
-    code: '22023',
-    message: /^a span needs a begin and an end/,
-  });
+  for (const call of ['completeness', 'depth_at']) {
+    await assert.rejects(runSql(url, `SELECT * FROM analytics.${call}('BTC_USDT', NULL)`), {
+      code: '22023',
+      message: /^a span needs a begin and an end/,
+    });
+  }
   for (const length of [`'1 month'`, `'0 s'`, `'1.5 s'`, `interval '-1 h'`, '0']) {
     const sql = `SELECT * FROM analytics.candles('BTC_USDT', ${length}, ${span})`;
     await assert.rejects(runSql(url, sql), { code: '22023', message: /is not a whole number/ });
