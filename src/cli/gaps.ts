@@ -3,6 +3,7 @@ import { formatInstant } from '../kernel/timestamp.js';
 import { type StreamKind, seriesOf, tableOfStream } from '../model/series.js';
 import type { BeyondPresent, Gap, GapDetail, KnownStream, Store } from '../store/index.js';
 import { UsageError } from './failure.js';
+import { givenUpUntilMs } from './life.js';
 import { streamName } from './options.js';
 import { printable } from './output.js';
 import { isLag } from './selection.js';
@@ -169,6 +170,10 @@ export async function whyNoGap(
   }
   if (newestCoveredMs !== null && atMs >= newestCoveredMs) {
     return `${name}: that is newer than all that is collected, which ends at ${formatInstant(newestCoveredMs)}; a running daemon goes on from there`;
+  }
+  const keptFromMs = await givenUpUntilMs(store, kind);
+  if (keptFromMs !== null && atMs < keptFromMs) {
+    return `${name}: given up by retention, which keeps nothing from before ${formatInstant(keptFromMs)}; it is not collected again`;
   }
   if (oldestCoveredMs === null) return `${name}: nothing is collected yet`;
   const start = formatInstant(oldestCoveredMs);

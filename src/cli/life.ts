@@ -4,8 +4,14 @@ import type { LifeOutcome, LifeStep } from '../archive/sealing/seal.js';
 import type { Config } from '../config/schema.js';
 import { systemClock } from '../kernel/clock.js';
 import { nameMeant } from '../model/kinds.js';
-import { SERIES, SERIES_TABLES, type SeriesTable } from '../model/series.js';
-import type { PartitionInfo } from '../store/index.js';
+import {
+  SERIES,
+  SERIES_TABLES,
+  type SeriesTable,
+  type StreamKind,
+  tableOfStream,
+} from '../model/series.js';
+import type { PartitionInfo, Store } from '../store/index.js';
 import { VERSION } from './command.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
 import { archive, coldDirOf, type Look, stoppable } from './opening/database.js';
@@ -83,6 +89,15 @@ export function isOfKind(
   kinds: readonly LifeKind[] | undefined,
 ): boolean {
   return kinds?.some((kind) => tablesKept(kind).some((one) => one === table)) ?? true;
+}
+
+/** Until when the rows of a kind of stream were given up by their retention; null: none ever were. */
+export async function givenUpUntilMs(store: Store, kind: StreamKind): Promise<number | null> {
+  const table = tableOfStream(kind);
+  const ends = (await store.sealing.partitions())
+    .filter((one) => one.table === table && one.state === 'expired')
+    .map(({ span }) => span.toMs);
+  return ends.length === 0 ? null : Math.max(...ends);
 }
 
 /** Runs the work with its progress on stderr, and reports the outcome. */

@@ -75,6 +75,29 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.equal(kline, 0);
   });
 
+  test('what retention gave up is not asked for again, and is named as given up', async (t) => {
+    const world = await TapeProgram.make(t, 27, 'empty');
+    await world.openExchange(420);
+    assert.equal((await world.run(...BACKFILL)).code, 0);
+    const today = at(0).slice(0, 10);
+    const before = new Date(Date.parse(today) - 1).toISOString();
+    await runSql(world.databaseUrl, `SELECT make_partition('trade', '${before}')`);
+    await runSql(world.databaseUrl, `SELECT expire_partition('trade', '${before}')`);
+    const asked = ['backfill', '--market', TAPE_MARKET, '--from', before, '--to', at(TO_S)];
+    const refused = await world.run(...asked);
+    assert.equal(refused.code, 2, refused.out + refused.err);
+    assert.match(refused.err, new RegExp(`--from: .*before ${today} 00:00:00 were given up`));
+    const wanted = await runSql(
+      world.databaseUrl,
+      `SELECT FROM wanted WHERE lower(span) < '${today}'`,
+    );
+    assert.deepEqual(wanted, []);
+    const candles = await world.run(...BACKFILL, '--kinds', 'candles');
+    assert.equal(candles.code, 0, 'another kind is kept');
+    const explained = await world.run('gaps', 'explain', TAPE_MARKET, 'trades', before);
+    assert.match(explained.out, new RegExp(`given up by retention, .* before ${today}`));
+  });
+
   test('interrupted and killed, the same command goes on and fetches nothing twice', async (t) => {
     const world = await TapeProgram.make(t, 22);
     await world.openExchange(420);

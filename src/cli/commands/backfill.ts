@@ -10,6 +10,7 @@ import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
+import { givenUpUntilMs } from '../life.js';
 import {
   fetchedKindsArgument,
   gather,
@@ -73,6 +74,7 @@ export default command({
     if (tasks.length === 0) {
       return await context.fill('Nothing to do: no candle of this time is complete yet.', json);
     }
+    await refuseGivenUp(store, tasks);
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
     await endPauses(store, chosen, span, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
@@ -98,6 +100,19 @@ function spanOf(
     throw new UsageError('--from', new Date(fromMs).toISOString(), 'it must not be before 1970');
   }
   return { span: { fromMs, toMs: Math.min(givenToMs, nowMs) }, isCut: givenToMs > nowMs };
+}
+
+/** Rows of that time are refused by the archive: whoever fetches them would never end. @throws UsageError */
+async function refuseGivenUp(store: Store, tasks: readonly FillTask[]): Promise<void> {
+  for (const { stream, span } of tasks) {
+    const keptFromMs = await givenUpUntilMs(store, stream.kind);
+    if (keptFromMs === null || span.fromMs >= keptFromMs) continue;
+    throw new UsageError(
+      '--from',
+      new Date(span.fromMs).toISOString(),
+      `${stream.kind} from before ${formatInstant(keptFromMs)} were given up by retention and are not collected again: begin there, or later`,
+    );
+  }
 }
 
 /** @throws UsageError naming the nearest market */
