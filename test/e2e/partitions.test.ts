@@ -102,6 +102,11 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   const [, rested] = JSON.parse(planned.out).partitions;
   const restMs = Date.parse(rested.due.archive) - Date.parse(rested.restoredAt);
   assert.equal(restMs, 2 * 86_400_000, 'a daemon leaves it alone for the time of cold.after');
+  const given = await runCommand(['partitions', '--kind', 'trades'], {
+    ...env,
+    TAPEKEEP_RETENTION_TRADES: '1d',
+  });
+  assert.match(given.out, /^trade_20260114 .* now$/m);
   assert.deepEqual(
     told.partitions.map(({ uri, coldBytes }) => [uri === null, coldBytes === null]),
     [

@@ -110,12 +110,14 @@ function document({ partition, dates }: Dated) {
 const whole = (value: number | null) => (value === null ? '–' : value.toLocaleString('en-US'));
 const right = 'right' as const;
 const dayOf = (ms: number) => formatInstant(ms).slice(0, 10);
+/** What is due already waits for nothing but a daemon's next look. */
+const dueOf = (ms: number, nowMs: number) => (ms <= nowMs ? 'now' : dayOf(ms));
 
 /** The next step of a partition that stays: `seal 2026-02-01`, or `seal now` when nothing but a run is missing. */
 function nextOf({ sealsAtMs, archivesAtMs }: LifeDates, nowMs: number): string {
   const [step, atMs] = sealsAtMs === null ? ['move', archivesAtMs] : ['seal', sealsAtMs];
   if (atMs === null) return '–';
-  return `${step} ${atMs <= nowMs ? 'now' : dayOf(atMs)}`;
+  return `${step} ${dueOf(atMs, nowMs)}`;
 }
 
 const columnsAt = (nowMs: number): readonly Column<Dated>[] => [
@@ -135,6 +137,6 @@ const columnsAt = (nowMs: number): readonly Column<Dated>[] => [
   { title: 'next', text: ({ dates }) => nextOf(dates, nowMs) },
   {
     title: 'expires',
-    text: ({ dates }) => (dates.expiresAtMs === null ? '–' : dayOf(dates.expiresAtMs)),
+    text: ({ dates: { expiresAtMs } }) => (expiresAtMs === null ? '–' : dueOf(expiresAtMs, nowMs)),
   },
 ];
