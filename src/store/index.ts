@@ -19,7 +19,7 @@ export type {
   MissingPart,
   SpanCompleteness,
 } from './completeness/gaps.js';
-export type { BeyondPresent, SessionClosing } from './completeness/ledger.js';
+export { type BeyondPresent, LAST_SEEN_ALIVE, type SessionClosing } from './completeness/ledger.js';
 export { pingPostgres } from './connection.js';
 export { fullDisk } from './embedded/cluster.js';
 export {

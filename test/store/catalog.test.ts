@@ -283,7 +283,7 @@ test('what is missing of a delisted market is given up with its reason, and take
   assert.match(note ?? '', /not listed between .*12:05:00.* and .*12:40:00.*nothing to observe/);
 });
 
-test('sessions that a crash left open end at their last message', async () => {
+test('sessions that a crash left open end at their last message, or where what they proved ends', async () => {
   const { store, url } = await openTestStore();
   await store.ensureMarkets([market('A_USDT')], 0);
   const stream = await store.ensureStream({ kind: 'states', marketId: 1, variant: 60 });
@@ -292,7 +292,17 @@ test('sessions that a crash left open end at their last message', async () => {
   const crashed = await store.openSession(stream, 3_000);
   await store.touchSession(crashed, 9_000);
   await store.touchSession(crashed, 5_000);
-  assert.equal(await store.closeOrphanSessions(), 1);
+  const other = await store.ensureStream({ kind: 'states', marketId: 1, variant: 3_600 });
+  const proving = await store.openSession(other, 3_000);
+  await store.touchSession(proving, 9_000);
+  const evidence = { session: proving, records: 0 };
+  await store.commit({
+    claims: [
+      { stream: other, span: { fromMs: 3_000, toMs: 12_000 }, evidence },
+      { stream: other, span: { fromMs: 20_000, toMs: 30_000 }, evidence: { session: proving + 1 } },
+    ],
+  });
+  assert.equal(await store.closeOrphanSessions(), 2);
   const rows = await runSql(
     url,
     'SELECT extract(epoch FROM closed_at)::int AS at, close_code FROM session ORDER BY session_id',
@@ -300,6 +310,7 @@ test('sessions that a crash left open end at their last message', async () => {
   assert.deepEqual(rows, [
     { at: 2, close_code: 1000 },
     { at: 9, close_code: null },
+    { at: 12, close_code: null },
   ]);
 });
 

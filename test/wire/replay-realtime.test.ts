@@ -460,6 +460,26 @@ test('recorded disconnects end connections, and keep them away until the next', 
   assert.deepEqual(next.end, { code: 1001, reason: 'recorded: remote' });
 });
 
+test('a connection whose end was not recorded lasts as long as what it proved', async (t) => {
+  const world = await openWorld();
+  const stream = await world.stream('states', 60);
+  const session = await world.store.openSession(stream, noonMs(0));
+  const claim = { ...covered(stream, 0, 30), evidence: { session } };
+  await world.store.commit({
+    states: [1, 2, 25].map((at, i) => state(i + 1, at)),
+    claims: [claim],
+  });
+  await world.store.touchSession(session, noonMs(5));
+  const replay = await startReplay(t, world.store, { hasDisconnects: true });
+  const client = await Client.open(t, replay);
+  await client.subscribe();
+  await control(replay, 'step', { ms: 29_999 });
+  await client.until(() => client.updates.at(-1) === '3' || client.end !== undefined);
+  assert.equal(client.end, undefined);
+  await control(replay, 'step', { ms: 1 });
+  await client.until(() => client.end !== undefined);
+});
+
 test('who asks is told where states are not known, before what comes then; others hear states alone', async (t) => {
   const world = await openWorld();
   const states = await world.stream('states', 60);

@@ -1,5 +1,5 @@
 import type { Market } from '../../contract/resources.js';
-import { millisSql, type Store, timestampSql } from '../../store/index.js';
+import { LAST_SEEN_ALIVE, millisSql, type Store, timestampSql } from '../../store/index.js';
 
 /** What the archive knows beside rows: whose it is, its markets with all their terms, its connections. */
 
@@ -18,7 +18,7 @@ export interface AsOfMarket {
 /** A connection that once brought states. */
 export interface AsOfSession {
   readonly openedMs: number;
-  /** Its end, or its last message where it never was closed. */
+  /** Its end, or where it was last seen alive if it never was closed. */
   readonly endedMs: number;
   readonly closeCode: number | null;
   readonly reason: string;
@@ -35,14 +35,16 @@ export interface AsOfIdentity {
 export const IDENTITY = `
   SELECT name, base_url AS "baseUrl", identity, created_at::text AS "createdAt" FROM archive`;
 
+const ENDED = `coalesce(closed_at, ${LAST_SEEN_ALIVE})`;
+
 /** $1 stream, $2 market, $3 $4 span */
 export const SESSIONS = `
   SELECT ${millisSql('connected_at')} AS "openedMs",
-         ${millisSql('coalesce(closed_at, last_message_at)')} AS "endedMs",
+         ${millisSql(ENDED)} AS "endedMs",
          close_code AS "closeCode", coalesce(reason, 'not closed') AS reason
   FROM session
   WHERE stream_id = $1 AND market_id = $2 AND connected_at < ${timestampSql('$4')}
-    AND coalesce(closed_at, last_message_at) >= ${timestampSql('$3')}
+    AND ${ENDED} >= ${timestampSql('$3')}
   ORDER BY connected_at LIMIT 100000`;
 
 const TERMS = `stock_prec AS "stockPrec", money_prec AS "moneyPrec", fee_prec AS "feePrec",

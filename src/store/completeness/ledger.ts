@@ -92,9 +92,16 @@ const TOUCH_SESSION = `
 const CLOSE_SESSION = `
   UPDATE session SET closed_at = ${fromMs('$2')}, close_code = $3, reason = left($4, 500)
   WHERE session_id = $1 AND closed_at IS NULL`;
-/** Their end was not seen: they are known to have lived until their last message, no longer. */
+/**
+ * Until when a session is known to have lived that was not closed. Its last message is noted now and then, what
+ * it proved with every batch.
+ */
+export const LAST_SEEN_ALIVE = `greatest(session.last_message_at, (
+    SELECT max(upper(c.span)) FROM coverage c
+    WHERE c.stream_id = session.stream_id AND c.market_id = session.market_id
+      AND c.evidence ->> 'session' = session.session_id::text))`;
 const CLOSE_ORPHANS = `
-  UPDATE session SET closed_at = last_message_at, reason = 'the collector ended without closing it'
+  UPDATE session SET closed_at = ${LAST_SEEN_ALIVE}, reason = 'the collector ended without closing it'
   WHERE closed_at IS NULL RETURNING session_id`;
 
 /** Opens a session and returns its id. */
@@ -120,7 +127,7 @@ export async function closeSession(
   await runner.rows(CLOSE_SESSION, [id, atMs, code, reason]);
 }
 
-/** Closes, at their last message, sessions that a crash left open. Returns how many. */
+/** Closes, where they were last seen alive, sessions that a crash left open. Returns how many. */
 export async function closeOrphanSessions(runner: Runner): Promise<number> {
   return (await runner.rows(CLOSE_ORPHANS)).length;
 }
