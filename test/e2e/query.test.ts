@@ -198,6 +198,11 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [['delete from trades'], 2, /query takes SELECT, .* only; .* begins with DELETE/],
     [['copy (select 1) to stdout'], 2, /query takes SELECT, .* only; .* begins with COPY/],
     [[`select pg_read_file('/etc/passwd')`], 2, /permission denied for function pg_read_file/],
+    [
+      ['select * from balances_at(now())'],
+      2,
+      /permission denied for table balance\. Readers have no right .* tapekeep psql --owner$/,
+    ],
     [['--timeout', '100ms', 'select pg_sleep(60)'], 1, /longer than 0.1 s.*--timeout/],
     [['--timeout', '1500ms', '--engine', 'duckdb', BUSY], 1, /longer than 1.5 s.*--timeout/],
     [['--timeout', '0s', 'select 1'], 2, /Write a duration above 0/],

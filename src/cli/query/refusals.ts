@@ -2,7 +2,7 @@ import { NoSuchTableError, StatementRefusedError } from '../../archive/errors.js
 import { isQueryTable, isQuestion, QUERY_TABLES, QUESTIONS } from '../../archive/query/tables.js';
 import { messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
-import { SERIES_TABLES } from '../../model/series.js';
+import { SERIES, SERIES_TABLES } from '../../model/series.js';
 import type { Store } from '../../store/index.js';
 import { StatementError } from '../failure.js';
 
@@ -111,6 +111,16 @@ async function nameAdvice(
   ]);
 }
 
+const DENIED = /^permission denied for table (\w+)$/;
+
+/** Who may read a table of the account; undefined of others. */
+function rightsAdvice(message: string): string | undefined {
+  const denied = DENIED.exec(message)?.[1];
+  const table = SERIES_TABLES.find((name) => name === denied);
+  if (table === undefined || SERIES[table].retention !== 'account') return undefined;
+  return '. Readers have no right to the account: ask as the login that collects, with tapekeep psql --owner';
+}
+
 /** What Postgres says of an error, as far as it is known here. */
 interface ServerError {
   readonly hint?: string;
@@ -155,7 +165,7 @@ export async function asRefusal(error: unknown, sql: string, asked: Asked): Prom
   }
   const server: ServerError = cause ?? {};
   const hint = server.hint === undefined ? '' : `. ${server.hint}`;
-  const advice = (await nameAdvice(message, asked)) ?? hint;
+  const advice = rightsAdvice(message) ?? (await nameAdvice(message, asked)) ?? hint;
   const text = `the statement is refused: ${message}${advice}${pointAt(sql, server)}`;
   return new StatementError(text, error);
 }
