@@ -10,6 +10,8 @@ export interface StreamFiller {
   backfill(span: Span): void;
   invalidate(span: Span, note: string): Promise<void>;
   retry(span: Span): void;
+  /** Nothing of before an instant is kept any more: nothing of it is expected. */
+  keepFrom(ms: number): void;
 }
 
 /** The part of a market's collectors that a review speaks to. */
@@ -47,10 +49,15 @@ export class FillReview {
    * @throws the first error of the archive, after all requests were tried
    */
   async review<T extends ReviewedUnit>(
-    { wanted, suspects, due }: FillRequests,
+    { wanted, suspects, due, expired }: FillRequests,
     units: Iterable<T>,
   ): Promise<ReadonlySet<T>> {
     const touched = new Set<T>();
+    const all = [...units];
+    for (const { walkers, candles } of all) {
+      for (const walker of walkers) walker.keepFrom(expired.trades ?? Number.NEGATIVE_INFINITY);
+      for (const one of candles) one.keepFrom(expired.candles ?? Number.NEGATIVE_INFINITY);
+    }
     const suspectKey = ({ gapId }: FillRequests['suspects'][number]) => `suspect ${gapId}`;
     // After another try, or when its pause was ended, it is another request.
     const dueKey = ({ gapId, attempts, nextAttemptAtMs }: FillRequests['due'][number]) =>
@@ -58,7 +65,7 @@ export class FillReview {
     this.#keepOnly([...suspects.map(suspectKey), ...due.map(dueKey)]);
     if (wanted.length + suspects.length + due.length === 0) return touched;
     const fillers = new Map<number, { readonly filler: StreamFiller; readonly unit: T }>();
-    for (const unit of units) {
+    for (const unit of all) {
       const { walkers, candles } = unit;
       for (const filler of [...walkers, ...candles]) {
         for (const streamId of filler.streamIds) fillers.set(streamId, { filler, unit });

@@ -270,6 +270,8 @@ test('older than its retention: rows, ledger and expectation go, and do not come
   );
   assert.deepEqual(ledger, [{ covered: 0, gaps: 0, wanted: 0, moved: true }]);
   assert.deepEqual(await store.gaps(stream, day(3)), []);
+  const { expired } = await store.fillRequests(nowMs);
+  assert.deepEqual(expired, { trades: day(2), candles: null });
   // Pages of a quiet market reach back: what they bring of that time is not stored again.
   const span = { fromMs: day(0), toMs: day(3) };
   const again = await store.commit({

@@ -171,7 +171,7 @@ function checksOf({ market, intervalS, mismatches, judgedUntilMs }: CheckTotals,
  */
 async function keepPartitions(
   store: Store,
-  { config, clock, telemetry, exchangeTime, signal }: HouseOptions,
+  { collector, config, clock, telemetry, exchangeTime, signal }: HouseOptions,
 ): Promise<void> {
   const rules = lifeRulesOf(config);
   const nothing = () => undefined;
@@ -186,6 +186,8 @@ async function keepPartitions(
             watcher: { onStep: nothing, onRows: nothing },
           })
         : NOTHING_DONE;
+      // Nothing is asked for any more of what is not kept, from now on.
+      if (report.outcomes.some(({ became }) => became === 'expired')) await collector.review();
       await reportLifecycle(store, report, telemetry);
     } catch (error) {
       // A command that works on the same is no failure: it does what was to be done.

@@ -64,6 +64,8 @@ export class CandleCollector {
   readonly #grid: CandleGrid;
   readonly #mutex = new Mutex();
   #collectFromMs: number | null;
+  /** Rows of before are not kept any more. */
+  #keptFromMs = Number.NEGATIVE_INFINITY;
   #backfills: readonly Span[] = [];
   /** Open time of the oldest candle that was shown; of a market without any, where it was first looked at. */
   #historyFromMs: number;
@@ -125,6 +127,12 @@ export class CandleCollector {
   /** Lets the candles of a span be asked for at once, whatever their pause. */
   retry(span: Span): void {
     this.#pauses.release(span);
+  }
+
+  keepFrom(ms: number): void {
+    if (ms <= this.#keptFromMs) return;
+    this.#keptFromMs = ms;
+    this.#collectFromMs = Math.max(this.#collectFromMs ?? ms, ms);
   }
 
   async #poll(signal: AbortSignal): Promise<boolean> {
@@ -216,9 +224,11 @@ export class CandleCollector {
 
   #missing(finalToMs: number): Span[] {
     const always = { fromMs: this.#grid.ceil(this.#collectFromMs ?? finalToMs), toMs: finalToMs };
-    const wanted = this.#backfills.map((span) => {
+    const keptFromMs = this.#grid.ceil(this.#keptFromMs);
+    const wanted = this.#backfills.flatMap((span) => {
       const { fromMs, toMs } = this.#grid.around(span);
-      return { fromMs, toMs: Math.min(toMs, finalToMs) };
+      if (toMs <= keptFromMs) return [];
+      return [{ fromMs: Math.max(fromMs, keptFromMs), toMs: Math.min(toMs, finalToMs) }];
     });
     const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
     const settled = [...this.#ranges.spans, ...putOff];

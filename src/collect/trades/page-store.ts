@@ -77,6 +77,11 @@ export class PageStore {
     return this.#lowest;
   }
 
+  /** What is expected begins no earlier, as the archive has it already. */
+  keepFrom(ms: number): void {
+    this.#collectFromMs = Math.max(this.#collectFromMs ?? ms, ms);
+  }
+
   /** Sets where expected coverage begins, once that is known. */
   async beginAt(fromMs: number, reason: StartReason): Promise<void> {
     await this.#options.archive.setCollectFrom(this.#options.stream.streamId, fromMs, reason);

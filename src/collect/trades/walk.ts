@@ -96,6 +96,8 @@ export class Walk {
   /** What the server said in its last answer that it does not know itself. */
   unknown: TradePage['gaps'] = [];
   #backfills: readonly Span[] = [];
+  /** Rows of before are not kept any more. */
+  #keptFromMs = Number.NEGATIVE_INFINITY;
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new BoundedMap<number, Search>(SEARCHES_MAX);
   /** Rows above a trade that the ledger's counts lack, as was seen last. */
@@ -130,23 +132,35 @@ export class Walk {
     this.#backfills = normalizeSpans([...this.#backfills, whole]);
   }
 
+  /** Nothing of before an instant is kept any more: nothing of it is expected, nor looked for. */
+  keepFrom(ms: number): void {
+    if (ms <= this.#keptFromMs) return;
+    this.#keptFromMs = ms;
+    this.pages.keepFrom(ms);
+  }
+
   /** Expected and not covered below the newest coverage, newest first. */
   gaps(): readonly Gap[] {
     const { ranges, collectFromMs } = this.pages;
     const edgesMs = this.chains.edgesMs;
     const isStartOpen = collectFromMs === null || this.#isStartDue();
-    const key = [ranges.all, collectFromMs, isStartOpen, this.#backfills, ...edgesMs];
+    const keptFromMs = this.#keptFromMs;
+    const key = [ranges.all, collectFromMs, isStartOpen, keptFromMs, this.#backfills, ...edgesMs];
     const known = this.#known;
     if (known?.key.length === key.length && key.every((one, at) => one === known.key[at])) {
       return known.gaps;
     }
     const topMs = Math.max(ranges.top?.span.toMs ?? -Infinity, ...edgesMs);
-    const always = { fromMs: isStartOpen ? -Infinity : collectFromMs, toMs: topMs };
+    const startMs = isStartOpen ? keptFromMs : Math.max(keptFromMs, collectFromMs);
+    const always = { fromMs: startMs, toMs: topMs };
+    const wanted = this.#backfills.flatMap(({ fromMs, toMs }) =>
+      toMs <= keptFromMs ? [] : [{ fromMs: Math.max(fromMs, keptFromMs), toMs }],
+    );
     // While the start of history is open, what is expected has a start of its own to be listed with.
-    const beginsMs = isStartOpen ? this.#backfills.map(({ fromMs }) => fromMs) : [];
+    const beginsMs = isStartOpen ? wanted.map(({ fromMs }) => fromMs) : [];
     const floorsMs = isStartOpen && collectFromMs !== null ? [collectFromMs] : [];
     const cutsMs = [...edgesMs, ...beginsMs, ...floorsMs];
-    const gaps = findGaps([always, ...this.#backfills], ranges.spans, topMs, cutsMs);
+    const gaps = findGaps([always, ...wanted], ranges.spans, topMs, cutsMs);
     this.#known = { key, gaps };
     return gaps;
   }

@@ -146,6 +146,10 @@ export class TradeWalker {
     this.#walk.release(span);
   }
 
+  keepFrom(ms: number): void {
+    this.#walk.keepFrom(ms);
+  }
+
   #mode() {
     const { offsets, source } = this.#walk.options;
     return offsets.of(source.endpoint);

@@ -31,6 +31,8 @@ export interface FillRequests {
   readonly suspects: readonly RememberedSpan[];
   /** Open memories that may be tried again now: `next_attempt_at` null or reached. */
   readonly due: readonly DueSpan[];
+  /** Up to where rows are no longer kept, UNIX milliseconds; null where all are. */
+  readonly expired: Readonly<Record<'trades' | 'candles', number | null>>;
 }
 
 interface DueSpan extends RememberedSpan {
@@ -103,6 +105,11 @@ const DUE = `
     AND NOT ${HAS_LEFT}
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
+const EXPIRED = `
+  SELECT ${toMs(`max(upper(span)) FILTER (WHERE table_name = 'trade')`)} AS trades,
+         ${toMs(`max(upper(span)) FILTER (WHERE table_name = 'kline')`)} AS candles
+  FROM partition_state WHERE state = 'expired'`;
+
 /** Newest first, all in one snapshot. */
 export async function readFillRequests(
   database: Database,
@@ -112,7 +119,9 @@ export async function readFillRequests(
     const wanted = await runner.rows<Flat<WantedSpan>>(OPEN_WANTED, [nowExchangeMs]);
     const suspects = await runner.rows<Flat<RememberedSpan>>(SUSPECTS);
     const due = await runner.rows<Flat<DueSpan>>(DUE, [nowExchangeMs]);
+    const [expired] = await runner.rows<FillRequests['expired']>(EXPIRED);
     return {
+      expired: expired ?? { trades: null, candles: null },
       wanted: wanted.map(withSpan),
       suspects: suspects.map(withSpan),
       due: due.map(withSpan),

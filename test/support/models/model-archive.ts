@@ -343,6 +343,7 @@ export class ModelArchive implements ArchivePort {
       return { gapId: gapId ?? 0, streamId, span };
     };
     return {
+      expired: { trades: null, candles: null },
       wanted: [...this.#wanted],
       suspects: open.filter(isSuspect).map(request),
       due: open.filter(isDue).map((one) => {

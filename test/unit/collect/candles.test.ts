@@ -386,6 +386,17 @@ test('a wanted span before everything else is fetched in full, and nothing betwe
   assert.equal(world.asked().length, 3);
 });
 
+test('of a time that is not kept any more no candle is asked for', async () => {
+  const world = new World(5000);
+  const collector = world.collector({ collectFromMin: 0 });
+  collector.backfill({ fromMs: START_MS + 100 * MINUTE_MS, toMs: START_MS + 200 * MINUTE_MS });
+  collector.backfill({ fromMs: START_MS + 4890 * MINUTE_MS, toMs: START_MS + 4910 * MINUTE_MS });
+  collector.keepFrom(START_MS + 4900 * MINUTE_MS);
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[4900, 4999]]);
+  assert.equal(world.asked().length, 1);
+});
+
 test('an older page that cannot be had is put off and listed, and does not hold up the rest', async () => {
   const world = new World(2501);
   const answer = world.exchange.answers.kline ?? assert.fail();

@@ -5,7 +5,7 @@ import type { Span } from '../../../src/kernel/span.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const span = { fromMs: 0, toMs: 1000 };
-const NOTHING = { wanted: [], suspects: [], due: [] };
+const NOTHING = { wanted: [], suspects: [], due: [], expired: { trades: null, candles: null } };
 const DUE = { attempts: 3, nextAttemptAtMs: null };
 
 class Filler implements StreamFiller {
@@ -29,12 +29,17 @@ class Filler implements StreamFiller {
   retry({ fromMs, toMs }: Span): void {
     this.calls.push(`retry ${fromMs} ${toMs}`);
   }
+
+  keepFrom(ms: number): void {
+    if (Number.isFinite(ms)) this.calls.push(`keep ${ms}`);
+  }
 }
 
 test('each request goes to the collector of its stream, and those of nobody are left alone', async () => {
   const [walker, candles] = [new Filler(1), new Filler(2)];
   const review = new FillReview(new FakeClock());
   const requests = {
+    ...NOTHING,
     wanted: [
       { streamId: 1, marketId: 1, span },
       { streamId: 9, marketId: 1, span },
@@ -112,4 +117,15 @@ test('a gap that is due is passed on once for each try, and at once when somebod
     filler.calls,
     Array.from({ length: 5 }, () => 'retry 0 1000'),
   );
+});
+
+test('from where rows are kept is said to all collectors of the kind, whatever is asked for', async () => {
+  const [walker, candles] = [new Filler(1), new Filler(2)];
+  const units = [{ walkers: [walker], candles: [candles] }];
+  const review = new FillReview(new FakeClock());
+  const touched = await review.review(
+    { ...NOTHING, expired: { trades: 5000, candles: 7000 } },
+    units,
+  );
+  assert.deepEqual([walker.calls, candles.calls, touched.size], [['keep 5000'], ['keep 7000'], 0]);
 });

@@ -38,6 +38,27 @@ test('a span deep in history is reached without walking what lies between', asyn
   world.record.assertAccounted('trades');
 });
 
+test('nothing is asked for of a time that is not kept any more, nor listed as missing', async () => {
+  const world = new TradeWorld(every(5000, 1), 5000);
+  world.cap = 100;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await walker.fillStep(signal);
+  walker.backfill(span(1000, 1200));
+  walker.backfill(span(3900, 4100));
+  walker.keepFrom(START_MS + 4_000_000);
+  await fillAll(walker);
+  const [from] = world.covered().at(-1) ?? [];
+  assert.ok(from !== undefined && from > 3890 && from <= 4000, `walked down to ${from}`);
+  const asked = world.exchange.asked.length;
+  // Not even when the start of history is looked for once more.
+  world.clock.advance(3_700_000);
+  world.clock.stepWall(-3_700_000);
+  assert.equal(walker.pendingGap(), undefined);
+  assert.equal(world.exchange.asked.length, asked);
+  assert.deepEqual(world.gaps(), []);
+});
+
 test('a span is reached without a failed try wherever the pages on the way to it end', async () => {
   for (let edgeS = 880; edgeS > 860; edgeS -= 1) {
     const world = new TradeWorld(every(1000, 1), 1000);
