@@ -98,7 +98,7 @@ export class MissingCredentialsError extends ExchangeError {
 /** The exchange has no such endpoint, or none that this program speaks (docs/reference/exchanges.md). */
 export class NotOfferedError extends ExchangeError {
   constructor(endpoint: string, dialect: string) {
-    const text = `not sent: ${dialect} has no such endpoint, see docs/reference/exchanges.md`;
+    const text = `not sent: this program knows no such endpoint of ${dialect}, see docs/reference/exchanges.md`;
     super('not_offered', 'skip', 'client_error', { endpoint }, text);
   }
 }

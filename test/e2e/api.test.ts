@@ -124,6 +124,20 @@ test('every public endpoint: the exact data as JSON, by both forms, and a table'
   assert.deepEqual(JSON.parse(stdout), await direct.json());
 });
 
+test('what a dialect has no endpoint for is refused before a key is asked for', async () => {
+  const order = ['order-new', 'BTC_USDT', '--side', 'buy', '--price', '1', '--amount', '1'];
+  for (const args of [['balances'], order, ['products']]) {
+    const whitebit = ['--url', 'http://127.0.0.1:1', '--dialect', 'whitebit'];
+    const { code, stderr } = await run([...args, ...whitebit]);
+    assert.equal(code, 4, stderr);
+    assert.match(
+      stderr,
+      new RegExp(`${args[0]}: not sent: this program knows no such endpoint of whitebit, see docs`),
+    );
+    assert.doesNotMatch(stderr, /KEY/);
+  }
+});
+
 test('candles of the last minutes, by the clock of the exchange', async (t) => {
   const { server } = await startTapeExchange(t);
   const args = ['kline', 'BTC_USDT', '--start', '-5m', '--end', 'now', '--json'];

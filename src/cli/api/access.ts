@@ -1,12 +1,13 @@
 import { InvalidArgumentError } from 'commander';
+import { NotOfferedError } from '../../client/errors.js';
 import type { Config } from '../../config/schema.js';
 import { DURATION_FORM } from '../../config/values.js';
-import { type DialectName, dialectNames } from '../../contract/dialects.js';
+import { type DialectName, dialectNames, dialectOf } from '../../contract/dialects.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { type CommonOptions, choice, option } from '../command.js';
-import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
+import { dialectOfConfig, type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
 import { backFromNow, timeArgument } from '../options.js';
 import { refuseEmptySpan } from '../selection.js';
@@ -43,7 +44,7 @@ export function openApiSession(options: ApiOptions): Session {
 /**
  * Opens the exchange that options and settings name.
  *
- * @throws ApiUsageError when they name none, or a signed call has no key
+ * @throws ApiUsageError when they name none, or a signed call has no key; NotOfferedError
  */
 export function openApi(session: Session, name: EndpointName, isSigned: boolean): ExchangeAccess {
   const { config, telemetry, exchangeTime } = session;
@@ -52,6 +53,11 @@ export function openApi(session: Session, name: EndpointName, isSigned: boolean)
     throw new ApiUsageError(
       'no exchange is named: add --url ADDRESS, or set exchange.url (TAPEKEEP_EXCHANGE_URL). The built-in sandbox of "tapekeep start" prints its address; "tapekeep sandbox" runs one',
     );
+  }
+  const dialect = dialectOfConfig(config);
+  // A key would not help.
+  if (dialectOf(dialect).endpoints[name] === undefined) {
+    throw new NotOfferedError(kebabCase(name), dialect);
   }
   if (isSigned || endpoints[name].access === 'private') requireKey(config);
   const address = { url, realtimeUrl: null };
