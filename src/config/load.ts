@@ -139,8 +139,8 @@ function hideSecrets(path: string, value: unknown): unknown {
 /** A refused value as it was given, secrets hidden, cut to a bound. */
 function showValue(path: string, value: unknown): string {
   const shown = hideSecrets(path, value);
-  const isBare = shown !== value || (typeof shown === 'string' && shown.includes('://'));
-  if (isBare) return String(shown);
+  // Nothing that was typed is left of it.
+  if (shown === REDACTED) return REDACTED;
   const text = JSON.stringify(shown) ?? '';
   return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text;
 }

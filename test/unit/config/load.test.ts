@@ -260,7 +260,7 @@ test('all mistakes are told at once, each with its source, value and what is all
     overrides: { streams: { depth: { schedule: 'every minute' } } },
   });
   assert.equal(problems.length, 5);
-  assert.ok(message.includes(`exchange.url is ftp://example.test (${file}:2): allowed is a URL`));
+  assert.ok(message.includes(`exchange.url is "ftp://example.test" (${file}:2): allowed is a URL`));
   assert.ok(message.includes(`exchange.timeout is 10 (${file}:3): allowed is a duration`));
   assert.ok(message.includes(`log (${file}:4): a section`));
   assert.ok(message.includes('http.port is "70000" (environment variable TAPEKEEP_HTTP_PORT)'));
@@ -286,7 +286,7 @@ test('no secret shows in a refusal', () => {
       TAPEKEEP_HTTP_TOKEN: token,
     },
   });
-  assert.match(message, /database\.url is mysql:/);
+  assert.match(message, /database\.url is "mysql:\/\/me:\*\*\*@db\/tape\?password=\*\*\*"/);
   assert.match(message, /http\.token is \*\*\*/);
   assert.doesNotMatch(message, /canary/);
 });
