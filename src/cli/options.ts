@@ -100,8 +100,16 @@ export function gather(text: string, earlier: readonly string[] = []): string[] 
   return [...earlier, text];
 }
 
-/** Time option: fixed, or counted back from now. */
-export type Instant = { readonly atMs: number } | { readonly backMs: number };
+/** Value of an option beside its text: a refusal shows what was typed. */
+export interface Typed<T> {
+  readonly value: T;
+  readonly text: string;
+}
+
+/** Time option as it was typed: fixed, or counted back from now. */
+export type Instant = ({ readonly atMs: number } | { readonly backMs: number }) & {
+  readonly text: string;
+};
 
 const FORM = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-]\d\d:\d\d)?)?$/;
 
@@ -119,12 +127,12 @@ export function backFromNow(text: string): number | undefined {
  */
 export function instantArgument(text: string): Instant {
   const backMs = backFromNow(text);
-  if (backMs !== undefined) return { backMs };
+  if (backMs !== undefined) return { backMs, text };
   const [, day, time, zone] = FORM.exec(text.trim()) ?? [];
   if (day !== undefined) {
     const ms = Date.parse(`${day}T${time ?? '00:00'}${zone ?? 'Z'}`);
     const isDay = new Date(Date.parse(`${day}T00:00Z`)).toJSON()?.slice(0, 10) === day;
-    if (!Number.isNaN(ms) && isDay) return { atMs: ms };
+    if (!Number.isNaN(ms) && isDay) return { atMs: ms, text };
   }
   throw new InvalidArgumentError(
     `Write a day such as 2026-01-31, a time such as 2026-01-31T12:00:00Z (UTC unless a zone follows), ${DURATION_FORM} back from now, or now.`,
@@ -141,7 +149,7 @@ export function spanStartArgument(text: string): Instant {
 }
 
 /** Before all time. A parser of options cannot give nothing. */
-const START: Instant = { atMs: Number.NEGATIVE_INFINITY };
+const START: Instant = { atMs: Number.NEGATIVE_INFINITY, text: 'start' };
 
 /** The time in UNIX milliseconds, with the exchange's time as now. */
 export function resolveInstant(instant: Instant, nowMs: number): number {

@@ -43,8 +43,16 @@ export function selectMarkets<T extends { readonly market: string }>(
 /** One end of a span, and how the command line names it. */
 interface SpanEnd {
   readonly name: string;
+  /** What was typed, if anything was. */
+  readonly given: Instant | undefined;
   readonly atMs: number;
 }
+
+const textOf = ({ given, atMs }: SpanEnd) => given?.text ?? new Date(atMs).toISOString();
+
+/** What counts back from now does not say itself which time that is. */
+const timeOf = ({ given, atMs }: SpanEnd) =>
+  given !== undefined && 'backMs' in given ? ` (${new Date(atMs).toISOString()})` : '';
 
 /**
  * Every span of the command line is looked at here.
@@ -54,9 +62,9 @@ interface SpanEnd {
  */
 export function refuseEmptySpan(from: SpanEnd, to: SpanEnd, isInclusive = false): void {
   if (from.atMs < to.atMs || (isInclusive && from.atMs === to.atMs)) return;
-  const [begin, end] = [from, to].map(({ atMs }) => new Date(atMs).toISOString());
-  const rule = isInclusive ? 'it must not be after' : 'it must be before';
-  throw new UsageError(from.name, begin, `${rule} ${to.name}, ${end}`);
+  const rule = isInclusive ? 'must not be after' : 'must be before';
+  const advice = `it${timeOf(from)} ${rule} ${to.name}, ${textOf(to)}${timeOf(to)}`;
+  throw new UsageError(from.name, textOf(from), advice);
 }
 
 /**
@@ -73,7 +81,10 @@ export function selectSpan(
   const toMs = options.to === undefined ? undefined : resolveInstant(options.to, nowMs);
   if (fromMs !== undefined) {
     const end = toMs === undefined ? "the exchange's time now" : '--to';
-    refuseEmptySpan({ name: '--from', atMs: fromMs }, { name: end, atMs: toMs ?? nowMs });
+    refuseEmptySpan(
+      { name: '--from', given: options.from, atMs: fromMs },
+      { name: end, given: options.to, atMs: toMs ?? nowMs },
+    );
   }
   return { ...(fromMs === undefined ? {} : { fromMs }), ...(toMs === undefined ? {} : { toMs }) };
 }

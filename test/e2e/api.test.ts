@@ -278,7 +278,7 @@ test('mistakes, refusals and absence each have their message and exit code', asy
       ['kline', 'BTC_USDT', '--start', 'now', '--end', '-5m'],
       env,
       2,
-      /^tapekeep: --start: "20.*must not be after --end, 20/,
+      /^tapekeep: --start: "now" .*must not be after --end, -5m \(20/,
     ],
     [['book', 'BTC_USDT'], env, 2, /--side/],
     [['book', 'BTC_USDT', '--side', 'both'], env, 2, /both.*buy, sell/],

@@ -223,7 +223,10 @@ test('a length of candles of which none is complete yet is named, and what there
   ]) {
     const refused = await run(url, ...args, ...days);
     assert.equal(refused.code, 2);
-    assert.match(refused.err, /--interval.*no candle of 1d of BTC_USDT is complete yet; of 3600 s/);
+    assert.match(
+      refused.err,
+      /--interval: "1d".*no candle of 1d of BTC_USDT is complete yet; of 3600 s/,
+    );
     assert.match(refused.err, /--candles trades/);
   }
 });
@@ -240,13 +243,15 @@ test('wrong arguments are refused by name, before anything is written', async (t
     [[...trades, '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
     [[...trades, '--format', 'parket'], /There is no format "parket".*Did you mean "parquet"/],
     [['--kind', 'candles', '--interval', '60', '--market', 'BTC_USDT'], /--interval.*"60".*3600/],
+    [['--kind', 'candles', '--interval', '7m', '--market', 'BTC_USDT'], /--interval: "7m".*3600/],
+    [[...trades, '--latency', '100ms'], /--latency: "100ms" is not allowed; it belongs to --for/],
     [
       ['--for', 'freqtrade', '--market', 'BTC_USDT'],
       /--dir is missing; name the folder of freqtrade/,
     ],
     [['--kind', 'candles', '--interval', 'soon'], /Write seconds such as 60/],
     [['--kind', 'candles', '--market', 'ETH_USDT'], /none of ETH_USDT/],
-    [[...trades, '--interval', '60'], /--interval.*only candles/],
+    [[...trades, '--interval', '1m'], /--interval: "1m".*only candles/],
     [['--kind', 'trades', '--from', '1h', '--to', '2h'], /--from.*must be before --to/],
     [['--kind', 'trades', '--from', '2026-02-30'], /--from.*2026-02-30/],
     [[...trades, '--market', 'BTC_USDT', '--out', path], /a\.csv: it is there already; --force/],

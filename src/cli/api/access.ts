@@ -9,7 +9,7 @@ import { TapekeepError } from '../../kernel/errors.js';
 import { type CommonOptions, choice, option } from '../command.js';
 import { dialectOfConfig, type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
-import { backFromNow, timeArgument } from '../options.js';
+import { backFromNow, type Instant, resolveInstant, timeArgument } from '../options.js';
 import { refuseEmptySpan } from '../selection.js';
 
 /** Something that the command line or the settings must say first. */
@@ -71,37 +71,29 @@ function requireKey({ account }: Config): void {
   );
 }
 
-/** Counted back from the exchange's present, which only a running call can know. */
-export interface RelativeTime {
-  readonly backMs: number;
-}
-
-/** Time option: UNIX seconds, or relative. */
-export type GivenTime = number | RelativeTime;
-
 /**
  * Reads a time of an option: UNIX seconds, a time with its zone, `now`, or a duration back from now
- * such as `5m` or `-5m`.
+ * such as `5m` or `-5m`: from the exchange's present, which only a running call can know.
  *
  * @throws InvalidArgumentError saying what is allowed; commander adds option and value
  */
-export function relativeTimeArgument(text: string): GivenTime {
+export function relativeTimeArgument(text: string): Instant {
   const backMs = backFromNow(text);
-  if (backMs !== undefined) return { backMs };
+  if (backMs !== undefined) return { backMs, text };
   try {
-    return timeArgument(text);
+    return { atMs: timeArgument(text) * 1000, text };
   } catch (error) {
     if (!(error instanceof InvalidArgumentError)) throw error;
     throw new InvalidArgumentError(`${error.message} Or now, or ${DURATION_FORM} back from now.`);
   }
 }
 
-function isRelative(value: unknown): value is RelativeTime {
-  return typeof value === 'object' && value !== null && 'backMs' in value;
+function isInstant(value: unknown): value is Instant {
+  return typeof value === 'object' && value !== null && 'text' in value;
 }
 
 /**
- * Replaces relative times by UNIX seconds of the exchange's own time, which a tape or a replay lives
+ * Replaces times by UNIX seconds, relative ones of the exchange's own time, which a tape or a replay lives
  * at far from ours. To learn it one question more is asked, if there is any such time: one that each dialect has.
  *
  * @throws UsageError for a start after the end
@@ -110,19 +102,23 @@ export async function fixTimes(
   params: Readonly<Record<string, unknown>>,
   { client, time }: Pick<ExchangeAccess, 'client' | 'time'>,
 ): Promise<Readonly<Record<string, unknown>>> {
-  if (Object.values(params).some(isRelative)) await client.markets();
+  const given = Object.values(params).filter(isInstant);
+  if (given.some((one) => 'backMs' in one)) await client.markets();
   const nowMs = time.nowMs();
-  const fixed = Object.fromEntries(
+  const secondsOf = (one: Instant) => Math.floor(resolveInstant(one, nowMs) / 1000);
+  const { start, end } = params;
+  if (isInstant(start) && isInstant(end)) {
+    refuseEmptySpan(
+      { name: '--start', given: start, atMs: secondsOf(start) * 1000 },
+      { name: '--end', given: end, atMs: secondsOf(end) * 1000 },
+      true,
+    );
+  }
+  return Object.fromEntries(
     Object.entries(params).map(([name, value]) => {
-      return [name, isRelative(value) ? Math.floor((nowMs - value.backMs) / 1000) : value] as const;
+      return [name, isInstant(value) ? secondsOf(value) : value] as const;
     }),
   );
-  const { start, end } = fixed;
-  if (typeof start === 'number' && typeof end === 'number') {
-    const [begin, until] = [start * 1000, end * 1000];
-    refuseEmptySpan({ name: '--start', atMs: begin }, { name: '--end', atMs: until }, true);
-  }
-  return fixed;
 }
 
 /** Names as people type them: `historyResult` is `history-result`. */

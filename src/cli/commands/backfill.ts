@@ -74,7 +74,7 @@ export default command({
     if (tasks.length === 0) {
       return await context.fill('Nothing to do: no candle of this time is complete yet.', json);
     }
-    await refuseGivenUp(store, tasks);
+    await refuseGivenUp(store, tasks, from);
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
     await endPauses(store, chosen, span, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
@@ -93,23 +93,25 @@ function spanOf(
 ): { span: Span; isCut: boolean } {
   const fromMs = floorToMs(resolveInstant(from, nowMs), SECOND_MS);
   const givenToMs = to === undefined ? nowMs : floorToMs(resolveInstant(to, nowMs), SECOND_MS);
-  const begin = { name: '--from', atMs: fromMs };
-  refuseEmptySpan(begin, { name: "the exchange's time now", atMs: nowMs });
-  refuseEmptySpan(begin, { name: '--to', atMs: givenToMs });
-  if (fromMs < 0) {
-    throw new UsageError('--from', new Date(fromMs).toISOString(), 'it must not be before 1970');
-  }
+  const begin = { name: '--from', given: from, atMs: fromMs };
+  refuseEmptySpan(begin, { name: "the exchange's time now", given: undefined, atMs: nowMs });
+  refuseEmptySpan(begin, { name: '--to', given: to, atMs: givenToMs });
+  if (fromMs < 0) throw new UsageError('--from', from.text, 'it must not be before 1970');
   return { span: { fromMs, toMs: Math.min(givenToMs, nowMs) }, isCut: givenToMs > nowMs };
 }
 
 /** Rows of that time are refused by the archive: whoever fetches them would never end. @throws UsageError */
-async function refuseGivenUp(store: Store, tasks: readonly FillTask[]): Promise<void> {
+async function refuseGivenUp(
+  store: Store,
+  tasks: readonly FillTask[],
+  from: Instant,
+): Promise<void> {
   for (const { stream, span } of tasks) {
     const keptFromMs = await givenUpUntilMs(store, stream.kind);
     if (keptFromMs === null || span.fromMs >= keptFromMs) continue;
     throw new UsageError(
       '--from',
-      new Date(span.fromMs).toISOString(),
+      from.text,
       `${stream.kind} from before ${formatInstant(keptFromMs)} were given up by retention and are not collected again: begin there, or later`,
     );
   }

@@ -57,7 +57,7 @@ export async function exportFor(common: CommonOptions, options: ExportForOptions
       await writeFilesFor(
         {
           ...{ tool, ...selected, dir, archive, version: VERSION },
-          ...{ latency: latency ?? AS_RECEIVED, isAnyLatency: latency !== undefined },
+          ...{ latency: latency?.value ?? AS_RECEIVED, isAnyLatency: latency !== undefined },
           ...{ allowGaps: allowGaps === true, isForced: force === true },
         },
         {

@@ -23,7 +23,7 @@ import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
 import { exportParts } from '../export/selection.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, type Look } from '../opening/database.js';
-import { CLAMP, durationArgument, MARKETS, oneOf, SPAN } from '../options.js';
+import { CLAMP, durationArgument, MARKETS, oneOf, SPAN, type Typed } from '../options.js';
 import { jsonLine, printable, writeOut } from '../output.js';
 import { exportFor } from './export-for.js';
 
@@ -143,19 +143,20 @@ function refuseOthers(given: Command, names: readonly string[], tool: Tool | und
   const one = names.find((name) => given.getOptionValueSource(name) === 'cli');
   if (one === undefined) return;
   const why = tool === undefined ? 'it belongs to --for' : `--for ${tool} has no use for it`;
-  throw new UsageError(`--${one}`, String(given.getOptionValue(one)), why);
+  const value = given.getOptionValue(one) as string | Typed<unknown>;
+  throw new UsageError(`--${one}`, typeof value === 'string' ? value : value.text, why);
 }
 
 /** @throws InvalidArgumentError */
-function latencyArgument(text: string): Latency {
-  if (text.trim().toLowerCase() === 'received') return { kind: 'received' };
-  return { kind: 'fixed', latencyUs: durationArgument(text) * 1000 };
+function latencyArgument(text: string): Typed<Latency> {
+  if (text.trim().toLowerCase() === 'received') return { value: { kind: 'received' }, text };
+  return { value: { kind: 'fixed', latencyUs: durationArgument(text) * 1000 }, text };
 }
 
 /** A length as whole seconds: plain seconds, or a duration. */
-function lengthArgument(text: string): number {
+function lengthArgument(text: string): Typed<number> {
   const seconds = /^\d{1,9}$/.test(text) ? Number(text) : (parseDuration(text) ?? 0) / 1000;
-  if (Number.isInteger(seconds) && seconds >= 1) return seconds;
+  if (Number.isInteger(seconds) && seconds >= 1) return { value: seconds, text };
   throw new InvalidArgumentError('Write seconds such as 60, or a length such as 1m, 1h or 1d.');
 }
 

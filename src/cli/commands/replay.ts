@@ -234,6 +234,5 @@ function namingOption(error: unknown, { from, to }: Played): unknown {
   const given = error.option === 'to' ? to : from;
   if (given === undefined) return error;
   if ('atMs' in given && !Number.isFinite(given.atMs)) return error;
-  const value = 'atMs' in given ? new Date(given.atMs).toISOString() : `${given.backMs / 1000}s`;
-  return new UsageError(`--${error.option}`, value, error.message);
+  return new UsageError(`--${error.option}`, given.text, error.message);
 }

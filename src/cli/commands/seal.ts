@@ -83,5 +83,5 @@ function beforeOf(before: Instant, nowMs: number): number {
   if (ms <= nowMs) return ms;
   const now = new Date(nowMs).toISOString();
   const text = `it lies in the future: the exchange's time is ${now}`;
-  throw new UsageError('--before', new Date(ms).toISOString(), text);
+  throw new UsageError('--before', before.text, text);
 }

@@ -16,7 +16,7 @@ import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
 import { type KnownStream, millisSql, type Store, timestampSql } from '../../store/index.js';
 import { UsageError } from '../failure.js';
-import type { Instant } from '../options.js';
+import type { Instant, Typed } from '../options.js';
 import { marketsOf, selectMarkets, selectSpan } from '../selection.js';
 
 /** The options by which an export selects rows. */
@@ -24,9 +24,9 @@ export interface ExportSelection {
   readonly kind: SeriesKind;
   readonly market: readonly string[] | undefined;
   /** Length of candles, seconds. */
-  readonly interval: number | undefined;
+  readonly interval: Typed<number> | undefined;
   /** Length of states, seconds. */
-  readonly period: number | undefined;
+  readonly period: Typed<number> | undefined;
   readonly from: Instant | undefined;
   readonly to: Instant | undefined;
   /** Bounds that reach beyond coverage move in to where it begins and ends. */
@@ -70,16 +70,17 @@ export async function exportParts(
     const stream = marketStreams(ofKind, marketId).find(({ variant }) => variant === variantS);
     if (stream === undefined) {
       if (!isNamed) continue;
-      throw noSuchLength(options, variantS, marketStreams(ofKind, marketId), market);
+      throw noSuchLength(options, marketStreams(ofKind, marketId), market);
     }
     const within = options.clamp === true ? await clamped(bounds, stream, store) : bounds;
     const span = spanOf(stream, within, nowMs);
     if (span === undefined) {
-      throw nothingYet(options.kind, stream, marketStreams(ofKind, marketId), market);
+      throw nothingYet(options, stream, marketStreams(ofKind, marketId), market);
     }
     if (span.toMs <= span.fromMs) {
       const begins = `${options.kind} of ${market} are covered from ${formatInstant(span.fromMs)} on`;
-      throw new UsageError('--to', formatInstant(span.toMs), `${begins}; name --from as well`);
+      const to = options.to?.text ?? formatInstant(span.toMs);
+      throw new UsageError('--to', to, `${begins}; name --from as well`);
     }
     parts.push({ market, marketId, stream, span });
   }
@@ -116,17 +117,18 @@ function chooseVariant(
 ): number {
   const option = OPTION_OF[options.kind];
   for (const one of ['interval', 'period'] as const) {
-    if (options[one] === undefined || one === option) continue;
+    const given = options[one];
+    if (given === undefined || one === option) continue;
     const owner = one === 'interval' ? 'candles' : 'states';
-    throw new UsageError(`--${one}`, String(options[one]), `only ${owner} have one`);
+    throw new UsageError(`--${one}`, given.text, `only ${owner} have one`);
   }
   if (option === undefined) return 0;
   const asked = options[option];
   const all = streams.flat();
   const lengths = new Set(all.map(({ variant }) => variant));
   if (asked !== undefined) {
-    if (!lengths.has(asked)) throw noSuchLength(options, asked, all);
-    return asked;
+    if (!lengths.has(asked.value)) throw noSuchLength(options, all);
+    return asked.value;
   }
   const [only] = lengths;
   if (lengths.size !== 1 || only === undefined) {
@@ -136,14 +138,14 @@ function chooseVariant(
 }
 
 function noSuchLength(
-  { kind }: ExportSelection,
-  asked: number,
+  options: ExportSelection,
   streams: readonly KnownStream[],
   market?: string,
 ): UsageError {
   const of = market === undefined ? '' : ` of ${market}`;
   const advice = `collected${of} are ${listed(streams)} (seconds)`;
-  return new UsageError(`--${OPTION_OF[kind] ?? 'kind'}`, String(asked), advice);
+  const option = OPTION_OF[options.kind] ?? 'interval';
+  return new UsageError(`--${option}`, options[option]?.text, advice);
 }
 
 function listed(streams: readonly KnownStream[]): string {
@@ -188,11 +190,12 @@ function spanOf(
 
 /** Nothing of a stream is covered: what there is instead. */
 function nothingYet(
-  kind: SeriesKind,
+  options: ExportSelection,
   { variant }: KnownStream,
   all: readonly KnownStream[],
   market: string,
 ): UsageError {
+  const { kind } = options;
   const option = OPTION_OF[kind];
   if (option === undefined) {
     return new UsageError('--kind', kind, `none of ${market} are collected yet`);
@@ -202,7 +205,7 @@ function nothingYet(
   const made = kind === 'candles' ? '; with --for, --candles trades makes them of trades' : '';
   return new UsageError(
     `--${option}`,
-    String(variant),
+    options[option]?.text ?? String(variant),
     `no ${kind.slice(0, -1)} of ${shownDuration(variant * 1000)} of ${market} is complete yet${others}${made}`,
   );
 }
@@ -212,7 +215,7 @@ export interface InterchangeSelection extends Omit<ExportSelection, 'kind'> {
   readonly for: Tool;
   readonly kind: SeriesKind | undefined;
   readonly candles: 'exchange' | 'trades' | undefined;
-  readonly latency: Latency | undefined;
+  readonly latency: Typed<Latency> | undefined;
 }
 
 export interface SelectedParts {
@@ -235,7 +238,7 @@ export async function interchangeParts(
   const content = contentOf(options);
   const { market, from, to, clamp } = options;
   const markets = await marketsById(store);
-  const select = async (kind: Source['kind'], interval?: number) =>
+  const select = async (kind: Source['kind'], interval?: Typed<number>) =>
     await exportParts(
       { market, from, to, clamp, kind, interval, period: undefined },
       ...([store, streams, nowMs] as const),
@@ -271,7 +274,8 @@ export async function interchangeParts(
   if (parts.length === 0) {
     throw new UsageError('--for', options.for, `no market has ${kinds.join(' and ')}`);
   }
-  const intervalS = content !== 'candles' ? 0 : isComputed ? (options.interval ?? 0) : variantS;
+  const intervalS =
+    content !== 'candles' ? 0 : isComputed ? (options.interval?.value ?? 0) : variantS;
   return { content, intervalS, parts };
 }
 
@@ -301,7 +305,7 @@ function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeS
     throw new UsageError('--kind', kind, takes);
   }
   if (content !== 'events' && latency !== undefined) {
-    throw new UsageError('--latency', tool, 'only hftbacktest has one');
+    throw new UsageError('--latency', latency.text, 'only hftbacktest has one');
   }
   if (content === 'candles') {
     if (candles === 'trades' && interval === undefined) {
@@ -310,7 +314,7 @@ function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeS
     return content;
   }
   if (interval !== undefined) {
-    throw new UsageError('--interval', String(interval), 'only candles have one');
+    throw new UsageError('--interval', interval.text, 'only candles have one');
   }
   if (candles !== undefined) throw new UsageError('--candles', candles, 'no candles are asked for');
   return content;

@@ -39,6 +39,30 @@ test('a span that begins at the start is one without a beginning of its own', ()
   assert.throws(() => instantArgument('start'), /Write a day such as/);
 });
 
+test('a span that is none is refused as it was typed, and says which time is meant', () => {
+  for (const [from, to, said] of [
+    [
+      '2026-01-31 12:00',
+      '2026-01-31',
+      '--from: "2026-01-31 12:00" is not allowed; it must be before --to, 2026-01-31',
+    ],
+    [
+      '1h',
+      '2h',
+      '--from: "1h" is not allowed; it (2026-02-28T23:00:00.000Z) must be before --to, 2h (2026-02-28T22:00:00.000Z)',
+    ],
+    [
+      '2026-03-02',
+      undefined,
+      `--from: "2026-03-02" is not allowed; it must be before the exchange's time now, 2026-03-01T00:00:00.000Z`,
+    ],
+  ] as const) {
+    const end = to === undefined ? undefined : instantArgument(to);
+    const select = () => selectSpan({ from: instantArgument(from), to: end }, NOW_MS);
+    assert.throws(select, { code: 'usage', message: said });
+  }
+});
+
 test('what is no moment is refused with what is allowed', () => {
   for (const text of [
     ...['', ' ', 'yesterday', 'nowadays', '2026', '2026-1-1', '26-01-01', '2026-01', '20260131'],
