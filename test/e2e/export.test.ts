@@ -180,6 +180,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
     older.err,
     /trades of BTC_USDT begin at 2026-01-15 12:00:00; the exchange serves no/,
   );
+  assert.match(older.err, /11:00:00 +2026-01-15 12:00:00 +1h +before history +not collected/);
   assert.doesNotMatch(older.err, /tapekeep gaps|backfill/);
   const before = await within('08:00:00', '10:00:00', '--force');
   assert.match(before.err, /trades of BTC_USDT begin at 2026-01-15 12:00:00;/);
@@ -187,8 +188,10 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
     url,
     `UPDATE stream SET start_reason = NULL WHERE kind = 'trades' AND market_id = 1`,
   );
+  const earlier = await within('11:00:00', '13:00:00', '--force');
+  assert.match(earlier.err, /12:00:00 +1h +before collecting +not collected/);
   assert.match(
-    (await within('11:00:00', '13:00:00', '--force')).err,
+    earlier.err,
     /"tapekeep backfill --market BTC_USDT --kinds trades --from 2026-01-15T11:00:00.000Z --to 2026-01-15T12:00:00.000Z" asks/,
   );
   const allowed = await run(url, ...args, '--allow-gaps', '--force');

@@ -4,7 +4,7 @@ import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
 import { normalizeSpans, type Span, totalLengthMs } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import { tableOfKind } from '../../model/kinds.js';
+import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { SERIES } from '../../model/series.js';
 import type { KnownStream, MissingPart } from '../../store/index.js';
 import type { Need } from '../command.js';
@@ -70,7 +70,7 @@ export class SpanProgressBar {
 /** Gaps that are shown; a manifest with --allow-gaps lists more. */
 const SHOWN = 20;
 
-type Line = MissingPart & { readonly market: string };
+type Line = Omit<MissingPart, 'state'> & { readonly market: string; readonly state: string };
 
 const COLUMNS: readonly Column<Line>[] = [
   { title: 'market', text: ({ market }) => market },
@@ -81,11 +81,35 @@ const COLUMNS: readonly Column<Line>[] = [
   { title: 'reason', text: ({ reason }) => reason },
 ];
 
+const NOT_COLLECTED: GapReason = 'not collected';
+
+/** Where a stream begins: what is older was never expected. */
+function startOf(stream: KnownStream | undefined): number {
+  return stream?.collectFromMs ?? stream?.oldestCoveredMs ?? Number.NEGATIVE_INFINITY;
+}
+
+/** Whether a missing part was not even expected, because the stream begins later. */
+function isBeforeStart({ reason, span }: MissingPart, stream: KnownStream | undefined): boolean {
+  return reason.endsWith(NOT_COLLECTED) && span.toMs <= startOf(stream);
+}
+
+/** What comes before a stream is no open gap: no filling works on it. */
+function stateOf(part: MissingPart, kind: SeriesKind, stream: KnownStream | undefined): string {
+  if (!isBeforeStart(part, stream)) return part.state;
+  // The walk of trades has not found the start, and goes on down.
+  if (kind === 'trades' && stream?.collectFromMs === null) return part.state;
+  const isOfHistory = SERIES[tableOfKind(kind)].isFetchable && stream?.startReason !== null;
+  return isOfHistory ? 'before history' : 'before collecting';
+}
+
 /** Why an export was refused, and what can be done about it. */
 function gapLines(error: ExportGapsError, streams: readonly KnownStream[]): string[] {
-  const lines = error.gaps.flatMap(({ market, missing }) =>
-    missing.map((one): Line => ({ ...one, market })),
-  );
+  const lines = error.gaps.flatMap((gaps) => {
+    const stream = streams.find(({ streamId }) => streamId === gaps.stream.streamId);
+    return gaps.missing.map((one): Line => {
+      return { ...one, market: gaps.market, state: stateOf(one, gaps.kind, stream) };
+    });
+  });
   const count = error.gaps.reduce((sum, { missingCount }) => sum + missingCount, 0);
   const shown = formatTable(COLUMNS, lines.slice(0, SHOWN)).map((line) => `  ${line}`);
   const rest = count - Math.min(count, SHOWN);
@@ -106,10 +130,9 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
   const known = streams.find(({ streamId }) => streamId === stream.streamId);
   const name = printable(market);
   const { isFetchable } = SERIES[tableOfKind(kind)];
-  const startMs = known?.collectFromMs ?? known?.oldestCoveredMs ?? Number.NEGATIVE_INFINITY;
   const newestMs = known?.newestCoveredMs ?? Number.POSITIVE_INFINITY;
   const untouched = missing.filter(({ reason }) => reason.endsWith(NOT_COLLECTED));
-  const before = untouched.find(({ span }) => span.toMs <= startMs);
+  const before = missing.find((one) => isBeforeStart(one, known));
   const after = untouched.find(({ span }) => span.fromMs >= newestMs);
   const listed = missing.filter((one) => one !== before && one !== after);
   const canBeFetched = isFetchable && listed.some(({ state }) => state !== 'unfillable');
@@ -118,7 +141,7 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
       ? []
       : [`  "tapekeep gaps --market ${name}" lists what is missing and why`]),
     ...(canBeFetched ? [`  "tapekeep gaps fill --market ${name}" has it fetched`] : []),
-    ...(before === undefined ? [] : [beforeStart(gaps, known, before.span, startMs)]),
+    ...(before === undefined ? [] : [beforeStart(gaps, known, before.span)]),
     ...(after === undefined
       ? []
       : [
@@ -127,17 +150,14 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
   ];
 }
 
-const NOT_COLLECTED: GapReason = 'not collected';
-
 /** What came before a stream was collected is no gap, and no command lists it as one. */
 function beforeStart(
   { kind, market }: SeriesGaps,
   stream: KnownStream | undefined,
   { fromMs, toMs }: Span,
-  startMs: number,
 ): string {
   const name = printable(market);
-  const begins = `  ${kind} of ${name} begin at ${formatInstant(Math.ceil(startMs))}`;
+  const begins = `  ${kind} of ${name} begin at ${formatInstant(Math.ceil(startOf(stream)))}`;
   if (!SERIES[tableOfKind(kind)].isFetchable) return `${begins}; what was before was not seen`;
   if (kind === 'trades' && stream?.collectFromMs === null) {
     return `${begins}; a daemon goes on down from there`;
