@@ -9,6 +9,7 @@ import { openReading } from '../../archive/reading.js';
 import { parseDuration } from '../../config/values.js';
 import { systemClock } from '../../kernel/clock.js';
 import { nameMeant, SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
+import { SERIES, tableOfStream } from '../../model/series.js';
 import type { KnownStream } from '../../store/index.js';
 import {
   type CommonOptions,
@@ -23,7 +24,7 @@ import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
 import { exportParts } from '../export/selection.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, type Look } from '../opening/database.js';
-import { CLAMP, durationArgument, MARKETS, oneOf, SPAN, type Typed } from '../options.js';
+import { CLAMP, durationArgument, kindOf, MARKETS, oneOf, SPAN, type Typed } from '../options.js';
 import { jsonLine, printable, writeOut } from '../output.js';
 import { exportFor } from './export-for.js';
 
@@ -88,9 +89,11 @@ const FOR_OPTIONS = ['dir', 'candles', 'latency'] as const;
 const FILE_OPTIONS = ['out', 'format', 'manifest', 'period'] as const;
 
 const OPTIONS = {
-  kind: option('--kind <kind>', `${SERIES_KINDS.join(', ')}; needed without --for`, (word) => {
-    return nameMeant(word, SERIES_KINDS) ?? oneOf(word, 'kind', SERIES_KINDS);
-  }),
+  kind: option(
+    '--kind <kind>',
+    `${SERIES_KINDS.join(', ')}; needed without --for`,
+    exportedKindArgument,
+  ),
   market: MARKETS,
   interval: option('--interval <length>', 'length of candles, such as 60 or 1h', lengthArgument),
   period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
@@ -145,6 +148,19 @@ function refuseOthers(given: Command, names: readonly string[], tool: Tool | und
   const why = tool === undefined ? 'it belongs to --for' : `--for ${tool} has no use for it`;
   const value = given.getOptionValue(one) as string | Typed<unknown>;
   throw new UsageError(`--${one}`, typeof value === 'string' ? value : value.text, why);
+}
+
+/** @throws InvalidArgumentError */
+function exportedKindArgument(word: string): SeriesKind {
+  const kind = nameMeant(word, SERIES_KINDS);
+  if (kind !== undefined) return kind;
+  const stream = kindOf(word);
+  if (stream !== undefined && SERIES[tableOfStream(stream)].retention === 'account') {
+    throw new InvalidArgumentError(
+      `${stream} are of the account, and exports are of markets only: ask balances_at(…) or orders_open_at(…) in SQL, as the login that collects (tapekeep psql --owner).`,
+    );
+  }
+  return oneOf(word, 'kind', SERIES_KINDS);
 }
 
 /** @throws InvalidArgumentError */
