@@ -29,9 +29,10 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, candles, depth, tickers, states), cut to it. variant: seconds of candles and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
 
--- Expected less covered, cut along what is remembered of it.
-CREATE OR REPLACE FUNCTION analytics.gaps(market text, kind text, from_at timestamptz, to_at timestamptz)
-RETURNS TABLE (market_name text, stream_kind text, variant integer, starts_at timestamptz,
+-- Expected less covered, cut along what is remembered of it: what the view and the function gaps are made of.
+-- Its arguments have names of their own, as no column may be called like an argument.
+CREATE OR REPLACE FUNCTION analytics.missing_spans(of_market text, of_kind text, from_at timestamptz, to_at timestamptz)
+RETURNS TABLE (market text, kind text, variant integer, starts_at timestamptz,
                ends_at timestamptz, length interval, state text, reason text, is_lag boolean,
                attempts integer, first_seen_at timestamptz, next_attempt_at timestamptz, note text,
                is_before_history boolean)
@@ -41,9 +42,9 @@ BEGIN ATOMIC
          p.state, p.reason, coalesce(lower(p.part) >= counted.until, false), p.attempts, p.first_seen_at,
          p.next_attempt_at, p.note,
          p.is_beyond AND lower(p.part) < coalesce(counted.oldest, 'infinity')
-  FROM (SELECT CASE WHEN gaps.market IS NOT NULL OR from_at > to_at
-                    THEN analytics.market_id(gaps.market, from_at, to_at) END AS market_id,
-               analytics.kind(gaps.kind) AS kind,
+  FROM (SELECT CASE WHEN of_market IS NOT NULL OR from_at > to_at
+                    THEN analytics.market_id(of_market, from_at, to_at) END AS market_id,
+               analytics.kind(of_kind) AS kind,
                analytics.exchange_now() AS now OFFSET 0) asked
   JOIN stream s ON (asked.market_id IS NULL OR s.market_id IN (asked.market_id, 0))
    AND (asked.kind IS NULL OR s.kind = asked.kind)
@@ -80,13 +81,12 @@ BEGIN ATOMIC
                AND g.state <> 'filled' AND g.span && one.span), '{}')),
            'open', 'not collected', 0, NULL, NULL, NULL, false) p;
 END;
-COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream that is covered or was asked for in vain, such as a candle that is not closed yet, and not late enough to be called missing. is_before_history: older than all that is covered, because the history of the exchange begins later; it lowers no share. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.missing_spans IS 'What the view and the function gaps are made of; ask these. Example: SELECT market, kind, starts_at FROM analytics.missing_spans(NULL, ''trades'', ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE VIEW analytics.gaps AS
-SELECT g.market_name AS market, g.stream_kind AS kind, g.variant, g.starts_at, g.ends_at, g.length,
-       g.state, g.reason, g.is_lag, g.attempts, g.first_seen_at, g.next_attempt_at, g.note,
-       g.is_before_history
-FROM analytics.gaps(NULL, NULL, NULL, NULL) g;
+SELECT g.market, g.kind, g.variant, g.starts_at, g.ends_at, g.length, g.state, g.reason, g.is_lag,
+       g.attempts, g.first_seen_at, g.next_attempt_at, g.note, g.is_before_history
+FROM analytics.missing_spans(NULL, NULL, NULL, NULL) g;
 COMMENT ON VIEW analytics.gaps IS 'Everything that is expected and not proven complete, of all markets and of all time; the function gaps answers for a span. Example: SELECT market, kind, sum(length) FROM analytics.gaps WHERE state = ''open'' AND NOT is_lag GROUP BY market, kind';
 COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market; * for streams of all markets: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.gaps.kind IS 'trades, times, depth, tickers, candles, states, balances or orders: ''trades''.';
@@ -102,6 +102,14 @@ COMMENT ON COLUMN analytics.gaps.first_seen_at IS 'When it was first noticed; nu
 COMMENT ON COLUMN analytics.gaps.next_attempt_at IS 'When it is tried again: 2026-01-15 12:30:00+00.';
 COMMENT ON COLUMN analytics.gaps.note IS 'What the last try found, and what people wrote: ''the page was empty''.';
 COMMENT ON COLUMN analytics.gaps.is_before_history IS 'Older than all that is covered of the stream, because the history of the exchange begins later: it lowers no share: false.';
+
+CREATE OR REPLACE FUNCTION analytics.gaps(market text, kind text, from_at timestamptz, to_at timestamptz)
+RETURNS SETOF analytics.gaps
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT * FROM analytics.missing_spans(gaps.market, gaps.kind, gaps.from_at, gaps.to_at);
+END;
+COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all, with the columns of the view gaps. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream that is covered or was asked for in vain, such as a candle that is not closed yet, and not late enough to be called missing. is_before_history: older than all that is covered, because the history of the exchange begins later; it lowers no share. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
 
 CREATE OR REPLACE FUNCTION analytics.completeness(market text, day date)
 RETURNS TABLE (kind text, variant integer, expected_s numeric, covered_s numeric, missing_s numeric,
@@ -141,7 +149,7 @@ BEGIN ATOMIC
     LEFT JOIN analytics.gaps(completeness.market, NULL,
                              completeness.day::timestamp AT TIME ZONE 'UTC',
                              (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') g
-      ON g.stream_kind = s.kind AND g.variant = s.variant AND g.market_name = m.name
+      ON g.kind = s.kind AND g.variant = s.variant AND g.market = m.name
     -- While a day goes on, what no collector has come to yet is lag; of a day that is over it is missing.
     CROSS JOIN LATERAL (SELECT g.is_lag IS TRUE AND asked.now < upper(asked.span) AS is_lag) later
     CROSS JOIN LATERAL (SELECT later.is_lag, NOT later.is_lag AND g.is_before_history IS NOT TRUE AS is_missing) part

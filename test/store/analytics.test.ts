@@ -190,7 +190,7 @@ test('gaps are those that the program itself lists', async () => {
   const listed = await store.listGaps({ span: { fromMs, toMs }, limit: 100 }, toMs);
   const told = await runSql<Record<string, unknown>>(
     url,
-    `SELECT market_name, stream_kind, variant, starts_at, ends_at, state, reason, attempts, note
+    `SELECT market, kind, variant, starts_at, ends_at, state, reason, attempts, note
      FROM analytics.gaps(NULL, NULL, to_timestamp($1), to_timestamp($2))`,
     [fromMs / 1000, toMs / 1000],
   );
@@ -301,7 +301,7 @@ test('a candle that is not closed yet is lag, also of a stream without any, as t
   const listed = await runSql(
     url,
     `SELECT variant, state, is_lag, is_before_history AS is_before FROM analytics.gaps($1, 'candles', NULL, NULL)
-     WHERE market_name = $1 AND variant > 60 ORDER BY variant, starts_at`,
+     WHERE market = $1 AND variant > 60 ORDER BY variant, starts_at`,
     [market],
   );
   assert.deepEqual(listed, [

@@ -72,7 +72,7 @@ export async function sqlPage(url: string): Promise<string> {
   return [
     head('SQL', 'the comments in the database'),
     'How to connect, and what to know before: [SQL from Postgres clients](../guides/sql.md). The columns of',
-    ' functions that answer\nfor a span are those of the view of the same name; `gaps`, `coverage` and `klines` have some of their own, which\n`\\df+ analytics.*` of psql lists.\n',
+    ' functions that answer\nfor a span are those of the view of the same name; `coverage` and `klines` have some of their own, which\n`\\df+ analytics.*` of psql lists.\n',
     '\n## Views of `analytics`\n\n',
     views.map((one) => `${withExample(one.name, one.about)}\n${columnsOf(one)}`).join('\n'),
     '\n## Functions of `analytics`\n\n',
