@@ -79,7 +79,11 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [['--engine', 'duckdb', 'select count(*) as n from depth'], 0, /^n\n3$/m],
     [[`select typeof(max(vwap)) as type from vwap(${hour})`], 0, /^type\nDOUBLE$/m],
     [[`select pg_typeof(max(vwap)) as type from analytics.vwap(${hour})`], 0, /^type\nnumeric$/m],
-    [[`select * from vwap('BTCUSDT', ${hour.slice(12)})`], 2, /nearest name is BTC_USDT/],
+    [
+      [`select * from vwap('BTCUSDT', ${hour.slice(12)})`],
+      2,
+      /^tapekeep: the statement is refused: [^\n]*nearest name is BTC_USDT$/,
+    ],
     [
       ['--engine', 'postgres', `select interval '34 min 59.5 s' as held`],
       0,

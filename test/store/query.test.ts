@@ -167,6 +167,11 @@ test('the asker may leave rows out, and is told of what is not there', async (t)
   const unknown = await ask(place, "SELECT count(*) FROM trades WHERE market = 'BTCUSD'");
   assert.deepEqual(unknown.rows, [['0']]);
   assert.deepEqual(unknown.notes, ['the archive has no market BTCUSD']);
+  const both = await ask(
+    place,
+    "SELECT count(*) FROM trades JOIN klines USING (market) WHERE market = 'BTCUSD'",
+  );
+  assert.deepEqual(both.notes, unknown.notes, 'it is said once');
   const asked = `FROM candles('BTC_USD', '1 day', '2026-01-14', '2026-01-17')`;
   for (const selection of [{ markets: ['BTC_USD'] }, { fromMs: span.fromMs }, { toMs: 5 }]) {
     const message = /candles\(…\) takes its market and its span as arguments/;

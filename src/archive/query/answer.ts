@@ -72,9 +72,11 @@ export async function answerQuestion(
 ): Promise<void> {
   try {
     assertColdDir(question.coldDir);
-    await new World(statement, question).prepare();
+    const unknown = await new World(statement, question).prepare();
     const { names, chunks } = await statement.duck.result('answering', statement.sql);
     await take({ names, chunks: rowsOf(chunks) });
+    // Where an unknown market is an error, that says so itself.
+    for (const name of unknown) question.onNote(`the archive has no market ${name}`);
   } catch (error) {
     throw asStatementError(error);
   } finally {
@@ -109,6 +111,8 @@ class World {
   readonly #duck: DuckSession;
   /** Files that the statement may read. */
   readonly #allowed: string[] = [];
+  /** Markets that it asks for and that there are not. */
+  readonly #unknown = new Set<string>();
 
   constructor(statement: Statement, question: Question) {
     this.#statement = statement;
@@ -116,7 +120,8 @@ class World {
     this.#duck = statement.duck;
   }
 
-  async prepare(): Promise<void> {
+  /** @returns markets that the statement asks for and that there are not */
+  async prepare(): Promise<ReadonlySet<string>> {
     const { syntax } = this.#statement;
     const { selection } = this.#question;
     const tables = knownTables(syntax);
@@ -139,6 +144,7 @@ class World {
     await this.#makeViews(tables);
     await this.#run(`DROP SCHEMA IF EXISTS ${PLANNED} CASCADE`);
     await this.#shut();
+    return this.#unknown;
   }
 
   /** What stands over the series: levels, the other schema, and the questions. */
@@ -218,8 +224,7 @@ class World {
     const { reader, onPhase, onNote } = this.#question;
     const { signal } = this.#statement;
     const names = bounds.markets === null ? undefined : [...bounds.markets];
-    const unknown = (names ?? []).filter((name) => !source.ids.has(name));
-    for (const name of unknown) onNote(`the archive has no market ${name}`);
+    for (const name of names ?? []) if (!source.ids.has(name)) this.#unknown.add(name);
     const marketIds = names?.flatMap((name) => source.ids.get(name) ?? []);
     onPhase(`looking at ${kind} in cold files`);
     const files = await source.files(kind, bounds, marketIds);
