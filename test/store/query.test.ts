@@ -59,6 +59,15 @@ const SAME = [
   `SELECT open_at, vwap::DECIMAL(38, 1), volume, buy_volume, sell_volume, trades, is_complete FROM vwap('BTC_USD', '4 hours', '2026-01-13 00:00:00Z', '2026-01-17 00:00:00Z') ORDER BY 1`,
   `SELECT open_at, close, CASE WHEN simple_return < 1000 THEN simple_return::DECIMAL(38, 9) END, log_return::DECIMAL(38, 9), is_complete FROM returns('BTC_USD', '3 hours', '2026-01-13 00:00:00Z', '2026-01-17 00:00:00Z') ORDER BY 1`,
   `SELECT count(*) FROM candles('BTC_USD', '1 hour', '2026-01-15 00:00:00Z', '2026-01-15 00:00:00Z')`,
+  ...['candles', 'vwap', 'returns'].map(
+    (question) =>
+      `SELECT a.number, c.open_at, c.is_complete, ${question === 'returns' ? 'close' : 'c.volume'}
+       FROM (VALUES (1, 'BTC_USD', '6 hours', timestamptz '2026-01-13 13:00:00Z'),
+                    (2, 'BTC_USD', '1 day', timestamptz '2026-01-14 00:00:00Z'),
+                    (3, 'it''s/odd', '10 minutes', timestamptz '2026-01-15 23:50:00Z')) a(number, market, step, start_at),
+         LATERAL ${question}(a.market, a.step, a.start_at, a.start_at + interval '2 days') c ORDER BY 1, 2`,
+  ),
+  `SELECT m.market, (SELECT max(c.close) FROM candles(m.market, '1 day', '2026-01-14 00:00:00Z', '2026-01-17 00:00:00Z') c) FROM markets m ORDER BY 1`,
 ];
 
 /** A value of either side: decimals by value, moments to the microsecond. */

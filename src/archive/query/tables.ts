@@ -63,10 +63,9 @@ const PASSED_ON = 'market, step, from_at, to_at, origin := origin';
 /** Readers of arguments: each refuses what cannot be meant. */
 const READERS = [
   `known_market(name) AS (
-     SELECT CASE WHEN count(*) FILTER (m.market = name) > 0 THEN name
-                 ELSE error('there is no market ' || coalesce(name, 'NULL') || coalesce('. The nearest name is '
-                            || max_by(m.market, jaro_winkler_similarity(m.market, upper(name))), '')) END
-     FROM main.markets m)`,
+     CASE WHEN name IN (SELECT m.market FROM main.markets m) THEN name
+          ELSE error('there is no market ' || coalesce(name, 'NULL') || coalesce('. The nearest name is '
+                     || (SELECT max_by(m.market, jaro_winkler_similarity(m.market, upper(name))) FROM main.markets m), '')) END)`,
   `slot_length(step) AS (
      SELECT CASE WHEN l.length IS NULL OR datepart('year', l.length) <> 0 OR datepart('month', l.length) <> 0
                       OR epoch(l.length) < 1 OR epoch(l.length) > 31622400 OR epoch(l.length) % 1 <> 0
