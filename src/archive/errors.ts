@@ -230,6 +230,15 @@ export class NoSuchTableError extends StatementRefusedError {
   }
 }
 
+/** A PIVOT whose values DuckDB would have to look up first, by a statement of its own. */
+export class OpenPivotError extends StatementRefusedError {
+  constructor() {
+    super(
+      "query takes one SELECT, and a PIVOT that has to look up its values is more than one statement: name them, as in PIVOT trades ON side IN ('buy', 'sell') USING count(*)",
+    );
+  }
+}
+
 /** The machine has not enough memory or disk for a statement. */
 export class QueryResourcesError extends TapekeepError {
   constructor(what: string, cause: unknown) {
@@ -244,6 +253,9 @@ export class QueryResourcesError extends TapekeepError {
 
 const TOO_MANY_DIGITS =
   /Overflow in (multiplication|addition|subtraction|HUGEINT)|Needed scale \d+/;
+
+/** A time with a zone and without seconds, which Postgres takes. */
+const NO_SECONDS = /invalid timestamp field format: "(\S+[ T]\d\d:\d\d)( ?[A-Za-z+-][^"]*)"/;
 
 /** Errors of a statement in words for its author. */
 export function asStatementError(error: unknown): unknown {
@@ -261,5 +273,9 @@ export function asStatementError(error: unknown): unknown {
       error,
     );
   }
-  return new StatementRefusedError(`the statement is refused: ${said}`, error);
+  const [, minute, zone] = NO_SECONDS.exec(first) ?? [];
+  const advice =
+    minute === undefined ? '' : `. Before a zone DuckDB wants the seconds: '${minute}:00${zone}'`;
+  const text = `the statement is refused: ${first}${advice}${said.slice(first.length)}`;
+  return new StatementRefusedError(text, error);
 }

@@ -156,6 +156,16 @@ test('a statement reaches rows of the archive, and nothing else', async (t) => {
     [`FROM returns('BTC_USD', 60, '2026-01-16', '2026-01-15')`, /span ends at 2026-01-15.*before/],
     [`FROM returns('BTC_USD', 60, '2026-01-16', NULL)`, /needs a begin and an end/],
     [`FROM candles('BTC_USD', '1 hour')`, /candles/],
+    [
+      `FROM candles('BTC_USD', 60, '2026-01-15 10:00Z', '2026-01-16')`,
+      /"2026-01-15 10:00Z", expected.*Before a zone DuckDB wants the seconds: '2026-01-15 10:00:00Z'$/,
+    ],
+    [
+      `SELECT 1 FROM trades WHERE traded_at > '2026-01-15T10:00+01'`,
+      /DuckDB wants the seconds: '2026-01-15T10:00:00\+01'/,
+    ],
+    ['PIVOT trades ON side USING count(*)', /PIVOT .*name them, as in PIVOT trades ON side IN/],
+    ['FROM (PIVOT trades ON side USING count(*))', /name them, as in PIVOT trades ON side IN/],
   ];
   for (const [sql, said] of refused) {
     await assert.rejects(ask(place, sql), { code: 'usage', message: said }, sql);
@@ -163,6 +173,8 @@ test('a statement reaches rows of the archive, and nothing else', async (t) => {
   const { rows } = await ask(place, "SELECT count(*) FROM query('SELECT * FROM trades'), trades");
   assert.deepEqual(rows, [[String(72 * 72)]], 'a name in a text sees all rows as well');
   assert.equal((await ask(place, 'DESCRIBE trades')).rows.length, 9);
+  const sides = `PIVOT trades ON side IN ('buy', 'sell') USING count(*) GROUP BY market`;
+  assert.deepEqual((await ask(place, sides)).names, ['market', 'buy', 'sell']);
 });
 
 test('the asker may leave rows out, and is told of what is not there', async (t) => {

@@ -1,4 +1,4 @@
-import { asStatementError, StatementRefusedError } from '../errors.js';
+import { asStatementError, OpenPivotError, StatementRefusedError } from '../errors.js';
 import { type DuckSession, literal, openDuck } from '../parquet/session.js';
 import { isQueryTable } from './tables.js';
 
@@ -76,8 +76,10 @@ async function parseStatement(duck: DuckSession, sql: string): Promise<Syntax> {
     return value;
   }) as Parsed;
   if (parsed.error === true) {
+    const isParsed = parsed.error_type === 'not implemented';
+    if (isParsed && /\bpivot\b/i.test(sql)) throw new OpenPivotError();
     throw new StatementRefusedError(
-      parsed.error_type === 'not implemented'
+      isParsed
         ? 'query only reads: DuckDB takes a SELECT here, and no EXPLAIN'
         : `the statement is refused: ${parsed.error_message}`,
     );

@@ -1,4 +1,4 @@
-import { StatementRefusedError } from '../../archive/errors.js';
+import { OpenPivotError, StatementRefusedError } from '../../archive/errors.js';
 import type { Statement } from '../../archive/query/statement.js';
 import { isQuestion, QUERY_TABLES, QUESTIONS } from '../../archive/query/tables.js';
 import { SERIES_TABLES } from '../../model/series.js';
@@ -54,8 +54,9 @@ export async function chooseEngine(
     await statement.close();
     return null;
   } catch (error) {
-    // What DuckDB cannot read may be of the other's dialect; it will say what is wrong.
-    if (!isChosen && error instanceof StatementRefusedError) return null;
+    // What DuckDB cannot read may be of the other's dialect, but for PIVOT; it will say what is wrong.
+    const isForOther = error instanceof StatementRefusedError && !(error instanceof OpenPivotError);
+    if (!isChosen && isForOther) return null;
     throw error;
   }
 }
