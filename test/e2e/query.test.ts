@@ -137,8 +137,24 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [
       ['--engine', 'duckdb', "select * from vwapp('BTC_USDT')"],
       2,
-      /Table Function with name vwapp does not exist\. Did you mean vwap\(…\)\?\n\nLINE 1: select \* from vwapp/,
+      /refused: there is no function vwapp here\. Did you mean vwap\(…\)\?\n\nLINE 1: select \* from vwapp/,
     ],
+    ...(['depth_at', 'analytics.Completeness'] as const).map(
+      (name) =>
+        [
+          ['--engine', 'duckdb', `select * from ${name}('BTC_USDT', now())`],
+          2,
+          new RegExp(
+            `refused: there is no function ${name} here\\. The functions .* --engine postgres\n\nLINE 1`,
+          ),
+        ] as const,
+    ),
+    [
+      ['select cuont(*) from trades'],
+      2,
+      /there is no function cuont here\. Did you mean count\(…\)\?\n/,
+    ],
+    [['pivot trades on side using count(*)'], 2, /name them, as in PIVOT trades ON side IN/],
     [
       ['select tid,\n  prise from analytics.trades'],
       2,

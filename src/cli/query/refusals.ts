@@ -25,7 +25,8 @@ function nearestAdvice(word: string, known: readonly Name[]): string | undefined
   return meant === undefined ? undefined : `. Did you mean ${meant.shown}?`;
 }
 
-const NO_FUNCTION = /(Table|Scalar) Function with name "?(\w+)"? does not exist!\nDid you mean .*/;
+const NO_FUNCTION =
+  /Catalog Error: (?:Table|Scalar) Function with name "?(\w+)"? does not exist!\nDid you mean "(?:main\.)?(\w+)".*/;
 
 /** With the table or the question that was meant, where DuckDB runs a statement. */
 export function asOwnRefusal(error: unknown): unknown {
@@ -38,12 +39,16 @@ export function asOwnRefusal(error: unknown): unknown {
   }
   if (!(error instanceof StatementRefusedError)) return error;
   const message = messageOf(error);
-  const [found, kind, word = ''] = NO_FUNCTION.exec(message) ?? [];
+  const [found, word = '', suggested = ''] = NO_FUNCTION.exec(message) ?? [];
   if (found === undefined) return error;
-  // Its own suggestion knows nothing of what there is here.
-  const advice = nearestAdvice(word, shownAs(QUESTIONS, '(…)'));
-  if (advice === undefined) return error;
-  const text = message.replace(found, `${kind} Function with name ${word} does not exist${advice}`);
+  // It leaves out the schema and the case of letters; the line that it quotes has both.
+  const shown = message.slice(message.indexOf('\nLINE '));
+  const written = new RegExp(`(?:\\w+\\.)?\\b${word}(?=\\s*\\()`, 'i').exec(shown)?.[0] ?? word;
+  // What it suggests may be far off, and what Postgres has it does not know.
+  const advice =
+    nearestAdvice(word, shownAs([...QUESTIONS, suggested], '(…)')) ??
+    '. The functions of the database are asked with --engine postgres';
+  const text = message.replace(found, () => `there is no function ${written} here${advice}`);
   return new StatementError(text, error);
 }
 
