@@ -17,7 +17,7 @@ import { EXIT_CODES, type ExitCode } from './failure.js';
 import { archive, coldDirOf, type Look, stoppable } from './opening/database.js';
 import { listOf, oneOf } from './options.js';
 import { type Column, formatTable, jsonLine, printable } from './output.js';
-import { CountProgress } from './progress.js';
+import { Progress } from './progress.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
 export type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
@@ -105,7 +105,7 @@ export async function workOnLives(
   { session, store, nowMs, signal }: Look,
   work: LifeWork,
 ): Promise<ExitCode> {
-  const shown = new Shown();
+  const shown = watcher();
   try {
     const report = await work.run({
       ...{ store, clock: systemClock, version: VERSION, nowMs, signal },
@@ -123,38 +123,29 @@ export async function workOnLives(
   }
 }
 
-/** Progress of one partition after the other. */
-class Shown {
-  #progress: CountProgress | undefined;
-  #title = '';
-  #rows = 0;
-  #isCounting = false;
-
-  readonly onStep = (step: LifeStep, partition: string): void => {
-    const title = `${partition} ${step}`;
-    if (title === this.#title) return;
-    this.#title = title;
-    this.#begin(0, false);
-    this.#progress?.say(`${title} …`);
+/** Shows one partition after the other. */
+function watcher() {
+  let progress = new Progress();
+  let title = '';
+  let isCounting = false;
+  return {
+    onStep(step: LifeStep, partition: string): void {
+      const next = `${partition} ${step}`;
+      if (next === title) return;
+      title = next;
+      isCounting = false;
+      progress.say(`${title} …`);
+    },
+    onRows(rows: number, total: number | null): void {
+      if (!isCounting) {
+        progress.end();
+        progress = new Progress('rows', total ?? rows);
+        isCounting = true;
+      }
+      progress.at(rows, title);
+    },
+    end: () => progress.end(),
   };
-
-  readonly onRows = (rows: number, total: number | null): void => {
-    const step = Math.max(0, rows - this.#rows);
-    if (!this.#isCounting) this.#begin(total ?? rows, true);
-    this.#rows = rows;
-    this.#progress?.advance(step, this.#title);
-  };
-
-  end(): void {
-    this.#progress?.end();
-  }
-
-  #begin(total: number, isCounting: boolean): void {
-    this.end();
-    this.#progress = new CountProgress('rows', total);
-    this.#rows = 0;
-    this.#isCounting = isCounting;
-  }
 }
 
 const whole = (value: number | null) => (value === null ? '–' : value.toLocaleString('en-US'));

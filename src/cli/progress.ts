@@ -12,21 +12,51 @@ const CLEAR_LINE = '\r\x1b[2K';
  * elsewhere, nothing for work that ends soon. It goes to stderr, so that stdout holds results only.
  */
 export class Progress {
+  readonly #unit: string;
+  readonly #total: number;
+  readonly #pace = new Pace();
+  #done = 0;
   #shownMs: number;
   #drawn = '';
 
-  /** @param shownMs when the last line was shown, monotonic; default: now */
-  constructor(shownMs = systemClock.monotonicMs()) {
+  /**
+   * @param unit what is counted, in plural; left out where only shares are shown
+   * @param shownMs when the last line was shown, monotonic
+   */
+  constructor(unit = '', total = 0, shownMs = systemClock.monotonicMs()) {
+    this.#unit = unit;
+    this.#total = total;
     this.#shownMs = shownMs;
   }
 
-  /** Draws if it is time to. @param share of the work that is done, 0 to 1 */
-  show(share: number, text: string): void {
+  /** Draws how much more is done. */
+  advance(count: number, detail: string): void {
+    this.at(this.#done + count, detail);
+  }
+
+  /** Draws how much is done of the total. @param counted what the pace is of; default: the same */
+  at(done: number, detail: string, counted: Counted = [done, this.#unit]): void {
+    this.#done = done;
+    const [of, total] = [done, this.#total].map((one) => one.toLocaleString('en-US'));
+    const share = this.#total === 0 ? 1 : done / this.#total;
+    this.show(share, `${of} of ${total} ${this.#unit} ${detail}`, counted);
+  }
+
+  /**
+   * Draws if it is time to.
+   *
+   * @param share of the work that is done, 0 to 1
+   * @param counted what the pace is of; left out: none is shown
+   * @param openShare of the work that is still to be done
+   */
+  show(share: number, text: string, counted?: Counted, openShare = 1 - share): void {
+    // It looks on while nothing is drawn.
+    const pace = counted === undefined ? [] : this.#pace.look(share, counted, openShare);
     const isTerminal = process.stderr.isTTY === true;
     const nowMs = systemClock.monotonicMs();
     if (nowMs - this.#shownMs < (isTerminal ? DRAW_PERIOD_MS : LINE_PERIOD_MS)) return;
     this.#shownMs = nowMs;
-    const line = `${percent(share)}, ${text}`;
+    const line = [percent(share), text, ...pace].join(', ');
     const filled = Math.floor(Math.min(1, share) * BAR_WIDTH);
     if (isTerminal) this.#draw(`${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)} ${line}`);
     else process.stderr.write(`${line}\n`);
@@ -54,6 +84,9 @@ export class Progress {
   }
 }
 
+/** How many of what, in plural. */
+type Counted = readonly [count: number, unit: string];
+
 /** Window from which pace and time left are derived. */
 const WINDOW_MS = 30_000;
 const SAMPLE_MS = 200;
@@ -63,12 +96,8 @@ class Pace {
   /** The newest last; of the window, and one before it. */
   #samples: { readonly atMs: number; readonly share: number; readonly count: number }[] = [];
 
-  /**
-   * @param unit what is counted, in plural
-   * @param openShare of the work that is still to be done
-   * @returns `3,458 rows/s` and `about 2.6s left`, as far as they are known
-   */
-  look(share: number, count: number, unit: string, openShare = 1 - share): string[] {
+  /** @returns `3,458 rows/s` and `about 2.6s left`, as far as they are known */
+  look(share: number, [count, unit]: Counted, openShare: number): string[] {
     const now = { atMs: systemClock.monotonicMs(), share, count };
     if (now.atMs - (this.#samples.at(-1)?.atMs ?? -SAMPLE_MS) >= SAMPLE_MS) this.#samples.push(now);
     while ((this.#samples[1]?.atMs ?? now.atMs) < now.atMs - WINDOW_MS) this.#samples.shift();
@@ -81,66 +110,6 @@ class Pace {
     const leftMs = (openShare / gained) * tookMs;
     if (gained > 0 && leftMs > 0) parts.push(`about ${shownDuration(leftMs)} left`);
     return parts;
-  }
-}
-
-/** Progress in things that are counted. */
-export class CountProgress extends Progress {
-  readonly #pace = new Pace();
-  readonly #unit: string;
-  readonly #total: number;
-  #done = 0;
-
-  /** @param unit what is counted, in plural */
-  constructor(unit: string, total: number) {
-    super();
-    this.#unit = unit;
-    this.#total = total;
-  }
-
-  /** @param counted what the pace is of; default: what the progress is in */
-  advance(count: number, detail: string, counted?: readonly [number, unit: string]): void {
-    this.#done += count;
-    const [done, total] = [this.#done, this.#total].map((one) => one.toLocaleString('en-US'));
-    const share = this.#total === 0 ? 1 : this.#done / this.#total;
-    const parts = this.#pace.look(share, ...(counted ?? ([this.#done, this.#unit] as const)));
-    this.show(share, [`${done} of ${total} ${this.#unit} ${detail}`, ...parts].join(', '));
-  }
-}
-
-/** How far all tasks together have come. Time is counted once for each stream. */
-export interface FillTotals {
-  readonly lengthMs: number;
-  readonly coveredMs: number;
-  readonly unfillableMs: number;
-  readonly waitingMs: number;
-  /** Trades and candles under coverage of the streams at work, whenever they came. */
-  readonly rows: number;
-}
-
-/** Progress of filling, with its pace and the time left. */
-export class FillProgress extends Progress {
-  readonly #pace = new Pace();
-  #firstRows: number | undefined;
-
-  constructor() {
-    super(Number.NEGATIVE_INFINITY);
-  }
-
-  /** Rows that were added since the first look. */
-  rowsSince({ rows }: FillTotals): number {
-    this.#firstRows ??= rows;
-    return Math.max(0, rows - this.#firstRows);
-  }
-
-  look(totals: FillTotals): void {
-    const { coveredMs, lengthMs, unfillableMs, waitingMs } = totals;
-    const share = lengthMs === 0 ? 1 : coveredMs / lengthMs;
-    const rows = this.rowsSince(totals);
-    const openShare = 1 - share - (unfillableMs + waitingMs) / Math.max(1, lengthMs);
-    const parts = [`${rows.toLocaleString('en-US')} rows`];
-    parts.push(...this.#pace.look(share, rows, 'rows', openShare));
-    this.show(share, parts.join(', '));
   }
 }
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { CountProgress } from '../../src/cli/progress.js';
+import { Progress } from '../../src/cli/progress.js';
 import { type Credentials, InvalidAddressError } from '../../src/client/index.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
@@ -130,11 +130,11 @@ async function main(args: readonly string[]): Promise<number> {
   }
   const { json, ...options } = readOptions(args);
   const print = (lines: readonly string[]) => process.stdout.write(`${lines.join('\n')}\n`);
-  let progress: CountProgress | undefined;
+  let progress: Progress | undefined;
   const result = await runSuite({
     ...options,
     onResult: (row, total) => {
-      progress ??= new CountProgress('cases', total);
+      progress ??= new Progress('cases', total);
       // The bar makes room for the line, and comes back below it.
       progress.end();
       if (!json) print(caseLines(row));

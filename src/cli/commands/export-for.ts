@@ -63,8 +63,8 @@ export async function exportFor(common: CommonOptions, options: ExportForOptions
         {
           ...{ reader: reading, clock: systemClock, signal },
           onProgress: ({ market, rows, atMs }) =>
-            progress.advance(market, rows, atMs - (fromMs.get(market) ?? atMs)),
-          onPhase: (phase) => progress.say(phase),
+            progress.of(market, rows, atMs - (fromMs.get(market) ?? atMs)),
+          onPhase: (phase) => progress.say(`${phase} …`),
           onFile: (manifest, path) => {
             progress.end();
             files += 1;

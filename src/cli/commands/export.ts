@@ -226,8 +226,8 @@ async function write(
       },
       {
         ...{ reader: reading, output, clock: systemClock, signal },
-        onProgress: ({ market, rows, doneMs }) => progress.advance(market, rows, doneMs),
-        onPhase: (phase) => progress.say(phase),
+        onProgress: ({ market, rows, doneMs }) => progress.of(market, rows, doneMs),
+        onPhase: (phase) => progress.say(`${phase} …`),
       },
     );
   } finally {

@@ -45,15 +45,18 @@ export default command({
 
 /** Which migration is applied, and for how long: how far one has come Postgres does not tell. */
 class MigrationProgress extends Progress {
-  #step: MigrationStep | undefined;
-  #begunAtMs = 0;
   #cancel: (() => void) | undefined;
   #isEnded = false;
 
-  readonly begun = (step: MigrationStep): void => {
-    this.#step = step;
-    this.#begunAtMs = systemClock.monotonicMs();
-    this.#draw();
+  readonly begun = ({ name, at, total }: MigrationStep): void => {
+    this.#cancel?.();
+    const begunAtMs = systemClock.monotonicMs();
+    const draw = () => {
+      const forMs = shownDuration(systemClock.monotonicMs() - begunAtMs);
+      this.show((at - 1) / total, `${at} of ${total} migrations, ${name} for ${forMs}`);
+      this.#cancel = systemClock.after(DRAW_MS, draw, { background: true });
+    };
+    if (!this.#isEnded) draw();
   };
 
   /** Before anything else is written. What a cut off migration still begins is not shown. */
@@ -62,18 +65,6 @@ class MigrationProgress extends Progress {
     this.#cancel?.();
     super.end();
   }
-
-  readonly #draw = (): void => {
-    if (this.#step === undefined || this.#isEnded) return;
-    const { name, at, total } = this.#step;
-    const forMs = systemClock.monotonicMs() - this.#begunAtMs;
-    this.show(
-      (at - 1) / total,
-      `${at} of ${total} migrations, ${name} for ${shownDuration(forMs)}`,
-    );
-    this.#cancel?.();
-    this.#cancel = systemClock.after(DRAW_MS, this.#draw, { background: true });
-  };
 }
 
 function linesOf({ applied, analytics, roles }: MigrationReport): string[] {

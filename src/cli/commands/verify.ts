@@ -18,7 +18,7 @@ import { suspectText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
 import { countOf } from '../output.js';
-import { CountProgress } from '../progress.js';
+import { Progress } from '../progress.js';
 import { selectMarkets, selectSpan } from '../selection.js';
 
 interface Counts {
@@ -248,7 +248,7 @@ async function verify(
   const slots = work
     .flatMap(({ jobs }) => jobs)
     .reduce((sum, { span, kline }) => sum + (span.toMs - span.fromMs) / (kline.variant * 1000), 0);
-  const progress = new CountProgress('slots', slots);
+  const progress = new Progress('slots', slots);
   try {
     for (const { jobs, found } of work) {
       for (const job of jobs) await run(store, job, found, nowMs, progress, signal);
@@ -265,7 +265,7 @@ async function run(
   { target, kline, span }: Job,
   found: MarketFindings,
   nowMs: number,
-  progress: CountProgress,
+  progress: Progress,
   signal: AbortSignal,
 ): Promise<void> {
   if (signal.aborted) return;

@@ -12,7 +12,7 @@ import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import { archive, type Left, type Look, stoppable } from '../opening/database.js';
 import { type Column, formatTable, printable } from '../output.js';
-import { CountProgress } from '../progress.js';
+import { Progress } from '../progress.js';
 
 /**
  * The need of a command that exports. Gaps, and being stopped, have exit codes of their own.
@@ -36,34 +36,21 @@ export function exporting(left: string): Need<Look & Left> {
 }
 
 /** Progress in minutes of the spans that are written, over all markets. */
-export class SpanProgressBar {
-  readonly #progress: CountProgress;
-  readonly #doneMs = new Map<string, number>();
-  readonly #rows = new Map<string, number>();
-  #shown = 0;
+export class SpanProgressBar extends Progress {
+  readonly #done = new Map<string, { readonly ms: number; readonly rows: number }>();
 
   constructor(parts: readonly { readonly span: Span }[]) {
     const totalMs = parts.reduce((sum, { span }) => sum + totalLengthMs([span]), 0);
-    const minutes = Math.ceil(totalMs / MINUTE_MS);
-    this.#progress = new CountProgress('minutes of', minutes);
+    super('minutes of', Math.ceil(totalMs / MINUTE_MS));
   }
 
-  advance(market: string, rows: number, doneMs: number): void {
-    this.#doneMs.set(market, Math.max(this.#doneMs.get(market) ?? 0, doneMs));
-    const minutes = Math.floor([...this.#doneMs.values()].reduce((a, b) => a + b, 0) / MINUTE_MS);
-    this.#rows.set(market, rows);
-    const allRows = [...this.#rows.values()].reduce((a, b) => a + b, 0);
+  /** How far one of them has come. */
+  of(market: string, rows: number, doneMs: number): void {
+    this.#done.set(market, { ms: Math.max(this.#done.get(market)?.ms ?? 0, doneMs), rows });
+    const sum = (name: 'ms' | 'rows') =>
+      [...this.#done.values()].reduce((all, one) => all + one[name], 0);
     const detail = `${printable(market)}: ${rows.toLocaleString('en-US')} rows`;
-    this.#progress.advance(minutes - this.#shown, detail, [allRows, 'rows']);
-    this.#shown = minutes;
-  }
-
-  say(phase: string): void {
-    this.#progress.say(`${phase} …`);
-  }
-
-  end(): void {
-    this.#progress.end();
+    this.at(Math.floor(sum('ms') / MINUTE_MS), detail, [sum('rows'), 'rows']);
   }
 }
 

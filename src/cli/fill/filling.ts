@@ -13,7 +13,6 @@ import {
   settleTime,
 } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
-import type { FillTotals } from '../progress.js';
 import { type FillTask, FillWorker } from './worker.js';
 
 export interface FillingOptions {
@@ -23,7 +22,7 @@ export interface FillingOptions {
   /** Aborts when a person has had enough. */
   readonly signal: AbortSignal;
   /** Called after every look at the ledger. */
-  readonly onProgress: (totals: FillTotals) => void;
+  readonly onProgress: (totals: SpanProgress) => void;
   /** Called with a text about who does the work, whenever that changes. */
   readonly onWorker: (text: string) => void;
 }
@@ -57,6 +56,7 @@ const CHUNK = 500;
 export class Filling {
   readonly #options: FillingOptions;
   #own: Own | undefined;
+  #firstRows: number | undefined;
 
   constructor(options: FillingOptions) {
     this.#options = options;
@@ -122,6 +122,13 @@ export class Filling {
     return all;
   }
 
+  /** The sum of all tasks; of the rows, those that came since the first look. */
+  totalsOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): SpanProgress {
+    const { rows, ...spans } = sumOf(tasks, parts);
+    this.#firstRows ??= rows;
+    return { ...spans, rows: Math.max(0, rows - this.#firstRows) };
+  }
+
   /** Lets go of the exchange. The store is its owner's to stop. */
   async end(): Promise<void> {
     const { session, clock } = this.#options;
@@ -174,7 +181,7 @@ export class Filling {
     while (!signal.aborted) {
       await this.#notePresent();
       const parts = await this.progress(tasks, (await this.nowMs()) + NEXT_TRY_MAX_MS);
-      const totals = totalsOf(tasks, parts);
+      const totals = this.totalsOf(tasks, parts);
       onProgress(totals);
       if (parts.every(isSettled)) return 'settled';
       const now = JSON.stringify(parts);
@@ -188,8 +195,8 @@ export class Filling {
   }
 }
 
-/** The sum of all tasks. */
-export function totalsOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): FillTotals {
+/** Time is counted once for each stream. */
+function sumOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): SpanProgress {
   const sum = { lengthMs: 0, coveredMs: 0, unfillableMs: 0, waitingMs: 0, rows: 0 };
   const counted = new Set<number>();
   for (const [at, part] of parts.entries()) {

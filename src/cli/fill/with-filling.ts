@@ -16,8 +16,8 @@ import { borrowDatabase, migrateDatabase, openArchive } from '../opening/databas
 import { openSession, type Session } from '../opening/session.js';
 import { streamName } from '../options.js';
 import { jsonLine, printable } from '../output.js';
-import { FillProgress, percent } from '../progress.js';
-import { type FillEnd, Filling, totalsOf } from './filling.js';
+import { Progress, percent } from '../progress.js';
+import { type FillEnd, Filling } from './filling.js';
 import type { FillTask } from './worker.js';
 
 /**
@@ -215,7 +215,8 @@ type Plan = readonly FillTask[] | string;
 export function filling(need: 'existing' | 'any'): Need<FillContext> {
   return async (common, use) => {
     const clock = systemClock;
-    const progress = new FillProgress();
+    // The first look is shown as well.
+    const progress = new Progress('', 0, Number.NEGATIVE_INFINITY);
     const destination = ({ isTTY }: LogDestination) => ({
       ...(isTTY === undefined ? {} : { isTTY }),
       write: (line: string) => progress.write(line),
@@ -231,11 +232,11 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
         const say = (text: string) => progress.write(`${text}\n`);
         const filling = new Filling({
           ...{ session, store, clock, signal, onWorker: say },
-          onProgress: (totals) => progress.look(totals),
+          onProgress: (totals) => showFill(progress, totals),
         });
         const startedMs = clock.monotonicMs();
         const fill: FillContext['fill'] = (plan, json) =>
-          fillAll({ filling, store }, plan, json === true, progress, startedMs);
+          fillAll({ filling, store }, plan, json === true, startedMs);
         try {
           return await use({ session, store, filling, signal, say, fill });
         } finally {
@@ -255,6 +256,16 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
       clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
     }
   };
+}
+
+/** How far filling has come, with its pace and the time left. */
+function showFill(
+  progress: Progress,
+  { coveredMs, lengthMs, unfillableMs, waitingMs, rows }: SpanProgress,
+): void {
+  const share = lengthMs === 0 ? 1 : coveredMs / lengthMs;
+  const openShare = 1 - share - (unfillableMs + waitingMs) / Math.max(1, lengthMs);
+  progress.show(share, `${rows.toLocaleString('en-US')} rows`, [rows, 'rows'], openShare);
 }
 
 /** A database without a schema is a new archive. */
@@ -280,7 +291,6 @@ async function fillAll(
   { filling, store }: Pick<FillContext, 'filling' | 'store'>,
   tasks: Plan,
   isJson: boolean,
-  progress: FillProgress,
   startedMs: number,
 ): Promise<ExitCode> {
   if (typeof tasks === 'string') {
@@ -297,7 +307,7 @@ async function fillAll(
       return part === undefined ? [] : [{ ...task, progress: part }];
     }),
     gaps: await gapsOf(store, tasks, nowMs),
-    rows: progress.rowsSince(totalsOf(tasks, parts)),
+    rows: filling.totalsOf(tasks, parts).rows,
     durationMs: systemClock.monotonicMs() - startedMs,
   };
   process.stdout.write(isJson ? jsonLine(outcomeDocument(outcome)) : outcomeText(outcome));
