@@ -25,7 +25,7 @@ import type {
   OpenStateFeed,
   OpenTradeFeed,
 } from './ports.js';
-import { reportFailure, reportGap } from './reports.js';
+import { streamReport } from './reports.js';
 import { retryingArchive, retryingExchange } from './retrying.js';
 import { FillReview } from './review.js';
 import { Schedules, toleranceMs } from './schedule.js';
@@ -230,7 +230,7 @@ export class Collector {
       const isStart = this.#revokedJumps === undefined;
       const revoked = await archive.revokeBeyond(lived.untilMs, { isStart });
       for (const { kind, market, span } of revoked) {
-        reportGap(telemetry, kind, market, span, 'clock jumped');
+        streamReport(telemetry, kind, market).gap(span, 'clock jumped');
       }
       const fromMs = Math.min(lived.untilMs, ...revoked.map(({ span }) => span.fromMs));
       if (revoked.length > 0) await this.#reload(fromMs);
@@ -448,7 +448,7 @@ class PollRuns {
   }
 
   failed(stream: string, market: string, error: unknown): void {
-    reportFailure(this.#telemetry, stream, market, error);
+    streamReport(this.#telemetry, stream, market).failed(error);
     this.#onFailed(stream, market, error);
   }
 }

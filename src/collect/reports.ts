@@ -4,50 +4,39 @@ import type { Span } from '../kernel/span.js';
 import type { QuarantineRow } from '../model/batch.js';
 import { type GapReason, reasonLabel } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
+import type { RowOutcome } from '../observe/run-counts.js';
 
-/** A stream's events, as far as all collectors report them alike. */
-type Reports = Pick<CollectEvents, 'settled' | 'gapFound' | 'pollFailed'>;
-type Outcome = Parameters<CollectEvents['settled']>[0]['outcome'];
-
-/** What became of rows, each outcome that there was. */
-export function reportOutcomes(
-  telemetry: Pick<Reports, 'settled'>,
-  stream: string,
-  market: string,
-  outcomes: Readonly<Partial<Record<Outcome, number>>>,
-): void {
-  for (const [outcome, count] of Object.entries(outcomes)) {
-    if (count > 0) telemetry.settled({ stream, market, outcome: outcome as Outcome, count });
-  }
-}
-
-/** A span that is listed as a gap. */
-export function reportGap(
-  telemetry: Pick<Reports, 'gapFound'>,
-  stream: string,
-  market: string,
-  { fromMs, toMs }: Span,
-  reason: GapReason,
-): void {
-  telemetry.gapFound({ stream, market, reason: reasonLabel(reason), lengthMs: toMs - fromMs });
-}
+export type StreamReport = ReturnType<typeof streamReport>;
 
 /**
- * Reports a failed piece of collecting.
+ * Reports on one stream of one market.
  *
- * @param stream what was asked for: the name of a stream, or of the work
- * @param market `*` when it was none in particular
- * @param action what follows, where the error itself does not say; by default it is tried again
+ * @param stream the name of a stream, or of other work that can fail
+ * @param market `*` when it is none in particular
  */
-export function reportFailure(
-  telemetry: Pick<Reports, 'pollFailed'>,
-  stream: string,
-  market: string,
-  error: unknown,
-  action: ErrorAction = error instanceof TapekeepError ? error.action : 'retry',
-): void {
-  const [code, message] = [codeOf(error), messageOf(error)];
-  telemetry.pollFailed({ stream, market, code, message, action });
+export function streamReport(telemetry: CollectEvents, stream: string, market: string) {
+  const at = { stream, market };
+  return {
+    received: (count: number) => telemetry.received({ ...at, count }),
+    /** What became of rows, each outcome that there was. */
+    settled: (outcomes: Readonly<Partial<Record<RowOutcome, number>>>) => {
+      for (const [outcome, count] of Object.entries(outcomes)) {
+        if (count > 0) telemetry.settled({ ...at, outcome: outcome as RowOutcome, count });
+      }
+    },
+    progressed: (newestMs: number) => telemetry.progressed({ ...at, newestMs }),
+    /** A span that is listed as a gap. */
+    gap: ({ fromMs, toMs }: Span, reason: GapReason) =>
+      telemetry.gapFound({ ...at, reason: reasonLabel(reason), lengthMs: toMs - fromMs }),
+    /** @param action what follows, where the error itself does not say; by default it is tried again */
+    failed: (
+      error: unknown,
+      action: ErrorAction = error instanceof TapekeepError ? error.action : 'retry',
+    ) => telemetry.pollFailed({ ...at, code: codeOf(error), message: messageOf(error), action }),
+    /** Something that is not to be had, without an error. */
+    skipped: (code: string, message: string) =>
+      telemetry.pollFailed({ ...at, code, message, action: 'skip' }),
+  };
 }
 
 /** Longest text of a refused row that is kept. */

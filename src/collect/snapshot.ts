@@ -13,7 +13,7 @@ import {
   type ExchangeTime,
   PRIORITY,
 } from './ports.js';
-import { reportGap, reportOutcomes } from './reports.js';
+import { type StreamReport, streamReport } from './reports.js';
 
 export interface SnapshotOptions {
   readonly market: string;
@@ -65,6 +65,7 @@ const QUIET_FLUSH_MS = 5000;
  */
 export class SnapshotRecorder {
   readonly #options: SnapshotOptions;
+  readonly #report: StreamReport;
   readonly #continuity: Continuity;
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #isUnknownReported = false;
@@ -74,6 +75,7 @@ export class SnapshotRecorder {
 
   constructor(options: SnapshotOptions) {
     this.#options = options;
+    this.#report = streamReport(options.telemetry, options.stream.kind, options.market);
     this.#continuity = new Continuity(options.toleranceMs, options.coveredUntilMs);
   }
 
@@ -83,11 +85,9 @@ export class SnapshotRecorder {
    */
   isUnknown({ gaps = [] }: Pick<ExchangeReply<unknown>, 'gaps'>): boolean {
     const [gap] = gaps;
-    const { stream, market, telemetry } = this.#options;
     if (gap !== undefined && !this.#isUnknownReported) {
       const message = `the archive that is replayed has a gap here (${gap.reason}); nothing counts as seen until it ends`;
-      const code = 'missing_at_source';
-      telemetry.pollFailed({ stream: stream.kind, market, code, message, action: 'skip' });
+      this.#report.skipped('missing_at_source', message);
     }
     this.#isUnknownReported = gap !== undefined;
     return this.#isUnknownReported;
@@ -109,21 +109,21 @@ export class SnapshotRecorder {
   }
 
   async record(look: Look): Promise<void> {
+    const { observedAtMs, knownSinceMs, received, rejected, unchanged } = look;
+    this.#report.received(received);
+    this.#report.settled({ rejected, unchanged });
     if (look.isWhole === false) {
       await this.#recordPart(look);
       return;
     }
-    const { stream, market, clock, telemetry } = this.#options;
-    const nowMs = clock.monotonicMs();
-    const { observedAtMs, knownSinceMs } = look;
+    const nowMs = this.#options.clock.monotonicMs();
     const { claim, missed: since } = this.#continuity.observe(observedAtMs, nowMs, knownSinceMs);
     const missed = since === undefined || isEmptySpan(since) ? undefined : since;
-    this.#received(look);
     // Observed before the time went back: it was no time of the exchange's.
     if (this.#pending !== undefined && this.#pending.fromMs > observedAtMs)
       this.#pending = undefined;
     const spans = normalizeSpans([claim, ...(this.#pending === undefined ? [] : [this.#pending])]);
-    const isQuiet = look.received === look.unchanged && missed === undefined;
+    const isQuiet = received === unchanged && missed === undefined;
     const [only] = spans;
     if (isQuiet && spans.length === 1 && nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) {
       this.#pending = only;
@@ -135,22 +135,21 @@ export class SnapshotRecorder {
     } catch (error) {
       // What did not get in must not be covered; what was pending is still proven.
       this.#continuity.undo();
-      this.#settle({ lost: look.received - look.rejected - look.unchanged });
+      this.#report.settled({ lost: received - rejected - unchanged });
       throw error;
     }
     this.#pending = undefined;
     this.#flushedAtMs = nowMs;
-    telemetry.progressed({ stream: stream.kind, market, newestMs: claim.toMs });
+    this.#report.progressed(claim.toMs);
   }
 
   /** Stores what there is, and claims nothing: for coverage this is no observation. */
   async #recordPart(look: Look): Promise<void> {
-    this.#received(look);
     if (Object.values(look.batch).every((rows) => rows.length === 0)) return;
     try {
       await this.#commit(look, []);
     } catch (error) {
-      this.#settle({ lost: look.received - look.rejected - look.unchanged });
+      this.#report.settled({ lost: look.received - look.rejected - look.unchanged });
       throw error;
     }
   }
@@ -160,29 +159,18 @@ export class SnapshotRecorder {
     const { evidence } = look;
     const claims = spans.map((span) => ({ stream, span, evidence }));
     const result = await archive.commit({ ...look.batch, claims });
-    this.#settle(result.outcomes[look.series]);
+    this.#report.settled(result.outcomes[look.series]);
   }
 
   async #noteMissed(span: Span, atMs: number): Promise<void> {
-    const { stream, market, archive, telemetry } = this.#options;
+    const { stream, archive } = this.#options;
     if (isBeginning(stream, span)) {
       await archive.setCollectFrom(stream.streamId, span.toMs);
       return;
     }
     const reason: GapReason = 'not observed';
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs });
-    reportGap(telemetry, stream.kind, market, span, reason);
-  }
-
-  #received({ received, rejected, unchanged }: Look): void {
-    const { stream, market, telemetry } = this.#options;
-    telemetry.received({ stream: stream.kind, market, count: received });
-    this.#settle({ rejected, unchanged });
-  }
-
-  #settle(outcomes: Parameters<typeof reportOutcomes>[3]): void {
-    const { telemetry, stream, market } = this.#options;
-    reportOutcomes(telemetry, stream.kind, market, outcomes);
+    this.#report.gap(span, reason);
   }
 }
 

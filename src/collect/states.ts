@@ -8,7 +8,7 @@ import type { StateRow, StreamRef } from '../model/batch.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ClaimTime, StateFeedPort } from './ports.js';
-import { reportFailure, reportGap, reportOutcomes } from './reports.js';
+import { type StreamReport, streamReport } from './reports.js';
 import { isBeginning } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
@@ -56,6 +56,7 @@ const SILENT_AFTER = 2;
  */
 export class StateCollector {
   readonly #options: StateCollectorOptions;
+  readonly #report: StreamReport;
   #feed: StateFeedPort | undefined;
   #running: Promise<void> | undefined;
   #session: Session | undefined;
@@ -66,6 +67,7 @@ export class StateCollector {
 
   constructor(options: StateCollectorOptions) {
     this.#options = options;
+    this.#report = streamReport(options.telemetry, 'states', options.market);
     this.#gaps = new StateGaps(options);
     this.#jumps = options.time.jumps;
   }
@@ -77,7 +79,7 @@ export class StateCollector {
     const queue = new BoundedQueue<StateEvent>(QUEUE_LIMIT);
     const pumped = this.#pump(feed, queue).catch((error: unknown) => {
       // A feed reconnects by itself; when it gives up, nothing brings these states any more.
-      if (!isAborted(error)) this.#failed(error, 'fatal');
+      if (!isAborted(error)) this.#report.failed(error, 'fatal');
     });
     this.#running = Promise.all([pumped, this.#drain(queue)]).then(() => undefined);
   }
@@ -203,13 +205,8 @@ export class StateCollector {
     try {
       await work();
     } catch (error) {
-      if (!isAborted(error)) this.#failed(error, 'skip');
+      if (!isAborted(error)) this.#report.failed(error, 'skip');
     }
-  }
-
-  #failed(error: unknown, action: 'skip' | 'fatal'): void {
-    const { telemetry, market } = this.#options;
-    reportFailure(telemetry, 'states', market, error, action);
   }
 
   async #open(event: Extract<StateEvent, { kind: 'opened' }>): Promise<void> {
@@ -230,15 +227,14 @@ export class StateCollector {
   }
 
   #toRow(event: Extract<StateEvent, { kind: 'record' }>): StateRow | undefined {
-    const { market, telemetry } = this.#options;
-    telemetry.received({ stream: 'states', market, count: 1 });
+    this.#report.received(1);
     if (this.#session !== undefined) return rowOf(this.#session, event, this.#options);
-    reportOutcomes(telemetry, 'states', market, { lost: 1 });
+    this.#report.settled({ lost: 1 });
     return undefined;
   }
 
   async #commit(rows: StateRow[], proof: Proof | undefined): Promise<void> {
-    const { archive, stream, market, telemetry } = this.#options;
+    const { archive, stream } = this.#options;
     const session = this.#session;
     if (session === undefined) return;
     const span = spanOf(session, proof);
@@ -258,7 +254,7 @@ export class StateCollector {
     const result = await write().catch((error: unknown) => {
       // What did not get in must not be covered by the next claim of this session.
       session.hasData = false;
-      reportOutcomes(telemetry, 'states', market, { lost: rows.length });
+      this.#report.settled({ lost: rows.length });
       throw error;
     });
     if (span !== undefined) {
@@ -266,9 +262,9 @@ export class StateCollector {
       session.isAtGap = false;
       session.coveredUntilMs = span.toMs;
       this.#gaps.coveredUntil(span.toMs);
-      telemetry.progressed({ stream: 'states', market, newestMs: span.toMs });
+      this.#report.progressed(span.toMs);
     }
-    reportOutcomes(telemetry, 'states', market, result.outcomes.market_state);
+    this.#report.settled(result.outcomes.market_state);
     const lastMs = span?.toMs ?? rows.at(-1)?.observedAtMs ?? session.openedMs;
     // Last, and by itself: the rows are stored and accounted for, whatever becomes of the note.
     await this.#attempt(() => this.#touch(session, lastMs));
@@ -320,12 +316,14 @@ interface Missed {
  */
 export class StateGaps {
   readonly #options: StateGapsOptions;
+  readonly #report: StreamReport;
   #coveredUntilMs: number | undefined;
   #missed: Missed | undefined;
   #isToldNotOffered = false;
 
   constructor(options: StateGapsOptions) {
     this.#options = options;
+    this.#report = streamReport(options.telemetry, 'states', options.market);
     this.#coveredUntilMs = options.coveredUntilMs;
   }
 
@@ -355,25 +353,24 @@ export class StateGaps {
 
   /** The exchange sends states of another period only. Reported once, and listed while it is so. */
   async notOffered(untilMs: number): Promise<void> {
-    const { telemetry, market, periodS } = this.#options;
+    const { periodS } = this.#options;
     if (!this.#isToldNotOffered) {
       const message = `the exchange subscribes lists of markets and reports no states of ${periodS} s; take ${periodS} out of streams.states.periodsS`;
-      const code = 'period_not_offered';
-      telemetry.pollFailed({ stream: 'states', market, code, message, action: 'skip' });
+      this.#report.skipped('period_not_offered', message);
     }
     this.#isToldNotOffered = true;
     await this.#note(untilMs, 'not offered');
   }
 
   async #note(untilMs: number, reason: GapReason): Promise<void> {
-    const { archive, stream, market, telemetry } = this.#options;
+    const { archive, stream } = this.#options;
     const last = this.#missed;
     const listedMs = last?.toMs ?? this.#coveredUntilMs;
     if (listedMs === undefined || listedMs >= untilMs) return;
     const span = { fromMs: last?.reason === reason ? last.fromMs : listedMs, toMs: untilMs };
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
     this.#missed = { ...span, reason };
-    reportGap(telemetry, 'states', market, { fromMs: listedMs, toMs: untilMs }, reason);
+    this.#report.gap({ fromMs: listedMs, toMs: untilMs }, reason);
   }
 }
 

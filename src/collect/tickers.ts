@@ -6,7 +6,7 @@ import { ALL_MARKETS_ID, type TickerRow } from '../model/batch.js';
 import type { CollectContext } from './market-unit.js';
 import type { PollDispatcher } from './polling/dispatcher.js';
 import { type ExchangePort, PRIORITY } from './ports.js';
-import { quarantineRows } from './reports.js';
+import { quarantineRows, streamReport } from './reports.js';
 import { toleranceMs } from './schedule.js';
 import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
@@ -117,13 +117,7 @@ export class TickerCollector {
           : isMissed
             ? `the ticker of ${market} is no longer in the answer; no look at the tickers counts as coverage until it is back or the market is collected no more`
             : `the exchange lists no ticker of ${market} yet; the other markets are covered without it`;
-      this.#options.telemetry.pollFailed({
-        stream: 'tickers',
-        market,
-        code,
-        message,
-        action: 'skip',
-      });
+      streamReport(this.#options.telemetry, 'tickers', market).skipped(code, message);
     }
     this.#reported = troubles;
   }

@@ -2,7 +2,7 @@ import type { CandleCollector } from '../../collect/candles/candles.js';
 import { ClaimGate } from '../../collect/claim-gate.js';
 import { type MarketUnit, openMarketUnit } from '../../collect/market-unit.js';
 import type { ArchivePort, ClaimTime, ExchangePort } from '../../collect/ports.js';
-import { reportFailure } from '../../collect/reports.js';
+import { streamReport } from '../../collect/reports.js';
 import { retryingArchive } from '../../collect/retrying.js';
 import { TradeEvidence } from '../../collect/trades/evidence.js';
 import { GapFiller } from '../../collect/trades/filler.js';
@@ -216,7 +216,7 @@ export class FillWorker {
         backoff.reset();
       } catch (error) {
         if (signal.aborted || isAborted(error)) return;
-        reportFailure(telemetry.collect, 'fill', market, error);
+        streamReport(telemetry.collect, 'fill', market).failed(error);
         waitMs = backoff.nextMs();
       }
       await sleep(clock, waitMs, signal).catch(() => undefined);

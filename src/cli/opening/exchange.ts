@@ -17,7 +17,7 @@ import {
   type ExchangeReply,
   type OpenTradeFeed,
 } from '../../collect/ports.js';
-import { reportFailure } from '../../collect/reports.js';
+import { streamReport } from '../../collect/reports.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { type DialectName, dialectNames, dialectOf, paceWithin } from '../../contract/dialects.js';
@@ -208,7 +208,7 @@ export async function firstAnswer(
       if (signal.aborted) throw error;
       if (tries === 1 && codeOf(error) === 'not_found') await refuseOtherDialect(access, signal);
       if (tries >= triesMax || (error instanceof TapekeepError && isForAPerson(error))) throw error;
-      reportFailure(telemetry.collect, 'markets', '*', error, 'retry');
+      streamReport(telemetry.collect, 'markets', '*').failed(error, 'retry');
       await sleep(clock, backoff.nextMs(), signal);
     }
   }

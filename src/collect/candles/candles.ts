@@ -7,7 +7,7 @@ import { CoveredRangeList } from '../../model/covered-ranges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
-import { quarantineRows, reportGap, reportOutcomes } from '../reports.js';
+import { quarantineRows, type StreamReport, streamReport } from '../reports.js';
 import { type CandleAnswer, CandleGrid, type KlineReply, readCandles } from './candle-answer.js';
 import {
   believedOf,
@@ -60,6 +60,7 @@ const BEYOND: GapReason = 'beyond history';
  */
 export class CandleCollector {
   readonly #options: CandleCollectorOptions;
+  readonly #report: StreamReport;
   readonly #ranges: CoveredRangeList;
   readonly #grid: CandleGrid;
   readonly #mutex = new Mutex();
@@ -75,6 +76,7 @@ export class CandleCollector {
 
   constructor(options: CandleCollectorOptions, ranges: readonly CoveredRange[]) {
     this.#options = options;
+    this.#report = streamReport(options.telemetry, 'candles', options.market);
     this.#ranges = new CoveredRangeList(ranges);
     this.#grid = new CandleGrid(options.intervalS * 1000, this.#ranges.top?.span.toMs);
     const lowestMs = this.#ranges.spans.map(({ fromMs }) => fromMs);
@@ -205,11 +207,11 @@ export class CandleCollector {
 
   /** Leaves a span alone for a while that was asked for in vain. */
   async #putOff(span: Span, reason: GapReason, note: string): Promise<void> {
-    const { archive, clock, telemetry, market } = this.#options;
+    const { archive, clock } = this.#options;
     this.#pauses.putOff([span], clock.monotonicMs(), reason);
     const tried = { state: 'open', reason, note, isAttempt: true } as const;
     await archive.recordGap({ ...this.#memory(span, reason), ...tried });
-    reportGap(telemetry, 'candles', market, span, reason);
+    this.#report.gap(span, reason);
   }
 
   /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
@@ -279,7 +281,7 @@ export class CandleCollector {
 
   /** @param said what the answer proves, apart from candles that were refused */
   async #store(answer: CandleAnswer, said: readonly Span[], isSecond = false): Promise<void> {
-    const { archive, stream, market, marketId, intervalS, telemetry } = this.#options;
+    const { archive, stream, market, marketId, intervalS } = this.#options;
     const { rows, rejected, open, reply, heldMs } = answer;
     const covered = this.#ranges.spans;
     const beyond = await this.#beyondHistory(said);
@@ -293,8 +295,7 @@ export class CandleCollector {
       },
     );
     const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
-    const count = rows.length + rejected.length + open;
-    telemetry.received({ stream: 'candles', market, count });
+    this.#report.received(rows.length + rejected.length + open);
     const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
     const batch = {
       klines: rows.map((row) => ({ ...row, marketId, intervalS })),
@@ -306,12 +307,11 @@ export class CandleCollector {
       })),
     };
     const result = await archive.commit(batch).catch((error: unknown) => {
-      const lost = { lost: rows.length, unchanged: open, rejected: rejected.length };
-      reportOutcomes(telemetry, 'candles', market, lost);
+      this.#report.settled({ lost: rows.length, unchanged: open, rejected: rejected.length });
       throw error;
     });
     for (const range of result.ranges) this.#ranges.absorb(range);
-    reportOutcomes(telemetry, 'candles', market, {
+    this.#report.settled({
       ...result.outcomes.kline,
       unchanged: open,
       rejected: rejected.length + result.outcomes.kline.rejected,
@@ -332,9 +332,7 @@ export class CandleCollector {
     await this.#noteOpen(beyond, BEYOND, true);
     for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
     const top = this.#ranges.top;
-    if (top !== undefined && this.#options.isFinest) {
-      telemetry.progressed({ stream: 'candles', market, newestMs: top.span.toMs });
-    }
+    if (top !== undefined && this.#options.isFinest) this.#report.progressed(top.span.toMs);
   }
 
   /** Of which slots an answer without candles proves nothing. */
@@ -350,7 +348,7 @@ export class CandleCollector {
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
   async #noteOpen(spans: readonly Span[], reason: GapReason, isLost = false): Promise<void> {
-    const { archive, clock, telemetry, market } = this.#options;
+    const { archive, clock } = this.#options;
     // A candle that is stored already and cannot be read again is no gap.
     const open = spans.flatMap((span) => subtractSpans(span, this.#ranges.spans));
     this.#pauses.putOff(open, clock.monotonicMs(), reason);
@@ -359,7 +357,7 @@ export class CandleCollector {
         ? ({ state: 'unfillable', nextAttemptAtMs: null } as const)
         : ({ state: 'open' } as const);
       await archive.recordGap({ ...this.#memory(span, reason), ...state, reason, isAttempt: true });
-      reportGap(telemetry, 'candles', market, span, reason);
+      this.#report.gap(span, reason);
     }
   }
 

@@ -5,7 +5,7 @@ import { AbortedError, isAborted } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
-import { reportFailure } from '../reports.js';
+import { streamReport } from '../reports.js';
 import type { ActivityKind } from '../trades/evidence.js';
 import type { TradeSource } from '../trades/source.js';
 import { BaselineSchedule, type Choice, Chooser } from './choice.js';
@@ -194,7 +194,7 @@ export class PollDispatcher {
       return await reservation.turn;
     } catch (error) {
       if (signal.aborted || isAborted(error)) return undefined;
-      reportFailure(this.#options.telemetry, 'trades', '*', error);
+      streamReport(this.#options.telemetry, 'trades', '*').failed(error);
       await this.#wakeup.wait(RECHECK_MS, signal);
       return undefined;
     } finally {
@@ -252,7 +252,7 @@ export class PollDispatcher {
       this.#markets.get(market)?.handOver(target);
       if (signal.aborted || isAborted(error)) return;
       this.#failuresInRow[kind] += 1;
-      reportFailure(telemetry, kind, market, error);
+      streamReport(telemetry, kind, market).failed(error);
       onFailed?.(walker, error);
     }
   }

@@ -5,7 +5,7 @@ import type { QuarantineRow, TradeRow } from '../../model/batch.js';
 import { orderPage } from '../../model/order.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ArchivePort, ExchangeTime, OpenTradeFeed, TradeFeedPort } from '../ports.js';
-import { quarantineRows, reportFailure, reportOutcomes } from '../reports.js';
+import { quarantineRows, streamReport } from '../reports.js';
 import type { TradeEvidence } from './evidence.js';
 import type { PushedTrades } from './pushed.js';
 import { type TradePage, timeMsOf, toPushed } from './source.js';
@@ -101,7 +101,7 @@ export class TradeFeedCollector {
     const queue = new BoundedQueue<Frame>(QUEUE_LIMIT);
     const pumped = this.#pump(feed, queue).catch((error: unknown) => {
       // It reconnects by itself; when it gives up, history is asked as ever.
-      if (!isAborted(error)) this.#failed('*', error);
+      if (!isAborted(error)) streamReport(this.#options.telemetry, 'trades', '*').failed(error);
     });
     this.#running = Promise.all([pumped, this.#drain(queue)]).then(() => undefined);
   }
@@ -247,24 +247,20 @@ export class TradeFeedCollector {
     const { archive, telemetry, time } = this.#options;
     const trades = frames.flatMap(({ marketId, page }) => rowsOf(marketId, page));
     const quarantine = frames.flatMap(({ page }) => quarantineOf(market, page));
-    const count = trades.length + quarantine.length;
-    telemetry.received({ stream: 'trades', market, count });
-    reportOutcomes(telemetry, 'trades', market, { rejected: quarantine.length });
+    const report = streamReport(telemetry, 'trades', market);
+    report.received(trades.length + quarantine.length);
+    report.settled({ rejected: quarantine.length });
     try {
       const { outcomes } = await archive.commit({ trades, quarantine });
-      reportOutcomes(telemetry, 'trades', market, outcomes.trade);
+      report.settled(outcomes.trade);
       const nowMs = time.nowMs();
       // Which rows of a batch were new is not known: as many of them as were.
       const fresh = trades.slice(0, outcomes.trade.stored);
       telemetry.tradesPushed({ market, agesMs: fresh.map((trade) => nowMs - timeMsOf(trade)) });
     } catch (error) {
-      reportOutcomes(telemetry, 'trades', market, { lost: trades.length });
-      if (!isAborted(error)) this.#failed(market, error);
+      report.settled({ lost: trades.length });
+      if (!isAborted(error)) report.failed(error);
     }
-  }
-
-  #failed(market: string, error: unknown): void {
-    reportFailure(this.#options.telemetry, 'trades', market, error);
   }
 }
 

@@ -4,7 +4,7 @@ import { type Clock, Wakeup } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { type ExchangePort, PRIORITY } from '../ports.js';
-import { reportFailure } from '../reports.js';
+import { streamReport } from '../reports.js';
 import type { PendingGap } from './chains.js';
 import type { TradeWalker } from './walker.js';
 
@@ -101,8 +101,9 @@ export class GapFiller {
     try {
       return await this.#options.exchange.reserve(endpoint, PRIORITY.fill, signal);
     } catch (error) {
-      if (!signal.aborted && !isAborted(error))
-        reportFailure(this.#options.telemetry, 'trades', '*', error);
+      if (!signal.aborted && !isAborted(error)) {
+        streamReport(this.#options.telemetry, 'trades', '*').failed(error);
+      }
       return undefined;
     }
   }
@@ -114,7 +115,7 @@ export class GapFiller {
       await walker.fillStep(signal, turn);
     } catch (error) {
       if (signal.aborted || isAborted(error)) return;
-      reportFailure(this.#options.telemetry, walker.kind, walker.market, error);
+      streamReport(this.#options.telemetry, walker.kind, walker.market).failed(error);
     } finally {
       this.#busy.delete(walker);
     }

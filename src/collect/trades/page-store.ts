@@ -16,7 +16,7 @@ import { comparePlaces, type PageRow } from '../../model/order.js';
 import { withoutUnread } from '../../model/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ArchivePort, ExchangeTime } from '../ports.js';
-import { quarantineRows, reportGap, reportOutcomes } from '../reports.js';
+import { quarantineRows, type StreamReport, streamReport } from '../reports.js';
 import type { SourceTrade, TradePage, TradeSource } from './source.js';
 
 export interface PageStoreOptions {
@@ -47,6 +47,7 @@ const REFUSALS_MAX = 5000;
  */
 export class PageStore {
   readonly #options: PageStoreOptions;
+  readonly #report: StreamReport;
   readonly #recent = new RecentTrades();
   /** Rows in quarantine: one that is refused comes again with every page until newer trades push it out. */
   readonly #refused = new BoundedSet<number>(REFUSALS_MAX);
@@ -63,6 +64,7 @@ export class PageStore {
 
   constructor(options: PageStoreOptions, ranges: readonly CoveredRange[]) {
     this.#options = options;
+    this.#report = streamReport(options.telemetry, options.source.kind, options.market);
     this.#collectFromMs = options.stream.collectFromMs;
     this.ranges = new CoveredRangeList(ranges);
   }
@@ -109,13 +111,9 @@ export class PageStore {
     }
     const unknown = page.gaps.map(({ span }) => span);
     const spans = withoutUnread(claim, page.unread).flatMap((span) => subtractSpans(span, unknown));
-    telemetry.received({
-      stream: source.kind,
-      market,
-      count: page.trades.length + page.rejected.length,
-    });
+    this.#report.received(page.trades.length + page.rejected.length);
     const duplicate = page.trades.length - fresh.length;
-    this.#settled({ duplicate, rejected: page.rejected.length });
+    this.#report.settled({ duplicate, rejected: page.rejected.length });
     const { receivedAtMs } = page;
     const refused = quarantineRows(source.endpoint, market, page.rejected, receivedAtMs);
     const quarantine = refused.filter((row) => !this.#refused.has(refusalHashOf(row)));
@@ -134,23 +132,22 @@ export class PageStore {
       claims: spans.map((span): CoverageClaim => ({ stream, span, evidence })),
     };
     const result = await archive.commit(batch).catch((error: unknown) => {
-      this.#settled({ lost: fresh.length });
+      this.#report.settled({ lost: fresh.length });
       throw error;
     });
     if (spans.length > 0) this.#flushedAtMs = clock.monotonicMs();
     for (const row of quarantine) this.#refused.add(refusalHashOf(row));
     const { stored } = result.outcomes.trade;
-    this.#settled(result.outcomes.trade);
+    this.#report.settled(result.outcomes.trade);
     if (source.kind === 'times' && stored > 0) {
       // A row of history that is a new trade is both: a trade that came in, and its exact time.
-      telemetry.received({ stream: 'trades', market, count: stored });
-      telemetry.settled({ stream: 'trades', market, outcome: 'stored', count: stored });
+      const also = streamReport(telemetry, 'trades', market);
+      also.received(stored);
+      also.settled({ stored });
     }
     for (const range of result.ranges) this.ranges.absorb(range);
     const top = this.ranges.top;
-    if (top !== undefined) {
-      telemetry.progressed({ stream: source.kind, market, newestMs: top.span.toMs });
-    }
+    if (top !== undefined) this.#report.progressed(top.span.toMs);
     const suspectEdgesMs = await this.#recordSuspects(page, claim, spans);
     return { ranges: result.ranges, suspectEdgesMs };
   }
@@ -175,7 +172,7 @@ export class PageStore {
     waitMs: number | null = null,
   ): Promise<void> {
     await this.#options.archive.recordGap({ ...this.#memory(span, waitMs), state, reason });
-    this.#report(span, reason);
+    this.#reportGap(span, reason);
   }
 
   /** Lists a span as a gap that was tried to be filled in vain. */
@@ -188,7 +185,7 @@ export class PageStore {
   ): Promise<void> {
     const memory = this.#memory(span, waitMs);
     await this.#options.archive.recordGap({ ...memory, state, reason, note, isAttempt: true });
-    this.#report(span, reason);
+    this.#reportGap(span, reason);
   }
 
   /** Reads the covered ranges anew and forgets the rows known to be stored: they are suspect. */
@@ -208,12 +205,11 @@ export class PageStore {
   }
 
   /** Reports a gap once for each reason, not at every try. */
-  #report(span: Span, reason: GapReason): void {
+  #reportGap(span: Span, reason: GapReason): void {
     const key = `${reason} ${span.fromMs}`;
     if (this.#reported.has(key)) return;
     this.#reported.add(key);
-    const { telemetry, market, source } = this.#options;
-    reportGap(telemetry, source.kind, market, span, reason);
+    this.#report.gap(span, reason);
   }
 
   /** Whether a claim only extends the newest coverage by a short time that can wait. */
@@ -274,11 +270,6 @@ export class PageStore {
       }
     }
     return open.map((span) => span.toMs);
-  }
-
-  #settled(outcomes: Parameters<typeof reportOutcomes>[3]): void {
-    const { telemetry, market, source } = this.#options;
-    reportOutcomes(telemetry, source.kind, market, outcomes);
   }
 }
 
