@@ -1,9 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import { obtain } from '../kernel/bounded.js';
-import { type Clock, sleep } from '../kernel/clock.js';
+import { sleep } from '../kernel/clock.js';
 import { AbortedError, isAborted, TapekeepError } from '../kernel/errors.js';
 import { Mutex } from '../kernel/mutex.js';
-import type { Random } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import { floorToMs } from '../kernel/span.js';
 import type { CollectEvents } from '../observe/events.js';
@@ -12,19 +11,13 @@ import { pollByTurns } from './candles/candles.js';
 import { ClaimGate } from './claim-gate.js';
 import {
   type CollectContext,
-  type CollectSettings,
+  type CollectPorts,
   type MarketUnit,
   openMarketUnit,
 } from './market-unit.js';
 import { MarketList } from './markets.js';
 import { PollDispatcher } from './polling/dispatcher.js';
-import type {
-  ArchivePort,
-  ClaimTime,
-  ExchangePort,
-  OpenStateFeed,
-  OpenTradeFeed,
-} from './ports.js';
+import type { OpenTradeFeed } from './ports.js';
 import { streamReport } from './reports.js';
 import { retryingArchive, retryingExchange } from './retrying.js';
 import { FillReview } from './review.js';
@@ -36,19 +29,11 @@ import { type FedMarket, TradeFeedCollector } from './trades/feed.js';
 import { GapFiller } from './trades/filler.js';
 import { OffsetModes } from './trades/offset-mode.js';
 
-interface CollectorOptions {
-  readonly settings: CollectSettings;
-  readonly exchange: ExchangePort;
+interface CollectorOptions extends CollectPorts {
   /** Requests a second that one endpoint may get now. */
   readonly requestsPerS: () => number;
-  readonly archive: ArchivePort;
-  readonly openStateFeed: OpenStateFeed;
   /** Left out: the exchange pushes no trades, or they are not wanted. */
   readonly openTradeFeed?: OpenTradeFeed;
-  readonly time: ClaimTime;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly telemetry: CollectEvents;
   /** Left out: nothing private is asked for. */
   readonly account?: AccountOptions;
 }

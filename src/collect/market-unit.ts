@@ -14,18 +14,22 @@ import { PushedTrades } from './trades/pushed.js';
 import { historySource, resultSource } from './trades/source.js';
 import { type ServerTraits, TradeWalker } from './trades/walker.js';
 
-/** What every collector of one daemon shares. */
-export interface CollectContext {
+/** What collecting needs of the rest of a daemon. */
+export interface CollectPorts {
   readonly settings: CollectSettings;
   readonly exchange: ExchangePort;
   readonly archive: ArchivePort;
   readonly openStateFeed: OpenStateFeed;
-  /** Called when a page shows a trade that should have been pushed; left out: none are. */
-  readonly onUnpushed?: (market: string, tradedMs: number) => void;
   readonly time: ClaimTime;
   readonly clock: Clock;
   readonly random: Random;
   readonly telemetry: CollectEvents;
+}
+
+/** What every collector of one daemon shares. */
+export interface CollectContext extends CollectPorts {
+  /** Called when a page shows a trade that should have been pushed; left out: none are. */
+  readonly onUnpushed?: (market: string, tradedMs: number) => void;
   readonly traits: Readonly<Record<'trades' | 'times', ServerTraits>>;
   readonly offsets: OffsetKnowledge;
   /** What other sources show of each market's newest trades. */

@@ -8,6 +8,9 @@ import type {
   TradeFeedOptions,
 } from '../client/index.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
+import type { Clock } from '../kernel/clock.js';
+import type { StreamRef } from '../model/batch.js';
+import type { CollectEvents } from '../observe/events.js';
 import type { Store } from '../store/index.js';
 
 /** An answer of the exchange with what shows how old and complete it is. */
@@ -85,6 +88,17 @@ export const ARCHIVE_METHODS = [
 
 /** The store as collectors see it. The tests' model of an archive stands in for it. */
 export type ArchivePort = Pick<Store, (typeof ARCHIVE_METHODS)[number]>;
+
+/** What the collector of one stream works with. */
+export interface StreamContext {
+  /** `*` for a stream of all of them. */
+  readonly market: string;
+  readonly stream: StreamRef;
+  readonly archive: ArchivePort;
+  readonly time: ExchangeTime;
+  readonly clock: Clock;
+  readonly telemetry: CollectEvents;
+}
 
 /**
  * Order in which work may use the request budget (kernel, `queueKeyOf`): heads of trades and the tickers

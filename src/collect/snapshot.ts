@@ -1,27 +1,13 @@
 import type { Depth } from '../contract/resources.js';
-import type { Clock } from '../kernel/clock.js';
 import { compareDecimals } from '../kernel/decimal.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, StreamRef } from '../model/batch.js';
 import { Continuity } from '../model/continuity.js';
 import type { GapReason } from '../model/gap-reasons.js';
-import type { CollectEvents } from '../observe/events.js';
-import {
-  type ArchivePort,
-  type ExchangePort,
-  type ExchangeReply,
-  type ExchangeTime,
-  PRIORITY,
-} from './ports.js';
+import { type ExchangePort, type ExchangeReply, PRIORITY, type StreamContext } from './ports.js';
 import { type StreamReport, streamReport } from './reports.js';
 
-export interface SnapshotOptions {
-  readonly market: string;
-  readonly stream: StreamRef;
-  readonly archive: ArchivePort;
-  readonly time: ExchangeTime;
-  readonly clock: Clock;
-  readonly telemetry: CollectEvents;
+export interface SnapshotOptions extends StreamContext {
   /** Longest time between two looks that still counts as keeping the schedule. */
   readonly toleranceMs: number;
   /** End of the coverage that an earlier run left behind; without one, where it should begin. */

@@ -1,26 +1,19 @@
 import type { StateEvent } from '../client/index.js';
 import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
-import type { Clock } from '../kernel/clock.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
 import type { Span } from '../kernel/span.js';
-import type { StateRow, StreamRef } from '../model/batch.js';
+import type { StateRow } from '../model/batch.js';
 import type { GapReason } from '../model/gap-reasons.js';
-import type { CollectEvents } from '../observe/events.js';
-import type { ArchivePort, ClaimTime, StateFeedPort } from './ports.js';
+import type { ClaimTime, StateFeedPort, StreamContext } from './ports.js';
 import { type StreamReport, streamReport } from './reports.js';
 import { isBeginning } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
-export interface StateCollectorOptions {
-  readonly market: string;
+export interface StateCollectorOptions extends Omit<StreamContext, 'time'> {
   readonly marketId: number;
   readonly periodS: number;
-  readonly stream: StreamRef;
-  readonly archive: ArchivePort;
   readonly time: Pick<ClaimTime, 'jumps'>;
-  readonly clock: Clock;
-  readonly telemetry: CollectEvents;
   readonly openFeed: () => StateFeedPort;
   /** End of the coverage that an earlier run left behind; without one, where it should begin. */
   readonly coveredUntilMs: number | undefined;
@@ -293,16 +286,6 @@ export class StateCollector {
   }
 }
 
-export interface StateGapsOptions {
-  readonly market: string;
-  readonly periodS: number;
-  readonly stream: StreamRef;
-  readonly archive: Pick<ArchivePort, 'recordGap' | 'setCollectFrom'>;
-  readonly telemetry: CollectEvents;
-  /** End of the coverage that an earlier run left behind; without one, where it should begin. */
-  readonly coveredUntilMs: number | undefined;
-}
-
 /** A gap since the last coverage, which may still grow. */
 interface Missed {
   readonly fromMs: number;
@@ -315,13 +298,13 @@ interface Missed {
  * fetched later. What goes on for the same reason is one gap, however many connections it takes.
  */
 export class StateGaps {
-  readonly #options: StateGapsOptions;
+  readonly #options: StateCollectorOptions;
   readonly #report: StreamReport;
   #coveredUntilMs: number | undefined;
   #missed: Missed | undefined;
   #isToldNotOffered = false;
 
-  constructor(options: StateGapsOptions) {
+  constructor(options: StateCollectorOptions) {
     this.#options = options;
     this.#report = streamReport(options.telemetry, 'states', options.market);
     this.#coveredUntilMs = options.coveredUntilMs;

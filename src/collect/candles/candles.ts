@@ -1,12 +1,10 @@
-import type { Clock } from '../../kernel/clock.js';
 import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { CoveredRangeList } from '../../model/covered-ranges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import type { CollectEvents } from '../../observe/events.js';
-import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
+import { type ExchangePort, PRIORITY, type StreamContext } from '../ports.js';
 import { quarantineRows, type StreamReport, streamReport } from '../reports.js';
 import { type CandleAnswer, CandleGrid, type KlineReply, readCandles } from './candle-answer.js';
 import {
@@ -19,19 +17,13 @@ import {
   isWorthAsking,
 } from './quiet-slots.js';
 
-interface CandleCollectorOptions {
-  readonly market: string;
+/** The `collectFromMs` of its stream is set: candles of older open times are not expected. */
+interface CandleCollectorOptions extends StreamContext {
   readonly marketId: number;
   readonly intervalS: number;
-  /** Its `collectFromMs` is set: candles of older open times are not expected. */
-  readonly stream: StreamRef;
   /** The trades of the market: time that they cover has candles for all that was traded, and no others. */
   readonly trades?: StreamRef;
   readonly exchange: ExchangePort;
-  readonly archive: ArchivePort;
-  readonly time: ExchangeTime;
-  readonly clock: Clock;
-  readonly telemetry: CollectEvents;
   /** How long after its close a candle may still change, exchange milliseconds. */
   readonly graceMs: number;
   /** Whether its newest candle counts as the progress of the market's candles. */

@@ -1,5 +1,4 @@
 import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
-import type { Clock } from '../../kernel/clock.js';
 import { hashText } from '../../kernel/random.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type {
@@ -8,26 +7,18 @@ import type {
   Evidence,
   QuarantineRow,
   StartReason,
-  StreamRef,
 } from '../../model/batch.js';
 import { CoveredRangeList } from '../../model/covered-ranges.js';
 import { type GapReason, isLost } from '../../model/gap-reasons.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 import { withoutUnread } from '../../model/proof.js';
-import type { CollectEvents } from '../../observe/events.js';
-import type { ArchivePort, ExchangeTime } from '../ports.js';
+import type { StreamContext } from '../ports.js';
 import { quarantineRows, type StreamReport, streamReport } from '../reports.js';
 import type { SourceTrade, TradePage, TradeSource } from './source.js';
 
-export interface PageStoreOptions {
-  readonly market: string;
+export interface PageStoreOptions extends StreamContext {
   readonly marketId: number;
-  readonly stream: StreamRef;
   readonly source: TradeSource;
-  readonly archive: ArchivePort;
-  readonly time: ExchangeTime;
-  readonly clock: Clock;
-  readonly telemetry: CollectEvents;
 }
 
 /** Without news, coverage is extended at most this often; a crash forgets no more than this. */
