@@ -147,17 +147,6 @@ const PAGES_MAX = 1000;
 const TRIES = 3;
 const US_PER_S = 1_000_000;
 
-/** The orders changed during every try to read all pages of them. */
-export class OrdersMovingError extends TapekeepError {
-  constructor(market: string) {
-    super(
-      'orders_moving',
-      'retry',
-      `${market}: the active orders changed while their pages were read, ${TRIES} times in a row; they are read again at the next schedule`,
-    );
-  }
-}
-
 /** All active orders of one market at one time. */
 interface OrderBook {
   readonly orders: ReadonlyMap<number, ActiveOrder>;
@@ -214,13 +203,17 @@ export class OrderCollector {
     this.#known = next;
   }
 
-  /** @throws OrdersMovingError */
+  /** @throws TapekeepError `orders_moving` */
   async #readAll(signal: AbortSignal): Promise<OrderBook> {
     for (let tried = 0; tried < TRIES; tried += 1) {
       const book = await this.#readOnce(signal);
       if (book !== undefined) return book;
     }
-    throw new OrdersMovingError(this.#options.market);
+    throw new TapekeepError(
+      'orders_moving',
+      'retry',
+      `${this.#options.market}: the active orders changed while their pages were read, ${TRIES} times in a row; they are read again at the next schedule`,
+    );
   }
 
   /**

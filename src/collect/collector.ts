@@ -170,8 +170,8 @@ export class Collector {
   /**
    * Starts collecting; resolves when the first list of markets is in. Safe to call twice.
    *
-   * @throws ScheduleError for a schedule that is none; UnlistedMarketsError when nothing that is wanted is
-   * listed; AbortedError when stopped meanwhile
+   * @throws TapekeepError `bad_schedule` for a schedule that is none; `markets_not_listed` when nothing that
+   * is wanted is listed; AbortedError when stopped meanwhile
    */
   start(): Promise<void> {
     this.#started ??= this.#start();

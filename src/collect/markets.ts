@@ -15,33 +15,6 @@ export interface MarketListOptions {
   readonly max: number;
 }
 
-/** The exchange lists no market at all: more likely its fault than the truth. */
-export class NoMarketsError extends TapekeepError {
-  constructor() {
-    super(
-      'no_markets',
-      'retry',
-      'the exchange lists no market that can be read; its list is asked for again, and nothing is taken as delisted',
-    );
-  }
-}
-
-/**
- * Nothing of what the settings want is there. Most likely the names are misspelt, and to wait in silence
- * would lose the time until an operator looks.
- */
-export class UnlistedMarketsError extends TapekeepError {
-  constructor(missing: string, listed: readonly string[]) {
-    const some = listed.slice(0, LISTED_SHOWN).join(', ');
-    const more = listed.length > LISTED_SHOWN ? `, and ${listed.length - LISTED_SHOWN} more` : '';
-    super(
-      'markets_not_listed',
-      'fatal',
-      `the exchange lists none of the markets that the setting "markets" (TAPEKEEP_MARKETS) names: ${missing}. It lists ${some}${more}. Correct the setting, or leave it out to collect all of them`,
-    );
-  }
-}
-
 /** Listed names that an error shows. */
 const LISTED_SHOWN = 10;
 
@@ -77,8 +50,8 @@ export class MarketList {
   /**
    * Asks for the list once, and notes in the archive what changed.
    *
-   * @throws NoMarketsError; UnlistedMarketsError at the first look alone, and only when nothing that is
-   * wanted was ever listed: a market that went may come back, and so may others that are waited for
+   * @throws TapekeepError `no_markets`; `markets_not_listed` at the first look alone, and only when nothing
+   * that is wanted was ever listed: a market that went may come back, and so may others that are waited for
    */
   async refresh(signal: AbortSignal): Promise<void> {
     const { exchange, archive, time, wanted, max } = this.#options;
@@ -88,7 +61,13 @@ export class MarketList {
         quarantine: quarantineRows('markets', null, reply.rejected, reply.receivedAtMs),
       });
     }
-    if (reply.data.length === 0) throw new NoMarketsError();
+    if (reply.data.length === 0) {
+      throw new TapekeepError(
+        'no_markets',
+        'retry',
+        'the exchange lists no market that can be read; its list is asked for again, and nothing is taken as delisted',
+      );
+    }
     // An entry that could not be read is no delisting: that market stays as it was known.
     const isComplete = reply.rejected.length === 0;
     const nowMs = Math.floor(time.nowMs());
@@ -103,7 +82,8 @@ export class MarketList {
     const listed = [...names].sort();
     const isAnyKnown = missing.length < wanted.length || missing.some((n) => delisted.includes(n));
     if (!this.#hasBegun && isComplete && wanted.length > 0 && !isAnyKnown) {
-      throw new UnlistedMarketsError(namesWithAdvice(missing, listed), listed);
+      // Most likely misspelt: to wait in silence would lose the time until an operator looks.
+      throw unlisted(missing, listed);
     }
     this.#hasBegun = true;
     this.#reportMissing(missing, listed);
@@ -145,6 +125,16 @@ export class MarketList {
     const message = `the exchange does not list ${wrong}, named in the setting "markets"; what appears later is picked up`;
     this.#options.telemetry.marketsMissing({ names, message });
   }
+}
+
+function unlisted(missing: readonly string[], listed: readonly string[]): TapekeepError {
+  const some = listed.slice(0, LISTED_SHOWN).join(', ');
+  const more = listed.length > LISTED_SHOWN ? `, and ${listed.length - LISTED_SHOWN} more` : '';
+  return new TapekeepError(
+    'markets_not_listed',
+    'fatal',
+    `the exchange lists none of the markets that the setting "markets" (TAPEKEEP_MARKETS) names: ${namesWithAdvice(missing, listed)}. It lists ${some}${more}. Correct the setting, or leave it out to collect all of them`,
+  );
 }
 
 /** Names that are not listed, each with the listed one that may be meant. */

@@ -1,17 +1,6 @@
 import cron from 'node-cron';
 import { TapekeepError } from '../kernel/errors.js';
 
-/** A cron expression that node-cron does not accept. */
-export class ScheduleError extends TapekeepError {
-  constructor(key: string, expression: string, detail: string) {
-    super(
-      'bad_schedule',
-      'fatal',
-      `${key}: "${expression}" is not a cron expression (${detail}); write five fields, or six with seconds first, such as "*/5 * * * * *"`,
-    );
-  }
-}
-
 /** A schedule is kept while looks come within this many periods, and some seconds for the line. */
 const TOLERANCE_PERIODS = 3;
 const TOLERANCE_EXTRA_MS = 5000;
@@ -32,7 +21,7 @@ interface Schedule {
  * Calls `run` at the times of a cron expression (UTC), this machine's time.
  *
  * @param key the setting's path, for the error
- * @throws ScheduleError
+ * @throws TapekeepError `bad_schedule`
  */
 function startSchedule(key: string, expression: string, run: () => void): Schedule {
   const task = createTask(key, expression, run);
@@ -49,7 +38,12 @@ function createTask(key: string, expression: string, run: () => void) {
     // The ledger shows what a missed run misses; the library would print between the lines of the log.
     return cron.schedule(expression, run, { timezone: 'Etc/UTC', suppressMissedWarning: true });
   } catch (error) {
-    throw new ScheduleError(key, expression, error instanceof Error ? error.message : 'refused');
+    const detail = error instanceof Error ? error.message : 'refused';
+    throw new TapekeepError(
+      'bad_schedule',
+      'fatal',
+      `${key}: "${expression}" is not a cron expression (${detail}); write five fields, or six with seconds first, such as "*/5 * * * * *"`,
+    );
   }
 }
 
@@ -62,7 +56,7 @@ export class Schedules {
 
   /**
    * @param key the setting's path, for the error
-   * @throws ScheduleError
+   * @throws TapekeepError `bad_schedule`
    */
   start(key: string, expression: string, run: () => void): Schedule {
     const schedule = startSchedule(key, expression, run);

@@ -11,24 +11,6 @@ import { dialectOfConfig, openExchange } from '../opening/exchange.js';
 import { durationArgument, periodArgument } from '../options.js';
 import { writeOut } from '../output.js';
 
-/** The exchange answered and does not let anybody subscribe to this. */
-class SubscriptionRefusedError extends TapekeepError {
-  constructor(market: string, periodS: number) {
-    super(
-      'subscription_refused',
-      'skip',
-      `the exchange refuses to subscribe to ${market} over ${periodS} s: check the market's name and --period; a replay has the periods that were recorded, mostly ${LIST_PERIOD_S}`,
-    );
-  }
-}
-
-/** Nothing could be watched in the time given. */
-class NeverConnectedError extends TapekeepError {
-  constructor(url: string, reason: string) {
-    super('network', 'retry', `${url}: no subscription came about (${reason})`);
-  }
-}
-
 const DEFAULT_PERIOD_S = 60;
 const NOT_ASKED = 'http://localhost';
 
@@ -90,14 +72,21 @@ export const watch = command({
           );
         }
         if (event.reason === 'subscribe_refused') {
-          throw new SubscriptionRefusedError(market, period);
+          throw new TapekeepError(
+            'subscription_refused',
+            'skip',
+            `the exchange refuses to subscribe to ${market} over ${period} s: check the market's name and --period; a replay has the periods that were recorded, mostly ${LIST_PERIOD_S}`,
+          );
         }
         if (event.reason !== 'stopped') lastReason = event.reason;
       }
     } finally {
       await access.close();
     }
-    if (isTimeUp && !hasOpened) throw new NeverConnectedError(realtimeUrl, lastReason);
+    if (isTimeUp && !hasOpened) {
+      const message = `${realtimeUrl}: no subscription came about (${lastReason})`;
+      throw new TapekeepError('network', 'retry', message);
+    }
   },
 });
 

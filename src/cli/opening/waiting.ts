@@ -78,7 +78,15 @@ class Wait {
     const nowMs = clock.monotonicMs();
     this.#awaySinceMs ??= nowMs;
     const waitedMs = nowMs - this.#awaySinceMs;
-    if (waitedMs >= waitMs) throw waitMs === 0 ? error : new WaitedError(error, waitMs);
+    if (waitedMs >= waitMs) {
+      if (waitMs === 0) throw error;
+      throw new TapekeepError(
+        error instanceof TapekeepError ? error.code : 'database_unreachable',
+        'retry',
+        `${messageOf(error)}; waited ${formatDuration(waitMs)} for it (--wait-for-database, database.startWait)`,
+        { cause: error },
+      );
+    }
     if (nowMs - this.#loggedAtMs < LOOK_EVERY_MS) return;
     this.#loggedAtMs = nowMs;
     telemetry.databaseAwaited({ detail: messageOf(error), waitedMs, limitMs: waitMs });
@@ -105,17 +113,5 @@ class Wait {
         }
       }
     }
-  }
-}
-
-/** The database stayed away for all of the time that a start waits for it. */
-class WaitedError extends TapekeepError {
-  constructor(last: unknown, waitMs: number) {
-    super(
-      last instanceof TapekeepError ? last.code : 'database_unreachable',
-      'retry',
-      `${messageOf(last)}; waited ${formatDuration(waitMs)} for it (--wait-for-database, database.startWait)`,
-      { cause: last },
-    );
   }
 }

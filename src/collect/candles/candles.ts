@@ -86,7 +86,7 @@ export class CandleCollector {
    *
    * @returns whether more is missing and may be asked for at once; false as well when the answer
    * settled nothing, so that the caller does not ask the same again before its next turn
-   * @throws CandleMismatchError when the answer is for something else
+   * @throws TapekeepError `candle_mismatch` when the answer is for something else
    */
   poll(signal: AbortSignal): Promise<boolean> {
     return this.#mutex.run(() => this.#poll(signal));
@@ -184,7 +184,11 @@ export class CandleCollector {
       const reply = await exchange.call('kline', query, { priority, signal });
       const { interval, market: echoed } = reply.data;
       if (interval !== intervalS || echoed !== market) {
-        throw new CandleMismatchError(market, intervalS, `${echoed}, ${interval} s`);
+        throw new TapekeepError(
+          'candle_mismatch',
+          'retry',
+          `${market}: candles of ${intervalS} s were asked for, the answer is for ${echoed}, ${interval} s; check that the exchange knows this interval`,
+        );
       }
       return reply;
     } catch (error) {
@@ -357,17 +361,6 @@ export class CandleCollector {
     const { stream, time } = this.#options;
     const atMs = Math.floor(time.nowMs());
     return { stream, span, atMs, nextAttemptAtMs: atMs + pauseAfter(reason) };
-  }
-}
-
-/** The answer is for another market or interval than was asked for, so it proves nothing. */
-export class CandleMismatchError extends TapekeepError {
-  constructor(market: string, intervalS: number, got: string) {
-    super(
-      'candle_mismatch',
-      'retry',
-      `${market}: candles of ${intervalS} s were asked for, the answer is for ${got}; check that the exchange knows this interval`,
-    );
   }
 }
 
