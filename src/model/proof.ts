@@ -1,5 +1,5 @@
 import { SECOND_MS } from '../kernel/durations.js';
-import { ceilToMs, floorToMs, type Span, subtractSpans } from '../kernel/span.js';
+import { floorToMs, type Span, subtractSpans } from '../kernel/span.js';
 import type { PageRow } from './order.js';
 
 /** When a reply was asked for and what time its server showed. Exchange time, milliseconds. */
@@ -90,28 +90,4 @@ export function withoutUnread(claim: Span, unread: readonly UnreadRow[]): Span[]
 export function edgeBelow(claim: Span, unread: readonly UnreadRow[]): number {
   const lowestMs = Math.min(...unread.map(({ olderS }) => olderS * SECOND_MS));
   return Math.min(claim.fromMs, lowestMs);
-}
-
-/** The span of candles `[from, to)` on the grid of `stepMs` that lie wholly inside `within`. */
-export function gridWithin(within: Span, stepMs: number): Span {
-  const fromMs = ceilToMs(within.fromMs, stepMs);
-  return { fromMs, toMs: Math.max(fromMs, floorToMs(within.toMs, stepMs)) };
-}
-
-/**
- * Cuts single candles that were refused out of a fetched span. One whose open time lies beside the
- * grid of `stepMs` makes both candles that it lies across suspect; one whose open time cannot be
- * read could be any of them, so then nothing is claimed.
- */
-export function withoutSlots(
-  fetched: Span,
-  refusedMs: ReadonlyArray<number | undefined>,
-  stepMs: number,
-): Span[] {
-  const slots: Span[] = [];
-  for (const openMs of refusedMs) {
-    if (openMs === undefined) return [];
-    slots.push({ fromMs: floorToMs(openMs, stepMs), toMs: ceilToMs(openMs + stepMs, stepMs) });
-  }
-  return subtractSpans(fetched, slots);
 }

@@ -5,7 +5,6 @@ import { DAY_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import type { KlineRow } from '../../model/batch.js';
 import { isLost } from '../../model/gap-reasons.js';
-import { gridWithin, withoutSlots } from '../../model/proof.js';
 import type { ExchangeReply } from '../ports.js';
 
 export type KlineReply = ExchangeReply<ResultOf<'kline'>>;
@@ -148,14 +147,22 @@ export class CandleGrid {
 
   /** The candles that lie wholly inside a span. */
   within(span: Span): Span {
-    return this.#shift(gridWithin(this.#shift(span, -this.#offsetMs), this.stepMs), this.#offsetMs);
+    const fromMs = this.ceil(span.fromMs);
+    return { fromMs, toMs: Math.max(fromMs, this.floor(span.toMs)) };
   }
 
-  /** A fetched span without refused candles, see {@link withoutSlots}. */
+  /**
+   * Cuts single candles that were refused out of a fetched span. One whose open time lies beside the
+   * grid makes both candles that it lies across suspect; one whose open time cannot be read could be
+   * any of them, so then nothing is claimed.
+   */
   without(fetched: Span, refusedMs: ReadonlyArray<number | undefined>): Span[] {
-    const own = refusedMs.map((ms) => (ms === undefined ? undefined : ms - this.#offsetMs));
-    const spans = withoutSlots(this.#shift(fetched, -this.#offsetMs), own, this.stepMs);
-    return spans.map((span) => this.#shift(span, this.#offsetMs));
+    const slots: Span[] = [];
+    for (const openMs of refusedMs) {
+      if (openMs === undefined) return [];
+      slots.push({ fromMs: this.floor(openMs), toMs: this.ceil(openMs + this.stepMs) });
+    }
+    return subtractSpans(fetched, slots);
   }
 
   /**
@@ -173,9 +180,5 @@ export class CandleGrid {
     this.#changes += 1;
     this.#offsetMs = offsetMs;
     return true;
-  }
-
-  #shift({ fromMs, toMs }: Span, byMs: number): Span {
-    return { fromMs: fromMs + byMs, toMs: toMs + byMs };
   }
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { CandleGrid } from '../../../src/collect/candles/candle-answer.js';
 import { CandleCollector } from '../../../src/collect/candles/candles.js';
 import { ClaimGate } from '../../../src/collect/claim-gate.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
@@ -126,6 +127,22 @@ async function pollAll(collector: CandleCollector): Promise<number> {
   }
   return polls;
 }
+
+test('candles lie on the grid, and refused ones are cut out of it', () => {
+  for (const [step, offset] of [
+    [60_000, 0],
+    [86_400_000, 57_600_000],
+  ] as const) {
+    const grid = new CandleGrid(step, offset);
+    const at = (steps: number) => offset + steps * step;
+    const span = (from: number, to: number) => ({ fromMs: at(from), toMs: at(to) });
+    assert.deepEqual(grid.within(span(1.25, 4.25)), span(2, 4));
+    assert.deepEqual(grid.within(span(1.25, 1.75)), span(2, 2));
+    assert.deepEqual(grid.without(span(0, 5), [at(1)]), [span(0, 1), span(2, 5)]);
+    assert.deepEqual(grid.without(span(0, 5), [at(1.5)]), [span(0, 1), span(3, 5)]);
+    assert.deepEqual(grid.without(span(0, 5), [at(1), undefined]), []);
+  }
+});
 
 test('only candles whose close and grace have passed are asked for and stored', async () => {
   const world = new World(10);

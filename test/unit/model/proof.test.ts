@@ -3,11 +3,9 @@ import test from 'node:test';
 import fc from 'fast-check';
 import {
   deeperSpan,
-  gridWithin,
   headSpan,
   latestMs,
   provenUntilMs,
-  withoutSlots,
   withoutUnread,
 } from '../../../src/model/proof.js';
 
@@ -55,15 +53,6 @@ test('refused rows cut out the seconds between their readable neighbours, both w
   assert.deepEqual(withoutUnread(claim, [{ newerS: undefined, olderS: 25 }]), [span(10, 25)]);
   assert.deepEqual(withoutUnread(claim, [{ newerS: 12, olderS: 5 }]), [span(13, 30)]);
   assert.deepEqual(withoutUnread(claim, [{ newerS: undefined, olderS: 5 }]), []);
-});
-
-test('candles lie on the grid, and refused ones are cut out of it', () => {
-  assert.deepEqual(gridWithin(span(61, 241), 60_000), span(120, 240));
-  assert.deepEqual(gridWithin(span(61, 119), 60_000), span(120, 120));
-  const fetched = span(0, 300);
-  assert.deepEqual(withoutSlots(fetched, [60_000], 60_000), [span(0, 60), span(120, 300)]);
-  assert.deepEqual(withoutSlots(fetched, [90_000], 60_000), [span(0, 60), span(180, 300)]);
-  assert.deepEqual(withoutSlots(fetched, [60_000, undefined], 60_000), []);
 });
 
 test('whatever is refused: no claim ever holds a second that a refused row may lie in', () => {
