@@ -74,7 +74,7 @@ export class AccountCollector {
   }
 }
 
-export interface BalanceCollectorOptions extends SnapshotOptions {
+interface BalanceCollectorOptions extends SnapshotOptions {
   readonly exchange: ExchangePort;
   readonly knownBalances: () => Promise<readonly BalanceRow[]>;
 }
@@ -83,7 +83,7 @@ export interface BalanceCollectorOptions extends SnapshotOptions {
  * Follows what the account holds: a row for each currency that changed, appeared or is listed no
  * longer. What the archive knows from before a restart is not stored again.
  */
-export class BalanceCollector {
+class BalanceCollector {
   readonly #options: BalanceCollectorOptions;
   readonly #recorder: SnapshotRecorder;
   #known: ReadonlyMap<string, BalanceRow> | undefined;
@@ -134,7 +134,7 @@ function isSameBalance(known: BalanceRow | undefined, { available, freeze }: Bal
   return a !== null && f !== null && equalDecimals(a, available) && equalDecimals(f, freeze);
 }
 
-export interface OrderCollectorOptions extends SnapshotOptions {
+interface OrderCollectorOptions extends SnapshotOptions {
   readonly marketId: number;
   readonly exchange: ExchangePort;
   readonly openOrders: (marketId: number) => Promise<readonly ActiveOrderRow[]>;
@@ -160,7 +160,7 @@ interface OrderBook {
  * is active no longer. What the archive knows from before a restart is not stored again, and orders
  * that ended meanwhile are noted as gone.
  */
-export class OrderCollector {
+class OrderCollector {
   readonly #options: OrderCollectorOptions;
   readonly #recorder: SnapshotRecorder;
   #known: ReadonlyMap<number, ActiveOrderRow> | undefined;

@@ -4,7 +4,7 @@ import type { CollectEvents } from '../observe/events.js';
 import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
 import { quarantineRows } from './reports.js';
 
-export interface MarketListOptions {
+interface MarketListOptions {
   readonly exchange: ExchangePort;
   readonly archive: ArchivePort;
   readonly time: ExchangeTime;

@@ -160,7 +160,7 @@ export class SnapshotRecorder {
   }
 }
 
-export interface DepthCollectorOptions extends SnapshotOptions {
+interface DepthCollectorOptions extends SnapshotOptions {
   readonly marketId: number;
   readonly exchange: ExchangePort;
   /** Price levels asked for on each side. */

@@ -10,7 +10,7 @@ import { type StreamReport, streamReport } from './reports.js';
 import { isBeginning } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
-export interface StateCollectorOptions extends Omit<StreamContext, 'time'> {
+interface StateCollectorOptions extends Omit<StreamContext, 'time'> {
   readonly marketId: number;
   readonly periodS: number;
   readonly time: Pick<ClaimTime, 'jumps'>;

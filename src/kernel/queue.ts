@@ -24,14 +24,6 @@ export class BoundedQueue<T> implements AsyncIterable<T> {
     return this.#items.length - this.#head;
   }
 
-  get limit(): number {
-    return this.#limit;
-  }
-
-  get isClosed(): boolean {
-    return this.#closed;
-  }
-
   /** Adds `item`, waiting while the queue is full. @throws {@link AbortedError} once closed. */
   async put(item: T): Promise<void> {
     while (!this.#closed && this.size >= this.#limit) {
