@@ -17,24 +17,11 @@ export function isControlPath(path: string): boolean {
   return path.startsWith(CONTROL_PREFIX) || path.startsWith(REPLAY_PREFIX);
 }
 
-function send(reply: FastifyReply, status: number, body: object): FastifyReply {
-  return reply.status(status).type(JSON_TYPE).send(JSON.stringify(body));
-}
-
-export function showResult(reply: FastifyReply, result: object): FastifyReply {
-  return send(reply, 200, successEnvelope(result));
-}
-
 export function refuse(reply: FastifyReply, status: number, message: string): FastifyReply {
-  return send(reply, status, errorEnvelope(status, message));
-}
-
-/** Answers 400 for errors that say what was wrong with what was asked for; throws all others. */
-export function refuseFor(reply: FastifyReply, error: unknown): FastifyReply {
-  if (error instanceof SyntaxError || error instanceof TapekeepError) {
-    return refuse(reply, 400, messageOf(error));
-  }
-  throw error;
+  return reply
+    .status(status)
+    .type(JSON_TYPE)
+    .send(JSON.stringify(errorEnvelope(status, message)));
 }
 
 /** @throws SyntaxError when the body is not JSON, or not sent as it is */
@@ -75,35 +62,43 @@ export function readBody<S extends z.ZodType>(
   return data;
 }
 
-/** Carries out a change and shows what came of it. */
-export function steer(reply: FastifyReply, change: () => object): FastifyReply {
-  try {
-    return showResult(reply, change());
-  } catch (error) {
-    return refuseFor(reply, error);
-  }
-}
-
 /**
  * Refuses what a web page may have sent. Browsers let pages send to any address, this machine's own
  * included, and read what comes from a name of their own: who opened the page asked for nothing here.
  */
-export function guardControl(app: FastifyInstance): void {
-  app.addHook('onRequest', (request, reply, done) => {
-    // The route's own path: that of the request may be written in other ways.
-    if (!isControlPath(request.routeOptions.url ?? '')) return done();
-    const { host, origin } = request.headers;
-    if (host !== undefined && !isLocalHost(host)) {
-      const shown = JSON.stringify(host.slice(0, 100));
-      const message = `the host ${shown} is not known here; ask by address, localhost or a name without a dot`;
-      refuse(reply, 403, message);
-      return;
-    }
-    if (origin !== undefined || isFromOtherSite(request.headers)) {
-      const message = 'requests of web pages are refused (headers Origin, Sec-Fetch-Site)';
-      refuse(reply, 403, message);
-      return;
-    }
+function refuseWebPages(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  const { host, origin } = request.headers;
+  if (host !== undefined && !isLocalHost(host)) {
+    const shown = JSON.stringify(host.slice(0, 100));
+    const message = `the host ${shown} is not known here; ask by address, localhost or a name without a dot`;
+    refuse(reply, 403, message);
+    return;
+  }
+  if (origin !== undefined || isFromOtherSite(request.headers)) {
+    const message = 'requests of web pages are refused (headers Origin, Sec-Fetch-Site)';
+    refuse(reply, 403, message);
+    return;
+  }
+  done();
+}
+
+/**
+ * Adds routes whose handlers return the result to show; text and bytes are sent as they are. An
+ * error that says what was wrong with what was asked for is answered 400, one that waiting repairs
+ * 503, all others as those of any route.
+ */
+export function addControlRoutes(app: FastifyInstance, add: (app: FastifyInstance) => void): void {
+  app.register((control, _options, done) => {
+    control.addHook('onRequest', refuseWebPages);
+    control.addHook('preSerialization', (_request, _reply, result, next) => {
+      next(null, successEnvelope(result));
+    });
+    control.setErrorHandler((error, _request, reply) => {
+      if (!(error instanceof SyntaxError || error instanceof TapekeepError)) throw error;
+      const isToRepeat = error instanceof TapekeepError && error.action === 'retry';
+      return refuse(reply, isToRepeat ? 503 : 400, messageOf(error));
+    });
+    add(control);
     done();
   });
 }

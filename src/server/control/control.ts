@@ -1,9 +1,9 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { onlyKeys } from '../../contract/shape.js';
 import type { Backend, ChangeableBackend, MarketControl, PlayedBackend } from '../backend.js';
 import type { Interference, InterferenceControl } from '../faults.js';
-import { CONTROL_PREFIX, readBody, readJson, showResult, steer } from './control-replies.js';
+import { addControlRoutes, CONTROL_PREFIX, readBody, readJson } from './control-replies.js';
 import { addReplayControl } from './replay-control.js';
 import { addTruthControl } from './truth-control.js';
 
@@ -33,15 +33,16 @@ export function marketsForGood(backend: Backend): readonly string[] | undefined 
  * what they steer. Without `control` there are none of them; those of a recording, below `/replay/`,
  * then say so.
  */
-export function addControl(app: FastifyInstance, server: SteeredServer): void {
-  if (isPlayed(server.backend)) {
-    addReplayControl(app, server.backend.clockControl, server.control === true);
-  }
-  if (server.control !== true) return;
-  addTruthControl(app, server.backend);
-  const faults = server.interference?.control;
-  if (faults !== undefined) addFaultsControl(app, faults, () => marketsForGood(server.backend));
-  if (isChangeable(server.backend)) addMarketsControl(app, server.backend.marketControl);
+export function addControl(server: FastifyInstance, steered: SteeredServer): void {
+  const { backend, interference, control = false } = steered;
+  addControlRoutes(server, (app) => {
+    if (isPlayed(backend)) addReplayControl(app, backend.clockControl, control);
+    if (!control) return;
+    addTruthControl(app, backend);
+    const faults = interference?.control;
+    if (faults !== undefined) addFaultsControl(app, faults, () => marketsForGood(backend));
+    if (isChangeable(backend)) addMarketsControl(app, backend.marketControl);
+  });
 }
 
 /** Largest fault script, bytes. */
@@ -59,20 +60,15 @@ function addFaultsControl(
   markets: () => readonly string[] | undefined,
 ): void {
   const path = `${CONTROL_PREFIX}faults`;
-  const show = (reply: FastifyReply) => showResult(reply, control.describe());
-  app.get(path, (_request, reply) => show(reply));
-  app.delete(path, (_request, reply) =>
-    steer(reply, () => {
-      control.clear();
-      return control.describe();
-    }),
-  );
-  app.put(path, { bodyLimit: SCRIPT_MAX_BYTES }, (request, reply) =>
-    steer(reply, () => {
-      control.replace(readJson(request), markets());
-      return control.describe();
-    }),
-  );
+  app.get(path, () => control.describe());
+  app.delete(path, () => {
+    control.clear();
+    return control.describe();
+  });
+  app.put(path, { bodyLimit: SCRIPT_MAX_BYTES }, (request) => {
+    control.replace(readJson(request), markets());
+    return control.describe();
+  });
 }
 
 /** Largest description of a market, bytes. */
@@ -89,12 +85,10 @@ const DEPOSIT = onlyKeys({ account: text, currency: text, amount: text });
 function addMarketsControl(app: FastifyInstance, control: MarketControl): void {
   const markets = `${CONTROL_PREFIX}markets`;
   const add = (path: string, change: (request: FastifyRequest) => object) => {
-    app.post(path, { bodyLimit: MARKET_MAX_BYTES }, (request, reply) =>
-      steer(reply, () => change(request)),
-    );
+    app.post(path, { bodyLimit: MARKET_MAX_BYTES }, change);
   };
   const marketOf = (request: FastifyRequest) => readBody(request, MARKET).market;
-  app.get(markets, (_request, reply) => showResult(reply, control.describe()));
+  app.get(markets, () => control.describe());
   add(markets, (request) => control.create(readJson(request)));
   add(`${markets}/delist`, (request) => control.delist(marketOf(request)));
   add(`${markets}/block`, (request) => control.block(marketOf(request), true));

@@ -1,17 +1,9 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { SESSION_HEADER } from '../../contract/gap-notices.js';
 import { onlyKeys, show } from '../../contract/shape.js';
-import { TapekeepError } from '../../kernel/errors.js';
 import type { ClockControl } from '../backend.js';
-import {
-  ControlError,
-  REPLAY_PREFIX,
-  readBody,
-  refuse,
-  refuseFor,
-  showResult,
-} from './control-replies.js';
+import { ControlError, REPLAY_PREFIX, readBody, refuse } from './control-replies.js';
 
 /** Largest body of a control request, bytes. */
 const BODY_MAX_BYTES = 4 * 1024;
@@ -47,45 +39,9 @@ function readSession(request: FastifyRequest): string | undefined {
   throw new ControlError(`session ${show(named)} is not allowed; name one`);
 }
 
-/** What each path below `/replay/` does. */
-const changes: Readonly<
-  Record<
-    string,
-    (
-      control: ClockControl,
-      session: string | undefined,
-      request: FastifyRequest,
-    ) => object | Promise<object>
-  >
-> = {
-  pause: (control, session, request) => {
-    readBody(request, NOTHING, {});
-    return control.pause(session);
-  },
-  resume: (control, session, request) => {
-    readBody(request, NOTHING, {});
-    return control.resume(session);
-  },
-  seek: (control, session, request) => control.seek(session, readBody(request, SEEK, {}).to),
-  step: (control, session, request) => control.step(session, readBody(request, STEP, {}).ms),
-  speed: (control, session, request) =>
-    control.setSpeed(session, readBody(request, SPEED, {}).speed),
-};
-
-async function answer(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  work: (session: string | undefined) => object | Promise<object>,
-): Promise<FastifyReply> {
-  try {
-    return showResult(reply, await work(readSession(request)));
-  } catch (error) {
-    // What can be repaired by waiting was not asked wrongly.
-    if (error instanceof TapekeepError && error.action === 'retry') {
-      return refuse(reply, 503, error.message);
-    }
-    return refuseFor(reply, error);
-  }
+function named(session: string | undefined, what: string): string {
+  if (session !== undefined) return session;
+  throw new ControlError(`name the session that is to ${what}`);
 }
 
 /**
@@ -98,53 +54,41 @@ async function answer(
  * @param isAllowed false: every one of them is refused with what to do about it
  */
 export function addReplayControl(
-  app: FastifyInstance,
+  server: FastifyInstance,
   control: ClockControl,
   isAllowed: boolean,
 ): void {
-  const guarded =
-    (work: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>) =>
-    async (request: FastifyRequest, reply: FastifyReply) => {
-      if (isAllowed) return work(request, reply);
+  server.register((app, _options, done) => {
+    if (!isAllowed) {
       const message =
         'this replay is not to be steered from outside; start it with --control, or on a loopback address';
-      return refuse(reply, 403, message);
+      app.addHook('preHandler', (_request, reply) => void refuse(reply, 403, message));
+    }
+    const post = <S extends z.ZodType>(
+      name: string,
+      schema: S,
+      change: (session: string | undefined, body: z.output<S>) => object,
+    ) => {
+      app.post(REPLAY_PREFIX + name, { bodyLimit: BODY_MAX_BYTES }, (request) =>
+        change(readSession(request), readBody(request, schema, {})),
+      );
     };
-  const steered = (
-    work: (request: FastifyRequest, session: string | undefined) => object | Promise<object>,
-  ) =>
-    guarded(async (request, reply) => answer(request, reply, (session) => work(request, session)));
-  app.get(
-    `${REPLAY_PREFIX}clock`,
-    guarded((request, reply) => answer(request, reply, (session) => control.read(session))),
-  );
-  app.get(
-    `${REPLAY_PREFIX}sessions`,
-    guarded((request, reply) => answer(request, reply, () => control.sessions())),
-  );
-  const named = (session: string | undefined, what: string) => {
-    if (session !== undefined) return session;
-    throw new ControlError(`name the session that is to ${what}`);
-  };
-  app.post(
-    `${REPLAY_PREFIX}sessions`,
-    { bodyLimit: BODY_MAX_BYTES },
-    steered((request, session) => {
-      readBody(request, NOTHING, {});
-      return control.begin(named(session, 'begin; the shared one is always there'));
-    }),
-  );
-  app.delete(
-    `${REPLAY_PREFIX}sessions`,
-    steered((_request, session) =>
-      control.end(named(session, 'be forgotten; the shared one stays')),
-    ),
-  );
-  for (const [name, change] of Object.entries(changes)) {
-    app.post(
-      REPLAY_PREFIX + name,
-      { bodyLimit: BODY_MAX_BYTES },
-      steered((request, session) => change(control, session, request)),
+    app.get(`${REPLAY_PREFIX}clock`, (request) => control.read(readSession(request)));
+    app.get(`${REPLAY_PREFIX}sessions`, (request) => {
+      readSession(request);
+      return control.sessions();
+    });
+    app.delete(`${REPLAY_PREFIX}sessions`, (request) =>
+      control.end(named(readSession(request), 'be forgotten; the shared one stays')),
     );
-  }
+    post('sessions', NOTHING, (session) =>
+      control.begin(named(session, 'begin; the shared one is always there')),
+    );
+    post('pause', NOTHING, (session) => control.pause(session));
+    post('resume', NOTHING, (session) => control.resume(session));
+    post('seek', SEEK, (session, { to }) => control.seek(session, to));
+    post('step', STEP, (session, { ms }) => control.step(session, ms));
+    post('speed', SPEED, (session, { speed }) => control.setSpeed(session, speed));
+    done();
+  });
 }

@@ -4,7 +4,7 @@ import { refusalOf } from '../../contract/shape.js';
 import { SECOND_US } from '../../kernel/durations.js';
 import type { Backend, BackendTrade } from '../backend.js';
 import { readQuery } from '../http/request.js';
-import { CONTROL_PREFIX, refuse, refuseFor } from './control-replies.js';
+import { CONTROL_PREFIX, refuse } from './control-replies.js';
 
 /** A backend that can list everything it ever issued. */
 export interface TruthSource {
@@ -105,12 +105,8 @@ export function addTruthControl(app: FastifyInstance, backend: Backend): void {
     const written = asked.kind === 'read' ? { ...asked.values } : {};
     const { data: query, error } = QUERY.safeParse(written);
     if (error !== undefined) return refuse(reply, 400, refusalOf(error, written));
-    try {
-      const { lines, last } = readPage(backend, query);
-      if (last !== undefined) linkNext(reply, query, last);
-      return reply.type('application/x-ndjson').send(Buffer.from(lines));
-    } catch (failure) {
-      return refuseFor(reply, failure);
-    }
+    const { lines, last } = readPage(backend, query);
+    if (last !== undefined) linkNext(reply, query, last);
+    return reply.type('application/x-ndjson').send(Buffer.from(lines));
   });
 }

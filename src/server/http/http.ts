@@ -17,7 +17,7 @@ import type { Clock } from '../../kernel/clock.js';
 import type { ServerEvents } from '../../observe/events.js';
 import { type Backend, RefusedError } from '../backend.js';
 import { addControl } from '../control/control.js';
-import { guardControl, isControlPath } from '../control/control-replies.js';
+import { isControlPath } from '../control/control-replies.js';
 import type { Interference } from '../faults.js';
 import { answerText, sendAnswer, sendJson } from './answers.js';
 import { Authenticator } from './authentication.js';
@@ -285,7 +285,6 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
   });
   refuseExpectations(context, app);
   addHeaders(app, context);
-  guardControl(app);
   addErrors(app, context, endpointOfPath);
   addRoutes(app, context, endpointOfPath);
   addControl(app, context);
