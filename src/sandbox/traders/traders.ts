@@ -1,3 +1,4 @@
+import { firstNot } from '../../kernel/sorted.js';
 import type { MatchingEngine } from '../engine/engine.js';
 import { EngineError } from '../errors.js';
 import type { FlowShape } from '../markets.js';
@@ -14,10 +15,6 @@ const IDS_PER_SESSION = 2 ** 26;
 /** What the traders get of every currency, whenever they have less than half of it. */
 const FUNDS = 10n ** 20n;
 
-/**
- * Events in order of time; those of one instant in order of rank, then in the order in which they
- * were added. A binary heap.
- */
 export interface Scheduled {
   /** UNIX microseconds. */
   readonly timeUs: number;
@@ -25,71 +22,41 @@ export interface Scheduled {
   readonly rank: number;
 }
 
+/**
+ * Events in order of time; those of one instant in order of rank, then in the order in which they
+ * were added. About two a market wait at a time, so that inserting moves little.
+ */
 export class EventQueue<E extends Scheduled> {
-  #heap: Array<{ readonly event: E; readonly sequence: number }> = [];
-  #nextSequence = 0;
+  /** The event that comes next is the last. */
+  readonly #events: E[] = [];
 
   get size(): number {
-    return this.#heap.length;
+    return this.#events.length;
   }
 
   /** The event that comes next. */
   get first(): E | undefined {
-    return this.#heap[0]?.event;
+    return this.#events.at(-1);
   }
 
   add(event: E): void {
-    const entry = { event, sequence: this.#nextSequence };
-    this.#nextSequence += 1;
-    let at = this.#heap.length;
-    this.#heap.push(entry);
-    while (at > 0) {
-      const parent = (at - 1) >>> 1;
-      if (!this.#isBefore(at, parent)) break;
-      this.#swap(at, parent);
-      at = parent;
-    }
+    const at = firstNot(this.#events.length, (place) => isAfter(this.#events[place], event));
+    this.#events.splice(at, 0, event);
   }
 
   /** Takes out the event that comes next. */
   take(): E | undefined {
-    const first = this.#heap[0];
-    const last = this.#heap.pop();
-    if (first === undefined || last === undefined || first === last) return first?.event;
-    this.#heap[0] = last;
-    let at = 0;
-    for (;;) {
-      const left = 2 * at + 1;
-      const right = left + 1;
-      let least = at;
-      if (left < this.#heap.length && this.#isBefore(left, least)) least = left;
-      if (right < this.#heap.length && this.#isBefore(right, least)) least = right;
-      if (least === at) return first.event;
-      this.#swap(at, least);
-      at = least;
-    }
+    return this.#events.pop();
   }
 
   clear(): void {
-    this.#heap = [];
+    this.#events.length = 0;
   }
+}
 
-  #isBefore(index: number, other: number): boolean {
-    const a = this.#heap[index];
-    const b = this.#heap[other];
-    if (a === undefined || b === undefined) return false;
-    if (a.event.timeUs !== b.event.timeUs) return a.event.timeUs < b.event.timeUs;
-    if (a.event.rank !== b.event.rank) return a.event.rank < b.event.rank;
-    return a.sequence < b.sequence;
-  }
-
-  #swap(index: number, other: number): void {
-    const a = this.#heap[index];
-    const b = this.#heap[other];
-    if (a === undefined || b === undefined) return;
-    this.#heap[index] = b;
-    this.#heap[other] = a;
-  }
+function isAfter(event: Scheduled | undefined, { timeUs, rank }: Scheduled): boolean {
+  if (event === undefined) return false;
+  return event.timeUs === timeUs ? event.rank > rank : event.timeUs > timeUs;
 }
 
 interface FlowEvent extends Scheduled {
