@@ -79,7 +79,7 @@ export type {
   SealFacts,
   SealingAdmin,
 } from './sealing/partitions.js';
-export type { LedgerSuspect, StreamCoverage, Unsettled } from './sealing/settled.js';
+export { findLacks, findLedgerSuspects, findUnsettled, readCoverage } from './sealing/settled.js';
 
 export { fromMs as timestampSql, toMs as millisSql } from './sql.js';
 

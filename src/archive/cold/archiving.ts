@@ -1,8 +1,15 @@
 import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
+import { columnsOf } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
-import type { PartitionInfo, PartitionMarket, SealFacts, SealingAdmin } from '../../store/index.js';
+import {
+  type PartitionInfo,
+  type PartitionMarket,
+  readCoverage,
+  type SealFacts,
+  type SealingAdmin,
+} from '../../store/index.js';
 import { asColdError, ColdError } from '../errors.js';
 import { BlockWriter, syncFolder } from '../files.js';
 import { digestParquet, digestStaged, writeParquet } from '../parquet/file.js';
@@ -120,14 +127,14 @@ async function findEarlier(
 }
 
 async function archiveDay(
-  { admin, coldDir, watcher, version, signal }: ColdContext,
+  { coldDir, watcher, version, signal }: ColdContext,
   { duck, decimals }: { readonly duck: DuckSession; readonly decimals: ColdDecimals },
   partition: PartitionInfo,
   day: StagedDay,
 ): Promise<ColdFile> {
   const kind = viewOf(partition.table);
   const market = day.marketId === 0 ? NO_MARKET : day.market;
-  const columns = admin.columns(partition.table);
+  const columns = columnsOf(partition.table, true);
   const staged = { path: day.path, columns };
   const path = `${day.path}.parquet`;
   try {
@@ -202,7 +209,7 @@ async function contentOf(
   { rows, checksum }: SealFacts,
   files: readonly ColdFile[],
 ): Promise<ColdContent> {
-  const coverage = await admin.coverage(partition);
+  const coverage = await readCoverage(admin.connection, partition);
   return {
     tapekeep: version,
     madeAt: iso(clock.wallMs()),
@@ -211,7 +218,7 @@ async function contentOf(
     from: iso(partition.span.fromMs),
     to: iso(partition.span.toMs),
     ...{ rows, checksum },
-    columns: admin.columns(partition.table).map(({ name, type }) => ({ name, type })),
+    columns: columnsOf(partition.table, true).map(({ name, type }) => ({ name, type })),
     files,
     coverage: coverage.map(({ spans, ...stream }) => ({
       ...stream,

@@ -1,6 +1,11 @@
 import { formatInstant } from '../../kernel/timestamp.js';
 import type { SeriesTable } from '../../model/series.js';
-import type { PartitionInfo, SealingAdmin } from '../../store/index.js';
+import {
+  findLedgerSuspects,
+  findUnsettled,
+  type PartitionInfo,
+  type SealingAdmin,
+} from '../../store/index.js';
 
 /** Ages count from the end of a partition, in the exchange's time. */
 export interface LifeRules {
@@ -101,7 +106,7 @@ async function ledgerSuspect(
   if (trades.length === 0) return undefined;
   const fromMs = Math.min(...trades.map((span) => span.fromMs));
   const toMs = Math.max(...trades.map((span) => span.toMs));
-  const [suspect] = await admin.ledgerSuspects({ fromMs, toMs });
+  const [suspect] = await findLedgerSuspects(admin.connection, { fromMs, toMs });
   if (suspect === undefined) return undefined;
   const { market, claimed, counted, span } = suspect;
   const at = formatInstant(span.fromMs);
@@ -114,7 +119,7 @@ export async function unsettledNote(
   partition: PartitionInfo,
   needsChecks: boolean,
 ): Promise<string | undefined> {
-  const found = await admin.unsettled(partition, needsChecks);
+  const found = await findUnsettled(admin.connection, partition, needsChecks);
   if (found === undefined) return undefined;
   const { why, kind, market, variantS, span } = found;
   const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;

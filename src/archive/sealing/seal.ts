@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
 import { formatInstant } from '../../kernel/timestamp.js';
-import type {
-  PartitionInfo,
-  PartitionMarket,
-  SealFacts,
-  SealingAdmin,
-  SealingStore,
+import {
+  findLacks,
+  type PartitionInfo,
+  type PartitionMarket,
+  type SealFacts,
+  type SealingAdmin,
+  type SealingStore,
 } from '../../store/index.js';
 import { ColdError } from '../errors.js';
 import { countLines } from '../parquet/values.js';
@@ -173,7 +174,7 @@ export async function lackNote(
   admin: SealingAdmin,
   partition: PartitionInfo,
 ): Promise<string | null> {
-  const [lack, ...others] = await admin.lacks(partition);
+  const [lack, ...others] = await findLacks(admin.connection, partition);
   if (lack === undefined) return null;
   const { kind, market, variantS, span } = lack;
   const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;

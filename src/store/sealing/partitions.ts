@@ -5,13 +5,6 @@ import { Connection, type ConnectionOptions, inStoreWords, type Runner } from '.
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
 import { boundsSql, type Flat, fromMs, toMs, withSpan } from '../sql.js';
-import {
-  findLacks,
-  findLedgerSuspects,
-  findUnsettled,
-  readCoverage,
-  type StreamCoverage,
-} from './settled.js';
 
 /** `hot`: being written; `sealed`: final; `archived`: in files; `expired`: gone for good. */
 export type PartitionLife = 'hot' | 'sealed' | 'archived' | 'expired';
@@ -160,10 +153,11 @@ const SWITCHES = /^(archive_partition|finish_restore|expire_partition)\(/;
  * `retry`: nothing has happened, another time will do.
  */
 export class SealingAdmin {
-  readonly #connection: Connection;
+  /** What a partition lacks, and what covers it, is asked through the same connection. */
+  readonly connection: Connection;
 
   private constructor(connection: Connection) {
-    this.#connection = connection;
+    this.connection = connection;
   }
 
   /** @throws StoreError `sealing_busy`, `sealing_refused`, and when it cannot connect */
@@ -182,21 +176,6 @@ export class SealingAdmin {
     }
   }
 
-  /** The first thing that keeps a partition from being settled; undefined when it is. */
-  unsettled({ table, span }: Place, needsChecks: boolean) {
-    return findUnsettled(this.#connection, table, span, needsChecks);
-  }
-
-  /** Streams that lack a part of a partition, though it is settled: the longest first. */
-  lacks({ table, span }: Place) {
-    return findLacks(this.#connection, table, span);
-  }
-
-  /** Covered ranges of trades that touch a span and do not add up; the first few. */
-  ledgerSuspects(span: Place['span']) {
-    return findLedgerSuspects(this.#connection, span);
-  }
-
   /** From here on the rows do not change, or the seal fails. False: it is not hot any more. */
   async beginSeal(place: Place): Promise<boolean> {
     return (await this.#call<string | null>('begin_seal($1, AT)', place)) !== null;
@@ -207,7 +186,7 @@ export class SealingAdmin {
     await this.#call('drop_broken_indexes($1, AT)', place);
     if (await this.#mayMaintain(place)) {
       const sql = `REINDEX TABLE CONCURRENTLY ${place.name}`;
-      await this.#unlessInUse([place.name], true, () => this.#connection.rows(sql));
+      await this.#unlessInUse([place.name], true, () => this.connection.rows(sql));
     } else {
       await this.#call('rebuild_indexes($1, AT)', place);
     }
@@ -217,7 +196,7 @@ export class SealingAdmin {
   async freeze(place: Place): Promise<boolean> {
     if (!(await this.#mayMaintain(place))) return false;
     const sql = `VACUUM (FREEZE, ANALYZE) ${place.name}`;
-    await this.#unlessInUse([place.name], false, () => this.#connection.rows(sql));
+    await this.#unlessInUse([place.name], false, () => this.connection.rows(sql));
     return true;
   }
 
@@ -228,21 +207,12 @@ export class SealingAdmin {
 
   /** Markets that have rows in it, by id. @param partition the name of a table with its columns */
   async markets({ name }: Place): Promise<PartitionMarket[]> {
-    return await this.#connection.rows<PartitionMarket>(marketsSql(name));
-  }
-
-  /** The columns of {@link marketRows}, in their order. */
-  columns(table: SeriesTable): readonly SeriesColumn[] {
-    return columnsOf(table, true);
+    return await this.connection.rows<PartitionMarket>(marketsSql(name));
   }
 
   /** The rows of a market as canonical lines, day by day. Leaving early closes the connection. */
   marketRows({ table, name }: Place, marketId: number): AsyncIterable<Buffer> {
-    return this.#connection.copyOut(marketRowsSql(table, name, marketId));
-  }
-
-  async coverage({ table, span }: Place): Promise<StreamCoverage[]> {
-    return await readCoverage(this.#connection, table, span);
+    return this.connection.copyOut(marketRowsSql(table, name, marketId));
   }
 
   /**
@@ -268,11 +238,11 @@ export class SealingAdmin {
     return (await this.#call<string | null>('begin_restore($1, AT)', place)) !== null;
   }
 
-  /** Adds lines of {@link columns} with the market's id before them. */
+  /** Adds lines of {@link marketRows} with the market's id before them. */
   async copyIn({ table, name }: Place, lines: Buffer): Promise<void> {
     const columns = columnsOf(table, true).map((one) => one.name);
     const sql = `COPY ${name} (market_id, ${columns.join(', ')}) FROM STDIN (FORMAT csv)`;
-    await this.#connection.copyIn(sql, lines);
+    await this.connection.copyIn(sql, lines);
   }
 
   /** The switch back. False: it is not archived, or not with this checksum. */
@@ -294,11 +264,11 @@ export class SealingAdmin {
   }
 
   async close(): Promise<void> {
-    await this.#connection.close();
+    await this.connection.close();
   }
 
   async #mayMaintain({ name }: Place): Promise<boolean> {
-    const [row] = await this.#connection.rows<{ may: boolean }>(MAY_MAINTAIN, [name]);
+    const [row] = await this.connection.rows<{ may: boolean }>(MAY_MAINTAIN, [name]);
     return row?.may === true;
   }
 
@@ -314,7 +284,7 @@ export class SealingAdmin {
     const isOfReaders = !call.startsWith('begin_seal(');
     return await this.#unlessInUse(tables, isOfReaders, async () => {
       const sql = `SELECT ${call.replace('AT', AT)} AS result`;
-      const [row] = await this.#connection.rows<{ result: T }>(sql, values);
+      const [row] = await this.connection.rows<{ result: T }>(sql, values);
       return row?.result as T;
     });
   }
@@ -333,7 +303,7 @@ export class SealingAdmin {
     } catch (error) {
       if (!isState(error, 'lock not available')) throw error;
       const values = [tables, isOfReaders];
-      const holders = await this.#connection.rows<LockHolder>(FIND_HOLDERS, values);
+      const holders = await this.connection.rows<LockHolder>(FIND_HOLDERS, values);
       const ids = holders.flatMap(({ pid }) => (pid === 0 ? [] : [pid]));
       const by = holders.length === 0 ? '' : ` by ${holders.map(describeHolder).join('; ')}`;
       const or = ids.length === 0 ? '' : `, or end it: SELECT pg_terminate_backend(${ids[0]})`;

@@ -1,10 +1,11 @@
 import type { Span } from '../../kernel/span.js';
-import { type SeriesTable, seriesOf } from '../../model/series.js';
+import { seriesOf } from '../../model/series.js';
 import { slotsInSql } from '../checks/inputs.js';
 import { coveredSql, expectedSql, rangeBeforeSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { removedSql } from '../schema/partitions.js';
 import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
+import type { PartitionInfo } from './partitions.js';
 
 /** Whether all that can be known of a partition is known, and whether it adds up. */
 
@@ -32,6 +33,8 @@ export interface StreamCoverage {
   readonly variantS: number;
   readonly spans: readonly Span[];
 }
+
+type Part = Pick<PartitionInfo, 'table' | 'span'>;
 
 const FROM = fromMs('$1');
 const UNTIL = fromMs('$2');
@@ -129,23 +132,18 @@ const LACKS = `
   WHERE s.kind = ANY ($3::text[]) AND expected_to.at IS NOT NULL
   ORDER BY upper(one) - lower(one) DESC, m.name, s.kind DESC, s.variant`;
 
-/** Streams of a table that lack a part of a span, the longest first. */
-export async function findLacks(
-  runner: Runner,
-  table: SeriesTable,
-  { fromMs: from, toMs: to }: Span,
-): Promise<Lack[]> {
+/** Streams that lack a part of a partition, though it is settled: the longest first. */
+export async function findLacks(runner: Runner, { table, span }: Part): Promise<Lack[]> {
   const { streams, isFetchable } = seriesOf(table);
   // What can only be seen at its instant is never whole.
   if (!isFetchable) return [];
-  return (await runner.rows<Found>(LACKS, [from, to, streams])).map(withSpan);
+  return (await runner.rows<Found>(LACKS, [span.fromMs, span.toMs, streams])).map(withSpan);
 }
 
-/** The first thing that keeps a span of a table from being settled. */
+/** The first thing that keeps a partition from being settled; undefined when it is. */
 export async function findUnsettled(
   runner: Runner,
-  table: SeriesTable,
-  { fromMs: from, toMs: to }: Span,
+  { table, span: { fromMs: from, toMs: to } }: Part,
   needsChecks: boolean,
 ): Promise<Unsettled | undefined> {
   const { streams, isFetchable } = seriesOf(table);
@@ -198,6 +196,7 @@ const LEDGER_SUSPECTS = `
          row_count::float8 AS claimed, rows::float8 AS counted
   FROM counted WHERE rows <> row_count ORDER BY market, lower(span) LIMIT 10`;
 
+/** Covered ranges of trades that touch a span and do not add up; the first few. */
 export async function findLedgerSuspects(
   runner: Runner,
   { fromMs: from, toMs: to }: Span,
@@ -213,11 +212,10 @@ const COVERAGE = `
   WHERE s.kind = ANY ($3::text[]) AND c.span && ${SPAN}
   ORDER BY m.name, s.kind, s.variant, lower(c.span)`;
 
-/** Ledger of a span of a table, by stream. */
+/** Ledger of a partition, by stream. */
 export async function readCoverage(
   runner: Runner,
-  table: SeriesTable,
-  span: Span,
+  { table, span }: Part,
 ): Promise<StreamCoverage[]> {
   const { streams } = seriesOf(table);
   const rows = await runner.rows<Found>(COVERAGE, [span.fromMs, span.toMs, streams]);
