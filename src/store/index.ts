@@ -70,8 +70,8 @@ export {
   type MigrationStep,
   migrate,
   migrateAll,
+  type PartitionWidth,
 } from './schema/migrate.js';
-export type { PartitionWidth } from './schema/partitions.js';
 export type {
   PartitionInfo,
   PartitionLife,

@@ -20,8 +20,10 @@ import {
   packageRoot,
   replaceAnalytics,
 } from './analytics.js';
-import type { PartitionWidth } from './partitions.js';
 import { type RolesOutcome, settleRoles } from './roles.js';
+
+/** How much time one partition holds. All boundaries are UTC. */
+export type PartitionWidth = 'day' | 'month';
 
 /** What {@link migrate} needs. */
 export interface MigrateOptions {

@@ -1,4 +1,5 @@
-import type { Span } from '../../kernel/span.js';
+import { DAY_MS } from '../../kernel/durations.js';
+import { type Span, spanContains } from '../../kernel/span.js';
 import {
   SERIES_TABLES,
   type SeriesTable,
@@ -8,32 +9,21 @@ import {
 import type { StoreEvents } from '../../observe/events.js';
 import type { Runner } from '../connection.js';
 import { StoreError } from '../errors.js';
-import { boundsSql, type Flat, withSpan } from '../sql.js';
+import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
 
-/** How much time one partition holds. All boundaries are UTC. */
-export type PartitionWidth = 'day' | 'month';
-
-const READ_POLICY = 'SELECT table_name, width FROM partition_policy';
 /** One call a transaction: a maker holds its lock only as long as one partition takes. */
-const MAKE_PARTITION =
-  "SELECT make_partition($1, timestamptz 'epoch' + $2 * interval '1 ms') AS made";
+const MAKE_PARTITION = `
+  SELECT make_partition($1, at) AS made, ${boundsSql('(partition_at($1, at)).span')}
+  FROM (SELECT ${fromMs('$2')} AS at) asked`;
 
-/** Most partitions that one call may make: beyond it the caller has mistaken the unit of a time. */
-const MAX_PARTITIONS_A_CALL = 10_000;
-
-/** Start of the period that holds `ms`, UTC. */
-export function periodStartMs(width: PartitionWidth, ms: number): number {
-  const date = new Date(ms);
-  const day = width === 'day' ? date.getUTCDate() : 1;
-  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), day);
+/** A partition that is there, and its name if it is new. */
+interface Ensured {
+  readonly made: string | null;
+  readonly span: Span;
 }
 
-/** Start of the period after the one that begins at `startMs`. */
-export function nextPeriodMs(width: PartitionWidth, startMs: number): number {
-  const date = new Date(startMs);
-  const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()];
-  return width === 'day' ? Date.UTC(year, month, date.getUTCDate() + 1) : Date.UTC(year, month + 1);
-}
+/** Longest span to make partitions for: beyond it the caller has mistaken the unit of a time. */
+const MAX_DAYS_A_CALL = 10_000;
 
 /**
  * Makes partitions, and remembers which exist so that the writer need not ask. What is remembered
@@ -42,8 +32,7 @@ export function nextPeriodMs(width: PartitionWidth, startMs: number): number {
 export class Partitions {
   readonly #database: Runner;
   readonly #telemetry: StoreEvents;
-  readonly #known = new Set<string>();
-  #widths: ReadonlyMap<string, PartitionWidth> | undefined;
+  #known: { readonly table: SeriesTable; readonly span: Span }[] = [];
 
   constructor(database: Runner, telemetry: StoreEvents) {
     this.#database = database;
@@ -52,79 +41,55 @@ export class Partitions {
 
   /** Makes what is missing for `span`. Returns the names of the new partitions. */
   async ensure(table: SeriesTable, { fromMs, toMs }: Span): Promise<string[]> {
-    const width = await this.#width(table);
-    const starts: number[] = [];
-    for (let at = periodStartMs(width, fromMs); at < toMs; at = nextPeriodMs(width, at)) {
-      starts.push(at);
-      if (starts.length > MAX_PARTITIONS_A_CALL) throw tooMany(table);
+    if (toMs - fromMs > MAX_DAYS_A_CALL * DAY_MS) {
+      throw new StoreError(
+        'data_refused',
+        `more than ${MAX_DAYS_A_CALL} partitions of ${table} at once: the span is too long`,
+      );
     }
-    return await this.#make(table, starts);
+    const names: string[] = [];
+    for (let at = fromMs; at < toMs; ) {
+      const { made, span } = await this.#ensureAt(table, at);
+      if (made !== null) names.push(made);
+      at = span.toMs;
+    }
+    return names;
   }
 
   /** Makes what is missing for rows at these times. */
   async ensureTimes(table: SeriesTable, times: Iterable<number>): Promise<void> {
-    const width = await this.#width(table);
-    const starts = new Set<number>();
-    let [fromMs, toMs] = [Number.NaN, Number.NaN];
+    let span: Span | undefined;
     for (const ms of times) {
-      // Rows come in the order of time: the calendar is asked once a period, not once a row.
-      if (ms >= fromMs && ms < toMs) continue;
-      fromMs = periodStartMs(width, ms);
-      toMs = nextPeriodMs(width, fromMs);
-      starts.add(fromMs);
+      // Rows come in the order of time: what is known is searched once a period, not once a row.
+      if (span !== undefined && spanContains(span, ms)) continue;
+      ({ span } = await this.#ensureAt(table, ms));
     }
-    await this.#make(table, [...starts]);
   }
 
   /** Keeps `count` periods ready beyond the one that holds `nowMs`, for every table. */
   async makeAhead(nowMs: number, count: number): Promise<void> {
     for (const table of SERIES_TABLES) {
-      const width = await this.#width(table);
-      let toMs = periodStartMs(width, nowMs);
-      for (let period = 0; period <= count; period += 1) toMs = nextPeriodMs(width, toMs);
-      await this.ensure(table, { fromMs: nowMs, toMs });
-      this.#telemetry.partitionLead({ table, endMs: toMs });
+      let endMs = nowMs;
+      for (let period = 0; period <= count; period += 1) {
+        endMs = (await this.#ensureAt(table, endMs)).span.toMs;
+      }
+      this.#telemetry.partitionLead({ table, endMs });
     }
   }
 
   forget(): void {
-    this.#known.clear();
+    this.#known = [];
   }
 
-  async #make(table: SeriesTable, starts: readonly number[]): Promise<string[]> {
-    const names: string[] = [];
-    for (const startMs of starts) {
-      const key = `${table} ${startMs}`;
-      if (this.#known.has(key)) continue;
-      const [row] = await this.#database.rows<{ made: string | null }>(MAKE_PARTITION, [
-        table,
-        startMs,
-      ]);
-      this.#known.add(key);
-      const made = row?.made ?? null;
-      if (made === null) continue;
-      names.push(made);
-      this.#telemetry.partitionMade({ table, partition: made });
-    }
-    return names;
+  async #ensureAt(table: SeriesTable, ms: number): Promise<Ensured> {
+    const known = this.#known.find((one) => one.table === table && spanContains(one.span, ms));
+    if (known !== undefined) return { made: null, span: known.span };
+    const rows = await this.#database.rows<Flat<Ensured>>(MAKE_PARTITION, [table, ms]);
+    const [{ made, span }] = rows.map(withSpan) as [Ensured];
+    this.#known.push({ table, span });
+    if (made !== null) this.#telemetry.partitionMade({ table, partition: made });
+    return { made, span };
   }
-
-  async #width(table: SeriesTable): Promise<PartitionWidth> {
-    if (this.#widths === undefined) {
-      const rows = await this.#database.rows<{ table_name: string; width: PartitionWidth }>(
-        READ_POLICY,
-      );
-      this.#widths = new Map(rows.map(({ table_name, width }) => [table_name, width]));
-    }
-    return this.#widths.get(table) ?? 'day';
-  }
-}
-
-function tooMany(table: string): StoreError {
-  return new StoreError(
-    'data_refused',
-    `more than ${MAX_PARTITIONS_A_CALL} partitions of ${table} at once: the span is too long`,
-  );
 }
 
 /**
