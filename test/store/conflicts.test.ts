@@ -103,6 +103,28 @@ test('a row that is moved while a commit waits for it gets its change, and only 
   assert.equal((await runSql(url, 'SELECT FROM kline_revision')).length, 1);
 });
 
+test('a trade of one who writes without the locks is found at the next try', async (t) => {
+  const { store, url, first, other, looker, failed } = await openWorld(t);
+  await store.commit({ trades: [trade(1, 1)], claims: [claim(first, 0, 2)] });
+  await other.run('BEGIN');
+  await other.run(
+    `INSERT INTO trade (market_id, traded_at, tid, side, price, amount, total, received_at)
+     SELECT market_id, traded_at + interval '1 s', 2, side, price, amount, total, received_at FROM trade`,
+  );
+  const committed = store.commit({
+    trades: [trade(2, 2), trade(3, 3)],
+    claims: [claim(first, 2, 4)],
+  });
+  await untilOneWaits(looker);
+  await other.run('COMMIT');
+  const { stored, duplicate } = (await committed).outcomes.trade;
+  assert.deepEqual([stored, duplicate], [1, 1]);
+  assert.deepEqual(failed, []);
+  assert.deepEqual(await brokenCoverage(url), []);
+  const [range, ...more] = await store.coveredRanges(first, 5);
+  assert.deepEqual([range?.span, range?.rowCount, more], [claim(first, 0, 4).span, 3, []]);
+});
+
 test('what is remembered of a gap is written all the same after a deadlock', async (t) => {
   const { store, first, other, looker, failed } = await openWorld(t);
   const gap = { stream: first, atMs: NOON_S * 1_000, reason: 'no connection' } as const;

@@ -95,16 +95,6 @@ export async function stageLines(
 export const copySql = (shape: { readonly table: string; readonly columns: readonly string[] }) =>
   `COPY ${shape.table} (${shape.columns.join(', ')}) FROM STDIN`;
 
-/** Removes rows from the stage that must not be inserted. */
-export async function unstage(
-  connection: Connection,
-  shape: { readonly table: string },
-  ords: readonly number[],
-): Promise<void> {
-  if (ords.length === 0) return;
-  await connection.rows(`DELETE FROM ${stageOf(shape)} WHERE ord = ANY ($1::int[])`, [ords]);
-}
-
 /**
  * Inserts what is staged and not stored yet.
  *
@@ -113,7 +103,7 @@ export async function unstage(
  *
  * @throws {@link StoreError} `retry` when the count is not `expected`: another process wrote too.
  */
-export async function insertStaged(
+async function insertStaged(
   connection: Connection,
   shape: {
     readonly table: string;

@@ -2,7 +2,7 @@ import type { Connection } from '../connection.js';
 import { executeSql, fromMs, type NamedStatement, toMs } from '../sql.js';
 import type { StoredNear } from './coverage.js';
 import { type Outcome, TRADE } from './series.js';
-import { insertStaged, sameContentSql, stageLines, type TimeBounds, unstage } from './staging.js';
+import { sameContentSql, stageLines, type TimeBounds } from './staging.js';
 import { denseLines, type TradeColumnSet } from './trade-columns.js';
 
 /** Both endpoints report one trade with seconds that are this far apart at most. */
@@ -89,17 +89,10 @@ const SET_EXACT_TIME = `
   ORDER BY ${TRADE.key.join(', ')}
   ON CONFLICT (${TRADE.key.join(', ')}) DO UPDATE SET executed_at = excluded.executed_at`;
 
-export interface TradeStoring {
-  /** False takes the INSERT that passes over known keys for every row. */
-  readonly isDirect: boolean;
-  /** Called when the server has got the larger part of its work and is busy with it. */
-  readonly whenSent: () => void;
-}
-
 export interface StoredTrades {
   /** What becomes of those that are not stored as new, by place. */
   readonly outcomes: ReadonlyMap<number, Outcome>;
-  /** What was there before them, by market; empty when not looked up. */
+  /** What was there before them, by market. */
   readonly near: ReadonlyMap<number, StoredNear>;
   /** The new ones that are still to be copied. */
   readonly copyText: Buffer | undefined;
@@ -107,21 +100,21 @@ export interface StoredTrades {
 
 /**
  * Finds out what becomes of trades; a known trade may learn its exact time, and nothing else of it ever
- * changes. New ones are left to be copied, or are stored where `isDirect` is false. The caller holds
- * the locks of their markets.
+ * changes. New ones are left to be copied. The caller holds the locks of their markets.
  *
  * @param stored the rows of {@link findStoredSql}
+ * @param whenSent called when the server has got the larger part of its work and is busy with it
  */
 export async function sortOutTrades(
   connection: Connection,
   columns: TradeColumnSet,
   stored: readonly Stored[],
-  { isDirect, whenSent }: TradeStoring,
+  whenSent: () => void,
 ): Promise<StoredTrades> {
   const outcomes = new Map<number, Outcome>();
   if (columns.length === 0) return { outcomes, near: new Map(), copyText: undefined };
-  const near = isDirect ? nearEach(columns, stored) : new Map<number, StoredNear>();
-  const staged = isDirect ? placesToLookUp(columns, stored) : Uint32Array.from(columns.rows.keys());
+  const near = nearEach(columns, stored);
+  const staged = placesToLookUp(columns, stored);
   if (staged.length > 0) {
     const numbers = staged.map((place) => columns.lineNumbers[place] ?? 0);
     await stageLines(connection, TRADE, columns.encoder.pickNumbered(numbers));
@@ -129,9 +122,8 @@ export async function sortOutTrades(
     if (2 * staged.length > columns.length) whenSent();
     const known = await finding;
     for (const [ord, outcome] of known) outcomes.set(staged[ord] ?? 0, outcome);
-    if (!isDirect) await insertStaged(connection, TRADE, staged.length - known.size);
   }
-  if (!isDirect || outcomes.size === columns.length) return { outcomes, near, copyText: undefined };
+  if (outcomes.size === columns.length) return { outcomes, near, copyText: undefined };
   const copyText =
     outcomes.size === 0
       ? columns.denseLines
@@ -214,8 +206,7 @@ function unknownPlaces(length: number, known: ReadonlyMap<number, unknown>): Uin
 /**
  * Looks up the staged trades; those that are known learn their exact time.
  *
- * @returns the outcomes of the known ones, by their number in the stage. The stage holds all, less those
- * that must not be inserted.
+ * @returns the outcomes of the known ones, by their number in the stage
  */
 async function findKnown(
   connection: Connection,
@@ -229,7 +220,6 @@ async function findKnown(
     const numbers = ords.split(',').map(Number);
     for (const ord of numbers) outcomes.set(ord, found === 'beside' ? 'conflict' : found);
     if (found === 'updated') await connection.rows(SET_EXACT_TIME, [numbers]);
-    if (found === 'beside') await unstage(connection, TRADE, numbers);
   }
   return outcomes;
 }

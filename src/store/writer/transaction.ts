@@ -37,13 +37,7 @@ import {
 } from './series.js';
 import { copySql, storeRows } from './staging.js';
 import { type TradeColumnSet, timesOf } from './trade-columns.js';
-import {
-  findStoredSql,
-  type Stored,
-  type StoredTrades,
-  sortOutTrades,
-  type TradeStoring,
-} from './trade-rows.js';
+import { findStoredSql, type Stored, type StoredTrades, sortOutTrades } from './trade-rows.js';
 
 /**
  * One try at committing a group: partitions, then in one transaction the rows, the coverage that
@@ -69,7 +63,8 @@ interface GroupContext {
   readonly connection: Connection;
   readonly partitions: Partitions;
   readonly quarantine: Quarantine;
-  readonly trades: TradeStoring;
+  /** Called when the server has got the larger part of its work and is busy with it. */
+  readonly whenSent: () => void;
 }
 
 export interface GroupResult {
@@ -85,13 +80,13 @@ export async function commitGroup(
   const { connection } = context;
   await makePartitions(context.partitions, group);
   const { streams, stored, held } = await begin(connection, group);
-  const trades = await sortOutTrades(connection, group.trades, stored, context.trades);
+  const trades = await sortOutTrades(connection, group.trades, stored, context.whenSent);
   const outcomes = { trades, others: await storeOthers(connection, group) };
   const works = streamWorks(group, outcomes, streams);
   const merged = mergeAll(works, held);
   let { copyText } = trades;
   if (copyText !== undefined && mustCount(merged)) {
-    await connection.copyIn(copySql(TRADE), copyText, context.trades.whenSent);
+    await connection.copyIn(copySql(TRADE), copyText, context.whenSent);
     copyText = undefined;
   }
   const { ranges, changed } = await settleCoverage(connection, works, merged);
@@ -136,7 +131,7 @@ async function begin(connection: Connection, group: PreparedGroup): Promise<Foun
 
 /** The last rows, what they prove, and COMMIT, in one message. */
 async function end(
-  { connection, trades }: GroupContext,
+  { connection, whenSent }: GroupContext,
   changed: readonly ChangedRange[],
   copyText: Buffer | undefined,
 ): Promise<void> {
@@ -145,7 +140,7 @@ async function end(
     await connection.script(statements);
     return;
   }
-  await connection.copyIn([copySql(TRADE), ...statements].join(';\n'), copyText, trades.whenSent);
+  await connection.copyIn([copySql(TRADE), ...statements].join(';\n'), copyText, whenSent);
 }
 
 async function makePartitions(partitions: Partitions, group: PreparedGroup): Promise<void> {

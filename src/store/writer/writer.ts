@@ -37,8 +37,7 @@ import { commitGroup, type GroupResult } from './transaction.js';
 /** What one group has tried so far. */
 class RetryState {
   readonly backoff: Backoff;
-  mayBeDirect = true;
-  partition = 0;
+  surprises = 0;
   resolutions = 0;
   programErrors = 0;
 
@@ -73,8 +72,11 @@ interface Taken {
 
 /** First pause after a failure, before jitter. */
 const RETRY_BASE_MS = 100;
-/** Makings of a missing partition before it counts as a failure like any other. */
-const MAX_PARTITION_TRIES = 3;
+/**
+ * Tries at once after a partition was missing, or a row was there that was not seen before (of one who
+ * writes without the locks), until that counts as a failure like any other.
+ */
+const MAX_SURPRISES = 3;
 /** Partitions that one group may find to be final; one batch holds fewer. */
 const MAX_RESOLUTIONS = 1_000;
 /** A connection that breaks may surprise the program, too; what fails again and again is the batch. */
@@ -211,7 +213,7 @@ export class Writer {
     const retry = new RetryState(new Backoff(this.#backoffOptions(), this.#options.random));
     for (;;) {
       try {
-        const attempt = this.#turn.run(() => this.#tryOnce(resolution.group, retry.mayBeDirect));
+        const attempt = this.#turn.run(() => this.#tryOnce(resolution.group));
         // A connect that hangs must not hold up the end; it closes itself when it gets through.
         const { committed, durationMs } = await unlessAborted(this.#abort.signal, attempt);
         this.#outages.over();
@@ -256,10 +258,7 @@ export class Writer {
   }
 
   /** One transaction, and how long it took from its BEGIN on: no connecting, no tries before it. */
-  async #tryOnce(
-    group: PreparedGroup,
-    mayBeDirect: boolean,
-  ): Promise<{ committed: GroupResult; durationMs: number }> {
+  async #tryOnce(group: PreparedGroup): Promise<{ committed: GroupResult; durationMs: number }> {
     this.#abort.signal.throwIfAborted();
     refuseFuture(group.batches, this.#options.presentMs());
     const connection = await this.#session.connection();
@@ -270,7 +269,7 @@ export class Writer {
       const committed = await commitGroup(
         {
           ...{ connection, partitions, quarantine: this.#quarantine },
-          trades: { isDirect: mayBeDirect, whenSent: () => this.#prepareAhead() },
+          whenSent: () => this.#prepareAhead(),
         },
         group,
       );
@@ -289,13 +288,10 @@ export class Writer {
   async #recover(error: unknown, retry: RetryState): Promise<void> {
     const { clock, telemetry, partitions } = this.#options;
     const action = actionOf(error);
-    if (action === 'partition' && retry.partition < MAX_PARTITION_TRIES) {
-      retry.partition += 1;
+    const isSurprise = action === 'partition' || action === 'duplicate';
+    if (isSurprise && retry.surprises < MAX_SURPRISES) {
+      retry.surprises += 1;
       partitions.forget();
-      return;
-    }
-    if (action === 'duplicate' && retry.mayBeDirect) {
-      retry.mayBeDirect = false;
       return;
     }
     if (isProgramError(error)) {
