@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, CoverageClaim, CoveredRange, StreamRef } from '../model/batch.js';
-import { MOMENT_STREAMS } from '../model/series.js';
+import { MOMENT_STREAMS, tableOfStream } from '../model/series.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 
 const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGATIVE_INFINITY };
@@ -17,7 +17,8 @@ const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGAT
  *   is cut off there is listed as not observed.
  *
  * What is cut off above was proven all the same, if not yet known to be past: it is added to the
- * stream's next claim that touches it.
+ * stream's next claim that touches it. Rows are stored at once, and where nothing is left of their claim
+ * the stream's next one counts them.
  */
 export class ClaimGate {
   readonly #archive: ArchivePort;
@@ -27,6 +28,8 @@ export class ClaimGate {
   /** Up to where each stream is known to have been proven, by rows or by coverage. */
   readonly #knownMs = new Map<number, number>();
   readonly #heldBack = new Map<number, Span>();
+  /** Rows that were stored without a claim of their stream. */
+  readonly #uncounted = new Map<number, number>();
 
   constructor(archive: ArchivePort, time: ClaimTime, clock: Clock) {
     this.#archive = archive;
@@ -50,11 +53,24 @@ export class ClaimGate {
     this.#followJump();
     this.#learnRows(batch);
     const claims: CoverageClaim[] = [];
+    const withheld = new Map<number, StreamRef>();
     for (const claim of batch.claims ?? []) {
-      for (const span of await this.#allowed(claim)) claims.push({ ...claim, span });
+      const { streamId } = claim.stream;
+      const spans = await this.#allowed(claim);
+      if (spans.length === 0) withheld.set(streamId, claim.stream);
+      for (const span of spans) {
+        const earlierRows = this.#uncounted.get(streamId) ?? 0;
+        this.#uncounted.delete(streamId);
+        claims.push({ ...claim, span, earlierRows });
+      }
     }
     const result = await this.#archive.commit({ ...batch, claims }, options);
     this.#learn(result.ranges);
+    for (const { stream } of claims) withheld.delete(stream.streamId);
+    for (const { streamId, kind } of withheld.values()) {
+      const { stored } = result.outcomes[tableOfStream(kind)];
+      this.#uncounted.set(streamId, (this.#uncounted.get(streamId) ?? 0) + stored);
+    }
     return result;
   }
 
@@ -64,6 +80,7 @@ export class ClaimGate {
     this.#jumps = this.#time.jumps;
     this.#knownMs.clear();
     this.#heldBack.clear();
+    this.#uncounted.clear();
   }
 
   #learn(ranges: readonly CoveredRange[]): void {

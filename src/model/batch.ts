@@ -55,6 +55,8 @@ export interface CoverageClaim {
   readonly stream: StreamRef;
   readonly span: Span;
   readonly evidence: Evidence;
+  /** Rows of the stream that were stored before, while their own claim was held back. */
+  readonly earlierRows?: number;
 }
 
 /** The rows of a batch, by the name that their series gives them there. */

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
+import { ClaimGate } from '../../src/collect/claim-gate.js';
+import { FakeClock } from '../support/fake-clock.js';
+import { FakeTime } from '../support/fake-time.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { worlds } from '../support/seeds.js';
@@ -90,6 +93,41 @@ test('a row counts in the claim that it lies in, one beside all of its claims in
     ranges.map(({ rowCount }) => rowCount),
     [1, 1],
   );
+});
+
+test('rows that were stored while their claim was held back count once it is made', async () => {
+  const { store, url } = await openWithStreams();
+  const clock = new FakeClock(NOON_S * 1_000);
+  const time = new FakeTime(clock);
+  const { archive } = new ClaimGate(store, time, clock);
+  const all = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
+  const candles = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 });
+  const look = (atS: number, rows = [ticker(1, atS)]) => {
+    return archive.commit({ tickers: rows, claims: [claim(all, atS, atS + 0.001)] });
+  };
+  const candle = {
+    ...{ marketId: 1, intervalS: 60, openAtS: NOON_S + 60, receivedAtMs: NOON_S * 1_000 },
+    ...{ open: '1', high: '1', low: '1', close: '1', volume: '0', amount: '0' },
+  };
+  const page = () => archive.commit({ klines: [candle], claims: [claim(candles, 60, 120)] });
+  clock.advance(100_000);
+  time.isSettled = false;
+  await look(100);
+  await look(100, [ticker(2, 100)]);
+  await page();
+  assert.deepEqual(await runSql(url, 'SELECT FROM coverage'), []);
+  clock.advance(20_000);
+  time.isSettled = true;
+  // Time that stands still brings the same instant again, and nothing new in it.
+  await look(100, []);
+  await page();
+  const counted = async () =>
+    [all, candles].map(async (one) => (await store.coveredRanges(one, 9)).map((r) => r.rowCount));
+  assert.deepEqual(await Promise.all(await counted()), [[2], [1]]);
+  await look(101);
+  await look(102, []);
+  const sums = (await store.coveredRanges(all, 9)).reduce((sum, one) => sum + one.rowCount, 0);
+  assert.equal(sums, 3, 'each once');
 });
 
 test('any order of pages, repeats and claims leaves an exact ledger', async () => {

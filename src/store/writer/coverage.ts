@@ -4,7 +4,7 @@ import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../
 import type { Batch, CoverageClaim, CoveredRange, Evidence } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
 import { markSuspects } from '../checks/results.js';
-import { coveredRangeSql, type RowCount, sumCounts } from '../completeness/ledger.js';
+import { coveredRangeSql, NO_ROWS, type RowCount, sumCounts } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import {
   executeSql,
@@ -405,5 +405,14 @@ async function countUncovered(
 function rangeOf(merged: Merged, counted: readonly RowCount[]): CoveredRange {
   const { update, span, members } = merged;
   const fresh = update.fresh.count(span, partsToCount(merged));
-  return { streamId: update.streamId, span, ...sumCounts([...members, ...counted, fresh]) };
+  const counts = sumCounts([...members, ...counted, fresh, ...earlierCounts(merged)]);
+  return { streamId: update.streamId, span, ...counts };
+}
+
+/** Trades and times are counted where they lie, these too. */
+function earlierCounts({ update: { kind, claims }, span }: Merged): RowCount[] {
+  if (kind === 'trades' || kind === 'times') return [];
+  return claims
+    .filter((claim) => holdsSpan(span, claim.span))
+    .map(({ earlierRows = 0 }) => ({ ...NO_ROWS, rowCount: earlierRows }));
 }
