@@ -143,7 +143,8 @@ suite('gaps', { concurrency: 3 }, () => {
     assert.match(filled.out, /All of it is covered/);
     assert.deepEqual(await world.storedBetween(205, 500), world.idsBetween(205, 500));
     assert.deepEqual((await list(world, ...TRADES)).gaps, []);
-    assert.match((await world.ask('gaps', 'fill', ...TRADES)).out, /^Nothing to fill\.$/m);
+    const whole = await world.ask('gaps', 'fill', ...TRADES);
+    assert.deepEqual([whole.code, whole.out], [0, 'Nothing to fill.']);
     const covered = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades', at(250));
     assert.equal(covered.code, 0, covered.err);
     assert.match(
@@ -209,6 +210,11 @@ suite('gaps', { concurrency: 3 }, () => {
       [0, `Nothing to fill. ${gaps.length} gaps were given up; --again tries once more.`],
     );
     const id = gaps[0]?.id ?? '';
+    const named = await world.ask('gaps', 'fill', id);
+    assert.deepEqual(
+      [named.code, named.out],
+      [7, 'Nothing to fill. It was given up; --again tries once more.'],
+    );
     const again = await world.run('gaps', 'fill', id, '--again');
     assert.equal(again.code, 7, again.out + again.err);
     assert.match(again.out, /history horizon: The exchange gives only its newest trades/);

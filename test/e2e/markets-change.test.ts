@@ -113,7 +113,9 @@ test('a market comes, goes and comes back in other precisions; what is missing i
     fill.err,
     new RegExp(`Left out: .* of ${NEW}, which the exchange does not list now`),
   );
-  assert.deepEqual([fill.code, fill.out], [0, 'Nothing to fill.']);
+  assert.deepEqual([fill.code, fill.out], [7, 'Nothing to fill.']);
+  const plain = await runCommand(['gaps', 'fill', '--market', NEW], settings);
+  assert.equal(plain.code, 0, 'what was given up is not asked for');
   for (const { kind, state } of await gapsOf()) assert.equal(state, 'unfillable', kind);
   const span = ['--market', NEW, '--from', '2m'];
   const backfill = await runCommand(['backfill', ...span], settings);

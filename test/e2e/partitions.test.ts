@@ -234,13 +234,18 @@ test('gaps whose time has left are not filled, and it is said what would bring t
     // What is asked for: this exchange has no such market, so that it would be tried for long.
     const begun = filling.line((line) => line.startsWith('Filling ')).catch(() => undefined);
     if ((await begun) !== undefined) filling.kill('SIGINT');
-    await filling.ended();
-    return { out: filling.text('stdout'), err: filling.text('stderr') };
+    const { code } = await filling.ended();
+    return { code, out: filling.text('stdout'), err: filling.text('stderr') };
   };
   const LEFT_OUT = /Left out: 1 gap; .*archived or expired; "tapekeep restore" brings/;
   const none = await fill('--to', `${DAYS[0]}T12:00:00Z`);
-  assert.equal(none.out, 'Nothing to fill.', none.err);
+  assert.deepEqual([none.code, none.out], [7, 'Nothing to fill.'], none.err);
   assert.match(none.err, LEFT_OUT);
+  const json = await fill('--to', `${DAYS[0]}T12:00:00Z`, '--json');
+  assert.deepEqual(
+    [json.code, JSON.parse(json.out)],
+    [7, { isWhole: false, message: 'Nothing to fill.' }],
+  );
   // Of the other one a part can still be filled.
   const part = await fill();
   assert.match(part.err, LEFT_OUT);

@@ -47,15 +47,20 @@ export default command({
         `Left out: ${countOf(away, 'gap')}; nothing can be added to partitions that are archived or expired; "tapekeep restore" brings archived ones back.`,
       );
     }
-    const due = present.filter(({ state }) => again || state !== 'unfillable');
-    if (due.length === 0) return await context.fill(nothing(present.length, ids.length), json);
-    if (due.length >= FILLED_MAX)
-      say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
+    const isOpen = ({ state }: Gap) => again || state !== 'unfillable';
+    const due = present.filter(isOpen);
+    const isCut = due.length >= FILLED_MAX;
+    // What was given up is meant where it is named, or with --again.
+    const meant = ids.length > 0 ? found : found.filter(isOpen);
+    const isAll = !isCut && due.length === meant.length;
+    if (due.length === 0)
+      return await context.fill(nothing(present.length, ids.length), json, isAll);
+    if (isCut) say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
     if (!isOwn) for (const { market, kind } of due) assertCollected(session.config, market, [kind]);
     await makeDue(store, due, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     say(`Filling ${due.length} ${due.length === 1 ? 'gap' : 'gaps'}.`);
-    return await context.fill(due.map(taskOf), json);
+    return await context.fill(due.map(taskOf), json, isAll);
   },
 });
 

@@ -57,6 +57,8 @@ const LOOKED_MAX = 1000;
 interface FillOutcome {
   readonly end: FillEnd;
   readonly tasks: readonly (FillTask & { readonly progress: SpanProgress })[];
+  /** False: something that was asked for is not among the tasks. */
+  readonly isAll: boolean;
   /** What is left of the tasks, newest first; no more than a thousand. */
   readonly gaps: readonly Gap[];
   readonly rows: number;
@@ -81,7 +83,9 @@ async function gapsOf(store: Store, tasks: readonly FillTask[], untilMs: number)
   );
 }
 
-function isWhole({ tasks }: FillOutcome): boolean {
+const isWhole = (outcome: FillOutcome) => outcome.isAll && isCovered(outcome);
+
+function isCovered({ tasks }: FillOutcome): boolean {
   return tasks.every(({ progress }) => progress.coveredMs >= progress.lengthMs - 0.5);
 }
 
@@ -94,11 +98,12 @@ function outcomeText(outcome: FillOutcome): string {
   });
   const stored = `${rows.toLocaleString('en-US')} rows in ${shownDuration(durationMs)}`;
   lines.push(
-    isWhole(outcome)
+    isCovered(outcome)
       ? `All of it is covered: ${stored}.`
       : `Not all of it is covered. Stored meanwhile of these streams, at any time: ${stored}.`,
   );
-  if (isWhole(outcome)) return `${lines.join('\n')}\n`;
+  if (!outcome.isAll) lines.push('The gaps that were left out stay as they are.');
+  if (isCovered(outcome)) return `${lines.join('\n')}\n`;
   if (end === 'stopped') {
     lines.push(`Stopped. What is stored stays; run it again to go on from there: ${AGAIN}`);
     return `${lines.join('\n')}\n`;
@@ -200,8 +205,12 @@ export interface FillContext {
   readonly signal: AbortSignal;
   /** A line for people, beside the results. */
   say(text: string): void;
-  /** Works on the tasks, shows progress, and reports the outcome. */
-  fill(plan: Plan, json: boolean | undefined): Promise<ExitCode>;
+  /**
+   * Works on the tasks, shows progress, and reports the outcome.
+   *
+   * @param isAll false: something that was asked for is left out of the plan
+   */
+  fill(plan: Plan, json: boolean | undefined, isAll?: boolean): Promise<ExitCode>;
 }
 
 /** Tasks, or words for people when there is nothing to do. */
@@ -235,8 +244,8 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
           onProgress: (totals) => showFill(progress, totals),
         });
         const startedMs = clock.monotonicMs();
-        const fill: FillContext['fill'] = (plan, json) =>
-          fillAll({ filling, store }, plan, json === true, startedMs);
+        const fill: FillContext['fill'] = (plan, json = false, isAll = true) =>
+          fillAll({ filling, store }, plan, { isJson: json, isAll }, startedMs);
         try {
           return await use({ session, store, filling, signal, say, fill });
         } finally {
@@ -290,18 +299,19 @@ async function openOrMake(
 async function fillAll(
   { filling, store }: Pick<FillContext, 'filling' | 'store'>,
   tasks: Plan,
-  isJson: boolean,
+  { isJson, isAll }: { readonly isJson: boolean; readonly isAll: boolean },
   startedMs: number,
 ): Promise<ExitCode> {
   if (typeof tasks === 'string') {
-    process.stdout.write(isJson ? jsonLine({ isWhole: true, message: tasks }) : `${tasks}\n`);
-    return EXIT_CODES.ok;
+    process.stdout.write(isJson ? jsonLine({ isWhole: isAll, message: tasks }) : `${tasks}\n`);
+    return isAll ? EXIT_CODES.ok : EXIT_CODES.incomplete;
   }
   const end = await filling.run(tasks);
   const nowMs = await filling.nowMs();
   const parts = await filling.progress(tasks, nowMs);
   const outcome: FillOutcome = {
     end,
+    isAll,
     tasks: tasks.flatMap((task, at) => {
       const part = parts[at];
       return part === undefined ? [] : [{ ...task, progress: part }];
