@@ -263,12 +263,17 @@ test('what is missing of a delisted market is given up with its reason, and take
   };
   await store.ensureMarkets([A, market('B_USDT')], at(5));
   await store.ensureMarkets([A], at(7));
-  assert.deepEqual(await gaps(at(50)), [
+  const givenUp = [
     'depth 3 5 unfillable delisted',
     'trades 0 1 unfillable delisted',
     'trades 4 5 unfillable delisted',
-  ]);
+  ];
+  assert.deepEqual(await gaps(at(50)), givenUp);
+  // Opened meanwhile, though nothing can be asked: given up again with the next list.
+  assert.equal(await store.retryGaps({ limit: 10 }, at(10), true), 3);
+  assert.match((await gaps(at(50))).join(), /^depth 3 5 open/);
   await store.ensureMarkets([A], at(20));
+  assert.deepEqual(await gaps(at(50)), givenUp);
   await store.ensureMarkets([A, market('B_USDT', { moneyPrec: 3 })], at(40));
   assert.deepEqual(await gaps(at(50)), [
     'depth 3 40 unfillable delisted',

@@ -208,7 +208,8 @@ export async function ensureMarkets(
     }
     const goneIds = gone.map((row) => row.market_id);
     await runner.rows(DELIST_MARKETS, [goneIds, atMs]);
-    await giveUpMissing(runner, goneIds, atMs);
+    const left = await runner.rows<{ id: number }>(LEFT_OPEN);
+    await giveUpMissing(runner, new Set([...goneIds, ...left.map(({ id }) => id)]), atMs);
     const delisted = rows.filter(({ name }) => !ids.has(name)).map(({ name }) => name);
     const removed = gone.map((row) => row.name).sort();
     return { ids, added: added.sort(), removed, changed, delisted: delisted.sort() };
@@ -382,13 +383,18 @@ export async function rememberOffsetMode(
 
 const REASON: GapReason = 'delisted';
 const OPEN_REASON: GapReason = 'not collected';
-/** Gaps of one market that are given up at once, newest first; any others stay open. */
+/** Gaps of one market that are given up at once, newest first; others by the next list of markets. */
 const GIVEN_UP_MAX = 1000;
+
+/** Delisted markets with gaps that are open all the same: more than were given up at once, or opened since. */
+const LEFT_OPEN = `
+  SELECT DISTINCT market_id AS id FROM gap JOIN market USING (market_id)
+  WHERE gap.state = 'open' AND delisted_at IS NOT NULL`;
 
 /** @param marketIds markets that are marked as delisted already */
 export async function giveUpMissing(
   runner: Runner,
-  marketIds: readonly number[],
+  marketIds: Iterable<number>,
   atMs: number,
 ): Promise<void> {
   const note = `missing when the market was found delisted, at ${new Date(atMs).toISOString()}`;
