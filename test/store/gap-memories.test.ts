@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { Filling } from '../../src/cli/fill/filling.js';
+import { openSession } from '../../src/cli/opening/session.js';
+import { systemClock } from '../../src/kernel/clock.js';
 import type { StreamRef } from '../../src/model/batch.js';
 import type { GapFilter, GapRecord, Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
@@ -110,6 +113,29 @@ test('what is wanted is asked for once, and until it is covered or given up', as
   });
   assert.deepEqual((await store.fillRequests(ms(100))).wanted, []);
   await assert.rejects(store.want(stream, spanOf(5, 5)), { code: 'data_refused' });
+});
+
+test('whoever follows a fill waits for the next try of a gap only where it is near', async () => {
+  const { store, stream } = await openWithGap();
+  const follow = async (pauseS: number) => {
+    const nowMs = (await store.exchangeNowMs()) ?? assert.fail();
+    const nextAttemptAtMs = Math.floor(nowMs) + pauseS * 1000;
+    await store.recordGap({ ...attempt(stream, 10, 90), nextAttemptAtMs });
+    // A second look: it waits.
+    const ending = new AbortController();
+    let looks = 0;
+    const filling = new Filling({
+      ...{ session: openSession({}, { env: {} }), store, clock: systemClock },
+      ...{ signal: ending.signal, onWorker: () => undefined },
+      onProgress: () => {
+        looks += 1;
+        if (looks > 1) ending.abort();
+      },
+    });
+    return await filling.run([{ market: market.name, stream, span: spanOf(10, 90) }]);
+  };
+  assert.equal(await follow(30), 'settled');
+  assert.equal(await follow(6), 'stopped');
 });
 
 test('how the endpoints page is remembered, as long as the exchange stays at its address', async () => {

@@ -271,6 +271,41 @@ test('polls of one market and stream never overlap, and hold up no other', async
   await world.assertNothingRuns();
 });
 
+test('candles that are requested while their run is under way are asked for right behind it', async (t) => {
+  const world = new World(t, ['A']);
+  const waiting: Array<() => void> = [];
+  const { kline } = world.exchange.answers;
+  world.exchange.answers.kline = async (params) => {
+    await new Promise<void>((resolve) => waiting.push(resolve));
+    return await kline?.(params);
+  };
+  await world.collector.start();
+  await world.clock.run(0);
+  const asked = () => world.exchange.asked.filter(({ endpoint }) => endpoint === 'kline');
+  const release = async () => {
+    while (waiting.length > 0) {
+      for (const wake of waiting.splice(0)) wake();
+      await world.clock.run(0);
+    }
+  };
+  const key = { kind: 'candles', variant: 60, marketId: 1, collectFromMs: null } as const;
+  const stream = await world.archive.ensureStream(key);
+  // The first look at this length has been asked for; its answer comes after the request.
+  assert.equal(asked().at(-1)?.params.interval, 60);
+  const span = { fromMs: START_MS - 86_400_000, toMs: START_MS - 86_340_000 };
+  await world.archive.want(stream, span);
+  while (asked().at(-1)?.params.interval !== 3600) {
+    waiting.shift()?.();
+    await world.clock.run(0);
+  }
+  await world.collector.review();
+  await release();
+  const wanted = asked().filter(({ params }) => Number(params.end) * 1000 <= span.toMs);
+  assert.equal(wanted.length, 1, JSON.stringify(asked()));
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
 test('a poll that failed is told, and the next one is made all the same', async (t) => {
   const world = new World(t);
   world.exchange.answers.depth = () => {
