@@ -98,6 +98,51 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.match(explained.out, new RegExp(`given up by retention, .* before ${today}`));
   });
 
+  test('a running daemon asks for nothing of a time that its retention gives up meanwhile', async (t) => {
+    const world = await TapeProgram.make(t, 28);
+    await world.openExchange(420);
+    const keeping = { TAPEKEEP_RETENTION_TRADES: '1d', TAPEKEEP_PARTITIONS_EVERY: '1s' };
+    const daemon = await world.startDaemon(keeping);
+    const failing = { kind: 'status', after: 1 };
+    await world.faults('PUT', [
+      { ...failing, where: 'history' },
+      { ...failing, where: 'historyResult' },
+    ]);
+    const DAY_S = 86_400;
+    const keptFrom = at(-DAY_S).slice(0, 10);
+    const given = at(-DAY_S * 2);
+    await runSql(
+      world.databaseUrl,
+      `INSERT INTO wanted (stream_id, market_id, span)
+       SELECT stream_id, market_id, tstzrange($1, $2) FROM stream WHERE kind IN ('trades', 'times')`,
+      [given, at(FROM_S)],
+    );
+    /** Kinds with a memory of why their time is missing, by where it begins. */
+    const missing = async (reason: string) =>
+      await runSql<{ kind: string; isKept: boolean }>(
+        world.databaseUrl,
+        `SELECT DISTINCT kind, lower(span) >= $2 AS "isKept" FROM gap JOIN stream USING (stream_id)
+         WHERE reason = $1 AND state <> 'filled' AND lower(span) < $3 ORDER BY kind`,
+        [reason, keptFrom, at(0)],
+      );
+    await daemon.until(async () => (await missing('exchange failed')).length === 2);
+    await runSql(world.databaseUrl, `SELECT make_partition('trade', '${given}')`);
+    await daemon.until(async () => {
+      const expired = await runSql(
+        world.databaseUrl,
+        `SELECT FROM partition_state WHERE table_name = 'trade' AND state = 'expired'`,
+      );
+      return expired.length === 1;
+    });
+    await world.faults('DELETE');
+    await daemon.until(async () => (await missing('beyond history')).length === 2);
+    assert.deepEqual(await missing('beyond history'), [
+      { kind: 'times', isKept: true },
+      { kind: 'trades', isKept: true },
+    ]);
+    await world.stop(daemon);
+  });
+
   test('interrupted and killed, the same command goes on and fetches nothing twice', async (t) => {
     const world = await TapeProgram.make(t, 22);
     await world.openExchange(420);

@@ -125,8 +125,8 @@ export class TapeProgram {
   }
 
   /** A daemon that has stored something and knows how the server counts. */
-  async startDaemon(): Promise<Program> {
-    const daemon = this.start(['start']);
+  async startDaemon(env: Readonly<Record<string, string>> = {}): Promise<Program> {
+    const daemon = this.start(['start'], env);
     await daemon.until(async () => {
       const rows = await runSql<{ modes: object }>(
         this.databaseUrl,
