@@ -142,8 +142,6 @@ export interface ExchangeClientOptions {
   readonly timeoutMs?: number;
   /** Largest accepted body. Default 4 MiB. */
   readonly maxBodyBytes?: number;
-  /** Name of the session at a replay in whose time all is asked; without it in the time that all share. */
-  readonly session?: string;
   /** Kept-alive connections, and so requests under way at the same time. Default 8. */
   readonly connections?: number;
 }

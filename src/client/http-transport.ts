@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
-import { SESSION_HEADER } from '../contract/gap-notices.js';
+import { SESSION_HEADER, SESSION_PARAMETER } from '../contract/gap-notices.js';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls-refusal.js';
@@ -21,14 +21,13 @@ import { headerText, type ReplyHeaders } from './reply-reader.js';
 const DEFAULT_MAX_BODY_BYTES = 4 * 1024 * 1024;
 
 export interface TransportOptions {
+  /** Its query may name a session of a replay, which is sent with each request. */
   readonly baseUrl: string;
   readonly clock: Clock;
   readonly timeoutMs: number;
   /** Default {@link DEFAULT_MAX_BODY_BYTES}. */
   readonly maxBodyBytes?: number | undefined;
   readonly connections: number;
-  /** Sent with each request, to a replay. */
-  readonly session?: string | undefined;
 }
 
 export interface TransportRequest {
@@ -66,6 +65,7 @@ export class HttpTransport {
   readonly #options: TransportOptions;
   readonly #pool: Pool;
   readonly #prefix: string;
+  readonly #session: string | null;
   readonly #maxBodyBytes: number;
   readonly #memory: BodyMemory;
   readonly #underWay = new Set<AbortController>();
@@ -75,9 +75,13 @@ export class HttpTransport {
   /** @throws InvalidAddressError when the base URL is not a plain http or https address */
   constructor(options: TransportOptions) {
     const url = readAddress('baseUrl', options.baseUrl, ['http:', 'https:']);
-    if (url.search !== '' || url.hash !== '') {
-      throw new InvalidAddressError('baseUrl', options.baseUrl, 'it must not have a query');
+    const query = [...url.searchParams.keys()];
+    const isSession = query.length === 1 && query[0] === SESSION_PARAMETER;
+    if ((url.search !== '' && !isSession) || url.hash !== '') {
+      const advice = `it must not have a query, but for the session of a replay (?${SESSION_PARAMETER}=NAME)`;
+      throw new InvalidAddressError('baseUrl', options.baseUrl, advice);
     }
+    this.#session = url.searchParams.get(SESSION_PARAMETER);
     this.#options = options;
     this.#maxBodyBytes = options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES;
     this.#memory = new BodyMemory(this.#maxBodyBytes, options.connections);
@@ -155,7 +159,7 @@ export class HttpTransport {
     watch: RequestWatch,
   ): Promise<RawReply> {
     const place = { endpoint: request.endpoint };
-    const { session } = this.#options;
+    const session = this.#session;
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
     const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, watch);
@@ -171,7 +175,7 @@ export class HttpTransport {
             accept: 'application/json',
             'accept-encoding': 'identity',
             'user-agent': 'tapekeep',
-            ...(session !== undefined && { [SESSION_HEADER]: session }),
+            ...(session !== null && { [SESSION_HEADER]: session }),
             ...request.headers,
           },
           body: request.body ?? null,

@@ -105,7 +105,6 @@ export class EndpointCaller {
       timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
       maxBodyBytes: options.maxBodyBytes,
       connections,
-      session: options.session,
     });
     const { endpointLimit } = this.#dialect;
     this.#gate = new RequestGate(options.budget, options.clock, connections, endpointLimit);

@@ -1,5 +1,5 @@
 import { type DialectName, dialectOf } from '../contract/dialects.js';
-import { SESSION_PARAMETER } from '../contract/gap-notices.js';
+import { inSession, sessionIn } from '../contract/gap-notices.js';
 import type { RealtimeWords } from '../contract/realtime.js';
 import type { SignedContent } from '../contract/signing.js';
 import { RequestBudget } from '../kernel/budget.js';
@@ -18,7 +18,7 @@ import { openTradeFeed, type TradeFeed } from './realtime/trade-feed.js';
 
 /** How to reach an exchange. Everything but the address has a default. */
 export interface ExchangeClientSettings {
-  /** `https://api.example.com`, without `/api/v1`. */
+  /** `https://api.example.com`, without `/api/v1`; of a replay it may name a session, `?session=mine`. */
   readonly baseUrl: string;
   /** `wss://…`, for {@link ExchangeClient.watch}. */
   readonly realtimeUrl?: string;
@@ -75,12 +75,22 @@ export class ExchangeClient extends ExchangeApi {
 
   /** @throws InvalidAddressError when `baseUrl` is no plain http or https address */
   constructor(settings: ExchangeClientSettings) {
-    const { requestsPerS, burst, telemetry, realtimeUrl: _realtimeUrl, nonces, ...own } = settings;
+    const {
+      requestsPerS,
+      burst,
+      telemetry,
+      realtimeUrl: _realtimeUrl,
+      nonces,
+      session,
+      ...own
+    } = settings;
     const { credentials } = own;
+    const baseUrl = inSession(own.baseUrl, session);
     const place = nonces ?? { folder: defaultNonceFolder() };
     const exchangeClock = createExchangeClock({ clock: systemClock });
     super({
       ...own,
+      baseUrl,
       ...(credentials && { nonceStore: openNonces(place, credentials.apiKey) }),
       clock: systemClock,
       random: systemRandom,
@@ -93,7 +103,7 @@ export class ExchangeClient extends ExchangeApi {
         maxWaiting: WAITING_MAX,
       }),
     });
-    this.#settings = settings;
+    this.#settings = { ...settings, baseUrl };
     this.time = exchangeClock;
     this.#words = dialectOf(settings.dialect ?? 'contract').realtime;
   }
@@ -121,12 +131,11 @@ export class ExchangeClient extends ExchangeApi {
   }
 
   #feedSettings() {
-    const { realtimeUrl, telemetry, session } = this.#settings;
+    const { baseUrl, realtimeUrl, telemetry } = this.#settings;
     if (realtimeUrl === undefined) throw new MissingRealtimeError();
     const url = readAddress('realtimeUrl', realtimeUrl, ['ws:', 'wss:']);
-    if (session !== undefined) url.searchParams.set(SESSION_PARAMETER, session);
     return {
-      url: url.href,
+      url: inSession(url.href, sessionIn(baseUrl)),
       clock: systemClock,
       random: systemRandom,
       telemetry: telemetry ?? silentClientEvents,

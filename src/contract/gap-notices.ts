@@ -10,6 +10,19 @@ import type { Span } from '../kernel/span.js';
 export const SESSION_HEADER = 'x-tapekeep-session';
 export const SESSION_PARAMETER = 'session';
 
+/** The session that an address names: `http://127.0.0.1:8080/?session=mine`. */
+export function sessionIn(address: string): string | null {
+  return new URL(address).searchParams.get(SESSION_PARAMETER);
+}
+
+/** The address with a session named in it; without one, as it is. */
+export function inSession(address: string, session: string | null | undefined): string {
+  if (session === null || session === undefined || !URL.canParse(address)) return address;
+  const url = new URL(address);
+  url.searchParams.set(SESSION_PARAMETER, session);
+  return url.href;
+}
+
 /** Names the gaps that an answer touches. */
 export const GAP_HEADER = 'x-tapekeep-gap';
 /**

@@ -30,6 +30,7 @@ const PAST_S = 1800;
 const LIVE_S = path === undefined ? 16 : 40;
 /** As fast as it was recorded: a busy machine still sees each observation before the next. */
 const SPEED = 1;
+const SESSION = 'again';
 /** How far the moment of an observation may lie from the recorded one. */
 const LATE_MAX_S = 5;
 
@@ -229,11 +230,13 @@ test('an archive collected from the replay of another one equals it, row by row'
   const span = { fromMs: noonMs(0), toMs: noonMs(LIVE_S) };
   const replay = await startReplay(t, world.store, { span, speed: SPEED });
   const { clockControl } = replay.backend;
-  clockControl.pause(undefined);
+  // The daemon has a time of its own there, which one of its addresses names.
+  clockControl.begin(SESSION);
+  clockControl.pause(SESSION);
   const again = await makeDatabase('empty');
   const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], {
     env: {
-      TAPEKEEP_EXCHANGE_URL: replay.server.url,
+      TAPEKEEP_EXCHANGE_URL: `${replay.server.url}/?session=${SESSION}`,
       TAPEKEEP_REALTIME_URL: replay.server.realtimeUrl,
       TAPEKEEP_DATABASE_URL: again,
       TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '100',
@@ -258,8 +261,8 @@ test('an archive collected from the replay of another one equals it, row by row'
     const { tickers = 0, depths = 0, states = 0 } = counts ?? {};
     return tickers === 2 && depths === 2 && states === 2;
   });
-  assert.equal(clockControl.read(undefined).connections, 2);
-  clockControl.resume(undefined);
+  assert.equal(clockControl.read(SESSION).connections, 2);
+  clockControl.resume(SESSION);
   const [expected] = await runSql(world.url, COUNTS);
   await daemon.until(async () => {
     const [counts] = await runSql(again, COUNTS);

@@ -142,6 +142,16 @@ test('time is looked at, stepped, moved, sped up and stopped from another termin
   const paused = clockOf(await ctl('pause', '--session', 'mine'));
   assert.ok(Number(paused.nowMs) > noonMs(0), 'time passed by itself');
   assert.equal(await now('clock', '--session', 'mine'), paused.now);
+  await now('seek', isoOf(100), '--session', 'mine');
+  const asked = ['api', 'history', 'BTC_USDT', '--json', '--url'];
+  const [own, others] = await Promise.all(
+    [`${ready.url}/?session=mine`, ready.url].map((address) => runCommand([...asked, address])),
+  );
+  assert.deepEqual(
+    [own, others].map((end) => (JSON.parse(end?.out ?? '') as Array<{ id: number }>).length),
+    [1, 2],
+    own?.err,
+  );
   assert.equal(clockOf(await ctl('resume', '--session', 'mine')).state, 'running');
   const sessions = JSON.parse((await ctl('sessions')).out) as Array<{ session: string | null }>;
   assert.deepEqual(

@@ -301,6 +301,7 @@ test('addresses that cannot be used are refused at once', () => {
     'nonsense',
     'http://u:p@x',
     'http://x?a=1',
+    'http://x/?session=a&a=1',
   ]) {
     assert.throws(
       () =>

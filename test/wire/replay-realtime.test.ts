@@ -300,18 +300,22 @@ test('the typed client asks and follows in the time of the session that it names
     return client;
   };
   const [mine, shared] = [open({ session: 'mine' }), open({})];
+  // The base address can carry it, for both.
+  const named = open({ baseUrl: `${baseUrl}/?session=mine` });
   await mine.markets();
   await control(replay, 'seek', { to: noonMs(60) }, 'mine');
   await control(replay, 'seek', { to: noonMs(10) });
   const bidOf = async (client: ExchangeClient) =>
     (await client.depth({ market: 'BTC_USDT' })).data.bids[0]?.[0];
-  assert.deepEqual([await bidOf(mine), await bidOf(shared)], ['50', '1']);
+  const bids = await Promise.all([mine, shared, named].map(bidOf));
+  assert.deepEqual(bids, ['50', '1', '50']);
   const lastOf = async (client: ExchangeClient) => {
     for await (const event of client.watch('BTC_USDT', 60))
       if (event.kind === 'record') return event.record.last;
     return undefined;
   };
-  assert.deepEqual([await lastOf(mine), await lastOf(shared)], ['150', '101']);
+  const lasts = await Promise.all([mine, shared, named].map(lastOf));
+  assert.deepEqual(lasts, ['150', '101', '150']);
 });
 
 test('each session has a time of its own; unused ones end, and there are only so many', async (t) => {

@@ -43,7 +43,7 @@ export const watch = command({
         'no real-time address is named: add --realtime-url ADDRESS (ws:// or wss://), or set realtime.url (TAPEKEEP_REALTIME_URL) beside exchange.url',
       );
     }
-    const url = config.exchange.url ?? NOT_ASKED;
+    const url = given === undefined ? (config.exchange.url ?? NOT_ASKED) : NOT_ASKED;
     const access = openExchange(config, { url, realtimeUrl }, systemClock, telemetry, exchangeTime);
     const { isList } = dialectOf(dialectOfConfig(config)).realtime;
     const { period = isList === true ? LIST_PERIOD_S : DEFAULT_PERIOD_S } = chosen;

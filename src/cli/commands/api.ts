@@ -25,7 +25,7 @@ import { watch } from './api-watch.js';
 
 const HELP = `
 The exchange is the one of the settings (exchange.url, realtime.url), or of --url and --realtime-url;
-watch takes the latter only.
+watch takes the latter only. That of a replay may name a session: http://127.0.0.1:8080/?session=NAME.
 Signed calls take the key from TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or from the files
 that TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE name; never from an option, where
 others on this machine could read it.

@@ -22,6 +22,7 @@ import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { type DialectName, dialectNames, dialectOf, paceWithin } from '../../contract/dialects.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../../contract/endpoints.js';
+import { inSession, sessionIn } from '../../contract/gap-notices.js';
 import { variantsLike } from '../../contract/variants.js';
 import { RequestBudget } from '../../kernel/budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
@@ -34,6 +35,7 @@ import type { RunningExchange } from '../sandbox/built-in-exchange.js';
 
 /** Addresses of an exchange. */
 export interface ExchangeAddress {
+  /** Of a replay it may name a session, which then holds for both. */
   readonly url: string;
   /** Null when no states are collected. */
   readonly realtimeUrl: string | null;
@@ -107,7 +109,7 @@ export function openExchange(
   const { realtime, endpointLimit } = dialectOf(dialect);
   const endpointRatePerS = endpointLimit ? paceWithin(endpointLimit).ratePerS : Infinity;
   const feedOptions = {
-    url: address.realtimeUrl ?? '',
+    url: inSession(address.realtimeUrl ?? '', sessionIn(address.url)),
     clock,
     random: systemRandom,
     telemetry: telemetry.client,
