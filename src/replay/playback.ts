@@ -22,8 +22,7 @@ export interface PlaybackOptions {
  * Plays the recorded updates of one session to those who follow them, all channels in one order of time.
  *
  * States: *resting* (no followers) → *playing* → *stopped*. While time is driven by its
- * followers, it goes from record to record as fast as all of them have room; while there are no followers
- * anything it stands.
+ * followers, it goes from record to record as fast as all of them have room; without any it stands.
  */
 export class Playback {
   readonly #options: PlaybackOptions;

@@ -72,7 +72,7 @@ export class StateChannel {
   #lap = 0;
   #sinceMs: number;
   /** Recorded ends that lie behind. */
-  #ends = 0;
+  #endsPassed = 0;
   readonly #edges: readonly GapEdge[];
   /** Edges of gaps that lie behind; kept only while a follower listens. */
   #edgesPassed = 0;
@@ -123,7 +123,6 @@ export class StateChannel {
     this.#ahead = AHEAD_MIN;
     this.#last = undefined;
     this.#reportedMs = Number.NEGATIVE_INFINITY;
-    this.#ends = 0;
   }
 
   /** Makes sure that what comes next is known. */
@@ -142,7 +141,7 @@ export class StateChannel {
     if (row === undefined && !this.#isAtEnd) return undefined;
     const update = row === undefined ? undefined : this.#timeOf(row);
     const edge = this.#listeners > 0 ? this.#edges[this.#edgesPassed] : undefined;
-    const end = this.#nextEnd();
+    const end = this.#options.sessions?.[this.#endsPassed];
     const endMs = end?.endedMs ?? Number.POSITIVE_INFINITY;
     if (edge !== undefined && edge.atMs <= Math.min(endMs, update ?? this.#options.toMs)) {
       return { atMs: Math.max(edge.atMs, this.#reportedMs), kind: 'gap' };
@@ -155,14 +154,13 @@ export class StateChannel {
 
   /** Hands out what {@link StateChannel.next} named. Resolves when all who follow have room for more. */
   report(event: ChannelEvent): Promise<unknown> | undefined {
+    this.#reportedMs = event.atMs;
     if (event.kind === 'close') {
-      const end = this.#nextEnd();
-      this.#reportedMs = event.atMs;
-      this.#ends += 1;
+      const end = this.#options.sessions?.[this.#endsPassed];
+      this.#endsPassed += 1;
       if (end !== undefined) for (const follower of [...this.#followers]) close(follower, end);
       return undefined;
     }
-    this.#reportedMs = event.atMs;
     if (event.kind === 'gap') {
       this.#edgesPassed += 1;
       for (const follower of [...this.#followers]) this.#reportGap(follower);
@@ -197,6 +195,7 @@ export class StateChannel {
         : { observedAtMs: last.observedAtMs, seq: last.seq };
     this.#reportedMs = nowMs;
     this.#passEdges(nowMs);
+    this.#endsPassed = countUntil(this.#options.sessions ?? [], ({ endedMs }) => endedMs > nowMs);
     const outage = this.#outageAt(nowMs);
     if (last !== undefined) this.#last = { recordText: JSON.stringify(updateOf(last)) };
     for (const follower of [...this.#followers]) {
@@ -238,8 +237,7 @@ export class StateChannel {
   }
 
   #passEdges(untilMs: number): void {
-    const next = this.#edges.findIndex(({ atMs }) => atMs > untilMs);
-    this.#edgesPassed = next < 0 ? this.#edges.length : next;
+    this.#edgesPassed = countUntil(this.#edges, ({ atMs }) => atMs > untilMs);
   }
 
   /** Reports where the channel stands: in a gap since when, or known since when. */
@@ -248,20 +246,24 @@ export class StateChannel {
     follower.notifyGap?.(isGap, atMs);
   }
 
-  #nextEnd(): AsOfSession | undefined {
-    const { sessions = [] } = this.#options;
-    while ((sessions[this.#ends]?.endedMs ?? this.#reportedMs + 1) <= this.#reportedMs)
-      this.#ends += 1;
-    return sessions[this.#ends];
-  }
-
-  /** The end of the recorded connection after which nothing was connected at an instant. */
+  /**
+   * The end of the recorded connection after which nothing was connected at an instant. Where time stands
+   * at its end no next connection can be waited for: whoever comes then stays.
+   */
   #outageAt(nowMs: number): AsOfSession | undefined {
-    const { sessions } = this.#options;
-    if (sessions === undefined) return undefined;
-    const isLive = sessions.some(({ openedMs, endedMs }) => openedMs <= nowMs && nowMs <= endedMs);
-    return isLive ? undefined : (sessions.findLast(({ endedMs }) => endedMs < nowMs) ?? NO_SESSION);
+    const { sessions, toMs } = this.#options;
+    if (sessions === undefined || nowMs >= toMs) return undefined;
+    const isLive = sessions.some(({ openedMs, endedMs }) => openedMs <= nowMs && nowMs < endedMs);
+    return isLive
+      ? undefined
+      : (sessions.findLast(({ endedMs }) => endedMs <= nowMs) ?? NO_SESSION);
   }
+}
+
+/** How many come before the first that is meant. */
+function countUntil<T>(all: readonly T[], isMeant: (one: T) => boolean): number {
+  const first = all.findIndex(isMeant);
+  return first < 0 ? all.length : first;
 }
 
 const NO_SESSION: AsOfSession = {

@@ -434,7 +434,8 @@ test('time is paused, resumed, stepped and sped up; what cannot be is told', asy
 
 test('recorded disconnects end connections, and keep them away until the next', async (t) => {
   const world = await openWorld();
-  await fillStates(world, [1, 2, 25, 26]);
+  // The last comes in the millisecond in which its connection ends.
+  await fillStates(world, [1, 2, 25, 26, 590]);
   const stream = await world.stream('states', 60);
   const first = await world.store.openSession(stream, noonMs(0));
   await world.store.closeSession(first, { atMs: noonMs(10), code: 1012, reason: 'remote' });
@@ -462,6 +463,16 @@ test('recorded disconnects end connections, and keep them away until the next', 
   await control(replay, 'step', { ms: 1_000 });
   await next.until(() => next.end !== undefined);
   assert.deepEqual(next.end, { code: 1001, reason: 'recorded: remote' });
+  assert.equal(next.updates.at(-1), '5');
+  const between = await Client.open(t, replay);
+  between.send('state.subscribe');
+  await between.until(() => between.end !== undefined);
+  // At the end of time no next one is to be waited for.
+  await control(replay, 'step', { ms: 10_000 });
+  const last = await Client.open(t, replay);
+  await last.subscribe();
+  await last.until(() => last.updates.length > 0 || last.end !== undefined);
+  assert.deepEqual([last.updates, last.end], [['5'], undefined]);
 });
 
 test('a connection whose end was not recorded lasts as long as what it proved', async (t) => {
