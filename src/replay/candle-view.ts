@@ -97,7 +97,8 @@ export class CandleView {
   /** Candles of a length that was not collected, from trades. */
   async #made(market: AsOfMarket, nowMs: number, intervalS: number, asked: Span) {
     // Before the oldest thing that is known of it there is nothing to be made.
-    const oldestMs = Math.max(asked.fromMs, market.oldestCoveredMs ?? asked.toMs);
+    const knownFromMs = this.#parts.catalog.knownFromMs(market.marketId);
+    const oldestMs = Math.max(asked.fromMs, knownFromMs ?? asked.toMs);
     const lengthMs = intervalS * SECOND_MS;
     const fromMs = Math.max(
       Math.floor(oldestMs / lengthMs) * lengthMs,

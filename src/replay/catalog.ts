@@ -1,6 +1,7 @@
 import type { AsOfMarket, AsOfReader, KnownStream } from '../archive/as-of/reader.js';
 import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
+import { SECOND_MS } from '../kernel/durations.js';
 
 /** Kinds of stream that a replay answers from. */
 export type ReplayedKind = 'trades' | 'times' | 'depth' | 'tickers' | 'candles' | 'states';
@@ -24,6 +25,7 @@ export class Catalog {
   readonly #options: CatalogOptions;
   #markets: ReadonlyMap<string, AsOfMarket> = new Map();
   #streams: ReadonlyMap<string, KnownStream> = new Map();
+  #firstKnown: ReadonlyMap<number, KnownStream> = new Map();
   #firstListMs = Number.NEGATIVE_INFINITY;
   #startMs = Number.POSITIVE_INFINITY;
   #readAtMs = Number.NEGATIVE_INFINITY;
@@ -61,16 +63,14 @@ export class Catalog {
     return this.#streams.get(keyOf(kind, ofId, variant));
   }
 
-  /** Lengths of the candles, or of the periods, that were collected of a market. */
-  variants(kind: 'candles' | 'states', marketId: number): number[] {
-    return [...this.#streams.values()]
-      .filter((one) => one.kind === kind && one.marketId === marketId)
-      .map(({ variant }) => variant);
-  }
-
   /** The oldest instant of which anything is archived of what is replayed. */
   get startMs(): number {
     return this.#startMs;
+  }
+
+  /** Where the first thing begins that is known of a market; undefined: nothing is. */
+  knownFromMs(marketId: number): number | undefined {
+    return this.#firstKnown.get(marketId)?.oldestCoveredMs ?? undefined;
   }
 
   /**
@@ -78,13 +78,13 @@ export class Catalog {
    * look at the list was listed before it, and so may be all that the first list had; unless only what
    * was known counts.
    */
-  isListed(market: AsOfMarket, atMs: number): boolean {
-    const { firstSeenMs, oldestCoveredMs, delistedMs } = market;
-    const oldestMs = firstSeenMs <= this.#firstListMs ? this.#startMs : oldestCoveredMs;
-    const sinceMs = this.#options.isKnownOnly
-      ? firstSeenMs
-      : Math.min(firstSeenMs, oldestMs ?? firstSeenMs);
-    return sinceMs <= atMs && (delistedMs === null || atMs < delistedMs);
+  isListed({ marketId, firstSeenMs, delistedMs }: AsOfMarket, atMs: number): boolean {
+    if (delistedMs !== null && atMs >= delistedMs) return false;
+    if (firstSeenMs <= atMs) return true;
+    if (this.#options.isKnownOnly) return false;
+    const isOfFirstList = firstSeenMs <= this.#firstListMs;
+    const knownFromMs = isOfFirstList ? this.#startMs : this.knownFromMs(marketId);
+    return knownFromMs !== undefined && knownFromMs <= atMs;
   }
 
   listed(atMs: number): AsOfMarket[] {
@@ -99,12 +99,32 @@ export class Catalog {
     this.#streams = new Map(
       streams.map((one) => [keyOf(one.kind, one.marketId, one.variant), one]),
     );
+    this.#firstKnown = firstKnownOf(streams);
     this.#firstListMs = Math.min(...markets.map(({ firstSeenMs }) => firstSeenMs));
     const ids = new Set([ALL_MARKETS_ID, ...chosen.map(({ marketId }) => marketId)]);
     const covered = streams.filter(({ marketId }) => ids.has(marketId));
     this.#startMs = Math.min(...covered.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []));
     this.#readAtMs = clock.monotonicMs();
   }
+}
+
+/** By market the stream that shows it first. */
+function firstKnownOf(streams: readonly KnownStream[]): ReadonlyMap<number, KnownStream> {
+  const first = new Map<number, KnownStream>();
+  for (const stream of streams) {
+    const known = first.get(stream.marketId);
+    if (known === undefined || shownMs(stream) < shownMs(known)) first.set(stream.marketId, stream);
+  }
+  return first;
+}
+
+/**
+ * When a stream shows that its market is there. A candle does at its end only: the one of the day on which
+ * a market came begins before the market.
+ */
+function shownMs({ kind, variant, oldestCoveredMs }: KnownStream): number {
+  const fromMs = oldestCoveredMs ?? Number.POSITIVE_INFINITY;
+  return kind === 'candles' ? fromMs + variant * SECOND_MS : fromMs;
 }
 
 function keyOf(kind: string, marketId: number, variant: number): string {

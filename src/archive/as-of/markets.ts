@@ -11,8 +11,6 @@ export interface AsOfMarket {
   readonly terms: ReadonlyArray<{ readonly market: Market; readonly untilMs: number | null }>;
   readonly firstSeenMs: number;
   readonly delistedMs: number | null;
-  /** Start of what is covered of it, by any stream; null: nothing is. */
-  readonly oldestCoveredMs: number | null;
 }
 
 /** A connection that once brought states. */
@@ -51,9 +49,7 @@ const TERMS = `stock_prec AS "stockPrec", money_prec AS "moneyPrec", fee_prec AS
   min_amount AS "minAmount"`;
 const MARKETS = `
   SELECT market_id AS "marketId", name, stock, money, ${TERMS},
-         ${millisSql('first_seen_at')} AS "firstSeenMs", ${millisSql('delisted_at')} AS "delistedMs",
-         (SELECT ${millisSql('min(lower(c.span))')} FROM coverage c
-          WHERE c.market_id = market.market_id) AS "oldestCoveredMs"
+         ${millisSql('first_seen_at')} AS "firstSeenMs", ${millisSql('delisted_at')} AS "delistedMs"
   FROM market WHERE market_id <> 0 ORDER BY name`;
 const FORMER_TERMS = `
   SELECT market_id AS "marketId", ${TERMS}, ${millisSql('upper(span)')} AS "untilMs"
@@ -67,7 +63,7 @@ export async function readMarketsWithTerms(store: Pick<Store, 'query'>): Promise
   const rows = await store.query<MarketRecord>(MARKETS);
   const former = await store.query<Terms & { marketId: number; untilMs: number }>(FORMER_TERMS);
   return rows.map((row) => {
-    const { marketId, name, stock, money, firstSeenMs, delistedMs, oldestCoveredMs } = row;
+    const { marketId, name, stock, money, firstSeenMs, delistedMs } = row;
     const marketOf = ({ stockPrec, moneyPrec, feePrec, minAmount }: Terms): Market => ({
       ...{ name, stock, money, stockPrec, moneyPrec, feePrec, minAmount },
     });
@@ -75,6 +71,6 @@ export async function readMarketsWithTerms(store: Pick<Store, 'query'>): Promise
       .filter((one) => one.marketId === marketId)
       .map((one) => ({ market: marketOf(one), untilMs: one.untilMs }));
     const terms = [...earlier, { market: marketOf(row), untilMs: null }];
-    return { marketId, name, firstSeenMs, delistedMs, oldestCoveredMs, terms };
+    return { marketId, name, firstSeenMs, delistedMs, terms };
   });
 }
