@@ -382,7 +382,7 @@ export class Collector {
       this.#runs.start('candles', unit.market, async (signal) => {
         do {
           this.#requestedCandles.delete(unit);
-          await pollByTurns(unit.candles, signal);
+          await pollByTurns(unit.candles, this.#options.time, signal);
         } while (this.#requestedCandles.has(unit));
       });
     }

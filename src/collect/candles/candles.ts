@@ -84,12 +84,13 @@ export class CandleCollector {
   /**
    * Fetches the newest missing span, at most a page, and each end of it without candles once more.
    *
+   * @param nowMs what closes after this instant of the exchange is left for a later poll
    * @returns whether more is missing and may be asked for at once; false as well when the answer
    * settled nothing, so that the caller does not ask the same again before its next turn
    * @throws TapekeepError `candle_mismatch` when the answer is for something else
    */
-  poll(signal: AbortSignal): Promise<boolean> {
-    return this.#mutex.run(() => this.#poll(signal));
+  poll(signal: AbortSignal, nowMs = this.#options.time.nowMs()): Promise<boolean> {
+    return this.#mutex.run(() => this.#poll(signal, nowMs));
   }
 
   /** Expects the candles of a span besides what is collected anyway. The same span twice is one. */
@@ -129,10 +130,10 @@ export class CandleCollector {
     this.#collectFromMs = Math.max(this.#collectFromMs ?? ms, ms);
   }
 
-  async #poll(signal: AbortSignal): Promise<boolean> {
-    const { exchange, time, graceMs, rereads } = this.#options;
+  async #poll(signal: AbortSignal, nowMs: number): Promise<boolean> {
+    const { exchange, graceMs, rereads } = this.#options;
     const { stepMs } = this.#grid;
-    const finalToMs = this.#grid.floor(time.nowMs() - graceMs);
+    const finalToMs = this.#grid.floor(nowMs - graceMs);
     const missing = this.#missing(finalToMs);
     const newest = missing.at(-1);
     if (newest === undefined) return false;
@@ -437,20 +438,25 @@ class CandleQuestions {
 
 /** Pages of candles that one turn may fetch of each interval. */
 const ROUNDS_MAX = 20;
+/** Of these every so many goes to the newest candles; on a tape that is played fast each would. */
+const HEAD_ROUNDS = 4;
 
 /**
  * Polls the intervals of one market page by page in turn, so that one interval's long history does
- * not hold up the others.
+ * not hold up the others, nor what closes meanwhile the history.
  */
 export async function pollByTurns(
   collectors: readonly CandleCollector[],
+  time: Pick<ExchangeTime, 'nowMs'>,
   signal: AbortSignal,
 ): Promise<void> {
   let open = collectors;
+  let nowMs = 0;
   for (let round = 0; round < ROUNDS_MAX && open.length > 0; round += 1) {
+    if (round % HEAD_ROUNDS === 0) nowMs = time.nowMs();
     const unfinished: CandleCollector[] = [];
     for (const collector of open) {
-      if (await collector.poll(signal)) unfinished.push(collector);
+      if (await collector.poll(signal, nowMs)) unfinished.push(collector);
     }
     open = unfinished;
   }

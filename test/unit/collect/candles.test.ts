@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { CandleGrid } from '../../../src/collect/candles/candle-answer.js';
-import { CandleCollector } from '../../../src/collect/candles/candles.js';
+import { CandleCollector, pollByTurns } from '../../../src/collect/candles/candles.js';
 import { ClaimGate } from '../../../src/collect/claim-gate.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { StreamRef } from '../../../src/model/batch.js';
@@ -179,6 +179,22 @@ test('what is missing comes newest first, in pieces of at most a thousand', asyn
     { fromMin: 0, toMin: 500 },
   ]);
   assert.deepEqual(world.covered(), [[0, 2500]]);
+});
+
+test('candles that close with each answer do not keep a turn from older ones', async () => {
+  const world = new World(5001);
+  const { answers } = world.exchange;
+  const { kline } = answers;
+  // Five minutes of a tape that is played fast.
+  answers.kline = (asked) => {
+    world.clock.advance(5 * MINUTE_MS);
+    return kline?.(asked);
+  };
+  await pollByTurns([world.collector()], { nowMs: () => world.clock.wallMs() }, signal);
+  assert.deepEqual(
+    world.covered().map(([fromMin]) => fromMin),
+    [0],
+  );
 });
 
 test('an exchange that gives fewer at once is asked for no more', async () => {
