@@ -24,7 +24,9 @@ interface Endpoint {
   settledAtMs: number;
 }
 
+/** Rows of a page at the first try; each further one takes twice as many, as trades may come too fast for fewer. */
 const SAMPLE = 100;
+const SAMPLE_MAX = 1000;
 const RETRY_BASE_MS = 1000;
 const RETRY_CAP_MS = 60_000;
 /** Shortest pause between two invalidations of a settled mode. */
@@ -86,7 +88,8 @@ export class OffsetModes {
     if (!state.isOpen || state.isLooking || nowMs < state.dueAtMs) return;
     state.isLooking = true;
     try {
-      const mode = await agreement(source, market, signal);
+      const sample = Math.min(SAMPLE_MAX, SAMPLE * 2 ** state.tries);
+      const mode = await agreement(source, market, sample, signal);
       if (mode !== undefined) await this.#settle(source.endpoint, mode);
     } finally {
       state.isLooking = false;
@@ -134,14 +137,15 @@ export class OffsetModes {
 async function agreement(
   source: TradeSource,
   market: string,
+  sample: number,
   signal: AbortSignal,
 ): Promise<OffsetMode | undefined> {
-  const first = await observe(source, market, SAMPLE, signal);
+  const first = await observe(source, market, sample, 0, signal);
   if (first === undefined) return undefined;
-  if ((await observe(source, market, SAMPLE - 7, signal)) !== first) return undefined;
+  if ((await observe(source, market, sample, 7, signal)) !== first) return undefined;
   // One request between: of servers that answer in turn, another one gets the next question.
   await source.fetch(market, 0, 1, { priority: PRIORITY.head, signal });
-  return (await observe(source, market, SAMPLE - 13, signal)) === first ? first : undefined;
+  return (await observe(source, market, sample, 13, signal)) === first ? first : undefined;
 }
 
 /**
@@ -152,9 +156,11 @@ async function agreement(
 async function observe(
   source: TradeSource,
   market: string,
-  size: number,
+  sample: number,
+  less: number,
   signal: AbortSignal,
 ): Promise<OffsetMode | undefined> {
+  const size = sample - less;
   const page = async (skip: number, limit: number) => {
     const options = { priority: PRIORITY.head, signal };
     const { trades, rowCount } = await source.fetch(market, skip, limit, options);
@@ -163,10 +169,10 @@ async function observe(
   };
   const before = await page(0, size);
   // Another depth for another size, also where all of history is shorter than a page.
-  const offset = before.length - 1 - (size < SAMPLE && before.length > 2 ? 1 : 0);
+  const offset = before.length - 1 - (less > 0 && before.length > 2 ? 1 : 0);
   const [newest, target] = [before[0], before[offset]];
   if (newest === undefined || target === undefined || offset < 1 || newest.tid <= offset) return;
-  const [shifted] = await page(offset, Math.min(offset, SAMPLE / 2));
+  const [shifted] = await page(offset, Math.min(offset, sample / 2));
   const after = await page(0, size - 1);
   const arrived = after.filter((row) => comparePlaces(row, newest) > 0).length;
   const isThere = after.some((row) => comparePlaces(row, newest) === 0);

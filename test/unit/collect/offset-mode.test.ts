@@ -57,10 +57,17 @@ for (const mode of ['skip', 'id'] as const) {
   });
 }
 
-test('where nearly half a page arrives with each request, nothing is settled', async () => {
-  const modes = open().begin();
-  await modes.look(new ModelHistory({ ...STEADY, mode: 'skip', perRequest: 45 }), 'M', signal);
-  assert.equal(modes.of('historyResult'), undefined);
+test('where nearly half a page arrives with each request, it takes a later try with longer ones', async () => {
+  const { clock, begin } = open();
+  const modes = begin();
+  const source = new ModelHistory({ ...STEADY, mode: 'skip', history: 2000, perRequest: 150 });
+  for (let tries = 1; tries <= 2; tries += 1) {
+    await modes.look(source, 'M', signal);
+    assert.equal(modes.of('historyResult'), undefined, `${100 * 2 ** (tries - 1)} rows`);
+    clock.advance(60_000);
+  }
+  await modes.look(source, 'M', signal);
+  assert.equal(modes.of('historyResult'), 'skip');
 });
 
 test('where far more or far fewer trades are skipped than were asked for, nothing is settled', async () => {
