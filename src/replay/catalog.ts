@@ -2,6 +2,7 @@ import type { AsOfMarket, AsOfReader, KnownStream } from '../archive/as-of/reade
 import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
+import type { Span } from '../kernel/span.js';
 
 /** Kinds of stream that a replay answers from. */
 export type ReplayedKind = 'trades' | 'times' | 'depth' | 'tickers' | 'candles' | 'states';
@@ -27,7 +28,7 @@ export class Catalog {
   #streams: ReadonlyMap<string, KnownStream> = new Map();
   #firstKnown: ReadonlyMap<number, KnownStream> = new Map();
   #firstListMs = Number.NEGATIVE_INFINITY;
-  #startMs = Number.POSITIVE_INFINITY;
+  #covered: Span = coveredBy([], []);
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
 
@@ -50,10 +51,6 @@ export class Catalog {
     return this.#markets.values();
   }
 
-  get streams(): Iterable<KnownStream> {
-    return this.#streams.values();
-  }
-
   market(name: string): AsOfMarket | undefined {
     return this.#markets.get(name);
   }
@@ -63,9 +60,14 @@ export class Catalog {
     return this.#streams.get(keyOf(kind, ofId, variant));
   }
 
+  /** What is replayed, as {@link coveredBy} has it. */
+  get covered(): Span {
+    return this.#covered;
+  }
+
   /** The oldest instant of which anything is archived of what is replayed. */
   get startMs(): number {
-    return this.#startMs;
+    return this.#covered.fromMs;
   }
 
   /** Where the first thing begins that is known of a market; undefined: nothing is. */
@@ -83,7 +85,7 @@ export class Catalog {
     if (firstSeenMs <= atMs) return true;
     if (this.#options.isKnownOnly) return false;
     const isOfFirstList = firstSeenMs <= this.#firstListMs;
-    const knownFromMs = isOfFirstList ? this.#startMs : this.knownFromMs(marketId);
+    const knownFromMs = isOfFirstList ? this.startMs : this.knownFromMs(marketId);
     return knownFromMs !== undefined && knownFromMs <= atMs;
   }
 
@@ -101,11 +103,23 @@ export class Catalog {
     );
     this.#firstKnown = firstKnownOf(streams);
     this.#firstListMs = Math.min(...markets.map(({ firstSeenMs }) => firstSeenMs));
-    const ids = new Set([ALL_MARKETS_ID, ...chosen.map(({ marketId }) => marketId)]);
-    const covered = streams.filter(({ marketId }) => ids.has(marketId));
-    this.#startMs = Math.min(...covered.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []));
+    const ids = chosen.map(({ marketId }) => marketId);
+    this.#covered = coveredBy(streams, ids);
     this.#readAtMs = clock.monotonicMs();
   }
+}
+
+/**
+ * From the oldest to the newest time that is covered of some markets, or of all together. Where nothing is, the
+ * end lies before the start.
+ */
+export function coveredBy(streams: readonly KnownStream[], marketIds: readonly number[]): Span {
+  const ids = new Set([ALL_MARKETS_ID, ...marketIds]);
+  const ours = streams.filter(({ marketId }) => ids.has(marketId));
+  return {
+    fromMs: Math.min(...ours.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? [])),
+    toMs: Math.max(...ours.flatMap(({ newestCoveredMs }) => newestCoveredMs ?? [])),
+  };
 }
 
 /** By market the stream that shows it first. */

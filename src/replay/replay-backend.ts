@@ -58,7 +58,7 @@ export async function openReplay(options: ReplayOptions): Promise<ReplayBackend>
     if (context.catalog.market(name) !== undefined) continue;
     throw new ReplayError(`the archive holds nothing of ${JSON.stringify(name)}`, 'markets');
   }
-  checkSpan(context, span);
+  checkSpan(context.catalog.covered, span);
   return new ReplayBackend(options, context, identityText(identity, as));
 }
 
@@ -67,11 +67,7 @@ function spanText({ fromMs, toMs }: Span): string {
 }
 
 /** @throws ReplayError when nothing at all is covered in it */
-function checkSpan(context: ReplayContext, span: Span): void {
-  const ids = new Set([0, ...Array.from(context.catalog.markets, ({ marketId }) => marketId)]);
-  const covered = [...context.catalog.streams].filter(({ marketId }) => ids.has(marketId));
-  const from = Math.min(...covered.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []));
-  const to = Math.max(...covered.flatMap(({ newestCoveredMs }) => newestCoveredMs ?? []));
+function checkSpan({ fromMs: from, toMs: to }: Span, span: Span): void {
   if (from > to) throw new ReplayError('the archive covers no time of these markets yet');
   if (span.fromMs < to && span.toMs > from) return;
   throw new ReplayError(

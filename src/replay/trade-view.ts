@@ -11,17 +11,17 @@ import { Mutex } from '../kernel/mutex.js';
 import { RefusedError } from '../server/backend.js';
 import { FreshCache } from './caches.js';
 
-/** Between two marks lie this many trades: about what finding a page reads too much. */
+/** Between two checkpoints lie this many trades: about what finding a page reads too much. */
 const STEP = 1000;
 const COUNTED_AT_ONCE = 200 * STEP;
 /** Trades that one request may have counted; what was counted is remembered for the next. */
 const COUNTED_MAX = 5_000_000;
 /**
- * Marks that are kept of a market. Where there would be more they lie further apart: a page of a hundred
- * million trades costs reading some ten thousand too many, and the marks of all markets have room.
+ * Checkpoints that are kept of a market. Where there would be more they lie further apart: a page of a hundred
+ * million trades costs reading some ten thousand too many, and those of all markets have room.
  */
 const CHECKPOINTS_MAX = 10_000;
-/** Marks are believed this long: a daemon may fill gaps beside the replay. */
+/** Checkpoints are believed this long: a daemon may fill gaps beside the replay. */
 const FRESH_MS = 600_000;
 
 interface Checkpoint {
@@ -37,9 +37,8 @@ export interface PageStart {
 }
 
 /**
- * Finds the trade that is so many trades below another one, without reading those between: along
- * marks a thousand trades apart, which are counted once, from where they are first needed down to
- * where a page was asked for.
+ * Sparse offset index of one market. Finds the trade n positions below another one from checkpoints a
+ * thousand trades apart. They are counted on demand, once, down to where a page was asked for.
  */
 export class TradeOffsets {
   readonly #asOf: AsOfReader;
@@ -49,13 +48,13 @@ export class TradeOffsets {
   readonly #turns = new Mutex();
   /** Lowest first. */
   #checkpoints: Checkpoint[] = [];
-  /** How far apart marks are kept. */
+  /** How far apart checkpoints are kept. */
   #spacing = STEP;
-  /** Rank of the very first trade, once it was reached. */
+  /** Offset of the very first trade, once it was reached. */
   #bottom: number | undefined;
   #madeAtMs = Number.NEGATIVE_INFINITY;
 
-  /** @param checkpointsMax how many marks are kept; fewer for tests */
+  /** @param checkpointsMax how many are kept; fewer for tests */
   constructor(asOf: AsOfReader, marketId: number, clock: Clock, checkpointsMax = CHECKPOINTS_MAX) {
     this.#checkpointsMax = checkpointsMax;
     this.#asOf = asOf;
@@ -63,7 +62,7 @@ export class TradeOffsets {
     this.#clock = clock;
   }
 
-  get markCount(): number {
+  get checkpointCount(): number {
     return this.#checkpoints.length;
   }
 
@@ -110,7 +109,7 @@ export class TradeOffsets {
       (checkpoint) => comparePlaces(checkpoint.place, place) <= 0,
     );
     if (below === undefined) return this.#goDown(lowest, place, budget);
-    // Counted from the new place down, so its marks get their ranks when the sum is known.
+    // Counted from the new place down, so its checkpoints get their offsets when the sum is known.
     const { count, places } = await this.#count(place, below.place, budget);
     const offset = below.offset + count;
     const checkpoints = places.map((one, at) => ({ place: one, offset: offset - (at + 1) * STEP }));
@@ -118,7 +117,7 @@ export class TradeOffsets {
     return offset;
   }
 
-  /** Counts below the lowest mark, to a place or for one turn; answers with the rank reached. */
+  /** Counts below the lowest checkpoint, to a place or for one turn. @returns the offset reached */
   async #goDown(
     lowest: Checkpoint,
     downTo: TradePlace | undefined,
@@ -174,7 +173,7 @@ export class TradeOffsets {
 }
 
 /**
- * Marks that lie so far apart at least. The ends stay: below the lowest nothing is counted yet, and at
+ * Checkpoints that lie so far apart at least. The ends stay: below the lowest nothing is counted yet, and at
  * the highest the next page is looked for.
  */
 function thinned(checkpoints: readonly Checkpoint[], spacing: number): Checkpoint[] {

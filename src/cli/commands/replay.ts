@@ -6,6 +6,7 @@ import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { seriesOf, tableOfStream } from '../../model/series.js';
+import { coveredBy } from '../../replay/catalog.js';
 import { openReplay } from '../../replay/replay-backend.js';
 import { ReplayError } from '../../replay/sessions.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
@@ -132,7 +133,9 @@ export default command({
     const bounds = selectSpan({ from, to }, nowMs);
     const listed = await store.query<{ market: string; marketId: number }>(LISTED);
     const chosen = selectMarkets(markets, listed, '--markets');
-    const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
+    const ids = chosen.map(({ marketId }) => marketId);
+    const covered = coveredBy(streams, ids);
+    if (covered.toMs < covered.fromMs) throw new ReplayError(NOTHING_COVERED);
     const within = clamp === true ? clampedTo(bounds, covered) : bounds;
     if (within === undefined) throw notCovered(covered);
     // Before the first recording there would be nothing to see; a span that ends before it is refused.
@@ -178,22 +181,11 @@ export default command({
 const LISTED = `
   SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> 0 ORDER BY name`;
 
+const NOTHING_COVERED = 'the archive covers no time of these markets yet; collect something first';
+
 function notCovered({ fromMs, toMs }: Span): ReplayError {
   const span = `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
   return new ReplayError(`the archive covers ${span} of these markets, and nothing of this span`);
-}
-
-/** From the oldest to the newest time that is covered of anything that is replayed. */
-function coveredBy(streams: readonly KnownStream[], marketIds: ReadonlySet<number>) {
-  const ours = streams.filter(({ marketId }) => marketIds.has(marketId));
-  const from = ours.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []);
-  const to = ours.flatMap(({ newestCoveredMs }) => newestCoveredMs ?? []);
-  if (from.length === 0) {
-    throw new ReplayError(
-      'the archive covers no time of these markets yet; collect something first',
-    );
-  }
-  return { fromMs: Math.min(...from), toMs: Math.max(...to) };
 }
 
 /** Why time begins later than was asked. */

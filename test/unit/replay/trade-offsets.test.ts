@@ -46,7 +46,7 @@ test('pages are found at any depth with few marks, and what was counted is not c
   const behind = await ranks.find(top, trades);
   assert.ok(behind === undefined || behind.before.tid - 1 - behind.drop === 0, 'none is left');
   assert.equal(await ranks.find(top, trades + 5), undefined);
-  assert.ok(ranks.markCount <= marksMax, `${ranks.markCount} marks`);
+  assert.ok(ranks.checkpointCount <= marksMax, `${ranks.checkpointCount} marks`);
 });
 
 test('what was counted is stale after a while', async () => {
