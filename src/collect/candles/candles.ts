@@ -447,7 +447,7 @@ const HEAD_ROUNDS = 4;
  */
 export async function pollByTurns(
   collectors: readonly CandleCollector[],
-  time: Pick<ExchangeTime, 'nowMs'>,
+  time: Pick<StreamContext['time'], 'nowMs'>,
   signal: AbortSignal,
 ): Promise<void> {
   let open = collectors;
