@@ -47,7 +47,7 @@ const VAGUE: ReadonlySet<string> = new Set([
 const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined);
 
 /** `depth NO_SUCH` where the client says `depth`. */
-function nameCall(message: string, { name, params }: Called): string {
+export function nameCall(message: string, { name, params }: Called): string {
   const market = textOf(params.market);
   const words = [kebabCase(name), ...(market === undefined ? [] : [safeExcerpt(market)])];
   return message.startsWith(name) ? words.join(' ') + message.slice(name.length) : message;

@@ -4,7 +4,7 @@ import { endpoints } from '../../contract/endpoints.js';
 import { decimalSign, multiplyDecimals } from '../../kernel/decimal.js';
 import { AbortedError, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { type ApiOptions, ApiUsageError, openApi, openApiSession } from '../api/access.js';
-import { explained, withAdvice } from '../api/advice.js';
+import { explained, nameCall } from '../api/advice.js';
 import { printResult } from '../api/rows.js';
 import { flag } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
@@ -132,8 +132,10 @@ export async function confirm(
 /** The same error in the words of the command line, with its cause and what to look at. */
 export function describeUnknown(error: UnknownOutcomeError): TapekeepError {
   const { market } = error.order;
+  // Without what is advised after other calls: that is to try again.
+  const cause = nameCall(messageOf(error.cause), { name: 'orderNew', params: { ...error.order } });
   const text = [
-    `the outcome of the order is UNKNOWN: ${messageOf(withAdvice(error.cause, { name: 'orderNew', params: { ...error.order } }))}`,
+    `the outcome of the order is UNKNOWN: ${cause}`,
     'It was sent once and is not sent again. It may rest in the book or have been executed:',
     `look at "tapekeep api orders ${market}" and "tapekeep api balances" before you place it anew.`,
   ].join('\n');

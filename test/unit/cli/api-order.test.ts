@@ -55,4 +55,5 @@ test('an unknown outcome is told with its cause, what to look at, and no invitat
   for (const part of [/UNKNOWN/, /within 100 ms/, /api orders BTC_USDT/, /api balances/]) {
     assert.match(told.message, part);
   }
+  assert.doesNotMatch(told.message, /try again|may pass/);
 });
