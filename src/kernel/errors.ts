@@ -95,6 +95,7 @@ const STORE = {
 const ARCHIVE = {
   ...entries('fatal', 'failure', {
     archive_closed: 'The archive was closed before.',
+    events_ended: 'A second loop over events that were read or left: it would see none.',
     archive_gaps: 'The span is not proven complete, and that was not allowed.',
     bad_moment: 'A moment that is none.',
     bad_option: 'An option with a value that is none of those allowed.',

@@ -128,6 +128,28 @@ test('questions that the archive cannot answer, and readers that leave', async (
     assert.equal(ignored, 120);
   });
 
+  await t.test('a second loop over events that have ended is refused', async () => {
+    const [read, left, some] = [1, 2, 3].map(() => archive.events(EVENT_SPAN));
+    assert.ok(read !== undefined && left !== undefined && some !== undefined);
+    // Looking at the first one before the loop is no second loop.
+    await read.next();
+    for await (const _ of read);
+    for await (const _ of left) break;
+    for await (const _ of some.batches());
+    const again = [
+      async () => {
+        for await (const _ of read);
+      },
+      async () => {
+        for await (const _ of left);
+      },
+      async () => {
+        for await (const _ of some.batches());
+      },
+    ];
+    for (const loop of again) await assert.rejects(loop, { code: 'events_ended' });
+  });
+
   await t.test('a reader that leaves, or whose signal aborts, leaves nothing open', async () => {
     for await (const _ of archive.events(EVENT_SPAN)) break;
     assert.equal(await connections(world.url), 0);

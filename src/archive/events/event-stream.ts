@@ -1,4 +1,5 @@
 import { AbortedError } from '../../kernel/errors.js';
+import { ArchiveError } from '../errors.js';
 import type { Batches } from '../merge.js';
 import type { ArchiveEvent } from './event.js';
 
@@ -7,7 +8,8 @@ import type { ArchiveEvent } from './event.js';
  * asked for, and no more than a few thousand ahead of the reader, however slow it is.
  *
  * States: *new* → *reading* → *ended*. Leaving the loop, an error and the abort of a signal end it;
- * connections and files are then closed, and every further `next` returns done.
+ * connections and files are then closed, and every further `next` returns done. A second loop would see
+ * nothing and take it for a quiet market, so it is refused.
  */
 export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
   implements AsyncIterableIterator<Event>
@@ -21,6 +23,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
   #batch: readonly Event[] = [];
   #at = 0;
   #isEnded = false;
+  #hasBegun = false;
   /** Thrown to the reader once. */
   #failure: { readonly reason: unknown } | undefined;
   #turn: Promise<unknown> = Promise.resolve();
@@ -41,7 +44,9 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
     else signal?.addEventListener('abort', this.#onAbort);
   }
 
+  /** @throws ArchiveError `events_ended` for a second loop, when the first has come to its end */
   [Symbol.asyncIterator](): this {
+    this.#begin();
     return this;
   }
 
@@ -65,8 +70,11 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
   /**
    * The same events, some at a time: quicker where each of them takes less than a microsecond. Use this
    * or the stream itself, not both at once.
+   *
+   * @throws ArchiveError `events_ended` as the stream itself
    */
   async *batches(): AsyncGenerator<readonly Event[], void, undefined> {
+    this.#begin();
     try {
       for (;;) {
         const isMore = await this.#inTurn(
@@ -99,6 +107,14 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
   /** Ends it with an error that the reader's next question is answered with. */
   fail(reason: Error): void {
     this.#stop(reason);
+  }
+
+  #begin(): void {
+    if (this.#hasBegun && this.#isEnded) {
+      const text = 'these events were read or left before: ask the archive for them anew';
+      throw new ArchiveError('events_ended', text);
+    }
+    this.#hasBegun = true;
   }
 
   #stop(reason: unknown): void {
