@@ -1,11 +1,32 @@
 import { NONCE_DIGITS } from '../contract/limits.js';
 import { AUTH_HEADERS, encodePayload, type SignedContent, sign } from '../contract/signing.js';
 import type { Clock } from '../kernel/clock.js';
+import { TapekeepError } from '../kernel/errors.js';
 import { NonceError } from './errors.js';
 import type { Credentials, NonceStore } from './exchange-client.js';
 
 const MIN_NONCE = 10 ** (NONCE_DIGITS - 1);
 const MAX_NONCE = 10 ** NONCE_DIGITS - 1;
+
+/**
+ * A key and secret that requests can carry. What is not set, or was read from a file with the end of
+ * its line, would come back as a broken connection or a wrong signature.
+ *
+ * @throws TapekeepError `bad_option`, without the value
+ */
+export function checkCredentials(credentials: Credentials): Credentials {
+  for (const name of ['apiKey', 'secret'] as const) {
+    const given: unknown = credentials[name];
+    if (typeof given === 'string' && /^[\x21-\x7e]+$/.test(given)) continue;
+    const isSet = given !== undefined && given !== null && given !== '';
+    const fault = isSet
+      ? 'has other characters than visible ASCII, such as a space or the end of a line'
+      : 'is not set';
+    const advice = 'give the text that the exchange issued, and nothing else';
+    throw new TapekeepError('bad_option', 'fatal', `credentials.${name} ${fault}: ${advice}`);
+  }
+  return credentials;
+}
 
 /** A signed request, ready to send: the signature is over exactly these bytes. */
 export interface SignedRequest {
@@ -31,13 +52,14 @@ export class RequestSigner {
   readonly #store: NonceStore | undefined;
   #lastNonce = 0;
 
+  /** @throws what {@link checkCredentials} throws */
   constructor(
     credentials: Credentials,
     clock: Clock,
     content: SignedContent = 'payload',
     store?: NonceStore,
   ) {
-    this.#credentials = credentials;
+    this.#credentials = checkCredentials(credentials);
     this.#clock = clock;
     this.#content = content;
     this.#store = store;

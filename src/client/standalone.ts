@@ -4,6 +4,7 @@ import type { RealtimeWords } from '../contract/realtime.js';
 import type { SignedContent } from '../contract/signing.js';
 import { RequestBudget } from '../kernel/budget.js';
 import { systemClock } from '../kernel/clock.js';
+import { AbortedError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
 import { type ClientEvents, silentClientEvents } from '../observe/events.js';
 import { MissingRealtimeError } from './errors.js';
@@ -15,6 +16,7 @@ import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
 import type { StateFeed } from './realtime/state-feed.js';
 import { StateFeeds } from './realtime/state-feeds.js';
 import { openTradeFeed, type TradeFeed } from './realtime/trade-feed.js';
+import { checkCredentials } from './request-signer.js';
 
 /** How to reach an exchange. Everything but the address has a default. */
 export interface ExchangeClientSettings {
@@ -72,8 +74,12 @@ export class ExchangeClient extends ExchangeApi {
   readonly #feeds = new Set<StateFeed | TradeFeed>();
   readonly #words: RealtimeWords;
   #states: StateFeeds | undefined;
+  #isClosed = false;
 
-  /** @throws InvalidAddressError when `baseUrl` is no plain http or https address */
+  /**
+   * @throws InvalidAddressError when `baseUrl` is no plain http or https address
+   * @throws TapekeepError `bad_option` when key or secret are not set, or no text that a header carries
+   */
   constructor(settings: ExchangeClientSettings) {
     const {
       requestsPerS,
@@ -91,7 +97,7 @@ export class ExchangeClient extends ExchangeApi {
     super({
       ...own,
       baseUrl,
-      ...(credentials && { nonceStore: openNonces(place, credentials.apiKey) }),
+      ...(credentials && { nonceStore: openNonces(place, checkCredentials(credentials).apiKey) }),
       clock: systemClock,
       random: systemRandom,
       telemetry: telemetry ?? silentClientEvents,
@@ -120,17 +126,20 @@ export class ExchangeClient extends ExchangeApi {
    * @param periodS length of the window in seconds, 1 or more: such as 60, 900, 1800, 3600, 14400,
    *   86400
    * @returns the events in order; iterate once
+   * @throws AbortedError when the client is closed
    * @throws MissingRealtimeError when no `realtimeUrl` was given
    * @throws InvalidAddressError when it is no plain ws or wss address
    */
   watch(market: string, periodS: number): StateFeed {
-    this.#states ??= new StateFeeds(this.#feedSettings());
+    const settings = this.#feedSettings();
+    this.#states ??= new StateFeeds(settings);
     const feed = this.#states.open(market, periodS);
     this.#feeds.add(feed);
     return feed;
   }
 
   #feedSettings() {
+    if (this.#isClosed) throw new AbortedError('the exchange client is closed');
     const { baseUrl, realtimeUrl, telemetry } = this.#settings;
     if (realtimeUrl === undefined) throw new MissingRealtimeError();
     const url = readAddress('realtimeUrl', realtimeUrl, ['ws:', 'wss:']);
@@ -154,6 +163,7 @@ export class ExchangeClient extends ExchangeApi {
    *
    * @param markets names of pairs, `<STOCK>_<MONEY>`, at least one
    * @returns the events in order; iterate once
+   * @throws AbortedError when the client is closed
    * @throws MissingRealtimeError when no `realtimeUrl` was given
    * @throws InvalidAddressError when it is no plain ws or wss address
    * @throws RangeError where the dialect knows no words for it
@@ -166,6 +176,7 @@ export class ExchangeClient extends ExchangeApi {
 
   /** Ends requests under way and feeds, and closes all connections. Idempotent. */
   override async close(): Promise<void> {
+    this.#isClosed = true;
     await Promise.all([...this.#feeds].map((feed) => feed.stop()));
     this.#feeds.clear();
     await super.close();

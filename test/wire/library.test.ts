@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { ExchangeClient, TapekeepError } from '../../src/index.js';
+import { ExchangeClient } from '../../src/index.js';
 import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 
 /** The library as its users see it: one class from the package's root, nothing else to set up. */
@@ -24,7 +24,9 @@ test('a client from the package root asks, follows and closes', async (t) => {
   }
   assert.equal(origins.length, 1);
   await exchange.close();
-  await assert.rejects(exchange.markets(), TapekeepError);
+  await assert.rejects(exchange.markets(), { code: 'aborted' });
+  assert.throws(() => exchange.watch('BTC_USDT', 60), { code: 'aborted' });
+  assert.throws(() => exchange.watchTrades(['BTC_USDT']), { code: 'aborted' });
 });
 
 test('what is missing is told when it is needed', async (t) => {
@@ -35,4 +37,26 @@ test('what is missing is told when it is needed', async (t) => {
   assert.throws(() => new ExchangeClient({ baseUrl: 'ftp://example.com' }), {
     code: 'invalid_address',
   });
+});
+
+test('a key or secret that no request can carry is refused when the client is made', () => {
+  const good = { apiKey: 'test-key', secret: 'test-secret' };
+  const wrong = [
+    // As a program passes on a variable that is not set.
+    { ...good, apiKey: undefined as never },
+    { ...good, secret: undefined as never },
+    { ...good, secret: '' },
+    // As a program reads it from a file.
+    { ...good, apiKey: 'test-key\n' },
+    { ...good, secret: 'test-secret\r\n' },
+  ];
+  for (const credentials of wrong) {
+    const make = () => new ExchangeClient({ baseUrl: 'http://127.0.0.1:1', credentials });
+    assert.throws(make, (error: Error & { code?: string }) => {
+      assert.equal(error.code, 'bad_option');
+      assert.match(error.message, /^credentials\.(apiKey|secret) (is not set|has other)/);
+      assert.ok(!/test-(key|secret)/.test(error.message));
+      return true;
+    });
+  }
 });
