@@ -105,8 +105,8 @@ export interface DepthEvent extends EventBase {
 /** The order book of a moment. */
 export interface BookAt extends DepthEvent {
   /**
-   * Time until that moment since the book was last seen to hold, microseconds; 0 where it is proven to
-   * hold.
+   * Time until that moment since the newest look at the book, microseconds; 0 before that look. Then
+   * `atUs` is the last look that showed a change: what the book was between two looks is not known.
    */
   readonly ageUs: number;
 }
