@@ -43,7 +43,13 @@ LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT coalesce(k.open_at, slot.open_at), k.open, k.high, k.low, k.close, k.volume, k.amount,
          CASE WHEN k.open_at IS NOT NULL THEN 'candle'
-              WHEN tstzrange(slot.open_at, slot.end_at) <@ slot.covered THEN 'no candle'
+              WHEN tstzrange(slot.open_at, slot.end_at) <@ slot.covered
+                AND (as_of IS NULL OR slot.end_at <= as_of AND NOT EXISTS (
+                  SELECT FROM kline later
+                  WHERE later.market_id = analytics.market_id(klines.market)
+                    AND later.interval_s = analytics.seconds(klines.step)
+                    AND later.open_at = slot.open_at
+                    AND later.open_at >= klines.from_at AND later.open_at < klines.to_at)) THEN 'no candle'
               ELSE 'gap' END,
          k.revision, k.known_from
   FROM (
@@ -79,4 +85,4 @@ BEGIN ATOMIC
       AND as_of IS NOT NULL AND r.known_from <= as_of AND r.known_to > as_of
   ) k ON k.open_at = slot.open_at;
 END;
-COMMENT ON FUNCTION analytics.klines(text, interval, timestamptz, timestamptz, timestamptz) IS 'Candles of the exchange that open in [from_at, to_at), one row for every slot. state: candle; no candle (asked for, the exchange has none); gap (not known); a length that is not collected is all gap, and candles computes it from trades. as_of: as the archive knew them then. revision and known_from: which version that is, and since when it was known. Example: SELECT * FROM analytics.klines(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'', as_of => ''2026-01-15 18:00Z'') ORDER BY open_at';
+COMMENT ON FUNCTION analytics.klines(text, interval, timestamptz, timestamptz, timestamptz) IS 'Candles of the exchange that open in [from_at, to_at), one row for every slot. state: candle; no candle (asked for, the exchange has none); gap (not known); a length that is not collected is all gap, and candles computes it from trades. as_of: as the archive knew them then; what came later was a gap, and so was what had not ended; no candle is what has none to this day. revision and known_from: which version that is, and since when it was known. Example: SELECT * FROM analytics.klines(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'', as_of => ''2026-01-15 18:00Z'') ORDER BY open_at';

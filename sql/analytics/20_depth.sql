@@ -132,7 +132,7 @@ BEGIN ATOMIC
       FROM analytics.elsewhere('depth', spread.from_at, spread.to_at) e OFFSET 0) away
   ) h;
 END;
-COMMENT ON FUNCTION analytics.spread IS 'Best bid and ask of [from_at, to_at), a row for each observed book with the time for which it is proven to have held: up to the next one, or to where nobody looked any more. Means over time weigh with held_s; time that no row holds is a gap. spread is ask less bid, mid their mean; null where a side is empty. Example: SELECT sum(spread * held_s) / sum(held_s) FROM analytics.spread(''BTC_USDT'', ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.spread IS 'Best bid and ask of [from_at, to_at), a row for each observed book with the time for which it is proven to have held: up to the next one, or to where nobody looked any more. spread is ask less bid, mid their mean; null where a side is empty. Means over time weigh with the held_s of rows that have a spread; time that no row holds is a gap. Example: SELECT sum(spread * held_s) / sum(held_s) FILTER (WHERE spread IS NOT NULL) FROM analytics.spread(''BTC_USDT'', ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.depth_at(market text, at timestamptz)
 RETURNS TABLE (side text, level integer, price numeric, amount numeric, total_amount numeric, observed_at timestamptz, age interval)

@@ -76,7 +76,7 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [['select count(*) as n from trade'], 0, /^n\n10$/m],
     [['select count(*) as n from trades'], 0, /^n\n10$/m],
     [['select count(*) as n from analytics.trades'], 0, /^n\n10$/m],
-    [['--engine', 'duckdb', 'select count(*) as n from depth'], 0, /^n\n3$/m],
+    [['--engine', 'duckdb', 'select count(*) as n from depth'], 0, /^n\n4$/m],
     [[`select typeof(max(vwap)) as type from vwap(${hour})`], 0, /^type\nDOUBLE$/m],
     [[`select pg_typeof(max(vwap)) as type from analytics.vwap(${hour})`], 0, /^type\nnumeric$/m],
     [

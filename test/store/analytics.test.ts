@@ -63,6 +63,18 @@ test('candles are told as they were known at a moment', async () => {
   assert.deepEqual(await volumes('2026-01-15 13:00Z'), ['12:00 null', '13:00 null']);
   assert.deepEqual(await volumes('2026-01-15 14:30:59Z'), ['12:00 8', '13:00 1.7']);
   assert.deepEqual(await volumes('2026-01-15 14:31Z'), ['12:00 8', '13:00 1.8']);
+  // That the exchange has no candle is not said of one that came later, nor of what had not ended.
+  const states = async (asOf: string) =>
+    await linesOf(
+      url,
+      `SELECT open_at, state FROM analytics.klines('BTC_USDT', '1 hour', ${HOURS}, as_of => '${asOf}') ORDER BY 1`,
+    );
+  assert.deepEqual(await states('2026-01-15 14:30Z'), [
+    ...['12:00 candle', '13:00 candle', '14:00 gap', '15:00 gap', '16:00 gap'],
+  ]);
+  assert.deepEqual(await states('2026-01-15 16:00Z'), [
+    ...['12:00 candle', '13:00 candle', '14:00 candle', '15:00 no candle', '16:00 gap'],
+  ]);
 });
 
 test('days of another time zone are seen where the exchange has them', async () => {
@@ -433,8 +445,31 @@ test('a book holds until the next one, and no longer than somebody looked', asyn
       `SELECT DISTINCT observed_at, extract(epoch FROM age)::int > 0 AS is_old FROM analytics.depth_at('BTC_USDT', ${at})`,
     );
   assert.deepEqual(await aged(`'2026-01-15 12:09:59Z'`), ['12:00 false']);
-  assert.deepEqual(await aged(`'2026-01-15 15:00Z'`), ['12:40 true']);
+  assert.deepEqual(await aged(`'2026-01-15 15:00Z'`), ['13:30 true']);
   assert.equal((await aged('now()')).length, 1);
+});
+
+test('time in which a side of the book is empty is watched, and has no part in the mean spread', async () => {
+  const { url } = await openAnalystWorld();
+  const span = `'2026-01-15 13:00Z', '2026-01-15 14:00Z'`;
+  assert.deepEqual(
+    await linesOf(
+      url,
+      `SELECT held_from, held_s::int, bid, ask, spread, mid FROM analytics.spread('BTC_USDT', ${span}) ORDER BY 1`,
+    ),
+    ['13:00 1800 100 100.5 0.5 100.2500000000000000', '13:30 1800 100 null null null'],
+  );
+  const [told] = await runSql<{ readonly comment: string }>(
+    url,
+    `SELECT obj_description('analytics.spread(text, timestamptz, timestamptz)'::regprocedure) AS comment`,
+  );
+  const example = told?.comment.split('Example: ')[1] ?? assert.fail('spread has no example');
+  const mean = example.replace("'2026-01-15', '2026-01-16'", span);
+  assert.notEqual(mean, example);
+  assert.deepEqual(
+    (await linesOf(url, mean)).map((line) => line.replace(/0+$/, '')),
+    ['0.5'],
+  );
 });
 
 /** Examples stand in the comments, after this word. */

@@ -132,6 +132,8 @@ export async function openAnalystWorld(): Promise<AnalystWorld> {
         ],
       ),
       book(2400, [['100', '1']], [['100.5', '4']]),
+      // Nobody sells.
+      book(5400, [['100', '1']], []),
     ],
     tickers: [ticker(1, 0, { bid: '99', ask: '101' }), ticker(1, 60, { bid: '100', ask: '101' })],
     states: [state],
