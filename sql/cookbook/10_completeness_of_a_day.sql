@@ -1,5 +1,5 @@
--- May a day be used? How much of what was to be collected is proven complete.
+-- May a day (of UTC) be used? How much of what was to be collected is proven complete.
 SELECT kind, variant, round(expected_s / 3600, 2) AS expected_h,
        round(missing_s / 3600, 2) AS missing_h, gaps, share, is_complete
-FROM analytics.completeness('BTC_USDT', current_date)
+FROM analytics.completeness('BTC_USDT', (now() AT TIME ZONE 'UTC')::date)
 ORDER BY kind, variant;
