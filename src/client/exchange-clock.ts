@@ -20,6 +20,8 @@ export interface LivedTime {
   readonly sinceMs: number;
   /** First instant that has not come yet, by the most cautious of the sources that may be right. */
   readonly untilMs: number;
+  /** The same by the source in use alone: while others contradict it, the present goes on all the same. */
+  readonly presentMs: number;
 }
 
 /** What {@link createExchangeClock} needs. */
@@ -154,11 +156,12 @@ export class ExchangeClock {
     if (this.#line !== undefined && !this.#usesLocal()) {
       nowMs = Math.min(nowMs, this.atMonotonicMs(this.#line.lastMs));
     }
+    const presentMs = nowMs + 1;
     for (const rival of this.#rivals) {
       if (this.#shareOf(rival) < POSSIBLE_SHARE) continue;
       nowMs = Math.min(nowMs, Math.floor(rival.estimateMs(monotonicMs)));
     }
-    return { sinceMs, untilMs: nowMs + 1 };
+    return { sinceMs, untilMs: nowMs + 1, presentMs };
   }
 
   /** Exchange time now, UNIX milliseconds (whole). Rather a little behind than ahead. */

@@ -221,7 +221,7 @@ export class Collector {
       if (revoked.length > 0) await this.#reload(fromMs);
       this.#revokedJumps = jumps;
     }
-    await archive.notePresent(lived.untilMs, pace);
+    await archive.notePresent(lived.presentMs, pace);
   }
 
   /** Lets those that keep in mind what is covered read it anew. */

@@ -24,8 +24,9 @@ export class FakeTime implements ClaimTime {
   }
 
   get lived() {
-    const { sinceMs } = this;
-    return this.isSettled ? { sinceMs, untilMs: this.nowMs() - this.heldBackMs + 1 } : undefined;
+    if (!this.isSettled) return undefined;
+    const presentMs = this.nowMs() + 1;
+    return { sinceMs: this.sinceMs, untilMs: presentMs - this.heldBackMs, presentMs };
   }
 
   witness(happenedMs: number): void {

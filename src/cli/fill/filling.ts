@@ -141,7 +141,7 @@ export class Filling {
   /** What this program covers must not seem to lie in the future to those who look later. */
   async #notePresent(): Promise<void> {
     const { lived, pace = 1 } = this.#own?.time ?? {};
-    if (lived !== undefined) await this.#options.store.notePresent(lived.untilMs, pace);
+    if (lived !== undefined) await this.#options.store.notePresent(lived.presentMs, pace);
   }
 
   async #work(own: Own, tasks: readonly FillTask[]): Promise<FillEnd | 'free'> {

@@ -95,6 +95,8 @@ export class ModelArchive implements ArchivePort {
   readonly epochs: IdEpoch[] = [];
   /** What was found out of the offsets; by default nothing is left to find out. */
   modes: Partial<Record<PagedEndpoint, OffsetMode>> = { history: 'skip', historyResult: 'skip' };
+  /** The exchange's time as it was noted last. */
+  presentMs: number | null = null;
   commits = 0;
   /** Called before anything is stored; what it throws is what the collector sees. */
   before: (method: keyof ArchivePort, batch?: Batch) => void | Promise<void> = () => undefined;
@@ -149,8 +151,9 @@ export class ModelArchive implements ArchivePort {
     return [];
   }
 
-  async notePresent(): Promise<void> {
+  async notePresent(presentMs: number): Promise<void> {
     await this.before('notePresent');
+    this.presentMs = presentMs;
   }
 
   #storeTrade(row: TradeRow): keyof RowOutcomes {

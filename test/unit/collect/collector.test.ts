@@ -58,6 +58,7 @@ const tickerEntry = (name: string) => ({
 
 class World {
   readonly clock = new FakeClock(START_MS);
+  readonly time = new FakeTime(this.clock);
   readonly archive = new ModelArchive();
   readonly record = new CollectRecord();
   readonly feeds: Array<{ market: string; feed: QuietFeed }> = [];
@@ -125,7 +126,7 @@ class World {
         this.feeds.push({ market, feed });
         return feed;
       },
-      time: new FakeTime(this.clock),
+      time: this.time,
       clock: this.clock,
       random: seededRandom(1),
       telemetry: this.record,
@@ -304,6 +305,18 @@ test('candles that are requested while their run is under way are asked for righ
   assert.equal(wanted.length, 1, JSON.stringify(asked()));
   await world.collector.stop();
   await world.assertNothingRuns();
+});
+
+test('answers that contradict the time hold up claims, and the noted present goes on all the same', async (t) => {
+  const world = new World(t, ['A']);
+  await world.collector.start();
+  await world.clock.run(0);
+  world.time.heldBackMs = 3_600_000;
+  const nowMs = world.time.nowMs();
+  await world.collector.review();
+  await world.collector.stop();
+  await world.assertNothingRuns();
+  assert.equal(world.archive.presentMs, nowMs + 1);
 });
 
 test('a poll that failed is told, and the next one is made all the same', async (t) => {
