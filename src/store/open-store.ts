@@ -51,6 +51,7 @@ import {
   readDatabaseBytes,
   readGap,
   readIsWritten,
+  readMayWrite,
   readNeighbours,
   readProgress,
   readQuarantine,
@@ -180,7 +181,7 @@ const LEDGER = {
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
 const INSPECTION = {
   ...{ streams: readStreams, progress: readProgress, neighbours: readNeighbours, gap: readGap },
-  ...{ note: noteGaps, ask: readAnswer, isWritten: readIsWritten },
+  ...{ note: noteGaps, ask: readAnswer, isWritten: readIsWritten, mayWrite: readMayWrite },
   quarantined: readQuarantine,
   quarantinedRow: readQuarantinedRow,
   quarantineCounts: readQuarantineCounts,

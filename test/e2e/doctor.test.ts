@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
 
@@ -83,6 +84,21 @@ test('a database that a start would migrate keeps nothing from beginning', async
   const { code, states } = await doctor({ TAPEKEEP_DATABASE_URL: older });
   assert.equal(code, 0, states.join('\n'));
   assert.match(states.join('\n'), /database: warning: .* lacks the migration 0016_forgotten_files/);
+});
+
+test('a login that reads only is wrong for collecting, and a start with it is refused by name', async () => {
+  const url = await makeDatabase();
+  const reader = { TAPEKEEP_DATABASE_URL: await loginAs(url, 'tapekeep_reader') };
+  const { code, states } = await doctor(reader);
+  assert.equal(code, 1, states.join('\n'));
+  assert.match(states.join('\n'), /database: wrong: .*this login reads only/);
+  const writer = await doctor({ TAPEKEEP_DATABASE_URL: await loginAs(url, 'tapekeep_writer') });
+  assert.equal(writer.code, 0, writer.states.join('\n'));
+  const start = run(['start', '--for', '5s', '--log-level', 'silent'], reader);
+  assert.equal((await start.ended()).code, 1);
+  const said = start.text('stderr');
+  assert.match(said, /^tapekeep: refused: permission denied .*"Users" in docs\/guides\/sql\.md/);
+  assert.doesNotMatch(said, /\n {4}at /);
 });
 
 test('what is wrong is named with what to do, and the exit code says it', async () => {

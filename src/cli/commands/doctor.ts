@@ -45,6 +45,10 @@ const wrong = (found: string, advice?: string): Found => ({
   ...(advice === undefined ? {} : { advice }),
 });
 
+const READS_ONLY = 'this login reads only, and collecting stores rows';
+const LOGIN_ADVICE =
+  'name one of tapekeep_writer in database.url: "Users" in docs/guides/sql.md says what each group may do';
+
 /** One look that fails or hangs is a finding, and the next one comes all the same. */
 async function look(
   what: string,
@@ -151,7 +155,13 @@ async function databaseOf({ config, telemetry }: Session): Promise<Found[]> {
     try {
       const found = archiveFound(where, exchangeNameOf(config), await store.archive());
       const missing = await missingColdFiles(config, store);
-      return [found, ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)])];
+      return [
+        found,
+        ...((await store.inspection.mayWrite())
+          ? []
+          : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
+        ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
+      ];
     } finally {
       await store.stop();
     }

@@ -182,6 +182,14 @@ export async function readIsWritten(runner: Runner): Promise<boolean> {
   return row?.written === true;
 }
 
+/** Whether this login may store rows, as a daemon does. */
+export async function readMayWrite(runner: Runner): Promise<boolean> {
+  const [row] = await runner.rows<{ may: boolean }>(
+    `SELECT has_table_privilege('coverage', 'INSERT') AS may`,
+  );
+  return row?.may === true;
+}
+
 /** One stream at a glance, from the ledger alone. */
 export interface StreamStatus {
   readonly streamId: number;

@@ -1,6 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { StoreEvents } from '../../observe/events.js';
-import { Connection, type ConnectionOptions, refuseReadOnly } from '../connection.js';
+import { Connection, type ConnectionOptions, inStoreWords, refuseReadOnly } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 import {
   describeHolder,
@@ -43,8 +43,11 @@ export class WriterSession {
    * @throws {@link StoreError} `writer_lock_held`
    */
   async acquireLock(): Promise<void> {
-    const connection = await this.connection();
-    await this.#lock(connection, 'fatal');
+    try {
+      await this.#lock(await this.connection(), 'fatal');
+    } catch (error) {
+      throw inStoreWords(error);
+    }
     this.#mustHoldLock = true;
   }
 
