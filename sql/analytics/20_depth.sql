@@ -132,7 +132,7 @@ BEGIN ATOMIC
       FROM analytics.elsewhere('depth', spread.from_at, spread.to_at) e OFFSET 0) away
   ) h;
 END;
-COMMENT ON FUNCTION analytics.spread IS 'Best bid and ask of [from_at, to_at), a row for each observed book with the time for which it is proven to have held: up to the next one, or to where nobody looked any more. spread is ask less bid, mid their mean; null where a side is empty. Means over time weigh with the held_s of rows that have a spread; time that no row holds is a gap. Example: SELECT sum(spread * held_s) / sum(held_s) FILTER (WHERE spread IS NOT NULL) FROM analytics.spread(''BTC_USDT'', ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.spread IS 'Best bid and ask of [from_at, to_at), a row for each observed book with the time for which it held by the looks at it: up to the next one, or to where looks ended. spread is ask less bid, mid their mean; null where a side is empty. Means over time weigh with the held_s of rows that have a spread; time that no row holds is a gap. Example: SELECT sum(spread * held_s) / sum(held_s) FILTER (WHERE spread IS NOT NULL) FROM analytics.spread(''BTC_USDT'', ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.depth_at(market text, at timestamptz)
 RETURNS TABLE (side text, level integer, price numeric, amount numeric, total_amount numeric, observed_at timestamptz, age interval)
@@ -158,4 +158,4 @@ BEGIN ATOMIC
     FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS p(price, amount, level)
   ) l;
 END;
-COMMENT ON FUNCTION analytics.depth_at IS 'The order book of a market as it held at a moment, best level first; total_amount is the amount up to and with the level. A moment after the newest look, such as now(), gets the last book: age is the time since it was last seen to hold, zero where it is proven to hold. No rows within a gap. Example: SELECT * FROM analytics.depth_at(''BTC_USDT'', ''2026-01-15 12:00Z'') ORDER BY side, level';
+COMMENT ON FUNCTION analytics.depth_at IS 'The order book of a market as it held at a moment, best level first; total_amount is the amount up to and with the level. A moment after the newest look, such as now(), gets the last book: age is the time since the newest look, zero before that look. What the book was between two looks is not known: it is taken to be that of the earlier one. No rows within a gap. Example: SELECT * FROM analytics.depth_at(''BTC_USDT'', ''2026-01-15 12:00Z'') ORDER BY side, level';
