@@ -248,7 +248,7 @@ export class StateChannel {
 
   /**
    * The end of the recorded connection after which nothing was connected at an instant. Where time stands
-   * at its end no next connection can be waited for: whoever comes then stays.
+   * at its end no next connection can be waited for: a client that comes then stays.
    */
   #outageAt(nowMs: number): AsOfSession | undefined {
     const { sessions, toMs } = this.#options;

@@ -115,7 +115,7 @@ test('what is wanted is asked for once, and until it is covered or given up', as
   await assert.rejects(store.want(stream, spanOf(5, 5)), { code: 'data_refused' });
 });
 
-test('whoever follows a fill waits for the next try of a gap only where it is near', async () => {
+test('what follows a fill waits for the next try of a gap only where it is near', async () => {
   const { store, stream } = await openWithGap();
   const follow = async (pauseS: number) => {
     const nowMs = (await store.exchangeNowMs()) ?? assert.fail();

@@ -44,7 +44,7 @@ export class Partitions {
     if (toMs - fromMs > MAX_DAYS_A_CALL * DAY_MS) {
       throw new StoreError(
         'data_refused',
-        `more than ${MAX_DAYS_A_CALL} partitions of ${table} at once: the span is too long`,
+        `partitions of ${table} for more than ${MAX_DAYS_A_CALL} days at once: the span is too long`,
       );
     }
     const names: string[] = [];
