@@ -55,7 +55,7 @@ test('sessions that a setting makes read-only: commits wait, and are stored once
   await store.acquireWriterLock();
   await store.commit({ trades: [trade(1, 1)] });
   await runSql(server.url, `ALTER DATABASE ${name} SET default_transaction_read_only = on`);
-  const END = 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1';
+  const END = 'SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = $1';
   await runSql(server.url, END, [name]);
   const waiting = store.commit({ trades: [trade(2, 2)] });
   await Promise.all([isRefused, isDown]);

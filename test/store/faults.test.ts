@@ -184,7 +184,7 @@ test('a daemon that lost its lock cannot write until it has it again', async () 
   await store.acquireWriterLock();
   await runSql(
     url,
-    `SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database d ON d.oid = database
+    `SELECT pg_terminate_backend(pid, 10000) FROM pg_locks JOIN pg_database d ON d.oid = database
      WHERE locktype = 'advisory' AND datname = current_database()`,
   );
   const successor = await openTestStore({ databaseUrl: url });
@@ -223,7 +223,7 @@ test('the time of a commit is that of the try that succeeded', async () => {
   await store.acquireWriterLock();
   await runSql(
     url,
-    `SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database d ON d.oid = database
+    `SELECT pg_terminate_backend(pid, 10000) FROM pg_locks JOIN pg_database d ON d.oid = database
      WHERE locktype = 'advisory' AND datname = current_database()`,
   );
   const blocker = await openTestStore({ databaseUrl: url });

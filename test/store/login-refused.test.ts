@@ -66,7 +66,7 @@ for (const [name, { sqlstate, said, breaks, heals, of }] of Object.entries(REFUS
     const { store } = await openTestStore({ databaseUrl, telemetry, retryCapMs: 50 });
     await store.acquireWriterLock();
     await store.commit({ trades: [trade(1, 1)] });
-    const end = 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1';
+    const end = 'SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = $1';
     // An end before it as well: a database in use cannot be renamed.
     await runSql(adminUrl, end, [database]);
     for (let isDone = false; !isDone; ) {
