@@ -21,6 +21,8 @@ const BEYOND_HISTORY_RETRY_MS = 3_600_000;
 const HORIZON_RETRIES = 3;
 /** Tries after the first to find the start of a history that is forgotten as fast as it is walked. */
 const BEYOND_HISTORY_RETRIES = 1;
+/** Between those tries: each takes two answers that agree, and the start can only have moved up. */
+const START_RETRY_MS = 30_000;
 /** Memories of one stream that are read at the start. */
 const MEMORIES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
@@ -107,6 +109,12 @@ export class GapBook {
     await archive.noteStartTry(stream.streamId, null);
   }
 
+  /** Whether another try at a gap may set the start for good: it takes a look of its own. */
+  isLastTry({ fromMs, edgeMs }: Gap): boolean {
+    const { edgeMs: triedMs, times } = this.#horizon;
+    return fromMs === -Infinity && triedMs === edgeMs && times >= BEYOND_HISTORY_RETRIES;
+  }
+
   /** Allows another try at the gaps of a span. */
   release({ fromMs, toMs }: Span): void {
     this.#edges.release(fromMs, toMs, this.#options.clock.monotonicMs());
@@ -150,8 +158,11 @@ export class GapBook {
   /** The exchange serves nothing as old as a gap. */
   async beyondHistory(gap: Gap): Promise<void> {
     const note = 'its history ended above when this was asked for';
-    await this.#lost(gap, 'beyond history', note, BEYOND_HISTORY_RETRY_MS);
-    if (gap.fromMs === -Infinity) await this.#startAtHorizon(gap, BEYOND_HISTORY_RETRIES);
+    const isStart = gap.fromMs === -Infinity;
+    const isSought = isStart && this.#pages.collectFromMs === null;
+    const retryMs = isSought ? START_RETRY_MS : BEYOND_HISTORY_RETRY_MS;
+    await this.#lost(gap, 'beyond history', note, retryMs);
+    if (isStart) await this.#startAtHorizon(gap, BEYOND_HISTORY_RETRIES);
   }
 
   /**
@@ -179,7 +190,7 @@ export class GapBook {
 
   async #lost(gap: Gap, reason: GapReason, note: string, retryMs: number): Promise<void> {
     this.#edges.block(gap.edgeMs, this.#options.clock.monotonicMs(), retryMs);
-    await this.#record(gap, 'unfillable', reason, note, null);
+    await this.#record(gap, 'unfillable', reason, note, retryMs);
   }
 
   /**
@@ -205,16 +216,15 @@ export class GapBook {
     state: 'open' | 'unfillable',
     reason: GapReason,
     note: string,
-    waitMs: number | null,
+    waitMs: number,
   ): Promise<void> {
     if (fromMs >= edgeMs) return;
-    if (fromMs === -Infinity) {
-      await this.#recordStart(reason, note, waitMs ?? BEYOND_HISTORY_RETRY_MS);
-      return;
-    }
-    if (state === 'open') this.#retryWithin({ fromMs, edgeMs });
+    if (fromMs === -Infinity) return this.#recordStart(reason, note, waitMs);
+    const isOpen = state === 'open';
+    if (isOpen) this.#retryWithin({ fromMs, edgeMs });
     const span = { fromMs, toMs: edgeMs };
-    await this.#pages.recordAttempt(span, state, reason, note.slice(0, NOTE_MAX_LENGTH), waitMs);
+    const shortNote = note.slice(0, NOTE_MAX_LENGTH);
+    await this.#pages.recordAttempt(span, state, reason, shortNote, isOpen ? waitMs : null);
   }
 }
 

@@ -182,7 +182,7 @@ export class TradeWalker {
     const before = await this.#walk.cursorAt(gap.edgeMs);
     const known = ends.below(gap.edgeMs, before);
     if (known === 'seen') return book.putOff(gap.edgeMs);
-    if (known === 'proven') {
+    if (known === 'proven' && !book.isLastTry(gap)) {
       chains.delete(gap.edgeMs);
       return book.beyondHistory(gap);
     }
