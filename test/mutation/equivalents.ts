@@ -133,11 +133,6 @@ export const EQUIVALENTS: readonly {
     reason: 'the slower way writes the same bytes',
   },
   {
-    id: 'd35b820c',
-    file: 'collect/trades/offset-mode.ts',
-    reason: 'of more rows, too, only the first is looked at',
-  },
-  {
     id: 'b6c12313',
     file: 'collect/trades/gap-book.ts',
     reason: 'the archive remembers no such tries where the start is known, and is asked in vain',
