@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { CTL_URL_VARIABLE } from '../config/keys.js';
+import { hasSessionAtMost, inSession, sessionIn } from '../contract/gap-notices.js';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
 import { parseJson } from '../kernel/json.js';
 import type { Input } from './command.js';
@@ -9,11 +10,14 @@ import { UsageError } from './failure.js';
 
 const URL_FORM = 'Write the address of the ready line, such as http://127.0.0.1:8080.';
 
+/** The origin, with the session of a replay where the address names one. */
 function addressArgument(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isBare = url !== undefined && /^https?:$/.test(url.protocol) && url.pathname === '/';
-  if (url === undefined || !isBare) throw new InvalidArgumentError(URL_FORM);
-  return url.origin;
+  if (url === undefined || !isBare || !hasSessionAtMost(url)) {
+    throw new InvalidArgumentError(URL_FORM);
+  }
+  return inSession(url.origin, sessionIn(text));
 }
 
 /**
@@ -80,7 +84,7 @@ export async function request(
   let response: Response;
   let text: string;
   try {
-    response = await fetch(`${url}/${name}/${path}`, {
+    response = await fetch(new URL(`/${name}/${path}`, url), {
       ...(rest as RequestInit),
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       signal: AbortSignal.timeout(TIMEOUT_MS),

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
-import { SESSION_HEADER, SESSION_PARAMETER } from '../contract/gap-notices.js';
+import { hasSessionAtMost, SESSION_HEADER, SESSION_PARAMETER } from '../contract/gap-notices.js';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls-refusal.js';
@@ -75,9 +75,7 @@ export class HttpTransport {
   /** @throws InvalidAddressError when the base URL is not a plain http or https address */
   constructor(options: TransportOptions) {
     const url = readAddress('baseUrl', options.baseUrl, ['http:', 'https:']);
-    const query = [...url.searchParams.keys()];
-    const isSession = query.length === 1 && query[0] === SESSION_PARAMETER;
-    if ((url.search !== '' && !isSession) || url.hash !== '') {
+    if (!hasSessionAtMost(url) || url.hash !== '') {
       const advice = `it must not have a query, but for the session of a replay (?${SESSION_PARAMETER}=NAME)`;
       throw new InvalidAddressError('baseUrl', options.baseUrl, advice);
     }

@@ -15,6 +15,12 @@ export function sessionIn(address: string): string | null {
   return new URL(address).searchParams.get(SESSION_PARAMETER);
 }
 
+/** Whether the query of an address is empty, or names a session and nothing else. */
+export function hasSessionAtMost({ searchParams }: URL): boolean {
+  const names = [...searchParams.keys()];
+  return names.length === 0 || (names.length === 1 && names[0] === SESSION_PARAMETER);
+}
+
 /** The address with a session named in it; without one, as it is. */
 export function inSession(address: string, session: string | null | undefined): string {
   if (session === null || session === undefined || !URL.canParse(address)) return address;

@@ -142,7 +142,10 @@ test('time is looked at, stepped, moved, sped up and stopped from another termin
   const paused = clockOf(await ctl('pause', '--session', 'mine'));
   assert.ok(Number(paused.nowMs) > noonMs(0), 'time passed by itself');
   assert.equal(await now('clock', '--session', 'mine'), paused.now);
-  await now('seek', isoOf(100), '--session', 'mine');
+  const mine = ['--url', `${ready.url}/?session=mine`];
+  await now('seek', isoOf(100), ...mine);
+  assert.equal(clockOf(await ctl('clock', ...mine)).session, 'mine', 'named in the address');
+  assert.match((await ctl('clock', '--session', 'mien', ...mine)).err, /name mien; there are mine/);
   const asked = ['api', 'history', 'BTC_USDT', '--json', '--url'];
   const [own, others] = await Promise.all(
     [`${ready.url}/?session=mine`, ready.url].map((address) => runCommand([...asked, address])),
@@ -176,6 +179,7 @@ test('time is looked at, stepped, moved, sped up and stopped from another termin
     [['clock', '--session', 'a b'], 2, /1 to 64 letters/],
     [['begin', '--session', 'a b'], 2, /1 to 64 letters/],
     [['begin'], 2, /name the session that is to begin/],
+    [['clock', '--url', `${ready.url}/?sesion=mine`], 2, /Write the address of the ready line/],
     [['clock', '--url', 'http://127.0.0.1:1'], 1, /127\.0\.0\.1:1 does not answer.*--url/],
   ] as const) {
     const end = await ctl(...command);

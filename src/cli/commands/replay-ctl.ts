@@ -1,3 +1,4 @@
+import { SESSION_HEADER, sessionIn } from '../../contract/gap-notices.js';
 import { systemClock } from '../../kernel/clock.js';
 import { type Argument, argument, command, group, nothing, option } from '../command.js';
 import { addressOption, printDocument, request, resultIn, type Steered } from '../control.js';
@@ -9,9 +10,9 @@ import {
 } from '../options.js';
 
 const HELP = `
-Every answer is one JSON document: how the time of the session stands afterwards. Without --session it
-is the time that all share who name none. A session begins with the first request of a client that names
-it, or by begin; no other command makes one.
+Every answer is one JSON document: how the time of the session stands afterwards. Without --session it is
+that of the session in the address (http://127.0.0.1:8080/?session=mine), else the one that all share. A
+session begins with the first request of a client that names it, or by begin; no other command makes one.
 
   export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
   tapekeep replay ctl pause
@@ -41,11 +42,15 @@ function steering<T>(
     args: value === undefined ? {} : { value },
     options: {
       url: addressOption('replay'),
-      session: option('--session <name>', 'the time of this session instead of the shared one'),
+      session: option(
+        '--session <name>',
+        'the time of this session; default the one that the address names, else the shared one',
+      ),
     },
     needs: nothing,
     async run(_, { url, session, ...given }) {
-      const headers = session === undefined ? {} : { 'x-tapekeep-session': session };
+      const named = session ?? (url === undefined ? null : sessionIn(url));
+      const headers = named === null ? {} : { [SESSION_HEADER]: named };
       const body = bodyOf?.((given as { readonly value: T }).value);
       printDocument(
         readable(resultIn(await request(REPLAY, url, path, { method, body, headers }))),
