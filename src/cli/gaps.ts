@@ -54,7 +54,7 @@ function noSuchGap(id: string): UsageError {
   return new UsageError(
     '<id>',
     id,
-    'there is no such gap; "tapekeep gaps" lists those that are left',
+    'there is no such gap; "tapekeep gaps --all" lists those that are left',
   );
 }
 
