@@ -6,6 +6,7 @@ import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, messageOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls-refusal.js';
 import { actionOf, StoreError, sqlstateOf, toStoreError } from './errors.js';
+import { namedRows, ROW_TYPES } from './sql.js';
 
 /** The oldest server whose SQL we speak (multiranges, NULLS NOT DISTINCT, MERGE). */
 const OLDEST_SERVER = 15;
@@ -124,8 +125,8 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
 
 /** @throws {@link StoreError} `database_too_old` */
 export async function checkServerVersion(runner: Runner, databaseUrl: string): Promise<void> {
-  const [row] = await runner.rows<{ server_version_num: string }>('SHOW server_version_num');
-  const major = Math.floor(Number(row?.server_version_num ?? 0) / 10_000);
+  const [row] = await runner.rows<{ serverVersionNum: string }>('SHOW server_version_num');
+  const major = Math.floor(Number(row?.serverVersionNum ?? 0) / 10_000);
   if (major >= OLDEST_SERVER) return;
   throw new StoreError(
     'database_too_old',
@@ -282,7 +283,7 @@ export class Connection implements Runner {
 
   /** @param values none: there may be several statements in the text */
   rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
-    return this.#query<Row>({ text: sql, values: [...values] });
+    return this.#named<Row>({ text: sql, values: [...values] });
   }
 
   /**
@@ -306,20 +307,14 @@ export class Connection implements Runner {
 
   /** Several statements in one message, without values; answers with the rows of each. */
   script(statements: readonly string[]): Promise<object[][]> {
-    return this.#run(async () => {
-      // With more than one statement the driver answers with a list, which its types do not show.
-      const answer = (await this.#client.query<object>(statements.join(';\n'))) as
-        | pg.QueryResult<object>
-        | pg.QueryResult<object>[];
-      return [answer].flat().map(({ rows }) => rows);
-    });
+    return this.#results({ text: statements.join(';\n') });
   }
 
   /** A statement that comes again and again: the server reads its text but once. */
   rowsAgain<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
     const name = this.#prepared.get(sql) ?? `tapekeep_${this.#prepared.size + 1}`;
     this.#prepared.set(sql, name);
-    return this.#query<Row>({ name, text: sql, values: [...values] });
+    return this.#named<Row>({ name, text: sql, values: [...values] });
   }
 
   /**
@@ -414,6 +409,21 @@ export class Connection implements Runner {
   /** @param query also with settings that the driver knows and its types do not */
   #query<Row>(query: pg.QueryConfig & { readonly queryMode?: string }): Promise<Row[]> {
     return this.#run(async () => (await this.#client.query(query)).rows as Row[]);
+  }
+
+  /** Of each statement in a text its rows, in the form of {@link namedRows}. */
+  #results(query: pg.QueryConfig): Promise<object[][]> {
+    return this.#run(async () => {
+      // With more than one statement the driver answers with a list, which its types do not show.
+      const answer = (await this.#client.query({ ...query, types: ROW_TYPES })) as
+        | pg.QueryResult
+        | pg.QueryResult[];
+      return [answer].flat().map(namedRows);
+    });
+  }
+
+  async #named<Row extends object>(query: pg.QueryConfig): Promise<Row[]> {
+    return ((await this.#results(query))[0] ?? []) as Row[];
   }
 
   async #run<T>(work: () => Promise<T>): Promise<T> {

@@ -39,18 +39,18 @@ export const KEEP_WRITERS_OUT = `SELECT lock_rows('writer', '{0}')`;
 
 /** Who writes. */
 export const FIND_WRITER = `
-  SELECT pid, held_by AS "user", application FROM lock_holder('writer') WHERE pid IS NOT NULL`;
+  SELECT pid, held_by AS user, application FROM lock_holder('writer') WHERE pid IS NOT NULL`;
 
 /** Who has the earlier lock and may write: a program of an earlier version. */
 export const FIND_EARLIER_WRITER = `
-  SELECT a.pid, a.usename AS "user", a.application_name AS application
+  SELECT a.pid, a.usename AS user, a.application_name AS application
   FROM pg_locks l JOIN pg_stat_activity a USING (pid)
   WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.objid = 0
     AND l.classid::bigint = ${EARLIER_KEY}::bigint & 4294967295
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND has_table_privilege(a.usesysid, to_regclass('trade'), 'INSERT')`;
 
-const HOLD = 'SELECT got, held_by_other AS "heldBy" FROM hold_lock($1)';
+const HOLD = 'SELECT got, held_by_other AS held_by FROM hold_lock($1)';
 
 interface Refusal {
   readonly code: StoreErrorCode;
@@ -88,7 +88,7 @@ export interface LockHolder {
 }
 
 /** Of `a`, a row of pg_stat_activity. */
-export const HOLDER_COLUMNS = `a.usename AS "user", a.application_name AS application, a.state,
+export const HOLDER_COLUMNS = `a.usename AS user, a.application_name AS application, a.state,
     to_char(coalesce(a.xact_start, a.backend_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS since,
     nullif(a.query, '<insufficient privilege>') AS query`;
 

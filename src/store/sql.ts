@@ -1,8 +1,10 @@
+import pg from 'pg';
 import type { Span } from '../kernel/span.js';
 
 /**
  * Times cross the border to Postgres as numbers of milliseconds, which both sides hold exactly.
- * These are the pieces of SQL that turn them into timestamps and ranges, and back.
+ * These are the pieces of SQL that turn them into timestamps and ranges, and the readers of what
+ * comes back.
  */
 
 /** SQL for the timestamp that `expression` (a number of milliseconds) means. */
@@ -20,11 +22,6 @@ export function rangeSql(from: string, to: string): string {
   return `tstzrange(${fromMs(from)}, ${fromMs(to)})`;
 }
 
-/** SQL for the bounds of a range as the columns `fromMs` and `toMs`. */
-export function boundsSql(range: string): string {
-  return `${toMs(`lower(${range})`)} AS "fromMs", ${toMs(`upper(${range})`)} AS "toMs"`;
-}
-
 /** The values of rows, an array for each column, as parameters of an `unnest`. */
 export function unnested<Row, Name extends keyof Row>(
   rows: readonly Row[],
@@ -33,12 +30,44 @@ export function unnested<Row, Name extends keyof Row>(
   return names.map((name) => rows.map((row) => row[name]));
 }
 
-/** A row with the columns of {@link boundsSql} in place of its span. */
-export type Flat<T extends { readonly span: Span }> = Omit<T, 'span'> & Span;
+const TIMESTAMPTZ = 1184;
+const readDate = pg.types.getTypeParser(TIMESTAMPTZ) as (text: string) => Date | number;
 
-/** Puts the span of a row together. */
-export function withSpan<T extends Span>({ fromMs, toMs, ...rest }: T) {
-  return { ...rest, span: { fromMs, toMs } };
+/** Milliseconds with their microseconds, which a date would lose. */
+function readMs(text: string): number {
+  const fraction = /\.\d+/.exec(text)?.[0] ?? '';
+  const us =
+    Number(readDate(text.replace(fraction, ''))) * 1000 + Math.round(Number(fraction) * 1e6);
+  return us / 1000;
+}
+
+/** Of a range with both bounds, such as `["2026-01-31 12:00:00+00","2026-02-01 00:00:00+00")`. */
+function readSpan(text: string): Span {
+  const bounds = text.slice(1, -1).replaceAll('"', '').split(',');
+  const [fromMs, toMs] = bounds.map(readMs) as [number, number];
+  return { fromMs, toMs };
+}
+
+const READERS = new Map<number, (text: string) => unknown>([
+  [20, Number], // bigint: nothing above 2^53 is let in
+  [TIMESTAMPTZ, readMs],
+  [3910, readSpan], // tstzrange
+]);
+
+/** How the driver reads values: bigints and timestamps as numbers, ranges of time as spans. */
+export const ROW_TYPES = {
+  getTypeParser: (oid: number, format?: 'text' | 'binary') =>
+    READERS.get(oid) ?? pg.types.getTypeParser(oid, format),
+} as pg.CustomTypesConfig;
+
+/** Rows with the names of the program: `next_try_at`, a timestamp, becomes `nextTryAtMs`. */
+export function namedRows({ rows, fields }: pg.QueryResult<Record<string, unknown>>): object[] {
+  const names = fields.map(({ name, dataTypeID }) => {
+    const camelCase = name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+    return [name, dataTypeID === TIMESTAMPTZ ? `${camelCase}Ms` : camelCase] as const;
+  });
+  if (names.every(([column, name]) => column === name)) return rows;
+  return rows.map((row) => Object.fromEntries(names.map(([column, name]) => [name, row[column]])));
 }
 
 /**

@@ -144,6 +144,30 @@ test('what is remembered of a gap is written all the same after a deadlock', asy
   );
 });
 
+test('rows have the names, times and spans of the program, to the microsecond', async (t) => {
+  const { store, url } = await openWorld(t);
+  const database = new Database({
+    ...{ databaseUrl: url, clock: systemClock, random: systemRandom, poolSize: 1 },
+    ...{ connectTimeoutMs: 10_000, statementTimeoutMs: 30_000, telemetry: quietStoreEvents() },
+  });
+  t.after(() => database.close());
+  const [row] = await database.rows(`
+    SELECT 9007199254740991::bigint AS last_id, timestamptz 'infinity' AS not_after, NULL::timestamptz AS closed_at,
+      tstzrange('2026-01-31', '2026-01-31 00:00:01.000029') AS span, tstzrange('-infinity', '0044-03-15 BC') AS old`);
+  const fromMs = Date.UTC(2026, 0, 31);
+  assert.deepEqual(row, {
+    ...{ lastId: 9007199254740991, notAfterMs: Infinity, closedAtMs: null },
+    span: { fromMs, toMs: fromMs + 1000.029 },
+    old: { fromMs: -Infinity, toMs: Date.UTC(-43, 2, 15) },
+  });
+  const times = await database.rows<{ atMs: number; exact: number }>(`
+    SELECT at, (extract(epoch FROM at) * 1000)::float8 AS exact FROM (
+      SELECT timestamptz '2026-01-31' + n * interval '12345.678901 s' AS at
+      FROM generate_series(-2000, 2000) n) times`);
+  for (const { atMs, exact } of times) assert.equal(atMs, exact);
+  assert.deepEqual(await store.query('SELECT 1 AS its_own_name'), [{ its_own_name: 1 }]);
+});
+
 test('a transaction that could not be serialized runs again from its start', async (t) => {
   const { url } = await openWorld(t);
   await runSql(url, 'CREATE TABLE tally (n integer)');

@@ -5,7 +5,7 @@ import { coveredSql, expectedSql, streamRefSql } from '../completeness/ledger.js
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { removedSql } from '../schema/partitions.js';
-import { boundsSql, fromMs, toMs } from '../sql.js';
+import { fromMs } from '../sql.js';
 
 /**
  * Inputs of checks. Bounds of time are constants of each statement, so that only the
@@ -51,7 +51,7 @@ const CANDLES = `
 
 /** What is covered and can be read here. */
 const COVERED = `
-  SELECT c.stream_id, ${boundsSql('part')}
+  SELECT c.stream_id, part AS span
   FROM coverage c JOIN stream s USING (stream_id), unnest(tstzmultirange(c.span) - CASE s.kind
       WHEN 'candles' THEN ${removedSql('kline')} ELSE ${removedSql('trade')} END) AS part
   WHERE c.market_id = $1 AND c.stream_id = ANY ($2::int[])
@@ -88,14 +88,16 @@ export async function readFigures(
   return await database.transaction(async (runner) => {
     const bounds = [target.marketId, iso(span.fromMs), iso(span.toMs), kline.variant];
     const streamIds = [kline.streamId, ...(target.trades === null ? [] : [target.trades.streamId])];
-    const covered = await runner.rows<Span & { readonly stream_id: number }>(COVERED, [
+    const covered = await runner.rows<{ readonly streamId: number; readonly span: Span }>(COVERED, [
       target.marketId,
       streamIds,
       span.fromMs,
       span.toMs,
     ]);
-    const of = (stream: StreamRef | null) =>
-      normalizeSpans(covered.filter(({ stream_id }) => stream_id === stream?.streamId));
+    const of = (stream: StreamRef | null) => {
+      const own = covered.filter(({ streamId }) => streamId === stream?.streamId);
+      return normalizeSpans(own.map((one) => one.span));
+    };
     const [tradesCovered, candlesCovered] = [of(target.trades), of(kline)];
     const trades = bySlot(await runner.rows<Slotted<TradeFigures>>(TRADE_SUMS, bounds));
     const candles = bySlot(await runner.rows<Slotted<CandleFigures>>(CANDLES, bounds));
@@ -169,7 +171,7 @@ const SPANS_OF = (stream: string) => `
 
 const EXPECTED = `
   WITH trades AS (${SPANS_OF('$1')}), klines AS (${SPANS_OF('$2')})
-  SELECT ${boundsSql('one')}
+  SELECT one AS span
   FROM trades t, klines k, unnest(t.spans * k.spans - ${removedSql('trade', 'kline')}) AS one ORDER BY lower(one)`;
 
 /**
@@ -183,7 +185,9 @@ export async function readExpected(
   kline: StreamRef,
 ): Promise<Span[]> {
   if (trades === null) return [];
-  return await runner.rows<Span>(EXPECTED, [trades.streamId, kline.streamId]);
+  const values = [trades.streamId, kline.streamId];
+  const rows = await runner.rows<{ span: Span }>(EXPECTED, values);
+  return rows.map((row) => row.span);
 }
 
 /** An unchecked span of whole slots that both sources cover. */
@@ -268,17 +272,16 @@ const ALL_SLOTS = `
 
 const pendingSql = (slots: string) => `
   WITH ${slots}
-  SELECT market_id AS "marketId", interval_s AS "intervalS", is_whole AS "isWhole",
-         newest.from_ms AS "fromMs", newest.to_ms AS "toMs"
+  SELECT market_id, interval_s, is_whole, newest.span
   FROM slots s LEFT JOIN LATERAL (
-    SELECT ${toMs('lower(one)')} AS from_ms, ${toMs('upper(one)')} AS to_ms
+    SELECT one AS span
     FROM unnest(s.slots - coalesce((
         SELECT range_agg(v.span) FROM verdict v
         WHERE v.market_id = s.market_id AND v.interval_s = s.interval_s
           AND v.span && tstzrange(lower(s.slots), upper(s.slots))), '{}')) AS one
     ORDER BY lower(one) DESC LIMIT 1) newest ON true
-  WHERE newest.to_ms IS NOT NULL OR NOT is_whole
-  ORDER BY newest.to_ms DESC NULLS LAST, interval_s, market_id`;
+  WHERE newest.span IS NOT NULL OR NOT is_whole
+  ORDER BY upper(newest.span) DESC NULLS LAST, interval_s, market_id`;
 
 const NEWEST_PENDING = pendingSql(NEWEST_SLOTS);
 const ALL_PENDING = pendingSql(ALL_SLOTS);
@@ -287,8 +290,7 @@ interface PendingRow {
   readonly marketId: number;
   readonly intervalS: number;
   readonly isWhole: boolean;
-  readonly fromMs: number | null;
-  readonly toMs: number | null;
+  readonly span: Span | null;
 }
 
 /** Finds what is to be checked. Remembers how long it is since whole streams were read for that. */
@@ -299,7 +301,7 @@ export class PendingSearch {
   async find(runner: Runner, limit: number): Promise<PendingSpan[]> {
     const rows = await runner.rows<PendingRow>(NEWEST_PENDING);
     const newest = rows.flatMap(toPending);
-    const isWhole = rows.every((row) => row.isWhole || row.toMs !== null);
+    const isWhole = rows.every((row) => row.isWhole || row.span !== null);
     if (isWhole || newest.length >= limit) return newest.slice(0, limit);
     if (this.#callsLeft > 0) {
       this.#callsLeft -= 1;
@@ -311,8 +313,8 @@ export class PendingSearch {
   }
 }
 
-function toPending({ marketId, intervalS, fromMs, toMs }: PendingRow): PendingSpan[] {
-  return fromMs === null || toMs === null ? [] : [{ marketId, intervalS, span: { fromMs, toMs } }];
+function toPending({ marketId, intervalS, span }: PendingRow): PendingSpan[] {
+  return span === null ? [] : [{ marketId, intervalS, span }];
 }
 
 /** Whole streams are read of those alone whose roads do not meet in their newest covered ranges. */
@@ -323,12 +325,11 @@ const TOTALS = `
            (count(*) FILTER (WHERE outcome = 'mismatch'))::int AS mismatches,
            max(upper(span)) AS judged_until
     FROM verdict GROUP BY market_id, interval_s)
-  SELECT k.market_id AS "marketId", m.name AS market, k.variant AS "intervalS",
-         coalesce(j.mismatches, 0) AS mismatches,
-         ${toMs('j.judged_until')} AS "judgedUntilMs",
-         ${toMs(`(CASE WHEN s.slots <> '{}' OR s.is_whole THEN upper(s.slots)
-            ELSE upper(${slotsInSql(`${ALL_SPANS('s.trades_id')} * ${ALL_SPANS('s.kline_id')}`, 's.interval_s')}) END)`)}
-           AS "coveredUntilMs"
+  SELECT k.market_id, m.name AS market, k.variant AS interval_s,
+         coalesce(j.mismatches, 0) AS mismatches, j.judged_until,
+         CASE WHEN s.slots <> '{}' OR s.is_whole THEN upper(s.slots)
+           ELSE upper(${slotsInSql(`${ALL_SPANS('s.trades_id')} * ${ALL_SPANS('s.kline_id')}`, 's.interval_s')}) END
+           AS covered_until
   FROM stream k JOIN market m USING (market_id)
     LEFT JOIN judged j ON j.market_id = k.market_id AND j.interval_s = k.variant
     LEFT JOIN slots s ON s.market_id = k.market_id AND s.interval_s = k.variant

@@ -9,7 +9,7 @@ import {
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
-import { boundsSql, type Flat, fromMs, rangeSql, toMs, unnested, withSpan } from '../sql.js';
+import { fromMs, rangeSql, unnested } from '../sql.js';
 
 /** Reading and writing of check results. Every change reads, merges and replaces under a lock. */
 
@@ -24,8 +24,8 @@ export interface Mismatch extends CheckRow {
 const LOCK = lockRowsSql('verdicts', 'ARRAY[$1::int]');
 
 const COLUMNS = `
-  ${boundsSql('v.span')}, v.outcome, coalesce(v.detail -> 'differences', '[]') AS differences,
-  v.tries, ${toMs('v.next_try_at')} AS "nextTryAtMs"`;
+  v.span, v.outcome, coalesce(v.detail -> 'differences', '[]') AS differences,
+  v.tries, v.next_try_at`;
 
 /** Touching rows too, because they may become one. */
 const AROUND = `
@@ -55,7 +55,7 @@ async function changeRows(
   change: (known: readonly CheckRow[]) => readonly CheckRow[],
 ): Promise<void> {
   const where = [marketId, intervalS, hull.fromMs, hull.toMs];
-  const known = (await runner.rows<Flat<CheckRow>>(AROUND, where)).map(withSpan);
+  const known = await runner.rows<CheckRow>(AROUND, where);
   const rows = change(known);
   if (known.length > 0) await runner.rows(DELETE_AROUND, where);
   if (rows.length === 0) return;
@@ -157,17 +157,16 @@ export async function invalidateChecks(
 }
 
 const SUSPECTS = `
-  SELECT doubt_id AS "doubtId", market_id AS "marketId", interval_s AS "intervalS",
-         ${boundsSql('span')}
-  FROM verdict_doubt ORDER BY doubt_id LIMIT $1`;
+  SELECT doubt_id, market_id, interval_s, span FROM verdict_doubt ORDER BY doubt_id LIMIT $1`;
 const DELETE_SUSPECTS =
   'DELETE FROM verdict_doubt WHERE market_id = $1 AND doubt_id = ANY ($2::bigint[])';
 const CHECKED_INTERVALS = 'SELECT DISTINCT interval_s FROM verdict WHERE market_id = $1';
 
-interface SuspectRow extends Span {
-  readonly doubtId: string;
+interface SuspectRow {
+  readonly doubtId: number;
   readonly marketId: number;
   readonly intervalS: number;
+  readonly span: Span;
 }
 
 /**
@@ -186,11 +185,11 @@ export async function applySuspects(
     const rows = suspects.filter((one) => one.marketId === marketId);
     await database.transaction(async (runner) => {
       await runner.rows(LOCK, [marketId]);
-      const checked = await runner.rows<{ interval_s: number }>(CHECKED_INTERVALS, [marketId]);
-      for (const { interval_s: intervalS } of checked) {
+      const checked = await runner.rows<{ intervalS: number }>(CHECKED_INTERVALS, [marketId]);
+      for (const { intervalS } of checked) {
         for (const suspect of rows) {
           if (suspect.intervalS !== 0 && suspect.intervalS !== intervalS) continue;
-          const changed = outward(suspect, intervalS * 1000);
+          const changed = outward(suspect.span, intervalS * 1000);
           await changeRows(runner, marketId, intervalS, changed, (known) =>
             invalidateRows(known, changed, nowMs),
           );
@@ -208,7 +207,7 @@ function outward({ fromMs, toMs }: Span, stepMs: number): Span {
 }
 
 const MISMATCHES = (condition: string) => `
-  SELECT v.market_id AS "marketId", m.name AS market, v.interval_s AS "intervalS", ${COLUMNS}
+  SELECT v.market_id, m.name AS market, v.interval_s, ${COLUMNS}
   FROM verdict v JOIN market m USING (market_id)
   WHERE v.outcome = 'mismatch' AND ${condition}
   ORDER BY lower(v.span) DESC, v.interval_s LIMIT $1`;
@@ -223,7 +222,7 @@ export async function readDueMismatches(
   nowMs: number,
   limit: number,
 ): Promise<Mismatch[]> {
-  return (await runner.rows<Flat<Mismatch>>(DUE, [limit, nowMs])).map(withSpan);
+  return await runner.rows<Mismatch>(DUE, [limit, nowMs]);
 }
 
 /** Recorded mismatches, newest first. */
@@ -233,5 +232,5 @@ export async function readMismatches(
   limit: number,
 ): Promise<Mismatch[]> {
   const values = [limit, marketId ?? null, span?.fromMs ?? null, span?.toMs ?? null];
-  return (await runner.rows<Flat<Mismatch>>(ALL, values)).map(withSpan);
+  return await runner.rows<Mismatch>(ALL, values);
 }

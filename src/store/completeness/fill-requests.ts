@@ -3,7 +3,7 @@ import type { StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { removedSql } from '../schema/partitions.js';
-import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.js';
+import { fromMs, rangeSql, toMs } from '../sql.js';
 
 /** What is asked of the gap filler; it stands in the ledger until it is done. */
 
@@ -43,8 +43,7 @@ interface DueSpan extends RememberedSpan {
 /** Most requests of a sort in one answer; the others come when these are done. */
 const MOST_REQUESTS = 1_000;
 
-const WANTED_COLUMNS = `
-  stream_id AS "streamId", market_id AS "marketId", ${boundsSql('span')}`;
+const WANTED_COLUMNS = 'stream_id, market_id, span';
 
 const WANT = `
   INSERT INTO wanted (stream_id, market_id, span)
@@ -55,9 +54,9 @@ const WANT = `
 /** Adds a span to what is expected of a stream; the same span twice is one. @throws {@link StoreError} for a span that is empty */
 export async function want(runner: Runner, stream: StreamRef, span: Span): Promise<WantedSpan> {
   const values = [stream.streamId, stream.marketId, span.fromMs, span.toMs];
-  const [row] = await runner.rows<Flat<WantedSpan>>(WANT, values);
+  const [row] = await runner.rows<WantedSpan>(WANT, values);
   if (row === undefined) throw new Error('an upsert returned no row');
-  return withSpan(row);
+  return row;
 }
 
 /** What is covered, and what is given up, needs no more work. */
@@ -77,9 +76,6 @@ const OPEN_WANTED = `
           AND g.state = 'unfillable') settled)
   ORDER BY lower(w.span) DESC LIMIT ${MOST_REQUESTS}`;
 
-const GAP_COLUMNS = `
-  gap_id::float8 AS "gapId", stream_id AS "streamId", ${boundsSql('span')}`;
-
 const HAS_COVERAGE = `
   EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id AND c.stream_id = g.stream_id
             AND c.span && g.span)`;
@@ -91,13 +87,13 @@ const HAS_LEFT = `
     WHEN 'candles' THEN ${removedSql('kline')} ELSE '{}' END`;
 
 const SUSPECTS = `
-  SELECT ${GAP_COLUMNS} FROM gap g
+  SELECT gap_id, stream_id, span FROM gap g
   WHERE state = 'open' AND reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE}
     AND NOT ${HAS_LEFT}
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
 const DUE = `
-  SELECT ${GAP_COLUMNS}, attempts, ${toMs('next_attempt_at')} AS "nextAttemptAtMs" FROM gap g
+  SELECT gap_id, stream_id, span, attempts, next_attempt_at FROM gap g
   WHERE state = 'open' AND (next_attempt_at IS NULL OR next_attempt_at <= ${fromMs('$1')})
     AND NOT (reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE})
     AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
@@ -116,15 +112,10 @@ export async function readFillRequests(
   nowExchangeMs: number,
 ): Promise<FillRequests> {
   return await database.transaction(async (runner) => {
-    const wanted = await runner.rows<Flat<WantedSpan>>(OPEN_WANTED, [nowExchangeMs]);
-    const suspects = await runner.rows<Flat<RememberedSpan>>(SUSPECTS);
-    const due = await runner.rows<Flat<DueSpan>>(DUE, [nowExchangeMs]);
+    const wanted = await runner.rows<WantedSpan>(OPEN_WANTED, [nowExchangeMs]);
+    const suspects = await runner.rows<RememberedSpan>(SUSPECTS);
+    const due = await runner.rows<DueSpan>(DUE, [nowExchangeMs]);
     const [expired] = await runner.rows<FillRequests['expired']>(EXPIRED);
-    return {
-      expired: expired ?? { trades: null, candles: null },
-      wanted: wanted.map(withSpan),
-      suspects: suspects.map(withSpan),
-      due: due.map(withSpan),
-    };
+    return { wanted, suspects, due, expired: expired ?? { trades: null, candles: null } };
   }, 'ISOLATION LEVEL REPEATABLE READ READ ONLY');
 }

@@ -6,7 +6,7 @@ import type { StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
-import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.js';
+import { fromMs, rangeSql } from '../sql.js';
 import { coveredSql, expectedSql, rangeBeforeSql } from './ledger.js';
 
 /** What the ledger remembers of gaps: one row a memory, those of a stream apart from each other. */
@@ -39,10 +39,8 @@ export async function lockGaps(runner: Runner, marketIds: Iterable<number>): Pro
 
 /** Those that overlap a span, and those that touch it. */
 const READ_NEAR = `
-  SELECT gap_id::float8 AS "gapId", ${boundsSql('span')}, state, reason, note, remarks,
-         ${toMs('first_seen_at')} AS "firstSeenAtMs", attempts,
-         ${toMs('next_attempt_at')} AS "nextAttemptAtMs", ${toMs('closed_at')} AS "closedAtMs",
-         ${toMs('uncovered_at')} AS "uncoveredAtMs"
+  SELECT gap_id, span, state, reason, note, remarks, first_seen_at, attempts, next_attempt_at,
+         closed_at, uncovered_at
   FROM gap WHERE market_id = $1 AND stream_id = $2 AND state <> 'filled'
     AND span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')}, '[]')
   ORDER BY lower(span) FOR UPDATE`;
@@ -70,8 +68,8 @@ export async function rememberGap(
 ): Promise<void> {
   await lockGaps(runner, [marketId]);
   const { fromMs: from, toMs: to } = finding.span;
-  const rows = await runner.rows<Flat<GapMemory>>(READ_NEAR, [marketId, streamId, from, to]);
-  const { removed, kept } = placeFinding(rows.map(withSpan), finding);
+  const rows = await runner.rows<GapMemory>(READ_NEAR, [marketId, streamId, from, to]);
+  const { removed, kept } = placeFinding(rows, finding);
   if (removed.length > 0) await runner.rows(REMOVE, [marketId, removed]);
   for (const memory of kept) {
     const values = [
@@ -237,14 +235,14 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
            ${BEYOND_HISTORY} AND NOT EXISTS (
              SELECT FROM coverage c
              WHERE c.market_id = m.market_id AND c.stream_id = m.stream_id
-               AND lower(c.span) < lower(m.span)) AS is_before
+               AND lower(c.span) < lower(m.span)) AS is_before_history
     FROM missing m, LATERAL (
       SELECT * FROM gap g
       WHERE g.market_id = m.market_id AND g.stream_id = m.stream_id AND g.state <> 'filled'
         AND g.span && m.span OFFSET 0) g),
   parts AS (
     SELECT stream_id, part, gap_id, state, reason, attempts, first_seen_at, next_attempt_at, note,
-           is_before
+           is_before_history
     FROM remembered
     UNION ALL
     SELECT m.stream_id, part, NULL, 'open', 'not collected', 0, NULL, NULL, NULL, false
@@ -252,11 +250,9 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
         SELECT stream_id, missing AS span, range_agg(part) AS parts
         FROM remembered GROUP BY stream_id, missing) r USING (stream_id, span),
       unnest(tstzmultirange(m.span) - coalesce(r.parts, '{}')) AS part)
-  SELECT p.gap_id::float8 AS "gapId", s.stream_id AS "streamId", s.kind, s.market_id AS "marketId",
-         m.name AS market, s.variant, ${boundsSql('part')}, p.state, p.reason, p.attempts,
-         ${toMs('p.first_seen_at')} AS "firstSeenAtMs",
-         ${toMs('p.next_attempt_at')} AS "nextAttemptAtMs", p.note,
-         p.is_before AS "isBeforeHistory"
+  SELECT p.gap_id, s.stream_id, s.kind, s.market_id, m.name AS market, s.variant, part AS span,
+         p.state, p.reason, p.attempts, p.first_seen_at, p.next_attempt_at, p.note,
+         p.is_before_history
   FROM parts p JOIN candidates s USING (stream_id) JOIN market m USING (market_id)
   WHERE upper(part) > ${WINDOW_FROM}
     AND ($6::text[] IS NULL OR p.state = ANY ($6)) AND ($7::text[] IS NULL OR p.reason = ANY ($7))
@@ -267,11 +263,11 @@ const LIST_OF_MARKETS = listGapsSql('market_id');
 
 /** Nearly every covered range ends a gap: above the start of the nth newest lie about n gaps. */
 const NTH_START = `
-  SELECT ${toMs('lower(span)')} AS at FROM coverage WHERE lower(span) < ${fromMs('$1')}
+  SELECT lower(span) AS at FROM coverage WHERE lower(span) < ${fromMs('$1')}
   ORDER BY lower(span) DESC OFFSET $2 LIMIT 1`;
 /** Compared as rows, which only the index by start can do: others would read the stream whole. */
 const NTH_START_OF_MARKETS = `
-  SELECT ${toMs('n.at')} AS at FROM stream s, LATERAL (
+  SELECT n.at FROM stream s, LATERAL (
     SELECT lower(c.span) AS at FROM coverage c
     WHERE ROW(c.stream_id, lower(c.span)) >= ROW(s.stream_id, '-infinity')
       AND ROW(c.stream_id, lower(c.span)) < ROW(s.stream_id, ${fromMs('$1')})
@@ -300,8 +296,8 @@ export async function listGaps(runner: Runner, filter: GapFilter, untilMs: numbe
     const among = marketIds ?? (await mayHaveGaps(runner, fromMs, toMs, kinds));
     if (among.length > 0) {
       const values = [fromMs, toMs, cutMs, among, kinds, states, reasons, limit];
-      const rows = await runner.rows<Flat<Gap>>(sql, values);
-      if (isLast || rows.length >= limit) return rows.map(withSpan);
+      const rows = await runner.rows<Gap>(sql, values);
+      if (isLast || rows.length >= limit) return rows;
     } else if (isLast) return [];
   }
 }
@@ -325,12 +321,12 @@ async function nthStart(
 ): Promise<number | null> {
   const rows =
     marketIds === undefined
-      ? await runner.rows<{ at: number }>(NTH_START, [beforeMs, depth])
-      : await runner.rows<{ at: number }>(NTH_START_OF_MARKETS, [
+      ? await runner.rows<{ atMs: number }>(NTH_START, [beforeMs, depth])
+      : await runner.rows<{ atMs: number }>(NTH_START_OF_MARKETS, [
           ...[beforeMs, depth, marketIds],
           kinds ?? null,
         ]);
-  return rows[0]?.at ?? null;
+  return rows[0]?.atMs ?? null;
 }
 
 const TOTALS_UNTIL = fromMs('$1');
@@ -356,11 +352,11 @@ const GAP_TOTALS = `
     FROM missing m JOIN remembered r USING (stream_id)
     UNION ALL
     SELECT m.stream_id, 'open', 'not collected', m.spans - m.known FROM missing m)
-  SELECT s.stream_id AS "streamId", s.kind, s.market_id AS "marketId", m.name AS market, p.state,
-         p.reason, sums.count, sums."lengthMs", ${toMs('sums.oldest')} AS "oldestMs"
+  SELECT s.stream_id, s.kind, s.market_id, m.name AS market, p.state,
+         p.reason, sums.*
   FROM parts p JOIN stream s USING (stream_id) JOIN market m USING (market_id), LATERAL (
     SELECT count(*)::int AS count, min(lower(one)) AS oldest,
-           sum(round(date_part('epoch', upper(one) - lower(one)) * 1e6)) / 1e3 AS "lengthMs"
+           sum(round(date_part('epoch', upper(one) - lower(one)) * 1e6)) / 1e3 AS length_ms
     FROM unnest(p.spans) AS one) sums
   WHERE sums.count > 0
   ORDER BY m.name, s.kind, s.variant, p.state, p.reason`;
@@ -458,8 +454,7 @@ const SPAN = rangeSql('$3', '$4');
 const COVERED = `
   FROM coverage c WHERE c.market_id = $1 AND c.stream_id = $2 AND c.span && ${SPAN}`;
 const COVERED_SPANS = `
-  SELECT ${boundsSql(`c.span * ${SPAN}`)},
-         count(*) OVER ()::float8 AS count ${COVERED} ORDER BY lower(c.span) LIMIT $5`;
+  SELECT c.span * ${SPAN} AS span, count(*) OVER () ${COVERED} ORDER BY lower(c.span) LIMIT $5`;
 const MISSING_PARTS = `
   WITH missing AS (
     SELECT one AS span FROM unnest(
@@ -474,9 +469,8 @@ const MISSING_PARTS = `
     SELECT rest, 'open', 'not collected', NULL FROM unnest(
       (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}'))
       AS rest)
-  SELECT ${boundsSql('span')}, state, reason, note,
-         count(*) OVER ()::float8 AS count,
-         (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS "sumMs"
+  SELECT span, state, reason, note, count(*) OVER (),
+         (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS sum_ms
   FROM parts ORDER BY lower(span) LIMIT $5`;
 
 /** Ledger of a span of a stream; lists are cut at `limit`. */
@@ -487,15 +481,15 @@ export async function readSpanCompleteness(
   limit: number,
 ): Promise<SpanCompleteness> {
   const values = [stream.marketId, stream.streamId, span.fromMs, span.toMs, limit];
-  const covered = await runner.rows<Span & { count: number }>(COVERED_SPANS, values);
-  const missing = await runner.rows<Flat<MissingPart> & { count: number; sumMs: number }>(
+  const covered = await runner.rows<{ span: Span; count: number }>(COVERED_SPANS, values);
+  const missing = await runner.rows<MissingPart & { count: number; sumMs: number }>(
     MISSING_PARTS,
     values,
   );
   return {
-    covered: covered.map(({ count: _, ...span }) => span),
+    covered: covered.map((one) => one.span),
     coveredCount: covered[0]?.count ?? 0,
-    missing: missing.map(({ count: _, sumMs: __, ...part }) => withSpan(part)),
+    missing: missing.map(({ count: _, sumMs: __, ...part }) => part),
     missingCount: missing[0]?.count ?? 0,
     missingMs: missing[0]?.sumMs ?? 0,
   };

@@ -2,7 +2,7 @@ import { isEmptySpan, type Span } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
-import { boundsSql, type Flat, fromMs, toMs, withSpan } from '../sql.js';
+import { fromMs } from '../sql.js';
 
 /** Reading and writing the ledger outside the writer's transactions. */
 
@@ -12,20 +12,13 @@ export interface SessionClosing {
   readonly reason: string;
 }
 
-/**
- * SQL for the columns of a covered range, to be put together by {@link withSpan}. Ids and counts stay
- * below 2^53, because nothing larger is let in.
- *
- * @param c the row of coverage
- */
-export const coveredRangeSql = (c: string) => `
-  ${c}.stream_id AS "streamId", ${boundsSql(`${c}.span`)}, ${c}.first_id::float8 AS "firstId",
-  ${c}.last_id::float8 AS "lastId", ${c}.row_count::float8 AS "rowCount"`;
+/** SQL for the columns of a covered range. @param c the row of coverage */
+export const coveredRangeSql = (c: string) =>
+  `${c}.stream_id, ${c}.span, ${c}.first_id, ${c}.last_id, ${c}.row_count`;
 
 /** SQL for the columns of a {@link StreamRef}. @param s the row of stream */
-export const streamRefSql = (s: string) => `
-  ${s}.stream_id AS "streamId", ${s}.kind, ${s}.market_id AS "marketId", ${s}.variant,
-  ${toMs(`${s}.collect_from`)} AS "collectFromMs"`;
+export const streamRefSql = (s: string) =>
+  `${s}.stream_id, ${s}.kind, ${s}.market_id, ${s}.variant, ${s}.collect_from`;
 
 /** How many rows, and which are the lowest and the highest of their trade ids. */
 export type RowCount = Pick<CoveredRange, 'rowCount' | 'firstId' | 'lastId'>;
@@ -60,7 +53,7 @@ export async function readCoveredRanges(
   limit: number,
 ): Promise<CoveredRange[]> {
   const values = [stream.streamId, limit];
-  return (await runner.rows<Flat<CoveredRange>>(NEWEST_RANGES, values)).map(withSpan);
+  return await runner.rows<CoveredRange>(NEWEST_RANGES, values);
 }
 
 const RANGES_WITHIN = `
@@ -80,7 +73,7 @@ export async function readRangesWithin(
   limit: number,
 ): Promise<CoveredRange[]> {
   const values = [stream.streamId, from, to, limit];
-  return (await runner.rows<Flat<CoveredRange>>(RANGES_WITHIN, values)).map(withSpan);
+  return await runner.rows<CoveredRange>(RANGES_WITHIN, values);
 }
 
 const OPEN_SESSION = `
@@ -111,8 +104,8 @@ export async function openSession(
   atMs: number,
 ): Promise<number> {
   const values = [stream.streamId, stream.marketId, atMs];
-  const [row] = await runner.rows<{ session_id: string }>(OPEN_SESSION, values);
-  return Number(row?.session_id);
+  const [row] = await runner.rows<{ sessionId: number }>(OPEN_SESSION, values);
+  return row?.sessionId ?? Number.NaN;
 }
 
 export async function touchSession(runner: Runner, id: number, lastAtMs: number): Promise<void> {
@@ -189,7 +182,7 @@ export const coveredSql = (from: string, until: string) => `
 
 const UNTIL = fromMs('$3');
 const MISSING_SPANS = `
-  SELECT ${boundsSql('missing')}
+  SELECT missing AS span
   FROM stream s, ${expectedSql(UNTIL)}, ${coveredSql(`'-infinity'`, UNTIL)},
     unnest(expected.spans - covered.spans) AS missing
   WHERE s.market_id = $1 AND s.stream_id = $2
@@ -204,7 +197,9 @@ export async function readMissing(
   stream: StreamRef,
   untilMs: number,
 ): Promise<Span[]> {
-  return await runner.rows<Span>(MISSING_SPANS, [stream.marketId, stream.streamId, untilMs]);
+  const values = [stream.marketId, stream.streamId, untilMs];
+  const rows = await runner.rows<{ span: Span }>(MISSING_SPANS, values);
+  return rows.map(({ span }) => span);
 }
 
 /** The exchange's present, as far as the archive knows it, and coverage that lies beyond it. */
@@ -235,31 +230,26 @@ const LATEST = `(
   SELECT present + present_pace * (now() - present_noted_at + ${LEEWAY}) FROM archive)`;
 
 const EXCHANGE_NOW = `
-  SELECT ${toMs(`least(max(upper(span) + (now() - updated_at)), ${LATEST})`)} AS now_ms
-  FROM coverage`;
+  SELECT least(max(upper(span) + (now() - updated_at)), ${LATEST}) AS now FROM coverage`;
 
 /**
  * The newest covered instant of all streams, moved on by the time since it was written, but never
  * beyond what can be the present.
  */
 export async function readExchangeNow(runner: Runner): Promise<number | null> {
-  const [row] = await runner.rows<{ now_ms: number | null }>(EXCHANGE_NOW);
-  return row?.now_ms ?? null;
+  const [row] = await runner.rows<{ nowMs: number | null }>(EXCHANGE_NOW);
+  return row?.nowMs ?? null;
 }
 
 const beyondSql = (present: string) => `
-  SELECT c.stream_id AS "streamId", s.kind, c.market_id AS "marketId", m.name AS market, s.variant,
-         ${toMs('lower(c.span)')} AS "lowerMs", ${toMs('upper(c.span)')} AS "upperMs",
-         ${toMs('p.at')} AS "presentMs"
+  SELECT c.stream_id, s.kind, c.market_id, m.name AS market, s.variant, c.span, p.at
   FROM (SELECT ${present} AS at) p
   JOIN coverage c ON upper(c.span) > p.at
   JOIN stream s USING (stream_id) JOIN market m ON m.market_id = c.market_id
   ORDER BY m.name, s.kind, s.variant, lower(c.span) LIMIT 10000`;
 
-interface BeyondRow extends Omit<BeyondPresent, 'span'> {
-  readonly lowerMs: number;
-  readonly upperMs: number;
-  readonly presentMs: number;
+interface BeyondRow extends BeyondPresent {
+  readonly atMs: number;
 }
 
 /** Coverage of time that has not come yet, as far as the archive knows: it cannot be true. */
@@ -294,10 +284,10 @@ export async function readBeyond(
 }
 
 /** From the second, or the candle, in which the present lies. */
-function toBeyond({ lowerMs, upperMs, presentMs, ...stream }: BeyondRow): BeyondPresent {
+function toBeyond({ span: { fromMs, toMs }, atMs, ...stream }: BeyondRow): BeyondPresent {
   const { kind, variant } = stream;
   const isWhole = kind === 'trades' || kind === 'times';
   const stepMs = kind === 'candles' ? variant * 1000 : isWhole ? 1000 : 1;
-  const passed = Math.max(0, Math.floor((presentMs - lowerMs) / stepMs));
-  return { ...stream, span: { fromMs: lowerMs + passed * stepMs, toMs: upperMs } };
+  const passed = Math.max(0, Math.floor((atMs - fromMs) / stepMs));
+  return { ...stream, span: { fromMs: fromMs + passed * stepMs, toMs } };
 }

@@ -16,7 +16,7 @@ import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { StoreError } from '../errors.js';
 import { type RemovedRows, removedRows } from '../schema/partitions.js';
-import { type Flat, fromMs, rangeSql, withSpan } from '../sql.js';
+import { fromMs, rangeSql } from '../sql.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
 import { rememberGap } from './gaps.js';
 import {
@@ -47,7 +47,7 @@ export interface Revocation {
 const TAKE_OVERLAPPING = `
   DELETE FROM coverage c WHERE market_id = $1 AND stream_id = $2
     AND span && ${rangeSql('$3', '$4')}
-  RETURNING ${coveredRangeSql('c')}, evidence, updated_at::text AS "updatedAt"`;
+  RETURNING ${coveredRangeSql('c')}, evidence, updated_at::text`;
 
 /** What a covered range is left with keeps its evidence and its age. */
 const INSERT_REST = `
@@ -165,9 +165,9 @@ async function revokePart(
   removed: readonly RemovedRows[],
 ): Promise<CoveredRange[]> {
   const key = [stream.marketId, stream.streamId];
-  const rows = await runner.rows<Flat<Taken>>(TAKE_OVERLAPPING, [...key, span.fromMs, span.toMs]);
+  const rows = await runner.rows<Taken>(TAKE_OVERLAPPING, [...key, span.fromMs, span.toMs]);
   const rests: CoveredRange[] = [];
-  for (const { evidence, updatedAt, ...range } of rows.map(withSpan)) {
+  for (const { evidence, updatedAt, ...range } of rows) {
     for (const rest of await cutRange(runner, stream, range, span, removed)) {
       rests.push(rest);
       await runner.rows(INSERT_REST, [
@@ -177,7 +177,7 @@ async function revokePart(
     }
   }
   if (rows.length > 0) {
-    const cut = overlapOf(hullOf(rows), span);
+    const cut = overlapOf(hullOf(rows.map((row) => row.span)), span);
     await runner.rows(KEEP_EXPECTED, [...key, cut.fromMs, cut.toMs]);
   }
   return rests;
@@ -357,14 +357,14 @@ function countSql(kind: StreamKind): string {
   const { variant, isOfAllMarkets } = seriesOf(table);
   const [time, ofId] = [timeColumnOf(table), table === 'trade' ? 'tid' : 'NULL::bigint'];
   return `
-  SELECT count(*)::float8 AS "rowCount", min(${ofId})::float8 AS "firstId", max(${ofId})::float8 AS "lastId"
+  SELECT count(*) AS row_count, min(${ofId}) AS first_id, max(${ofId}) AS last_id
   FROM ${table} WHERE ${isOfAllMarkets ? '($1 = 0 OR market_id = $1)' : 'market_id = $1'}
     AND ${time} >= $2::timestamptz AND ${time} < $3::timestamptz
     ${variant === null ? '' : `AND ${variant} = $4`} ${kind === 'times' ? NEEDS_TIME : ''}`;
 }
 
 const EDGE_ID = (needsTime: string, order: string) => `
-  SELECT tid::float8 AS tid FROM trade
+  SELECT tid FROM trade
   WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz ${needsTime}
   ORDER BY traded_at ${order}, tid ${order} LIMIT 1`;
 const NEEDS_TIME = 'AND executed_at IS NOT NULL';

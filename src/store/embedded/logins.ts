@@ -25,8 +25,8 @@ const USERS_TIMEOUT_MS = 2_000;
 const LOCK_TIMEOUT_MS = 10_000;
 
 const LOOK = `
-  SELECT to_regrole('${PROGRAM_LOGIN}') IS NOT NULL AS "hasLogin", d.oid IS NOT NULL AS "hasDatabase",
-    coalesce(d.datdba = to_regrole('${PROGRAM_LOGIN}'), false) AS "isOwner"
+  SELECT to_regrole('${PROGRAM_LOGIN}') IS NOT NULL AS has_login, d.oid IS NOT NULL AS has_database,
+    coalesce(d.datdba = to_regrole('${PROGRAM_LOGIN}'), false) AS is_owner
   FROM (SELECT 1) one LEFT JOIN pg_database d ON d.datname = '${DATABASE}'`;
 
 /** Any login may write to the journal otherwise, also in a transaction that only reads. */
@@ -98,7 +98,7 @@ export async function settleReader(
   const kept = settled?.name === name ? settled.password : null;
   const password = wanted.password ?? kept ?? derivedPassword(secret, `reader ${name}`);
   if (settled?.name === name && settled.password === password) return;
-  const exists = `SELECT to_regrole('"${name}"') IS NOT NULL AS "isMade"`;
+  const exists = `SELECT to_regrole('"${name}"') IS NOT NULL AS is_made`;
   const [found] = await connection.rows<{ isMade: boolean }>(exists);
   const role = `"${name}"`;
   await connection.rows(`

@@ -24,8 +24,8 @@ export interface Answer {
  * made, which may read one, and no function that runs texts as statements.
  */
 const touched = (schema: string) => `
-  SELECT s.table_name AS "table", ${toMs('min(lower(s.span))')} AS "fromMs",
-         ${toMs('max(upper(s.span))')} AS "toMs"
+  SELECT s.table_name AS table, ${toMs('min(lower(s.span))')} AS from_ms,
+         ${toMs('max(upper(s.span))')} AS to_ms
   FROM pg_locks l JOIN ${schema}.partition_state s
     ON to_regclass('${schema}.' || s.table_name) = l.relation
   WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND s.state = 'archived' AND (
@@ -70,7 +70,7 @@ interface ColumnType {
 
 /** Types as texts; those that only the inside of the server knows come with their text form. */
 const NAME_TYPES = `
-  SELECT format_type(t.oid, -1) AS type, t.typtype = 'p' AND t.typname <> 'record' AS "isPseudo"
+  SELECT format_type(t.oid, -1) AS type, t.typtype = 'p' AND t.typname <> 'record' AS is_pseudo
   FROM unnest($1::oid[]) WITH ORDINALITY AS asked(oid, place) JOIN pg_type t USING (oid)
   ORDER BY place`;
 

@@ -6,7 +6,7 @@ import { expectedSql, streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { IS_WRITTEN } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
-import { boundsSql, type Flat, fromMs, rangeSql, toMs, unnested, withSpan } from '../sql.js';
+import { fromMs, rangeSql, unnested } from '../sql.js';
 
 /** A stream with what its coverage reaches. */
 export interface KnownStream extends StreamRef {
@@ -66,17 +66,13 @@ export interface GapDetail extends StreamSpan {
 }
 
 const STREAMS = `
-  SELECT ${streamRefSql('s')}, m.name AS market, m.delisted_at IS NULL AS "isListed",
-         ${toMs('c.oldest')} AS "oldestCoveredMs",
-         ${toMs('c.newest')} AS "newestCoveredMs",
-         ${toMs(
-           countedUntilSql(
-             'c.newest',
-             `(SELECT max(upper(g.span)) FROM gap g
-               WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')`,
-           ),
-         )} AS "countedUntilMs", ${START_TRIES},
-         s.start_reason AS "startReason"
+  SELECT ${streamRefSql('s')}, m.name AS market, m.delisted_at IS NULL AS is_listed,
+         c.oldest AS oldest_covered, c.newest AS newest_covered,
+         ${countedUntilSql(
+           'c.newest',
+           `(SELECT max(upper(g.span)) FROM gap g
+             WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')`,
+         )} AS counted_until, ${START_TRIES}, s.start_reason
   FROM stream s JOIN market m USING (market_id) LEFT JOIN (
     SELECT stream_id, market_id, min(lower(span)) AS oldest, max(upper(span)) AS newest
     FROM coverage GROUP BY stream_id, market_id) c USING (stream_id, market_id)
@@ -107,25 +103,21 @@ const PROGRESS = `
            ${REMEMBERED(`g.state = 'open' AND g.next_attempt_at > ${fromMs('$5')}`)} AS waiting
     FROM asked a),
   parts AS (SELECT *, tstzmultirange(span) - covered AS missing FROM known)
-  SELECT extract(epoch FROM upper(span) - lower(span))::float8 * 1000 AS "lengthMs",
-         ${LENGTH_MS('covered')} AS "coveredMs",
-         ${LENGTH_MS('missing * unfillable')} AS "unfillableMs",
-         ${LENGTH_MS('missing * waiting - unfillable')} AS "waitingMs", rows
+  SELECT extract(epoch FROM upper(span) - lower(span))::float8 * 1000 AS length_ms,
+         ${LENGTH_MS('covered')} AS covered_ms,
+         ${LENGTH_MS('missing * unfillable')} AS unfillable_ms,
+         ${LENGTH_MS('missing * waiting - unfillable')} AS waiting_ms, rows
   FROM parts ORDER BY ord`;
 
 const NEIGHBOUR = `
-  SELECT ${boundsSql('span')},
-         first_id::float8 AS "firstId", last_id::float8 AS "lastId",
-         row_count::float8 AS "rowCount", evidence
+  SELECT span, first_id, last_id, row_count, evidence
   FROM coverage WHERE market_id = $1 AND stream_id = $2`;
 const BEFORE = `${NEIGHBOUR} AND lower(span) < ${fromMs('$3')} ORDER BY lower(span) DESC LIMIT 1`;
 const AFTER = `${NEIGHBOUR} AND lower(span) >= ${fromMs('$3')} ORDER BY lower(span) LIMIT 1`;
 
 const GAP = `
-  SELECT gap_id::float8 AS "gapId", stream_id AS "streamId", market_id AS "marketId",
-         ${boundsSql('span')}, state, reason,
-         ${NOTES} AS note, ${toMs('first_seen_at')} AS "firstSeenAtMs", attempts,
-         ${toMs('next_attempt_at')} AS "nextAttemptAtMs", ${toMs('closed_at')} AS "closedAtMs"
+  SELECT gap_id, stream_id, market_id, span, state, reason, ${NOTES} AS note, first_seen_at,
+         attempts, next_attempt_at, closed_at
   FROM gap g WHERE gap_id = $1`;
 
 /** All streams by market, kind and variant. */
@@ -157,21 +149,21 @@ export async function readNeighbours(
 ): Promise<Record<'before' | 'after', CoverageNeighbour | null>> {
   const nearest = async (sql: string, atMs: number) => {
     const values = [marketId, streamId, atMs];
-    const [row] = await runner.rows<Flat<CoverageNeighbour>>(sql, values);
-    return row === undefined ? null : withSpan(row);
+    const [row] = await runner.rows<CoverageNeighbour>(sql, values);
+    return row ?? null;
   };
   return { before: await nearest(BEFORE, span.fromMs), after: await nearest(AFTER, span.toMs) };
 }
 
 /** Null when nothing has this id (any more). */
 export async function readGap(runner: Runner, gapId: number): Promise<GapDetail | null> {
-  const [row] = await runner.rows<Flat<GapDetail>>(GAP, [gapId]);
-  return row === undefined ? null : withSpan(row);
+  const [row] = await runner.rows<GapDetail>(GAP, [gapId]);
+  return row ?? null;
 }
 
 /** Size of the whole database. */
 export async function readDatabaseBytes(runner: Runner): Promise<number> {
-  const sql = 'SELECT pg_database_size(current_database())::float8 AS bytes';
+  const sql = 'SELECT pg_database_size(current_database()) AS bytes';
   const [row] = await runner.rows<{ bytes: number }>(sql);
   return row?.bytes ?? 0;
 }
@@ -260,16 +252,16 @@ const STATUS_ROWS = `
   missed AS MATERIALIZED (
     SELECT seen.*, wished * tstzmultirange(tstzrange(NULL, counted_until)) - spans AS missing
     FROM seen)
-  SELECT stream_id AS "streamId", kind, market_id AS "marketId", name AS market, variant,
-         coalesce(row_count, 0)::float8 AS rows, ${toMs('newest')} AS "newestCoveredMs",
-         ${SECONDS_OF('spans')} AS "coveredS",
+  SELECT stream_id, kind, market_id, name AS market, variant,
+         coalesce(row_count, 0)::float8 AS rows, newest AS newest_covered,
+         ${SECONDS_OF('spans')} AS covered_s,
          (SELECT count(*) FROM unnest(missing))::int AS gaps,
-         ${SECONDS_OF('missing')} AS "gapS",
-         ${SECONDS_OF('missing * unfillable')} AS "unfillableS",
-         ${SECONDS_OF('missing * before_history')} AS "beforeHistoryS",
-         (SELECT count(*) FROM unnest(missing - before_history))::int AS "gapsWithinHistory",
-         (SELECT count(*) FROM unnest(missing - unfillable))::int AS "openGaps",
-         ${toMs('collect_from')} AS "collectFromMs", start_reason AS "startReason"
+         ${SECONDS_OF('missing')} AS gap_s,
+         ${SECONDS_OF('missing * unfillable')} AS unfillable_s,
+         ${SECONDS_OF('missing * before_history')} AS before_history_s,
+         (SELECT count(*) FROM unnest(missing - before_history))::int AS gaps_within_history,
+         (SELECT count(*) FROM unnest(missing - unfillable))::int AS open_gaps,
+         collect_from, start_reason
   FROM missed ORDER BY name, kind, variant`;
 
 export async function readStatus(runner: Runner, untilMs: number): Promise<StreamStatus[]> {
@@ -312,8 +304,7 @@ export interface QuarantineCount {
 /** What was refused: the newest samples of it, and the counts of all. */
 
 const QUARANTINE_COLUMNS = `
-  quarantine_id::float8 AS "quarantineId", ${toMs('received_at')} AS "receivedAtMs", endpoint,
-  market, reason, payload, count::float8 AS count`;
+  quarantine_id, received_at, endpoint, market, reason, payload, count`;
 
 const NEWEST_QUARANTINED = `
   SELECT ${QUARANTINE_COLUMNS} FROM quarantine
@@ -340,8 +331,7 @@ export async function readQuarantinedRow(
 }
 
 const QUARANTINE_COUNTS = `
-  SELECT c.endpoint, c.reason, c.count::float8 AS count, ${toMs('c.last_at')} AS "lastAtMs",
-         coalesce(k.kept, 0)::float8 AS kept
+  SELECT c.endpoint, c.reason, c.count, c.last_at, coalesce(k.kept, 0) AS kept
   FROM quarantine_count c LEFT JOIN (
     SELECT endpoint, reason, count(*) AS kept FROM quarantine GROUP BY endpoint, reason) k
     USING (endpoint, reason)

@@ -15,7 +15,6 @@ import { type SeriesTable, seriesOf } from '../../model/series.js';
 import { readSpanCompleteness, type SpanCompleteness } from '../completeness/gaps.js';
 import { Connection, type ConnectionOptions, inStoreWords } from '../connection.js';
 import { LOCK_READING } from '../locks.js';
-import { boundsSql, type Flat, withSpan } from '../sql.js';
 
 /** Rows of one market: those of which the instant lies in the span. */
 export interface SeriesSlice {
@@ -218,8 +217,7 @@ const LOST = 'read again: the connection that the archive was read through is lo
 const BEGIN = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${LOCK_READING}`;
 
 const READ_REMOVED = `
-  SELECT table_name AS "table", ${boundsSql('span')},
-         state, uri, manifest_sha256 AS "manifestSha256"
+  SELECT table_name AS table, span, state, uri, manifest_sha256
   FROM partition_state WHERE state IN ('archived', 'expired') ORDER BY table_name, lower(span)`;
 
 /**
@@ -333,9 +331,9 @@ export async function openSnapshot(
     await connection.rows(BEGIN);
     const see = seen === undefined ? SEE_NOW : `SET TRANSACTION SNAPSHOT '${seen}'`;
     await connection.rows(`${SETTINGS} ${see}`);
-    const removed = await connection.rows<Flat<RemovedPartition>>(READ_REMOVED);
+    const removed = await connection.rows<RemovedPartition>(READ_REMOVED);
     const openFork = (at: string) => openSnapshot(options, ending, at);
-    return new ArchiveSnapshot(connection, removed.map(withSpan), openFork);
+    return new ArchiveSnapshot(connection, removed, openFork);
   } catch (error) {
     connection.destroy();
     throw error;

@@ -2,14 +2,14 @@ import type { Span } from '../../kernel/span.js';
 import type { ActiveOrderRow, BalanceRow } from '../../model/batch.js';
 import type { PageRow } from '../../model/order.js';
 import type { Runner } from '../connection.js';
-import { fromMs, toMs, unnested } from '../sql.js';
+import { fromMs, unnested } from '../sql.js';
 
 /** Stored rows by which collectors and checks go on. */
 
 /** The key of a stored trade. */
 export type TradeKey = PageRow;
 
-const TRADE_KEY = `tid::float8 AS tid, extract(epoch FROM traded_at)::float8 AS "tradedAtS"`;
+const TRADE_KEY = `tid, extract(epoch FROM traded_at)::float8 AS traded_at_s`;
 const NEWEST_TRADES = `
   SELECT ${TRADE_KEY} FROM trade WHERE market_id = $1 ORDER BY traded_at DESC, tid DESC LIMIT $2`;
 
@@ -50,7 +50,7 @@ export async function readTradeIds(
 
 /** Looks into indexes for each slot, however many trades are in it. */
 const TRADED_SLOTS = `
-  SELECT ${toMs('slot.at')} AS at
+  SELECT slot.at
   FROM unnest($2::float8[], $3::float8[]) AS asked(from_ms, to_ms), LATERAL (
     SELECT ${fromMs('asked.from_ms')} + n * make_interval(secs => $4::float8) AS at
     FROM generate_series(0, ceil((asked.to_ms - asked.from_ms) / ($4::float8 * 1000))::int - 1) AS n)
@@ -80,15 +80,14 @@ export async function readTradedSlots(
   stepMs: number,
 ): Promise<number[]> {
   const values = [marketId, ...unnested(spans, 'fromMs', 'toMs'), stepMs / 1000];
-  const rows = await runner.rows<{ at: number }>(TRADED_SLOTS, values);
-  return rows.map(({ at }) => at);
+  const rows = await runner.rows<{ atMs: number }>(TRADED_SLOTS, values);
+  return rows.map(({ atMs }) => atMs);
 }
 
 /** What the archive knows of the account now: the newest version of each thing that still is. */
 
 const KNOWN_BALANCES = `
-  SELECT market_id AS "marketId", currency, ${toMs('observed_at')} AS "observedAtMs",
-         ${toMs('received_at')} AS "receivedAtMs", available::text, frozen::text AS freeze
+  SELECT market_id, currency, observed_at, received_at, available::text, frozen::text AS freeze
   FROM (SELECT DISTINCT ON (currency) * FROM balance WHERE market_id = 0
         ORDER BY currency, observed_at DESC) newest
   WHERE available IS NOT NULL`;
@@ -99,12 +98,10 @@ export async function readKnownBalances(runner: Runner): Promise<BalanceRow[]> {
 }
 
 const OPEN_ORDERS = `
-  SELECT market_id AS "marketId", order_id::float8 AS "orderId", is_gone AS "isGone",
-         ${toMs('observed_at')} AS "observedAtMs", ${toMs('received_at')} AS "receivedAtMs",
-         round(extract(epoch FROM created_at) * 1000000)::float8 AS "createdAtUs",
+  SELECT market_id, order_id, is_gone, observed_at, received_at,
+         round(extract(epoch FROM created_at) * 1000000)::float8 AS created_at_us,
          side, order_type AS type, price::text, amount::text, left_amount::text AS left,
-         deal_stock::text AS "dealStock", deal_money::text AS "dealMoney",
-         taker_fee::text AS "takerFee", maker_fee::text AS "makerFee"
+         deal_stock::text, deal_money::text, taker_fee::text, maker_fee::text
   FROM (SELECT DISTINCT ON (order_id) * FROM active_order WHERE market_id = $1
         ORDER BY order_id, observed_at DESC) newest
   WHERE NOT is_gone`;

@@ -57,7 +57,7 @@ export interface StreamKey {
 const LOCK_CATALOG = lockRowsSql('catalog');
 
 const READ_ARCHIVE = `
-  SELECT name, base_url AS "baseUrl", is_sandbox AS "isSandbox", identity, dialect FROM archive`;
+  SELECT name, base_url, is_sandbox, identity, dialect FROM archive`;
 const CLAIM_ARCHIVE = `
   INSERT INTO archive (name, base_url, is_sandbox, identity, dialect) VALUES ($1, $2, $3, $4, $5)
   ON CONFLICT (is_only) DO UPDATE
@@ -145,14 +145,9 @@ const CHANGE_TERMS = `
   UPDATE market SET stock_prec = $2, money_prec = $3, fee_prec = $4, min_amount = $5
   WHERE market_id = $1`;
 
-interface MarketTerms {
-  readonly market_id: number;
-  readonly name: string;
-  readonly stock_prec: number;
-  readonly money_prec: number;
-  readonly fee_prec: number;
-  readonly min_amount: string;
-  readonly is_delisted: boolean;
+interface KnownMarket extends Market {
+  readonly marketId: number;
+  readonly isDelisted: boolean;
 }
 
 const ALL: MarketChoice = { wanted: [], max: Number.MAX_SAFE_INTEGER };
@@ -171,7 +166,7 @@ export async function ensureMarkets(
   const { isComplete, take = ALL } = list;
   return await database.transaction(async (runner) => {
     await runner.rows(LOCK_CATALOG);
-    const rows = await runner.rows<MarketTerms>(READ_MARKETS);
+    const rows = await runner.rows<KnownMarket>(READ_MARKETS);
     const known = new Map(rows.map((row) => [row.name, row]));
     const listed = new Map(
       markets.filter(({ name }) => name !== '*').map((one) => [one.name, one]),
@@ -183,30 +178,30 @@ export async function ensureMarkets(
     for (const market of listed.values()) {
       const row = known.get(market.name);
       if (row === undefined) continue;
-      ids.set(market.name, row.market_id);
-      if (row.is_delisted) {
+      ids.set(market.name, row.marketId);
+      if (row.isDelisted) {
         added.push(market.name);
-        relisted.push(row.market_id);
+        relisted.push(row.marketId);
       }
       if (!hasSameTerms(row, market)) {
         changed.push(market.name);
-        await runner.rows(KEEP_OLD_TERMS, [row.market_id, atMs]);
+        await runner.rows(KEEP_OLD_TERMS, [row.marketId, atMs]);
         const { stockPrec, moneyPrec, feePrec, minAmount } = market;
-        await runner.rows(CHANGE_TERMS, [row.market_id, stockPrec, moneyPrec, feePrec, minAmount]);
+        await runner.rows(CHANGE_TERMS, [row.marketId, stockPrec, moneyPrec, feePrec, minAmount]);
       }
     }
     await resumeListed(runner, relisted, atMs);
     await runner.rows(SEE_MARKETS, [[...ids.values()], atMs]);
-    const absent = rows.filter(({ name, is_delisted }) => !is_delisted && !listed.has(name));
+    const absent = rows.filter(({ name, isDelisted }) => !isDelisted && !listed.has(name));
     const gone = isComplete ? absent : [];
-    if (!isComplete) for (const { name, market_id } of absent) ids.set(name, market_id);
+    if (!isComplete) for (const { name, marketId } of absent) ids.set(name, marketId);
     const unknown = [...listed.values()].filter(({ name }) => !known.has(name));
     const fresh = takenIn(take, [...ids.keys()], unknown);
-    for (const { market_id, name } of await insertMarkets(runner, fresh, atMs)) {
-      ids.set(name, market_id);
+    for (const { marketId, name } of await insertMarkets(runner, fresh, atMs)) {
+      ids.set(name, marketId);
       added.push(name);
     }
-    const goneIds = gone.map((row) => row.market_id);
+    const goneIds = gone.map((row) => row.marketId);
     await runner.rows(DELIST_MARKETS, [goneIds, atMs]);
     const left = await runner.rows<{ id: number }>(LEFT_OPEN);
     await giveUpMissing(runner, new Set([...goneIds, ...left.map(({ id }) => id)]), atMs);
@@ -229,12 +224,12 @@ function takenIn(
   return fresh.sort((a, b) => (a.name < b.name ? -1 : 1)).slice(0, room);
 }
 
-function hasSameTerms(row: MarketTerms, market: Market): boolean {
+function hasSameTerms(a: Market, b: Market): boolean {
   return (
-    row.stock_prec === market.stockPrec &&
-    row.money_prec === market.moneyPrec &&
-    row.fee_prec === market.feePrec &&
-    equalDecimals(row.min_amount, market.minAmount)
+    a.stockPrec === b.stockPrec &&
+    a.moneyPrec === b.moneyPrec &&
+    a.feePrec === b.feePrec &&
+    equalDecimals(a.minAmount, b.minAmount)
   );
 }
 
@@ -242,9 +237,9 @@ async function insertMarkets(
   runner: Runner,
   markets: readonly Market[],
   atMs: number,
-): Promise<{ market_id: number; name: string }[]> {
+): Promise<{ marketId: number; name: string }[]> {
   if (markets.length === 0) return [];
-  return await runner.rows<{ market_id: number; name: string }>(INSERT_MARKETS, [
+  return await runner.rows<{ marketId: number; name: string }>(INSERT_MARKETS, [
     ...unnested(
       markets,
       'name',
@@ -318,7 +313,7 @@ export const START_TRIES = `
     'reason', s.start_tries->>'reason',
     'note', s.start_tries->>'note',
     'nextAttemptAtMs', ${toMs(`(s.start_tries->>'nextAttemptAt')::timestamptz`)}) END
-  AS "startTries"`;
+  AS start_tries`;
 
 const READ_TRIES = `SELECT ${START_TRIES} FROM stream s WHERE stream_id = $1`;
 
@@ -427,8 +422,7 @@ const REOPEN = `
 
 /** What can only be seen at its instant: from the end of its coverage on there was nothing to see. */
 const UNSEEN = `
-  SELECT s.stream_id AS "streamId", s.market_id AS "marketId", ${toMs('c.until')} AS "fromMs",
-         ${toMs('m.last_seen_at')} AS "lastSeenMs"
+  SELECT s.stream_id, s.market_id, c.until AS from, m.last_seen_at AS last_seen
   FROM stream s JOIN market m USING (market_id), LATERAL (
     SELECT upper(span) AS until FROM coverage
     WHERE market_id = s.market_id AND stream_id = s.stream_id

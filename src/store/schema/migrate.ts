@@ -151,8 +151,8 @@ export async function migrateAll(options: MigrateOptions): Promise<MigrationRepo
   try {
     await checkServerVersion(connection, databaseUrl);
     await refuseReadOnly(connection, databaseUrl);
-    const [found] = await connection.rows<{ is_owner: boolean }>(IS_OWNER);
-    const isOwner = found?.is_owner === true;
+    const [found] = await connection.rows<{ isOwner: boolean }>(IS_OWNER);
+    const isOwner = found?.isOwner === true;
     const applied = await applyMissing(connection, options, isOwner);
     await settlePolicy(connection, options, isOwner);
     const analytics = await replaceAnalytics(connection, isOwner);
@@ -241,8 +241,8 @@ async function settlePolicy(
   isOwner: boolean,
 ): Promise<void> {
   const widths = { ...DEFAULT_WIDTHS, ...options.partitionWidths };
-  const rows = await connection.rows<{ table_name: string }>(FIND_POLICY);
-  const settled = new Set(rows.map(({ table_name }) => table_name));
+  const rows = await connection.rows<{ tableName: string }>(FIND_POLICY);
+  const settled = new Set(rows.map(({ tableName }) => tableName));
   if (!isOwner || Object.keys(widths).every((table) => settled.has(table))) return;
   await connection.rows(SETTLE_POLICY, [Object.keys(widths), Object.values(widths)]);
 }

@@ -9,11 +9,11 @@ import {
 import type { StoreEvents } from '../../observe/events.js';
 import type { Runner } from '../connection.js';
 import { StoreError } from '../errors.js';
-import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
+import { fromMs } from '../sql.js';
 
 /** One call a transaction: a maker holds its lock only as long as one partition takes. */
 const MAKE_PARTITION = `
-  SELECT make_partition($1, at) AS made, ${boundsSql('(partition_at($1, at)).span')}
+  SELECT make_partition($1, at) AS made, (partition_at($1, at)).span
   FROM (SELECT ${fromMs('$2')} AS at) asked`;
 
 /** A partition that is there, and its name if it is new. */
@@ -84,8 +84,8 @@ export class Partitions {
   async #ensureAt(table: SeriesTable, ms: number): Promise<Ensured> {
     const known = this.#known.find((one) => one.table === table && spanContains(one.span, ms));
     if (known !== undefined) return { made: null, span: known.span };
-    const rows = await this.#database.rows<Flat<Ensured>>(MAKE_PARTITION, [table, ms]);
-    const [{ made, span }] = rows.map(withSpan) as [Ensured];
+    const rows = await this.#database.rows<Ensured>(MAKE_PARTITION, [table, ms]);
+    const [{ made, span }] = rows as [Ensured];
     this.#known.push({ table, span });
     if (made !== null) this.#telemetry.partitionMade({ table, partition: made });
     return { made, span };
@@ -115,7 +115,7 @@ export interface RemovedRows {
 }
 
 const REMOVED_ROWS = `
-  SELECT ${boundsSql('span')}, state,
+  SELECT span, state,
          CASE state WHEN 'archived' THEN market_rows -> $2::text END AS counts
   FROM partition_state WHERE table_name = $1 AND state IN ('archived', 'expired') ORDER BY lower(span)`;
 
@@ -126,7 +126,7 @@ export async function removedRows(
   marketId: number,
 ): Promise<RemovedRows[]> {
   const values = [table, `${marketId}`];
-  return (await runner.rows<Flat<RemovedRows>>(REMOVED_ROWS, values)).map(withSpan);
+  return await runner.rows<RemovedRows>(REMOVED_ROWS, values);
 }
 
 /** The table that holds what a kind of stream covers (SQL). */

@@ -20,11 +20,11 @@ async function administratorGrants(connection: Runner): Promise<string> {
 }
 
 const LOOK = `
-  SELECT to_regrole('${QUERY_ROLE}') IS NOT NULL AS "isMade",
-    to_regprocedure('${QUERY_FUNCTION}(text)') IS NOT NULL AS "hasFunction",
-    coalesce(pg_has_role(to_regrole('${QUERY_ROLE}'), 'tapekeep_reader', 'USAGE'), false) AS "isReader",
+  SELECT to_regrole('${QUERY_ROLE}') IS NOT NULL AS is_made,
+    to_regprocedure('${QUERY_FUNCTION}(text)') IS NOT NULL AS has_function,
+    coalesce(pg_has_role(to_regrole('${QUERY_ROLE}'), 'tapekeep_reader', 'USAGE'), false) AS is_reader,
     coalesce((SELECT r.rolname = '${QUERY_ROLE}' FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
-              WHERE p.oid = to_regprocedure('${QUERY_FUNCTION}(text)')), false) AS "isOwner"`;
+              WHERE p.oid = to_regprocedure('${QUERY_FUNCTION}(text)')), false) AS is_owner`;
 
 /** A new owner needs the right to create things where the thing is, for as long as it is made over. */
 const MAKE_OVER = `
@@ -147,7 +147,7 @@ const [OWNER, WRITER, READER] = GROUPS;
 /** Rights on the database that everybody has by default, and whether this user may take them away. */
 const OPEN_TO_ALL = `
   SELECT coalesce(string_agg(a.privilege_type, ', ' ORDER BY a.privilege_type), '') AS rights,
-         pg_has_role(d.datdba, 'USAGE') AS "isOurs", quote_ident(d.datname) AS database
+         pg_has_role(d.datdba, 'USAGE') AS is_ours, quote_ident(d.datname) AS database
   FROM pg_database d LEFT JOIN LATERAL aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a
     ON a.grantee = 0
   WHERE d.datname = current_database() GROUP BY d.datdba, d.datname`;
@@ -176,7 +176,7 @@ async function closeDatabase(connection: Runner): Promise<Settled> {
 const DATABASE_RIGHTS = `
   SELECT has_database_privilege('${WRITER}', current_database(), 'CONNECT')
            AND has_database_privilege('${WRITER}', current_database(), 'TEMPORARY')
-           AND has_database_privilege('${READER}', current_database(), 'CONNECT') AS "isWhole",
+           AND has_database_privilege('${READER}', current_database(), 'CONNECT') AS is_whole,
          quote_ident(current_database()) AS database`;
 
 /** A GRANT of what one may not grant is a warning only: look at what came of it. */
@@ -194,8 +194,8 @@ const IS_SCHEMA_OPEN = `
 
 /** Databases of Postgres 14 and older let everybody create things beside the tables. */
 async function openSchema(connection: Runner): Promise<string | null> {
-  const [found] = await connection.rows<{ is_open: boolean; schema: string }>(IS_SCHEMA_OPEN);
-  if (found?.is_open !== true) return null;
+  const [found] = await connection.rows<{ isOpen: boolean; schema: string }>(IS_SCHEMA_OPEN);
+  if (found?.isOpen !== true) return null;
   return `everybody may create objects in the schema ${found.schema}: run "REVOKE CREATE ON SCHEMA ${found.schema} FROM PUBLIC;"`;
 }
 

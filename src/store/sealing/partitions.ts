@@ -4,7 +4,7 @@ import { type SeriesTable, seriesOf } from '../../model/series.js';
 import { Connection, type ConnectionOptions, inStoreWords, type Runner } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
-import { boundsSql, type Flat, fromMs, toMs, withSpan } from '../sql.js';
+import { fromMs } from '../sql.js';
 
 /** `hot`: being written; `sealed`: final; `archived`: in files; `expired`: gone for good. */
 export type PartitionLife = 'hot' | 'sealed' | 'archived' | 'expired';
@@ -47,13 +47,12 @@ export interface PartitionMarket {
 }
 
 const PARTITIONS = `
-  SELECT p.table_name AS table, n.name, ${boundsSql('p.span')}, p.state, p.checksum, p.uri,
+  SELECT p.table_name AS table, n.name, p.span, p.state, p.checksum, p.uri,
          coalesce(p.row_count, CASE WHEN p.state = 'hot' AND c.reltuples >= 0 THEN c.reltuples END)::float8
            AS rows,
-         coalesce(pg_table_size(c.oid), 0)::float8 AS "heapBytes",
-         coalesce(pg_indexes_size(c.oid), 0)::float8 AS "indexBytes", c.oid IS NOT NULL AS "isPresent",
-         p.cold_bytes::float8 AS "coldBytes", ${toMs('p.sealed_at')} AS "sealedAtMs",
-         ${toMs('p.archived_at')} AS "archivedAtMs", ${toMs('p.restored_at')} AS "restoredAtMs"
+         coalesce(pg_table_size(c.oid), 0) AS heap_bytes,
+         coalesce(pg_indexes_size(c.oid), 0) AS index_bytes, c.oid IS NOT NULL AS is_present,
+         p.cold_bytes, p.sealed_at, p.archived_at, p.restored_at
   FROM partition_state p JOIN partition_policy w USING (table_name),
     LATERAL (SELECT p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
                CASE w.width WHEN 'day' THEN 'YYYYMMDD' ELSE 'YYYYMM' END) AS name) n
@@ -62,7 +61,7 @@ const PARTITIONS = `
 
 /** All that were ever made, by table and time. */
 export async function readPartitions(runner: Runner): Promise<PartitionInfo[]> {
-  return (await runner.rows<Flat<PartitionInfo>>(PARTITIONS)).map(withSpan);
+  return await runner.rows<PartitionInfo>(PARTITIONS);
 }
 
 /**
@@ -119,8 +118,7 @@ const marketsSql = (name: string) => `
     UNION ALL
     SELECT (SELECT min(p.market_id) FROM ${name} p WHERE p.market_id > h.market_id)
     FROM held h WHERE h.market_id IS NOT NULL)
-  SELECT h.market_id AS "marketId", coalesce(m.name, h.market_id::text) AS market,
-         m.stock_prec AS "stockPrec", m.money_prec AS "moneyPrec"
+  SELECT h.market_id, coalesce(m.name, h.market_id::text) AS market, m.stock_prec, m.money_prec
   FROM held h LEFT JOIN market m USING (market_id) WHERE h.market_id IS NOT NULL ORDER BY 1`;
 
 const AT = fromMs('$2');
@@ -132,7 +130,7 @@ const HOLDERS_MAX = 4;
  */
 const FIND_HOLDERS = `
   WITH wanted AS (SELECT to_regclass(name) AS id FROM unnest($1::text[]) AS name)
-  SELECT coalesce(l.pid, 0) AS pid, ${HOLDER_COLUMNS}, false AS "isWaiting"
+  SELECT coalesce(l.pid, 0) AS pid, ${HOLDER_COLUMNS}, false AS is_waiting
   FROM (
     SELECT DISTINCT pid FROM pg_locks
     WHERE locktype = 'relation' AND granted AND pid IS DISTINCT FROM pg_backend_pid()
@@ -325,8 +323,8 @@ async function takeLock(connection: Connection): Promise<void> {
   });
   const [citus] = await connection.rows<{ known: boolean }>(IS_DISTRIBUTED);
   if (citus?.known === true) {
-    const [found] = await connection.rows<{ is_so: boolean }>(DISTRIBUTED);
-    if (found?.is_so === true) {
+    const [found] = await connection.rows<{ isSo: boolean }>(DISTRIBUTED);
+    if (found?.isSo === true) {
       throw new StoreError(
         'sealing_refused',
         'the tables are distributed over a Citus cluster, where partitions are not sealed, archived or given up: set partitions.seal to false, and leave retention at forever',

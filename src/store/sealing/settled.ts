@@ -4,18 +4,22 @@ import { slotsInSql } from '../checks/inputs.js';
 import { coveredSql, expectedSql, rangeBeforeSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { removedSql } from '../schema/partitions.js';
-import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
+import { fromMs } from '../sql.js';
 import type { PartitionInfo } from './partitions.js';
 
 /** Whether all that can be known of a partition is known, and whether it adds up. */
 
-/** Why a partition cannot be sealed yet. */
-export interface Unsettled {
-  readonly why: 'gap' | 'history' | 'suspect' | 'mismatch';
+/** A piece of a stream that is not there: given up, older than the stream is, or open. */
+export interface Lack {
   readonly kind: string;
   readonly market: string;
   readonly variantS: number;
   readonly span: Span;
+}
+
+/** Why a partition cannot be sealed yet. */
+export interface Unsettled extends Lack {
+  readonly why: 'gap' | 'history' | 'suspect' | 'mismatch';
 }
 
 /** A covered range of trades that does not hold as many rows as the ledger counts. */
@@ -42,7 +46,7 @@ const SPAN = `tstzrange(${FROM}, ${UNTIL})`;
 
 /** What is missing and not given up. */
 const OPEN_GAP = `
-  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('one')}
+  SELECT 'gap' AS why, s.kind, m.name AS market, s.variant AS variant_s, one AS span
   FROM stream s JOIN market m USING (market_id), ${rangeBeforeSql(FROM)}, ${expectedSql(UNTIL)},
     ${coveredSql(`coalesce(range_before.at, '-infinity')`, UNTIL)},
     LATERAL (
@@ -57,8 +61,8 @@ const OPEN_GAP = `
  * that time is not known, so that no gap stands for it.
  */
 const OPEN_HISTORY = `
-  SELECT s.kind, m.name AS market, s.variant AS "variantS",
-         ${boundsSql(`tstzrange(${FROM}, least(reached.at, ${UNTIL}))`)}
+  SELECT 'history' AS why, s.kind, m.name AS market, s.variant AS variant_s,
+         tstzrange(${FROM}, least(reached.at, ${UNTIL})) AS span
   FROM stream s JOIN market m USING (market_id), LATERAL (
     SELECT lower(c.span) AS at FROM coverage c
     WHERE c.stream_id = s.stream_id AND c.row_count > 0 ORDER BY lower(c.span) LIMIT 1) reached
@@ -68,7 +72,7 @@ const OPEN_HISTORY = `
 
 /** What is covered and suspect: to be fetched again, not started yet. */
 const OPEN_SUSPECT = `
-  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('g.span')}
+  SELECT 'suspect' AS why, s.kind, m.name AS market, s.variant AS variant_s, g.span
   FROM stream s JOIN market m USING (market_id)
     JOIN gap g ON g.stream_id = s.stream_id AND g.market_id = s.market_id
   WHERE s.kind = ANY ($3::text[]) AND g.state = 'open' AND g.reason = 'suspect'
@@ -105,24 +109,12 @@ const OPEN_CHECK = `
     UNION ALL
     SELECT market_id, interval_s, span FROM verdict_doubt d
     WHERE span && ${SPAN} AND EXISTS (SELECT FROM pairs p WHERE p.market_id = d.market_id))
-  SELECT 'candles' AS kind, m.name AS market, o.interval_s AS "variantS",
-         ${boundsSql('o.span')}
+  SELECT 'mismatch' AS why, 'candles' AS kind, m.name AS market, o.interval_s AS variant_s, o.span
   FROM open o JOIN market m USING (market_id) ORDER BY lower(o.span) LIMIT 1`;
-
-type Found = Flat<Omit<Unsettled, 'why'>>;
-
-/** What of a span was not to be had: given up, or older than the stream is. */
-export interface Lack {
-  readonly kind: string;
-  readonly market: string;
-  readonly variantS: number;
-  /** The longest piece of its stream. */
-  readonly span: Span;
-}
 
 /** Of a market that is delisted nothing is lacking after it was last seen. */
 const LACKS = `
-  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('one')}
+  SELECT s.kind, m.name AS market, s.variant AS variant_s, one AS span
   FROM stream s JOIN market m USING (market_id), ${rangeBeforeSql(FROM)}, ${expectedSql(UNTIL)},
     ${coveredSql(`coalesce(range_before.at, '-infinity')`, UNTIL)},
     LATERAL (SELECT upper(expected.spans * tstzmultirange(${SPAN})) AS at OFFSET 0) expected_to,
@@ -137,7 +129,7 @@ export async function findLacks(runner: Runner, { table, span }: Part): Promise<
   const { streams, isFetchable } = seriesOf(table);
   // What can only be seen at its instant is never whole.
   if (!isFetchable) return [];
-  return (await runner.rows<Found>(LACKS, [span.fromMs, span.toMs, streams])).map(withSpan);
+  return await runner.rows<Lack>(LACKS, [span.fromMs, span.toMs, streams]);
 }
 
 /** The first thing that keeps a partition from being settled; undefined when it is. */
@@ -149,19 +141,13 @@ export async function findUnsettled(
   const { streams, isFetchable } = seriesOf(table);
   // What could only be seen at its instant will never come: there is nothing to wait for.
   if (!isFetchable) return undefined;
-  const [gap] = await runner.rows<Found>(OPEN_GAP, [from, to, streams]);
-  if (gap !== undefined) return toUnsettled('gap', gap);
-  const [history] = await runner.rows<Found>(OPEN_HISTORY, [from, to, streams]);
-  if (history !== undefined) return toUnsettled('history', history);
-  const [suspect] = await runner.rows<Found>(OPEN_SUSPECT, [from, to, streams]);
-  if (suspect !== undefined) return toUnsettled('suspect', suspect);
+  for (const sql of [OPEN_GAP, OPEN_HISTORY, OPEN_SUSPECT]) {
+    const [found] = await runner.rows<Unsettled>(sql, [from, to, streams]);
+    if (found !== undefined) return found;
+  }
   if (!needsChecks) return undefined;
-  const [mismatch] = await runner.rows<Found>(OPEN_CHECK, [from, to]);
-  return mismatch === undefined ? undefined : toUnsettled('mismatch', mismatch);
-}
-
-function toUnsettled(why: Unsettled['why'], found: Found): Unsettled {
-  return { ...withSpan(found), why };
+  const [mismatch] = await runner.rows<Unsettled>(OPEN_CHECK, [from, to]);
+  return mismatch;
 }
 
 /**
@@ -192,8 +178,7 @@ const LEDGER_SUSPECTS = `
                    WHERE t.market_id = i.market_id AND t.traded_at >= lower(part)
                      AND t.traded_at < upper(part)) n), 0) AS rows
     FROM ranges i)
-  SELECT market, ${boundsSql('span')},
-         row_count::float8 AS claimed, rows::float8 AS counted
+  SELECT market, span, row_count AS claimed, rows::float8 AS counted
   FROM counted WHERE rows <> row_count ORDER BY market, lower(span) LIMIT 10`;
 
 /** Covered ranges of trades that touch a span and do not add up; the first few. */
@@ -201,13 +186,11 @@ export async function findLedgerSuspects(
   runner: Runner,
   { fromMs: from, toMs: to }: Span,
 ): Promise<LedgerSuspect[]> {
-  const rows = await runner.rows<Flat<LedgerSuspect>>(LEDGER_SUSPECTS, [from, to]);
-  return rows.map(withSpan);
+  return await runner.rows<LedgerSuspect>(LEDGER_SUSPECTS, [from, to]);
 }
 
 const COVERAGE = `
-  SELECT s.kind, m.name AS market, s.variant AS "variantS",
-         ${boundsSql(`c.span * ${SPAN}`)}
+  SELECT s.kind, m.name AS market, s.variant AS variant_s, c.span * ${SPAN} AS span
   FROM stream s JOIN coverage c USING (stream_id) JOIN market m ON m.market_id = c.market_id
   WHERE s.kind = ANY ($3::text[]) AND c.span && ${SPAN}
   ORDER BY m.name, s.kind, s.variant, lower(c.span)`;
@@ -218,12 +201,12 @@ export async function readCoverage(
   { table, span }: Part,
 ): Promise<StreamCoverage[]> {
   const { streams } = seriesOf(table);
-  const rows = await runner.rows<Found>(COVERAGE, [span.fromMs, span.toMs, streams]);
+  const rows = await runner.rows<Lack>(COVERAGE, [span.fromMs, span.toMs, streams]);
   const found = new Map<string, StreamCoverage & { readonly spans: Span[] }>();
-  for (const { kind, market, variantS, fromMs, toMs } of rows) {
+  for (const { kind, market, variantS, span: part } of rows) {
     const name = `${kind} ${variantS} ${market}`;
     const one = found.get(name) ?? { kind, market, variantS, spans: [] };
-    one.spans.push({ fromMs, toMs });
+    one.spans.push(part);
     found.set(name, one);
   }
   return [...found.values()];

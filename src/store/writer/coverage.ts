@@ -6,15 +6,7 @@ import type { StreamKind } from '../../model/series.js';
 import { markSuspects } from '../checks/results.js';
 import { coveredRangeSql, NO_ROWS, type RowCount, sumCounts } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
-import {
-  executeSql,
-  type Flat,
-  fromMs,
-  type NamedStatement,
-  rangeSql,
-  unnested,
-  withSpan,
-} from '../sql.js';
+import { executeSql, fromMs, type NamedStatement, rangeSql, unnested } from '../sql.js';
 import type { TradeColumnSet } from './trade-columns.js';
 
 /** A row of coverage as it is. */
@@ -51,8 +43,6 @@ const OF_MARKETS: NamedStatement = {
 
 export const READ_COVERAGE = [OF_STREAMS, OF_MARKETS];
 
-export type HeldRow = Flat<Held>;
-
 /** The statements that read it: of the streams that claims name, and of the trades of markets. */
 export function readHeldSql(batches: readonly Batch[], trades: TradeColumnSet): string[] {
   const markets = new Map<number, Span>();
@@ -84,11 +74,11 @@ export function readHeldSql(batches: readonly Batch[], trades: TradeColumnSet): 
 }
 
 /** By stream, in the order of time. */
-export function heldByStream(rows: readonly HeldRow[]): Map<number, Held[]> {
+export function heldByStream(rows: readonly Held[]): Map<number, Held[]> {
   const held = new Map<number, Held[]>();
   for (const row of rows) {
     const list = held.get(row.streamId) ?? [];
-    list.push(withSpan(row));
+    list.push(row);
     held.set(row.streamId, list);
   }
   return held;
@@ -283,8 +273,7 @@ const COUNT_TRADES = `
   SELECT q.ord::int AS ord, n.*
   FROM unnest($1::int[], $2::float8[], $3::float8[], $4::boolean[])
     WITH ORDINALITY AS q(market_id, from_ms, to_ms, needs_time, ord), LATERAL (
-    SELECT count(*)::float8 AS "rowCount", min(tid)::float8 AS "firstId",
-           max(tid)::float8 AS "lastId"
+    SELECT count(*) AS row_count, min(tid) AS first_id, max(tid) AS last_id
     FROM trade t
     WHERE t.market_id = q.market_id AND t.traded_at >= ${fromMs('q.from_ms')}
       AND t.traded_at < ${fromMs('q.to_ms')}

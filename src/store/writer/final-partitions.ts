@@ -21,7 +21,7 @@ import {
 } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { isState, partitionOf } from '../errors.js';
-import { boundsSql, fromMs, rangeSql, unnested } from '../sql.js';
+import { fromMs, rangeSql, unnested } from '../sql.js';
 import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './groups.js';
 import { type SaneWindow, SHAPES, TRADE } from './series.js';
 
@@ -114,7 +114,7 @@ const FIND_GONE = `
 
 /** What is covered already may be claimed again; of the rest the newest part is. */
 const CUT_CLAIMS = `
-  SELECT DISTINCT ON (q.ord) q.ord::int AS ord, ${boundsSql('part')}
+  SELECT DISTINCT ON (q.ord) q.ord::int AS ord, part AS span
   FROM (
     SELECT ord, table_name, stream_id, ${rangeSql('from_ms', 'to_ms')} AS span
     FROM unnest($1::text[], $2::int[], $3::float8[], $4::float8[])
@@ -136,13 +136,13 @@ async function withoutGone(
   const { connection, window } = context;
   const placed = batches.flatMap(placedRows);
   const gone = new Map<object, boolean>();
-  const found = await connection.rows<{ ord: number; is_known: boolean }>(
+  const found = await connection.rows<{ ord: number; isKnown: boolean }>(
     FIND_GONE,
     unnested(placed, 'table', 'ms', 'kind', 'marketId', 'variant'),
   );
-  for (const { ord, is_known } of found) {
+  for (const { ord, isKnown } of found) {
     const one = placed[ord - 1];
-    if (one !== undefined) gone.set(one.row, is_known);
+    if (one !== undefined) gone.set(one.row, isKnown);
   }
   const unknown = batches.flatMap(({ trades = [] }) =>
     trades.filter((trade) => gone.get(trade) === false),
@@ -234,11 +234,11 @@ async function cutClaims(
   const claimed = claims.map(({ stream, span }) => ({
     ...{ table: tableOfStream(stream.kind), streamId: stream.streamId, ...span },
   }));
-  const rows = await connection.rows<Span & { readonly ord: number }>(
+  const rows = await connection.rows<{ readonly ord: number; readonly span: Span }>(
     CUT_CLAIMS,
     unnested(claimed, 'table', 'streamId', 'fromMs', 'toMs'),
   );
-  for (const { ord, ...part } of rows) parts.set(ord - 1, part);
+  for (const { ord, span } of rows) parts.set(ord - 1, span);
   let next = 0;
   return batches.map((batch) =>
     (batch.claims ?? []).map((claim) => {

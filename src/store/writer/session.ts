@@ -115,10 +115,10 @@ const FIND_BLOCKERS = `
     UNION
     SELECT unnest(pg_blocking_pids(pid)), steps + 1 FROM blocker WHERE steps < 4
   )
-  SELECT b.pid, ${HOLDER_COLUMNS}, cardinality(pg_blocking_pids(b.pid)) > 0 AS "isWaiting"
+  SELECT b.pid, ${HOLDER_COLUMNS}, cardinality(pg_blocking_pids(b.pid)) > 0 AS is_waiting
   FROM (SELECT pid, max(steps) AS steps FROM blocker GROUP BY pid) b
   LEFT JOIN pg_stat_activity a ON a.pid = b.pid
-  ORDER BY "isWaiting", steps DESC, pid LIMIT ${BLOCKERS_MAX}`;
+  ORDER BY is_waiting, steps DESC, pid LIMIT ${BLOCKERS_MAX}`;
 
 /**
  * Looks, from a connection of its own, for who holds what a commit waits for: once in a try that takes

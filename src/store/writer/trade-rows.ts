@@ -1,5 +1,5 @@
 import type { Connection } from '../connection.js';
-import { executeSql, fromMs, type NamedStatement, toMs } from '../sql.js';
+import { executeSql, fromMs, type NamedStatement } from '../sql.js';
 import type { StoredNear } from './coverage.js';
 import { type Outcome, TRADE } from './series.js';
 import { sameContentSql, stageLines, type TimeBounds } from './staging.js';
@@ -24,9 +24,9 @@ const FIND_STORED_SQL = (() => {
     ORDER BY t.traded_at ${direction} LIMIT 1)`;
   const reach = `interval '${2 * BESIDE_MS} ms'`;
   return `
-    SELECT ord::int - 1 AS run, ${toMs('oldest')} AS from_ms, ${toMs('newest')} AS to_ms,
-           (SELECT min(t.tid) ${near('oldest', `oldest + ${reach}`)})::float8 AS low_id,
-           (SELECT max(t.tid) ${near(`newest - ${reach}`, 'newest')})::float8 AS high_id
+    SELECT ord - 1 AS run, oldest, newest,
+           (SELECT min(t.tid) ${near('oldest', `oldest + ${reach}`)}) AS low_id,
+           (SELECT max(t.tid) ${near(`newest - ${reach}`, 'newest')}) AS high_id
     FROM (
       SELECT q.*, ${edge('')} AS oldest, ${edge('DESC')} AS newest
       FROM unnest($1, $2, $3)
@@ -154,7 +154,7 @@ function nearEach(
   stored: readonly Stored[],
 ): Map<number, StoredNear> {
   const found = new Map(
-    stored.map(({ run, from_ms, to_ms }) => [run, { fromMs: from_ms, toMs: to_ms + 1 }]),
+    stored.map(({ run, oldestMs, newestMs }) => [run, { fromMs: oldestMs, toMs: newestMs + 1 }]),
   );
   return new Map(
     runs.map(({ marketId, start, end }, run) => {
@@ -167,10 +167,10 @@ function nearEach(
 /** What was found of one market; ids of the seconds at its edges. */
 export interface Stored {
   readonly run: number;
-  readonly from_ms: number;
-  readonly to_ms: number;
-  readonly low_id: number;
-  readonly high_id: number;
+  readonly oldestMs: number;
+  readonly newestMs: number;
+  readonly lowId: number;
+  readonly highId: number;
 }
 
 /** Those that may be stored already, in order. */
@@ -179,13 +179,13 @@ function placesToLookUp(
   stored: readonly Stored[],
 ): Uint32Array {
   const places: number[] = [];
-  for (const { run, from_ms, to_ms, low_id, high_id } of stored) {
+  for (const { run, oldestMs, newestMs, lowId, highId } of stored) {
     const { start = 0, end = 0 } = runs[run] ?? {};
     for (let place = start; place < end; place += 1) {
       const [at, tid] = [ms[place] ?? 0, tids[place] ?? 0];
       // At an edge the same trade, reported a second beside, would be among those whose ids are known.
-      const isAfter = at > to_ms + BESIDE_MS || (at >= to_ms - BESIDE_MS && tid > high_id);
-      const isBefore = at < from_ms - BESIDE_MS || (at <= from_ms + BESIDE_MS && tid < low_id);
+      const isAfter = at > newestMs + BESIDE_MS || (at >= newestMs - BESIDE_MS && tid > highId);
+      const isBefore = at < oldestMs - BESIDE_MS || (at <= oldestMs + BESIDE_MS && tid < lowId);
       if (!isAfter && !isBefore) places.push(place);
     }
   }

@@ -16,7 +16,6 @@ import {
   type CoverageUpdate,
   FreshRows,
   type Held,
-  type HeldRow,
   heldByStream,
   mergeAll,
   mustCount,
@@ -124,7 +123,7 @@ async function begin(connection: Connection, group: PreparedGroup): Promise<Foun
   const [streams, ...answers] = (await connection.script(script)).slice(opening.length);
   return {
     streams: (streams ?? []) as TradeStream[],
-    held: heldByStream(answers.slice(0, held.length).flat() as HeldRow[]),
+    held: heldByStream(answers.slice(0, held.length).flat() as Held[]),
     stored: answers.slice(held.length).flat() as Stored[],
   };
 }
@@ -225,9 +224,9 @@ interface GroupOutcomes {
 
 /** A stream in which trades count. */
 interface TradeStream {
-  readonly stream_id: number;
+  readonly streamId: number;
   readonly kind: 'trades' | 'times';
-  readonly market_id: number;
+  readonly marketId: number;
 }
 
 /** @param ids an array of the markets, as SQL */
@@ -298,12 +297,12 @@ function addFreshTrades(
   streams: readonly TradeStream[],
 ): void {
   const runs = new Map(trades.runs.map((run) => [run.marketId, run]));
-  for (const { stream_id, kind, market_id } of streams) {
-    const run = runs.get(market_id);
+  for (const stream of streams) {
+    const run = runs.get(stream.marketId);
     if (run === undefined) continue;
-    const draft = draftOf(drafts, { streamId: stream_id, marketId: market_id, kind });
-    draft.fresh = freshTrades(trades, run, kind, outcomes.trades.outcomes);
-    draft.near = outcomes.trades.near.get(market_id);
+    const draft = draftOf(drafts, stream);
+    draft.fresh = freshTrades(trades, run, stream.kind, outcomes.trades.outcomes);
+    draft.near = outcomes.trades.near.get(stream.marketId);
   }
 }
 
