@@ -254,11 +254,16 @@ type RowReader = ReturnType<typeof rowReader>;
 
 const lengthMs = ({ fromMs, toMs }: Span) => Math.max(0, toMs - fromMs);
 
-/** What is left on both sides. */
+/** What is left on both sides; of one that is empty nothing is kept. */
 interface Sides {
   readonly left: RowCount;
   readonly right: RowCount;
 }
+
+const withoutIds = (left: number, right: number): Sides => ({
+  left: { ...NO_ROWS, rowCount: left },
+  right: { ...NO_ROWS, rowCount: right },
+});
 
 /**
  * Counts of the pieces to the left and right of what is taken out of a covered range of trades or
@@ -330,25 +335,18 @@ async function shareCounts(
   isTaken: boolean,
 ): Promise<Sides> {
   const isLeftLong = lengthMs(left) >= lengthMs(right);
-  const side = isLeftLong ? right : left;
-  const counted = isEmptySpan(side) ? 0 : Math.min((await count(side)).rowCount, rowCount);
+  const short = isLeftLong ? right : left;
+  const counted = isEmptySpan(short) ? 0 : Math.min((await count(short)).rowCount, rowCount);
   const gone = isTaken ? (await count(taken)).rowCount : 0;
-  const short = { ...NO_ROWS, rowCount: counted };
-  const rest = { ...NO_ROWS, rowCount: Math.max(0, rowCount - counted - gone) };
-  const none = (span: Span, rows: RowCount) => (isEmptySpan(span) ? NO_ROWS : rows);
-  const long = none(isLeftLong ? left : right, rest);
-  return isLeftLong ? { left: long, right: short } : { left: short, right: long };
+  const rest = Math.max(0, rowCount - counted - gone);
+  return isLeftLong ? withoutIds(rest, counted) : withoutIds(counted, rest);
 }
 
 /** The same where rows are away: candles come evenly, so that they are shared by time. */
 function shareByTime({ left, right }: Pieces, { rowCount }: CoveredRange): Sides {
-  const lengths = [lengthMs(left), lengthMs(right)] as const;
-  const share = lengths[0] / Math.max(1, lengths[0] + lengths[1]);
+  const share = lengthMs(left) / Math.max(1, lengthMs(left) + lengthMs(right));
   const ofLeft = Math.round(rowCount * share);
-  return {
-    left: { ...NO_ROWS, rowCount: ofLeft },
-    right: { ...NO_ROWS, rowCount: rowCount - ofLeft },
-  };
+  return withoutIds(ofLeft, rowCount - ofLeft);
 }
 
 /** Counts the rows of a stream in [$2, $3). One stream of tickers, or balances, covers all markets together. */
