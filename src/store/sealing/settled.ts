@@ -1,3 +1,4 @@
+import { obtain } from '../../kernel/bounded.js';
 import type { Span } from '../../kernel/span.js';
 import { seriesOf } from '../../model/series.js';
 import { slotsInSql } from '../checks/inputs.js';
@@ -203,11 +204,9 @@ export async function readCoverage(
   const { streams } = seriesOf(table);
   const rows = await runner.rows<Lack>(COVERAGE, [span.fromMs, span.toMs, streams]);
   const found = new Map<string, StreamCoverage & { readonly spans: Span[] }>();
-  for (const { kind, market, variantS, span: part } of rows) {
-    const name = `${kind} ${variantS} ${market}`;
-    const one = found.get(name) ?? { kind, market, variantS, spans: [] };
-    one.spans.push(part);
-    found.set(name, one);
+  for (const { span: part, ...stream } of rows) {
+    const name = `${stream.kind} ${stream.variantS} ${stream.market}`;
+    obtain(found, name, () => ({ ...stream, spans: [] })).spans.push(part);
   }
   return [...found.values()];
 }

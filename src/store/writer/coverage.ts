@@ -1,3 +1,4 @@
+import { obtain } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { firstNot } from '../../kernel/sorted.js';
 import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
@@ -76,11 +77,7 @@ export function readHeldSql(batches: readonly Batch[], trades: TradeColumnSet): 
 /** By stream, in the order of time. */
 export function heldByStream(rows: readonly Held[]): Map<number, Held[]> {
   const held = new Map<number, Held[]>();
-  for (const row of rows) {
-    const list = held.get(row.streamId) ?? [];
-    list.push(row);
-    held.set(row.streamId, list);
-  }
+  for (const row of rows) obtain(held, row.streamId, () => []).push(row);
   return held;
 }
 
@@ -385,8 +382,7 @@ async function countUncovered(
     new Date(hull.toMs).toISOString(),
   ]);
   for (const { ord, ...count } of rows) {
-    const index = asked[ord - 1]?.index ?? 0;
-    counts.set(index, [...(counts.get(index) ?? []), count]);
+    obtain(counts, asked[ord - 1]?.index ?? 0, () => []).push(count);
   }
   return counts;
 }

@@ -206,7 +206,7 @@ export async function storeRows(
   if (changed.length > 0) {
     await connection.rows(keepVersionsSql(shape, versions), [...bounds, changed]);
     await connection.rows(setVersionsSql(shape), [changed]);
-    await suspectRevisedCandles(connection, changed);
+    await connection.rows(SUSPECT_CANDLES, [changed]);
   }
   await insertStaged(connection, shape, pendingRows.length - known.length);
   return outcomes;
@@ -236,17 +236,9 @@ function setVersionsSql({ table, columns, key, content }: Shape): string {
   ON CONFLICT (${key.join(', ')}) DO UPDATE SET ${set.join(', ')}, revision = t.revision + 1`;
 }
 
-/** The candle after it may open with its close. */
+/** Marks candles that took the place of another version. The candle after it may open with its close. */
 const SUSPECT_CANDLES = `
   INSERT INTO verdict_doubt (market_id, interval_s, span)
   SELECT s.market_id, s.interval_s,
          tstzrange(s.open_at, s.open_at + 2 * s.interval_s * interval '1 second')
   FROM stage_kline s WHERE s.ord = ANY ($1::int[])`;
-
-/** Marks candles that took the place of another version; their rows are staged at these positions. */
-async function suspectRevisedCandles(
-  connection: Connection,
-  positions: readonly number[],
-): Promise<void> {
-  await connection.rows(SUSPECT_CANDLES, [positions]);
-}

@@ -1,3 +1,4 @@
+import { obtain } from '../../kernel/bounded.js';
 import { holdsSpan } from '../../kernel/span.js';
 import {
   ALL_MARKETS_ID,
@@ -276,18 +277,8 @@ function draftOf(
   drafts: Map<number, Draft>,
   { streamId, marketId, kind }: Pick<StreamRef, 'streamId' | 'marketId' | 'kind'>,
 ): Draft {
-  const found = drafts.get(streamId);
-  if (found !== undefined) return found;
-  const made: Draft = {
-    streamId,
-    marketId,
-    kind,
-    claims: [],
-    fresh: FreshRows.NONE,
-    near: undefined,
-  };
-  drafts.set(streamId, made);
-  return made;
+  const nothing = { claims: [], fresh: FreshRows.NONE, near: undefined };
+  return obtain(drafts, streamId, () => ({ streamId, marketId, kind, ...nothing }));
 }
 
 function addFreshTrades(
