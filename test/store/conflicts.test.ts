@@ -192,7 +192,8 @@ test('a transaction that could not be serialized runs again from its start', asy
       await runner.rows('INSERT INTO tally VALUES ($1)', [row?.n]);
     }, 'ISOLATION LEVEL SERIALIZABLE');
   await Promise.all([add(), add()]);
-  assert.deepEqual(failed, ['40001']);
+  // A second time where the next try still meets the other transaction.
+  assert.deepEqual([...new Set(failed)], ['40001']);
   assert.deepEqual(await runSql(url, 'SELECT n FROM tally ORDER BY n'), [{ n: 0 }, { n: 1 }]);
 });
 
