@@ -194,7 +194,7 @@ export const endpoints = {
       amount: decimalParam.describe('Amount in the stock currency'),
       side: sideParam.describe('buy or sell'),
     }),
-    result: wholeShape<CreatedOrder>(createdOrder),
+    result: wholeShape<CreatedOrder>(createdOrder, { repeats: ['market', 'side'] }),
   }),
   orders: endpoint({
     path: '/api/v1/orders',
@@ -210,6 +210,7 @@ export const endpoints = {
       bookHeader,
       'result',
       activeOrder,
+      { repeats: ['market'] },
     ),
   }),
 } as const;

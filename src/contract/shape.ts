@@ -22,12 +22,14 @@ export interface Asked {
   readonly [param: string]: unknown;
 }
 
-/** What a reader takes besides the contract's form; see tolerance.ts. */
+/** What a reader takes besides the contract's form (tolerance.ts), and what it holds against the question. */
 export interface Tolerance<T> {
   /** Fills in what is left out and can only be one thing. Called for what is not of the usual form. */
   readonly complete?: (value: unknown, asked: Asked) => unknown;
   /** Asked about what the contract's schema refuses. */
   readonly schema?: z.ZodType<T>;
+  /** The fields that repeat the question: with another value it is the answer to another one. */
+  readonly repeats?: readonly (keyof T & string)[];
 }
 
 /** A payload after reading: the rows that fit, and those that did not. */
@@ -137,11 +139,17 @@ type RowParser<T> = (value: unknown, asked: Asked) => z.ZodSafeParseResult<T>;
 /** Reads by the contract's schema, and what that does not take with what is tolerated besides. */
 function parserOf<T>(schema: z.ZodType<T>, tolerance: Tolerance<T> = {}): RowParser<T> {
   const parseQuickly = quickParser(schema);
-  const { complete, schema: tolerated } = tolerance;
+  const { complete, schema: tolerated, repeats = [] } = tolerance;
   return (value, asked) => {
     const whole = complete === undefined ? value : complete(value, asked);
     const parsed = parseQuickly(whole);
-    return parsed.success || tolerated === undefined ? parsed : tolerated.safeParse(whole);
+    if (!parsed.success) return tolerated === undefined ? parsed : tolerated.safeParse(whole);
+    const { data } = parsed;
+    const field = repeats.find((one) => asked[one] !== undefined && data[one] !== asked[one]);
+    if (field === undefined) return parsed;
+    const message = `the answer is about ${show(data[field])}, the request about ${show(asked[field])}`;
+    const error = new z.ZodError([{ code: 'custom', path: [field], message, input: data }]);
+    return { success: false, error: error as z.ZodError<T> };
   };
 }
 

@@ -118,11 +118,11 @@ export class ClientProbe {
       const reply = await this.#client.call(name, params, options);
       const { request, answer } = passing;
       if (request === undefined || answer === undefined) throw new Error('nothing was sent');
-      return { request, answer, data: checkReading(name, answer, reply) };
+      return { request, answer, data: checkReading(name, answer, reply, params) };
     } catch (error) {
       if (error instanceof SideError) throw error;
       if (passing.error !== undefined) throw passing.error;
-      if (passing.answer !== undefined) throw blameFor(name, passing.answer, error);
+      if (passing.answer !== undefined) throw blameFor(name, passing.answer, error, params);
       throw new SideError('client', `${name} was not asked: ${messageOf(error)}`);
     }
   }

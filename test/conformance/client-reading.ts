@@ -28,8 +28,29 @@ function isUtf8(body: Uint8Array): boolean {
   }
 }
 
-/** Why nobody could read an answer by the contract: the first reason, or undefined. */
-export function faultOfServer(name: EndpointName, answer: Answer): string | undefined {
+/** What of a question its answer repeats: an order of another market or side answers another one. */
+const REPEATED: Readonly<Partial<Record<EndpointName, readonly string[]>>> = {
+  orderNew: ['market', 'side'],
+  orders: ['market'],
+};
+
+type Row = Readonly<Record<string, unknown>>;
+
+function faultOfRepeated(name: EndpointName, payload: unknown, asked: Row): string | undefined {
+  const { result = [payload] } = payload as { readonly result?: readonly unknown[] };
+  for (const field of REPEATED[name] ?? []) {
+    const other = (result as readonly Row[]).find((row) => row[field] !== asked[field]);
+    if (other) return `${field} is ${String(other[field])}, asked for was ${String(asked[field])}`;
+  }
+  return undefined;
+}
+
+/**
+ * Why nobody could read an answer by the contract: the first reason, or undefined.
+ *
+ * @param asked what was asked for, where the answer is held against it
+ */
+export function faultOfServer(name: EndpointName, answer: Answer, asked?: Row): string | undefined {
   const { target, status, text, contentType, body, headers } = answer;
   if (status !== 200) return `${target} is refused: ${status} ${text.slice(0, 120)}`;
   const coding = headerText(headers, 'content-encoding') ?? 'identity';
@@ -41,7 +62,8 @@ export function faultOfServer(name: EndpointName, answer: Answer): string | unde
   if (answer.json === undefined) return `${target} is not JSON: ${text.slice(0, 120)}`;
   const payload = payloadOf(name, answer);
   if (payload === undefined) return `${target} is no success: ${text.slice(0, 120)}`;
-  const [fault] = lookAtPayload(PAYLOADS[name], payload).faults;
+  const [wrong] = lookAtPayload(PAYLOADS[name], payload).faults;
+  const fault = wrong ?? (asked && faultOfRepeated(name, payload, asked));
   return fault === undefined ? undefined : `${target}: ${fault}`;
 }
 
@@ -70,8 +92,9 @@ export function checkReading<N extends EndpointName>(
   name: N,
   answer: Answer,
   { data, rejected }: ParsedPayload<ResultOf<N>>,
+  asked?: Row,
 ): ResultOf<N> {
-  const fault = faultOfServer(name, answer);
+  const fault = faultOfServer(name, answer, asked);
   const [first] = rejected;
   if (first !== undefined) {
     if (fault !== undefined) throw new SideError('server', fault);
@@ -87,8 +110,13 @@ export function checkReading<N extends EndpointName>(
 }
 
 /** The failure of a client that could not read: the server's where the answer itself is wrong. */
-export function blameFor(name: EndpointName, answer: Answer, error: unknown): SideError {
-  const fault = faultOfServer(name, answer);
+export function blameFor(
+  name: EndpointName,
+  answer: Answer,
+  error: unknown,
+  asked?: Row,
+): SideError {
+  const fault = faultOfServer(name, answer, asked);
   if (fault !== undefined) return new SideError('server', fault);
   return new SideError('client', `${answer.target} cannot be read: ${messageOf(error)}`);
 }

@@ -71,6 +71,12 @@ const unknowns: ReadonlyArray<readonly [string, Answer, ErrorClass]> = [
   ['JSON that is cut off', text(CREATED.slice(0, -20)), errors.MalformedReplyError],
   ['no order in the envelope', json(successEnvelope([])), errors.MalformedReplyError],
   ['no envelope', json([]), errors.MalformedReplyError],
+  [
+    'an order of another market',
+    text(CREATED.replace('BTC_USDT', 'ETH_USDT')),
+    errors.MalformedReplyError,
+  ],
+  ['an order of the other side', text(CREATED.replace('buy', 'sell')), errors.MalformedReplyError],
   ['too large an answer', text(CREATED.padEnd(5000)), errors.ReplyTooLargeError],
   ['a reset', (response) => void response.socket?.resetAndDestroy(), errors.NetworkError],
   ['a closed connection', (response) => void response.socket?.end(), errors.NetworkError],
@@ -211,6 +217,27 @@ test('other signed calls that fail under way stay what they are', async (t) => {
   const { client } = makeStubClient(t, stub.baseUrl, { credentials });
   await assert.rejects(client.balances(), errors.ServerError);
   await assert.rejects(client.activeOrders({ market: 'BTC_USDT' }), errors.ServerError);
+});
+
+test('active orders of another market are refused row by row', async (t) => {
+  const { orderId: id, ...order } = (JSON.parse(CREATED) as { result: { orderId: number } }).result;
+  const result = [
+    { id, ...order },
+    { ...order, id: 8, market: 'ETH_USDT' },
+  ];
+  const page = successEnvelope({ limit: 50, offset: 0, total: 2, result });
+  const stub = await startHttpStub(t, (_request, response) => json(page)(response));
+  const { client } = makeStubClient(t, stub.baseUrl, { credentials });
+  const { data, rejected } = await client.activeOrders({ market: 'BTC_USDT' });
+  assert.deepEqual(
+    data.result.map((row) => row.id),
+    [7],
+  );
+  const reason = 'market: the answer is about "ETH_USDT", the request about "BTC_USDT"';
+  assert.deepEqual(
+    rejected.map((row) => [row.at, row.reason]),
+    [[1, reason]],
+  );
 });
 
 test('an order that is answered comes back as it stands', async (t) => {

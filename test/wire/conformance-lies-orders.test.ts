@@ -27,7 +27,7 @@ const lies: readonly Lie[] = [
     bend: ({ rows, body }) => {
       if (!isRefusal(body)) rows.market = 'ETH_BTC';
     },
-    found: ['orderNew.active', 'orderNew.signed'],
+    found: ['orderNew.active', 'orderNew.blocked', 'orderNew.freeze', 'orderNew.signed'],
   },
   {
     name: 'an active order that is kept secret',
