@@ -257,11 +257,12 @@ export class MissingRealtimeError extends TapekeepError {
 
 /** No nonce is left below the contract's 13 digits: the saved one must be wrong. */
 export class NonceError extends TapekeepError {
-  constructor(nonce: number) {
+  /** @param place where the last nonce is kept, if the store says so */
+  constructor(nonce: number, place = 'the saved nonce') {
     super(
       'nonce_exhausted',
       'fatal',
-      `the next nonce ${nonce} is not a number of 13 digits; check the saved nonce and the wall clock`,
+      `the next nonce ${nonce} is not a number of 13 digits: check the wall clock, and delete ${place} if the clock is right; an exchange that has seen so high a nonce takes only a new key`,
     );
   }
 }

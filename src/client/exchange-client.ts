@@ -101,6 +101,8 @@ export interface Credentials {
 
 /** Keeps the last nonce over restarts, so that a wall clock set back does not lock the key out. */
 export interface NonceStore {
+  /** Where it is kept, such as the path of a file, for errors. */
+  readonly place?: string | undefined;
   /**
    * Waits until no other request is signed with this key, and keeps it so until the function
    * returned is called, which never fails. Held from before the nonce is taken until the answer is

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { homedir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { BoundedMap, obtain } from '../kernel/bounded.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
@@ -76,6 +76,10 @@ class OneAtATime implements NonceStore {
     this.#inner = inner;
   }
 
+  get place(): string | undefined {
+    return this.#inner.place;
+  }
+
   async lock(signal?: AbortSignal): Promise<() => Promise<void>> {
     const leave = await this.#line.enter(0, signal);
     try {
@@ -134,42 +138,53 @@ export class NonceFileError extends TapekeepError {
  * the new one.
  */
 export class NonceFile implements NonceStore {
+  readonly place: string;
   readonly #folder: string;
-  readonly #path: string;
   readonly #lock: NonceLock;
+  #isTidy = false;
 
   constructor({ folder, apiKey, ...options }: NonceFileOptions) {
     const digest = createHash('sha256').update(apiKey).digest('hex');
     this.#folder = folder;
-    this.#path = join(folder, digest.slice(0, FINGERPRINT_LENGTH));
-    this.#lock = new NonceLock({ ...options, path: `${this.#path}.lock` });
+    this.place = join(folder, digest.slice(0, FINGERPRINT_LENGTH));
+    this.#lock = new NonceLock({ ...options, path: `${this.place}.lock` });
   }
 
   /** @throws NonceFileError, or what {@link NonceLock.acquire} throws */
   async lock(signal?: AbortSignal): Promise<() => Promise<void>> {
     try {
       await mkdir(this.#folder, { recursive: true, mode: 0o700 });
-      return await this.#lock.acquire(signal);
+      const release = await this.#lock.acquire(signal);
+      if (!this.#isTidy) await this.#tidy().catch(() => undefined);
+      return release;
     } catch (error) {
       throw this.#explained(error, 'cannot be locked');
     }
   }
 
+  /** Removes what a process that was killed while it saved has left; under the lock no other saves. */
+  async #tidy(): Promise<void> {
+    const leftOver = new RegExp(`^${basename(this.place)}\\.\\d+\\.new$`);
+    const names = (await readdir(this.#folder)).filter((name) => leftOver.test(name));
+    await Promise.all(names.map((name) => rm(join(this.#folder, name), { force: true })));
+    this.#isTidy = true;
+  }
+
   async load(): Promise<number | undefined> {
     let text: string;
     try {
-      text = await readFile(this.#path, 'utf8');
+      text = await readFile(this.place, 'utf8');
     } catch (error) {
       if (codeOf(error) === 'ENOENT') return undefined;
       throw this.#explained(error, 'cannot be read');
     }
     if (NONCE_TEXT.test(text)) return Number(text);
     const advice = 'holds no 13-digit number; delete it if the clock of this machine is right';
-    throw new NonceFileError(this.#path, advice);
+    throw new NonceFileError(this.place, advice);
   }
 
   async save(nonce: number): Promise<void> {
-    const next = `${this.#path}.${process.pid}.new`;
+    const next = `${this.place}.${process.pid}.new`;
     try {
       await rm(next, { force: true });
       const file = await open(next, 'wx', 0o600);
@@ -179,7 +194,7 @@ export class NonceFile implements NonceStore {
       } finally {
         await file.close();
       }
-      await rename(next, this.#path);
+      await rename(next, this.place);
     } catch (error) {
       throw this.#explained(error, 'cannot be written');
     }
@@ -190,6 +205,6 @@ export class NonceFile implements NonceStore {
     const isOfDisk = error instanceof Error && 'syscall' in error;
     if (!isOfDisk) return error;
     const advice = `${what} (${messageOf(error)}); make the folder writable for this user, or name another one: the setting dataDir, or the option nonces of an ExchangeClient`;
-    return new NonceFileError(this.#path, advice, { cause: error });
+    return new NonceFileError(this.place, advice, { cause: error });
   }
 }

@@ -96,7 +96,9 @@ export class RequestSigner {
   async #nextNonce(): Promise<number> {
     const lastNonce = Math.max(this.#lastNonce, (await this.#store?.load()) ?? 0);
     const nonce = Math.max(Math.floor(this.#clock.wallMs()), lastNonce + 1);
-    if (!(nonce >= MIN_NONCE && nonce <= MAX_NONCE)) throw new NonceError(nonce);
+    if (!(nonce >= MIN_NONCE && nonce <= MAX_NONCE)) {
+      throw new NonceError(nonce, this.#store?.place);
+    }
     await this.#store?.save(nonce);
     this.#lastNonce = nonce;
     return nonce;

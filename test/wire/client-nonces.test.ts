@@ -129,6 +129,21 @@ test('after a restart the nonce is above the former, though the clock is behind'
   assert.equal(await readFile(path, 'utf8'), `${ahead + 1}\n`);
 });
 
+test('a saved nonce that no other can follow is named with its file', async (t) => {
+  const { stub, open } = await startCounting(t);
+  const folder = join(await temporaryFolder(t), 'nonces');
+  await open({ nonces: { folder } }).balances();
+  const [file = ''] = await readdir(folder);
+  const path = join(folder, file);
+  await writeFile(path, '9999999999999\n');
+  await assert.rejects(open({ nonces: { folder } }).balances(), (error: Error) => {
+    assert.equal((error as Error & { code: string }).code, 'nonce_exhausted');
+    assert.ok(error.message.includes(`delete ${path} if the clock is right`), error.message);
+    return true;
+  });
+  assert.equal(stub.seen.length, 1);
+});
+
 test('a place that cannot be written is named, and nothing is signed', async (t) => {
   const { stub, open } = await startCounting(t);
   const blocked = join(await temporaryFolder(t), 'file');

@@ -57,6 +57,19 @@ test('one at a time: fifty savers through ten stores lose no step', async (t) =>
   assert.equal(await first.load(), NONCE + 50);
 });
 
+test('what a process left that was killed while it saved goes with the next lock', async (t) => {
+  const { folder, nonces } = await open(t);
+  await (await nonces.lock())();
+  await nonces.save(NONCE);
+  const [file = ''] = await readdir(folder);
+  const others = [`${'0'.repeat(32)}.7.new`, `${file}.note`];
+  for (const name of [`${file}.4711.new`, ...others]) await writeFile(join(folder, name), 'half');
+  const { nonces: next } = await open(t, { folder });
+  await (await next.lock())();
+  assert.deepEqual((await readdir(folder)).toSorted(), [file, ...others].toSorted());
+  assert.equal(await next.load(), NONCE);
+});
+
 test('a damaged file and a folder that cannot be written are named', async (t) => {
   const { folder, nonces } = await open(t);
   await (await nonces.lock())();
