@@ -384,7 +384,8 @@ export class BodyMemory {
  */
 export function readAddress(setting: string, text: string, protocols: readonly string[]): URL {
   if (!URL.canParse(text)) {
-    throw new InvalidAddressError(setting, text, 'it is not an address');
+    // Programs without types may pass anything, or leave it out.
+    throw new InvalidAddressError(setting, String(text), 'it is not an address');
   }
   const url = new URL(text);
   if (url.username !== '' || url.password !== '') {

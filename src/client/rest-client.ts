@@ -439,6 +439,10 @@ const SCHEMAS = Object.fromEntries(
  * @throws InvalidParameterError naming the field and the value
  */
 function checkParams<N extends EndpointName>(name: N, given: ParamsOf<N>): RequestParams {
+  if (!Object.hasOwn(SCHEMAS, name)) {
+    const detail = `there is no such endpoint; endpoints are ${endpointNames.join(', ')}`;
+    throw new InvalidParameterError(safeExcerpt(String(name)), detail);
+  }
   const checked = SCHEMAS[name].safeParse(given);
   if (checked.success) return checked.data;
   const { issues } = checked.error;

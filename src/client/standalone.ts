@@ -1,10 +1,12 @@
-import { type DialectName, dialectOf } from '../contract/dialects.js';
+import { z } from 'zod';
+import { type DialectName, dialectNames, dialectOf } from '../contract/dialects.js';
 import { inSession, sessionIn } from '../contract/gap-notices.js';
 import type { RealtimeWords } from '../contract/realtime.js';
+import { onlyKeys, refusedOptions } from '../contract/shape.js';
 import type { SignedContent } from '../contract/signing.js';
 import { RequestBudget } from '../kernel/budget.js';
 import { systemClock } from '../kernel/clock.js';
-import { AbortedError } from '../kernel/errors.js';
+import { AbortedError, TapekeepError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
 import { type ClientEvents, silentClientEvents } from '../observe/events.js';
 import { MissingRealtimeError } from './errors.js';
@@ -48,6 +50,39 @@ export interface ExchangeClientSettings {
   readonly telemetry?: ClientEvents;
 }
 
+const atLeast = (min: number, error: string) => z.number({ error }).min(min, { error });
+const marketName = z.string({ error: 'the name of a market' });
+
+function isNoncePlace(given: unknown): boolean {
+  if (typeof given !== 'object' || given === null) return given === undefined || given === 'memory';
+  return 'load' in given || ('folder' in given && typeof given.folder === 'string');
+}
+
+/** Addresses, key and secret are checked where they are used. */
+const SETTINGS = onlyKeys({
+  ...{ baseUrl: z.unknown(), realtimeUrl: z.unknown(), credentials: z.unknown() },
+  nonces: z.custom(isNoncePlace, {
+    error: '"memory", { folder } with the path of a folder, or a NonceStore',
+  }),
+  dialect: z.enum(dialectNames, { error: `one of ${dialectNames.join(', ')}` }),
+  signedContent: z.enum(['payload', 'body'], { error: 'payload or body' }),
+  requestsPerS: atLeast(Number.MIN_VALUE, 'a number above 0'),
+  burst: atLeast(1, 'a number of at least 1'),
+  timeoutMs: atLeast(1, 'milliseconds, at least 1'),
+  session: z.string({ error: 'the name of a session' }),
+  telemetry: z.looseObject({}, { error: 'an object with the events of ClientEvents' }),
+}).partial();
+const WATCHED = z.object({
+  market: marketName,
+  periodS: atLeast(1, 'seconds, at least 1'),
+});
+const MARKETS = z.object({ markets: z.array(marketName, { error: 'a list of names' }).min(1) });
+
+function checkOptions(schema: z.ZodType, given: unknown): void {
+  const refused = refusedOptions(schema, given);
+  if (refused !== undefined) throw new TapekeepError('bad_option', 'fatal', refused);
+}
+
 const DEFAULT_REQUESTS_PER_S = 5;
 const DEFAULT_BURST = 10;
 /** Calls that may wait for the budget; a program that has more waiting asks for too much. */
@@ -78,9 +113,11 @@ export class ExchangeClient extends ExchangeApi {
 
   /**
    * @throws InvalidAddressError when `baseUrl` is no plain http or https address
-   * @throws TapekeepError `bad_option` when key or secret are not set, or no text that a header carries
+   * @throws TapekeepError `bad_option` when a setting is none of those allowed, or key or secret are not
+   *   set, or no text that a header carries
    */
   constructor(settings: ExchangeClientSettings) {
+    checkOptions(SETTINGS, settings);
     const {
       requestsPerS,
       burst,
@@ -126,11 +163,13 @@ export class ExchangeClient extends ExchangeApi {
    * @param periodS length of the window in seconds, 1 or more: such as 60, 900, 1800, 3600, 14400,
    *   86400
    * @returns the events in order; iterate once
+   * @throws TapekeepError `bad_option` for what names no market or period
    * @throws AbortedError when the client is closed
    * @throws MissingRealtimeError when no `realtimeUrl` was given
    * @throws InvalidAddressError when it is no plain ws or wss address
    */
   watch(market: string, periodS: number): StateFeed {
+    checkOptions(WATCHED, { market, periodS });
     const settings = this.#feedSettings();
     this.#states ??= new StateFeeds(settings);
     const feed = this.#states.open(market, periodS);
@@ -163,12 +202,14 @@ export class ExchangeClient extends ExchangeApi {
    *
    * @param markets names of pairs, `<STOCK>_<MONEY>`, at least one
    * @returns the events in order; iterate once
+   * @throws TapekeepError `bad_option` for what names no market or period
    * @throws AbortedError when the client is closed
    * @throws MissingRealtimeError when no `realtimeUrl` was given
    * @throws InvalidAddressError when it is no plain ws or wss address
    * @throws RangeError where the dialect knows no words for it
    */
   watchTrades(markets: readonly string[]): TradeFeed {
+    checkOptions(MARKETS, { markets });
     const feed = openTradeFeed({ ...this.#feedSettings(), markets: () => markets });
     this.#feeds.add(feed);
     return feed;

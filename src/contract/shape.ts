@@ -104,6 +104,12 @@ export function onlyKeys<const S extends z.core.$ZodShape>(shape: S) {
   });
 }
 
+/** Why options that a program without types passed are refused; values of unknown names may be secrets. */
+export function refusedOptions(schema: z.ZodType, given: unknown): string | undefined {
+  const { error } = schema.safeParse(given);
+  return error && refusalOf(error, error.issues[0]?.path.length === 0 ? undefined : given);
+}
+
 /** The same for anything that {@link ResultShape.parse} threw; undefined when it is no such error. */
 export function describeShapeError(error: unknown): string | undefined {
   return error instanceof z.ZodError ? describeIssues(error) : undefined;

@@ -137,7 +137,7 @@ test('planted: packages stay behind their fences', () => {
     'fence client/a.ts:1 left-pad has no fence: say which rooms may import it',
   ]);
   assert.deepEqual(told({ 'cli/a.ts': "import { x } from 'zod/v4';" }), [
-    'fence cli/a.ts:1 zod belongs in contract, config, archive/cold, sandbox, server/control, cli/sandbox, store/embedded, status',
+    'fence cli/a.ts:1 zod belongs in contract, config, archive/cold, sandbox, server/control, cli/sandbox, store/embedded, status, client, archive/events',
   ]);
 });
 

@@ -60,3 +60,38 @@ test('a key or secret that no request can carry is refused when the client is ma
     });
   }
 });
+
+test('settings and arguments of programs without types are refused by name', async (t) => {
+  const baseUrl = 'http://127.0.0.1:1';
+  const make = (settings: unknown) => () => new ExchangeClient(settings as never);
+  const wrong: ReadonlyArray<readonly [unknown, string]> = [
+    [undefined, 'it is not allowed; expected an object with only baseUrl,'],
+    [{ baseUrl, url: 'canary' }, 'url is not allowed; expected only baseUrl,'],
+    [{ baseUrl, dialect: 'x' }, 'dialect "x" is not allowed; expected one of contract,'],
+    [{ baseUrl, requestsPerS: 'fast' }, 'requestsPerS "fast" is not allowed'],
+    [{ baseUrl, timeoutMs: '1 s' }, 'timeoutMs "1 s" is not allowed'],
+    [{ baseUrl, nonces: { path: 'x' } }, 'nonces {"path":"x"} is not allowed'],
+    [{ baseUrl, telemetry: 5 }, 'telemetry 5 is not allowed'],
+  ];
+  const refusal = (start: string) => (error: Error & { code?: string }) => {
+    assert.deepEqual([error.code, error.message.slice(0, start.length)], ['bad_option', start]);
+    assert.ok(!error.message.includes('canary'));
+    return true;
+  };
+  for (const [settings, start] of wrong) assert.throws(make(settings), refusal(start));
+  assert.throws(make({}), { code: 'invalid_address', message: /^baseUrl undefined/ });
+  assert.throws(make({ baseUrl: 5 }), { code: 'invalid_address', message: /^baseUrl 5/ });
+
+  const exchange = make({ baseUrl, realtimeUrl: 'ws://127.0.0.1:1', nonces: 'memory' })();
+  t.after(() => exchange.close());
+  assert.throws(
+    () => exchange.watch({ market: 1 } as never, 60),
+    refusal('market {"market":1} is'),
+  );
+  assert.throws(() => exchange.watch('BTC_USDT', undefined as never), refusal('periodS undefined'));
+  assert.throws(() => exchange.watchTrades('BTC_USDT' as never), refusal('markets "BTC_USDT" is'));
+  await assert.rejects(exchange.call('trades' as never, {} as never), {
+    code: 'invalid_parameter',
+    message: /^trades: .*endpoints are markets, products/,
+  });
+});

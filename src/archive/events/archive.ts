@@ -1,3 +1,5 @@
+import { z } from 'zod';
+import { onlyKeys, refusedOptions } from '../../contract/shape.js';
 import { systemClock } from '../../kernel/clock.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { SeriesKind } from '../../model/kinds.js';
@@ -27,6 +29,40 @@ import { EventStream } from './event-stream.js';
 import { readCoverage, type SpanCoverage } from './gaps.js';
 import { describeMarkets, type MarketContents, microsOf, planEvents, readMarkets } from './plan.js';
 import { bookAt, openEvents } from './sources.js';
+
+const marketName = z.string({ error: 'the name of a market' });
+const lengthS = z.number({ error: 'a length in seconds' });
+const path = z.string({ error: 'the path of a folder' });
+
+/** Times, order, policies and kinds are checked where they are used. */
+const any = z.unknown().optional();
+const SPAN = { from: any, to: any };
+const READ = {
+  ...{ ...SPAN, gaps: any },
+  signal: z.instanceof(AbortSignal, { error: 'an AbortSignal' }).optional(),
+};
+const EVENTS = onlyKeys({
+  ...READ,
+  markets: z.array(marketName, { error: 'a list of names' }),
+  kinds: z.array(z.unknown(), { error: 'a list of kinds' }),
+  order: any,
+  intervalsS: z.array(lengthS, { error: 'a list of lengths in seconds' }),
+  periodsS: z.array(lengthS, { error: 'a list of lengths in seconds' }),
+}).partial();
+const TRADES = onlyKeys({ market: marketName, ...READ });
+const CANDLES = onlyKeys({ market: marketName, intervalS: lengthS, ...READ });
+const COVERAGE = onlyKeys({
+  ...{ market: marketName, kind: any, variantS: lengthS.optional(), ...SPAN },
+});
+const OPTIONS = onlyKeys({
+  databaseUrl: z.string({ error: 'an address, such as postgres://user@host/database' }),
+  ...{ dataDir: path, coldDir: path },
+}).partial();
+
+function checkOptions(schema: z.ZodType, given: unknown): void {
+  const refused = refusedOptions(schema, given);
+  if (refused !== undefined) throw new ArchiveError('bad_option', refused);
+}
 
 /** The gaps that may come between events. */
 export type MaybeGap<Gaps extends GapPolicy | undefined> = Gaps extends 'mark' ? GapEvent : never;
@@ -73,6 +109,7 @@ export class Archive {
    * A reader may pause as long as it likes. Until it ends, what it reads stays where it is: partitions
    * wait for it before they leave the database, so leave what you do not read to its end.
    *
+   * @throws ArchiveError at once for a query of wrong types (`bad_option`)
    * @throws ArchiveError, by the first `next`, naming what the archive has instead; `archive_gaps`
    * unless the span is proven complete or `gaps` says otherwise; StoreError when the
    * database fails, ColdError when a file is missing or altered; the signal's reason
@@ -84,6 +121,7 @@ export class Archive {
     query: EventQuery<Kind> & { readonly gaps?: Gaps },
   ): EventStream<EventOf[Kind] | MaybeGap<Gaps>> {
     this.#check();
+    checkOptions(EVENTS, query);
     const stream = new EventStream<EventOf[Kind] | MaybeGap<Gaps>>(
       async (signal) => {
         const store = this.#store;
@@ -99,10 +137,11 @@ export class Archive {
   }
 
   /** The trades of one market; as {@link events}. */
-  trades<const Gaps extends GapPolicy | undefined = undefined>({
-    market,
-    ...span
-  }: MarketQuery & { readonly gaps?: Gaps }): EventStream<TradeEvent | MaybeGap<Gaps>> {
+  trades<const Gaps extends GapPolicy | undefined = undefined>(
+    query: MarketQuery & { readonly gaps?: Gaps },
+  ): EventStream<TradeEvent | MaybeGap<Gaps>> {
+    checkOptions(TRADES, query);
+    const { market, ...span } = query;
     return this.events<'trades', Gaps>({ ...span, markets: [market], kinds: ['trades'] });
   }
 
@@ -110,11 +149,11 @@ export class Archive {
    * The candles of one market and length that closed in a span, as the exchange gave them, in the order
    * `happened` in their newest versions, which may be younger than their close; as {@link events}. A minute without trades has none where the exchange leaves it out.
    */
-  candles<const Gaps extends GapPolicy | undefined = undefined>({
-    market,
-    intervalS,
-    ...span
-  }: CandleQuery & { readonly gaps?: Gaps }): EventStream<CandleEvent | MaybeGap<Gaps>> {
+  candles<const Gaps extends GapPolicy | undefined = undefined>(
+    query: CandleQuery & { readonly gaps?: Gaps },
+  ): EventStream<CandleEvent | MaybeGap<Gaps>> {
+    checkOptions(CANDLES, query);
+    const { market, intervalS, ...span } = query;
     const markets = [market];
     return this.events<'candles', Gaps>({
       ...{ ...span, markets, kinds: ['candles'], intervalsS: [intervalS] },
@@ -141,6 +180,7 @@ export class Archive {
    */
   async coverage(query: CoverageQuery): Promise<SpanCoverage> {
     this.#check();
+    checkOptions(COVERAGE, query);
     return await readCoverage(this.#store, query);
   }
 
@@ -205,9 +245,10 @@ const POOL_SIZE = 4;
  * ```
  *
  * @throws ArchiveError `no_archive` when nothing is there, `bad_option` when neither or both places
- * were named; StoreError when the database cannot be reached or is of another version
+ * were named, or an option is none of those allowed; StoreError when the database cannot be reached or is of another version
  */
 export async function openArchive(options: ArchiveOptions): Promise<Archive> {
+  checkOptions(OPTIONS, options);
   const { databaseUrl, dataDir } = options;
   if ((databaseUrl === undefined) === (dataDir === undefined)) {
     throw new ArchiveError('bad_option', 'name the archive by one of databaseUrl and dataDir');

@@ -59,7 +59,7 @@ export const FENCES: Readonly<Record<string, readonly string[]>> = {
   'node-cron': ['collect', 'config'],
   zod: [
     ...['contract', 'config', 'archive/cold', 'sandbox', 'server/control', 'cli/sandbox'],
-    ...['store/embedded', 'status'],
+    ...['store/embedded', 'status', 'client', 'archive/events'],
   ],
   fastify: ['server', 'status'],
   'big.js': ['kernel'],
