@@ -20,6 +20,21 @@ END
 $$;
 COMMENT ON FUNCTION analytics.span_start IS 'The start of a span; one that ends before it begins is refused, and so is NULL for either. Example: SELECT analytics.span_start(''2026-01-15'', ''2026-01-16'')';
 
+CREATE OR REPLACE FUNCTION analytics.finite(argument text, at timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 10
+AS $$
+BEGIN
+  IF isfinite(at) THEN
+    RETURN at;
+  END IF;
+  RAISE EXCEPTION '% is %, and no moment to count from or to', argument, coalesce(at::text, 'NULL')
+    USING ERRCODE = 'invalid_parameter_value',
+          HINT = 'Write a moment; analytics.coverage shows where stored time begins and ends.';
+END
+$$;
+COMMENT ON FUNCTION analytics.finite IS 'The moment of an argument; NULL and infinity are refused by the name of the argument. Example: SELECT analytics.finite(''from_at'', ''2026-01-15'')';
+
 CREATE OR REPLACE FUNCTION analytics.market_id(market text, from_at timestamptz DEFAULT NULL, to_at timestamptz DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql STABLE PARALLEL SAFE COST 10
@@ -148,8 +163,9 @@ BEGIN ATOMIC
   SELECT origin + (origin_s + place * step_s) * interval '1 second',
          origin + (origin_s + (place + 1) * step_s) * interval '1 second'
   FROM (SELECT analytics.seconds(slots.step)::bigint AS step_s OFFSET 0) asked, LATERAL (
-    SELECT ceil(extract(epoch FROM analytics.span_start(from_at, to_at) - origin) / step_s)::bigint * step_s AS origin_s,
-           extract(epoch FROM to_at - origin) AS end_s OFFSET 0) span, LATERAL (
+    SELECT ceil(extract(epoch FROM analytics.finite('from_at', analytics.span_start(from_at, to_at))
+                                   - analytics.finite('origin', origin)) / step_s)::bigint * step_s AS origin_s,
+           extract(epoch FROM analytics.finite('to_at', to_at) - origin) AS end_s OFFSET 0) span, LATERAL (
     SELECT generate_series(0, ceil((end_s - origin_s) / step_s)::bigint - 1) AS place) places;
 END;
 COMMENT ON FUNCTION analytics.slots IS 'Slots [open_at, end_at) that open in [from_at, to_at), counted from an origin. Example: SELECT open_at FROM analytics.slots(''15 minutes'', ''2026-01-15'', ''2026-01-16'')';

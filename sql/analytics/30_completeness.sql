@@ -138,8 +138,7 @@ BEGIN ATOMIC
            coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE g.is_before_history), 0) AS before_history_s
     FROM (
       SELECT analytics.market_id(completeness.market) AS market_id,
-             tstzrange(analytics.span_start(completeness.day::timestamp AT TIME ZONE 'UTC',
-                                            (completeness.day + 1)::timestamp AT TIME ZONE 'UTC'),
+             tstzrange(analytics.finite('day', completeness.day::timestamp AT TIME ZONE 'UTC'),
                        (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') AS span,
              analytics.exchange_now() AS now OFFSET 0) asked
     JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind NOT IN ('balances', 'orders')

@@ -124,10 +124,26 @@ test('what is asked in a wrong way is refused by name', async () => {
       });
     }
   }
-  for (const call of ['completeness', 'depth_at']) {
-    await assert.rejects(runSql(url, `SELECT * FROM analytics.${call}('BTC_USDT', NULL)`), {
+  await assert.rejects(runSql(url, `SELECT * FROM analytics.depth_at('BTC_USDT', NULL)`), {
+    code: '22023',
+    message: /^a span needs a begin and an end/,
+  });
+  // Slots are counted one by one, and so are days.
+  const hour = `'BTC_USDT', '1 hour'`;
+  for (const [call, argument] of [
+    ...['candles', 'vwap', 'returns'].flatMap((name) => [
+      [`${name}(${hour}, '-infinity', 'infinity')`, 'from_at is -infinity'],
+      [`${name}(${hour}, '2026-01-15', 'infinity')`, 'to_at is infinity'],
+      [`${name}(${hour}, ${span}, origin => NULL)`, 'origin is NULL'],
+    ]),
+    [`klines(${hour}, '-infinity', '2026-01-16')`, 'from_at is -infinity'],
+    [`slots('1 hour', '2026-01-15', 'infinity')`, 'to_at is infinity'],
+    [`completeness('BTC_USDT', NULL)`, 'day is NULL'],
+    [`completeness('BTC_USDT', 'infinity')`, 'day is infinity'],
+  ] as const) {
+    await assert.rejects(runSql(url, `SELECT * FROM analytics.${call}`), {
       code: '22023',
-      message: /^a span needs a begin and an end/,
+      message: `${argument}, and no moment to count from or to`,
     });
   }
   for (const length of [`'1 month'`, `'0 s'`, `'1.5 s'`, `interval '-1 h'`, '0']) {
