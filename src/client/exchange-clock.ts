@@ -131,6 +131,11 @@ export class ExchangeClock {
     return this.#line === undefined || this.#line.isOwn ? 'local' : 'exchange';
   }
 
+  /** Whether answers of the last seconds contradict the others, as it was reported. */
+  get isDisputed(): boolean {
+    return this.#rivals.some((rival) => rival.isReported && this.#shareOf(rival) > 0);
+  }
+
   /** Times that the estimate moved to another course since the process began. */
   get jumps(): number {
     return this.#jumps;

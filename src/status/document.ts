@@ -107,6 +107,9 @@ const ROWS = z.object({
 const DAEMON = z.object({
   phase: z.string(),
   isTimeSettled: z.boolean().describe('while false nothing new is covered'),
+  isTimeDisputed: z
+    .boolean()
+    .describe('answers contradict each other: nothing is covered beyond the earlier of the times'),
   timeBasis: z.enum(['exchange', 'local']).describe("local: the exchange's answers carry no Date"),
   markets: count().describe('collected now'),
   wantedMarkets: count().describe('0 until the exchange has listed them'),

@@ -117,11 +117,16 @@ function reasonsOf({ checks }: HealthReport): string {
     .join('; ');
 }
 
+/** In the words of the alert TapekeepClockDisputed. */
+const TIME_DISPUTED =
+  'Answers of the exchange contradict each other about the time. While it lasts nothing is covered beyond the earlier of the times. The log names both times; check the Date headers of the exchange and of caches before it, and the time synchronisation of this machine.';
+
 /** The whole in one sentence: what is wrong, or that all is well. */
 function headline({ archive, daemon }: ServedDocument): string {
-  const { health, ready, markets } = daemon;
+  const { health, ready, markets, isTimeDisputed } = daemon;
   if (!health.ok) return `<p class="bad">Not alive: ${escapeHtml(reasonsOf(health))}</p>`;
   if (!ready.ok) return `<p class="bad">Not ready: ${escapeHtml(reasonsOf(ready))}</p>`;
+  if (isTimeDisputed) return `<p class="bad">Ready, but not covering all: ${TIME_DISPUTED}</p>`;
   const kinds = (archive?.kinds ?? []).flatMap(({ kind, coverageRatio }) =>
     coverageRatio === null ? [] : [`${share(coverageRatio)} of ${kind}`],
   );

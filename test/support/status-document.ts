@@ -15,7 +15,8 @@ export function servedDocument({
     archive: null,
     ...given,
     daemon: {
-      ...{ phase: 'collecting', isTimeSettled: true, timeBasis: 'exchange', markets: 1 },
+      ...{ phase: 'collecting', isTimeSettled: true, isTimeDisputed: false },
+      ...{ timeBasis: 'exchange', markets: 1 },
       ...{
         wantedMarkets: 1,
         leftOutMarkets: 0,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, test } from 'node:test';
@@ -167,6 +168,21 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
   const json = STATUS.parse(await (await fetch(`${server.url}/status`)).json());
   assert.equal(json.daemon?.rows[0]?.lagS, 2.4);
   assert.deepEqual(json.daemon.ready, ill);
+});
+
+test('the page says that the time is disputed in the words of the alert', async () => {
+  const rules = await readFile('config/prometheus-rules.yml', 'utf8');
+  const [, alert = ''] = rules.split('alert: TapekeepClockDisputed');
+  const summary = /summary: (.*)/.exec(alert)?.[1] ?? 'no summary';
+  let isTimeDisputed = false;
+  const server = await start({
+    statusJson: (_selection, reports) => servedDocument({ daemon: { ...reports, isTimeDisputed } }),
+  });
+  const read = async () => (await fetch(server.url)).text();
+  assert.ok(!(await read()).includes(summary));
+  isTimeDisputed = true;
+  const page = await read();
+  assert.ok(page.includes(`<p class="bad">Ready, but not covering all: ${summary}`), page);
 });
 
 /** A ledger's count in which each stream of an hour lacks what is given. */

@@ -88,6 +88,7 @@ export async function openDaemonStatus(
         daemon: {
           phase: phaseText(view),
           isTimeSettled: exchangeTime.lived !== undefined,
+          isTimeDisputed: exchangeTime.isDisputed,
           timeBasis: exchangeTime.basis === 'local' ? 'local' : 'exchange',
           ...{ markets: view.markets, wantedMarkets: view.wantedMarkets.length },
           ...{ leftOutMarkets: view.leftOutMarkets, missingMarkets: [...view.missingMarkets] },

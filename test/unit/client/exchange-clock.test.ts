@@ -305,6 +305,7 @@ test('some answers that are wrong, few or half of them: nothing of the future is
 test('answers of an earlier time hold up what may be claimed; the present goes on by the line in use', () => {
   const exchange = new SimulatedExchange(new FakeClock().wallMs());
   exchange.askEvery(700, 10);
+  assert.equal(exchange.estimate.isDisputed, false);
   const startMs = exchange.nowMs();
   for (let asked = 0; asked < 40; asked += 1) {
     exchange.ask(20, 20, asked % 2 === 0 ? 3_600_000 : 0);
@@ -313,6 +314,9 @@ test('answers of an earlier time hold up what may be claimed; the present goes o
   const { untilMs = 0, presentMs = 0 } = exchange.estimate.lived ?? {};
   assert.ok(untilMs < startMs - 3_500_000, 'nothing is claimed beyond the earlier time');
   assert.equal(presentMs, exchange.clock.wallMs() + 1);
+  assert.equal(exchange.estimate.isDisputed, true);
+  exchange.askEvery(250, 60);
+  assert.equal(exchange.estimate.isDisputed, false, 'the answers agree again');
 });
 
 test('after a start nothing is lived before several answers agree; then all since the start', () => {
