@@ -48,7 +48,7 @@ export interface HeldEnding extends Disposable {
  * How a command ends early, for all of its parts: the first signal, or closed output,
  * asks it to end and it lets go of what it holds; a second signal ends the process at once.
  *
- * States: *free* (signals do what they do to any process) → *held* → *ending* → *free*.
+ * States: *free* (a signal ends the process at once) → *held* → *ending* → *free*.
  */
 export class Ending {
   readonly #clock: Clock;
@@ -65,6 +65,14 @@ export class Ending {
   constructor(clock: Clock, process: EndingProcess) {
     this.#clock = clock;
     this.#process = process;
+  }
+
+  /** From here on a signal that finds nothing held ends the process with the code of a command that was ended. */
+  listen(): void {
+    const end = () => {
+      if (this.#holders === 0) this.#process.exit(EXIT_CODES.forced);
+    };
+    for (const signal of SIGNALS) this.#process.on(signal, end);
   }
 
   /** The exit code of a command whose output could not be written to its end; else undefined. */

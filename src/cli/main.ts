@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 import { commandEnding } from './ending.js';
-import { runCommand } from './run.js';
 
+// Before anything else is loaded, which takes a while.
+commandEnding.listen();
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (commandEnding.goesOnWithout('stdout', error.message)) return;
   // A reader such as `head` that has seen enough closes the pipe: no failure of ours.
@@ -19,4 +20,5 @@ process.stderr.on('error', (error) => {
   }
 });
 
+const { runCommand } = await import('./run.js');
 await runCommand(process.argv.slice(2));

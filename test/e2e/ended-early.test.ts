@@ -7,6 +7,7 @@ import test, { after, before, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import { systemClock } from '../../src/kernel/clock.js';
 import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
+import { startHttpStub } from '../support/exchanges/stub-server.js';
 import { makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
 import { repositoryPath } from '../support/repository/repository.js';
@@ -118,4 +119,19 @@ test('query: output that cannot be written is one', async () => {
   assert.match(stdout, /^code 1\n$/);
   assert.match(stderr, /^tapekeep: the output cannot be written \(.*ENOSPC.*\)\n$/);
   await assertNoServer(stderr);
+});
+
+test('a signal before the command is loaded, or while it holds nothing, ends it with 130', async (t) => {
+  const atOnce = `data:text/javascript,process.on('newListener', (name) => {
+    if (name === 'SIGTERM') process.kill(process.pid, name);
+  });`;
+  const args = ['--import', atOnce.replaceAll(/\s+/g, ' '), MAIN, '--help'];
+  const [early] = (await once(spawn(process.execPath, args), 'exit')) as [number | null];
+  assert.equal(early, 130);
+
+  const stub = await startHttpStub(t, () => undefined);
+  const asking = start(t, 'api', 'markets', '--url', stub.baseUrl);
+  await stub.requests(1);
+  asking.kill('SIGTERM');
+  assert.deepEqual(await asking.ended(), { code: 130, signal: null });
 });

@@ -2,11 +2,12 @@ import { createInterface } from 'node:readline/promises';
 import { type OrderRequest, UnknownOutcomeError } from '../../client/index.js';
 import { endpoints } from '../../contract/endpoints.js';
 import { decimalSign, multiplyDecimals } from '../../kernel/decimal.js';
-import { AbortedError, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { type ApiOptions, ApiUsageError, openApi, openApiSession } from '../api/access.js';
 import { explained, nameCall } from '../api/advice.js';
 import { printResult } from '../api/rows.js';
 import { flag } from '../command.js';
+import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
 
@@ -54,19 +55,12 @@ async function isConfirmed(order: OrderRequest, exchange: string): Promise<boole
 }
 
 async function place({ client }: ExchangeAccess, order: OrderRequest) {
-  const stopping = new AbortController();
-  const onSignal = () => {
-    if (stopping.signal.aborted) process.exit(EXIT_CODES.forced);
-    stopping.abort(new AbortedError('stopped by a signal while the order was under way'));
-  };
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  using ending = commandEnding.hold();
   try {
-    return await client.placeOrder(order, { signal: stopping.signal });
+    return await client.placeOrder(order, { signal: ending.signal });
   } catch (error) {
     if (error instanceof UnknownOutcomeError) throw describeUnknown(error);
     throw await explained(error, { name: 'orderNew', params: { ...order } }, client);
-  } finally {
-    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }
 }
 
