@@ -76,7 +76,7 @@ BEGIN ATOMIC
     GROUP BY 1
   ) sums ON sums.open_at = slot.open_at;
 END;
-COMMENT ON FUNCTION analytics.vwap(text, interval, timestamptz, timestamptz, timestamptz) IS 'Volume-weighted average price of every slot that opens in [from_at, to_at): the sum of price × amount by the sum of amount; null without trades. buy_volume and sell_volume by the side of the taker, in the stock currency; is_complete as in candles. Example: SELECT open_at, round(vwap, 2) FROM analytics.vwap(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
+COMMENT ON FUNCTION analytics.vwap(text, interval, timestamptz, timestamptz, timestamptz) IS 'Volume-weighted average price of every slot that opens in [from_at, to_at): the sum of price × amount by the sum of amount; null without trades. buy_volume and sell_volume by the side of the taker, in the stock currency; is_complete as in candles. Example: SELECT open_at, vwap FROM analytics.vwap(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
 
 CREATE OR REPLACE FUNCTION analytics.returns(market text, step interval, from_at timestamptz, to_at timestamptz, origin timestamptz DEFAULT 'epoch')
 RETURNS TABLE (open_at timestamptz, close numeric, simple_return numeric, log_return numeric, is_complete boolean)

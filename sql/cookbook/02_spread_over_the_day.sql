@@ -1,7 +1,7 @@
 -- How wide was the spread over the day, and how much of each hour was somebody looking?
 -- The mean weighs each book that has both sides with the time for which it held by the looks at it.
 SELECT slot.open_at,
-       round(sum(s.spread * s.held_s) / sum(s.held_s) FILTER (WHERE s.spread IS NOT NULL), 4) AS mean_spread,
+       trim_scale(sum(s.spread * s.held_s) / sum(s.held_s) FILTER (WHERE s.spread IS NOT NULL)) AS mean_spread,
        min(s.spread) AS least, max(s.spread) AS most,
        round(coalesce(sum(s.held_s), 0) / 3600, 4) AS watched
 FROM analytics.slots('1 hour', now() - interval '3 hours', now()) slot

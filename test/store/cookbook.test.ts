@@ -13,15 +13,15 @@ const COOKBOOK = join(import.meta.dirname, '../../sql/cookbook');
 const ANSWERS: Readonly<Record<string, readonly string[]>> = {
   // (100 + 202 + 102 + 412) / 8; (156 + 10.41 + 20.78) / 1.8; (210 + 106) / 3
   '01_vwap_per_hour.sql': [
-    '12:00 | 102.0000 | 8 | true',
-    '13:00 | 103.9944 | 1.8 | true',
-    '14:00 | 105.3333 | 3 | false',
+    '12:00 | 102 | 8 | true',
+    '13:00 | 103.9944444444444444 | 1.8 | true',
+    '14:00 | 105.3333333333333333 | 3 | false',
     '15:00 | null | 0 | true',
   ],
   // 12:00: 2 for 600 s, 1 for 1200 s, then nobody looks for 600 s, then 0.5 for 1200 s.
   '02_spread_over_the_day.sql': [
-    '12:00 | 1.0000 | 0.5 | 2 | 0.8333',
-    '13:00 | 0.5000 | 0.5 | 0.5 | 1.0000',
+    '12:00 | 1 | 0.5 | 2 | 0.8333',
+    '13:00 | 0.5 | 0.5 | 0.5 | 1.0000',
     '14:00 | null | null | null | 0.0000',
   ],
   // (3 - 4) / 7; (2 - 2) / 4, the third level is left out; (1 - 4) / 5
