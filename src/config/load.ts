@@ -28,8 +28,12 @@ export function isLoopback(host: string): boolean {
   return isIP(host) === 4 && host.startsWith('127.');
 }
 
-/** Checks what no single key can know. Each text says what to change. */
-export function brokenRules(config: Config): BrokenRule[] {
+/**
+ * Checks what no single key can know. Each text says what to change.
+ *
+ * @param isSigning as {@link LoadOptions.isSigning}
+ */
+export function brokenRules(config: Config, isSigning = true): BrokenRule[] {
   const { exchange, realtime, database, streams, http, account, cold, partitions } = config;
   const broken: BrokenRule[] = [];
   const check = (holds: boolean, key: string, expected: string) => {
@@ -104,7 +108,7 @@ export function brokenRules(config: Config): BrokenRule[] {
     'must be set too: a key and its secret belong together',
   );
   check(
-    !account.enabled || account.key !== null || account.secret !== null,
+    !isSigning || !account.enabled || account.key !== null || account.secret !== null,
     'account.key',
     'must be set while account.enabled is true, and account.secret with it',
   );
@@ -123,6 +127,8 @@ export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv;
   /** What options of the command line set; the strongest source. */
   readonly overrides?: ConfigTree;
+  /** Whether the account is asked where it is enabled, so that its key is needed; default true. */
+  readonly isSigning?: boolean;
 }
 
 /** Longest value that a message repeats. */
@@ -187,10 +193,13 @@ function readLayers({ file, env, overrides }: LoadOptions) {
  * @throws ConfigError listing every mistake with its key, its source and what is allowed.
  */
 export function loadConfig(options: LoadOptions): Config {
-  return check(readLayers(options));
+  return check(readLayers(options), options);
 }
 
-function check({ settings, problems }: ReturnType<typeof readLayers>): Config {
+function check(
+  { settings, problems }: ReturnType<typeof readLayers>,
+  { isSigning }: LoadOptions,
+): Config {
   const parsed = configSchema.safeParse(nest(settings));
   if (!parsed.success) {
     const faults = parsed.error.issues.map(({ path, message }) =>
@@ -198,7 +207,7 @@ function check({ settings, problems }: ReturnType<typeof readLayers>): Config {
     );
     throw new ConfigError([...problems, ...faults]);
   }
-  const broken = brokenRules(parsed.data).map(({ key, expected }) =>
+  const broken = brokenRules(parsed.data, isSigning).map(({ key, expected }) =>
     problemAt(key, expected, settings),
   );
   if (problems.length + broken.length > 0) throw new ConfigError([...problems, ...broken]);
@@ -224,7 +233,7 @@ export interface ShownSetting {
  */
 export function configSources(options: LoadOptions): ShownSetting[] {
   const layers = readLayers(options);
-  const config = check(layers);
+  const config = check(layers, options);
   const defaults = readFileLayer(DEFAULTS_FILE).settings;
   return [...KEY_PATHS].map((key) => {
     const set = layers.settings.get(key);

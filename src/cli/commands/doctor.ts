@@ -71,7 +71,7 @@ export default command({
   help: HELP,
   needs: nothing,
   async run(common, { json }) {
-    const session = openSession({ logLevel: 'silent', ...common });
+    const session = openSession({ logLevel: 'silent', ...common }, { isSigning: true });
     const { config } = session;
     const looks: readonly (readonly [string, () => Promise<Found[]>, advice?: string])[] = [
       ['data folder', () => folderOf(config.dataDir, 'dataDir (TAPEKEEP_DATA_DIR)')],

@@ -70,7 +70,10 @@ export default command({
           ? summary.write(line)
           : stderr.write(line),
     });
-    const { config, telemetry, exchangeTime } = openSession(common, { destination });
+    const { config, telemetry, exchangeTime } = openSession(common, {
+      destination,
+      isSigning: true,
+    });
     const stdout = new BoundedOutput('stdout', process.stdout);
     stdout.reportTo(telemetry.daemon);
     let fail: (error: Error) => void = () => undefined;

@@ -34,6 +34,8 @@ export function openSession(
     readonly destination?: (stderr: BoundedOutput) => LogDestination;
     /** Default: the environment of this process. */
     readonly env?: NodeJS.ProcessEnv;
+    /** For what collects: an account that is enabled needs its key. */
+    readonly isSigning?: boolean;
   } = {},
 ): Session {
   const log = {
@@ -42,6 +44,7 @@ export function openSession(
   };
   const config = loadConfig({
     env: more.env ?? process.env,
+    isSigning: more.isSigning === true,
     overrides: { ...more.overrides, log: log as NonNullable<ConfigTree['log']> },
     ...(options.config === undefined ? {} : { file: options.config }),
   });
