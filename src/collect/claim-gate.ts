@@ -53,6 +53,11 @@ export class ClaimGate {
     this.#followJump();
     this.#learnRows(batch);
     const claims: CoverageClaim[] = [];
+    const [jumps, heldBack, uncounted] = [
+      this.#jumps,
+      new Map(this.#heldBack),
+      new Map(this.#uncounted),
+    ];
     const withheld = new Map<number, StreamRef>();
     for (const claim of batch.claims ?? []) {
       const { streamId } = claim.stream;
@@ -64,7 +69,16 @@ export class ClaimGate {
         claims.push({ ...claim, span, earlierRows });
       }
     }
-    const result = await this.#archive.commit({ ...batch, claims }, options);
+    const result = await this.#archive
+      .commit({ ...batch, claims }, options)
+      .catch((error: unknown) => {
+        // Nothing was stored: what the claims took along waits for the next ones.
+        for (const { stream } of jumps === this.#jumps ? (batch.claims ?? []) : []) {
+          restore(this.#heldBack, heldBack, stream.streamId);
+          restore(this.#uncounted, uncounted, stream.streamId);
+        }
+        throw error;
+      });
     this.#learn(result.ranges);
     for (const { stream } of claims) withheld.delete(stream.streamId);
     for (const { streamId, kind } of withheld.values()) {
@@ -151,6 +165,13 @@ export class ClaimGate {
       await this.#archive.recordGap({ stream, span, ...memory });
     }
   }
+}
+
+/** Puts what a map held of a key back into it. */
+function restore<K, V>(map: Map<K, V>, before: ReadonlyMap<K, V>, key: K): void {
+  const value = before.get(key);
+  if (value === undefined) map.delete(key);
+  else map.set(key, value);
 }
 
 /** A span up to an instant, in whole seconds of trades and whole candles. */

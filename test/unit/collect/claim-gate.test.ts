@@ -73,6 +73,27 @@ test('before the time is settled nothing grows; what is older than stored rows p
   );
 });
 
+test('what waited for a claim waits on where its commit fails', async () => {
+  const world = new World();
+  const { model } = world;
+  const tickers = world.stream('tickers');
+  world.clock.advance(100_000);
+  world.time.isSettled = false;
+  await world.claim(tickers, 99, 100, { tickers: [{} as never, {} as never] });
+  world.time.isSettled = true;
+  model.before = () => Promise.reject(new Error('the database is gone'));
+  await assert.rejects(world.claim(tickers, 100, 100.5), /gone/);
+  world.clock.advance(1000);
+  const counts: unknown[] = [];
+  model.before = async (_call, batch) => {
+    for (const claim of (batch as Batch).claims ?? []) counts.push(claim.earlierRows);
+  };
+  await world.claim(tickers, 100, 100.001);
+  assert.deepEqual(world.covered(tickers), [[99, 100.001]]);
+  await world.claim(tickers, 100, 100.001);
+  assert.deepEqual(counts, [2, 0], 'once');
+});
+
 test('before the time is settled a row of the future is no measure, however late its answer is dated', async () => {
   const world = new World();
   world.clock.advance(100_000);
