@@ -1,10 +1,13 @@
 import type { RejectedRow } from '../contract/shape.js';
 import { codeOf, type ErrorAction, messageOf, TapekeepError } from '../kernel/errors.js';
-import type { Span } from '../kernel/span.js';
+import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../kernel/span.js';
 import type { QuarantineRow } from '../model/batch.js';
 import { type GapReason, reasonLabel } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { RowOutcome } from '../observe/run-counts.js';
+
+/** Spans of gaps that are remembered as reported, for each reason; beyond it the oldest are reported again. */
+const REPORTED_MAX = 1000;
 
 export type StreamReport = ReturnType<typeof streamReport>;
 
@@ -16,6 +19,7 @@ export type StreamReport = ReturnType<typeof streamReport>;
  */
 export function streamReport(telemetry: CollectEvents, stream: string, market: string) {
   const at = { stream, market };
+  const reported = new Map<GapReason, readonly Span[]>();
   return {
     received: (count: number) => telemetry.received({ ...at, count }),
     /** What became of rows, each outcome that there was. */
@@ -25,9 +29,19 @@ export function streamReport(telemetry: CollectEvents, stream: string, market: s
       }
     },
     progressed: (newestMs: number) => telemetry.progressed({ ...at, newestMs }),
-    /** A span that is listed as a gap. */
-    gap: ({ fromMs, toMs }: Span, reason: GapReason) =>
-      telemetry.gapFound({ ...at, reason: reasonLabel(reason), lengthMs: toMs - fromMs }),
+    /**
+     * A span that is listed as a gap. It is found once, at whichever try, and what only makes one longer
+     * is none of its own, as the ledger has it.
+     */
+    gap: (span: Span, reason: GapReason) => {
+      const known = reported.get(reason) ?? [];
+      const lengthMs = totalLengthMs(subtractSpans(span, known));
+      if (lengthMs === 0) return;
+      const isLonger = known.some(({ fromMs, toMs }) => fromMs <= span.toMs && span.fromMs <= toMs);
+      reported.set(reason, normalizeSpans([...known, span]).slice(-REPORTED_MAX));
+      const count = isLonger ? 0 : 1;
+      telemetry.gapFound({ ...at, reason: reasonLabel(reason), count, lengthMs });
+    },
     /** @param action what follows, where the error itself does not say; by default it is tried again */
     failed: (
       error: unknown,

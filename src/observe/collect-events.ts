@@ -208,11 +208,12 @@ export const COLLECT = {
     text: 'history headroom',
     moves: { history_headroom_ratio: 'ratio' },
   }),
-  gapFound: event<Stream & { reason: string; lengthMs: number }>({
-    level: 'warn',
+  /** @param count 0 where it makes a gap longer that was found before */
+  gapFound: event<Stream & { reason: string; count: number; lengthMs: number }>({
+    level: ({ count }) => (count > 0 ? 'warn' : 'debug'),
     text: 'gap found',
     flood: ({ stream, reason }) => `gap ${stream} ${slug(reason)}`,
-    moves: { gaps_found_total: 1, gap_seconds_found_total: 'lengthMs' },
+    moves: { gaps_found_total: 'count', gap_seconds_found_total: 'lengthMs' },
   }),
   /**
    * The gaps of the whole archive as they are now; replaces the counts reported before. Streams and

@@ -23,8 +23,8 @@ export interface PageStoreOptions extends StreamContext {
 
 /** Without news, coverage is extended at most this often; a crash forgets no more than this. */
 const QUIET_FLUSH_MS = 5000;
-/** Gaps that are remembered as reported; beyond it they are reported again. */
-const REPORTED_MAX = 1000;
+/** Suspect spans that are remembered as written. */
+const WRITTEN_MAX = 1000;
 const RANGES_MAX = 1000;
 /** Rows that were refused are asked for again this rarely. */
 const REFUSED_RETRY_MS = 600_000;
@@ -42,11 +42,9 @@ export class PageStore {
   readonly #recent = new RecentTrades();
   /** Rows in quarantine: one that is refused comes again with every page until newer trades push it out. */
   readonly #refused = new BoundedSet<number>(REFUSALS_MAX);
-  /** Gaps that were reported, by reason and start. */
-  readonly #reported = new BoundedSet<string>(REPORTED_MAX);
   /** Suspect spans as they were last written down, by reason and start. */
   readonly #seenSpans = new BoundedMap<string, { readonly toMs: number; readonly atMs: number }>(
-    REPORTED_MAX,
+    WRITTEN_MAX,
   );
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
@@ -163,7 +161,7 @@ export class PageStore {
     waitMs: number | null = null,
   ): Promise<void> {
     await this.#options.archive.recordGap({ ...this.#memory(span, waitMs), state, reason });
-    this.#reportGap(span, reason);
+    this.#report.gap(span, reason);
   }
 
   /** Lists a span as a gap that was tried to be filled in vain. */
@@ -176,7 +174,7 @@ export class PageStore {
   ): Promise<void> {
     const memory = this.#memory(span, waitMs);
     await this.#options.archive.recordGap({ ...memory, state, reason, note, isAttempt: true });
-    this.#reportGap(span, reason);
+    this.#report.gap(span, reason);
   }
 
   /** Reads the covered ranges anew and forgets the rows known to be stored: they are suspect. */
@@ -193,14 +191,6 @@ export class PageStore {
     const atMs = Math.floor(time.nowMs());
     const nextAttemptAtMs = waitMs === null ? null : atMs + Math.ceil(waitMs);
     return { stream, span, atMs, nextAttemptAtMs };
-  }
-
-  /** Reports a gap once for each reason, not at every try. */
-  #reportGap(span: Span, reason: GapReason): void {
-    const key = `${reason} ${span.fromMs}`;
-    if (this.#reported.has(key)) return;
-    this.#reported.add(key);
-    this.#report.gap(span, reason);
   }
 
   /** Whether a claim only extends the newest coverage by a short time that can wait. */

@@ -240,6 +240,10 @@ test('what lies below the oldest candle is beyond history, until an older one sh
   );
   const given = world.gaps().toSorted(([a], [b]) => a - b);
   assert.deepEqual([given[0]?.[0], given.at(-1)?.[1]], [0, 2100]);
+  const found = world.record.gaps;
+  assert.ok(given.length > 1 && found.length > 1, 'page by page');
+  const sumOf = (name: 'count' | 'lengthMs') => found.reduce((sum, one) => sum + one[name], 0);
+  assert.deepEqual([sumOf('count'), sumOf('lengthMs')], [1, 2100 * MINUTE_MS]);
   const asked = world.asked().length;
   world.clock.advance(59 * MINUTE_MS);
   await pollAll(collector);

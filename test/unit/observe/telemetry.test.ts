@@ -118,6 +118,7 @@ const EXAMPLES: Examples = {
       stream: 'depth',
       market: 'BTC_USDT',
       reason: 'outage',
+      count: 1,
       lengthMs: 30_000,
     },
     gapsCounted: {
