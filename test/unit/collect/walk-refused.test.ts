@@ -202,6 +202,20 @@ test('an offset of at least 1 that counts trades hides the newest: nothing is cl
   assert.equal(world.covered()[0]?.[1], 8);
 });
 
+test('where such an offset leaves one trade on the page, none was refused, and the next look is not put off', async () => {
+  const world = new TradeWorld(every(2, 2), 30);
+  refuseZero(world);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.record.gaps, []);
+  world.trades.push({ tid: 3, atS: 31 }, { tid: 4, atS: 33 });
+  world.clock.advance(6000);
+  await walker.pollHead(signal);
+  world.assertHonest();
+  assert.deepEqual(world.covered(), [[1, 31]]);
+});
+
 test('a market with one trade, which such an offset hides, is not covered as empty', async () => {
   const world = new TradeWorld(every(1, 2), 30);
   refuseZero(world);
