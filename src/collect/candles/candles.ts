@@ -60,7 +60,10 @@ export class CandleCollector {
   /** Rows of before are not kept any more. */
   #keptFromMs = Number.NEGATIVE_INFINITY;
   #backfills: readonly Span[] = [];
-  /** Open time of the oldest candle that was shown; of a market without any, where it was first looked at. */
+  /**
+   * Open time of the oldest candle that was shown; of a market without any, the first one after the first
+   * look: history may begin within the slot of that, and then an exchange need not have its candle.
+   */
   #historyFromMs: number;
   readonly #pauses = new CandlePauses();
   readonly #absences = new CandleAbsences();
@@ -72,7 +75,7 @@ export class CandleCollector {
     this.#ranges = new CoveredRangeList(ranges);
     this.#grid = new CandleGrid(options.intervalS * 1000, this.#ranges.top?.span.toMs);
     const lowestMs = this.#ranges.spans.map(({ fromMs }) => fromMs);
-    this.#historyFromMs = Math.min(this.#grid.floor(options.time.nowMs()), ...lowestMs);
+    this.#historyFromMs = Math.min(this.#grid.ceil(options.time.nowMs()), ...lowestMs);
     this.#questions = new CandleQuestions(this.#grid.stepMs, options.exchange.candlesMax);
     this.#collectFromMs = options.stream.collectFromMs;
   }

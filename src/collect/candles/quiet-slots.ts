@@ -64,9 +64,9 @@ interface CrossChecked {
 
 /**
  * Lets the stored trades speak before a slot counts as one without a candle: however many answers
- * agree that it has none, they were cut if something was traded in it. Where no trade is stored, or not
- * all of the slot's are proven to be, the answers stand: it was quiet, it lies where history begins, or
- * its trades are not collected yet; then verification checks the slot as soon as they are.
+ * agree that it has none, they were cut if something was traded in it. Where no trade is stored the
+ * answers stand: it was quiet, or its trades are not collected yet; then verification checks the slot as
+ * soon as they are.
  *
  * @param believed whole slots
  * @param heldMs open times of which the answer speaks

@@ -59,16 +59,10 @@ const TRADED_SLOTS = `
   WHERE EXISTS (
       SELECT FROM trade t
       WHERE t.market_id = $1 AND t.traded_at >= slot.at AND t.traded_at < slot.to_at)
-    AND EXISTS (
-      SELECT FROM stream s JOIN coverage c USING (market_id, stream_id)
-      WHERE s.market_id = $1 AND s.kind = 'trades'
-        AND c.span @> tstzrange(slot.at, slot.to_at))
   ORDER BY 1`;
 
 /**
- * Slots of a grid in which a trade is stored, of those whose trades are all proven to be: where history
- * begins an exchange may have trades of a slot, and no candle. Of trades that have left the database
- * nothing is known.
+ * Slots of a grid in which a trade is stored. Of trades that have left the database nothing is known.
  *
  * @param spans whole slots
  * @returns where these slots begin, milliseconds

@@ -373,17 +373,12 @@ export class ModelArchive implements ArchivePort {
   async tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]> {
     await this.before('tradedSlots');
     const slots = new Set<number>();
-    const covered = [...this.#known.values()]
-      .filter((stream) => stream.kind === 'trades' && stream.marketId === marketId)
-      .flatMap(({ streamId }) => this.allRanges(streamId).map(({ span }) => span));
     for (const trade of this.trades.values()) {
       const span = spans.find((one) => spanContains(one, trade.tradedAtS * 1000));
       if (trade.marketId !== marketId || span === undefined) continue;
       slots.add(span.fromMs + floorToMs(trade.tradedAtS * 1000 - span.fromMs, stepMs));
     }
-    const isProven = (fromMs: number) =>
-      subtractSpans({ fromMs, toMs: fromMs + stepMs }, covered).length === 0;
-    return [...slots].filter(isProven).sort((a, b) => a - b);
+    return [...slots].sort((a, b) => a - b);
   }
 
   /** Sets memories that coverage holds by now to filled. */

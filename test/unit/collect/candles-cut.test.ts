@@ -255,7 +255,7 @@ test('two answers that lack the same candle prove nothing where a trade is store
   await pollAll(collector);
   assert.deepEqual(world.covered(), [
     [401, 1000],
-    [0, 400],
+    [0, 399],
   ]);
   const [memory] = world.archive.memories.get(1) ?? [];
   assert.deepEqual([memory?.reason, memory?.attempts], ['walk stalled', 1]);
@@ -263,7 +263,7 @@ test('two answers that lack the same candle prove nothing where a trade is store
   world.clock.advance(10 * MINUTE_MS);
   await pollAll(collector);
   assert.deepEqual(world.covered(), [[0, 1010]]);
-  assert.ok(world.stored().includes(400));
+  assert.ok([399, 400].every((minute) => world.stored().includes(minute)));
 });
 
 test('a candle that never comes for a minute with trades stays a gap, asked for now and then', async () => {
@@ -281,9 +281,26 @@ test('a candle that never comes for a minute with trades stays a gap, asked for 
     world.covered().filter(([from]) => from < 1000),
     [
       [403, 1060],
-      [0, 402],
+      [0, 401],
     ],
   );
   // One for the newest minute, and a few each time that its pause is over.
   assert.ok(world.asked().length - before <= 60 + 4 * 6, `${world.asked().length - before}`);
+});
+
+test('the slot of the first look, in which history may begin, is not called quiet', async () => {
+  const world = new World(1001.7);
+  // The exchange was made within minute 1001, and gives candles of whole minutes only.
+  world.holds = (minute) => minute > 1001;
+  const collector = world.collector();
+  await pollAll(collector);
+  await storeTrades(world, 1001);
+  for (let minute = 0; minute < 3; minute += 1) {
+    world.clock.advance(MINUTE_MS);
+    await pollAll(collector);
+  }
+  assert.deepEqual(world.covered(), [[1002, 1004]]);
+  const [memory] = world.archive.memories.get(1) ?? [];
+  assert.equal(minuteOf(memory?.span.toMs ?? 0), 1002);
+  assert.deepEqual([memory?.reason, memory?.state], ['beyond history', 'unfillable']);
 });
