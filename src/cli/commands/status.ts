@@ -61,14 +61,15 @@ export default command({
         ? 'The archive is empty: nothing was collected yet.'
         : `Archive of ${identity.name}${identity.isSandbox ? ' (sandbox)' : ''}`;
     const known = new Set(streams.map(({ market }) => market));
+    const all = archiveStatus(counted, nowMs, { markets, kinds }).streams;
     const foot = [
       ...gapLines(status),
-      ...beforeHistoryLines(archiveStatus(counted, nowMs, { markets, kinds }).streams),
-      ...historyLines(status.streams),
+      ...beforeHistoryLines(all),
+      ...historyLines(status.streams, all),
       ...mismatchLines(status.streams),
       ...(identity === null ? [] : absentLines(session.config.markets, known)),
     ];
-    const lines = [title, ...tableLines(status), summaryLine(status), ...foot];
+    const lines = [title, ...tableLines(status), summaryLine(status, all), ...foot];
     process.stdout.write(`${lines.join('\n')}\n`);
   },
 });
@@ -79,12 +80,15 @@ function tableLines({ streams, streamsLeftOut }: ArchiveStatus): readonly string
   return [...formatTable(COLUMNS, streams), ...(streamsLeftOut === 0 ? [] : [more])];
 }
 
-function summaryLine(status: ArchiveStatus): string {
+function summaryLine(status: ArchiveStatus, streamsOfAll: readonly StatusStream[]): string {
   const { markets, rows, kinds, lowestCoverageRatio, streams, streamsLeftOut } = status;
   const all = streams.length + streamsLeftOut;
   const of = `${countOf(markets, 'market')}, ${countOf(all, 'stream')}, ${countOf(rows, 'row')} covered`;
+  const parts = new Set(streamsOfAll.filter(isPartOfHistory).map(({ kind }) => kind));
   const shares = kinds.flatMap(({ kind, coverageRatio }) =>
-    coverageRatio === null ? [] : [`${kind} ${percent(coverageRatio, 2)}`],
+    coverageRatio === null
+      ? []
+      : [`${kind} ${percent(coverageRatio, 2)}${parts.has(kind) ? ' of part' : ''}`],
   );
   if (shares.length === 0) return `All: ${of}.`;
   const lowest = percent(lowestCoverageRatio ?? 0, 2);
@@ -118,8 +122,13 @@ function isPartOfHistory({ kind, isStartKnown, startReason }: StatusStream): boo
 }
 
 /** What exists below the oldest row, and is not counted by any share. */
-function historyLines(streams: readonly StatusStream[]): string[] {
-  return streams.filter(isPartOfHistory).map((stream) => {
+function historyLines(
+  streams: readonly StatusStream[],
+  streamsOfAll: readonly StatusStream[],
+): string[] {
+  const listed = streams.filter(isPartOfHistory);
+  const others = streamsOfAll.filter(isPartOfHistory).length - listed.length;
+  const lines = listed.map((stream) => {
     const name = `${printable(stream.market)} ${stream.kind}`;
     if (stream.startReason !== 'history horizon') {
       return `Not reached: the start of the history of ${name}; the share is that of the time down to where the walk is.`;
@@ -127,6 +136,12 @@ function historyLines(streams: readonly StatusStream[]): string[] {
     const start = instant(stream.collectFromMs);
     return `Cannot be had: history of ${name} before ${start}, which exists: ${HORIZON_WHY}. The share is that of the time since.`;
   });
+  if (others === 0) return lines;
+  const more = countOf(others, listed.length === 0 ? 'stream' : 'more stream');
+  return [
+    ...lines,
+    `Not reached, or not to be had: the start of the history of ${more}; the share is that of the time since. "tapekeep status --kind trades,times" names them.`,
+  ];
 }
 
 /** Markets that the settings name and nothing was ever collected of: misspelt, or not listed yet. */

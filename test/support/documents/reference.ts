@@ -33,13 +33,16 @@ export function plain(text: string): string {
   return text.replaceAll('*', '\\*').replaceAll('<', '&lt;');
 }
 
-function optionText({ description, argChoices, defaultValue, mandatory }: Option): string {
+function optionText(option: Option): string {
+  const { description, argChoices, defaultValue, defaultValueDescription, mandatory } = option;
   const notes = [
     ...(mandatory ? ['required'] : []),
     ...(argChoices === undefined
       ? []
       : [`one of ${argChoices.map((one) => `\`${one}\``).join(', ')}`]),
-    ...(defaultValue === undefined ? [] : [`default \`${String(defaultValue)}\``]),
+    ...(defaultValue === undefined
+      ? []
+      : [`default \`${defaultValueDescription ?? String(defaultValue)}\``]),
   ];
   return plain(description) + (notes.length === 0 ? '' : ` (${notes.join('; ')})`);
 }
@@ -54,7 +57,7 @@ function helpBehind(command: Command): string {
   let shown = '';
   command.configureOutput({ writeOut: (text) => (shown += text) });
   command.outputHelp();
-  return shown.slice(command.helpInformation().length).trim();
+  return shown.slice(command.helpInformation().length).replace(/^\n+|\s+$/g, '');
 }
 
 /** Commands below one, but for the help that each of these has. */
