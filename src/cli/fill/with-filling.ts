@@ -15,7 +15,7 @@ import { gapIdOf } from '../gaps.js';
 import { borrowDatabase, migrateDatabase, openArchive } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
 import { streamName } from '../options.js';
-import { jsonLine, printable } from '../output.js';
+import { countOf, jsonLine, printable } from '../output.js';
 import { Progress, percent } from '../progress.js';
 import { type FillEnd, Filling } from './filling.js';
 import type { FillTask } from './worker.js';
@@ -91,23 +91,28 @@ function isCovered({ tasks }: FillOutcome): boolean {
 
 /** For people. */
 function outcomeText(outcome: FillOutcome): string {
-  const { tasks, gaps, rows, durationMs, end } = outcome;
+  const { tasks, rows, durationMs } = outcome;
   const lines = tasks.map(({ market, stream, span, progress }) => {
     const share = percent(Math.min(1, (progress.coveredMs + 0.5) / progress.lengthMs));
     return `${spanText(market, stream, span)}: ${share} covered`;
   });
-  const stored = `${rows.toLocaleString('en-US')} rows in ${shownDuration(durationMs)}`;
+  const stored = `${countOf(rows, 'row')} in ${shownDuration(durationMs)}`;
   lines.push(
     isCovered(outcome)
       ? `All of it is covered: ${stored}.`
       : `Not all of it is covered. Stored meanwhile of these streams, at any time: ${stored}.`,
   );
-  if (!outcome.isAll) lines.push('The gaps that were left out stay as they are.');
-  if (isCovered(outcome)) return `${lines.join('\n')}\n`;
+  const rest = isCovered(outcome) ? [] : leftLines(outcome);
+  const leftOut = outcome.isAll ? [] : ['The gaps that were left out stay as they are.'];
+  return `${[...lines, ...rest, ...leftOut].join('\n')}\n`;
+}
+
+/** What is left of the tasks, why, and what becomes of it. */
+function leftLines({ gaps, end }: FillOutcome): string[] {
   if (end === 'stopped') {
-    lines.push(`Stopped. What is stored stays; run it again to go on from there: ${AGAIN}`);
-    return `${lines.join('\n')}\n`;
+    return [`Stopped. What is stored stays; run it again to go on from there: ${AGAIN}`];
   }
+  const lines: string[] = [];
   const holes = joined(gaps);
   for (const { gap, span, ids } of holes.slice(0, NAMED_MAX)) {
     const named = `${ids.length === 1 ? 'gap' : 'gaps'} ${ids.join(', ')}`;
@@ -119,7 +124,7 @@ function outcomeText(outcome: FillOutcome): string {
     lines.push(`  ${reason}: ${words ?? 'see "tapekeep gaps explain"'}`);
   }
   if (gaps.some(({ state }) => state === 'unfillable')) {
-    lines.push('What is unfillable was given up; "tapekeep gaps fill --again" tries it once more.');
+    lines.push('What is unfillable is given up until "tapekeep gaps fill --again" asks for it.');
   }
   if (gaps.some(({ state }) => state !== 'unfillable')) {
     lines.push(
@@ -128,7 +133,7 @@ function outcomeText(outcome: FillOutcome): string {
         : `What is open is tried again later by a running daemon, or at once by: ${AGAIN}`,
     );
   }
-  return `${lines.join('\n')}\n`;
+  return lines;
 }
 
 interface Hole {
