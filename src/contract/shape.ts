@@ -148,8 +148,9 @@ function parserOf<T>(schema: z.ZodType<T>, tolerance: Tolerance<T> = {}): RowPar
   const { complete, schema: tolerated, repeats = [] } = tolerance;
   return (value, asked) => {
     const whole = complete === undefined ? value : complete(value, asked);
-    const parsed = parseQuickly(whole);
-    if (!parsed.success) return tolerated === undefined ? parsed : tolerated.safeParse(whole);
+    const quick = parseQuickly(whole);
+    const parsed = quick.success || tolerated === undefined ? quick : tolerated.safeParse(whole);
+    if (!parsed.success) return parsed;
     const { data } = parsed;
     const field = repeats.find((one) => asked[one] !== undefined && data[one] !== asked[one]);
     if (field === undefined) return parsed;

@@ -35,24 +35,24 @@ const lengthS = z.number({ error: 'a length in seconds' });
 const path = z.string({ error: 'the path of a folder' });
 
 /** Times, order, policies and kinds are checked where they are used. */
-const any = z.unknown().optional();
-const SPAN = { from: any, to: any };
+const unchecked = z.unknown().optional();
+const SPAN = { from: unchecked, to: unchecked };
 const READ = {
-  ...{ ...SPAN, gaps: any },
+  ...{ ...SPAN, gaps: unchecked },
   signal: z.instanceof(AbortSignal, { error: 'an AbortSignal' }).optional(),
 };
 const EVENTS = onlyKeys({
   ...READ,
   markets: z.array(marketName, { error: 'a list of names' }),
   kinds: z.array(z.unknown(), { error: 'a list of kinds' }),
-  order: any,
+  order: unchecked,
   intervalsS: z.array(lengthS, { error: 'a list of lengths in seconds' }),
   periodsS: z.array(lengthS, { error: 'a list of lengths in seconds' }),
 }).partial();
 const TRADES = onlyKeys({ market: marketName, ...READ });
 const CANDLES = onlyKeys({ market: marketName, intervalS: lengthS, ...READ });
 const COVERAGE = onlyKeys({
-  ...{ market: marketName, kind: any, variantS: lengthS.optional(), ...SPAN },
+  ...{ market: marketName, kind: unchecked, variantS: lengthS.optional(), ...SPAN },
 });
 const OPTIONS = onlyKeys({
   databaseUrl: z.string({ error: 'an address, such as postgres://user@host/database' }),

@@ -81,9 +81,8 @@ function tableLines({ streams, streamsLeftOut }: ArchiveStatus): readonly string
 }
 
 function summaryLine(status: ArchiveStatus, streamsOfAll: readonly StatusStream[]): string {
-  const { markets, rows, kinds, lowestCoverageRatio, streams, streamsLeftOut } = status;
-  const all = streams.length + streamsLeftOut;
-  const of = `${countOf(markets, 'market')}, ${countOf(all, 'stream')}, ${countOf(rows, 'row')} covered`;
+  const { markets, rows, kinds, lowestCoverageRatio } = status;
+  const of = `${countOf(markets, 'market')}, ${countOf(streamsOfAll.length, 'stream')}, ${countOf(rows, 'row')} covered`;
   const parts = new Set(streamsOfAll.filter(isPartOfHistory).map(({ kind }) => kind));
   const shares = kinds.flatMap(({ kind, coverageRatio }) =>
     coverageRatio === null
