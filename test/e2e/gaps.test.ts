@@ -180,6 +180,9 @@ suite('gaps', { concurrency: 3 }, () => {
     const status = await world.ask('status');
     assert.match(status.out, /^Cannot be had: history of BTC_USDT trades before .*, which exists/m);
     assert.match(status.out, /^BTC_USDT +trades .* of part /m);
+    const short = (await world.ask('status', '--summary')).out;
+    assert.match(short, /^All: .* trades \S+ of part/m);
+    assert.match(short, /^Not reached, or not to be had: the start of the history of 2 streams;/m);
     await world.stop(daemon);
   });
 
