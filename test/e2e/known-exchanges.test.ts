@@ -120,7 +120,10 @@ for (const name of knownExchanges) {
       const kinds = Object.keys(islands ?? {});
       const isAll = ['trades', 'times', ...OTHERS].every((kind) => kinds.includes(kind));
       const isStored = isAll && exact === trades.length && untilS > endS;
-      return isStored && (await isSettled(archive, MARKET, trades, endS * 1000));
+      return (
+        isStored &&
+        (await isSettled(archive, MARKET, { trades, kinds: ['trades', 'times'] }, endS * 1000))
+      );
     });
     daemon.kill('SIGTERM');
     assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());

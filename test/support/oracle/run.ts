@@ -14,7 +14,7 @@ import { PostgresProxy } from '../postgres/postgres-proxy.js';
 import { type OpenSql, openSql } from '../postgres/postgres-server.js';
 import { assertConserved } from './conserved.js';
 import { Crew, type CrewMember } from './crew.js';
-import { isSettled, type Judgement, judge } from './judge.js';
+import { type CandleJudgement, isSettled, type Judgement, judge, judgeCandles } from './judge.js';
 import type { Kill, OracleWorld } from './world.js';
 
 /** What happened in a world. */
@@ -23,6 +23,7 @@ export interface OracleReport extends Judgement {
   readonly fired: ReadonlyMap<string, number>;
   /** Processes that were killed in the middle of a write. */
   readonly killed: number;
+  readonly candles: CandleJudgement;
 }
 
 const MARKET = 'BTC_USDT';
@@ -61,11 +62,13 @@ export async function runWorlds(worlds: readonly OracleWorld[]): Promise<OracleR
     await collectUntilSettled(places);
     const reports: OracleReport[] = [];
     for (const place of places) {
-      const { world, databaseUrl, faults } = place;
+      const { world, archive, databaseUrl, faults } = place;
       const judgement = await named(place, () =>
         judge(databaseUrl, MARKET, world.trades, world.isStartLater),
       );
-      reports.push({ ...judgement, fired: firedByKind(faults), killed: killed.get(place) ?? 0 });
+      const candles = await named(place, () => judgeCandles(archive, MARKET, world.trades));
+      const fired = firedByKind(faults);
+      reports.push({ ...judgement, fired, killed: killed.get(place) ?? 0, candles });
     }
     return reports;
   } finally {
@@ -207,7 +210,7 @@ async function settled({ world, backend, archive }: Place, daemon: CrewMember): 
     const nowMs = systemClock.monotonicMs();
     if (backend.nowMs() < endMs || nowMs - lookedAtMs < LOOK_MS) return false;
     lookedAtMs = nowMs;
-    return await isSettled(archive, MARKET, world.trades, backend.nowMs());
+    return await isSettled(archive, MARKET, world, backend.nowMs());
   });
 }
 

@@ -1,3 +1,4 @@
+import type { EndpointName } from '../../../src/contract/endpoints.js';
 import type { ServerVariants } from '../../../src/contract/variants.js';
 import { type Random, seededRandom } from '../../../src/kernel/random.js';
 import type { FaultRuleInput } from '../../../src/sandbox/faults/script.js';
@@ -21,13 +22,15 @@ export interface OracleWorld {
   readonly variants: Partial<ServerVariants>;
   readonly rules: readonly FaultRuleInput[];
   readonly kills: readonly Kill[];
+  /** Streams that are waited for until nothing of them is left to do. */
+  readonly kinds: ReadonlyArray<'trades' | 'times' | 'candles'>;
   readonly settings: Readonly<Record<string, string>>;
 }
 
 const START_S = 1_760_000_000;
 
 /** Faults of single replies. Small figures: what is tested is what follows, not how long it takes. */
-const REPLY_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
+export const REPLY_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
   (random) => ({ kind: 'latency', ms: 20, jitterMs: upTo(random, 150) }),
   (random) => ({ kind: 'status', status: pick(random, [500, 502, 503, 200]) }),
   (random) => ({ kind: 'rateLimit', retryAfterS: pick(random, [0, -5]) }),
@@ -57,7 +60,7 @@ export function makeWorld(seed: number): OracleWorld {
   const seconds = 20 + upTo(random, 60);
   const flood = random() < 0.3 ? 1100 + upTo(random, 400) : upTo(random, 300);
   const trades = makeTrades({ seed, seconds, startS: START_S, flood });
-  const rules = makeRules(random);
+  const rules = makeRules(random, REPLY_FAULTS, ['historyResult', 'historyResult', 'history']);
   const pace = random() < 0.4 ? pick(random, [20, 40] as const) : 'instant';
   const isIdMode = random() < 0.15;
   const history = random() < 0.25 ? '30s' : 'all';
@@ -80,6 +83,7 @@ export function makeWorld(seed: number): OracleWorld {
       atWrite: 1 + upTo(random, 25),
       isForwarded: random() < 0.5,
     })),
+    kinds: ['trades', 'times'],
     settings: {
       TAPEKEEP_STREAMS_TRADES_HISTORY: history,
       TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: String(random() < 0.7),
@@ -89,17 +93,22 @@ export function makeWorld(seed: number): OracleWorld {
   };
 }
 
-function makeRules(random: Random): FaultRuleInput[] {
+/** Some of `faults`, at some of `places`, each a few times. */
+export function makeRules(
+  random: Random,
+  faults: ReadonlyArray<(random: Random) => FaultRuleInput>,
+  places: readonly EndpointName[],
+): FaultRuleInput[] {
   const rules: FaultRuleInput[] = [];
   const count = 1 + upTo(random, 3);
   while (rules.length < count) {
-    const rule = pick(random, REPLY_FAULTS)(random);
+    const rule = pick(random, faults)(random);
     // Which of two rows with one id is the true one is only known while the true one comes first.
     const clash = { reorderRows: 'conflictRows', conflictRows: 'reorderRows' };
     const other = clash[rule.kind as keyof typeof clash];
     if (rules.some(({ kind }) => kind === other)) continue;
-    const id = `${rule.kind}-${rules.length + 1}`;
-    const where = pick(random, ['historyResult', 'historyResult', 'history'] as const);
+    const where = pick(random, places);
+    const id = `${rule.kind}-${where}-${rules.length + 1}`;
     rules.push({
       ...rule,
       id,
@@ -114,11 +123,11 @@ function makeRules(random: Random): FaultRuleInput[] {
 }
 
 /** A whole number from 0 to `most`. */
-function upTo(random: Random, most: number): number {
+export function upTo(random: Random, most: number): number {
   return Math.floor(random() * (most + 1));
 }
 
-function pick<T>(random: Random, from: readonly T[]): T {
+export function pick<T>(random: Random, from: readonly T[]): T {
   const found = from[Math.floor(random() * from.length)];
   if (found === undefined) throw new Error('nothing to pick from');
   return found;
