@@ -17,7 +17,15 @@ export interface CommonOptions {
 }
 
 /** Reader of a value; gets what a repeated option gave before. Throws InvalidArgumentError. */
-type Read<T> = (text: string, earlier: never) => T;
+type Read<T> = ((text: string, earlier: never) => T) & {
+  /** All words that it knows, where they are few: help and completion show them. */
+  readonly words?: readonly string[];
+};
+
+/** A reader of a few words, or of lists of them, that tells which these are. */
+export function ofWords<F extends Read<unknown>>(words: readonly string[], read: F) {
+  return Object.assign(read, { words });
+}
 
 /** One option, or a pair that sets and denies it, with the type of its value. */
 export interface Input<T> {
@@ -64,6 +72,7 @@ export function option<T>(
   shown?: string,
 ): Input<T | undefined> {
   const made = new Option(flags, description).default(standard, shown);
+  if (read?.words !== undefined) made.choices(read.words);
   return { options: [read === undefined ? made : made.argParser(read as (text: string) => T)] };
 }
 

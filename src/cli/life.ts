@@ -15,7 +15,7 @@ import type { PartitionInfo, Store } from '../store/index.js';
 import { VERSION } from './command.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
 import { archive, coldDirOf, type Look, stoppable } from './opening/database.js';
-import { listOf, oneOf } from './options.js';
+import { listArgument, oneOf } from './options.js';
 import { type Column, formatTable, jsonLine, printable } from './output.js';
 import { Progress } from './progress.js';
 
@@ -24,13 +24,11 @@ export type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
 export const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].retention))];
 
 /** Reads and gathers a list of such kinds with commas. */
-export function lifeKindsArgument(text: string, earlier?: readonly LifeKind[]): LifeKind[] {
-  return listOf(text, earlier, (word) => {
-    const isOfAccount = nameMeant(word, ['balances', 'orders']) !== undefined;
-    const meant = isOfAccount ? 'account' : nameMeant(word, LIFE_KIND_NAMES);
-    return meant ?? oneOf(word, 'kind', LIFE_KIND_NAMES);
-  });
-}
+export const lifeKindsArgument = listArgument(LIFE_KIND_NAMES, (word): LifeKind => {
+  const isOfAccount = nameMeant(word, ['balances', 'orders']) !== undefined;
+  const meant = isOfAccount ? 'account' : nameMeant(word, LIFE_KIND_NAMES);
+  return meant ?? oneOf(word, 'kind', LIFE_KIND_NAMES);
+});
 
 /** The tables whose rows are called so. */
 export function tablesKept(kind: LifeKind): SeriesTable[] {

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { DURATION_FORM, parseDuration } from '../config/values.js';
 import { nearestName } from '../kernel/nearest.js';
-import { GAP_REASONS } from '../model/gap-reasons.js';
+import { GAP_REASONS, reasonLabel } from '../model/gap-reasons.js';
 import { nameMeant } from '../model/kinds.js';
 import {
   SERIES,
@@ -10,7 +10,7 @@ import {
   streamsOf,
   WRITTEN_SERIES,
 } from '../model/series.js';
-import { flag, option } from './command.js';
+import { flag, ofWords, option } from './command.js';
 
 /** Readers of option values; each refusal says what is allowed. Commander adds option and value. */
 
@@ -166,6 +166,8 @@ export const CLAMP = flag(
 const FETCHABLE = WRITTEN_SERIES.filter((table) => SERIES[table].isFetchable).map(
   (table) => SERIES[table].kind,
 );
+/** What can be asked for again by itself. */
+export const FILLED_KINDS = ['trades', 'candles'] as const;
 
 /** A stream's kind as people call it, in singular or plural or as its table; undefined for what is none. */
 export function kindOf(word: string): StreamKind | undefined {
@@ -174,30 +176,24 @@ export function kindOf(word: string): StreamKind | undefined {
 }
 
 /** Reads and gathers a list of kinds with commas. */
-export function kindsArgument(text: string, earlier?: readonly StreamKind[]): StreamKind[] {
-  return listOf(text, earlier, (word) => readKind(word, STREAM_KINDS));
-}
+export const kindsArgument = listArgument(STREAM_KINDS, (word) => readKind(word, STREAM_KINDS));
 
 /** The same of what can be fetched later: trades (with their exact times) and candles. */
-export function fetchedKindsArgument(text: string, earlier?: readonly StreamKind[]): StreamKind[] {
-  return listOf(text, earlier, (word) => {
-    const kind = readKind(word, FETCHABLE);
-    if (kind === 'trades' || kind === 'candles') return kind;
-    const why = kind === 'times' ? 'times come with trades' : 'it can only be seen at its moment';
-    throw new InvalidArgumentError(
-      `"${word}" cannot be filled: ${why}. Write trades, candles or both.`,
-    );
-  });
-}
+export const fetchedKindsArgument = listArgument(FILLED_KINDS, (word): StreamKind => {
+  const kind = readKind(word, FETCHABLE);
+  if (kind === 'trades' || kind === 'candles') return kind;
+  const why = kind === 'times' ? 'times come with trades' : 'it can only be seen at its moment';
+  throw new InvalidArgumentError(
+    `"${word}" cannot be filled: ${why}. Write trades, candles or both.`,
+  );
+});
 
-/** Gathers the words of a list with commas. */
-export function listOf<T>(
-  text: string,
-  earlier: readonly T[] = [],
-  read: (word: string) => T,
-): T[] {
-  const words = text.split(',').filter((word) => word.trim() !== '');
-  return [...new Set([...earlier, ...words.map(read)])];
+/** Makes a reader that gathers the words of a list with commas. */
+export function listArgument<T>(words: readonly string[], read: (word: string) => T) {
+  return ofWords(words, (text: string, earlier: readonly T[] = []): T[] => {
+    const given = text.split(',').filter((word) => word.trim() !== '');
+    return [...new Set([...earlier, ...given.map(read)])];
+  });
 }
 
 function readKind(word: string, allowed: readonly string[]): StreamKind {
@@ -225,23 +221,24 @@ export function oneOf<const T extends string>(
   return found;
 }
 
+/** Makes a reader of one of a few words. */
+export function wordArgument<const T extends string>(what: string, allowed: readonly T[]) {
+  return ofWords(allowed, (word: string) => oneOf(word, what, allowed));
+}
+
 const STATES = ['open', 'filling', 'unfillable'] as const;
-type State = (typeof STATES)[number];
 
 /** Reads and gathers a list of states of gaps with commas. */
-export function statesArgument(text: string, earlier?: readonly State[]): State[] {
-  return listOf(text, earlier, (word) => oneOf(word, 'state', STATES));
-}
+export const statesArgument = listArgument(STATES, (word) => oneOf(word, 'state', STATES));
+
+const REASONS = Object.keys(GAP_REASONS);
 
 /** Reads and gathers a list of reasons with commas; underscores as in the metrics are spaces. */
-export function reasonsArgument(text: string, earlier?: readonly string[]): string[] {
-  const known = Object.keys(GAP_REASONS);
-  return listOf(text, earlier, (word) => {
-    const reason = word.trim().toLowerCase().replaceAll('_', ' ');
-    if (!known.includes(reason)) throw unknownWord(word, 'reason', known);
-    return reason;
-  });
-}
+export const reasonsArgument = listArgument(REASONS.map(reasonLabel), (word) => {
+  const reason = word.trim().toLowerCase().replaceAll('_', ' ');
+  if (!REASONS.includes(reason)) throw unknownWord(word, 'reason', REASONS);
+  return reason;
+});
 
 /** `candles 60s`: a stream as people read it. */
 export function streamName({ kind, variant }: { kind: string; variant: number }): string {

@@ -187,6 +187,7 @@ function declare(
   for (const [at, form] of usage.filter((word) => word !== '[options]').entries()) {
     const argument = command.createArgument(form, args[at]?.description);
     const read = args[at]?.read;
+    if (read?.words !== undefined) argument.choices(read.words);
     command.addArgument(
       read === undefined ? argument : argument.argParser(read as (text: string) => unknown),
     );

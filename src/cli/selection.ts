@@ -99,10 +99,10 @@ export function clampedTo(bounds: Partial<Span>, covered: Span): Span | undefine
 /** The options by which several commands select gaps. */
 export const GAP_SELECTION = {
   market: MARKETS,
-  kinds: option('--kind, --kinds <list>', 'only these: trades,times,candles,…', kindsArgument),
+  kinds: option('--kind, --kinds <list>', 'only these; separate several by commas', kindsArgument),
   ...SPAN,
-  state: option('--state <list>', 'only these: open,filling,unfillable', statesArgument),
-  reason: option('--reason <list>', 'only these, such as "head moved"', reasonsArgument),
+  state: option('--state <list>', 'only these; separate several by commas', statesArgument),
+  reason: option('--reason <list>', 'only these; separate several by commas', reasonsArgument),
 };
 export type GapOptions = Values<typeof GAP_SELECTION>;
 

@@ -9,12 +9,23 @@ async function scriptOf(shell: string): Promise<string> {
   return `${program.text('stdout')}\n`;
 }
 
+/** What a shell runs to print what is offered for the last of some words. */
+const QUESTIONS = {
+  bash: (script: string, line: string, last: number) => `${script}
+COMP_WORDS=(${line}); COMP_CWORD=${last}; _tapekeep; printf '%s\\n' "\${COMPREPLY[@]}"`,
+  zsh: (script: string, line: string, last: number) => `autoload -Uz compinit; compinit -u -D
+${script}
+emulate sh; COMP_WORDS=(${line}); COMP_CWORD=${last}; _tapekeep; printf '%s\\n' "\${COMPREPLY[@]}"`,
+  fish: (script: string, line: string) => `${script}
+complete -C "${line.replaceAll("'", '')}" | string replace -r '\\t.*' ''`,
+} as const;
+
 /** What a shell offers for the last of the words; undefined where the shell is not installed. */
-function offered(shell: 'bash' | 'zsh', script: string, words: readonly string[]) {
+function offered(shell: keyof typeof QUESTIONS, script: string, words: readonly string[]) {
   const line = words.map((word) => `'${word}'`).join(' ');
-  const ask = `${script}
-COMP_WORDS=(${line}); COMP_CWORD=${words.length - 1}; _tapekeep; printf '%s\\n' "\${COMPREPLY[@]}"`;
-  const { stdout, error, stderr } = spawnSync(shell, ['-c', ask], { encoding: 'utf8' });
+  const bare = shell === 'fish' ? ['--no-config'] : shell === 'zsh' ? ['-f'] : ['--norc'];
+  const ask = QUESTIONS[shell](script, line, words.length - 1);
+  const { stdout, error, stderr } = spawnSync(shell, [...bare, '-c', ask], { encoding: 'utf8' });
   if (error !== undefined) return undefined;
   assert.equal(stderr, '');
   return stdout.trim().split('\n');
@@ -31,7 +42,27 @@ test('bash completes commands, those below them, options and their words', async
   assert.deepEqual(ask('--log-format', ''), ['auto', 'json', 'pretty']);
   assert.deepEqual(ask('replay', '--as', 'k'), ['known']);
   assert.deepEqual(ask('start', 'nothing-like-it'), ['']);
+  assert.ok(ask('start', '')?.includes('--for'));
+  assert.deepEqual(ask('gaps', 'list', '--state', 'open,f'), ['open,filling']);
+  assert.deepEqual(ask('gaps', 'list', '--state', '=', 'f'), ['filling']);
 });
+
+for (const shell of ['bash', 'zsh', 'fish'] as const) {
+  test(`${shell} completes a value as one of its words, else as a file`, async (t) => {
+    const script = await scriptOf(shell);
+    const ask = (...words: string[]) =>
+      offered(shell, script, ['tapekeep', ...words])?.sort() ?? [];
+    if (offered(shell, script, ['tapekeep', '']) === undefined)
+      return t.skip(`${shell} is not installed here`);
+    assert.deepEqual(ask('gaps', 'list', '--state', ''), ['filling', 'open', 'unfillable']);
+    assert.deepEqual(ask('completion', ''), ['bash', 'fish', 'zsh']);
+    assert.deepEqual(ask('export', '--candles', ''), ['exchange', 'trades']);
+    // For what is not a word, bash and zsh complete files when nothing is offered; fish offers them.
+    const files = shell === 'fish' ? ['package-lock.json', 'package.json'] : [''];
+    assert.deepEqual(ask('export', '--out', 'package'), files);
+    assert.deepEqual(ask('--config', 'package'), files);
+  });
+}
 
 test('each shell has a script that names every command, and an unknown shell is refused', async () => {
   const help = new Program(['--help']);

@@ -12,6 +12,7 @@ import { assertCollected, type FillContext, filling } from '../fill/with-filling
 import type { FillTask } from '../fill/worker.js';
 import { givenUpUntilMs } from '../life.js';
 import {
+  FILLED_KINDS,
   fetchedKindsArgument,
   gather,
   type Instant,
@@ -31,7 +32,6 @@ Beside a running daemon, the daemon does the work; without one, this command doe
 stops it; what is stored stays, and the same command goes on from there. It exits with 0 only when
 all of the span is covered, with 7 when some of it cannot be had, and says why.`;
 
-const KINDS: readonly StreamKind[] = ['trades', 'candles'];
 /** Gaps whose pauses are ended at once. */
 const RETRIED_MAX = 10_000;
 
@@ -46,17 +46,13 @@ export default command({
     market: required('-m, --market <name>', 'the market; may be repeated', gather),
     from: required('--from <time>', 'begin, or this long back, such as 7d', instantArgument),
     to: option('--to <time>', 'end (default: now)', instantArgument),
-    kinds: option(
-      '--kind, --kinds <list>',
-      'trades, candles or both (the default)',
-      fetchedKindsArgument,
-    ),
+    kinds: option('--kind, --kinds <list>', 'only this kind (default: both)', fetchedKindsArgument),
     again: flag('--again', 'also try again what was given up'),
     json: JSON_DOCUMENT,
   },
   help: HELP,
   needs: filling('any'),
-  async run(context, { market, from, to, kinds = KINDS, again = false, json }) {
+  async run(context, { market, from, to, kinds = FILLED_KINDS, again = false, json }) {
     const { filling, store, session, say, signal } = context;
     const knownNowMs = await store.exchangeNowMs();
     // Reported before the exchange is asked, where that is possible.

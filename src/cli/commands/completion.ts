@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { argument, command, loadCommands, nothing } from '../command.js';
-import { oneOf } from '../options.js';
+import { wordArgument } from '../options.js';
 import { writeOut } from '../output.js';
 
 const HELP = `
@@ -8,13 +8,14 @@ const HELP = `
   zsh    tapekeep completion zsh > "\${fpath[1]}/_tapekeep"
   fish   tapekeep completion fish > ~/.config/fish/completions/tapekeep.fish
 
-It completes commands, options, and the words of options that take one of a few; else names of files.`;
+It completes commands, options, and values that are one of a few words, lists of them too; other values
+as names of files.`;
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
 /** Prints a script that completes the command line. It holds every name, so that nothing is started. */
 export default command({
-  args: { shell: argument('bash, zsh or fish', (text) => oneOf(text, 'shell', SHELLS)) },
+  args: { shell: argument('the shell that completes', wordArgument('shell', SHELLS)) },
   help: HELP,
   needs: nothing,
   async run(_, { shell }, made) {
@@ -35,30 +36,31 @@ interface Word {
 interface Place {
   /** `gaps fill`; empty for the program itself. */
   readonly path: string;
-  readonly commands: readonly Word[];
-  readonly options: readonly Word[];
-  /** By option, the words that it takes. */
-  readonly choices: ReadonlyMap<string, readonly string[]>;
+  /** The commands below it, or the words that its arguments take. */
+  readonly words: readonly Word[];
+  readonly options: readonly (Word & {
+    readonly takesValue: boolean;
+    /** The words that it takes, where they are few. */
+    readonly choices: readonly string[];
+  })[];
 }
 
 function placesOf(one: Command, path: string): Place[] {
   const visible = one.createHelp();
   const options = [...visible.visibleOptions(one), ...visible.visibleGlobalOptions(one)];
   const children = visible.visibleCommands(one);
-  const textsOf = (option: (typeof options)[number]) =>
-    [option.short, option.long].filter((text) => text !== undefined);
   const place: Place = {
     path,
-    commands: children.map((child) => ({ text: child.name(), about: child.description() })),
-    options: options.flatMap((option) =>
-      textsOf(option).map((text) => ({ text, about: option.description })),
-    ),
-    choices: new Map(
-      options.flatMap((option) =>
-        textsOf(option).flatMap((text) =>
-          option.argChoices === undefined ? [] : [[text, option.argChoices] as const],
-        ),
+    words: [
+      ...children.map((child) => ({ text: child.name(), about: child.description() })),
+      ...one.registeredArguments.flatMap(({ argChoices = [], description }) =>
+        argChoices.map((text) => ({ text, about: description })),
       ),
+    ],
+    options: options.flatMap(({ short, long, description, required, argChoices = [] }) =>
+      [short, long]
+        .filter((text) => text !== undefined)
+        .map((text) => ({ text, about: description, takesValue: required, choices: argChoices })),
     ),
   };
   return [place, ...children.flatMap((child) => placesOf(child, `${path} ${child.name()}`.trim()))];
@@ -66,52 +68,67 @@ function placesOf(one: Command, path: string): Place[] {
 
 const textsOf = (words: readonly Word[]) => words.map(({ text }) => text).join(' ');
 
-/** Knows the place from the words before, and offers what may follow there. */
+/**
+ * Knows the place from the words before, and offers what may follow there. Where that is no word, the
+ * shell completes files. The shells split `--option=value` in their own way; lists grow at their end.
+ */
 function bashScript(places: readonly Place[]): string {
   const named = places.filter(({ path }) => path !== '').map(({ path }) => `"${path}"`);
-  const lines = places.flatMap(({ path, commands, options, choices }) => [
-    ...[...choices].map(
-      ([option, words]) => `    "${path}|${option}") words="${words.join(' ')}" ;;`,
-    ),
-    `    "${path}|"*) words="${textsOf([...commands, ...options])}" ;;`,
+  const lines = places.flatMap(({ path, words, options }) => [
+    ...options
+      .filter(({ takesValue }) => takesValue)
+      .map(({ text, choices }) => `    "${path}|${text}") offered="${choices.join(' ')}" ;;`),
+    `    "${path}|"*) offered="${textsOf(words)}" flags="${textsOf(options)}" ;;`,
   ]);
   return `_tapekeep() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path="" next words i
+  local current="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}"
+  local place="" next offered="" flags="" list="" i
   for ((i = 1; i < COMP_CWORD; i++)); do
-    next="\${path:+$path }\${COMP_WORDS[i]}"
+    next="\${place:+$place }\${COMP_WORDS[i]}"
     case "$next" in
-      ${named.join('|')}) path="$next" ;;
+      ${named.join('|')}) place="$next" ;;
     esac
   done
-  case "$path|$before" in
+  if [[ "$current" == "=" ]]; then current=""
+  elif [[ "$before" == "=" ]]; then before="\${COMP_WORDS[COMP_CWORD-2]}"
+  fi
+  case "$place|$before" in
 ${lines.join('\n')}
   esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  if [[ "$current" == -* || -z "$offered" ]]; then offered="$flags"
+  elif [[ "$current" == *,* ]]; then list="\${current%,*},"
+  fi
+  COMPREPLY=($(compgen -P "$list" -W "$offered" -- "\${current##*,}"))
 }
 complete -o default -F _tapekeep tapekeep
 `;
 }
 
-/** The shell takes what is written for bash. */
+/** The shell takes what is written for bash. It runs the file at the first completion, as that function. */
 function zshScript(places: readonly Place[]): string {
   return `#compdef tapekeep
 autoload -U +X bashcompinit && bashcompinit
-${bashScript(places)}`;
+${bashScript(places)}[[ "\${funcstack[1]}" != _tapekeep ]] || _bash_complete -o default -F _tapekeep
+`;
 }
 
 const quoted = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 
 function fishScript(places: readonly Place[]): string {
   const named = places.filter(({ path }) => path !== '').map(({ path }) => quoted(path));
-  const lines = places.flatMap(({ path, commands, options, choices }) => {
+  const lines = places.flatMap(({ path, words, options }) => {
     const start = `complete -c tapekeep -n ${quoted(`test (__tapekeep_place) = "${`tapekeep ${path}`.trim()}"`)}`;
     return [
-      ...commands.map(({ text, about }) => `${start} -a ${text} -d ${quoted(about)}`),
-      ...options.map(({ text, about }) => {
-        const words = choices.get(text);
+      ...words.map(({ text, about }) => `${start} -f -a ${text} -d ${quoted(about)}`),
+      ...options.map(({ text, about, takesValue, choices }) => {
         const name = text.startsWith('--') ? `-l ${text.slice(2)}` : `-s ${text.slice(1)}`;
-        const takes = words === undefined ? '' : ` -x -a ${quoted(words.join(' '))}`;
-        return `${start} ${name}${takes} -d ${quoted(about)}`;
+        const value =
+          choices.length > 0
+            ? ` -x -a ${quoted(`(__tapekeep_words ${choices.join(' ')})`)}`
+            : takesValue
+              ? ' -r -F'
+              : '';
+        return `${start} ${name}${value} -d ${quoted(about)}`;
       }),
     ];
   });
@@ -124,6 +141,10 @@ function fishScript(places: readonly Place[]): string {
     end
   end
   string trim -- "tapekeep $place"
+end
+function __tapekeep_words
+  set -l list (string match -r -- '^(?:--[^=]*=)?(.*,)' (commandline -ct))[2]
+  string join \\n -- "$list"$argv
 end
 ${lines.join('\n')}
 `;

@@ -16,6 +16,7 @@ import {
   command,
   flag,
   nothing,
+  ofWords,
   option,
   type Values,
   VERSION,
@@ -24,7 +25,16 @@ import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
 import { exportParts } from '../export/selection.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, type Look } from '../opening/database.js';
-import { CLAMP, durationArgument, kindOf, MARKETS, oneOf, SPAN, type Typed } from '../options.js';
+import {
+  CLAMP,
+  durationArgument,
+  kindOf,
+  MARKETS,
+  oneOf,
+  SPAN,
+  type Typed,
+  wordArgument,
+} from '../options.js';
 import { jsonLine, printable, writeOut } from '../output.js';
 import { exportFor } from './export-for.js';
 
@@ -88,12 +98,21 @@ function formatOf(path: string): Format {
 const FOR_OPTIONS = ['dir', 'candles', 'latency'] as const;
 const FILE_OPTIONS = ['out', 'format', 'manifest', 'period'] as const;
 
+/** @throws InvalidArgumentError */
+const exportedKindArgument = ofWords(SERIES_KINDS, (word: string): SeriesKind => {
+  const kind = nameMeant(word, SERIES_KINDS);
+  if (kind !== undefined) return kind;
+  const stream = kindOf(word);
+  if (stream !== undefined && SERIES[tableOfStream(stream)].retention === 'account') {
+    throw new InvalidArgumentError(
+      `${stream} are of the account, and exports are of markets only: ask balances_at(…) or orders_open_at(…) in SQL, as the login that collects (tapekeep psql --owner).`,
+    );
+  }
+  return oneOf(word, 'kind', SERIES_KINDS);
+});
+
 const OPTIONS = {
-  kind: option(
-    '--kind <kind>',
-    `${SERIES_KINDS.join(', ')}; needed without --for`,
-    exportedKindArgument,
-  ),
+  kind: option('--kind <kind>', 'needed without --for', exportedKindArgument),
   market: MARKETS,
   interval: option('--interval <length>', 'length of candles, such as 60 or 1h', lengthArgument),
   period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
@@ -101,19 +120,19 @@ const OPTIONS = {
   clamp: CLAMP,
   format: option(
     '--format <format>',
-    `${FORMATS.join(', ')} (default: as the file ends, csv where it has no ending)`,
-    (word) => oneOf(word, 'format', FORMATS),
+    'default: as the file ends, csv where it has no ending',
+    wordArgument('format', FORMATS),
   ),
   out: option('-o, --out <file>', 'where to; - is standard output', undefined, '-'),
   manifest: option('--manifest <file>', 'where the manifest goes (default: beside the file)'),
   allowGaps: flag('--allow-gaps', 'write what there is of a span with gaps'),
   force: flag('--force', 'replace files that are there'),
-  for: option('--for <program>', `write files of ${TOOLS.join(', ')}`, (word) =>
-    oneOf(word, 'program', TOOLS),
-  ),
+  for: option('--for <program>', 'write the files of this program', wordArgument('program', TOOLS)),
   dir: option('--dir <folder>', 'with --for: the folder of that program'),
-  candles: option('--candles <source>', 'with --for: exchange (default), or trades', (word) =>
-    oneOf(word, 'source of candles', ['exchange', 'trades']),
+  candles: option(
+    '--candles <source>',
+    'with --for: where they come from (default: exchange)',
+    wordArgument('source of candles', ['exchange', 'trades']),
   ),
   latency: option(
     '--latency <length>',
@@ -148,19 +167,6 @@ function refuseOthers(given: Command, names: readonly string[], tool: Tool | und
   const why = tool === undefined ? 'it belongs to --for' : `--for ${tool} has no use for it`;
   const value = given.getOptionValue(one) as string | Typed<unknown>;
   throw new UsageError(`--${one}`, typeof value === 'string' ? value : value.text, why);
-}
-
-/** @throws InvalidArgumentError */
-function exportedKindArgument(word: string): SeriesKind {
-  const kind = nameMeant(word, SERIES_KINDS);
-  if (kind !== undefined) return kind;
-  const stream = kindOf(word);
-  if (stream !== undefined && SERIES[tableOfStream(stream)].retention === 'account') {
-    throw new InvalidArgumentError(
-      `${stream} are of the account, and exports are of markets only: ask balances_at(…) or orders_open_at(…) in SQL, as the login that collects (tapekeep psql --owner).`,
-    );
-  }
-  return oneOf(word, 'kind', SERIES_KINDS);
 }
 
 /** @throws InvalidArgumentError */

@@ -9,7 +9,7 @@ import { formatInstant } from '../../kernel/timestamp.js';
 import { SERIES_TABLES } from '../../model/series.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { command, option } from '../command.js';
-import { isOfKind, LIFE_KIND_NAMES, lifeKindsArgument, lifeRulesOf } from '../life.js';
+import { isOfKind, lifeKindsArgument, lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, jsonLine } from '../output.js';
@@ -38,7 +38,7 @@ interface Dated {
  */
 export default command({
   options: {
-    kinds: option('--kind <list>', `only these: ${LIFE_KIND_NAMES.join(', ')}`, lifeKindsArgument),
+    kinds: option('--kind <list>', 'only these; separate several by commas', lifeKindsArgument),
     json: JSON_DOCUMENT,
   },
   help: HELP,

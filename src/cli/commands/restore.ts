@@ -1,13 +1,6 @@
 import { restore } from '../../archive/sealing/life.js';
 import { command, flag, required } from '../command.js';
-import {
-  isOfKind,
-  LIFE_KIND_NAMES,
-  lifeKindsArgument,
-  lifeRulesOf,
-  partitions,
-  workOnLives,
-} from '../life.js';
+import { isOfKind, lifeKindsArgument, lifeRulesOf, partitions, workOnLives } from '../life.js';
 import { coldDirOf } from '../opening/database.js';
 import { instantArgument, JSON_DOCUMENT } from '../options.js';
 import { selectSpan } from '../selection.js';
@@ -30,7 +23,7 @@ checksum; for partitions that are back already the same command does that too.`;
  */
 export default command({
   options: {
-    kinds: required('--kind <list>', LIFE_KIND_NAMES.join(', '), lifeKindsArgument),
+    kinds: required('--kind <list>', 'only these; separate several by commas', lifeKindsArgument),
     from: required('--from <time>', 'from this time on', instantArgument),
     to: required('--to <time>', 'up to this time', instantArgument),
     isRemoving: flag(

@@ -2,14 +2,7 @@ import { liveOn, previewSealing } from '../../archive/sealing/life.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { command, flag, option } from '../command.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
-import {
-  isOfKind,
-  LIFE_KIND_NAMES,
-  lifeKindsArgument,
-  lifeRulesOf,
-  partitions,
-  workOnLives,
-} from '../life.js';
+import { isOfKind, lifeKindsArgument, lifeRulesOf, partitions, workOnLives } from '../life.js';
 import { type Instant, instantArgument, JSON_DOCUMENT, resolveInstant } from '../options.js';
 
 const HELP = `
@@ -31,7 +24,7 @@ point; the next run goes on from there.`;
  */
 export default command({
   options: {
-    kinds: option('--kind <list>', `only these: ${LIFE_KIND_NAMES.join(', ')}`, lifeKindsArgument),
+    kinds: option('--kind <list>', 'only these; separate several by commas', lifeKindsArgument),
     before: option(
       '--before <time>',
       'those that end by this time (default: as old as the settings say)',

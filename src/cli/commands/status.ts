@@ -28,7 +28,7 @@ docs/reference/status.schema.json, and /status/schema of a daemon.`;
 export default command({
   options: {
     markets: MARKETS,
-    kinds: option('--kind <list>', 'only these: trades,candles,depth,…', kindsArgument),
+    kinds: option('--kind <list>', 'only these; separate several by commas', kindsArgument),
     worst: option(
       '--worst <number>',
       'list only so many streams, the least covered first',
