@@ -67,21 +67,21 @@ test('an export of nothing says why: there was nothing, or nobody has looked', a
   const SPAN = /2026-01-15 12:01:10.* to 2026-01-15 12:01:30/;
   const quiet = await tell('12:01:10', '12:01:30', ...file);
   assert.match(quiet, /^0 rows of trades in /);
-  assert.match(quiet, /^none, because there were none: trades of A_B are covered from /m);
+  assert.match(quiet, /^A_B: no trades from .*, because there were none; all of it is covered$/m);
   assert.match(quiet, SPAN);
   const unseen = await tell('13:00:00', '14:00:00', ...file, '--allow-gaps');
   assert.match(
     unseen,
-    /^none, because nothing is stored of trades of A_B from .* 13:00:00.*; the archive covers them from .*12:00:00.* to .*12:01:40.*"tapekeep status"/m,
+    /^A_B: no trades from .* 13:00:00.*, because none are stored; the archive covers them from .*12:00:00.* to .*12:01:40.*"tapekeep status"/m,
   );
   const half = await tell('12:01:10', '14:00:00', ...file, '--allow-gaps');
-  assert.match(half, /^none in what is covered of trades of A_B .*"tapekeep gaps --market A_B"/m);
+  assert.match(half, /^A_B: no trades in what is covered from .*"tapekeep gaps --market A_B"/m);
   const bars = ['--for', 'vectorbt', '--candles', 'trades', '--interval', '1h', '--dir', folder];
   const none = await tell('13:00:00', '14:00:00', ...bars, '--allow-gaps');
   assert.match(none, /^0 candles in /);
-  assert.match(none, /^none, because nothing is stored of trades of A_B from /m);
+  assert.match(none, /^A_B: no trades from .*, because none are stored; /m);
   const some = await run(url, ...['--market', 'A_B'], ...file, '--force');
-  assert.doesNotMatch(some.err, /none/);
+  assert.doesNotMatch(some.err, /no trades/);
 });
 
 test('a span with gaps is refused by an exit code of its own, with what can be done', async (t) => {
@@ -146,7 +146,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const hole = await within('14:12:00', '14:15:00', '--allow-gaps', '--force');
   assert.match(
     hole.err,
-    /^none, .* trades of BTC_USDT from .*: all of it is missing, "tapekeep gaps/m,
+    /^BTC_USDT: no trades from .*: all of it is missing, "tapekeep gaps/m,
   );
   // Ends that lie in a gap move out of it.
   for (const [asked, written] of [

@@ -203,19 +203,19 @@ export function emptyReason(
 ): string {
   const name = printable(market);
   const at = (instant: string | number) => formatInstant(Math.floor(new Date(instant).getTime()));
-  const span = `${at(from)} to ${at(to)}`;
+  const span = `from ${at(from)} to ${at(to)}`;
   const [first] = coverage.list;
   const isWhole = coverage.count === 1 && first?.from === from && first.to === to;
   if (isWhole && new Date(to).getTime() > nowMs) {
-    return `none so far: ${what} of ${name} from ${span} are covered, but that time has not come, at the exchange it is ${at(nowMs)}: a clock has lied, "tapekeep verify" names what is suspect`;
+    return `${name}: no ${what} so far ${span}; they are covered, but that time has not come, at the exchange it is ${at(nowMs)}: a clock has lied, "tapekeep verify" names what is suspect`;
   }
-  if (isWhole) return `none, because there were none: ${what} of ${name} are covered from ${span}`;
+  if (isWhole) return `${name}: no ${what} ${span}, because there were none; all of it is covered`;
   if (coverage.count > 0) {
-    return `none in what is covered of ${what} of ${name} from ${span}; "tapekeep gaps --market ${name}" lists what is missing`;
+    return `${name}: no ${what} in what is covered ${span}; "tapekeep gaps --market ${name}" lists what is missing`;
   }
   const stream = streams.find((one) => one.streamId === streamId);
   const [oldestMs, newestMs] = [stream?.oldestCoveredMs, stream?.newestCoveredMs];
-  const nothing = `none, because nothing is stored of ${what} of ${name} from ${span}`;
+  const nothing = `${name}: no ${what} ${span}, because none are stored`;
   const shown = '("tapekeep status" shows what it holds)';
   if (typeof oldestMs !== 'number' || typeof newestMs !== 'number') {
     return `${nothing}; the archive covers none of them at all ${shown}`;
