@@ -26,7 +26,7 @@ import { readArguments, required } from './arguments.js';
 import { wholeNumber } from './whole-number.js';
 
 export interface PaperTraderOptions {
-  readonly exchange: Pick<ExchangeClient, 'depth'> & {
+  readonly exchange: Pick<ExchangeClient, 'depth' | 'markets'> & {
     watch(market: string, periodS: number): AsyncIterable<StateEvent> & Pick<StateFeed, 'stop'>;
   };
   readonly market: string;
@@ -46,14 +46,13 @@ export interface PaperTraderResult {
   readonly orders: readonly {
     readonly side: 'buy' | 'sell';
     readonly amount: string;
-    /** Mean price of what the book offered. */
+    /** Mean price of what the book offered, as exact as prices of the market are. */
     readonly price: string;
   }[];
   readonly money: string;
   readonly stock: string;
 }
 
-const DIGITS = 8;
 const QUIET_MS = 60_000;
 /** What the daemon records unless its settings say otherwise. */
 const RECORDED_PERIOD_S = 86_400;
@@ -76,6 +75,7 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
   const orders: PaperTraderResult['orders'][number][] = [];
   let [money, stock, records] = ['0', '0', 0];
   let [before, lastNews]: (string | undefined)[] = [];
+  let priceDigits: number | undefined;
   let isQuiet = false;
   const feed = exchange.watch(market, periodS);
   let timer: NodeJS.Timeout | undefined;
@@ -113,7 +113,8 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
         const wanted = side === 'buy' ? amount : stock;
         const filled = take(side === 'buy' ? book.asks : book.bids, wanted);
         if (compareDecimals(filled.taken, '0') > 0) {
-          const price = divideDecimals(filled.money, filled.taken, DIGITS);
+          priceDigits ??= await priceDigitsOf(exchange, market);
+          const price = divideDecimals(filled.money, filled.taken, priceDigits);
           orders.push({ side, amount: filled.taken, price });
           tell?.(`${side} ${filled.taken} at ${price}`);
           const isBuy = side === 'buy';
@@ -127,6 +128,13 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
     clearTimeout(timer);
   }
   return { records, orders, money, stock };
+}
+
+async function priceDigitsOf(exchange: Pick<ExchangeClient, 'markets'>, market: string) {
+  const { data } = await exchange.markets();
+  const digits = data.find(({ name }) => name === market)?.moneyPrec;
+  if (digits === undefined) throw new Error(`${market} is not listed any more`);
+  return Math.max(digits, 0);
 }
 
 function whyNone(reason: CloseReason, periodS: number): string {

@@ -189,6 +189,7 @@ test('on a replayed market the paper trader takes what the book offered then, an
   t.after(() => client.close());
   const exchange = {
     depth: client.depth.bind(client),
+    markets: client.markets.bind(client),
     // Time stands while the trader thinks, and goes on to what was recorded next when it waits again.
     watch(market: string, periodS: number) {
       const feed = client.watch(market, periodS);
@@ -209,10 +210,10 @@ test('on a replayed market the paper trader takes what the book offered then, an
     records: 7,
     orders: [
       // 0.75 at 101 and 0.25 at 500; 0.6 at 97 and 0.4 at 1; 0.75 at 102 and 0.25 at 500; 0.6 at 95 and 0.4 at 1.
-      { side: 'buy', amount: '1', price: '200.75000000' },
-      { side: 'sell', amount: '1', price: '58.60000000' },
-      { side: 'buy', amount: '1', price: '201.50000000' },
-      { side: 'sell', amount: '1', price: '57.40000000' },
+      { side: 'buy', amount: '1', price: '200.75' },
+      { side: 'sell', amount: '1', price: '58.60' },
+      { side: 'buy', amount: '1', price: '201.50' },
+      { side: 'sell', amount: '1', price: '57.40' },
     ],
     money: '-286.25',
     stock: '0',

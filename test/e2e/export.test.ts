@@ -144,10 +144,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const [part] = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8')).markets;
   assert.deepEqual([part.from, part.to], ['2026-01-15T12:00:00.000Z', '2026-01-15T13:00:00.000Z']);
   const hole = await within('14:12:00', '14:15:00', '--allow-gaps', '--force');
-  assert.match(
-    hole.err,
-    /^BTC_USDT: no trades from .*: all of it is missing, "tapekeep gaps/m,
-  );
+  assert.match(hole.err, /^BTC_USDT: no trades from .*: all of it is missing, "tapekeep gaps/m);
   // Ends that lie in a gap move out of it.
   for (const [asked, written] of [
     [
