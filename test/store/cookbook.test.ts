@@ -14,8 +14,8 @@ const ANSWERS: Readonly<Record<string, readonly string[]>> = {
   // (100 + 202 + 102 + 412) / 8; (156 + 10.41 + 20.78) / 1.8; (210 + 106) / 3
   '01_vwap_per_hour.sql': [
     '12:00 | 102 | 8 | true',
-    '13:00 | 103.9944444444444444 | 1.8 | true',
-    '14:00 | 105.3333333333333333 | 3 | false',
+    '13:00 | 103.9944 | 1.8 | true',
+    '14:00 | 105.3333 | 3 | false',
     '15:00 | null | 0 | true',
   ],
   // 12:00: 2 for 600 s, 1 for 1200 s, then nobody looks for 600 s, then 0.5 for 1200 s.
