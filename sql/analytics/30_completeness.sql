@@ -15,7 +15,7 @@ COMMENT ON COLUMN analytics.coverage.last_id IS 'Trades: highest id in the span:
 COMMENT ON COLUMN analytics.coverage.evidence IS 'What the newest answer showed that proves it: {"page": 3}.';
 COMMENT ON COLUMN analytics.coverage.updated_at IS 'When it was written: 2026-01-15 13:00:02+00.';
 
-CREATE OR REPLACE FUNCTION analytics.coverage(market text, kind text, from_at timestamptz, to_at timestamptz)
+CREATE OR REPLACE FUNCTION analytics.coverage(market text, kind text, from_at timestamptz DEFAULT NULL, to_at timestamptz DEFAULT NULL)
 RETURNS TABLE (variant integer, starts_at timestamptz, ends_at timestamptz, length interval)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
@@ -27,7 +27,7 @@ BEGIN ATOMIC
    AND c.span && analytics.span(from_at, to_at), LATERAL (
     SELECT c.span * analytics.span(from_at, to_at) AS part) cut;
 END;
-COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, candles, depth, tickers, states), cut to it. variant: seconds of candles and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, candles, depth, tickers, states), cut to it; left out or null, an end of the span is without end. variant: seconds of candles and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
 
 -- Expected less covered, cut along what is remembered of it: what the view and the function gaps are made of.
 -- Its arguments have names of their own, as no column may be called like an argument.
@@ -103,13 +103,13 @@ COMMENT ON COLUMN analytics.gaps.next_attempt_at IS 'When it is tried again: 202
 COMMENT ON COLUMN analytics.gaps.note IS 'What the last try found, and what people wrote: ''the page was empty''.';
 COMMENT ON COLUMN analytics.gaps.is_before_history IS 'Older than all that is covered of the stream, because the history of the exchange begins later: it lowers no share: false.';
 
-CREATE OR REPLACE FUNCTION analytics.gaps(market text, kind text, from_at timestamptz, to_at timestamptz)
+CREATE OR REPLACE FUNCTION analytics.gaps(market text DEFAULT NULL, kind text DEFAULT NULL, from_at timestamptz DEFAULT NULL, to_at timestamptz DEFAULT NULL)
 RETURNS SETOF analytics.gaps
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT * FROM analytics.missing_spans(gaps.market, gaps.kind, gaps.from_at, gaps.to_at);
 END;
-COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all, with the columns of the view gaps. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream that is covered or was asked for in vain, such as a candle that is not closed yet, and not late enough to be called missing. is_before_history: older than all that is covered, because the history of the exchange begins later; it lowers no share. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null, or left out) of all, in a span without end where it is null or left out, with the columns of the view gaps. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream that is covered or was asked for in vain, such as a candle that is not closed yet, and not late enough to be called missing. is_before_history: older than all that is covered, because the history of the exchange begins later; it lowers no share. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
 
 CREATE OR REPLACE FUNCTION analytics.completeness(market text, day date)
 RETURNS TABLE (kind text, variant integer, expected_s numeric, covered_s numeric, missing_s numeric,

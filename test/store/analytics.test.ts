@@ -202,6 +202,21 @@ test('a length may be text, an interval or seconds', async () => {
   }
 });
 
+test('coverage and gaps are of all time, and gaps of all, where nothing is said of it', async () => {
+  const { url } = await openAnalystWorld();
+  const listed = (text: string) =>
+    linesOf(url, `SELECT * FROM analytics.${text} ORDER BY 1, 2, 3, 4`);
+  const all = await listed('gaps');
+  assert.ok(all.length > 6);
+  assert.deepEqual(await listed('gaps()'), all);
+  const ofMarket = await listed(`gaps('BTC_USDT')`);
+  assert.ok(ofMarket.length > 2 && ofMarket.length < all.length);
+  assert.deepEqual(await listed(`gaps('BTC_USDT', NULL, NULL)`), ofMarket);
+  const covered = await listed(`coverage('BTC_USDT', 'trades')`);
+  assert.ok(covered.length > 1);
+  assert.deepEqual(await listed(`coverage('BTC_USDT', 'trades', NULL, NULL)`), covered);
+});
+
 test('gaps are those that the program itself lists', async () => {
   const { url, store } = await openAnalystWorld();
   // Nothing of it but a request, of an hour that ends after the market was last seen.
