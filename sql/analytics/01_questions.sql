@@ -18,7 +18,7 @@ BEGIN
   RETURN from_at;
 END
 $$;
-COMMENT ON FUNCTION analytics.span_start IS 'The start of a span; one that ends before it begins is refused, and so is NULL for either. Example: SELECT analytics.span_start(''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.span_start IS 'Helper: the start of a span; one that ends before it begins is refused, and so is NULL for either. Example: SELECT analytics.span_start(''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.finite(argument text, at timestamptz)
 RETURNS timestamptz
@@ -33,7 +33,7 @@ BEGIN
           HINT = 'Write a moment; analytics.coverage shows where stored time begins and ends.';
 END
 $$;
-COMMENT ON FUNCTION analytics.finite IS 'The moment of an argument; NULL and infinity are refused by the name of the argument. Example: SELECT analytics.finite(''from_at'', ''2026-01-15'')';
+COMMENT ON FUNCTION analytics.finite IS 'Helper: the moment of an argument; NULL and infinity are refused by the name of the argument. Example: SELECT analytics.finite(''from_at'', ''2026-01-15'')';
 
 CREATE OR REPLACE FUNCTION analytics.market_id(market text, from_at timestamptz DEFAULT NULL, to_at timestamptz DEFAULT NULL)
 RETURNS integer
@@ -85,7 +85,7 @@ BEGIN
           HINT = 'There are trades, times, candles, depth, tickers, states, balances and orders.';
 END
 $$;
-COMMENT ON FUNCTION analytics.kind IS 'The kind of a stream as the ledger writes it, by its name in the singular or plural; any other name is refused. Example: SELECT analytics.kind(''kline'')';
+COMMENT ON FUNCTION analytics.kind IS 'Helper: the kind of a stream as the ledger writes it, by its name in the singular or plural; any other name is refused. Example: SELECT analytics.kind(''kline'')';
 
 CREATE OR REPLACE FUNCTION analytics.seconds(step interval)
 RETURNS integer
@@ -102,7 +102,7 @@ BEGIN
   RETURN extract(epoch FROM step)::integer;
 END
 $$;
-COMMENT ON FUNCTION analytics.seconds IS 'The seconds of a slot: whole, from 1 to 366 days; months are refused, because they differ in length. Example: SELECT analytics.seconds(''15 minutes'')';
+COMMENT ON FUNCTION analytics.seconds IS 'Helper: the seconds of a slot: whole, from 1 to 366 days; months are refused, because they differ in length. Example: SELECT analytics.seconds(''15 minutes'')';
 
 CREATE OR REPLACE FUNCTION analytics.span(from_at timestamptz, to_at timestamptz)
 RETURNS tstzrange
@@ -110,7 +110,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT CASE WHEN from_at > to_at THEN 'empty' ELSE tstzrange(from_at, to_at) END;
 END;
-COMMENT ON FUNCTION analytics.span IS 'The span [from_at, to_at); null is without end, and empty is what ends before it begins. Example: SELECT analytics.span(''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.span IS 'Helper: the span [from_at, to_at); null is without end, and empty is what ends before it begins. Example: SELECT analytics.span(''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.exchange_now()
 RETURNS timestamptz
@@ -130,7 +130,7 @@ BEGIN ATOMIC
     AND s.market_id IN (covered.market_id, 0) AND c.market_id IN (covered.market_id, 0)
     AND c.span && analytics.span(from_at, to_at);
 END;
-COMMENT ON FUNCTION analytics.covered IS 'Spans that are proven complete and touch [from_at, to_at), whole. variant: seconds of candles and states, else 0. Example: SELECT analytics.covered(analytics.market_id(''BTC_USDT''), ''trades'', 0, ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.covered IS 'Helper: spans that are proven complete and touch [from_at, to_at), whole. variant: seconds of candles and states, else 0. Example: SELECT analytics.covered(analytics.market_id(''BTC_USDT''), ''trades'', 0, ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.expected(stream_id integer, from_at timestamptz, to_at timestamptz, until timestamptz DEFAULT analytics.exchange_now())
 RETURNS tstzmultirange
@@ -154,7 +154,7 @@ BEGIN ATOMIC
              WHERE m.market_id = s.market_id AND m.delisted_at IS NOT NULL)) AS until_at OFFSET 0) limits
   WHERE s.stream_id = expected.stream_id;
 END;
-COMMENT ON FUNCTION analytics.expected IS 'What of [from_at, to_at) is expected of a stream until a moment (now): everything from its beginning on, and what was asked for. Example: SELECT analytics.expected(1, ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.expected IS 'Helper: what of [from_at, to_at) is expected of a stream until a moment (now): everything from its beginning on, and what was asked for. Example: SELECT analytics.expected(1, ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.slots(step interval, from_at timestamptz, to_at timestamptz, origin timestamptz DEFAULT 'epoch')
 RETURNS TABLE (open_at timestamptz, end_at timestamptz)

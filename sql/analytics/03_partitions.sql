@@ -36,7 +36,7 @@ BEGIN ATOMIC
   WHERE place.state IN ('archived', 'left', 'expired')
   GROUP BY place.state ORDER BY place.state;
 END;
-COMMENT ON FUNCTION analytics.elsewhere IS 'The partitions of a series that touch [from_at, to_at) and whose rows are not in the database: archived, expired, or left since this transaction began. Example: SELECT state, spans FROM analytics.elsewhere(''trade'', ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.elsewhere IS 'Helper: the partitions of a series that touch [from_at, to_at) and whose rows are not in the database: archived, expired, or left since this transaction began. Example: SELECT state, spans FROM analytics.elsewhere(''trade'', ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.in_database(series text, from_at timestamptz, to_at timestamptz, expired_too boolean DEFAULT false)
 RETURNS boolean
@@ -79,7 +79,7 @@ BEGIN
   RETURN true;
 END
 $$;
-COMMENT ON FUNCTION analytics.in_database IS 'True when all rows of a series (trade, kline, kline_revision, ticker, depth, market_state) between two moments are in the database. Rows that have moved to cold files are an error, and with expired_too also those that are no longer kept. With the setting tapekeep.missing they are a warning (''warn''), or nothing (''ignore''). Example: SELECT analytics.in_database(''trade'', now() - interval ''1 hour'', now())';
+COMMENT ON FUNCTION analytics.in_database IS 'Helper: true when all rows of a series (trade, kline, kline_revision, ticker, depth, market_state) between two moments are in the database. Rows that have moved to cold files are an error, and with expired_too also those that are no longer kept. With the setting tapekeep.missing they are a warning (''warn''), or nothing (''ignore''). Example: SELECT analytics.in_database(''trade'', now() - interval ''1 hour'', now())';
 
 -- What stands in conditions of views and functions. It says the same about the same rows at any time,
 -- and what it refuses can only change together with the partitions, which makes every plan over the
@@ -94,7 +94,7 @@ BEGIN
   RETURN analytics.in_database(series, from_at, to_at, expired_too);
 END
 $$;
-COMMENT ON FUNCTION analytics.is_here IS 'in_database for the conditions of views and functions, asked while a statement is planned; without a span of all time. Example: SELECT analytics.is_here(''trade'', now() - interval ''1 hour'', now())';
+COMMENT ON FUNCTION analytics.is_here IS 'Helper: in_database for the conditions of views and functions, asked while a statement is planned; without a span of all time. Example: SELECT analytics.is_here(''trade'', now() - interval ''1 hour'', now())';
 
 -- The bounds of a question to a series, immutable as is_here is: so constants in them are worked out
 -- early enough to leave out partitions. What is left out wholly would ask nothing, which is why the
@@ -109,7 +109,7 @@ BEGIN
   RETURN from_at;
 END
 $$;
-COMMENT ON FUNCTION analytics.hot_from IS 'The start of a span of which all rows are in the database; any other is refused, and so is one that ends before it begins. Example: SELECT analytics.hot_from(''trade'', ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.hot_from IS 'Helper: the start of a span of which all rows are in the database; any other is refused, and so is one that ends before it begins. Example: SELECT analytics.hot_from(''trade'', ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.hot_to(series text, from_at timestamptz, to_at timestamptz)
 RETURNS timestamptz
@@ -119,4 +119,4 @@ BEGIN
   RETURN to_at;
 END
 $$;
-COMMENT ON FUNCTION analytics.hot_to IS 'The end of a span; goes with hot_from. Example: SELECT analytics.hot_to(''trade'', ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.hot_to IS 'Helper: the end of a span; goes with hot_from. Example: SELECT analytics.hot_to(''trade'', ''2026-01-15'', ''2026-01-16'')';

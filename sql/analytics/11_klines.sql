@@ -34,7 +34,7 @@ BEGIN ATOMIC
       AND c.market_id = kline_origin.market_id AND c.span && analytics.span(from_at, to_at)
     ORDER BY lower(c.span) LIMIT 1), 'epoch');
 END;
-COMMENT ON FUNCTION analytics.kline_origin IS 'A moment at which a candle of the exchange opens: the first one of a span, or where coverage begins; 1970-01-01 without either. Example: SELECT analytics.kline_origin(analytics.market_id(''BTC_USDT''), ''1 day'', ''2026-01-01'', ''2026-02-01'')';
+COMMENT ON FUNCTION analytics.kline_origin IS 'Helper: a moment at which a candle of the exchange opens: the first one of a span, or where coverage begins; 1970-01-01 without either. Example: SELECT analytics.kline_origin(analytics.market_id(''BTC_USDT''), ''1 day'', ''2026-01-01'', ''2026-02-01'')';
 
 CREATE OR REPLACE FUNCTION analytics.klines(market text, step interval, from_at timestamptz, to_at timestamptz, as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (open_at timestamptz, open numeric, high numeric, low numeric, close numeric,

@@ -53,7 +53,7 @@ BEGIN ATOMIC
     SELECT FROM coverage l WHERE l.market_id = book_watched.market_id
       AND l.stream_id = c.stream_id AND lower(l.span) > book_watched.at);
 END;
-COMMENT ON FUNCTION analytics.book_watched IS 'The span without a break in which the book that counts at a moment was watched: the one around it, or the newest of all where none has begun since. Null within a gap. Example: SELECT analytics.book_watched(analytics.market_id(''BTC_USDT''), now())';
+COMMENT ON FUNCTION analytics.book_watched IS 'Helper: the span without a break in which the book that counts at a moment was watched: the one around it, or the newest of all where none has begun since. Null within a gap. Example: SELECT analytics.book_watched(analytics.market_id(''BTC_USDT''), now())';
 
 -- Looks for the book itself, because the time to be asked for is that since it held.
 CREATE OR REPLACE FUNCTION analytics.book_known_at(market text, at timestamptz)
@@ -78,7 +78,7 @@ BEGIN
   RETURN at;
 END
 $$;
-COMMENT ON FUNCTION analytics.book_known_at IS 'A moment, unless the book that held then has left the database: that is refused. Example: SELECT analytics.book_known_at(''BTC_USDT'', ''2026-01-15 12:00Z'')';
+COMMENT ON FUNCTION analytics.book_known_at IS 'Helper: a moment, unless the book that held then has left the database: that is refused. Example: SELECT analytics.book_known_at(''BTC_USDT'', ''2026-01-15 12:00Z'')';
 
 CREATE OR REPLACE FUNCTION analytics.spread(market text, from_at timestamptz, to_at timestamptz)
 RETURNS TABLE (held_from timestamptz, held_to timestamptz, held_s numeric, bid numeric,

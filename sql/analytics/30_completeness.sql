@@ -81,7 +81,7 @@ BEGIN ATOMIC
                AND g.state <> 'filled' AND g.span && one.span), '{}')),
            'open', 'not collected', 0, NULL, NULL, NULL, false) p;
 END;
-COMMENT ON FUNCTION analytics.missing_spans IS 'What the view and the function gaps are made of; ask these. Example: SELECT market, kind, starts_at FROM analytics.missing_spans(NULL, ''trades'', ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.missing_spans IS 'Helper: what the view and the function gaps are made of; ask these. Example: SELECT market, kind, starts_at FROM analytics.missing_spans(NULL, ''trades'', ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE VIEW analytics.gaps AS
 SELECT g.market, g.kind, g.variant, g.starts_at, g.ends_at, g.length, g.state, g.reason, g.is_lag,

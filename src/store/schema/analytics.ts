@@ -89,7 +89,7 @@ const FIND_DEFINITIONS = `SELECT to_regclass('analytics.definition') IS NOT NULL
 const READ_DEFINITIONS = 'SELECT name, hash FROM analytics.definition';
 const CREATE_SCHEMA = `
   CREATE SCHEMA IF NOT EXISTS analytics;
-  COMMENT ON SCHEMA analytics IS 'Questions to the archive, for analysts. Every object tells an example: \\dv+ and \\df+ analytics.*';
+  COMMENT ON SCHEMA analytics IS 'Questions to the archive, for analysts. Every object tells an example: \\dv+ and \\df+ analytics.*; what others are made of begins with Helper';
   CREATE TABLE IF NOT EXISTS analytics.definition (
     name text PRIMARY KEY,
     hash text NOT NULL,

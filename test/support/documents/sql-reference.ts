@@ -40,6 +40,8 @@ function functions(url: string): Promise<SqlFunction[]> {
   );
 }
 
+const isHelper = (comment: string | null) => comment?.startsWith('Helper: ') ?? false;
+
 /** The text of a comment, and the example at its end. */
 function split(comment: string | null): { about: string; example: string } {
   const [about = '', example = ''] = (comment ?? '').split('Example: ');
@@ -69,6 +71,11 @@ export async function sqlPage(url: string): Promise<string> {
     const least = names.length - optional;
     return `${name}(${names.map((one, at) => (at < least ? one : `[${one}]`)).join(', ')})`;
   };
+  const part = (isOfIt: (call: SqlFunction) => boolean) =>
+    calls
+      .filter(isOfIt)
+      .map((one) => withExample(signature(one), one.about))
+      .join('\n');
   return [
     head('SQL', 'the comments in the database'),
     'How to connect, and what to know before: [SQL from Postgres clients](../guides/sql.md). The columns of',
@@ -76,7 +83,10 @@ export async function sqlPage(url: string): Promise<string> {
     '\n## Views of `analytics`\n\n',
     views.map((one) => `${withExample(one.name, one.about)}\n${columnsOf(one)}`).join('\n'),
     '\n## Functions of `analytics`\n\n',
-    calls.map((one) => withExample(signature(one), one.about)).join('\n'),
+    part(({ about }) => !isHelper(about)),
+    '\n## Helpers\n\n',
+    'The functions above are made of them; arguments and answers may change from version to version.\n\n',
+    part(({ about }) => isHelper(about)),
     '\n## Tables\n\n',
     'They hold what is in the database; rows in [cold files](../guides/cold-files.md) are not among it.\n\n',
     tables.map((one) => `${withExample(one.name, one.about)}\n${columnsOf(one)}`).join('\n'),
