@@ -16,9 +16,10 @@ const UNITS = [
   ['s', SECOND_MS],
 ] as const;
 
-/** A length of time as people say it, in its two largest units: `0.4s`, `46s`, `3m 5s`, `7d 8h`. */
+/** A length of time as people say it, in its two largest units: `0.4s`, `46s`, `3m 5s`, `7d 8h`; `0s` where there is none. */
 export function shownDuration(ms: number): string {
-  if (ms < 9950) return `${(Math.max(0, ms) / SECOND_MS).toFixed(1)}s`;
+  if (ms <= 0) return '0s';
+  if (ms < 9950) return `${(ms / SECOND_MS).toFixed(1)}s`;
   const at = UNITS.findIndex(([, unitMs]) => Math.round(ms / SECOND_MS) * SECOND_MS >= unitMs);
   const [large, largeMs] = UNITS[at] ?? UNITS[3];
   const small = UNITS[at + 1];

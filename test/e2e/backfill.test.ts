@@ -216,7 +216,7 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.match((await world.ask('gaps', '--all')).out, /^Lost: 3m 22s beyond history\.$/m);
     // Nobody could ever have had it: the archive is complete all the same.
     const status = await world.ask('status');
-    assert.match(status.out, /^BTC_USDT +trades .* 100% +0 +– /m);
+    assert.match(status.out, /^BTC_USDT +trades .* 100% +0 +0s /m);
     const never = /^Never to be had: trades of 1 market, for up to .+ asked for/m;
     assert.match(status.out, never);
     // However few streams are listed.

@@ -194,7 +194,7 @@ const COLUMNS: readonly Column<StatusStream>[] = [
   {
     title: 'missing',
     align: right,
-    text: ({ missingS }) => (missingS === 0 ? '–' : shownDuration(missingS * 1000)),
+    text: ({ missingS }) => shownDuration(missingS * 1000),
   },
   { title: 'verified until', text: ({ verifiedUntilMs: ms }) => instant(ms) },
 ];

@@ -5,8 +5,9 @@ import { shownDuration } from '../../../src/kernel/durations.js';
 test('a length of time is said in its two largest units, rounded and never as 60 of one', () => {
   const said: ReadonlyArray<readonly [number, string]> = [
     ...([
-      [-1, '0.0s'],
-      [0, '0.0s'],
+      [-1, '0s'],
+      [0, '0s'],
+      [40, '0.0s'],
       [440, '0.4s'],
       [9949, '9.9s'],
       [9950, '10s'],
