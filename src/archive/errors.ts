@@ -21,13 +21,13 @@ export class ArchiveError extends TapekeepError {
   }
 }
 
+/** The forms of a moment. */
+export const MOMENT_FORMS = 'a Date, text such as 2026-01-31T12:00:00Z, or whole UNIX microseconds';
+
 /** A time that is none. */
 export class BadMomentError extends ArchiveError {
   constructor(given: string) {
-    super(
-      'bad_moment',
-      `${given} is no moment: give a Date, text such as 2026-01-31T12:00:00Z, or whole UNIX microseconds`,
-    );
+    super('bad_moment', `${given} is no moment: give ${MOMENT_FORMS}`);
   }
 }
 

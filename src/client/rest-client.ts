@@ -8,7 +8,7 @@ import {
   type ParamsOf,
   type ResultOf,
 } from '../contract/endpoints.js';
-import { type Asked, describeIssues } from '../contract/shape.js';
+import { type Asked, describeIssues, show } from '../contract/shape.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
 import type { RequestOutcome } from '../observe/events.js';
 import {
@@ -446,17 +446,23 @@ function checkParams<N extends EndpointName>(name: N, given: ParamsOf<N>): Reque
   const checked = SCHEMAS[name].safeParse(given);
   if (checked.success) return checked.data;
   const { issues } = checked.error;
+  const known = Object.keys(SCHEMAS[name].shape).join(', ') || 'none';
+  if (issues[0]?.path.length === 0 && issues[0].code === 'invalid_type') {
+    const what = given === undefined ? 'nothing' : safeExcerpt(show(given));
+    throw new InvalidParameterError(name, `${what} was given; expected an object with ${known}`);
+  }
   const [unknown] = issues.flatMap((issue) =>
     issue.code === 'unrecognized_keys' ? issue.keys : [],
   );
   if (unknown !== undefined) {
-    const known = Object.keys(SCHEMAS[name].shape).join(', ') || 'none';
     throw new InvalidParameterError(name, `there is no parameter ${unknown}; it takes ${known}`);
   }
   const fields = issues.slice(0, 5).flatMap((issue) => issue.path.slice(0, 1));
   const values = fields.map((field) => {
     const value = (given as Record<PropertyKey, unknown>)[field];
-    return `${String(field)} = ${safeExcerpt(JSON.stringify(value) ?? String(value))}`;
+    return value === undefined
+      ? `${String(field)} is missing`
+      : `${String(field)} = ${safeExcerpt(JSON.stringify(value) ?? String(value))}`;
   });
   throw new InvalidParameterError(name, `${describeIssues(checked.error)} (${values.join(', ')})`);
 }

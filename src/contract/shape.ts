@@ -90,8 +90,12 @@ export function refusalOf({ issues: [issue] }: z.ZodError, written?: unknown): s
   let value = written;
   for (const name of path)
     value = (value as Readonly<Record<PropertyKey, unknown>> | undefined)?.[name];
+  const named = path.join('.');
+  if (named !== '' && written !== undefined && value === undefined) {
+    return `${named} is missing; expected ${issue?.message}`;
+  }
   const shown = written === undefined ? [] : [show(value)];
-  const what = [...(path.length === 0 ? [] : [path.join('.')]), ...shown].join(' ');
+  const what = [...(named === '' ? [] : [named]), ...shown].join(' ');
   return `${what || 'it'} is not allowed; expected ${issue?.message}`;
 }
 
@@ -107,7 +111,17 @@ export function onlyKeys<const S extends z.core.$ZodShape>(shape: S) {
 /** Why options that a program without types passed are refused; values of unknown names may be secrets. */
 export function refusedOptions(schema: z.ZodType, given: unknown): string | undefined {
   const { error } = schema.safeParse(given);
-  return error && refusalOf(error, error.issues[0]?.path.length === 0 ? undefined : given);
+  const [issue] = error?.issues ?? [];
+  if (error === undefined || issue === undefined) return undefined;
+  if (issue.path.length > 0) return refusalOf(error, given);
+  if (issue.code === 'unrecognized_keys') return refusalOf(error);
+  return `${kindOf(given)} was given; expected ${issue.message}`;
+}
+
+/** What was given in place of an object, without its value. */
+function kindOf(given: unknown): string {
+  if (given === undefined || given === null) return 'nothing';
+  return Array.isArray(given) ? 'a list' : `a ${typeof given}`;
 }
 
 /** The same for anything that {@link ResultShape.parse} threw; undefined when it is no such error. */

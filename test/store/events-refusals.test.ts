@@ -85,22 +85,37 @@ test('questions that the archive cannot answer, and readers that leave', async (
       await assert.rejects(openArchive({}), { code: 'bad_option' });
       // From programs without types.
       const untyped: ReadonlyArray<readonly [() => unknown, RegExp]> = [
-        [() => openArchive(undefined as never), /^it is .* only databaseUrl, dataDir, coldDir$/],
-        [() => openArchive('postgres://u:canary@h/d' as never), /^it is not allowed/],
+        [
+          () => openArchive(undefined as never),
+          /^nothing was given; expected an object with only databaseUrl, dataDir, coldDir$/,
+        ],
+        [
+          () => openArchive('postgres://u:canary@h/d' as never),
+          /^a string was given; expected an o/,
+        ],
         [() => openArchive({ databaseUrl: 5 } as never), /^databaseUrl 5 is/],
         [() => openArchive({ dataDir: 5 } as never), /^dataDir 5 is/],
-        [() => archive.events(undefined as never), /^it is .* only from, to, gaps/],
+        [
+          () => archive.events(undefined as never),
+          /^nothing was given; .* only markets, kinds, order/,
+        ],
+        [
+          () => archive.events({ from: EVENT_SPAN.from } as never),
+          /^to is missing; expected a Date/,
+        ],
         [() => archive.events({ ...trades, markets: 'AAA_USD' } as never), /^markets "AAA_USD" is/],
-        [() => archive.trades({ ...trades } as never), /^market undefined is/],
+        [() => archive.trades({ ...trades } as never), /^market is missing; expected the name/],
         [
           () => archive.candles({ ...EVENT_SPAN, market: 'AAA_USD', interval: '1m' } as never),
-          /^intervalS undefined is/,
+          /^intervalS is missing; expected a length/,
         ],
         [
           () => archive.candles({ ...EVENT_SPAN, market: 'AAA_USD', intervalS: 60, x: 1 } as never),
           /^x is not allowed; expected only market, intervalS, from/,
         ],
         [() => archive.coverage({ market: 5 } as never), /^market 5 is/],
+        [() => archive.bookAt('AAA_USD', undefined as never), /^at is missing; expected a Date/],
+        [() => archive.bookAt(undefined as never, EVENT_SPAN.from), /^market is missing; /],
       ];
       for (const [call, message] of untyped) {
         await assert.rejects(async () => await call(), { code: 'bad_option', message });

@@ -143,6 +143,16 @@ test('parameters outside the limits are refused before anything is sent', async 
     client.call('depth', { market: 'A_B', depth: 5 } as never),
     /^depth: not sent: there is no parameter depth; it takes market, limit$/,
   );
+  // From programs without types.
+  await refuse(
+    client.depth('A_B' as never),
+    /^depth: not sent: "A_B" was given; expected an object with market, limit$/,
+  );
+  await refuse(
+    client.depth(undefined as never),
+    /: nothing was given; expected an object with mar/,
+  );
+  await refuse(client.depth({} as never), /: market: expected a name .* \(market is missing\)$/);
   assert.deepEqual(stub.seen, []);
 });
 

@@ -65,7 +65,7 @@ test('settings and arguments of programs without types are refused by name', asy
   const baseUrl = 'http://127.0.0.1:1';
   const make = (settings: unknown) => () => new ExchangeClient(settings as never);
   const wrong: ReadonlyArray<readonly [unknown, string]> = [
-    [undefined, 'it is not allowed; expected an object with only baseUrl,'],
+    [undefined, 'nothing was given; expected an object with only baseUrl,'],
     [{ baseUrl, url: 'canary' }, 'url is not allowed; expected only baseUrl,'],
     [{ baseUrl, dialect: 'x' }, 'dialect "x" is not allowed; expected one of contract,'],
     [{ baseUrl, requestsPerS: 'fast' }, 'requestsPerS "fast" is not allowed'],
@@ -88,7 +88,10 @@ test('settings and arguments of programs without types are refused by name', asy
     () => exchange.watch({ market: 1 } as never, 60),
     refusal('market {"market":1} is'),
   );
-  assert.throws(() => exchange.watch('BTC_USDT', undefined as never), refusal('periodS undefined'));
+  assert.throws(
+    () => exchange.watch('BTC_USDT', undefined as never),
+    refusal('periodS is missing'),
+  );
   assert.throws(() => exchange.watchTrades('BTC_USDT' as never), refusal('markets "BTC_USDT" is'));
   await assert.rejects(exchange.call('trades' as never, {} as never), {
     code: 'invalid_parameter',

@@ -407,7 +407,7 @@ test('time is paused, resumed, stepped and sped up; what cannot be is told', asy
   assert.deepEqual(client.updates, ['1', '2', '3', '2'], 'back again');
   for (const [path, body, told] of [
     ['seek', { to: noonMs(601) }, /this replay goes from 2026-01-15T12:00:00.000Z to/],
-    ['seek', {}, /to undefined is not allowed; expected a time such as/],
+    ['seek', {}, /to is missing; expected a time such as/],
     ['seek', { to: 'noon' }, /to "noon"/],
     ['step', { ms: 0 }, /ms 0 is not allowed/],
     ['speed', { speed: 0 }, /speed 0 is not allowed/],

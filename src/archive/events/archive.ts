@@ -11,7 +11,7 @@ import {
   startEmbeddedPostgres,
 } from '../../store/index.js';
 import { coldFolder } from '../cold/folder.js';
-import { ArchiveError } from '../errors.js';
+import { ArchiveError, MOMENT_FORMS } from '../errors.js';
 import type {
   BookAt,
   CandleEvent,
@@ -36,24 +36,26 @@ const path = z.string({ error: 'the path of a folder' });
 
 /** Times, order, policies and kinds are checked where they are used. */
 const unchecked = z.unknown().optional();
-const SPAN = { from: unchecked, to: unchecked };
+const moment = z.custom((given) => given !== undefined, { error: MOMENT_FORMS });
+const SPAN = { from: moment, to: moment };
 const READ = {
   ...{ ...SPAN, gaps: unchecked },
   signal: z.instanceof(AbortSignal, { error: 'an AbortSignal' }).optional(),
 };
 const EVENTS = onlyKeys({
-  ...READ,
-  markets: z.array(marketName, { error: 'a list of names' }),
-  kinds: z.array(z.unknown(), { error: 'a list of kinds' }),
+  markets: z.array(marketName, { error: 'a list of names' }).optional(),
+  kinds: z.array(z.unknown(), { error: 'a list of kinds' }).optional(),
   order: unchecked,
-  intervalsS: z.array(lengthS, { error: 'a list of lengths in seconds' }),
-  periodsS: z.array(lengthS, { error: 'a list of lengths in seconds' }),
-}).partial();
+  intervalsS: z.array(lengthS, { error: 'a list of lengths in seconds' }).optional(),
+  periodsS: z.array(lengthS, { error: 'a list of lengths in seconds' }).optional(),
+  ...READ,
+});
 const TRADES = onlyKeys({ market: marketName, ...READ });
 const CANDLES = onlyKeys({ market: marketName, intervalS: lengthS, ...READ });
 const COVERAGE = onlyKeys({
   ...{ market: marketName, kind: unchecked, variantS: lengthS.optional(), ...SPAN },
 });
+const BOOK_AT = onlyKeys({ market: marketName, at: moment });
 const OPTIONS = onlyKeys({
   databaseUrl: z.string({ error: 'an address, such as postgres://user@host/database' }),
   ...{ dataDir: path, coldDir: path },
@@ -165,10 +167,11 @@ export class Archive {
    * newest look at it, as at the present, it is the last book with its age. Null within a gap: what was
    * seen before may have changed.
    *
-   * @throws ArchiveError `unknown_market`, `not_collected`, `bad_moment`; StoreError; ColdError
+   * @throws ArchiveError `unknown_market`, `not_collected`, `bad_moment`, `bad_option`; StoreError; ColdError
    */
   async bookAt(market: string, at: Moment): Promise<BookAt | null> {
     this.#check();
+    checkOptions(BOOK_AT, { market, at });
     const place = { store: this.#store, coldDir: this.#coldDir };
     return await bookAt(place, market, microsOf(at));
   }

@@ -6,11 +6,11 @@ import { readFaultScript } from '../../../../src/sandbox/faults/script.js';
 /** Scripts that are refused, each with what the message must hold. */
 const refused: ReadonlyArray<readonly [unknown, ...string[]]> = [
   ['x', 'rules "x"', 'a list'],
-  [undefined, 'rules undefined', 'a list'],
+  [undefined, 'rules is missing', 'a list'],
   [{ rules: [], chance: 1 }, 'chance 1', 'seed, rules'],
   [{ rules: [], seed: -1 }, 'seed -1', '0 to 4294967295'],
   [[7], 'rule 1', '7', 'an object with a kind'],
-  [[{}], 'rule 1', 'kind undefined', 'latency'],
+  [[{}], 'rule 1', 'kind is missing', 'latency'],
   [[{ kind: 'constructor' }], 'rule 1', 'kind "constructor"', 'latency'],
   [
     [{ kind: 'reset' }, { kind: 'latency', ms: 'fast' }],
