@@ -1,5 +1,6 @@
-import { readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
+import { basename, dirname, join } from 'node:path';
 import { type Clock, sleep } from '../kernel/clock.js';
 import { codeOf, TapekeepError } from '../kernel/errors.js';
 import { isAlive } from '../kernel/processes.js';
@@ -24,6 +25,8 @@ const DEFAULT_LEASE_MS = 10_000;
 /** Mean pause between two looks at a held lock. */
 const LOOK_EVERY_MS = 20;
 const SIGNS_A_LEASE = 4;
+/** Ends the name of a lock that is moved away; before it stands who moves it. */
+const ASIDE = '.stale';
 
 /** Another program signs with this key and does not come to an end. */
 export class NonceLockedError extends TapekeepError {
@@ -113,7 +116,7 @@ export class NonceLock {
   /** Moved away rather than removed: of several that find it stale, one moves this very file. */
   async #clearAway(stale: string, own: string): Promise<void> {
     const { path } = this.#options;
-    const aside = `${path}.${own.trim().replaceAll(/[^\w.-]/g, '_')}.stale`;
+    const aside = `${path}.${Buffer.from(own).toString('base64url')}${ASIDE}`;
     try {
       await rename(path, aside);
       const moved = await readFile(aside, 'utf8');
@@ -124,6 +127,18 @@ export class NonceLock {
     } finally {
       await rm(aside, { force: true });
     }
+  }
+
+  /** Removes what processes moved away and left, because they were killed at that; of others it may be needed. */
+  async tidy(): Promise<void> {
+    const { path } = this.#options;
+    const [folder, start] = [dirname(path), `${basename(path)}.`];
+    const left = (await readdir(folder)).filter((name) => {
+      if (!name.startsWith(start) || !name.endsWith(ASIDE)) return false;
+      const mover = name.slice(start.length, -ASIDE.length);
+      return isProcessGone(Buffer.from(mover, 'base64url').toString());
+    });
+    await Promise.all(left.map((name) => rm(join(folder, name), { force: true })));
   }
 
   #hold(own: string): () => Promise<void> {

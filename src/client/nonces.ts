@@ -162,11 +162,12 @@ export class NonceFile implements NonceStore {
     }
   }
 
-  /** Removes what a process that was killed while it saved has left; under the lock no other saves. */
+  /** Removes what a process that was killed while it saved or locked has left; under the lock no other saves. */
   async #tidy(): Promise<void> {
     const leftOver = new RegExp(`^${basename(this.place)}\\.\\d+\\.new$`);
     const names = (await readdir(this.#folder)).filter((name) => leftOver.test(name));
     await Promise.all(names.map((name) => rm(join(this.#folder, name), { force: true })));
+    await this.#lock.tidy();
     this.#isTidy = true;
   }
 

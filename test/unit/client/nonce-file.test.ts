@@ -57,13 +57,21 @@ test('one at a time: fifty savers through ten stores lose no step', async (t) =>
   assert.equal(await first.load(), NONCE + 50);
 });
 
-test('what a process left that was killed while it saved goes with the next lock', async (t) => {
+test('what a process left that was killed while it saved or locked goes with the next lock', async (t) => {
   const { folder, nonces } = await open(t);
   await (await nonces.lock())();
   await nonces.save(NONCE);
   const [file = ''] = await readdir(folder);
-  const others = [`${'0'.repeat(32)}.7.new`, `${file}.note`];
-  for (const name of [`${file}.4711.new`, ...others]) await writeFile(join(folder, name), 'half');
+  const { pid: gone } = spawnSync(process.execPath, ['-e', '']);
+  const aside = (pid: number | undefined, host: string) =>
+    `${file}.lock.${Buffer.from(`${pid} ${host} word\n`).toString('base64url')}.stale`;
+  const others = [
+    ...[`${'0'.repeat(32)}.7.new`, `${file}.note`],
+    // These may still look at what they moved away, and put it back.
+    ...[aside(process.pid, hostname()), aside(gone, 'elsewhere')],
+  ];
+  for (const name of [`${file}.4711.new`, aside(gone, hostname()), ...others])
+    await writeFile(join(folder, name), 'half');
   const { nonces: next } = await open(t, { folder });
   await (await next.lock())();
   assert.deepEqual((await readdir(folder)).toSorted(), [file, ...others].toSorted());
