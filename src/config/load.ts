@@ -28,12 +28,8 @@ export function isLoopback(host: string): boolean {
   return isIP(host) === 4 && host.startsWith('127.');
 }
 
-/**
- * Checks what no single key can know. Each text says what to change.
- *
- * @param isSigning as {@link LoadOptions.isSigning}
- */
-export function brokenRules(config: Config, isSigning = true): BrokenRule[] {
+/** Checks what no single key can know. Each text says what to change. */
+function brokenRules(config: Config, isSigning: boolean): BrokenRule[] {
   const { exchange, realtime, database, streams, http, account, cold, partitions } = config;
   const broken: BrokenRule[] = [];
   const check = (holds: boolean, key: string, expected: string) => {
@@ -127,8 +123,8 @@ export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv;
   /** What options of the command line set; the strongest source. */
   readonly overrides?: ConfigTree;
-  /** Whether the account is asked where it is enabled, so that its key is needed; default true. */
-  readonly isSigning?: boolean;
+  /** Whether the account is asked where it is enabled, so that its key is needed; default false. */
+  readonly isSigning?: boolean | undefined;
 }
 
 /** Longest value that a message repeats. */
@@ -198,7 +194,7 @@ export function loadConfig(options: LoadOptions): Config {
 
 function check(
   { settings, problems }: ReturnType<typeof readLayers>,
-  { isSigning }: LoadOptions,
+  { isSigning = false }: LoadOptions,
 ): Config {
   const parsed = configSchema.safeParse(nest(settings));
   if (!parsed.success) {

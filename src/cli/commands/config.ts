@@ -13,7 +13,11 @@ environment, the options of the command line. Secrets are shown as ***.
   tapekeep config check --config tapekeep.yaml`;
 
 const sourcesOf = ({ config }: CommonOptions) =>
-  configSources({ env: process.env, ...(config === undefined ? {} : { file: config }) });
+  configSources({
+    env: process.env,
+    isSigning: true,
+    ...(config === undefined ? {} : { file: config }),
+  });
 
 const show = command({
   args: { names: argument<readonly string[]>('keys, or sections of keys (default: all)') },

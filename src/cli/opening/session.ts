@@ -1,5 +1,5 @@
 import { createExchangeClock, type ExchangeClock } from '../../client/exchange-clock.js';
-import { type ConfigTree, loadConfig } from '../../config/load.js';
+import { type ConfigTree, type LoadOptions, loadConfig } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
 import { SERIES, streamsOf, WRITTEN_SERIES } from '../../model/series.js';
@@ -34,9 +34,7 @@ export function openSession(
     readonly destination?: (stderr: BoundedOutput) => LogDestination;
     /** Default: the environment of this process. */
     readonly env?: NodeJS.ProcessEnv;
-    /** For what collects: an account that is enabled needs its key. */
-    readonly isSigning?: boolean;
-  } = {},
+  } & Pick<LoadOptions, 'isSigning'> = {},
 ): Session {
   const log = {
     ...(options.logLevel === undefined ? {} : { level: options.logLevel }),
@@ -44,7 +42,7 @@ export function openSession(
   };
   const config = loadConfig({
     env: more.env ?? process.env,
-    isSigning: more.isSigning === true,
+    isSigning: more.isSigning,
     overrides: { ...more.overrides, log: log as NonNullable<ConfigTree['log']> },
     ...(options.config === undefined ? {} : { file: options.config }),
   });

@@ -187,9 +187,9 @@ test('the file of settings can name files with secrets, and an account needs bot
   assert.match(twice.message, /account\.secret .*: set it once/);
   const half = refusal({ env: { TAPEKEEP_ACCOUNT_SECRET_FILE: secret } });
   assert.match(half.message, /account\.key .*: must be set too/);
-  const none = refusal({ env: { TAPEKEEP_ACCOUNT_ENABLED: 'true' } });
+  const unsigned = { env: { TAPEKEEP_ACCOUNT_ENABLED: 'true' } };
+  const none = refusal({ ...unsigned, isSigning: true });
   assert.match(none.message, /account\.key .*: must be set while/);
-  const unsigned = { env: { TAPEKEEP_ACCOUNT_ENABLED: 'true' }, isSigning: false };
   assert.equal(loadConfig(unsigned).account.enabled, true);
   const short = refusal({
     env: { TAPEKEEP_ACCOUNT_SECRET: 'canary', TAPEKEEP_ACCOUNT_KEY: 'a b' },
