@@ -32,15 +32,17 @@ export function streamReport(telemetry: CollectEvents, stream: string, market: s
     /**
      * A span that is listed as a gap. It is found once, at whichever try, and what only makes one longer
      * is none of its own, as the ledger has it.
+     *
+     * @param isBeforeHistory whether it is older than all that the exchange ever showed
      */
-    gap: (span: Span, reason: GapReason) => {
+    gap: (span: Span, reason: GapReason, isBeforeHistory = false) => {
       const known = reported.get(reason) ?? [];
       const lengthMs = totalLengthMs(subtractSpans(span, known));
       if (lengthMs === 0) return;
       const isLonger = known.some(({ fromMs, toMs }) => fromMs <= span.toMs && span.fromMs <= toMs);
       reported.set(reason, normalizeSpans([...known, span]).slice(-REPORTED_MAX));
       const count = isLonger ? 0 : 1;
-      telemetry.gapFound({ ...at, reason: reasonLabel(reason), count, lengthMs });
+      telemetry.gapFound({ ...at, reason: reasonLabel(reason), count, lengthMs, isBeforeHistory });
     },
     /** @param action what follows, where the error itself does not say; by default it is tried again */
     failed: (

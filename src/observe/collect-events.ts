@@ -208,11 +208,24 @@ export const COLLECT = {
     text: 'history headroom',
     moves: { history_headroom_ratio: 'ratio' },
   }),
-  /** @param count 0 where it makes a gap longer that was found before */
-  gapFound: event<Stream & { reason: string; count: number; lengthMs: number }>({
-    level: ({ count }) => (count > 0 ? 'warn' : 'debug'),
-    text: 'gap found',
+  gapFound: event<
+    Stream & {
+      reason: string;
+      /** 0 where it makes a gap longer that was found before. */
+      count: number;
+      lengthMs: number;
+      /** Older than all that the exchange ever showed, as at the first start: nothing was lost. */
+      isBeforeHistory: boolean;
+    }
+  >({
+    level: ({ count, isBeforeHistory }) =>
+      count === 0 ? 'debug' : isBeforeHistory ? 'info' : 'warn',
+    text: ({ isBeforeHistory }) =>
+      isBeforeHistory
+        ? 'the history of the exchange begins later than what is asked for'
+        : 'gap found',
     flood: ({ stream, reason }) => `gap ${stream} ${slug(reason)}`,
+    fields: ({ isBeforeHistory: _, ...fields }) => fields,
     moves: { gaps_found_total: 'count', gap_seconds_found_total: 'lengthMs' },
   }),
   /**

@@ -357,7 +357,7 @@ export class CandleCollector {
         ? ({ state: 'unfillable', nextAttemptAtMs: null } as const)
         : ({ state: 'open' } as const);
       await archive.recordGap({ ...this.#memory(span, reason), ...state, reason, isAttempt: true });
-      this.#report.gap(span, reason);
+      this.#report.gap(span, reason, reason === BEYOND);
     }
   }
 

@@ -244,6 +244,7 @@ test('what lies below the oldest candle is beyond history, until an older one sh
   assert.ok(given.length > 1 && found.length > 1, 'page by page');
   const sumOf = (name: 'count' | 'lengthMs') => found.reduce((sum, one) => sum + one[name], 0);
   assert.deepEqual([sumOf('count'), sumOf('lengthMs')], [1, 2100 * MINUTE_MS]);
+  assert.ok(found.every(({ isBeforeHistory }) => isBeforeHistory));
   const asked = world.asked().length;
   world.clock.advance(59 * MINUTE_MS);
   await pollAll(collector);

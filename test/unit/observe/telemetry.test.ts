@@ -120,6 +120,7 @@ const EXAMPLES: Examples = {
       reason: 'outage',
       count: 1,
       lengthMs: 30_000,
+      isBeforeHistory: false,
     },
     gapsCounted: {
       gaps: [
@@ -312,6 +313,23 @@ test('streams of many markets that stand for one reason are one line, again and 
     [
       ['trades', 'M0', 1999],
       ['depth', 'M0', 1999],
+    ],
+  );
+});
+
+test('a gap is a warning, but where history only begins later or a known one grows', () => {
+  const { telemetry, lines } = observed();
+  const gap = { stream: 'candles', market: 'A_B', reason: 'beyond_history', lengthMs: 60_000 };
+  telemetry.collect.gapFound({ ...gap, count: 1, isBeforeHistory: true });
+  telemetry.collect.gapFound({ ...gap, stream: 'trades', count: 1, isBeforeHistory: false });
+  telemetry.collect.gapFound({ ...gap, stream: 'depth', count: 0, isBeforeHistory: false });
+  const told = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  assert.deepEqual(
+    told.map(({ level, stream }) => [level, stream]),
+    [
+      ['info', 'candles'],
+      ['warn', 'trades'],
+      ['debug', 'depth'],
     ],
   );
 });
