@@ -74,6 +74,11 @@ const OPTIONS = {
   seed: option('--seed <number>', 'seed of traders and books', seedArgument, 7),
   time: choice('--time <mode>', "the tape's own time, or moved to now", ['tape', 'now']),
   startOffsetMs: option('--start-offset <duration>', 'history before the start', durationArgument),
+  historyMax: option(
+    '--history <trades>',
+    'serve only so many of a market, the newest (default: 100,000; all of a tape)',
+    countArgument,
+  ),
   originMs: option('--origin <time>', 'start of the history, UTC', utcInstantArgument),
   forMs: FOR,
   json: READY_AS_JSON,
@@ -286,7 +291,7 @@ function liveOptions(options: Sandbox, keys: readonly NamedKey[]): LiveOptions {
   if (time === 'tape' && originMs === undefined) {
     throw new UsageError('--time', time, 'without a tape it needs --origin to start from');
   }
-  const { takerFee, makerFee, emptyCandles, candleOpen, keepAll } = options;
+  const { historyMax, takerFee, makerFee, emptyCandles, candleOpen, keepAll } = options;
   const { runId: named = keys.length > 0 ? true : undefined } = options;
   const runId = named === true ? randomBytes(RUN_ID_BYTES).toString('hex') : named;
   const described = options.marketsFile === undefined ? [] : readMarketsFile(options.marketsFile);
@@ -296,7 +301,16 @@ function liveOptions(options: Sandbox, keys: readonly NamedKey[]): LiveOptions {
     pace: speed,
     keys,
     ...(markets.length === 0 ? {} : { markets }),
-    ...given({ keepAll, originMs, takerFee, makerFee, emptyCandles, candleOpen, runId }),
+    ...given({
+      keepAll,
+      originMs,
+      historyMax,
+      takerFee,
+      makerFee,
+      emptyCandles,
+      candleOpen,
+      runId,
+    }),
     ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
     ...(time === 'tape' && originMs !== undefined
       ? { startMs: originMs + (startOffsetMs ?? 0) }
@@ -306,7 +320,7 @@ function liveOptions(options: Sandbox, keys: readonly NamedKey[]): LiveOptions {
 
 function tapeOptions(options: Sandbox, tape: readonly string[]): TapeOptions {
   const { market = [], speed, seed, time, startOffsetMs } = options;
-  const { emptyCandles, candleOpen } = options;
+  const { historyMax, emptyCandles, candleOpen } = options;
   const { key = [], keys, runId } = options;
   const [option, value] = [
     ...key.map((text) => ['--key', text] as const),
@@ -332,7 +346,7 @@ function tapeOptions(options: Sandbox, tape: readonly string[]): TapeOptions {
     tapes: tape.map((path, index) => ({ path, market: market[index] ?? '' })),
     seed,
     pace: speed,
-    ...given({ emptyCandles, candleOpen, time }),
+    ...given({ historyMax, emptyCandles, candleOpen, time }),
     ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
   };
 }

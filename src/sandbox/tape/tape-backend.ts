@@ -30,6 +30,8 @@ const PACE = refusing(
 );
 const OFFSET = refusing((s) => `start offset ${s} s: expected a number of at least 0`);
 
+const HISTORY = refusing((trades) => `history ${trades}: expected a whole number of at least 1`);
+
 const OPTIONS = z.object({
   ...CANDLE_RULES,
   /** One tape per market; all run on one clock. */
@@ -51,6 +53,8 @@ const OPTIONS = z.object({
   time: z.enum(['tape', 'now']).default('tape'),
   /** How much history lies before the start, seconds. */
   startOffsetS: z.number(OFFSET).min(0, OFFSET).default(0),
+  /** Most trades of a market that are served, the newest; default: all. */
+  historyMax: z.int(HISTORY).min(1, HISTORY).optional(),
   /** Activated API keys with their secrets. */
   keys: z.record(z.string(), z.string()).readonly().default({}),
 });
@@ -79,7 +83,7 @@ function readOptions(given: TapeOptions): z.output<typeof OPTIONS> {
  */
 export async function openTape(given: TapeOptions, clock: Clock): Promise<TapeBackend> {
   const options = readOptions(given);
-  const { pace, startOffsetS, seed } = options;
+  const { pace, startOffsetS, seed, historyMax = Number.POSITIVE_INFINITY } = options;
   const isInstant = pace === 'instant';
   const read = [];
   for (const { market, path } of options.tapes) read.push({ market, ...(await readCsvTape(path)) });
@@ -95,7 +99,7 @@ export async function openTape(given: TapeOptions, clock: Clock): Promise<TapeBa
     const described = describeMarket(market, amountDigits, priceDigits, minAmount);
     const tick = 10n ** BigInt(priceDigits - tickDigits);
     const source = new RecordedSource(columns);
-    return new MarketTape(described, tick, source, Number.POSITIVE_INFINITY);
+    return new MarketTape(described, tick, source, historyMax);
   });
   const digests = read.map(({ market, digest }) => ({ market, digest }));
   const definition = JSON.stringify({ kind: 'recorded', shiftMs, tapes: digests });

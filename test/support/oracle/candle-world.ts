@@ -11,7 +11,6 @@ const START_MS = 1_760_000_000_000;
 const CANDLE_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
   (random) => ({ kind: 'shortPage', keep: pick(random, [0, 1, 2, upTo(random, 60)]) }),
   (random) => ({ kind: 'missingRows', rows: 1 + upTo(random, 8) }),
-  (random) => ({ kind: 'stale', ms: 200 + upTo(random, 2000), oldDate: random() < 0.5 }),
   (random) => ({ kind: 'badRows', rows: 1 + upTo(random, 3) }),
   () => ({ kind: 'reorderRows' }),
   (random) => ({ kind: 'duplicateRows', rows: 1 + upTo(random, 10) }),
@@ -52,12 +51,14 @@ export function makeCandleWorld(seed: number): OracleWorld {
   const random = seededRandom(seed);
   const pace = random() < 0.5 ? pick(random, [40, 60] as const) : 'instant';
   const minutes = (pace === 'instant' ? 60 : 15) + upTo(random, pace === 'instant' ? 240 : 15);
+  const isForgetting = random() < 0.4;
   const history = random() < 0.3 ? pick(random, ['10m', '30m'] as const) : 'all';
   return {
     seed,
     trades: makeThinTrades(random, minutes),
     pace,
-    isStartLater: history !== 'all',
+    isStartLater: isForgetting || history !== 'all',
+    ...(isForgetting && { historyMax: 20 + upTo(random, 60) }),
     startOffsetS: Math.floor(minutes * 60 * random() * 0.7),
     variants: { rateLimit: false },
     rules: [
@@ -71,7 +72,7 @@ export function makeCandleWorld(seed: number): OracleWorld {
     kinds: ['trades', 'times', 'candles'],
     settings: {
       TAPEKEEP_STREAMS_TRADES_HISTORY: history,
-      TAPEKEEP_STREAMS_CANDLES_HISTORY: pick(random, ['none', '10m', '1h', '7d']),
+      TAPEKEEP_STREAMS_CANDLES_HISTORY: pick(random, ['none', '10m', '7d', '7d']),
       TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60,300,3600',
       TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
       TAPEKEEP_VERIFICATION_EVERY: '1s',

@@ -90,9 +90,12 @@ async function openPlace(world: OracleWorld): Promise<Place> {
   const folder = await mkdtemp(join(tmpdir(), 'tapekeep-oracle-'));
   const path = join(folder, 'tape.csv');
   await writeFile(path, `${[TAPE_HEADER, ...tapeLines(world.trades)].join('\n')}\n`);
-  const { pace, startOffsetS, seed, variants } = world;
+  const { pace, startOffsetS, historyMax, seed, variants } = world;
   const tapes = [{ market: MARKET, path }];
-  const backend = await openTape({ tapes, seed, pace, startOffsetS }, systemClock);
+  const backend = await openTape(
+    { tapes, seed, pace, startOffsetS, ...(historyMax && { historyMax }) },
+    systemClock,
+  );
   const faults = new Faults({ rules: world.rules, seed, clock: systemClock });
   const server = await startExchangeServer({
     ...{ backend, clock: systemClock, telemetry: noTelemetry.server, variants },

@@ -19,6 +19,8 @@ export interface OracleWorld {
   /** Collecting may begin later than the exchange's history. */
   readonly isStartLater: boolean;
   readonly startOffsetS: number;
+  /** Most trades that the exchange serves: it forgets the oldest as new ones come. */
+  readonly historyMax?: number;
   readonly variants: Partial<ServerVariants>;
   readonly rules: readonly FaultRuleInput[];
   readonly kills: readonly Kill[];
@@ -65,7 +67,7 @@ export function makeWorld(seed: number): OracleWorld {
   const isIdMode = random() < 0.15;
   const history = random() < 0.25 ? '30s' : 'all';
   const pageCap = random() < 0.4 ? pick(random, [600, 250, 100]) : undefined;
-  return {
+  const world: OracleWorld = {
     seed,
     trades,
     pace,
@@ -91,6 +93,9 @@ export function makeWorld(seed: number): OracleWorld {
       TAPEKEEP_DATABASE_COMMIT_LATENCY: pick(random, ['1ms', '20ms', '100ms']),
     },
   };
+  // Drawn last, so that a seed means the world that it always meant.
+  if (random() >= 0.25) return world;
+  return { ...world, historyMax: 100 + upTo(random, 500), isStartLater: true };
 }
 
 /** Some of `faults`, at some of `places`, each a few times. */

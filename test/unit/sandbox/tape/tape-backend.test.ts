@@ -56,6 +56,23 @@ test('nothing is visible before its time', async (t) => {
   assert.equal(backend.nowMs(), T0_S * 1000 + 65_000, 'time runs on past the end');
 });
 
+test('what is older than the history that is served is forgotten, and its candle with it', async (t) => {
+  const trades = [
+    [0, '10', '1'],
+    [59, '11', '1'],
+    [61, '12', '1'],
+    [121, '13', '1'],
+  ] as const;
+  const { backend, clock } = await open(t, trades, { historyMax: 2 });
+  clock.advance(130_000);
+  assert.deepEqual(ids(backend.trades(MARKET, 0, 10)), [4, 3]);
+  const span = { startS: T0_S, endS: T0_S + 120, intervalS: 60 };
+  const openTimes = backend.kline({ market: MARKET, ...span }).map(({ time }) => time - T0_S);
+  assert.deepEqual(openTimes, [60, 120]);
+  assert.deepEqual(ids([...backend.truth(MARKET)]), [1, 2, 3, 4]);
+  await assert.rejects(open(t, trades, { historyMax: 0 }), /history 0: expected a whole number/);
+});
+
 test('recorded trades obey the same rule at every time', async () => {
   const clock = new FakeClock();
   const backend = await openTape(await testTape({ pace: 7 }), clock);
