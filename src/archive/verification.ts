@@ -60,6 +60,8 @@ const REST_MAX_MS = 2000;
  */
 export class Verification {
   readonly #options: VerificationOptions;
+  /** Collectors make no such claims any more: one look is enough. */
+  #hasSoughtContradicted = false;
 
   constructor(options: VerificationOptions) {
     this.#options = options;
@@ -87,6 +89,7 @@ export class Verification {
     const { checks } = this.#options.archive;
     const suspects = await checks.applySuspects(this.#nowMs(), SUSPECTS_AT_ONCE);
     const targets = new Map((await checks.targets()).map((one) => [one.marketId, one]));
+    if (!this.#hasSoughtContradicted) await this.#checkContradicted(targets.values(), signal);
     const due = await checks.dueMismatches(this.#nowMs(), MISMATCHES_AT_ONCE);
     for (const mismatch of due) {
       const target = targets.get(mismatch.marketId);
@@ -116,6 +119,25 @@ export class Verification {
 
   async #pause(ms: number, signal: AbortSignal): Promise<void> {
     if (ms > 0) await sleep(this.#options.clock, ms, signal).catch(() => undefined);
+  }
+
+  /** Checks slots that were called quiet against stored trades; known mismatches keep their tries. */
+  async #checkContradicted(targets: Iterable<CheckTarget>, signal: AbortSignal): Promise<void> {
+    const { checks } = this.#options.archive;
+    let found = 0;
+    for (const target of targets) {
+      for (const kline of target.klines) {
+        const { marketId, variant: intervalS } = kline;
+        for (const span of await checks.contradicted(target, kline)) {
+          const known = await checks.mismatches({ marketId, span }, KNOWN_MAX);
+          if (known.some((one) => one.intervalS === intervalS)) continue;
+          found += 1;
+          await this.#step(signal, () => this.#check(target, { marketId, intervalS, span }));
+        }
+      }
+    }
+    // Of many, only so many are read at once.
+    this.#hasSoughtContradicted = found === 0 && !signal.aborted;
   }
 
   /** Checks the newest unchecked slots of a span. */

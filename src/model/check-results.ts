@@ -70,7 +70,8 @@ function unprovenReason({ hasTrades, hasCandle }: SlotFigures): string | null {
 }
 
 /**
- * Judges one slot.
+ * Judges one slot. One stored trade contradicts an absent candle, whether or not all of the slot's
+ * trades are proven to be stored.
  *
  * Volume, amount and close must agree exactly. A candle may open with the close before it, and then
  * its high and low may include that price (field notes, kline); nothing else is allowed to differ.
@@ -78,7 +79,8 @@ function unprovenReason({ hasTrades, hasCandle }: SlotFigures): string | null {
  */
 export function judgeSlot(slot: SlotFigures): SlotCheck {
   const { span, trades, candle } = slot;
-  const reason = unprovenReason(slot);
+  const isContradicted = slot.hasCandle && candle === null && trades !== null;
+  const reason = isContradicted ? null : unprovenReason(slot);
   if (reason !== null) return { span, outcome: 'unproven', differences: [], reason };
   const differences = candle === null ? missingCandle(trades) : differencesOf(slot, candle);
   const outcome = differences.length === 0 ? 'match' : 'mismatch';

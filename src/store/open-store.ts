@@ -9,6 +9,7 @@ import type { SeriesTable } from '../model/series.js';
 import type { StoreEvents } from '../observe/events.js';
 import {
   PendingSearch,
+  readContradicted,
   readExpected,
   readFigures,
   readTargets,
@@ -189,7 +190,13 @@ const INSPECTION = {
 
 /** Check results of trades against candles, and their inputs. */
 const CHECKS = {
-  ...{ targets: readTargets, figures: readFigures, expected: readExpected, tradeIds: readTradeIds },
+  ...{
+    targets: readTargets,
+    figures: readFigures,
+    expected: readExpected,
+    contradicted: readContradicted,
+    tradeIds: readTradeIds,
+  },
   ...{ record: recordCheckResults, report: reportCheckResults, applySuspects, totals: readTotals },
   ...{ mismatches: readMismatches, dueMismatches: readDueMismatches },
 };

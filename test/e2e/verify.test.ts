@@ -113,6 +113,36 @@ test('what is in cold files is not judged, and verify says so', async (t) => {
   );
 });
 
+test('a slot called quiet where history begins is named, as long as its rows are in the database', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  const env = { TAPEKEEP_DATABASE_URL: place.url, TAPEKEEP_COLD_DIR: place.coldDir };
+  const [first] = await runSql<{ at: Date }>(
+    place.url,
+    `SELECT date_trunc('minute', min(traded_at)) AS at
+     FROM trade JOIN market USING (market_id) WHERE name = 'BTC_USD'`,
+  );
+  assert.ok(first !== undefined);
+  await runSql(
+    place.url,
+    `WITH own AS (SELECT market_id FROM market WHERE name = 'BTC_USD'),
+     quiet AS (DELETE FROM kline USING own WHERE kline.market_id = own.market_id AND open_at = $1::timestamptz)
+     UPDATE coverage c SET span = tstzrange($1::timestamptz + interval '59 seconds', upper(c.span))
+     FROM stream s JOIN own USING (market_id)
+     WHERE s.stream_id = c.stream_id AND s.kind = 'trades' AND c.span @> $1::timestamptz`,
+    [first.at],
+  );
+  const at = first.at.toISOString().slice(0, 19).replace('T', ' ');
+  const named = await verify(env, '--market', 'BTC_USD');
+  assert.equal(named.code, 6, named.err);
+  assert.match(named.out, new RegExp(`MISMATCH ${at} \\(60 s\\): \\d+ trades, but no candle`));
+  const [row] = await runSql(place.url, 'SELECT 1 FROM verdict WHERE lower(span) = $1', [first.at]);
+  assert.ok(row !== undefined, 'the daemon is asked to fetch it again');
+  await archiveDay(place, 'trades', DAYS[0]);
+  const cold = await verify(env, '--market', 'BTC_USD');
+  assert.doesNotMatch(cold.out, new RegExp(`MISMATCH ${DAYS[0]}`));
+  assert.match(cold.out, /^Not judged: .*, in cold files/m);
+});
+
 test('what verify tells of an archive', async (t) => {
   const env = await collect(t);
 

@@ -300,3 +300,43 @@ test('a stop in the middle ends it, and the next run goes on', async () => {
   await world.settle();
   assert.deepEqual(await world.outcomes(3600), ['match']);
 });
+
+test('a quiet slot with stored trades, not all proven, is a mismatch and becomes a gap', async () => {
+  const world = await World.open();
+  const [trades, , hours] = world.streams;
+  assert.ok(trades !== undefined && hours !== undefined);
+  // The exchange's history begins within the first hour: its trades are stored, none are proven before.
+  const gap = { reason: 'beyond history', note: '', atMs: world.nowMs } as const;
+  const fromMs = NOON_S * 1000;
+  await world.store.revoke(trades, { fromMs, toMs: fromMs + 1_400_000 }, gap);
+  await runSql(
+    world.url,
+    'DELETE FROM kline WHERE interval_s = 3600 AND open_at = to_timestamp($1)',
+    [NOON_S],
+  );
+  const hour = { fromMs, toMs: fromMs + 3_600_000 };
+  const [target] = await world.store.checks.targets();
+  assert.ok(target !== undefined);
+  assert.deepEqual(await world.store.checks.contradicted(target, hours), [hour]);
+  await world.settle();
+  const [found] = (await world.store.checks.mismatches({ marketId: 1 }, 10)).filter(
+    ({ intervalS }) => intervalS === 3600,
+  );
+  assert.deepEqual([found?.span, found?.differences[0]?.candle], [hour, null]);
+  const asked = (await world.store.fillRequests(world.nowMs)).suspects;
+  const ofHours = asked.filter(({ streamId }) => streamId === hours.streamId);
+  assert.deepEqual(
+    ofHours.map(({ span }) => span),
+    [hour],
+  );
+  await world.store.revoke(hours, hour, { reason: 'suspect', note: 'again', atMs: world.nowMs });
+  assert.deepEqual(await world.store.checks.contradicted(target, hours), []);
+  const gaps = await world.store.listGaps(
+    { marketIds: [1], kinds: ['candles'], limit: 10 },
+    world.nowMs,
+  );
+  assert.deepEqual(
+    gaps.filter(({ reason }) => reason === 'suspect').map(({ variant, span }) => [variant, span]),
+    [[3600, hour]],
+  );
+});

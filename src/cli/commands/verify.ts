@@ -3,6 +3,7 @@ import { shownDuration } from '../../kernel/durations.js';
 import {
   ceilToMs,
   floorToMs,
+  holdsSpan,
   normalizeSpans,
   type Span,
   subtractSpans,
@@ -356,6 +357,13 @@ async function jobsOf(
     for (const span of judged) {
       const whole = wholeSlots(span, stepMs, false);
       if (whole.fromMs < whole.toMs) jobs.push({ target, kline, span: whole });
+    }
+    // Where the exchange's history begins, a slot is no whole one of those above.
+    const { fromMs = -Infinity, toMs = Infinity } = bounds;
+    for (const span of await store.checks.contradicted(target, kline)) {
+      const isAsked = fromMs < span.toMs && span.fromMs < toMs;
+      const isIn = jobs.some((job) => job.kline === kline && holdsSpan(job.span, span));
+      if (isAsked && !isIn) jobs.push({ target, kline, span });
     }
   }
   return jobs;

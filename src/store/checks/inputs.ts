@@ -251,6 +251,40 @@ const PAIRS = `
     FROM stream k JOIN stream t ON t.market_id = k.market_id AND t.kind = 'trades'
     WHERE k.kind = 'candles')`;
 
+const CONTRADICTED = `
+  WITH slots AS MATERIALIZED (
+    SELECT ${slotsInSql(`k.spans - ${removedSql('trade', 'kline')}`, '$4')}
+             - ${slotsInSql('t.spans', '$4')} AS spans
+    FROM (SELECT ${ALL_SPANS('$2')} AS spans OFFSET 0) k,
+      (SELECT coalesce(${ALL_SPANS('$3')}, '{}') AS spans OFFSET 0) t)
+  SELECT slot.from_ms
+  FROM slots s, unnest(s.spans) AS one, LATERAL (
+    SELECT DISTINCT floor(extract(epoch FROM traded_at) / $4)::float8 * $4 * 1000 AS from_ms
+    FROM trade
+    WHERE market_id = $1 AND traded_at >= lower(one) AND traded_at < upper(one)) slot
+  WHERE NOT EXISTS (
+    SELECT FROM kline
+    WHERE market_id = $1 AND interval_s = $4 AND open_at = ${fromMs('slot.from_ms')})
+  ORDER BY 1 LIMIT ${FIGURE_SLOTS_MAX}`;
+
+/**
+ * Slots that the ledger calls quiet although a trade is stored in them, of those whose trades are not
+ * all covered: the others are checked as pending ones. Older versions recorded such claims where the
+ * exchange's history begins. Time whose rows have left the database is passed over.
+ *
+ * @returns oldest first, at most {@link FIGURE_SLOTS_MAX}
+ */
+export async function readContradicted(
+  runner: Runner,
+  { marketId, trades }: CheckTarget,
+  { streamId, variant }: StreamRef,
+): Promise<Span[]> {
+  if (trades === null) return [];
+  const values = [marketId, streamId, trades.streamId, variant];
+  const rows = await runner.rows<{ fromMs: number }>(CONTRADICTED, values);
+  return rows.map((row) => ({ fromMs: row.fromMs, toMs: row.fromMs + variant * 1000 }));
+}
+
 /** For every market and interval: slots that both roads cover, and whether these are all. */
 const NEWEST_SLOTS = `
   ${PAIRS},

@@ -163,15 +163,21 @@ test('silence matches: no candle, or one without volume, where nobody traded', (
 
 test('what is not covered is never judged, and says why', () => {
   const traded = sums([{ price: '5', amount: '1' }]);
+  assert.ok(traded !== null);
+  const candle = candleOf(traded, null);
   for (const [hasTrades, hasCandle, reason] of [
     [false, true, /trades/],
     [true, false, /candle/],
     [false, false, /neither/],
   ] as const) {
-    const verdict = judgeSlot(slot(traded, null, { hasTrades, hasCandle }));
+    const verdict = judgeSlot(slot(traded, candle, { hasTrades, hasCandle }));
     assert.equal(verdict.outcome, 'unproven');
     assert.match(verdict.reason ?? '', reason);
   }
+  const partly = { hasTrades: false };
+  assert.equal(judgeSlot(slot(null, null, partly)).outcome, 'unproven');
+  assert.equal(judgeSlot(slot(traded, null, partly)).outcome, 'mismatch', 'one trade is enough');
+  assert.equal(judgeSlot(slot(traded, null, { ...partly, hasCandle: false })).outcome, 'unproven');
 });
 
 const MINUTE_MS = 60_000;
