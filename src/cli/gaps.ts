@@ -1,6 +1,6 @@
 import { spanContains } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
-import { type StreamKind, seriesOf, tableOfStream } from '../model/series.js';
+import { MOMENT_STREAMS, type StreamKind, seriesOf, tableOfStream } from '../model/series.js';
 import type { BeyondPresent, Gap, GapDetail, KnownStream, Store } from '../store/index.js';
 import { UsageError } from './failure.js';
 import { givenUpUntilMs } from './life.js';
@@ -138,6 +138,35 @@ export function startTriesText(
       ? 'another is due'
       : `next try at ${formatInstant(Math.floor(nextAttemptAtMs))}`;
   return `; ${tries} led no further (${printable(reason)}: ${printable(note)}), ${next}`;
+}
+
+/**
+ * When a gap is tried again without a person. No process tries while nothing collects.
+ *
+ * @param isWritten whether a daemon collects now
+ */
+export function nextTryText(
+  {
+    kind,
+    state,
+    reason,
+    nextAttemptAtMs,
+  }: Pick<Gap, 'kind' | 'state' | 'reason' | 'nextAttemptAtMs'>,
+  isWritten: boolean,
+  nowMs: number,
+): string {
+  if (state === 'unfillable') {
+    if (reason === 'beyond history') return 'every hour while a daemon runs';
+    if (reason === 'missing at source' && kind === 'candles') {
+      return 'every 10 minutes while a daemon runs';
+    }
+    const isBack = reason === 'delisted' && !MOMENT_STREAMS.has(kind);
+    return isBack ? 'once the market is listed again' : 'none';
+  }
+  if (nextAttemptAtMs !== null && nextAttemptAtMs > nowMs) {
+    return formatInstant(Math.floor(nextAttemptAtMs));
+  }
+  return isWritten ? 'soon' : 'at the next start';
 }
 
 /** What is covered beyond the exchange's present, in words. */

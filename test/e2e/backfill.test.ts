@@ -213,7 +213,13 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.deepEqual(await world.storedBetween(0, 60), world.idsBetween(0, 60));
     const gaps = await world.ask('gaps', '--state', 'unfillable');
     assert.match(gaps.out, /^Never to be had: trades of BTC_USDT from .* \(1 gap\)\.$/m);
-    assert.match((await world.ask('gaps', '--all')).out, /^Lost: 3m 22s beyond history\.$/m);
+    const all = (await world.ask('gaps', '--all', '--json')).out;
+    const [lost] = (JSON.parse(all) as { readonly gaps: { readonly id: string }[] }).gaps;
+    const listed = await world.ask('gaps', '--all');
+    assert.match(listed.out, /^Lost: 3m 22s beyond history\.$/m);
+    assert.match(listed.out, / every hour while a daemon runs/);
+    const why = await world.ask('gaps', 'explain', lost?.id ?? '');
+    assert.match(why.out, /tr(?:y|ies); next try: every hour while a daemon runs$/m);
     // Nobody could ever have had it: the archive is complete all the same.
     const status = await world.ask('status');
     assert.match(status.out, /^BTC_USDT +trades .* 100% +0 +0s /m);

@@ -123,7 +123,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   assert.match(backfill.err, /--market: "XMR_USDT" is not allowed; the exchange does not list it/);
   const at = [NEW, 'candles', given?.from ?? ''];
   const why = await runCommand(['gaps', 'explain', ...at], settings);
-  assert.match(why.out, /asks for it again once the market is listed again/);
+  assert.match(why.out, /next try: once the market is listed again/);
   assert.match(why.out, /What to do: wait until the exchange lists XMR_USDT again/);
   const whileAway = await metrics();
   assert.doesNotMatch(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${NEW}"`));

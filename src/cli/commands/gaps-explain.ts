@@ -6,7 +6,7 @@ import { MOMENT_STREAMS, STREAM_KINDS, type StreamKind } from '../../model/serie
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
-import { findGap, findGapsAt, gapIdOf, type NamedGap } from '../gaps.js';
+import { findGap, findGapsAt, gapIdOf, type NamedGap, nextTryText } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
 import { instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
 import { printable, shownCount } from '../output.js';
@@ -86,7 +86,7 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
     `  from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${length}), UTC`,
     `  ${state}: ${printable(reason)}`,
     ...(words === undefined ? [] : [`  ${words}`]),
-    ...triesOf(gap, await look.store.inspection.isWritten()),
+    ...triesOf(gap, await look.store.inspection.isWritten(), look.nowMs),
     ...noteLines(gap.note),
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,
@@ -111,29 +111,13 @@ function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): stri
   return `${lines.join('\n')}\n`;
 }
 
-function triesOf(
-  { attempts, firstSeenAtMs, nextAttemptAtMs, state, reason, gapId, kind }: Gap,
-  isWritten: boolean,
-): string[] {
+function triesOf(gap: Gap, isWritten: boolean, nowMs: number): string[] {
+  const { attempts, firstSeenAtMs, gapId } = gap;
   if (gapId === null) return ['  Nothing was tried yet.'];
   const seen =
     firstSeenAtMs === null ? '' : `first seen ${formatInstant(Math.floor(firstSeenAtMs))}; `;
-  const next =
-    state === 'unfillable'
-      ? triedAgain(kind, reason)
-      : nextAttemptAtMs === null
-        ? `it is tried as soon as ${isWritten ? 'possible' : 'a daemon runs'}`
-        : `next try at ${formatInstant(Math.floor(nextAttemptAtMs))}`;
   const tries = attempts === 1 ? '1 try' : `${attempts} tries`;
-  return [`  ${seen}${tries}; ${next}`];
-}
-
-/** When what was given up is tried again without a person. */
-function triedAgain(kind: StreamKind, reason: string): string {
-  if (reason === 'beyond history') return 'a daemon asks for it again every hour';
-  return reason === 'delisted' && !MOMENT_STREAMS.has(kind)
-    ? 'a daemon asks for it again once the market is listed again'
-    : 'it is not tried again by itself';
+  return [`  ${seen}${tries}; next try: ${nextTryText(gap, isWritten, nowMs)}`];
 }
 
 function noteLines(note: string | null): string[] {

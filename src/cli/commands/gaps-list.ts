@@ -4,7 +4,7 @@ import { formatInstant } from '../../kernel/timestamp.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
-import { gapIdOf, HORIZON_WHY, startTriesText } from '../gaps.js';
+import { gapIdOf, HORIZON_WHY, nextTryText, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, streamName } from '../options.js';
 import { type Column, countOf, formatTable, jsonLine, printable, shownCount } from '../output.js';
@@ -193,15 +193,12 @@ const COLUMNS: readonly Column<Gap>[] = [
   { title: 'tries', align: right, text: ({ attempts }) => String(attempts) },
 ];
 
-/** No process tries while nothing collects. */
 function columns(isWritten: boolean, nowMs: number): Column<Gap>[] {
-  const due = isWritten ? 'soon' : 'at the next start';
   return [
     ...COLUMNS,
     {
       title: 'next try',
-      text: ({ state, nextAttemptAtMs: ms }) =>
-        state === 'unfillable' ? 'none' : ms === null || ms <= nowMs ? due : formatInstant(ms),
+      text: (gap) => nextTryText(gap, isWritten, nowMs),
     },
     { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '' },
   ];
