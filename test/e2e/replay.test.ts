@@ -31,7 +31,7 @@ const SPAN = ['--from', isoOf(0), '--to', isoOf(600)];
 async function makeArchive(): Promise<string> {
   const { store, url, stream } = await openWorld();
   const [trades, states] = [await stream('trades'), await stream('states', 60)];
-  const orders = await stream('orders');
+  const [orders, candles] = [await stream('orders'), await stream('candles', 60)];
   await store.commit({
     trades: [exactTrade(1, 10.5), exactTrade(2, 300), exactTrade(3, 400)],
     states: [state(1, 20), state(2, 350.25)],
@@ -40,6 +40,7 @@ async function makeArchive(): Promise<string> {
       covered(trades, 200, 600),
       covered(states, 0, 600),
       covered(orders, 0, 900),
+      covered(candles, 60, 600),
     ],
   });
   return url;
@@ -210,14 +211,17 @@ test('without permission nobody steers; gaps are refused with --strict, and time
   assert.deepEqual(await program.ended(), { code: 0, signal: null });
 });
 
-test('a replay says at its start what the span holds of each market', async () => {
+test('a replay says at its start what the span holds of each market, of candles whole ones', async () => {
   const url = await makeArchive();
-  const { code, out } = await runCommand(['replay', ...SPAN, '--for', '1s'], {
+  // Ten seconds before the end of a minute.
+  const span = ['--from', isoOf(0), '--to', isoOf(590)];
+  const { code, out } = await runCommand(['replay', ...span, '--port', '0', '--for', '0.1s'], {
     TAPEKEEP_DATABASE_URL: url,
   });
   assert.equal(code, 0);
   assert.match(out, /^replay ready: .* from 2026-01-15T12:00:00/);
-  assert.match(out, /^ {2}BTC_USDT: .*trades 2026-01-15 12:00:00 – 2026-01-15 12:10:00/m);
+  assert.match(out, /^ {2}BTC_USDT: .*trades 2026-01-15 12:00:00 – 2026-01-15 12:09:50/m);
+  assert.match(out, /candles 60s 2026-01-15 12:01:00 – 2026-01-15 12:09:00/);
   assert.match(out, /^ {2}ETH_USDT: nothing of it in this span$/m);
   assert.doesNotMatch(out, /orders/, 'what an account did is not played');
 });

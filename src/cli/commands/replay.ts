@@ -2,8 +2,9 @@ import { InvalidArgumentError } from 'commander';
 import { openAsOf } from '../../archive/as-of/reader.js';
 import { isLoopback } from '../../config/load.js';
 import { systemClock } from '../../kernel/clock.js';
+import { SECOND_MS } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import type { Span } from '../../kernel/span.js';
+import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { seriesOf, tableOfStream } from '../../model/series.js';
 import { coveredBy } from '../../replay/catalog.js';
@@ -204,8 +205,10 @@ function contentsOf(
     .map(({ market, marketId }) => {
       const parts = streams.flatMap((stream) => {
         if (stream.marketId !== marketId && stream.marketId !== 0) return [];
-        const from = Math.max(fromMs, stream.oldestCoveredMs ?? toMs);
-        const to = Math.min(toMs, stream.newestCoveredMs ?? fromMs);
+        // A candle is covered as a whole.
+        const stepMs = stream.kind === 'candles' ? stream.variant * SECOND_MS : 1;
+        const from = ceilToMs(Math.max(fromMs, stream.oldestCoveredMs ?? toMs), stepMs);
+        const to = floorToMs(Math.min(toMs, stream.newestCoveredMs ?? fromMs), stepMs);
         const span = `${formatInstant(from)} – ${formatInstant(to)}`;
         return from < to ? [`${streamName(stream)} ${span}`] : [];
       });
