@@ -20,14 +20,9 @@ export function jsonLine(value: unknown): string {
   return `${printable(JSON.stringify(value))}\n`;
 }
 
-/** A whole number with its thousands apart; a dash for one that is not known. */
-export function shownCount(value: number | null): string {
-  return value === null ? '–' : value.toLocaleString('en-US');
-}
-
 /** A number of things: `1 market`, `1,200 markets`. */
 export function countOf(count: number, thing: string): string {
-  return `${shownCount(count)} ${thing}${count === 1 ? '' : 's'}`;
+  return `${count.toLocaleString('en-US')} ${thing}${count === 1 ? '' : 's'}`;
 }
 
 /** Writes to standard output; resolves when the reader's side has taken it. */

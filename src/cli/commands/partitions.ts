@@ -12,7 +12,7 @@ import { command, option } from '../command.js';
 import { isOfKind, lifeKindsArgument, lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT } from '../options.js';
-import { type Column, formatTable, jsonLine, shownCount } from '../output.js';
+import { type Column, formatTable, jsonLine } from '../output.js';
 
 const HELP = `
 hot       being written
@@ -107,6 +107,7 @@ function document({ partition, dates }: Dated) {
   };
 }
 
+const whole = (value: number | null) => (value === null ? '–' : value.toLocaleString('en-US'));
 const right = 'right' as const;
 const dayOf = (ms: number) => formatInstant(ms).slice(0, 10);
 /** What is due already waits for nothing but a daemon's next look. */
@@ -128,11 +129,11 @@ const columnsAt = (nowMs: number): readonly Column<Dated>[] => [
     title: 'rows',
     align: right,
     text: ({ partition: { rows, state } }) =>
-      state === 'hot' && rows !== null ? `~${shownCount(rows)}` : shownCount(rows),
+      state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows),
   },
-  { title: 'heap B', align: right, text: ({ partition }) => shownCount(partition.heapBytes) },
-  { title: 'index B', align: right, text: ({ partition }) => shownCount(partition.indexBytes) },
-  { title: 'file B', align: right, text: ({ partition }) => shownCount(partition.coldBytes) },
+  { title: 'heap B', align: right, text: ({ partition }) => whole(partition.heapBytes) },
+  { title: 'index B', align: right, text: ({ partition }) => whole(partition.indexBytes) },
+  { title: 'file B', align: right, text: ({ partition }) => whole(partition.coldBytes) },
   { title: 'next', text: ({ dates }) => nextOf(dates, nowMs) },
   {
     title: 'expires',

@@ -6,7 +6,7 @@ import { argument, command, group, option } from '../command.js';
 import { UsageError } from '../failure.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT } from '../options.js';
-import { type Column, formatTable, jsonLine, printable, shownCount } from '../output.js';
+import { type Column, formatTable, jsonLine, printable } from '../output.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
 const HELP = `
@@ -74,7 +74,7 @@ const show = command({
       `endpoint  ${printable(row.endpoint)}`,
       `market    ${row.market === null ? '–' : printable(row.market)}`,
       `reason    ${printable(row.reason)}`,
-      `rows      ${shownCount(row.count)}${row.count === 1 ? '' : ' of the same answer; this is the first'}`,
+      `rows      ${whole(row.count)}${row.count === 1 ? '' : ' of the same answer; this is the first'}`,
       'payload',
       printable(row.payload),
     ];
@@ -122,7 +122,7 @@ function listLines(
       ? ['No sample of these is kept; all are counted.']
       : [...formatTable(ROW_COLUMNS, rows), '"tapekeep quarantine show <id>" shows one whole.'];
   return [
-    `Refused since the archive began${of}: ${shownCount(total)}`,
+    `Refused since the archive began${of}: ${total.toLocaleString('en-US')}`,
     ...formatTable(COUNT_COLUMNS, counts),
     '',
     ...kept,
@@ -134,12 +134,13 @@ function rowDocument({ quarantineId: id, receivedAtMs, ...rest }: QuarantinedRow
 }
 
 const right = 'right' as const;
+const whole = (value: number) => value.toLocaleString('en-US');
 
 const COUNT_COLUMNS: readonly Column<QuarantineCount>[] = [
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },
   { title: 'reason', text: ({ reason }) => printable(reason) },
-  { title: 'refused', align: right, text: ({ count }) => shownCount(count) },
-  { title: 'samples', align: right, text: ({ kept }) => shownCount(kept) },
+  { title: 'refused', align: right, text: ({ count }) => whole(count) },
+  { title: 'samples', align: right, text: ({ kept }) => whole(kept) },
   { title: 'last', text: ({ lastAtMs }) => formatInstant(Math.floor(lastAtMs)) },
 ];
 
@@ -149,6 +150,6 @@ const ROW_COLUMNS: readonly Column<QuarantinedRow>[] = [
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },
   { title: 'market', text: ({ market }) => printable(market ?? '–') },
   { title: 'reason', text: ({ reason }) => printable(reason) },
-  { title: 'rows', align: right, text: ({ count }) => shownCount(count) },
+  { title: 'rows', align: right, text: ({ count }) => whole(count) },
   { title: 'payload', text: ({ payload }) => printable(payload) },
 ];

@@ -9,7 +9,7 @@ import { command, flag, option, VERSION } from '../command.js';
 import { HORIZON_WHY } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, kindsArgument, MARKETS, streamName } from '../options.js';
-import { type Column, countOf, formatTable, printable, shownCount } from '../output.js';
+import { type Column, countOf, formatTable, printable } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -157,11 +157,12 @@ function mismatchLines(streams: readonly StatusStream[]): string[] {
   const bad = streams.filter(({ mismatches }) => mismatches > 0);
   return bad.map(
     ({ market, intervalS, mismatches }) =>
-      `${market}: the stored trades do not add up to ${shownCount(mismatches)} of its candles of ${intervalS} s; "tapekeep verify --market ${market}" names them.`,
+      `${market}: the stored trades do not add up to ${whole(mismatches)} of its candles of ${intervalS} s; "tapekeep verify --market ${market}" names them.`,
   );
 }
 
 const right = 'right' as const;
+const whole = (value: number) => value.toLocaleString('en-US');
 const instant = (ms: number | null) =>
   ms === null ? '–' : new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 
@@ -171,7 +172,7 @@ const COLUMNS: readonly Column<StatusStream>[] = [
     title: 'stream',
     text: ({ kind, intervalS }) => streamName({ kind, variant: intervalS ?? 0 }),
   },
-  { title: 'rows covered', align: right, text: (line) => shownCount(line.rows) },
+  { title: 'rows covered', align: right, text: (line) => whole(line.rows) },
   {
     title: 'covered until',
     text: ({ coveredUntilMs: ms }) => instant(ms),
@@ -189,7 +190,7 @@ const COLUMNS: readonly Column<StatusStream>[] = [
         ? '–'
         : `${percent(line.coverageRatio, 2)}${isPartOfHistory(line) ? ' of part' : ''}`,
   },
-  { title: 'gaps', align: right, text: (line) => shownCount(line.gaps) },
+  { title: 'gaps', align: right, text: (line) => whole(line.gaps) },
   {
     title: 'missing',
     align: right,

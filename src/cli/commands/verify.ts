@@ -18,7 +18,7 @@ import { EXIT_CODES } from '../failure.js';
 import { suspectText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
-import { countOf, shownCount } from '../output.js';
+import { countOf } from '../output.js';
 import { Progress } from '../progress.js';
 import { selectMarkets, selectSpan } from '../selection.js';
 
@@ -82,6 +82,7 @@ function isUnproven({ counts, gaps, suspects }: MarketFindings): boolean {
   );
 }
 
+const count = (value: number) => value.toLocaleString('en-US');
 const between = ({ fromMs, toMs }: Span) => `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
 
 function marketLines(found: MarketFindings): string[] {
@@ -91,7 +92,7 @@ function marketLines(found: MarketFindings): string[] {
       beforeHistoryS === 0
         ? ''
         : `; ${shownDuration(beforeHistoryS * 1000)} before the exchange's history begins, never to be had`;
-    return `  candles of ${intervalS} s: ${countOf(slots, 'slot')} judged, ${shownCount(matches)} match, ${shownCount(mismatches)} do not, ${shownCount(unproven)} unproven${before}`;
+    return `  candles of ${intervalS} s: ${countOf(slots, 'slot')} judged, ${count(matches)} match, ${count(mismatches)} do not, ${count(unproven)} unproven${before}`;
   });
   if (lines.length === 0) lines.push('  nothing is collected that could be judged');
   for (const { intervalS, slot, tradeIds } of found.mismatches) {
