@@ -1,7 +1,7 @@
-import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
+import type { ResultOf } from '../contract/endpoints.js';
 import type { Side } from '../contract/values.js';
 import type { OrderRequest } from './errors.js';
-import type { CallOptions, ExchangeClientOptions, Reply, RequestTurn } from './exchange-client.js';
+import type { CallOptions, ExchangeClientOptions, Reply } from './exchange-client.js';
 import { EndpointCaller } from './rest-client.js';
 
 /** Which candles: both times are inclusive and UNIX seconds, and best multiples of `interval`. */
@@ -102,54 +102,7 @@ export interface ActiveOrdersQuery {
  * | NonceError, NonceFileError | fatal | no nonce is left, or it cannot be kept; nothing was sent |
  * | NonceLockedError | retry | another program signs with the key and does not end; nothing was sent |
  */
-export class ExchangeApi {
-  readonly #caller: EndpointCaller;
-
-  /** @throws InvalidAddressError when `baseUrl` is not a plain http or https address */
-  constructor(options: ExchangeClientOptions) {
-    this.#caller = new EndpointCaller(options);
-  }
-
-  /**
-   * Waits until one request may be sent, so that what to ask for can be chosen then. Use the turn or
-   * give it back at once: it holds a connection.
-   *
-   * @param name the endpoint that is likely to be called; an exchange may limit each
-   * @param priority as {@link CallOptions.priority}
-   * @returns the turn, for {@link CallOptions.turn}
-   * @throws BudgetOverrunError when too many wait already; the signal's reason when it aborts first
-   */
-  reserve(name: EndpointName, priority: number, signal?: AbortSignal): Promise<RequestTurn> {
-    return this.#caller.reserve(name, priority, signal);
-  }
-
-  /** Candles that {@link kline} may be asked for at once. */
-  get candlesMax(): number {
-    return this.#caller.candlesMax;
-  }
-
-  /** Whether the exchange has an endpoint, as far as its dialect says. */
-  offers(name: EndpointName): boolean {
-    return this.#caller.offers(name);
-  }
-
-  /**
-   * Calls any endpoint of the table by its name. The named methods below are this, typed
-   * (contract, Endpoints).
-   *
-   * @param name such as `depth` or `orderNew`; {@link endpoints} lists them with their limits
-   * @param params the endpoint's parameters; those with a default may be left out
-   * @returns what the endpoint answers, checked row by row
-   * @throws every error of {@link ExchangeApi}; for `orderNew` also what {@link placeOrder} throws
-   */
-  call<N extends EndpointName>(
-    name: N,
-    params: ParamsOf<N>,
-    options?: CallOptions,
-  ): Promise<Reply<ResultOf<N>>> {
-    return this.#caller.call(name, params, options);
-  }
-
+export class ExchangeApi extends EndpointCaller {
   /**
    * All markets with their precisions (digits after the point) and minimal amounts of an order (in
    * stock currency). Contract: Market (pair).
@@ -167,16 +120,6 @@ export class ExchangeApi {
    */
   products(options?: CallOptions): Promise<Reply<ResultOf<'products'>>> {
     return this.call('products', {}, options);
-  }
-
-  /**
-   * 24-hour figures of all markets at once. Contract: Ticker entry (endpoint tickers).
-   *
-   * @returns by name of the market: `at` in UNIX seconds, prices in money, `vol` in stock, `deal` in
-   *   money, `change` in percent
-   */
-  tickers(options?: CallOptions): Promise<Reply<ResultOf<'tickers'>>> {
-    return this.#caller.tickers(options);
   }
 
   /**
@@ -300,15 +243,6 @@ export class ExchangeApi {
     options?: CallOptions,
   ): Promise<Reply<ResultOf<'orders'>>> {
     return this.call('orders', query, options);
-  }
-
-  /**
-   * Ends all requests under way with an AbortedError and closes the connections. Idempotent.
-   *
-   * An order under way ends with an UnknownOutcomeError instead.
-   */
-  close(): Promise<void> {
-    return this.#caller.close();
   }
 }
 

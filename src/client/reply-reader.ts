@@ -72,7 +72,7 @@ export interface Reading<R> extends ParsedPayload<R> {
 const JSON_TYPE = /^(?:application|text)\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 
 /**
- * RequestGate an answer into the endpoint's rows, or throws the error that it means.
+ * Reads an answer into the endpoint's rows, or throws the error that it means.
  *
  * In this order: redirects and 429 by their status alone, then anything that is not JSON, then what
  * the body says about itself (the status is only believed where the body is silent, because servers

@@ -96,6 +96,7 @@ export class EndpointCaller {
   readonly #offsets = new LowestOffsets();
   readonly #dialect: Dialect;
 
+  /** @throws InvalidAddressError when `baseUrl` is not a plain http or https address */
   constructor(options: ExchangeClientOptions) {
     this.#options = options;
     this.#dialect = dialectOf(options.dialect ?? 'contract');
@@ -114,14 +115,22 @@ export class EndpointCaller {
     this.#secrets = credentials ? [credentials.secret, credentials.apiKey] : [];
   }
 
+  /**
+   * Calls any endpoint of the table by its name (contract, Endpoints).
+   *
+   * @param name such as `depth` or `orderNew`; {@link endpoints} lists them with their limits
+   * @param params the endpoint's parameters; those with a default may be left out
+   * @returns what the endpoint answers, checked row by row
+   * @throws every error of {@link ExchangeApi}; for `orderNew` also what its `placeOrder` throws
+   */
   async call<N extends EndpointName>(
     name: N,
-    given: ParamsOf<N>,
+    params: ParamsOf<N>,
     options: CallOptions = {},
   ): Promise<Reply<ResultOf<N>>> {
-    return await this.#offsets.ask(name, checkParams(name, given), (params, isRepeat) => {
+    return await this.#offsets.ask(name, checkParams(name, params), (checked, isRepeat) => {
       const { turn: _used, ...again } = options;
-      return this.#call(name, params, isRepeat ? again : options);
+      return this.#call(name, checked, isRepeat ? again : options);
     });
   }
 
@@ -173,12 +182,18 @@ export class EndpointCaller {
     return this.#dialect.endpoints[name] !== undefined;
   }
 
-  /** Candles that may be asked for at once. */
+  /** Candles that `kline` may be asked for at once. */
   get candlesMax(): number {
     return this.#dialect.candlesMax;
   }
 
-  /** Tickers also carry the time, for exchanges that send no Date header. */
+  /**
+   * 24-hour figures of all markets at once. Contract: Ticker entry (endpoint tickers). They also carry the
+   * time, for exchanges that send no Date header.
+   *
+   * @returns by name of the market: `at` in UNIX seconds, prices in money, `vol` in stock, `deal` in
+   *   money, `change` in percent
+   */
   async tickers(options?: CallOptions): Promise<Reply<ResultOf<'tickers'>>> {
     const { clock, exchangeClock } = this.#options;
     const reply = await this.call('tickers', {}, options);
@@ -191,10 +206,24 @@ export class EndpointCaller {
     return { ...reply, sentAtMs: exchangeClock.atMonotonicMs(sentMonotonicMs) };
   }
 
+  /**
+   * Waits until one request may be sent, so that what to ask for can be chosen then. Use the turn or
+   * give it back at once: it holds a connection.
+   *
+   * @param name the endpoint that is likely to be called; an exchange may limit each
+   * @param priority as {@link CallOptions.priority}
+   * @returns the turn, for {@link CallOptions.turn}
+   * @throws BudgetOverrunError when too many wait already; the signal's reason when it aborts first
+   */
   reserve(name: EndpointName, priority: number, signal?: AbortSignal): Promise<RequestTurn> {
     return this.#gate.reserve(name, priority, signal);
   }
 
+  /**
+   * Ends all requests under way with an AbortedError and closes the connections. Idempotent.
+   *
+   * An order under way ends with an UnknownOutcomeError instead.
+   */
   close(): Promise<void> {
     return this.#transport.close();
   }
