@@ -82,4 +82,3 @@ export const signedFields = z.object({
     '13 digits, greater than the nonce of the last completed request',
   ),
 });
-export type SignedFields = z.infer<typeof signedFields>;

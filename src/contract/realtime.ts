@@ -129,7 +129,6 @@ export const realtimeRequest = z.object({
   params: z.array(z.unknown()).max(LIST_MAX),
   id: z.union([z.number(), z.string().max(64)]),
 });
-export type RealtimeRequest = z.infer<typeof realtimeRequest>;
 
 const realtimeError = z.object({ code: z.number(), message: z.string().max(500) });
 

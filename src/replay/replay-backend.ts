@@ -4,7 +4,7 @@ import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
-import type { ClockControl, PlayedBackend, PlaySpeed } from '../server/backend.js';
+import type { ClockControl, PlaySpeed } from '../server/backend.js';
 import { type Backend, type ClientSession, RefusedError } from '../server/backend.js';
 import { ReplayClient, type ReplayClientParts } from './replay-client.js';
 import { ReplayContext, ReplayError, ReplaySession, Sessions } from './sessions.js';
@@ -86,7 +86,7 @@ function identityText({ name, baseUrl, identity, createdAt }: AsOfIdentity, as: 
 }
 
 /** The archive behind the served contract: at the time of the shared session, or of a client's own. */
-export class ReplayBackend extends ReplayClient implements PlayedBackend {
+export class ReplayBackend extends ReplayClient implements Backend {
   readonly #sessions: Sessions;
   readonly #parts: Omit<ReplayClientParts, 'session'>;
   readonly #onFailure: (error: unknown) => void;

@@ -170,6 +170,18 @@ export interface Backend {
     offset: number,
     limit: number,
   ): Awaitable<Slice<ActiveOrder>>;
+  /** Steers its time while it is served; left out: it cannot be steered. */
+  readonly clockControl?: ClockControl;
+  /** Changes its markets while it is served; left out: nothing can be changed. */
+  readonly marketControl?: MarketControl;
+  /**
+   * Every trade of a market until now and from a time (UNIX microseconds) on, oldest first, also
+   * those not served any more, and of markets that are gone. Read at once. Left out where not all that
+   * was ever issued is known.
+   *
+   * @throws TapekeepError when there never was such a market, or not all of it is known any more
+   */
+  truth?(market: string, fromUs: number): Iterable<BackendTrade>;
 }
 
 /** Seconds of the exchange per second of this machine, as fast as followers read, or by hand. */
@@ -211,11 +223,6 @@ export interface ClockControl {
   end(session: string): ClockReading;
 }
 
-/** A backend whose time can be steered while it is served. */
-export interface PlayedBackend extends Backend {
-  readonly clockControl: ClockControl;
-}
-
 /**
  * Changes of a served exchange from outside its contract. What is handed in is as it was written, in
  * JSON; what comes back is shown as JSON.
@@ -235,9 +242,4 @@ export interface MarketControl {
   block(market: string, isBlocked: boolean): object;
   /** Gives funds to the account of an API key, by the key or by its name. */
   deposit(account: string, currency: string, amount: string): object;
-}
-
-/** A backend whose markets can be changed while it is served. */
-export interface ChangeableBackend extends Backend {
-  readonly marketControl: MarketControl;
 }

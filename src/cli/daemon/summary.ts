@@ -117,11 +117,6 @@ export class LiveSummary {
     this.#before = { atMs: this.#startedMs, rows: 0, requests: 0 };
   }
 
-  /** For loggers: shows that their lines end up on a terminal. */
-  get isTTY(): boolean {
-    return this.#isTerminal;
-  }
-
   /** Starts drawing. Idempotent. */
   start(): void {
     if (this.#loop !== undefined || this.#stopping.signal.aborted) return;

@@ -37,17 +37,11 @@ interface Chunk<E> {
 export class LevelList<E extends LevelEntry> {
   readonly #make: (key: LevelKey) => E;
   readonly #chunks: Chunk<E>[] = [{ entries: [], orders: 0 }];
-  #size = 0;
   #orders = 0;
 
   /** @param make builds the entry of a key that is new */
   constructor(make: (key: LevelKey) => E) {
     this.#make = make;
-  }
-
-  /** Number of entries. */
-  get size(): number {
-    return this.#size;
   }
 
   /** Number of orders in all entries. */
@@ -68,7 +62,6 @@ export class LevelList<E extends LevelEntry> {
     const made = this.#make(key);
     made.chunk = chunk;
     chunk.entries.splice(index, 0, made);
-    this.#size += 1;
     if (chunk.entries.length > CHUNK_MAX) {
       const right: Chunk<E> = { entries: chunk.entries.splice(CHUNK_MAX >>> 1), orders: 0 };
       for (const entry of right.entries) {
@@ -92,7 +85,6 @@ export class LevelList<E extends LevelEntry> {
   remove(entry: E): void {
     const { chunk, at, index } = this.#placeOf(entry.key);
     chunk.entries.splice(index, 1);
-    this.#size -= 1;
     if (chunk.entries.length === 0 && this.#chunks.length > 1) this.#chunks.splice(at, 1);
   }
 

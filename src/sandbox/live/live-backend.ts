@@ -7,8 +7,13 @@ import type {
 } from '../../contract/resources.js';
 import { show } from '../../contract/shape.js';
 import type { Side } from '../../contract/values.js';
-import type { ChangeableBackend, MarketControl } from '../../server/backend.js';
-import { type NewOrder, RefusedError, type Slice } from '../../server/backend.js';
+import {
+  type Backend,
+  type MarketControl,
+  type NewOrder,
+  RefusedError,
+  type Slice,
+} from '../../server/backend.js';
 import { formatScaled } from '../amounts.js';
 import { readOrder } from '../engine/limit-order.js';
 import { createdOrderView, depthView, openOrderView } from '../engine/views.js';
@@ -65,7 +70,7 @@ function accountOf(key: string): string {
  * Before anything is answered everything happens that is due by then, so that answers depend on the
  * time and never on how often it is read.
  */
-export class LiveBackend extends MarketData implements ChangeableBackend {
+export class LiveBackend extends MarketData implements Backend {
   readonly marketControl: MarketControl;
   readonly #exchange: LiveExchange;
   readonly #isOpen: boolean;

@@ -30,10 +30,6 @@ export class EventQueue<E extends Scheduled> {
   /** The event that comes next is the last. */
   readonly #events: E[] = [];
 
-  get size(): number {
-    return this.#events.length;
-  }
-
   /** The event that comes next. */
   get first(): E | undefined {
     return this.#events.at(-1);

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { onlyKeys } from '../../contract/shape.js';
-import type { Backend, ChangeableBackend, MarketControl, PlayedBackend } from '../backend.js';
+import type { Backend, MarketControl } from '../backend.js';
 import type { Interference, InterferenceControl } from '../faults.js';
 import { addControlRoutes, CONTROL_PREFIX, readBody, readJson } from './control-replies.js';
 import { addReplayControl } from './replay-control.js';
@@ -13,17 +13,9 @@ interface SteeredServer {
   readonly control?: boolean;
 }
 
-function isChangeable(backend: Backend): backend is ChangeableBackend {
-  return (backend as Partial<ChangeableBackend>).marketControl !== undefined;
-}
-
-function isPlayed(backend: Backend): backend is PlayedBackend {
-  return (backend as Partial<PlayedBackend>).clockControl !== undefined;
-}
-
 /** The markets of a backend that gets no others; undefined where some may come. */
 export function marketsForGood(backend: Backend): readonly string[] | undefined {
-  if (isChangeable(backend) && backend.marketControl.isOpen) return undefined;
+  if (backend.marketControl?.isOpen === true) return undefined;
   const markets = backend.markets();
   return markets instanceof Promise ? undefined : markets.map(({ name }) => name);
 }
@@ -35,13 +27,14 @@ export function marketsForGood(backend: Backend): readonly string[] | undefined 
  */
 export function addControl(server: FastifyInstance, steered: SteeredServer): void {
   const { backend, interference, control = false } = steered;
+  const { clockControl, marketControl } = backend;
   addControlRoutes(server, (app) => {
-    if (isPlayed(backend)) addReplayControl(app, backend.clockControl, control);
+    if (clockControl !== undefined) addReplayControl(app, clockControl, control);
     if (!control) return;
     addTruthControl(app, backend);
     const faults = interference?.control;
     if (faults !== undefined) addFaultsControl(app, faults, () => marketsForGood(backend));
-    if (isChangeable(backend)) addMarketsControl(app, backend.marketControl);
+    if (marketControl !== undefined) addMarketsControl(app, marketControl);
   });
 }
 

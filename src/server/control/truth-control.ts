@@ -6,17 +6,6 @@ import type { Backend, BackendTrade } from '../backend.js';
 import { readQuery } from '../http/request.js';
 import { CONTROL_PREFIX, refuse } from './control-replies.js';
 
-/** A backend that can list everything it ever issued. */
-export interface TruthSource {
-  /**
-   * Every trade of a market until now and from a time (UNIX microseconds) on, oldest first, also
-   * those not served any more, and of markets that are gone. Read at once.
-   *
-   * @throws TapekeepError when there never was such a market, or not all of it is known any more
-   */
-  truth(market: string, fromUs: number): Iterable<BackendTrade>;
-}
-
 /** Most trades of one reply; as lines of JSON they are about 1.3 MB. */
 const PAGE_MAX = 10_000;
 
@@ -58,17 +47,13 @@ interface TruthPage {
   readonly last: BackendTrade | undefined;
 }
 
-function hasTruth(backend: Backend): backend is Backend & TruthSource {
-  return typeof (backend as Partial<TruthSource>).truth === 'function';
-}
-
 /** Within one tick: trades could be forgotten in between. */
-function readPage(source: TruthSource, query: TruthQuery): TruthPage {
+function readPage(backend: Backend, query: TruthQuery): TruthPage {
   const { market, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = query;
   const { after = -1, limit = PAGE_MAX } = query;
   const lines: string[] = [];
   let last: BackendTrade | undefined;
-  for (const trade of source.truth(market, from)) {
+  for (const trade of backend.truth?.(market, from) ?? []) {
     if (trade.timeUs >= to) break;
     if (trade.id <= after) continue;
     if (lines.length === limit) return { lines: lines.join(''), last };
@@ -100,7 +85,7 @@ function linkNext(
  */
 export function addTruthControl(app: FastifyInstance, backend: Backend): void {
   app.get(`${CONTROL_PREFIX}truth`, (request, reply) => {
-    if (!hasTruth(backend)) return refuse(reply, 404, 'this exchange keeps no truth');
+    if (backend.truth === undefined) return refuse(reply, 404, 'this exchange keeps no truth');
     const asked = readQuery(request.raw.url ?? '');
     const written = asked.kind === 'read' ? { ...asked.values } : {};
     const { data: query, error } = QUERY.safeParse(written);
