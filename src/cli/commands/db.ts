@@ -2,7 +2,7 @@ import { sleep, systemClock } from '../../kernel/clock.js';
 import { command, nothing } from '../command.js';
 import { EndedError } from '../ending.js';
 import { UsageError } from '../failure.js';
-import { borrowDatabase, describeDatabase } from '../opening/database.js';
+import { type Database, describeDatabase, withDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { FOR, READY_AS_JSON } from '../options.js';
 import { jsonLine, writeOut } from '../output.js';
@@ -23,8 +23,8 @@ export default command({
   help: HELP,
   needs: nothing,
   async run(common, { forMs, json }) {
-    const { config, telemetry } = openSession({ logLevel: 'warn', ...common });
-    const { url } = config.database;
+    const session = openSession({ logLevel: 'warn', ...common });
+    const { url } = session.config.database;
     if (url !== null) {
       const text =
         'that Postgres is not run by tapekeep; leave database.url out for the embedded one';
@@ -32,20 +32,18 @@ export default command({
     }
     const losing = new AbortController();
     const lose = (error: Error) => losing.abort(error);
-    const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing', lose);
-    try {
-      const address = describeDatabase(database.readerUrl);
+    const keep = async ({ readerUrl, signal }: Database) => {
+      const address = describeDatabase(readerUrl);
       await writeOut(
         json === true
           ? jsonLine({ database: address })
           : `database  ${address}\n"tapekeep url" prints it with its password, "tapekeep psql" opens it. Stop with Ctrl-C.\n`,
       );
-      await kept(forMs, AbortSignal.any([database.signal, losing.signal]));
-    } catch (error) {
-      if (!(error instanceof EndedError)) throw error;
-    } finally {
-      await database.stop();
-    }
+      await kept(forMs, AbortSignal.any([signal, losing.signal])).catch((error: unknown) => {
+        if (!(error instanceof EndedError)) throw error;
+      });
+    };
+    await withDatabase(session, 'existing', keep, lose);
     return undefined;
   },
 });

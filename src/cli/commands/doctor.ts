@@ -10,12 +10,12 @@ import { hasEmbeddedCluster } from '../../store/index.js';
 import { command, nothing } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
 import {
-  borrowDatabase,
   COLD_FILES_ADVICE,
   coldDirOf,
   describeDatabase,
   missingColdFiles,
   openArchive,
+  withDatabase,
 } from '../opening/database.js';
 import { firstAnswer, isPlayed, openExchange, refuseOtherDialect } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
@@ -143,34 +143,37 @@ async function nearestFolder(folder: string): Promise<string> {
 }
 
 /** Whether the database answers, with a schema that fits, and whose archive it holds. */
-async function databaseOf({ config, telemetry }: Session): Promise<Found[]> {
-  const isOwn = config.database.url === null;
-  if (isOwn && !(await hasEmbeddedCluster(config.dataDir))) {
+async function databaseOf(session: Session): Promise<Found[]> {
+  const { config } = session;
+  if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) {
     return [ok('no archive yet; "tapekeep start" makes one with the embedded Postgres')];
   }
-  const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
-  try {
-    const where = describeDatabase(database.url);
-    const store = await openArchive(config, database.url, systemClock, telemetry.store);
+  return await withDatabase(session, 'existing', async ({ url }) => {
     try {
-      const found = archiveFound(where, exchangeNameOf(config), await store.archive());
-      const missing = await missingColdFiles(config, store);
-      return [
-        found,
-        ...((await store.inspection.mayWrite())
-          ? []
-          : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
-        ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
-      ];
-    } finally {
-      await store.stop();
+      return await archiveAt(url, session);
+    } catch (error) {
+      if (codeOf(error) !== 'database_not_migrated') throw error;
+      // The daemon migrates at its start, unless its login is one of writers.
+      return [warning(messageOf(error), 'the start migrates by itself, if its login may')];
     }
-  } catch (error) {
-    if (codeOf(error) !== 'database_not_migrated') throw error;
-    // The daemon migrates at its start, unless its login is one of writers.
-    return [warning(messageOf(error), 'the start migrates by itself, if its login may')];
+  });
+}
+
+async function archiveAt(url: string, { config, telemetry }: Session): Promise<Found[]> {
+  const where = describeDatabase(url);
+  const store = await openArchive(config, url, systemClock, telemetry.store);
+  try {
+    const found = archiveFound(where, exchangeNameOf(config), await store.archive());
+    const missing = await missingColdFiles(config, store);
+    return [
+      found,
+      ...((await store.inspection.mayWrite())
+        ? []
+        : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
+      ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
+    ];
   } finally {
-    await database.stop();
+    await store.stop();
   }
 }
 

@@ -3,7 +3,7 @@ import { shownDuration } from '../../kernel/durations.js';
 import type { MigrationReport, MigrationStep } from '../../store/index.js';
 import { command, flag, nothing } from '../command.js';
 import { UsageError } from '../failure.js';
-import { borrowDatabase, migrateDatabase } from '../opening/database.js';
+import { migrateDatabase, withDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { Progress } from '../progress.js';
 
@@ -18,10 +18,9 @@ export default command({
         'a Citus cluster is not supported yet, so nothing was migrated: keep the archive on one Postgres server';
       throw new UsageError('migrate', '--citus', allowed);
     }
-    const { config, telemetry } = openSession(common);
-    const database = await borrowDatabase(config, systemClock, telemetry.store, 'any');
-    try {
-      const { signal, url } = database;
+    const session = openSession(common);
+    const { config, telemetry } = session;
+    await withDatabase(session, 'any', async ({ signal, url }) => {
       const progress = new MigrationProgress();
       const { store } = telemetry;
       // Its line of the log would stand behind the bar.
@@ -37,9 +36,7 @@ export default command({
           .map((line) => `${line}\n`)
           .join(''),
       );
-    } finally {
-      await database.stop();
-    }
+    });
   },
 });
 

@@ -1,12 +1,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { systemClock } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { argument, command, nothing } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
-import { borrowDatabase } from '../opening/database.js';
+import { withDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { OWNER } from './url.js';
 
@@ -34,14 +33,10 @@ export default command({
       const text = `there is no such file; what is for psql stands behind "--": tapekeep psql -- -c "…"`;
       throw new UsageError('--config', common.config, text);
     }
-    const { config, telemetry } = openSession({ logLevel: 'warn', ...common });
-    const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
-    try {
-      const { url, readerUrl, signal } = database;
-      return await runPsql(isOwner === true ? url : readOnly(readerUrl), given, signal);
-    } finally {
-      await database.stop();
-    }
+    const session = openSession({ logLevel: 'warn', ...common });
+    return await withDatabase(session, 'existing', ({ url, readerUrl, signal }) =>
+      runPsql(isOwner === true ? url : readOnly(readerUrl), given, signal),
+    );
   },
 });
 

@@ -128,7 +128,7 @@ export class Daemon {
     try {
       this.#status = await openDaemonStatus(this.#options, () => this.view);
     } catch (error) {
-      await refuseSecondWriter(config, clock, telemetry.store);
+      await refuseSecondWriter(this.#options);
       throw error;
     }
     this.#enter('starting the database');

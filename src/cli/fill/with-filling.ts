@@ -12,7 +12,7 @@ import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode, UsageError } from '../failure.js';
 import { gapIdOf } from '../gaps.js';
-import { borrowDatabase, migrateDatabase, openArchive } from '../opening/database.js';
+import { migrateDatabase, openArchive, withDatabase } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
 import { streamName } from '../options.js';
 import { countOf, jsonLine, printable } from '../output.js';
@@ -236,13 +236,11 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
       write: (line: string) => progress.write(line),
     });
     const session = openSession({ logLevel: 'warn', ...common }, { destination });
-    const { config, telemetry } = session;
     using ending = commandEnding.hold();
     const { signal } = ending;
     try {
-      const database = await borrowDatabase(config, clock, telemetry.store, need);
-      try {
-        const store = await openOrMake(session, database.url, need);
+      return await withDatabase(session, need, async ({ url }) => {
+        const store = await openOrMake(session, url, need);
         const say = (text: string) => progress.write(`${text}\n`);
         const filling = new Filling({
           ...{ session, store, clock, signal, onWorker: say },
@@ -258,9 +256,7 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
           await filling.end();
           await store.stop();
         }
-      } finally {
-        await database.stop();
-      }
+      });
     } catch (error) {
       const isStopped = signal.aborted && isAborted(error);
       if (commandEnding.outputCode !== undefined || !isStopped) throw error;

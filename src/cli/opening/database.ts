@@ -19,35 +19,13 @@ import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import { openSession, type Session } from './session.js';
 
-/** Where the archive is, and how to let go of it. */
+/** Where the archive is. */
 export interface Database {
   readonly url: string;
   /** For people who only read; the same where the database is not ours. */
   readonly readerUrl: string;
-  readonly isEmbedded: boolean;
-  /** Aborts when the command is to end: from the outside, until {@link stop} has ended. */
+  /** Aborts when the command is to end. */
   readonly signal: AbortSignal;
-  stop(): Promise<void>;
-}
-
-/** The configured Postgres, or the embedded one, started if need be. */
-async function openDatabase(
-  config: Config,
-  clock: Clock,
-  telemetry: StoreEvents,
-  signal: AbortSignal,
-  onLost?: (error: Error) => void,
-): Promise<Pick<Database, 'url' | 'readerUrl' | 'isEmbedded' | 'stop'>> {
-  const { url } = config.database;
-  if (url !== null) {
-    return { url, readerUrl: url, isEmbedded: false, stop: async () => undefined };
-  }
-  const embedded = await startEmbeddedPostgres({
-    ...embeddedOptions(config),
-    ...{ clock, telemetry, signal },
-    ...(onLost === undefined ? {} : { onLost }),
-  });
-  return { ...embedded, isEmbedded: true, stop: () => embedded.stop() };
 }
 
 /** The settings of the embedded server. */
@@ -61,29 +39,34 @@ export function embeddedOptions({ dataDir, database }: Config) {
 }
 
 /**
- * The same for a command beside a daemon: it shares the server, which the last of them ends. As long
- * as it is held, a signal does not end the process, but aborts what the command does.
+ * The configured Postgres for a command, or the embedded one, started if need be: beside a daemon it is
+ * shared, and the last of its users ends it. As long as it is in use, a signal does not end the process, but
+ * aborts what the command does.
  *
  * @param need `existing` refuses to make an empty archive just to look at it
  * @param onLost called when the embedded server is gone and cannot be started again
  * @throws TapekeepError `no_archive`; EndedError
  */
-export async function borrowDatabase(
-  config: Config,
-  clock: Clock,
-  telemetry: StoreEvents,
+export async function withDatabase<T>(
+  { config, telemetry }: Pick<Session, 'config' | 'telemetry'>,
   need: 'existing' | 'any',
+  use: (database: Database) => Promise<T>,
   onLost?: (error: Error) => void,
-): Promise<Database> {
+): Promise<T> {
   if (need === 'existing') await assertArchive(config);
-  const ending = commandEnding.hold();
+  using ending = commandEnding.hold();
+  const { signal } = ending;
+  const { url } = config.database;
+  if (url !== null) return await use({ url, readerUrl: url, signal });
+  const embedded = await startEmbeddedPostgres({
+    ...embeddedOptions(config),
+    ...{ clock: systemClock, telemetry: telemetry.store, signal },
+    ...(onLost === undefined ? {} : { onLost }),
+  });
   try {
-    const database = await openDatabase(config, clock, telemetry, ending.signal, onLost);
-    const stop = () => database.stop().finally(ending.release);
-    return { ...database, signal: ending.signal, stop };
-  } catch (error) {
-    ending.release();
-    throw error;
+    return await use({ url: embedded.url, readerUrl: embedded.readerUrl, signal });
+  } finally {
+    await embedded.stop();
   }
 }
 
@@ -177,13 +160,12 @@ export type WorkEnds = 'cut off' | 'by itself';
  * @throws EndedError
  */
 export async function withArchive<T>(
-  { config, telemetry }: Session,
+  session: Session,
   work: (store: Store, signal: AbortSignal) => Promise<T>,
   ends: WorkEnds = 'cut off',
 ): Promise<T> {
-  const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
-  const { signal, url } = database;
-  try {
+  const { config, telemetry } = session;
+  return await withDatabase(session, 'existing', async ({ signal, url }) => {
     const opening = openArchive(config, url, systemClock, telemetry.store);
     const store = await unlessAborted(signal, opening, (late) => late.stop());
     try {
@@ -192,9 +174,7 @@ export async function withArchive<T>(
     } finally {
       await store.stop();
     }
-  } finally {
-    await database.stop();
-  }
+  });
 }
 
 /** What a command works with that looks at an archive. */
@@ -249,19 +229,15 @@ export function stoppable<C>(left: string, need: Need<C>): Need<C & Left> {
  * @throws StoreError `writer_lock_held` if so; nothing where that cannot be seen
  */
 export async function refuseSecondWriter(
-  config: Config,
-  clock: Clock,
-  telemetry: StoreEvents,
+  session: Pick<Session, 'config' | 'telemetry'>,
 ): Promise<void> {
+  const { config, telemetry } = session;
   if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) return;
   try {
-    const database = await borrowDatabase(config, clock, telemetry, 'existing');
-    try {
-      const store = await openArchive(config, database.url, clock, telemetry);
+    await withDatabase(session, 'existing', async ({ url }) => {
+      const store = await openArchive(config, url, systemClock, telemetry.store);
       await store.acquireWriterLock().finally(() => store.stop());
-    } finally {
-      await database.stop();
-    }
+    });
   } catch (error) {
     if (codeOf(error) === 'writer_lock_held') throw error;
   }
