@@ -28,7 +28,6 @@ export class EndedError extends AbortedError {
 /** What an {@link Ending} listens to, and how it ends what does not end by itself. */
 export interface EndingProcess {
   on(signal: Signal, listener: () => void): unknown;
-  off(signal: Signal, listener: () => void): unknown;
   exit(code: number): void;
   readonly stderr: { write(text: string): unknown };
 }
@@ -67,12 +66,12 @@ export class Ending {
     this.#process = process;
   }
 
-  /** From here on a signal that finds nothing held ends the process with the code of a command that was ended. */
+  /**
+   * From here on signals are heard. One that finds nothing held ends the process with the code of a command that
+   * was ended.
+   */
   listen(): void {
-    const end = () => {
-      if (this.#holders === 0) this.#process.exit(EXIT_CODES.forced);
-    };
-    for (const signal of SIGNALS) this.#process.on(signal, end);
+    for (const signal of SIGNALS) this.#process.on(signal, () => this.#onSignal(signal));
   }
 
   /** The exit code of a command whose output could not be written to its end; else undefined. */
@@ -97,7 +96,7 @@ export class Ending {
       isHeld = false;
       if (goesOn !== undefined) this.#goingOn.delete(goesOn);
       this.#holders -= 1;
-      if (this.#holders === 0) this.#finish();
+      if (this.#holders === 0) this.#cancelDeadline();
     };
     return { signal, release, [Symbol.dispose]: release };
   }
@@ -128,22 +127,10 @@ export class Ending {
   #begin(): void {
     this.#stopping = new AbortController();
     this.#signalledMs = undefined;
-    for (const signal of SIGNALS) this.#process.on(signal, this.#listeners[signal]);
     if (this.#output === undefined) return;
     const isClosed = this.#output === EXIT_CODES.ok;
     this.#stopping.abort(new EndedError(isClosed ? 'output closed' : 'output failed'));
   }
-
-  #finish(): void {
-    this.#cancelDeadline();
-    for (const signal of SIGNALS) this.#process.off(signal, this.#listeners[signal]);
-  }
-
-  readonly #listeners = {
-    SIGINT: () => this.#onSignal('SIGINT'),
-    SIGTERM: () => this.#onSignal('SIGTERM'),
-    SIGHUP: () => this.#onSignal('SIGHUP'),
-  };
 
   /** Leaves Ctrl-C to a program that has the terminal, until this is disposed of. */
   leaveInterrupts(): Disposable {
@@ -155,6 +142,10 @@ export class Ending {
   }
 
   #onSignal(signal: Signal): void {
+    if (this.#holders === 0) {
+      this.#process.exit(EXIT_CODES.forced);
+      return;
+    }
     if (signal === 'SIGINT' && this.#interruptsLeft > 0) return;
     const nowMs = this.#clock.monotonicMs();
     if (this.#signalledMs === undefined) {
