@@ -1,5 +1,9 @@
 import { safeExcerpt } from '../../client/index.js';
-import { FrameSocket, type SocketEnd } from '../../client/realtime/frame-socket.js';
+import {
+  type FrameOutcome,
+  FrameSocket,
+  type SocketEnd,
+} from '../../client/realtime/frame-socket.js';
 import { isSuccess } from '../../client/realtime/subscription-form.js';
 import {
   type Departure,
@@ -122,13 +126,13 @@ class Conversation {
     this.#ending.abort();
   }
 
-  #received(raw: unknown): boolean {
+  #received(raw: unknown): FrameOutcome {
     const read = this.#words.map((words) => readServerFrame(raw, words));
     const frame = read.find(({ kind }) => kind !== 'unrecognised');
-    if (frame === undefined) return false;
+    if (frame === undefined) return 'unrecognised';
     this.#heard = [...this.#heard.slice(1 - FRAMES_MAX), { raw, frame }];
     this.#wake();
-    return true;
+    return 'response';
   }
 
   /** Waits until something is so, the connection ends, or time is up. */

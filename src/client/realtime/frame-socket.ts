@@ -29,15 +29,18 @@ export interface SocketEnd {
   readonly detail?: string;
 }
 
+/** What became of a frame, as it is counted. */
+export type FrameOutcome = 'update' | 'response' | 'unrecognised' | 'dropped';
+
 /** Who speaks over a connection. */
 export interface FrameHandler {
   /** @param identity the header `x-tapekeep-exchange` of the handshake; null elsewhere */
   opened(identity: string | null): void;
   /**
    * @param raw the frame as it came
-   * @returns false for a frame that means nothing here, of which few are borne
+   * @returns what became of it; few are borne that mean nothing here
    */
-  received(frame: ServerFrame, raw: unknown): boolean;
+  received(frame: ServerFrame, raw: unknown): FrameOutcome;
   /** Called exactly once, as the last thing. */
   ended(end: SocketEnd): void;
 }
@@ -151,7 +154,7 @@ export class FrameSocket {
     return this.#lastId;
   }
 
-  count(outcome: 'update' | 'response' | 'unrecognised' | 'dropped'): void {
+  #count(outcome: FrameOutcome): void {
     this.#settings.telemetry.frameReceived({ outcome });
   }
 
@@ -159,8 +162,9 @@ export class FrameSocket {
     if (this.#phase === 'ended') return;
     const raw = isBinary ? undefined : parseFrame(data);
     const frame = raw === undefined ? UNREADABLE : readServerFrame(raw, this.#settings.words);
-    if (this.#handler.received(frame, raw)) return;
-    this.count('unrecognised');
+    const outcome = this.#handler.received(frame, raw);
+    this.#count(outcome);
+    if (outcome !== 'unrecognised') return;
     this.#unrecognised += 1;
     if (this.#unrecognised >= MAX_UNRECOGNISED) this.end('garbage');
   }
@@ -170,7 +174,7 @@ export class FrameSocket {
     const reason = reasonOfFailure(codeOf(error), this.#isOpen);
     if (reason === 'connect_failed') this.#detail = tlsRefusal(error) ?? messageOf(error);
     // The library names what a peer did wrong.
-    if (reason === 'oversized' || reason === 'protocol_error') this.count('unrecognised');
+    if (reason === 'oversized' || reason === 'protocol_error') this.#count('unrecognised');
     this.end(reason);
   }
 

@@ -1,7 +1,7 @@
 import type { ServerFrame } from '../../contract/realtime.js';
 import { stateRecord } from '../../contract/resources.js';
 import { isReplay } from '../reply-reader.js';
-import type { SocketEnd } from './frame-socket.js';
+import type { FrameOutcome, SocketEnd } from './frame-socket.js';
 import type { FeedSink } from './reconnecting.js';
 import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
 import { type QueryResult, StallDetector, StateQueries } from './state-queries.js';
@@ -20,9 +20,6 @@ export interface LineCarrier {
   /** Ends this line, and with the last one the connection. */
   leave(reason: CloseReason): void;
 }
-
-/** What became of a frame. */
-type Use = 'update' | 'response' | 'dropped';
 
 type FrameOf<Kind extends ServerFrame['kind']> = Extract<ServerFrame, { kind: Kind }>;
 
@@ -117,7 +114,7 @@ export class StateLine {
     return true;
   }
 
-  updated({ market, record }: FrameOf<'update'>): Use {
+  updated({ market, record }: FrameOf<'update'>): FrameOutcome {
     const { clock, exchangeClock } = this.#settings;
     const isOurs = market === undefined || market === this.market;
     if (!this.#isFollowing || this.#isUnknown || !isOurs || !this.#isOurs(record.period)) {

@@ -10,6 +10,7 @@ import type { Random } from '../../kernel/random.js';
 import { DEFAULT_PRIORITY } from '../exchange-client.js';
 import { isReplay } from '../reply-reader.js';
 import {
+  type FrameOutcome,
   FrameSocket,
   type FrameSocketSettings,
   NORMAL_CLOSURE,
@@ -184,28 +185,25 @@ export class StateSession {
     this.#subscribeId = this.#send('state.subscribe', params);
   }
 
-  #received(frame: ServerFrame): boolean {
-    if (frame.kind === 'response') this.#answered(frame);
-    else if (frame.kind === 'update') this.#updated(frame);
-    else if (frame.kind === 'gap' && isReplay(this.#identity)) {
-      this.#socket.count('response');
-      for (const { line } of this.#members.values()) line.gapTold(frame);
-    } else return false;
-    return true;
+  #received(frame: ServerFrame): FrameOutcome {
+    if (frame.kind === 'response') return this.#answered(frame);
+    if (frame.kind === 'update') return this.#updated(frame);
+    if (frame.kind !== 'gap' || !isReplay(this.#identity)) return 'unrecognised';
+    for (const { line } of this.#members.values()) line.gapTold(frame);
+    return 'response';
   }
 
-  #answered(frame: Extract<ServerFrame, { kind: 'response' }>): void {
+  #answered(frame: Extract<ServerFrame, { kind: 'response' }>): FrameOutcome {
     if (!this.#isFollowing && frame.id === this.#subscribeId && this.#request !== undefined) {
-      this.#socket.count('response');
       this.#subscriptionAnswered(this.#request, frame);
-      return;
+      return 'response';
     }
     const members = [...this.#members.values()];
     const isAnswer = members.some(({ line }) => line.answered(frame));
-    this.#socket.count(isAnswer ? 'response' : 'dropped');
     if (frame.id === GAPS_ID && frame.error !== null) {
       for (const { line } of members) line.gapsRefused();
     }
+    return isAnswer ? 'response' : 'dropped';
   }
 
   #subscriptionAnswered(
@@ -226,11 +224,11 @@ export class StateSession {
     for (const { line } of [...this.#members.values()]) line.follow();
   }
 
-  #updated(frame: Extract<ServerFrame, { kind: 'update' }>): void {
+  #updated(frame: Extract<ServerFrame, { kind: 'update' }>): FrameOutcome {
     // The contract's name no market: there the connection has but one.
     const [only] = this.#members.size === 1 ? this.#members.values() : [];
     const member = frame.market === undefined ? only : this.#members.get(frame.market);
-    this.#socket.count(member?.line.updated(frame) ?? 'dropped');
+    return member?.line.updated(frame) ?? 'dropped';
   }
 
   #leave(market: string, reason: CloseReason): void {

@@ -13,6 +13,7 @@ import type { ExchangeClock } from '../exchange-clock.js';
 import {
   DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
   DEFAULT_QUERY_EVERY_MS,
+  type FrameOutcome,
   FrameSocket,
   type SocketEnd,
 } from './frame-socket.js';
@@ -248,33 +249,28 @@ class TradeSession {
     this.#socket.setDeadline('subscribe_ignored');
   }
 
-  #received(frame: ServerFrame): boolean {
-    if (frame.kind === 'response') this.#answered(frame);
-    else if (frame.kind === 'trades') this.#updated(frame);
-    else {
-      const exchangeMs = this.#options.exchangeClock.nowMs();
-      if (this.#isFollowing) this.#offer({ kind: 'unread', exchangeMs });
-      return false;
-    }
-    return true;
+  #received(frame: ServerFrame): FrameOutcome {
+    if (frame.kind === 'response') return this.#answered(frame);
+    if (frame.kind === 'trades') return this.#updated(frame);
+    const exchangeMs = this.#options.exchangeClock.nowMs();
+    if (this.#isFollowing) this.#offer({ kind: 'unread', exchangeMs });
+    return 'unrecognised';
   }
 
-  #answered(frame: Extract<ServerFrame, { kind: 'response' }>): void {
+  #answered(frame: Extract<ServerFrame, { kind: 'response' }>): FrameOutcome {
     const { id, result, error } = frame;
     const question = this.#questions.get(Number(id));
     if (this.#names !== undefined && id === this.#subscribeId) {
-      this.#socket.count('response');
       this.#subscriptionAnswered(this.#names, frame);
     } else if (id === this.#pingId) {
-      this.#socket.count('response');
       if (this.#names === undefined) this.#pingLater();
     } else if (question !== undefined) {
-      this.#socket.count('response');
       question.cancel();
       this.#questions.delete(Number(id));
       if (error === null && Array.isArray(result)) this.#report('answer', question.market, result);
       this.#ask();
-    } else this.#socket.count('dropped');
+    } else return 'dropped';
+    return 'response';
   }
 
   #subscriptionAnswered(
@@ -354,14 +350,11 @@ class TradeSession {
     }
   }
 
-  #updated({ market, rows }: Extract<ServerFrame, { kind: 'trades' }>): void {
+  #updated({ market, rows }: Extract<ServerFrame, { kind: 'trades' }>): FrameOutcome {
     const isOurs = this.#markets.has(market);
-    if (!this.#isFollowing || !(isOurs || this.#words.isAll === true)) {
-      this.#socket.count('dropped');
-      return;
-    }
-    this.#socket.count('update');
+    if (!this.#isFollowing || !(isOurs || this.#words.isAll === true)) return 'dropped';
     if (isOurs) this.#report('update', market, rows);
+    return 'update';
   }
 
   #report(origin: 'update' | 'answer', market: string, rows: readonly unknown[]): void {
