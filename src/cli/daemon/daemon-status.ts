@@ -1,4 +1,5 @@
 import type { ExchangeClock } from '../../client/index.js';
+import type { Collector } from '../../collect/collector.js';
 import type { StandingStream } from '../../collect/standing.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
@@ -10,7 +11,9 @@ import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import { archiveStatus, type LedgerCount, statusOf, statusRows } from '../../status/document.js';
 import { type HealthReport, healthReport } from '../../status/health.js';
 import { type StatusServer, startStatusServer } from '../../status/server.js';
+import type { Store } from '../../store/index.js';
 import { VERSION } from '../command.js';
+import type { ExchangeAccess } from '../opening/exchange.js';
 
 /** What operators may know of a daemon at one instant. */
 export interface DaemonView {
@@ -20,31 +23,18 @@ export interface DaemonView {
   readonly isSandbox: boolean | null;
   /** After which it cannot go on, and ends. */
   readonly failure: Error | undefined;
-  readonly markets: number;
-  /** To be collected; none until the exchange has listed them. */
-  readonly wantedMarkets: readonly string[];
-  /** Named in the settings and not listed by the exchange. */
-  readonly missingMarkets: readonly string[];
-  /** Listed, but more than may be collected. */
-  readonly leftOutMarkets: number;
+  /** What is there of it: undefined before its turn has come at the start. */
+  readonly collector: Collector | undefined;
+  readonly access: ExchangeAccess | undefined;
+  readonly store: Store | undefined;
   /** Time since its loops last turned, milliseconds. */
   readonly idleMs: number;
   /** Time since the exchange last answered; undefined before the first answer. */
   readonly silentMs: number | undefined;
-  /** Of the request budget: how many go out a second, and how many wait for their turn. */
-  readonly requestsPerS: number;
-  readonly requestsWaiting: number;
-  /** How often something is asked of the exchange at least, milliseconds. */
-  readonly shortestPeriodMs: number;
-  /** How long the oldest commit has been under way, milliseconds. */
-  readonly oldestCommitMs: number;
-  /** Streams whose coverage does not grow, the longest first. */
-  readonly standing: readonly StandingStream[];
   /** A stream that stands for longer makes the daemon not ready, milliseconds. */
   readonly standingLimitMs: number;
   /** The ledger as it was last gone through; undefined before the first time. */
   readonly counted: LedgerCount | undefined;
-  pingDatabase(): Promise<void>;
 }
 
 /** Limit of a heartbeat's age: loops run several times within it. */
@@ -81,6 +71,7 @@ export async function openDaemonStatus(
     statusJson: (selection, reports) => {
       const nowMs = exchangeTime.nowMs();
       const view = look();
+      const { collector, access } = view;
       const identity = { name: exchangeNameOf(config), isSandbox: view.isSandbox };
       return {
         ...statusOf(VERSION, identity, nowMs),
@@ -90,11 +81,14 @@ export async function openDaemonStatus(
           isTimeSettled: exchangeTime.lived !== undefined,
           isTimeDisputed: exchangeTime.isDisputed,
           timeBasis: exchangeTime.basis === 'local' ? 'local' : 'exchange',
-          ...{ markets: view.markets, wantedMarkets: view.wantedMarkets.length },
-          ...{ leftOutMarkets: view.leftOutMarkets, missingMarkets: [...view.missingMarkets] },
+          markets: collector?.markets.length ?? 0,
+          wantedMarkets: collector?.wantedMarkets.length ?? 0,
+          leftOutMarkets: collector?.leftOutMarkets ?? 0,
+          missingMarkets: [...(collector?.missingMarkets ?? [])],
           ...requestsOf(telemetry.counts.snapshot()),
-          ...{ requestsPerS: view.requestsPerS, requestsWaiting: view.requestsWaiting },
-          standing: view.standing.map(standingOf),
+          requestsPerS: access?.requestsPerS() ?? 0,
+          requestsWaiting: access?.requestsWaiting() ?? 0,
+          standing: collector?.standing.map(standingOf) ?? [],
           rows: statusRows(telemetry.counts.snapshot(), nowMs),
           ...reports,
         },
@@ -105,11 +99,12 @@ export async function openDaemonStatus(
 
 /** A market that was just opened is collected before it is counted. */
 function knownMarkets(
-  { counted, wantedMarkets }: DaemonView,
+  { counted, collector }: DaemonView,
   configured: readonly string[],
 ): ReadonlySet<string> | undefined {
   if (counted === undefined) return undefined;
-  return new Set([...configured, ...wantedMarkets, ...counted.streams.map((one) => one.market)]);
+  const wanted = collector?.wantedMarkets ?? [];
+  return new Set([...configured, ...wanted, ...counted.streams.map((one) => one.market)]);
 }
 
 function requestsOf({ requests, failedRequests, lastFailure }: RunCountsSnapshot) {
@@ -123,10 +118,11 @@ function standingOf({ market, kind, variant, standingMs, reason, note }: Standin
 }
 
 /** What it is doing; markets that are open already are collected while the rest is opened. */
-function phaseText({ phase, markets, wantedMarkets }: DaemonView): string {
+function phaseText({ phase, collector }: DaemonView): string {
   if (phase !== 'opening the markets') return phase;
+  const { markets = [], wantedMarkets = [] } = collector ?? {};
   if (wantedMarkets.length === 0) return 'waiting for the list of markets';
-  return `${phase}: ${markets} of ${wantedMarkets.length}, which are collected already`;
+  return `${phase}: ${markets.length} of ${wantedMarkets.length}, which are collected already`;
 }
 
 /** Streams that are shown; the number of all of them is named. */
@@ -159,13 +155,16 @@ function health({ idleMs, failure }: DaemonView): HealthReport {
 }
 
 async function ready(view: DaemonView): Promise<HealthReport> {
-  const { phase, silentMs } = view;
-  const pingFailure = await view.pingDatabase().then(() => undefined, messageOf);
-  const isStoring = pingFailure === undefined && view.oldestCommitMs < COMMIT_STUCK_MS;
-  const limitMs = EXCHANGE_SILENCE_MS + SILENT_PERIODS * view.shortestPeriodMs;
+  const { phase, silentMs, collector, store } = view;
+  const pingFailure = await (store?.ping().then(() => undefined, messageOf) ?? 'not open yet');
+  const oldestCommitMs = store?.oldestCommitMs() ?? 0;
+  const isStoring = pingFailure === undefined && oldestCommitMs < COMMIT_STUCK_MS;
+  const limitMs = EXCHANGE_SILENCE_MS + SILENT_PERIODS * (collector?.shortestPeriodMs ?? 0);
   // While nothing can be stored nothing is asked: then its silence says nothing about the exchange.
   const isAnswering = silentMs !== undefined && (silentMs < limitMs || !isStoring);
-  const standing = view.standing.filter(({ standingMs }) => standingMs > view.standingLimitMs);
+  const standing = (collector?.standing ?? []).filter(
+    ({ standingMs }) => standingMs > view.standingLimitMs,
+  );
   const answer = silentMs === undefined ? 'no answer yet' : `last answer ${ago(silentMs)}`;
   return healthReport([
     { name: 'phase', ok: phase === 'collecting', detail: phaseText(view) },
@@ -177,7 +176,7 @@ async function ready(view: DaemonView): Promise<HealthReport> {
     {
       name: 'archive',
       ok: isStoring,
-      detail: `oldest commit under way for ${shownDuration(view.oldestCommitMs)}`,
+      detail: `oldest commit under way for ${shownDuration(oldestCommitMs)}`,
     },
     { name: 'exchange', ok: isAnswering, detail: answer },
     {

@@ -351,23 +351,11 @@ export class Daemon {
           ? null
           : archiveIdentityOf(this.#options.config, this.#identity.value).isSandbox,
       failure: this.#failure,
-      markets: this.#collector?.markets.length ?? 0,
-      wantedMarkets: this.#collector?.wantedMarkets ?? [],
-      missingMarkets: this.#collector?.missingMarkets ?? [],
-      leftOutMarkets: this.#collector?.leftOutMarkets ?? 0,
-      requestsPerS: this.#access?.requestsPerS() ?? 0,
-      requestsWaiting: this.#access?.requestsWaiting() ?? 0,
+      ...{ collector: this.#collector, access: this.#access, store: this.#store },
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
-      shortestPeriodMs: this.#collector?.shortestPeriodMs ?? 0,
-      oldestCommitMs: this.#store?.oldestCommitMs() ?? 0,
-      standing: this.#collector?.standing ?? [],
       counted: this.#counted,
       standingLimitMs: this.#options.config.http.notReadyAfter,
-      pingDatabase: async () => {
-        if (this.#store === undefined) throw new Error('not open yet');
-        await this.#store.ping();
-      },
     };
   }
 }
