@@ -46,61 +46,47 @@ export function openNonces(place: NoncePlace, apiKey: string): NonceStore {
     .digest('hex');
   return obtain(shared, name, () => {
     const own = { clock: systemClock, random: systemRandom, apiKey };
-    const inner = place === 'memory' ? new NonceMemory() : new NonceFile({ ...own, folder: where });
-    return new OneAtATime(inner);
+    return oneAtATime(
+      place === 'memory' ? nonceMemory() : new NonceFile({ ...own, folder: where }),
+    );
   });
 }
 
-class NonceMemory implements NonceStore {
-  #last: number | undefined;
-
-  load(): Promise<number | undefined> {
-    return Promise.resolve(this.#last);
-  }
-
-  save(nonce: number): Promise<void> {
-    this.#last = nonce;
-    return Promise.resolve();
-  }
+function nonceMemory(): NonceStore {
+  let last: number | undefined;
+  return {
+    load: () => Promise.resolve(last),
+    save(nonce) {
+      last = nonce;
+      return Promise.resolve();
+    },
+  };
 }
 
 /**
  * Puts the clients of one process in line before they reach for what lies between processes: a file
  * is looked at some times a second, and knows no order among those who look.
  */
-class OneAtATime implements NonceStore {
-  readonly #inner: NonceStore;
-  readonly #line = new Semaphore(1);
-
-  constructor(inner: NonceStore) {
-    this.#inner = inner;
-  }
-
-  get place(): string | undefined {
-    return this.#inner.place;
-  }
-
-  async lock(signal?: AbortSignal): Promise<() => Promise<void>> {
-    const leave = await this.#line.enter(0, signal);
-    try {
-      const release = await this.#inner.lock?.(signal);
-      return async () => {
-        await release?.();
+function oneAtATime(inner: NonceStore): NonceStore {
+  const line = new Semaphore(1);
+  return {
+    place: inner.place,
+    async lock(signal) {
+      const leave = await line.enter(0, signal);
+      try {
+        const release = await inner.lock?.(signal);
+        return async () => {
+          await release?.();
+          leave();
+        };
+      } catch (error) {
         leave();
-      };
-    } catch (error) {
-      leave();
-      throw error;
-    }
-  }
-
-  load(): Promise<number | undefined> {
-    return this.#inner.load();
-  }
-
-  save(nonce: number): Promise<void> {
-    return this.#inner.save(nonce);
-  }
+        throw error;
+      }
+    },
+    load: () => inner.load(),
+    save: (nonce) => inner.save(nonce),
+  };
 }
 
 /** Where the nonces of a key are kept, and how programs that share the key wait for each other. */

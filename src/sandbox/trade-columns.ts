@@ -1,3 +1,4 @@
+import { obtain } from '../kernel/bounded.js';
 import { firstNot } from '../kernel/sorted.js';
 import type { BackendTrade } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
@@ -200,21 +201,19 @@ export class TradeColumns {
   }
 
   #block(from: number): Figures {
-    const known = this.#blocks.get(from);
-    if (known !== undefined) return known;
-    const sum: Figures = { ...NO_FIGURES };
-    for (let position = from; position < from + BLOCK; position += 1) this.#addTrade(sum, position);
-    this.#blocks.set(from, sum);
-    return sum;
+    return obtain(this.#blocks, from, () => {
+      const sum: Figures = { ...NO_FIGURES };
+      for (let at = from; at < from + BLOCK; at += 1) this.#addTrade(sum, at);
+      return sum;
+    });
   }
 
   #superblock(from: number): Figures {
-    const known = this.#superblocks.get(from);
-    if (known !== undefined) return known;
-    const sum: Figures = { ...NO_FIGURES };
-    for (let at = from; at < from + SUPERBLOCK; at += BLOCK) addFigures(sum, this.#block(at));
-    this.#superblocks.set(from, sum);
-    return sum;
+    return obtain(this.#superblocks, from, () => {
+      const sum: Figures = { ...NO_FIGURES };
+      for (let at = from; at < from + SUPERBLOCK; at += BLOCK) addFigures(sum, this.#block(at));
+      return sum;
+    });
   }
 
   #grow(): void {

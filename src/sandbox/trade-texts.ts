@@ -1,3 +1,4 @@
+import { obtain } from '../kernel/bounded.js';
 import { SECOND_US } from '../kernel/durations.js';
 import type { TradeForm } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
@@ -118,7 +119,6 @@ export class TradeTexts {
       this.#recent = { history: new Map(), historyResult: new Map() };
       this.#recentLength = block.text.length;
     }
-    const blocks = this.#recent[form].get(columns) ?? new Map<number, Block>();
-    this.#recent[form].set(columns, blocks.set(index, block));
+    obtain(this.#recent[form], columns, () => new Map<number, Block>()).set(index, block);
   }
 }

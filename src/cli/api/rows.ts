@@ -2,6 +2,7 @@ import { safeExcerpt } from '../../client/index.js';
 import { sortedDepth } from '../../collect/snapshot.js';
 import type { EndpointName, ResultOf } from '../../contract/endpoints.js';
 import type { RejectedRow } from '../../contract/shape.js';
+import { obtain } from '../../kernel/bounded.js';
 import { isDecimalText } from '../../kernel/decimal.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { type Column, formatTable } from '../output.js';
@@ -48,9 +49,7 @@ export class UnreadableRowsError extends TapekeepError {
   constructor(name: EndpointName, rejected: readonly RejectedRow[], secrets: readonly string[]) {
     const byReason = new Map<string, { readonly first: RejectedRow; count: number }>();
     for (const row of rejected) {
-      const known = byReason.get(row.reason);
-      if (known === undefined) byReason.set(row.reason, { first: row, count: 1 });
-      else known.count += 1;
+      obtain(byReason, row.reason, () => ({ first: row, count: 0 })).count += 1;
     }
     const lines = [...byReason].slice(0, SHOWN_ROWS).flatMap(([reason, { first, count }]) => {
       const sample = safeExcerpt(JSON.stringify(first.payload) ?? '', secrets);

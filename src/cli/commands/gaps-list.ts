@@ -1,3 +1,4 @@
+import { obtain } from '../../kernel/bounded.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { hullOf } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
@@ -123,11 +124,10 @@ function sumsOf(gaps: readonly Gap[]) {
     { state: string; reason: string; count: number; lengthMs: number }
   >();
   for (const { state, reason, span } of gaps) {
-    const key = `${state} ${reason}`;
-    const sum = sums.get(key) ?? { state, reason, count: 0, lengthMs: 0 };
+    const none = () => ({ state, reason, count: 0, lengthMs: 0 });
+    const sum = obtain(sums, `${state} ${reason}`, none);
     sum.count += 1;
     sum.lengthMs += span.toMs - span.fromMs;
-    sums.set(key, sum);
   }
   return [...sums.values()].sort((a, b) => b.lengthMs - a.lengthMs);
 }
@@ -152,7 +152,7 @@ function beforeHistoryLines(gaps: readonly Gap[], limit: number): string[] {
   const byName = (a: Gap, b: Gap) => (a.market + a.kind < b.market + b.kind ? -1 : 1);
   for (const gap of gaps.toSorted(byName)) {
     const name = `${gap.kind} of ${printable(gap.market)}`;
-    groups.set(name, [...(groups.get(name) ?? []), gap]);
+    obtain(groups, name, () => []).push(gap);
   }
   const lines = [...groups].slice(0, limit).map(([name, own]) => {
     const { fromMs, toMs } = hullOf(own.map(({ span }) => span));

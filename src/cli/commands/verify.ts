@@ -1,4 +1,5 @@
 import { checkSpanSlots } from '../../archive/verification.js';
+import { obtain } from '../../kernel/bounded.js';
 import { shownDuration } from '../../kernel/durations.js';
 import {
   ceilToMs,
@@ -56,10 +57,8 @@ interface MarketFindings {
 }
 
 function countsOf({ counts }: MarketFindings, intervalS: number): Counts {
-  const none = { slots: 0, matches: 0, mismatches: 0, unproven: 0, beforeHistoryS: 0 };
-  const known = counts.get(intervalS) ?? none;
-  counts.set(intervalS, known);
-  return known;
+  const none = () => ({ slots: 0, matches: 0, mismatches: 0, unproven: 0, beforeHistoryS: 0 });
+  return obtain(counts, intervalS, none);
 }
 
 /** Spans come oldest first; those that meet are one. */

@@ -4,6 +4,7 @@ import type { LifeRules } from '../../archive/sealing/plan.js';
 import { Verification } from '../../archive/verification.js';
 import type { ExchangeClock } from '../../client/index.js';
 import type { Config } from '../../config/schema.js';
+import { obtain } from '../../kernel/bounded.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Telemetry } from '../../observe/events.js';
@@ -150,10 +151,9 @@ function coverageOf(streams: readonly StreamStatus[]) {
   const sums = new Map<string, { stream: string; market: string; covered: number; all: number }>();
   for (const { kind: stream, market, coveredS, gapS, beforeHistoryS } of streams) {
     const key = `${stream} ${market}`;
-    const sum = sums.get(key) ?? { stream, market, covered: 0, all: 0 };
+    const sum = obtain(sums, key, () => ({ stream, market, covered: 0, all: 0 }));
     sum.covered += coveredS;
     sum.all += coveredS + gapS - beforeHistoryS;
-    sums.set(key, sum);
   }
   return [...sums.values()]
     .filter(({ all }) => all > 0)
@@ -216,9 +216,7 @@ async function reportLifecycle(
   for (const { error } of failures) sealing.failed({ code: error.code, message: error.message });
   const counts = new Map<string, { table: string; state: string; count: number }>();
   for (const { table, state } of await store.sealing.partitions()) {
-    const key = `${table} ${state}`;
-    const known = counts.get(key) ?? { table, state, count: 0 };
-    counts.set(key, { ...known, count: known.count + 1 });
+    obtain(counts, `${table} ${state}`, () => ({ table, state, count: 0 })).count += 1;
   }
   sealing.partitionsCounted({ partitions: [...counts.values()] });
 }
