@@ -16,7 +16,7 @@ import { VERSION } from './command.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
 import { archive, coldDirOf, type Look, stoppable } from './opening/database.js';
 import { listArgument, oneOf } from './options.js';
-import { type Column, formatTable, jsonLine, printable } from './output.js';
+import { type Column, formatTable, jsonLine, printable, whole } from './output.js';
 import { Progress } from './progress.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
@@ -146,7 +146,6 @@ function watcher() {
   };
 }
 
-const whole = (value: number | null) => (value === null ? '–' : value.toLocaleString('en-US'));
 const each = (bytes: number | undefined, rows: number | null) =>
   bytes === undefined || rows === null || rows === 0 ? '–' : (bytes / rows).toFixed(1);
 

@@ -20,9 +20,13 @@ export function jsonLine(value: unknown): string {
   return `${printable(JSON.stringify(value))}\n`;
 }
 
+/** A whole number with a comma between thousands; a dash for one that is not known. */
+export const whole = (value: number | null): string =>
+  value === null ? '–' : value.toLocaleString('en-US');
+
 /** A number of things: `1 market`, `1,200 markets`. */
 export function countOf(count: number, thing: string): string {
-  return `${count.toLocaleString('en-US')} ${thing}${count === 1 ? '' : 's'}`;
+  return `${whole(count)} ${thing}${count === 1 ? '' : 's'}`;
 }
 
 /** Writes to standard output; resolves when the reader's side has taken it. */

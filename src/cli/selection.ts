@@ -1,5 +1,5 @@
 import { nearestName } from '../kernel/nearest.js';
-import { floorToMs, type Span } from '../kernel/span.js';
+import { floorToMs, isEmptySpan, overlapOf, type Span } from '../kernel/span.js';
 import { ALL_MARKETS_ID } from '../model/batch.js';
 import type { Gap, GapFilter, KnownStream, Store } from '../store/index.js';
 import { option, type Values } from './command.js';
@@ -91,9 +91,8 @@ export function selectSpan(
 
 /** The bounds, moved in to what is covered; undefined where none of it lies between them. */
 export function clampedTo(bounds: Partial<Span>, covered: Span): Span | undefined {
-  const fromMs = Math.max(bounds.fromMs ?? -Infinity, covered.fromMs);
-  const toMs = Math.min(bounds.toMs ?? Infinity, covered.toMs);
-  return fromMs < toMs ? { fromMs, toMs } : undefined;
+  const span = overlapOf({ fromMs: -Infinity, toMs: Infinity, ...bounds }, covered);
+  return isEmptySpan(span) ? undefined : span;
 }
 
 /** The options by which several commands select gaps. */

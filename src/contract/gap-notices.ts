@@ -1,4 +1,4 @@
-import type { Span } from '../kernel/span.js';
+import { hullOf, type Span } from '../kernel/span.js';
 
 /**
  * Sessions and gap notices of a replay, in headers of our own beside the contract: an
@@ -80,9 +80,8 @@ export function describeGaps(gaps: readonly GapNotice[], namedMax = NAMED_MAX): 
   const rest = gaps.slice(namedMax);
   const around = [...new Set(rest.map(({ kind }) => kind))].map((kind) => {
     const those = rest.filter((one) => one.kind === kind);
-    const fromMs = Math.min(...those.map(({ span }) => span.fromMs));
-    const toMs = Math.max(...those.map(({ span }) => span.toMs));
-    return { kind, span: { fromMs, toMs }, reason: `${those.length} more in this time` };
+    const span = hullOf(those.map((one) => one.span));
+    return { kind, span, reason: `${those.length} more in this time` };
   });
   return [...gaps.slice(0, namedMax), ...around]
     .map(({ kind, span, reason }) => {

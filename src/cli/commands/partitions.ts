@@ -12,7 +12,7 @@ import { command, option } from '../command.js';
 import { isOfKind, lifeKindsArgument, lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT } from '../options.js';
-import { type Column, formatTable, jsonLine } from '../output.js';
+import { type Column, formatTable, jsonLine, whole } from '../output.js';
 
 const HELP = `
 hot       being written
@@ -107,7 +107,6 @@ function document({ partition, dates }: Dated) {
   };
 }
 
-const whole = (value: number | null) => (value === null ? '–' : value.toLocaleString('en-US'));
 const right = 'right' as const;
 const dayOf = (ms: number) => formatInstant(ms).slice(0, 10);
 /** What is due already waits for nothing but a daemon's next look. */

@@ -6,7 +6,7 @@ import { argument, command, group, option } from '../command.js';
 import { UsageError } from '../failure.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT } from '../options.js';
-import { type Column, formatTable, jsonLine, printable } from '../output.js';
+import { type Column, formatTable, jsonLine, printable, whole } from '../output.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
 const HELP = `
@@ -134,7 +134,6 @@ function rowDocument({ quarantineId: id, receivedAtMs, ...rest }: QuarantinedRow
 }
 
 const right = 'right' as const;
-const whole = (value: number) => value.toLocaleString('en-US');
 
 const COUNT_COLUMNS: readonly Column<QuarantineCount>[] = [
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },

@@ -1,4 +1,5 @@
 import { restore } from '../../archive/sealing/life.js';
+import { doOverlap } from '../../kernel/span.js';
 import { command, flag, required } from '../command.js';
 import { isOfKind, lifeKindsArgument, lifeRulesOf, partitions, workOnLives } from '../life.js';
 import { coldDirOf } from '../opening/database.js';
@@ -47,7 +48,7 @@ export default command({
           : null,
       rules: lifeRulesOf(config),
       isChosen: (partition) =>
-        isOfKind(partition, kinds) && partition.span.fromMs < toMs && fromMs < partition.span.toMs,
+        isOfKind(partition, kinds) && doOverlap(partition.span, { fromMs, toMs }),
       run: (work) => restore(work, isRemoving),
     });
   },

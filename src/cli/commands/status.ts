@@ -9,7 +9,7 @@ import { command, flag, option, VERSION } from '../command.js';
 import { HORIZON_WHY } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, kindsArgument, MARKETS, streamName } from '../options.js';
-import { type Column, countOf, formatTable, printable } from '../output.js';
+import { type Column, countOf, formatTable, printable, whole } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -162,7 +162,6 @@ function mismatchLines(streams: readonly StatusStream[]): string[] {
 }
 
 const right = 'right' as const;
-const whole = (value: number) => value.toLocaleString('en-US');
 const instant = (ms: number | null) =>
   ms === null ? '–' : new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 

@@ -3,9 +3,13 @@ import { obtain } from '../../kernel/bounded.js';
 import { shownDuration } from '../../kernel/durations.js';
 import {
   ceilToMs,
+  doOverlap,
   floorToMs,
   holdsSpan,
+  hullOf,
+  isEmptySpan,
   normalizeSpans,
+  overlapOf,
   type Span,
   subtractSpans,
   totalLengthMs,
@@ -19,7 +23,7 @@ import { EXIT_CODES } from '../failure.js';
 import { suspectText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
-import { countOf } from '../output.js';
+import { countOf, whole } from '../output.js';
 import { Progress } from '../progress.js';
 import { selectMarkets, selectSpan } from '../selection.js';
 
@@ -81,7 +85,6 @@ function isUnproven({ counts, gaps, suspects }: MarketFindings): boolean {
   );
 }
 
-const count = (value: number) => value.toLocaleString('en-US');
 const between = ({ fromMs, toMs }: Span) => `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
 
 function marketLines(found: MarketFindings): string[] {
@@ -91,7 +94,7 @@ function marketLines(found: MarketFindings): string[] {
       beforeHistoryS === 0
         ? ''
         : `; ${shownDuration(beforeHistoryS * 1000)} before the exchange's history begins, never to be had`;
-    return `  candles of ${intervalS} s: ${countOf(slots, 'slot')} judged, ${count(matches)} match, ${count(mismatches)} do not, ${count(unproven)} unproven${before}`;
+    return `  candles of ${intervalS} s: ${countOf(slots, 'slot')} judged, ${whole(matches)} match, ${whole(mismatches)} do not, ${whole(unproven)} unproven${before}`;
   });
   if (lines.length === 0) lines.push('  nothing is collected that could be judged');
   for (const { intervalS, slot, tradeIds } of found.mismatches) {
@@ -349,28 +352,23 @@ async function jobsOf(
         leaveOut(inFiles, IN_FILES);
         leaveOut(subtractSpans(asked, [known, ...inFiles]), 'nothing is collected of this time');
       }
-      spans = subtractSpans(clip(asked, known), archived);
+      spans = subtractSpans(overlapOf(asked, known), archived);
     }
     const judged = spans.flatMap((span) => subtractSpans(span, never(kline)));
     const neverMs = floorToMs(totalLengthMs(spans) - totalLengthMs(judged), stepMs);
     if (neverMs > 0) countsOf(found, kline.variant).beforeHistoryS = neverMs / 1000;
     for (const span of judged) {
-      const whole = wholeSlots(span, stepMs, false);
-      if (whole.fromMs < whole.toMs) jobs.push({ target, kline, span: whole });
+      const slots = wholeSlots(span, stepMs, false);
+      if (!isEmptySpan(slots)) jobs.push({ target, kline, span: slots });
     }
     // Where the exchange's history begins, a slot is no whole one of those above.
-    const { fromMs = -Infinity, toMs = Infinity } = bounds;
+    const asked = { fromMs: -Infinity, toMs: Infinity, ...bounds };
     for (const span of await store.checks.contradicted(target, kline)) {
-      const isAsked = fromMs < span.toMs && span.fromMs < toMs;
       const isIn = jobs.some((job) => job.kline === kline && holdsSpan(job.span, span));
-      if (isAsked && !isIn) jobs.push({ target, kline, span });
+      if (doOverlap(asked, span) && !isIn) jobs.push({ target, kline, span });
     }
   }
   return jobs;
-}
-
-function clip(span: Span, to: Span): Span {
-  return { fromMs: Math.max(span.fromMs, to.fromMs), toMs: Math.min(span.toMs, to.toMs) };
 }
 
 /** What was asked for is judged whole, by the shortest candles that touch it. */
@@ -390,22 +388,15 @@ async function addGaps(
 ): Promise<void> {
   const [first] = jobs;
   if (first === undefined) return;
-  const span = {
-    fromMs: Math.min(...jobs.map((job) => job.span.fromMs)),
-    toMs: Math.max(...jobs.map((job) => job.span.toMs)),
-  };
+  const span = hullOf(jobs.map((job) => job.span));
   const { marketId } = first.target;
   const filter = { marketIds: [marketId], kinds: JUDGED_KINDS, span };
   const gaps = await store.listGaps({ ...filter, limit: GAPS_MAX }, nowMs);
   // Candles of longer intervals end where their last whole one does: what follows is not judged.
   found.gaps = gaps.filter(({ kind, variant, span: gap, isBeforeHistory }) => {
     if (isBeforeHistory && fromMs === undefined) return false;
-    return (
-      kind === 'trades' ||
-      jobs.some(
-        ({ kline, span: one }) =>
-          kline.variant === variant && gap.fromMs < one.toMs && one.fromMs < gap.toMs,
-      )
-    );
+    const isJudged = ({ kline, span: one }: Job) =>
+      kline.variant === variant && doOverlap(gap, one);
+    return kind === 'trades' || jobs.some(isJudged);
   });
 }

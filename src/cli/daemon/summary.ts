@@ -2,7 +2,7 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { isAborted } from '../../kernel/errors.js';
 import type { RunCountsSnapshot, StreamCounts } from '../../observe/run-counts.js';
-import { type Column, formatTable } from '../output.js';
+import { type Column, formatTable, whole } from '../output.js';
 
 /** Where the summary is drawn: stdout, or a stand-in. */
 interface SummaryOutput {
@@ -26,8 +26,6 @@ const DEFAULT_WIDTH = 80;
 const HIDE_CURSOR = '\x1b[?25l';
 const SHOW_CURSOR = '\x1b[?25h';
 
-const count = (value: number) => value.toLocaleString('en-US');
-
 function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
   const lag = (ms: number | null) => (ms === null ? '–' : shownDuration(nowMs - ms));
   const right = 'right' as const;
@@ -36,16 +34,16 @@ function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
     {
       title: 'markets',
       align: right,
-      text: (row) => (row.markets === null ? 'all' : count(row.markets)),
+      text: (row) => (row.markets === null ? 'all' : whole(row.markets)),
     },
-    { title: 'stored', align: right, text: (row) => count(row.stored + row.updated) },
-    { title: 'duplicate', align: right, text: (row) => count(row.duplicate + row.unchanged) },
-    { title: 'refused', align: right, text: (row) => count(row.conflict + row.rejected) },
-    { title: 'lost rows', align: right, text: (row) => count(row.lost) },
+    { title: 'stored', align: right, text: (row) => whole(row.stored + row.updated) },
+    { title: 'duplicate', align: right, text: (row) => whole(row.duplicate + row.unchanged) },
+    { title: 'refused', align: right, text: (row) => whole(row.conflict + row.rejected) },
+    { title: 'lost rows', align: right, text: (row) => whole(row.lost) },
     { title: 'lag', align: right, text: (row) => lag(row.newestMs) },
     { title: 'slowest', align: right, text: (row) => lag(row.slowestMs) },
-    { title: 'open gaps', align: right, text: (row) => count(row.openGaps) },
-    { title: 'lost gaps', align: right, text: (row) => count(row.lostGaps) },
+    { title: 'open gaps', align: right, text: (row) => whole(row.openGaps) },
+    { title: 'lost gaps', align: right, text: (row) => whole(row.lostGaps) },
   ];
 }
 
@@ -61,18 +59,18 @@ function footLine(snapshot: RunCountsSnapshot, rates: Rates): string {
   return [
     `${rates.rowsPerS.toFixed(1)} rows/s`,
     `${rates.requestsPerS.toFixed(1)} requests/s`,
-    `${count(snapshot.failedRequests)} of ${count(snapshot.requests)} requests failed`,
-    `${count(snapshot.openSockets)} sockets`,
+    `${whole(snapshot.failedRequests)} of ${whole(snapshot.requests)} requests failed`,
+    `${whole(snapshot.openSockets)} sockets`,
   ].join(', ');
 }
 
 function oneLine(snapshot: RunCountsSnapshot, nowMs: number, rates: Rates): string {
   const streams = snapshot.streams.map((stream) => {
     const lag = stream.newestMs === null ? '' : ` (lag ${shownDuration(nowMs - stream.newestMs)})`;
-    return `${stream.stream} ${count(stream.stored + stream.updated)}${lag}`;
+    return `${stream.stream} ${whole(stream.stored + stream.updated)}${lag}`;
   });
   const sum = (of: (stream: StreamCounts) => number) =>
-    count(snapshot.streams.reduce((all, stream) => all + of(stream), 0));
+    whole(snapshot.streams.reduce((all, stream) => all + of(stream), 0));
   const gaps = `${sum((one) => one.openGaps)} open gaps, ${sum((one) => one.lostGaps)} lost ones`;
   return [...streams, gaps, footLine(snapshot, rates)].join(', ');
 }

@@ -9,7 +9,7 @@ import {
   type Tool,
 } from '../../archive/interchange/request.js';
 import { shownDuration } from '../../kernel/durations.js';
-import type { Span } from '../../kernel/span.js';
+import { overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
@@ -258,7 +258,8 @@ export async function interchangeParts(
     for (const { marketId, stream, span } of chosen.parts) {
       const before = found.get(marketId);
       const sources = [...(before?.sources ?? []), { kind, stream }];
-      found.set(marketId, { span: common(before?.span, span), sources });
+      const common = before === undefined ? span : overlapOf(before.span, span);
+      found.set(marketId, { span: common, sources });
     }
   }
   const parts = [...found].flatMap(([marketId, { span, sources }]): InterchangePart[] => {
@@ -277,14 +278,6 @@ export async function interchangeParts(
   const intervalS =
     content !== 'candles' ? 0 : isComputed ? (options.interval?.value ?? 0) : variantS;
   return { content, intervalS, parts };
-}
-
-function common(one: Span | undefined, other: Span): Span {
-  if (one === undefined) return other;
-  return {
-    fromMs: Math.max(one.fromMs, other.fromMs),
-    toMs: Math.min(one.toMs, other.toMs),
-  };
 }
 
 /** @throws UsageError for what the program cannot be given, and options that would do nothing */

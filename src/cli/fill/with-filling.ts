@@ -2,7 +2,7 @@ import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
-import type { Span } from '../../kernel/span.js';
+import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
@@ -69,17 +69,11 @@ interface FillOutcome {
 async function gapsOf(store: Store, tasks: readonly FillTask[], untilMs: number): Promise<Gap[]> {
   const marketIds = [...new Set(tasks.map(({ stream }) => stream.marketId))];
   const kinds = [...new Set(tasks.map(({ stream }) => stream.kind))];
-  const fromMs = Math.min(...tasks.map(({ span }) => span.fromMs));
-  const toMs = Math.max(...tasks.map(({ span }) => span.toMs));
-  const filter = { marketIds, kinds, span: { fromMs, toMs }, limit: LOOKED_MAX };
-  const gaps = await store.listGaps(filter, Math.max(untilMs, toMs));
+  const span = hullOf(tasks.map((task) => task.span));
+  const filter = { marketIds, kinds, span, limit: LOOKED_MAX };
+  const gaps = await store.listGaps(filter, Math.max(untilMs, span.toMs));
   return gaps.filter((gap) =>
-    tasks.some(
-      ({ stream, span }) =>
-        stream.streamId === gap.streamId &&
-        gap.span.fromMs < span.toMs &&
-        span.fromMs < gap.span.toMs,
-    ),
+    tasks.some((task) => task.stream.streamId === gap.streamId && doOverlap(gap.span, task.span)),
   );
 }
 
