@@ -175,8 +175,6 @@ function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: nu
   ];
 }
 
-const right = 'right' as const;
-
 const COLUMNS: readonly Column<Gap>[] = [
   { title: 'id', text: gapIdOf },
   { title: 'market', text: ({ market }) => market },
@@ -185,12 +183,12 @@ const COLUMNS: readonly Column<Gap>[] = [
   { title: 'to', text: ({ span }) => formatInstant(span.toMs) },
   {
     title: 'length',
-    align: right,
+    align: 'right',
     text: ({ span }) => shownDuration(span.toMs - span.fromMs),
   },
   { title: 'state', text: ({ state }) => state },
   { title: 'reason', text: ({ reason }) => reason },
-  { title: 'tries', align: right, text: ({ attempts }) => String(attempts) },
+  { title: 'tries', align: 'right', text: ({ attempts }) => String(attempts) },
 ];
 
 function columns(isWritten: boolean, nowMs: number): Column<Gap>[] {

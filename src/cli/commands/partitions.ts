@@ -107,7 +107,6 @@ function document({ partition, dates }: Dated) {
   };
 }
 
-const right = 'right' as const;
 const dayOf = (ms: number) => formatInstant(ms).slice(0, 10);
 /** What is due already waits for nothing but a daemon's next look. */
 const dueOf = (ms: number, nowMs: number) => (ms <= nowMs ? 'now' : dayOf(ms));
@@ -126,13 +125,13 @@ const columnsAt = (nowMs: number): readonly Column<Dated>[] => [
   { title: 'state', text: ({ partition }) => partition.state },
   {
     title: 'rows',
-    align: right,
+    align: 'right',
     text: ({ partition: { rows, state } }) =>
       state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows),
   },
-  { title: 'heap B', align: right, text: ({ partition }) => whole(partition.heapBytes) },
-  { title: 'index B', align: right, text: ({ partition }) => whole(partition.indexBytes) },
-  { title: 'file B', align: right, text: ({ partition }) => whole(partition.coldBytes) },
+  { title: 'heap B', align: 'right', text: ({ partition }) => whole(partition.heapBytes) },
+  { title: 'index B', align: 'right', text: ({ partition }) => whole(partition.indexBytes) },
+  { title: 'file B', align: 'right', text: ({ partition }) => whole(partition.coldBytes) },
   { title: 'next', text: ({ dates }) => nextOf(dates, nowMs) },
   {
     title: 'expires',

@@ -133,22 +133,20 @@ function rowDocument({ quarantineId: id, receivedAtMs, ...rest }: QuarantinedRow
   return { id, receivedAt: new Date(receivedAtMs).toISOString(), ...rest };
 }
 
-const right = 'right' as const;
-
 const COUNT_COLUMNS: readonly Column<QuarantineCount>[] = [
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },
   { title: 'reason', text: ({ reason }) => printable(reason) },
-  { title: 'refused', align: right, text: ({ count }) => whole(count) },
-  { title: 'samples', align: right, text: ({ kept }) => whole(kept) },
+  { title: 'refused', align: 'right', text: ({ count }) => whole(count) },
+  { title: 'samples', align: 'right', text: ({ kept }) => whole(kept) },
   { title: 'last', text: ({ lastAtMs }) => formatInstant(Math.floor(lastAtMs)) },
 ];
 
 const ROW_COLUMNS: readonly Column<QuarantinedRow>[] = [
-  { title: 'id', align: right, text: ({ quarantineId }) => String(quarantineId) },
+  { title: 'id', align: 'right', text: ({ quarantineId }) => String(quarantineId) },
   { title: 'received', text: ({ receivedAtMs }) => formatInstant(Math.floor(receivedAtMs)) },
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },
   { title: 'market', text: ({ market }) => printable(market ?? '–') },
   { title: 'reason', text: ({ reason }) => printable(reason) },
-  { title: 'rows', align: right, text: ({ count }) => whole(count) },
+  { title: 'rows', align: 'right', text: ({ count }) => whole(count) },
   { title: 'payload', text: ({ payload }) => printable(payload) },
 ];

@@ -161,7 +161,6 @@ function mismatchLines(streams: readonly StatusStream[]): string[] {
   );
 }
 
-const right = 'right' as const;
 const instant = (ms: number | null) =>
   ms === null ? '–' : new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 
@@ -171,28 +170,28 @@ const COLUMNS: readonly Column<StatusStream>[] = [
     title: 'stream',
     text: ({ kind, intervalS }) => streamName({ kind, variant: intervalS ?? 0 }),
   },
-  { title: 'rows covered', align: right, text: (line) => whole(line.rows) },
+  { title: 'rows covered', align: 'right', text: (line) => whole(line.rows) },
   {
     title: 'covered until',
     text: ({ coveredUntilMs: ms }) => instant(ms),
   },
   {
     title: 'lag',
-    align: right,
+    align: 'right',
     text: ({ lagS }) => (lagS === null ? '–' : shownDuration(lagS * 1000)),
   },
   {
     title: 'covered',
-    align: right,
+    align: 'right',
     text: (line) =>
       line.coverageRatio === null
         ? '–'
         : `${percent(line.coverageRatio, 2)}${isPartOfHistory(line) ? ' of part' : ''}`,
   },
-  { title: 'gaps', align: right, text: (line) => whole(line.gaps) },
+  { title: 'gaps', align: 'right', text: (line) => whole(line.gaps) },
   {
     title: 'missing',
-    align: right,
+    align: 'right',
     text: ({ missingS }) => shownDuration(missingS * 1000),
   },
   { title: 'verified until', text: ({ verifiedUntilMs: ms }) => instant(ms) },

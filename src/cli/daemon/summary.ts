@@ -28,22 +28,21 @@ const SHOW_CURSOR = '\x1b[?25h';
 
 function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
   const lag = (ms: number | null) => (ms === null ? '–' : shownDuration(nowMs - ms));
-  const right = 'right' as const;
   return [
     { title: 'stream', text: (row) => row.stream },
     {
       title: 'markets',
-      align: right,
+      align: 'right',
       text: (row) => (row.markets === null ? 'all' : whole(row.markets)),
     },
-    { title: 'stored', align: right, text: (row) => whole(row.stored + row.updated) },
-    { title: 'duplicate', align: right, text: (row) => whole(row.duplicate + row.unchanged) },
-    { title: 'refused', align: right, text: (row) => whole(row.conflict + row.rejected) },
-    { title: 'lost rows', align: right, text: (row) => whole(row.lost) },
-    { title: 'lag', align: right, text: (row) => lag(row.newestMs) },
-    { title: 'slowest', align: right, text: (row) => lag(row.slowestMs) },
-    { title: 'open gaps', align: right, text: (row) => whole(row.openGaps) },
-    { title: 'lost gaps', align: right, text: (row) => whole(row.lostGaps) },
+    { title: 'stored', align: 'right', text: (row) => whole(row.stored + row.updated) },
+    { title: 'duplicate', align: 'right', text: (row) => whole(row.duplicate + row.unchanged) },
+    { title: 'refused', align: 'right', text: (row) => whole(row.conflict + row.rejected) },
+    { title: 'lost rows', align: 'right', text: (row) => whole(row.lost) },
+    { title: 'lag', align: 'right', text: (row) => lag(row.newestMs) },
+    { title: 'slowest', align: 'right', text: (row) => lag(row.slowestMs) },
+    { title: 'open gaps', align: 'right', text: (row) => whole(row.openGaps) },
+    { title: 'lost gaps', align: 'right', text: (row) => whole(row.lostGaps) },
   ];
 }
 
