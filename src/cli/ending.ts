@@ -35,12 +35,10 @@ export interface EndingProcess {
 /** An output of the process that cannot be written any more, and why. */
 export type OutputLost = (stream: 'stdout' | 'stderr', reason: string) => void;
 
-/** Held by code that has to release something before the process ends. */
+/** Held by code that has to release something before the process ends, and disposed of then. */
 export interface HeldEnding extends Disposable {
   /** Aborts with an {@link EndedError} when the command is to end. */
   readonly signal: AbortSignal;
-  /** What was held is let go of. Safe to call twice. */
-  release(): void;
 }
 
 /**
@@ -98,7 +96,7 @@ export class Ending {
       this.#holders -= 1;
       if (this.#holders === 0) this.#cancelDeadline();
     };
-    return { signal, release, [Symbol.dispose]: release };
+    return { signal, [Symbol.dispose]: release };
   }
 
   /** Whether what runs goes on without this output; it knows then. */

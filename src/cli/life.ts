@@ -14,7 +14,7 @@ import {
 import type { PartitionInfo, Store } from '../store/index.js';
 import { VERSION } from './command.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
-import { archive, coldDirOf, type Look, stoppable } from './opening/database.js';
+import { coldDirOf, type Look, stoppable } from './opening/database.js';
 import { listArgument, oneOf } from './options.js';
 import { type Column, formatTable, jsonLine, printable, whole } from './output.js';
 import { Progress } from './progress.js';
@@ -62,7 +62,6 @@ export function lifeRulesOf({
 /** The need of a command that works on partitions. */
 export const partitions = stoppable(
   'every partition is as it was or as it should be, and the same command goes on',
-  archive('by itself'),
 );
 
 /** What a command does with partitions. */

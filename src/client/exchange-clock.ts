@@ -220,14 +220,13 @@ export class ExchangeClock {
     if (next !== undefined) this.#jumpTo(next);
   }
 
+  get #lines(): ClockLine[] {
+    return this.#line === undefined ? [...this.#rivals] : [this.#line, ...this.#rivals];
+  }
+
   #take(window: TimeWindow, isOwn: boolean): void {
-    const lines = [...(this.#line === undefined ? [] : [this.#line]), ...this.#rivals];
-    const known = lines
-      .filter((line) => line.fits(window))
-      .reduce<ClockLine | undefined>(
-        (a, b) => (a === undefined || b.count > a.count ? b : a),
-        undefined,
-      );
+    const lines = this.#lines;
+    const [known] = lines.filter((line) => line.fits(window)).sort((a, b) => b.count - a.count);
     known?.take(window);
     const line = known ?? new ClockLine(window, this.#line?.slope ?? 1, isOwn);
     this.#note(line, window.receivedMs);
@@ -289,7 +288,7 @@ export class ExchangeClock {
 
   /** Chooses the line that most answers speak for, until enough of them do. */
   #settle(): void {
-    const all = [...(this.#line === undefined ? [] : [this.#line]), ...this.#rivals];
+    const all = this.#lines;
     const atMs = this.#options.clock.monotonicMs();
     const weightOf = (line: ClockLine) =>
       (line.isOwn ? -1 : this.#hasWall(line) ? 1 : 0) + this.#shareOf(line);

@@ -10,7 +10,7 @@ import type { KnownStream, MissingPart } from '../../store/index.js';
 import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
-import { archive, type Left, type Look, stoppable } from '../opening/database.js';
+import { type Left, type Look, stoppable } from '../opening/database.js';
 import { type Column, formatTable, printable } from '../output.js';
 import { Progress } from '../progress.js';
 
@@ -20,7 +20,7 @@ import { Progress } from '../progress.js';
  * @param left notice about the files when it is stopped at once
  */
 export function exporting(left: string): Need<Look & Left> {
-  const need = stoppable(left, archive('by itself'));
+  const need = stoppable(left);
   return async (common, use) =>
     await need(common, async (look) => {
       try {

@@ -207,13 +207,14 @@ export interface Left {
   left: string;
 }
 
-/** The need of a command that says what it leaves behind when it is stopped. */
-export function stoppable<C>(left: string, need: Need<C>): Need<C & Left> {
+/** The same of one whose work heeds the signal, and that says what it leaves behind when it is stopped. */
+export function stoppable(left: string): Need<Look & Left> {
+  const need = archive('by itself');
   return async (common, use) => {
     using ending = commandEnding.hold();
     const notice = { left };
     try {
-      return await need(common, (context) => use(Object.assign(notice, context)));
+      return await need(common, (look) => use(Object.assign(notice, look)));
     } catch (error) {
       const isStopped = ending.signal.aborted && isAborted(error);
       if (commandEnding.outputCode !== undefined || !isStopped) throw error;

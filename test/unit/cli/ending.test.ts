@@ -44,11 +44,11 @@ test('a signal asks all that hold, and ends the process at once when all have le
     [first, second].map(({ signal }) => whyOf(signal)),
     ['SIGHUP', 'SIGHUP'],
   );
-  first.release();
-  first.release();
+  first[Symbol.dispose]();
+  first[Symbol.dispose]();
   stage.emit('SIGTERM');
   assert.deepEqual(stage.exits, [], 'the same wish as before, and one still holds');
-  second.release();
+  second[Symbol.dispose]();
   stage.emit('SIGTERM');
   assert.deepEqual(stage.exits, [130]);
   using next = ending.hold();
@@ -61,7 +61,7 @@ test('output that nobody reads ends at once what holds nothing', () => {
     ['output failed', 1],
   ] as const) {
     const { stage, ending } = setUp();
-    ending.hold().release();
+    ending.hold()[Symbol.dispose]();
     ending.outputEnded(cause);
     assert.deepEqual(stage.exits, [code]);
   }
@@ -88,7 +88,7 @@ test('what lets go in time cancels the deadline, and what begins later hears of 
   const { clock, stage, ending } = setUp();
   const held = ending.hold();
   ending.outputEnded('output failed');
-  held.release();
+  held[Symbol.dispose]();
   assert.equal(clock.pendingTimers, 0);
   assert.equal(whyOf(ending.hold().signal), 'output failed');
   assert.deepEqual(stage.exits, []);
@@ -103,7 +103,7 @@ test('output that nobody reads ends nothing that goes on without it', () => {
   assert.equal(ending.goesOnWithout('stderr', 'write EPIPE'), true);
   assert.deepEqual(lost, ['stderr write EPIPE']);
   assert.equal(beside.signal.aborted, false);
-  held.release();
+  held[Symbol.dispose]();
   assert.equal(ending.goesOnWithout('stderr', 'write EPIPE'), false);
   assert.deepEqual(stage.exits, []);
 });
