@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import {
   createExchangeClient,
-  createExchangeClock,
   type ExchangeApi,
   type ExchangeClock,
   ExchangeError,
@@ -70,7 +69,7 @@ export function openExchange(
   address: ExchangeAddress,
   clock: Clock,
   telemetry: Telemetry,
-  time: ExchangeClock = createExchangeClock({ clock, telemetry: telemetry.client }),
+  time: ExchangeClock,
 ): ExchangeAccess {
   const { burst, timeout, maxBodyBytes, connections, signedContent } = config.exchange;
   const isBuiltIn = config.exchange.url === null;

@@ -128,11 +128,6 @@ function constant(value: unknown): JsonObject {
 }
 
 /** An object with these fields, all of them required. */
-export function objectOf(properties: JsonObject, description?: string): JsonObject {
-  return {
-    type: 'object',
-    ...(description === undefined ? {} : { description }),
-    properties,
-    required: Object.keys(properties),
-  };
+export function objectOf(properties: JsonObject): JsonObject {
+  return { type: 'object', properties, required: Object.keys(properties) };
 }
