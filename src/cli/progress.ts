@@ -1,5 +1,6 @@
 import { systemClock } from '../kernel/clock.js';
 import { shownDuration } from '../kernel/durations.js';
+import { whole } from './output.js';
 
 const BAR_WIDTH = 30;
 /** A terminal is drawn again this often at most; anything else gets a line this often. */
@@ -37,7 +38,7 @@ export class Progress {
   /** Draws how much is done of the total. @param counted what the pace is of; default: the same */
   at(done: number, detail: string, counted: Counted = [done, this.#unit]): void {
     this.#done = done;
-    const [of, total] = [done, this.#total].map((one) => one.toLocaleString('en-US'));
+    const [of, total] = [done, this.#total].map(whole);
     const share = this.#total === 0 ? 1 : done / this.#total;
     this.show(share, `${of} of ${total} ${this.#unit} ${detail}`, counted);
   }
@@ -105,7 +106,7 @@ class Pace {
     const tookMs = now.atMs - first.atMs;
     if (tookMs < 1000) return [];
     const perS = ((count - first.count) / tookMs) * 1000;
-    const parts = [`${Math.round(perS).toLocaleString('en-US')} ${unit}/s`];
+    const parts = [`${whole(Math.round(perS))} ${unit}/s`];
     const gained = share - first.share;
     const leftMs = (openShare / gained) * tookMs;
     if (gained > 0 && leftMs > 0) parts.push(`about ${shownDuration(leftMs)} left`);

@@ -15,7 +15,7 @@ import {
 } from '../export/selection.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf } from '../opening/database.js';
-import { printable } from '../output.js';
+import { printable, whole } from '../output.js';
 
 export interface ExportForOptions extends InterchangeSelection {
   readonly dir: string | undefined;
@@ -100,12 +100,12 @@ function reportExport(
   const gaps = sources.reduce((sum, one) => sum + one.gaps.count, 0);
   const filled = counts.quietSlotsFilled ?? 0;
   const facts = [
-    ...(filled === 0 ? [] : [`${filled.toLocaleString('en-US')} of slots without trades`]),
+    ...(filled === 0 ? [] : [`${whole(filled)} of slots without trades`]),
     ...(gaps === 0 ? [] : [`${gaps} ${gaps === 1 ? 'gap' : 'gaps'} in it, see its manifest`]),
   ];
   const summary = [
-    `${rows.toLocaleString('en-US')} ${rows === 1 ? content.slice(0, -1) : content} in ${printable(path)}`,
-    `${bytes.toLocaleString('en-US')} bytes`,
+    `${whole(rows)} ${rows === 1 ? content.slice(0, -1) : content} in ${printable(path)}`,
+    `${whole(bytes)} bytes`,
     ...facts,
   ];
   process.stderr.write(`${[summary.join(', '), ...empty].join('\n')}\n`);

@@ -35,7 +35,7 @@ import {
   type Typed,
   wordArgument,
 } from '../options.js';
-import { jsonLine, printable, writeOut } from '../output.js';
+import { jsonLine, printable, whole, writeOut } from '../output.js';
 import { exportFor } from './export-for.js';
 
 const HELP = `
@@ -254,7 +254,7 @@ function reportExport(manifest: Manifest, output: Output, empty: readonly string
   const { rows, bytes, sha256, kind, markets } = manifest;
   const gaps = markets.reduce((sum, one) => sum + one.gaps.count, 0);
   const lines = [
-    `${rows.toLocaleString('en-US')} ${rows === 1 ? 'row' : 'rows'} of ${kind} in ${printable(output.name)} (${bytes.toLocaleString('en-US')} bytes, sha256 ${sha256})`,
+    `${whole(rows)} ${rows === 1 ? 'row' : 'rows'} of ${kind} in ${printable(output.name)} (${whole(bytes)} bytes, sha256 ${sha256})`,
     ...empty,
     `manifest in ${printable(output.manifestPath)}`,
     ...(gaps === 0

@@ -9,7 +9,7 @@ import { UsageError } from '../failure.js';
 import { findGap, findGapsAt, gapIdOf, type NamedGap, nextTryText } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
 import { instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
-import { printable } from '../output.js';
+import { printable, whole } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -133,7 +133,7 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
   const ids = firstId === null ? '' : `, ids ${firstId} to ${lastId}`;
   const proof = printable(JSON.stringify(evidence)).slice(0, EVIDENCE_MAX);
   const where = isTouching ? 'covered' : 'covered, farther away,';
-  return `${where} from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${rowCount.toLocaleString('en-US')} rows${ids}); evidence: ${proof}`;
+  return `${where} from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${whole(rowCount)} rows${ids}); evidence: ${proof}`;
 }
 
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'states', 'tickers']);

@@ -8,7 +8,7 @@ import { gapDocument } from '../fill/with-filling.js';
 import { gapIdOf, HORIZON_WHY, nextTryText, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, streamName } from '../options.js';
-import { type Column, countOf, formatTable, jsonLine, printable } from '../output.js';
+import { type Column, countOf, formatTable, jsonLine, printable, whole } from '../output.js';
 import { GAP_SELECTION, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps that are looked at for the sums, beyond those that are shown. */
@@ -113,7 +113,7 @@ function nothing(
 }
 
 function more(found: number, shown: number, isAll: boolean): string {
-  const count = isAll ? (found - shown).toLocaleString('en-US') : 'many';
+  const count = isAll ? whole(found - shown) : 'many';
   return `… and ${count} more; --limit shows more, --from and --to other times.`;
 }
 
@@ -138,7 +138,7 @@ function sumLines(gaps: readonly Gap[], isAll: boolean): string[] {
       .filter(({ state }) => (state === 'unfillable') === isLost)
       .map(({ reason, lengthMs }) => `${shownDuration(lengthMs)} ${reason}`)
       .join(', ');
-  const part = isAll ? '' : ` (of the newest ${gaps.length.toLocaleString('en-US')})`;
+  const part = isAll ? '' : ` (of the newest ${whole(gaps.length)})`;
   const [open, lost] = [of(false), of(true)];
   return [
     ...(open === '' ? [] : [`Open${part}: ${open}.`]),

@@ -122,7 +122,7 @@ function listLines(
       ? ['No sample of these is kept; all are counted.']
       : [...formatTable(ROW_COLUMNS, rows), '"tapekeep quarantine show <id>" shows one whole.'];
   return [
-    `Refused since the archive began${of}: ${total.toLocaleString('en-US')}`,
+    `Refused since the archive began${of}: ${whole(total)}`,
     ...formatTable(COUNT_COLUMNS, counts),
     '',
     ...kept,

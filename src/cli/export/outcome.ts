@@ -11,7 +11,7 @@ import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import { type Left, type Look, stoppable } from '../opening/database.js';
-import { type Column, formatTable, printable } from '../output.js';
+import { type Column, formatTable, printable, whole } from '../output.js';
 import { Progress } from '../progress.js';
 
 /**
@@ -49,7 +49,7 @@ export class SpanProgressBar extends Progress {
     this.#done.set(market, { ms: Math.max(this.#done.get(market)?.ms ?? 0, doneMs), rows });
     const sum = (name: 'ms' | 'rows') =>
       [...this.#done.values()].reduce((all, one) => all + one[name], 0);
-    const detail = `${printable(market)}: ${rows.toLocaleString('en-US')} rows`;
+    const detail = `${printable(market)}: ${whole(rows)} rows`;
     this.at(Math.floor(sum('ms') / MINUTE_MS), detail, [sum('rows'), 'rows']);
   }
 }
@@ -103,7 +103,7 @@ function gapLines(error: ExportGapsError, streams: readonly KnownStream[]): stri
   return [
     `tapekeep: ${printable(error.message)}`,
     ...shown,
-    ...(rest === 0 ? [] : [`  … and ${rest.toLocaleString('en-US')} more`]),
+    ...(rest === 0 ? [] : [`  … and ${whole(rest)} more`]),
     'What can be done:',
     ...wholeSpans(error.gaps),
     ...new Set(error.gaps.flatMap((one) => remedies(one, streams))),

@@ -15,7 +15,7 @@ import { gapIdOf } from '../gaps.js';
 import { migrateDatabase, openArchive, withDatabase } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
 import { streamName } from '../options.js';
-import { countOf, jsonLine, printable } from '../output.js';
+import { countOf, jsonLine, printable, whole } from '../output.js';
 import { Progress, percent } from '../progress.js';
 import { type FillEnd, Filling } from './filling.js';
 import type { FillTask } from './worker.js';
@@ -269,7 +269,7 @@ function showFill(
 ): void {
   const share = lengthMs === 0 ? 1 : coveredMs / lengthMs;
   const openShare = 1 - share - (unfillableMs + waitingMs) / Math.max(1, lengthMs);
-  progress.show(share, `${rows.toLocaleString('en-US')} rows`, [rows, 'rows'], openShare);
+  progress.show(share, `${whole(rows)} rows`, [rows, 'rows'], openShare);
 }
 
 /** A database without a schema is a new archive. */
