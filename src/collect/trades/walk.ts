@@ -289,12 +289,13 @@ export class Walk {
     seen: SeenDepth,
   ): Promise<ChainCursor> {
     const edgeMs = edgeBelow(claim, page.unread);
-    if (edgeMs < claim.fromMs && page.rejected.length > 0) {
-      await this.pages.recordRefused({ fromMs: edgeMs, toMs: claim.fromMs });
-      this.book.refused(claim.fromMs);
-    } else if (edgeMs < claim.fromMs) {
+    if (edgeMs < claim.fromMs) {
       // A newest row that the page does not show: the next look does.
-      this.book.putOff(claim.fromMs);
+      if (page.rejected.length === 0) this.book.putOff(claim.fromMs);
+      else {
+        await this.pages.recordRefused({ fromMs: edgeMs, toMs: claim.fromMs });
+        this.book.refused(claim.fromMs);
+      }
     }
     return chainEnd(edgeMs, oldest, seen);
   }
