@@ -475,6 +475,25 @@ test('recorded disconnects end connections, and keep them away until the next', 
   assert.deepEqual([last.updates, last.end], [['5'], undefined]);
 });
 
+test('however fast time passes, a recorded end comes after the updates before it', async (t) => {
+  const world = await openWorld();
+  const atS = Array.from({ length: 50 }, (_, index) => index / 10);
+  await fillStates(world, atS);
+  const stream = await world.stream('states', 60);
+  const session = await world.store.openSession(stream, noonMs(0));
+  // No frame may carry this code: the connection is cut.
+  await world.store.closeSession(session, { atMs: noonMs(5), code: 1006, reason: 'remote' });
+  const replay = await startReplay(t, world.store, { hasDisconnects: true, speed: 'max' });
+  const client = await Client.open(t, replay);
+  await client.subscribe();
+  await client.until(() => client.end !== undefined);
+  assert.equal(client.end?.code, 1006);
+  assert.deepEqual(
+    client.updates,
+    atS.map((_, index) => String(index + 1)),
+  );
+});
+
 test('a connection whose end was not recorded lasts as long as what it proved', async (t) => {
   const world = await openWorld();
   const stream = await world.stream('states', 60);

@@ -46,6 +46,7 @@ export class FrameOutlet {
   #isGathering = false;
   /** Bytes that waited for the reader when this tick's first frame came. */
   #waitedBytes = 0;
+  #isEnded = false;
   #catchingUp: Promise<void> | undefined;
 
   /** @param cut ends the connection of a reader that is too slow */
@@ -61,7 +62,7 @@ export class FrameOutlet {
   }
 
   get #isOpen(): boolean {
-    return this.#socket.readyState === this.#socket.OPEN;
+    return this.#socket.readyState === this.#socket.OPEN && !this.#isEnded;
   }
 
   write(data: string | Uint8Array): void {
@@ -93,6 +94,15 @@ export class FrameOutlet {
       });
     });
     return this.#catchingUp;
+  }
+
+  /** Cuts the connection without a closing frame, once the reader has what was written before. */
+  end(): void {
+    if (!this.#isOpen) return;
+    this.#isEnded = true;
+    const cancel = this.#clock.after(CATCH_UP_MS, this.#cut, { background: true });
+    this.#socket.once('close', cancel);
+    this.#stream.end();
   }
 
   /** Frames of one tick go out together: a system call costs more than a frame. */
@@ -465,7 +475,11 @@ export class RealtimeConnection {
   #closeAs(code: number, reason: string): void {
     const isSendable = (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1011);
     if (isSendable || (code >= 3000 && code <= 4999)) this.#close(code, reason);
-    else this.terminate(reason);
+    else {
+      this.#closeReason = reason;
+      this.#release();
+      this.#outlet.end();
+    }
   }
 }
 
