@@ -4,8 +4,11 @@ import type { RejectedRow } from '../../contract/shape.js';
 import { DAY_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import type { KlineRow } from '../../model/batch.js';
-import { isLost } from '../../model/gap-reasons.js';
+import { type GapReason, isLost } from '../../model/gap-reasons.js';
 import type { ExchangeReply } from '../ports.js';
+
+/** Why slots are left open that are older than what the exchange keeps. */
+export const BEYOND: GapReason = 'beyond history';
 
 export type KlineReply = ExchangeReply<ResultOf<'kline'>>;
 
@@ -34,8 +37,10 @@ export interface CandleAnswer {
   readonly refusedMs: ReadonlyArray<number | undefined>;
   /** Slots of which the answer speaks, in candles or in refused ones. */
   readonly heldMs: readonly number[];
-  /** Slots of which the reply does not speak, or the server not know all, and those that it never will. */
+  /** Slots of which the reply does not speak, or the server not know all. */
   readonly unknown: readonly Span[];
+  /** Those of them that the server never will: its exchange kept nothing as old, or for another reason. */
+  readonly beyond: readonly Span[];
   readonly lost: readonly Span[];
 }
 
@@ -55,11 +60,15 @@ export function readCandles(question: CandleQuestion, reply: KlineReply): Candle
   // Where only a part of what was asked for could be answered, the reply says of which it speaks.
   const { start, end } = reply.data;
   const answered = { fromMs: grid.ceil(start * 1000), toMs: grid.floor(end * 1000) + grid.stepMs };
+  const inClosed = (parts: readonly Span[]) => subtractSpans(closed, subtractSpans(closed, parts));
   const unknown = [...gaps.map(({ span }) => span), ...subtractSpans(closed, [answered])];
-  const lost = gaps.filter(({ reason }) => isLost(reason)).map(({ span }) => span);
+  const ended = gaps.filter(({ reason }) => isLost(reason));
+  const beyond = ended.filter(({ reason }) => reason === BEYOND).map(({ span }) => span);
+  const lost = ended.flatMap(({ span }) => subtractSpans(span, beyond));
   const heldMs = [...rows.map(({ openAtS }) => openAtS * 1000), ...readable];
   return {
-    ...{ reply, closed, finalToMs, rows, rejected, open, refusedMs, unknown, lost },
+    ...{ reply, closed, finalToMs, rows, rejected, open, refusedMs },
+    ...{ unknown: inClosed(unknown), beyond: inClosed(beyond), lost: inClosed(lost) },
     heldMs: heldMs.map((ms) => grid.floor(ms)),
   };
 }

@@ -6,7 +6,13 @@ import { CoveredRangeList } from '../../model/covered-ranges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { type ExchangePort, PRIORITY, type StreamContext } from '../ports.js';
 import { quarantineRows, type StreamReport, streamReport } from '../reports.js';
-import { type CandleAnswer, CandleGrid, type KlineReply, readCandles } from './candle-answer.js';
+import {
+  BEYOND,
+  type CandleAnswer,
+  CandleGrid,
+  type KlineReply,
+  readCandles,
+} from './candle-answer.js';
 import {
   believedOf,
   CandleAbsences,
@@ -36,8 +42,6 @@ const RANGES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
 /** Why candles are left open of which a replayed archive does not know all itself. */
 const MISSING: GapReason = 'missing at source';
-/** Why slots are left open that lie below the oldest candle. */
-const BEYOND: GapReason = 'beyond history';
 
 /**
  * Collects the closed candles of one market and interval. Their open times are known beforehand, so
@@ -324,12 +328,12 @@ export class CandleCollector {
     // Claimed, and not covered: no row is wrong, but the exchange's time is in dispute.
     const heldBack = claims.flatMap((span) => subtractSpans(span, this.#ranges.spans));
     this.#pauses.putOff(heldBack, this.#options.clock.monotonicMs(), 'not collected');
-    const { closed, unknown, lost } = answer;
-    const left = subtractSpans(closed, subtractSpans(closed, unknown));
-    const hoped = left.flatMap((span) => subtractSpans(span, lost));
+    const { unknown, lost } = answer;
+    const never = [...lost, ...answer.beyond];
+    const hoped = unknown.flatMap((span) => subtractSpans(span, never));
     await this.#noteOpen(hoped, MISSING);
-    await this.#noteOpen(subtractSpans(closed, subtractSpans(closed, lost)), MISSING, true);
-    await this.#noteOpen(beyond, BEYOND, true);
+    await this.#noteOpen(lost, MISSING, true);
+    await this.#noteOpen([...beyond, ...answer.beyond], BEYOND, true);
     for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
     const top = this.#ranges.top;
     if (top !== undefined && this.#options.isFinest) this.#report.progressed(top.span.toMs);

@@ -556,9 +556,10 @@ test('of what an answer says that it is not about, nothing is covered: it is lis
   assert.deepEqual(world.covered(), [[0, 30]]);
 });
 
-for (const [reason, state] of [
-  ['not collected', 'open'],
-  ['beyond history', 'unfillable'],
+for (const [reason, state, listed] of [
+  ['not collected', 'open', 'missing at source'],
+  ['delisted', 'unfillable', 'missing at source'],
+  ['beyond history', 'unfillable', 'beyond history'],
 ] as const) {
   test(`slots that a replay does not know are not quiet: they are a gap, and left alone for a while: ${reason}`, async () => {
     const world = new World(31);
@@ -585,7 +586,7 @@ for (const [reason, state] of [
       [
         [
           { fromMs: START_MS + 10 * MINUTE_MS, toMs: START_MS + 20 * MINUTE_MS },
-          ...[state, 'missing at source'],
+          ...[state, listed],
         ],
       ],
     );
