@@ -99,6 +99,11 @@ export class ClockLine {
     return isConsistent(this.#samples, bounds, window);
   }
 
+  /** Whether all that speaks for another line speaks for this one as well: then the two contradict nothing. */
+  explains({ samples }: ClockLine): boolean {
+    return samples.every((sample) => this.fits(sample));
+  }
+
   /**
    * The line that this one would be if it ran at another pace, which the sample shows; undefined when
    * none explains both, and for a line that is no longer young.

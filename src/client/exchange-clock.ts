@@ -352,12 +352,16 @@ export class ExchangeClock {
     }
   }
 
-  /** Reports once each line that contradicts the one in use. */
+  /**
+   * Reports once each line that contradicts the one in use. The first answers of a fast tape look like a line
+   * of real pace, which the one in use has left behind: it speaks of the same time.
+   */
   #report(rival: ClockLine, atMs: number): void {
     const usedMs = this.#line?.estimateMs(atMs) ?? 0;
     const shownMs = rival.estimateMs(atMs);
     const isFarOff = Math.abs(shownMs - usedMs) > LOCAL_TOLERANCE_MS;
     if (rival.isReported || rival.count < RIVAL_SAMPLES || !isFarOff) return;
+    if (this.#line?.explains(rival) === true) return;
     rival.isReported = true;
     const [fromMs, toMs] = [Math.floor(usedMs), Math.floor(shownMs)];
     const share = this.#shareOf(rival);

@@ -218,6 +218,19 @@ test('a tape that is fast, or was held before it settled, settles within seconds
   }
 });
 
+test('the first answers of a fast tape contradict nothing, as close together as they come', () => {
+  for (const pace of [2, 5, 20, 100]) {
+    const exchange = new SimulatedExchange(LAST_YEAR, pace);
+    exchange.askEvery(5, 3);
+    exchange.askEvery(700, 30);
+    assert.ok(Math.abs(exchange.estimate.pace - pace) < pace / 20, `${exchange.estimate.pace}`);
+    assert.deepEqual([exchange.disputes, exchange.estimate.isDisputed], [[], false]);
+    exchange.seek(exchange.nowMs() + 3_600_000);
+    exchange.askEvery(700, 5);
+    assert.ok(exchange.disputes.length > 0, `a seek at pace ${pace} is reported`);
+  }
+});
+
 test('a change of pace is followed', () => {
   const exchange = new SimulatedExchange(LAST_YEAR, 20);
   exchange.askEvery(1000, 20);
