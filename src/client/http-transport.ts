@@ -6,7 +6,7 @@ import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls-refusal.js';
 import {
   type ErrorPlace,
-  type ExchangeError,
+  ExchangeError,
   InvalidAddressError,
   NetworkError,
   ReplyTooLargeError,
@@ -14,7 +14,8 @@ import {
   TimeoutError,
   TlsRefusedError,
 } from './errors.js';
-import { headerText, type RawReply, type ReplyHeaders } from './reply-reader.js';
+import type { RawReply } from './reply-reader.js';
+import { headerText, type ReplyHeaders } from './reply-reader.js';
 
 /** The largest honest answer, the tickers of 10,000 markets, takes some 3 MB. */
 const DEFAULT_MAX_BODY_BYTES = 4 * 1024 * 1024;
@@ -41,12 +42,15 @@ export interface TransportRequest {
 }
 
 /** The head of an answer, known before its body. */
-export type ReplyHead = Omit<RawReply, 'body'>;
+export interface ReplyHead {
+  readonly status: number;
+  readonly headers: ReplyHeaders;
+  readonly receivedMonotonicMs: number;
+}
 
 /** A kept-alive connection was closed by the server before it answered anything. */
 export class StaleConnectionError extends NetworkError {}
 
-const CLOSED = 'the exchange client is closed';
 const CLOSED_CODES = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 
 /** The connections that were open when a request left, with the bytes that each had received. */
@@ -64,7 +68,7 @@ export class HttpTransport {
   readonly #session: string | null;
   readonly #maxBodyBytes: number;
   readonly #memory: BodyMemory;
-  readonly #underWay = new Set<ReplyHandler>();
+  readonly #underWay = new Set<AbortController>();
   readonly #sockets = new Set<Socket>();
   #closing: Promise<void> | undefined;
 
@@ -111,56 +115,82 @@ export class HttpTransport {
     onHead: (head: ReplyHead) => void,
     onLeaving: () => void = () => undefined,
   ): Promise<RawReply> {
-    if (this.#closing !== undefined) throw new AbortedError(CLOSED);
+    if (this.#closing !== undefined) throw new AbortedError('the exchange client is closed');
     const { clock, timeoutMs } = this.#options;
     const place = { endpoint: request.endpoint };
-    const watch = { onLeaving, onHead };
-    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, watch);
+    const stop = new AbortController();
+    this.#underWay.add(stop);
+    const onAbort = () => stop.abort(signal?.reason);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    if (signal?.aborted) onAbort();
     const onTimeout = () => new TimeoutError(place, timeoutMs);
-    const deadline = startDeadline(clock, timeoutMs, onTimeout, signal);
-    const onAbort = () => handler.abort(deadline.signal.reason as Error);
-    deadline.signal.addEventListener('abort', onAbort);
-    if (deadline.signal.aborted) onAbort();
-    const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
-    this.#underWay.add(handler);
+    const deadline = startDeadline(clock, timeoutMs, onTimeout, stop.signal);
+    const watch: RequestWatch = {
+      onLeaving,
+      onHead: (status, headers) =>
+        onHead({ status, headers, receivedMonotonicMs: clock.monotonicMs() }),
+    };
     try {
-      this.#dispatch(request, handler);
-      return await handler.complete;
+      return await this.#exchange(request, deadline.signal, watch);
     } catch (error) {
       // What was asked for explains more than how the connection then broke.
-      throw handler.reason === undefined ? failureOf(place, error, handler, open) : handler.reason;
+      if (deadline.signal.aborted) throw deadline.signal.reason as Error;
+      throw error instanceof ExchangeError ? error : networkError(place, error);
     } finally {
       deadline.clear();
-      handler.release();
-      this.#underWay.delete(handler);
+      signal?.removeEventListener('abort', onAbort);
+      this.#underWay.delete(stop);
     }
   }
 
   /** Ends what is under way and closes all connections. Idempotent. */
   close(): Promise<void> {
     this.#closing ??= this.#pool.destroy();
-    for (const handler of this.#underWay) handler.abort(new AbortedError(CLOSED));
+    for (const stop of this.#underWay)
+      stop.abort(new AbortedError('the exchange client is closed'));
     return this.#closing;
   }
 
-  #dispatch({ method, path, query, headers, body }: TransportRequest, handler: ReplyHandler): void {
+  async #exchange(
+    request: TransportRequest,
+    signal: AbortSignal,
+    watch: RequestWatch,
+  ): Promise<RawReply> {
+    const place = { endpoint: request.endpoint };
     const session = this.#session;
-    const asked = new URLSearchParams(query).toString();
-    this.#pool.dispatch(
-      {
-        method,
-        path: `${this.#prefix}${path}${asked === '' ? '' : `?${asked}`}`,
-        headers: {
-          accept: 'application/json',
-          'accept-encoding': 'identity',
-          'user-agent': 'tapekeep',
-          ...(session !== null && { [SESSION_HEADER]: session }),
-          ...headers,
+    const query = new URLSearchParams(request.query).toString();
+    const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
+    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, watch);
+    const onAbort = () => handler.abort(signal.reason as Error);
+    signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
+    try {
+      this.#pool.dispatch(
+        {
+          method: request.method,
+          path: `${this.#prefix}${request.path}${query === '' ? '' : `?${query}`}`,
+          headers: {
+            accept: 'application/json',
+            'accept-encoding': 'identity',
+            'user-agent': 'tapekeep',
+            ...(session !== null && { [SESSION_HEADER]: session }),
+            ...request.headers,
+          },
+          body: request.body ?? null,
         },
-        body: body ?? null,
-      },
-      handler,
-    );
+        handler,
+      );
+      return await handler.complete;
+    } catch (error) {
+      if (signal.aborted || error instanceof ExchangeError) throw error;
+      const { status, size } = handler;
+      if (status === undefined) throw unanswered(place, error, open);
+      const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
+      throw new NetworkError({ ...place, status }, detail, { cause: error });
+    } finally {
+      handler.release();
+      signal.removeEventListener('abort', onAbort);
+    }
   }
 
   #track(socket: Socket): void {
@@ -170,27 +200,20 @@ export class HttpTransport {
 }
 
 /**
- * Why no whole answer came. If the broken connection had carried an earlier answer and nothing since, the
+ * No answer came. If the broken connection had carried an earlier answer and nothing since, the
  * server had given it up before it could see the request.
  */
-function failureOf(
-  place: ErrorPlace,
-  error: unknown,
-  { status, size }: ReplyHandler,
-  open: OpenConnections,
-): ExchangeError {
-  if (status !== undefined) {
-    const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
-    return new NetworkError({ ...place, status }, detail, { cause: error });
-  }
+function unanswered(place: ErrorPlace, error: unknown, open: OpenConnections): ExchangeError {
   const isStale = [...open].some(
     ([socket, bytesRead]) =>
       socket.errored === error && bytesRead > 0 && socket.bytesRead === bytesRead,
   );
-  if (isStale && CLOSED_CODES.has(codeOf(error))) {
-    const detail = `a kept-alive connection was closed before the answer: ${describe(error)}`;
-    return new StaleConnectionError(place, detail, { cause: error });
-  }
+  if (!isStale || !CLOSED_CODES.has(codeOf(error))) return networkError(place, error);
+  const detail = `a kept-alive connection was closed before the answer: ${describe(error)}`;
+  return new StaleConnectionError(place, detail, { cause: error });
+}
+
+function networkError(place: ErrorPlace, error: unknown): ExchangeError {
   const refusal = tlsRefusal(error);
   if (refusal !== undefined) return new TlsRefusedError(place, refusal, { cause: error });
   return new NetworkError(place, `no answer: ${describe(error)}`, { cause: error });
@@ -204,11 +227,11 @@ function describe(error: unknown): string {
 }
 
 /** What is reported of a request while it is under way. */
-interface RequestWatch {
+export interface RequestWatch {
   /** Its first bytes are about to leave on a connection that stands; before, nothing was sent. */
   onLeaving(): void;
   /** The answer's head is there, also if its body then fails. */
-  onHead(head: ReplyHead): void;
+  onHead(status: number, headers: ReplyHeaders): void;
 }
 
 /**
@@ -218,7 +241,7 @@ interface RequestWatch {
  * the whole answer came, or it was given up, or the connection broke. Given up while waiting, it
  * leaves nothing behind that could still be sent.
  */
-class ReplyHandler implements Dispatcher.DispatchHandler {
+export class ReplyHandler implements Dispatcher.DispatchHandler {
   /** The whole answer. Rejects with the reason of {@link abort}, or with the connection's error. */
   readonly complete: Promise<RawReply>;
   readonly #place: ErrorPlace;
@@ -230,8 +253,8 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   #resolve: (reply: RawReply) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
   #controller: Dispatcher.DispatchController | undefined;
-  #reason: Error | undefined;
-  #head: ReplyHead | undefined;
+  #given: { readonly reason: Error } | undefined;
+  #head: { readonly status: number; readonly headers: ReplyHeaders } | undefined;
   #size = 0;
 
   constructor(place: ErrorPlace, maxBodyBytes: number, memory: BodyMemory, watch: RequestWatch) {
@@ -243,11 +266,6 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-  }
-
-  /** Why it was given up; undefined as long as it was not. */
-  get reason(): Error | undefined {
-    return this.#reason;
   }
 
   /** Status of the answer; undefined as long as none came. */
@@ -264,33 +282,33 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   release(): void {
     this.#memory.giveBack(this.#size);
     this.#size = 0;
-    this.#reason ??= new Error('the request has ended');
+    this.#given ??= { reason: new Error('the request has ended') };
   }
 
   /** Gives the request up, at once: the pool does not look up while it makes a connection. */
   abort(reason: Error): void {
-    if (this.#reason !== undefined) return;
-    this.#reason = reason;
+    if (this.#given !== undefined) return;
+    this.#given = { reason };
     this.#controller?.abort(reason);
     this.#reject(reason);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#reason === undefined) this.#watch.onLeaving();
-    else controller.abort(this.#reason);
+    if (this.#given === undefined) this.#watch.onLeaving();
+    else controller.abort(this.#given.reason);
   }
 
   onResponseStart(_controller: unknown, status: number, headers: ReplyHeaders): void {
     // An interim answer, such as 103.
-    if (status < 200 || this.#reason !== undefined) return;
+    if (status < 200 || this.#given !== undefined) return;
     this.#head = { status, headers };
-    this.#watch.onHead(this.#head);
+    this.#watch.onHead(status, headers);
     this.#bound(Number(headerText(headers, 'content-length') ?? 0));
   }
 
   onResponseData(_controller: unknown, chunk: Buffer): void {
-    if (this.#reason !== undefined) return;
+    if (this.#given !== undefined) return;
     const before = this.#size;
     this.#size += chunk.length;
     const hasMemory = this.#memory.take(chunk.length);
@@ -338,7 +356,7 @@ const PER_CONNECTION_BYTES = 256 * 1024;
 const LARGEST_AT_ONCE = 4;
 
 /** Memory for the bodies that all connections are reading at once, bytes. */
-class BodyMemory {
+export class BodyMemory {
   readonly maxBytes: number;
   #bytes = 0;
 

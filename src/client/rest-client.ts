@@ -43,7 +43,7 @@ import {
   identityOf,
   parseHttpDate,
   parseRetryAfter,
-  type Question,
+  type Reading,
   readRateLimit,
   readReply,
 } from './reply-reader.js';
@@ -59,30 +59,29 @@ const UNSPOKEN_RETRY_AFTER_MS = 1000;
 /** Waits that the exchange asks for are lengthened by up to this fraction. */
 const WAIT_SPREAD = 0.1;
 
-/** One question to an endpoint. */
-interface Call<R> {
+/** A request, and the question that it asks in the exchange's words. */
+interface Built {
+  readonly request: TransportRequest;
+  readonly query: RequestParams;
+}
+
+/** A request on its way: how it is made when its turn has come, and who is notified that it leaves. */
+interface Sending {
   readonly name: EndpointName;
-  readonly endpoint: SpokenEndpoint<R>;
-  readonly params: RequestParams;
-}
-
-/** What the open form of a request and the signed one differ in. */
-interface Form {
-  readonly isSigned: boolean;
-  /** Called when the request's turn has come, with the question in the exchange's words. */
-  readonly write: (query: RequestParams) => Written | Promise<Written>;
+  readonly build: () => Built | Promise<Built>;
+  readonly asked: RequestParams;
+  readonly isSigned?: boolean;
   readonly onLeaving?: () => void;
+  readonly onAnswer: CallOptions['onAnswer'] | undefined;
 }
 
-type Written = Omit<TransportRequest, 'endpoint' | 'path'>;
-
-const OPEN_FORM: Form = {
-  isSigned: false,
-  write(query) {
-    const texts = Object.entries(query).map(([key, value]) => [key, String(value)]);
-    return { method: 'GET', query: Object.fromEntries(texts) };
-  },
-};
+/** What one sending brought: the checked rows, and its circumstances. */
+interface Sent<T> extends Reading<T> {
+  readonly head: ReplyHead;
+  readonly sentMonotonicMs: number;
+  readonly durationMs: number;
+  readonly bytes: number;
+}
 
 /** Calls endpoints of the table: checks, waits, signs, sends, reads, counts. */
 export class EndpointCaller {
@@ -140,17 +139,34 @@ export class EndpointCaller {
     options: CallOptions,
   ): Promise<Reply<ResultOf<N>>> {
     const endpoint = this.#spoken(name, params);
-    const call = { name, endpoint, params };
     if (endpoint.access === 'private' || options.form === 'post') {
-      return this.#callSigned(call, options);
+      return this.#callSigned(name, endpoint, params, options);
     }
+    const build = (): Built => {
+      const query = this.#queryOf(endpoint, params);
+      const texts = Object.entries(query).map(([key, value]) => [key, String(value)]);
+      const { path } = endpoint;
+      const request = {
+        endpoint: name,
+        method: 'GET' as const,
+        path,
+        query: Object.fromEntries(texts),
+      };
+      return { request, query };
+    };
+    const sending = { name, build, asked: params, onAnswer: options.onAnswer };
     try {
-      return await this.#send(call, OPEN_FORM, options);
+      return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
       // The server had closed the idle connection meanwhile: no answer is lost by asking again.
       if (!(error instanceof StaleConnectionError)) throw error;
-      return await this.#send(call, OPEN_FORM, options);
+      return await this.#sendOnce(endpoint, sending, options);
     }
+  }
+
+  /** As of the time at which the request leaves: some count from the present. */
+  #queryOf(endpoint: SpokenEndpoint, params: RequestParams): RequestParams {
+    return endpoint.ask(params, this.#options.exchangeClock.nowMs() / 1000);
   }
 
   /** @throws NotOfferedError, InvalidParameterError for what the exchange's dialect has no question for */
@@ -228,27 +244,39 @@ export class EndpointCaller {
     return this.#transport.close();
   }
 
-  async #callSigned<R>(call: Call<R>, options: CallOptions): Promise<Reply<R>> {
-    const { name, endpoint, params } = call;
+  async #callSigned<R>(
+    name: EndpointName,
+    endpoint: SpokenEndpoint<R>,
+    params: RequestParams,
+    options: CallOptions,
+  ): Promise<Reply<R>> {
     const signer = this.#signer;
     if (signer === undefined) throw new MissingCredentialsError(name);
     const leave = await this.#signing.enter(0, options.signal);
     let release: () => Promise<void> = () => Promise.resolve();
     let hasLeft = false;
-    const form: Form = {
-      isSigned: true,
+    try {
       // Signed last, when nothing but the sending is left: a request that waits holds no nonce.
-      async write(query) {
+      const build = async (): Promise<Built> => {
+        const query = this.#queryOf(endpoint, params);
         const signed = await signer.sign(endpoint.path, query, options.signal);
         release = signed.release;
-        return { method: 'POST', body: signed.body, headers: signed.headers };
-      },
-      onLeaving() {
+        const { body, headers } = signed;
+        const request = {
+          endpoint: name,
+          method: 'POST' as const,
+          path: endpoint.path,
+          body,
+          headers,
+        };
+        return { request, query };
+      };
+      const onLeaving = () => {
         hasLeft = true;
-      },
-    };
-    try {
-      return await this.#send(call, form, options);
+      };
+      const { onAnswer } = options;
+      const sending = { name, build, asked: params, isSigned: true, onLeaving, onAnswer };
+      return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
       // Whatever went wrong, it must not be taken for an order that can be sent again.
       const isUnknown = name === 'orderNew' && hasLeft && !isRefusal(error);
@@ -260,67 +288,75 @@ export class EndpointCaller {
   }
 
   /** One request, from the budget to the checked answer. */
-  async #send<R>(
-    { name, endpoint, params }: Call<R>,
-    { isSigned, write, onLeaving }: Form,
-    { priority = DEFAULT_PRIORITY, signal, turn, onAnswer }: CallOptions,
+  async #sendOnce<R>(
+    endpoint: Endpoint<Endpoint['params'], R>,
+    sending: Sending,
+    { priority = DEFAULT_PRIORITY, signal, turn }: CallOptions,
   ): Promise<Reply<R>> {
-    const leave = await this.#gate.take(name, priority, signal, turn);
+    const { clock, exchangeClock } = this.#options;
+    const leave = await this.#gate.take(sending.name, priority, signal, turn);
     try {
-      // As of the time at which the request leaves: some count from the present.
-      const query = endpoint.ask(params, this.#options.exchangeClock.nowMs() / 1000);
-      const request = { endpoint: name, path: endpoint.path, ...(await write(query)) };
-      const asked: Asked = { ...params, query };
-      const how = { dialect: this.#dialect.name, isSigned, secrets: this.#secrets, onAnswer };
-      const question = { name, endpoint, asked, ...how };
-      const reply = await this.#exchange<R>(question, request, onLeaving, signal);
-      const offset = OFFSET_FIELDS[name] ?? '';
-      return { ...reply, isRaised: Number(query[offset]) > Number(params[offset]) };
+      const built = await sending.build();
+      const sent = await this.#send(endpoint, built, sending, signal);
+      const offset = OFFSET_FIELDS[sending.name] ?? '';
+      return {
+        isRaised: Number(built.query[offset]) > Number(sending.asked[offset]),
+        data: sent.data,
+        rejected: sent.rejected,
+        sentAtMs: Math.min(
+          exchangeClock.atMonotonicMs(sent.sentMonotonicMs),
+          sent.cachedAtMs ?? Number.POSITIVE_INFINITY,
+        ),
+        cachedAtMs: sent.cachedAtMs ?? null,
+        dateMs: parseHttpDate(headerText(sent.head.headers, 'date')),
+        identity: identityOf(sent.head.headers),
+        gaps: gapsOf(sent.head.headers),
+        covered: coveredOf(sent.head.headers),
+        receivedAtMs: clock.wallMs(),
+        durationMs: sent.durationMs,
+        bytes: sent.bytes,
+      };
     } finally {
       leave();
     }
   }
 
   /** Sends, reads and counts; whatever happens, exactly one `requestEnded` reports it. */
-  async #exchange<R>(
-    question: Omit<Question<R>, 'retryAfterMs'>,
-    request: TransportRequest,
-    onLeaving: Form['onLeaving'],
+  async #send<R>(
+    endpoint: Endpoint<Endpoint['params'], R>,
+    { request, query }: Built,
+    { asked, isSigned = false, onLeaving, onAnswer }: Sending,
     signal: AbortSignal | undefined,
-  ): Promise<Omit<Reply<R>, 'isRaised'>> {
-    const { budget, clock, exchangeClock, telemetry } = this.#options;
-    const { endpoint } = request;
+  ): Promise<Sent<R>> {
+    const { clock, telemetry } = this.#options;
     const sentMonotonicMs = clock.monotonicMs();
+    const name = request.endpoint;
+    let head: ReplyHead | undefined;
     let bytes = 0;
     const ended = (outcome: RequestOutcome, error?: unknown) => {
       const durationMs = clock.monotonicMs() - sentMonotonicMs;
       const reported =
         error === undefined ? {} : { error: { code: codeOf(error), message: messageOf(error) } };
-      telemetry.requestEnded({ endpoint, outcome, durationMs, bytes, ...reported });
+      telemetry.requestEnded({ endpoint: name, outcome, durationMs, bytes, ...reported });
       return durationMs;
     };
     try {
       let retryAfterMs: number | undefined;
-      const onHead = (head: ReplyHead) => {
-        retryAfterMs = this.#learnFromHead(head, sentMonotonicMs);
+      const onHead = (received: ReplyHead) => {
+        head = received;
+        retryAfterMs = this.#learnFromHead(received, sentMonotonicMs);
       };
-      const raw = await this.#transport.send(request, signal, onHead, onLeaving);
-      const { headers, body } = raw;
-      bytes = body.length;
-      const { data, rejected, cachedAtMs } = readReply({ ...question, retryAfterMs }, raw);
-      budget.served();
-      const sentAtMs = exchangeClock.atMonotonicMs(sentMonotonicMs);
-      return {
-        ...{ data, rejected, bytes },
-        sentAtMs: Math.min(sentAtMs, cachedAtMs ?? Number.POSITIVE_INFINITY),
-        cachedAtMs: cachedAtMs ?? null,
-        dateMs: parseHttpDate(headerText(headers, 'date')),
-        identity: identityOf(headers),
-        gaps: gapsOf(headers),
-        covered: coveredOf(headers),
-        receivedAtMs: clock.wallMs(),
-        durationMs: ended(rejected.length === 0 ? 'ok' : 'rejected_rows'),
-      };
+      const reply = await this.#transport.send(request, signal, onHead, onLeaving);
+      bytes = reply.body.length;
+      const { name: dialect } = this.#dialect;
+      const secrets = this.#secrets;
+      const own = { dialect, isSigned, secrets, retryAfterMs, onAnswer };
+      const inFull = { ...asked, query } as Asked;
+      const parsed = readReply<R>({ name, endpoint, asked: inFull, ...own }, reply);
+      if (head === undefined) throw new Error('an answer without a head');
+      this.#options.budget.served();
+      const durationMs = ended(parsed.rejected.length === 0 ? 'ok' : 'rejected_rows');
+      return { ...parsed, head, sentMonotonicMs, durationMs, bytes };
     } catch (error) {
       // Some say it only in the body, under a good status.
       const isUnseen = error instanceof RateLimitedError && error.status !== 429;
@@ -332,13 +368,13 @@ export class EndpointCaller {
 
   /** Feeds the clock and the budget. @returns what Retry-After asks for, if this is a refusal */
   #learnFromHead(head: ReplyHead, sentMonotonicMs: number): number | undefined {
-    const { budget, clock, exchangeClock } = this.#options;
-    const receivedMonotonicMs = clock.monotonicMs();
+    const { budget, exchangeClock } = this.#options;
     const dateMs = parseHttpDate(headerText(head.headers, 'date'));
     if (dateMs !== null) {
+      const { receivedMonotonicMs } = head;
       const resolutionMs = DATE_RESOLUTION_MS;
       exchangeClock.observe({ dateMs, sentMonotonicMs, receivedMonotonicMs, resolutionMs });
-    } else exchangeClock.observeUndated(sentMonotonicMs, receivedMonotonicMs);
+    } else exchangeClock.observeUndated(sentMonotonicMs, head.receivedMonotonicMs);
     const limit = readRateLimit(head.headers, exchangeClock.nowMs());
     if (limit !== undefined) budget.observeHeaders(limit);
     if (head.status !== 429 && head.status !== 503) return undefined;
