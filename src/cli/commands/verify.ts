@@ -347,12 +347,13 @@ async function jobsOf(
         }
       };
       // Time of which the database holds nothing needs no judging slot by slot.
+      const outward = archived.map((span) => overlapOf(wholeSlots(span, stepMs, true), asked));
+      const inFiles = normalizeSpans(outward.filter((span) => !isEmptySpan(span)));
+      leaveOut(inFiles, IN_FILES);
       if (index === 0) {
-        const inFiles = subtractSpans(asked, subtractSpans(asked, archived));
-        leaveOut(inFiles, IN_FILES);
         leaveOut(subtractSpans(asked, [known, ...inFiles]), 'nothing is collected of this time');
       }
-      spans = subtractSpans(overlapOf(asked, known), archived);
+      spans = subtractSpans(overlapOf(asked, known), inFiles);
     }
     const judged = spans.flatMap((span) => subtractSpans(span, never(kline)));
     const neverMs = floorToMs(totalLengthMs(spans) - totalLengthMs(judged), stepMs);
