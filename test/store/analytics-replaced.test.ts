@@ -61,6 +61,49 @@ test('what analysts built upon it survives, or is named', async () => {
   assert.deepEqual(await outcome(url), { state: 'replaced', note: null });
 });
 
+const COUNT_OF_TRADES = 'SELECT count(*) FROM analytics.trades';
+
+for (const [what, make] of [
+  ['materialized view mine.own', `CREATE MATERIALIZED VIEW mine.own AS ${COUNT_OF_TRADES}`],
+  [
+    'view mine.own',
+    "CREATE VIEW mine.own AS SELECT * FROM analytics.candles('BTC_USDT', '1h', now(), now())",
+  ],
+  [
+    'function mine.own()',
+    `CREATE FUNCTION mine.own() RETURNS bigint BEGIN ATOMIC ${COUNT_OF_TRADES}; END`,
+  ],
+  [
+    'function mine.own(analytics.trades)',
+    "CREATE FUNCTION mine.own(analytics.trades) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+  ],
+  ['column one of table mine.own', 'CREATE TABLE mine.own (at timestamptz, one analytics.trades)'],
+  [
+    'default value for column one of table mine.own',
+    'CREATE TABLE mine.own (one timestamptz DEFAULT analytics.exchange_now())',
+  ],
+  [
+    'policy own on table mine.own',
+    `CREATE TABLE mine.own (n int); CREATE POLICY own ON mine.own USING (n = (${COUNT_OF_TRADES}))`,
+  ],
+] as const) {
+  test(`what is built upon it is never dropped with it: ${what}`, async () => {
+    const url = await makeDatabase();
+    await runSql(url, 'CREATE SCHEMA mine');
+    await runSql(url, make);
+    await runSql(url, OTHER_VERSION);
+    assert.deepEqual(await outcome(url), { state: 'replaced', note: null });
+    // What holds it keeps the schema from being dropped without it: Postgres names that.
+    await assert.rejects(
+      runSql(url, 'DROP SCHEMA analytics RESTRICT'),
+      ({ detail }: pg.DatabaseError) => {
+        assert.ok(detail?.includes(`${what} depends on`), detail);
+        return true;
+      },
+    );
+  });
+}
+
 test('a query under way is not disturbed: the earlier definitions stay for now', async () => {
   const url = await makeDatabase();
   await runSql(url, OTHER_VERSION);

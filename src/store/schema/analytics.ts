@@ -103,24 +103,28 @@ const CREATE_SCHEMA = `
 const FIX_SEARCH_PATH = `SELECT set_config('search_path', quote_ident(current_schema()), true)`;
 const REMEMBER = 'INSERT INTO analytics.definition (name, hash) VALUES ($1, $2)';
 
-/** What other people built on top of ours: it would go with a schema that is dropped. */
+/**
+ * What other people built on top of ours, whatever it is: views, functions, columns of a type of ours, policies.
+ * It would go with a schema that is dropped.
+ */
 const OUTSIDERS = `
-  SELECT DISTINCT pg_describe_object('pg_class'::regclass, v.oid, 0) AS name
-  FROM pg_depend d
-  JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-  JOIN pg_class v ON v.oid = r.ev_class
-  LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
-  LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
-  WHERE v.relnamespace <> 'analytics'::regnamespace
-    AND 'analytics'::regnamespace IN (c.relnamespace, p.pronamespace)
-  UNION
-  SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0)
-  FROM pg_depend d
-  JOIN pg_proc f ON d.classid = 'pg_proc'::regclass AND f.oid = d.objid
-  LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
-  LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
-  WHERE f.pronamespace <> 'analytics'::regnamespace
-    AND 'analytics'::regnamespace IN (c.relnamespace, p.pronamespace)
+  WITH dependent AS MATERIALIZED (
+    SELECT DISTINCT d.classid, d.objid, d.objsubid
+    FROM pg_depend d
+    LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
+    LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+    LEFT JOIN pg_type t ON d.refclassid = 'pg_type'::regclass AND t.oid = d.refobjid
+    WHERE d.deptype = 'n'
+      AND 'analytics'::regnamespace IN (c.relnamespace, p.pronamespace, t.typnamespace))
+  SELECT DISTINCT CASE WHEN r.rulename = '_RETURN'
+    THEN pg_describe_object('pg_class'::regclass, r.ev_class, 0)
+    ELSE pg_describe_object(d.classid, d.objid, d.objsubid) END AS name
+  FROM dependent d
+  LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid,
+    pg_identify_object(d.classid, d.objid, d.objsubid) own,
+    pg_identify_object_as_address(d.classid, d.objid, d.objsubid) address
+  -- A rule, a trigger or a policy has no schema of its own: the one of its table is the first of its names.
+  WHERE coalesce(own.schema, address.object_names[1]) IS DISTINCT FROM 'analytics'
   ORDER BY 1`;
 
 /**
