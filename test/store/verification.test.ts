@@ -340,3 +340,19 @@ test('a quiet slot with stored trades, not all proven, is a mismatch and becomes
     [[3600, hour]],
   );
 });
+
+test('a candle that begins at another hour than its slot makes the slot no quiet one', async () => {
+  const world = await World.open();
+  const [trades, , hours] = world.streams;
+  assert.ok(trades !== undefined && hours !== undefined);
+  const gap = { reason: 'beyond history', note: '', atMs: world.nowMs } as const;
+  const fromMs = NOON_S * 1000;
+  await world.store.revoke(trades, { fromMs, toMs: fromMs + 1_400_000 }, gap);
+  await runSql(
+    world.url,
+    "UPDATE kline SET open_at = open_at + interval '10 minutes' WHERE interval_s = 3600",
+  );
+  const [target] = await world.store.checks.targets();
+  assert.ok(target !== undefined);
+  assert.deepEqual(await world.store.checks.contradicted(target, hours), []);
+});

@@ -264,7 +264,8 @@ const CONTRADICTED = `
     WHERE market_id = $1 AND traded_at >= lower(one) AND traded_at < upper(one)) slot
   WHERE NOT EXISTS (
     SELECT FROM kline
-    WHERE market_id = $1 AND interval_s = $4 AND open_at = ${fromMs('slot.from_ms')})
+    WHERE market_id = $1 AND interval_s = $4 AND open_at >= ${fromMs('slot.from_ms')}
+      AND open_at < ${fromMs('(slot.from_ms + $4 * 1000)')})
   ORDER BY 1 LIMIT ${FIGURE_SLOTS_MAX}`;
 
 /**
