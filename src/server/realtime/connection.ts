@@ -193,7 +193,7 @@ export class RealtimeConnection {
       this.#closeReason = 'protocol';
     });
     socket.once('close', () => {
-      this.#release();
+      this.#release(this.#closeReason);
       onClosed(this.#closeReason);
     });
     this.#awaitIdle(context.variants.idleTimeoutMs);
@@ -209,8 +209,7 @@ export class RealtimeConnection {
 
   /** Cuts the connection at once. */
   terminate(reason: string): void {
-    this.#closeReason = reason;
-    this.#release();
+    this.#release(reason);
     this.#socket.terminate();
   }
 
@@ -224,7 +223,9 @@ export class RealtimeConnection {
     this.#tradeSubscriptions = new Map();
   }
 
-  #release(): void {
+  /** Leaves nothing that sends, or waits to. @param reason of the end */
+  #release(reason: string): void {
+    this.#closeReason = reason;
     this.#endSubscriptions();
     this.#endTrades();
     this.#cancelIdle?.();
@@ -232,8 +233,7 @@ export class RealtimeConnection {
   }
 
   #close(code: number, reason: string): void {
-    this.#closeReason = reason;
-    this.#release();
+    this.#release(reason);
     this.#socket.close(code, reason);
   }
 
@@ -476,8 +476,7 @@ export class RealtimeConnection {
     const isSendable = (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1011);
     if (isSendable || (code >= 3000 && code <= 4999)) this.#close(code, reason);
     else {
-      this.#closeReason = reason;
-      this.#release();
+      this.#release(reason);
       this.#outlet.end();
     }
   }
