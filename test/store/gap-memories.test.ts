@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Filling } from '../../src/cli/fill/filling.js';
 import { openSession } from '../../src/cli/opening/session.js';
-import { systemClock } from '../../src/kernel/clock.js';
 import type { StreamRef } from '../../src/model/batch.js';
 import type { GapFilter, GapRecord, Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
@@ -125,7 +124,7 @@ test('what follows a fill waits for the next try of a gap only where it is near'
     const ending = new AbortController();
     let looks = 0;
     const filling = new Filling({
-      ...{ session: openSession({}, { env: {} }), store, clock: systemClock },
+      ...{ session: openSession({}, { env: {} }), store },
       ...{ signal: ending.signal, onWorker: () => undefined },
       onProgress: () => {
         looks += 1;

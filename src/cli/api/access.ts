@@ -4,7 +4,6 @@ import type { Config } from '../../config/schema.js';
 import { DURATION_FORM } from '../../config/values.js';
 import { type DialectName, dialectNames, dialectOf } from '../../contract/dialects.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
-import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { type CommonOptions, choice, option } from '../command.js';
 import { dialectOfConfig, type ExchangeAccess, openExchange } from '../opening/exchange.js';
@@ -47,7 +46,7 @@ export function openApiSession(options: ApiOptions): Session {
  * @throws ApiUsageError when they name none, or a signed call has no key; NotOfferedError
  */
 export function openApi(session: Session, name: EndpointName, isSigned: boolean): ExchangeAccess {
-  const { config, telemetry, exchangeTime } = session;
+  const { config } = session;
   const { url } = config.exchange;
   if (url === null) {
     throw new ApiUsageError(
@@ -60,8 +59,7 @@ export function openApi(session: Session, name: EndpointName, isSigned: boolean)
     throw new NotOfferedError(kebabCase(name), dialect);
   }
   if (isSigned || endpoints[name].access === 'private') requireKey(config);
-  const address = { url, realtimeUrl: null };
-  return openExchange(config, address, systemClock, telemetry, exchangeTime);
+  return openExchange(session, { url, realtimeUrl: null });
 }
 
 function requireKey({ account }: Config): void {

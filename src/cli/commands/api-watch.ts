@@ -36,7 +36,8 @@ export const watch = command({
   async run(common, { market, given, dialect, forMs, json, ...chosen }) {
     // Only real-time calls are made: a dialect needs an address beside it, and none is asked there.
     const spoken = dialect === undefined ? {} : { dialect, url: NOT_ASKED };
-    const { config, telemetry, exchangeTime } = openApiSession({ ...common, ...spoken });
+    const session = openApiSession({ ...common, ...spoken });
+    const { config } = session;
     const realtimeUrl = given ?? config.realtime.url;
     if (realtimeUrl === null) {
       throw new ApiUsageError(
@@ -44,7 +45,7 @@ export const watch = command({
       );
     }
     const url = given === undefined ? (config.exchange.url ?? NOT_ASKED) : NOT_ASKED;
-    const access = openExchange(config, { url, realtimeUrl }, systemClock, telemetry, exchangeTime);
+    const access = openExchange(session, { url, realtimeUrl });
     const { isList } = dialectOf(dialectOfConfig(config)).realtime;
     const { period = isList === true ? LIST_PERIOD_S : DEFAULT_PERIOD_S } = chosen;
     const feed = access.openStateFeed(market, period);

@@ -224,15 +224,15 @@ const CLOCK_LIMIT_MS = 2000;
 
 /** Whether the exchange answers, lists the chosen markets, and agrees about the time. */
 async function exchangeOf(session: Session): Promise<Found[]> {
-  const { config, telemetry, exchangeTime } = session;
+  const { config, exchangeTime } = session;
   const { url } = config.exchange;
   if (url === null) return [ok('the built-in sandbox: nothing to reach, and its clock is ours')];
   const address = { url, realtimeUrl: config.realtime.url };
-  const access = openExchange(config, address, systemClock, telemetry, exchangeTime);
+  const access = openExchange(session, address);
   try {
     const { signal } = new AbortController();
     const sentMs = systemClock.monotonicMs();
-    const identity = await firstAnswer(access, signal, { clock: systemClock, telemetry }, 1);
+    const identity = await firstAnswer(access, signal, session, 1);
     const tookMs = systemClock.monotonicMs() - sentMs;
     await refuseOtherDialect(access, signal);
     const { data } = await access.client.markets();

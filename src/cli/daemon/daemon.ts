@@ -143,10 +143,10 @@ export class Daemon {
     await this.#retrying(() => store.acquireWriterLock());
     await this.#retrying(() => store.closeOrphanSessions());
     if (config.exchange.url === null) this.#enter(SIMULATING_PAST);
-    const { address, builtIn } = await exchangeAddress(config, this.#options);
+    const { address, builtIn } = await exchangeAddress(this.#options);
     this.#builtIn = builtIn;
     signal.throwIfAborted();
-    this.#access = openExchange(config, address, clock, telemetry, exchangeTime);
+    this.#access = openExchange(this.#options, address);
     return {
       exchange: address.url,
       database: describeDatabase(database.url),

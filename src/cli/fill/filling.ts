@@ -1,10 +1,9 @@
-import { type Clock, sleep } from '../../kernel/clock.js';
+import { sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
 import type { SpanProgress, Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import {
   archiveIdentityOf,
-  type ExchangeAccess,
   exchangeAddress,
   firstAnswer,
   guardIdentity,
@@ -18,7 +17,6 @@ import { type FillTask, FillWorker } from './worker.js';
 export interface FillingOptions {
   readonly session: Session;
   readonly store: Store;
-  readonly clock: Clock;
   /** Aborts when a person has had enough. */
   readonly signal: AbortSignal;
   /** Called after every look at the ledger. */
@@ -89,8 +87,9 @@ export class Filling {
 
   /** The exchange's time now. */
   async nowMs(): Promise<number> {
-    const { store, clock } = this.#options;
-    const nowMs = this.#own?.time.nowMs() ?? (await store.exchangeNowMs()) ?? clock.wallMs();
+    const { store, session } = this.#options;
+    const nowMs =
+      this.#own?.time.nowMs() ?? (await store.exchangeNowMs()) ?? session.clock.wallMs();
     return Math.floor(nowMs);
   }
 
@@ -131,11 +130,8 @@ export class Filling {
 
   /** Lets go of the exchange. The store is its owner's to stop. */
   async end(): Promise<void> {
-    const { session, clock } = this.#options;
     const own = this.#own;
-    if (own === undefined) return;
-    const around = { clock, telemetry: session.telemetry };
-    await boundedStep(around, 'exchange', CLOSE_MS, () => own.close());
+    await boundedStep(this.#options.session, 'exchange', CLOSE_MS, () => own?.close());
   }
 
   /** What this program covers must not seem to lie in the future to those who look later. */
@@ -145,21 +141,21 @@ export class Filling {
   }
 
   async #work(own: Own, tasks: readonly FillTask[]): Promise<FillEnd | 'free'> {
-    const { session, clock, signal, store } = this.#options;
+    const { session, signal, store } = this.#options;
     const ending = new AbortController();
     const work = own.worker.run(tasks, ending.signal);
     try {
       return await Promise.race([this.#follow(tasks, STUCK_MS), own.failed]);
     } finally {
       ending.abort(new AbortedError());
-      const around = { clock, telemetry: session.telemetry };
-      await boundedStep(around, 'filling', STOP_MS, () => work);
+      await boundedStep(session, 'filling', STOP_MS, () => work);
       if (!signal.aborted) await store.closeFilledGaps();
     }
   }
 
   async #beside(tasks: readonly FillTask[]): Promise<FillEnd | 'free'> {
-    const { store, clock } = this.#options;
+    const { store, session } = this.#options;
+    const { clock } = session;
     let freeSinceMs: number | undefined;
     const isFree = async () => {
       if (await store.inspection.isWritten()) freeSinceMs = undefined;
@@ -175,7 +171,8 @@ export class Filling {
     stuckMs: number,
     isFree = async () => false,
   ): Promise<FillEnd | 'free'> {
-    const { clock, signal, onProgress } = this.#options;
+    const { session, signal, onProgress } = this.#options;
+    const { clock } = session;
     let last = '';
     let changedAtMs = clock.monotonicMs();
     while (!signal.aborted) {
@@ -216,18 +213,17 @@ function sumOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): Span
 /** What this program works with when it does the work itself. */
 type Own = Awaited<ReturnType<typeof connect>>;
 
-async function connect({ session, store, clock, signal }: FillingOptions) {
-  const { config, telemetry, exchangeTime } = session;
-  const around = { clock, telemetry };
-  const { address, builtIn } = await exchangeAddress(config, around);
-  const access: ExchangeAccess = openExchange(config, address, clock, telemetry, exchangeTime);
+async function connect({ session, store, signal }: FillingOptions) {
+  const { config, clock, telemetry, exchangeTime } = session;
+  const { address, builtIn } = await exchangeAddress(session);
+  const access = openExchange(session, address);
   const close = async () => {
     await access.close();
     await builtIn?.stop();
   };
   try {
-    const identity = await firstAnswer(access, signal, around, EXCHANGE_TRIES);
-    await settleTime(access, signal, around);
+    const identity = await firstAnswer(access, signal, session, EXCHANGE_TRIES);
+    await settleTime(access, signal, session);
     if ((await store.archive()) === null) await refuseOtherDialect(access, signal);
     await store.claimArchive(archiveIdentityOf(config, identity));
     await store.makePartitionsAhead(exchangeTime.nowMs());

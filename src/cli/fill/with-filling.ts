@@ -237,7 +237,7 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
         const store = await openOrMake(session, url, need);
         const say = (text: string) => progress.write(`${text}\n`);
         const filling = new Filling({
-          ...{ session, store, clock, signal, onWorker: say },
+          ...{ session, store, signal, onWorker: say },
           onProgress: (totals) => showFill(progress, totals),
         });
         const startedMs = clock.monotonicMs();

@@ -31,6 +31,10 @@ import { Backoff } from '../../kernel/retry.js';
 import type { Telemetry } from '../../observe/events.js';
 import type { ArchiveIdentity, Store } from '../../store/index.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
+import type { Session } from './session.js';
+
+/** What speaks to an exchange does so within these; the one clock of the exchange is learnt from its answers. */
+export type Surroundings = Omit<Session, 'telemetry'> & { readonly telemetry: Telemetry };
 
 /** Addresses of an exchange. */
 export interface ExchangeAddress {
@@ -64,13 +68,8 @@ export interface ExchangeAccess {
 const WAITING_MAX = 100_000;
 
 /** Opens the client side for an address, with the configured limits. */
-export function openExchange(
-  config: Config,
-  address: ExchangeAddress,
-  clock: Clock,
-  telemetry: Telemetry,
-  time: ExchangeClock,
-): ExchangeAccess {
+export function openExchange(around: Surroundings, address: ExchangeAddress): ExchangeAccess {
+  const { config, clock, telemetry, exchangeTime: time } = around;
   const { burst, timeout, maxBodyBytes, connections, signedContent } = config.exchange;
   const isBuiltIn = config.exchange.url === null;
   const dialect = dialectOfConfig(config);
@@ -128,7 +127,7 @@ export function openExchange(
     dialect,
     inDialect: (other) => {
       const exchange = { ...config.exchange, dialect: other };
-      return openExchange({ ...config, exchange }, address, clock, telemetry, time);
+      return openExchange({ ...around, config: { ...config, exchange } }, address);
     },
     time,
     openStateFeed: (market, periodS) => {
@@ -169,16 +168,11 @@ const SETTLE_EVERY_MS = 700;
 /** What is no real exchange names itself so: a sandbox, or the replay of an archive. */
 const PLAYED_IDENTITY = /^(sandbox|replay)-/;
 
-interface Surroundings {
-  readonly clock: Clock;
-  readonly telemetry: Telemetry;
-}
-
 /** Where the exchange is; the built-in one is started for it. */
-export async function exchangeAddress(
-  config: Config,
-  { clock, telemetry }: Surroundings,
-): Promise<{ readonly address: ExchangeAddress; readonly builtIn?: RunningExchange }> {
+export async function exchangeAddress({ config, clock, telemetry }: Surroundings): Promise<{
+  readonly address: ExchangeAddress;
+  readonly builtIn?: RunningExchange;
+}> {
   if (config.exchange.url !== null) {
     return { address: { url: config.exchange.url, realtimeUrl: config.realtime.url } };
   }
@@ -197,7 +191,7 @@ export async function exchangeAddress(
 export async function firstAnswer(
   access: ExchangeAccess,
   signal: AbortSignal,
-  { clock, telemetry }: Surroundings,
+  { clock, telemetry }: Pick<Surroundings, 'clock' | 'telemetry'>,
   triesMax = Number.POSITIVE_INFINITY,
 ): Promise<string | null> {
   const backoff = new Backoff(RETRY, systemRandom);
@@ -283,7 +277,7 @@ async function askForCandles(
 export async function settleTime(
   { client, time }: ExchangeAccess,
   signal: AbortSignal,
-  { clock }: Surroundings,
+  { clock }: Pick<Surroundings, 'clock'>,
 ): Promise<void> {
   for (let asked = 0; asked < SETTLE_ANSWERS_MAX && time.lived === undefined; asked += 1) {
     // The wall clock is a second source; without it, answers of some seconds are needed.

@@ -1,7 +1,7 @@
 import { createExchangeClock, type ExchangeClock } from '../../client/exchange-clock.js';
 import { type ConfigTree, type LoadOptions, loadConfig } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
-import { systemClock } from '../../kernel/clock.js';
+import { type Clock, systemClock } from '../../kernel/clock.js';
 import { SERIES, streamsOf, WRITTEN_SERIES } from '../../model/series.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { createLogger, type LogDestination } from '../../observe/logger.js';
@@ -16,6 +16,7 @@ const MARKET_STREAMS = WRITTEN_SERIES.filter(
 /** What a command works with. */
 export interface Session {
   readonly config: Config;
+  readonly clock: Clock;
   readonly telemetry: ObservedTelemetry;
   readonly exchangeTime: ExchangeClock;
 }
@@ -65,5 +66,5 @@ export function openSession(
   });
   stderr.reportTo(telemetry.daemon);
   exchangeTime = createExchangeClock({ clock, telemetry: telemetry.client });
-  return { config, telemetry, exchangeTime };
+  return { config, clock, telemetry, exchangeTime };
 }
