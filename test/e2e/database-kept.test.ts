@@ -75,11 +75,11 @@ test('psql gets the reader, or the owner, with the password out of sight', async
   assert.deepEqual([meant.code, /tapekeep psql -- -c/.test(meant.stderr)], [2, true], meant.stderr);
 });
 
-test("psql on a database of one's own begins read-only transactions, but for --owner", async (t) => {
+test("psql on a database of one's own begins as an analyst's, but for --owner", async (t) => {
   // The plus sign is of an option that the address has already.
   const url = `${await makeDatabase()}?options=-c%20own.word%3Da%2Bb`;
   const ask = async (...args: string[]) => {
-    const sql = `SHOW own.word; CREATE TABLE made_by_mistake ()`;
+    const sql = `SHOW own.word; SHOW search_path; CREATE TABLE made_by_mistake ()`;
     const program = new Program(['psql', ...args, '--', '-Atqc', sql], {
       env: { ...env, TAPEKEEP_DATABASE_URL: url },
     });
@@ -92,9 +92,9 @@ test("psql on a database of one's own begins read-only transactions, but for --o
     t.skip('psql is not installed here');
     return;
   }
-  assert.deepEqual([reader.code, reader.out], [1, 'a+b'], reader.err);
+  assert.deepEqual([reader.code, reader.out], [1, 'a+b\nanalytics,public'], reader.err);
   assert.match(reader.err, /cannot execute CREATE TABLE in a read-only transaction/);
-  assert.deepEqual(await ask('--owner'), { code: 0, out: 'a+b', err: '' });
+  assert.deepEqual(await ask('--owner'), { code: 0, out: 'a+b\n"$user", public', err: '' });
 });
 
 test('where psql is not installed the message names what serves instead', async () => {

@@ -146,12 +146,13 @@ function sumLines(gaps: readonly Gap[], isAll: boolean): string[] {
   ];
 }
 
-/** A line for each market and kind: what was asked for and was never there to be had. */
+/** A line for each stream: what was asked for and was never there to be had. */
 function beforeHistoryLines(gaps: readonly Gap[], limit: number): string[] {
   const groups = new Map<string, Gap[]>();
-  const byName = (a: Gap, b: Gap) => (a.market + a.kind < b.market + b.kind ? -1 : 1);
-  for (const gap of gaps.toSorted(byName)) {
-    const name = `${gap.kind} of ${printable(gap.market)}`;
+  const byStream = (a: Gap, b: Gap) =>
+    (a.market + a.kind).localeCompare(b.market + b.kind) || a.variant - b.variant;
+  for (const gap of gaps.toSorted(byStream)) {
+    const name = `${streamName(gap)} of ${printable(gap.market)}`;
     obtain(groups, name, () => []).push(gap);
   }
   const lines = [...groups].slice(0, limit).map(([name, own]) => {

@@ -5,7 +5,7 @@ import { findGap } from '../gaps.js';
 import { archive } from '../opening/database.js';
 
 const HELP = `
-A gap is a span that is expected and not covered. Its id is a number, or stream and begin;
+Without a command it is "list", and takes its options. A gap is a span that is expected and not covered. Its id is a number, or stream and begin;
 list --all shows that of each.
 
   tapekeep gaps --market BTC_USDT --kind trades,candles --from 2d

@@ -17,7 +17,7 @@ The embedded Postgres is started if need be, and stopped at the end unless other
   tapekeep psql -- -c "SELECT * FROM depth_at('BTC_USDT', now())"
 
 Of a database of your own (database.url) the login is the same with and without --owner; without it,
-transactions begin as read-only.
+transactions begin as read-only, and names are looked for in analytics first.
 
 psql is part of the Postgres client of your system; "tapekeep query" needs none.`;
 
@@ -35,16 +35,20 @@ export default command({
     }
     const session = openSession({ logLevel: 'warn', ...common });
     return await withDatabase(session, 'existing', ({ url, readerUrl, signal }) =>
-      runPsql(isOwner === true ? url : readOnly(readerUrl), given, signal),
+      runPsql(isOwner === true ? url : asAnalyst(readerUrl), given, signal),
     );
   },
 });
 
-/** The login of a database of the user's own may write: the session is made to begin without. */
-function readOnly(address: string): string {
+/**
+ * The login of a database of the user's own may write, and has no search path: the session is made to begin as that of
+ * an analyst.
+ */
+function asAnalyst(address: string): string {
   const url = new URL(address);
   const options = url.searchParams.get('options') ?? process.env.PGOPTIONS ?? '';
-  url.searchParams.set('options', `${options} -c default_transaction_read_only=on`.trim());
+  const own = '-c search_path=analytics,public -c default_transaction_read_only=on';
+  url.searchParams.set('options', `${own} ${options}`.trim());
   // A plus sign is no space to libpq.
   url.search = url.search.replaceAll('+', '%20');
   return url.href;

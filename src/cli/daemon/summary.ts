@@ -2,7 +2,7 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { isAborted } from '../../kernel/errors.js';
 import type { RunCountsSnapshot, StreamCounts } from '../../observe/run-counts.js';
-import { type Column, formatTable, whole } from '../output.js';
+import { type Column, countOf, formatTable, whole } from '../output.js';
 
 /** Where the summary is drawn: stdout, or a stand-in. */
 interface SummaryOutput {
@@ -59,7 +59,7 @@ function footLine(snapshot: RunCountsSnapshot, rates: Rates): string {
     `${rates.rowsPerS.toFixed(1)} rows/s`,
     `${rates.requestsPerS.toFixed(1)} requests/s`,
     `${whole(snapshot.failedRequests)} of ${whole(snapshot.requests)} requests failed`,
-    `${whole(snapshot.openSockets)} sockets`,
+    countOf(snapshot.openSockets, 'socket'),
   ].join(', ');
 }
 
@@ -68,9 +68,12 @@ function oneLine(snapshot: RunCountsSnapshot, nowMs: number, rates: Rates): stri
     const lag = stream.newestMs === null ? '' : ` (lag ${shownDuration(nowMs - stream.newestMs)})`;
     return `${stream.stream} ${whole(stream.stored + stream.updated)}${lag}`;
   });
-  const sum = (of: (stream: StreamCounts) => number) =>
-    whole(snapshot.streams.reduce((all, stream) => all + of(stream), 0));
-  const gaps = `${sum((one) => one.openGaps)} open gaps, ${sum((one) => one.lostGaps)} lost ones`;
+  const sum = (thing: string, of: (stream: StreamCounts) => number) =>
+    countOf(
+      snapshot.streams.reduce((all, stream) => all + of(stream), 0),
+      thing,
+    );
+  const gaps = `${sum('open gap', (one) => one.openGaps)}, ${sum('lost one', (one) => one.lostGaps)}`;
   return [...streams, gaps, footLine(snapshot, rates)].join(', ');
 }
 

@@ -31,6 +31,11 @@ async function queryOf(name: LimitedName, context: Context, limit?: number | str
   return (limit === undefined ? rest : { ...rest, limit }) as Query;
 }
 
+const idOf = (row: unknown) => {
+  const { id, tid } = row as { id?: number; tid?: number };
+  return id ?? tid;
+};
+
 /** How many rows there are to be had, at least; undefined when that cannot be known. */
 async function available(name: LimitedName, context: Context): Promise<number | undefined> {
   if (name === 'depth') return undefined;
@@ -44,7 +49,9 @@ async function available(name: LimitedName, context: Context): Promise<number | 
     ...(await queryOf(name, context, 1)),
     [skip]: page.length,
   });
-  return page.length + (deeper as unknown[]).length;
+  // A trade that came between the two moved the last one of the page there.
+  const seen = new Set(page.map(idOf));
+  return page.length + (deeper as typeof page).filter((row) => !seen.has(idOf(row))).length;
 }
 
 /**
@@ -68,10 +75,13 @@ async function judgePage(
   limit: number,
   asked: number | undefined,
 ): Promise<void> {
+  const before = await available(name, context);
   const page = await known(context, name, await queryOf(name, context, asked));
   const rows = countOf(name, page);
   findings.check(rows <= limit, `${rows} rows where ${limit} are the most`);
-  const there = await available(name, context);
+  const after = await available(name, context);
+  // What came or went meanwhile the page need not have.
+  const there = before === undefined || after === undefined ? undefined : Math.min(before, after);
   const isShort = there === undefined && Array.isArray(page) && rows > 0 && rows < limit;
   if (isShort && (await isOlderTraded(page, context))) {
     const text = `${rows} rows although candles tell of older trades`;
