@@ -62,7 +62,7 @@ BEGIN
                  || 'SELECT market FROM analytics.markets lists all.';
 END
 $$;
-COMMENT ON FUNCTION analytics.market_id IS 'The id of a market by its name. An unknown name is refused and the nearest told, and so is a span that ends before it begins. Example: SELECT analytics.market_id(''BTC_USDT'')';
+COMMENT ON FUNCTION analytics.market_id IS 'The id of a market by its name. An unknown name is refused and the nearest named, and so is a span that ends before it begins. Example: SELECT analytics.market_id(''BTC_USDT'')';
 
 CREATE OR REPLACE FUNCTION analytics.kind(name text)
 RETURNS text

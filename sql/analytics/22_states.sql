@@ -41,7 +41,7 @@ BEGIN
                           'There are none of any period.');
 END
 $$;
-COMMENT ON FUNCTION analytics.state_period IS 'Helper: the seconds of a period of which states of a market are collected; any other is refused, and those that there are told. Example: SELECT analytics.state_period(analytics.market_id(''BTC_USDT''), ''1 day'')';
+COMMENT ON FUNCTION analytics.state_period IS 'Helper: the seconds of a period of which states of a market are collected; any other is refused, and those that there are named. Example: SELECT analytics.state_period(analytics.market_id(''BTC_USDT''), ''1 day'')';
 
 CREATE OR REPLACE FUNCTION analytics.states(market text, step interval, from_at timestamptz, to_at timestamptz)
 RETURNS SETOF analytics.states

@@ -127,6 +127,7 @@ export class Verification {
     let found = 0;
     for (const target of targets) {
       for (const kline of target.klines) {
+        if (signal.aborted) return;
         const { marketId, variant: intervalS } = kline;
         for (const span of await checks.contradicted(target, kline)) {
           const known = await checks.mismatches({ marketId, span }, KNOWN_MAX);
@@ -137,7 +138,7 @@ export class Verification {
       }
     }
     // Of many, only so many are read at once.
-    this.#hasSoughtContradicted = found === 0 && !signal.aborted;
+    this.#hasSoughtContradicted = found === 0;
   }
 
   /** Checks the newest unchecked slots of a span. */

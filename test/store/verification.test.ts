@@ -301,23 +301,28 @@ test('a stop in the middle ends it, and the next run goes on', async () => {
   assert.deepEqual(await world.outcomes(3600), ['match']);
 });
 
-test('a quiet slot with stored trades, not all proven, is a mismatch and becomes a gap', async () => {
+/** A world whose exchange's history begins within the first hour: its trades are stored, none are proven before. */
+async function withBeginning() {
   const world = await World.open();
   const [trades, , hours] = world.streams;
   assert.ok(trades !== undefined && hours !== undefined);
-  // The exchange's history begins within the first hour: its trades are stored, none are proven before.
-  const gap = { reason: 'beyond history', note: '', atMs: world.nowMs } as const;
   const fromMs = NOON_S * 1000;
+  const gap = { reason: 'beyond history', note: '', atMs: world.nowMs } as const;
   await world.store.revoke(trades, { fromMs, toMs: fromMs + 1_400_000 }, gap);
+  const [target] = await world.store.checks.targets();
+  assert.ok(target !== undefined);
+  const contradicted = () => world.store.checks.contradicted(target, hours);
+  return { world, hours, hour: { fromMs, toMs: fromMs + 3_600_000 }, contradicted };
+}
+
+test('a quiet slot with stored trades, not all proven, is a mismatch and becomes a gap', async () => {
+  const { world, hours, hour, contradicted } = await withBeginning();
   await runSql(
     world.url,
     'DELETE FROM kline WHERE interval_s = 3600 AND open_at = to_timestamp($1)',
     [NOON_S],
   );
-  const hour = { fromMs, toMs: fromMs + 3_600_000 };
-  const [target] = await world.store.checks.targets();
-  assert.ok(target !== undefined);
-  assert.deepEqual(await world.store.checks.contradicted(target, hours), [hour]);
+  assert.deepEqual(await contradicted(), [hour]);
   await world.settle();
   const [found] = (await world.store.checks.mismatches({ marketId: 1 }, 10)).filter(
     ({ intervalS }) => intervalS === 3600,
@@ -330,7 +335,7 @@ test('a quiet slot with stored trades, not all proven, is a mismatch and becomes
     [hour],
   );
   await world.store.revoke(hours, hour, { reason: 'suspect', note: 'again', atMs: world.nowMs });
-  assert.deepEqual(await world.store.checks.contradicted(target, hours), []);
+  assert.deepEqual(await contradicted(), []);
   const gaps = await world.store.listGaps(
     { marketIds: [1], kinds: ['candles'], limit: 10 },
     world.nowMs,
@@ -342,17 +347,10 @@ test('a quiet slot with stored trades, not all proven, is a mismatch and becomes
 });
 
 test('a candle that begins at another hour than its slot makes the slot no quiet one', async () => {
-  const world = await World.open();
-  const [trades, , hours] = world.streams;
-  assert.ok(trades !== undefined && hours !== undefined);
-  const gap = { reason: 'beyond history', note: '', atMs: world.nowMs } as const;
-  const fromMs = NOON_S * 1000;
-  await world.store.revoke(trades, { fromMs, toMs: fromMs + 1_400_000 }, gap);
+  const { world, contradicted } = await withBeginning();
   await runSql(
     world.url,
     "UPDATE kline SET open_at = open_at + interval '10 minutes' WHERE interval_s = 3600",
   );
-  const [target] = await world.store.checks.targets();
-  assert.ok(target !== undefined);
-  assert.deepEqual(await world.store.checks.contradicted(target, hours), []);
+  assert.deepEqual(await contradicted(), []);
 });

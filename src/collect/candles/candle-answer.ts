@@ -39,8 +39,9 @@ export interface CandleAnswer {
   readonly heldMs: readonly number[];
   /** Slots of which the reply does not speak, or the server not know all. */
   readonly unknown: readonly Span[];
-  /** Those of them that the server never will: its exchange kept nothing as old, or for another reason. */
+  /** Those of them that the server never will know, as its exchange kept nothing as old. */
   readonly beyond: readonly Span[];
+  /** The same for any other reason. */
   readonly lost: readonly Span[];
 }
 
