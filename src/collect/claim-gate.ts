@@ -63,6 +63,7 @@ export class ClaimGate {
       const { streamId } = claim.stream;
       const spans = await this.#allowed(claim);
       if (spans.length === 0) withheld.set(streamId, claim.stream);
+      this.#leaveUncounted(streamId, claim.earlierRows ?? 0);
       for (const span of spans) {
         const earlierRows = this.#uncounted.get(streamId) ?? 0;
         this.#uncounted.delete(streamId);
@@ -82,10 +83,13 @@ export class ClaimGate {
     this.#learn(result.ranges);
     for (const { stream } of claims) withheld.delete(stream.streamId);
     for (const { streamId, kind } of withheld.values()) {
-      const { stored } = result.outcomes[tableOfStream(kind)];
-      this.#uncounted.set(streamId, (this.#uncounted.get(streamId) ?? 0) + stored);
+      this.#leaveUncounted(streamId, result.outcomes[tableOfStream(kind)].stored);
     }
     return result;
+  }
+
+  #leaveUncounted(streamId: number, rows: number): void {
+    this.#uncounted.set(streamId, (this.#uncounted.get(streamId) ?? 0) + rows);
   }
 
   /** After a jump the former present is no measure any more. */

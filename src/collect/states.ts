@@ -2,7 +2,7 @@ import type { StateEvent } from '../client/index.js';
 import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
-import type { Span } from '../kernel/span.js';
+import { type Span, spanContains } from '../kernel/span.js';
 import type { StateRow } from '../model/batch.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import type { ClaimTime, StateFeedPort, StreamContext } from './ports.js';
@@ -135,7 +135,13 @@ export class StateCollector {
       const [taken, proven] = [rows, proof];
       rows = [];
       proof = undefined;
-      await this.#attempt(() => this.#commit(taken, proven));
+      const span = this.#session && spanOf(this.#session, proven);
+      // A claim counts all rows that come with it. An answer is later than what it proves.
+      const isWithin = (row: StateRow) =>
+        span !== undefined && spanContains(span, row.observedAtMs);
+      await this.#attempt(() => this.#commit(taken.filter(isWithin), proven));
+      const apart = taken.filter((row) => !isWithin(row));
+      await this.#attempt(() => this.#commit(apart, undefined));
     };
     for (const event of events) {
       if ('exchangeMs' in event && this.#isSetBack(event.exchangeMs)) {
@@ -208,7 +214,7 @@ export class StateCollector {
     const sessionId = await archive.openSession(stream, openedMs);
     const touchedAtMs = this.#options.clock.monotonicMs();
     const isVouchedFor = event.identity?.startsWith(REPLAY_IDENTITY) === true;
-    const nothing = { seq: 0, hasData: false, unproven: 0, isAtGap: false };
+    const nothing = { seq: 0, hasData: false, unproven: 0, uncounted: [], isAtGap: false };
     const own = { sessionId, openedMs, isVouchedFor, coveredUntilMs: openedMs, touchedAtMs };
     this.#session = { ...own, ...nothing };
   }
@@ -233,7 +239,9 @@ export class StateCollector {
     const span = spanOf(session, proof);
     if (rows.length === 0 && (span === undefined || span.toMs <= span.fromMs)) return;
     const evidence = { session: session.sessionId, records: rows.length };
-    const claims = span === undefined ? [] : [{ stream, span, evidence }];
+    const isCounted = (ms: number) => span !== undefined && spanContains(span, ms);
+    const earlierRows = session.uncounted.filter(isCounted).length;
+    const claims = span === undefined ? [] : [{ stream, span, evidence, earlierRows }];
     const write = async () => {
       const [last] = rows.slice(-1);
       const isSilent = !session.hasData && session.unproven >= SILENT_AFTER;
@@ -250,7 +258,9 @@ export class StateCollector {
       this.#report.settled({ lost: rows.length });
       throw error;
     });
-    if (span !== undefined) {
+    if (span === undefined) session.uncounted.push(...rows.map((row) => row.observedAtMs));
+    else {
+      session.uncounted = session.uncounted.filter((ms) => ms >= span.toMs);
       session.hasData = true;
       session.isAtGap = false;
       session.coveredUntilMs = span.toMs;
@@ -372,6 +382,11 @@ export interface Session {
   hasData: boolean;
   /** Answers to queries since the last that was proven. */
   unproven: number;
+  /**
+   * Times of the answers that were stored and not covered: a later claim counts those that it covers.
+   * A connection that is silent is soon closed, so that they stay few.
+   */
+  uncounted: number[];
   /** Whether the last that was covered ends where a replayed archive knows no more. */
   isAtGap: boolean;
 }

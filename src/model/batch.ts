@@ -55,7 +55,7 @@ export interface CoverageClaim {
   readonly stream: StreamRef;
   readonly span: Span;
   readonly evidence: Evidence;
-  /** Rows of the stream that were stored before, while their own claim was held back. */
+  /** Rows of the stream in what this claim covers anew that were stored before it, under no claim. */
   readonly earlierRows?: number;
 }
 

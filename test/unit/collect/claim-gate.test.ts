@@ -94,6 +94,23 @@ test('what waited for a claim waits on where its commit fails', async () => {
   assert.deepEqual(counts, [2, 0], 'once');
 });
 
+test('what a claim says was stored before it is counted with what waited, also where it is held back', async () => {
+  const world = new World();
+  world.clock.advance(100_000);
+  const states = world.stream('states');
+  const span = { fromMs: START_MS + 99_000, toMs: START_MS + 100_000 };
+  const claim = { stream: states, span, evidence: {}, earlierRows: 3 };
+  world.time.isSettled = false;
+  await world.archive.commit({ states: [{} as never], claims: [claim] });
+  world.time.isSettled = true;
+  const counts: unknown[] = [];
+  world.model.before = (_call, batch) => {
+    for (const { earlierRows } of batch?.claims ?? []) counts.push(earlierRows);
+  };
+  await world.archive.commit({ claims: [{ ...claim, earlierRows: 2 }] });
+  assert.deepEqual(counts, [6]);
+});
+
 test('before the time is settled a row of the future is no measure, however late its answer is dated', async () => {
   const world = new World();
   world.clock.advance(100_000);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import fc from 'fast-check';
 import type { CloseReason, StateEvent } from '../../../src/client/index.js';
 import type { ArchivePort, StateFeedPort } from '../../../src/collect/ports.js';
 import { StateCollector } from '../../../src/collect/states.js';
@@ -7,6 +8,7 @@ import { AbortedError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
+import { worlds } from '../../support/seeds.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
@@ -33,6 +35,8 @@ class World {
   readonly record = new CollectRecord();
   readonly feeds: ScriptedFeed[] = [];
   readonly time = { jumps: 0 };
+  /** Rows that came with claims, and those that claims said were stored before: what a ledger counts. */
+  counted = 0;
   #gate: Promise<void> | undefined;
   #failing: { method: keyof ArchivePort; after: number } | undefined;
 
@@ -63,13 +67,18 @@ class World {
   }
 
   constructor() {
-    this.archive.before = async (method) => {
+    this.archive.before = async (method, batch) => {
       await this.#gate;
-      if (method !== this.#failing?.method) return;
-      this.#failing.after -= 1;
-      if (this.#failing.after >= 0) return;
-      this.#failing = undefined;
-      throw new Error('no database');
+      if (method === this.#failing?.method) {
+        this.#failing.after -= 1;
+        if (this.#failing.after < 0) {
+          this.#failing = undefined;
+          throw new Error('no database');
+        }
+      }
+      for (const { earlierRows = 0 } of batch?.claims ?? []) {
+        this.counted += earlierRows + (batch?.states?.length ?? 0);
+      }
     };
   }
 
@@ -473,4 +482,40 @@ test('at a replay, which says itself what it knows, an answer is proof enough', 
   const replay = opened(0, 'replay-1');
   await world.play([replay, query(100), alive(90)], [query(20_100), alive(20_090)]);
   assert.deepEqual(world.covered(), [[100, 20_101]]);
+});
+
+test('the ledger counts the rows that lie in what is covered, answers among them', async () => {
+  const step = fc.constantFrom(
+    'update',
+    'query',
+    'equal',
+    'alive',
+    'gap',
+    'close',
+    'fail',
+    'settle',
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
+      const world = new World();
+      const runs: StateEvent[][] = [[opened(0)]];
+      for (const [index, one] of steps.entries()) {
+        const ms = 10 * (index + 1);
+        if (one === 'settle' || one === 'fail') runs.push([]);
+        const run = runs.at(-1) ?? [];
+        if (one === 'fail') world.failOnce('commit', index % 4);
+        if (one === 'update') run.push(state(ms));
+        if (one === 'query') run.push(query(ms));
+        if (one === 'equal') run.push(query(ms), alive(ms - 1));
+        if (one === 'alive') run.push(alive(ms));
+        if (one === 'gap') run.push({ kind: 'gap', fromExchangeMs: at(ms) } as StateEvent);
+        if (one === 'close') run.push(closed(ms), opened(ms + 1));
+      }
+      await world.play(...runs);
+      const isCovered = (ms: number) => world.covered().some(([from, to]) => from <= ms && ms < to);
+      const within = world.archive.states.filter((row) => isCovered(row.observedAtMs - START_MS));
+      assert.equal(world.counted, within.length);
+    }),
+    { numRuns: worlds(400) },
+  );
 });
