@@ -84,7 +84,6 @@ export async function openMarketUnit(
   const nowMs = Math.floor(time.nowMs());
 
   const walkers: TradeWalker[] = [];
-  let tradesStream: StreamRef | undefined;
   const pushed: PushedTrades[] = [];
   const evidence = context.evidenceOf(market);
   const { exchange } = context;
@@ -97,7 +96,6 @@ export async function openMarketUnit(
   const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
   for (const source of trades.enabled ? sources : []) {
     const { stream, ranges } = await openStream(source.kind, 0, floorMs);
-    if (source.kind === 'trades') tradesStream = stream;
     const isForBoth = trades.exactTimes && !hasResult;
     const times = isForBoth ? await openStream('times', 0, floorMs) : undefined;
     const traits = context.traits[source.kind];
@@ -123,13 +121,14 @@ export async function openMarketUnit(
   }
 
   const candles: CandleCollector[] = [];
+  const tradesWalker = walkers.find(({ kind }) => kind === 'trades');
+  const known = tradesWalker && { coveredTrades: () => tradesWalker.covered };
   const collected = settings.streams.candles;
   for (const intervalS of collected.enabled ? collected.intervalsS : []) {
     const fromMs = floorToMs(nowMs - collected.history, intervalS * 1000);
     const { stream, ranges } = await openStream('candles', intervalS, fromMs);
     const { grace: graceMs, rereads } = collected;
     const isFinest = intervalS === Math.min(...collected.intervalsS);
-    const known = tradesStream && { trades: tradesStream };
     const own = { intervalS, stream, ...known, graceMs, rereads, isFinest };
     candles.push(new CandleCollector({ ...shared, ...own }, ranges));
   }

@@ -254,6 +254,28 @@ suite('gaps', { concurrency: 3 }, () => {
     await world.stop(daemon);
   });
 
+  test('quiet candles from before the oldest one are had once the trades of their time are', async (t) => {
+    // The first minute is no whole one, and in the three after it nothing is traded.
+    const isTraded = (seconds: number) => seconds >= 240 || (seconds >= 30 && seconds < 50);
+    const world = await TapeProgram.make(t, 38, 'migrated', isTraded);
+    await world.openExchange(420, '--fault', 'kind=status,where=historyResult');
+    const daemon = world.start(['start'], {
+      TAPEKEEP_STREAMS_TRADES_HISTORY: 'all',
+      TAPEKEEP_STREAMS_CANDLES_HISTORY: '10m',
+      TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
+    });
+    const lost = () => list(world, '--kind', 'candles', '--state', 'unfillable');
+    await daemon.until(async () => (await lost()).gaps.some(({ to }) => to >= at(240)));
+    await world.faults('DELETE');
+    await daemon.until(async () => (await lost()).gaps.every(({ to }) => to <= at(60)));
+    const [covered] = await runSql<{ from: Date }>(
+      world.databaseUrl,
+      `SELECT lower(span) AS from FROM coverage JOIN stream USING (stream_id) WHERE kind = 'candles'`,
+    );
+    assert.equal(covered?.from.toISOString(), at(60));
+    await world.stop(daemon);
+  });
+
   test('refused rows are counted, listed and shown, and never steer the terminal', async (t) => {
     const world = await TapeProgram.make(t, 34);
     // The first question shows in which dialect the exchange is asked.

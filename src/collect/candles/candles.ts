@@ -1,7 +1,13 @@
 import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
-import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
-import type { CoveredRange, StreamRef } from '../../model/batch.js';
+import {
+  holdsSpan,
+  normalizeSpans,
+  type Span,
+  subtractSpans,
+  totalLengthMs,
+} from '../../kernel/span.js';
+import type { CoveredRange } from '../../model/batch.js';
 import { CoveredRangeList } from '../../model/covered-ranges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { type ExchangePort, PRIORITY, type StreamContext } from '../ports.js';
@@ -27,8 +33,8 @@ import {
 interface CandleCollectorOptions extends StreamContext {
   readonly marketId: number;
   readonly intervalS: number;
-  /** The trades of the market: time that they cover has candles for all that was traded, and no others. */
-  readonly trades?: StreamRef;
+  /** Where the trades of the market are covered: that time has candles for all that was traded, and no others. */
+  readonly coveredTrades?: () => readonly Span[];
   readonly exchange: ExchangePort;
   /** How long after its close a candle may still change, exchange milliseconds. */
   readonly graceMs: number;
@@ -70,6 +76,8 @@ export class CandleCollector {
    */
   #historyFromMs: number;
   readonly #pauses = new CandlePauses();
+  /** Slots whose trades were covered at the last look. */
+  #tradedSlots: readonly Span[] = [];
   readonly #absences = new CandleAbsences();
   readonly #questions: CandleQuestions;
 
@@ -140,6 +148,7 @@ export class CandleCollector {
   async #poll(signal: AbortSignal, nowMs: number): Promise<boolean> {
     const { exchange, graceMs, rereads } = this.#options;
     const { stepMs } = this.#grid;
+    this.#lookAtTrades();
     const finalToMs = this.#grid.floor(nowMs - graceMs);
     const missing = this.#missing(finalToMs);
     const newest = missing.at(-1);
@@ -260,6 +269,17 @@ export class CandleCollector {
     this.#pauses.release({ fromMs, toMs: Number.POSITIVE_INFINITY }, BEYOND);
   }
 
+  /** An answer proves something of slots whose trades are covered since: they are asked for again. */
+  #lookAtTrades(): void {
+    const known = this.#tradedSlots;
+    const covered = this.#options.coveredTrades?.() ?? [];
+    this.#tradedSlots = covered.map((span) => this.#grid.within(span));
+    const grown = this.#tradedSlots.filter((span) => !known.some((one) => holdsSpan(one, span)));
+    for (const span of grown.flatMap((one) => subtractSpans(one, known))) {
+      this.#pauses.release(span, BEYOND);
+    }
+  }
+
   #read(asked: Span, reply: KlineReply): CandleAnswer {
     const { market, graceMs } = this.#options;
     return readCandles({ market, grid: this.#grid, asked, graceMs }, reply);
@@ -288,7 +308,7 @@ export class CandleCollector {
     const { archive, stream, market, marketId, intervalS } = this.#options;
     const { rows, rejected, open, reply, heldMs } = answer;
     const covered = this.#ranges.spans;
-    const beyond = await this.#beyondHistory(said);
+    const beyond = this.#beyondHistory(said);
     const within = said.flatMap((span) => subtractSpans(span, beyond));
     const { believed, contradicted } = await crossCheckWithTrades(
       archive,
@@ -340,14 +360,10 @@ export class CandleCollector {
   }
 
   /** Of which slots an answer without candles proves nothing. */
-  async #beyondHistory(said: readonly Span[]): Promise<Span[]> {
-    const { archive, trades } = this.#options;
+  #beyondHistory(said: readonly Span[]): Span[] {
     const above = { fromMs: this.#historyFromMs, toMs: Number.POSITIVE_INFINITY };
     const below = said.flatMap((span) => subtractSpans(span, [above]));
-    if (below.length === 0 || trades === undefined) return below;
-    const ranges = await archive.coveredRanges(trades, RANGES_MAX);
-    const known = ranges.map(({ span }) => this.#grid.within(span));
-    return below.flatMap((span) => subtractSpans(span, known));
+    return below.flatMap((span) => subtractSpans(span, this.#tradedSlots));
   }
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
@@ -411,11 +427,13 @@ class CandlePauses {
     return this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs).map(({ span }) => span);
   }
 
-  /** Ends the pause of everything that a span touches. @param only what is open for this reason; default: all */
-  release({ fromMs, toMs }: Span, only?: GapReason): void {
-    const isMeant = ({ span, reason }: PutOff) =>
-      span.toMs > fromMs && span.fromMs < toMs && (only === undefined || reason === only);
-    this.#putOff = this.#putOff.filter((one) => !isMeant(one));
+  /** Ends the pause of a span. @param only what is open for this reason; default: all */
+  release(released: Span, only?: GapReason): void {
+    this.#putOff = this.#putOff.flatMap((one) =>
+      only === undefined || one.reason === only
+        ? subtractSpans(one.span, [released]).map((span) => ({ ...one, span }))
+        : one,
+    );
   }
 }
 

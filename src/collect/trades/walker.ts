@@ -1,7 +1,7 @@
 import type { RequestTurn } from '../../client/index.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
-import type { Span } from '../../kernel/span.js';
+import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
@@ -85,6 +85,11 @@ export class TradeWalker {
   /** Whether it is at work: a look at the head would have to wait. */
   get isBusy(): boolean {
     return this.#mutex.isBusy;
+  }
+
+  /** Covered spans of its own stream, less what was taken back and is not read anew yet. */
+  get covered(): Span[] {
+    return this.#walk.pages.ranges.spans.flatMap((span) => subtractSpans(span, this.#revoked));
   }
 
   /** The newest gap that may be worked on now, or undefined when there is none. */

@@ -39,13 +39,19 @@ export class TapeProgram {
     this.databaseUrl = databaseUrl;
   }
 
-  /** @param database `empty` leaves making the schema to the first program that comes */
+  /**
+   * @param database `empty` leaves making the schema to the first program that comes
+   * @param isTraded whether a trade so many seconds after the start is on the tape
+   */
   static async make(
     t: TestContext,
     seed: number,
     database: 'migrated' | 'empty' = 'migrated',
+    isTraded: (seconds: number) => boolean = () => true,
   ): Promise<TapeProgram> {
-    const trades = makeTrades({ seed, seconds: SECONDS, startS: START_S, flood: 1300 });
+    const trades = makeTrades({ seed, seconds: SECONDS, startS: START_S, flood: 1300 }).filter(
+      ({ timeMs }) => isTraded(timeMs / 1000 - START_S),
+    );
     const tape = await writeTape(t, tapeLines(trades));
     return new TapeProgram(t, trades, tape, await makeDatabase(database));
   }

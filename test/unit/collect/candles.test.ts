@@ -4,6 +4,7 @@ import { CandleGrid } from '../../../src/collect/candles/candle-answer.js';
 import { CandleCollector, pollByTurns } from '../../../src/collect/candles/candles.js';
 import { ClaimGate } from '../../../src/collect/claim-gate.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
+import type { Span } from '../../../src/kernel/span.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -64,7 +65,7 @@ class World {
   collector({
     collectFromMin = 0,
     rereads = 0,
-    trades = undefined as StreamRef | undefined,
+    coveredTrades = (): Span[] => [],
     archive = this.archive as ArchivePort,
   } = {}): CandleCollector {
     const collectFromMs = START_MS + collectFromMin * MINUTE_MS;
@@ -81,7 +82,7 @@ class World {
         marketId: 7,
         intervalS: 60,
         stream,
-        ...(trades && { trades }),
+        coveredTrades,
         exchange: this.exchange,
         archive,
         time: { nowMs: () => this.clock.wallMs() },
@@ -259,14 +260,33 @@ test('what lies below the oldest candle is beyond history, until an older one sh
 test('time whose trades are covered has no candle where none comes', async () => {
   const world = new World(1001);
   for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
-  const trades: StreamRef = {
-    ...{ streamId: 2, kind: 'trades', marketId: 7, variant: 0, collectFromMs: START_MS },
-  };
   const span = { fromMs: START_MS + 300.5 * MINUTE_MS, toMs: START_MS + 1000 * MINUTE_MS };
-  await world.archive.commit({ claims: [{ stream: trades, span, evidence: {} }] });
-  await pollAll(world.collector({ trades }));
+  await pollAll(world.collector({ coveredTrades: () => [span] }));
   assert.deepEqual(world.covered(), [[301, 1000]]);
   assert.deepEqual(world.gaps(), [[0, 301]]);
+});
+
+test('time beyond history is asked for again once its trades are covered, and no other', async () => {
+  const world = new World(1001);
+  for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
+  let spans: Span[] = [];
+  const collector = world.collector({ coveredTrades: () => spans });
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[800, 1000]]);
+  const asked = world.asked().length;
+  await pollAll(collector);
+  assert.equal(world.asked().length, asked, 'no trade of it is covered');
+  spans = [{ fromMs: START_MS + 300.5 * MINUTE_MS, toMs: START_MS + 1000 * MINUTE_MS }];
+  await pollAll(collector);
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[301, 1000]]);
+  const settled = world.asked().slice(asked);
+  assert.ok(
+    settled.every(({ fromMin }) => fromMin >= 301),
+    'what is still unknown keeps its pause',
+  );
+  await pollAll(collector);
+  assert.equal(world.asked().length, asked + settled.length);
 });
 
 test('a market without any candle is quiet from where it was first looked at', async () => {

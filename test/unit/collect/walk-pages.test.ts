@@ -614,10 +614,14 @@ test('coverage that was taken back elsewhere is read anew, once', async () => {
     reads += 1;
     if (reads === 1) throw new Error('no database');
   };
-  walker.revoked({ fromMs: START_S * 1000, toMs: (START_S + 10) * 1000 });
+  const { covered } = walker;
+  const revokedToMs = (START_S + 10) * 1000;
+  walker.revoked({ fromMs: START_S * 1000, toMs: revokedToMs });
   await assert.rejects(walker.pollHead(signal), /no database/);
+  assert.deepEqual(walker.covered, [{ fromMs: revokedToMs, toMs: covered[0]?.toMs }]);
   for (let look = 0; look < 3; look += 1) await walker.pollHead(signal);
   assert.equal(reads, 2);
+  assert.deepEqual(walker.covered, covered);
 });
 
 test('a look that reaches down to what is known takes nothing back, however many trades are new', async () => {
