@@ -199,8 +199,15 @@ export function group(shown: Shown & { readonly commands: Commands }): Declared 
   return { ...shown, args: [], options: [] };
 }
 
+interface Listed {
+  readonly line: string;
+  /** Whether it runs where no command is named. */
+  readonly isStandard: boolean;
+  load(): Promise<void>;
+}
+
 /** What is known of commands before they are named: how they are listed, and how to load the rest. */
-export const LISTED = new WeakMap<Command, { readonly line: string; load(): Promise<void> }>();
+export const LISTED = new WeakMap<Command, Listed>();
 
 /** Loads all commands below one, for what shows everything. */
 export async function loadCommands(command: Command): Promise<Command> {

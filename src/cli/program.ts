@@ -133,7 +133,8 @@ interface Running {
 function addCommands(parent: Command, commands: Commands, running: Running, standard?: string) {
   for (const [line, [about, source]] of Object.entries(commands)) {
     const [name = '', ...usage] = line.split(' ');
-    const child = parent.command(name, { isDefault: name === standard }).description(about);
+    const isStandard = name === standard;
+    const child = parent.command(name, { isDefault: isStandard }).description(about);
     let loading: Promise<void> | undefined;
     const declareIt = async () => {
       const declared = typeof source === 'function' ? (await source()).default : source;
@@ -143,7 +144,7 @@ function addCommands(parent: Command, commands: Commands, running: Running, stan
       loading ??= declareIt();
       return loading;
     };
-    LISTED.set(child, { line, load });
+    LISTED.set(child, { line, isStandard, load });
   }
   parent.hook('preSubcommand', async (_, child) => {
     await LISTED.get(child)?.load();

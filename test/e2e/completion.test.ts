@@ -55,8 +55,12 @@ for (const shell of ['bash', 'zsh', 'fish'] as const) {
     if (offered(shell, script, ['tapekeep', '']) === undefined)
       return t.skip(`${shell} is not installed here`);
     assert.deepEqual(ask('gaps', 'list', '--state', ''), ['filling', 'open', 'unfillable']);
+    assert.deepEqual(ask('gaps', '--state', 'open,'), ['open,filling', 'open,unfillable']);
     assert.deepEqual(ask('completion', ''), ['bash', 'fish', 'zsh']);
     assert.deepEqual(ask('export', '--candles', ''), ['exchange', 'trades']);
+    assert.ok(ask('gaps', '--').includes('--limit'));
+    assert.ok(ask('help', '').includes('quarantine'));
+    assert.deepEqual(ask('gaps', 'help', ''), ['explain', 'fill', 'list', 'note']);
     // For what is not a word, bash and zsh complete files when nothing is offered; fish offers them.
     const files = shell === 'fish' ? ['package-lock.json', 'package.json'] : [''];
     assert.deepEqual(ask('export', '--out', 'package'), files);

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { argument, command, loadCommands, nothing } from '../command.js';
+import { argument, command, LISTED, loadCommands, nothing } from '../command.js';
 import { wordArgument } from '../options.js';
 import { writeOut } from '../output.js';
 
@@ -47,20 +47,29 @@ interface Place {
 
 function placesOf(one: Command, path: string): Place[] {
   const visible = one.createHelp();
-  const options = [...visible.visibleOptions(one), ...visible.visibleGlobalOptions(one)];
   const children = visible.visibleCommands(one);
+  const standard = children.filter((child) => LISTED.get(child)?.isStandard);
+  const options = [
+    ...[one, ...standard].flatMap((which) => visible.visibleOptions(which)),
+    ...visible.visibleGlobalOptions(one),
+  ];
+  const siblings = visible.visibleCommands(one.parent ?? one).filter((some) => some !== one);
   const place: Place = {
     path,
     words: [
-      ...children.map((child) => ({ text: child.name(), about: child.description() })),
+      ...(one.name() === 'help' ? siblings : children).map((child) => ({
+        text: child.name(),
+        about: child.description(),
+      })),
       ...one.registeredArguments.flatMap(({ argChoices = [], description }) =>
         argChoices.map((text) => ({ text, about: description })),
       ),
     ],
-    options: options.flatMap(({ short, long, description, required, argChoices = [] }) =>
-      [short, long]
-        .filter((text) => text !== undefined)
-        .map((text) => ({ text, about: description, takesValue: required, choices: argChoices })),
+    options: [...new Map(options.map((option) => [option.long, option])).values()].flatMap(
+      ({ short, long, description, required, argChoices = [] }) =>
+        [short, long]
+          .filter((text) => text !== undefined)
+          .map((text) => ({ text, about: description, takesValue: required, choices: argChoices })),
     ),
   };
   return [place, ...children.flatMap((child) => placesOf(child, `${path} ${child.name()}`.trim()))];
@@ -70,7 +79,8 @@ const textsOf = (words: readonly Word[]) => words.map(({ text }) => text).join('
 
 /**
  * Knows the place from the words before, and offers what may follow there. Where that is no word, the
- * shell completes files. The shells split `--option=value` in their own way; lists grow at their end.
+ * shell completes files. The shells split `--option=value` in their own way; lists grow at their end, by words
+ * that they do not hold yet.
  */
 function bashScript(places: readonly Place[]): string {
   const named = places.filter(({ path }) => path !== '').map(({ path }) => `"${path}"`);
@@ -82,7 +92,7 @@ function bashScript(places: readonly Place[]): string {
   ]);
   return `_tapekeep() {
   local current="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}"
-  local place="" next offered="" flags="" list="" i
+  local place="" next offered="" flags="" list="" word i
   for ((i = 1; i < COMP_CWORD; i++)); do
     next="\${place:+$place }\${COMP_WORDS[i]}"
     case "$next" in
@@ -96,7 +106,12 @@ function bashScript(places: readonly Place[]): string {
 ${lines.join('\n')}
   esac
   if [[ "$current" == -* || -z "$offered" ]]; then offered="$flags"
-  elif [[ "$current" == *,* ]]; then list="\${current%,*},"
+  elif [[ "$current" == *,* ]]; then
+    list="\${current%,*},"
+    for word in \${list//,/ }; do
+      offered=" $offered "
+      offered="\${offered/ $word / }"
+    done
   fi
   COMPREPLY=($(compgen -P "$list" -W "$offered" -- "\${current##*,}"))
 }
@@ -144,7 +159,9 @@ function fishScript(places: readonly Place[]): string {
 end
 function __tapekeep_words
   set -l list (string match -r -- '^(?:--[^=]*=)?(.*,)' (commandline -ct))[2]
-  string join \\n -- "$list"$argv
+  for word in $argv
+    contains -- $word (string split , -- $list); or echo "$list$word"
+  end
 end
 ${lines.join('\n')}
 `;
