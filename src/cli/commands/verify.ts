@@ -91,9 +91,7 @@ function marketLines(found: MarketFindings): string[] {
   const lines = [...found.counts].map(([intervalS, counts]) => {
     const { slots, matches, mismatches, unproven, beforeHistoryS } = counts;
     const before =
-      beforeHistoryS === 0
-        ? ''
-        : `; ${shownDuration(beforeHistoryS * 1000)} before the exchange's history begins, never to be had`;
+      beforeHistoryS === 0 ? '' : `; ${shownDuration(beforeHistoryS * 1000)} ${BEFORE_HISTORY}`;
     return `  candles of ${intervalS} s: ${countOf(slots, 'slot')} judged, ${whole(matches)} match, ${whole(mismatches)} do not, ${whole(unproven)} unproven${before}`;
   });
   if (lines.length === 0) lines.push('  nothing is collected that could be judged');
@@ -217,6 +215,7 @@ export default command({
 });
 
 const IN_FILES = 'in cold files, which are not read here';
+const BEFORE_HISTORY = "before the exchange's history begins, never to be had";
 
 /** Time of which trades or candles are in files. */
 async function archivedSpans(store: Store): Promise<Span[]> {
@@ -255,7 +254,7 @@ async function verify(
   try {
     for (const { jobs, found } of work) {
       for (const job of jobs) await run(store, job, found, nowMs, progress, signal);
-      if (!signal.aborted) await addGaps(store, jobs, bounds, found, nowMs);
+      if (!signal.aborted) await addGaps(store, jobs, found, nowMs);
     }
   } finally {
     progress.end();
@@ -294,17 +293,12 @@ async function run(
 
 const JUDGED_KINDS = ['trades', 'candles'] as const;
 
-/**
- * What lies before the exchange's history, of trades and candles of a market: nobody could have had it, so it
- * is no doubt. Empty for who names a time to begin with, and wants to have that.
- */
+/** What was asked for of trades and candles of a market, and lies before the exchange's history. */
 async function beforeHistoryOf(
   store: Store,
   { marketId }: CheckTarget,
-  { fromMs }: Partial<Span>,
   nowMs: number,
 ): Promise<readonly Gap[]> {
-  if (fromMs !== undefined) return [];
   const filter = { marketIds: [marketId], kinds: JUDGED_KINDS, states: ['unfillable'] as const };
   const gaps = await store.listGaps({ ...filter, limit: GAPS_MAX }, nowMs);
   return gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
@@ -323,14 +317,14 @@ async function jobsOf(
   found: MarketFindings,
 ): Promise<Job[]> {
   const jobs: Job[] = [];
-  const before = await beforeHistoryOf(store, target, bounds, nowMs);
-  const never = (kline: StreamRef) =>
-    before
-      .filter(({ streamId }) => streamId === kline.streamId || streamId === target.trades?.streamId)
-      .map((gap) => gap.span);
+  const before = await beforeHistoryOf(store, target, nowMs);
   for (const [index, kline] of target.klines.entries()) {
     const expected = await store.checks.expected(target, kline);
     const stepMs = kline.variant * 1000;
+    const never = before
+      .filter(({ streamId }) => streamId === kline.streamId || streamId === target.trades?.streamId)
+      .map(({ span }) => wholeSlots(span, stepMs, true));
+    const within = (span: Span) => subtractSpans(span, never);
     let spans: readonly Span[] = expected;
     if (isNamed(bounds)) {
       const fromMs = bounds.fromMs ?? expected[0]?.fromMs ?? bounds.toMs ?? 0;
@@ -350,12 +344,21 @@ async function jobsOf(
       const outward = archived.map((span) => overlapOf(wholeSlots(span, stepMs, true), asked));
       const inFiles = normalizeSpans(outward.filter((span) => !isEmptySpan(span)));
       leaveOut(inFiles, IN_FILES);
-      if (index === 0) {
-        leaveOut(subtractSpans(asked, [known, ...inFiles]), 'nothing is collected of this time');
+      spans = subtractSpans(index === 0 ? asked : overlapOf(asked, known), inFiles);
+      if (bounds.fromMs !== undefined) {
+        // What is older than that is beyond history as well.
+        const toMs = Math.min(known.fromMs, Math.max(...never.map((span) => span.toMs)));
+        never.push({ fromMs: Number.NEGATIVE_INFINITY, toMs });
+        // Time that is named is wanted, even where it could never be had.
+        const before = spans.flatMap((span) => subtractSpans(span, within(span)));
+        leaveOut(before, BEFORE_HISTORY);
+        spans = spans.flatMap(within);
       }
-      spans = subtractSpans(overlapOf(asked, known), inFiles);
+      const unknown = spans.flatMap((span) => subtractSpans(span, [known]));
+      leaveOut(unknown, 'nothing is collected of this time');
+      spans = spans.map((span) => overlapOf(span, known));
     }
-    const judged = spans.flatMap((span) => subtractSpans(span, never(kline)));
+    const judged = spans.flatMap(within);
     const neverMs = floorToMs(totalLengthMs(spans) - totalLengthMs(judged), stepMs);
     if (neverMs > 0) countsOf(found, kline.variant).beforeHistoryS = neverMs / 1000;
     for (const span of judged) {
@@ -383,7 +386,6 @@ function wholeSlots({ fromMs, toMs }: Span, stepMs: number, isOutward: boolean):
 async function addGaps(
   store: Store,
   jobs: readonly Job[],
-  { fromMs }: Partial<Span>,
   found: MarketFindings,
   nowMs: number,
 ): Promise<void> {
@@ -395,7 +397,7 @@ async function addGaps(
   const gaps = await store.listGaps({ ...filter, limit: GAPS_MAX }, nowMs);
   // Candles of longer intervals end where their last whole one does: what follows is not judged.
   found.gaps = gaps.filter(({ kind, variant, span: gap, isBeforeHistory }) => {
-    if (isBeforeHistory && fromMs === undefined) return false;
+    if (isBeforeHistory) return false;
     const isJudged = ({ kline, span: one }: Job) =>
       kline.variant === variant && doOverlap(gap, one);
     return kind === 'trades' || jobs.some(isJudged);
