@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { GapReason } from '../model/gap-reasons.js';
-import { type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
+import { MOMENT_STREAMS, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
 import type { CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
 
@@ -341,6 +341,17 @@ export interface GapsByReason {
 
 /** What the exchange never had, or no longer has: the streams say how much of it was asked for. */
 const BEYOND_HISTORY: GapReason = 'beyond history';
+
+const NOT_COLLECTED: GapReason = 'not collected';
+
+/** Never walked back to. */
+const MOMENT_KINDS: ReadonlySet<string> = MOMENT_STREAMS;
+
+/** A reason for people: after the first start that of a long way back is no fault. */
+export function reasonText({ kind, reason }: { kind: string; reason: string }): string {
+  if (reason !== NOT_COLLECTED || MOMENT_KINDS.has(kind)) return reason;
+  return 'not collected yet (a running daemon walks back to it, the newest first)';
+}
 
 /** Open gaps by kind and reason, over all markets. */
 export function openGapsOf(totals: readonly GapTotals[]): GapsByReason[] {

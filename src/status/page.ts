@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
 import { SECOND_MS, shownDuration } from '../kernel/durations.js';
-import type {
-  ArchiveStatus,
-  DaemonStatus,
-  StatusDocument,
-  StatusRows,
-  StatusStream,
+import {
+  type ArchiveStatus,
+  type DaemonStatus,
+  reasonText,
+  type StatusDocument,
+  type StatusRows,
+  type StatusStream,
 } from './document.js';
 import type { HealthReport } from './health.js';
 
@@ -231,7 +232,8 @@ function rowPart(rows: readonly StatusRows[]): string {
 function gapPart(gaps: ArchiveStatus['openGaps'] | undefined): string {
   if (gaps === undefined) return '<p>Not counted yet.</p>';
   if (gaps.length === 0) return '<p>None.</p>';
-  return `${table(GAP_COLUMNS, gaps)}
+  const rows = gaps.map((gap) => ({ ...gap, reason: reasonText(gap) }));
+  return `${table(GAP_COLUMNS, rows)}
 <p><code>tapekeep gaps</code> lists them one by one, <code>tapekeep gaps explain</code> tells more.</p>`;
 }
 

@@ -221,6 +221,8 @@ test('the page and the document tell open gaps by reason, the longest first', as
       { ...open, kind: 'trades', reason: 'suspect', lengthMs: 60_000, oldestMs: 7_310_000 },
       { ...open, kind: 'candles', reason: 'exchange failed', lengthMs: 7.2e6, oldestMs: 100_000 },
       { ...open, kind: 'depth', reason: hostile, lengthMs: 10, oldestMs: 7_399_990 },
+      { ...open, kind: 'candles', reason: 'not collected', lengthMs: 9, oldestMs: 7_399_991 },
+      { ...open, kind: 'states', reason: 'not collected', lengthMs: 8, oldestMs: 7_399_992 },
       ...['not observed', 'beyond history'].map((reason) => ({
         ...{ ...open, state: 'unfillable' as const, kind: 'depth' as const, reason },
         ...{ lengthMs: 120_000, oldestMs: 7_000_000 },
@@ -232,6 +234,8 @@ test('the page and the document tell open gaps by reason, the longest first', as
     page,
     />candles<\/td>.*>exchange failed<\/td>.*>2h<\/td>.*>2h 2m<\/td><\/tr>\n<tr>.*>trades<\/td>.*>suspect<\/td>.*>1m<\/td>.*>1m 30s<\/td>/,
   );
+  assert.match(page, />candles<\/td>.*>not collected yet \(a running daemon walks back to it/);
+  assert.match(page, />states<\/td>.*>not collected</);
   assert.match(page, /&lt;script&gt;alert\(4\)/);
   assert.doesNotMatch(page, /<script/);
   const json = (await (await fetch(`${server.url}/status`)).json()) as StatusDocument;

@@ -2,6 +2,7 @@ import { shownDuration } from '../../kernel/durations.js';
 import {
   type ArchiveStatus,
   archiveStatus,
+  reasonText,
   type StatusStream,
   statusOf,
 } from '../../status/document.js';
@@ -96,9 +97,9 @@ function summaryLine(status: ArchiveStatus, streamsOfAll: readonly StatusStream[
 
 function gapLines({ openGaps, lostGaps }: ArchiveStatus): string[] {
   const linesOf = (what: string, gaps: ArchiveStatus['openGaps']) =>
-    gaps.map(({ kind, reason, lengthS, oldestAgeS }) => {
+    gaps.map(({ lengthS, oldestAgeS, ...gap }) => {
       const age = shownDuration(oldestAgeS * 1000);
-      return `${what}: ${shownDuration(lengthS * 1000)} of ${kind}, ${reason}; the oldest of it is ${age} old.`;
+      return `${what}: ${shownDuration(lengthS * 1000)} of ${gap.kind}, ${reasonText(gap)}; the oldest of it is ${age} old.`;
     });
   return [...linesOf('Open', openGaps), ...linesOf('Lost', lostGaps)];
 }
