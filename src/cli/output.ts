@@ -57,7 +57,12 @@ const WIDE =
 
 function clean(text: string): string {
   const shown = [...text.replace(CONTROL, '·')];
-  return shown.length > MAX_CELL ? `${shown.slice(0, MAX_CELL - 1).join('')}…` : shown.join('');
+  if (shown.length <= MAX_CELL) return shown.join('');
+  // Behind a word, where that leaves most of it.
+  return `${shown
+    .slice(0, MAX_CELL - 1)
+    .join('')
+    .replace(/(?<=.{40})\s+\S*$/u, '')}…`;
 }
 
 function widthOf(text: string): number {

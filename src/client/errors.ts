@@ -151,8 +151,11 @@ export class RateLimitedError extends ExchangeError {
 
 /** The exchange failed: a 5xx status. */
 export class ServerError extends ExchangeError {
-  constructor(place: ErrorPlace) {
-    super('server_error', 'retry', 'server_error', place, 'the exchange failed');
+  /** @param why as the answer says it in words, made safe by {@link safeExcerpt}; empty where it does not */
+  constructor(place: ErrorPlace, why = '') {
+    const { excerpt = '', ...where } = place;
+    const [shown, words] = why === '' ? [{ ...where, excerpt }, ''] : [where, `: ${why}`];
+    super('server_error', 'retry', 'server_error', shown, `the exchange failed${words}`);
   }
 }
 

@@ -195,6 +195,7 @@ function errorOfEnvelope(
   const status = place.status ?? 0;
   // Only the values can be wrong with a request that was understood (RFC 9110, 15.5.21).
   if (status === 422) return new InvalidInputError(place);
+  if (status >= 500) return new ServerError(place, safeExcerpt(text, question.secrets));
   if (status >= 300) return errorOfStatus(place, question, 'an error without a known text');
   if (code === 429) return new RateLimitedError(place, question.retryAfterMs);
   if (code === 404) return new NotFoundError(place, question.dialect);

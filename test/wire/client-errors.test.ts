@@ -211,6 +211,18 @@ test('a message shows a bounded, printable excerpt and never the credentials', a
   assert.doesNotMatch(JSON.stringify(ended), /canary/);
 });
 
+test('a server that failed is quoted in its words, without their envelope or the credentials', async (t) => {
+  const stub = await startHttpStub(t, (_request, response) => {
+    response.writeHead(503, JSON_TYPE);
+    response.end(envelope(503, 'gap in the archive: "depth" of key-canary-1'));
+  });
+  const credentials = { apiKey: 'key-canary-1', secret: 'secret-canary-2' };
+  const { client } = makeStubClient(t, stub.baseUrl, { credentials });
+  await assert.rejects(client.balances(), {
+    message: 'balances (HTTP 503): the exchange failed: gap in the archive: "depth" of [redacted]',
+  });
+});
+
 test('a redirect is not followed: the other address sees no request', async (t) => {
   const target = await startHttpStub(t, (_request, response) => response.end('{}'));
   for (const status of [301, 302, 303, 307, 308]) {

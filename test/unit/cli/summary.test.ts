@@ -125,10 +125,13 @@ test('tables align their columns and keep control characters from the terminal',
       ['\x1b[31mRED', 12_345],
       ['日本', 1],
       ['x'.repeat(100), 1],
+      [`depth: ${'gap in the archive '.repeat(4)}`, 1],
     ],
   );
   assert.equal(lines[1]?.trimEnd(), `BTC_USDT${' '.repeat(58)}5`);
   assert.ok(lines[2]?.startsWith('·[31mRED'));
   assert.ok(lines[3]?.startsWith(`日本${' '.repeat(56)}`));
   assert.match(lines[4] ?? '', /x…\s+1$/);
+  // Words are not cut amid.
+  assert.match(lines[5] ?? '', /^depth: (gap in the archive ){2}gap in the… +1$/);
 });
