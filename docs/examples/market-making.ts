@@ -96,8 +96,8 @@ export async function main(args: readonly string[]): Promise<void> {
       ...{ amount: '0.01', most: '0.1', gaps: gapsOf(values) },
     });
     const { books, trades, bought, sold, stock, gain } = found;
-    process.stdout.write(`${books} books, ${trades} trades\n`);
-    process.stdout.write(`bought ${bought} times, sold ${sold} times; holds ${stock}\n`);
+    process.stdout.write(`books: ${books}, trades: ${trades}\n`);
+    process.stdout.write(`bought: ${bought}, sold: ${sold}; holds ${stock}\n`);
     process.stdout.write(`gained ${gain} in the money currency\n`);
   } finally {
     await archive.close();

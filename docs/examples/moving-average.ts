@@ -94,7 +94,7 @@ export async function main(args: readonly string[]): Promise<void> {
       ...{ fast: 5, slow: 20, money: '1000', fee: '0.001', gaps: gapsOf(values) },
     });
     for (const { at, side, price } of trades) process.stdout.write(`${at} ${side} at ${price}\n`);
-    process.stdout.write(`${candles} candles, ${trades.length} trades, 1000 became ${worth}\n`);
+    process.stdout.write(`candles: ${candles}, trades: ${trades.length}, 1000 became ${worth}\n`);
   } finally {
     await archive.close();
   }

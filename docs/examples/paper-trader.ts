@@ -166,10 +166,10 @@ export async function main(args: readonly string[]): Promise<void> {
     if (names?.includes(market) === false) {
       throw new Error(`there is no market ${market}; there are ${names.join(', ')}`);
     }
-    tell(`following ${market} for ${records} states`);
+    tell(`following ${market}; states to come: ${records}`);
     const trader = { exchange, market, periodS, records, amount: '0.01', tell };
     const { money, stock, ...found } = await paperTrader(trader);
-    process.stdout.write(`${found.records} states; money ${money}, stock ${stock}\n`);
+    process.stdout.write(`states: ${found.records}; money ${money}, stock ${stock}\n`);
   } finally {
     await exchange.close();
   }

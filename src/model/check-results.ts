@@ -89,7 +89,8 @@ export function judgeSlot(slot: SlotFigures): SlotCheck {
 
 function missingCandle(trades: TradeFigures | null): Difference[] {
   if (trades === null) return [];
-  return [{ figure: 'candle', trades: `${trades.count} trades`, candle: null }];
+  const { count } = trades;
+  return [{ figure: 'candle', trades: `${count} trade${count === 1 ? '' : 's'}`, candle: null }];
 }
 
 function differencesOf(slot: SlotFigures, candle: CandleFigures): Difference[] {

@@ -132,7 +132,8 @@ function headline({ archive, daemon }: ServedDocument): string {
     coverageRatio === null ? [] : [`${share(coverageRatio)} of ${kind}`],
   );
   const of = kinds.length === 0 ? '' : `; covered of what is expected: ${kinds.join(', ')}`;
-  return `<p class="good">Ready: ${markets} markets are collected${of}.</p>`;
+  const collected = markets === 1 ? '1 market is' : `${markets} markets are`;
+  return `<p class="good">Ready: ${collected} collected${of}.</p>`;
 }
 
 function factsOf(document: ServedDocument): [string, string | number][] {

@@ -94,7 +94,7 @@ test('the examples find what can be worked out by hand, and run by command', asy
     out += piece.toString();
   });
   const [code] = (await once(child, 'close')) as [number];
-  assert.deepEqual([code, out], [0, '7 candles, 0 trades, 1000 became 1000\n']);
+  assert.deepEqual([code, out], [0, 'candles: 7, trades: 0, 1000 became 1000\n']);
 });
 
 test('the times of the examples may be counted back from now, as those of the commands', () => {

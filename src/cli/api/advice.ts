@@ -4,6 +4,7 @@ import { REPLAY_TIME } from '../../contract/gap-notices.js';
 import type { Market } from '../../contract/resources.js';
 import { compareDecimals } from '../../kernel/decimal.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { countOf } from '../output.js';
 import { kebabCase } from './access.js';
 
 const MARKETS = 'Check the market and the values: "tapekeep api markets" lists what there is.';
@@ -118,7 +119,7 @@ export function likelyCause(
   if (found === undefined) {
     const names = markets.slice(0, NAMED_MARKETS).map(({ name }) => name);
     const more = markets.length > names.length ? ', …' : '';
-    return `${market} is not among its ${markets.length} markets: ${names.join(', ')}${more}`;
+    return `${market} is not among its ${countOf(markets.length, 'market')}: ${names.join(', ')}${more}`;
   }
   const { stock, money, stockPrec, moneyPrec, minAmount } = found;
   const tooFine = (name: string, text: string, places: number, currency: string) =>

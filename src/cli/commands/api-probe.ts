@@ -23,7 +23,7 @@ import { argument, choice, command, flag, nothing, option } from '../command.js'
 import { EXIT_CODES, type ExitCode } from '../failure.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
 import { timeoutArgument } from '../options.js';
-import { jsonLine, printable, writeOut } from '../output.js';
+import { countOf, jsonLine, printable, writeOut } from '../output.js';
 
 /** Between two questions: an exchange that is asked for the first time is asked gently. */
 const PAUSE_MS = 1000;
@@ -289,7 +289,9 @@ function judge({ data, rejected, isRaised, cachedAtMs, dateMs }: Reply<unknown>)
   const [first] = rejected;
   const untold = untoldIn(data);
   const remarks = [
-    first === undefined ? '' : `${rejected.length} rows refused, the first for ${first.reason}`,
+    first === undefined
+      ? ''
+      : `${countOf(rejected.length, 'row')} refused, the first for ${first.reason}`,
     untold.length === 0 ? '' : `kept as null: ${untold.join(', ')}`,
     isRaised ? 'an offset of 1 was sent in place of 0' : '',
     cachedAtMs === null ? '' : 'from a cache that tells its time',

@@ -20,7 +20,7 @@ import {
   JSON_DOCUMENT,
   resolveInstant,
 } from '../options.js';
-import { printable } from '../output.js';
+import { countOf, printable } from '../output.js';
 import { marketsOf, refuseEmptySpan, selectMarkets } from '../selection.js';
 
 const HELP = `
@@ -76,7 +76,7 @@ export default command({
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     const names = chosen.map(({ market }) => printable(market)).join(', ');
     say(
-      `Filling ${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)} of ${names}, ${tasks.length} streams.`,
+      `Filling ${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)} of ${names}, ${countOf(tasks.length, 'stream')}.`,
     );
     return await context.fill(tasks, json);
   },

@@ -20,7 +20,7 @@ import {
 import { firstAnswer, isPlayed, openExchange, refuseOtherDialect } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
 import { JSON_DOCUMENT } from '../options.js';
-import { jsonLine, printable, writeOut } from '../output.js';
+import { countOf, jsonLine, printable, writeOut } from '../output.js';
 
 const HELP = `
 Looks at the settings, the data folder and its disk, the database, the port of the status page, the exchange
@@ -240,7 +240,7 @@ async function exchangeOf(session: Session): Promise<Found[]> {
     const missing = config.markets.filter((market) => !names.includes(market));
     const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
     return [
-      ok(`${url} answers in ${shownDuration(tookMs)} and lists ${names.length} markets`),
+      ok(`${url} answers in ${shownDuration(tookMs)} and lists ${countOf(names.length, 'market')}`),
       ...(missing.length === 0 ? [] : [unlisted(missing, config.markets, names)]),
       ...(address.realtimeUrl === null || first === undefined
         ? []

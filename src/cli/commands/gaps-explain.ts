@@ -9,7 +9,7 @@ import { UsageError } from '../failure.js';
 import { findGap, findGapsAt, gapIdOf, type NamedGap, nextTryText } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
 import { instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
-import { printable, whole } from '../output.js';
+import { countOf, printable, whole } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -26,7 +26,7 @@ export default command({
     const texts: string[] = [];
     for (const gap of gaps.slice(0, EXPLAINED_MAX)) texts.push(await explain(gap, look));
     if (gaps.length > EXPLAINED_MAX)
-      texts.push(`… and ${gaps.length - EXPLAINED_MAX} more pieces.\n`);
+      texts.push(`… and ${countOf(gaps.length - EXPLAINED_MAX, 'more piece')}.\n`);
     if (gaps.length === 0) {
       if (memory !== null) texts.push(explainClosed(memory, look.streams));
       texts.push(...others.map((line) => `${line}.\n`));
@@ -105,7 +105,7 @@ function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): stri
   const lines = [
     `Gap ${gapId}: ${name}`,
     `  from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)}, UTC`,
-    `  ${end} Before that: ${printable(reason)}, ${memory.attempts} tries.`,
+    `  ${end} Before that: ${printable(reason)}, ${triesText(memory.attempts)}.`,
     ...noteLines(note),
   ];
   return `${lines.join('\n')}\n`;
@@ -116,9 +116,10 @@ function triesOf(gap: Gap, isWritten: boolean, nowMs: number): string[] {
   if (gapId === null) return ['  Nothing was tried yet.'];
   const seen =
     firstSeenAtMs === null ? '' : `first seen ${formatInstant(Math.floor(firstSeenAtMs))}; `;
-  const tries = attempts === 1 ? '1 try' : `${attempts} tries`;
-  return [`  ${seen}${tries}; next try: ${nextTryText(gap, isWritten, nowMs)}`];
+  return [`  ${seen}${triesText(attempts)}; next try: ${nextTryText(gap, isWritten, nowMs)}`];
 }
+
+const triesText = (count: number) => (count === 1 ? '1 try' : `${whole(count)} tries`);
 
 function noteLines(note: string | null): string[] {
   return note === null ? [] : note.split('\n').map((line) => `  note: ${printable(line)}`);
@@ -133,7 +134,7 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
   const ids = firstId === null ? '' : `, ids ${firstId} to ${lastId}`;
   const proof = printable(JSON.stringify(evidence)).slice(0, EVIDENCE_MAX);
   const where = isTouching ? 'covered' : 'covered, farther away,';
-  return `${where} from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${whole(rowCount)} rows${ids}); evidence: ${proof}`;
+  return `${where} from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${countOf(rowCount, 'row')}${ids}); evidence: ${proof}`;
 }
 
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'states', 'tickers']);

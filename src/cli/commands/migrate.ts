@@ -5,6 +5,7 @@ import { command, flag, nothing } from '../command.js';
 import { UsageError } from '../failure.js';
 import { migrateDatabase, withDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
+import { countOf } from '../output.js';
 import { Progress } from '../progress.js';
 
 const DRAW_MS = 1000;
@@ -50,7 +51,7 @@ class MigrationProgress extends Progress {
     const begunAtMs = systemClock.monotonicMs();
     const draw = () => {
       const forMs = shownDuration(systemClock.monotonicMs() - begunAtMs);
-      this.show((at - 1) / total, `${at} of ${total} migrations, ${name} for ${forMs}`);
+      this.show((at - 1) / total, `${at} of ${countOf(total, 'migration')}, ${name} for ${forMs}`);
       this.#cancel = systemClock.after(DRAW_MS, draw, { background: true });
     };
     if (!this.#isEnded) draw();

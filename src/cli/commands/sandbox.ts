@@ -34,6 +34,7 @@ import {
   speedArgument,
   utcInstantArgument,
 } from '../options.js';
+import { countOf } from '../output.js';
 import { Progress } from '../progress.js';
 import { gatherFaultScript, gatherKeys, type NamedKey, readMarketsFile } from '../sandbox/files.js';
 
@@ -339,7 +340,7 @@ function tapeOptions(options: Sandbox, tape: readonly string[]): TapeOptions {
     throw new UsageError(
       '--market',
       market.join(' '),
-      `each --tape needs its own --market, in the same order (${tape.length} tapes, ${market.length} markets)`,
+      `each --tape needs its own --market, in the same order (${countOf(tape.length, 'tape')}, ${countOf(market.length, 'market')})`,
     );
   }
   return {

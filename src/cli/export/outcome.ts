@@ -11,7 +11,7 @@ import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import { type Left, type Look, stoppable } from '../opening/database.js';
-import { type Column, formatTable, printable, whole } from '../output.js';
+import { type Column, countOf, formatTable, printable, whole } from '../output.js';
 import { Progress } from '../progress.js';
 
 /**
@@ -49,7 +49,7 @@ export class SpanProgressBar extends Progress {
     this.#done.set(market, { ms: Math.max(this.#done.get(market)?.ms ?? 0, doneMs), rows });
     const sum = (name: 'ms' | 'rows') =>
       [...this.#done.values()].reduce((all, one) => all + one[name], 0);
-    const detail = `${printable(market)}: ${whole(rows)} rows`;
+    const detail = `${printable(market)}: ${countOf(rows, 'row')}`;
     this.at(Math.floor(sum('ms') / MINUTE_MS), detail, [sum('rows'), 'rows']);
   }
 }

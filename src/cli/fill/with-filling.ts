@@ -15,7 +15,7 @@ import { gapIdOf } from '../gaps.js';
 import { migrateDatabase, openArchive, withDatabase } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
 import { streamName } from '../options.js';
-import { countOf, jsonLine, printable, whole } from '../output.js';
+import { countOf, jsonLine, printable } from '../output.js';
 import { Progress, percent } from '../progress.js';
 import { type FillEnd, Filling } from './filling.js';
 import type { FillTask } from './worker.js';
@@ -112,7 +112,8 @@ function leftLines({ gaps, end }: FillOutcome): string[] {
     const named = `${ids.length === 1 ? 'gap' : 'gaps'} ${ids.join(', ')}`;
     lines.push(`  ${spanText(gap.market, gap, span)}: ${gap.state}, ${gap.reason} (${named})`);
   }
-  if (holes.length > NAMED_MAX) lines.push(`  … and ${holes.length - NAMED_MAX} more gaps`);
+  if (holes.length > NAMED_MAX)
+    lines.push(`  … and ${countOf(holes.length - NAMED_MAX, 'more gap')}`);
   for (const reason of new Set(gaps.map((gap) => gap.reason))) {
     const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
     lines.push(`  ${reason}: ${words ?? 'see "tapekeep gaps explain"'}`);
@@ -269,7 +270,7 @@ function showFill(
 ): void {
   const share = lengthMs === 0 ? 1 : coveredMs / lengthMs;
   const openShare = 1 - share - (unfillableMs + waitingMs) / Math.max(1, lengthMs);
-  progress.show(share, `${whole(rows)} rows`, [rows, 'rows'], openShare);
+  progress.show(share, countOf(rows, 'row'), [rows, 'rows'], openShare);
 }
 
 /** A database without a schema is a new archive. */

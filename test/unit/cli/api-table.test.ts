@@ -112,7 +112,7 @@ test('a vague refusal is held against the list of markets', () => {
   const markets = [{ ...row, minAmount: '0.5' }] as unknown as Market[];
   const order = { market: 'A_B', price: '10.50', amount: '1.0000' };
   const cause = (change: object) => likelyCause({ ...order, ...change }, markets) ?? '';
-  assert.match(cause({ market: 'A_C' }), /^A_C is not among its 1 markets: A_B$/);
+  assert.match(cause({ market: 'A_C' }), /^A_C is not among its 1 market: A_B$/);
   assert.match(cause({ price: '10.505' }), /price 10\.505 has more decimal places than the 2 of B/);
   assert.match(
     cause({ amount: '1.0005' }),

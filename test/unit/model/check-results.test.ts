@@ -157,7 +157,7 @@ test('silence matches: no candle, or one without volume, where nobody traded', (
   const traded = sums([{ price: '5', amount: '1' }]);
   const alone = judgeSlot(slot(traded, null));
   assert.equal(alone.outcome, 'mismatch');
-  assert.deepEqual(alone.differences.map(describeDifference), ['1 trades, but no candle']);
+  assert.deepEqual(alone.differences.map(describeDifference), ['1 trade, but no candle']);
   assert.equal(judgeSlot(slot(traded, flat)).outcome, 'mismatch');
 });
 
