@@ -86,7 +86,9 @@ export async function spanOf(
   const from = Math.max(
     ...read.map(({ oldestUs, variantS }) => (oldestUs ?? 0) + variantS * 1_000_000),
   );
-  const to = Math.min(...read.map(({ newestUs }) => newestUs ?? 0));
+  const newest = Math.min(...read.map(({ newestUs }) => newestUs ?? 0));
+  // The last one closes where covered time ends, and `to` is the first moment after what is read.
+  const to = wanted.every(({ kind }) => kind === 'candles') ? newest + 1000 : newest;
   const isKnown = read.length > 0 && from < to;
   if (!isKnown && (values.from === 'start' || values.to === undefined)) {
     const of = wanted.map(

@@ -123,7 +123,7 @@ export async function findGapsAt(
 
 /** Why history that exists cannot be asked for. */
 export const HORIZON_WHY =
-  'the exchange serves its newest trades only: its newest page, where since and lastId are trade ids, or what it has not forgotten';
+  'the exchange serves only its newest trades, those that it has not forgotten or those of its newest page (docs/guides/gaps.md)';
 
 /** What became of going on down while the start of history is not known: the rest of a sentence, or nothing. */
 export function startTriesText(

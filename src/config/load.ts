@@ -106,7 +106,7 @@ function brokenRules(config: Config, isSigning: boolean): BrokenRule[] {
   check(
     !isSigning || !account.enabled || account.key !== null || account.secret !== null,
     'account.key',
-    'must be set while account.enabled is true, and account.secret with it',
+    'must be set while account.enabled is true (TAPEKEEP_ACCOUNT_KEY or account.keyFile), and account.secret with it',
   );
   return broken;
 }

@@ -124,8 +124,13 @@ test('where the span of an example is not to be had, the market or what it lacks
   );
   assert.deepEqual(await spanOf(archive, of, candles(60)), {
     from: new Date(iso(60)),
-    to: new Date(iso(480)),
+    to: new Date(iso(480.001)),
   });
+  // Of eight candles the first closes where the span begins, and the last where it ends.
+  const all = await spanOf(archive, of, candles(60));
+  const rules = { fast: 1, slow: 3, money: '1200', fee: '0', gaps: 'throw' } as const;
+  const found = await movingAverage({ archive, market: BTC.name, intervalS: 60, ...all, ...rules });
+  assert.equal(found.candles, 8);
 });
 
 test('the paper trader speaks to a server of the contract as to the exchange', async (t) => {

@@ -108,11 +108,12 @@ export async function markGaps(
       const text = `the gaps of these markets and kinds have more than ${marksMax} begins and ends: choose a shorter span, fewer markets or kinds, or gaps: 'ignore'`;
       throw new ArchiveError('archive_gaps', text);
     }
-    // Candles are known at their close.
+    // Candles are known at their close; the one after the last that is missing closes after the end.
     const shift = shiftUs(planned);
     for (const market of planned.markets) {
       for (const { kind, variantS, reason, ...missing } of gaps) {
-        const [fromUs, toUs] = [missing.fromUs + shift, missing.toUs + shift];
+        const fromUs = missing.fromUs + shift;
+        const toUs = Math.min(missing.toUs + shift, planned.untilUs);
         const gap = { kind: 'gap', market, of: kind, variantS, fromUs, reason } as const;
         marks.push({ ...gap, edge: 'begin', toUs: null, atUs: fromUs, receivedAtUs: fromUs });
         marks.push({ ...gap, edge: 'end', toUs, atUs: toUs, receivedAtUs: toUs });

@@ -46,6 +46,8 @@ export interface PlannedStream {
   readonly markets: readonly string[];
   /** Of the rows' own time. */
   readonly span: { readonly fromMs: number; readonly toMs: number };
+  /** The end of the events, UNIX microseconds. */
+  readonly untilUs: number;
 }
 
 /** A question that can be answered: what is read, and what has to be complete for it. */
@@ -202,7 +204,14 @@ export function planEvents(
       slices.push({ ...slice, markets: of.flatMap(([, covered]) => covered) });
       for (const [stream, covered] of of) {
         const names = covered.map(({ market }) => market);
-        planned.push({ stream, kind, variantS, markets: names, span: expectedSpan(slice) });
+        planned.push({
+          stream,
+          kind,
+          variantS,
+          markets: names,
+          span: expectedSpan(slice),
+          untilUs: slice.toUs,
+        });
       }
     }
   }

@@ -134,7 +134,7 @@ function historyLines(
       return `Not reached: the start of the history of ${name}; the share is that of the time down to where the walk is.`;
     }
     const start = instant(stream.collectFromMs);
-    return `Cannot be had: history of ${name} before ${start}, which exists: ${HORIZON_WHY}. The share is that of the time since.`;
+    return `Cannot be had: history of ${name} before ${start}: ${HORIZON_WHY}. The share is that of the time since.`;
   });
   if (others === 0) return lines;
   const more = countOf(others, listed.length === 0 ? 'stream' : 'more stream');

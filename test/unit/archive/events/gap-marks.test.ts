@@ -13,7 +13,9 @@ const snapshot = {
 } as unknown as ArchiveSnapshot;
 
 const planned = (markets: readonly string[]) =>
-  ({ stream: { market: '*' }, kind: 'tickers', variantS: 0, markets }) as unknown as PlannedStream;
+  ({
+    ...{ stream: { market: '*' }, kind: 'tickers', variantS: 0, markets, untilUs: 60_032_000 },
+  }) as unknown as PlannedStream;
 
 test('marks of all streams and markets together have a bound', async () => {
   const streams = [planned(['A', 'B']), planned(['C'])];
@@ -29,7 +31,7 @@ test('marks of all streams and markets together have a bound', async () => {
   });
 });
 
-test('gaps of candles begin and end when the candles would have become known', async () => {
+test('gaps of candles begin and end when the candles would have become known, within the span', async () => {
   const stream = { ...planned(['A']), kind: 'candles', variantS: 60 } as unknown as PlannedStream;
   const marks = await markGaps(snapshot, [stream]);
   assert.deepEqual(
@@ -38,7 +40,7 @@ test('gaps of candles begin and end when the candles would have become known', a
       ['begin', 60_010_000],
       ['end', 60_015_000],
       ['begin', 60_030_000],
-      ['end', 60_035_000],
+      ['end', 60_032_000],
     ],
   );
 });
