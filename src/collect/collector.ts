@@ -58,7 +58,7 @@ export class Collector {
   /** Markets whose trades are pushed. */
   readonly #fed = new Map<string, FedMarket>();
   readonly #runs: PollRuns;
-  readonly #requestedCandles = new WeakSet<MarketUnit>();
+  readonly #dueCandles = new WeakSet<MarketUnit>();
   readonly #standing: Standing;
   readonly #schedules = new Schedules();
   readonly #dispatcher: PollDispatcher;
@@ -198,11 +198,8 @@ export class Collector {
     const touched = await this.#review.review(requests, this.#units.values());
     if (touched.size === 0) return;
     this.#filler.wake();
-    // Candles that were requested do not wait for their schedule, nor does what a run under way has passed by.
-    for (const unit of touched) this.#requestedCandles.add(unit);
-    this.#pollCandles(
-      [...touched].filter(({ market }) => !this.#runs.isUnderWay('candles', market)),
-    );
+    // Candles that were requested do not wait for their schedule.
+    this.#pollCandles(touched);
   }
 
   /** Takes back, after a start and after each jump of the clock, what is covered beyond the present. */
@@ -377,13 +374,16 @@ export class Collector {
     if (tickers !== undefined) this.#runs.start('tickers', '*', (signal) => tickers.poll(signal));
   }
 
+  /** A run under way goes on with another one: it has passed by what closed or was requested meanwhile. */
   #pollCandles(units: Iterable<MarketUnit> = this.#units.values()): void {
     for (const unit of units) {
+      this.#dueCandles.add(unit);
+      for (const candles of unit.candles) candles.giveUpSpare();
+      if (this.#runs.isUnderWay('candles', unit.market)) continue;
       this.#runs.start('candles', unit.market, async (signal) => {
-        do {
-          this.#requestedCandles.delete(unit);
+        while (this.#dueCandles.delete(unit)) {
           await pollByTurns(unit.candles, this.#options.time, signal);
-        } while (this.#requestedCandles.has(unit));
+        }
       });
     }
   }

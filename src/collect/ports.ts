@@ -9,6 +9,7 @@ import type {
 } from '../client/index.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
 import type { Clock } from '../kernel/clock.js';
+import { AbortedError } from '../kernel/errors.js';
 import type { StreamRef } from '../model/batch.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { Store } from '../store/index.js';
@@ -113,3 +114,27 @@ export const PRIORITY = {
   klines: 2,
   fill: 3,
 } as const;
+
+/** A turn that is waited for, and may be given up before it comes. */
+export class Reservation {
+  readonly turn: Promise<RequestTurn>;
+  readonly #controller = new AbortController();
+
+  constructor(
+    exchange: Pick<ExchangePort, 'reserve'>,
+    endpoint: EndpointName,
+    priority: number,
+    signal: AbortSignal,
+  ) {
+    const giveUp = () => this.giveUp();
+    signal.addEventListener('abort', giveUp, { once: true });
+    if (signal.aborted) giveUp();
+    this.turn = exchange
+      .reserve(endpoint, priority, this.#controller.signal)
+      .finally(() => signal.removeEventListener('abort', giveUp));
+  }
+
+  giveUp(): void {
+    this.#controller.abort(new AbortedError());
+  }
+}

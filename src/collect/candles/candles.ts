@@ -1,3 +1,4 @@
+import type { RequestTurn } from '../../client/index.js';
 import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import {
@@ -10,7 +11,7 @@ import {
 import type { CoveredRange } from '../../model/batch.js';
 import { CoveredRangeList } from '../../model/covered-ranges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import { type ExchangePort, PRIORITY, type StreamContext } from '../ports.js';
+import { type ExchangePort, PRIORITY, Reservation, type StreamContext } from '../ports.js';
 import { quarantineRows, type StreamReport, streamReport } from '../reports.js';
 import {
   BEYOND,
@@ -80,6 +81,8 @@ export class CandleCollector {
   #tradedSlots: readonly Span[] = [];
   readonly #absences = new CandleAbsences();
   readonly #questions: CandleQuestions;
+  /** A spare request for older candles that is waited for. */
+  #spare: Reservation | undefined;
 
   constructor(options: CandleCollectorOptions, ranges: readonly CoveredRange[]) {
     this.#options = options;
@@ -139,6 +142,11 @@ export class CandleCollector {
     this.#pauses.release(span);
   }
 
+  /** Ends a poll that waits to ask for older candles: it rejects with AbortedError, and newer ones may be asked for. */
+  giveUpSpare(): void {
+    this.#spare?.giveUp();
+  }
+
   keepFrom(ms: number): void {
     if (ms <= this.#keptFromMs) return;
     this.#keptFromMs = ms;
@@ -196,9 +204,11 @@ export class CandleCollector {
       end: (asked.toMs - this.#grid.stepMs) / 1000,
       interval: intervalS,
     };
-    const priority = isHead ? PRIORITY.klines : PRIORITY.fill;
+    const how = { priority: isHead ? PRIORITY.klines : PRIORITY.fill, signal };
+    let turn: RequestTurn | undefined;
     try {
-      const reply = await exchange.call('kline', query, { priority, signal });
+      if (!isHead) turn = await this.#spareTurn(signal);
+      const reply = await exchange.call('kline', query, { ...how, ...(turn && { turn }) });
       const { interval, market: echoed } = reply.data;
       if (interval !== intervalS || echoed !== market) {
         throw new TapekeepError(
@@ -215,6 +225,17 @@ export class CandleCollector {
         await this.#putOff(asked, 'exchange failed', messageOf(error).slice(0, NOTE_MAX_LENGTH));
       }
       throw error;
+    } finally {
+      turn?.giveBack();
+    }
+  }
+
+  async #spareTurn(signal: AbortSignal): Promise<RequestTurn> {
+    this.#spare = new Reservation(this.#options.exchange, 'kline', PRIORITY.fill, signal);
+    try {
+      return await this.#spare.turn;
+    } finally {
+      this.#spare = undefined;
     }
   }
 
@@ -468,7 +489,8 @@ const HEAD_ROUNDS = 4;
 
 /**
  * Polls the intervals of one market page by page in turn, so that one interval's long history does
- * not hold up the others, nor what closes meanwhile the history.
+ * not hold up the others, nor what closes meanwhile the history. It ends where a wait for a spare
+ * request was given up.
  */
 export async function pollByTurns(
   collectors: readonly CandleCollector[],
@@ -480,8 +502,13 @@ export async function pollByTurns(
   for (let round = 0; round < ROUNDS_MAX && open.length > 0; round += 1) {
     if (round % HEAD_ROUNDS === 0) nowMs = time.nowMs();
     const unfinished: CandleCollector[] = [];
-    for (const collector of open) {
-      if (await collector.poll(signal, nowMs)) unfinished.push(collector);
+    try {
+      for (const collector of open) {
+        if (await collector.poll(signal, nowMs)) unfinished.push(collector);
+      }
+    } catch (error) {
+      if (signal.aborted || !isAborted(error)) throw error;
+      return;
     }
     open = unfinished;
   }

@@ -1,13 +1,12 @@
 import { setMaxListeners } from 'node:events';
 import type { RequestTurn } from '../../client/index.js';
 import { type Clock, Wakeup } from '../../kernel/clock.js';
-import { AbortedError, isAborted } from '../../kernel/errors.js';
+import { isAborted } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
+import { type ExchangePort, type ExchangeTime, PRIORITY, Reservation } from '../ports.js';
 import { streamReport } from '../reports.js';
 import type { ActivityKind } from '../trades/evidence.js';
-import type { TradeSource } from '../trades/source.js';
 import { BaselineSchedule, type Choice, Chooser } from './choice.js';
 import {
   type ActivitySignal,
@@ -335,29 +334,5 @@ class MarketTargets {
         target.suspected ??= activity;
       }
     }
-  }
-}
-
-/** A turn that is waited for, and may be given up before it comes. */
-class Reservation {
-  readonly turn: Promise<RequestTurn>;
-  readonly #controller = new AbortController();
-
-  constructor(
-    exchange: Pick<ExchangePort, 'reserve'>,
-    endpoint: TradeSource['endpoint'],
-    priority: number,
-    signal: AbortSignal,
-  ) {
-    const giveUp = () => this.giveUp();
-    signal.addEventListener('abort', giveUp, { once: true });
-    if (signal.aborted) giveUp();
-    this.turn = exchange
-      .reserve(endpoint, priority, this.#controller.signal)
-      .finally(() => signal.removeEventListener('abort', giveUp));
-  }
-
-  giveUp(): void {
-    this.#controller.abort(new AbortedError());
   }
 }

@@ -307,6 +307,49 @@ test('candles that are requested while their run is under way are asked for righ
   await world.assertNothingRuns();
 });
 
+test('newer candles are asked for while older ones wait for a request that no other work needs', async (t) => {
+  const world = new World(t, ['A']);
+  await world.collector.start();
+  await world.clock.run(0);
+  world.exchange.answers.kline = ({ market, start, end, interval }) => {
+    const figures = { open: '1', close: '1', highest: '1', lowest: '1', volume: '1', amount: '1' };
+    return { market, start, end, interval, kline: [{ time: end, market, ...figures }] };
+  };
+  const spare: Array<() => void> = [];
+  world.exchange.reserve = (name, _priority, signal) =>
+    new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      const admit = () => resolve({ giveBack: () => undefined });
+      if (name !== 'kline') return admit();
+      spare.push(admit);
+      signal.addEventListener('abort', () => reject(signal.reason as Error));
+    });
+  const key = { kind: 'candles', variant: 60, marketId: 1, collectFromMs: null } as const;
+  const span = { fromMs: START_MS - 86_400_000, toMs: START_MS - 86_340_000 };
+  await world.archive.want(await world.archive.ensureStream(key), span);
+  await world.collector.review();
+  await world.clock.run(0);
+  const asked = (toMs: number) =>
+    world.exchange.asked.filter(
+      ({ endpoint, params }) => endpoint === 'kline' && Number(params.end) * 1000 < toMs,
+    ).length;
+  const before = world.exchange.countOf('kline');
+  assert.deepEqual([asked(span.toMs), spare.length], [0, 1]);
+  await world.clock.run(61_000);
+  await world.tick('candles');
+  assert.deepEqual([asked(span.toMs), spare.length], [0, 2]);
+  assert.ok(world.exchange.countOf('kline') > before, 'the newest candle');
+  // A minute of a moment ago may come first.
+  while (asked(span.toMs) === 0) {
+    const admit = spare.pop() ?? assert.fail('nothing waits');
+    admit();
+    await world.clock.run(0);
+  }
+  assert.deepEqual([world.record.failures, world.record.skips], [[], []]);
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
 test('answers that contradict the time hold up claims, and the noted present goes on all the same', async (t) => {
   const world = new World(t, ['A']);
   await world.collector.start();
