@@ -323,9 +323,9 @@ export class ExchangeClock {
    * jump, it runs at another pace, as a tape does that was held for a while.
    */
   #isContinuous(line: ClockLine, from: ClockLine): boolean {
-    const toleranceMs = LOCAL_TOLERANCE_MS * Math.max(1, line.pace);
+    const toleranceMs = LOCAL_TOLERANCE_MS * Math.max(1, line.pace, from.pace);
     const differenceMs = line.estimateMs(from.lastMs) - from.estimateMs(from.lastMs);
-    return !line.isYoung && !this.#hasWall(from) && Math.abs(differenceMs) <= toleranceMs;
+    return !this.#hasWall(from) && Math.abs(differenceMs) <= toleranceMs;
   }
 
   /** Looks whether the line in use is to be left for another one. */
@@ -333,15 +333,19 @@ export class ExchangeClock {
     const line = this.#line;
     const atMs = this.#options.clock.monotonicMs();
     if (line === undefined) return;
+    // The first answers of a fast tape look like lines of real pace: they speak of the same time, but might take
+    // up what comes at its end.
+    this.#rivals = this.#rivals.filter((rival) => !line.explains(rival));
     for (const rival of this.#rivals) {
       const isLeading = this.#leads(rival);
       rival.leadSinceMs = isLeading ? (rival.leadSinceMs ?? atMs) : undefined;
-      this.#report(rival, atMs);
+      this.#report(rival, line, atMs);
       if (!isLeading) continue;
       const isBehind = rival.estimateMs(atMs) < line.estimateMs(atMs);
       const isUsedWitnessed = this.#hasWall(line);
       const waitMs =
-        (this.#hasWall(rival) && !isUsedWitnessed) || this.#isContinuous(rival, line)
+        (this.#hasWall(rival) && !isUsedWitnessed) ||
+        (!rival.isYoung && this.#isContinuous(rival, line))
           ? 0
           : isBehind && !isUsedWitnessed
             ? JUMP_BACK_MS
@@ -352,16 +356,13 @@ export class ExchangeClock {
     }
   }
 
-  /**
-   * Reports once each line that contradicts the one in use. The first answers of a fast tape look like a line
-   * of real pace, which the one in use has left behind: it speaks of the same time.
-   */
-  #report(rival: ClockLine, atMs: number): void {
-    const usedMs = this.#line?.estimateMs(atMs) ?? 0;
+  /** Reports once each line that contradicts the one in use. Not so a tape that is held, or has ended. */
+  #report(rival: ClockLine, line: ClockLine, atMs: number): void {
+    const usedMs = line.estimateMs(atMs);
     const shownMs = rival.estimateMs(atMs);
     const isFarOff = Math.abs(shownMs - usedMs) > LOCAL_TOLERANCE_MS;
     if (rival.isReported || rival.count < RIVAL_SAMPLES || !isFarOff) return;
-    if (this.#line?.explains(rival) === true) return;
+    if (this.#isContinuous(rival, line)) return;
     rival.isReported = true;
     const [fromMs, toMs] = [Math.floor(usedMs), Math.floor(shownMs)];
     const share = this.#shareOf(rival);

@@ -231,6 +231,23 @@ test('the first answers of a fast tape contradict nothing, as close together as 
   }
 });
 
+test('a fast tape that ends contradicts nothing, however often it is asked', () => {
+  for (const pace of [2, 5, 10, 20, 100]) {
+    for (const gapMs of [50, 200, 700, 2000]) {
+      const exchange = new SimulatedExchange(LAST_YEAR, pace);
+      exchange.askEvery(gapMs, 20_000 / gapMs);
+      exchange.seek(exchange.nowMs(), 0);
+      const text = `pace ${pace}, asked every ${gapMs} ms`;
+      exchange.askEvery(gapMs, 60_000 / gapMs);
+      assert.deepEqual([exchange.disputes, exchange.estimate.isDisputed], [[], false], text);
+      assert.ok(exchange.estimate.pace < 0.1, `${text}: ${exchange.estimate.pace}`);
+      exchange.seek(exchange.nowMs() - 3_600_000);
+      exchange.askEvery(gapMs, 10);
+      assert.ok(exchange.disputes.length > 0, `${text}: another time is reported`);
+    }
+  }
+});
+
 test('a change of pace is followed', () => {
   const exchange = new SimulatedExchange(LAST_YEAR, 20);
   exchange.askEvery(1000, 20);
