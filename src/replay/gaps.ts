@@ -10,6 +10,7 @@ import type { GapNotice } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
+import type { GapReason } from '../model/gap-reasons.js';
 import { FreshCache } from './caches.js';
 import type { Catalog, ReplayedKind } from './catalog.js';
 
@@ -19,6 +20,8 @@ type Missing = SpanCompleteness['missing'][number];
 export interface TouchedGap extends GapNotice {
   readonly kind: ReplayedKind;
 }
+
+const NOT_COLLECTED: GapReason = 'not collected';
 
 /** Missing parts of one stream that are remembered; a stream with more is asked each time. */
 const REMEMBERED_MAX = 10_000;
@@ -57,10 +60,11 @@ export class GapBook {
     nowMs: number,
   ): Promise<TouchedGap[]> {
     if (span.toMs <= span.fromMs) return [];
-    if (stream === undefined) return [{ kind, span, reason: 'not collected' }];
+    if (stream === undefined) return [{ kind, span, reason: NOT_COLLECTED }];
     const all = await this.#missingOf(stream);
     const floorMs = Math.min(this.#catalog.startMs, span.fromMs);
-    const missing = all ?? (await this.#asOf.completeness(stream, span, REMEMBERED_MAX)).missing;
+    const missing =
+      all ?? withHistory((await this.#asOf.completeness(stream, span, REMEMBERED_MAX)).missing);
     return missing
       .filter((one) => one.span.fromMs < span.toMs && one.span.toMs > span.fromMs)
       .map(({ span: { fromMs, toMs }, reason }) => {
@@ -93,9 +97,20 @@ export class GapBook {
     return this.#streams.get(String(stream.streamId), async () => {
       const whole = { fromMs: 0, toMs: this.#toMs };
       const found = await this.#asOf.completeness(stream, whole, REMEMBERED_MAX);
-      return found.missingCount > REMEMBERED_MAX ? undefined : found.missing;
+      return found.missingCount > REMEMBERED_MAX ? undefined : withHistory(found.missing);
     });
   }
+}
+
+const BEYOND: GapReason = 'beyond history';
+
+/** What was not asked for, being older than what is beyond history, is so as well. */
+function withHistory(missing: readonly Missing[]): Missing[] {
+  return missing.map((one, at) => {
+    const next = missing[at + 1];
+    const isOlder = next?.reason === BEYOND && next.span.fromMs === one.span.toMs;
+    return isOlder && one.reason === NOT_COLLECTED ? { ...one, reason: BEYOND } : one;
+  });
 }
 
 /** The end of a gap as reported at an instant; the end of a gap that goes on was not known. */

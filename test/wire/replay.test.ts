@@ -463,6 +463,25 @@ test('what touches a gap says so, and with --strict is refused', async (t) => {
   assert.match(partly.gap ?? '', /^trades 2026-01-15T12:01:00.000Z .* not collected$/);
 });
 
+test('what is older than what is beyond history is so as well', async (t) => {
+  const world = await openWorld();
+  const klines = await world.stream('candles', 60);
+  await world.store.commit({ klines: [kline(0)], claims: [covered(klines, 0, 60)] });
+  const span = { fromMs: noonMs(-600), toMs: noonMs(0) };
+  await world.store.want(klines, span);
+  await world.store.recordGap({
+    ...{ stream: klines, span, state: 'unfillable', reason: 'beyond history', atMs: noonMs(60) },
+  });
+  const replay = await startReplay(t, world.store);
+  await seek(replay, 50);
+  const start = noonMs(-1200) / 1000;
+  const path = `kline?market=BTC_USDT&interval=60&start=${start}&end=${noonMs(-60) / 1000}`;
+  assert.equal(
+    (await get(replay, path)).gap,
+    'candles 2026-01-15T11:40:00.000Z 2026-01-15T11:50:00.000Z beyond history, candles 2026-01-15T11:50:00.000Z 2026-01-15T12:00:00.000Z beyond history',
+  );
+});
+
 test('a book is made of a depth snapshot, and says so; private calls are refused', async (t) => {
   const world = await openWorld();
   await fillWorld(world);
