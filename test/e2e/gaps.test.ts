@@ -352,10 +352,13 @@ suite('gaps', { concurrency: 3 }, () => {
     const open = (await world.ask('gaps')).out;
     assert.match(open, /times: the start of history is not reached yet, it is at 20.* not known; /);
     assert.match(open, /the last 3 tries led no further \(walk stalled: no way\), next try at 20/);
-    // Tickers are kept of all markets together.
+    // Tickers are kept of all markets together; the daemon may have ended before the first of them.
     const tickers = await world.ask('gaps', 'explain', TAPE_MARKET, 'tickers', at(1));
     assert.equal(tickers.code, 0, tickers.err);
-    assert.match(tickers.out, /^tickers of \*: never collected of that time/);
+    assert.match(
+      tickers.out,
+      /^tickers of \*: (never collected of that time|nothing is collected yet)/,
+    );
     const timeless = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades');
     assert.equal(timeless.code, 2);
     assert.match(timeless.err, /say at which time of trades, such as "tapekeep gaps explain /);
