@@ -79,9 +79,9 @@ export function retryingArchive(
 ): ArchivePort {
   const limits = { ...options, ...BACKOFF, maxAttempts: ATTEMPTS_MAX, isRetryable: isPassing };
   const methods = archive as unknown as Record<keyof ArchivePort, Method>;
-  const patient = ARCHIVE_METHODS.map((name): [string, Method] => {
-    const call: Method = (...rest) => methods[name](...rest);
-    return [name, name === 'commit' ? call : (...rest) => retry(limits, () => call(...rest))];
-  });
-  return Object.fromEntries(patient) as unknown as ArchivePort;
+  const patient = ARCHIVE_METHODS.filter((name) => name !== 'commit').map(
+    (name): [string, Method] => [name, (...rest) => retry(limits, () => methods[name](...rest))],
+  );
+  const commit: ArchivePort['commit'] = (...batch) => archive.commit(...batch);
+  return { ...(Object.fromEntries(patient) as unknown as ArchivePort), commit };
 }
