@@ -117,13 +117,13 @@ RETURNS TABLE (kind text, variant integer, expected_s numeric, covered_s numeric
                mismatches bigint, lag_s numeric, before_history_s numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-  SELECT f.kind, f.variant, f.expected_s, f.expected_s - f.missing_s, f.missing_s, f.unfillable_s,
-         f.gaps, trunc((f.expected_s - f.missing_s) / nullif(f.expected_s, 0), 6),
+  SELECT f.kind, f.variant, trim_scale(f.expected_s), trim_scale(f.expected_s - f.missing_s),
+         trim_scale(f.missing_s), trim_scale(f.unfillable_s), f.gaps, trunc((f.expected_s - f.missing_s) / nullif(f.expected_s, 0), 6),
          f.is_whole AND f.expected_s > 0 AND f.missing_s = 0 AND f.lag_s = 0 AND f.before_history_s = 0, (
            SELECT count(*) FROM verdict v
            WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'candles'
-             AND v.outcome = 'mismatch' AND v.span && f.span), f.lag_s,
-         f.before_history_s
+             AND v.outcome = 'mismatch' AND v.span && f.span), trim_scale(f.lag_s),
+         trim_scale(f.before_history_s)
   FROM (
     SELECT s.kind, s.variant, s.market_id, asked.span,
            -- What lies before a stream begins is not expected; the day is not whole without it.

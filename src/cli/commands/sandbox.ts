@@ -74,7 +74,11 @@ const OPTIONS = {
   speed: option('--speed <factor>', 'how fast time passes: 1, 20, instant', speedArgument, 1),
   seed: option('--seed <number>', 'seed of traders and books', seedArgument, 7),
   time: choice('--time <mode>', "the tape's own time, or moved to now", ['tape', 'now']),
-  startOffsetMs: option('--start-offset <duration>', 'history before the start', durationArgument),
+  startOffsetMs: option(
+    '--start-offset <duration>',
+    'history before the start; default 15m, of a tape none',
+    durationArgument,
+  ),
   historyMax: option(
     '--history <trades>',
     'serve only so many of a market, the newest (default: 100,000; all of a tape)',
