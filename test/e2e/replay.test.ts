@@ -88,7 +88,7 @@ test('a span may begin at the start, and move in to what is covered', async (t) 
   });
   assert.match(
     text.out,
-    /begins at the first recording: nothing older than 2026-01-15 12:00:00 is/,
+    /begins at the first recording: nothing older than 2026-01-15 12:00:00 is covered/,
   );
   const inner = await play(t, url, '--from', isoOf(50), '--to', isoOf(60), '--clamp');
   assert.deepEqual([inner.ready.from, inner.ready.to], [isoOf(50), isoOf(60)]);

@@ -192,7 +192,7 @@ function notCovered({ fromMs, toMs }: Span): ReplayError {
 /** Why time begins later than was asked. */
 function laterNote({ fromMs: askedMs = Number.POSITIVE_INFINITY }: Partial<Span>, fromMs: number) {
   if (askedMs >= fromMs) return '';
-  return `  begins at the first recording: nothing older than ${formatInstant(fromMs)} is archived\n`;
+  return `  begins at the first recording: nothing older than ${formatInstant(fromMs)} is covered\n`;
 }
 
 /** What the archive covers of the span, a line for each market. */
