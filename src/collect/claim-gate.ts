@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
-import { floorToMs, isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
+import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../kernel/span.js';
 import type { Batch, CoverageClaim, CoveredRange, StreamRef } from '../model/batch.js';
 import { MOMENT_STREAMS, tableOfStream } from '../model/series.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
@@ -17,8 +17,8 @@ const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGAT
  *   is cut off there is listed as not observed.
  *
  * What is cut off above was proven all the same, if not yet known to be past: it is added to the
- * stream's next claim that touches it. Rows are stored at once, and where nothing is left of their claim
- * the stream's next one counts them.
+ * stream's next claim. After a jump ahead it lies before the time that was lived through. Rows are stored
+ * at once, and where nothing is left of their claim the stream's next one counts them.
  */
 export class ClaimGate {
   readonly #archive: ArchivePort;
@@ -27,7 +27,7 @@ export class ClaimGate {
   #jumps: number;
   /** Up to where each stream is known to have been proven, by rows or by coverage. */
   readonly #knownMs = new Map<number, number>();
-  readonly #heldBack = new Map<number, Span>();
+  readonly #heldBack = new Map<number, readonly Span[]>();
   /** Rows that were stored without a claim of their stream. */
   readonly #uncounted = new Map<number, number>();
 
@@ -92,12 +92,15 @@ export class ClaimGate {
     this.#uncounted.set(streamId, (this.#uncounted.get(streamId) ?? 0) + rows);
   }
 
-  /** After a jump the former present is no measure any more. */
+  /** After a jump the former present is no measure any more: what was held back after the new one has not come. */
   #followJump(): void {
     if (this.#jumps === this.#time.jumps) return;
     this.#jumps = this.#time.jumps;
     this.#knownMs.clear();
-    this.#heldBack.clear();
+    const { sinceMs } = this.#time.lived ?? NOTHING_LIVED;
+    for (const [streamId, spans] of this.#heldBack) {
+      this.#heldBack.set(streamId, within(spans, { toMs: sinceMs }));
+    }
     this.#uncounted.clear();
   }
 
@@ -142,29 +145,18 @@ export class ClaimGate {
     }
     const spans = this.#withHeldBack(streamId, span, Math.min(nextMs, untilMs));
     await this.#noteUnlived(stream, spans, sinceMs);
-    return spans
-      .map(({ fromMs, toMs }) => ({ fromMs: Math.max(fromMs, sinceMs), toMs }))
-      .filter((one) => !isEmptySpan(one));
+    return within(spans, { fromMs: sinceMs });
   }
 
   /** A claim together with what was held back before it, less what must be held back now. */
   #withHeldBack(streamId: number, span: Span, endMs: number): Span[] {
-    const held = this.#heldBack.get(streamId);
-    const spans = normalizeSpans(held === undefined ? [span] : [held, span]);
-    const newest = spans.at(-1);
-    const fromMs = Math.max(newest?.fromMs ?? endMs, endMs);
-    if (newest !== undefined && newest.toMs > fromMs) {
-      this.#heldBack.set(streamId, { fromMs, toMs: newest.toMs });
-    } else this.#heldBack.delete(streamId);
-    return spans
-      .map((one) => ({ ...one, toMs: Math.min(one.toMs, endMs) }))
-      .filter((one) => !isEmptySpan(one));
+    const spans = normalizeSpans([...(this.#heldBack.get(streamId) ?? []), span]);
+    this.#heldBack.set(streamId, within(spans, { fromMs: endMs }));
+    return within(spans, { toMs: endMs });
   }
 
   async #noteUnlived(stream: StreamRef, spans: readonly Span[], sinceMs: number): Promise<void> {
-    for (const { fromMs, toMs } of spans) {
-      const span = { fromMs, toMs: Math.min(toMs, sinceMs) };
-      if (isEmptySpan(span)) continue;
+    for (const span of within(spans, { toMs: sinceMs })) {
       const memory = { state: 'unfillable', reason: 'not observed', atMs: sinceMs } as const;
       await this.#archive.recordGap({ stream, span, ...memory });
     }
@@ -176,6 +168,12 @@ function restore<K, V>(map: Map<K, V>, before: ReadonlyMap<K, V>, key: K): void 
   const value = before.get(key);
   if (value === undefined) map.delete(key);
   else map.set(key, value);
+}
+
+/** What spans have between two instants. */
+function within(spans: readonly Span[], between: Partial<Span>): Span[] {
+  const limits = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY, ...between };
+  return spans.map((one) => overlapOf(one, limits)).filter((one) => !isEmptySpan(one));
 }
 
 /** A span up to an instant, in whole seconds of trades and whole candles. */

@@ -174,6 +174,43 @@ test('after a jump back nothing that was known before is a measure', async () =>
   assert.deepEqual(world.covered(depth), [[4, 5]], 'what was held back is forgotten');
 });
 
+test('after a jump ahead what was held back before it is listed, from the end of coverage on', async () => {
+  const world = new World();
+  world.clock.advance(10_000);
+  world.time.heldBackMs = 600;
+  const kinds = ['depth', 'tickers', 'states'] as const;
+  for (const kind of kinds) await world.claim(world.stream(kind), 0, 10);
+  // Observed at the new time, before that one is believed.
+  for (const kind of kinds) await world.claim(world.stream(kind), 70, 70.001);
+  world.time.heldBackMs = 0;
+  world.time.aheadMs = 60_000;
+  world.time.jumps = 1;
+  world.time.sinceMs = START_MS + 71_000;
+  world.clock.advance(2000);
+  for (const kind of kinds) {
+    const stream = world.stream(kind);
+    world.model.gaps.length = 0;
+    await world.claim(stream, 70.001, 72);
+    assert.deepEqual(
+      world.covered(stream),
+      [
+        [71, 72],
+        [0, 9.401],
+      ],
+      kind,
+    );
+    const listed = world.model.gaps.map(({ span, state, reason }) => [
+      ...[span.fromMs - START_MS, span.toMs - START_MS],
+      ...[state, reason],
+    ]);
+    const expected = [
+      [9401, 10_000, 'unfillable', 'not observed'],
+      [70_000, 71_000, 'unfillable', 'not observed'],
+    ];
+    assert.deepEqual(listed, expected, kind);
+  }
+});
+
 test('the clock hears of trades that happened in its future', async () => {
   const world = new World();
   await world.claim(world.stream('trades'), -5, -1, { trades: [trade(600), trade(-3)] });
