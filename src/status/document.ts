@@ -191,7 +191,8 @@ export interface StatusSelection {
 
 /** Seconds to the millisecond: sums of floats end in others. */
 const toMilliseconds = (seconds: number) => Math.round(seconds * 1000) / 1000;
-const tenths = (ms: number) => Math.round(Math.max(0, ms) / 100) / 10;
+/** Cut, so that whole seconds of it are rounded as those of the milliseconds would be. */
+const tenths = (ms: number) => Math.floor(Math.max(0, ms) / 100) / 10;
 
 /** Program, exchange and time: what stands above all. */
 export function statusOf(

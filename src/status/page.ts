@@ -159,6 +159,7 @@ function factsOf(document: ServedDocument): [string, string | number][] {
       ['oldest open gap', oldest === null ? 'none' : ago(oldest)],
       ['candles that do not match the trades', archive.mismatches],
       ['verified until', lag !== null && ago(lag)],
+      ['coverage and gaps counted', ago((document.atMs - archive.atMs) / SECOND_MS)],
     );
   }
   return facts.flatMap(([name, value]) => (value === false ? [] : [[name, value]]));
@@ -220,7 +221,7 @@ function table<Row extends object>(columns: Columns<Row>, rows: readonly Row[]):
 
 function streamPart(archive: ArchiveStatus | null): string {
   if (archive === null) return '<p>Not counted yet.</p>';
-  if (archive.streams.length === 0) return '<p>Nothing has been collected yet.</p>';
+  if (archive.streams.length === 0) return '<p>Nothing was covered when it was counted.</p>';
   const left = archive.streamsLeftOut;
   const more = left === 0 ? '' : `<p>… and ${left.toLocaleString('en-US')} more.</p>`;
   return `${table(STREAM_COLUMNS, archive.streams)}${more}`;

@@ -159,6 +159,8 @@ async function databaseOf(session: Session): Promise<Found[]> {
   });
 }
 
+const WRITER_ADVICE = 'it is the only one that may: "tapekeep start" is refused until it has ended';
+
 async function archiveAt(url: string, { config, telemetry }: Session): Promise<Found[]> {
   const where = describeDatabase(url);
   const store = await openArchive(config, url, systemClock, telemetry.store);
@@ -170,6 +172,9 @@ async function archiveAt(url: string, { config, telemetry }: Session): Promise<F
       ...((await store.inspection.mayWrite())
         ? []
         : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
+      ...((await store.inspection.isWritten())
+        ? [warning(`${where}: a tapekeep collects into it now`, WRITER_ADVICE)]
+        : []),
       ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
     ];
   } finally {

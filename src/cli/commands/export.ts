@@ -112,7 +112,7 @@ const exportedKindArgument = ofWords(SERIES_KINDS, (word: string): SeriesKind =>
 });
 
 const OPTIONS = {
-  kind: option('--kind <kind>', 'needed without --for', exportedKindArgument),
+  kind: option('--kind <kind>', 'what to write; needed without --for', exportedKindArgument),
   market: MARKETS,
   interval: option('--interval <length>', 'length of candles, such as 60 or 1h', lengthArgument),
   period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
@@ -120,7 +120,7 @@ const OPTIONS = {
   clamp: CLAMP,
   format: option(
     '--format <format>',
-    'default: as the file ends, csv where it has no ending',
+    'form of the file; default: as it ends, csv where it has no ending',
     wordArgument('format', FORMATS),
   ),
   out: option('-o, --out <file>', 'where to; - is standard output', undefined, '-'),

@@ -2,7 +2,7 @@ import type { createExchangeClock } from '../../client/index.js';
 import { Collector } from '../../collect/collector.js';
 import { calledBy, type StateFeedPort, type TradeFeedPort } from '../../collect/ports.js';
 import type { Config } from '../../config/schema.js';
-import { type Clock, unlessAborted } from '../../kernel/clock.js';
+import { type Clock, endsInTime, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
@@ -34,7 +34,7 @@ import {
 import { whenDatabaseAnswers } from '../opening/waiting.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
 import { type DaemonView, isHealthy, openDaemonStatus } from './daemon-status.js';
-import { keepHouse } from './housekeeping.js';
+import { countLedger, keepHouse } from './housekeeping.js';
 
 /** Ready notice for the operator. */
 export interface DaemonAddresses {
@@ -61,6 +61,8 @@ export const SIMULATING_PAST = 'simulating the past of the built-in exchange';
 const EMBEDDED_START_MS = 60_000;
 /** Intake gets this long to end at a stop; what is still under way then is collected again. */
 const INTAKE_STOP_MS = 3500;
+/** Gaps are counted for the last summary as far as that takes no longer. */
+const COUNT_STOP_MS = 1000;
 /** All of a stop; container runtimes kill after 10 s. */
 const STOP_MS = 9000;
 /** The part of it that is kept for the embedded server, which must not be left running. */
@@ -92,6 +94,7 @@ export class Daemon {
   #status: StatusServer | undefined;
   #collector: Collector | undefined;
   #housekeeping: Promise<void> | undefined;
+  #countOnceMore: (() => Promise<void>) | undefined;
   #identity: { readonly value: string | null } | undefined;
   #identityConflict: TapekeepError | undefined;
   #phase = 'starting';
@@ -234,6 +237,7 @@ export class Daemon {
     };
     const beside = { config, clock, telemetry, exchangeTime, signal, tick, collector, onCounted };
     this.#housekeeping = keepHouse(store, beside);
+    this.#countOnceMore = () => countLedger(store, beside);
     this.#enter('opening the markets');
     await this.#unlessStopped(collector.start());
     this.#enter('collecting');
@@ -257,6 +261,7 @@ export class Daemon {
     const steps: Array<[string, () => Promise<unknown> | undefined, number?]> = [
       ['collector', () => this.#collector?.stop(), INTAKE_STOP_MS],
       ['client', () => this.#access?.close()],
+      ['gaps', () => this.#countAtEnd()],
       ['store', () => this.#store?.stop()],
       ['housekeeping', () => this.#housekeeping],
       ['status', () => this.#status?.stop()],
@@ -275,6 +280,12 @@ export class Daemon {
       this.#database?.stop?.({ timeoutMs }),
     );
     this.#phase = 'stopped';
+  }
+
+  /** So that the last summary has the gaps as they are at the end. */
+  async #countAtEnd(): Promise<void> {
+    const counting = this.#countOnceMore?.().catch(() => undefined);
+    if (counting !== undefined) await endsInTime(this.#options.clock, COUNT_STOP_MS, counting);
   }
 
   #asStage<T>(work: () => Promise<T>): Promise<T> {

@@ -68,7 +68,7 @@ async function keepRounds(store: Store, options: HouseOptions): Promise<void> {
     const startMs = clock.monotonicMs();
     try {
       if (round % PARTITION_ROUNDS === 0) await store.makePartitionsAhead(exchangeTime.nowMs());
-      if (startMs >= countAtMs) await count(store, options);
+      if (startMs >= countAtMs) await countLedger(store, options);
     } catch (error) {
       if (!signal.aborted) {
         telemetry.daemon.warned({ code: codeOf(error), message: messageOf(error) });
@@ -81,7 +81,7 @@ async function keepRounds(store: Store, options: HouseOptions): Promise<void> {
 }
 
 /** Goes through the ledger whole. */
-async function count(store: Store, options: HouseOptions): Promise<void> {
+export async function countLedger(store: Store, options: HouseOptions): Promise<void> {
   await store.closeFilledGaps();
   const atMs = options.exchangeTime.nowMs();
   const rows = await store.statusRows(atMs);

@@ -36,13 +36,13 @@ function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
       text: (row) => (row.markets === null ? 'all' : whole(row.markets)),
     },
     { title: 'stored', align: 'right', text: (row) => whole(row.stored + row.updated) },
-    { title: 'duplicate', align: 'right', text: (row) => whole(row.duplicate + row.unchanged) },
-    { title: 'refused', align: 'right', text: (row) => whole(row.conflict + row.rejected) },
-    { title: 'lost rows', align: 'right', text: (row) => whole(row.lost) },
     { title: 'lag', align: 'right', text: (row) => lag(row.newestMs) },
     { title: 'slowest', align: 'right', text: (row) => lag(row.slowestMs) },
     { title: 'open gaps', align: 'right', text: (row) => whole(row.openGaps) },
     { title: 'lost gaps', align: 'right', text: (row) => whole(row.lostGaps) },
+    { title: 'duplicate', align: 'right', text: (row) => whole(row.duplicate + row.unchanged) },
+    { title: 'refused', align: 'right', text: (row) => whole(row.conflict + row.rejected) },
+    { title: 'lost rows', align: 'right', text: (row) => whole(row.lost) },
   ];
 }
 

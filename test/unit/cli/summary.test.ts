@@ -59,7 +59,7 @@ test('on a terminal one table is redrawn in place, with rates and lag', async ()
   }
   const screen = screenOf(written);
   assert.equal(screen.filter((line) => line.startsWith('stream ')).length, 1);
-  assert.match(screen[1] ?? '', /^trades +1 +50 +0 +0 +0 +2\.5s +2\.5s +0 +0$/);
+  assert.match(screen[1] ?? '', /^trades +1 +50 +2\.5s +2\.5s +0 +0 +0 +0 +0$/);
   assert.match(screen[2] ?? '', /^10\.0 rows\/s, 0\.0 requests\/s/);
   await summary.stop();
 });
