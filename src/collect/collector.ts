@@ -202,7 +202,7 @@ export class Collector {
     this.#pollCandles(touched);
   }
 
-  /** Takes back, after a start and after each jump of the clock, what is covered beyond the present. */
+  /** Takes back, after a start and after each jump of the clock, what is covered, or given up, beyond the present. */
   async #keepWithinPresent(): Promise<void> {
     const { archive } = this.#context;
     const { time, telemetry } = this.#options;
@@ -210,11 +210,12 @@ export class Collector {
     if (lived === undefined) return;
     if (this.#revokedJumps !== jumps) {
       const isStart = this.#revokedJumps === undefined;
-      const revoked = await archive.revokeBeyond(lived.untilMs, { isStart });
+      const { untilMs, presentMs } = lived;
+      const revoked = await archive.revokeBeyond(untilMs, { isStart, presentMs });
       for (const { kind, market, span } of revoked) {
         streamReport(telemetry, kind, market).gap(span, 'clock jumped');
       }
-      const fromMs = Math.min(lived.untilMs, ...revoked.map(({ span }) => span.fromMs));
+      const fromMs = Math.min(untilMs, ...revoked.map(({ span }) => span.fromMs));
       if (revoked.length > 0) await this.#reload(fromMs);
       this.#revokedJumps = jumps;
     }

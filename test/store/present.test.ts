@@ -75,6 +75,39 @@ test('what is covered beyond a new present is taken back of every stream, as a g
   assert.deepEqual(await store.revokeBeyond(time.nowMs, { isStart: false }), []);
 });
 
+test('what was not observed beyond a new present is forgotten up to it; what is given up of trades stays', async () => {
+  const { store, stream, present } = await open(600);
+  const kinds = ['depth', 'tickers', 'states', 'trades'] as const;
+  const given = { state: 'unfillable', reason: 'not observed', atMs: present(600) } as const;
+  const streams = await Promise.all(kinds.map((kind) => stream(kind, kind === 'states' ? 60 : 0)));
+  const spans = [
+    [10, 20],
+    [50, 300],
+    [310, 500],
+  ] as const;
+  for (const one of streams) {
+    for (const [fromS, toS] of spans) {
+      const span = { fromMs: present(fromS), toMs: present(toS) };
+      await store.recordGap({ stream: one, span, ...given });
+    }
+  }
+  // A source of time that is more cautious shows nothing of what was missed.
+  await store.revokeBeyond(present(30), { isStart: false, presentMs: present(100) });
+  for (const one of streams) {
+    const left = (await rememberedGaps(store, one)).map(({ span }) => [
+      ...[(span.fromMs - present(0)) / 1000, (span.toMs - present(0)) / 1000],
+    ]);
+    const expected =
+      one.kind === 'trades'
+        ? spans
+        : [
+            [10, 20],
+            [50, 100],
+          ];
+    assert.deepEqual(left.reverse(), expected, one.kind);
+  }
+});
+
 test('coverage beyond the noted present is suspect, and the present that readers take is not moved by it', async () => {
   const { store, stream, time, present } = await open(600);
   const depth = await stream('depth');

@@ -2,12 +2,12 @@ import type { Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../model/gap-memories.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import type { StreamKind } from '../../model/series.js';
+import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
 import { fromMs, rangeSql } from '../sql.js';
-import { coveredSql, expectedSql, rangeBeforeSql } from './ledger.js';
+import { coveredSql, expectedSql, rangeBeforeSql, readAfter } from './ledger.js';
 
 /** What the ledger remembers of gaps: one row a memory, those of a stream apart from each other. */
 
@@ -116,6 +116,36 @@ const CLOSE_FILLED_GAPS = `
  */
 export async function closeFilledGaps(runner: Runner): Promise<number> {
   return (await runner.rows(CLOSE_FILLED_GAPS)).length;
+}
+
+/** Memory `g` is of what can only be observed live, and given up after $1, which has not come yet. */
+const GIVEN_UP_BEYOND = `
+  g.state = 'unfillable' AND upper(g.span) > ${fromMs('$1')}
+  AND g.stream_id IN (SELECT stream_id FROM stream WHERE kind = ANY ($2::text[]))`;
+const MARKETS_BEYOND = `SELECT DISTINCT market_id AS id FROM gap g WHERE ${GIVEN_UP_BEYOND}`;
+const REMOVE_BEYOND = `
+  DELETE FROM gap g WHERE ${GIVEN_UP_BEYOND} AND lower(g.span) >= ${fromMs('$1')}`;
+const CUT_BEYOND = `
+  UPDATE gap g SET span = g.span * tstzrange(NULL, ${fromMs('$1')}) WHERE ${GIVEN_UP_BEYOND}`;
+
+/** Takes back that something was not observed at a time that has not come yet: it still can be. */
+export async function forgetBeyond(
+  database: Database,
+  presentMs: number,
+  isStart: boolean,
+): Promise<void> {
+  await database.transaction(async (runner) => {
+    const afterMs = await readAfter(runner, presentMs, isStart);
+    const values = [afterMs === null ? null : Math.floor(afterMs), [...MOMENT_STREAMS]];
+    const markets = await runner.rows<{ id: number }>(MARKETS_BEYOND, values);
+    if (markets.length === 0) return;
+    await lockGaps(
+      runner,
+      markets.map(({ id }) => id),
+    );
+    await runner.rows(REMOVE_BEYOND, values);
+    await runner.rows(CUT_BEYOND, values);
+  });
 }
 
 /** What the last try found, and what people wrote. */

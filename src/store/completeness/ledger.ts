@@ -274,6 +274,18 @@ const AFTER = `
               ELSE ${fromMs('$1')} END
   FROM archive`;
 
+const READ_AFTER = `SELECT (${AFTER}) AS at`;
+
+/** The instant after which coverage is taken back; see {@link readBeyond}. */
+export async function readAfter(
+  runner: Runner,
+  presentMs: number,
+  isStart: boolean,
+): Promise<number | null> {
+  const [row] = await runner.rows<{ atMs: number | null }>(READ_AFTER, [presentMs, isStart]);
+  return row?.atMs ?? null;
+}
+
 export async function readBeyond(
   runner: Runner,
   presentMs: number,

@@ -18,7 +18,7 @@ import { StoreError } from '../errors.js';
 import { type RemovedRows, removedRows } from '../schema/partitions.js';
 import { fromMs, rangeSql } from '../sql.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
-import { rememberGap } from './gaps.js';
+import { forgetBeyond, rememberGap } from './gaps.js';
 import {
   type BeyondPresent,
   coveredRangeSql,
@@ -135,22 +135,25 @@ const JUMP_NOTE = "the exchange's clock had shown a time that had not come";
 
 /**
  * Takes back what every stream covers after an instant that has not come yet, each in a transaction of
- * its own, and remembers it as an open gap.
+ * its own, and remembers it as an open gap. What was not observed after the present is forgotten.
  *
+ * @param untilMs first instant that has not come yet, by the most cautious of the sources of time
+ * @param presentMs the same by the source in use; that one, where it is left out
  * @param isStart whether it was covered by an earlier run; see {@link readBeyond}
  */
 export async function revokeBeyond(
   database: Database,
-  presentMs: number,
-  { isStart }: { readonly isStart: boolean },
+  untilMs: number,
+  { isStart, presentMs = untilMs }: { readonly isStart: boolean; readonly presentMs?: number },
 ): Promise<BeyondPresent[]> {
-  const found = await readBeyond(database, presentMs, isStart);
+  await forgetBeyond(database, presentMs, isStart);
+  const found = await readBeyond(database, untilMs, isStart);
   for (const { span, ...one } of found) {
     const stream = { ...one, collectFromMs: null };
     await database.transaction(async (runner) => {
       await runner.rows(LOCK_MARKETS, [[stream.marketId]]);
       // What lies in the future has not left the database.
-      const revocation = { reason: 'clock jumped', note: JUMP_NOTE, atMs: presentMs } as const;
+      const revocation = { reason: 'clock jumped', note: JUMP_NOTE, atMs: untilMs } as const;
       await takeBack(runner, stream, span, revocation, []);
     });
   }
