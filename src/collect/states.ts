@@ -246,9 +246,9 @@ export class StateCollector {
       const [last] = rows.slice(-1);
       const isSilent = !session.hasData && session.unproven >= SILENT_AFTER;
       if (span !== undefined && !session.hasData) {
-        await this.#gaps.before(span.fromMs, session.isAtGap);
+        await this.#gaps.before(span.fromMs, session);
       } else if (last !== undefined && isSilent) {
-        await this.#gaps.silent(session.openedMs, last.observedAtMs);
+        await this.#gaps.during(session, last.observedAtMs, 'no updates');
       }
       return archive.commit({ states: rows, claims });
     };
@@ -287,7 +287,10 @@ export class StateCollector {
     this.#session = undefined;
     if (session === undefined) return;
     const isSilent = event.reason === 'stalled' || session.unproven >= SILENT_AFTER;
-    if (isSilent) await this.#gaps.silent(session.openedMs, Math.floor(event.exchangeMs));
+    const reason = session.isAtGap ? 'missing at source' : isSilent ? 'no updates' : undefined;
+    if (reason !== undefined) {
+      await this.#gaps.during(session, Math.floor(event.exchangeMs), reason);
+    }
     await this.#options.archive.closeSession(session.sessionId, {
       atMs: Math.floor(event.lastAliveExchangeMs ?? session.coveredUntilMs),
       code: event.code,
@@ -326,22 +329,26 @@ export class StateGaps {
   }
 
   /** What is missing before the first that a connection covers. */
-  async before(untilMs: number, isAtGap: boolean): Promise<void> {
+  async before(untilMs: number, session: Session): Promise<void> {
     const { archive, stream } = this.#options;
     const fromMs = this.#coveredUntilMs;
     if (fromMs !== undefined && isBeginning(stream, { fromMs, toMs: untilMs })) {
       await archive.setCollectFrom(stream.streamId, untilMs);
       return;
     }
+    if (session.isAtGap) return await this.during(session, untilMs, 'missing at source');
     const wasSilent = this.#missed?.reason === 'no updates';
-    const reason = isAtGap ? 'missing at source' : wasSilent ? 'no updates' : 'no connection';
-    await this.#note(untilMs, reason);
+    await this.#note(untilMs, wasSilent ? 'no updates' : 'no connection');
   }
 
-  /** A connection that answers and reports nothing: listed while it lasts. */
-  async silent(openedMs: number, untilMs: number): Promise<void> {
-    if (this.#missed?.reason !== 'no updates') await this.#note(openedMs, 'no connection');
-    await this.#note(untilMs, 'no updates');
+  /** A connection that lives and brings nothing to cover: listed while it lasts. */
+  async during(
+    { openedMs }: Session,
+    untilMs: number,
+    reason: 'no updates' | 'missing at source',
+  ): Promise<void> {
+    if (this.#missed?.reason !== reason) await this.#note(openedMs, 'no connection');
+    await this.#note(untilMs, reason);
   }
 
   /** The exchange sends states of another period only. Reported once, and listed while it is so. */

@@ -3,7 +3,12 @@ import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { WebSocket } from 'ws';
-import { createExchangeClock, ExchangeClient, openStateFeed } from '../../src/client/index.js';
+import {
+  createExchangeClock,
+  ExchangeClient,
+  openStateFeed,
+  type StateEvent,
+} from '../../src/client/index.js';
 import { gapNoticeMessage } from '../../src/contract/gap-notices.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { FakeClock } from '../support/fake-clock.js';
@@ -525,7 +530,7 @@ test('who asks is told where states are not known, before what comes then; other
   const other = await Client.open(t, replay);
   await other.subscribe();
   const clock = systemClock;
-  const feed = openStateFeed({
+  const options = {
     ...{
       url: replay.server.realtimeUrl,
       market: 'BTC_USDT',
@@ -534,7 +539,8 @@ test('who asks is told where states are not known, before what comes then; other
       random: () => 0.5,
     },
     ...{ telemetry: noTelemetry.client, exchangeClock: createExchangeClock({ clock }) },
-  });
+  };
+  const feed = openStateFeed(options);
   t.after(() => feed.stop());
   const told: string[] = [];
   /** What is waited for, and how far time goes on then. */
@@ -557,6 +563,19 @@ test('who asks is told where states are not known, before what comes then; other
   assert.deepEqual(updates, ['update 1', 'update 2', 'gap 10000', 'update 4']);
   await other.until(() => other.updates.length >= 4);
   assert.deepEqual(other.updates, ['1', '2', '3', '4']);
+  // A feed that begins in a gap says so as well.
+  replay.backend.clockControl.seek(undefined, noonMs(15));
+  const early = openStateFeed(options);
+  t.after(() => early.stop());
+  const first: StateEvent[] = [];
+  for await (const event of early) {
+    first.push(event);
+    if (first.length === 2) break;
+  }
+  assert.deepEqual(
+    first.map(({ kind }) => kind),
+    ['opened', 'gap'],
+  );
   // Whoever comes in a gap, and whoever was there when time jumped into one, is told at once.
   const late = await Client.open(t, replay);
   late.send('tapekeep.gaps');

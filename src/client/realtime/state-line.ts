@@ -42,10 +42,10 @@ export class StateLine {
   #hadData = false;
   #hadUpdates = false;
   #wasSilent = false;
-  /** At a replay: it has not said that it knows the states of this time. */
-  #isUnknown = false;
-  /** Since when it knows them; our guess of its time must not lie before. */
-  #knownFromMs = Number.NEGATIVE_INFINITY;
+  /** At a replay: whether it knows the states of this time; undefined until it says so. */
+  #isKnown: boolean | undefined = true;
+  /** Since when that is so; our guess of its time must not lie before. */
+  #sinceMs = Number.NEGATIVE_INFINITY;
 
   constructor(settings: LineSettings, sink: FeedSink<StateEvent>, carrier: LineCarrier) {
     this.#settings = settings;
@@ -74,7 +74,7 @@ export class StateLine {
   /** The connection is open. At a replay nothing counts before it says what it knows. */
   connected(identity: string | null): void {
     this.#identity = identity;
-    this.#isUnknown = isReplay(identity);
+    this.#isKnown = isReplay(identity) ? undefined : true;
     this.#stalls = new StallDetector(this.#settings.acknowledgeTimeoutMs, isReplay(identity));
   }
 
@@ -88,6 +88,7 @@ export class StateLine {
       atMs: clock.wallMs(),
       exchangeMs: exchangeClock.nowMs(),
     });
+    if (this.#isKnown === false) this.#reportGap(exchangeClock.nowMs());
     if (this.#isFollowing) this.#queries.ask();
   }
 
@@ -103,7 +104,7 @@ export class StateLine {
     const record = frame.error === null ? queryResult.safeParse(frame.result) : undefined;
     const isAnswer = record?.success === true && this.#isOurs(record.data.period);
     this.#queries.settled(isAnswer);
-    if (!isAnswer || this.#isUnknown || !this.#isFollowing) return true;
+    if (!isAnswer || this.#isKnown !== true || !this.#isFollowing) return true;
     const found = asFeedRecord(record.data);
     const result: QueryResult | undefined = this.#stalls?.observeQuery(found, clock.monotonicMs());
     this.#record('query', found);
@@ -117,7 +118,8 @@ export class StateLine {
   updated({ market, record }: FrameOf<'update'>): FrameOutcome {
     const { clock, exchangeClock } = this.#settings;
     const isOurs = market === undefined || market === this.market;
-    if (!this.#isFollowing || this.#isUnknown || !isOurs || !this.#isOurs(record.period)) {
+    const isKnown = this.#isKnown === true;
+    if (!this.#isFollowing || !isKnown || !isOurs || !this.#isOurs(record.period)) {
       return 'dropped';
     }
     if (this.#stalls?.observeUpdate(record, clock.monotonicMs()) === false) {
@@ -134,18 +136,19 @@ export class StateLine {
 
   /** A gap of the archive that is replayed begins or ends. */
   gapTold({ isGap, atMs }: FrameOf<'gap'>): void {
-    const wasUnknown = this.#isUnknown;
-    this.#isUnknown = isGap;
-    if (!isGap) this.#knownFromMs = atMs;
+    const wasKnown = this.#isKnown;
+    this.#isKnown = !isGap;
+    this.#sinceMs = atMs;
     if (!this.#isFollowing) return;
-    if (isGap && !wasUnknown) this.#report({ kind: 'gap', fromExchangeMs: atMs });
+    const now = this.#settings.exchangeClock.nowMs();
+    if (isGap && wasKnown !== false) this.#reportGap(wasKnown === undefined ? now : atMs);
     // What is known again is reported in full, as on a new connection.
-    if (!isGap && wasUnknown && !this.#queries.isWaiting) this.#queries.ask();
+    if (!isGap && wasKnown !== true && !this.#queries.isWaiting) this.#queries.ask();
   }
 
   /** A replay that knows nothing of gaps has none to report. */
   gapsRefused(): void {
-    this.#isUnknown = false;
+    this.#isKnown = true;
   }
 
   #isOurs(periodS: number | undefined): boolean {
@@ -160,8 +163,13 @@ export class StateLine {
       origin,
       record,
       receivedAtMs: clock.wallMs(),
-      exchangeMs: Math.max(exchangeClock.nowMs(), this.#knownFromMs),
+      exchangeMs: Math.max(exchangeClock.nowMs(), this.#sinceMs),
     });
+  }
+
+  /** @param fromMs where the connection begins, of a gap that was there before it */
+  #reportGap(fromMs: number): void {
+    this.#report({ kind: 'gap', fromExchangeMs: Math.max(fromMs, this.#sinceMs) });
   }
 
   #alive(exchangeMs: number, isReported: boolean): void {

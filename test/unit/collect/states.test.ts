@@ -484,6 +484,24 @@ test('at a replay, which says itself what it knows, an answer is proof enough', 
   assert.deepEqual(world.covered(), [[100, 20_101]]);
 });
 
+test('while a replay says that it knows nothing, its connections are there', async () => {
+  const world = new World();
+  const replay = (ms: number) => opened(ms, 'replay-1');
+  const gap: StateEvent = { kind: 'gap', fromExchangeMs: at(-1000) };
+  await world.play([replay(0), state(100), closed(100)]);
+  await world.play(
+    [replay(500), gap],
+    [closed(null, 'remote', 40_000), replay(41_000), gap],
+    [state(90_000), closed(90_000), replay(91_000), state(91_010)],
+  );
+  assert.deepEqual(reasons(world), [
+    [101, 500, 'no connection'],
+    [500, 40_000, 'missing at source'],
+    [500, 90_000, 'missing at source'],
+    [90_001, 91_010, 'no connection'],
+  ]);
+});
+
 test('the ledger counts the rows that lie in what is covered, answers among them', async () => {
   const step = fc.constantFrom(
     'update',
