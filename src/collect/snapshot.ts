@@ -1,5 +1,7 @@
+import { isNotRecordedYet } from '../contract/gap-notices.js';
 import type { Depth } from '../contract/resources.js';
 import { compareDecimals } from '../kernel/decimal.js';
+import { messageOf } from '../kernel/errors.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, StreamRef } from '../model/batch.js';
 import { Continuity } from '../model/continuity.js';
@@ -55,6 +57,8 @@ export class SnapshotRecorder {
   readonly #continuity: Continuity;
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #isUnknownReported = false;
+  /** Whether the server said, since the last look, that it does not have the time of then itself. */
+  #isMissingAtSource = false;
   #cachedAtMs = Number.NEGATIVE_INFINITY;
   /** Observed without news, and not written yet. */
   #pending: Span | undefined;
@@ -76,7 +80,13 @@ export class SnapshotRecorder {
       this.#report.skipped('missing_at_source', message);
     }
     this.#isUnknownReported = gap !== undefined;
+    this.#isMissingAtSource ||= this.#isUnknownReported;
     return this.#isUnknownReported;
+  }
+
+  /** A look brought an error: that of a replay that has nothing yet says so. */
+  failed(error: unknown): void {
+    this.#isMissingAtSource ||= isNotRecordedYet(messageOf(error));
   }
 
   /**
@@ -125,6 +135,7 @@ export class SnapshotRecorder {
       throw error;
     }
     this.#pending = undefined;
+    this.#isMissingAtSource = false;
     this.#flushedAtMs = nowMs;
     this.#report.progressed(claim.toMs);
   }
@@ -154,7 +165,7 @@ export class SnapshotRecorder {
       await archive.setCollectFrom(stream.streamId, span.toMs);
       return;
     }
-    const reason: GapReason = 'not observed';
+    const reason: GapReason = this.#isMissingAtSource ? 'missing at source' : 'not observed';
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs });
     this.#report.gap(span, reason);
   }
@@ -183,11 +194,13 @@ export class DepthCollector {
 
   async poll(signal: AbortSignal): Promise<void> {
     const { exchange, market, levels, marketId } = this.#options;
-    const reply = await exchange.call(
-      'depth',
-      { market, limit: levels },
-      { priority: PRIORITY.snapshot, signal },
-    );
+    const options = { priority: PRIORITY.snapshot, signal };
+    const reply = await exchange
+      .call('depth', { market, limit: levels }, options)
+      .catch((error: unknown) => {
+        this.#recorder.failed(error);
+        throw error;
+      });
     if (this.#recorder.isUnknown(reply)) return;
     const { asks, bids } = sortedDepth(reply.data);
     const look = JSON.stringify([asks, bids]);

@@ -1,3 +1,4 @@
+import { isNotRecordedYet } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
@@ -142,7 +143,7 @@ export class Standing {
       // Its start is unknown: it is missing from the start of the run on.
       await archive.want(stream, { fromMs, toMs: fromMs + SECOND_MS });
     }
-    const isGone = isLost(reason);
+    const isGone = isLost(reason) || MOMENT_STREAMS.has(stream.kind);
     const span = { fromMs, toMs: atMs };
     const nextAttemptAtMs = isGone ? null : atMs + REWRITE_MS;
     const state = isGone ? 'unfillable' : 'open';
@@ -272,7 +273,9 @@ export class Standing {
 }
 
 function reasonOf(kind: StreamKind, error: unknown): GapReason {
-  if (MOMENT_STREAMS.has(kind)) return 'not observed';
+  if (MOMENT_STREAMS.has(kind)) {
+    return isNotRecordedYet(messageOf(error)) ? 'missing at source' : 'not observed';
+  }
   if (error instanceof WalkStalledError) return error.reason;
   return 'exchange failed';
 }

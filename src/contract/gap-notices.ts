@@ -141,3 +141,8 @@ function readTimestamp(text: string | undefined): number | undefined {
  * does not help before that time has gone on.
  */
 export const REPLAY_TIME = 'the time of this replay';
+
+/** Whether a refusal says that nothing is recorded up to the time of a replay. */
+export function isNotRecordedYet(message: string): boolean {
+  return message.includes(REPLAY_TIME);
+}

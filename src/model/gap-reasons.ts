@@ -21,9 +21,10 @@ export const GAP_REASONS = {
   'beyond history': 'The exchange serves nothing as old as this any more.',
   delisted:
     'The market was not on the list of the exchange, or left it before this was asked for: nothing can be asked about a market that is not listed.',
-  'not observed': 'It could be seen only while it happened, and nothing was asked then.',
+  'not observed':
+    'It could be seen only while it happened, and nothing was asked then, or no answer showed it.',
   'missing at source':
-    'It was collected from the replay of an archive that says it does not have this itself; unless it is lost there, it is asked for again now and then.',
+    'It was collected from the replay of an archive that says it does not have this itself; unless it is lost there, or could be seen only while it happened, it is asked for again now and then.',
   'clock jumped':
     'It was covered while the exchange showed a time that had not come yet; that was taken back when its clock was right again.',
   'no connection': 'It is reported over a connection only, and there was none.',

@@ -1,6 +1,6 @@
 import { type ExchangeApi, safeExcerpt } from '../../client/index.js';
 import type { EndpointName } from '../../contract/endpoints.js';
-import { REPLAY_TIME } from '../../contract/gap-notices.js';
+import { isNotRecordedYet } from '../../contract/gap-notices.js';
 import type { Market } from '../../contract/resources.js';
 import { compareDecimals } from '../../kernel/decimal.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
@@ -59,7 +59,7 @@ export function withAdvice(error: unknown, called?: Called, cause?: string): unk
   if (!(error instanceof TapekeepError)) return error;
   const message = messageOf(error);
   const named = called === undefined ? message : nameCall(message, called);
-  const known = message.includes(REPLAY_TIME) ? STEER : ADVICE[error.code];
+  const known = isNotRecordedYet(message) ? STEER : ADVICE[error.code];
   const advice = cause === undefined ? known : `Likely because ${cause}.`;
   if (advice === undefined && named === message) return error;
   const text = advice === undefined ? named : `${named}\n${advice}`;

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DepthCollector, sortedDepth } from '../../../src/collect/snapshot.js';
 import { TickerCollector } from '../../../src/collect/tickers.js';
+import { REPLAY_TIME } from '../../../src/contract/gap-notices.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -403,7 +404,7 @@ test('what a replay shows in a gap of its archive is not seen then; gaps between
     assert.deepEqual(
       world.archive.gaps.map(({ reason, state }) => [reason, state]),
       [
-        ['not observed', 'unfillable'],
+        ['missing at source', 'unfillable'],
         ['not observed', 'unfillable'],
       ],
     );
@@ -413,6 +414,25 @@ test('what a replay shows in a gap of its archive is not seen then; gaps between
     );
     world.record.assertAccounted(kind);
   }
+});
+
+test('depth that a replay says is not recorded yet is missing at source; other failures are not', async () => {
+  const world = new World();
+  const depth = world.depth(START_MS);
+  const { depth: answer } = world.exchange.answers;
+  assert.ok(answer !== undefined);
+  for (const message of [`no depth is recorded up to now, ${REPLAY_TIME}`, 'no answer came']) {
+    world.exchange.answers.depth = () => {
+      throw new Error(message);
+    };
+    await assert.rejects(world.look(depth, 30_000), { message });
+    world.exchange.answers.depth = answer;
+    await world.look(depth, 30_000);
+  }
+  assert.deepEqual(world.gaps(), [
+    [0, 60_000, 'unfillable', 'missing at source'],
+    [60_001, 120_000, 'unfillable', 'not observed'],
+  ]);
 });
 
 test('a cached answer is a look at the moment of the cache, and only once', async () => {

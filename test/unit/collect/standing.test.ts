@@ -3,6 +3,7 @@ import test from 'node:test';
 import { retryingArchive } from '../../../src/collect/retrying.js';
 import { Standing } from '../../../src/collect/standing.js';
 import { WalkStalledError } from '../../../src/collect/trades/walk.js';
+import { REPLAY_TIME } from '../../../src/contract/gap-notices.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import { STREAM_KINDS } from '../../../src/model/series.js';
@@ -14,6 +15,10 @@ import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
 const { signal } = new AbortController();
+const BTC_USDT = {
+  ...{ name: 'BTC_USDT', stock: 'B', money: 'U', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
+  minAmount: '1',
+};
 const after = (ms: number) => (ms - START_MS) / 1000;
 
 class World {
@@ -63,11 +68,7 @@ for (const kind of STREAM_KINDS) {
   test(`a stream of ${kind} that never succeeded is missing from the start of the run on`, async () => {
     const world = new World();
     const { archive } = world.standing;
-    const market = {
-      ...{ name: 'BTC_USDT', stock: 'B', money: 'U', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-      minAmount: '1',
-    };
-    await archive.ensureMarkets([market], 0, { isComplete: true });
+    await archive.ensureMarkets([BTC_USDT], 0, { isComplete: true });
     const isFromNow = kind === 'depth' || kind === 'tickers' || kind === 'states';
     const stream = await world.open(kind, isFromNow ? START_MS : undefined);
     world.standing.failed(kind, 'BTC_USDT', new Error('no row could be read'));
@@ -92,6 +93,16 @@ for (const kind of STREAM_KINDS) {
     assert.ok(world.record.standing.at(-1)?.streams.length === 1);
   });
 }
+
+test('what a replay has not recorded yet is missing at source while it stands, and lost', async () => {
+  const world = new World();
+  await world.standing.archive.ensureMarkets([BTC_USDT], 0, { isComplete: true });
+  const stream = await world.open('depth', START_MS);
+  world.standing.failed('depth', 'BTC_USDT', new Error(`no depth up to now, ${REPLAY_TIME}`));
+  await world.pass(180);
+  const [gap] = world.gaps(stream);
+  assert.deepEqual([gap?.[2], gap?.[3]], ['unfillable', 'missing at source']);
+});
 
 test('a stalled walk is a gap from where its coverage ends, until that grows again', async () => {
   const world = new World();
