@@ -89,6 +89,11 @@ export class Catalog {
     return knownFromMs !== undefined && knownFromMs <= atMs;
   }
 
+  /** Whether a list of markets was there to be known at an instant: before the first none was. */
+  hasList(atMs: number): boolean {
+    return !this.#options.isKnownOnly || atMs >= this.#firstListMs;
+  }
+
   listed(atMs: number): AsOfMarket[] {
     return [...this.#markets.values()].filter((market) => this.isListed(market, atMs));
   }

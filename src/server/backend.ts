@@ -116,6 +116,7 @@ export interface Backend {
   nowMs(): number;
   /** The last jump of its time and where it led, another object for each; left out: time never jumps. */
   readonly jump?: { readonly toMs: number } | undefined;
+  /** @throws RefusedError to a request when the answer is not known yet */
   hasMarket(market: string): boolean;
   markets(): Awaitable<Market[]>;
   tickers(): Awaitable<Record<string, TickerEntry>>;

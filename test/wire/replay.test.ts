@@ -587,6 +587,30 @@ test('markets are those that were listed then, on the terms of then', async (t) 
   assert.equal((await get(replay, 'history?market=NOSUCH')).status, 400);
 });
 
+test('with --as known nothing says which markets there are before the first list of them', async (t) => {
+  const { store, stream } = await openWorld();
+  await store.commit({ claims: [covered(await stream('trades'), -100, 600)] });
+  const span = { fromMs: noonMs(-100), toMs: noonMs(600) };
+  const replay = await startReplay(t, store, { span, as: 'known' });
+  const paths = ['markets', 'history?market=BTC_USDT', 'history?market=NOSUCH'];
+  const statuses = async () => {
+    const replies = await Promise.all(paths.map((path) => get(replay, path)));
+    return replies.map(({ status, body }) => [status, String(body.message).includes(REPLAY_TIME)]);
+  };
+  await seek(replay, -0.001);
+  assert.deepEqual(await statuses(), [
+    [503, true],
+    [503, true],
+    [503, true],
+  ]);
+  await seek(replay, 0);
+  assert.deepEqual(await statuses(), [
+    [200, false],
+    [200, false],
+    [400, false],
+  ]);
+});
+
 test('an answer that shows a moment tells since when all was recorded until then; in a gap it does not', async (t) => {
   const world = await openWorld();
   const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers', 0, 0)];
