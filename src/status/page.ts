@@ -259,14 +259,14 @@ ${headline(document)}
 <dl>
 ${facts}
 </dl>
-<h2>Least covered streams</h2>
-${streamPart(document.archive)}
-<h2>Rows since the start</h2>
-${rowPart(document.daemon.rows)}
 <h2>Open gaps by reason</h2>
 ${gapPart(document.archive?.openGaps)}
 <h2>Lost for good, by reason</h2>
 ${gapPart(document.archive?.lostGaps)}
+<h2>Least covered streams</h2>
+${streamPart(document.archive)}
+<h2>Rows since the start</h2>
+${rowPart(document.daemon.rows)}
 <p><a href="/metrics">metrics</a> · <a href="/status">status as JSON</a> (<a href="/status/schema">schema</a>) · <a href="/readyz">readiness</a></p>
 </body>
 </html>

@@ -79,9 +79,10 @@ test('in a browser the page opens with the token as password, and nothing is cut
     const shown = await browser.evaluate<string>('document.body.innerText');
     assert.match(shown, /7d 9h/);
     assert.match(shown, /12,297,084,312/);
-    const style = 'getComputedStyle(document.querySelector("td:nth-child(2)"), "::before").content';
+    const style =
+      'getComputedStyle(document.querySelector("td[data-title=reason]"), "::before").content';
     const name: string = await browser.evaluate(style);
     // On a phone each figure has its name beside it; there is no place for a heading.
-    assert.equal(name, width === 390 ? '"kind"' : 'none');
+    assert.equal(name, width === 390 ? '"reason"' : 'none');
   }
 });
