@@ -373,7 +373,7 @@ export class ExchangeClock {
     const fromMs = this.nowMs();
     const share = this.#shareOf(line);
     const former = this.#line;
-    const isContinuous = former !== undefined && this.#isContinuous(line, former);
+    const isContinuous = former !== undefined && !line.isYoung && this.#isContinuous(line, former);
     this.#line = line;
     this.#rivals = this.#rivals.filter((one) => one !== line);
     if (former !== undefined) {

@@ -210,7 +210,9 @@ export class Collector {
     if (lived === undefined) return;
     if (this.#revokedJumps !== jumps) {
       const isStart = this.#revokedJumps === undefined;
-      const { untilMs, presentMs } = lived;
+      const { untilMs } = lived;
+      // What is listed meanwhile ends now, and the newest answer may be some seconds old.
+      const presentMs = Math.max(lived.presentMs, Math.floor(time.nowMs()) + 1);
       const revoked = await archive.revokeBeyond(untilMs, { isStart, presentMs });
       for (const { kind, market, span } of revoked) {
         streamReport(telemetry, kind, market).gap(span, 'clock jumped');

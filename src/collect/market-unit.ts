@@ -124,11 +124,13 @@ export async function openMarketUnit(
   const tradesWalker = walkers.find(({ kind }) => kind === 'trades');
   const known = tradesWalker && { coveredTrades: () => tradesWalker.covered };
   const collected = settings.streams.candles;
-  for (const intervalS of collected.enabled ? collected.intervalsS : []) {
+  // The shortest first: no long wait for a longer one stands before it.
+  const intervalsS = [...collected.intervalsS].sort((a, b) => a - b);
+  for (const intervalS of collected.enabled ? intervalsS : []) {
     const fromMs = floorToMs(nowMs - collected.history, intervalS * 1000);
     const { stream, ranges } = await openStream('candles', intervalS, fromMs);
     const { grace: graceMs, rereads } = collected;
-    const isFinest = intervalS === Math.min(...collected.intervalsS);
+    const isFinest = intervalS === intervalsS[0];
     const own = { intervalS, stream, ...known, graceMs, rereads, isFinest };
     candles.push(new CandleCollector({ ...shared, ...own }, ranges));
   }

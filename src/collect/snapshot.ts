@@ -84,9 +84,9 @@ export class SnapshotRecorder {
     return this.#isUnknownReported;
   }
 
-  /** A look brought an error: that of a replay that has nothing yet says so. */
+  /** A look brought an error: that of a replay that has nothing yet says so, and others say nothing of the kind. */
   failed(error: unknown): void {
-    this.#isMissingAtSource ||= isNotRecordedYet(messageOf(error));
+    this.#isMissingAtSource = isNotRecordedYet(messageOf(error));
   }
 
   /**
@@ -123,6 +123,7 @@ export class SnapshotRecorder {
     const [only] = spans;
     if (isQuiet && spans.length === 1 && nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) {
       this.#pending = only;
+      this.#isMissingAtSource = false;
       return;
     }
     try {

@@ -186,18 +186,19 @@ export class StateCollector {
     await flush();
   }
 
-  /** Whether the exchange's time went back, behind what this session covers. */
+  /** Whether the exchange's time went back, behind what this session covers or what is listed as missing. */
   #isSetBack(exchangeMs: number): boolean {
-    const { jumps } = this.#options.time;
-    const session = this.#session;
-    return session !== undefined && jumps !== this.#jumps && exchangeMs < session.coveredUntilMs;
+    const untilMs = Math.max(this.#session?.coveredUntilMs ?? 0, this.#gaps.untilMs ?? 0);
+    return this.#options.time.jumps !== this.#jumps && exchangeMs < untilMs;
   }
 
   /** Goes on from the earlier time: what was covered after it is revoked by others. */
   #setBack(exchangeMs: number): void {
     this.#jumps = this.#options.time.jumps;
-    if (this.#session !== undefined) this.#session.coveredUntilMs = Math.floor(exchangeMs);
-    this.#gaps.coveredUntil(Math.floor(exchangeMs));
+    const nowMs = Math.floor(exchangeMs);
+    const session = this.#session;
+    if (session !== undefined) session.coveredUntilMs = Math.min(session.coveredUntilMs, nowMs);
+    this.#gaps.coveredUntil(nowMs);
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {
@@ -258,8 +259,10 @@ export class StateCollector {
       this.#report.settled({ lost: rows.length });
       throw error;
     });
-    if (span === undefined) session.uncounted.push(...rows.map((row) => row.observedAtMs));
-    else {
+    if (span === undefined) {
+      const { stored } = result.outcomes.market_state;
+      session.uncounted.push(...rows.slice(0, stored).map((row) => row.observedAtMs));
+    } else {
       session.uncounted = session.uncounted.filter((ms) => ms >= span.toMs);
       session.hasData = true;
       session.isAtGap = false;
@@ -323,6 +326,11 @@ export class StateGaps {
     this.#coveredUntilMs = options.coveredUntilMs;
   }
 
+  /** The end of what is covered, or listed as missing. */
+  get untilMs(): number | undefined {
+    return this.#missed?.toMs ?? this.#coveredUntilMs;
+  }
+
   coveredUntil(ms: number): void {
     this.#coveredUntilMs = ms;
     this.#missed = undefined;
@@ -365,7 +373,7 @@ export class StateGaps {
   async #note(untilMs: number, reason: GapReason): Promise<void> {
     const { archive, stream } = this.#options;
     const last = this.#missed;
-    const listedMs = last?.toMs ?? this.#coveredUntilMs;
+    const listedMs = this.untilMs;
     if (listedMs === undefined || listedMs >= untilMs) return;
     const span = { fromMs: last?.reason === reason ? last.fromMs : listedMs, toMs: untilMs };
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });

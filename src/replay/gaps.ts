@@ -104,12 +104,12 @@ export class GapBook {
 
 const BEYOND: GapReason = 'beyond history';
 
-/** What was not asked for, being older than what is beyond history, is so as well. */
+/** The oldest that was not asked for, where what follows is beyond history, is so as well. */
 function withHistory(missing: readonly Missing[]): Missing[] {
   return missing.map((one, at) => {
     const next = missing[at + 1];
     const isOlder = next?.reason === BEYOND && next.span.fromMs === one.span.toMs;
-    return isOlder && one.reason === NOT_COLLECTED ? { ...one, reason: BEYOND } : one;
+    return at === 0 && isOlder && one.reason === NOT_COLLECTED ? { ...one, reason: BEYOND } : one;
   });
 }
 

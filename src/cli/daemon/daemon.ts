@@ -261,7 +261,7 @@ export class Daemon {
     const steps: Array<[string, () => Promise<unknown> | undefined, number?]> = [
       ['collector', () => this.#collector?.stop(), INTAKE_STOP_MS],
       ['client', () => this.#access?.close()],
-      ['gaps', () => this.#countAtEnd()],
+      ['gaps', () => (leftMs() - reservedMs > 3 * COUNT_STOP_MS ? this.#countAtEnd() : undefined)],
       ['store', () => this.#store?.stop()],
       ['housekeeping', () => this.#housekeeping],
       ['status', () => this.#status?.stop()],

@@ -124,9 +124,11 @@ const GIVEN_UP_BEYOND = `
   AND g.stream_id IN (SELECT stream_id FROM stream WHERE kind = ANY ($2::text[]))`;
 const MARKETS_BEYOND = `SELECT DISTINCT market_id AS id FROM gap g WHERE ${GIVEN_UP_BEYOND}`;
 const REMOVE_BEYOND = `
-  DELETE FROM gap g WHERE ${GIVEN_UP_BEYOND} AND lower(g.span) >= ${fromMs('$1')}`;
+  DELETE FROM gap g
+  WHERE g.market_id = ANY ($3::int[]) AND ${GIVEN_UP_BEYOND} AND lower(g.span) >= ${fromMs('$1')}`;
 const CUT_BEYOND = `
-  UPDATE gap g SET span = g.span * tstzrange(NULL, ${fromMs('$1')}) WHERE ${GIVEN_UP_BEYOND}`;
+  UPDATE gap g SET span = g.span * tstzrange(NULL, ${fromMs('$1')})
+  WHERE g.market_id = ANY ($3::int[]) AND ${GIVEN_UP_BEYOND}`;
 
 /** Takes back that something was not observed at a time that has not come yet: it still can be. */
 export async function forgetBeyond(
@@ -137,14 +139,12 @@ export async function forgetBeyond(
   await database.transaction(async (runner) => {
     const afterMs = await readAfter(runner, presentMs, isStart);
     const values = [afterMs === null ? null : Math.floor(afterMs), [...MOMENT_STREAMS]];
-    const markets = await runner.rows<{ id: number }>(MARKETS_BEYOND, values);
-    if (markets.length === 0) return;
-    await lockGaps(
-      runner,
-      markets.map(({ id }) => id),
-    );
-    await runner.rows(REMOVE_BEYOND, values);
-    await runner.rows(CUT_BEYOND, values);
+    const found = await runner.rows<{ id: number }>(MARKETS_BEYOND, values);
+    if (found.length === 0) return;
+    const markets = found.map(({ id }) => id);
+    await lockGaps(runner, markets);
+    await runner.rows(REMOVE_BEYOND, [...values, markets]);
+    await runner.rows(CUT_BEYOND, [...values, markets]);
   });
 }
 

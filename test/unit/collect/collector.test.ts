@@ -111,7 +111,7 @@ class World {
           candles: {
             enabled: true,
             schedule: SCHEDULES.candles,
-            intervalsS: [60, 3600],
+            intervalsS: [3600, 60],
             history: 7_200_000,
             grace: 1000,
             rereads: 0,

@@ -204,6 +204,22 @@ test('after a jump back of the time the same session goes on from there', async 
   assert.deepEqual(world.covered().at(-1), [1000, 2001]);
 });
 
+test('after a jump back without a connection, what is missed again is listed again', async () => {
+  const world = new World();
+  const collector = world.collector();
+  collector.start();
+  const feed = async (...events: StateEvent[]) => {
+    for (const event of events) await world.feeds.at(-1)?.queue.put(event);
+    await settle();
+  };
+  await feed(opened(0), state(100), closed(100));
+  await feed(opened(500), closed(null, 'stalled', 41_000));
+  world.time.jumps += 1;
+  await feed(opened(30_000), closed(null, 'stalled', 35_000));
+  await collector.stop();
+  assert.deepEqual(world.gaps().at(-1), [30_000, 35_000]);
+});
+
 test('a sign of life that tells nothing new does not cover the time after it', async () => {
   const world = new World();
   await world.play([opened(0), state(100)], [alive(90)], [alive(90)], [alive(90)], [closed(100)]);
