@@ -57,7 +57,7 @@ export class SnapshotRecorder {
   readonly #continuity: Continuity;
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #isUnknownReported = false;
-  /** Whether the server said, since the last look, that it does not have the time of then itself. */
+  /** Whether the server said, since the last look, that its archive lacks that time. */
   #isMissingAtSource = false;
   #cachedAtMs = Number.NEGATIVE_INFINITY;
   /** Observed without news, and not written yet. */

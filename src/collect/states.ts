@@ -261,7 +261,9 @@ export class StateCollector {
     });
     if (span === undefined) {
       const { stored } = result.outcomes.market_state;
-      session.uncounted.push(...rows.slice(0, stored).map((row) => row.observedAtMs));
+      // Before the first that is covered none of them ever is.
+      const kept = session.hasData ? rows.slice(0, stored) : [];
+      session.uncounted.push(...kept.map((row) => row.observedAtMs));
     } else {
       session.uncounted = session.uncounted.filter((ms) => ms >= span.toMs);
       session.hasData = true;
@@ -398,8 +400,8 @@ export interface Session {
   /** Answers to queries since the last that was proven. */
   unproven: number;
   /**
-   * Times of the answers that were stored and not covered: a later claim counts those that it covers.
-   * A connection that is silent is soon closed, so that they stay few.
+   * Times of the answers that were stored since the last claim: a later one counts those that it covers.
+   * They stay few: an answer that is as expected brings a claim, and others soon end the connection.
    */
   uncounted: number[];
   /** Whether the last that was covered ends where a replayed archive knows no more. */

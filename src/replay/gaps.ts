@@ -106,11 +106,10 @@ const BEYOND: GapReason = 'beyond history';
 
 /** The oldest that was not asked for, where what follows is beyond history, is so as well. */
 function withHistory(missing: readonly Missing[]): Missing[] {
-  return missing.map((one, at) => {
-    const next = missing[at + 1];
-    const isOlder = next?.reason === BEYOND && next.span.fromMs === one.span.toMs;
-    return at === 0 && isOlder && one.reason === NOT_COLLECTED ? { ...one, reason: BEYOND } : one;
-  });
+  const [oldest, next, ...others] = missing;
+  if (oldest?.reason !== NOT_COLLECTED || next?.reason !== BEYOND) return [...missing];
+  const isNext = next.span.fromMs === oldest.span.toMs;
+  return [isNext ? { ...oldest, reason: BEYOND } : oldest, next, ...others];
 }
 
 /** The end of a gap as reported at an instant; the end of a gap that goes on was not known. */

@@ -86,17 +86,17 @@ test('a database that a start would migrate keeps nothing from beginning', async
   assert.match(states.join('\n'), /database: warning: .* lacks the migration 0016_forgotten_files/);
 });
 
-test('the doctor says that a daemon collects into the archive, which keeps another from beginning', async () => {
+test('the doctor says that a daemon writes to the archive, which keeps another from beginning', async () => {
   const url = await makeDatabase();
   const env = { TAPEKEEP_DATABASE_URL: url };
   const daemon = run(['start'], env);
   await daemon.line((line) => line.startsWith('  status '));
   const { code, states } = await doctor(env);
   assert.equal(code, 0, states.join('\n'));
-  assert.match(states.join('\n'), /database: warning: .*: a tapekeep collects into it now/);
+  assert.match(states.join('\n'), /database: warning: .*: a tapekeep writes to it now/);
   daemon.kill('SIGTERM');
   await daemon.ended();
-  assert.doesNotMatch((await doctor(env)).states.join('\n'), /collects into it/);
+  assert.doesNotMatch((await doctor(env)).states.join('\n'), /writes to it now/);
 });
 
 test('a login that reads only is wrong for collecting, and a start with it is refused by name', async () => {

@@ -204,14 +204,8 @@ export function planEvents(
       slices.push({ ...slice, markets: of.flatMap(([, covered]) => covered) });
       for (const [stream, covered] of of) {
         const names = covered.map(({ market }) => market);
-        planned.push({
-          stream,
-          kind,
-          variantS,
-          markets: names,
-          span: expectedSpan(slice),
-          untilUs: slice.toUs,
-        });
+        const span = expectedSpan(slice);
+        planned.push({ stream, kind, variantS, markets: names, span, untilUs: slice.toUs });
       }
     }
   }

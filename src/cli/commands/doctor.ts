@@ -173,7 +173,7 @@ async function archiveAt(url: string, { config, telemetry }: Session): Promise<F
         ? []
         : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
       ...((await store.inspection.isWritten())
-        ? [warning(`${where}: a tapekeep collects into it now`, WRITER_ADVICE)]
+        ? [warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)]
         : []),
       ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
     ];

@@ -350,8 +350,8 @@ async function jobsOf(
         const toMs = Math.min(known.fromMs, Math.max(...never.map((span) => span.toMs)));
         never.push({ fromMs: Number.NEGATIVE_INFINITY, toMs });
         // Time that is named is wanted, even where it could never be had.
-        const before = spans.flatMap((span) => subtractSpans(span, within(span)));
-        leaveOut(before, BEFORE_HISTORY);
+        const missed = spans.flatMap((span) => subtractSpans(span, within(span)));
+        leaveOut(missed, BEFORE_HISTORY);
         spans = spans.flatMap(within);
       }
       const unknown = spans.flatMap((span) => subtractSpans(span, [known]));

@@ -103,6 +103,12 @@ class World {
     this.record.assertAccounted('states');
   }
 
+  /** Hands events to a collector that runs, and lets it take them. */
+  async take(...events: StateEvent[]): Promise<void> {
+    for (const event of events) await this.feeds.at(-1)?.queue.put(event);
+    await settle();
+  }
+
   covered(): Array<[number, number]> {
     return this.archive
       .allRanges(1)
@@ -188,13 +194,9 @@ test('after a jump back of the time the same session goes on from there', async 
   const world = new World();
   const collector = world.collector();
   collector.start();
-  const take = async (...events: StateEvent[]) => {
-    for (const event of events) await world.feeds.at(-1)?.queue.put(event);
-    await settle();
-  };
-  await take(opened(0), state(60_100), state(60_200));
+  await world.take(opened(0), state(60_100), state(60_200));
   world.time.jumps = 1;
-  await take(state(1000), state(1500), alive(2000));
+  await world.take(state(1000), state(1500), alive(2000));
   await collector.stop();
   assert.deepEqual(
     world.archive.states.map(({ observedAtMs }) => observedAtMs - START_MS),
@@ -208,14 +210,10 @@ test('after a jump back without a connection, what is missed again is listed aga
   const world = new World();
   const collector = world.collector();
   collector.start();
-  const feed = async (...events: StateEvent[]) => {
-    for (const event of events) await world.feeds.at(-1)?.queue.put(event);
-    await settle();
-  };
-  await feed(opened(0), state(100), closed(100));
-  await feed(opened(500), closed(null, 'stalled', 41_000));
+  await world.take(opened(0), state(100), closed(100));
+  await world.take(opened(500), closed(null, 'stalled', 41_000));
   world.time.jumps += 1;
-  await feed(opened(30_000), closed(null, 'stalled', 35_000));
+  await world.take(opened(30_000), closed(null, 'stalled', 35_000));
   await collector.stop();
   assert.deepEqual(world.gaps().at(-1), [30_000, 35_000]);
 });
