@@ -10,8 +10,11 @@ import { isReplay, seedsOf } from '../support/seeds.js';
  * How many of them, and how to replay one: support/seeds.
  */
 const seeds = seedsOf(60);
-/** Worlds that share a process, which is killed in the middle of all their writes at once. */
-const TOGETHER = 10;
+/**
+ * Worlds that share a process, which is killed in the middle of all their writes at once. Each holds up to five
+ * connections of the hundred that all files of a run share.
+ */
+const TOGETHER = 5;
 /** Such processes at a time: while one waits for its exchanges, another computes. */
 const AT_ONCE = 2;
 
