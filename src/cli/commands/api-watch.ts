@@ -110,7 +110,7 @@ export function lineOf(event: StateEvent, wallMs: number): string {
       return `${at(event.exchangeMs)}${event.origin.padEnd(8)}  ${figures.join('  ')}`;
     }
     case 'alive':
-      return `${at(event.exchangeMs)}alive     nothing was missed so far`;
+      return `${at(event.exchangeMs)}alive     nothing was missed up to this time`;
     case 'gap':
       return `${at(event.fromExchangeMs)}gap       the archive that is replayed knows no more from here on`;
     case 'closed': {
