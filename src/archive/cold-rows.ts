@@ -157,7 +157,7 @@ function sourceSql({ kind, variantS, fromUs, toUs }: ColdQuery, paths: readonly 
  *
  * @param newest only so many of its rows, the newest ones, newest first
  */
-export function fileRowsSql(query: ColdQuery, files: MarketFiles, newest?: number): string {
+function fileRowsSql(query: ColdQuery, files: MarketFiles, newest?: number): string {
   const table = tableOfKind(query.kind);
   const names = rowFields(table, selectedSql).map((one, index) => `${one} AS c${index + 1}`);
   const from = sourceSql(query, files.paths);

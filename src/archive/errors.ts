@@ -82,7 +82,7 @@ const FULL_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 const FULL_WORDS = /No space left on device|File too large|Disk quota exceeded/i;
 
 /** Whether an error says that a disk is full, be it ours or that of a server. */
-export function isFullDisk(error: unknown): boolean {
+function isFullDisk(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
 }
 
@@ -240,7 +240,7 @@ export class OpenPivotError extends StatementRefusedError {
 }
 
 /** The machine has not enough memory or disk for a statement. */
-export class QueryResourcesError extends TapekeepError {
+class QueryResourcesError extends TapekeepError {
   constructor(what: string, cause: unknown) {
     super(
       'query_resources',

@@ -30,7 +30,7 @@ export function segmentsOf(
 }
 
 /** The part of a slice that a segment holds. */
-export function sliceWithin(slice: MergedSlice, { span }: PlacedSegment): MergedSlice {
+function sliceWithin(slice: MergedSlice, { span }: PlacedSegment): MergedSlice {
   return {
     ...slice,
     fromUs: Math.max(slice.fromUs, span.fromMs * 1000),

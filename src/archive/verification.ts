@@ -298,12 +298,12 @@ function detailOf({ differences }: { readonly differences: CheckRow['differences
 }
 
 /** Slots that are checked at once: no more than a day's trades are summed up by one statement. */
-export function slotsAtOnce(stepMs: number): number {
+function slotsAtOnce(stepMs: number): number {
   return Math.min(FIGURE_SLOTS_MAX, Math.max(1, Math.floor(DAY_MS / stepMs)));
 }
 
 /** Checks a span of whole slots that is short enough to be read at once. */
-export async function checkAtOnce(
+async function checkAtOnce(
   checks: CheckStore,
   target: CheckTarget,
   kline: StreamRef,

@@ -179,7 +179,7 @@ export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
  * Why a stream has no gap at a time: the time is covered, or newer than all that is collected,
  * or was never asked for. Each calls for something else.
  */
-export async function whyNoGap(
+async function whyNoGap(
   store: Store,
   stream: KnownStream,
   atMs: number,

@@ -21,7 +21,7 @@ import { Progress } from './progress.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
 export type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
-export const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].retention))];
+const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].retention))];
 
 /** Reads and gathers a list of such kinds with commas. */
 export const lifeKindsArgument = listArgument(LIFE_KIND_NAMES, (word): LifeKind => {

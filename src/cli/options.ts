@@ -34,7 +34,7 @@ export function waitArgument(text: string): number {
   return text === '0' ? 0 : durationArgument(text);
 }
 
-export function portArgument(text: string): number {
+function portArgument(text: string): number {
   return wholeArgument(0, 65_535, text);
 }
 

@@ -194,7 +194,7 @@ export interface PaceBounds {
   readonly high: number;
 }
 
-export const ANY_PACE: PaceBounds = { low: MIN_PACE, high: MAX_PACE };
+const ANY_PACE: PaceBounds = { low: MIN_PACE, high: MAX_PACE };
 
 /** Paces at which one clock passes through both windows. */
 function boundsOfPair(a: TimeWindow, b: TimeWindow): PaceBounds {
@@ -221,7 +221,7 @@ function meet(bounds: readonly PaceBounds[]): PaceBounds {
 }
 
 /** The paces that explain all `windows` together. */
-export function paceBounds(windows: readonly TimeWindow[]): PaceBounds {
+function paceBounds(windows: readonly TimeWindow[]): PaceBounds {
   const pairs = windows.flatMap((second, at) =>
     windows.slice(0, at).map((first) => boundsOfPair(first, second)),
   );
@@ -229,7 +229,7 @@ export function paceBounds(windows: readonly TimeWindow[]): PaceBounds {
 }
 
 /** Whether some steady pace within `bounds`, those of `windows`, explains `next` too. */
-export function isConsistent(
+function isConsistent(
   windows: readonly TimeWindow[],
   bounds: PaceBounds,
   next: TimeWindow,
@@ -249,7 +249,7 @@ export interface PaceFit {
  * The pace that consistent windows show. Before they span a few seconds, `before` goes on if it is
  * possible, else 1, or less than 1 if even that is too fast.
  */
-export function fitPace(
+function fitPace(
   windows: readonly TimeWindow[],
   { low, high }: PaceBounds,
   before: number,

@@ -241,7 +241,7 @@ export interface RequestWatch {
  * the whole answer came, or it was given up, or the connection broke. Given up while waiting, it
  * leaves nothing behind that could still be sent.
  */
-export class ReplyHandler implements Dispatcher.DispatchHandler {
+class ReplyHandler implements Dispatcher.DispatchHandler {
   /** The whole answer. Rejects with the reason of {@link abort}, or with the connection's error. */
   readonly complete: Promise<RawReply>;
   readonly #place: ErrorPlace;

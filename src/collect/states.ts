@@ -416,14 +416,14 @@ export interface Proof {
 }
 
 /** What a commit covers; undefined while nothing was pushed on this connection. */
-export function spanOf(session: Session, proof: Proof | undefined): Span | undefined {
+function spanOf(session: Session, proof: Proof | undefined): Span | undefined {
   if (proof === undefined) return undefined;
   const fromMs = session.hasData ? session.coveredUntilMs : proof.fromMs;
   return fromMs === undefined ? undefined : { fromMs, toMs: Math.max(proof.aliveMs + 1, fromMs) };
 }
 
 /** A record as a row of its session, which counts it. It never goes back into what is covered. */
-export function rowOf(
+function rowOf(
   session: Session,
   event: Extract<StateEvent, { kind: 'record' }>,
   { marketId, periodS }: Pick<StateRow, 'marketId' | 'periodS'>,

@@ -265,7 +265,7 @@ export function exchangeNameOf(config: Config): string {
 }
 
 /** What stands where a secret was. */
-export const REDACTED = '***';
+const REDACTED = '***';
 
 /** Query parameters that carry secrets in the connection strings of databases and exchanges. */
 const SECRET_PARAMETER = /pass|secret|token|key|signature/i;

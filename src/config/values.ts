@@ -33,7 +33,7 @@ export function formatDuration(ms: number): string {
 }
 
 /** How a schedule is written, for messages. */
-export const CRON_FORM =
+const CRON_FORM =
   'a cron expression of six fields (second minute hour day month weekday) or five (from minute on)';
 
 /**

@@ -21,7 +21,7 @@ export const LIST_PERIOD_S = 86_400;
 /** Markets whose states one connection follows, where a list can be subscribed. */
 export const MARKETS_PER_CONNECTION = 50;
 /** Most markets of one subscription. */
-export const LIST_MAX = 2000;
+const LIST_MAX = 2000;
 /** Names of the markets whose trades are to be pushed. */
 export const tradeMarkets = z.array(nameText).max(LIST_MAX);
 /** A market, a limit and the id above which its newest trades are asked for. */

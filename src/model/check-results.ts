@@ -45,7 +45,7 @@ export interface SlotFigures {
   readonly hasCandle: boolean;
 }
 
-export const CHECK_OUTCOMES = ['match', 'mismatch', 'unproven'] as const;
+const CHECK_OUTCOMES = ['match', 'mismatch', 'unproven'] as const;
 export type CheckOutcome = (typeof CHECK_OUTCOMES)[number];
 
 /** One figure on which the two roads do not agree; null: there is none on that side. */

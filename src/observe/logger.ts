@@ -143,7 +143,7 @@ const RULES: readonly (readonly [RegExp, string])[] = [
  * Builds the function that every log line passes through before it is written: it hides what looks
  * like a secret, and the given secrets wherever they stand.
  */
-export function createRedactor(secrets: readonly string[] = []): (line: string) => string {
+function createRedactor(secrets: readonly string[] = []): (line: string) => string {
   const known = secrets
     .filter((secret) => secret.length >= 4)
     .flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)]);

@@ -113,7 +113,7 @@ function withHistory(missing: readonly Missing[]): Missing[] {
 }
 
 /** The end of a gap as reported at an instant; the end of a gap that goes on was not known. */
-export function cutAt(nowMs: number, fromMs: number, toMs: number): number {
+function cutAt(nowMs: number, fromMs: number, toMs: number): number {
   return Math.min(toMs, Math.max(nowMs, fromMs + 1));
 }
 

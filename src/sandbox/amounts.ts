@@ -7,7 +7,7 @@ import { Rejection } from './errors.js';
  */
 
 /** Most digits before the point of a price, an amount or everything ever deposited of a currency. */
-export const MAX_WHOLE_DIGITS = 30;
+const MAX_WHOLE_DIGITS = 30;
 /** Most places of anything that is worked out: `stockPrec + moneyPrec + feePrec` stays within. */
 export const MAX_PLACES = 40;
 

@@ -50,7 +50,7 @@ function faultOfRepeated(name: EndpointName, payload: unknown, asked: Row): stri
  *
  * @param asked what was asked for, where the answer is held against it
  */
-export function faultOfServer(name: EndpointName, answer: Answer, asked?: Row): string | undefined {
+function faultOfServer(name: EndpointName, answer: Answer, asked?: Row): string | undefined {
   const { target, status, text, contentType, body, headers } = answer;
   if (status !== 200) return `${target} is refused: ${status} ${text.slice(0, 120)}`;
   const coding = headerText(headers, 'content-encoding') ?? 'identity';

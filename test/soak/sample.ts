@@ -37,10 +37,7 @@ export async function readProcess(pid: number) {
 }
 
 /** Growth an hour: the least squares of what was measured, the first tenth of a life left out. */
-export function slopePerHour(
-  samples: readonly Sample[],
-  pick: (sample: Sample) => number,
-): number | null {
+function slopePerHour(samples: readonly Sample[], pick: (sample: Sample) => number): number | null {
   const lives = samples.filter(({ lifeMinutes }) => lifeMinutes >= WARM_UP_MINUTES);
   const points = lives
     .map((sample) => ({ x: sample.minute, y: pick(sample) }))

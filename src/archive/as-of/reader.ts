@@ -93,7 +93,7 @@ const microsText = (expression: string) => `round(date_part('epoch', ${expressio
  * number, receipt, record. A feed at full speed would spend most of its time on taking rows apart, and
  * columns, and putting them together again.
  */
-export const UPDATES_AFTER = `
+const UPDATES_AFTER = `
   SELECT string_agg(line, E'\\n') AS lines FROM (
     SELECT concat(${microsText('observed_at')}, E'\\t', seq, E'\\t', ${microsText('received_at')}, E'\\t',
       '{"period":', period_s, ',"last":"', last, '","open":"', open, '","close":"', close,
@@ -105,7 +105,7 @@ export const UPDATES_AFTER = `
     ORDER BY observed_at, seq LIMIT $7) written`;
 
 /** A line of `UPDATES_AFTER`. */
-export function readUpdate(line: string): AsOfUpdate {
+function readUpdate(line: string): AsOfUpdate {
   const seqAt = line.indexOf('\t') + 1;
   const receivedAt = line.indexOf('\t', seqAt) + 1;
   const recordAt = line.indexOf('\t', receivedAt) + 1;
@@ -118,7 +118,7 @@ export function readUpdate(line: string): AsOfUpdate {
 }
 
 /** A row of a file, as the database would have written it. */
-export function writeUpdate(row: RowOf<'market_state'>): AsOfUpdate {
+function writeUpdate(row: RowOf<'market_state'>): AsOfUpdate {
   const { periodS: period, last, open, close, high, low, deal, volume } = row;
   const { observedAtMs, seq, receivedAtMs } = row;
   const recordText = JSON.stringify({ period, last, open, close, high, low, deal, volume });

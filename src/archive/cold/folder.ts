@@ -34,7 +34,7 @@ export function coldFolder(dataDir: string, dir: string | null): string {
 }
 
 /** A text as the value of a hive partition: readers decode it as they do a URL's. */
-export function hiveValue(text: string): string {
+function hiveValue(text: string): string {
   return encodeURIComponent(text).replaceAll(
     /[!'()*~]/g,
     (one) => `%${one.charCodeAt(0).toString(16).toUpperCase()}`,
@@ -47,7 +47,7 @@ export function coldMarketFolder(view: SeriesView, market: string): string {
 }
 
 /** The folder of one day of a market, relative to the cold folder. @param date `2026-01-31`, UTC */
-export function coldDayFolder(view: SeriesView, market: string, date: string): string {
+function coldDayFolder(view: SeriesView, market: string, date: string): string {
   return `${coldMarketFolder(view, market)}/date=${date}`;
 }
 

@@ -126,7 +126,7 @@ function oneOf<T extends string>(
 }
 
 /** Streams of one kind that cover a market. */
-export function marketStreams(
+function marketStreams(
   streams: readonly KnownStream[],
   kind: SeriesKind,
   marketId: number,

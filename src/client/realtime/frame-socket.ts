@@ -58,7 +58,7 @@ const MAX_UNRECOGNISED = 10;
 const UNREADABLE: ServerFrame = { kind: 'unrecognised', reason: 'no JSON that can be read' };
 
 /** Why a connection ends whose library gave up, by the library's own code. */
-export function reasonOfFailure(code: string, isOpen: boolean): CloseReason {
+function reasonOfFailure(code: string, isOpen: boolean): CloseReason {
   if (code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH') return 'oversized';
   if (code.startsWith('WS_ERR_')) return 'protocol_error';
   return isOpen ? 'remote' : 'connect_failed';

@@ -12,7 +12,7 @@ export interface GapBookOptions extends PageStoreOptions {
 }
 
 const RETRY_BASE_MS = 1000;
-export const RETRY_CAP_MS = 600_000;
+const RETRY_CAP_MS = 600_000;
 /** What failed lay with the exchange, not with the gap: once it answers again the walk goes on. */
 const EXCHANGE_RETRY_CAP_MS = 60_000;
 /** A gap that the exchange no longer serves is looked at again this rarely. */

@@ -22,7 +22,7 @@ const JSON_TYPE = 'application/json';
 const BAD_REQUEST_STATUS = 400;
 
 /** Headers of every reply (field notes, HTTP); a server may leave the rate limit out. */
-export const REPLY_HEADERS: JsonObject = {
+const REPLY_HEADERS: JsonObject = {
   'x-ratelimit-limit': {
     description: 'Requests that one window admits',
     schema: { type: 'integer', minimum: 1 },

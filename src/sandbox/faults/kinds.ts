@@ -96,7 +96,7 @@ export const DEFECTS = [
 export type Defect = (typeof DEFECTS)[number];
 
 /** Everything that can be made to go wrong, with where it can and by which parameters. */
-export const FAULT_KINDS = {
+const FAULT_KINDS = {
   /** The reply, or the frame and all behind it, comes `ms` and up to `jitterMs` more later. */
   latency: {
     endpoints: endpointNames as readonly EndpointName[],

@@ -185,7 +185,7 @@ function asText(market: unknown): Fields {
 const rowsOf = (result: unknown) => result as readonly unknown[];
 
 /** The result of an endpoint as a server of these variants sends it. */
-export function varied(name: EndpointName, result: unknown, variants: ServerVariants): unknown {
+function varied(name: EndpointName, result: unknown, variants: ServerVariants): unknown {
   switch (name) {
     case 'history':
       return variants.historyTotal === 'sent'

@@ -483,7 +483,7 @@ export class RealtimeConnection {
 }
 
 /** A readable frame that is no request, or undefined where nothing can be answered. */
-export function readId(frame: unknown): number | string | undefined {
+function readId(frame: unknown): number | string | undefined {
   if (frame === null || typeof frame !== 'object') return undefined;
   const id: unknown = (frame as { id?: unknown }).id;
   // A number beyond all doubles is read as infinite, and would be echoed as null.

@@ -32,7 +32,7 @@ export interface GapRecord {
 /** A process that changes memories of a market holds this until COMMIT; taken in the order of the ids. */
 const LOCK_GAPS = lockRowsSql('gaps', '$1::int[]');
 
-export async function lockGaps(runner: Runner, marketIds: Iterable<number>): Promise<void> {
+async function lockGaps(runner: Runner, marketIds: Iterable<number>): Promise<void> {
   const sorted = [...new Set(marketIds)].sort((a, b) => a - b);
   if (sorted.length > 0) await runner.rows(LOCK_GAPS, [sorted]);
 }

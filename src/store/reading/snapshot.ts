@@ -103,7 +103,7 @@ function fieldsOf(table: SeriesTable): string[] {
 }
 
 /** What holds while it is read: sorting is of use only where there is no index to go by. */
-export function mergedSettings({ isByReceipt }: MergedSlice): string {
+function mergedSettings({ isByReceipt }: MergedSlice): string {
   return isByReceipt
     ? `SET LOCAL enable_sort = on; SET LOCAL work_mem = '64MB'`
     : 'SET LOCAL enable_sort = off; SET LOCAL max_parallel_workers_per_gather = 0';
@@ -187,7 +187,7 @@ const LEDGER: Readonly<Record<LedgerTable, string>> = {
 };
 
 /** A table of the ledger as analysts know it. */
-export function copyLedgerSql(table: LedgerTable): string {
+function copyLedgerSql(table: LedgerTable): string {
   return `COPY (SELECT ${LEDGER[table]}) TO STDOUT (FORMAT csv)`;
 }
 

@@ -15,7 +15,7 @@ export interface SqlFile {
 }
 
 /** The files of a folder below `sql/`, in the order in which they are to be run. */
-export async function readSqlFiles(folder: string): Promise<SqlFile[]> {
+async function readSqlFiles(folder: string): Promise<SqlFile[]> {
   const dir = join(packageRoot(), 'sql', folder);
   const names = (await readdir(dir)).filter((name) => name.endsWith('.sql')).sort();
   return await Promise.all(

@@ -387,7 +387,7 @@ const LEFT_OPEN = `
   WHERE gap.state = 'open' AND delisted_at IS NOT NULL`;
 
 /** @param marketIds markets that are marked as delisted already */
-export async function giveUpMissing(
+async function giveUpMissing(
   runner: Runner,
   marketIds: Iterable<number>,
   atMs: number,
@@ -431,7 +431,7 @@ const UNSEEN = `
   ORDER BY s.market_id, s.stream_id`;
 
 /** @param marketIds markets that are still marked as delisted, and listed again at `atMs` */
-export async function resumeListed(
+async function resumeListed(
   runner: Runner,
   marketIds: readonly number[],
   atMs: number,

@@ -8,7 +8,7 @@ import { PATHS } from '../tables.js';
 import { goodQuery, judgeFields, judgeSuccess, publicNames } from './resources.js';
 
 /** What the client must send (contract, Authentication; field notes, Signing), worked out anew. */
-export function judgeSigning(
+function judgeSigning(
   name: EndpointName,
   { request }: Asked<EndpointName>,
   params: Query,

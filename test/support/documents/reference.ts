@@ -96,7 +96,7 @@ function commandPart(command: Command, path: string): string {
   );
 }
 
-export async function commandLinePage(): Promise<string> {
+async function commandLinePage(): Promise<string> {
   const program = await loadCommands(buildProgram(ignore));
   const [, codes = ''] = /Exit codes:\n([\s\S]*)/.exec(helpBehind(program)) ?? [];
   const exits = Array.from(codes.matchAll(/^ +(\d+) +(.+)$/gm), ([, code = '', text = '']) => [
@@ -159,7 +159,7 @@ function variablesOf(path: string): string {
   return `\`${variableOf(path)}\`${VARIABLES.has(file) ? `, \`${file}\`` : ''}`;
 }
 
-export function configurationPage(): string {
+function configurationPage(): string {
   const { intro, sections } = sectionsOf(defaultYaml());
   const listed = sections.flatMap(({ settings }) => settings.map(({ path }) => path));
   if (listed.length !== KEY_PATHS.size) {
@@ -203,7 +203,7 @@ export function configurationPage(): string {
     .trimEnd()}\n`;
 }
 
-export async function metricsPage(): Promise<string> {
+async function metricsPage(): Promise<string> {
   const registry = new Registry();
   const labels = new Metrics(registry).labelNames;
   const metrics = (await registry.getMetricsAsJSON()).sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -223,7 +223,7 @@ export async function metricsPage(): Promise<string> {
   ].join('');
 }
 
-export function errorsPage(): string {
+function errorsPage(): string {
   const rows = Object.entries(ERRORS)
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([code, { meaning, action, exit }]) => [

@@ -15,7 +15,7 @@ import type { ColdPlace } from './cold-world.js';
  * time, and decimals of all lengths: what goes wrong where hot and cold meet shows here.
  */
 export const DAYS = ['2026-01-14', '2026-01-15', '2026-01-16'] as const;
-export const MARKETS = ['BTC_USD', "it's/odd"] as const;
+const MARKETS = ['BTC_USD', "it's/odd"] as const;
 export const KINDS: readonly SeriesKind[] = ['trades', 'candles', 'tickers', 'depth', 'states'];
 /** Interval of the candles and period of the states, of which there are two each. */
 export const VARIANTS: Readonly<Record<SeriesKind, readonly number[]>> = {
@@ -23,7 +23,7 @@ export const VARIANTS: Readonly<Record<SeriesKind, readonly number[]>> = {
 };
 
 const DAY_S = 86_400;
-export const START_S = Date.parse(`${DAYS[0]}T00:00:00Z`) / 1000;
+const START_S = Date.parse(`${DAYS[0]}T00:00:00Z`) / 1000;
 export const WHOLE = { fromMs: START_S * 1000, toMs: (START_S + 3 * DAY_S) * 1000 };
 
 const PRICES = ['61837.63000000', '0.000000000000000001', '100', '99.5', '12345678901234567.5'];
