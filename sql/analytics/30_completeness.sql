@@ -70,7 +70,7 @@ BEGIN ATOMIC
     SELECT unnest(missing.spans) AS span) one, LATERAL (
     SELECT g.span * one.span AS part, g.state, g.reason, g.attempts, g.first_seen_at,
            g.next_attempt_at, nullif(concat_ws(E'\n', g.note, g.remarks), '') AS note,
-           g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL AS is_beyond
+           g.reason = 'beyond history' AND g.uncovered_at IS NULL AS is_beyond
     FROM gap g
     WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled'
       AND g.span && one.span

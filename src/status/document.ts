@@ -215,7 +215,7 @@ export function archiveStatus(
   const found = counted.streams.filter(isWanted);
   const streams = found.map((one) => streamOf(one, counted.checks, nowMs));
   const gaps = counted.gaps.filter(isWanted);
-  const openGaps = openGapsOf(gaps);
+  const openGaps = gapsByReason(gaps, 'open');
   const checks = counted.checks.filter(({ market }) => isWanted({ market, kind: 'candles' }));
   const sum = (figure: (one: StatusStream) => number) =>
     toMilliseconds(streams.reduce((all, one) => all + figure(one), 0));
@@ -231,7 +231,7 @@ export function archiveStatus(
     lowestCoverageRatio: lowest(ratios),
     kinds: kindsOf(streams),
     openGaps: openGaps.map((one) => shownGaps(one, nowMs)),
-    lostGaps: lostGapsOf(gaps).map((one) => shownGaps(one, nowMs)),
+    lostGaps: gapsByReason(gaps, 'unfillable').map((one) => shownGaps(one, nowMs)),
     oldestOpenGapAgeS:
       oldest.length === 0 ? null : tenths(nowMs - oldest.reduce((a, b) => Math.min(a, b))),
     mismatches: checks.reduce((all, one) => all + one.mismatches, 0),
@@ -354,21 +354,14 @@ export function reasonText({ kind, reason }: { kind: string; reason: string }): 
   return 'not collected yet (a running daemon walks back to it, the newest first)';
 }
 
-/** Open gaps by kind and reason, over all markets. */
-export function openGapsOf(totals: readonly GapTotals[]): GapsByReason[] {
-  return byReason(totals.filter(({ state }) => state === 'open'));
-}
-
-function lostGapsOf(totals: readonly GapTotals[]): GapsByReason[] {
-  return byReason(
-    totals.filter(({ state, reason }) => state === 'unfillable' && reason !== BEYOND_HISTORY),
-  );
-}
-
-function byReason(totals: readonly GapsByReason[]): GapsByReason[] {
+/** Gaps by kind and reason, over all markets: those that may still be filled, or those that were given up. */
+export function gapsByReason(
+  totals: readonly GapTotals[],
+  ofState: GapTotals['state'],
+): GapsByReason[] {
   const sums = new Map<string, GapsByReason>();
-  for (const { kind, reason, lengthMs, oldestMs } of totals) {
-    if (lengthMs < 1) continue;
+  for (const { kind, state, reason, lengthMs, oldestMs } of totals) {
+    if (state !== ofState || reason === BEYOND_HISTORY || lengthMs < 1) continue;
     const key = `${kind} ${reason}`;
     const sum = sums.get(key) ?? { kind, reason, lengthMs: 0, oldestMs };
     sums.set(key, {

@@ -381,14 +381,16 @@ test("what is before the exchange's history lowers no share, as in status, and l
     const span = { fromMs: at(fromHour), toMs: at(toHour) };
     await store.commit({ claims: [{ stream, span, evidence: {} }] });
   }
-  const [day] = await runSql(
-    url,
-    `SELECT expected_s::int AS expected, covered_s::int AS covered, missing_s::int AS missing,
+  const readDay = async () =>
+    await runSql(
+      url,
+      `SELECT expected_s::int AS expected, covered_s::int AS covered, missing_s::int AS missing,
             unfillable_s::int AS lost, before_history_s::int AS before, gaps::int, share::float8,
             is_complete AS "isComplete"
      FROM analytics.completeness((SELECT name FROM market WHERE market_id = 2), '2026-02-04')
      WHERE kind = 'candles' AND variant = 3600`,
-  );
+    );
+  const [day] = await readDay();
   const hourS = 3600;
   assert.deepEqual(day, {
     ...{ expected: 14 * hourS, covered: 12 * hourS, missing: 2 * hourS, lost: 2 * hourS },
@@ -403,6 +405,10 @@ test("what is before the exchange's history lowers no share, as in status, and l
     [shown?.coverageRatio, shown?.coveredS, shown?.missingS, shown?.beforeHistoryS, shown?.gaps],
     [day?.share, day?.covered, day?.missing, day?.before, day?.gaps],
   );
+  // While all of it is asked for once more, that is still what is known of it.
+  const asked = { marketIds: [2], kinds: ['candles'] as const, limit: 10 };
+  assert.equal(await store.retryGaps(asked, at(24), true), 2);
+  assert.deepEqual(await readDay(), [{ ...day, lost: 0 }]);
 });
 
 test('a day is complete from its first moment on, or not at all', async () => {

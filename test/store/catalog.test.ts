@@ -201,6 +201,14 @@ test('a stream that never got anything has one gap that grows, once it is known 
   const [depth] = await store.statusRows(ms(40));
   assert.equal(depth?.newestCoveredMs, null);
   assert.deepEqual([depth.gapS, depth.beforeHistoryS, depth.gapsWithinHistory], [20, 20, 0]);
+  // While it is asked for once more it is no less before history.
+  const remembered = { reasons: ['beyond history'], limit: 1 };
+  assert.equal(await store.retryGaps(remembered, ms(40), true), 1);
+  const again = (await store.statusRows(ms(40)))[0];
+  assert.deepEqual([again?.unfillableS, again?.openGaps], [0, 0]);
+  assert.deepEqual([again?.beforeHistoryS, again?.gapsWithinHistory], [20, 0]);
+  const [listed] = await store.listGaps(remembered, ms(40));
+  assert.deepEqual([listed?.state, listed?.isBeforeHistory], ['open', true]);
 });
 
 test('of a delisted market nothing is expected after it was last seen, until it is listed again', async () => {

@@ -225,8 +225,8 @@ function countedToS(model: ModelStream): number {
 /** What the status says of a stream. */
 function modelStatus(model: ModelStream, untilS: number) {
   const covered = Array.from({ length: END_S }, (_, s) => s).filter((s) => model.isCovered(s));
-  const isBefore = ({ state, reason, fromS }: ModelGap) =>
-    state === 'unfillable' && reason === 'beyond history' && fromS < (covered[0] ?? END_S);
+  const isBefore = ({ reason, fromS }: ModelGap) =>
+    reason === 'beyond history' && fromS < (covered[0] ?? END_S);
   const gaps = model.gaps(0, Math.min(untilS, countedToS(model)));
   const lengthS = (parts: readonly ModelGap[]) =>
     parts.reduce((sum, { fromS, toS }) => sum + toS - fromS, 0);
@@ -239,7 +239,7 @@ function modelStatus(model: ModelStream, untilS: number) {
     gapsWithinHistory: count(gaps.filter((gap) => !isBefore(gap))),
     gapS: lengthS(gaps),
     unfillableS: lengthS(gaps.filter(({ state }) => state === 'unfillable')),
-    openGaps: count(gaps.filter(({ state }) => state !== 'unfillable')),
+    openGaps: count(gaps.filter((gap) => gap.state !== 'unfillable' && !isBefore(gap))),
   };
 }
 

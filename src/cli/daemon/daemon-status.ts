@@ -184,7 +184,7 @@ async function ready(view: DaemonView): Promise<HealthReport> {
       ok: standing.length === 0,
       detail:
         standing.length === 0
-          ? 'the coverage of every stream grows'
+          ? `the coverage of no stream stands still for longer than ${shownDuration(view.standingLimitMs)}`
           : `coverage does not grow: ${standingTexts(standing)}`,
     },
   ]);

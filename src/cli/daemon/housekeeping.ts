@@ -8,7 +8,7 @@ import { obtain } from '../../kernel/bounded.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Telemetry } from '../../observe/events.js';
-import { type LedgerCount, openGapsOf } from '../../status/document.js';
+import { gapsByReason, type LedgerCount } from '../../status/document.js';
 import type { CheckTotals, Store, StreamStatus } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import { lifeRulesOf } from '../life.js';
@@ -138,7 +138,7 @@ function reportCompleteness(counted: LedgerCount, telemetry: Telemetry): void {
   const { atMs: nowMs, streams, gaps, checks } = counted;
   telemetry.verify.completenessCounted({
     coverage: coverageOf(streams),
-    openGaps: openGapsOf(gaps).map(({ kind, oldestMs, ...gap }) => ({
+    openGaps: gapsByReason(gaps, 'open').map(({ kind, oldestMs, ...gap }) => ({
       ...{ stream: kind, ...gap },
       oldestAgeMs: Math.max(0, nowMs - oldestMs),
     })),

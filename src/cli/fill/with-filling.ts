@@ -119,7 +119,9 @@ function leftLines({ gaps, end }: FillOutcome): string[] {
     lines.push(`  ${reason}: ${words ?? 'see "tapekeep gaps explain"'}`);
   }
   if (gaps.some(({ state }) => state === 'unfillable')) {
-    lines.push('What is unfillable is given up until "tapekeep gaps fill --again" asks for it.');
+    lines.push(
+      'What is unfillable is asked for once more by "tapekeep gaps fill --again"; "tapekeep gaps" says whether a running daemon does so by itself.',
+    );
   }
   if (gaps.some(({ state }) => state !== 'unfillable')) {
     lines.push(

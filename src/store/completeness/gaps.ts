@@ -151,8 +151,11 @@ export async function forgetBeyond(
 /** What the last try found, and what people wrote. */
 export const NOTES = `nullif(concat_ws(E'\\n', g.note, g.remarks), '')`;
 
-/** Memory `g` is of time that the exchange does not serve and that was never covered. */
-export const BEYOND_HISTORY = `g.state = 'unfillable' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
+/**
+ * Memory `g` is of time that the exchange does not serve and that was never covered. While it is asked for once more,
+ * that is still what is known of it.
+ */
+export const BEYOND_HISTORY = `g.state <> 'filled' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
 
 /**
  * Up to where gaps of a stream are counted: to the end of the newest that is covered, or that is remembered of. What is

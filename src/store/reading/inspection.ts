@@ -207,7 +207,7 @@ export interface StreamStatus {
   readonly beforeHistoryS: number;
   /** Gaps that are left when what lies before history is taken out. */
   readonly gapsWithinHistory: number;
-  /** Gaps that are left when the unfillable spans are taken out. */
+  /** Gaps that are left when the unfillable spans and what lies before history are taken out. */
   readonly openGaps: number;
   readonly collectFromMs: number | null;
   /** Null where the start was chosen, or is not known. */
@@ -260,7 +260,7 @@ const STATUS_ROWS = `
          ${SECONDS_OF('missing * unfillable')} AS unfillable_s,
          ${SECONDS_OF('missing * before_history')} AS before_history_s,
          (SELECT count(*) FROM unnest(missing - before_history))::int AS gaps_within_history,
-         (SELECT count(*) FROM unnest(missing - unfillable))::int AS open_gaps,
+         (SELECT count(*) FROM unnest(missing - unfillable - before_history))::int AS open_gaps,
          collect_from, start_reason
   FROM missed ORDER BY name, kind, variant`;
 
