@@ -239,7 +239,7 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.equal(named.code, 6, named.out + named.err);
     assert.match(
       named.out,
-      /candles of 60 s: 4 slots judged, 1 match, 0 do not, 3 unproven$\n {2}UNPROVEN .* \(60 s\): before the exchange's history begins, never to be had$\nThere/m,
+      /candles of 60 s, 4 slots: 1 match, 0 do not, 3 unproven$\n {2}UNPROVEN .* \(60 s\): before the exchange's history begins, never to be had$\nThere/m,
     );
   });
 

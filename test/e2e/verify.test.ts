@@ -109,11 +109,34 @@ test('what is in cold files is not judged, and verify says so', async (t) => {
     named.out.slice(0, named.out.indexOf('There is doubt')),
     [
       'BTC_USD',
-      '  candles of 60 s: 1,440 slots judged, 0 match, 0 do not, 1,440 unproven',
-      '  candles of 3600 s: 24 slots judged, 0 match, 0 do not, 24 unproven',
+      '  candles of 60 s, 1,440 slots: 0 match, 0 do not, 1,440 unproven',
+      '  candles of 3600 s, 24 slots: 0 match, 0 do not, 24 unproven',
       `  UNPROVEN ${day} (60 s): in cold files, which are not read here`,
       `  UNPROVEN ${day} (3600 s): in cold files, which are not read here\n`,
     ].join('\n'),
+  );
+  // No file holds what lies before the history of a market.
+  await runSql(
+    place.url,
+    `WITH asked AS (UPDATE stream SET collect_from = '2026-01-14Z'),
+     given AS (
+       UPDATE coverage c SET span = c.span * tstzrange('2026-01-14 12:00Z', NULL)
+       FROM stream s JOIN market m USING (market_id)
+       WHERE m.name = 'BTC_USD' AND s.stream_id = c.stream_id AND s.kind = 'trades')
+     INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at, attempts)
+     SELECT s.stream_id, s.market_id, '[2026-01-14, 2026-01-14 12:00Z)', 'unfillable', 'beyond history', now(), 1
+     FROM stream s JOIN market m USING (market_id) WHERE m.name = 'BTC_USD' AND s.kind = 'trades'`,
+  );
+  const later = await verify(env, '--market', 'BTC_USD', '--from', DAYS[0], '--to', DAYS[1]);
+  const noon = '2026-01-14 12:00:00';
+  assert.ok(
+    later.out.includes(
+      [
+        `  UNPROVEN 2026-01-14 00:00:00 – ${noon} (60 s): before the exchange's history begins, never to be had`,
+        `  UNPROVEN ${noon} – 2026-01-15 00:00:00 (60 s): in cold files, which are not read here`,
+      ].join('\n'),
+    ),
+    later.out,
   );
 });
 

@@ -92,7 +92,7 @@ function marketLines(found: MarketFindings): string[] {
     const { slots, matches, mismatches, unproven, beforeHistoryS } = counts;
     const before =
       beforeHistoryS === 0 ? '' : `; ${shownDuration(beforeHistoryS * 1000)} ${BEFORE_HISTORY}`;
-    return `  candles of ${intervalS} s: ${countOf(slots, 'slot')} judged, ${whole(matches)} match, ${whole(mismatches)} do not, ${whole(unproven)} unproven${before}`;
+    return `  candles of ${intervalS} s, ${countOf(slots, 'slot')}: ${whole(matches)} match, ${whole(mismatches)} do not, ${whole(unproven)} unproven${before}`;
   });
   if (lines.length === 0) lines.push('  nothing is collected that could be judged');
   for (const { intervalS, slot, tradeIds } of found.mismatches) {
@@ -334,29 +334,26 @@ async function jobsOf(
         fromMs: floorToMs(expected[0]?.fromMs ?? asked.toMs, stepMs),
         toMs: ceilToMs(expected.at(-1)?.toMs ?? asked.toMs, stepMs),
       };
-      const leaveOut = (parts: readonly Span[], reason: string) => {
-        for (const span of parts) {
+      const inFiles = normalizeSpans(archived.map((span) => wholeSlots(span, stepMs, true)));
+      const seen = [known, ...inFiles].map((span) => overlapOf(span, asked));
+      spans = index === 0 ? [asked] : normalizeSpans(seen);
+      const keep = (kept: (span: Span) => Span[], reasonOfRest: string) => {
+        for (const span of spans.flatMap((one) => subtractSpans(one, kept(one)))) {
           countsOf(found, kline.variant).slots += (span.toMs - span.fromMs) / stepMs;
-          addUnproven(found, kline.variant, span, reason);
+          addUnproven(found, kline.variant, span, reasonOfRest);
         }
+        spans = spans.flatMap(kept);
       };
-      // Time of which the database holds nothing needs no judging slot by slot.
-      const outward = archived.map((span) => overlapOf(wholeSlots(span, stepMs, true), asked));
-      const inFiles = normalizeSpans(outward.filter((span) => !isEmptySpan(span)));
-      leaveOut(inFiles, IN_FILES);
-      spans = subtractSpans(index === 0 ? asked : overlapOf(asked, known), inFiles);
       if (bounds.fromMs !== undefined) {
         // What is older than that is beyond history as well.
         const toMs = Math.min(known.fromMs, Math.max(...never.map((span) => span.toMs)));
         never.push({ fromMs: Number.NEGATIVE_INFINITY, toMs });
         // Time that is named is wanted, even where it could never be had.
-        const missed = spans.flatMap((span) => subtractSpans(span, within(span)));
-        leaveOut(missed, BEFORE_HISTORY);
-        spans = spans.flatMap(within);
+        keep(within, BEFORE_HISTORY);
       }
-      const unknown = spans.flatMap((span) => subtractSpans(span, [known]));
-      leaveOut(unknown, 'nothing is collected of this time');
-      spans = spans.map((span) => overlapOf(span, known));
+      // Time of which the database holds nothing needs no judging slot by slot.
+      keep((span) => subtractSpans(span, inFiles), IN_FILES);
+      keep((span) => [overlapOf(span, known)], 'nothing is collected of this time');
     }
     const judged = spans.flatMap(within);
     const neverMs = floorToMs(totalLengthMs(spans) - totalLengthMs(judged), stepMs);
