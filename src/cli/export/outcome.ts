@@ -4,7 +4,7 @@ import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
 import { normalizeSpans, type Span, totalLengthMs } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { tableOfKind } from '../../model/kinds.js';
 import { SERIES } from '../../model/series.js';
 import type { KnownStream, MissingPart } from '../../store/index.js';
 import type { Need } from '../command.js';
@@ -57,7 +57,7 @@ export class SpanProgressBar extends Progress {
 /** Gaps that are shown; a manifest with --allow-gaps lists more. */
 const SHOWN = 20;
 
-type Line = Omit<MissingPart, 'state'> & { readonly market: string; readonly state: string };
+type Line = MissingPart & { readonly market: string };
 
 const COLUMNS: readonly Column<Line>[] = [
   { title: 'market', text: ({ market }) => market },
@@ -80,23 +80,11 @@ function isBeforeStart({ reason, span }: MissingPart, stream: KnownStream | unde
   return reason.endsWith(NOT_COLLECTED) && span.toMs <= startOf(stream);
 }
 
-/** What comes before a stream is no open gap: no filling works on it. */
-function stateOf(part: MissingPart, kind: SeriesKind, stream: KnownStream | undefined): string {
-  if (!isBeforeStart(part, stream)) return part.state;
-  // The walk of trades has not found the start, and goes on down.
-  if (kind === 'trades' && stream?.collectFromMs === null) return part.state;
-  const isOfHistory = SERIES[tableOfKind(kind)].isFetchable && stream?.startReason !== null;
-  return isOfHistory ? 'before history' : 'before collecting';
-}
-
 /** Why an export was refused, and what can be done about it. */
 function gapLines(error: ExportGapsError, streams: readonly KnownStream[]): string[] {
-  const lines = error.gaps.flatMap((gaps) => {
-    const stream = streams.find(({ streamId }) => streamId === gaps.stream.streamId);
-    return gaps.missing.map((one): Line => {
-      return { ...one, market: gaps.market, state: stateOf(one, gaps.kind, stream) };
-    });
-  });
+  const lines = error.gaps.flatMap(({ market, missing }) =>
+    missing.map((one): Line => ({ ...one, market })),
+  );
   const count = error.gaps.reduce((sum, { missingCount }) => sum + missingCount, 0);
   const shown = formatTable(COLUMNS, lines.slice(0, SHOWN)).map((line) => `  ${line}`);
   const rest = count - Math.min(count, SHOWN);

@@ -470,7 +470,10 @@ export async function noteGaps(
 }
 
 /** A missing part of a span, with what is remembered of it. */
-export interface MissingPart extends Pick<Gap, 'span' | 'state' | 'reason' | 'note'> {}
+export interface MissingPart extends Pick<Gap, 'span' | 'reason' | 'note'> {
+  /** What comes before a stream is no open gap: no filling works on it. */
+  readonly state: Gap['state'] | 'before history' | 'before collecting';
+}
 
 /** Ledger of a span, whether or not all of it was expected. */
 export interface SpanCompleteness {
@@ -502,9 +505,20 @@ const MISSING_PARTS = `
     SELECT rest, 'open', 'not collected', NULL FROM unnest(
       (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}'))
       AS rest)
-  SELECT span, state, reason, note, count(*) OVER (),
+  SELECT span, CASE
+           WHEN reason <> 'not collected' OR upper(span) > begins.at THEN state
+           -- The walk of trades has not found the start, and goes on down.
+           WHEN kind IN ('trades', 'times') AND collect_from IS NULL THEN state
+           WHEN start_reason IS NOT NULL AND NOT kind = ANY ($6::text[]) THEN 'before history'
+           ELSE 'before collecting' END AS state,
+         reason, note, count(*) OVER (),
          (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS sum_ms
-  FROM parts ORDER BY lower(span) LIMIT $5`;
+  FROM parts, stream s, LATERAL (
+    SELECT coalesce(s.collect_from, (
+      SELECT lower(c.span) FROM coverage c WHERE c.market_id = $1 AND c.stream_id = $2
+      ORDER BY lower(c.span) LIMIT 1), '-infinity') AS at) begins
+  WHERE s.market_id = $1 AND s.stream_id = $2
+  ORDER BY lower(parts.span) LIMIT $5`;
 
 /** Ledger of a span of a stream; lists are cut at `limit`. */
 export async function readSpanCompleteness(
@@ -515,10 +529,10 @@ export async function readSpanCompleteness(
 ): Promise<SpanCompleteness> {
   const values = [stream.marketId, stream.streamId, span.fromMs, span.toMs, limit];
   const covered = await runner.rows<{ span: Span; count: number }>(COVERED_SPANS, values);
-  const missing = await runner.rows<MissingPart & { count: number; sumMs: number }>(
-    MISSING_PARTS,
-    values,
-  );
+  const missing = await runner.rows<MissingPart & { count: number; sumMs: number }>(MISSING_PARTS, [
+    ...values,
+    [...MOMENT_STREAMS],
+  ]);
   return {
     covered: covered.map((one) => one.span),
     coveredCount: covered[0]?.count ?? 0,
