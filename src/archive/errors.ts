@@ -57,7 +57,7 @@ export class ArchiveGapsError extends ArchiveError {
   constructor(gaps: readonly ArchiveGap[], gapCount: number, first: string) {
     super(
       'archive_gaps',
-      `the archive is not complete there (${gapCount === 1 ? 'one gap' : `${gapCount} gaps`}, first ${first}): fill it where that is possible ("tapekeep gaps fill", trades and candles), choose another span, or ask with gaps: 'mark' (they come as events) or 'ignore'`,
+      `the archive is not complete there (${gapCount === 1 ? 'one gap' : `${gapCount} gaps`}, first ${first}): fill it where that is possible ("tapekeep gaps fill", trades and candles), choose another span, leave out what you do not need (kinds, intervalsS, periodsS), or ask with gaps: 'mark' (they come as events) or 'ignore'`,
     );
     this.gaps = gaps;
     this.gapCount = gapCount;

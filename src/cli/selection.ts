@@ -31,11 +31,11 @@ export function selectMarkets<T extends { readonly market: string }>(
   for (const name of names) {
     if (knownNames.has(name)) continue;
     const nearest = nearestName(name, knownNames);
-    const advice =
-      nearest === undefined
-        ? 'the archive holds nothing of such a market; "tapekeep status" lists what it holds'
-        : `the archive holds nothing of such a market. Did you mean ${nearest}?`;
-    throw new UsageError(option, name, advice);
+    const shown = name.includes(',')
+      ? `: name one with each ${option}`
+      : '; "tapekeep status" lists what it holds';
+    const advice = nearest === undefined ? shown : `. Did you mean ${nearest}?`;
+    throw new UsageError(option, name, `the archive holds nothing of such a market${advice}`);
   }
   return known.filter(({ market }) => names.includes(market));
 }

@@ -261,7 +261,7 @@ ${facts}
 </dl>
 <h2>Open gaps by reason</h2>
 ${gapPart(document.archive?.openGaps)}
-<h2>Lost for good, by reason</h2>
+<h2>Lost for good within the exchange's history, by reason</h2>
 ${gapPart(document.archive?.lostGaps)}
 <h2>Least covered streams</h2>
 ${streamPart(document.archive)}

@@ -250,6 +250,7 @@ test('wrong arguments are refused by name, before anything is written', async (t
       /balances are of the account, and exports are of markets only: .*balances_at.*psql --owner/,
     ],
     [[], /required option '--kind/],
+    [[...trades, '--market', 'BTC_USDT,ETH_USDT'], /--market.*: name one with each --market/],
     [[...trades, '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
     [[...trades, '--format', 'parket'], /There is no format "parket".*Did you mean "parquet"/],
     [['--kind', 'candles', '--interval', '60', '--market', 'BTC_USDT'], /--interval.*"60".*3600/],

@@ -246,7 +246,10 @@ test('the page and the document tell open gaps by reason, the longest first', as
   assert.deepEqual(json.archive.lostGaps, [
     { kind: 'depth', reason: 'not observed', lengthS: 120, oldestAgeS: 400 },
   ]);
-  assert.match(page, /Lost for good, by reason<\/h2>\n<table>.*\n?.*>depth<\/td>.*>not observed</);
+  assert.match(
+    page,
+    /Lost for good within the exchange's history, by reason<\/h2>\n<table>.*\n?.*>depth<\/td>.*>not observed</,
+  );
 
   counted = countOf([{}]);
   assert.match(await read(), /<h2>Open gaps by reason<\/h2>\n<p>None\.<\/p>/);

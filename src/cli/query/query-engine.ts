@@ -11,6 +11,8 @@ export const ENGINES = ['auto', 'postgres', 'duckdb'] as const;
 const OWN_TABLES: ReadonlySet<string> = new Set(
   QUERY_TABLES.filter((name) => name !== 'coverage' && !SERIES_TABLES.some((one) => one === name)),
 );
+/** What only DuckDB takes: a misspelt name in it is no reason to ask Postgres. */
+const OF_DUCK = /^[\s(]*(?:from|pivot|unpivot|describe|summarize)\b/i;
 const MENTIONS_OWN = new RegExp(`\\b(?:${[...OWN_TABLES, ...QUESTIONS].join('|')})\\b`, 'i');
 
 interface EngineOptions {
@@ -25,7 +27,7 @@ interface EngineOptions {
  * What runs a statement: null is Postgres, and for DuckDB the statement is opened there. The words of the
  * statement decide, never what is hot or cold now, so that it means the same tomorrow. A table of
  * {@link OWN_TABLES}, or a question such as candles(…), without a schema before its name is asked by
- * DuckDB; anything else is for Postgres.
+ * DuckDB, and so is what begins as only its statements do; anything else is for Postgres.
  *
  * @throws UsageError for options that the chosen one cannot follow; what openStatement throws
  */
@@ -45,7 +47,7 @@ export async function chooseEngine(
     }
     return null;
   }
-  const isChosen = engine === 'duckdb' || cold !== undefined || isNarrowed;
+  const isChosen = engine === 'duckdb' || cold !== undefined || isNarrowed || OF_DUCK.test(sql);
   if (!isChosen && !MENTIONS_OWN.test(sql)) return null;
   const { openStatement } = await import('../../archive/query/statement.js');
   try {
