@@ -37,7 +37,7 @@ export interface Input<T> {
 /** A positional argument; its name and form stand in the usage. */
 export interface Argument<T> {
   readonly description: string;
-  readonly read?: Read<T>;
+  readonly read?: Read<T> | undefined;
   /** For the compiler alone. */
   readonly gives?: T;
 }
@@ -55,22 +55,13 @@ export function flag(flags: string, description: string, denied?: readonly [stri
 }
 
 /** An option with a value; `standard` stands in where it is not given. */
-export function option(flags: string, description: string): Input<string | undefined>;
-export function option<T>(flags: string, description: string, read: Read<T>): Input<T | undefined>;
-export function option<T>(
-  flags: string,
-  description: string,
-  read: Read<T> | undefined,
-  standard: T,
-  shown?: string,
-): Input<T>;
-export function option<T>(
+export function option<T = string, S extends T | undefined = undefined>(
   flags: string,
   description: string,
   read?: Read<T>,
-  standard?: T,
+  standard?: S,
   shown?: string,
-): Input<T | undefined> {
+): Input<NoInfer<T | S>> {
   const made = new Option(flags, description).default(standard, shown);
   if (read?.words !== undefined) made.choices(read.words);
   return { options: [read === undefined ? made : made.argParser(read as (text: string) => T)] };
@@ -83,23 +74,12 @@ export function required<T>(flags: string, description: string, read: Read<T>): 
 }
 
 /** An option whose value is one of a few words. */
-export function choice<const W extends string>(
+export function choice<const W extends string, S extends W | undefined = undefined>(
   flags: string,
   description: string,
   words: readonly W[],
-): Input<W | undefined>;
-export function choice<const W extends string>(
-  flags: string,
-  description: string,
-  words: readonly W[],
-  standard: W,
-): Input<W>;
-export function choice<const W extends string>(
-  flags: string,
-  description: string,
-  words: readonly W[],
-  standard?: W,
-): Input<W | undefined> {
+  standard?: S,
+): Input<NoInfer<W | S>> {
   return { options: [new Option(flags, description).choices(words).default(standard)] };
 }
 
@@ -108,7 +88,7 @@ export function argument<T extends string | readonly string[] | undefined>(
 ): Argument<T>;
 export function argument<T>(description: string, read: Read<T>): Argument<T>;
 export function argument<T>(description: string, read?: Read<T>): Argument<T> {
-  return { description, ...(read === undefined ? {} : { read }) };
+  return { description, read };
 }
 
 /** Opens what a command needs, hands it over, and closes it whatever happens. */
@@ -180,14 +160,9 @@ export function command<
       const optionValues = made.opts<Record<string, unknown>>();
       const values = Object.fromEntries([
         ...names.map((name, at) => [name, given[at]] as const),
-        ...inputs.map(
-          ([
-            name,
-            {
-              options: [one],
-            },
-          ]) => [name, optionValues[one?.attributeName() ?? '']],
-        ),
+        ...inputs.map(([name, input]) => {
+          return [name, optionValues[input.options[0]?.attributeName() ?? '']] as const;
+        }),
       ]) as Values<A> & Values<O>;
       return needs(common, (context) => run(context, values, made));
     },

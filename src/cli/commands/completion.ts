@@ -23,7 +23,6 @@ export default command({
     while (root.parent !== null) root = root.parent;
     const places = placesOf(await loadCommands(root), '');
     await writeOut(SCRIPTS[shell](places));
-    return undefined;
   },
 });
 

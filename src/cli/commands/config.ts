@@ -49,7 +49,6 @@ const show = command({
       chosen,
     );
     await writeOut(chosen.length === 0 ? 'Nothing is set.\n' : `${lines.join('\n')}\n`);
-    return undefined;
   },
 });
 
@@ -61,7 +60,6 @@ const check = command({
     const from = [...new Set(set.map(({ source }) => source.replace(/:\d+$/, '')))];
     const where = from.length === 0 ? '' : `, by ${from.join(', ')}`;
     await writeOut(`The settings are right: ${set.length} of ${all.length} are set${where}.\n`);
-    return undefined;
   },
 });
 

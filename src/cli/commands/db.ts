@@ -44,7 +44,6 @@ export default command({
       });
     };
     await withDatabase(session, 'existing', keep, lose);
-    return undefined;
   },
 });
 

@@ -21,7 +21,7 @@ import { marketsForGood } from '../../server/control/control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import { choice, command, flag, type Input, nothing, option, type Values } from '../command.js';
 import { waitForStop } from '../ending.js';
-import { EXIT_CODES, UsageError } from '../failure.js';
+import { UsageError } from '../failure.js';
 import {
   countArgument,
   durationArgument,
@@ -221,7 +221,6 @@ export default command({
     await waitForStop(clock, options.forMs, () => undefined);
     await server.stop();
     backend.stop();
-    return EXIT_CODES.ok;
   },
 });
 

@@ -37,6 +37,5 @@ export default command({
       throw new TapekeepError('database_unreachable', 'retry', text);
     }
     await writeOut(`${isOwner === true ? found.url : found.readerUrl}\n`);
-    return undefined;
   },
 });
