@@ -59,7 +59,13 @@ export interface Steered {
   readonly unknown: string;
 }
 
-interface Answer {
+interface Asked {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly body?: object | undefined;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface Answer {
   readonly text: string;
   /** Path of the next page. */
   readonly next: string | undefined;
@@ -74,19 +80,19 @@ export async function request(
   { name, unknown }: Steered,
   url: string | undefined,
   path: string,
-  init: { readonly method?: string; readonly body?: object | undefined; headers?: object } = {},
+  init: Asked = {},
 ): Promise<Answer> {
   if (url === undefined) {
     const advice = `give the address of the ${name}'s ready line with it, such as http://127.0.0.1:8080, or set ${CTL_URL_VARIABLE}`;
     throw new UsageError('--url <address>', undefined, advice);
   }
-  const { body, ...rest } = init;
+  const { body, ...asked } = init;
   let response: Response;
   let text: string;
   try {
     response = await fetch(new URL(`/${name}/${path}`, url), {
-      ...(rest as RequestInit),
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...asked,
+      ...(body && { body: JSON.stringify(body) }),
       signal: AbortSignal.timeout(TIMEOUT_MS),
       redirect: 'error',
     });
@@ -130,12 +136,15 @@ function refusalIn(text: string): string {
   }
 }
 
-/** The result in the envelope of an answer. */
-export function resultIn({ text }: Answer): unknown {
-  return (parseJson(text) as { readonly result: unknown }).result;
-}
-
-/** Prints a result as one JSON document. */
-export function printDocument(result: unknown): void {
-  process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+/** Sends one request, and prints the result as one JSON document. @param shown what of it is printed */
+export async function steer(
+  server: Steered,
+  url: string | undefined,
+  path: string,
+  init: Asked = {},
+  shown = (result: unknown) => result,
+): Promise<undefined> {
+  const { text } = await request(server, url, path, init);
+  const { result } = parseJson(text) as { readonly result: unknown };
+  process.stdout.write(`${JSON.stringify(shown(result), null, 2)}\n`);
 }

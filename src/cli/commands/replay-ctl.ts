@@ -1,7 +1,7 @@
 import { SESSION_HEADER, sessionIn } from '../../contract/gap-notices.js';
 import { systemClock } from '../../kernel/clock.js';
 import { type Argument, argument, command, group, nothing, option } from '../command.js';
-import { addressOption, printDocument, request, resultIn, type Steered } from '../control.js';
+import { addressOption, type Steered, steer } from '../control.js';
 import {
   durationArgument,
   instantArgument,
@@ -29,11 +29,9 @@ const momentArgument = (text: string) =>
 
 const REPLAY: Steered = { name: 'replay', unknown: 'is no replay' };
 
-type Method = 'GET' | 'POST' | 'DELETE';
-
 /** A command that sends one request, and prints how the time stands afterwards. */
 function steering<T>(
-  method: Method,
+  method: 'GET' | 'POST' | 'DELETE',
   path: string,
   value?: Argument<T>,
   bodyOf?: (value: T) => object,
@@ -52,9 +50,7 @@ function steering<T>(
       const named = session ?? (url === undefined ? null : sessionIn(url));
       const headers = named === null ? {} : { [SESSION_HEADER]: named };
       const body = bodyOf?.((given as { readonly value: T }).value);
-      printDocument(
-        readable(resultIn(await request(REPLAY, url, path, { method, body, headers }))),
-      );
+      await steer(REPLAY, url, path, { method, body, headers }, readable);
     },
   });
 }

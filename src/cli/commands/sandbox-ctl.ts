@@ -1,5 +1,5 @@
 import { argument, command, flag, group, nothing, option } from '../command.js';
-import { addressOption, printDocument, request, resultIn, type Steered } from '../control.js';
+import { type Answer, addressOption, request, type Steered, steer } from '../control.js';
 import { UsageError } from '../failure.js';
 import { gather } from '../options.js';
 import { gatherFaultScript } from '../sandbox/files.js';
@@ -22,28 +22,15 @@ const SANDBOX: Steered = {
 };
 const url = addressOption('sandbox');
 
-async function show(address: string | undefined, path: string) {
-  printDocument(resultIn(await request(SANDBOX, address, path)));
-  return undefined;
-}
-
-/** Sends a change and shows what came of it. */
-async function change(
-  address: string | undefined,
-  method: 'POST' | 'PUT' | 'DELETE',
-  path: string,
-  body?: object,
-) {
-  printDocument(resultIn(await request(SANDBOX, address, path, { method, body })));
-  return undefined;
-}
+const post = (address: string | undefined, path: string, body: object) =>
+  steer(SANDBOX, address, path, { method: 'POST', body });
 
 const verb = (name: 'delist' | 'block' | 'unblock') =>
   command({
     args: { market: argument<string>('') },
     options: { url },
     needs: nothing,
-    run: (_, { url, market }) => change(url, 'POST', `markets/${name}`, { market }),
+    run: (_, { url, market }) => post(url, `markets/${name}`, { market }),
   });
 
 const create = command({
@@ -51,7 +38,7 @@ const create = command({
   options: { url },
   help: '\nFields: stockPrec, moneyPrec, minAmount, basePrice, usualAmount, activity, takerFee, makerFee.',
   needs: nothing,
-  run: (_, { url, market, fields }) => change(url, 'POST', 'markets', describe(market, fields)),
+  run: (_, { url, market, fields }) => post(url, 'markets', describe(market, fields)),
 });
 
 const deposit = command({
@@ -62,7 +49,7 @@ const deposit = command({
   },
   options: { url },
   needs: nothing,
-  run: (_, { url, ...funds }) => change(url, 'POST', 'deposits', funds),
+  run: (_, { url, ...funds }) => post(url, 'deposits', funds),
 });
 
 const faults = command({
@@ -74,9 +61,10 @@ const faults = command({
   },
   needs: nothing,
   run(_, { url, file, rule = [], clear }) {
-    if (clear === true) return change(url, 'DELETE', 'faults');
-    if (file === undefined && rule.length === 0) return show(url, 'faults');
-    return change(url, 'PUT', 'faults', gatherFaultScript(file, rule));
+    if (clear === true) return steer(SANDBOX, url, 'faults', { method: 'DELETE' });
+    if (file === undefined && rule.length === 0) return steer(SANDBOX, url, 'faults');
+    const body = gatherFaultScript(file, rule);
+    return steer(SANDBOX, url, 'faults', { method: 'PUT', body });
   },
 });
 
@@ -93,11 +81,7 @@ const truth = command({
     const span = { ...(from === undefined ? {} : { from }), ...(to === undefined ? {} : { to }) };
     let path: string | undefined = `truth?${new URLSearchParams({ market, ...span }).toString()}`;
     while (path !== undefined) {
-      const answer: { readonly text: string; readonly next: string | undefined } = await request(
-        SANDBOX,
-        url,
-        path,
-      );
+      const answer: Answer = await request(SANDBOX, url, path);
       process.stdout.write(answer.text);
       path = answer.next;
     }
@@ -107,7 +91,7 @@ const truth = command({
 const markets = command({
   options: { url },
   needs: nothing,
-  run: (_, { url }) => show(url, 'markets'),
+  run: (_, { url }) => steer(SANDBOX, url, 'markets'),
 });
 
 export default group({
