@@ -124,19 +124,13 @@ export function gapFilterOf(
   limit: number,
 ): GapFilter {
   const { market, kinds, state, reason } = options;
-  const chosen = selectMarkets(market, marketsOf(streams));
-  const bounds: Partial<Span> = selectSpan(options, nowMs);
-  const isBounded = bounds.fromMs !== undefined || bounds.toMs !== undefined;
-  const span = { fromMs: bounds.fromMs ?? 0, toMs: Math.min(nowMs, bounds.toMs ?? nowMs) };
+  const chosen = selectMarkets(market, marketsOf(streams)).map(({ marketId }) => marketId);
+  const { fromMs, toMs } = selectSpan(options, nowMs);
+  const isBounded = fromMs !== undefined || toMs !== undefined;
   return {
-    ...(market === undefined
-      ? {}
-      : { marketIds: [...chosen.map(({ marketId }) => marketId), ALL_MARKETS_ID] }),
-    ...(kinds === undefined ? {} : { kinds }),
-    ...(isBounded ? { span } : {}),
-    ...(state === undefined ? {} : { states: state }),
-    ...(reason === undefined ? {} : { reasons: reason }),
-    limit,
+    marketIds: market === undefined ? undefined : [...chosen, ALL_MARKETS_ID],
+    span: isBounded ? { fromMs: fromMs ?? 0, toMs: Math.min(nowMs, toMs ?? nowMs) } : undefined,
+    ...{ kinds, states: state, reasons: reason, limit },
   };
 }
 

@@ -119,7 +119,7 @@ export type ConfigTree = NonNullable<z.input<typeof configSchema>>;
 
 export interface LoadOptions {
   /** The file named on the command line. Then it must exist. */
-  readonly file?: string;
+  readonly file?: string | undefined;
   readonly env: NodeJS.ProcessEnv;
   /** What options of the command line set; the strongest source. */
   readonly overrides?: ConfigTree;

@@ -13,11 +13,7 @@ environment, the options of the command line. Secrets are shown as ***.
   tapekeep config check --config tapekeep.yaml`;
 
 const sourcesOf = ({ config }: CommonOptions) =>
-  configSources({
-    env: process.env,
-    isSigning: true,
-    ...(config === undefined ? {} : { file: config }),
-  });
+  configSources({ env: process.env, isSigning: true, file: config });
 
 const show = command({
   args: { names: argument<readonly string[]>('keys, or sections of keys (default: all)') },

@@ -61,7 +61,7 @@ export async function withDatabase<T>(
   const embedded = await startEmbeddedPostgres({
     ...embeddedOptions(config),
     ...{ clock: systemClock, telemetry: telemetry.store, signal },
-    ...(onLost === undefined ? {} : { onLost }),
+    onLost,
   });
   try {
     return await use({ url: embedded.url, readerUrl: embedded.readerUrl, signal });
@@ -109,7 +109,7 @@ export async function openArchive(
     partitionsAhead: partitionsAheadDays,
     quarantineKeepRows: quarantineMax,
     drainDeadlineMs: 4000,
-    ...(exchangeNowMs === undefined ? {} : { exchangeNowMs }),
+    ...(exchangeNowMs && { exchangeNowMs }),
     async *archivedTrades(marketId, span, signal) {
       const { openReading } = await import('../../archive/reading.js');
       const reading = await openReading(store, { coldDir: coldDirOf(config), signal });

@@ -37,15 +37,13 @@ export function openSession(
     readonly env?: NodeJS.ProcessEnv;
   } & Pick<LoadOptions, 'isSigning'> = {},
 ): Session {
-  const log = {
-    ...(options.logLevel === undefined ? {} : { level: options.logLevel }),
-    ...(options.logFormat === undefined ? {} : { format: options.logFormat }),
-  };
+  const { logLevel: level, logFormat: format } = options;
+  const log = { ...(level && { level }), ...(format && { format }) };
   const config = loadConfig({
     env: more.env ?? process.env,
     isSigning: more.isSigning,
     overrides: { ...more.overrides, log: log as NonNullable<ConfigTree['log']> },
-    ...(options.config === undefined ? {} : { file: options.config }),
+    file: options.config,
   });
   const clock = systemClock;
   const stderr = new BoundedOutput('stderr', process.stderr);

@@ -194,12 +194,12 @@ export interface Gap {
 }
 
 export interface GapFilter {
-  readonly marketIds?: readonly number[];
-  readonly kinds?: readonly StreamKind[];
+  readonly marketIds?: readonly number[] | undefined;
+  readonly kinds?: readonly StreamKind[] | undefined;
   /** Only what overlaps this span; gaps are cut to it. */
-  readonly span?: Span;
-  readonly states?: readonly Gap['state'][];
-  readonly reasons?: readonly string[];
+  readonly span?: Span | undefined;
+  readonly states?: readonly Gap['state'][] | undefined;
+  readonly reasons?: readonly string[] | undefined;
   /** Newest first; at most this many. */
   readonly limit: number;
 }

@@ -49,7 +49,7 @@ export interface EmbeddedOptions {
   /** Deadline of start and of stop. Default 60,000. */
   readonly startTimeoutMs?: number;
   /** Called when the server was killed and cannot be started again. */
-  readonly onLost?: (error: Error) => void;
+  readonly onLost?: ((error: Error) => void) | undefined;
   /** Gives up a start that is under way. */
   readonly signal?: AbortSignal;
   /** The only port that will do for a server that is started. Default: the last one, if it is free. */
