@@ -16,7 +16,7 @@ import { VERSION } from './command.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
 import { coldDirOf, type Look, stoppable } from './opening/database.js';
 import { listArgument, oneOf } from './options.js';
-import { type Column, formatTable, jsonLine, printable, whole } from './output.js';
+import { type Column, formatTable, printable, printReport, whole } from './output.js';
 import { Progress } from './progress.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
@@ -110,7 +110,7 @@ export async function workOnLives(
       isChosen: work.isChosen,
     });
     shown.end();
-    process.stdout.write(work.isJson ? jsonLine(toDocument(report)) : textOf(report, work));
+    printReport(work.isJson, toDocument(report), () => linesOf(report, work));
     for (const { error } of report.failures) process.stderr.write(`tapekeep: ${error.message}\n`);
     if (report.failures.length > 0) return EXIT_CODES.failure;
     const isKept = report.outcomes.some(({ became }) => became === 'kept');
@@ -167,15 +167,15 @@ const columnsOf = (isPreview: boolean): readonly Column<LifeOutcome>[] => [
   { title: 'file B/row', align: 'right', text: ({ coldBytes, rows }) => each(coldBytes, rows) },
 ];
 
-function textOf(report: LifeReport, work: LifeWork): string {
+function linesOf(report: LifeReport, work: LifeWork): readonly string[] {
   const { nothing, inTheEnd, isPreview = false } = work;
   const { outcomes, failures } = report;
-  if (outcomes.length === 0) return failures.length > 0 ? '' : `${nothing}\n`;
+  if (outcomes.length === 0) return failures.length > 0 ? [] : [nothing];
   const end = inTheEnd?.(report) ?? null;
   const notes = outcomes.flatMap(({ partition, note }) =>
     note === null ? [] : [`${partition.name}: ${printable(note)}.`],
   );
-  return `${[...formatTable(columnsOf(isPreview), outcomes), ...notes, ...(end === null ? [] : [end])].join('\n')}\n`;
+  return [...formatTable(columnsOf(isPreview), outcomes), ...notes, ...(end === null ? [] : [end])];
 }
 
 function toDocument({ outcomes, failures }: LifeReport) {

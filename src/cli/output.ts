@@ -29,6 +29,16 @@ export function countOf(count: number, thing: string): string {
   return `${whole(count)} ${thing}${count === 1 ? '' : 's'}`;
 }
 
+/** Prints a result: one JSON document for programs, or lines for people. */
+export function printReport(
+  isJson: boolean | undefined,
+  document: unknown,
+  lines: () => readonly string[],
+): void {
+  const shown = () => lines().map((line) => `${line}\n`);
+  process.stdout.write(isJson === true ? jsonLine(document) : shown().join(''));
+}
+
 /** Writes to standard output; resolves when the reader's side has taken it. */
 export function writeOut(data: string | Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {

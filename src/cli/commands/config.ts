@@ -2,7 +2,7 @@ import { configSources, lineOfFile } from '../../config/load.js';
 import { argument, type CommonOptions, command, flag, group, nothing } from '../command.js';
 import { UsageError } from '../failure.js';
 import { JSON_DOCUMENT } from '../options.js';
-import { formatTable, jsonLine, writeOut } from '../output.js';
+import { type Column, formatTable, printReport, writeOut } from '../output.js';
 
 const HELP = `
 Sources, the weaker first: the defaults, the file (--config, TAPEKEEP_CONFIG, or ./tapekeep.yaml), the
@@ -35,16 +35,14 @@ const show = command({
         (names.length === 0 || names.some((name) => isOf(key, name))) &&
         !(isSet === true && source === 'default'),
     );
-    if (json === true) return void (await writeOut(jsonLine(chosen)));
-    const lines = formatTable(
-      [
-        { title: 'setting', text: ({ key }) => key },
-        { title: 'value', text: ({ value }) => lineOfFile(value) },
-        { title: 'from', text: ({ source }) => source },
-      ],
-      chosen,
+    const columns: Column<(typeof chosen)[number]>[] = [
+      { title: 'setting', text: ({ key }) => key },
+      { title: 'value', text: ({ value }) => lineOfFile(value) },
+      { title: 'from', text: ({ source }) => source },
+    ];
+    printReport(json, chosen, () =>
+      chosen.length === 0 ? ['Nothing is set.'] : formatTable(columns, chosen),
     );
-    await writeOut(chosen.length === 0 ? 'Nothing is set.\n' : `${lines.join('\n')}\n`);
   },
 });
 

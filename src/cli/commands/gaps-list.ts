@@ -8,7 +8,7 @@ import { gapDocument } from '../fill/with-filling.js';
 import { gapIdOf, HORIZON_WHY, nextTryText, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, streamName } from '../options.js';
-import { type Column, countOf, formatTable, jsonLine, printable, whole } from '../output.js';
+import { type Column, countOf, formatTable, printable, printReport, whole } from '../output.js';
 import { GAP_SELECTION, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps that are looked at for the sums, beyond those that are shown. */
@@ -34,28 +34,23 @@ export default command({
     );
     const unreached = chosen.filter(isUnreached);
     const isWritten = await store.inspection.isWritten();
-    if (json === true) {
-      process.stdout.write(
-        jsonLine({
-          at: new Date(nowMs),
-          isWritten,
-          gaps: gaps.slice(0, limit).map(gapDocument),
-          sums: sumsOf(gaps),
-          isSumOfAll: isAll,
-          historyNotReached: unreached.map((stream) => ({
-            ...unreachedDocument(stream),
-            tries: stream.startTries === null ? null : triesDocument(stream.startTries),
-          })),
-        }),
-      );
-      return;
-    }
+    const document = {
+      at: new Date(nowMs),
+      isWritten,
+      gaps: gaps.slice(0, limit).map(gapDocument),
+      sums: sumsOf(gaps),
+      isSumOfAll: isAll,
+      historyNotReached: unreached.map((stream) => ({
+        ...unreachedDocument(stream),
+        tries: stream.startTries === null ? null : triesDocument(stream.startTries),
+      })),
+    };
     const isEach = all === true || selected.reason !== undefined;
     const before = isEach ? [] : gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
     const listed = isEach ? gaps : gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
     const shown = listed.slice(0, limit);
     const isAllKnown = unreached.length === 0 && before.length === 0 && isWritten;
-    const lines = [
+    printReport(json, document, () => [
       ...(shown.length === 0
         ? [nothing(selected, chosen, isAllKnown)]
         : formatTable(columns(isWritten, nowMs), shown)),
@@ -64,8 +59,7 @@ export default command({
       ...beforeHistoryLines(before, limit),
       ...unreached.map((stream) => unreachedLine(stream, nowMs)),
       ...lagLines(chosen, isWritten, nowMs),
-    ];
-    process.stdout.write(`${lines.join('\n')}\n`);
+    ]);
   },
 });
 

@@ -12,7 +12,7 @@ import { command, option } from '../command.js';
 import { isOfKind, lifeKindsArgument, lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT } from '../options.js';
-import { type Column, formatTable, jsonLine, whole } from '../output.js';
+import { type Column, formatTable, printReport, whole } from '../output.js';
 
 const HELP = `
 hot       being written
@@ -52,18 +52,14 @@ export default command({
       partition,
       dates: datesOf(partition, rules),
     }));
-    if (json === true) {
-      process.stdout.write(
-        jsonLine({ at: new Date(nowMs), partitions: dated.map(document), leads }),
-      );
-      return;
-    }
-    const lines = [
-      ...formatTable(columnsAt(nowMs), dated),
-      ...leads.map(({ table, leadMs }) => leadLine(table, leadMs)),
-    ];
-    process.stdout.write(
-      partitions.length === 0 ? 'There are no partitions yet.\n' : `${lines.join('\n')}\n`,
+    const report = { at: new Date(nowMs), partitions: dated.map(document), leads };
+    printReport(json, report, () =>
+      partitions.length === 0
+        ? ['There are no partitions yet.']
+        : [
+            ...formatTable(columnsAt(nowMs), dated),
+            ...leads.map(({ table, leadMs }) => leadLine(table, leadMs)),
+          ],
     );
   },
 });

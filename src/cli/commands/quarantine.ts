@@ -6,7 +6,7 @@ import { argument, command, group, option } from '../command.js';
 import { UsageError } from '../failure.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT } from '../options.js';
-import { type Column, formatTable, jsonLine, printable, whole } from '../output.js';
+import { type Column, formatTable, printable, printReport, whole } from '../output.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
 const HELP = `
@@ -35,17 +35,11 @@ const list = command({
         (endpoint === undefined || count.endpoint === endpoint) &&
         (reason === undefined || count.reason.toLowerCase().includes(reason.toLowerCase())),
     );
-    if (json === true) {
-      const at = (ms: number) => new Date(ms).toISOString();
-      process.stdout.write(
-        jsonLine({
-          counts: counts.map(({ lastAtMs, ...count }) => ({ ...count, lastAt: at(lastAtMs) })),
-          rows: rows.map(rowDocument),
-        }),
-      );
-      return;
-    }
-    process.stdout.write(`${listLines(counts, rows, market).join('\n')}\n`);
+    const document = {
+      counts: counts.map(({ lastAtMs, ...count }) => ({ ...count, lastAt: new Date(lastAtMs) })),
+      rows: rows.map(rowDocument),
+    };
+    printReport(json, document, () => listLines(counts, rows, market));
   },
 });
 
@@ -64,11 +58,7 @@ const show = command({
         'nothing with this id is kept; "tapekeep quarantine" lists what is (the oldest rows make room, see database.quarantineMax)';
       throw new UsageError('<id>', id, advice);
     }
-    if (json === true) {
-      process.stdout.write(jsonLine(rowDocument(row)));
-      return;
-    }
-    const lines = [
+    printReport(json, rowDocument(row), () => [
       `id        ${row.quarantineId}`,
       `received  ${formatInstant(row.receivedAtMs)} (clock of the collecting machine)`,
       `endpoint  ${printable(row.endpoint)}`,
@@ -77,8 +67,7 @@ const show = command({
       `rows      ${whole(row.count)}${row.count === 1 ? '' : ' of the same answer; this is the first'}`,
       'payload',
       printable(row.payload),
-    ];
-    process.stdout.write(`${lines.join('\n')}\n`);
+    ]);
   },
 });
 
@@ -130,7 +119,7 @@ function listLines(
 }
 
 function rowDocument({ quarantineId: id, receivedAtMs, ...rest }: QuarantinedRow) {
-  return { id, receivedAt: new Date(receivedAtMs).toISOString(), ...rest };
+  return { id, receivedAt: new Date(receivedAtMs), ...rest };
 }
 
 const COUNT_COLUMNS: readonly Column<QuarantineCount>[] = [

@@ -10,7 +10,7 @@ import { command, flag, option, VERSION } from '../command.js';
 import { HORIZON_WHY } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, kindsArgument, MARKETS, streamName } from '../options.js';
-import { type Column, countOf, formatTable, printable, whole } from '../output.js';
+import { type Column, countOf, formatTable, printable, printReport, whole } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -52,26 +52,23 @@ export default command({
     const counted = { atMs: nowMs, streams, gaps, checks };
     const limit = isSummary === true ? 0 : worst;
     const status = archiveStatus(counted, nowMs, { markets, kinds, worst: limit });
-    if (json === true) {
-      const document = { ...statusOf(VERSION, identity, nowMs), archive: status, daemon: null };
-      process.stdout.write(`${JSON.stringify(document)}\n`);
-      return;
-    }
+    const document = { ...statusOf(VERSION, identity, nowMs), archive: status, daemon: null };
     const title =
       identity === null
         ? 'The archive is empty: nothing was collected yet.'
         : `Archive of ${identity.name}${identity.isSandbox ? ' (sandbox)' : ''}`;
     const known = new Set(streams.map(({ market }) => market));
     const all = archiveStatus(counted, nowMs, { markets, kinds }).streams;
-    const foot = [
+    printReport(json, document, () => [
+      title,
+      ...tableLines(status),
+      summaryLine(status, all),
       ...gapLines(status),
       ...beforeHistoryLines(all),
       ...historyLines(status.streams, all),
       ...mismatchLines(status.streams),
       ...(identity === null ? [] : absentLines(session.config.markets, known)),
-    ];
-    const lines = [title, ...tableLines(status), summaryLine(status, all), ...foot];
-    process.stdout.write(`${lines.join('\n')}\n`);
+    ]);
   },
 });
 

@@ -23,7 +23,7 @@ import { EXIT_CODES } from '../failure.js';
 import { suspectText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
-import { countOf, whole } from '../output.js';
+import { countOf, printReport, whole } from '../output.js';
 import { Progress } from '../progress.js';
 import { selectMarkets, selectSpan } from '../selection.js';
 
@@ -113,11 +113,11 @@ function marketLines(found: MarketFindings): string[] {
 }
 
 /** The findings for people. */
-function printFindings(
+function findingLines(
   findings: readonly MarketFindings[],
   leftOut: readonly Span[],
   isWhole: boolean,
-): string {
+): string[] {
   const lines = findings.flatMap(marketLines);
   if (leftOut.length > 0) {
     const spans = leftOut.map(between).join(', ');
@@ -131,7 +131,7 @@ function printFindings(
   else if (findings.length === 0) lines.push('Nothing is collected that could be verified.');
   else if (unproven.length > 0) lines.push(`There is doubt about ${unproven.join(', ')}.`);
   else lines.push(`No doubt: candles and stored trades agree (${countOf(judged, 'slot')}).`);
-  return `${lines.join('\n')}\n`;
+  return lines;
 }
 
 const iso = (ms: number) => new Date(ms).toISOString();
@@ -203,11 +203,8 @@ export default command({
     const isWhole = !signal.aborted;
     // Of a time that is named it is listed slot by slot.
     const leftOut = isNamed(bounds) ? [] : archived;
-    const text =
-      json === true
-        ? `${JSON.stringify(verifyDocument(findings, leftOut, isWhole))}\n`
-        : printFindings(findings, leftOut, isWhole);
-    process.stdout.write(text);
+    const document = verifyDocument(findings, leftOut, isWhole);
+    printReport(json, document, () => findingLines(findings, leftOut, isWhole));
     if (!isWhole) return EXIT_CODES.forced;
     const isSuspect = findings.length === 0 || findings.some(isUnproven);
     return isSuspect ? EXIT_CODES.unproven : EXIT_CODES.ok;

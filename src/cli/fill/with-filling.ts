@@ -15,7 +15,7 @@ import { gapIdOf } from '../gaps.js';
 import { migrateDatabase, openArchive, withDatabase } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
 import { streamName } from '../options.js';
-import { countOf, jsonLine, printable } from '../output.js';
+import { countOf, printable, printReport } from '../output.js';
 import { Progress, percent } from '../progress.js';
 import { type FillEnd, Filling } from './filling.js';
 import type { FillTask } from './worker.js';
@@ -84,7 +84,7 @@ function isCovered({ tasks }: FillOutcome): boolean {
 }
 
 /** For people. */
-function outcomeText(outcome: FillOutcome): string {
+function outcomeLines(outcome: FillOutcome): string[] {
   const { tasks, rows, durationMs } = outcome;
   const lines = tasks.map(({ market, stream, span, progress }) => {
     const share = percent(Math.min(1, (progress.coveredMs + 0.5) / progress.lengthMs));
@@ -98,7 +98,7 @@ function outcomeText(outcome: FillOutcome): string {
   );
   const rest = isCovered(outcome) ? [] : leftLines(outcome);
   const leftOut = outcome.isAll ? [] : ['The gaps that were left out stay as they are.'];
-  return `${[...lines, ...rest, ...leftOut].join('\n')}\n`;
+  return [...lines, ...rest, ...leftOut];
 }
 
 /** What is left of the tasks, why, and what becomes of it. */
@@ -301,7 +301,7 @@ async function fillAll(
   startedMs: number,
 ): Promise<ExitCode> {
   if (typeof tasks === 'string') {
-    process.stdout.write(isJson ? jsonLine({ isWhole: isAll, message: tasks }) : `${tasks}\n`);
+    printReport(isJson, { isWhole: isAll, message: tasks }, () => [tasks]);
     return isAll ? EXIT_CODES.ok : EXIT_CODES.incomplete;
   }
   const end = await filling.run(tasks);
@@ -318,7 +318,7 @@ async function fillAll(
     rows: filling.totalsOf(tasks, parts).rows,
     durationMs: systemClock.monotonicMs() - startedMs,
   };
-  process.stdout.write(isJson ? jsonLine(outcomeDocument(outcome)) : outcomeText(outcome));
+  printReport(isJson, outcomeDocument(outcome), () => outcomeLines(outcome));
   if (isWhole(outcome)) return EXIT_CODES.ok;
   return end === 'stopped' ? EXIT_CODES.forced : EXIT_CODES.incomplete;
 }
