@@ -16,7 +16,7 @@ import { VERSION } from './command.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
 import { coldDirOf, type Look, stoppable } from './opening/database.js';
 import { listArgument, oneOf } from './options.js';
-import { type Column, formatTable, printable, printReport, whole } from './output.js';
+import { type Column, figure, formatTable, printable, printReport, whole } from './output.js';
 import { Progress } from './progress.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
@@ -151,20 +151,13 @@ const each = (bytes: number | undefined, rows: number | null) =>
 const columnsOf = (isPreview: boolean): readonly Column<LifeOutcome>[] => [
   { title: 'partition', text: ({ partition }) => partition.name },
   { title: isPreview ? 'would be' : 'became', text: ({ became }) => became },
-  {
-    title: 'rows',
-    align: 'right',
-    // Of what is still written to they are estimated, as "tapekeep partitions" has them.
-    text: ({ rows, partition }) =>
-      isPreview && partition.state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows),
-  },
-  {
-    title: 'index B/row',
-    align: 'right',
-    text: ({ bytes, rows }) => each(bytes?.after.indexes, rows),
-  },
-  { title: 'before', align: 'right', text: ({ bytes, rows }) => each(bytes?.before.indexes, rows) },
-  { title: 'file B/row', align: 'right', text: ({ coldBytes, rows }) => each(coldBytes, rows) },
+  // Of what is still written to they are estimated, as "tapekeep partitions" has them.
+  figure('rows', ({ rows, partition }) =>
+    isPreview && partition.state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows),
+  ),
+  figure('index B/row', ({ bytes, rows }) => each(bytes?.after.indexes, rows)),
+  figure('before', ({ bytes, rows }) => each(bytes?.before.indexes, rows)),
+  figure('file B/row', ({ coldBytes, rows }) => each(coldBytes, rows)),
 ];
 
 function linesOf(report: LifeReport, work: LifeWork): readonly string[] {

@@ -53,8 +53,13 @@ export function writeOut(data: string | Uint8Array): Promise<void> {
 export interface Column<Row> {
   readonly title: string;
   readonly text: (row: Row) => string;
-  /** Default: left. Numbers read best on the right. */
+  /** Default: left. */
   readonly align?: 'left' | 'right';
+}
+
+/** A column of figures, which read best on the right. */
+export function figure<Row>(title: string, text: (row: Row) => string): Column<Row> {
+  return { title, text, align: 'right' };
 }
 
 /** Control characters would move the terminal's cursor; names come from outside. */

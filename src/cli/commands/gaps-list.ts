@@ -5,10 +5,18 @@ import { formatInstant } from '../../kernel/timestamp.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
-import { gapIdOf, HORIZON_WHY, nextTryText, startTriesText } from '../gaps.js';
+import { gapIdOf, HORIZON_WHY, isPartOfHistory, nextTryText, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, streamName } from '../options.js';
-import { type Column, countOf, formatTable, printable, printReport, whole } from '../output.js';
+import {
+  type Column,
+  countOf,
+  figure,
+  formatTable,
+  printable,
+  printReport,
+  whole,
+} from '../output.js';
 import { GAP_SELECTION, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps that are looked at for the sums, beyond those that are shown. */
@@ -32,7 +40,7 @@ export default command({
       ({ marketId, kind }) =>
         (marketIds?.includes(marketId) ?? true) && (kinds?.includes(kind) ?? true),
     );
-    const unreached = chosen.filter(isUnreached);
+    const unreached = chosen.filter(isPartOfHistory);
     const isWritten = await store.inspection.isWritten();
     const document = {
       at: new Date(nowMs),
@@ -62,12 +70,6 @@ export default command({
     ]);
   },
 });
-
-/** The walk down has not found the first trade yet, or cannot; how much there is is not known. */
-function isUnreached({ kind, collectFromMs, startReason }: KnownStream): boolean {
-  if (kind !== 'trades' && kind !== 'times') return false;
-  return collectFromMs === null || startReason === 'history horizon';
-}
 
 function unreachedDocument({ market, kind, oldestCoveredMs, startReason }: KnownStream) {
   const reached = oldestCoveredMs === null ? null : new Date(oldestCoveredMs);
@@ -170,29 +172,16 @@ function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: nu
   ];
 }
 
-const COLUMNS: readonly Column<Gap>[] = [
+const columns = (isWritten: boolean, nowMs: number): readonly Column<Gap>[] => [
   { title: 'id', text: gapIdOf },
   { title: 'market', text: ({ market }) => market },
   { title: 'stream', text: streamName },
   { title: 'from', text: ({ span }) => formatInstant(span.fromMs) },
   { title: 'to', text: ({ span }) => formatInstant(span.toMs) },
-  {
-    title: 'length',
-    align: 'right',
-    text: ({ span }) => shownDuration(span.toMs - span.fromMs),
-  },
+  figure('length', ({ span }) => shownDuration(span.toMs - span.fromMs)),
   { title: 'state', text: ({ state }) => state },
   { title: 'reason', text: ({ reason }) => reason },
-  { title: 'tries', align: 'right', text: ({ attempts }) => String(attempts) },
+  figure('tries', ({ attempts }) => String(attempts)),
+  { title: 'next try', text: (gap) => nextTryText(gap, isWritten, nowMs) },
+  { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '' },
 ];
-
-function columns(isWritten: boolean, nowMs: number): Column<Gap>[] {
-  return [
-    ...COLUMNS,
-    {
-      title: 'next try',
-      text: (gap) => nextTryText(gap, isWritten, nowMs),
-    },
-    { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '' },
-  ];
-}

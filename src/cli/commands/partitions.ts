@@ -12,7 +12,7 @@ import { command, option } from '../command.js';
 import { isOfKind, lifeKindsArgument, lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT } from '../options.js';
-import { type Column, formatTable, printReport, whole } from '../output.js';
+import { type Column, figure, formatTable, printReport, whole } from '../output.js';
 
 const HELP = `
 hot       being written
@@ -119,15 +119,12 @@ const columnsAt = (nowMs: number): readonly Column<Dated>[] => [
   { title: 'from', text: ({ partition }) => dayOf(partition.span.fromMs) },
   { title: 'to', text: ({ partition }) => dayOf(partition.span.toMs) },
   { title: 'state', text: ({ partition }) => partition.state },
-  {
-    title: 'rows',
-    align: 'right',
-    text: ({ partition: { rows, state } }) =>
-      state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows),
-  },
-  { title: 'heap B', align: 'right', text: ({ partition }) => whole(partition.heapBytes) },
-  { title: 'index B', align: 'right', text: ({ partition }) => whole(partition.indexBytes) },
-  { title: 'file B', align: 'right', text: ({ partition }) => whole(partition.coldBytes) },
+  figure('rows', ({ partition: { rows, state } }) =>
+    state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows),
+  ),
+  figure('heap B', ({ partition }) => whole(partition.heapBytes)),
+  figure('index B', ({ partition }) => whole(partition.indexBytes)),
+  figure('file B', ({ partition }) => whole(partition.coldBytes)),
   { title: 'next', text: ({ dates }) => nextOf(dates, nowMs) },
   {
     title: 'expires',

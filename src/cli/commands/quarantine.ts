@@ -6,7 +6,7 @@ import { argument, command, group, option } from '../command.js';
 import { UsageError } from '../failure.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT } from '../options.js';
-import { type Column, formatTable, printable, printReport, whole } from '../output.js';
+import { type Column, figure, formatTable, printable, printReport, whole } from '../output.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
 const HELP = `
@@ -125,17 +125,17 @@ function rowDocument({ quarantineId: id, receivedAtMs, ...rest }: QuarantinedRow
 const COUNT_COLUMNS: readonly Column<QuarantineCount>[] = [
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },
   { title: 'reason', text: ({ reason }) => printable(reason) },
-  { title: 'refused', align: 'right', text: ({ count }) => whole(count) },
-  { title: 'samples', align: 'right', text: ({ kept }) => whole(kept) },
+  figure('refused', ({ count }) => whole(count)),
+  figure('samples', ({ kept }) => whole(kept)),
   { title: 'last', text: ({ lastAtMs }) => formatInstant(Math.floor(lastAtMs)) },
 ];
 
 const ROW_COLUMNS: readonly Column<QuarantinedRow>[] = [
-  { title: 'id', align: 'right', text: ({ quarantineId }) => String(quarantineId) },
+  figure('id', ({ quarantineId }) => String(quarantineId)),
   { title: 'received', text: ({ receivedAtMs }) => formatInstant(Math.floor(receivedAtMs)) },
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },
   { title: 'market', text: ({ market }) => printable(market ?? '–') },
   { title: 'reason', text: ({ reason }) => printable(reason) },
-  { title: 'rows', align: 'right', text: ({ count }) => whole(count) },
+  figure('rows', ({ count }) => whole(count)),
   { title: 'payload', text: ({ payload }) => printable(payload) },
 ];

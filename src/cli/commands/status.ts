@@ -7,10 +7,18 @@ import {
   statusOf,
 } from '../../status/document.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { HORIZON_WHY } from '../gaps.js';
+import { HORIZON_WHY, isPartOfHistory } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, kindsArgument, MARKETS, streamName } from '../options.js';
-import { type Column, countOf, formatTable, printable, printReport, whole } from '../output.js';
+import {
+  type Column,
+  countOf,
+  figure,
+  formatTable,
+  printable,
+  printReport,
+  whole,
+} from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -112,12 +120,6 @@ function beforeHistoryLines(streams: readonly StatusStream[]): string[] {
   });
 }
 
-/** Streams of which "all" is less than the exchange has. */
-function isPartOfHistory({ kind, isStartKnown, startReason }: StatusStream): boolean {
-  if (kind !== 'trades' && kind !== 'times') return false;
-  return !isStartKnown || startReason === 'history horizon';
-}
-
 /** What exists below the oldest row, and is not counted by any share. */
 function historyLines(
   streams: readonly StatusStream[],
@@ -168,29 +170,15 @@ const COLUMNS: readonly Column<StatusStream>[] = [
     title: 'stream',
     text: ({ kind, intervalS }) => streamName({ kind, variant: intervalS ?? 0 }),
   },
-  { title: 'rows covered', align: 'right', text: (line) => whole(line.rows) },
-  {
-    title: 'covered until',
-    text: ({ coveredUntilMs: ms }) => instant(ms),
-  },
-  {
-    title: 'lag',
-    align: 'right',
-    text: ({ lagS }) => (lagS === null ? '–' : shownDuration(lagS * 1000)),
-  },
-  {
-    title: 'covered',
-    align: 'right',
-    text: (line) =>
-      line.coverageRatio === null
-        ? '–'
-        : `${percent(line.coverageRatio, 2)}${isPartOfHistory(line) ? ' of part' : ''}`,
-  },
-  { title: 'gaps', align: 'right', text: (line) => whole(line.gaps) },
-  {
-    title: 'missing',
-    align: 'right',
-    text: ({ missingS }) => shownDuration(missingS * 1000),
-  },
+  figure('rows covered', (line) => whole(line.rows)),
+  { title: 'covered until', text: ({ coveredUntilMs: ms }) => instant(ms) },
+  figure('lag', ({ lagS }) => (lagS === null ? '–' : shownDuration(lagS * 1000))),
+  figure('covered', (line) =>
+    line.coverageRatio === null
+      ? '–'
+      : `${percent(line.coverageRatio, 2)}${isPartOfHistory(line) ? ' of part' : ''}`,
+  ),
+  figure('gaps', (line) => whole(line.gaps)),
+  figure('missing', ({ missingS }) => shownDuration(missingS * 1000)),
   { title: 'verified until', text: ({ verifiedUntilMs: ms }) => instant(ms) },
 ];

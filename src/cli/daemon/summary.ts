@@ -2,7 +2,7 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { isAborted } from '../../kernel/errors.js';
 import type { RunCountsSnapshot, StreamCounts } from '../../observe/run-counts.js';
-import { type Column, countOf, formatTable, whole } from '../output.js';
+import { type Column, countOf, figure, formatTable, whole } from '../output.js';
 
 /** Where the summary is drawn: stdout, or a stand-in. */
 interface SummaryOutput {
@@ -30,19 +30,15 @@ function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
   const lag = (ms: number | null) => (ms === null ? '–' : shownDuration(nowMs - ms));
   return [
     { title: 'stream', text: (row) => row.stream },
-    {
-      title: 'markets',
-      align: 'right',
-      text: (row) => (row.markets === null ? 'all' : whole(row.markets)),
-    },
-    { title: 'stored', align: 'right', text: (row) => whole(row.stored + row.updated) },
-    { title: 'lag', align: 'right', text: (row) => lag(row.newestMs) },
-    { title: 'slowest', align: 'right', text: (row) => lag(row.slowestMs) },
-    { title: 'open gaps', align: 'right', text: (row) => whole(row.openGaps) },
-    { title: 'lost gaps', align: 'right', text: (row) => whole(row.lostGaps) },
-    { title: 'duplicate', align: 'right', text: (row) => whole(row.duplicate + row.unchanged) },
-    { title: 'refused', align: 'right', text: (row) => whole(row.conflict + row.rejected) },
-    { title: 'lost rows', align: 'right', text: (row) => whole(row.lost) },
+    figure('markets', (row) => (row.markets === null ? 'all' : whole(row.markets))),
+    figure('stored', (row) => whole(row.stored + row.updated)),
+    figure('lag', (row) => lag(row.newestMs)),
+    figure('slowest', (row) => lag(row.slowestMs)),
+    figure('open gaps', (row) => whole(row.openGaps)),
+    figure('lost gaps', (row) => whole(row.lostGaps)),
+    figure('duplicate', (row) => whole(row.duplicate + row.unchanged)),
+    figure('refused', (row) => whole(row.conflict + row.rejected)),
+    figure('lost rows', (row) => whole(row.lost)),
   ];
 }
 

@@ -11,7 +11,7 @@ import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import { type Left, type Look, stoppable } from '../opening/database.js';
-import { type Column, countOf, formatTable, printable, whole } from '../output.js';
+import { type Column, countOf, figure, formatTable, printable, whole } from '../output.js';
 import { Progress } from '../progress.js';
 
 /**
@@ -63,7 +63,7 @@ const COLUMNS: readonly Column<Line>[] = [
   { title: 'market', text: ({ market }) => market },
   { title: 'from', text: ({ span }) => formatInstant(Math.floor(span.fromMs)) },
   { title: 'to', text: ({ span }) => formatInstant(Math.floor(span.toMs)) },
-  { title: 'length', align: 'right', text: ({ span }) => shownDuration(span.toMs - span.fromMs) },
+  figure('length', ({ span }) => shownDuration(span.toMs - span.fromMs)),
   { title: 'state', text: ({ state }) => state },
   { title: 'reason', text: ({ reason }) => reason },
 ];
