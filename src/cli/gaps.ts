@@ -2,7 +2,14 @@ import { spanContains } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
 import { MOMENT_STREAMS, type StreamKind, seriesOf, tableOfStream } from '../model/series.js';
 import type { StatusStream } from '../status/document.js';
-import type { BeyondPresent, Gap, GapDetail, KnownStream, Store } from '../store/index.js';
+import type {
+  BeyondPresent,
+  CoverageNeighbour,
+  Gap,
+  GapDetail,
+  KnownStream,
+  Store,
+} from '../store/index.js';
 import { UsageError } from './failure.js';
 import { givenUpUntilMs } from './life.js';
 import { streamName } from './options.js';
@@ -34,29 +41,22 @@ export interface NamedGap {
 export async function findGap(store: Store, id: string, nowMs: number): Promise<NamedGap> {
   const [, number, start] = ID.exec(id.trim()) ?? [];
   if (number === undefined) {
-    throw new UsageError(
-      '<id>',
-      id,
-      'write an id as "tapekeep gaps" shows it: 17, or 12@2026-01-31T12:00:00Z',
-    );
+    const form = 'write an id as "tapekeep gaps" shows it: 17, or 12@2026-01-31T12:00:00Z';
+    throw new UsageError('<id>', id, form);
   }
   if (start === undefined) return findRemembered(store, Number(number), id, nowMs);
   const atMs = Date.parse(start);
   const streams = await store.inspection.streams();
   const stream = streams.find(({ streamId }) => streamId === Number(number));
   if (Number.isNaN(atMs) || stream === undefined) throw noSuchGap(id);
-  const gap = await gapAt(store, stream, atMs, nowMs);
-  if (gap === undefined)
-    throw new UsageError('<id>', id, await whyNoGap(store, stream, atMs, nowMs));
+  const gap = await gapAt(store, stream, atMs, nowMs, () => true);
+  if (typeof gap === 'string') throw new UsageError('<id>', id, gap);
   return { gaps: [gap], memory: gap.gapId === null ? null : await store.inspection.gap(gap.gapId) };
 }
 
 function noSuchGap(id: string): UsageError {
-  return new UsageError(
-    '<id>',
-    id,
-    'there is no such gap; "tapekeep gaps --all" lists those that are left',
-  );
+  const advice = 'there is no such gap; "tapekeep gaps --all" lists those that are left';
+  return new UsageError('<id>', id, advice);
 }
 
 async function findRemembered(
@@ -72,26 +72,25 @@ async function findRemembered(
   return { gaps: gaps.filter((gap) => gap.gapId === gapId), memory };
 }
 
-/** The gap of one stream that holds a time; undefined when nothing is missing there. */
+/** The gap of one stream that holds a time; why there is none, when nothing is missing there. */
 async function gapAt(
   store: Store,
   stream: KnownStream,
   atMs: number,
   nowMs: number,
-): Promise<Gap | undefined> {
+  isMeant: (gap: Gap) => boolean,
+): Promise<Gap | string> {
   const { marketId, streamId, kind } = stream;
   const instant = { fromMs: atMs + 1, toMs: atMs + 1 };
-  const { before, after } = await store.inspection.neighbours({
-    streamId,
-    marketId,
-    span: instant,
-  });
-  if (before !== null && before.span.toMs > atMs) return undefined;
+  const { before, after } = await store.inspection.neighbours({ ...stream, span: instant });
   const span = { fromMs: before?.span.toMs ?? 0, toMs: after?.span.fromMs ?? nowMs };
-  if (span.fromMs >= span.toMs) return undefined;
-  const filter = { marketIds: [marketId], kinds: [kind], span, limit: PIECES_MAX };
-  const gaps = await store.listGaps(filter, nowMs);
-  return gaps.find((gap) => gap.streamId === streamId && spanContains(gap.span, atMs));
+  if (span.fromMs <= atMs && span.fromMs < span.toMs) {
+    const filter = { marketIds: [marketId], kinds: [kind], span, limit: PIECES_MAX };
+    const gaps = await store.listGaps(filter, nowMs);
+    const gap = gaps.find((one) => one.streamId === streamId && spanContains(one.span, atMs));
+    if (gap !== undefined && isMeant(gap)) return gap;
+  }
+  return await whyNoGap(store, stream, before, atMs, nowMs);
 }
 
 /**
@@ -115,9 +114,9 @@ export async function findGapsAt(
     throw new UsageError('<kind>', kind, advice);
   }
   for (const stream of asked) {
-    const gap = await gapAt(store, stream, atMs, nowMs);
-    if (gap !== undefined && !isLag(gap, stream, nowMs)) gaps.push(gap);
-    else others.push(await whyNoGap(store, stream, atMs, nowMs));
+    const gap = await gapAt(store, stream, atMs, nowMs, (one) => !isLag(one, stream, nowMs));
+    if (typeof gap === 'string') others.push(gap);
+    else gaps.push(gap);
   }
   return { gaps, others };
 }
@@ -193,13 +192,12 @@ export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
 async function whyNoGap(
   store: Store,
   stream: KnownStream,
+  before: CoverageNeighbour | null,
   atMs: number,
   nowMs: number,
 ): Promise<string> {
-  const { streamId, marketId, newestCoveredMs, oldestCoveredMs, collectFromMs, kind } = stream;
+  const { streamId, newestCoveredMs, oldestCoveredMs, collectFromMs, kind } = stream;
   const name = `${streamName(stream)} of ${printable(stream.market)}`;
-  const instant = { fromMs: atMs + 1, toMs: atMs + 1 };
-  const { before } = await store.inspection.neighbours({ streamId, marketId, span: instant });
   if (before !== null && before.span.toMs > atMs) {
     const { fromMs, toMs } = before.span;
     const beyond = await store.beyondPresent();
