@@ -1,3 +1,4 @@
+import type { InterchangeMarket } from '../archive/interchange/request.js';
 import { nearestName } from '../kernel/nearest.js';
 import { floorToMs, isEmptySpan, overlapOf, type Span } from '../kernel/span.js';
 import { ALL_MARKETS_ID } from '../model/batch.js';
@@ -110,6 +111,17 @@ export function marketsOf(streams: readonly Pick<KnownStream, 'market' | 'market
   const markets = new Map<string, { readonly market: string; readonly marketId: number }>();
   for (const { market, marketId } of streams) markets.set(market, { market, marketId });
   return [...markets.values()];
+}
+
+/** All markets that the archive knows, listed now or not, by name. */
+export async function archivedMarkets(
+  store: Store,
+): Promise<readonly (InterchangeMarket & { readonly market: string })[]> {
+  return await store.query(
+    `SELECT market_id AS "marketId", name AS market, name, stock, money, stock_prec AS "stockPrec",
+       money_prec AS "moneyPrec" FROM market WHERE market_id <> $1 ORDER BY name`,
+    [ALL_MARKETS_ID],
+  );
 }
 
 /**

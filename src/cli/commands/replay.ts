@@ -29,7 +29,7 @@ import {
   streamName,
 } from '../options.js';
 import { printable } from '../output.js';
-import { clampedTo, selectMarkets, selectSpan } from '../selection.js';
+import { archivedMarkets, clampedTo, selectMarkets, selectSpan } from '../selection.js';
 
 const HELP = `
 Serves the archive as the exchange that it recorded, as of a moment that moves: every public GET
@@ -132,8 +132,7 @@ export default command({
     );
     const clock = systemClock;
     const bounds = selectSpan({ from, to }, nowMs);
-    const listed = await store.query<{ market: string; marketId: number }>(LISTED);
-    const chosen = selectMarkets(markets, listed, '--markets');
+    const chosen = selectMarkets(markets, await archivedMarkets(store), '--markets');
     const ids = chosen.map(({ marketId }) => marketId);
     const covered = coveredBy(streams, ids);
     if (covered.toMs < covered.fromMs) throw new ReplayError(NOTHING_COVERED);
@@ -178,9 +177,6 @@ export default command({
     await past.close();
   },
 });
-
-const LISTED = `
-  SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> 0 ORDER BY name`;
 
 const NOTHING_COVERED = 'the archive covers no time of these markets yet; collect something first';
 

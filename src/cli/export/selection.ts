@@ -3,7 +3,6 @@ import type { Latency } from '../../archive/interchange/feed.js';
 import {
   CONTENTS,
   type Content,
-  type InterchangeMarket,
   type InterchangePart,
   type Source,
   type Tool,
@@ -17,7 +16,7 @@ import { streamsOf } from '../../model/series.js';
 import { type KnownStream, millisSql, type Store, timestampSql } from '../../store/index.js';
 import { UsageError } from '../failure.js';
 import type { Instant, Typed } from '../options.js';
-import { marketsOf, selectMarkets, selectSpan } from '../selection.js';
+import { archivedMarkets, marketsOf, selectMarkets, selectSpan } from '../selection.js';
 
 /** The options by which an export selects rows. */
 export interface ExportSelection {
@@ -52,31 +51,26 @@ export async function exportParts(
   const bounds = selectSpan(options, nowMs);
   const kind = streamsOf(tableOfKind(options.kind))[0];
   const ofKind = streams.filter((one) => one.kind === kind);
-  const known = options.kind === 'tickers' ? await allMarkets(store) : realMarkets(streams);
-  const chosen = selectMarkets(options.market, known);
+  const known = options.kind === 'tickers' ? await archivedMarkets(store) : realMarkets(streams);
   const isNamed = options.market !== undefined;
-  const has = (marketId: number) => marketStreams(ofKind, marketId).length > 0;
-  const markets = chosen.filter(({ market, marketId }) => {
-    if (isNamed && !has(marketId)) throw nothing(options.kind, market);
-    return has(marketId);
+  const markets = selectMarkets(options.market, known).flatMap(({ market, marketId }) => {
+    const own = ofKind.filter((one) => [marketId, ALL_MARKETS_ID].includes(one.marketId));
+    if (isNamed && own.length === 0) throw nothing(options.kind, market);
+    return own.length === 0 ? [] : [{ market, marketId, own }];
   });
   if (markets.length === 0) throw nothing(options.kind, options.market?.[0] ?? 'any market');
-  const variantS = chooseVariant(
-    options,
-    markets.map(({ marketId }) => marketStreams(ofKind, marketId)),
-  );
+  const all = markets.flatMap(({ own }) => own);
+  const variantS = chooseVariant(options, all);
   const parts: ExportPart[] = [];
-  for (const { market, marketId } of markets) {
-    const stream = marketStreams(ofKind, marketId).find(({ variant }) => variant === variantS);
+  for (const { market, marketId, own } of markets) {
+    const stream = own.find(({ variant }) => variant === variantS);
     if (stream === undefined) {
       if (!isNamed) continue;
-      throw noSuchLength(options, marketStreams(ofKind, marketId), market);
+      throw noSuchLength(options, own, market);
     }
     const within = options.clamp === true ? await clamped(bounds, stream, store) : bounds;
     const span = spanOf(stream, within, nowMs);
-    if (span === undefined) {
-      throw nothingYet(options, stream, marketStreams(ofKind, marketId), market);
-    }
+    if (span === undefined) throw nothingYet(options, stream, own, market);
     if (span.toMs <= span.fromMs) {
       const begins = `${options.kind} of ${market} are covered from ${formatInstant(span.fromMs)} on`;
       const to = options.to?.text ?? formatInstant(span.toMs);
@@ -87,19 +81,8 @@ export async function exportParts(
   return { variantS, parts };
 }
 
-function marketStreams(streams: readonly KnownStream[], marketId: number): KnownStream[] {
-  return streams.filter((one) => one.marketId === marketId || one.marketId === ALL_MARKETS_ID);
-}
-
 function realMarkets(streams: readonly KnownStream[]) {
   return marketsOf(streams).filter(({ marketId }) => marketId !== ALL_MARKETS_ID);
-}
-
-async function allMarkets(store: Store) {
-  return await store.query<{ market: string; marketId: number }>(
-    'SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> $1 ORDER BY name',
-    [ALL_MARKETS_ID],
-  );
 }
 
 function nothing(kind: SeriesKind, market: string): UsageError {
@@ -111,10 +94,7 @@ function nothing(kind: SeriesKind, market: string): UsageError {
 }
 
 /** @throws UsageError when there are several and none was named, or one where there are none */
-function chooseVariant(
-  options: ExportSelection,
-  streams: ReadonlyArray<readonly KnownStream[]>,
-): number {
+function chooseVariant(options: ExportSelection, all: readonly KnownStream[]): number {
   const option = OPTION_OF[options.kind];
   for (const one of ['interval', 'period'] as const) {
     const given = options[one];
@@ -124,7 +104,6 @@ function chooseVariant(
   }
   if (option === undefined) return 0;
   const asked = options[option];
-  const all = streams.flat();
   const lengths = new Set(all.map(({ variant }) => variant));
   if (asked !== undefined) {
     if (!lengths.has(asked.value)) throw noSuchLength(options, all);
@@ -237,12 +216,7 @@ export async function interchangeParts(
 ): Promise<SelectedParts> {
   const content = contentOf(options);
   const { market, from, to, clamp } = options;
-  const markets = await marketsById(store);
-  const select = async (kind: Source['kind'], interval?: Typed<number>) =>
-    await exportParts(
-      { market, from, to, clamp, kind, interval, period: undefined },
-      ...([store, streams, nowMs] as const),
-    );
+  const markets = await archivedMarkets(store);
   const isComputed = options.candles === 'trades';
   const kinds: readonly Source['kind'][] =
     content === 'events'
@@ -253,7 +227,9 @@ export async function interchangeParts(
   const found = new Map<number, { span: Span; sources: Source[] }>();
   let variantS = 0;
   for (const kind of kinds) {
-    const chosen = await select(kind, kind === 'candles' ? options.interval : undefined);
+    const interval = kind === 'candles' ? options.interval : undefined;
+    const selection = { market, from, to, clamp, kind, interval, period: undefined };
+    const chosen = await exportParts(selection, store, streams, nowMs);
     variantS = chosen.variantS;
     for (const { marketId, stream, span } of chosen.parts) {
       const before = found.get(marketId);
@@ -263,7 +239,7 @@ export async function interchangeParts(
     }
   }
   const parts = [...found].flatMap(([marketId, { span, sources }]): InterchangePart[] => {
-    const one = markets.get(marketId);
+    const one = markets.find((some) => some.marketId === marketId);
     if (one === undefined || sources.length < kinds.length) return [];
     if (span.toMs > span.fromMs) return [{ market: one, span, sources }];
     throw new UsageError(
@@ -283,15 +259,8 @@ export async function interchangeParts(
 /** @throws UsageError for what the program cannot be given, and options that would do nothing */
 function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeSelection): Content {
   const allowed = Object.keys(CONTENTS[tool]) as Content[];
-  const content: Content | undefined =
-    kind === undefined
-      ? allowed[0]
-      : kind === 'candles'
-        ? 'candles'
-        : kind === 'trades'
-          ? kind
-          : undefined;
-  if (content === undefined || !allowed.includes(content)) {
+  const content = kind === undefined ? allowed[0] : allowed.find((one) => one === kind);
+  if (content === undefined) {
     const takes = allowed.includes('events')
       ? 'it takes trades and depth together; leave --kind out'
       : `it takes ${allowed.join(' or ')}`;
@@ -311,13 +280,4 @@ function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeS
   }
   if (candles !== undefined) throw new UsageError('--candles', candles, 'no candles are asked for');
   return content;
-}
-
-async function marketsById(store: Store): Promise<ReadonlyMap<number, InterchangeMarket>> {
-  const rows = await store.query<InterchangeMarket & { readonly marketId: number }>(
-    `SELECT market_id AS "marketId", name, stock, money, stock_prec AS "stockPrec",
-       money_prec AS "moneyPrec" FROM market`,
-    [],
-  );
-  return new Map(rows.map((row) => [row.marketId, row]));
 }
