@@ -34,25 +34,17 @@ export function waitArgument(text: string): number {
   return text === '0' ? 0 : durationArgument(text);
 }
 
-function portArgument(text: string): number {
-  return wholeArgument(0, 65_535, text);
-}
-
-export function seedArgument(text: string): number {
-  return wholeArgument(0, 4_294_967_295, text);
-}
-
-export function countArgument(text: string): number {
-  return wholeArgument(1, 1_000_000, text);
-}
-
-function wholeArgument(min: number, max: number, text: string): number {
+const wholeArgument = (min: number, max: number) => (text: string) => {
   const value = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(value >= min && value <= max)) {
-    throw new InvalidArgumentError(`Write a whole number from ${min} to ${max}.`);
-  }
-  return value;
-}
+  if (value >= min && value <= max) return value;
+  throw new InvalidArgumentError(`Write a whole number from ${min} to ${max}.`);
+};
+
+const portArgument = wholeArgument(0, 65_535);
+export const seedArgument = wholeArgument(0, 4_294_967_295);
+export const countArgument = wholeArgument(1, 1_000_000);
+/** A period in seconds, up to a week. */
+export const periodArgument = wholeArgument(1, 604_800);
 
 function factorArgument(text: string, advice: string): number {
   const value = /^\d{1,6}(\.\d{1,3})?$/.test(text) ? Number(text) : Number.NaN;
@@ -88,11 +80,6 @@ export function timeArgument(text: string): number {
   throw new InvalidArgumentError(
     'Write UNIX seconds such as 1767225600, or a time with its zone such as 2026-01-01T00:00:00Z.',
   );
-}
-
-/** A period in seconds, up to a week. */
-export function periodArgument(text: string): number {
-  return wholeArgument(1, 604_800, text);
 }
 
 /** Gathers a repeatable option. */
