@@ -62,17 +62,24 @@ export default command({
     const nowMs = await filling.nowMs();
     const { span, isCut } = spanOf({ from, to }, nowMs);
     const chosen = await chooseMarkets(context, market, kinds);
-    if (isOwn) await openStreams(context, chosen, kinds);
-    const streams = await store.inspection.streams();
+    const wanted = wantedOf(session.config, kinds);
+    // Makes the streams that the archive does not know yet.
+    for (const one of chosen) await filling.own?.worker.prepare({ ...one, streams: wanted });
+    const known = await store.inspection.streams();
+    const streams = known.filter((one) =>
+      wanted.some(({ kind, variant }) => kind === one.kind && variant === one.variant),
+    );
     if (isCut)
       say(`--to lies in the future of the exchange; the span ends now, ${formatInstant(nowMs)}.`);
-    const tasks = tasksOf(session.config, chosen, kinds, streams, span, nowMs);
+    const tasks = tasksOf(session.config, chosen, streams, span, nowMs);
     if (tasks.length === 0) {
       return await context.fill('Nothing to do: no candle of this time is complete yet.', json);
     }
     await refuseGivenUp(store, tasks, from);
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
-    await endPauses(store, chosen, span, nowMs, again);
+    const marketIds = chosen.map(({ marketId }) => marketId);
+    const paused = ['trades', 'times', 'candles'] as const;
+    await store.retryGaps({ marketIds, kinds: paused, span, limit: RETRIED_MAX }, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     const names = chosen.map(({ market }) => printable(market)).join(', ');
     say(
@@ -146,61 +153,36 @@ async function chooseMarkets(
   });
 }
 
-/** Makes the streams that the archive does not know yet. */
-async function openStreams(
-  { filling, session }: FillContext,
-  markets: readonly ChosenMarket[],
+/** The streams that are wanted of each market: trades with their exact times, candles of all lengths. */
+function wantedOf(
+  { streams: { trades, candles } }: Config,
   kinds: readonly StreamKind[],
-): Promise<void> {
-  const { trades, candles } = session.config.streams;
-  const streams = [
-    ...(kinds.includes('trades') ? [{ kind: 'trades', variant: 0 } as const] : []),
-    ...(kinds.includes('trades') && trades.exactTimes
-      ? [{ kind: 'times', variant: 0 } as const]
-      : []),
+): Pick<KnownStream, 'kind' | 'variant'>[] {
+  const ofTrades = trades.exactTimes ? (['trades', 'times'] as const) : (['trades'] as const);
+  return [
+    ...(kinds.includes('trades') ? ofTrades.map((kind) => ({ kind, variant: 0 })) : []),
     ...(kinds.includes('candles') ? candles.intervalsS : []).map(
       (variant) => ({ kind: 'candles', variant }) as const,
     ),
   ];
-  for (const one of markets) await filling.own?.worker.prepare({ ...one, streams });
 }
 
 /** One task a stream. Of candles only those are asked for that are final by now. */
 function tasksOf(
-  { streams: settings }: Config,
+  { streams: { candles } }: Config,
   markets: readonly ChosenMarket[],
-  kinds: readonly StreamKind[],
   streams: readonly KnownStream[],
   span: Span,
   nowMs: number,
 ): FillTask[] {
-  const { trades, candles } = settings;
   return markets.flatMap(({ market, marketId }) =>
     streams
       .filter((stream) => stream.marketId === marketId)
       .flatMap((stream): FillTask[] => {
-        const { kind, variant } = stream;
-        if (kind === 'candles') {
-          if (!kinds.includes('candles') || !candles.intervalsS.includes(variant)) return [];
-          const finalToMs = floorToMs(nowMs - candles.grace, variant * 1000);
-          const toMs = Math.min(span.toMs, finalToMs);
-          return span.fromMs < toMs ? [{ market, stream, span: { ...span, toMs } }] : [];
-        }
-        const isWanted = kind === 'trades' || (kind === 'times' && trades.exactTimes);
-        return isWanted && kinds.includes('trades') ? [{ market, stream, span }] : [];
+        if (stream.kind !== 'candles') return [{ market, stream, span }];
+        const finalToMs = floorToMs(nowMs - candles.grace, stream.variant * 1000);
+        const toMs = Math.min(span.toMs, finalToMs);
+        return span.fromMs < toMs ? [{ market, stream, span: { ...span, toMs } }] : [];
       }),
   );
-}
-
-async function endPauses(
-  store: Store,
-  markets: readonly ChosenMarket[],
-  span: Span,
-  nowMs: number,
-  isUnfillableToo: boolean,
-): Promise<void> {
-  const marketIds = markets.map(({ marketId }) => marketId);
-  const kinds = ['trades', 'times', 'candles'] as const;
-  const filter = { marketIds, kinds, span, limit: RETRIED_MAX };
-  await store.retryGaps(filter, nowMs, isUnfillableToo);
 }
