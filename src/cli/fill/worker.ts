@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import type { CandleCollector } from '../../collect/candles/candles.js';
 import { ClaimGate } from '../../collect/claim-gate.js';
 import { type MarketUnit, openMarketUnit } from '../../collect/market-unit.js';
@@ -142,13 +143,13 @@ export class FillWorker {
       ...{ exchange, clock, telemetry: telemetry.collect, concurrency: CONCURRENCY },
     });
     const work: Promise<void>[] = [];
-    for (const { market, walkers, candles } of this.#open.values()) {
+    for (const { market, marketId, walkers, candles } of this.#open.values()) {
       for (const walker of walkers) {
         const spans = spansOf(tasks, walker);
         if (spans.length === 0) continue;
         filler.add(walker);
         const topMs = Math.max(...spans.map(({ toMs }) => toMs));
-        work.push(this.#reachHead(walker, topMs, filler, signal));
+        work.push(this.#reachHead(walker, marketId, topMs, filler, signal));
       }
       for (const collector of candles) {
         if (spansOf(tasks, collector).length > 0) {
@@ -158,7 +159,7 @@ export class FillWorker {
     }
     filler.start();
     await Promise.all(work);
-    await untilAborted(signal);
+    if (!signal.aborted) await once(signal, 'abort');
     await filler.stop();
   }
 
@@ -168,27 +169,20 @@ export class FillWorker {
    */
   #reachHead(
     walker: TradeWalker,
+    marketId: number,
     topMs: number,
     filler: GapFiller,
     signal: AbortSignal,
   ): Promise<void> {
+    const [streamId] = walker.streamIds;
+    const stream = { streamId, marketId, kind: 'trades' as const, variant: 0, collectFromMs: null };
     return this.#untilDone(walker.market, signal, async () => {
       await walker.pollHead(signal);
       filler.wake();
-      const newestMs = await this.#newestCoveredMs(walker.streamIds[0]);
+      const [top] = await this.#surroundings.archive.coveredRanges(stream, 1);
+      const newestMs = top?.span.toMs ?? Number.NEGATIVE_INFINITY;
       return newestMs >= topMs && this.#offsets.of(walker.endpoint) !== undefined;
     });
-  }
-
-  async #newestCoveredMs(streamId: number): Promise<number> {
-    const { archive } = this.#surroundings;
-    const unit = [...this.#open.values()].find(({ walkers }) =>
-      walkers.some((one) => one.streamIds.includes(streamId)),
-    );
-    if (unit === undefined) return Number.NEGATIVE_INFINITY;
-    const stream = { streamId, marketId: unit.marketId, kind: 'trades' as const, variant: 0 };
-    const [top] = await archive.coveredRanges({ ...stream, collectFromMs: null }, 1);
-    return top?.span.toMs ?? Number.NEGATIVE_INFINITY;
   }
 
   /** Candles that are put off, or not final yet, are looked at again until the signal. */
@@ -237,11 +231,4 @@ function spansOf(
     collector.retry(span);
   }
   return spans;
-}
-
-function untilAborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }
