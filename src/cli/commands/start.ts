@@ -70,10 +70,8 @@ export default command({
           ? summary.write(line)
           : stderr.write(line),
     });
-    const { config, telemetry, exchangeTime } = openSession(common, {
-      destination,
-      isSigning: true,
-    });
+    const session = openSession(common, { destination, isSigning: true });
+    const { config, telemetry, exchangeTime } = session;
     const stdout = new BoundedOutput('stdout', process.stdout);
     stdout.reportTo(telemetry.daemon);
     let fail: (error: Error) => void = () => undefined;
@@ -90,8 +88,7 @@ export default command({
       telemetry.daemon.warned({ code, message });
       if (stream === 'stdout') summary?.abandon();
     });
-    const wait = waitMs === undefined ? {} : { waitMs };
-    const daemon = new Daemon({ config, clock, telemetry, exchangeTime, ...wait, onFatal: fail });
+    const daemon = new Daemon({ ...session, waitMs, onFatal: fail });
     const serviceManager = new ServiceManager({
       ...{ env: process.env, clock, telemetry: telemetry.daemon },
       isAlive: () => daemon.isAlive,

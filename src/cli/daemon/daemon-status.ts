@@ -1,19 +1,17 @@
-import type { ExchangeClock } from '../../client/index.js';
 import type { Collector } from '../../collect/collector.js';
 import type { StandingStream } from '../../collect/standing.js';
 import { exchangeNameOf } from '../../config/load.js';
-import type { Config } from '../../config/schema.js';
-import type { Clock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
 import type { RunCountsSnapshot } from '../../observe/run-counts.js';
-import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import { archiveStatus, type LedgerCount, statusOf, statusRows } from '../../status/document.js';
 import { type HealthReport, healthReport } from '../../status/health.js';
 import { type StatusServer, startStatusServer } from '../../status/server.js';
 import type { Store } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
+import type { Session } from '../opening/session.js';
+import { streamName } from '../options.js';
 
 /** What operators may know of a daemon at one instant. */
 export interface DaemonView {
@@ -47,15 +45,9 @@ const COMMIT_STUCK_MS = 15_000;
 
 /** Opens the status pages of a daemon, unless they are switched off. */
 export async function openDaemonStatus(
-  options: {
-    readonly config: Config;
-    readonly clock: Clock;
-    readonly telemetry: ObservedTelemetry;
-    readonly exchangeTime: ExchangeClock;
-  },
+  { config, clock, telemetry, exchangeTime }: Session,
   look: () => DaemonView,
 ): Promise<StatusServer | undefined> {
-  const { config, clock, telemetry, exchangeTime } = options;
   if (!config.http.enabled) return undefined;
   const { host, port, token } = config.http;
   return startStatusServer({
@@ -128,9 +120,9 @@ function phaseText({ phase, collector }: DaemonView): string {
 /** Streams that are shown; the number of all of them is named. */
 const STANDING_SHOWN = 5;
 
-function standingText({ kind, market, variant, standingMs, reason, note }: StandingStream): string {
-  const name = variant === 0 ? kind : `${kind} ${variant}s`;
-  return `${market} ${name} for ${shownDuration(standingMs)} (${reason}: ${note})`;
+function standingText(stream: StandingStream): string {
+  const { market, standingMs, reason, note } = stream;
+  return `${market} ${streamName(stream)} for ${shownDuration(standingMs)} (${reason}: ${note})`;
 }
 
 function standingTexts(standing: readonly StandingStream[]): string {

@@ -1,11 +1,8 @@
-import type { createExchangeClock } from '../../client/index.js';
 import { Collector } from '../../collect/collector.js';
 import { calledBy, type StateFeedPort, type TradeFeedPort } from '../../collect/ports.js';
-import type { Config } from '../../config/schema.js';
-import { type Clock, endsInTime, unlessAborted } from '../../kernel/clock.js';
+import { endsInTime, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
-import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import type { LedgerCount } from '../../status/document.js';
 import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store, startEmbeddedPostgres } from '../../store/index.js';
@@ -31,6 +28,7 @@ import {
   refuseOtherDialect,
   settleTime,
 } from '../opening/exchange.js';
+import type { Session } from '../opening/session.js';
 import { whenDatabaseAnswers } from '../opening/waiting.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
 import { type DaemonView, isHealthy, openDaemonStatus } from './daemon-status.js';
@@ -43,13 +41,9 @@ export interface DaemonAddresses {
   readonly status: string | null;
 }
 
-export interface DaemonOptions {
-  readonly config: Config;
-  readonly clock: Clock;
-  readonly telemetry: ObservedTelemetry;
-  readonly exchangeTime: ReturnType<typeof createExchangeClock>;
+export interface DaemonOptions extends Session {
   /** How long a start waits for the database, milliseconds; default: as configured. */
-  readonly waitMs?: number;
+  readonly waitMs?: number | undefined;
   /** Called once when something happened after which going on would be wrong. */
   readonly onFatal: (error: Error) => void;
 }
@@ -185,10 +179,6 @@ export class Daemon {
     this.#identity = { value: identity };
   }
 
-  #tick(): void {
-    this.#lastTickMs = this.#options.clock.monotonicMs();
-  }
-
   /** Why the archive may be that of another exchange, which only an answer can tell. */
   get identityConflict(): TapekeepError | undefined {
     return this.#identityConflict;
@@ -231,15 +221,17 @@ export class Daemon {
     });
     this.#collector = collector;
     const { signal } = this.#stopping;
-    const tick = () => this.#tick();
+    const tick = () => {
+      this.#lastTickMs = clock.monotonicMs();
+    };
     const onCounted = (counted: LedgerCount) => {
       this.#counted = counted;
     };
-    const beside = { config, clock, telemetry, exchangeTime, signal, tick, collector, onCounted };
+    const beside = { ...this.#options, signal, tick, collector, onCounted };
     this.#housekeeping = keepHouse(store, beside);
     this.#countOnceMore = () => countLedger(store, beside);
     this.#enter('opening the markets');
-    await this.#unlessStopped(collector.start());
+    await unlessAborted(signal, collector.start());
     this.#enter('collecting');
   }
 
@@ -300,20 +292,17 @@ export class Daemon {
     this.#phase = phase;
   }
 
-  #unlessStopped<T>(work: Promise<T>): Promise<T> {
-    return unlessAborted(this.#stopping.signal, work);
-  }
-
   #retrying<T>(work: () => Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
     const { clock, telemetry, config } = this.#options;
-    const databaseUrl = this.#database?.url ?? null;
-    const options = { databaseUrl, clock, telemetry: telemetry.store, waitMs: this.#waitMs };
     const onOwnDisk = () =>
       work().catch(async (error: Error) => {
         throw (await fullDisk(config.dataDir, error)) ?? error;
       });
     return whenDatabaseAnswers(
-      { ...options, signal: this.#stopping.signal },
+      {
+        ...{ clock, telemetry: telemetry.store, waitMs: this.#waitMs },
+        ...{ databaseUrl: this.#database?.url ?? null, signal: this.#stopping.signal },
+      },
       config.database.url === null ? onOwnDisk : work,
       discard,
     );
@@ -334,11 +323,10 @@ export class Daemon {
     const { config, clock, telemetry } = this.#options;
     if (config.database.url !== null) return { url: config.database.url };
     const { signal } = this.#stopping;
-    const events = telemetry.store;
     const starting = () =>
       startEmbeddedPostgres({
         ...embeddedOptions(config),
-        ...{ clock, telemetry: events, signal },
+        ...{ clock, telemetry: telemetry.store, signal },
         // Recovery after a crash may take its time.
         startTimeoutMs: Math.max(EMBEDDED_START_MS, this.#waitMs),
         onLost: (error) => this.#fail(error),

@@ -2,10 +2,8 @@ import { statfs } from 'node:fs/promises';
 import { type LifeReport, liveOn } from '../../archive/sealing/life.js';
 import type { LifeRules } from '../../archive/sealing/plan.js';
 import { Verification } from '../../archive/verification.js';
-import type { ExchangeClock } from '../../client/index.js';
-import type { Config } from '../../config/schema.js';
 import { obtain } from '../../kernel/bounded.js';
-import { type Clock, sleep } from '../../kernel/clock.js';
+import { sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Telemetry } from '../../observe/events.js';
 import { gapsByReason, type LedgerCount } from '../../status/document.js';
@@ -13,6 +11,7 @@ import type { CheckTotals, Store, StreamStatus } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import { lifeRulesOf } from '../life.js';
 import { coldDirOf } from '../opening/database.js';
+import type { Session } from '../opening/session.js';
 
 const ROUND_MS = 15_000;
 /** What is asked of the collectors is looked up this often. */
@@ -22,12 +21,8 @@ const REST_FACTOR = 20;
 /** Partitions are made ahead at every so many rounds. */
 const PARTITION_ROUNDS = 40;
 
-interface HouseOptions {
-  readonly config: Config;
+interface HouseOptions extends Session {
   readonly collector: { review(): Promise<void> };
-  readonly clock: Clock;
-  readonly telemetry: Telemetry;
-  readonly exchangeTime: ExchangeClock;
   readonly signal: AbortSignal;
   /** Called at every round: a sign of life. */
   readonly tick: () => void;

@@ -48,7 +48,7 @@ export function embeddedOptions({ dataDir, database }: Config) {
  * @throws TapekeepError `no_archive`; EndedError
  */
 export async function withDatabase<T>(
-  { config, telemetry }: Pick<Session, 'config' | 'telemetry'>,
+  { config, telemetry }: Session,
   need: 'existing' | 'any',
   use: (database: Database) => Promise<T>,
   onLost?: (error: Error) => void,
@@ -229,9 +229,7 @@ export function stoppable(left: string): Need<Look & Left> {
  *
  * @throws StoreError `writer_lock_held` if so; nothing where that cannot be seen
  */
-export async function refuseSecondWriter(
-  session: Pick<Session, 'config' | 'telemetry'>,
-): Promise<void> {
+export async function refuseSecondWriter(session: Session): Promise<void> {
   const { config, telemetry } = session;
   if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) return;
   try {

@@ -28,13 +28,9 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
-import type { Telemetry } from '../../observe/events.js';
 import type { ArchiveIdentity, Store } from '../../store/index.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
 import type { Session } from './session.js';
-
-/** What speaks to an exchange does so within these; the one clock of the exchange is learnt from its answers. */
-export type Surroundings = Omit<Session, 'telemetry'> & { readonly telemetry: Telemetry };
 
 /** Addresses of an exchange. */
 export interface ExchangeAddress {
@@ -68,8 +64,8 @@ export interface ExchangeAccess {
 const WAITING_MAX = 100_000;
 
 /** Opens the client side for an address, with the configured limits. */
-export function openExchange(around: Surroundings, address: ExchangeAddress): ExchangeAccess {
-  const { config, clock, telemetry, exchangeTime: time } = around;
+export function openExchange(session: Session, address: ExchangeAddress): ExchangeAccess {
+  const { config, clock, telemetry, exchangeTime: time } = session;
   const { burst, timeout, maxBodyBytes, connections, signedContent } = config.exchange;
   const isBuiltIn = config.exchange.url === null;
   const dialect = dialectOfConfig(config);
@@ -127,7 +123,7 @@ export function openExchange(around: Surroundings, address: ExchangeAddress): Ex
     dialect,
     inDialect: (other) => {
       const exchange = { ...config.exchange, dialect: other };
-      return openExchange({ ...around, config: { ...config, exchange } }, address);
+      return openExchange({ ...session, config: { ...config, exchange } }, address);
     },
     time,
     openStateFeed: (market, periodS) => {
@@ -169,7 +165,7 @@ const SETTLE_EVERY_MS = 700;
 const PLAYED_IDENTITY = /^(sandbox|replay)-/;
 
 /** Where the exchange is; the built-in one is started for it. */
-export async function exchangeAddress({ config, clock, telemetry }: Surroundings): Promise<{
+export async function exchangeAddress({ config, clock, telemetry }: Session): Promise<{
   readonly address: ExchangeAddress;
   readonly builtIn?: RunningExchange;
 }> {
@@ -191,7 +187,7 @@ export async function exchangeAddress({ config, clock, telemetry }: Surroundings
 export async function firstAnswer(
   access: ExchangeAccess,
   signal: AbortSignal,
-  { clock, telemetry }: Pick<Surroundings, 'clock' | 'telemetry'>,
+  { clock, telemetry }: Session,
   triesMax = Number.POSITIVE_INFINITY,
 ): Promise<string | null> {
   const backoff = new Backoff(RETRY, systemRandom);
@@ -277,7 +273,7 @@ async function askForCandles(
 export async function settleTime(
   { client, time }: ExchangeAccess,
   signal: AbortSignal,
-  { clock }: Pick<Surroundings, 'clock'>,
+  { clock }: Session,
 ): Promise<void> {
   for (let asked = 0; asked < SETTLE_ANSWERS_MAX && time.lived === undefined; asked += 1) {
     // The wall clock is a second source; without it, answers of some seconds are needed.

@@ -13,7 +13,7 @@ const MARKET_STREAMS = WRITTEN_SERIES.filter(
   (table) => SERIES[table].retention !== 'account',
 ).flatMap(streamsOf);
 
-/** What a command works with. */
+/** What a command works with. The one clock of its exchange is learnt from the answers. */
 export interface Session {
   readonly config: Config;
   readonly clock: Clock;
