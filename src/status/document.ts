@@ -3,6 +3,7 @@ import type { GapReason } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
 import type { CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
+import { REPORT } from './health.js';
 
 /**
  * The status as one document, of a running daemon and of an archive alone: figures are numbers, names
@@ -15,13 +16,6 @@ const ratio = () => z.number().min(0).max(1);
 const KINDS = WRITTEN_SERIES.flatMap(streamsOf).join(', ');
 const kind = () => z.string().describe(`one of ${KINDS}`);
 const timeMs = () => z.number();
-
-const REPORT = z.object({
-  ok: z.boolean(),
-  checks: z
-    .array(z.object({ name: z.string(), ok: z.boolean(), detail: z.string().exactOptional() }))
-    .readonly(),
-});
 
 const STREAM = z.object({
   market: z.string().describe('* for a stream of all markets together'),
@@ -221,7 +215,7 @@ export function archiveStatus(
     toMilliseconds(streams.reduce((all, one) => all + figure(one), 0));
   const [coveredS, missingS] = [sum((one) => one.coveredS), sum((one) => one.missingS)];
   const ratios = streams.flatMap(({ coverageRatio }) => coverageRatio ?? []);
-  const oldest = openGaps.map(({ oldestMs }) => oldestMs);
+  const oldestMs = lowest(openGaps.map((one) => one.oldestMs));
   const listed = worst === undefined ? streams : [...streams].sort(byNeed).slice(0, worst);
   return {
     atMs: Math.floor(counted.atMs),
@@ -232,8 +226,7 @@ export function archiveStatus(
     kinds: kindsOf(streams),
     openGaps: openGaps.map((one) => shownGaps(one, nowMs)),
     lostGaps: gapsByReason(gaps, 'unfillable').map((one) => shownGaps(one, nowMs)),
-    oldestOpenGapAgeS:
-      oldest.length === 0 ? null : tenths(nowMs - oldest.reduce((a, b) => Math.min(a, b))),
+    oldestOpenGapAgeS: oldestMs === null ? null : tenths(nowMs - oldestMs),
     mismatches: checks.reduce((all, one) => all + one.mismatches, 0),
     verifiedLagS: verifiedLagS(checks, nowMs),
     streams: listed,
@@ -305,10 +298,9 @@ function byNeed(a: StatusStream, b: StatusStream): number {
 /** Of the shortest candles, the market that is furthest behind. */
 function verifiedLagS(checks: readonly CheckTotals[], nowMs: number): number | null {
   const shortestS = checks.reduce((low, one) => Math.min(low, one.intervalS), Number.MAX_VALUE);
-  const untilMs = checks.flatMap(({ intervalS, judgedUntilMs }) =>
-    intervalS === shortestS && judgedUntilMs !== null ? [judgedUntilMs] : [],
-  );
-  return untilMs.length === 0 ? null : tenths(nowMs - untilMs.reduce((a, b) => Math.min(a, b)));
+  const shortest = checks.filter(({ intervalS }) => intervalS === shortestS);
+  const untilMs = lowest(shortest.flatMap(({ judgedUntilMs }) => judgedUntilMs ?? []));
+  return untilMs === null ? null : tenths(nowMs - untilMs);
 }
 
 /** Turns the running totals into rows of the status. */
@@ -332,13 +324,7 @@ export function statusRows(snapshot: RunCountsSnapshot, exchangeNowMs: number): 
 }
 
 /** Missing time of one kind of stream, by why it is missing. */
-export interface GapsByReason {
-  readonly kind: StreamKind;
-  readonly reason: string;
-  readonly lengthMs: number;
-  /** Its oldest missing time. */
-  readonly oldestMs: number;
-}
+export type GapsByReason = Pick<GapTotals, 'kind' | 'reason' | 'lengthMs' | 'oldestMs'>;
 
 /** What the exchange never had, or no longer has: the streams say how much of it was asked for. */
 const BEYOND_HISTORY: GapReason = 'beyond history';

@@ -1,21 +1,16 @@
+import { z } from 'zod';
 import { type Clock, startDeadline, unlessAborted } from '../kernel/clock.js';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
 
 /** One thing that was looked at. `detail` says in words what was seen, above all when not ok. */
-export interface HealthCheck {
-  readonly name: string;
-  readonly ok: boolean;
-  readonly detail?: string;
-}
+const CHECK = z.object({ name: z.string(), ok: z.boolean(), detail: z.string().exactOptional() });
 
 /** The sum of some checks: ok when all are. */
-export interface HealthReport {
-  readonly ok: boolean;
-  readonly checks: readonly HealthCheck[];
-}
+export const REPORT = z.object({ ok: z.boolean(), checks: z.array(CHECK).readonly() });
+export type HealthReport = z.infer<typeof REPORT>;
 
 /** Adds checks up. */
-export function healthReport(checks: readonly HealthCheck[]): HealthReport {
+export function healthReport(checks: HealthReport['checks']): HealthReport {
   return { ok: checks.every((check) => check.ok), checks };
 }
 
