@@ -3,12 +3,10 @@ import { type OrderRequest, UnknownOutcomeError } from '../../client/index.js';
 import { endpoints } from '../../contract/endpoints.js';
 import { decimalSign, multiplyDecimals } from '../../kernel/decimal.js';
 import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
-import { type ApiOptions, ApiUsageError, openApi, openApiSession } from '../api/access.js';
-import { explained, nameCall } from '../api/advice.js';
-import { printResult } from '../api/rows.js';
+import { ApiUsageError } from '../api/access.js';
+import { nameCall } from '../api/advice.js';
 import { flag } from '../command.js';
 import { commandEnding } from '../ending.js';
-import { EXIT_CODES, type ExitCode } from '../failure.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
 
 export const ORDER_HELP = `
@@ -17,34 +15,22 @@ is required. An order is sent once. When no answer tells what became of it, the 
 
 export const WITHOUT_ASKING = flag('--yes', 'place it without asking');
 
-export interface OrderOptions extends ApiOptions {
-  /** Places the order without asking. */
-  readonly yes: boolean | undefined;
-}
-
 /**
- * Places one limit order, once confirmed. It is sent once, whatever happens.
+ * Places one limit order. It is sent once, whatever happens.
  *
  * @throws TapekeepError with code `order_outcome_unknown` when no answer shows whether it exists
  */
-export async function placeOrder(given: OrderRequest, options: OrderOptions): Promise<ExitCode> {
-  const order = checkOrder(given);
-  const session = openApiSession(options);
-  const access = openApi(session, 'orderNew', true);
+export async function placeOrder({ client }: ExchangeAccess, order: OrderRequest) {
+  using ending = commandEnding.hold();
   try {
-    if (options.yes !== true && !(await isConfirmed(order, session.config.exchange.url ?? ''))) {
-      process.stderr.write('Nothing was placed.\n');
-      return EXIT_CODES.failure;
-    }
-    const reply = await place(access, order);
-    printResult('orderNew', reply.data, options.json === true);
-  } finally {
-    await access.close();
+    return await client.placeOrder(order, { signal: ending.signal });
+  } catch (error) {
+    throw error instanceof UnknownOutcomeError ? describeUnknown(error) : error;
   }
-  return EXIT_CODES.ok;
 }
 
-async function isConfirmed(order: OrderRequest, exchange: string): Promise<boolean> {
+/** Shows an order to a person, and asks. */
+export async function isConfirmed(order: OrderRequest, exchange: string): Promise<boolean> {
   if (process.stdin.isTTY !== true || process.stderr.isTTY !== true) {
     throw new ApiUsageError(
       'an order is placed only after a person has confirmed it on a terminal; without one, add --yes',
@@ -52,16 +38,6 @@ async function isConfirmed(order: OrderRequest, exchange: string): Promise<boole
   }
   process.stderr.write(describeOrder(order, exchange));
   return await confirm('Place it? [y/N] ', process.stdin, process.stderr);
-}
-
-async function place({ client }: ExchangeAccess, order: OrderRequest) {
-  using ending = commandEnding.hold();
-  try {
-    return await client.placeOrder(order, { signal: ending.signal });
-  } catch (error) {
-    if (error instanceof UnknownOutcomeError) throw describeUnknown(error);
-    throw await explained(error, { name: 'orderNew', params: { ...order } }, client);
-  }
 }
 
 /**

@@ -19,7 +19,7 @@ import { explained } from '../api/advice.js';
 import { hasRows, printRejected, printResult, UnreadableRowsError } from '../api/rows.js';
 import { argument, command, type Declared, flag, group, nothing } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
-import { ORDER_HELP, type OrderOptions, placeOrder, WITHOUT_ASKING } from './api-order.js';
+import { checkOrder, isConfirmed, ORDER_HELP, placeOrder, WITHOUT_ASKING } from './api-order.js';
 import { probe } from './api-probe.js';
 import { watch } from './api-watch.js';
 
@@ -67,12 +67,8 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
           .map((one) => [one.attributeName(), named[one.attributeName()]] as const)
           .filter(([, value]) => value !== undefined),
       );
-      const { url, dialect, json, post, yes } = values as Partial<CallOptions & OrderOptions>;
-      const options = { ...common, url, dialect, json };
-      if (name === 'orderNew') {
-        return await placeOrder(given as ParamsOf<'orderNew'>, { ...options, yes });
-      }
-      return await call(name, given, { ...options, post });
+      const { url, dialect, json, post, yes } = values as CallOptions;
+      return await call(name, given, { ...common, url, dialect, json, post, yes });
     },
   });
   return [`${kebabCase(name)} [options]${hasMarket ? ' [market]' : ''}`, [about, declared]];
@@ -106,7 +102,9 @@ function marketOf({ argument, market }: Readonly<Record<string, unknown>>): stri
 
 interface CallOptions extends ApiOptions {
   /** Uses the signed form of a public endpoint. */
-  readonly post: boolean | undefined;
+  readonly post?: boolean | undefined;
+  /** Places an order without asking. */
+  readonly yes?: boolean | undefined;
 }
 
 /**
@@ -120,11 +118,21 @@ async function call<N extends EndpointName>(
   given: Readonly<Record<string, unknown>>,
   options: CallOptions,
 ): Promise<ExitCode> {
+  const order = name === 'orderNew' ? checkOrder(given as ParamsOf<'orderNew'>) : undefined;
   const isSigned = options.post === true;
   const session = openApiSession(options);
-  const { account } = session.config;
+  const { account, exchange } = session.config;
   const access = openApi(session, name, isSigned);
   try {
+    if (order !== undefined) {
+      if (options.yes !== true && !(await isConfirmed(order, exchange.url ?? ''))) {
+        process.stderr.write('Nothing was placed.\n');
+        return EXIT_CODES.failure;
+      }
+      const placed = await placeOrder(access, order);
+      printResult('orderNew', placed.data, options.json === true);
+      return EXIT_CODES.ok;
+    }
     const params = (await fixTimes(given, access)) as ParamsOf<N>;
     const reply = await access.client.call(name, params, { form: isSigned ? 'post' : 'get' });
     if (reply.rejected.length > 0 && !hasRows(name, reply.data)) {
