@@ -28,7 +28,7 @@ import {
   spanStartArgument,
   streamName,
 } from '../options.js';
-import { printable } from '../output.js';
+import { printable, printReport } from '../output.js';
 import { archivedMarkets, clampedTo, selectMarkets, selectSpan } from '../selection.js';
 
 const HELP = `
@@ -107,24 +107,7 @@ export default command({
     ],
   },
   needs: archive('by itself'),
-  async run(
-    { session, store, nowMs },
-    {
-      from,
-      to,
-      clamp,
-      markets,
-      speed,
-      as,
-      strict,
-      withDisconnects,
-      host,
-      port,
-      forMs,
-      control,
-      json,
-    },
-  ) {
+  async run({ session, store, nowMs }, { from, to, markets, speed, as, host, port, ...options }) {
     const { config, telemetry } = session;
     // What an account held and had ordered is not played.
     const streams = (await store.inspection.streams()).filter(
@@ -136,7 +119,7 @@ export default command({
     const ids = chosen.map(({ marketId }) => marketId);
     const covered = coveredBy(streams, ids);
     if (covered.toMs < covered.fromMs) throw new ReplayError(NOTHING_COVERED);
-    const within = clamp === true ? clampedTo(bounds, covered) : bounds;
+    const within = options.clamp === true ? clampedTo(bounds, covered) : bounds;
     if (within === undefined) throw notCovered(covered);
     // Before the first recording there would be nothing to see; a span that ends before it is refused.
     const isEarly = (within.fromMs ?? -Infinity) < covered.fromMs;
@@ -147,8 +130,8 @@ export default command({
     const backend = await openReplay({
       ...{ asOf: past, clock, span: { fromMs, toMs }, speed, as },
       markets: markets === undefined ? [] : chosen.map(({ market }) => market),
-      isStrict: strict === true,
-      hasDisconnects: withDisconnects === true,
+      isStrict: options.strict === true,
+      hasDisconnects: options.withDisconnects === true,
       onFailure: (error) =>
         telemetry.server.handlerFailed({
           ...{ endpoint: 'replay', code: codeOf(error), message: messageOf(error) },
@@ -159,19 +142,19 @@ export default command({
     const server = await startExchangeServer({
       ...{ backend, clock, telemetry: telemetry.server, host, port },
       variants: { rateLimit: false, tradeFeed: 'pushed' },
-      control: control ?? isLoopback(host),
+      control: options.control ?? isLoopback(host),
     });
     const { url, realtimeUrl } = server;
     const names = chosen.map(({ market }) => market);
     const [fromText, toText] = [fromMs, toMs].map((ms) => new Date(ms).toISOString());
     const played = { from: fromText, to: toText };
     const ready = { url, realtimeUrl, markets: names, identity: backend.identity, ...played };
-    process.stdout.write(
-      json === true
-        ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
-        : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${fromText} to ${toText}\n${laterNote(bounds, fromMs)}${contentsOf(streams, chosen, { fromMs, toMs })}`,
-    );
-    await waitForStop(clock, forMs, () => undefined);
+    printReport(options.json, { ready: true, ...ready, pid: process.pid }, () => [
+      `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${fromText} to ${toText}`,
+      ...laterNote(bounds, fromMs),
+      ...contentsOf(streams, chosen, { fromMs, toMs }),
+    ]);
+    await waitForStop(clock, options.forMs, () => undefined);
     await server.stop();
     await backend.stop();
     await past.close();
@@ -187,8 +170,10 @@ function notCovered({ fromMs, toMs }: Span): ReplayError {
 
 /** Why time begins later than was asked. */
 function laterNote({ fromMs: askedMs = Number.POSITIVE_INFINITY }: Partial<Span>, fromMs: number) {
-  if (askedMs >= fromMs) return '';
-  return `  begins at the first recording: nothing older than ${formatInstant(fromMs)} is covered\n`;
+  if (askedMs >= fromMs) return [];
+  return [
+    `  begins at the first recording: nothing older than ${formatInstant(fromMs)} is covered`,
+  ];
 }
 
 /** What the archive covers of the span, a line for each market. */
@@ -196,22 +181,20 @@ function contentsOf(
   streams: readonly KnownStream[],
   markets: readonly { readonly market: string; readonly marketId: number }[],
   { fromMs, toMs }: Span,
-): string {
-  return markets
-    .map(({ market, marketId }) => {
-      const parts = streams.flatMap((stream) => {
-        if (stream.marketId !== marketId && stream.marketId !== 0) return [];
-        // A candle is covered as a whole.
-        const stepMs = stream.kind === 'candles' ? stream.variant * SECOND_MS : 1;
-        const from = ceilToMs(Math.max(fromMs, stream.oldestCoveredMs ?? toMs), stepMs);
-        const to = floorToMs(Math.min(toMs, stream.newestCoveredMs ?? fromMs), stepMs);
-        const span = `${formatInstant(from)} – ${formatInstant(to)}`;
-        return from < to ? [`${streamName(stream)} ${span}`] : [];
-      });
-      const held = parts.length === 0 ? 'nothing of it in this span' : parts.join(', ');
-      return `  ${printable(market)}: ${held}\n`;
-    })
-    .join('');
+): string[] {
+  return markets.map(({ market, marketId }) => {
+    const parts = streams.flatMap((stream) => {
+      if (stream.marketId !== marketId && stream.marketId !== 0) return [];
+      // A candle is covered as a whole.
+      const stepMs = stream.kind === 'candles' ? stream.variant * SECOND_MS : 1;
+      const from = ceilToMs(Math.max(fromMs, stream.oldestCoveredMs ?? toMs), stepMs);
+      const to = floorToMs(Math.min(toMs, stream.newestCoveredMs ?? fromMs), stepMs);
+      const span = `${formatInstant(from)} – ${formatInstant(to)}`;
+      return from < to ? [`${streamName(stream)} ${span}`] : [];
+    });
+    const held = parts.length === 0 ? 'nothing of it in this span' : parts.join(', ');
+    return `  ${printable(market)}: ${held}`;
+  });
 }
 
 interface Played {

@@ -34,7 +34,7 @@ import {
   speedArgument,
   utcInstantArgument,
 } from '../options.js';
-import { countOf } from '../output.js';
+import { countOf, printReport } from '../output.js';
 import { Progress } from '../progress.js';
 import { gatherFaultScript, gatherKeys, type NamedKey, readMarketsFile } from '../sandbox/files.js';
 
@@ -210,14 +210,10 @@ export default command({
     const { url, realtimeUrl } = server;
     const keys = made.map(({ name, key, secret }) => ({ name, key, secret }));
     const ready = { url, realtimeUrl, markets, identity: backend.identity, keys };
-    const keyLines = keys.map(
-      ({ name, key, secret }) => `  ${name}: key ${key} secret ${secret}\n`,
-    );
-    process.stdout.write(
-      options.json === true
-        ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
-        : `sandbox ready: ${url} (real-time ${realtimeUrl}) trades ${markets.join(', ')}\n${keyLines.join('')}`,
-    );
+    printReport(options.json, { ready: true, ...ready, pid: process.pid }, () => [
+      `sandbox ready: ${url} (real-time ${realtimeUrl}) trades ${markets.join(', ')}`,
+      ...keys.map(({ name, key, secret }) => `  ${name}: key ${key} secret ${secret}`),
+    ]);
     await waitForStop(clock, options.forMs, () => undefined);
     await server.stop();
     backend.stop();
@@ -325,19 +321,14 @@ function liveOptions(options: Sandbox, keys: readonly NamedKey[]): LiveOptions {
 function tapeOptions(options: Sandbox, tape: readonly string[]): TapeOptions {
   const { market = [], speed, seed, time, startOffsetMs } = options;
   const { historyMax, emptyCandles, candleOpen } = options;
-  const { key = [], keys, runId } = options;
-  const [option, value] = [
-    ...key.map((text) => ['--key', text] as const),
-    ...(keys === undefined ? [] : [['--keys', keys] as const]),
-    ...(runId === undefined ? [] : [['--run', runId === true ? '' : runId] as const]),
-  ][0] ?? [undefined, ''];
-  if (option !== undefined) {
-    const allowed = 'a tape takes no orders; leave out --tape';
-    throw new UsageError(option, value, allowed);
-  }
-  if (options.marketsFile !== undefined) {
-    const allowed = 'the markets of a tape are named by --market';
-    throw new UsageError('--markets-file', options.marketsFile, allowed);
+  const noOrders = 'a tape takes no orders; leave out --tape';
+  for (const [option, value, allowed] of [
+    ['--key', options.key?.[0], noOrders],
+    ['--keys', options.keys, noOrders],
+    ['--run', options.runId === true ? '' : options.runId, noOrders],
+    ['--markets-file', options.marketsFile, 'the markets of a tape are named by --market'],
+  ] as const) {
+    if (value !== undefined) throw new UsageError(option, value, allowed);
   }
   if (tape.length !== market.length) {
     throw new UsageError(

@@ -79,7 +79,7 @@ export default command({
       fail = resolve;
     });
     // Setting up what is built in takes what it takes; what may never answer gets the same time.
-    const time = new RunTime(clock, forMs);
+    const time = runTime(clock, forMs);
     const stopWanted = waitForStop(clock, undefined, (stream, reason) => {
       if (lost.has(stream)) return;
       lost.add(stream);
@@ -137,46 +137,34 @@ export default command({
 });
 
 /** The time of `--for`. The timer does not keep a process alive that ends for another reason. */
-class RunTime {
-  readonly isUp: Promise<StopReason>;
-  readonly #begin: () => () => void;
-  #cancel: () => void = () => undefined;
-
-  constructor(clock: Clock, forMs: number | undefined) {
-    let end: (reason: StopReason) => void = () => undefined;
-    this.isUp = new Promise((resolve) => {
-      end = resolve;
-    });
-    this.#begin = () =>
-      forMs === undefined
-        ? () => undefined
-        : clock.after(forMs, () => end('time is up'), { background: true });
-  }
-
+function runTime(clock: Clock, forMs: number | undefined) {
+  let end: () => void = () => undefined;
+  let cancel: () => void = () => undefined;
+  const isUp = new Promise<StopReason>((resolve) => {
+    end = () => resolve('time is up');
+  });
   /** All of it begins anew. */
-  begin(): void {
-    this.#cancel();
-    this.#cancel = this.#begin();
-  }
+  const begin = () => {
+    cancel();
+    if (forMs !== undefined) cancel = clock.after(forMs, end, { background: true });
+  };
+  return { isUp, begin };
 }
 
 /** Why a run had no time to collect. */
 function unready(phase: string, { exchange }: Config): TapekeepError {
-  if (phase === SIMULATING_PAST) {
-    const text = `the time of this run was over while it was still ${phase}; give it longer, or shorten sandbox.history (TAPEKEEP_SANDBOX_HISTORY)`;
-    return new TapekeepError('start_unfinished', 'retry', text);
+  if (phase === WAITING_FOR_EXCHANGE && exchange.url !== null) {
+    const text = `the exchange at ${exchange.url} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
+    return new TapekeepError('exchange_silent', 'fatal', text);
   }
-  if (phase !== WAITING_FOR_EXCHANGE) {
-    const text = `the time of this run was over while it was still ${phase}; give it longer, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL)`;
-    return new TapekeepError('start_unfinished', 'retry', text);
-  }
-  if (exchange.url === null) {
-    const text =
-      'the time of this run was over before the built-in exchange had answered; give it longer';
-    return new TapekeepError('start_unfinished', 'retry', text);
-  }
-  const text = `the exchange at ${exchange.url} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
-  return new TapekeepError('exchange_silent', 'fatal', text);
+  const still = `while it was still ${phase}; give it longer`;
+  const why =
+    phase === WAITING_FOR_EXCHANGE
+      ? 'before the built-in exchange had answered; give it longer'
+      : phase === SIMULATING_PAST
+        ? `${still}, or shorten sandbox.history (TAPEKEEP_SANDBOX_HISTORY)`
+        : `${still}, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL)`;
+  return new TapekeepError('start_unfinished', 'retry', `the time of this run was over ${why}`);
 }
 
 function reasonOf(outcome: StopReason | Error): string {
