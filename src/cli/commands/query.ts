@@ -23,7 +23,7 @@ import { gather, instantArgument, spanStartArgument, timeoutArgument } from '../
 import { printable, writeOut } from '../output.js';
 import { Progress } from '../progress.js';
 import { chooseEngine, ENGINES } from '../query/query-engine.js';
-import { ANSWER_FORMATS, type PrintableAnswer, writeAnswer } from '../query/query-output.js';
+import { ANSWER_FORMATS, type AnswerFormat, writeAnswer } from '../query/query-output.js';
 import { asOwnRefusal, asRefusal } from '../query/refusals.js';
 import {
   DEFAULT_TIMEOUT_MS,
@@ -87,7 +87,9 @@ const OPTIONS = {
   ),
 };
 
-interface QueryOptions extends CommonOptions, Values<typeof OPTIONS> {}
+interface QueryOptions extends CommonOptions, Values<typeof OPTIONS> {
+  readonly format: AnswerFormat;
+}
 
 /** Runs one read-only SQL statement over the archive and prints its rows. */
 export default command({
@@ -96,7 +98,8 @@ export default command({
   help: HELP,
   needs: nothing,
   async run(common, { sql: given, ...selected }) {
-    const options = { ...common, ...selected };
+    const format = selected.format ?? (selected.json === true ? 'json' : 'table');
+    const options = { ...common, ...selected, format };
     const sql = readStatement(given, options.file);
     using ending = commandEnding.hold();
     using limit = new TimeLimit(systemClock, options.timeoutMs);
@@ -123,7 +126,7 @@ async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
       throw await asRefusal(error, sql, { store, isChosen });
     });
     for (const line of coldWarnings(answer)) note(line);
-    await printAnswer({ names: answer.names, chunks: [answer.rows] }, options, writeOut);
+    await writeAnswer({ names: answer.names, chunks: [answer.rows] }, options.format, writeOut);
   });
 }
 
@@ -183,7 +186,7 @@ async function askTogether(
     const question = { reader: reading, coldDir, selection, onPhase, onNote: note };
     try {
       const answering = answerQuestion(statement, question, (one) =>
-        printAnswer(one, options, write),
+        writeAnswer(one, options.format, write),
       );
       await unlessStuck(systemClock, signal, answering);
     } finally {
@@ -195,14 +198,6 @@ async function askTogether(
     await ask(store, await nowOf(store));
   };
   await withArchive(session, askStore, 'by itself');
-}
-
-async function printAnswer(
-  answer: PrintableAnswer,
-  { format, json }: QueryOptions,
-  write: (text: string) => Promise<void>,
-): Promise<void> {
-  await writeAnswer(answer, format ?? (json === true ? 'json' : 'table'), write);
 }
 
 function note(text: string): void {

@@ -17,11 +17,11 @@ import {
 import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
-import type { BeyondPresent, CheckTarget, Gap, Store } from '../../store/index.js';
+import type { BeyondPresent, CheckTarget, Gap, GapFilter, Store } from '../../store/index.js';
 import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
 import { suspectText } from '../gaps.js';
-import { archive } from '../opening/database.js';
+import { archive, type Look } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
 import { countOf, printReport, whole } from '../output.js';
 import { Progress } from '../progress.js';
@@ -199,7 +199,7 @@ export default command({
     const targets = selectMarkets(market, await store.checks.targets());
     const bounds = selectSpan({ from, to }, nowMs);
     const archived = await archivedSpans(store);
-    const findings = await verify(store, targets, bounds, archived, nowMs, signal);
+    const findings = await verify({ store, nowMs, signal, bounds, archived }, targets);
     const isWhole = !signal.aborted;
     // Of a time that is named it is listed slot by slot.
     const leftOut = isNamed(bounds) ? [] : archived;
@@ -223,15 +223,15 @@ async function archivedSpans(store: Store): Promise<Span[]> {
 
 const isNamed = ({ fromMs, toMs }: Partial<Span>) => fromMs !== undefined || toMs !== undefined;
 
-async function verify(
-  store: Store,
-  targets: readonly CheckTarget[],
-  bounds: Partial<Span>,
-  archived: readonly Span[],
-  nowMs: number,
-  signal: AbortSignal,
-): Promise<MarketFindings[]> {
-  const findings: MarketFindings[] = [];
+/** What all of it is judged by, and within. */
+interface Asked extends Pick<Look, 'store' | 'nowMs' | 'signal'> {
+  readonly bounds: Partial<Span>;
+  /** What is in files. */
+  readonly archived: readonly Span[];
+}
+
+async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<MarketFindings[]> {
+  const { store, signal } = asked;
   const work: Array<{ readonly jobs: readonly Job[]; readonly found: MarketFindings }> = [];
   const beyond = await store.beyondPresent();
   for (const target of targets) {
@@ -241,8 +241,7 @@ async function verify(
         ({ marketId }) => marketId === target.marketId || marketId === ALL_MARKETS_ID,
       ),
     };
-    findings.push(found);
-    work.push({ jobs: await jobsOf(store, target, bounds, archived, nowMs, found), found });
+    work.push({ jobs: await jobsOf(asked, target, found), found });
   }
   const slots = work
     .flatMap(({ jobs }) => jobs)
@@ -250,22 +249,20 @@ async function verify(
   const progress = new Progress('slots', slots);
   try {
     for (const { jobs, found } of work) {
-      for (const job of jobs) await run(store, job, found, nowMs, progress, signal);
-      if (!signal.aborted) await addGaps(store, jobs, found, nowMs);
+      for (const job of jobs) await run(asked, job, found, progress);
+      if (!signal.aborted) await addGaps(asked, jobs, found);
     }
   } finally {
     progress.end();
   }
-  return findings;
+  return work.map(({ found }) => found);
 }
 
 async function run(
-  store: Store,
+  { store, nowMs, signal }: Asked,
   { target, kline, span }: Job,
   found: MarketFindings,
-  nowMs: number,
   progress: Progress,
-  signal: AbortSignal,
 ): Promise<void> {
   if (signal.aborted) return;
   const { market, marketId } = target;
@@ -288,52 +285,44 @@ async function run(
   }
 }
 
-const JUDGED_KINDS = ['trades', 'candles'] as const;
-
-/** What was asked for of trades and candles of a market, and lies before the exchange's history. */
-async function beforeHistoryOf(
-  store: Store,
+/** What is missing of trades and candles of a market. */
+async function gapsOf(
+  { store, nowMs }: Asked,
   { marketId }: CheckTarget,
-  nowMs: number,
+  filter: Pick<GapFilter, 'states' | 'span'>,
 ): Promise<readonly Gap[]> {
-  const filter = { marketIds: [marketId], kinds: JUDGED_KINDS, states: ['unfillable'] as const };
-  const gaps = await store.listGaps({ ...filter, limit: GAPS_MAX }, nowMs);
-  return gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
+  const judged = { marketIds: [marketId], kinds: ['trades', 'candles'] as const };
+  return await store.listGaps({ ...judged, ...filter, limit: GAPS_MAX }, nowMs);
 }
 
 /**
  * What is to be judged of a market: the shortest candles first. What was asked for and is not
  * collected at all needs no judging slot by slot.
  */
-async function jobsOf(
-  store: Store,
-  target: CheckTarget,
-  bounds: Partial<Span>,
-  archived: readonly Span[],
-  nowMs: number,
-  found: MarketFindings,
-): Promise<Job[]> {
+async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings): Promise<Job[]> {
+  const { store, bounds, archived } = asked;
   const jobs: Job[] = [];
-  const before = await beforeHistoryOf(store, target, nowMs);
+  const lost = await gapsOf(asked, target, { states: ['unfillable'] });
+  const before = lost.filter(({ isBeforeHistory }) => isBeforeHistory);
   for (const [index, kline] of target.klines.entries()) {
     const expected = await store.checks.expected(target, kline);
     const stepMs = kline.variant * 1000;
     const never = before
       .filter(({ streamId }) => streamId === kline.streamId || streamId === target.trades?.streamId)
       .map(({ span }) => wholeSlots(span, stepMs, true));
-    const within = (span: Span) => subtractSpans(span, never);
+    const possible = (span: Span) => subtractSpans(span, never);
     let spans: readonly Span[] = expected;
     if (isNamed(bounds)) {
       const fromMs = bounds.fromMs ?? expected[0]?.fromMs ?? bounds.toMs ?? 0;
       const toMs = bounds.toMs ?? expected.at(-1)?.toMs ?? fromMs;
-      const asked = wholeSlots({ fromMs, toMs }, stepMs, index === 0);
+      const named = wholeSlots({ fromMs, toMs }, stepMs, index === 0);
       const known = {
-        fromMs: floorToMs(expected[0]?.fromMs ?? asked.toMs, stepMs),
-        toMs: ceilToMs(expected.at(-1)?.toMs ?? asked.toMs, stepMs),
+        fromMs: floorToMs(expected[0]?.fromMs ?? named.toMs, stepMs),
+        toMs: ceilToMs(expected.at(-1)?.toMs ?? named.toMs, stepMs),
       };
       const inFiles = normalizeSpans(archived.map((span) => wholeSlots(span, stepMs, true)));
-      const seen = [known, ...inFiles].map((span) => overlapOf(span, asked));
-      spans = index === 0 ? [asked] : normalizeSpans(seen);
+      const seen = [known, ...inFiles].map((span) => overlapOf(span, named));
+      spans = index === 0 ? [named] : normalizeSpans(seen);
       const keep = (kept: (span: Span) => Span[], reasonOfRest: string) => {
         for (const span of spans.flatMap((one) => subtractSpans(one, kept(one)))) {
           countsOf(found, kline.variant).slots += (span.toMs - span.fromMs) / stepMs;
@@ -346,13 +335,13 @@ async function jobsOf(
         const toMs = Math.min(known.fromMs, Math.max(...never.map((span) => span.toMs)));
         never.push({ fromMs: Number.NEGATIVE_INFINITY, toMs });
         // Time that is named is wanted, even where it could never be had.
-        keep(within, BEFORE_HISTORY);
+        keep(possible, BEFORE_HISTORY);
       }
       // Time of which the database holds nothing needs no judging slot by slot.
       keep((span) => subtractSpans(span, inFiles), IN_FILES);
       keep((span) => [overlapOf(span, known)], 'nothing is collected of this time');
     }
-    const judged = spans.flatMap(within);
+    const judged = spans.flatMap(possible);
     const neverMs = floorToMs(totalLengthMs(spans) - totalLengthMs(judged), stepMs);
     if (neverMs > 0) countsOf(found, kline.variant).beforeHistoryS = neverMs / 1000;
     for (const span of judged) {
@@ -360,10 +349,10 @@ async function jobsOf(
       if (!isEmptySpan(slots)) jobs.push({ target, kline, span: slots });
     }
     // Where the exchange's history begins, a slot is no whole one of those above.
-    const asked = { fromMs: -Infinity, toMs: Infinity, ...bounds };
+    const within = { fromMs: -Infinity, toMs: Infinity, ...bounds };
     for (const span of await store.checks.contradicted(target, kline)) {
       const isIn = jobs.some((job) => job.kline === kline && holdsSpan(job.span, span));
-      if (doOverlap(asked, span) && !isIn) jobs.push({ target, kline, span });
+      if (doOverlap(within, span) && !isIn) jobs.push({ target, kline, span });
     }
   }
   return jobs;
@@ -377,18 +366,11 @@ function wholeSlots({ fromMs, toMs }: Span, stepMs: number, isOutward: boolean):
 }
 
 /** Gaps of the trades and candles within what was judged, with what is known of them. */
-async function addGaps(
-  store: Store,
-  jobs: readonly Job[],
-  found: MarketFindings,
-  nowMs: number,
-): Promise<void> {
+async function addGaps(asked: Asked, jobs: readonly Job[], found: MarketFindings): Promise<void> {
   const [first] = jobs;
   if (first === undefined) return;
   const span = hullOf(jobs.map((job) => job.span));
-  const { marketId } = first.target;
-  const filter = { marketIds: [marketId], kinds: JUDGED_KINDS, span };
-  const gaps = await store.listGaps({ ...filter, limit: GAPS_MAX }, nowMs);
+  const gaps = await gapsOf(asked, first.target, { span });
   // Candles of longer intervals end where their last whole one does: what follows is not judged.
   found.gaps = gaps.filter(({ kind, variant, span: gap, isBeforeHistory }) => {
     if (isBeforeHistory) return false;
