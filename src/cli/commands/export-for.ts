@@ -17,12 +17,6 @@ import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf } from '../opening/database.js';
 import { printable, whole } from '../output.js';
 
-export interface ExportForOptions extends InterchangeSelection {
-  readonly dir: string | undefined;
-  readonly allowGaps: boolean | undefined;
-  readonly force: boolean | undefined;
-}
-
 const AS_RECEIVED: Latency = { kind: 'received' };
 const FOLDERS = {
   freqtrade: 'user_data/data/<exchange>',
@@ -36,7 +30,7 @@ const FOLDERS = {
  *
  * @throws UsageError, OutputError and InterchangeError before anything is written; DiskFullError
  */
-export async function exportFor(common: CommonOptions, options: ExportForOptions) {
+export async function exportFor(common: CommonOptions, options: InterchangeSelection) {
   const { for: tool, dir, latency, allowGaps, force } = options;
   if (dir === undefined) {
     const advice = `name the folder of ${tool}, such as ${FOLDERS[tool]}`;

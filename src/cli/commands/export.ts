@@ -1,40 +1,18 @@
 import { extname } from 'node:path';
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { type ExportPart, exportSeries } from '../../archive/export/export.js';
 import { FORMATS, type Format, type Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
-import type { Latency } from '../../archive/interchange/feed.js';
-import { TOOLS, type Tool } from '../../archive/interchange/request.js';
+import type { Tool } from '../../archive/interchange/request.js';
 import { openReading } from '../../archive/reading.js';
-import { parseDuration } from '../../config/values.js';
 import { systemClock } from '../../kernel/clock.js';
-import { nameMeant, SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
-import { SERIES, tableOfStream } from '../../model/series.js';
 import type { KnownStream } from '../../store/index.js';
-import {
-  type CommonOptions,
-  command,
-  flag,
-  nothing,
-  ofWords,
-  option,
-  type Values,
-  VERSION,
-} from '../command.js';
+import { type CommonOptions, command, nothing, VERSION } from '../command.js';
 import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
-import { exportParts } from '../export/selection.js';
+import { EXPORT_OPTIONS, type ExportSelection, exportParts } from '../export/selection.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, type Look } from '../opening/database.js';
-import {
-  CLAMP,
-  durationArgument,
-  kindOf,
-  MARKETS,
-  oneOf,
-  SPAN,
-  type Typed,
-  wordArgument,
-} from '../options.js';
+import type { Typed } from '../options.js';
 import { jsonLine, printable, whole, writeOut } from '../output.js';
 import { exportFor } from './export-for.js';
 
@@ -98,56 +76,12 @@ function formatOf(path: string): Format {
 const FOR_OPTIONS = ['dir', 'candles', 'latency'] as const;
 const FILE_OPTIONS = ['out', 'format', 'manifest', 'period'] as const;
 
-/** @throws InvalidArgumentError */
-const exportedKindArgument = ofWords(SERIES_KINDS, (word: string): SeriesKind => {
-  const kind = nameMeant(word, SERIES_KINDS);
-  if (kind !== undefined) return kind;
-  const stream = kindOf(word);
-  if (stream !== undefined && SERIES[tableOfStream(stream)].retention === 'account') {
-    throw new InvalidArgumentError(
-      `${stream} are of the account, and exports are of markets only: ask balances_at(…) or orders_open_at(…) in SQL, as the login that collects (tapekeep psql --owner).`,
-    );
-  }
-  return oneOf(word, 'kind', SERIES_KINDS);
-});
-
-const OPTIONS = {
-  kind: option('--kind <kind>', 'what to write; needed without --for', exportedKindArgument),
-  market: MARKETS,
-  interval: option('--interval <length>', 'length of candles, such as 60 or 1h', lengthArgument),
-  period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
-  ...SPAN,
-  clamp: CLAMP,
-  format: option(
-    '--format <format>',
-    'form of the file; default: as it ends, csv where it has no ending',
-    wordArgument('format', FORMATS),
-  ),
-  out: option('-o, --out <file>', 'where to; - is standard output', undefined, '-'),
-  manifest: option('--manifest <file>', 'where the manifest goes (default: beside the file)'),
-  allowGaps: flag('--allow-gaps', 'write what there is of a span with gaps'),
-  force: flag('--force', 'replace files that are there'),
-  for: option('--for <program>', 'write the files of this program', wordArgument('program', TOOLS)),
-  dir: option('--dir <folder>', 'with --for: the folder of that program'),
-  candles: option(
-    '--candles <source>',
-    'with --for: where they come from (default: exchange)',
-    wordArgument('source of candles', ['exchange', 'trades']),
-  ),
-  latency: option(
-    '--latency <length>',
-    'with --for hftbacktest: how long after it happened an event is seen, or received',
-    latencyArgument,
-  ),
-};
-type Options = Values<typeof OPTIONS>;
-
 /**
  * Writes series of the archive into a file, or to standard output, with a manifest; or the files of
  * another program. Works beside a running daemon.
  */
 export default command({
-  options: OPTIONS,
+  options: EXPORT_OPTIONS,
   help: HELP,
   needs: nothing,
   async run(common, options, given) {
@@ -169,22 +103,9 @@ function refuseOthers(given: Command, names: readonly string[], tool: Tool | und
   throw new UsageError(`--${one}`, typeof value === 'string' ? value : value.text, why);
 }
 
-/** @throws InvalidArgumentError */
-function latencyArgument(text: string): Typed<Latency> {
-  if (text.trim().toLowerCase() === 'received') return { value: { kind: 'received' }, text };
-  return { value: { kind: 'fixed', latencyUs: durationArgument(text) * 1000 }, text };
-}
-
-/** A length as whole seconds: plain seconds, or a duration. */
-function lengthArgument(text: string): Typed<number> {
-  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : (parseDuration(text) ?? 0) / 1000;
-  if (Number.isInteger(seconds) && seconds >= 1) return { value: seconds, text };
-  throw new InvalidArgumentError('Write seconds such as 60, or a length such as 1m, 1h or 1d.');
-}
-
 const NOTHING_WRITTEN = 'nothing was written';
 
-async function exportFile(common: CommonOptions, options: FileOptions) {
+async function exportFile(common: CommonOptions, options: ExportSelection) {
   const format = options.format ?? formatOf(options.out);
   const path = options.out === '-' ? undefined : options.out;
   const isBinary = format === 'parquet' || format === 'arrow';
@@ -209,9 +130,7 @@ async function exportFile(common: CommonOptions, options: FileOptions) {
   });
 }
 
-type FileOptions = Options & { readonly kind: SeriesKind };
-
-interface Work extends FileOptions {
+interface Work extends ExportSelection {
   readonly format: Format;
   readonly variantS: number;
   readonly parts: readonly ExportPart[];

@@ -1,35 +1,98 @@
+import { InvalidArgumentError } from 'commander';
 import type { ExportPart } from '../../archive/export/export.js';
+import { FORMATS } from '../../archive/export/manifest.js';
 import type { Latency } from '../../archive/interchange/feed.js';
 import {
   CONTENTS,
   type Content,
   type InterchangePart,
   type Source,
+  TOOLS,
   type Tool,
 } from '../../archive/interchange/request.js';
+import { parseDuration } from '../../config/values.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
-import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
-import { streamsOf } from '../../model/series.js';
+import { nameMeant, SERIES_KINDS, type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { SERIES, streamsOf, tableOfStream } from '../../model/series.js';
 import { type KnownStream, millisSql, type Store, timestampSql } from '../../store/index.js';
+import { flag, ofWords, option, type Values } from '../command.js';
 import { UsageError } from '../failure.js';
-import type { Instant, Typed } from '../options.js';
+import {
+  CLAMP,
+  durationArgument,
+  kindOf,
+  MARKETS,
+  oneOf,
+  SPAN,
+  type Typed,
+  wordArgument,
+} from '../options.js';
 import { archivedMarkets, marketsOf, selectMarkets, selectSpan } from '../selection.js';
 
-/** The options by which an export selects rows. */
-export interface ExportSelection {
+/** @throws InvalidArgumentError */
+const exportedKindArgument = ofWords(SERIES_KINDS, (word: string): SeriesKind => {
+  const kind = nameMeant(word, SERIES_KINDS);
+  if (kind !== undefined) return kind;
+  const stream = kindOf(word);
+  if (stream !== undefined && SERIES[tableOfStream(stream)].retention === 'account') {
+    throw new InvalidArgumentError(
+      `${stream} are of the account, and exports are of markets only: ask balances_at(…) or orders_open_at(…) in SQL, as the login that collects (tapekeep psql --owner).`,
+    );
+  }
+  return oneOf(word, 'kind', SERIES_KINDS);
+});
+
+/** @throws InvalidArgumentError */
+function latencyArgument(text: string): Typed<Latency> {
+  if (text.trim().toLowerCase() === 'received') return { value: { kind: 'received' }, text };
+  return { value: { kind: 'fixed', latencyUs: durationArgument(text) * 1000 }, text };
+}
+
+/** A length as whole seconds: plain seconds, or a duration. */
+function lengthArgument(text: string): Typed<number> {
+  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : (parseDuration(text) ?? 0) / 1000;
+  if (Number.isInteger(seconds) && seconds >= 1) return { value: seconds, text };
+  throw new InvalidArgumentError('Write seconds such as 60, or a length such as 1m, 1h or 1d.');
+}
+
+/** The options of an export. */
+export const EXPORT_OPTIONS = {
+  kind: option('--kind <kind>', 'what to write; needed without --for', exportedKindArgument),
+  market: MARKETS,
+  interval: option('--interval <length>', 'length of candles, such as 60 or 1h', lengthArgument),
+  period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
+  ...SPAN,
+  clamp: CLAMP,
+  format: option(
+    '--format <format>',
+    'form of the file; default: as it ends, csv where it has no ending',
+    wordArgument('format', FORMATS),
+  ),
+  out: option('-o, --out <file>', 'where to; - is standard output', undefined, '-'),
+  manifest: option('--manifest <file>', 'where the manifest goes (default: beside the file)'),
+  allowGaps: flag('--allow-gaps', 'write what there is of a span with gaps'),
+  force: flag('--force', 'replace files that are there'),
+  for: option('--for <program>', 'write the files of this program', wordArgument('program', TOOLS)),
+  dir: option('--dir <folder>', 'with --for: the folder of that program'),
+  candles: option(
+    '--candles <source>',
+    'with --for: where they come from (default: exchange)',
+    wordArgument('source of candles', ['exchange', 'trades']),
+  ),
+  latency: option(
+    '--latency <length>',
+    'with --for hftbacktest: how long after it happened an event is seen, or received',
+    latencyArgument,
+  ),
+};
+export type ExportOptions = Values<typeof EXPORT_OPTIONS>;
+
+/** Those of an export of rows. */
+export interface ExportSelection extends ExportOptions {
   readonly kind: SeriesKind;
-  readonly market: readonly string[] | undefined;
-  /** Length of candles, seconds. */
-  readonly interval: Typed<number> | undefined;
-  /** Length of states, seconds. */
-  readonly period: Typed<number> | undefined;
-  readonly from: Instant | undefined;
-  readonly to: Instant | undefined;
-  /** Bounds that reach beyond coverage move in to where it begins and ends. */
-  readonly clamp: boolean | undefined;
 }
 
 const OPTION_OF: Readonly<Partial<Record<SeriesKind, 'interval' | 'period'>>> = {
@@ -189,12 +252,9 @@ function nothingYet(
   );
 }
 
-/** The options by which an export for another program selects what it writes. */
-export interface InterchangeSelection extends Omit<ExportSelection, 'kind'> {
+/** Those of an export for another program. */
+export interface InterchangeSelection extends ExportOptions {
   readonly for: Tool;
-  readonly kind: SeriesKind | undefined;
-  readonly candles: 'exchange' | 'trades' | undefined;
-  readonly latency: Typed<Latency> | undefined;
 }
 
 export interface SelectedParts {
@@ -215,7 +275,6 @@ export async function interchangeParts(
   nowMs: number,
 ): Promise<SelectedParts> {
   const content = contentOf(options);
-  const { market, from, to, clamp } = options;
   const markets = await archivedMarkets(store);
   const isComputed = options.candles === 'trades';
   const kinds: readonly Source['kind'][] =
@@ -228,7 +287,7 @@ export async function interchangeParts(
   let variantS = 0;
   for (const kind of kinds) {
     const interval = kind === 'candles' ? options.interval : undefined;
-    const selection = { market, from, to, clamp, kind, interval, period: undefined };
+    const selection = { ...options, kind, interval, period: undefined };
     const chosen = await exportParts(selection, store, streams, nowMs);
     variantS = chosen.variantS;
     for (const { marketId, stream, span } of chosen.parts) {
