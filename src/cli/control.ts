@@ -44,14 +44,6 @@ export function addressOption(server: 'sandbox' | 'replay'): Input<string | unde
 const TIMEOUT_MS = 30_000;
 const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
 
-/** The server did not do what it was asked for; the text says why. */
-class ControlError extends TapekeepError {
-  /** @param code `usage` for what was asked wrongly */
-  constructor(code: 'usage' | 'control_failed', message: string) {
-    super(code, 'fatal', message);
-  }
-}
-
 /** A server that is steered. */
 export interface Steered {
   readonly name: 'sandbox' | 'replay';
@@ -74,7 +66,7 @@ export interface Answer {
 /**
  * Sends one request.
  *
- * @throws ControlError, or UsageError where no address is given
+ * @throws TapekeepError `usage` for what was asked wrongly, else `control_failed`
  */
 export async function request(
   { name, unknown }: Steered,
@@ -99,16 +91,16 @@ export async function request(
     text = await readBounded(response);
   } catch (error) {
     const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-    throw new ControlError(
-      'control_failed',
-      `${url} does not answer (${messageOf(cause)}); give the address of the ${name}'s ready line with --url`,
-    );
+    const text = `${url} does not answer (${messageOf(cause)}); give the address of the ${name}'s ready line with --url`;
+    throw new TapekeepError('control_failed', 'fatal', text);
   }
   if (!response.ok) {
     const { status } = response;
-    if (status === 404) throw new ControlError('control_failed', `${url} ${unknown}`);
-    const code = status === 400 ? 'usage' : 'control_failed';
-    throw new ControlError(code, `the ${name} refuses (HTTP ${status}): ${refusalIn(text)}`);
+    const why =
+      status === 404
+        ? `${url} ${unknown}`
+        : `the ${name} refuses (HTTP ${status}): ${refusalIn(text)}`;
+    throw new TapekeepError(status === 400 ? 'usage' : 'control_failed', 'fatal', why);
   }
   const next = /^<\/\w+\/([^>]*)>; rel="next"$/.exec(response.headers.get('link') ?? '')?.[1];
   return { text, next };

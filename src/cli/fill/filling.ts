@@ -214,7 +214,7 @@ function sumOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): Span
 type Own = Awaited<ReturnType<typeof connect>>;
 
 async function connect({ session, store, signal }: FillingOptions) {
-  const { config, clock, telemetry, exchangeTime } = session;
+  const { config, exchangeTime } = session;
   const { address, builtIn } = await exchangeAddress(session);
   const access = openExchange(session, address);
   const close = async () => {
@@ -233,8 +233,7 @@ async function connect({ session, store, signal }: FillingOptions) {
     });
     failed.catch(() => undefined);
     const exchange = guardIdentity(access.client, identity, (error) => fail(error));
-    const surroundings = { config, archive: store, exchange, time: exchangeTime };
-    const worker = new FillWorker({ ...surroundings, clock, telemetry, signal });
+    const worker = new FillWorker({ ...session, archive: store, exchange, signal });
     // It rejects when going on would be wrong, and never resolves.
     return { exchange, time: exchangeTime, worker, failed, close };
   } catch (error) {

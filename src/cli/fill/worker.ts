@@ -2,21 +2,20 @@ import { once } from 'node:events';
 import type { CandleCollector } from '../../collect/candles/candles.js';
 import { ClaimGate } from '../../collect/claim-gate.js';
 import { type MarketUnit, openMarketUnit } from '../../collect/market-unit.js';
-import type { ArchivePort, ClaimTime, ExchangePort } from '../../collect/ports.js';
+import type { ArchivePort, ExchangePort } from '../../collect/ports.js';
 import { streamReport } from '../../collect/reports.js';
 import { retryingArchive } from '../../collect/retrying.js';
 import { TradeEvidence } from '../../collect/trades/evidence.js';
 import { GapFiller } from '../../collect/trades/filler.js';
 import { OffsetModes } from '../../collect/trades/offset-mode.js';
 import type { TradeWalker } from '../../collect/trades/walker.js';
-import type { Config } from '../../config/schema.js';
-import { type Clock, sleep } from '../../kernel/clock.js';
+import { sleep } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
-import type { Telemetry } from '../../observe/events.js';
+import type { Session } from '../opening/session.js';
 
 /** A span of one stream that is to be filled. */
 export interface FillTask {
@@ -25,13 +24,9 @@ export interface FillTask {
   readonly span: Span;
 }
 
-export interface UnitSurroundings {
-  readonly config: Config;
+export interface UnitSurroundings extends Session {
   readonly archive: ArchivePort;
   readonly exchange: ExchangePort;
-  readonly time: ClaimTime;
-  readonly clock: Clock;
-  readonly telemetry: Telemetry;
   readonly signal: AbortSignal;
 }
 
@@ -78,7 +73,7 @@ export class FillWorker {
 
   constructor(surroundings: UnitSurroundings) {
     this.#surroundings = surroundings;
-    const { archive, clock, telemetry, signal, time } = surroundings;
+    const { archive, clock, telemetry, signal, exchangeTime: time } = surroundings;
     const retrying = retryingArchive(archive, { clock, random: systemRandom, signal });
     this.#archive = onlyWanted(
       new ClaimGate(retrying, time, clock).archive,
@@ -93,7 +88,7 @@ export class FillWorker {
     const has = (kind: StreamRef['kind']) => wanted.some((one) => one.kind === kind);
     const lengths = wanted.filter(({ kind }) => kind === 'candles').map(({ variant }) => variant);
     const intervalsS = [...new Set(lengths)];
-    const { config, exchange, time, clock, telemetry } = this.#surroundings;
+    const { config, exchange, exchangeTime: time, clock, telemetry } = this.#surroundings;
     const { streams } = config;
     const settings = {
       markets: config.markets,

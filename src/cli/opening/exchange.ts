@@ -10,17 +10,11 @@ import {
   StateFeeds,
   WrongDialectError,
 } from '../../client/index.js';
-import {
-  calledBy,
-  type ExchangePort,
-  type ExchangeReply,
-  type OpenTradeFeed,
-} from '../../collect/ports.js';
+import { calledBy, type ExchangePort, type OpenTradeFeed } from '../../collect/ports.js';
 import { streamReport } from '../../collect/reports.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { type DialectName, dialectNames, dialectOf, paceWithin } from '../../contract/dialects.js';
-import type { EndpointName, ParamsOf, ResultOf } from '../../contract/endpoints.js';
 import { inSession, sessionIn } from '../../contract/gap-notices.js';
 import { variantsLike } from '../../contract/variants.js';
 import { RequestBudget } from '../../kernel/budget.js';
@@ -328,20 +322,10 @@ export async function identityConflictOf(
 /** The server behind the address is suddenly another exchange: its rows must not be mixed in. */
 export class ExchangeChangedError extends TapekeepError {
   constructor(expected: string | null, found: string | null) {
-    super(
-      'exchange_changed',
-      'fatal',
-      `the exchange at the configured address is another one (expected ${expected ?? 'one that names no identity'}, found ${found ?? 'one that names no identity'}; check that exchange.url and realtime.url belong together). Its data are not mixed into this archive; use another database, or bring the former exchange back.`,
-    );
+    const [wanted, other] = [expected, found].map((one) => one ?? 'one that names no identity');
+    const text = `the exchange at the configured address is another one (expected ${wanted}, found ${other}; check that exchange.url and realtime.url belong together). Its data are not mixed into this archive; use another database, or bring the former exchange back.`;
+    super('exchange_changed', 'fatal', text);
   }
-}
-
-interface IdentifiedExchange extends Omit<ExchangePort, 'call'> {
-  call<N extends EndpointName>(
-    name: N,
-    params: ParamsOf<N>,
-    options?: Parameters<ExchangePort['call']>[2],
-  ): Promise<ExchangeReply<ResultOf<N>> & { readonly identity: string | null }>;
 }
 
 /**
@@ -350,7 +334,7 @@ interface IdentifiedExchange extends Omit<ExchangePort, 'call'> {
  * @param onChange called once per foreign answer, so that the daemon can end
  */
 export function guardIdentity(
-  exchange: IdentifiedExchange,
+  exchange: ExchangeApi,
   expected: string | null,
   onChange: (error: ExchangeChangedError) => void,
 ): ExchangePort {
