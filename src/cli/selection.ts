@@ -106,9 +106,12 @@ export const GAP_SELECTION = {
 };
 export type GapOptions = Values<typeof GAP_SELECTION>;
 
+/** A market, by its name and by its number in the archive. */
+export type NamedMarket = Pick<KnownStream, 'market' | 'marketId'>;
+
 /** One entry for every market that the archive has streams of. */
-export function marketsOf(streams: readonly Pick<KnownStream, 'market' | 'marketId'>[]) {
-  const markets = new Map<string, { readonly market: string; readonly marketId: number }>();
+export function marketsOf(streams: readonly NamedMarket[]): NamedMarket[] {
+  const markets = new Map<string, NamedMarket>();
   for (const { market, marketId } of streams) markets.set(market, { market, marketId });
   return [...markets.values()];
 }

@@ -1,3 +1,4 @@
+import { obtain } from '../kernel/bounded.js';
 import { event, type Failure, iso, type Recorder } from './entry.js';
 import { slug } from './labels.js';
 import type { GapSums, RowOutcome } from './run-counts.js';
@@ -115,9 +116,7 @@ export const COLLECT = {
         const at = { stream: recorder.stream(one.kind), market: one.market };
         recorder.metrics.move('standing_seconds', Math.max(0, one.standingMs / 1000), at);
         const key = `standing ${one.kind} ${one.reason}`;
-        const group = alike.get(key);
-        if (group === undefined) alike.set(key, [one]);
-        else group.push(one);
+        obtain(alike, key, () => []).push(one);
       }
       for (const [key, group] of alike) {
         const [{ kind, market, ...longest }] = group as [(typeof streams)[number]];

@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import pretty from 'pino-pretty';
+import { BoundedMap } from '../kernel/bounded.js';
 import type { Clock } from '../kernel/clock.js';
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
@@ -94,7 +95,7 @@ interface LastLine {
 export class Repeats {
   readonly #clock: Clock;
   readonly #periodMs: number;
-  readonly #lastLines = new Map<string, LastLine>();
+  readonly #lastLines = new BoundedMap<string, LastLine>(MAX_KEYS);
 
   constructor(clock: Clock, periodMs: number) {
     this.#clock = clock;
@@ -114,12 +115,7 @@ export class Repeats {
       last.heldBack += 1;
       return undefined;
     }
-    this.#lastLines.delete(key);
     this.#lastLines.set(key, { atMs: nowMs, heldBack: 0 });
-    if (this.#lastLines.size > MAX_KEYS) {
-      const [oldest] = this.#lastLines.keys();
-      if (oldest !== undefined) this.#lastLines.delete(oldest);
-    }
     return last?.heldBack ?? 0;
   }
 }

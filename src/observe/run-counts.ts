@@ -1,3 +1,5 @@
+import { obtain } from '../kernel/bounded.js';
+
 /** How an HTTP request ended; the values of the metric label `outcome`. */
 export type RequestOutcome =
   | 'ok'
@@ -183,8 +185,6 @@ export class RunCounts {
   }
 
   #of(stream: string): StreamState {
-    const state = this.#streams.get(stream) ?? emptyState();
-    this.#streams.set(stream, state);
-    return state;
+    return obtain(this.#streams, stream, emptyState);
   }
 }

@@ -79,13 +79,8 @@ export async function explained(
   const isVague = error instanceof TapekeepError && VAGUE.has(error.code);
   if (!isVague || market === undefined) return withAdvice(error, called);
   const [price, amount] = [textOf(called.params.price), textOf(called.params.amount)];
-  const asked = {
-    market,
-    ...(price === undefined ? {} : { price }),
-    ...(amount === undefined ? {} : { amount }),
-  };
   const cause = await client.markets().then(
-    ({ data }) => likelyCause(asked, data),
+    ({ data }) => likelyCause({ market, price, amount }, data),
     () => undefined,
   );
   return withAdvice(error, called, cause);
@@ -94,8 +89,8 @@ export async function explained(
 /** What was asked for, as far as it says about a market. */
 export interface AskedOfMarket {
   readonly market: string;
-  readonly price?: string;
-  readonly amount?: string;
+  readonly price?: string | undefined;
+  readonly amount?: string | undefined;
 }
 
 /** Markets that are named where one is unknown. */

@@ -21,7 +21,7 @@ import {
   resolveInstant,
 } from '../options.js';
 import { countOf, printable } from '../output.js';
-import { marketsOf, refuseEmptySpan, selectMarkets } from '../selection.js';
+import { marketsOf, type NamedMarket, refuseEmptySpan, selectMarkets } from '../selection.js';
 
 const HELP = `
   tapekeep backfill --market BTC_USDT --from 2026-01-01 --to 2026-02-01
@@ -34,11 +34,6 @@ all of the span is covered, with 7 when some of it cannot be had, and says why.`
 
 /** Gaps whose pauses are ended at once. */
 const RETRIED_MAX = 10_000;
-
-interface ChosenMarket {
-  readonly market: string;
-  readonly marketId: number;
-}
 
 /** Asks for a span of the past, whatever is collected anyway, and sees to it that it is filled. */
 export default command({
@@ -64,7 +59,9 @@ export default command({
     const chosen = await chooseMarkets(context, market, kinds);
     const wanted = wantedOf(session.config, kinds);
     // Makes the streams that the archive does not know yet.
-    for (const one of chosen) await filling.own?.worker.prepare({ ...one, streams: wanted });
+    for (const { market, marketId } of chosen) {
+      await filling.own?.worker.prepare(market, marketId, wanted);
+    }
     const known = await store.inspection.streams();
     const streams = known.filter((one) =>
       wanted.some(({ kind, variant }) => kind === one.kind && variant === one.variant),
@@ -125,7 +122,7 @@ async function chooseMarkets(
   { filling, store, session, signal }: FillContext,
   names: readonly string[],
   kinds: readonly StreamKind[],
-): Promise<ChosenMarket[]> {
+): Promise<NamedMarket[]> {
   const { own } = filling;
   if (own === undefined) {
     const known = await store.inspection.streams();
@@ -170,7 +167,7 @@ function wantedOf(
 /** One task a stream. Of candles only those are asked for that are final by now. */
 function tasksOf(
   { streams: { candles } }: Config,
-  markets: readonly ChosenMarket[],
+  markets: readonly NamedMarket[],
   streams: readonly KnownStream[],
   span: Span,
   nowMs: number,

@@ -6,7 +6,7 @@ import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
-import type { LogDestination } from '../../observe/logger.js';
+import type { BoundedOutput } from '../../observe/bounded-output.js';
 import type { Gap, SpanProgress, Store } from '../../store/index.js';
 import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
@@ -228,10 +228,8 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
     const clock = systemClock;
     // The first look is shown as well.
     const progress = new Progress('', 0, Number.NEGATIVE_INFINITY);
-    const destination = ({ isTTY }: LogDestination) => ({
-      ...(isTTY === undefined ? {} : { isTTY }),
-      write: (line: string) => progress.write(line),
-    });
+    const write = (line: string) => progress.write(line);
+    const destination = ({ isTTY }: BoundedOutput) => ({ isTTY, write });
     const session = openSession({ logLevel: 'warn', ...common }, { destination });
     using ending = commandEnding.hold();
     const { signal } = ending;

@@ -30,13 +30,6 @@ export interface UnitSurroundings extends Session {
   readonly signal: AbortSignal;
 }
 
-/** What is to be filled of one market. */
-export interface UnitScope {
-  readonly market: string;
-  readonly marketId: number;
-  readonly streams: readonly Pick<StreamRef, 'kind' | 'variant'>[];
-}
-
 /**
  * The archive, with streams that expect nothing before now: what their collectors take for missing
  * is then only what was requested. What the ledger itself expects stays as it is.
@@ -83,7 +76,11 @@ export class FillWorker {
   }
 
   /** Opens the streams of one market, making new ones as the daemon does: a later start expects the same. */
-  async prepare({ market, marketId, streams: wanted }: UnitScope): Promise<void> {
+  async prepare(
+    market: string,
+    marketId: number,
+    wanted: readonly Pick<StreamRef, 'kind' | 'variant'>[],
+  ): Promise<void> {
     if (this.#open.has(marketId)) return;
     const has = (kind: StreamRef['kind']) => wanted.some((one) => one.kind === kind);
     const lengths = wanted.filter(({ kind }) => kind === 'candles').map(({ variant }) => variant);
@@ -130,7 +127,7 @@ export class FillWorker {
     )) {
       const streams = tasks.map(({ stream }) => stream).filter((one) => one.marketId === marketId);
       await this.#untilDone(market, signal, async () => {
-        await this.prepare({ market, marketId, streams });
+        await this.prepare(market, marketId, streams);
         return true;
       });
     }

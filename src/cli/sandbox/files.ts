@@ -6,6 +6,7 @@ import { onlyKeys, refusalOf } from '../../contract/shape.js';
 import { isDecimalText } from '../../kernel/decimal.js';
 import { messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
+import type { LiveKey } from '../../sandbox/live/live-backend.js';
 import { type MarketDescription, readMarket } from '../../sandbox/markets.js';
 import { UsageError } from '../failure.js';
 
@@ -88,21 +89,7 @@ export function readMarketsFile(path: string): MarketDescription[] {
 }
 
 /** An API key of the sandbox, with the name that people know it by. */
-export interface NamedKey {
-  readonly name: string;
-  readonly key: string;
-  readonly secret: string;
-  /** Left out: the exchange's default. */
-  readonly balances?: Readonly<Record<string, string>>;
-  /** Whether signed calls with it are served; left out: they are. */
-  readonly isActive?: boolean;
-}
-
-/** The keys of the options: those made just now, not known to any client, and those of a file. */
-export interface GatheredKeys {
-  readonly made: readonly NamedKey[];
-  readonly read: readonly NamedKey[];
-}
+export type NamedKey = LiveKey & { readonly name: string };
 
 const NAME_FORM = '1 to 64 letters, digits, hyphens or underscores';
 const AMOUNT_FORM = 'an amount as decimal text for each currency, such as BTC=0.5';
@@ -130,11 +117,12 @@ const KEY_BYTES = 16;
 const SECRET_BYTES = 32;
 
 /**
- * The keys of `--key` and `--keys`. Deposits go by names, so each belongs to one key only.
+ * The keys of `--key`, made just now and not known to any client, and those that are read from the file of
+ * `--keys`. Deposits go by names, so each belongs to one key only.
  *
  * @throws UsageError naming the option, what is wrong with it, and what is allowed
  */
-export function gatherKeys(texts: readonly string[], file: string | undefined): GatheredKeys {
+export function gatherKeys(texts: readonly string[], file: string | undefined) {
   const names = new Set<string>();
   const claim = (option: string, value: string, { name }: NamedKey) => {
     if (names.has(name)) {
