@@ -82,6 +82,11 @@ export function timeArgument(text: string): number {
   );
 }
 
+/** Names as people type them: `historyResult` is `history-result`. */
+export function kebabCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
 /** Gathers a repeatable option. */
 export function gather(text: string, earlier: readonly string[] = []): string[] {
   return [...earlier, text];

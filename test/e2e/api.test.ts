@@ -5,7 +5,7 @@ import type { ServerResponse } from 'node:http';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { kebabCase } from '../../src/cli/api/access.js';
+import { kebabCase } from '../../src/cli/options.js';
 import { endpointNames, endpoints } from '../../src/contract/endpoints.js';
 import { errorEnvelope } from '../../src/contract/error-shapes.js';
 import { systemClock } from '../../src/kernel/clock.js';

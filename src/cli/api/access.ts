@@ -1,6 +1,5 @@
 import { InvalidArgumentError } from 'commander';
 import { NotOfferedError } from '../../client/errors.js';
-import type { Config } from '../../config/schema.js';
 import { DURATION_FORM } from '../../config/values.js';
 import { type DialectName, dialectNames, dialectOf } from '../../contract/dialects.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
@@ -8,7 +7,7 @@ import { TapekeepError } from '../../kernel/errors.js';
 import { type CommonOptions, choice, option } from '../command.js';
 import { dialectOfConfig, type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
-import { backFromNow, type Instant, resolveInstant, timeArgument } from '../options.js';
+import { backFromNow, type Instant, kebabCase, resolveInstant, timeArgument } from '../options.js';
 import { refuseEmptySpan } from '../selection.js';
 
 /** Something that the command line or the settings must say first. */
@@ -58,15 +57,12 @@ export function openApi(session: Session, name: EndpointName, isSigned: boolean)
   if (dialectOf(dialect).endpoints[name] === undefined) {
     throw new NotOfferedError(kebabCase(name), dialect);
   }
-  if (isSigned || endpoints[name].access === 'private') requireKey(config);
+  if ((isSigned || endpoints[name].access === 'private') && config.account.key === null) {
+    throw new ApiUsageError(
+      'this call is signed: set TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or name files that hold them with TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE (in the settings account.keyFile and account.secretFile)',
+    );
+  }
   return openExchange(session, { url, realtimeUrl: null });
-}
-
-function requireKey({ account }: Config): void {
-  if (account.key !== null) return;
-  throw new ApiUsageError(
-    'this call is signed: set TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or name files that hold them with TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE (in the settings account.keyFile and account.secretFile)',
-  );
 }
 
 /**
@@ -117,9 +113,4 @@ export async function fixTimes(
       return [name, isInstant(value) ? secondsOf(value) : value] as const;
     }),
   );
-}
-
-/** Names as people type them: `historyResult` is `history-result`. */
-export function kebabCase(name: string): string {
-  return name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }

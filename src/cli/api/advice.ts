@@ -4,8 +4,8 @@ import { isNotRecordedYet } from '../../contract/gap-notices.js';
 import type { Market } from '../../contract/resources.js';
 import { compareDecimals } from '../../kernel/decimal.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { kebabCase } from '../options.js';
 import { countOf } from '../output.js';
-import { kebabCase } from './access.js';
 
 const MARKETS = 'Check the market and the values: "tapekeep api markets" lists what there is.';
 const AGAIN = 'It may pass: try again a little later.';

@@ -5,8 +5,8 @@ import type { RejectedRow } from '../../contract/shape.js';
 import { obtain } from '../../kernel/bounded.js';
 import { isDecimalText } from '../../kernel/decimal.js';
 import { TapekeepError } from '../../kernel/errors.js';
+import { kebabCase } from '../options.js';
 import { type Column, formatTable } from '../output.js';
-import { kebabCase } from './access.js';
 
 /** Most refused rows printed one by one. */
 const SHOWN_ROWS = 10;

@@ -10,7 +10,6 @@ import {
   ApiUsageError,
   EXCHANGE_OPTIONS,
   fixTimes,
-  kebabCase,
   openApi,
   openApiSession,
   relativeTimeArgument,
@@ -19,6 +18,7 @@ import { explained } from '../api/advice.js';
 import { hasRows, printRejected, printResult, UnreadableRowsError } from '../api/rows.js';
 import { argument, command, type Declared, flag, group, nothing } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
+import { kebabCase } from '../options.js';
 import { checkOrder, isConfirmed, ORDER_HELP, placeOrder, WITHOUT_ASKING } from './api-order.js';
 import { probe } from './api-probe.js';
 import { watch } from './api-watch.js';

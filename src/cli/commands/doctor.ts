@@ -33,17 +33,13 @@ interface Finding {
   readonly state: 'ok' | 'warning' | 'wrong';
   readonly found: string;
   /** What to do about it. */
-  readonly advice?: string;
+  readonly advice?: string | undefined;
 }
 
 type Found = Omit<Finding, 'what'>;
 const ok = (found: string): Found => ({ state: 'ok', found });
 const warning = (found: string, advice: string): Found => ({ state: 'warning', found, advice });
-const wrong = (found: string, advice?: string): Found => ({
-  state: 'wrong',
-  found,
-  ...(advice === undefined ? {} : { advice }),
-});
+const wrong = (found: string, advice?: string): Found => ({ state: 'wrong', found, advice });
 
 const READS_ONLY = 'this login reads only, and collecting stores rows';
 const LOGIN_ADVICE =

@@ -13,7 +13,7 @@ import {
   interchangeParts,
   type SelectedParts,
 } from '../export/selection.js';
-import { EXIT_CODES, UsageError } from '../failure.js';
+import { UsageError } from '../failure.js';
 import { coldDirOf } from '../opening/database.js';
 import { printable, whole } from '../output.js';
 
@@ -81,7 +81,6 @@ export async function exportFor(common: CommonOptions, options: InterchangeSelec
         `nothing to write for ${tool} in that time; there is no file ("tapekeep status" shows what the archive holds)\n`,
       );
     }
-    return EXIT_CODES.ok;
   });
 }
 

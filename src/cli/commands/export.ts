@@ -10,7 +10,7 @@ import type { KnownStream } from '../../store/index.js';
 import { type CommonOptions, command, nothing, VERSION } from '../command.js';
 import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
 import { EXPORT_OPTIONS, type ExportSelection, exportParts } from '../export/selection.js';
-import { EXIT_CODES, UsageError } from '../failure.js';
+import { UsageError } from '../failure.js';
 import { coldDirOf, type Look } from '../opening/database.js';
 import type { Typed } from '../options.js';
 import { jsonLine, printable, whole, writeOut } from '../output.js';
@@ -103,8 +103,6 @@ function refuseOthers(given: Command, names: readonly string[], tool: Tool | und
   throw new UsageError(`--${one}`, typeof value === 'string' ? value : value.text, why);
 }
 
-const NOTHING_WRITTEN = 'nothing was written';
-
 async function exportFile(common: CommonOptions, options: ExportSelection) {
   const format = options.format ?? formatOf(options.out);
   const path = options.out === '-' ? undefined : options.out;
@@ -112,7 +110,7 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
   if (path === undefined && isBinary && process.stdout.isTTY) {
     throw new UsageError('--format', format, 'a terminal cannot show it; name a file with --out');
   }
-  return await exporting(NOTHING_WRITTEN)(common, async (look) => {
+  return await exporting('nothing was written')(common, async (look) => {
     const { store, nowMs } = look;
     const streams = await store.inspection.streams();
     const { variantS, parts } = await exportParts(options, store, streams, nowMs);
@@ -126,7 +124,6 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
     } finally {
       await output.discard();
     }
-    return EXIT_CODES.ok;
   });
 }
 

@@ -28,6 +28,7 @@ import {
   FOR,
   gather,
   HOST,
+  kebabCase,
   PORT,
   READY_AS_JSON,
   seedArgument,
@@ -113,14 +114,10 @@ const OPTIONS = {
   ),
 };
 
-/** `--since-mode` of `sinceMode`. */
-const optionOfName = (name: string) =>
-  `--${name.replaceAll(/[A-Z]/g, (one) => `-${one.toLowerCase()}`)}`;
-
 /** Behaviours in which servers of the family differ. */
 const VARIANTS = {
   ...(ofChoices((name, about, words) =>
-    choice(`${optionOfName(name)} <how>`, about, words),
+    choice(`--${kebabCase(name)} <how>`, about, words),
   ) as unknown as {
     readonly [Name in keyof ChosenVariants]: Input<ChosenVariants[Name] | undefined>;
   }),

@@ -120,7 +120,8 @@ export default command({
     const outcome = isUnready
       ? (daemon.identityConflict ?? unready(daemon.view.phase, config))
       : ended;
-    telemetry.daemon.stopping({ reason: reasonOf(outcome) });
+    const reason = outcome instanceof Error ? codeOf(outcome) : outcome;
+    telemetry.daemon.stopping({ reason });
     await Promise.all([daemon.stop(), serviceManager.stopping()]);
     await endsInTime(clock, LEFTOVER_MS, work);
     await summary?.stop();
@@ -165,10 +166,6 @@ function unready(phase: string, { exchange }: Config): TapekeepError {
         ? `${still}, or shorten sandbox.history (TAPEKEEP_SANDBOX_HISTORY)`
         : `${still}, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL)`;
   return new TapekeepError('start_unfinished', 'retry', `the time of this run was over ${why}`);
-}
-
-function reasonOf(outcome: StopReason | Error): string {
-  return outcome instanceof Error ? codeOf(outcome) : outcome;
 }
 
 function greeting({ exchange, database, status }: DaemonAddresses, dataDir: string): string {

@@ -3,7 +3,6 @@ import type { StandingStream } from '../../collect/standing.js';
 import { exchangeNameOf } from '../../config/load.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
-import type { RunCountsSnapshot } from '../../observe/run-counts.js';
 import { archiveStatus, type LedgerCount, statusOf, statusRows } from '../../status/document.js';
 import { type HealthReport, healthReport } from '../../status/health.js';
 import { type StatusServer, startStatusServer } from '../../status/server.js';
@@ -64,6 +63,8 @@ export async function openDaemonStatus(
       const nowMs = exchangeTime.nowMs();
       const view = look();
       const { collector, access } = view;
+      const counts = telemetry.counts.snapshot();
+      const { requests, failedRequests, lastFailure } = counts;
       const identity = { name: exchangeNameOf(config), isSandbox: view.isSandbox };
       return {
         ...statusOf(VERSION, identity, nowMs),
@@ -77,11 +78,11 @@ export async function openDaemonStatus(
           wantedMarkets: collector?.wantedMarkets.length ?? 0,
           leftOutMarkets: collector?.leftOutMarkets ?? 0,
           missingMarkets: [...(collector?.missingMarkets ?? [])],
-          ...requestsOf(telemetry.counts.snapshot()),
+          ...{ requests, failedRequests, lastFailedRequest: lastFailure },
           requestsPerS: access?.requestsPerS() ?? 0,
           requestsWaiting: access?.requestsWaiting() ?? 0,
           standing: collector?.standing.map(standingOf) ?? [],
-          rows: statusRows(telemetry.counts.snapshot(), nowMs),
+          rows: statusRows(counts, nowMs),
           ...reports,
         },
       };
@@ -97,10 +98,6 @@ function knownMarkets(
   if (counted === undefined) return undefined;
   const wanted = collector?.wantedMarkets ?? [];
   return new Set([...configured, ...wanted, ...counted.streams.map((one) => one.market)]);
-}
-
-function requestsOf({ requests, failedRequests, lastFailure }: RunCountsSnapshot) {
-  return { requests, failedRequests, lastFailedRequest: lastFailure };
 }
 
 function standingOf({ market, kind, variant, standingMs, reason, note }: StandingStream) {

@@ -146,6 +146,7 @@ export class LiveSummary {
   }
 
   async #run(): Promise<void> {
+    const { output, snapshot, exchangeNowMs } = this.#options;
     const periodMs = this.#isTerminal ? DRAW_PERIOD_MS : LINE_PERIOD_MS;
     try {
       for (;;) {
@@ -153,7 +154,7 @@ export class LiveSummary {
         this.#measure();
         this.#erase();
         if (this.#isTerminal) this.#draw();
-        else this.#options.output.write(`${this.#line()}\n`);
+        else output.write(`${oneLine(snapshot(), exchangeNowMs(), this.#rates)}\n`);
       }
     } catch (error) {
       if (!isAborted(error)) throw error;
@@ -173,10 +174,6 @@ export class LiveSummary {
       requestsPerS: (now.requests - this.#before.requests) / seconds,
     };
     this.#before = now;
-  }
-
-  #line(): string {
-    return oneLine(this.#options.snapshot(), this.#options.exchangeNowMs(), this.#rates);
   }
 
   #draw(): void {

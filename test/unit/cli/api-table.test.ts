@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { fixTimes, kebabCase, relativeTimeArgument } from '../../../src/cli/api/access.js';
+import { fixTimes, relativeTimeArgument } from '../../../src/cli/api/access.js';
 import { likelyCause } from '../../../src/cli/api/advice.js';
 import { linesOf } from '../../../src/cli/api/rows.js';
 import { loadCommands } from '../../../src/cli/command.js';
 import { lineOf } from '../../../src/cli/commands/api-watch.js';
-import { timeArgument } from '../../../src/cli/options.js';
+import { kebabCase, timeArgument } from '../../../src/cli/options.js';
 import { buildProgram } from '../../../src/cli/program.js';
 import { endpointNames, endpoints } from '../../../src/contract/endpoints.js';
 import type { Market } from '../../../src/contract/resources.js';
