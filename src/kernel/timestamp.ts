@@ -1,3 +1,5 @@
+import type { Span } from './span.js';
+
 /**
  * Timestamps as text: UTC, ISO 8601, as Postgres and the files write and read them. Numbers are whole UNIX
  * milliseconds or microseconds.
@@ -19,6 +21,11 @@ export function timestampTextMs(ms: number): string {
 export function formatInstant(ms: number): string {
   const text = new Date(ms).toISOString().replace('T', ' ').slice(0, -1);
   return text.endsWith('.000') ? text.slice(0, -4) : text;
+}
+
+/** `2026-01-31 12:00:00 – 2026-01-31 13:00:00` */
+export function formatSpan({ fromMs, toMs }: Span): string {
+  return `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
 }
 
 const TIMESTAMP = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?/;

@@ -3,7 +3,7 @@ import type { Config } from '../../config/schema.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, type Span } from '../../kernel/span.js';
-import { formatInstant } from '../../kernel/timestamp.js';
+import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
 import type { StreamKind } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
 import { command, flag, option, required } from '../command.js';
@@ -79,9 +79,7 @@ export default command({
     await store.retryGaps({ marketIds, kinds: paused, span, limit: RETRIED_MAX }, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     const names = chosen.map(({ market }) => printable(market)).join(', ');
-    say(
-      `Filling ${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)} of ${names}, ${countOf(tasks.length, 'stream')}.`,
-    );
+    say(`Filling ${formatSpan(span)} of ${names}, ${countOf(tasks.length, 'stream')}.`);
     return await context.fill(tasks, json);
   },
 });

@@ -5,7 +5,7 @@ import { systemClock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
-import { formatInstant } from '../../kernel/timestamp.js';
+import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
 import { seriesOf, tableOfStream } from '../../model/series.js';
 import { coveredBy } from '../../replay/catalog.js';
 import { openReplay } from '../../replay/replay-backend.js';
@@ -120,7 +120,10 @@ export default command({
     const covered = coveredBy(streams, ids);
     if (covered.toMs < covered.fromMs) throw new ReplayError(NOTHING_COVERED);
     const within = options.clamp === true ? clampedTo(bounds, covered) : bounds;
-    if (within === undefined) throw notCovered(covered);
+    if (within === undefined) {
+      const text = `the archive covers ${formatSpan(covered)} of these markets, and nothing of this span`;
+      throw new ReplayError(text);
+    }
     // Before the first recording there would be nothing to see; a span that ends before it is refused.
     const isEarly = (within.fromMs ?? -Infinity) < covered.fromMs;
     const isPast = within.toMs !== undefined && within.toMs <= covered.fromMs;
@@ -162,11 +165,6 @@ export default command({
 });
 
 const NOTHING_COVERED = 'the archive covers no time of these markets yet; collect something first';
-
-function notCovered({ fromMs, toMs }: Span): ReplayError {
-  const span = `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
-  return new ReplayError(`the archive covers ${span} of these markets, and nothing of this span`);
-}
 
 /** Why time begins later than was asked. */
 function laterNote({ fromMs: askedMs = Number.POSITIVE_INFINITY }: Partial<Span>, fromMs: number) {

@@ -14,7 +14,7 @@ import {
   subtractSpans,
   totalLengthMs,
 } from '../../kernel/span.js';
-import { formatInstant } from '../../kernel/timestamp.js';
+import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import type { BeyondPresent, CheckTarget, Gap, GapFilter, Store } from '../../store/index.js';
@@ -85,8 +85,6 @@ function isUnproven({ counts, gaps, suspects }: MarketFindings): boolean {
   );
 }
 
-const between = ({ fromMs, toMs }: Span) => `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
-
 function marketLines(found: MarketFindings): string[] {
   const lines = [...found.counts].map(([intervalS, counts]) => {
     const { slots, matches, mismatches, unproven, beforeHistoryS } = counts;
@@ -101,10 +99,10 @@ function marketLines(found: MarketFindings): string[] {
     lines.push(`  MISMATCH ${formatInstant(slot.span.fromMs)} (${intervalS} s): ${what}${ids}`);
   }
   for (const { intervalS, reason, ...span } of found.unproven) {
-    lines.push(`  UNPROVEN ${between(span)} (${intervalS} s): ${reason}`);
+    lines.push(`  UNPROVEN ${formatSpan(span)} (${intervalS} s): ${reason}`);
   }
   for (const gap of found.gaps) {
-    lines.push(`  GAP ${between(gap.span)} (${streamName(gap)}): ${gap.reason}`);
+    lines.push(`  GAP ${formatSpan(gap.span)} (${streamName(gap)}): ${gap.reason}`);
   }
   for (const suspect of found.suspects) {
     lines.push(`  SUSPECT ${streamName(suspect)}: ${suspectText(suspect)}`);
@@ -120,7 +118,7 @@ function findingLines(
 ): string[] {
   const lines = findings.flatMap(marketLines);
   if (leftOut.length > 0) {
-    const spans = leftOut.map(between).join(', ');
+    const spans = leftOut.map(formatSpan).join(', ');
     lines.push(`Not judged: ${spans}, ${IN_FILES}; "tapekeep restore" brings the rows back.`);
   }
   const unproven = findings.filter(isUnproven).map(({ market }) => market);

@@ -3,7 +3,7 @@ import { systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
-import { formatInstant } from '../../kernel/timestamp.js';
+import { formatSpan } from '../../kernel/timestamp.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { BoundedOutput } from '../../observe/bounded-output.js';
@@ -163,7 +163,7 @@ function joined(gaps: readonly Gap[]): Hole[] {
 
 const AGAIN = 'the same command';
 const spanText = (market: string, stream: Pick<Gap, 'kind' | 'variant'>, span: Span) =>
-  `${printable(market)} ${streamName(stream)}  ${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)}`;
+  `${printable(market)} ${streamName(stream)}  ${formatSpan(span)}`;
 const iso = (ms: number) => new Date(ms).toISOString();
 
 /** For programs. */

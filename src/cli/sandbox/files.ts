@@ -193,11 +193,7 @@ function readKeys(path: string): NamedKey[] {
     if (error !== undefined) {
       throw new UsageError('--keys', path, `entry ${index + 1}: ${refusalOf(error)}`);
     }
-    const { active, balances, ...named } = data;
-    return {
-      ...named,
-      ...(balances === undefined ? {} : { balances }),
-      ...(active === undefined ? {} : { isActive: active }),
-    };
+    const { active, ...key } = data;
+    return { ...key, isActive: active };
   });
 }

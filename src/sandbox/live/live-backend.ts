@@ -33,9 +33,9 @@ export interface LiveKey {
    * What the account has at the start: plain decimal texts by currency; default: 10,000 of every
    * currency that is traded.
    */
-  readonly balances?: Readonly<Record<string, string>>;
+  readonly balances?: Readonly<Record<string, string>> | undefined;
   /** Whether it is activated; default true. What is signed with another fails to authenticate. */
-  readonly isActive?: boolean;
+  readonly isActive?: boolean | undefined;
 }
 
 /** What a live backend is put together from. */
