@@ -277,7 +277,7 @@ function namingOption(error: unknown, madeKeys: number): unknown {
 const RUN_ID_BYTES = 6;
 
 function liveOptions(options: Sandbox, keys: readonly NamedKey[]): LiveOptions {
-  const { market = [], speed, seed, time, startOffsetMs, originMs } = options;
+  const { market = [], speed, time, startOffsetMs = 0, originMs, marketsFile } = options;
   if (speed === 'instant') {
     throw new UsageError(
       '--speed',
@@ -288,36 +288,27 @@ function liveOptions(options: Sandbox, keys: readonly NamedKey[]): LiveOptions {
   if (time === 'tape' && originMs === undefined) {
     throw new UsageError('--time', time, 'without a tape it needs --origin to start from');
   }
-  const { historyMax, takerFee, makerFee, emptyCandles, candleOpen, keepAll } = options;
+  const { takerFee, makerFee, keepAll } = options;
   const { runId: named = keys.length > 0 ? true : undefined } = options;
   const runId = named === true ? randomBytes(RUN_ID_BYTES).toString('hex') : named;
-  const described = options.marketsFile === undefined ? [] : readMarketsFile(options.marketsFile);
+  const described = marketsFile === undefined ? [] : readMarketsFile(marketsFile);
   const markets = [...described, ...market];
   return {
-    seed,
-    pace: speed,
-    keys,
-    ...(markets.length === 0 ? {} : { markets }),
-    ...given({
-      keepAll,
-      originMs,
-      historyMax,
-      takerFee,
-      makerFee,
-      emptyCandles,
-      candleOpen,
-      runId,
-    }),
-    ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
-    ...(time === 'tape' && originMs !== undefined
-      ? { startMs: originMs + (startOffsetMs ?? 0) }
-      : {}),
+    ...{ pace: speed, keys, keepAll, originMs, takerFee, makerFee, runId },
+    ...rulesOf(options),
+    markets: markets.length === 0 ? undefined : markets,
+    startMs: time === 'tape' && originMs !== undefined ? originMs + startOffsetMs : undefined,
   };
 }
 
+/** What is said of a live exchange and of a tape alike. */
+function rulesOf({ seed, historyMax, emptyCandles, candleOpen, startOffsetMs: ms }: Sandbox) {
+  const startOffsetS = ms === undefined ? undefined : ms / 1000;
+  return { seed, historyMax, emptyCandles, candleOpen, startOffsetS };
+}
+
 function tapeOptions(options: Sandbox, tape: readonly string[]): TapeOptions {
-  const { market = [], speed, seed, time, startOffsetMs } = options;
-  const { historyMax, emptyCandles, candleOpen } = options;
+  const { market = [], speed, time } = options;
   const noOrders = 'a tape takes no orders; leave out --tape';
   for (const [option, value, allowed] of [
     ['--key', options.key?.[0], noOrders],
@@ -336,9 +327,6 @@ function tapeOptions(options: Sandbox, tape: readonly string[]): TapeOptions {
   }
   return {
     tapes: tape.map((path, index) => ({ path, market: market[index] ?? '' })),
-    seed,
-    pace: speed,
-    ...given({ historyMax, emptyCandles, candleOpen, time }),
-    ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
+    ...{ pace: speed, time, ...rulesOf(options) },
   };
 }
