@@ -44,7 +44,13 @@ export async function findGap(store: Store, id: string, nowMs: number): Promise<
     const form = 'write an id as "tapekeep gaps" shows it: 17, or 12@2026-01-31T12:00:00Z';
     throw new UsageError('<id>', id, form);
   }
-  if (start === undefined) return findRemembered(store, Number(number), id, nowMs);
+  if (start === undefined) {
+    const memory = await store.inspection.gap(Number(number));
+    if (memory === null) throw noSuchGap(id);
+    const { marketId, span } = memory;
+    const gaps = await store.listGaps({ marketIds: [marketId], span, limit: PIECES_MAX }, nowMs);
+    return { gaps: gaps.filter(({ gapId }) => gapId === memory.gapId), memory };
+  }
   const atMs = Date.parse(start);
   const streams = await store.inspection.streams();
   const stream = streams.find(({ streamId }) => streamId === Number(number));
@@ -57,19 +63,6 @@ export async function findGap(store: Store, id: string, nowMs: number): Promise<
 function noSuchGap(id: string): UsageError {
   const advice = 'there is no such gap; "tapekeep gaps --all" lists those that are left';
   return new UsageError('<id>', id, advice);
-}
-
-async function findRemembered(
-  store: Store,
-  gapId: number,
-  id: string,
-  nowMs: number,
-): Promise<NamedGap> {
-  const memory = await store.inspection.gap(gapId);
-  if (memory === null) throw noSuchGap(id);
-  const { marketId, span } = memory;
-  const gaps = await store.listGaps({ marketIds: [marketId], span, limit: PIECES_MAX }, nowMs);
-  return { gaps: gaps.filter((gap) => gap.gapId === gapId), memory };
 }
 
 /** The gap of one stream that holds a time; why there is none, when nothing is missing there. */

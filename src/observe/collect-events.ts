@@ -443,12 +443,8 @@ function summaryOf({ coverage, openGaps, checks }: CompletenessCount) {
 
 /** Of the shortest candles, the market that is furthest behind. */
 function verifiedLagOf(checks: CompletenessCount['checks']): number | null {
-  const shortestS = checks.reduce(
-    (low, one) => Math.min(low, one.intervalS),
-    Number.POSITIVE_INFINITY,
-  );
-  const lags = checks.flatMap(({ intervalS, lagMs }) =>
-    intervalS === shortestS && lagMs !== null ? [lagMs] : [],
-  );
+  const shortestS = checks.reduce((low, one) => Math.min(low, one.intervalS), Infinity);
+  const shortest = checks.filter(({ intervalS }) => intervalS === shortestS);
+  const lags = shortest.flatMap(({ lagMs }) => lagMs ?? []);
   return lags.length === 0 ? null : Math.max(...lags);
 }

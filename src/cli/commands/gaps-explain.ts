@@ -6,7 +6,7 @@ import { MOMENT_STREAMS, STREAM_KINDS, type StreamKind } from '../../model/serie
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
-import { findGap, findGapsAt, gapIdOf, type NamedGap, nextTryText } from '../gaps.js';
+import { findGap, findGapsAt, gapIdOf, nextTryText } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
 import { instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
 import { countOf, printable, whole } from '../output.js';
@@ -39,15 +39,8 @@ interface Ledger extends Pick<Look, 'store' | 'nowMs'> {
   readonly streams: readonly KnownStream[];
 }
 
-interface Named extends NamedGap {
-  /** Why other streams that were meant have no gap there. */
-  readonly others: readonly string[];
-}
-
-async function findNamed(
-  words: readonly string[],
-  { store, streams, nowMs }: Ledger,
-): Promise<Named> {
+/** What was named; `others`: why other streams that were meant have no gap there. */
+async function findNamed(words: readonly string[], { store, streams, nowMs }: Ledger) {
   const [first = '', kindWord, ...time] = words;
   if (kindWord === undefined) return { ...(await findGap(store, first, nowMs)), others: [] };
   const kind = kindOf(kindWord);

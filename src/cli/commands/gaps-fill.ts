@@ -71,9 +71,7 @@ async function withoutUnlisted(
 ): Promise<readonly Gap[]> {
   const streams = await store.inspection.streams();
   const unlisted = new Set(streams.filter((one) => !one.isListed).map(({ marketId }) => marketId));
-  const [away, askable] = [true, false].map((isAway) =>
-    gaps.filter(({ marketId }) => unlisted.has(marketId) === isAway),
-  ) as [Gap[], Gap[]];
+  const away = gaps.filter(({ marketId }) => unlisted.has(marketId));
   if (away.length > 0) {
     const names = [...new Set(away.map(({ market }) => printable(market)))];
     const more = names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : '';
@@ -81,7 +79,7 @@ async function withoutUnlisted(
       `Left out: ${countOf(away.length, 'gap')} of ${names.slice(0, NAMED_MAX).join(', ')}${more}, which the exchange does not list now; a daemon fills what can be fetched once it is listed again.`,
     );
   }
-  return askable;
+  return gaps.filter(({ marketId }) => !unlisted.has(marketId));
 }
 
 /** Gaps of which at least a part lies where rows can be added. */

@@ -242,8 +242,8 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
           onProgress: (totals) => showFill(progress, totals),
         });
         const startedMs = clock.monotonicMs();
-        const fill: FillContext['fill'] = (plan, json = false, isAll = true) =>
-          fillAll({ filling, store }, plan, { isJson: json, isAll }, startedMs);
+        const fill: FillContext['fill'] = (plan, isJson, isAll = true) =>
+          fillAll({ filling, store, startedMs }, plan, isJson, isAll);
         try {
           return await use({ session, store, filling, signal, say, fill });
         } finally {
@@ -293,10 +293,10 @@ async function openOrMake(
 
 /** Works on the tasks, and reports what came of it. */
 async function fillAll(
-  { filling, store }: Pick<FillContext, 'filling' | 'store'>,
+  { filling, store, startedMs }: Pick<FillContext, 'filling' | 'store'> & { startedMs: number },
   tasks: Plan,
-  { isJson, isAll }: { readonly isJson: boolean; readonly isAll: boolean },
-  startedMs: number,
+  isJson: boolean | undefined,
+  isAll: boolean,
 ): Promise<ExitCode> {
   if (typeof tasks === 'string') {
     printReport(isJson, { isWhole: isAll, message: tasks }, () => [tasks]);
