@@ -11,7 +11,7 @@ import { type CommonOptions, command, nothing, VERSION } from '../command.js';
 import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
 import { EXPORT_OPTIONS, type ExportSelection, exportParts } from '../export/selection.js';
 import { UsageError } from '../failure.js';
-import { coldDirOf, type Look } from '../opening/database.js';
+import { coldDirOf } from '../opening/database.js';
 import type { Typed } from '../options.js';
 import { jsonLine, printable, whole, writeOut } from '../output.js';
 import { exportFor } from './export-for.js';
@@ -111,51 +111,37 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
     throw new UsageError('--format', format, 'a terminal cannot show it; name a file with --out');
   }
   return await exporting('nothing was written')(common, async (look) => {
-    const { store, nowMs } = look;
+    const { session, store, nowMs, signal } = look;
     const streams = await store.inspection.streams();
     const { variantS, parts } = await exportParts(options, store, streams, nowMs);
+    const archive = await store.archive();
     const output = await Output.open({
       ...{ path, manifestPath: options.manifest, sink: { write: writeOut } },
       isForced: options.force === true,
     });
+    const progress = new SpanProgressBar(parts);
     try {
-      const manifest = await write(look, { ...options, format, variantS, parts }, output);
+      const reader = await openReading(store, { coldDir: coldDirOf(session.config), signal });
+      const end = async () => {
+        progress.end();
+        await reader.close();
+      };
+      const manifest = await exportSeries(
+        {
+          ...{ kind: options.kind, variantS, parts, format, archive, version: VERSION },
+          allowGaps: options.allowGaps === true,
+        },
+        {
+          ...{ reader, output, clock: systemClock, signal },
+          onProgress: ({ market, rows, doneMs }) => progress.of(market, rows, doneMs),
+          onPhase: (phase) => progress.say(`${phase} …`),
+        },
+      ).finally(end);
       reportExport(manifest, output, emptyLines(manifest, parts, streams, nowMs));
     } finally {
       await output.discard();
     }
   });
-}
-
-interface Work extends ExportSelection {
-  readonly format: Format;
-  readonly variantS: number;
-  readonly parts: readonly ExportPart[];
-}
-
-async function write(
-  { session, store, signal }: Look,
-  { kind, variantS, parts, format, allowGaps }: Work,
-  output: Output,
-): Promise<Manifest> {
-  const progress = new SpanProgressBar(parts);
-  const reading = await openReading(store, { coldDir: coldDirOf(session.config), signal });
-  try {
-    return await exportSeries(
-      {
-        ...{ kind, variantS, parts, format, archive: await store.archive(), version: VERSION },
-        allowGaps: allowGaps === true,
-      },
-      {
-        ...{ reader: reading, output, clock: systemClock, signal },
-        onProgress: ({ market, rows, doneMs }) => progress.of(market, rows, doneMs),
-        onPhase: (phase) => progress.say(`${phase} …`),
-      },
-    );
-  } finally {
-    progress.end();
-    await reading.close();
-  }
 }
 
 /**
