@@ -147,7 +147,7 @@ function factsOf(document: ServedDocument): [string, string | number][] {
     ['markets', isOpening ? `${markets} of ${wantedMarkets}` : markets],
     ['named, but not listed', missingMarkets.length > 0 && firstOf(missingMarkets)],
     ['listed, but beyond streams.markets.max', leftOutMarkets > 0 && leftOutMarkets],
-    ['coverage does not grow', daemon.standing.length > 0 && firstOf(daemon.standing.map(stands))],
+    ['coverage does not grow', daemon.standing.length > 0 && standingText(daemon.standing)],
     ['requests', requestsText(daemon)],
     ['exchange time', timeText(document)],
     ['last failed request', lastFailedRequest !== null && failureText(lastFailedRequest)],
@@ -173,11 +173,13 @@ function firstOf(names: readonly string[]): string {
   return names.length > NAMES_MAX ? `${shown}; and ${names.length - NAMES_MAX} more` : shown;
 }
 
-type Standing = DaemonStatus['standing'][number];
-
-function stands({ market, kind, intervalS, standingS, reason, note }: Standing): string {
-  const interval = intervalS === null ? '' : ` ${intervalS}s`;
-  return `${market} ${kind}${interval} for ${show(standingS, 'standingS')} (${reason}: ${note})`;
+/** Which streams stand, for how long, and why. */
+export function standingText(streams: DaemonStatus['standing']): string {
+  const texts = streams.map(({ market, kind, intervalS, standingS, reason, note }) => {
+    const interval = intervalS === null ? '' : ` ${intervalS}s`;
+    return `${market} ${kind}${interval} for ${show(standingS, 'standingS')} (${reason}: ${note})`;
+  });
+  return firstOf(texts);
 }
 
 /** More requests than these wait only where more is asked for than the exchange allows (as the alert has it). */

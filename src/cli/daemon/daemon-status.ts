@@ -5,12 +5,12 @@ import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
 import { archiveStatus, type LedgerCount, statusOf, statusRows } from '../../status/document.js';
 import { type HealthReport, healthReport } from '../../status/health.js';
+import { standingText } from '../../status/page.js';
 import { type StatusServer, startStatusServer } from '../../status/server.js';
 import type { Store } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
-import { streamName } from '../options.js';
 
 /** What operators may know of a daemon at one instant. */
 export interface DaemonView {
@@ -114,20 +114,6 @@ function phaseText({ phase, collector }: DaemonView): string {
   return `${phase}: ${markets.length} of ${wantedMarkets.length}, which are collected already`;
 }
 
-/** Streams that are shown; the number of all of them is named. */
-const STANDING_SHOWN = 5;
-
-function standingText(stream: StandingStream): string {
-  const { market, standingMs, reason, note } = stream;
-  return `${market} ${streamName(stream)} for ${shownDuration(standingMs)} (${reason}: ${note})`;
-}
-
-function standingTexts(standing: readonly StandingStream[]): string {
-  const rest = standing.length - STANDING_SHOWN;
-  const shown = standing.slice(0, STANDING_SHOWN).map(standingText).join('; ');
-  return rest > 0 ? `${shown}; and ${rest} more` : shown;
-}
-
 const ago = (ms: number) => `${shownDuration(ms)} ago`;
 
 /** Whether the process can help itself. */
@@ -174,7 +160,7 @@ async function ready(view: DaemonView): Promise<HealthReport> {
       detail:
         standing.length === 0
           ? `the coverage of no stream stands still for longer than ${shownDuration(view.standingLimitMs)}`
-          : `coverage does not grow: ${standingTexts(standing)}`,
+          : `coverage does not grow: ${standingText(standing.map(standingOf))}`,
     },
   ]);
 }
