@@ -35,12 +35,6 @@ export interface EndingProcess {
 /** An output of the process that cannot be written any more, and why. */
 export type OutputLost = (stream: 'stdout' | 'stderr', reason: string) => void;
 
-/** Held by code that has to release something before the process ends, and disposed of then. */
-export interface HeldEnding extends Disposable {
-  /** Aborts with an {@link EndedError} when the command is to end. */
-  readonly signal: AbortSignal;
-}
-
 /**
  * How a command ends early, for all of its parts: the first signal, or closed output,
  * asks it to end and it lets go of what it holds; a second signal ends the process at once.
@@ -78,12 +72,14 @@ export class Ending {
   }
 
   /**
-   * From here on nothing ends the process without asking the holder, but a second signal.
+   * From here on nothing ends the process without asking the holder, but a second signal. For code that has to
+   * release something before the process ends, and is disposed of then.
    *
    * @param goesOn given by what runs for its own sake, as a daemon: a lost output does not end it. Called
    * at every failed write.
+   * @returns with the signal that aborts with an {@link EndedError} when the command is to end
    */
-  hold(goesOn?: OutputLost): HeldEnding {
+  hold(goesOn?: OutputLost): Disposable & { readonly signal: AbortSignal } {
     this.#holders += 1;
     if (goesOn !== undefined) this.#goingOn.add(goesOn);
     if (this.#holders === 1) this.#begin();
