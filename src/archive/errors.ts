@@ -8,7 +8,7 @@ import {
 } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { SeriesKind } from '../model/kinds.js';
-import { type MissingPart, StoreError } from '../store/index.js';
+import { type SpanCompleteness, StoreError, type StreamPlace } from '../store/index.js';
 
 /** Errors of the archive: of questions to it, of cold files, of exports, and of statements. */
 
@@ -150,15 +150,13 @@ export function asRestoreError(error: unknown, coldDir: string, partition: strin
 }
 
 /** Missing parts of one market, for people. */
-export interface SeriesGaps {
+export interface SeriesGaps
+  extends Pick<SpanCompleteness, 'missing' | 'missingCount' | 'missingMs'> {
   readonly kind: SeriesKind;
   readonly market: string;
   /** The stream that was to cover it. */
-  readonly stream: { readonly streamId: number; readonly marketId: number };
+  readonly stream: StreamPlace;
   readonly span: Span;
-  readonly missing: readonly MissingPart[];
-  readonly missingCount: number;
-  readonly missingMs: number;
 }
 
 /** Rows are not written because some of the span is not proven complete. Nothing was written. */

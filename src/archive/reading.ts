@@ -8,6 +8,7 @@ import type {
   SeriesSlice,
   SpanCompleteness,
   Store,
+  StreamPlace,
 } from '../store/index.js';
 import { ColdEngine } from './cold-rows.js';
 import type { Batches } from './merge.js';
@@ -153,11 +154,7 @@ export class ArchiveReader {
   }
 
   /** Ledger of a span of a stream; lists are cut at `limit`. @throws StoreError */
-  async completeness(
-    stream: { readonly streamId: number; readonly marketId: number },
-    span: Span,
-    limit: number,
-  ): Promise<SpanCompleteness> {
+  async completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
     this.#check();
     return await this.snapshot.completeness(stream, span, limit);
   }

@@ -9,7 +9,7 @@ export {
   FIGURE_SLOTS_MAX,
 } from './checks/inputs.js';
 export type { Mismatch } from './checks/results.js';
-export type { FillRequests, WantedSpan } from './completeness/fill-requests.js';
+export type { FillRequests } from './completeness/fill-requests.js';
 export type {
   Gap,
   GapFilter,
@@ -19,13 +19,15 @@ export type {
   MissingPart,
   SpanCompleteness,
 } from './completeness/gaps.js';
-export { type BeyondPresent, LAST_SEEN_ALIVE, type SessionClosing } from './completeness/ledger.js';
+export {
+  type BeyondPresent,
+  LAST_SEEN_ALIVE,
+  type StreamPlace,
+  type StreamSpan,
+} from './completeness/ledger.js';
 export { pingPostgres } from './connection.js';
 export { fullDisk } from './embedded/cluster.js';
 export {
-  type EmbeddedAddresses,
-  type EmbeddedOptions,
-  type EmbeddedPostgres,
   findEmbeddedPostgres,
   hasEmbeddedCluster,
   startEmbeddedPostgres,
@@ -39,9 +41,7 @@ export type {
   KnownStream,
   QuarantineCount,
   QuarantinedRow,
-  QuarantineFilter,
   SpanProgress,
-  StreamSpan,
   StreamStatus,
 } from './reading/inspection.js';
 export type {
@@ -51,13 +51,10 @@ export type {
   RemovedPartition,
   RowForm,
   SeriesSlice,
-  TableSlice,
 } from './reading/snapshot.js';
-export type { TradeKey } from './reading/stored-rows.js';
 export type {
   ArchiveIdentity,
   MarketChanges,
-  MarketChoice,
   OffsetMode,
   PagedEndpoint,
   StartTries,
@@ -65,16 +62,13 @@ export type {
   StreamKey,
 } from './schema/catalog.js';
 export {
-  type MigrateOptions,
   type MigrationReport,
   type MigrationStep,
   migrate,
   migrateAll,
-  type PartitionWidth,
 } from './schema/migrate.js';
 export type {
   PartitionInfo,
-  PartitionLife,
   PartitionMarket,
   SealFacts,
   SealingAdmin,

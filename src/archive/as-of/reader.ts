@@ -7,6 +7,7 @@ import {
   type KnownStream,
   type SpanCompleteness,
   type Store,
+  type StreamPlace,
   timestampSql,
 } from '../../store/index.js';
 import type { BuiltCandle } from '../candles.js';
@@ -53,7 +54,6 @@ export interface AsOfOptions {
 }
 
 type AsOfStore = Pick<Store, 'snapshot' | 'query' | 'inspection'>;
-type StreamPlace = { readonly streamId: number; readonly marketId: number };
 
 /** Opens an archive for questions about times; `store` stays the caller's. */
 export function openAsOf(store: AsOfStore, options: AsOfOptions): AsOfReader {

@@ -2,7 +2,7 @@ import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
 import { FORM_NAMES } from '../../model/columns.js';
 import { MARKET_COLUMN, type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
-import type { ArchiveIdentity, RowForm, SpanCompleteness } from '../../store/index.js';
+import type { ArchiveIdentity, RowForm, SpanCompleteness, StreamPlace } from '../../store/index.js';
 import { asDiskFull } from '../errors.js';
 import { fillFile } from '../files.js';
 import { csvField, keyOfLine, LineRewriter, spreadsheetField, timeOfLine } from '../lines.js';
@@ -28,7 +28,7 @@ export interface ExportPart {
   readonly market: string;
   readonly marketId: number;
   /** The stream that covers it; that of all markets for tickers. */
-  readonly stream: { readonly streamId: number; readonly marketId: number };
+  readonly stream: StreamPlace;
   readonly span: Span;
 }
 

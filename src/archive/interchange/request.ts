@@ -1,7 +1,7 @@
 import { DAY_S } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
-import type { ArchiveIdentity } from '../../store/index.js';
+import type { ArchiveIdentity, StreamPlace } from '../../store/index.js';
 import { OutputError } from '../errors.js';
 import type { Latency } from './feed.js';
 
@@ -54,7 +54,7 @@ export interface InterchangeMarket {
 /** A series that is read, and the stream that covers it. */
 export interface Source {
   readonly kind: Extract<SeriesKind, 'trades' | 'candles' | 'depth'>;
-  readonly stream: { readonly streamId: number; readonly marketId: number };
+  readonly stream: StreamPlace;
 }
 
 /** What is written of one market. */

@@ -4,15 +4,9 @@ import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { removedSql } from '../schema/partitions.js';
 import { fromMs, rangeSql, toMs } from '../sql.js';
+import type { StreamSpan } from './ledger.js';
 
 /** What is asked of the gap filler; it stands in the ledger until it is done. */
-
-/** A span requested beyond what is collected anyway (backfill). */
-export interface WantedSpan {
-  readonly streamId: number;
-  readonly marketId: number;
-  readonly span: Span;
-}
 
 /** A memory of a gap that something is to be done about. */
 interface RememberedSpan {
@@ -26,7 +20,8 @@ interface RememberedSpan {
  * reaches a daemon in another process and survives a crash.
  */
 export interface FillRequests {
-  readonly wanted: readonly WantedSpan[];
+  /** What is requested beyond what is collected anyway (backfill). */
+  readonly wanted: readonly StreamSpan[];
   /** Open memories with reason `suspect` whose span is still (partly) covered: to be revoked. */
   readonly suspects: readonly RememberedSpan[];
   /** Open memories that may be tried again now: `next_attempt_at` null or reached. */
@@ -52,9 +47,9 @@ const WANT = `
   RETURNING ${WANTED_COLUMNS}`;
 
 /** Adds a span to what is expected of a stream; the same span twice is one. @throws {@link StoreError} for a span that is empty */
-export async function want(runner: Runner, stream: StreamRef, span: Span): Promise<WantedSpan> {
+export async function want(runner: Runner, stream: StreamRef, span: Span): Promise<StreamSpan> {
   const values = [stream.streamId, stream.marketId, span.fromMs, span.toMs];
-  const [row] = await runner.rows<WantedSpan>(WANT, values);
+  const [row] = await runner.rows<StreamSpan>(WANT, values);
   if (row === undefined) throw new Error('an upsert returned no row');
   return row;
 }
@@ -112,7 +107,7 @@ export async function readFillRequests(
   nowExchangeMs: number,
 ): Promise<FillRequests> {
   return await database.transaction(async (runner) => {
-    const wanted = await runner.rows<WantedSpan>(OPEN_WANTED, [nowExchangeMs]);
+    const wanted = await runner.rows<StreamSpan>(OPEN_WANTED, [nowExchangeMs]);
     const suspects = await runner.rows<RememberedSpan>(SUSPECTS);
     const due = await runner.rows<DueSpan>(DUE, [nowExchangeMs]);
     const [expired] = await runner.rows<FillRequests['expired']>(EXPIRED);

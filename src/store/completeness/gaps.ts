@@ -7,11 +7,19 @@ import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
 import { fromMs, rangeSql } from '../sql.js';
-import { coveredSql, expectedSql, rangeBeforeSql, readAfter } from './ledger.js';
+import {
+  coveredSql,
+  expectedSql,
+  type NamedStream,
+  rangeBeforeSql,
+  readAfter,
+  type StreamPlace,
+  type StreamSpan,
+} from './ledger.js';
 
 /** What the ledger remembers of gaps: one row a memory, those of a stream apart from each other. */
 
-export type GapState = 'open' | 'filling' | 'filled' | 'unfillable';
+export type GapState = GapMemory['state'];
 
 /** What happened to a gap. It takes the place of what was remembered of its span; of memories that
  *  reach beyond it the rest stays. */
@@ -63,7 +71,7 @@ const UPDATE = `
 /** Places a finding among the memories of its stream. Runs inside the caller's transaction. */
 export async function rememberGap(
   runner: Runner,
-  { streamId, marketId }: Pick<StreamRef, 'streamId' | 'marketId'>,
+  { streamId, marketId }: StreamPlace,
   finding: GapFinding,
 ): Promise<void> {
   await lockGaps(runner, [marketId]);
@@ -175,20 +183,11 @@ export const countedUntilSql = (newest: string, remembered: string) =>
  * missing span it is cut into one gap each; a part that nothing is remembered of has the reason
  * `not collected`, no `gapId`, and no attempts.
  */
-export interface Gap {
-  readonly gapId: number | null;
-  readonly streamId: number;
-  readonly kind: StreamKind;
-  readonly marketId: number;
-  readonly market: string;
-  readonly variant: number;
-  readonly span: Span;
-  readonly state: 'open' | 'filling' | 'unfillable';
-  readonly reason: string;
-  readonly attempts: number;
+export interface Gap
+  extends NamedStream,
+    Pick<GapMemory, 'gapId' | 'span' | 'reason' | 'note' | 'attempts' | 'nextAttemptAtMs'> {
+  readonly state: Exclude<GapState, 'filled'>;
   readonly firstSeenAtMs: number | null;
-  readonly nextAttemptAtMs: number | null;
-  readonly note: string | null;
   /** It lies before all that is covered, because the exchange's history begins later: it was never there to be had. */
   readonly isBeforeHistory: boolean;
 }
@@ -205,11 +204,7 @@ export interface GapFilter {
 }
 
 /** Open and lost time by stream and reason, from the ledger alone. */
-export interface GapTotals {
-  readonly streamId: number;
-  readonly kind: StreamKind;
-  readonly marketId: number;
-  readonly market: string;
+export interface GapTotals extends Omit<NamedStream, 'variant'> {
   readonly state: 'open' | 'unfillable';
   readonly reason: string;
   readonly count: number;
@@ -446,7 +441,7 @@ const ADD_REMARK = `
  */
 export async function noteGaps(
   database: Database,
-  gaps: readonly Pick<Gap, 'streamId' | 'marketId' | 'span'>[],
+  gaps: readonly StreamSpan[],
   note: string,
   atMs: number,
 ): Promise<number> {
@@ -523,7 +518,7 @@ const MISSING_PARTS = `
 /** Ledger of a span of a stream; lists are cut at `limit`. */
 export async function readSpanCompleteness(
   runner: Runner,
-  stream: { readonly streamId: number; readonly marketId: number },
+  stream: StreamPlace,
   span: Span,
   limit: number,
 ): Promise<SpanCompleteness> {

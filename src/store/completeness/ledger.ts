@@ -1,10 +1,22 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
-import type { StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import { fromMs } from '../sql.js';
 
 /** Reading and writing the ledger outside the writer's transactions. */
+
+/** A stream as rows of the ledger name it. */
+export type StreamPlace = Pick<StreamRef, 'streamId' | 'marketId'>;
+
+/** A stream with the name of its market: `*` where it covers all markets together. */
+export interface NamedStream extends Omit<StreamRef, 'collectFromMs'> {
+  readonly market: string;
+}
+
+/** A span of one stream. */
+export interface StreamSpan extends StreamPlace {
+  readonly span: Span;
+}
 
 export interface SessionClosing {
   readonly atMs: number;
@@ -205,14 +217,7 @@ export async function readMissing(
 /** The exchange's present, as far as the archive knows it, and coverage that lies beyond it. */
 
 /** A piece of coverage that ends in the future, or the part of it that does. */
-export interface BeyondPresent {
-  readonly streamId: number;
-  readonly kind: StreamKind;
-  readonly marketId: number;
-  readonly market: string;
-  readonly variant: number;
-  readonly span: Span;
-}
+export type BeyondPresent = NamedStream & StreamSpan;
 
 /** Notes come every few seconds, and claims are made between them. */
 const LEEWAY = `interval '10 seconds'`;
@@ -248,9 +253,7 @@ const beyondSql = (present: string) => `
   JOIN stream s USING (stream_id) JOIN market m ON m.market_id = c.market_id
   ORDER BY m.name, s.kind, s.variant, lower(c.span) LIMIT 10000`;
 
-interface BeyondRow extends BeyondPresent {
-  readonly atMs: number;
-}
+type BeyondRow = BeyondPresent & { readonly atMs: number };
 
 /** Coverage of time that has not come yet, as far as the archive knows: it cannot be true. */
 export async function readBeyondPresent(runner: Runner): Promise<BeyondPresent[]> {

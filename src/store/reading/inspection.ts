@@ -1,17 +1,20 @@
-import type { Span } from '../../kernel/span.js';
-import type { StartReason, StreamRef } from '../../model/batch.js';
-import type { StreamKind } from '../../model/series.js';
-import { BEYOND_HISTORY, countedUntilSql, type GapState, NOTES } from '../completeness/gaps.js';
-import { expectedSql, streamRefSql } from '../completeness/ledger.js';
+import type { CoveredRange, StartReason, StreamRef } from '../../model/batch.js';
+import type { GapMemory } from '../../model/gap-memories.js';
+import { BEYOND_HISTORY, countedUntilSql, NOTES } from '../completeness/gaps.js';
+import {
+  expectedSql,
+  type NamedStream,
+  type StreamPlace,
+  type StreamSpan,
+  streamRefSql,
+} from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { IS_WRITTEN } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
 
 /** A stream with what its coverage reaches. */
-export interface KnownStream extends StreamRef {
-  /** `*` for streams that cover all markets together. */
-  readonly market: string;
+export interface KnownStream extends StreamRef, NamedStream {
   /** Whether the exchange lists the market, as far as the archive has seen. */
   readonly isListed: boolean;
   readonly oldestCoveredMs: number | null;
@@ -22,13 +25,6 @@ export interface KnownStream extends StreamRef {
   readonly startTries: StartTries | null;
   /** Null where the start was chosen, or is not known. */
   readonly startReason: StartReason | null;
-}
-
-/** A requested span of one stream. */
-export interface StreamSpan {
-  readonly streamId: number;
-  readonly marketId: number;
-  readonly span: Span;
 }
 
 /** How far a span has come, from the ledger alone. What is none of these parts is open and due. */
@@ -44,25 +40,16 @@ export interface SpanProgress {
 }
 
 /** Coverage next to a span, with what proves it. */
-export interface CoverageNeighbour {
-  readonly span: Span;
-  readonly firstId: number | null;
-  readonly lastId: number | null;
-  readonly rowCount: number;
+export interface CoverageNeighbour extends Omit<CoveredRange, 'streamId'> {
   /** What the newest answer showed that proves the claim. */
   readonly evidence: unknown;
 }
 
 /** What is remembered of one gap, also of one that is closed. */
-export interface GapDetail extends StreamSpan {
+export interface GapDetail
+  extends StreamPlace,
+    Omit<GapMemory, 'gapId' | 'remarks' | 'uncoveredAtMs'> {
   readonly gapId: number;
-  readonly state: GapState;
-  readonly reason: string;
-  readonly note: string | null;
-  readonly firstSeenAtMs: number;
-  readonly attempts: number;
-  readonly nextAttemptAtMs: number | null;
-  readonly closedAtMs: number | null;
 }
 
 const STREAMS = `
@@ -183,13 +170,7 @@ export async function readMayWrite(runner: Runner): Promise<boolean> {
 }
 
 /** One stream at a glance, from the ledger alone. */
-export interface StreamStatus {
-  readonly streamId: number;
-  readonly kind: StreamKind;
-  readonly marketId: number;
-  /** `*` for streams that cover all markets together. */
-  readonly market: string;
-  readonly variant: number;
+export interface StreamStatus extends StreamRef, NamedStream {
   /** Rows stored under coverage. */
   readonly rows: number;
   /** End of the newest covered span; null while nothing is covered. */
@@ -209,7 +190,6 @@ export interface StreamStatus {
   readonly gapsWithinHistory: number;
   /** Gaps that are left when the unfillable spans and what lies before history are taken out. */
   readonly openGaps: number;
-  readonly collectFromMs: number | null;
   /** Null where the start was chosen, or is not known. */
   readonly startReason: StartReason | null;
 }

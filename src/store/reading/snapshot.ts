@@ -13,6 +13,7 @@ import {
 } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import { readSpanCompleteness, type SpanCompleteness } from '../completeness/gaps.js';
+import type { StreamPlace } from '../completeness/ledger.js';
 import { Connection, type ConnectionOptions, inStoreWords } from '../connection.js';
 import { LOCK_READING } from '../locks.js';
 
@@ -257,11 +258,7 @@ export class ArchiveSnapshot {
   }
 
   /** The streams that cover a series; of tickers the one of all markets. */
-  async completeness(
-    stream: Parameters<typeof readSpanCompleteness>[1],
-    span: Span,
-    limit: number,
-  ): Promise<SpanCompleteness> {
+  async completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
     return await readSpanCompleteness(this.#connection, stream, span, limit);
   }
 

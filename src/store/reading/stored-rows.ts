@@ -6,9 +6,6 @@ import { fromMs, unnested } from '../sql.js';
 
 /** Stored rows by which collectors and checks go on. */
 
-/** The key of a stored trade. */
-export type TradeKey = PageRow;
-
 const TRADE_KEY = `tid, extract(epoch FROM traded_at)::float8 AS traded_at_s`;
 const NEWEST_TRADES = `
   SELECT ${TRADE_KEY} FROM trade WHERE market_id = $1 ORDER BY traded_at DESC, tid DESC LIMIT $2`;
@@ -18,8 +15,8 @@ export async function readNewestTrades(
   runner: Runner,
   marketId: number,
   count: number,
-): Promise<TradeKey[]> {
-  return await runner.rows<TradeKey>(NEWEST_TRADES, [marketId, count]);
+): Promise<PageRow[]> {
+  return await runner.rows<PageRow>(NEWEST_TRADES, [marketId, count]);
 }
 
 const STORED_TRADES = `

@@ -39,7 +39,7 @@ import type {
   StartTries,
   StartTry,
   StreamKey,
-  WantedSpan,
+  StreamSpan,
 } from '../../../src/store/index.js';
 import { between, lowerBound } from './by-seconds.js';
 
@@ -112,7 +112,7 @@ export class ModelArchive implements ArchivePort {
   #floors = new Map<number, number>();
   /** Streams by id, also those that tests made up. */
   readonly #known = new Map<number, StreamRef>();
-  readonly #wanted: WantedSpan[] = [];
+  readonly #wanted: StreamSpan[] = [];
   #lastGapId = 0;
   #marketIds = new Map<string, number>();
 
@@ -271,7 +271,7 @@ export class ModelArchive implements ArchivePort {
   }
 
   /** Expects a span besides what is collected anyway, as `tapekeep backfill` does. */
-  async want({ streamId, marketId }: StreamRef, span: Span): Promise<WantedSpan> {
+  async want({ streamId, marketId }: StreamRef, span: Span): Promise<StreamSpan> {
     const wanted = { streamId, marketId, span };
     this.#wanted.push(wanted);
     return wanted;
