@@ -1,5 +1,6 @@
 import { isDate } from 'node:util/types';
 import { SECOND_US } from '../../kernel/durations.js';
+import type { Span } from '../../kernel/span.js';
 import { timestampTextUs } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type MergedKind, type SeriesKind, tableOfKind } from '../../model/kinds.js';
@@ -45,7 +46,7 @@ export interface PlannedStream {
   /** The markets whose events it covers. */
   readonly markets: readonly string[];
   /** Of the rows' own time. */
-  readonly span: { readonly fromMs: number; readonly toMs: number };
+  readonly span: Span;
   /** The end of the events, UNIX microseconds. */
   readonly untilUs: number;
 }

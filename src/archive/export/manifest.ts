@@ -32,26 +32,30 @@ interface Listed<T> {
   readonly list: readonly T[];
 }
 
-/** What a file is, beside it: enough to check whether it is whole, and whether it is what one needs. */
-export interface Manifest {
+/** What every file that is written has beside it: enough to check whether it is whole. */
+export interface FileManifest {
   readonly tapekeep: string;
   /** Clock of this machine. */
   readonly madeAt: string;
   readonly archive: ArchiveIdentity | null;
-  readonly kind: SeriesKind;
-  /** Interval of candles or period of states in seconds. */
-  readonly variantS?: number;
   /** Name without folder; null when it went to standard output. */
   readonly file: string | null;
-  readonly format: Format;
   readonly bytes: number;
   readonly sha256: string;
   readonly rows: number;
-  /** Nothing of the spans is missing. */
+  /** Nothing of the spans is missing in what was read. */
   readonly isComplete: boolean;
+  readonly notes: readonly string[];
+}
+
+/** The same of an export, and whether it is what one needs. */
+export interface Manifest extends FileManifest {
+  readonly kind: SeriesKind;
+  /** Interval of candles or period of states in seconds. */
+  readonly variantS?: number;
+  readonly format: Format;
   readonly order: readonly string[];
   readonly columns: readonly ManifestColumn[];
-  readonly notes: readonly string[];
   readonly markets: readonly MarketPart[];
 }
 

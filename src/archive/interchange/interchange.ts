@@ -3,10 +3,11 @@ import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { DAY_S } from '../../kernel/durations.js';
 import { codeOf } from '../../kernel/errors.js';
-import type { ArchiveIdentity, SpanCompleteness } from '../../store/index.js';
+import type { SpanCompleteness } from '../../store/index.js';
 import { asDiskFull, InterchangeError, OutputError } from '../errors.js';
 import {
   completenessOf,
+  type FileManifest,
   LISTED_MAX,
   type MarketPart,
   readCompleteness,
@@ -26,11 +27,7 @@ import {
 } from './request.js';
 
 /** What a file for another tool is, beside it. */
-export interface InterchangeManifest {
-  readonly tapekeep: string;
-  /** Clock of this machine. */
-  readonly madeAt: string;
-  readonly archive: ArchiveIdentity | null;
+export interface InterchangeManifest extends FileManifest {
   readonly for: Tool;
   readonly content: Content;
   readonly market: string;
@@ -42,15 +39,8 @@ export interface InterchangeManifest {
   /** Of candles: their length, and whether they come from the exchange or from trades. */
   readonly intervalS?: number;
   readonly candlesFrom?: 'exchange' | 'trades';
-  readonly file: string | null;
-  readonly bytes: number;
-  readonly sha256: string;
-  readonly rows: number;
-  /** Nothing of the span is missing in what was read. */
-  readonly isComplete: boolean;
   /** What was counted on the way; what counts zero is left out. */
   readonly counts: Readonly<Record<string, number>>;
-  readonly notes: readonly string[];
   readonly sources: readonly (Pick<MarketPart, 'coverage' | 'gaps'> & {
     readonly kind: Source['kind'];
   })[];

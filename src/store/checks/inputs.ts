@@ -321,9 +321,7 @@ const pendingSql = (slots: string) => `
 const NEWEST_PENDING = pendingSql(NEWEST_SLOTS);
 const ALL_PENDING = pendingSql(ALL_SLOTS);
 
-interface PendingRow {
-  readonly marketId: number;
-  readonly intervalS: number;
+interface PendingRow extends Omit<PendingSpan, 'span'> {
   readonly isWhole: boolean;
   readonly span: Span | null;
 }

@@ -162,11 +162,8 @@ const DELETE_SUSPECTS =
   'DELETE FROM verdict_doubt WHERE market_id = $1 AND doubt_id = ANY ($2::bigint[])';
 const CHECKED_INTERVALS = 'SELECT DISTINCT interval_s FROM verdict WHERE market_id = $1';
 
-interface SuspectRow {
+interface SuspectRow extends Pick<Mismatch, 'marketId' | 'intervalS' | 'span'> {
   readonly doubtId: number;
-  readonly marketId: number;
-  readonly intervalS: number;
-  readonly span: Span;
 }
 
 /**

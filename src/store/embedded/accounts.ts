@@ -131,16 +131,11 @@ export async function mayBePostgres(pid: number): Promise<boolean> {
  * user namespace in which root's own files belong to an unprivileged id (which reaches everything
  * that root reaches).
  */
-export type Account =
-  | { readonly kind: 'self' }
-  | {
-      readonly kind: 'user' | 'namespace';
-      readonly name: string;
-      readonly uid: number;
-      readonly gid: number;
-    };
+export type Account = { readonly kind: 'self' } | OtherAccount;
 
-type OtherAccount = Exclude<Account, { kind: 'self' }>;
+interface OtherAccount extends PasswdEntry {
+  readonly kind: 'user' | 'namespace';
+}
 
 /** Users that may lend their id, the fitting one first. */
 const CANDIDATES = ['postgres', 'nobody', 'daemon'];

@@ -277,14 +277,13 @@ async function comesTrue(
   }
 }
 
-/** Contents of `postmaster.pid` of a server that runs, or ran until it was killed. */
-interface Postmaster {
-  readonly pid: number;
-  readonly port: number;
-}
-
-/** Reads `postmaster.pid` (line 1: process id, line 4: port); undefined when there is none. */
-export async function readPostmaster(clusterDir: string): Promise<Postmaster | undefined> {
+/**
+ * Reads `postmaster.pid` of a server that runs, or ran until it was killed (line 1: process id, line 4:
+ * port); undefined when there is none.
+ */
+export async function readPostmaster(
+  clusterDir: string,
+): Promise<Pick<Running, 'pid' | 'port'> | undefined> {
   const text = await readFile(join(clusterDir, 'postmaster.pid'), 'utf8').catch(() => '');
   const lines = text.split('\n');
   const pid = Number(lines[0]);

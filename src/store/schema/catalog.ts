@@ -46,10 +46,7 @@ export interface MarketChanges {
   readonly delisted: readonly string[];
 }
 
-export interface StreamKey {
-  readonly kind: StreamKind;
-  readonly marketId: number;
-  readonly variant: number;
+export interface StreamKey extends Pick<StreamRef, 'kind' | 'marketId' | 'variant'> {
   /** Used only when the stream is new. */
   readonly collectFromMs?: number | null;
 }
@@ -299,11 +296,8 @@ export interface StartTry {
 }
 
 /** Such tries in a row, with what is remembered of the last one. */
-export interface StartTries {
+export interface StartTries extends StartTry {
   readonly attempts: number;
-  readonly reason: string;
-  readonly note: string;
-  readonly nextAttemptAtMs: number;
 }
 
 /** The tries of stream `s` as columns, for lists of streams. */

@@ -32,10 +32,7 @@ export interface LedgerSuspect {
 }
 
 /** Ledger of one stream within a partition. */
-export interface StreamCoverage {
-  readonly kind: string;
-  readonly market: string;
-  readonly variantS: number;
+export interface StreamCoverage extends Omit<Lack, 'span'> {
   readonly spans: readonly Span[];
 }
 

@@ -2,8 +2,7 @@ import { obtain } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { firstNot } from '../../kernel/sorted.js';
 import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
-import type { Batch, CoverageClaim, CoveredRange, Evidence } from '../../model/batch.js';
-import type { StreamKind } from '../../model/series.js';
+import type { Batch, CoverageClaim, CoveredRange, Evidence, StreamRef } from '../../model/batch.js';
 import { markSuspects } from '../checks/results.js';
 import { coveredRangeSql, NO_ROWS, type RowCount, sumCounts } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
@@ -226,10 +225,7 @@ export class FreshRows {
 }
 
 /** All that a group of batches does to one stream. */
-export interface CoverageUpdate {
-  readonly streamId: number;
-  readonly marketId: number;
-  readonly kind: StreamKind;
+export interface CoverageUpdate extends Pick<StreamRef, 'streamId' | 'marketId' | 'kind'> {
   readonly claims: readonly CoverageClaim[];
   readonly fresh: FreshRows;
   /** Trades and times: where there may be rows that were stored before; undefined: anywhere. */

@@ -8,13 +8,13 @@ import {
   type CommitResult,
   type CoverageClaim,
   rowsIn,
+  type StreamRef,
   type TradeRow,
 } from '../../model/batch.js';
 import {
   SERIES,
   type Series,
   type SeriesRow,
-  type StreamKind,
   streamsOf,
   tableOfStream,
   WRITTEN_SERIES,
@@ -23,7 +23,7 @@ import type { Connection } from '../connection.js';
 import { isState, partitionOf } from '../errors.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
 import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './groups.js';
-import { type SaneWindow, SHAPES, TRADE } from './series.js';
+import { type PendingRow, type SaneWindow, SHAPES, TRADE } from './series.js';
 
 /**
  * Rows for partitions that are final (sql/0006). A sealed one is reopened, and that is reported. Rows for
@@ -90,14 +90,9 @@ export async function resolveFinal(
 }
 
 /** A row and the stream that covers it. */
-interface Placed {
-  readonly batch: number;
+interface Placed extends PendingRow<SeriesRow>, Pick<StreamRef, 'kind' | 'marketId' | 'variant'> {
   readonly table: Series;
   readonly ms: number;
-  readonly kind: StreamKind;
-  readonly marketId: number;
-  readonly variant: number;
-  readonly row: SeriesRow;
 }
 
 const FIND_GONE = `

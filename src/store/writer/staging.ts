@@ -34,9 +34,12 @@ export function copyLine(fields: readonly (string | null)[]): string {
  * series; nothing from outside becomes an identifier.
  */
 
-const stageOf = (shape: { readonly table: string }) => `stage_${shape.table}`;
+/** The part of a shape that statements are built from. */
+type Named = Pick<SeriesShape<never>, 'table' | 'columns' | 'key' | 'timeColumn' | 'content'>;
 
-function createStage({ table, columns }: { table: string; columns: readonly string[] }): string {
+const stageOf = ({ table }: Pick<Named, 'table'>) => `stage_${table}`;
+
+function createStage({ table, columns }: Named): string {
   return `CREATE TEMP TABLE stage_${table} ON COMMIT DELETE ROWS AS
     SELECT 0::int AS ord, ${columns.join(', ')} FROM ${table} WITH NO DATA`;
 }
@@ -50,8 +53,8 @@ function qualified(alias: string, columns: readonly string[]): string {
 }
 
 /** SQL that compares the content of two rows by value; nulls are equal to each other. */
-export function sameContentSql(shape: { readonly content: readonly string[] }): string {
-  return `(${qualified('t', shape.content)}) IS NOT DISTINCT FROM (${qualified('s', shape.content)})`;
+export function sameContentSql({ content }: Pick<Named, 'content'>): string {
+  return `(${qualified('t', content)}) IS NOT DISTINCT FROM (${qualified('s', content)})`;
 }
 
 /** Bounds of the time column as ISO text: as parameters they let the planner drop partitions. */
@@ -84,7 +87,7 @@ async function stageRows<Row>(
 /** Fills the stage with lines of COPY: `ord`, then the columns of the shape. */
 export async function stageLines(
   connection: Connection,
-  shape: { readonly table: string; readonly columns: readonly string[] },
+  shape: Named,
   copyText: Buffer,
 ): Promise<void> {
   const columns = ['ord', ...shape.columns].join(', ');
@@ -92,8 +95,8 @@ export async function stageLines(
 }
 
 /** Straight into the series; fails as a whole when one key is there already. */
-export const copySql = (shape: { readonly table: string; readonly columns: readonly string[] }) =>
-  `COPY ${shape.table} (${shape.columns.join(', ')}) FROM STDIN`;
+export const copySql = ({ table, columns }: Named) =>
+  `COPY ${table} (${columns.join(', ')}) FROM STDIN`;
 
 /**
  * Inserts what is staged and not stored yet.
@@ -103,15 +106,7 @@ export const copySql = (shape: { readonly table: string; readonly columns: reado
  *
  * @throws {@link StoreError} `retry` when the count is not `expected`: another process wrote too.
  */
-async function insertStaged(
-  connection: Connection,
-  shape: {
-    readonly table: string;
-    readonly columns: readonly string[];
-    readonly key: readonly string[];
-  },
-  expected: number,
-): Promise<void> {
+async function insertStaged(connection: Connection, shape: Named, expected: number): Promise<void> {
   if (expected === 0) return;
   const columns = shape.columns.join(', ');
   const [row] = await connection.rows<{ stored: number }>(`
@@ -141,18 +136,15 @@ interface Known {
  * in the newest hours of a table, of which no statistics exist yet, and would read these and go
  * through the whole stage for each of their rows: minutes instead of milliseconds.
  */
-function probeSql(shape: { readonly table: string }, columns: string, where: string): string {
+function probeSql(shape: Named, columns: string, where: string): string {
   return `${stageOf(shape)} s CROSS JOIN LATERAL (
     SELECT ${columns} FROM ${shape.table} t WHERE ${where} OFFSET 0) t`;
 }
 
 /** SQL for: row `t` has the key of row `s`, and lies within the bounds $1 and $2. */
-function sameKeyWithin(shape: {
-  readonly key: readonly string[];
-  readonly timeColumn: string;
-}): string {
-  return `(${qualified('t', shape.key)}) = (${qualified('s', shape.key)})
-    AND t.${shape.timeColumn} BETWEEN $1::timestamptz AND $2::timestamptz`;
+function sameKeyWithin({ key, timeColumn }: Named): string {
+  return `(${qualified('t', key)}) = (${qualified('s', key)})
+    AND t.${timeColumn} BETWEEN $1::timestamptz AND $2::timestamptz`;
 }
 
 /** Finds the staged rows whose key is stored already, with one index probe each. */

@@ -8,7 +8,8 @@ import {
   type CoveredRange,
   type StreamRef,
 } from '../../model/batch.js';
-import { SERIES, type Series, type StreamKind, tableOfStream } from '../../model/series.js';
+import { SERIES, type Series, tableOfStream } from '../../model/series.js';
+import type { StreamPlace } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
@@ -224,10 +225,8 @@ interface GroupOutcomes {
 }
 
 /** A stream in which trades count. */
-interface TradeStream {
-  readonly streamId: number;
+interface TradeStream extends StreamPlace {
   readonly kind: 'trades' | 'times';
-  readonly marketId: number;
 }
 
 /** @param ids an array of the markets, as SQL */
@@ -235,10 +234,7 @@ const tradeStreamsSql = (ids: string): string => `
   SELECT stream_id, kind, market_id FROM stream
   WHERE kind IN ('trades', 'times') AND market_id = ANY (${ids})`;
 
-interface Draft {
-  readonly streamId: number;
-  readonly marketId: number;
-  readonly kind: StreamKind;
+interface Draft extends CoverageUpdate {
   readonly claims: CoverageClaim[];
   fresh: FreshRows;
   near: StoredNear | undefined;
@@ -275,7 +271,7 @@ function streamWorks(
 
 function draftOf(
   drafts: Map<number, Draft>,
-  { streamId, marketId, kind }: Pick<StreamRef, 'streamId' | 'marketId' | 'kind'>,
+  { streamId, marketId, kind }: Pick<CoverageUpdate, 'streamId' | 'marketId' | 'kind'>,
 ): Draft {
   const nothing = { claims: [], fresh: FreshRows.NONE, near: undefined };
   return obtain(drafts, streamId, () => ({ streamId, marketId, kind, ...nothing }));
