@@ -19,6 +19,7 @@ import {
   tableOfStream,
   WRITTEN_SERIES,
 } from '../../model/series.js';
+import { NO_ROWS } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { isState, partitionOf } from '../errors.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
@@ -144,7 +145,7 @@ async function withoutGone(
   );
   for (const trade of await findInFiles(context, unknown)) gone.set(trade, true);
   const cut = await cutClaims(connection, batches);
-  const kept = batches.map((batch, index) => withoutRows(batch, gone, cut[index] ?? []));
+  const kept = batches.map((batch) => withoutRows(batch, gone, cut));
   const group = prepareGroup(kept, window);
   const refused: Refused[] = [];
   for (const { row, batch, table } of placed) {
@@ -157,7 +158,7 @@ async function withoutGone(
   return {
     group: { ...group, refused: [...group.refused, ...refused] },
     realign: (results) =>
-      results.map((result, index) => realignOne(batches[index] ?? {}, cut[index] ?? [], result)),
+      results.map((result, index) => realignOne(batches[index] ?? {}, cut, result)),
   };
 }
 
@@ -219,13 +220,11 @@ function placedRows(batch: Batch, index: number): Placed[] {
   });
 }
 
-/** For each batch its claims as they may stand; undefined for one of which nothing is left. */
-async function cutClaims(
-  connection: Connection,
-  batches: readonly Batch[],
-): Promise<(CoverageClaim | undefined)[][]> {
+/** Claims as they may stand, by what they were; those of which nothing is left are not among them. */
+type CutClaims = ReadonlyMap<CoverageClaim, CoverageClaim>;
+
+async function cutClaims(connection: Connection, batches: readonly Batch[]): Promise<CutClaims> {
   const claims = batches.flatMap((batch) => batch.claims ?? []);
-  const parts = new Map<number, Span>();
   const claimed = claims.map(({ stream, span }) => ({
     ...{ table: tableOfStream(stream.kind), streamId: stream.streamId, ...span },
   }));
@@ -233,22 +232,15 @@ async function cutClaims(
     CUT_CLAIMS,
     unnested(claimed, 'table', 'streamId', 'fromMs', 'toMs'),
   );
-  for (const { ord, span } of rows) parts.set(ord - 1, span);
-  let next = 0;
-  return batches.map((batch) =>
-    (batch.claims ?? []).map((claim) => {
-      const part = parts.get(next);
-      next += 1;
-      return part === undefined ? undefined : { ...claim, span: part };
-    }),
-  );
+  const cut = new Map<CoverageClaim, CoverageClaim>();
+  for (const { ord, span } of rows) {
+    const claim = claims[ord - 1];
+    if (claim !== undefined) cut.set(claim, { ...claim, span });
+  }
+  return cut;
 }
 
-function withoutRows(
-  batch: Batch,
-  gone: ReadonlyMap<object, boolean>,
-  claims: readonly (CoverageClaim | undefined)[],
-): Batch {
+function withoutRows(batch: Batch, gone: ReadonlyMap<object, boolean>, cut: CutClaims): Batch {
   const kept = WRITTEN_SERIES.map((table) => [
     SERIES[table].batch,
     rowsIn(batch, table).filter((row) => !gone.has(row)),
@@ -256,23 +248,17 @@ function withoutRows(
   return {
     ...batch,
     ...(Object.fromEntries(kept) as Batch),
-    claims: claims.filter((claim) => claim !== undefined),
+    claims: (batch.claims ?? []).flatMap((claim) => cut.get(claim) ?? []),
   };
 }
 
 /** A covered range for each claim as it came; an empty one where nothing could be claimed. */
-function realignOne(
-  batch: Batch,
-  cut: readonly (CoverageClaim | undefined)[],
-  result: CommitResult,
-): CommitResult {
-  let next = 0;
-  const ranges = (batch.claims ?? []).map(({ stream, span }, index) => {
-    const nothing = { streamId: stream.streamId, span, firstId: null, lastId: null, rowCount: 0 };
-    if (cut[index] === undefined) return nothing;
-    const range = result.ranges[next];
-    next += 1;
-    return range ?? nothing;
+function realignOne(batch: Batch, cut: CutClaims, result: CommitResult): CommitResult {
+  const left = [...result.ranges];
+  const ranges = (batch.claims ?? []).map((claim) => {
+    const { stream, span } = claim;
+    const found = cut.has(claim) ? left.shift() : undefined;
+    return found ?? { streamId: stream.streamId, span, ...NO_ROWS };
   });
   return { ...result, ranges };
 }

@@ -179,9 +179,5 @@ export const SHAPES: ReadonlyMap<Series, SeriesShape<SeriesRow>> = new Map(
   WRITTEN_SERIES.map((table) => [table, makeShape(table)]),
 );
 
-/** The shape of a series, for rows of its own type. */
-function shapeOf<Table extends Series>(table: Table): SeriesShape<RowOf<Table>> {
-  return SHAPES.get(table) as unknown as SeriesShape<RowOf<Table>>;
-}
-
-export const TRADE: SeriesShape<RowOf<'trade'>> = shapeOf('trade');
+/** That of trades, for rows of their own type. */
+export const TRADE = SHAPES.get('trade') as unknown as SeriesShape<RowOf<'trade'>>;

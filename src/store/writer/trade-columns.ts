@@ -244,9 +244,10 @@ function inOrder(
     columns.tids[place] = tids[number] ?? 0;
     columns.timed[place] = timed[number] ?? 0;
   }
-  const all = new Uint32Array(length).map((_, place) => place);
-  return { ...columns, denseLines: denseLines(columns, all) };
+  return { ...columns, denseLines: denseLines(columns, allPlaces(length)) };
 }
+
+export const allPlaces = (length: number) => new Uint32Array(length).map((_, place) => place);
 
 /**
  * Times on each day that has trades, and so in each partition. Those of a market are in order: where

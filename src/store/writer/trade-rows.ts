@@ -3,7 +3,7 @@ import { executeSql, fromMs, type NamedStatement } from '../sql.js';
 import type { StoredNear } from './coverage.js';
 import { type Outcome, TRADE } from './series.js';
 import { sameContentSql, stageLines, type TimeBounds } from './staging.js';
-import { denseLines, type TradeColumnSet } from './trade-columns.js';
+import { allPlaces, denseLines, type TradeColumnSet } from './trade-columns.js';
 
 /** Both endpoints report one trade with seconds that are this far apart at most. */
 const BESIDE_MS = 1_000;
@@ -127,7 +127,10 @@ export async function sortOutTrades(
   const copyText =
     outcomes.size === 0
       ? columns.denseLines
-      : denseLines(columns, unknownPlaces(columns.length, outcomes));
+      : denseLines(
+          columns,
+          allPlaces(columns.length).filter((place) => !outcomes.has(place)),
+        );
   return { outcomes, near, copyText };
 }
 
@@ -190,17 +193,6 @@ function placesToLookUp(
     }
   }
   return Uint32Array.from(places);
-}
-
-function unknownPlaces(length: number, known: ReadonlyMap<number, unknown>): Uint32Array {
-  const places = new Uint32Array(length - known.size);
-  let at = 0;
-  for (let place = 0; place < length; place += 1) {
-    if (known.has(place)) continue;
-    places[at] = place;
-    at += 1;
-  }
-  return places;
 }
 
 /**

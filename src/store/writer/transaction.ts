@@ -9,7 +9,7 @@ import {
   type StreamRef,
 } from '../../model/batch.js';
 import { SERIES, type Series, tableOfStream } from '../../model/series.js';
-import type { StreamPlace } from '../completeness/ledger.js';
+import { NO_ROWS, type StreamPlace } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
@@ -28,14 +28,7 @@ import {
 } from './coverage.js';
 import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './groups.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
-import {
-  newRowCounts,
-  type Outcome,
-  type RowCounts,
-  SHAPES,
-  TRADE,
-  type TradeRun,
-} from './series.js';
+import { newRowCounts, type Outcome, SHAPES, TRADE, type TradeRun } from './series.js';
 import { copySql, storeRows } from './staging.js';
 import { type TradeColumnSet, timesOf } from './trade-columns.js';
 import { findStoredSql, type Stored, type StoredTrades, sortOutTrades } from './trade-rows.js';
@@ -178,12 +171,7 @@ async function storeOthers(
   return others;
 }
 
-interface CountedGroup {
-  readonly counts: readonly RowCounts[];
-  readonly conflicts: readonly Refused[];
-}
-
-function countOutcomes(group: PreparedGroup, outcomes: GroupOutcomes): CountedGroup {
+function countOutcomes(group: PreparedGroup, outcomes: GroupOutcomes) {
   const counts = group.settled.map((one) => structuredClone(one));
   const conflicts: Refused[] = [];
   for (const [place, outcome] of outcomes.trades.outcomes) {
@@ -213,7 +201,7 @@ function rangesOf(
 ): CoveredRange[] {
   return (batch.claims ?? []).map(({ stream, span }) => {
     const found = ranges.get(stream.streamId)?.find((one) => holdsSpan(one.span, span));
-    return found ?? { streamId: stream.streamId, span, firstId: null, lastId: null, rowCount: 0 };
+    return found ?? { streamId: stream.streamId, span, ...NO_ROWS };
   });
 }
 
