@@ -545,16 +545,14 @@ const READERS: ReadonlyMap<number, Reader> = new Map<number, Reader>([
 ]);
 /** Arrays of them, with the type of an element. */
 const ELEMENTS: ReadonlyMap<number, number> = new Map([
-  ...([
-    [1001, BYTEA],
-    [1021, 700],
-    [1022, 701],
-    [1115, 1114],
-    [1182, 1082],
-    [1185, 1184],
-    [1187, 1186],
-    [1231, 1700],
-  ] as const),
+  [1001, BYTEA],
+  [1021, 700],
+  [1022, 701],
+  [1115, 1114],
+  [1182, 1082],
+  [1185, 1184],
+  [1187, 1186],
+  [1231, 1700],
 ]);
 const TEXT_ARRAY = 1009;
 

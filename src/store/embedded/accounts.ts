@@ -237,9 +237,8 @@ export async function chooseAccount(
   }
   const existing = await accountOfCluster(clusterDir, await candidates());
   if (existing !== undefined) {
-    const usable = await firstUsable(existing, binaries, dataDir);
-    if (usable !== undefined) return usable;
-    throw noAccount(dataDir, `the database there belongs to uid ${existing[0]?.uid ?? 0}`);
+    const owned = `the database there belongs to uid ${existing[0]?.uid ?? 0}`;
+    return await firstUsable(existing, binaries, dataDir, owned);
   }
   if (!(await candidates()).some(({ name }) => name === 'postgres')) await createPostgresUser();
   const entries = await candidates();
@@ -249,23 +248,19 @@ export async function chooseAccount(
       ? entries.map((entry) => ({ kind: 'namespace' as const, ...entry }))
       : []),
   ];
-  const usable = await firstUsable(ways, binaries, dataDir);
-  if (usable !== undefined) return usable;
-  throw noAccount(dataDir, 'no other user can reach it and user namespaces are not allowed');
+  const none = 'no other user can reach it and user namespaces are not allowed';
+  return await firstUsable(ways, binaries, dataDir, none);
 }
 
 async function firstUsable(
   ways: readonly OtherAccount[],
   binaries: Binaries,
   dataDir: string,
-): Promise<OtherAccount | undefined> {
+  lack: string,
+): Promise<OtherAccount> {
   for (const way of ways) if (await canServe(way, binaries, dataDir)) return way;
-  return undefined;
-}
-
-function noAccount(dataDir: string, why: string): StoreError {
-  return new StoreError(
+  throw new StoreError(
     'embedded_postgres_needs_user',
-    `Postgres refuses to run as root and cannot run as another user in ${dataDir} (${why}): run tapekeep as a normal user, move the project and its data folder to where every user may go, or set TAPEKEEP_DATABASE_URL`,
+    `Postgres refuses to run as root and cannot run as another user in ${dataDir} (${lack}): run tapekeep as a normal user, move the project and its data folder to where every user may go, or set TAPEKEEP_DATABASE_URL`,
   );
 }

@@ -147,7 +147,7 @@ export async function launchServer(options: StartOptions, port: number): Promise
     await sleep(clock, LOOK_EVERY_MS);
   }
   if (!isGone && child.pid !== undefined) {
-    await endServer(child.pid, binaries, clusterDir, clock, GIVEN_UP_STOP_MS);
+    await endServer(child.pid, clusterDir, clock, GIVEN_UP_STOP_MS);
   }
   options.signal?.throwIfAborted();
   // Its own words last: the log may hold nothing but those of the server before.
@@ -202,7 +202,7 @@ export async function findRunning(
     const running = await joinServer(found, options);
     if (running !== undefined) return running;
     if (signal?.aborted === true) {
-      await endServer(found.pid, await findBinaries(), clusterDir, clock, GIVEN_UP_STOP_MS);
+      await endServer(found.pid, clusterDir, clock, GIVEN_UP_STOP_MS);
       signal.throwIfAborted();
     }
     if (clock.monotonicMs() >= options.deadlineMs) {
@@ -224,7 +224,6 @@ export async function findRunning(
  */
 export async function endServer(
   pid: number,
-  binaries: Binaries,
   clusterDir: string,
   clock: Clock,
   timeoutMs = STOP_TIMEOUT_MS,
@@ -233,10 +232,11 @@ export async function endServer(
   const fastMs = Math.max(timeoutMs - hardMs, SHORTEST_STOP_MS);
   if (process.platform === 'win32') {
     // Windows has no signals to ask with.
+    const { pg_ctl: file } = await findBinaries();
     const stop = (mode: string, waitMs: number) => {
       const wait = ['-w', '-t', String(Math.max(1, Math.round(waitMs / 1000)))];
       const args = ['stop', '-D', clusterDir, '-m', mode, ...wait];
-      return runToEnd({ file: binaries.pg_ctl, args });
+      return runToEnd({ file, args });
     };
     if ((await stop('fast', fastMs)).code !== 0) await stop('immediate', hardMs);
     return;

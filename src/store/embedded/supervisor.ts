@@ -390,7 +390,7 @@ async function letGo(
     telemetry.embeddedPostgres({ phase: 'stopping' });
     if (found !== undefined && isAlive(found.pid) && (await mayBePostgres(found.pid))) {
       const leftMs = endMs === undefined ? undefined : endMs - clock.monotonicMs();
-      await endServer(found.pid, await findBinaries(), clusterDir, clock, leftMs);
+      await endServer(found.pid, clusterDir, clock, leftMs);
     }
   }
   await current.connection.close();

@@ -7,16 +7,16 @@ import type { Runner } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 
 /** A file of SQL that comes with the program. */
-export interface SqlFile {
+interface SqlFile {
   readonly name: string;
   readonly sql: string;
   /** Of the text: the same hash, the same definitions. */
   readonly hash: string;
 }
 
-/** The files of a folder below `sql/`, in the order in which they are to be run. */
-async function readSqlFiles(folder: string): Promise<SqlFile[]> {
-  const dir = join(packageRoot(), 'sql', folder);
+/** The files of the definitions, in the order in which they are to be run. */
+async function readSqlFiles(): Promise<SqlFile[]> {
+  const dir = join(packageRoot(), 'sql/analytics');
   const names = (await readdir(dir)).filter((name) => name.endsWith('.sql')).sort();
   return await Promise.all(
     names.map(async (name) => {
@@ -137,7 +137,7 @@ export async function replaceAnalytics(
   connection: Runner,
   isAllowed: boolean,
 ): Promise<AnalyticsOutcome> {
-  const files = await readSqlFiles('analytics');
+  const files = await readSqlFiles();
   if (await isCurrent(connection, files)) return { state: 'current', note: null };
   if (!isAllowed) {
     const note = 'the analytics schema is of another version: let the owner of the tables migrate';

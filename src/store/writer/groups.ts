@@ -1,3 +1,4 @@
+import { obtain } from '../../kernel/bounded.js';
 import { type Clock, unlessAborted, Wakeup } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
 import { type Batch, type CommitResult, type QuarantineRow, rowsIn } from '../../model/batch.js';
@@ -48,22 +49,12 @@ export function refusedRow(table: string, reason: string, row: SeriesRow): Refus
   return { receivedAtMs, endpoint: `store:${table}`, market: null, marketId, reason, payload };
 }
 
-interface Screened {
-  readonly rows: readonly PendingRow<SeriesRow>[];
-  /** Rows for a later pass over the same table. */
-  readonly later: readonly PendingRow<SeriesRow>[];
-}
-
 /** The rows of a group, each identity once. */
 class HeldRows {
   readonly #markets = new Map<number, Map<string | number, PendingRow<SeriesRow>>>();
 
   ofMarket(marketId: number): Map<string | number, PendingRow<SeriesRow>> {
-    const found = this.#markets.get(marketId);
-    if (found !== undefined) return found;
-    const made = new Map<string | number, PendingRow<SeriesRow>>();
-    this.#markets.set(marketId, made);
-    return made;
+    return obtain(this.#markets, marketId, () => new Map());
   }
 
   /** In the order of the key, which every series begins with the market. */
@@ -109,8 +100,9 @@ class Preparation {
     shape: SeriesShape<SeriesRow>,
     pendingRows: readonly PendingRow<SeriesRow>[],
     window: SaneWindow,
-  ): Screened {
+  ) {
     const held = new HeldRows();
+    /** Rows for a later pass over the same table. */
     const later: PendingRow<SeriesRow>[] = [];
     const hasVersions = seriesOf(shape.table).versions !== null;
     for (const pendingRow of pendingRows) {
@@ -174,15 +166,10 @@ export interface PendingBatch {
   reject(error: Error): void;
 }
 
-interface PendingOptions {
-  readonly limits: PendingLimits;
+export interface PendingOptions {
+  readonly limits: { readonly maxBatches: number; readonly maxRows: number };
   readonly telemetry: StoreEvents;
   readonly clock: Clock;
-}
-
-export interface PendingLimits {
-  readonly maxBatches: number;
-  readonly maxRows: number;
 }
 
 /**
@@ -191,9 +178,7 @@ export interface PendingLimits {
  * States: *open* → *closed*. Once closed nothing is added; what is there can still be taken.
  */
 export class PendingBatches {
-  readonly #limits: PendingLimits;
-  readonly #telemetry: StoreEvents;
-  readonly #clock: Clock;
+  readonly #options: PendingOptions;
   readonly #waiting: PendingBatch[] = [];
   #rows = 0;
   #isClosed = false;
@@ -202,11 +187,9 @@ export class PendingBatches {
   /** Notified of every arrival and of the end. */
   readonly arrival: Wakeup;
 
-  constructor({ limits, telemetry, clock }: PendingOptions) {
-    this.#limits = limits;
-    this.#telemetry = telemetry;
-    this.#clock = clock;
-    this.arrival = new Wakeup(clock);
+  constructor(options: PendingOptions) {
+    this.#options = options;
+    this.arrival = new Wakeup(options.clock);
   }
 
   get size(): number {
@@ -233,7 +216,7 @@ export class PendingBatches {
     if (signal?.aborted) throw signal.reason as Error;
     let giveUp = () => {};
     const settled = new Promise<CommitResult>((resolve, reject) => {
-      const entry = { batch, rows, arrivedMs: this.#clock.monotonicMs(), resolve, reject };
+      const entry = { batch, rows, arrivedMs: this.#options.clock.monotonicMs(), resolve, reject };
       giveUp = () => this.#remove(entry);
       this.#waiting.push(entry);
     });
@@ -269,9 +252,8 @@ export class PendingBatches {
 
   #hasRoom(rows: number): boolean {
     if (this.#waiting.length === 0) return true;
-    return (
-      this.#waiting.length < this.#limits.maxBatches && this.#rows + rows <= this.#limits.maxRows
-    );
+    const { maxBatches, maxRows } = this.#options.limits;
+    return this.#waiting.length < maxBatches && this.#rows + rows <= maxRows;
   }
 
   #room(signal?: AbortSignal): Promise<void> {
@@ -288,8 +270,9 @@ export class PendingBatches {
   }
 
   #changed(): void {
-    const { maxBatches: limit } = this.#limits;
-    this.#telemetry.queueChanged({ queue: 'store', size: this.#waiting.length, limit });
+    const { limits, telemetry } = this.#options;
+    const size = this.#waiting.length;
+    telemetry.queueChanged({ queue: 'store', size, limit: limits.maxBatches });
     this.#wakeAdders();
   }
 

@@ -1,4 +1,3 @@
-import type { Clock } from '../../kernel/clock.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { Connection, type ConnectionOptions, inStoreWords, refuseReadOnly } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
@@ -127,7 +126,6 @@ const FIND_BLOCKERS = `
 export class BlockerWatch implements Disposable {
   readonly #options: ConnectionOptions;
   readonly #telemetry: StoreEvents;
-  readonly #clock: Clock;
   readonly #startedMs: number;
   readonly #cancel: () => void;
   #isOver = false;
@@ -137,7 +135,6 @@ export class BlockerWatch implements Disposable {
   constructor(options: ConnectionOptions, telemetry: StoreEvents, pid: number) {
     this.#options = options;
     this.#telemetry = telemetry;
-    this.#clock = options.clock;
     this.#startedMs = options.clock.monotonicMs();
     const afterMs = Math.min(LOOK_AFTER_MS, options.statementTimeoutMs / 4);
     const look = () => void this.#look(pid).catch(() => undefined);
@@ -168,7 +165,7 @@ export class BlockerWatch implements Disposable {
       const blockers = await connection.rows<LockHolder>(FIND_BLOCKERS, [pid]);
       if (this.#isOver || blockers.length === 0) return;
       this.#seen = blockers.map(describeHolder).join('; ');
-      const waitedMs = this.#clock.monotonicMs() - this.#startedMs;
+      const waitedMs = this.#options.clock.monotonicMs() - this.#startedMs;
       this.#telemetry.commitBlocked({ by: this.#seen, waitedMs });
     } finally {
       await connection.close();

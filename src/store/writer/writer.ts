@@ -1,11 +1,10 @@
-import { type Clock, sleep, unlessAborted } from '../../kernel/clock.js';
+import { sleep, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import { isEmptySpan } from '../../kernel/span.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
-import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';
 import {
   actionOf,
@@ -25,7 +24,7 @@ import {
 import {
   type PendingBatch,
   PendingBatches,
-  type PendingLimits,
+  type PendingOptions,
   type PreparedGroup,
   prepareGroup,
 } from './groups.js';
@@ -35,24 +34,17 @@ import { BlockerWatch, WriterSession } from './session.js';
 import { commitGroup, type GroupResult } from './transaction.js';
 
 /** What one group has tried so far. */
-class RetryState {
+interface RetryState {
   readonly backoff: Backoff;
-  surprises = 0;
-  resolutions = 0;
-  programErrors = 0;
-
-  constructor(backoff: Backoff) {
-    this.backoff = backoff;
-  }
+  surprises: number;
+  resolutions: number;
+  programErrors: number;
 }
 
-interface WriterOptions {
+interface WriterOptions extends PendingOptions {
   readonly connection: ConnectionOptions;
-  readonly clock: Clock;
   readonly random: Random;
-  readonly telemetry: StoreEvents;
   readonly partitions: Partitions;
-  readonly limits: PendingLimits;
   readonly commitLatencyMs: number;
   readonly maxGroupRows: number;
   readonly retryCapMs: number;
@@ -207,10 +199,11 @@ export class Writer {
   }
 
   async #commitUntilDone(prepared: PreparedGroup): Promise<readonly CommitResult[]> {
-    const { telemetry } = this.#options;
+    const { telemetry, random, retryCapMs } = this.#options;
     const { batches } = prepared;
     let resolution: Resolution = { group: prepared, realign: (results) => results };
-    const retry = new RetryState(new Backoff(this.#backoffOptions(), this.#options.random));
+    const backoff = new Backoff({ baseMs: RETRY_BASE_MS, capMs: retryCapMs }, random);
+    const retry: RetryState = { backoff, surprises: 0, resolutions: 0, programErrors: 0 };
     for (;;) {
       try {
         const attempt = this.#turn.run(() => this.#tryOnce(resolution.group));
@@ -308,10 +301,6 @@ export class Writer {
       limit: this.#options.limits.maxBatches,
     });
   }
-
-  #backoffOptions() {
-    return { baseMs: RETRY_BASE_MS, capMs: this.#options.retryCapMs };
-  }
 }
 
 /** A batch that the program cannot write must not keep all others from the archive. */
@@ -354,14 +343,12 @@ function isOutage(error: unknown): boolean {
 
 /** Reports failed commits, not each of them, and outages of the database. */
 class OutageLog {
-  readonly #clock: Clock;
-  readonly #telemetry: StoreEvents;
+  readonly #options: Pick<WriterOptions, 'clock' | 'telemetry'>;
   #isUp: boolean | undefined;
   #reported = NOTHING_REPORTED;
 
-  constructor({ clock, telemetry }: { readonly clock: Clock; readonly telemetry: StoreEvents }) {
-    this.#clock = clock;
-    this.#telemetry = telemetry;
+  constructor(options: Pick<WriterOptions, 'clock' | 'telemetry'>) {
+    this.#options = options;
   }
 
   /** After a success: what fails from here on is a new failure, even if it looks like the last one. */
@@ -372,11 +359,12 @@ class OutageLog {
 
   log(error: unknown, willRetry: boolean): void {
     const code = sqlstateOf(error) ?? codeOf(error);
-    const nowMs = this.#clock.monotonicMs();
+    const { clock, telemetry } = this.#options;
+    const nowMs = clock.monotonicMs();
     const isKnown = this.#reported.code === code && nowMs - this.#reported.atMs < REPORT_EVERY_MS;
     if (!willRetry || !isKnown) {
       this.#reported = { code, atMs: nowMs };
-      this.#telemetry.commitFailed({ code, message: describe(error), willRetry });
+      telemetry.commitFailed({ code, message: describe(error), willRetry });
     }
     if (willRetry && isOutage(error)) this.#becomes(false, describe(error));
   }
@@ -384,6 +372,6 @@ class OutageLog {
   #becomes(up: boolean, detail?: string): void {
     if (this.#isUp === up) return;
     this.#isUp = up;
-    this.#telemetry.databaseState({ up, ...(detail === undefined ? {} : { detail }) });
+    this.#options.telemetry.databaseState({ up, ...(detail === undefined ? {} : { detail }) });
   }
 }
