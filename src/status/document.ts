@@ -278,7 +278,7 @@ function streamOf(one: StreamStatus, checks: readonly CheckTotals[], nowMs: numb
     ...{ market: one.market, kind, intervalS: variant === 0 ? null : variant },
     ...{ rows: one.rows, coveredUntilMs: newestCoveredMs, coveredS, missingS, beforeHistoryS },
     lagS: newestCoveredMs === null ? null : tenths(nowMs - newestCoveredMs),
-    unfillableS: toMilliseconds(Math.max(0, one.unfillableS - one.beforeHistoryS)),
+    unfillableS: toMilliseconds(Math.max(0, one.gapS - one.beforeHistoryS - one.openS)),
     coverageRatio: ratioOf(coveredS, missingS),
     ...{ gaps: one.gapsWithinHistory, openGaps: one.openGaps },
     ...{ collectFromMs: one.collectFromMs, startReason },
@@ -326,9 +326,6 @@ export function statusRows(snapshot: RunCountsSnapshot, exchangeNowMs: number): 
 /** Missing time of one kind of stream, by why it is missing. */
 export type GapsByReason = Pick<GapTotals, 'kind' | 'reason' | 'lengthMs' | 'oldestMs'>;
 
-/** What the exchange never had, or no longer has: the streams say how much of it was asked for. */
-const BEYOND_HISTORY: GapReason = 'beyond history';
-
 const NOT_COLLECTED: GapReason = 'not collected';
 
 /** Never walked back to. */
@@ -347,7 +344,7 @@ export function gapsByReason(
 ): GapsByReason[] {
   const sums = new Map<string, GapsByReason>();
   for (const { kind, state, reason, lengthMs, oldestMs } of totals) {
-    if (state !== ofState || reason === BEYOND_HISTORY || lengthMs < 1) continue;
+    if (state !== ofState || lengthMs < 1) continue;
     const key = `${kind} ${reason}`;
     const sum = sums.get(key) ?? { kind, reason, lengthMs: 0, oldestMs };
     sums.set(key, {

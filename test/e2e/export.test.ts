@@ -179,12 +179,22 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   );
   assert.match(older.err, /11:00:00 +2026-01-15 12:00:00 +1h +before history +not collected/);
   assert.doesNotMatch(older.err, /tapekeep gaps|backfill/);
-  assert.equal((await within('11:00:00', '13:00:00', '--force', '--allow-gaps')).code, 0);
-  const listed = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8'));
-  assert.deepEqual(
-    [listed.markets[0].gaps.list[0].state, listed.markets[0].gaps.list[0].to],
-    ['before history', '2026-01-15T12:00:00.000Z'],
+  const listed = async () => {
+    assert.equal((await within('11:00:00', '13:00:00', '--force', '--allow-gaps')).code, 0);
+    const { markets } = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8'));
+    const { state, to } = markets[0].gaps.list[0];
+    return [state, to];
+  };
+  assert.deepEqual(await listed(), ['before history', '2026-01-15T12:00:00.000Z']);
+  // What was asked for is expected, and filled.
+  await runSql(
+    url,
+    `INSERT INTO wanted (stream_id, market_id, span)
+     SELECT stream_id, market_id, '[2026-01-15 11:00Z, 2026-01-15 12:00Z)' FROM stream
+     WHERE kind = 'trades' AND market_id = 1`,
   );
+  assert.deepEqual(await listed(), ['open', '2026-01-15T12:00:00.000Z']);
+  await runSql(url, 'DELETE FROM wanted');
   const before = await within('08:00:00', '10:00:00', '--force');
   assert.match(before.err, /trades of BTC_USDT begin at 2026-01-15 12:00:00;/);
   await runSql(

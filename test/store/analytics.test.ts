@@ -396,19 +396,30 @@ test("what is before the exchange's history lowers no share, as in status, and l
     ...{ expected: 14 * hourS, covered: 12 * hourS, missing: 2 * hourS, lost: 2 * hourS },
     ...{ before: 10 * hourS, gaps: 1, share: 0.857142, isComplete: false },
   });
-  const counted = { atMs: at(24), streams: await store.statusRows(at(24)), gaps: [], checks: [] };
-  const shown = archiveStatus(counted, at(24)).streams.find(
-    ({ kind, intervalS, beforeHistoryS }) =>
-      kind === 'candles' && intervalS === 3600 && beforeHistoryS > 0,
-  );
+  const show = async () => {
+    const [streams, gaps] = [await store.statusRows(at(24)), await store.gapTotals(at(24))];
+    const status = archiveStatus({ atMs: at(24), streams, gaps, checks: [] }, at(24));
+    const stream = status.streams.find(
+      ({ kind, intervalS, beforeHistoryS }) =>
+        kind === 'candles' && intervalS === 3600 && beforeHistoryS > 0,
+    );
+    return { stream, open: status.openGaps, lost: status.lostGaps };
+  };
+  const before = await show();
+  const { stream: shown, lost } = before;
+  assert.equal(shown?.unfillableS, day?.lost);
+  const beyondS = lost.find(({ reason }) => reason === 'beyond history')?.lengthS;
+  assert.equal(beyondS, day?.lost, 'what lies before history is not lost');
   assert.deepEqual(
     [shown?.coverageRatio, shown?.coveredS, shown?.missingS, shown?.beforeHistoryS, shown?.gaps],
     [day?.share, day?.covered, day?.missing, day?.before, day?.gaps],
   );
-  // While all of it is asked for once more, that is still what is known of it.
-  const asked = { marketIds: [2], kinds: ['candles'] as const, limit: 10 };
-  assert.equal(await store.retryGaps(asked, at(24), true), 2);
-  assert.deepEqual(await readDay(), [{ ...day, lost: 0 }]);
+  // While it is asked for once more, that is still what is known of it.
+  const span = { fromMs: at(0), toMs: at(10) };
+  const asked = { marketIds: [2], kinds: ['candles'] as const, span, limit: 10 };
+  assert.equal(await store.retryGaps(asked, at(24), true), 1);
+  assert.deepEqual(await readDay(), [day]);
+  assert.deepEqual(await show(), before);
 });
 
 test('a day is complete from its first moment on, or not at all', async () => {

@@ -163,6 +163,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
       beforeHistoryS: 10,
       gapsWithinHistory: 1,
       openGaps: 1,
+      openS: 10,
     },
     collectFromMs: ms(0),
     startReason: null,

@@ -173,7 +173,7 @@ const LOOSE: Readonly<Record<string, { readonly stream?: number; readonly none?:
   'store/completeness/gaps.ts': { stream: 10, none: 2 },
   'store/completeness/ledger.ts': { stream: 7, none: 4 },
   'store/completeness/revocation.ts': { stream: 1 },
-  'store/reading/inspection.ts': { stream: 3, none: 1 },
+  'store/reading/inspection.ts': { stream: 2, none: 1 },
   'store/writer/final-partitions.ts': { stream: 2 },
   'store/writer/trade-rows.ts': { none: 1 },
 };

@@ -196,17 +196,18 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
       const counted = all.flatMap((gap) => {
         const index = streams.findIndex(({ streamId }) => streamId === gap.streamId);
         const toS = Math.min(gap.toS, countedToS(models[index] ?? new ModelStream()));
-        return gap.fromS < toS ? [{ ...gap, toS }] : [];
+        const isBefore = isBeforeHistory(gap, models[index] ?? new ModelStream());
+        return gap.fromS < toS && !isBefore ? [{ ...gap, toS }] : [];
       });
       assert.deepEqual(sumsOf(await store.gapTotals(ms(untilS))), sumsOf(joined(counted)));
       const known = new Map((await store.statusRows(ms(untilS))).map((row) => [row.streamId, row]));
       for (const [index, model] of models.entries()) {
         const row = known.get(streams[index]?.streamId ?? 0);
-        const { coveredS, gaps, gapS, unfillableS, openGaps, ...rest } =
+        const { coveredS, gaps, gapS, unfillableS, openGaps, openS, ...rest } =
           row ?? assert.fail('no such stream');
         const { beforeHistoryS, gapsWithinHistory } = rest;
         const before = { beforeHistoryS, gapsWithinHistory };
-        const told = { coveredS, gaps, gapS, unfillableS, openGaps, ...before };
+        const told = { coveredS, gaps, gapS, unfillableS, openGaps, openS, ...before };
         assert.deepEqual(told, modelStatus(model, untilS));
       }
     }),
@@ -222,24 +223,35 @@ function countedToS(model: ModelStream): number {
   return newestS === undefined ? END_S : newestS + 1;
 }
 
+function coveredSeconds(model: ModelStream): number[] {
+  return Array.from({ length: END_S }, (_, s) => s).filter((s) => model.isCovered(s));
+}
+
+function isBeforeHistory(
+  { reason, fromS }: Pick<ModelGap, 'reason' | 'fromS'>,
+  model: ModelStream,
+) {
+  return reason === 'beyond history' && fromS < (coveredSeconds(model)[0] ?? END_S);
+}
+
 /** What the status says of a stream. */
 function modelStatus(model: ModelStream, untilS: number) {
-  const covered = Array.from({ length: END_S }, (_, s) => s).filter((s) => model.isCovered(s));
-  const isBefore = ({ reason, fromS }: ModelGap) =>
-    reason === 'beyond history' && fromS < (covered[0] ?? END_S);
+  const isBefore = (gap: ModelGap) => isBeforeHistory(gap, model);
   const gaps = model.gaps(0, Math.min(untilS, countedToS(model)));
+  const open = gaps.filter((gap) => gap.state !== 'unfillable' && !isBefore(gap));
   const lengthS = (parts: readonly ModelGap[]) =>
     parts.reduce((sum, { fromS, toS }) => sum + toS - fromS, 0);
   const count = (parts: readonly ModelGap[]) =>
     normalizeSpans(parts.map(({ fromS, toS }) => spanOf(fromS, toS))).length;
   return {
-    coveredS: covered.length,
+    coveredS: coveredSeconds(model).length,
     gaps: count(gaps),
     beforeHistoryS: lengthS(gaps.filter(isBefore)),
     gapsWithinHistory: count(gaps.filter((gap) => !isBefore(gap))),
     gapS: lengthS(gaps),
     unfillableS: lengthS(gaps.filter(({ state }) => state === 'unfillable')),
-    openGaps: count(gaps.filter((gap) => gap.state !== 'unfillable' && !isBefore(gap))),
+    openGaps: count(open),
+    openS: lengthS(open),
   };
 }
 

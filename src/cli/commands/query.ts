@@ -53,7 +53,8 @@ postgres  the tables of the archive (trade, kline, …), its functions and the s
           warning on stderr says of which time they can be missing in the answer.
 
 Without --engine, a table called trades, klines, tickers, depth_levels, states, markets or gaps, or one of
-those functions, is asked by DuckDB when no schema stands before its name; all else goes to Postgres.
+those functions, is asked by DuckDB when no schema stands before its name, and so is a statement that begins
+with FROM, PIVOT, UNPIVOT, DESCRIBE or SUMMARIZE; all else goes to Postgres.
 
 Postgres takes SELECT, VALUES, WITH, TABLE, SHOW and EXPLAIN, with the rights of the role tapekeep_query: it
 reads what tapekeep_reader reads, and nothing else. --timeout ends what takes longer, in both; it does not
@@ -74,7 +75,7 @@ const OWN_TABLES: ReadonlySet<string> = new Set(
   QUERY_TABLES.filter((name) => name !== 'coverage' && !SERIES_TABLES.some((one) => one === name)),
 );
 /** What only DuckDB takes: a misspelt name in it is no reason to ask Postgres. */
-const OF_DUCK = /^[\s(]*(?:from|pivot|unpivot|describe|summarize)\b/i;
+const OF_DUCK = /^(?:[\s(]|--[^\n]*\n)*(?:from|pivot|unpivot|describe|summarize)\b/i;
 const MENTIONS_OWN = new RegExp(`\\b(?:${[...OWN_TABLES, ...QUESTIONS].join('|')})\\b`, 'i');
 
 const OPTIONS = {

@@ -287,7 +287,7 @@ async function run(
 async function gapsOf(
   { store, nowMs }: Asked,
   { marketId }: CheckTarget,
-  filter: Pick<GapFilter, 'states' | 'span'>,
+  filter: Pick<GapFilter, 'reasons' | 'span'>,
 ): Promise<readonly Gap[]> {
   const judged = { marketIds: [marketId], kinds: ['trades', 'candles'] as const };
   return await store.listGaps({ ...judged, ...filter, limit: GAPS_MAX }, nowMs);
@@ -300,8 +300,8 @@ async function gapsOf(
 async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings): Promise<Job[]> {
   const { store, bounds, archived } = asked;
   const jobs: Job[] = [];
-  const lost = await gapsOf(asked, target, { states: ['unfillable'] });
-  const before = lost.filter(({ isBeforeHistory }) => isBeforeHistory);
+  const beyond = await gapsOf(asked, target, { reasons: ['beyond history'] });
+  const before = beyond.filter(({ isBeforeHistory }) => isBeforeHistory);
   for (const [index, kline] of target.klines.entries()) {
     const expected = await store.checks.expected(target, kline);
     const stepMs = kline.variant * 1000;

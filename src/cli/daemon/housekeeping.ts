@@ -81,10 +81,16 @@ export async function countLedger(store: Store, options: HouseOptions): Promise<
   const atMs = options.exchangeTime.nowMs();
   const rows = await store.statusRows(atMs);
   const gaps = rows.map((row) => {
-    const { kind: stream, market, openGaps: count, gapsWithinHistory, gapS, unfillableS } = row;
+    const { kind: stream, market, openGaps: count, gapsWithinHistory, openS, unfillableS } = row;
     const lostCount = Math.max(0, gapsWithinHistory - count);
-    const lengthMs = (gapS - unfillableS) * 1000;
-    return { stream, market, count, lostCount, lengthMs, unfillableMs: unfillableS * 1000 };
+    return {
+      stream,
+      market,
+      count,
+      lostCount,
+      lengthMs: openS * 1000,
+      unfillableMs: unfillableS * 1000,
+    };
   });
   options.telemetry.collect.gapsCounted({ gaps });
   const [totals, checks] = await Promise.all([store.gapTotals(atMs), store.checks.totals()]);

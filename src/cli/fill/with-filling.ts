@@ -120,7 +120,7 @@ function leftLines({ gaps, end }: FillOutcome): string[] {
   }
   if (gaps.some(({ state }) => state === 'unfillable')) {
     lines.push(
-      'What is unfillable is asked for once more by "tapekeep gaps fill --again"; "tapekeep gaps" says whether a running daemon does so by itself.',
+      'What is unfillable is asked for once more by "tapekeep gaps fill --again"; "tapekeep gaps --all" says whether a running daemon does so by itself.',
     );
   }
   if (gaps.some(({ state }) => state !== 'unfillable')) {

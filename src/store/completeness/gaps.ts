@@ -163,7 +163,18 @@ export const NOTES = `nullif(concat_ws(E'\\n', g.note, g.remarks), '')`;
  * Memory `g` is of time that the exchange does not serve and that was never covered. While it is asked for once more,
  * that is still what is known of it.
  */
-export const BEYOND_HISTORY = `g.state <> 'filled' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
+const BEYOND_HISTORY = `g.state <> 'filled' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
+
+/**
+ * `before.spans`: what stream `s` was wished to have and the exchange does not serve, before its oldest covered range
+ * (`c.oldest`). Of what was covered and is suspect, or could not be observed, that is unknown.
+ */
+export const BEFORE_HISTORY = `
+  LATERAL (
+    SELECT coalesce(range_agg(g.span * tstzrange(NULL, c.oldest)), '{}') AS spans FROM gap g
+    WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id
+      AND lower(g.span) < coalesce(c.oldest, 'infinity') AND ${BEYOND_HISTORY}
+    OFFSET 0) before`;
 
 /**
  * Up to where gaps of a stream are counted: to the end of the newest that is covered, or that is remembered of. What is
@@ -360,7 +371,7 @@ async function nthStart(
 const TOTALS_UNTIL = fromMs('$1');
 const GAP_TOTALS = `
   WITH covered_all AS (
-    SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest
+    SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest, min(lower(span)) AS oldest
     FROM (SELECT * FROM coverage OFFSET 0) c GROUP BY stream_id),
   known AS (
     SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest
@@ -368,8 +379,9 @@ const GAP_TOTALS = `
   missing AS (
     SELECT s.stream_id, coalesce(k.spans, '{}') AS known, expected.spans
       * tstzmultirange(tstzrange(NULL, ${countedUntilSql('c.newest', 'k.newest')}))
-      - coalesce(c.spans, '{}') AS spans
+      - coalesce(c.spans, '{}') - before.spans AS spans
     FROM stream s LEFT JOIN covered_all c USING (stream_id) LEFT JOIN known k USING (stream_id),
+      ${BEFORE_HISTORY},
       ${expectedSql(TOTALS_UNTIL)}),
   remembered AS (
     SELECT stream_id, CASE state WHEN 'unfillable' THEN state ELSE 'open' END AS state, reason,
@@ -390,8 +402,8 @@ const GAP_TOTALS = `
   ORDER BY m.name, s.kind, s.variant, p.state, p.reason`;
 
 /**
- * Sums of gaps up to `untilMs`, from the ledger alone, without what is only lag ({@link countedUntilSql}); parts that
- * touch and have state and reason in common count as one.
+ * Sums of gaps up to `untilMs`, from the ledger alone, without what is only lag ({@link countedUntilSql}) or lies before
+ * history; parts that touch and have state and reason in common count as one.
  */
 export async function readGapTotals(runner: Runner, untilMs: number): Promise<GapTotals[]> {
   return await runner.rows<GapTotals>(GAP_TOTALS, [untilMs]);
@@ -500,8 +512,10 @@ const MISSING_PARTS = `
     SELECT rest, 'open', 'not collected', NULL FROM unnest(
       (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}'))
       AS rest)
-  SELECT span, CASE
+  SELECT parts.span, CASE
            WHEN reason <> 'not collected' OR upper(span) > begins.at THEN state
+           WHEN EXISTS (SELECT FROM wanted w WHERE w.market_id = $1 AND w.stream_id = $2 AND w.span && parts.span)
+             THEN state
            -- The walk of trades has not found the start, and goes on down.
            WHEN kind IN ('trades', 'times') AND collect_from IS NULL THEN state
            WHEN start_reason IS NOT NULL AND NOT kind = ANY ($6::text[]) THEN 'before history'

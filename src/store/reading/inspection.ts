@@ -1,6 +1,6 @@
 import type { CoveredRange, StartReason, StreamRef } from '../../model/batch.js';
 import type { GapMemory } from '../../model/gap-memories.js';
-import { BEYOND_HISTORY, countedUntilSql, NOTES } from '../completeness/gaps.js';
+import { BEFORE_HISTORY, countedUntilSql, NOTES } from '../completeness/gaps.js';
 import {
   expectedSql,
   type NamedStream,
@@ -190,6 +190,8 @@ export interface StreamStatus extends StreamRef, NamedStream {
   readonly gapsWithinHistory: number;
   /** Gaps that are left when the unfillable spans and what lies before history are taken out. */
   readonly openGaps: number;
+  /** Seconds of them. */
+  readonly openS: number;
   /** Null where the start was chosen, or is not known. */
   readonly startReason: StartReason | null;
 }
@@ -200,17 +202,6 @@ export interface StreamStatus extends StreamRef, NamedStream {
 const SECONDS_OF = (spans: string) => `
   (SELECT coalesce(sum(round(date_part('epoch', upper(one) - lower(one)) * 1e6)), 0) / 1e6
    FROM unnest(${spans}) AS one)`;
-
-/**
- * What stream `s` was wished to have and the exchange does not serve, before its oldest covered range.
- * Of what was covered and is suspect, or could not be observed, that is unknown.
- */
-const BEFORE_HISTORY = `
-  LATERAL (
-    SELECT coalesce(range_agg(g.span * tstzrange(NULL, c.oldest)), '{}') AS spans FROM gap g
-    WHERE g.stream_id = s.stream_id AND lower(g.span) < coalesce(c.oldest, 'infinity')
-      AND ${BEYOND_HISTORY}
-    OFFSET 0) before`;
 
 const STATUS_ROWS = `
   WITH covered AS (
@@ -239,6 +230,7 @@ const STATUS_ROWS = `
          ${SECONDS_OF('missing')} AS gap_s,
          ${SECONDS_OF('missing * unfillable')} AS unfillable_s,
          ${SECONDS_OF('missing * before_history')} AS before_history_s,
+         ${SECONDS_OF('missing - unfillable - before_history')} AS open_s,
          (SELECT count(*) FROM unnest(missing - before_history))::int AS gaps_within_history,
          (SELECT count(*) FROM unnest(missing - unfillable - before_history))::int AS open_gaps,
          collect_from, start_reason
