@@ -73,7 +73,7 @@ export class Ending {
 
   /**
    * From here on nothing ends the process without asking the holder, but a second signal. For code that has to
-   * release something before the process ends, and is disposed of then.
+   * release something before the process ends, and is disposed of after that.
    *
    * @param goesOn given by what runs for its own sake, as a daemon: a lost output does not end it. Called
    * at every failed write.

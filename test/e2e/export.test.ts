@@ -194,6 +194,9 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
      WHERE kind = 'trades' AND market_id = 1`,
   );
   assert.deepEqual(await listed(), ['open', '2026-01-15T12:00:00.000Z']);
+  const asked = await within('11:00:00', '13:00:00', '--force');
+  assert.match(asked.err, /"tapekeep gaps fill --market BTC_USDT" has it fetched/);
+  assert.doesNotMatch(asked.err, /begin at|backfill/);
   await runSql(url, 'DELETE FROM wanted');
   const before = await within('08:00:00', '10:00:00', '--force');
   assert.match(before.err, /trades of BTC_USDT begin at 2026-01-15 12:00:00;/);

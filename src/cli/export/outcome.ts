@@ -76,8 +76,14 @@ function startOf(stream: KnownStream | undefined): number {
 }
 
 /** Whether a missing part was not even expected, because the stream begins later. */
-function isBeforeStart({ reason, span }: MissingPart, stream: KnownStream | undefined): boolean {
-  return reason.endsWith(NOT_COLLECTED) && span.toMs <= startOf(stream);
+function isBeforeStart(
+  { state, reason, span }: MissingPart,
+  stream: KnownStream | undefined,
+): boolean {
+  if (state !== 'open') return state === 'before history' || state === 'before collecting';
+  // The walk of trades has not found the start, and goes on down.
+  const isUnknown = stream?.collectFromMs === null && reason.endsWith(NOT_COLLECTED);
+  return isUnknown && span.toMs <= startOf(stream);
 }
 
 /** Why an export was refused, and what can be done about it. */
