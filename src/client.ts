@@ -64,7 +64,7 @@ export {
 export { type Random, seededRandom, systemRandom } from './kernel/random.js';
 export type { BackoffOptions } from './kernel/retry.js';
 export type { Span } from './kernel/span.js';
-export { timestampTextUs as isoOf } from './kernel/timestamp.js';
+export { isoUs as isoOf } from './kernel/timestamp.js';
 export type {
   BudgetState,
   ClientEvents,

@@ -1,6 +1,6 @@
 import { DAY_US, SECOND_US } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
-import { timestampTextUs } from '../kernel/timestamp.js';
+import { isoUs } from '../kernel/timestamp.js';
 import { orderOf, rowFields, tableOfKind, timeColumnOf } from '../model/kinds.js';
 import { type Column, type SERIES, type SeriesTable, seriesOf } from '../model/series.js';
 import type { MergedSlice } from '../store/index.js';
@@ -143,8 +143,8 @@ function sourceSql({ kind, variantS, fromUs, toUs }: ColdQuery, paths: readonly 
   const { variant } = seriesOf(table);
   const time = timeColumnOf(table);
   const conditions = [
-    `${time} >= TIMESTAMPTZ ${literal(timestampTextUs(fromUs))}`,
-    `${time} < TIMESTAMPTZ ${literal(timestampTextUs(toUs))}`,
+    `${time} >= TIMESTAMPTZ ${literal(isoUs(fromUs))}`,
+    `${time} < TIMESTAMPTZ ${literal(isoUs(toUs))}`,
     ...(variant === null || variantS === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
   ];
   // Files may differ in the digits of a decimal; the widest holds all of them.

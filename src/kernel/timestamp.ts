@@ -6,15 +6,20 @@ import type { Span } from './span.js';
  */
 
 /** `2026-01-31T12:00:00.000001Z`, of UNIX microseconds. */
-export function timestampTextUs(us: number): string {
+export function isoUs(us: number): string {
   const seconds = Math.floor(us / 1_000_000);
   const fraction = String(us - seconds * 1_000_000).padStart(6, '0');
   return `${new Date(seconds * 1_000).toISOString().slice(0, 19)}.${fraction}Z`;
 }
 
 /** `2026-01-31T12:00:00.001Z`, of UNIX milliseconds. */
-export function timestampTextMs(ms: number): string {
+export function isoMs(ms: number): string {
   return new Date(ms).toISOString();
+}
+
+/** Both ends of a span like that, as documents have them. */
+export function isoSpan({ fromMs, toMs }: Span): { from: string; to: string } {
+  return { from: isoMs(fromMs), to: isoMs(toMs) };
 }
 
 /** As people read it: `2026-01-31 12:00:00`, UTC; milliseconds only where there are any. */

@@ -1,7 +1,7 @@
 import { decimalSign, equalDecimals, isDecimalText } from '../kernel/decimal.js';
 import { DAY_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
-import { timestampTextMs, timestampTextUs, timestampUs } from '../kernel/timestamp.js';
+import { isoMs, isoUs, timestampUs } from '../kernel/timestamp.js';
 
 /**
  * The types of columns, a record each: what a value is in a row of this program, in Postgres and in files,
@@ -101,8 +101,7 @@ function timestamp(
   return {
     ...{ form: 'timestamp', width: 8, faultOf, isSame: isSameText },
     toMs: (value) => (unitUs < 1000 ? Math.floor(value / 1000) : value * (unitUs / 1000)),
-    encode: (value) =>
-      unitUs < 1000 ? timestampTextUs(value) : timestampTextMs(value * (unitUs / 1000)),
+    encode: (value) => (unitUs < 1000 ? isoUs(value) : isoMs(value * (unitUs / 1000))),
     decode: (json) => (typeof json === 'number' ? json : timestampUs(String(json))) / unitUs,
   };
 }

@@ -1,5 +1,6 @@
 import { obtain } from '../kernel/bounded.js';
-import { event, type Failure, iso, type Recorder } from './entry.js';
+import { isoMs } from '../kernel/timestamp.js';
+import { event, type Failure, type Recorder } from './entry.js';
 import { slug } from './labels.js';
 import type { GapSums, RowOutcome } from './run-counts.js';
 
@@ -136,7 +137,7 @@ export const COLLECT = {
   }>({
     level: 'warn',
     text: 'the exchange began its trade ids anew; trades are ordered by time across that',
-    fields: ({ market, atMs, ...ids }) => ({ market, at: iso(atMs), ...ids }),
+    fields: ({ market, atMs, ...ids }) => ({ market, at: isoMs(atMs), ...ids }),
     moves: { id_epochs_total: 1 },
   }),
   /** Stored rows that later answers showed to be no trades went to quarantine. */
@@ -329,7 +330,7 @@ export const VERIFY = {
     text: 'trades and candle differ',
     flood: ({ market }) => `mismatch ${market}`,
     fields: ({ market, intervalS, fromMs, detail }) => ({
-      ...{ market, intervalS, candle: iso(fromMs), detail },
+      ...{ market, intervalS, candle: isoMs(fromMs), detail },
     }),
     labels: () => ({ outcome: 'mismatch' }),
     moves: { verdicts_total: 1 },
@@ -340,7 +341,7 @@ export const VERIFY = {
     text: 'trades and candle were judged again',
     flood: ({ market, outcome }) => `settled ${market} ${outcome}`,
     fields: ({ market, intervalS, fromMs, outcome, tries, detail }) => ({
-      ...{ market, intervalS, candle: iso(fromMs), outcome, tries, detail },
+      ...{ market, intervalS, candle: isoMs(fromMs), outcome, tries, detail },
     }),
     moves: { mismatches_settled_total: 1 },
   }),

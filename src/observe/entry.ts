@@ -132,7 +132,6 @@ function figureOf<E>(from: Figure<E> | number | ((event: E) => number), event: E
 }
 
 export const wholeSeconds = (ms: number) => Math.round(ms / 1000);
-export const iso = (ms: number) => new Date(ms).toISOString();
 /** An error by its stable code. */
 export interface Failure {
   readonly code: string;

@@ -1,5 +1,6 @@
+import { isoMs } from '../kernel/timestamp.js';
 import { COLLECT, VERIFY } from './collect-events.js';
-import { event, type Failure, iso, type Level, type Reports, wholeSeconds } from './entry.js';
+import { event, type Failure, type Level, type Reports, wholeSeconds } from './entry.js';
 import { closeReason, slug } from './labels.js';
 import type { RequestOutcome } from './run-counts.js';
 
@@ -138,7 +139,7 @@ const CLIENT = {
         : "answers contradict the exchange's time: nothing is covered beyond the earlier of the two; if it lasts, check the clocks of the exchange, of what lies before it, and of this machine",
     flood: ({ isFollowed }) => (isFollowed ? undefined : 'clock disputed'),
     fields: ({ fromMs, toMs, share }) => ({
-      ...{ from: iso(fromMs), to: iso(toMs), seconds: (toMs - fromMs) / 1000, share },
+      ...{ from: isoMs(fromMs), to: isoMs(toMs), seconds: (toMs - fromMs) / 1000, share },
     }),
     labels: ({ isFollowed }) => ({ outcome: isFollowed ? 'followed' : 'held' }),
     moves: { exchange_clock_disputes_total: 1 },

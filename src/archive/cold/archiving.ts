@@ -1,6 +1,7 @@
 import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
+import { isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { columnsOf } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
 import {
@@ -46,8 +47,6 @@ export interface ColdContext {
 /** Beside a collecting daemon: enough for a day of a market, and not more. */
 export const DUCK_LIMITS = { memoryMb: 256, threads: 2 };
 const STAYS = 'it stays in the database';
-const iso = (ms: number) => new Date(ms).toISOString();
-
 /** What was written of a partition. */
 export interface ArchivedFiles {
   readonly uri: string;
@@ -197,7 +196,7 @@ async function timesOf(duck: DuckSession, column: string, path: string): Promise
   const text = (us: unknown) => {
     const whole = BigInt(String(us ?? '0'));
     const micros = ((whole % 1_000n) + 1_000n) % 1_000n;
-    const at = iso(Number((whole - micros) / 1_000n));
+    const at = isoMs(Number((whole - micros) / 1_000n));
     return micros === 0n ? at : `${at.slice(0, -1)}${String(micros).padStart(3, '0')}Z`;
   };
   return [text(row?.[0]), text(row?.[1])];
@@ -212,17 +211,16 @@ async function contentOf(
   const coverage = await readCoverage(admin.connection, partition);
   return {
     tapekeep: version,
-    madeAt: iso(clock.wallMs()),
+    madeAt: isoMs(clock.wallMs()),
     table: partition.table,
     kind: viewOf(partition.table),
-    from: iso(partition.span.fromMs),
-    to: iso(partition.span.toMs),
+    ...isoSpan(partition.span),
     ...{ rows, checksum },
     columns: columnsOf(partition.table, true).map(({ name, type }) => ({ name, type })),
     files,
     coverage: coverage.map(({ spans, ...stream }) => ({
       ...stream,
-      spans: spans.map(({ fromMs, toMs }) => ({ from: iso(fromMs), to: iso(toMs) })),
+      spans: spans.map(isoSpan),
     })),
   };
 }

@@ -1,4 +1,4 @@
-import { timestampTextUs } from '../../kernel/timestamp.js';
+import { isoUs } from '../../kernel/timestamp.js';
 import type { ArchiveSnapshot, Store } from '../../store/index.js';
 import { ArchiveError, type ArchiveGap, ArchiveGapsError } from '../errors.js';
 import type { CoverageQuery, GapEvent } from './event.js';
@@ -76,7 +76,7 @@ export async function refuseGaps(
   throw new ArchiveGapsError(
     gaps.slice(0, NAMED_MAX),
     count,
-    `${what} from ${timestampTextUs(first.fromUs)} to ${timestampTextUs(first.toUs)}, ${first.reason}`,
+    `${what} from ${isoUs(first.fromUs)} to ${isoUs(first.toUs)}, ${first.reason}`,
   );
 }
 

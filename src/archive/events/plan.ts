@@ -1,7 +1,7 @@
 import { isDate } from 'node:util/types';
 import { SECOND_US } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import { timestampTextUs } from '../../kernel/timestamp.js';
+import { isoUs } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type MergedKind, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
@@ -77,7 +77,7 @@ export function spanOf({ from, to }: Pick<EventQuery, 'from' | 'to'>): {
   const what = fromUs === toUs ? 'is empty' : 'ends before it begins';
   throw new ArchiveError(
     'bad_span',
-    `the span from ${timestampTextUs(fromUs)} to ${timestampTextUs(toUs)} ${what}: "to" is the first moment after it`,
+    `the span from ${isoUs(fromUs)} to ${isoUs(toUs)} ${what}: "to" is the first moment after it`,
   );
 }
 
@@ -279,10 +279,10 @@ function checkExtent(
   const reaches =
     oldest > newest
       ? nothingYet(planned, streams)
-      : `what is collected of it reaches from ${timestampTextUs(oldest * 1000)} to ${timestampTextUs(newest * 1000)}`;
+      : `what is collected of it reaches from ${isoUs(oldest * 1000)} to ${isoUs(newest * 1000)}`;
   throw new ArchiveError(
     'span_outside_archive',
-    `the archive has nothing from ${timestampTextUs(fromUs)} to ${timestampTextUs(toUs)}: ${reaches}`,
+    `the archive has nothing from ${isoUs(fromUs)} to ${isoUs(toUs)}: ${reaches}`,
   );
 }
 

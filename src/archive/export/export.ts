@@ -1,5 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
+import { isoSpan } from '../../kernel/timestamp.js';
 import { FORM_NAMES } from '../../model/columns.js';
 import { MARKET_COLUMN, type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
 import type { ArchiveIdentity, RowForm, SpanCompleteness, StreamPlace } from '../../store/index.js';
@@ -214,11 +215,9 @@ async function writeLines(
     const one = known[index];
     if (one === undefined) continue;
     written.push({
-      ...{ market, from: iso(span.fromMs), to: iso(span.toMs), rows },
+      ...{ market, ...isoSpan(span), rows },
       ...{ first: key(first), last: key(last), ...completenessOf(one) },
     });
   }
   return written;
 }
-
-const iso = (ms: number) => new Date(ms).toISOString();

@@ -1,3 +1,4 @@
+import { isoSpan } from '../../kernel/timestamp.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { ArchiveIdentity, SpanCompleteness } from '../../store/index.js';
 import { ExportGapsError, type SeriesGaps } from '../errors.js';
@@ -71,8 +72,6 @@ export const LISTED_MAX = 10_000;
 /** Gaps that are looked at to offer spans without one; beyond them none is offered. */
 const REFUSED_MAX = 1_000_000;
 
-const iso = (ms: number) => new Date(ms).toISOString();
-
 /** The ledger's word on one market, as the manifest has it. */
 export function completenessOf({
   covered,
@@ -83,12 +82,14 @@ export function completenessOf({
   return {
     coverage: {
       count: coveredCount,
-      list: covered.map(({ fromMs, toMs }) => ({ from: iso(fromMs), to: iso(toMs) })),
+      list: covered.map(isoSpan),
     },
     gaps: {
       count: missingCount,
       list: missing.map(({ span, state, reason, note }) => ({
-        ...{ from: iso(span.fromMs), to: iso(span.toMs), state, reason },
+        ...isoSpan(span),
+        state,
+        reason,
         ...(note === null ? {} : { note }),
       })),
     },

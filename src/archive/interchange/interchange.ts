@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { DAY_S } from '../../kernel/durations.js';
 import { codeOf } from '../../kernel/errors.js';
+import { isoSpan } from '../../kernel/timestamp.js';
 import type { SpanCompleteness } from '../../store/index.js';
 import { asDiskFull, InterchangeError, OutputError } from '../errors.js';
 import {
@@ -46,7 +47,6 @@ export interface InterchangeManifest extends FileManifest {
   })[];
 }
 
-const iso = (ms: number) => new Date(ms).toISOString();
 /** `0.01` for two digits. */
 const step = (digits: number) =>
   digits > 0 ? `0.${'1'.padStart(digits, '0')}` : '1'.padEnd(1 - digits, '0');
@@ -191,7 +191,7 @@ async function writeFile(
     const manifest: InterchangeManifest = {
       ...{ tapekeep: version, madeAt: madeAt.toISOString(), archive, for: tool, content },
       ...{ market: name, tickSize: step(market.moneyPrec), lotSize: step(market.stockPrec) },
-      ...{ from: iso(span.fromMs), to: iso(span.toMs) },
+      ...isoSpan(span),
       ...(content === 'candles' ? { intervalS, candlesFrom } : {}),
       ...{ file: output.fileName, ...output.sums(), rows: written.rows },
       isComplete: known.every(({ missingCount }) => missingCount === 0),

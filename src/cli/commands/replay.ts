@@ -5,7 +5,7 @@ import { systemClock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
-import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
+import { formatInstant, formatSpan, isoMs } from '../../kernel/timestamp.js';
 import { seriesOf, tableOfStream } from '../../model/series.js';
 import { coveredBy } from '../../replay/catalog.js';
 import { openReplay } from '../../replay/replay-backend.js';
@@ -149,7 +149,7 @@ export default command({
     });
     const { url, realtimeUrl } = server;
     const names = chosen.map(({ market }) => market);
-    const [fromText, toText] = [fromMs, toMs].map((ms) => new Date(ms).toISOString());
+    const [fromText, toText] = [fromMs, toMs].map(isoMs);
     const played = { from: fromText, to: toText };
     const ready = { url, realtimeUrl, markets: names, identity: backend.identity, ...played };
     printReport(options.json, { ready: true, ...ready, pid: process.pid }, () => [

@@ -14,7 +14,7 @@ import {
   subtractSpans,
   totalLengthMs,
 } from '../../kernel/span.js';
-import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
+import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import type { BeyondPresent, CheckTarget, Gap, GapFilter, Store } from '../../store/index.js';
@@ -131,9 +131,6 @@ function findingLines(
   else lines.push(`No doubt: candles and stored trades agree (${countOf(judged, 'slot')}).`);
   return lines;
 }
-
-const iso = (ms: number) => new Date(ms).toISOString();
-const isoSpan = ({ fromMs, toMs }: Span) => ({ from: iso(fromMs), to: iso(toMs) });
 
 /** The findings for programs. */
 function verifyDocument(

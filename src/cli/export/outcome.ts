@@ -2,7 +2,7 @@ import { ExportGapsError, type SeriesGaps } from '../../archive/errors.js';
 import type { MarketPart } from '../../archive/export/manifest.js';
 import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
 import { normalizeSpans, type Span, totalLengthMs } from '../../kernel/span.js';
-import { formatInstant } from '../../kernel/timestamp.js';
+import { formatInstant, isoMs, isoSpan } from '../../kernel/timestamp.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { tableOfKind } from '../../model/kinds.js';
 import { SERIES } from '../../model/series.js';
@@ -144,7 +144,7 @@ function beforeStart(
     return `${begins}; a daemon goes on down from there`;
   }
   if (stream?.startReason !== null) return `${begins}; the exchange serves nothing older`;
-  const [from, to] = [Math.floor(fromMs), Math.ceil(toMs)].map((ms) => new Date(ms).toISOString());
+  const [from, to] = [Math.floor(fromMs), Math.ceil(toMs)].map(isoMs);
   return `  "tapekeep backfill --market ${name} --kinds ${kind} --from ${from} --to ${to}" asks for what was before`;
 }
 
@@ -165,7 +165,7 @@ function wholeSpans(gaps: readonly SeriesGaps[]): string[] {
   const last = whole.at(-1);
   if (last === undefined) return [];
   const advice = (span: Span, what: string) => {
-    const [from, to] = [span.fromMs, span.toMs].map((ms) => new Date(ms).toISOString());
+    const { from, to } = isoSpan(span);
     return `  --from ${from} --to ${to} is ${what}, ${shownDuration(span.toMs - span.fromMs)}`;
   };
   if (whole.length === 1) {

@@ -3,7 +3,7 @@ import { systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
-import { formatSpan } from '../../kernel/timestamp.js';
+import { formatSpan, isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { BoundedOutput } from '../../observe/bounded-output.js';
@@ -164,8 +164,6 @@ function joined(gaps: readonly Gap[]): Hole[] {
 const AGAIN = 'the same command';
 const spanText = (market: string, stream: Pick<Gap, 'kind' | 'variant'>, span: Span) =>
   `${printable(market)} ${streamName(stream)}  ${formatSpan(span)}`;
-const iso = (ms: number) => new Date(ms).toISOString();
-
 /** For programs. */
 function outcomeDocument(outcome: FillOutcome) {
   const { end, tasks, gaps, rows, durationMs } = outcome;
@@ -176,7 +174,8 @@ function outcomeDocument(outcome: FillOutcome) {
     durationMs: Math.round(durationMs),
     streams: tasks.map(({ market, stream, span, progress }) => ({
       ...{ market, kind: stream.kind, variant: stream.variant },
-      ...{ from: iso(span.fromMs), to: iso(span.toMs), lengthMs: progress.lengthMs },
+      ...isoSpan(span),
+      lengthMs: progress.lengthMs,
       ...{ coveredMs: progress.coveredMs, unfillableMs: progress.unfillableMs },
     })),
     gaps: gaps.map(gapDocument),
@@ -188,10 +187,10 @@ export function gapDocument(gap: Gap) {
   const { market, kind, variant, span, state, reason, attempts, note } = gap;
   const { firstSeenAtMs, nextAttemptAtMs, isBeforeHistory } = gap;
   return {
-    ...{ id: gapIdOf(gap), market, kind, variant, from: iso(span.fromMs), to: iso(span.toMs) },
+    ...{ id: gapIdOf(gap), market, kind, variant, ...isoSpan(span) },
     ...{ lengthMs: span.toMs - span.fromMs, state, reason, isBeforeHistory, attempts },
-    firstSeenAt: firstSeenAtMs === null ? null : iso(firstSeenAtMs),
-    nextAttemptAt: nextAttemptAtMs === null ? null : iso(nextAttemptAtMs),
+    firstSeenAt: firstSeenAtMs === null ? null : isoMs(firstSeenAtMs),
+    nextAttemptAt: nextAttemptAtMs === null ? null : isoMs(nextAttemptAtMs),
     note,
   };
 }

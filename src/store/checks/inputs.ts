@@ -1,4 +1,5 @@
 import { holdsSpan, normalizeSpans, type Span } from '../../kernel/span.js';
+import { isoMs } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
 import type { CandleFigures, SlotFigures, TradeFigures } from '../../model/check-results.js';
 import { coveredSql, expectedSql, streamRefSql } from '../completeness/ledger.js';
@@ -66,8 +67,6 @@ const PREVIOUS_CLOSE = `
 
 type Slotted<Figures> = Figures & { readonly slot: number };
 
-const iso = (ms: number) => new Date(ms).toISOString();
-
 /**
  * What the archive holds about the slots of a span, oldest first: in one snapshot, so that rows and the
  * coverage that speaks of them agree.
@@ -86,7 +85,7 @@ export async function readFigures(
     throw new RangeError(`not up to ${FIGURE_SLOTS_MAX} whole slots: ${JSON.stringify(span)}`);
   }
   return await database.transaction(async (runner) => {
-    const bounds = [target.marketId, iso(span.fromMs), iso(span.toMs), kline.variant];
+    const bounds = [target.marketId, isoMs(span.fromMs), isoMs(span.toMs), kline.variant];
     const streamIds = [kline.streamId, ...(target.trades === null ? [] : [target.trades.streamId])];
     const covered = await runner.rows<{ readonly streamId: number; readonly span: Span }>(COVERED, [
       target.marketId,
@@ -135,7 +134,7 @@ async function closeBefore(
   const around = covered.find((part) => part.fromMs < fromMs && fromMs <= part.toMs);
   if (around === undefined) return null;
   const oldestMs = Math.max(around.fromMs, fromMs - FIGURE_SLOTS_MAX * variant * 1000);
-  const values = [marketId, iso(oldestMs), iso(fromMs), variant];
+  const values = [marketId, isoMs(oldestMs), isoMs(fromMs), variant];
   const [row] = await runner.rows<{ close: string }>(PREVIOUS_CLOSE, values);
   return row?.close ?? null;
 }

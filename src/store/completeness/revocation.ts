@@ -7,6 +7,7 @@ import {
   type Span,
   subtractSpans,
 } from '../../kernel/span.js';
+import { isoMs } from '../../kernel/timestamp.js';
 import type { CoveredRange, Evidence, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { timeColumnOf } from '../../model/kinds.js';
@@ -397,8 +398,7 @@ function rowReader(runner: Runner, stream: StreamRef, away: readonly RemovedRows
   const needsTime = stream.kind === 'times' ? NEEDS_TIME : '';
   const { variant } = seriesOf(tableOfStream(stream.kind));
   // As text and not as numbers: constants, from which partitions are chosen before the work.
-  const bounds = (fromMs: number, toMs: number) =>
-    [fromMs, toMs].map((ms) => new Date(ms).toISOString());
+  const bounds = (fromMs: number, toMs: number) => [fromMs, toMs].map(isoMs);
   const find = async (span: Span, order: string) => {
     const values = [stream.marketId, ...bounds(span.fromMs, span.toMs)];
     const [row] = await runner.rows<{ tid: number }>(EDGE_ID(needsTime, order), values);

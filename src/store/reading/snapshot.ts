@@ -1,5 +1,5 @@
 import type { Span } from '../../kernel/span.js';
-import { timestampTextMs, timestampTextUs } from '../../kernel/timestamp.js';
+import { isoMs, isoUs } from '../../kernel/timestamp.js';
 import {
   columnsOf,
   leanSql,
@@ -65,7 +65,7 @@ export function copyRowsSql(
   const conditions = [
     `market_id = ${Math.trunc(marketId)}`,
     ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
-    ...within(timeColumnOf(table), timestampTextMs(span.fromMs), timestampTextMs(span.toMs)),
+    ...within(timeColumnOf(table), isoMs(span.fromMs), isoMs(span.toMs)),
   ];
   const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${orderOf(table).join(', ')}`;
   if (form === 'json') {
@@ -124,7 +124,7 @@ export function copyMergedSql(slice: MergedSlice): string {
   const ids = marketIds.map((id) => Math.trunc(id));
   const conditions = [
     ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
-    ...within(timeColumnOf(table), timestampTextUs(fromUs), timestampTextUs(toUs)),
+    ...within(timeColumnOf(table), isoUs(fromUs), isoUs(toUs)),
   ].join(' AND ');
   const selected = fields.join(', ');
   if (isByReceipt) {
@@ -167,7 +167,7 @@ export type LedgerTable = 'markets' | 'coverage' | 'gaps';
 export function copyTableSql({ kind, marketIds, span }: TableSlice): string {
   const table = tableOfKind(kind);
   const columns = columnsOf(table, false);
-  const [from, to] = [timestampTextMs(span.fromMs), timestampTextMs(span.toMs)];
+  const [from, to] = [isoMs(span.fromMs), isoMs(span.toMs)];
   const selected = columns.map((one) => csvExpression(one, 't.'));
   const ids = marketIds?.map((id) => Math.trunc(id)).join(', ');
   const conditions = [

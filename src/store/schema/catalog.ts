@@ -1,6 +1,7 @@
 import type { Market } from '../../contract/resources.js';
 import { equalDecimals } from '../../kernel/decimal.js';
 import type { Span } from '../../kernel/span.js';
+import { isoMs } from '../../kernel/timestamp.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
@@ -435,7 +436,7 @@ async function resumeListed(
     Record<'streamId' | 'marketId' | 'fromMs' | 'lastSeenMs', number>
   >(UNSEEN, [marketIds, atMs]);
   for (const { streamId, marketId, fromMs: from, lastSeenMs } of unseen) {
-    const [left, back] = [lastSeenMs, atMs].map((ms) => new Date(ms).toISOString());
+    const [left, back] = [lastSeenMs, atMs].map(isoMs);
     const note = `the market was not listed between ${left} and ${back}: there was nothing to observe`;
     await giveUp(runner, { streamId, marketId, span: { fromMs: from, toMs: atMs } }, note, atMs);
   }

@@ -1,5 +1,5 @@
 import { DAY_S } from '../../kernel/durations.js';
-import { timestampTextMs } from '../../kernel/timestamp.js';
+import { isoMs } from '../../kernel/timestamp.js';
 import type { TradeRow } from '../../model/batch.js';
 
 /** Room for one line; screening has bounded the length of everything in it. */
@@ -185,7 +185,7 @@ export class TradeEncoder {
   #fillSecond(bytes: Buffer, at: number, unixS: number): number {
     const day = Math.floor(unixS / DAY_S);
     if (day !== this.#day) {
-      this.#date = timestampTextMs(day * DAY_S * 1_000).slice(0, DATE_CHARS);
+      this.#date = isoMs(day * DAY_S * 1_000).slice(0, DATE_CHARS);
       this.#day = day;
     }
     const ofDayS = unixS - day * DAY_S;

@@ -4,6 +4,7 @@ import { Mutex } from '../../kernel/mutex.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import { isEmptySpan } from '../../kernel/span.js';
+import { isoMs } from '../../kernel/timestamp.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
 import type { ConnectionOptions } from '../connection.js';
 import {
@@ -313,7 +314,7 @@ function unreadable(error: unknown): StoreError {
 function refuseFuture(batches: readonly Batch[], presentMs: number): void {
   for (const { stream, span } of batches.flatMap(({ claims }) => claims ?? [])) {
     if (span.toMs <= presentMs) continue;
-    const [end, present] = [span.toMs, presentMs].map((ms) => new Date(ms).toISOString());
+    const [end, present] = [span.toMs, presentMs].map(isoMs);
     throw new StoreError(
       'claim_beyond_present',
       `a claim for stream ${stream.streamId} (${stream.kind}) ends at ${end}, and at the exchange it is ${present}: nothing of this batch is stored. Check the clocks of the exchange and of this machine`,
