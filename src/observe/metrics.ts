@@ -118,7 +118,7 @@ const GAUGES = {
   'open_gaps{stream,market}': 'Gaps that are open now.',
   'open_gap_seconds{stream,market}': 'Length of the gaps that are open now, summed up.',
   'unfillable_gap_seconds{stream,market}':
-    'Length of the gaps that nothing can fill any more, summed up.',
+    'Length of the gaps within the history of the exchange that nothing can fill any more, summed up.',
   markets_left_out:
     'Markets that are listed and not collected, because there are more than streams.markets.max.',
   markets_not_listed:

@@ -278,7 +278,7 @@ function streamOf(one: StreamStatus, checks: readonly CheckTotals[], nowMs: numb
     ...{ market: one.market, kind, intervalS: variant === 0 ? null : variant },
     ...{ rows: one.rows, coveredUntilMs: newestCoveredMs, coveredS, missingS, beforeHistoryS },
     lagS: newestCoveredMs === null ? null : tenths(nowMs - newestCoveredMs),
-    unfillableS: toMilliseconds(Math.max(0, one.gapS - one.beforeHistoryS - one.openS)),
+    unfillableS: toMilliseconds(one.unfillableS),
     coverageRatio: ratioOf(coveredS, missingS),
     ...{ gaps: one.gapsWithinHistory, openGaps: one.openGaps },
     ...{ collectFromMs: one.collectFromMs, startReason },

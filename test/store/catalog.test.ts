@@ -159,7 +159,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
       coveredS: 20,
       gaps: 2,
       gapS: 20,
-      unfillableS: 10,
+      unfillableS: 0,
       beforeHistoryS: 10,
       gapsWithinHistory: 1,
       openGaps: 1,

@@ -249,7 +249,7 @@ function modelStatus(model: ModelStream, untilS: number) {
     beforeHistoryS: lengthS(gaps.filter(isBefore)),
     gapsWithinHistory: count(gaps.filter((gap) => !isBefore(gap))),
     gapS: lengthS(gaps),
-    unfillableS: lengthS(gaps.filter(({ state }) => state === 'unfillable')),
+    unfillableS: lengthS(gaps.filter((gap) => gap.state === 'unfillable' && !isBefore(gap))),
     openGaps: count(open),
     openS: lengthS(open),
   };

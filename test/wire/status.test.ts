@@ -259,7 +259,7 @@ test('the document lists what is asked for, the least covered first, and counts 
     [
       { market: 'A', gapS: 400, openGaps: 1, openS: 400, gapsWithinHistory: 1 },
       { market: 'A', kind: 'candles', variant: 60, marketId: 1, newestCoveredMs: 2000 },
-      { market: 'B', marketId: 2, gapS: 1200, openS: 200, beforeHistoryS: 300 },
+      { market: 'B', marketId: 2, gapS: 1200, unfillableS: 700, beforeHistoryS: 300 },
       { market: '*', kind: 'tickers', marketId: 0, newestCoveredMs: null, coveredS: 0, rows: 0 },
     ],
     {

@@ -179,13 +179,13 @@ export interface StreamStatus extends StreamRef, NamedStream {
   /** Spans expected but not covered, up to there, or to where newer time was asked for in vain. */
   readonly gaps: number;
   readonly gapS: number;
-  /** Seconds of them that are recorded as unfillable: they cannot be fetched any more. */
-  readonly unfillableS: number;
   /**
-   * Seconds of the unfillable that lie before all that is covered, because the exchange's history began
-   * later: they were wished for and never there to be had, so a share of what is complete leaves them out.
+   * Seconds of them that lie before all that is covered, because the exchange's history began later:
+   * they were wished for and never there to be had, so a share of what is complete leaves them out.
    */
   readonly beforeHistoryS: number;
+  /** Seconds of the others that are recorded as unfillable: they cannot be fetched any more. */
+  readonly unfillableS: number;
   /** Gaps that are left when what lies before history is taken out. */
   readonly gapsWithinHistory: number;
   /** Gaps that are left when the unfillable spans and what lies before history are taken out. */
@@ -228,7 +228,7 @@ const STATUS_ROWS = `
          ${SECONDS_OF('spans')} AS covered_s,
          (SELECT count(*) FROM unnest(missing))::int AS gaps,
          ${SECONDS_OF('missing')} AS gap_s,
-         ${SECONDS_OF('missing * unfillable')} AS unfillable_s,
+         ${SECONDS_OF('missing * unfillable - before_history')} AS unfillable_s,
          ${SECONDS_OF('missing * before_history')} AS before_history_s,
          ${SECONDS_OF('missing - unfillable - before_history')} AS open_s,
          (SELECT count(*) FROM unnest(missing - before_history))::int AS gaps_within_history,
