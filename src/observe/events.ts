@@ -426,7 +426,6 @@ const DAEMON = {
   stopped: event<{ durationMs: number; exitCode: number }, 'phase'>({
     level: 'info',
     text: 'stopped',
-    fields: ({ durationMs, exitCode }) => ({ durationMs: Math.round(durationMs), exitCode }),
     labels: () => ({ phase: 'stopped' }),
     moves: { lifecycle_total: 1, shutdown_duration_seconds: 'durationMs' },
   }),

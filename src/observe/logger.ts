@@ -66,7 +66,7 @@ export function createLogger(options: LoggerOptions): Logger {
     stream,
   );
   const repeats = new Repeats(clock, REPEAT_PERIOD_MS);
-  const write: Logger['write'] = (at, message, fields) => log[at](fields ?? {}, message);
+  const write: Logger['write'] = (at, message, fields) => log[at](shortened(fields), message);
   return {
     write,
     redact,
@@ -77,6 +77,17 @@ export function createLogger(options: LoggerOptions): Logger {
       write(at, message, heldBack === 0 ? fields : { ...fields, heldBack });
     },
   };
+}
+
+/** Digits of a number that is not whole: what a clock of nanoseconds or a division adds only takes room. */
+const DIGITS = 7;
+
+function shortened(fields: LogFields = {}): LogFields {
+  const entries = Object.entries(fields).map(([name, value]) => {
+    const isLong = typeof value === 'number' && !Number.isInteger(value);
+    return [name, isLong ? Number(value.toPrecision(DIGITS)) : value] as const;
+  });
+  return Object.fromEntries(entries);
 }
 
 /** Most failures remembered at once; the one not logged for longest makes room. */

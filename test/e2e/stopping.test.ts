@@ -78,6 +78,9 @@ test('stopped while a table is locked, it does not wait for the lock', async (t)
   await locker.query('BEGIN; LOCK TABLE coverage');
   const tookMs = await stopOf(daemon);
   assert.ok(tookMs < LONGEST_STOP_MS, `${tookMs} ms\n${daemon.dump()}`);
+  const stopped = await daemon.line((line) => line.includes('"msg":"stopped"'));
+  const { durationMs } = JSON.parse(stopped) as { durationMs: number };
+  assert.ok(durationMs <= tookMs, `${durationMs} ms are more than the stop took: ${tookMs}`);
 });
 
 test('stopped while its server is frozen, it ends the server the hard way', async (t) => {

@@ -58,7 +58,6 @@ export default command({
     // (seen with 500 markets: some 70 MB in use, 400 MB resident without this, 180 MB with it).
     setFlagsFromString('--optimize-for-size');
     const clock = systemClock;
-    const startedMs = clock.monotonicMs();
     let summary: LiveSummary | undefined;
     const lost = new Set<string>();
     const isShared = process.stderr.isTTY === true && process.stdout.isTTY === true;
@@ -122,6 +121,7 @@ export default command({
       : ended;
     const reason = outcome instanceof Error ? codeOf(outcome) : outcome;
     telemetry.daemon.stopping({ reason });
+    const stoppingMs = clock.monotonicMs();
     await Promise.all([daemon.stop(), serviceManager.stopping()]);
     await endsInTime(clock, LEFTOVER_MS, work);
     await summary?.stop();
@@ -131,7 +131,7 @@ export default command({
     }
     // The timer fires only if something left over (a socket of a server that hangs) keeps the process.
     clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
-    telemetry.daemon.stopped({ durationMs: clock.monotonicMs() - startedMs, exitCode });
+    telemetry.daemon.stopped({ durationMs: clock.monotonicMs() - stoppingMs, exitCode });
     if (outcome instanceof Error) throw outcome;
     return exitCode;
   },
