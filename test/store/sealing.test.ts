@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage } from '../support/postgres/postgres-rows.js';
 import {
   allTrades,
@@ -9,6 +10,22 @@ import {
   openSealingWorld,
   tradePartitions,
 } from '../support/worlds/sealing-world.js';
+
+test('rows that were not counted are reckoned from the size that the table has now', async (t) => {
+  const { store, url } = await openSealingWorld(t, 500);
+  const rows = async () => (await tradePartitions(store))[0]?.rows ?? 0;
+  await runSql(url, 'ANALYZE trade_20260113');
+  assert.equal(await rows(), 1000);
+  await runSql(
+    url,
+    `INSERT INTO trade (market_id, traded_at, tid, executed_at, received_at, side, price, amount, total)
+     SELECT market_id, traded_at, tid + 10000 * copy, executed_at, received_at, side, price, amount,
+            total
+     FROM trade_20260113, generate_series(1, 9) AS copy`,
+  );
+  const reckoned = await rows();
+  assert.ok(reckoned > 8000 && reckoned < 12_000, `${reckoned} of 10,000`);
+});
 
 test('sealed, archived, restored: the rows are the same to the last digit', async (t) => {
   const world = await openSealingWorld(t);

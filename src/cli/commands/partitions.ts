@@ -20,6 +20,8 @@ sealed    final: checked, counted, summed up; late rows open it again, and that 
 archived  its rows are in files below cold.dir; "tapekeep restore" brings them back
 expired   older than its retention: gone for good
 
+~ stands before rows that are not counted yet: they are reckoned from the size of the table.
+
 next and expires tell when a daemon with these settings seals a partition, moves it into files, and gives
 it up for good. A partition that is due may still wait for gaps: "tapekeep seal --dry-run" says why.
 

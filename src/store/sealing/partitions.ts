@@ -46,10 +46,12 @@ export interface PartitionMarket {
   readonly moneyPrec: number | null;
 }
 
+const BLOCK_BYTES = "current_setting('block_size')::int";
+
+/** Rows that were not counted are reckoned as the planner does: as many a page as were last seen. */
 const PARTITIONS = `
   SELECT p.table_name AS table, n.name, p.span, p.state, p.checksum, p.uri,
-         coalesce(p.row_count, CASE WHEN p.state = 'hot' AND c.reltuples >= 0 THEN c.reltuples END)::float8
-           AS rows,
+         coalesce(p.row_count, CASE WHEN p.state = 'hot' THEN guess.rows END)::float8 AS rows,
          coalesce(pg_table_size(c.oid), 0) AS heap_bytes,
          coalesce(pg_indexes_size(c.oid), 0) AS index_bytes, c.oid IS NOT NULL AS is_present,
          p.cold_bytes, p.sealed_at, p.archived_at, p.restored_at
@@ -57,6 +59,11 @@ const PARTITIONS = `
     LATERAL (SELECT p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
                CASE w.width WHEN 'day' THEN 'YYYYMMDD' ELSE 'YYYYMM' END) AS name) n
     LEFT JOIN pg_class c ON c.oid = to_regclass(n.name)
+    LEFT JOIN LATERAL (
+      SELECT round(CASE
+        WHEN pg_relation_size(c.oid) = 0 THEN 0
+        WHEN c.relpages > 0 THEN c.reltuples / c.relpages * (pg_relation_size(c.oid) / ${BLOCK_BYTES})
+        ELSE nullif(pg_stat_get_live_tuples(c.oid), 0) END) AS rows) guess ON true
   ORDER BY p.table_name, lower(p.span)`;
 
 /** All that were ever made, by table and time. */
