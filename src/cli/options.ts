@@ -43,6 +43,7 @@ const wholeArgument = (min: number, max: number) => (text: string) => {
 const portArgument = wholeArgument(0, 65_535);
 export const seedArgument = wholeArgument(0, 4_294_967_295);
 export const countArgument = wholeArgument(1, 1_000_000);
+export const limitOrNoneArgument = wholeArgument(0, 999_999);
 /** A period in seconds, up to a week. */
 export const periodArgument = wholeArgument(1, 604_800);
 

@@ -177,15 +177,16 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
     older.err,
     /trades of BTC_USDT begin at 2026-01-15 12:00:00; the exchange serves no/,
   );
-  assert.match(older.err, /11:00:00 +2026-01-15 12:00:00 +1h +before history +not collected/);
+  assert.match(older.err, /11:00:00 +2026-01-15 12:00:00 +1h +before history +beyond history/);
   assert.doesNotMatch(older.err, /tapekeep gaps|backfill/);
   const listed = async () => {
     assert.equal((await within('11:00:00', '13:00:00', '--force', '--allow-gaps')).code, 0);
     const { markets } = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8'));
-    const { state, to } = markets[0].gaps.list[0];
-    return [state, to];
+    const { state, reason, to } = markets[0].gaps.list[0];
+    return [state, reason, to];
   };
-  assert.deepEqual(await listed(), ['before history', '2026-01-15T12:00:00.000Z']);
+  const [lies, noon] = ['before history', '2026-01-15T12:00:00.000Z'];
+  assert.deepEqual(await listed(), [lies, 'beyond history', noon]);
   // What was asked for is expected, and filled.
   await runSql(
     url,
@@ -193,7 +194,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
      SELECT stream_id, market_id, '[2026-01-15 11:00Z, 2026-01-15 12:00Z)' FROM stream
      WHERE kind = 'trades' AND market_id = 1`,
   );
-  assert.deepEqual(await listed(), ['open', '2026-01-15T12:00:00.000Z']);
+  assert.deepEqual(await listed(), ['open', 'not collected', noon]);
   const asked = await within('11:00:00', '13:00:00', '--force');
   assert.match(asked.err, /"tapekeep gaps fill --market BTC_USDT" has it fetched/);
   assert.doesNotMatch(asked.err, /begin at|backfill/);

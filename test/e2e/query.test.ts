@@ -169,6 +169,11 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [['show tables'], 2, /refused: .*select table_schema, table_name from information_schema/],
     [['from tradez limit 1'], 2, /no table tradez here.*Did you mean trades\?/],
     [["(pivot tradez on side in ('buy') using sum(amount))"], 2, /no table tradez here/],
+    [
+      [`select * from depth where market = 'BTC_USDT'`],
+      2,
+      /column "market" does not exist\. .*market_id.*--engine duckdb.*\n\nLINE 1: /,
+    ],
     [['select * from tradez'], 2, /"tradez" does not exist\. Did you mean trades\?\n\nLINE 1: /],
     [
       ['select * from analytics.klinse'],

@@ -227,7 +227,10 @@ const CLOCK_LIMIT_MS = 2000;
 async function exchangeOf(session: Session): Promise<Found[]> {
   const { config, exchangeTime } = session;
   const { url } = config.exchange;
-  if (url === null) return [ok('the built-in sandbox: nothing to reach, and its clock is ours')];
+  if (url === null)
+    return [
+      ok('the built-in sandbox: its clock is ours; whether it answers, /readyz of its daemon says'),
+    ];
   const address = { url, realtimeUrl: config.realtime.url };
   const access = openExchange(session, address);
   try {

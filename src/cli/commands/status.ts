@@ -9,7 +9,13 @@ import {
 import { command, flag, option, VERSION } from '../command.js';
 import { HORIZON_WHY, isPartOfHistory } from '../gaps.js';
 import { archive } from '../opening/database.js';
-import { countArgument, JSON_DOCUMENT, kindsArgument, MARKETS, streamName } from '../options.js';
+import {
+  JSON_DOCUMENT,
+  kindsArgument,
+  limitOrNoneArgument,
+  MARKETS,
+  streamName,
+} from '../options.js';
 import {
   type Column,
   countOf,
@@ -40,8 +46,8 @@ export default command({
     kinds: option('--kind <list>', 'only these; separate several by commas', kindsArgument),
     worst: option(
       '--worst <number>',
-      'list only so many streams, the least covered first',
-      countArgument,
+      'list only so many streams, the least covered first; 0: none',
+      limitOrNoneArgument,
     ),
     isSummary: flag('--summary', 'only the figures of all together'),
     json: JSON_DOCUMENT,

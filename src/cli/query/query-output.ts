@@ -1,4 +1,4 @@
-import { csvField, spreadsheetField } from '../../archive/lines.js';
+import { spreadsheetField } from '../../archive/lines.js';
 import { formatTable, jsonLine } from '../output.js';
 
 /** The forms of an answer. */
@@ -28,7 +28,7 @@ export async function writeAnswer(
 ): Promise<void> {
   if (format === 'table') return await writeTable(names, chunks, write);
   if (format === 'csv') {
-    if (names.length > 0) await write(`${names.map(csvField).join(',')}\r\n`);
+    if (names.length > 0) await write(`${names.map(spreadsheetField).join(',')}\r\n`);
     for await (const rows of chunks) {
       await write(rows.map((row) => `${row.map(csvCell).join(',')}\r\n`).join(''));
     }

@@ -69,6 +69,8 @@ interface DatabaseName {
   readonly isFunction: boolean;
 }
 
+/** DuckDB's tables have it, and the views. */
+const MARKET_COLUMN = /^column (?:"?\w+"?\.)?"?market"? does not exist/;
 const RELATION = /^relation "(?:([^".]+)\.)?([^".]+)" does not exist/;
 const FUNCTION = /^function (?:"?(\w+)"?\.)?"?(\w+)"?\(.*\) does not exist/;
 
@@ -86,6 +88,9 @@ async function nameAdvice(
 ): Promise<string | undefined> {
   if (message === 'unrecognized configuration parameter "tables"') {
     return '. To list them: select table_schema, table_name from information_schema.tables';
+  }
+  if (MARKET_COLUMN.test(message)) {
+    return '. In the tables of the database it is market_id, and market.name has its name; --engine duckdb knows depth and the others by the column market';
   }
   const isFunction = FUNCTION.test(message);
   const found = (isFunction ? FUNCTION : RELATION).exec(message);

@@ -512,20 +512,21 @@ const MISSING_PARTS = `
     SELECT rest, 'open', 'not collected', NULL FROM unnest(
       (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}'))
       AS rest)
-  SELECT parts.span, CASE
-           WHEN reason <> 'not collected' OR upper(span) > begins.at THEN state
-           WHEN EXISTS (SELECT FROM wanted w WHERE w.market_id = $1 AND w.stream_id = $2 AND w.span && parts.span)
-             THEN state
-           -- The walk of trades has not found the start, and goes on down.
-           WHEN kind IN ('trades', 'times') AND collect_from IS NULL THEN state
-           WHEN start_reason IS NOT NULL AND NOT kind = ANY ($6::text[]) THEN 'before history'
-           ELSE 'before collecting' END AS state,
-         reason, note, count(*) OVER (),
+  SELECT parts.span, known.state, note, count(*) OVER (),
+         CASE known.state WHEN 'before history' THEN 'beyond history' ELSE reason END AS reason,
          (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS sum_ms
   FROM parts, stream s, LATERAL (
     SELECT coalesce(s.collect_from, (
       SELECT lower(c.span) FROM coverage c WHERE c.market_id = $1 AND c.stream_id = $2
-      ORDER BY lower(c.span) LIMIT 1), '-infinity') AS at) begins
+      ORDER BY lower(c.span) LIMIT 1), '-infinity') AS at) begins, LATERAL (
+    SELECT CASE
+      WHEN reason <> 'not collected' OR upper(span) > begins.at THEN parts.state
+      WHEN EXISTS (SELECT FROM wanted w WHERE w.market_id = $1 AND w.stream_id = $2 AND w.span && parts.span)
+        THEN parts.state
+      -- The walk of trades has not found the start, and goes on down.
+      WHEN kind IN ('trades', 'times') AND collect_from IS NULL THEN parts.state
+      WHEN start_reason IS NOT NULL AND NOT kind = ANY ($6::text[]) THEN 'before history'
+      ELSE 'before collecting' END AS state) known
   WHERE s.market_id = $1 AND s.stream_id = $2
   ORDER BY lower(parts.span) LIMIT $5`;
 
