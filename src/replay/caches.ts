@@ -1,5 +1,7 @@
+import type { KnownAt } from '../archive/as-of/reader.js';
 import { BoundedMap } from '../kernel/bounded.js';
 import type { Clock } from '../kernel/clock.js';
+import { knownAt, type Sight } from './catalog.js';
 
 /** An answer with the times between which it is the answer. */
 export interface Holding {
@@ -17,35 +19,37 @@ const FRESH_MS = 10_000;
 /** Answers kept of one thing: sessions at other times ask about other times. */
 const HELD_MAX = 8;
 
-/** Remembers what was seen last of each thing, for as long as it stayed the last. */
+/**
+ * Remembers what was seen last of each thing, for as long as it stayed the last. Where only what was
+ * known counts, an answer holds for its instant alone: what was received meanwhile changes it.
+ */
 export class SeenCache<T extends Holding> {
-  readonly #clock: Clock;
+  readonly #sight: Sight;
   readonly #held: BoundedMap<string, Held<T>[]>;
   readonly #pending = new Map<string, Promise<T>>();
 
   /** @param max things that are remembered */
-  constructor(clock: Clock, max: number) {
-    this.#clock = clock;
+  constructor(sight: Sight, max: number) {
+    this.#sight = sight;
     this.#held = new BoundedMap(max);
   }
 
-  /**
-   * @param atMs the instant asked about
-   * @param isInstant whether the answer holds for that instant alone
-   */
-  get(key: string, atMs: number, isInstant: boolean, fetch: () => Promise<T>): Promise<T> {
-    const nowMs = this.#clock.monotonicMs();
-    const held = (this.#held.get(key) ?? []).filter(({ madeAtMs }) => nowMs - madeAtMs < FRESH_MS);
-    const found = isInstant
-      ? undefined
-      : held.find(({ value }) => value.sinceMs <= atMs && atMs < value.nextAtMs);
+  /** @param fetch asks the archive about the last instant up to `nowMs` that may be seen */
+  get(key: string, nowMs: number, fetch: (atMs: number, known: KnownAt) => Promise<T>): Promise<T> {
+    const { clock, toMs, isKnownOnly } = this.#sight;
+    const atMs = Math.min(nowMs, toMs - 1);
+    const madeAtMs = clock.monotonicMs();
+    const found = this.#held
+      .get(key)
+      ?.filter((one) => madeAtMs - one.madeAtMs < FRESH_MS)
+      .find(({ value }) => value.sinceMs <= atMs && atMs < value.nextAtMs);
     if (found !== undefined) return Promise.resolve(found.value);
     const asked = `${key} ${atMs}`;
     const pending = this.#pending.get(asked);
     if (pending !== undefined) return pending;
-    const fetched = fetch()
+    const fetched = fetch(atMs, knownAt(this.#sight, nowMs))
       .then((value) => {
-        if (!isInstant) this.#keep(key, { madeAtMs: nowMs, value });
+        if (!isKnownOnly) this.#keep(key, { madeAtMs, value });
         return value;
       })
       .finally(() => this.#pending.delete(asked));

@@ -1,6 +1,5 @@
 import {
   type AsOfMarket,
-  type AsOfReader,
   type BuiltCandle,
   comparePlaces,
   type KnownStream,
@@ -9,12 +8,11 @@ import {
 } from '../archive/as-of/reader.js';
 import { joinCandles } from '../archive/candles.js';
 import type { Candle } from '../contract/resources.js';
-import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { KlineQuery } from '../server/backend.js';
 import { FreshCache } from './caches.js';
-import type { Catalog } from './catalog.js';
+import { type Catalog, knownAt, type Sight } from './catalog.js';
 import type { GapBook, LateGaps, TouchedGap } from './gaps.js';
 import type { TradeView } from './trade-view.js';
 
@@ -30,13 +28,11 @@ interface OpenCandle {
   readonly candle: BuiltCandle | undefined;
 }
 
-interface CandleParts {
-  readonly asOf: AsOfReader;
+interface CandleParts extends Sight {
   readonly catalog: Catalog;
   readonly gaps: GapBook;
   readonly late: LateGaps;
   readonly trades: TradeView;
-  readonly isKnownOnly: boolean;
 }
 
 export interface CandlesSeen {
@@ -54,9 +50,9 @@ export class CandleView {
   readonly #parts: CandleParts;
   readonly #open: FreshCache<OpenCandle>;
 
-  constructor(clock: Clock, parts: CandleParts) {
+  constructor(parts: CandleParts) {
     this.#parts = parts;
-    this.#open = new FreshCache(clock, OPEN_MAX);
+    this.#open = new FreshCache(parts.clock, OPEN_MAX);
   }
 
   async seen(market: AsOfMarket, nowMs: number, query: KlineQuery): Promise<CandlesSeen> {
@@ -85,13 +81,14 @@ export class CandleView {
   async #stored(stream: KnownStream, nowMs: number, span: Span) {
     if (span.toMs <= span.fromMs) return { built: [], gaps: [] };
     const { marketId, variant } = stream;
-    const knownAt = this.#parts.isKnownOnly ? nowMs : null;
-    const built = await this.#parts.asOf.klines(marketId, variant, span, CANDLES_MAX, knownAt);
-    const gaps = [
-      ...(await this.#parts.gaps.touched('candles', stream, span, nowMs)),
-      ...(await this.#parts.late.klines(marketId, variant, span, built, nowMs, CANDLES_MAX)),
+    const { asOf, gaps, late } = this.#parts;
+    const known = knownAt(this.#parts, nowMs);
+    const built = await asOf.klines(marketId, variant, span, CANDLES_MAX, known);
+    const touched = [
+      ...(await gaps.touched('candles', stream, span, nowMs)),
+      ...(await late.klines(marketId, variant, span, built, nowMs, CANDLES_MAX)),
     ];
-    return { built, gaps };
+    return { built, gaps: touched };
   }
 
   /** Candles of a length that was not collected, from trades. */
@@ -116,7 +113,7 @@ export class CandleView {
     const made = await this.#parts.asOf.candlesOfTrades(
       ...([market.marketId, intervalS, startOfSecond(span.fromMs / SECOND_MS)] as const),
       startOfSecond(span.toMs / SECOND_MS),
-      this.#parts.isKnownOnly ? nowMs : null,
+      knownAt(this.#parts, nowMs),
     );
     const late = this.#parts.late.candles('trades', intervalS, made.lateOpenAtS, nowMs);
     const gaps = [...notMade, ...gapsInReply, ...late];
@@ -159,20 +156,21 @@ export class CandleView {
     top: TradePlace,
     nowMs: number,
   ): Promise<BuiltCandle | undefined> {
-    const knownAt = this.#parts.isKnownOnly ? nowMs : null;
+    const { asOf, isKnownOnly } = this.#parts;
+    const known = knownAt(this.#parts, nowMs);
     const read = async (from: TradePlace) => {
       if (comparePlaces(from, top) >= 0) return undefined;
-      const made = await this.#parts.asOf.candlesOfTrades(marketId, intervalS, from, top, knownAt);
+      const made = await asOf.candlesOfTrades(marketId, intervalS, from, top, known);
       return made.candles[0];
     };
-    if (this.#parts.isKnownOnly) return read(start);
+    if (isKnownOnly) return read(start);
     const key = `${marketId} ${intervalS} ${start.tradedAtS}`;
     const whole = async () => ({ top, candle: await read(start) });
-    const known = await this.#open.get(key, whole);
-    if (comparePlaces(known.top, top) > 0) return read(start);
-    const more = await read(known.top);
-    if (more === undefined) return known.candle;
-    const candle = known.candle === undefined ? more : joinCandles(known.candle, more);
+    const before = await this.#open.get(key, whole);
+    if (comparePlaces(before.top, top) > 0) return read(start);
+    const more = await read(before.top);
+    if (more === undefined) return before.candle;
+    const candle = before.candle === undefined ? more : joinCandles(before.candle, more);
     this.#open.put(key, { top, candle });
     return candle;
   }

@@ -1,4 +1,4 @@
-import type { AsOfMarket, AsOfReader, KnownStream } from '../archive/as-of/reader.js';
+import type { AsOfMarket, AsOfReader, KnownAt, KnownStream } from '../archive/as-of/reader.js';
 import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
@@ -12,18 +12,26 @@ const FRESH_MS = 30_000;
 /** Streams of tickers cover all markets together. */
 const ALL_MARKETS_ID = 0;
 
-export interface CatalogOptions {
+/** An archive, and what of it may be seen. */
+export interface Sight {
   readonly asOf: AsOfReader;
   readonly clock: Clock;
   /** Names of the markets that are replayed; empty: all. */
   readonly markets: readonly string[];
+  /** End of the replayed span: nothing of this instant or later is ever seen. */
+  readonly toMs: number;
   /** Whether only what was known at the time is shown. */
   readonly isKnownOnly: boolean;
 }
 
+/** What has to have been received by an instant to be seen then, as the archive is asked. */
+export function knownAt({ isKnownOnly }: Sight, nowMs: number): KnownAt {
+  return isKnownOnly ? nowMs : null;
+}
+
 /** The markets and streams of the archive, and what was listed when. */
 export class Catalog {
-  readonly #options: CatalogOptions;
+  readonly #sight: Sight;
   #markets: ReadonlyMap<string, AsOfMarket> = new Map();
   #streams: ReadonlyMap<string, KnownStream> = new Map();
   #firstKnown: ReadonlyMap<number, KnownStream> = new Map();
@@ -32,14 +40,13 @@ export class Catalog {
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
 
-  constructor(options: CatalogOptions) {
-    this.#options = options;
+  constructor(sight: Sight) {
+    this.#sight = sight;
   }
 
   /** Reads it; later calls read it again when it is no longer fresh. */
   async refresh(): Promise<void> {
-    const { clock } = this.#options;
-    if (clock.monotonicMs() - this.#readAtMs < FRESH_MS) return;
+    if (this.#sight.clock.monotonicMs() - this.#readAtMs < FRESH_MS) return;
     this.#reading ??= this.#read().finally(() => {
       this.#reading = undefined;
     });
@@ -83,7 +90,7 @@ export class Catalog {
   isListed({ marketId, firstSeenMs, delistedMs }: AsOfMarket, atMs: number): boolean {
     if (delistedMs !== null && atMs >= delistedMs) return false;
     if (firstSeenMs <= atMs) return true;
-    if (this.#options.isKnownOnly) return false;
+    if (this.#sight.isKnownOnly) return false;
     const isOfFirstList = firstSeenMs <= this.#firstListMs;
     const knownFromMs = isOfFirstList ? this.startMs : this.knownFromMs(marketId);
     return knownFromMs !== undefined && knownFromMs <= atMs;
@@ -91,7 +98,7 @@ export class Catalog {
 
   /** Whether a list of markets was there to be known at an instant: before the first none was. */
   hasList(atMs: number): boolean {
-    return !this.#options.isKnownOnly || atMs >= this.#firstListMs;
+    return !this.#sight.isKnownOnly || atMs >= this.#firstListMs;
   }
 
   listed(atMs: number): AsOfMarket[] {
@@ -99,7 +106,7 @@ export class Catalog {
   }
 
   async #read(): Promise<void> {
-    const { asOf, clock, markets: wanted } = this.#options;
+    const { asOf, clock, markets: wanted } = this.#sight;
     const [markets, streams] = await Promise.all([asOf.markets(), asOf.streams()]);
     const chosen = markets.filter(({ name }) => wanted.length === 0 || wanted.includes(name));
     this.#markets = new Map(chosen.map((market) => [market.name, market]));

@@ -1,5 +1,4 @@
 import {
-  type AsOfReader,
   comparePlaces,
   type KnownStream,
   type SeriesFrom,
@@ -7,12 +6,11 @@ import {
   type TradePlace,
 } from '../archive/as-of/reader.js';
 import type { GapNotice } from '../contract/gap-notices.js';
-import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import { FreshCache } from './caches.js';
-import type { Catalog, ReplayedKind } from './catalog.js';
+import type { Catalog, ReplayedKind, Sight } from './catalog.js';
 
 type Missing = SpanCompleteness['missing'][number];
 
@@ -35,17 +33,14 @@ const STREAMS_MAX = 100_000;
 
 /** What the ledger lists as missing of each stream. */
 export class GapBook {
-  readonly #asOf: AsOfReader;
-  readonly #catalog: Pick<Catalog, 'startMs'>;
-  readonly #toMs: number;
+  readonly #sight: Sight;
+  readonly #catalog: Catalog;
   readonly #streams: FreshCache<readonly Missing[] | undefined>;
 
-  /** @param toMs nothing is asked about what comes then or later */
-  constructor(asOf: AsOfReader, clock: Clock, catalog: Pick<Catalog, 'startMs'>, toMs: number) {
-    this.#asOf = asOf;
+  constructor(sight: Sight, catalog: Catalog) {
+    this.#sight = sight;
     this.#catalog = catalog;
-    this.#toMs = toMs;
-    this.#streams = new FreshCache(clock, STREAMS_MAX, FRESH_MS);
+    this.#streams = new FreshCache(sight.clock, STREAMS_MAX, FRESH_MS);
   }
 
   /**
@@ -63,8 +58,7 @@ export class GapBook {
     if (stream === undefined) return [{ kind, span, reason: NOT_COLLECTED }];
     const all = await this.#missingOf(stream);
     const floorMs = Math.min(this.#catalog.startMs, span.fromMs);
-    const missing =
-      all ?? withHistory((await this.#asOf.completeness(stream, span, REMEMBERED_MAX)).missing);
+    const missing = all ?? withHistory((await this.#completeness(stream, span)).missing);
     return missing
       .filter((one) => one.span.fromMs < span.toMs && one.span.toMs > span.fromMs)
       .map(({ span: { fromMs, toMs }, reason }) => {
@@ -95,10 +89,13 @@ export class GapBook {
 
   #missingOf(stream: KnownStream): Promise<readonly Missing[] | undefined> {
     return this.#streams.get(String(stream.streamId), async () => {
-      const whole = { fromMs: 0, toMs: this.#toMs };
-      const found = await this.#asOf.completeness(stream, whole, REMEMBERED_MAX);
+      const found = await this.#completeness(stream, { fromMs: 0, toMs: this.#sight.toMs });
       return found.missingCount > REMEMBERED_MAX ? undefined : withHistory(found.missing);
     });
+  }
+
+  #completeness(stream: KnownStream, span: Span) {
+    return this.#sight.asOf.completeness(stream, span, REMEMBERED_MAX);
   }
 }
 
@@ -141,12 +138,10 @@ const NONE: LateTrades = { gaps: [], lowest: undefined };
  * counts. The ledger has only what is covered today.
  */
 export class LateGaps {
-  readonly #asOf: AsOfReader;
-  readonly #isKnownOnly: boolean;
+  readonly #sight: Sight;
 
-  constructor(asOf: AsOfReader, isKnownOnly: boolean) {
-    this.#asOf = asOf;
-    this.#isKnownOnly = isKnownOnly;
+  constructor(sight: Sight) {
+    this.#sight = sight;
   }
 
   /** @param known the trades of the run that were known, newest first */
@@ -156,8 +151,8 @@ export class LateGaps {
     known: readonly TradePlace[],
     nowMs: number,
   ): Promise<LateTrades> {
-    if (!this.#isKnownOnly) return NONE;
-    const late = await this.#asOf.lateTrades(marketId, run, nowMs, TRADES_MAX);
+    if (!this.#sight.isKnownOnly) return NONE;
+    const late = await this.#sight.asOf.lateTrades(marketId, run, nowMs, TRADES_MAX);
     const isCut = late.length >= TRADES_MAX;
     const runs = runsOf(late, known);
     const last = runs.at(-1);
@@ -196,13 +191,13 @@ export class LateGaps {
   async klines(
     marketId: number,
     intervalS: number,
-    span: { readonly fromMs: number; readonly toMs: number },
+    span: Span,
     known: readonly { readonly openAtS: number }[],
     nowMs: number,
     limit: number,
   ): Promise<TouchedGap[]> {
-    if (!this.#isKnownOnly || span.toMs <= span.fromMs) return [];
-    const late = await this.#asOf.lateKlines(marketId, intervalS, span, nowMs, limit);
+    if (!this.#sight.isKnownOnly || span.toMs <= span.fromMs) return [];
+    const late = await this.#sight.asOf.lateKlines(marketId, intervalS, span, nowMs, limit);
     const there = new Set(known.map(({ openAtS }) => openAtS));
     const missing = late.filter((openAtS) => !there.has(openAtS));
     return this.candles('candles', intervalS, missing, nowMs);
@@ -214,8 +209,8 @@ export class LateGaps {
     series: readonly SeriesFrom[],
     nowMs: number,
   ): Promise<TouchedGap[]> {
-    if (!this.#isKnownOnly || series.length === 0) return [];
-    const firstMs = await this.#asOf.lateObserved(kind, series, nowMs);
+    if (!this.#sight.isKnownOnly || series.length === 0) return [];
+    const firstMs = await this.#sight.asOf.lateObserved(kind, series, nowMs);
     if (firstMs === null) return [];
     const fromMs = Math.floor(firstMs);
     return [{ kind, reason: REASON, span: { fromMs, toMs: Math.max(nowMs, fromMs + 1) } }];

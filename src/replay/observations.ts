@@ -1,10 +1,10 @@
-import type { AsOfReader, DepthRow, StateRow, TickerRow } from '../archive/as-of/reader.js';
+import type { DepthRow, Seen, StateRow, TickerRow } from '../archive/as-of/reader.js';
 import type { BookOrder, Depth, StateRecord, Ticker, TickerEntry } from '../contract/resources.js';
 import type { Side } from '../contract/values.js';
-import type { Clock } from '../kernel/clock.js';
 import { percentChange } from '../kernel/decimal.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { type Holding, SeenCache } from './caches.js';
+import type { Sight } from './catalog.js';
 
 /** Sets of tickers that are remembered, and snapshots of depth, which may be large. */
 const TICKERS_MAX = 64;
@@ -21,21 +21,16 @@ interface SeenTickers extends Holding {
 
 /** What was looked at last, at some times: tickers, depth and states. */
 export class Observations {
-  readonly #asOf: AsOfReader;
-  readonly #toMs: number;
-  readonly #isKnownOnly: boolean;
+  readonly #sight: Sight;
   readonly #tickers: SeenCache<SeenTickers>;
   readonly #depths: SeenCache<SeenRow<DepthRow>>;
   readonly #states: SeenCache<SeenRow<StateRow>>;
 
-  /** @param toMs nothing of this instant or later is ever seen */
-  constructor(asOf: AsOfReader, clock: Clock, toMs: number, isKnownOnly: boolean) {
-    this.#asOf = asOf;
-    this.#toMs = toMs;
-    this.#isKnownOnly = isKnownOnly;
-    this.#tickers = new SeenCache(clock, TICKERS_MAX);
-    this.#depths = new SeenCache(clock, DEPTHS_MAX);
-    this.#states = new SeenCache(clock, STATES_MAX);
+  constructor(sight: Sight) {
+    this.#sight = sight;
+    this.#tickers = new SeenCache(sight, TICKERS_MAX);
+    this.#depths = new SeenCache(sight, DEPTHS_MAX);
+    this.#states = new SeenCache(sight, STATES_MAX);
   }
 
   /** The last tickers of these markets, by their ids. */
@@ -43,25 +38,20 @@ export class Observations {
     marketIds: readonly number[],
     nowMs: number,
   ): Promise<ReadonlyMap<number, TickerRow>> {
-    const atMs = this.#bound(nowMs);
-    const fetch = async () => {
-      const seen = await this.#asOf.lastTickers(marketIds, atMs, this.#knownAt(nowMs));
-      const rows = new Map(seen.rows.map((row) => [row.marketId, row]));
-      const newestMs = Math.max(0, ...seen.rows.map(({ observedAtMs }) => observedAtMs));
+    const seen = await this.#tickers.get(marketIds.join(' '), nowMs, async (atMs, known) => {
+      const found = await this.#sight.asOf.lastTickers(marketIds, atMs, known);
+      const rows = new Map(found.rows.map((row) => [row.marketId, row]));
+      const newestMs = Math.max(0, ...found.rows.map(({ observedAtMs }) => observedAtMs));
       const isWhole = rows.size === marketIds.length;
-      return { rows, sinceMs: isWhole ? newestMs : atMs, nextAtMs: seen.nextAtMs };
-    };
-    const key = marketIds.join(' ');
-    return (await this.#tickers.get(key, atMs, this.#isKnownOnly, fetch)).rows;
+      return { rows, sinceMs: isWhole ? newestMs : atMs, nextAtMs: found.nextAtMs };
+    });
+    return seen.rows;
   }
 
   async depth(marketId: number, nowMs: number): Promise<DepthRow | undefined> {
-    const atMs = this.#bound(nowMs);
-    const fetch = async () => {
-      const { row, nextAtMs } = await this.#asOf.lastDepth(marketId, atMs, this.#knownAt(nowMs));
-      return { row, sinceMs: row?.observedAtMs ?? atMs, nextAtMs };
-    };
-    const seen = await this.#depths.get(String(marketId), atMs, this.#isKnownOnly, fetch);
+    const seen = await this.#depths.get(String(marketId), nowMs, async (atMs, known) => {
+      return heldRow(await this.#sight.asOf.lastDepth(marketId, atMs, known), atMs);
+    });
     return seen.row;
   }
 
@@ -72,24 +62,21 @@ export class Observations {
     nowMs: number,
     isUpdate: boolean,
   ): Promise<StateRow | undefined> {
-    const atMs = this.#bound(nowMs);
-    const known = this.#knownAt(nowMs);
-    const fetch = async () => {
-      const seen = await this.#asOf.lastState(marketId, periodS, atMs, isUpdate, known);
-      const { row, nextAtMs } = seen;
-      return { row, sinceMs: row?.observedAtMs ?? atMs, nextAtMs };
-    };
+    const { asOf } = this.#sight;
     const key = `${marketId} ${periodS} ${isUpdate}`;
-    return (await this.#states.get(key, atMs, this.#isKnownOnly, fetch)).row;
+    const seen = await this.#states.get(key, nowMs, async (atMs, known) => {
+      return heldRow(await asOf.lastState(marketId, periodS, atMs, isUpdate, known), atMs);
+    });
+    return seen.row;
   }
+}
 
-  #bound(nowMs: number): number {
-    return Math.min(nowMs, this.#toMs - 1);
-  }
-
-  #knownAt(nowMs: number): number | null {
-    return this.#isKnownOnly ? nowMs : null;
-  }
+/** From when until when a row is the last; where there is none, at the instant asked about. */
+function heldRow<T extends { readonly observedAtMs: number }>(
+  { row, nextAtMs }: Seen<T>,
+  atMs: number,
+): SeenRow<T> {
+  return { row, sinceMs: row?.observedAtMs ?? atMs, nextAtMs };
 }
 
 function figuresOf({ bid, ask, open, high, low, last }: TickerRow, name: string) {

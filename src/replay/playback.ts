@@ -1,6 +1,9 @@
-import { type Clock, Wakeup } from '../kernel/clock.js';
+import type { AsOfMarket } from '../archive/as-of/reader.js';
+import { Wakeup } from '../kernel/clock.js';
+import { normalizeSpans } from '../kernel/span.js';
 import type { StateFollower } from '../server/backend.js';
-import type { ChannelEvent, StateChannel } from './state-channel.js';
+import type { ReplayContext } from './context.js';
+import { type ChannelEvent, StateChannel } from './state-channel.js';
 import type { VirtualClock } from './virtual-clock.js';
 
 /** Without anything to do it looks again after this: recorded things may have come to be. */
@@ -10,14 +13,6 @@ const EVENTS_AT_ONCE = 64;
 /** After a failure of the archive. */
 const RETRY_MS = 1000;
 
-export interface PlaybackOptions {
-  readonly clock: Clock;
-  readonly time: VirtualClock;
-  readonly makeChannel: (market: string, periodS: number, sinceMs: number) => Promise<StateChannel>;
-  /** Called when the archive failed; it is asked again. */
-  readonly onFailure: (error: unknown) => void;
-}
-
 /**
  * Plays the recorded updates of one session to those who follow them, all channels in one order of time.
  *
@@ -25,7 +20,8 @@ export interface PlaybackOptions {
  * followers, it goes from record to record as fast as all of them have room; without any it stands.
  */
 export class Playback {
-  readonly #options: PlaybackOptions;
+  readonly #context: ReplayContext;
+  readonly #time: VirtualClock;
   readonly #channels = new Map<string, StateChannel>();
   readonly #wakeup: Wakeup;
   readonly #stopping = new AbortController();
@@ -35,9 +31,10 @@ export class Playback {
   /** Counts jumps of time. */
   #laps = 0;
 
-  constructor(options: PlaybackOptions) {
-    this.#options = options;
-    this.#wakeup = new Wakeup(options.clock);
+  constructor(context: ReplayContext, time: VirtualClock) {
+    this.#context = context;
+    this.#time = time;
+    this.#wakeup = new Wakeup(context.options.clock);
   }
 
   /** Sends the last update, if there is one, and every later one in its time. Returns what ends it. */
@@ -45,23 +42,23 @@ export class Playback {
     const key = `${market} ${periodS}`;
     let isEnded = false;
     // Taken at once: what happens while the channel is made is sent.
-    const sinceMs = this.#options.time.nowMs();
+    const sinceMs = this.#time.nowMs();
     const laps = this.#laps;
     const start = async () => {
       const channel =
-        this.#channels.get(key) ?? (await this.#options.makeChannel(market, periodS, sinceMs));
+        this.#channels.get(key) ?? (await this.#makeChannel(market, periodS, sinceMs));
       // Another one may have made it meanwhile.
       const known = this.#channels.get(key) ?? channel;
       if (isEnded || this.#stopping.signal.aborted) return;
-      if (known === channel && laps !== this.#laps) channel.unset(this.#options.time.nowMs());
+      if (known === channel && laps !== this.#laps) channel.unset(this.#time.nowMs());
       this.#channels.set(key, known);
       this.#changes += 1;
-      known.add(follower, this.#options.time.nowMs());
+      known.add(follower, this.#time.nowMs());
       this.#running ??= this.#run();
       this.#wakeup.notify();
     };
     start().catch((error: unknown) => {
-      this.#options.onFailure(error);
+      this.#context.options.onFailure(error);
       follower.close(1011, 'the archive failed');
     });
     return () => {
@@ -81,7 +78,7 @@ export class Playback {
   jumped(): void {
     this.#changes += 1;
     this.#laps += 1;
-    for (const channel of this.#channels.values()) channel.unset(this.#options.time.nowMs());
+    for (const channel of this.#channels.values()) channel.unset(this.#time.nowMs());
     this.#wakeup.notify();
   }
 
@@ -91,6 +88,22 @@ export class Playback {
     await this.#running;
   }
 
+  async #makeChannel(name: string, periodS: number, sinceMs: number): Promise<StateChannel> {
+    const { options, sight, catalog, gaps, observations } = this.#context;
+    const { marketId } = catalog.market(name) as AsOfMarket;
+    const { span, hasDisconnects } = options;
+    const stream = catalog.stream('states', marketId, periodS);
+    const isCut = hasDisconnects && stream !== undefined;
+    const sessions = isCut ? await sight.asOf.sessions(stream, span) : undefined;
+    const { toMs } = span;
+    const found = await gaps.touched('states', stream, { fromMs: 0, toMs }, toMs);
+    const missing = normalizeSpans(found.map((gap) => gap.span));
+    return new StateChannel(
+      { ...sight, marketId, periodS, sessions, missing, observations },
+      sinceMs,
+    );
+  }
+
   async #run(): Promise<void> {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
@@ -98,14 +111,14 @@ export class Playback {
         await this.#play(signal);
       } catch (error) {
         if (signal.aborted) return;
-        this.#options.onFailure(error);
+        this.#context.options.onFailure(error);
         await this.#wakeup.wait(RETRY_MS, signal);
       }
     }
   }
 
   async #play(signal: AbortSignal): Promise<void> {
-    const { time } = this.#options;
+    const time = this.#time;
     let sent = 0;
     while (!signal.aborted) {
       const changes = this.#changes;

@@ -1,38 +1,18 @@
 import { createHash } from 'node:crypto';
-import type { AsOfIdentity, AsOfReader } from '../archive/as-of/reader.js';
+import type { AsOfIdentity } from '../archive/as-of/reader.js';
 import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
-import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
-import type { ClockControl, PlaySpeed } from '../server/backend.js';
-import { type Backend, type ClientSession, RefusedError } from '../server/backend.js';
+import {
+  type Backend,
+  type ClientSession,
+  type ClockControl,
+  RefusedError,
+} from '../server/backend.js';
+import { ReplayContext, ReplayError, type ReplayOptions } from './context.js';
 import { ReplayClient, type ReplayClientParts } from './replay-client.js';
-import { ReplayContext, ReplayError, ReplaySession, Sessions } from './sessions.js';
+import { Sessions } from './sessions.js';
 
-export interface ReplayOptions {
-  readonly asOf: AsOfReader;
-  readonly clock: Clock;
-  /** Time begins at its start, and stands at its end. */
-  readonly span: Span;
-  /** Names of the markets that are replayed; empty: all. */
-  readonly markets: readonly string[];
-  readonly speed: PlaySpeed;
-  /** `known`: only what this machine knew at the time; `happened`: whenever it was learned. */
-  readonly as: 'happened' | 'known';
-  /** Refuses what touches a gap, instead of naming it in a header. */
-  readonly isStrict: boolean;
-  /** Ends connections where those that recorded the states ended. */
-  readonly hasDisconnects: boolean;
-  /** Called when the archive failed; clients are answered to ask again, or that it is no use. */
-  readonly onFailure: (error: unknown) => void;
-  /** Default 1,000. */
-  readonly maxSessions?: number;
-  /** Default 10 minutes. */
-  readonly sessionIdleMs?: number;
-}
-
-const DEFAULT_MAX_SESSIONS = 1000;
-const DEFAULT_IDLE_MS = 600_000;
 /** Questions to the archive at once; beyond it clients are answered to ask again. */
 const MAX_ASKING = 2000;
 /** What clients see; the owner of the replay gets the rest. */
@@ -45,21 +25,20 @@ const UNREADABLE = 'what this asks for cannot be read; the log of the replay say
  * @throws ReplayError for an empty archive, a span outside of it, or a market that it does not hold
  */
 export async function openReplay(options: ReplayOptions): Promise<ReplayBackend> {
-  const { asOf, clock, span, markets, as } = options;
+  const { asOf, span, markets, as } = options;
   const identity = await asOf.identity();
   if (identity === null) throw new ReplayError('the archive is empty: nothing was collected yet');
   if (span.toMs <= span.fromMs) {
     throw new ReplayError(`${spanText(span)} is empty; its end must be after its begin`, 'from');
   }
-  const isKnownOnly = as === 'known';
-  const context = new ReplayContext({ asOf, clock, markets, toMs: span.toMs, isKnownOnly });
+  const context = new ReplayContext(options);
   await context.catalog.refresh();
   for (const name of markets) {
     if (context.catalog.market(name) !== undefined) continue;
     throw new ReplayError(`the archive holds nothing of ${JSON.stringify(name)}`, 'markets');
   }
   checkSpan(context.catalog.covered, span);
-  return new ReplayBackend(options, context, identityText(identity, as));
+  return new ReplayBackend(context, identityText(identity, as));
 }
 
 function spanText({ fromMs, toMs }: Span): string {
@@ -89,17 +68,9 @@ function identityText({ name, baseUrl, identity, createdAt }: AsOfIdentity, as: 
 export class ReplayBackend extends ReplayClient implements Backend {
   readonly #sessions: Sessions;
   readonly #parts: Omit<ReplayClientParts, 'session'>;
-  readonly #onFailure: (error: unknown) => void;
 
-  constructor(options: ReplayOptions, context: ReplayContext, identity: string) {
-    const { clock, span, speed, hasDisconnects, onFailure, isStrict } = options;
-    const sessions = new Sessions({
-      clock,
-      max: options.maxSessions ?? DEFAULT_MAX_SESSIONS,
-      idleMs: options.sessionIdleMs ?? DEFAULT_IDLE_MS,
-      make: (name) =>
-        new ReplaySession({ name, clock, span, speed, context, hasDisconnects, onFailure }),
-    });
+  constructor(context: ReplayContext, identity: string) {
+    const sessions = new Sessions(context);
     let asking = 0;
     const ask = async <T>(question: () => Promise<T>): Promise<T> => {
       if (asking >= MAX_ASKING) throw new RefusedError('unavailable', 'too busy; ask again');
@@ -108,17 +79,16 @@ export class ReplayBackend extends ReplayClient implements Backend {
         return await question();
       } catch (error) {
         if (!(error instanceof TapekeepError)) throw error;
-        onFailure(error);
+        context.options.onFailure(error);
         throw new RefusedError('unavailable', error.action === 'retry' ? TROUBLED : UNREADABLE);
       } finally {
         asking -= 1;
       }
     };
-    const parts = { identity, context, isStrict, ask };
+    const parts = { identity, context, ask };
     super({ ...parts, session: sessions.shared }, NO_CLIENT);
     this.#sessions = sessions;
     this.#parts = parts;
-    this.#onFailure = onFailure;
   }
 
   get clockControl(): ClockControl {
@@ -129,7 +99,8 @@ export class ReplayBackend extends ReplayClient implements Backend {
     const session = this.#sessions.of(client.session);
     if (client.kind === 'connection') session.connect();
     else session.use();
-    this.#parts.context.catalog.refresh().catch(this.#onFailure);
+    const { catalog, options } = this.#parts.context;
+    catalog.refresh().catch(options.onFailure);
     return new ReplayClient({ ...this.#parts, session }, client);
   }
 

@@ -36,9 +36,10 @@ import {
   type TradeForm,
 } from '../server/backend.js';
 import { termsAt } from './catalog.js';
+import type { ReplayContext } from './context.js';
 import type { TouchedGap } from './gaps.js';
 import { depthOf, ordersOf, recordOf, tickerEntryOf, tickerOf } from './observations.js';
-import type { ReplayContext, ReplaySession } from './sessions.js';
+import type { ReplaySession } from './sessions.js';
 
 /** Names what single orders are made of where none are recorded. */
 const BOOK_HEADER = 'x-tapekeep-book';
@@ -50,8 +51,6 @@ export interface ReplayClientParts {
   readonly identity: string;
   readonly context: ReplayContext;
   readonly session: ReplaySession;
-  /** Whether what touches a gap is refused instead of answered with a note. */
-  readonly isStrict: boolean;
   /** Runs a question to the archive when there is room for it. */
   readonly ask: <T>(question: () => Promise<T>) => Promise<T>;
 }
@@ -293,20 +292,20 @@ export class ReplayClient implements Backend {
     lateGaps: readonly TouchedGap[],
     nowMs: number,
   ): Promise<void> {
-    const { gaps, isKnownOnly } = this.#parts.context;
+    const { gaps, sight } = this.#parts.context;
     const here = [...(await gaps.touchedAt(kind, stream, nowMs)), ...lateGaps];
     this.#note(here);
     if (here.length > 0) return;
     const toMs = Math.floor(nowMs);
     // What was known of the time before may lack what was received later: that is not shown.
-    const sinceMs = isKnownOnly ? toMs : await gaps.coveredSince(kind, stream, nowMs);
+    const sinceMs = sight.isKnownOnly ? toMs : await gaps.coveredSince(kind, stream, nowMs);
     this.#client.note(COVERED_HEADER, describeCovered({ fromMs: Math.min(sinceMs, toMs), toMs }));
   }
 
   /** Reports gaps by a header, or refuses. @throws RefusedError when strict */
   #note(gaps: readonly TouchedGap[]): void {
     if (gaps.length === 0) return;
-    if (this.#parts.isStrict) {
+    if (this.#parts.context.options.isStrict) {
       const described = describeGaps(gaps, REFUSED_FOR_MAX);
       throw new RefusedError('unavailable', `gap in the archive: ${described}`);
     }

@@ -1,85 +1,18 @@
-import type { AsOfMarket, AsOfReader } from '../archive/as-of/reader.js';
 import type { Clock } from '../kernel/clock.js';
-import { TapekeepError } from '../kernel/errors.js';
-import { normalizeSpans, type Span } from '../kernel/span.js';
-import type { ClockControl, ClockReading, PlaySpeed } from '../server/backend.js';
-import { RefusedError, type StateFollower } from '../server/backend.js';
-import { CandleView } from './candle-view.js';
-import { Catalog } from './catalog.js';
-import { GapBook, LateGaps } from './gaps.js';
-import { Observations } from './observations.js';
+import {
+  type ClockControl,
+  type ClockReading,
+  type PlaySpeed,
+  RefusedError,
+  type StateFollower,
+} from '../server/backend.js';
+import { type ReplayContext, ReplayError } from './context.js';
 import { Playback } from './playback.js';
-import { StateChannel } from './state-channel.js';
-import { TradeView } from './trade-view.js';
 import { VirtualClock } from './virtual-clock.js';
-
-/** A replay cannot do what was asked of it; the message says why, and what to do. */
-export class ReplayError extends TapekeepError {
-  /** @param option the setting that is wrong, if it is one */
-  readonly option: 'from' | 'to' | 'markets' | undefined;
-
-  constructor(message: string, option?: 'from' | 'to' | 'markets') {
-    super('replay_invalid', 'fatal', message);
-    this.option = option;
-  }
-}
-
-export interface ReplayContextOptions {
-  readonly asOf: AsOfReader;
-  readonly clock: Clock;
-  /** Names; empty: all. */
-  readonly markets: readonly string[];
-  /** End of the replayed span: nothing of this instant or later is ever seen. */
-  readonly toMs: number;
-  readonly isKnownOnly: boolean;
-}
-
-/** Everything that can be seen of the archive at some instant; the same for all sessions. */
-export class ReplayContext {
-  readonly asOf: AsOfReader;
-  readonly isKnownOnly: boolean;
-  readonly catalog: Catalog;
-  readonly gaps: GapBook;
-  readonly late: LateGaps;
-  readonly trades: TradeView;
-  readonly candles: CandleView;
-  readonly observations: Observations;
-  readonly #toMs: number;
-
-  constructor({ asOf, clock, markets, toMs, isKnownOnly }: ReplayContextOptions) {
-    this.asOf = asOf;
-    this.isKnownOnly = isKnownOnly;
-    this.#toMs = toMs;
-    this.catalog = new Catalog({ asOf, clock, markets, isKnownOnly });
-    this.gaps = new GapBook(asOf, clock, this.catalog, toMs);
-    this.trades = new TradeView(asOf, clock, toMs, isKnownOnly);
-    this.late = new LateGaps(asOf, isKnownOnly);
-    const { catalog, gaps, late, trades } = this;
-    this.candles = new CandleView(clock, { asOf, catalog, gaps, late, trades, isKnownOnly });
-    this.observations = new Observations(asOf, clock, toMs, isKnownOnly);
-  }
-
-  /** The next instant of which anything is recorded of the replayed markets; undefined: none is left. */
-  async nextTimeMs(nowMs: number): Promise<number | undefined> {
-    const marketIds = Array.from(this.catalog.markets, ({ marketId }) => marketId);
-    return (await this.asOf.nextTimeMs(marketIds, nowMs, this.#toMs)) ?? undefined;
-  }
-}
 
 /** Of a connection whose session has ended (RFC 6455, 7.4.1). */
 const GOING_AWAY = 1001;
 const SESSION_ENDED = 'the session has ended';
-
-export interface SessionOptions {
-  /** Undefined for the one that all share who name none. */
-  readonly name: string | undefined;
-  readonly clock: Clock;
-  readonly span: Span;
-  readonly speed: PlaySpeed;
-  readonly context: ReplayContext;
-  readonly hasDisconnects: boolean;
-  readonly onFailure: (error: unknown) => void;
-}
 
 /** A time of its own, with those who live in it. */
 export class ReplaySession {
@@ -93,22 +26,15 @@ export class ReplaySession {
   #usedAtMs: number;
   #isStopped = false;
 
-  constructor(options: SessionOptions) {
-    const { clock, context } = options;
-    this.name = options.name;
+  /** @param name undefined for the one that all share who name none */
+  constructor(name: string | undefined, context: ReplayContext) {
+    const { clock, span, speed } = context.options;
+    this.name = name;
     this.#clock = clock;
     this.#context = context;
     this.#usedAtMs = clock.monotonicMs();
-    this.time = new VirtualClock(clock, options.span, options.speed, () =>
-      this.#playback.changed(),
-    );
-    this.#playback = new Playback({
-      clock,
-      time: this.time,
-      onFailure: options.onFailure,
-      makeChannel: (market, periodS, sinceMs) =>
-        this.#makeChannel(market, periodS, sinceMs, options),
-    });
+    this.time = new VirtualClock(clock, span, speed, () => this.#playback.changed());
+    this.#playback = new Playback(context, this.time);
   }
 
   /** A client asks: time begins if it has not begun, and the session is not idle. */
@@ -183,28 +109,6 @@ export class ReplaySession {
     for (const follower of [...this.#followers]) follower.close(GOING_AWAY, SESSION_ENDED);
     await this.#playback.stop();
   }
-
-  async #makeChannel(
-    name: string,
-    periodS: number,
-    sinceMs: number,
-    { clock, span, hasDisconnects }: SessionOptions,
-  ): Promise<StateChannel> {
-    const { asOf, catalog, gaps, observations, isKnownOnly } = this.#context;
-    const market = catalog.market(name) as AsOfMarket;
-    const { marketId } = market;
-    const stream = catalog.stream('states', marketId, periodS);
-    const sessions =
-      hasDisconnects && stream !== undefined ? await asOf.sessions(stream, span) : undefined;
-    const lastUpdate = (nowMs: number) => observations.state(marketId, periodS, nowMs, true);
-    const { toMs } = span;
-    const found = await gaps.touched('states', stream, { fromMs: 0, toMs }, toMs);
-    const missing = normalizeSpans(found.map((gap) => gap.span));
-    return new StateChannel(
-      { asOf, clock, marketId, periodS, isKnownOnly, sessions, missing, toMs, lastUpdate },
-      sinceMs,
-    );
-  }
 }
 
 /** How often idle sessions are looked for. */
@@ -214,48 +118,42 @@ const NAME = /^[A-Za-z0-9_.-]{1,64}$/;
 const NAMES_SHOWN = 10;
 const NAME_FORM = '1 to 64 letters, digits, dots, dashes or underscores';
 
-export interface SessionsOptions {
-  readonly clock: Clock;
-  readonly make: (name: string | undefined) => ReplaySession;
-  /** Named sessions that there may be at once. */
-  readonly max: number;
-  /** An unused named session is forgotten after this time. */
-  readonly idleMs: number;
-}
+const DEFAULT_MAX_SESSIONS = 1000;
+const DEFAULT_IDLE_MS = 600_000;
 
 /** The sessions of a replay: one that is shared, and those that clients name. */
 export class Sessions implements ClockControl {
-  readonly #options: SessionsOptions;
+  readonly shared: ReplaySession;
+  readonly #context: ReplayContext;
+  readonly #max: number;
+  readonly #idleMs: number;
   readonly #named = new Map<string, ReplaySession>();
-  readonly #shared: ReplaySession;
   #cancelLook: (() => void) | undefined;
   #isStopped = false;
 
-  constructor(options: SessionsOptions) {
-    this.#options = options;
-    this.#shared = options.make(undefined);
-  }
-
-  get shared(): ReplaySession {
-    return this.#shared;
+  constructor(context: ReplayContext) {
+    const { maxSessions, sessionIdleMs } = context.options;
+    this.#context = context;
+    this.#max = maxSessions ?? DEFAULT_MAX_SESSIONS;
+    this.#idleMs = sessionIdleMs ?? DEFAULT_IDLE_MS;
+    this.shared = new ReplaySession(undefined, context);
   }
 
   /** The session of a client, made if need be. @throws RefusedError */
   of(name: string | undefined): ReplaySession {
-    if (name === undefined) return this.#shared;
+    if (name === undefined) return this.shared;
     const known = this.#named.get(name);
     if (known !== undefined) return known;
     if (!NAME.test(name)) {
       throw new RefusedError('badSession', `the name of a session is ${NAME_FORM}`);
     }
-    const { max, idleMs, make } = this.#options;
-    if (this.#isStopped || this.#named.size >= max) {
+    if (this.#isStopped || this.#named.size >= this.#max) {
       throw new RefusedError(
         'unavailable',
-        `there are ${max} sessions; one ends after no use for ${idleMs / 1000} s`,
+        `there are ${this.#max} sessions; one ends after no use for ${this.#idleMs / 1000} s`,
       );
     }
-    const session = make(name);
+    const session = new ReplaySession(name, this.#context);
     this.#named.set(name, session);
     this.#cancelLook ??= this.#lookLater();
     return session;
@@ -275,7 +173,7 @@ export class Sessions implements ClockControl {
   }
 
   sessions(): readonly ClockReading[] {
-    return [this.#shared, ...this.#named.values()].map((session) => session.read());
+    return [this.shared, ...this.#named.values()].map((session) => session.read());
   }
 
   pause(name: string | undefined): ClockReading {
@@ -312,14 +210,14 @@ export class Sessions implements ClockControl {
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#cancelLook?.();
-    const all = [this.#shared, ...this.#named.values()];
+    const all = [this.shared, ...this.#named.values()];
     this.#named.clear();
     await Promise.all(all.map((session) => session.stop()));
   }
 
   /** @throws ReplayError for a name that none has: made here, a misspelt one would seem to be steered */
   #known(name: string | undefined): ReplaySession {
-    if (name === undefined) return this.#shared;
+    if (name === undefined) return this.shared;
     const known = this.#named.get(name);
     if (known !== undefined) return known;
     if (!NAME.test(name)) throw new ReplayError(`the name of a session is ${NAME_FORM}`);
@@ -330,7 +228,7 @@ export class Sessions implements ClockControl {
         ? 'there is only the shared one'
         : `there are ${names.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
     throw new ReplayError(
-      `no session of the name ${name}; ${there}. One begins with the first request of a client that names it, or by "replay ctl begin" (POST /replay/sessions), and ends after no use for ${this.#options.idleMs / 1000} s`,
+      `no session of the name ${name}; ${there}. One begins with the first request of a client that names it, or by "replay ctl begin" (POST /replay/sessions), and ends after no use for ${this.#idleMs / 1000} s`,
     );
   }
 
@@ -344,13 +242,13 @@ export class Sessions implements ClockControl {
     const look = () => {
       this.#cancelLook = undefined;
       for (const [name, session] of this.#named) {
-        if (session.idleMs < this.#options.idleMs) continue;
+        if (session.idleMs < this.#idleMs) continue;
         this.#named.delete(name);
         void session.stop();
       }
       if (this.#named.size > 0 && !this.#isStopped) this.#cancelLook = this.#lookLater();
     };
-    const everyMs = Math.min(LOOK_EVERY_MS, this.#options.idleMs);
-    return this.#options.clock.after(everyMs, look, { background: true });
+    const everyMs = Math.min(LOOK_EVERY_MS, this.#idleMs);
+    return this.#context.options.clock.after(everyMs, look, { background: true });
   }
 }

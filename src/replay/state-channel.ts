@@ -1,14 +1,8 @@
-import type {
-  AsOfReader,
-  AsOfSession,
-  AsOfUpdate,
-  StatePlace,
-  StateRow,
-} from '../archive/as-of/reader.js';
-import type { Clock } from '../kernel/clock.js';
+import type { AsOfSession, AsOfUpdate, StatePlace } from '../archive/as-of/reader.js';
 import type { Span } from '../kernel/span.js';
 import type { StateFollower, WrittenUpdate } from '../server/backend.js';
-import { updateOf } from './observations.js';
+import type { Sight } from './catalog.js';
+import { type Observations, updateOf } from './observations.js';
 
 /** Records read ahead at once: few while time passes slowly, more when they are soon used up. */
 const AHEAD_MIN = 64;
@@ -26,17 +20,10 @@ export interface ChannelEvent {
   readonly kind: 'update' | 'close' | 'gap';
 }
 
-export interface ChannelOptions {
-  readonly asOf: AsOfReader;
-  readonly clock: Clock;
+export interface ChannelOptions extends Sight {
   readonly marketId: number;
   readonly periodS: number;
-  /** Nothing of this instant or later is sent. */
-  readonly toMs: number;
-  /** Whether updates come when they were received, where that was later. */
-  readonly isKnownOnly: boolean;
-  /** The last update at an instant. */
-  readonly lastUpdate: (nowMs: number) => Promise<StateRow | undefined>;
+  readonly observations: Observations;
   /** Recorded connections, where their ends are to be sent; oldest first. */
   readonly sessions: readonly AsOfSession[] | undefined;
   /** What is not known of the states, oldest first and apart. */
@@ -187,7 +174,8 @@ export class StateChannel {
   async #set(): Promise<void> {
     const lap = this.#lap;
     const nowMs = this.#sinceMs;
-    const last = await this.#options.lastUpdate(nowMs);
+    const { observations, marketId, periodS } = this.#options;
+    const last = await observations.state(marketId, periodS, nowMs, true);
     if (lap !== this.#lap) return;
     this.#place =
       last === undefined

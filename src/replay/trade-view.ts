@@ -10,6 +10,7 @@ import { SECOND_US } from '../kernel/durations.js';
 import { Mutex } from '../kernel/mutex.js';
 import { RefusedError } from '../server/backend.js';
 import { FreshCache } from './caches.js';
+import { knownAt, type Sight } from './catalog.js';
 
 /** Between two checkpoints lie this many trades: about what finding a page reads too much. */
 const STEP = 1000;
@@ -199,22 +200,15 @@ const PAGES_MAX = 48;
 
 /** Trades as they could be seen at some times. */
 export class TradeView {
-  readonly #asOf: AsOfReader;
-  readonly #clock: Clock;
-  readonly #toMs: number;
-  readonly #isKnownOnly: boolean;
+  readonly #sight: Sight;
   readonly #seconds: FreshCache<TradeRow[]>;
   readonly #pages: FreshCache<TradeRow[]>;
   readonly #offsets = new Map<number, TradeOffsets>();
 
-  /** @param toMs no trade of this instant or later is ever seen */
-  constructor(asOf: AsOfReader, clock: Clock, toMs: number, isKnownOnly: boolean) {
-    this.#asOf = asOf;
-    this.#clock = clock;
-    this.#toMs = toMs;
-    this.#isKnownOnly = isKnownOnly;
-    this.#seconds = new FreshCache(clock, SECONDS_MAX);
-    this.#pages = new FreshCache(clock, PAGES_MAX);
+  constructor(sight: Sight) {
+    this.#sight = sight;
+    this.#seconds = new FreshCache(sight.clock, SECONDS_MAX);
+    this.#pages = new FreshCache(sight.clock, PAGES_MAX);
   }
 
   /**
@@ -225,11 +219,12 @@ export class TradeView {
    * trade could appear below others that were shown already, where no client would look for it again.
    */
   async top(marketId: number, nowMs: number): Promise<TradePlace> {
-    const nowUs = Math.min(nowMs * US_PER_MS, this.#toMs * US_PER_MS - 1);
+    const { asOf, toMs, isKnownOnly } = this.#sight;
+    const nowUs = Math.min(nowMs * US_PER_MS, toMs * US_PER_MS - 1);
     const second = Math.floor(nowUs / SECOND_US);
     const key = `${marketId} ${second}`;
-    const all = await this.#seconds.get(key, () => this.#asOf.tradesOfSecond(marketId, second));
-    const rows = this.#isKnownOnly ? all.filter((row) => row.receivedAtMs <= nowMs) : all;
+    const all = await this.#seconds.get(key, () => asOf.tradesOfSecond(marketId, second));
+    const rows = isKnownOnly ? all.filter((row) => row.receivedAtMs <= nowMs) : all;
     const hidden = rows.find(({ executedAtUs }) => executedAtUs === null || executedAtUs > nowUs);
     return hidden === undefined
       ? startOfSecond(second + 1)
@@ -243,17 +238,17 @@ export class TradeView {
    */
   async page(marketId: number, nowMs: number, skip: number, limit: number): Promise<TradeRow[]> {
     const top = await this.top(marketId, nowMs);
-    const knownAt = this.#isKnownOnly ? nowMs : null;
+    const known = knownAt(this.#sight, nowMs);
     const read = async (before: TradePlace, drop: number) => {
       const count = drop + limit;
-      const key = `${marketId} ${before.tradedAtS} ${before.tid} ${count} ${knownAt}`;
+      const key = `${marketId} ${before.tradedAtS} ${before.tid} ${count} ${known}`;
       const rows = await this.#pages.get(key, () =>
-        this.#asOf.tradesBefore(marketId, before, count, knownAt),
+        this.#sight.asOf.tradesBefore(marketId, before, count, known),
       );
       return drop === 0 ? rows : rows.slice(drop);
     };
     if (skip <= NEAR) return read(top, skip);
-    if (this.#isKnownOnly) {
+    if (this.#sight.isKnownOnly) {
       if (skip + limit <= KNOWN_DEPTH_MAX) return read(top, skip);
       throw new RefusedError(
         'unavailable',
@@ -269,7 +264,7 @@ export class TradeView {
     if (known !== undefined) return known;
     // Markets that are no longer paged through are dropped.
     for (const [id, one] of this.#offsets) if (one.isStale) this.#offsets.delete(id);
-    const offsets = new TradeOffsets(this.#asOf, marketId, this.#clock);
+    const offsets = new TradeOffsets(this.#sight.asOf, marketId, this.#sight.clock);
     this.#offsets.set(marketId, offsets);
     return offsets;
   }

@@ -12,11 +12,8 @@ import type {
   TradeRow,
 } from '../../../src/model/batch.js';
 import type { StreamKind } from '../../../src/model/series.js';
-import {
-  openReplay,
-  type ReplayBackend,
-  type ReplayOptions,
-} from '../../../src/replay/replay-backend.js';
+import type { ReplayOptions } from '../../../src/replay/context.js';
+import { openReplay, type ReplayBackend } from '../../../src/replay/replay-backend.js';
 import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
 import type { Store } from '../../../src/store/index.js';
 import { ServerRecord } from '../exchanges/tape-exchange.js';

@@ -1,0 +1,79 @@
+import type { AsOfReader } from '../archive/as-of/reader.js';
+import type { Clock } from '../kernel/clock.js';
+import { TapekeepError } from '../kernel/errors.js';
+import type { Span } from '../kernel/span.js';
+import type { PlaySpeed } from '../server/backend.js';
+import { CandleView } from './candle-view.js';
+import { Catalog, type Sight } from './catalog.js';
+import { GapBook, LateGaps } from './gaps.js';
+import { Observations } from './observations.js';
+import { TradeView } from './trade-view.js';
+
+/** A replay cannot do what was asked of it; the message says why, and what to do. */
+export class ReplayError extends TapekeepError {
+  /** @param option the setting that is wrong, if it is one */
+  readonly option: 'from' | 'to' | 'markets' | undefined;
+
+  constructor(message: string, option?: 'from' | 'to' | 'markets') {
+    super('replay_invalid', 'fatal', message);
+    this.option = option;
+  }
+}
+
+export interface ReplayOptions {
+  readonly asOf: AsOfReader;
+  readonly clock: Clock;
+  /** Time begins at its start, and stands at its end. */
+  readonly span: Span;
+  /** Names of the markets that are replayed; empty: all. */
+  readonly markets: readonly string[];
+  readonly speed: PlaySpeed;
+  /** `known`: only what this machine knew at the time; `happened`: whenever it was learned. */
+  readonly as: 'happened' | 'known';
+  /** Refuses what touches a gap, instead of naming it in a header. */
+  readonly isStrict: boolean;
+  /** Ends connections where those that recorded the states ended. */
+  readonly hasDisconnects: boolean;
+  /** Called when the archive failed; clients are answered to ask again, or that it is no use. */
+  readonly onFailure: (error: unknown) => void;
+  /** Named sessions that there may be at once; default 1,000. */
+  readonly maxSessions?: number;
+  /** An unused named session is forgotten after this time; default 10 minutes. */
+  readonly sessionIdleMs?: number;
+}
+
+/** Everything that can be seen of the archive at some instant; the same for all sessions. */
+export class ReplayContext {
+  readonly options: ReplayOptions;
+  readonly sight: Sight;
+  readonly catalog: Catalog;
+  readonly gaps: GapBook;
+  readonly late: LateGaps;
+  readonly trades: TradeView;
+  readonly candles: CandleView;
+  readonly observations: Observations;
+
+  constructor(options: ReplayOptions) {
+    const { asOf, clock, markets, span, as } = options;
+    const sight = { asOf, clock, markets, toMs: span.toMs, isKnownOnly: as === 'known' };
+    const catalog = new Catalog(sight);
+    const gaps = new GapBook(sight, catalog);
+    const trades = new TradeView(sight);
+    const late = new LateGaps(sight);
+    this.options = options;
+    this.sight = sight;
+    this.catalog = catalog;
+    this.gaps = gaps;
+    this.trades = trades;
+    this.late = late;
+    this.candles = new CandleView({ ...sight, catalog, gaps, late, trades });
+    this.observations = new Observations(sight);
+  }
+
+  /** The next instant of which anything is recorded of the replayed markets; undefined: none is left. */
+  async nextTimeMs(nowMs: number): Promise<number | undefined> {
+    const marketIds = Array.from(this.catalog.markets, ({ marketId }) => marketId);
+    const { asOf, toMs } = this.sight;
+    return (await asOf.nextTimeMs(marketIds, nowMs, toMs)) ?? undefined;
+  }
+}
