@@ -5,30 +5,6 @@ import type { BackendTrade } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
 import type { TradeColumns } from './trade-columns.js';
 
-/** Where the trades of one market come from. */
-export interface TradeSource {
-  /** Positions grow with time; all trades up to the last {@link TradeSource.extendTo} are in here. */
-  readonly columns: TradeColumns;
-  /** Whether old trades can be made again, so that those beyond the history may be dropped. */
-  readonly canDrop: boolean;
-  /**
-   * All trades from this time on are in the columns, as long as none was dropped by others than
-   * the source itself. May move forward.
-   */
-  readonly originUs: number;
-  /** Makes sure that every trade up to and including `timeUs` is in the columns. */
-  extendTo(timeUs: number): void;
-  /** A time after `timeUs` when it is worth looking again; undefined when nothing will come. */
-  nextAfter(timeUs: number): number | undefined;
-  /**
-   * Every trade in `[fromUs, timeUs]`, oldest first, dropped ones too. To be read at once: what is
-   * read later may miss what was dropped meanwhile.
-   *
-   * @throws TapekeepError when some of them are not known any more
-   */
-  issued(timeUs: number, fromUs: number): Iterable<BackendTrade>;
-}
-
 /** The positions `[first, end)` that are served at a time. */
 export interface Visible {
   readonly first: number;
@@ -60,37 +36,65 @@ const WINDOWS_MAX = 16;
 /** Trades beyond the history that are kept until it is worth dropping them. */
 const DROP_STEP = 4096;
 
-/** One market of a tape: its trades as seen at a given exchange time. */
+/**
+ * One market with its trades, as seen at a given exchange time. Here all of them are there from the start;
+ * a class of its own makes them as time goes on.
+ */
 export class MarketTape {
   readonly market: Market;
   /** Smallest step of the price, scaled by `priceDigits`. */
   readonly tick: bigint;
+  /** Positions grow with time; all trades up to the last {@link MarketTape.extendTo} are in here. */
   readonly columns: TradeColumns;
-  readonly #source: TradeSource;
+  /** Whether trades beyond the history may be dropped. */
+  protected readonly canDrop: boolean = false;
   readonly #historyMax: number;
   /** The figures of each length as last worked out: between trades they are read many times. */
   readonly #windows = new BoundedMap<number, KnownWindow>(WINDOWS_MAX);
-  #completeFromUs: number;
+  /** Trades before it have been dropped here. */
+  #droppedBeforeUs = Number.NEGATIVE_INFINITY;
 
   /** @param historyMax most trades served; older ones are beyond the exchange's history */
-  constructor(market: Market, tick: bigint, source: TradeSource, historyMax: number) {
+  constructor(market: Market, tick: bigint, columns: TradeColumns, historyMax: number) {
     this.market = market;
     this.tick = tick;
-    this.columns = source.columns;
-    this.#source = source;
+    this.columns = columns;
     this.#historyMax = historyMax;
-    this.#completeFromUs = source.originUs;
+  }
+
+  /** All trades from this time on are in the columns but for those dropped here. May move forward. */
+  get originUs(): number {
+    return this.columns.timeUsAt(this.columns.base);
+  }
+
+  /** Makes sure that every trade up to and including `timeUs` is in the columns. */
+  protected extendTo(_timeUs: number): void {}
+
+  /** A time after `nowMs` when it is worth looking again; undefined when nothing will come. */
+  nextAfterMs(nowMs: number): number | undefined {
+    const next = this.columns.firstAfter(nowMs * 1000);
+    return next < this.columns.end ? Math.ceil(this.columns.timeUsAt(next) / 1000) : undefined;
+  }
+
+  /**
+   * Every trade from `fromUs` to `nowMs`, oldest first, dropped ones too. To be read at once: what is
+   * read later may miss what was dropped meanwhile.
+   *
+   * @throws TapekeepError when some of them are not known any more
+   */
+  issued(nowMs: number, fromUs: number): Iterable<BackendTrade> {
+    return this.columns.between(fromUs, nowMs * 1000);
   }
 
   /** Trades not later than `nowMs`, the newest `historyMax` of them. */
   visible(nowMs: number): Visible {
     const { columns } = this;
-    this.#source.extendTo(nowMs * 1000);
+    this.extendTo(nowMs * 1000);
     const end = columns.firstAfter(nowMs * 1000);
     const first = Math.max(columns.base, end - this.#historyMax);
-    if (this.#source.canDrop && first - columns.base > DROP_STEP) {
+    if (this.canDrop && first - columns.base > DROP_STEP) {
       // One dropped trade is worth remembering: its time bounds what is complete.
-      this.#completeFromUs = columns.timeUsAt(first - 2) + 1;
+      this.#droppedBeforeUs = columns.timeUsAt(first - 2) + 1;
       columns.dropBefore(first - 1);
     }
     return { first, end };
@@ -98,7 +102,7 @@ export class MarketTape {
 
   /** From this time on every trade is served: the earliest possible start of a true candle. */
   completeFromUs({ first }: Visible): number {
-    if (first === this.columns.base) return Math.max(this.#completeFromUs, this.#source.originUs);
+    if (first === this.columns.base) return Math.max(this.#droppedBeforeUs, this.originUs);
     return this.columns.timeUsAt(first - 1) + 1;
   }
 
@@ -115,17 +119,6 @@ export class MarketTape {
     const figures = this.#figures(from, end);
     this.#windows.set(lengthMs, { from, end, figures });
     return figures;
-  }
-
-  /** See {@link TradeSource.nextAfter}; milliseconds, rounded up to when it is visible. */
-  nextAfterMs(nowMs: number): number | undefined {
-    const nextUs = this.#source.nextAfter(nowMs * 1000);
-    return nextUs === undefined ? undefined : Math.ceil(nextUs / 1000);
-  }
-
-  /** See {@link TradeSource.issued}. */
-  issued(nowMs: number, fromUs: number): Iterable<BackendTrade> {
-    return this.#source.issued(nowMs * 1000, fromUs);
   }
 
   #figures(from: number, end: number): RollingFigures {

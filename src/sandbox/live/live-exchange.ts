@@ -1,10 +1,11 @@
+import type { Market } from '../../contract/resources.js';
 import { BoundedMap } from '../../kernel/bounded.js';
 import type { BackendTrade } from '../../server/backend.js';
 import { MatchingEngine } from '../engine/engine.js';
 import type { MarketRules } from '../engine/market.js';
 import type { Trade } from '../engine/matching.js';
 import { LiveError } from '../errors.js';
-import { MarketTape, type TradeSource } from '../market-tape.js';
+import { MarketTape } from '../market-tape.js';
 import { checkMarket, describeMarket, flowShapeOf, type MarketDescription } from '../markets.js';
 import { TradeColumns } from '../trade-columns.js';
 import { SESSION_US, Traders } from '../traders/traders.js';
@@ -19,28 +20,25 @@ export const MARKETS_MAX = 2000;
 /** Markets that are remembered after their end. */
 const DELISTED_MAX = 2000;
 
-/** The exchange's time, as far as a source of trades is concerned. */
-type LiveTime = Pick<LiveExchange, 'advanceTo' | 'nextUs'>;
-
-interface LiveSourceOptions {
-  readonly time: LiveTime;
-  /** Places of the market's prices and amounts. */
-  readonly digits: { readonly price: number; readonly amount: number };
+interface LiveTapeOptions {
+  readonly market: Market;
+  /** Makes the trades. */
+  readonly exchange: LiveExchange;
   /** Trades before it are not part of the history, UNIX microseconds. */
   readonly originUs: number;
   /** Whether there were trades before the origin, which are unknown here. */
   readonly isCut: boolean;
+  readonly historyMax: number;
   /** Whether nothing is ever dropped. */
   readonly keepAll: boolean;
   /** The market as it was listed before: its trades come first. */
-  readonly former?: LiveSource;
+  readonly former: LiveTape | undefined;
 }
 
 /** The trades of one market, as the engine makes them. */
-class LiveSource implements TradeSource {
-  readonly columns: TradeColumns;
-  readonly canDrop: boolean;
-  readonly #time: LiveTime;
+class LiveTape extends MarketTape {
+  protected override readonly canDrop: boolean;
+  readonly #exchange: LiveExchange;
   readonly #priceFactor: bigint;
   readonly #amountFactor: bigint;
   #originUs: number;
@@ -48,20 +46,22 @@ class LiveSource implements TradeSource {
   /** First position of the trades since the origin. */
   #originAt: number;
 
-  constructor({ time, digits, originUs, isCut, keepAll, former }: LiveSourceOptions) {
-    this.#time = time;
-    this.canDrop = !keepAll;
-    const { columns, heldFromUs } = former ?? {};
+  constructor(options: LiveTapeOptions) {
+    const { market, exchange, originUs, isCut, historyMax, keepAll, former } = options;
+    const { moneyPrec, stockPrec } = market;
+    const { columns = new TradeColumns(0, 0), heldFromUs } = former ?? {};
     // With other precisions than before, the finer ones hold each value exactly.
-    this.columns = (columns ?? new TradeColumns(0, 0)).withDigits(digits.price, digits.amount);
-    this.#priceFactor = 10n ** BigInt(this.columns.priceDigits - digits.price);
-    this.#amountFactor = 10n ** BigInt(this.columns.amountDigits - digits.amount);
+    super(market, 1n, columns.withDigits(moneyPrec, stockPrec), historyMax);
+    this.canDrop = !keepAll;
+    this.#exchange = exchange;
+    this.#priceFactor = 10n ** BigInt(this.columns.priceDigits - moneyPrec);
+    this.#amountFactor = 10n ** BigInt(this.columns.amountDigits - stockPrec);
     this.#isCut = former === undefined ? isCut : heldFromUs !== undefined;
     this.#originUs = heldFromUs ?? former?.originUs ?? originUs;
     this.#originAt = this.columns.base;
   }
 
-  get originUs(): number {
+  override get originUs(): number {
     return this.#originUs;
   }
 
@@ -89,16 +89,16 @@ class LiveSource implements TradeSource {
     this.#isCut = true;
   }
 
-  extendTo(timeUs: number): void {
-    this.#time.advanceTo(timeUs);
+  protected override extendTo(timeUs: number): void {
+    this.#exchange.advanceTo(timeUs);
   }
 
-  nextAfter(timeUs: number): number {
-    return Math.max(timeUs + 1, this.#time.nextUs);
+  override nextAfterMs(nowMs: number): number {
+    return Math.ceil(Math.max(nowMs * 1000 + 1, this.#exchange.nextUs) / 1000);
   }
 
-  *issued(timeUs: number, fromUs: number): Iterable<BackendTrade> {
-    this.extendTo(timeUs);
+  override *issued(nowMs: number, fromUs: number): Iterable<BackendTrade> {
+    this.extendTo(nowMs * 1000);
     const { heldFromUs = fromUs } = this;
     if (fromUs < heldFromUs) {
       const held = (heldFromUs / 1e6).toFixed(6);
@@ -106,7 +106,7 @@ class LiveSource implements TradeSource {
         `from ${Number.isFinite(fromUs) ? (fromUs / 1e6).toFixed(6) : '(the beginning)'}: trades before ${held} (${new Date(heldFromUs / 1000).toISOString()}) are forgotten; ask with from=${held} or later, or start the exchange with --keep-all (keepAll)`,
       );
     }
-    yield* this.columns.between(fromUs, timeUs);
+    yield* super.issued(nowMs, fromUs);
   }
 }
 
@@ -114,8 +114,7 @@ class LiveSource implements TradeSource {
 export interface LiveMarket {
   readonly description: MarketDescription;
   readonly rules: MarketRules;
-  readonly tape: MarketTape;
-  readonly source: LiveSource;
+  readonly tape: LiveTape;
   readonly isBlocked: boolean;
 }
 
@@ -223,20 +222,13 @@ export class LiveExchange {
     }
     const { takerFee = this.#options.takerFee, makerFee = this.#options.makerFee } = description;
     const shown = describeMarket(name, stockPrec, moneyPrec, minAmount);
-    const former = this.#delisted.get(name);
     const { historyMax, keepAll } = this.#options;
-    const source = new LiveSource({
-      time: this,
-      digits: { price: moneyPrec, amount: stockPrec },
-      originUs: fromUs,
-      ...{ isCut, keepAll },
-      ...(former === undefined ? {} : { former: former.source }),
-    });
+    const former = this.#delisted.get(name)?.tape;
+    const trading = { market: shown, exchange: this, originUs: fromUs, isCut };
     const made: LiveMarket = {
       description,
       rules: { ...shown, takerFee, makerFee },
-      tape: new MarketTape(shown, 1n, source, historyMax),
-      source,
+      tape: new LiveTape({ ...trading, historyMax, keepAll, former }),
       isBlocked: false,
     };
     this.engine.addMarket(made.rules);
@@ -256,11 +248,11 @@ export class LiveExchange {
   }
 
   #keep(trade: Trade): void {
-    this.#listed.get(trade.market)?.source.add(trade);
+    this.#listed.get(trade.market)?.tape.add(trade);
   }
 
   #forgetBefore(timeUs: number): void {
-    for (const { source } of this.#listed.values()) source.forgetBefore(timeUs);
-    for (const { source } of this.#delisted.values()) source.forgetBefore(timeUs);
+    for (const { tape } of this.#listed.values()) tape.forgetBefore(timeUs);
+    for (const { tape } of this.#delisted.values()) tape.forgetBefore(timeUs);
   }
 }

@@ -1,10 +1,8 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { messageOf } from '../../kernel/errors.js';
-import type { BackendTrade } from '../../server/backend.js';
 import { parseScaled } from '../amounts.js';
 import { TapeError } from '../errors.js';
-import type { TradeSource } from '../market-tape.js';
 import { TradeColumns } from '../trade-columns.js';
 
 /** The first line of a tape file. */
@@ -171,27 +169,4 @@ export async function readCsvTape(path: string): Promise<ReadTape> {
   }
   if (rest.trim() !== '') reader.readLine(rest.replace(/\r$/, ''));
   return reader.finish(hash.digest('hex'));
-}
-
-/** The trades of a tape file as a market's: everything is there from the start. */
-export class RecordedSource implements TradeSource {
-  readonly columns: TradeColumns;
-  readonly canDrop = false;
-  readonly originUs: number;
-
-  constructor(columns: TradeColumns) {
-    this.columns = columns;
-    this.originUs = columns.timeUsAt(columns.base);
-  }
-
-  extendTo(): void {}
-
-  nextAfter(timeUs: number): number | undefined {
-    const next = this.columns.firstAfter(timeUs);
-    return next < this.columns.end ? this.columns.timeUsAt(next) : undefined;
-  }
-
-  issued(timeUs: number, fromUs: number): Iterable<BackendTrade> {
-    return this.columns.between(fromUs, timeUs);
-  }
 }

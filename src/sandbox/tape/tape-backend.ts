@@ -16,7 +16,7 @@ import { TapeError } from '../errors.js';
 import { ExchangeTime, MarketData, type MarketDataParts, type Touch } from '../market-data.js';
 import { MarketTape } from '../market-tape.js';
 import { describeMarket, refusing, splitPair } from '../markets.js';
-import { type ReadTape, RecordedSource, readCsvTape } from './recorded-tape.js';
+import { type ReadTape, readCsvTape } from './recorded-tape.js';
 import { drawBook, EMPTY_BOOK, type TapeBook } from './tape-book.js';
 
 /** A recorded tape in a file; see `readCsvTape` for its format. */
@@ -98,8 +98,7 @@ export async function openTape(given: TapeOptions, clock: Clock): Promise<TapeBa
     const minAmount = formatScaled(1n, amountDigits);
     const described = describeMarket(market, amountDigits, priceDigits, minAmount);
     const tick = 10n ** BigInt(priceDigits - tickDigits);
-    const source = new RecordedSource(columns);
-    return new MarketTape(described, tick, source, historyMax);
+    return new MarketTape(described, tick, columns, historyMax);
   });
   const digests = read.map(({ market, digest }) => ({ market, digest }));
   const definition = JSON.stringify({ kind: 'recorded', shiftMs, tapes: digests });
