@@ -1,11 +1,8 @@
 import { dialectOf } from '../contract/dialects.js';
 import { DEFAULT_VARIANTS, type ServerVariants } from '../contract/variants.js';
-import type { Clock } from '../kernel/clock.js';
 import { limitConnections } from '../kernel/connections.js';
-import type { ServerEvents } from '../observe/events.js';
-import type { Backend } from './backend.js';
-import type { Interference } from './faults.js';
-import { buildHttpServer, type ServerContext } from './http/http.js';
+import type { ServerContext } from './context.js';
+import { buildHttpServer } from './http/http.js';
 import { RealtimeServer } from './realtime/realtime.js';
 
 /** Path of the real-time interface, on the same port as the HTTP interface. */
@@ -13,20 +10,13 @@ const REALTIME_PATH = '/ws';
 /** Connections at once, without those of the real-time interface, which counts its own. */
 const MAX_CONNECTIONS = 2_000;
 
-export interface ExchangeServerOptions {
-  readonly backend: Backend;
-  readonly clock: Clock;
-  readonly telemetry: ServerEvents;
+export interface ExchangeServerOptions extends Omit<ServerContext, 'variants' | 'words'> {
   /** Address to listen on; the default is reachable from this machine only. */
   readonly host?: string;
   /** 0 takes any free port. */
   readonly port?: number;
   /** Departures from {@link DEFAULT_VARIANTS}. */
   readonly variants?: Partial<ServerVariants>;
-  /** Makes things go wrong on purpose; default: nothing does. */
-  readonly interference?: Interference;
-  /** Serves the paths that steer the exchange and show its secrets; default false. */
-  readonly control?: boolean;
 }
 
 export interface ExchangeServer {
@@ -44,17 +34,9 @@ export interface ExchangeServer {
  * @throws Node's listen errors, such as EADDRINUSE.
  */
 export async function startExchangeServer(options: ExchangeServerOptions): Promise<ExchangeServer> {
-  const host = options.host ?? '127.0.0.1';
-  const variants = { ...DEFAULT_VARIANTS, ...options.variants };
-  const context: ServerContext = {
-    backend: options.backend,
-    clock: options.clock,
-    telemetry: options.telemetry,
-    variants,
-    words: dialectOf(variants.dialect).realtime,
-    ...(options.interference === undefined ? {} : { interference: options.interference }),
-    control: options.control === true,
-  };
+  const { host = '127.0.0.1', port: wantedPort = 0, variants: departures, ...shared } = options;
+  const variants = { ...DEFAULT_VARIANTS, ...departures };
+  const context = { ...shared, variants, words: dialectOf(variants.dialect).realtime };
   const http = buildHttpServer(context, REALTIME_PATH);
   const realtime = new RealtimeServer(context);
   const release = limitConnections(http.server, MAX_CONNECTIONS);
@@ -63,7 +45,7 @@ export async function startExchangeServer(options: ExchangeServerOptions): Promi
     realtime.upgrade(REALTIME_PATH, request, socket, head);
   });
   try {
-    await http.listen({ host, port: options.port ?? 0 });
+    await http.listen({ host, port: wantedPort });
   } catch (error) {
     await http.close();
     throw error;

@@ -2,16 +2,11 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { onlyKeys } from '../../contract/shape.js';
 import type { Backend, MarketControl } from '../backend.js';
-import type { Interference, InterferenceControl } from '../faults.js';
+import type { ServerContext } from '../context.js';
+import type { InterferenceControl } from '../faults.js';
 import { addControlRoutes, CONTROL_PREFIX, readBody, readJson } from './control-replies.js';
 import { addReplayControl } from './replay-control.js';
 import { addTruthControl } from './truth-control.js';
-
-interface SteeredServer {
-  readonly backend: Backend;
-  readonly interference?: Interference;
-  readonly control?: boolean;
-}
 
 /** The markets of a backend that gets no others; undefined where some may come. */
 export function marketsForGood(backend: Backend): readonly string[] | undefined {
@@ -25,8 +20,8 @@ export function marketsForGood(backend: Backend): readonly string[] | undefined 
  * what they steer. Without `control` there are none of them; those of a recording, below `/replay/`,
  * then say so.
  */
-export function addControl(server: FastifyInstance, steered: SteeredServer): void {
-  const { backend, interference, control = false } = steered;
+export function addControl(server: FastifyInstance, context: ServerContext): void {
+  const { backend, interference, control = false } = context;
   const { clockControl, marketControl } = backend;
   addControlRoutes(server, (app) => {
     if (clockControl !== undefined) addReplayControl(app, clockControl, control);

@@ -5,8 +5,8 @@ import type { EndpointName } from '../../contract/endpoints.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
-import type { Backend } from '../backend.js';
-import type { HttpDelivery, HttpReply, Interference } from '../faults.js';
+import type { ServerContext } from '../context.js';
+import type { HttpDelivery, HttpReply } from '../faults.js';
 import { readQuery } from './request.js';
 
 /** The market of a signed body; whatever cannot be read names none. */
@@ -151,16 +151,10 @@ async function deliver(
   }
 }
 
-interface InterferedServer {
-  readonly backend: Backend;
-  readonly clock: Clock;
-  readonly interference?: Interference;
-}
-
 /** Lets the server's interference decide about every reply of the contract's endpoints. */
 export function addInterference(
   app: FastifyInstance,
-  { interference, backend, clock }: InterferedServer,
+  { interference, backend, clock }: ServerContext,
   endpointOfPath: ReadonlyMap<string, EndpointName>,
 ): void {
   if (interference === undefined) return;

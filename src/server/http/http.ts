@@ -11,14 +11,10 @@ import type { JsonObject } from '../../contract/documents/json-schema.js';
 import { openApiDocument } from '../../contract/documents/openapi.js';
 import { type EndpointName, endpointNames, type FilledParamsOf } from '../../contract/endpoints.js';
 import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
-import type { RealtimeWords } from '../../contract/realtime.js';
-import type { ServerVariants } from '../../contract/variants.js';
-import type { Clock } from '../../kernel/clock.js';
-import type { ServerEvents } from '../../observe/events.js';
 import { type Backend, RefusedError } from '../backend.js';
+import type { ServerContext } from '../context.js';
 import { addControl } from '../control/control.js';
 import { isControlPath } from '../control/control-replies.js';
-import type { Interference } from '../faults.js';
 import { answerText, sendAnswer, sendJson } from './answers.js';
 import { Authenticator } from './authentication.js';
 import { addInterference } from './faults-http.js';
@@ -26,7 +22,6 @@ import { EndpointBlocks, RateWindows } from './rate-window.js';
 import {
   AUTHENTICATION_FAILURE,
   BAD_REQUEST,
-  BARE_BAD_REQUEST,
   bareReplyText,
   ERROR_SHAPES,
   type ErrorReply,
@@ -46,19 +41,6 @@ import {
 } from './replies.js';
 import { openSession, pathOf, readQuery, sessionBackendOf } from './request.js';
 import { type RawParams, validateParams } from './validation.js';
-
-/** What the parts of one server share. */
-export interface ServerContext {
-  readonly backend: Backend;
-  readonly clock: Clock;
-  readonly telemetry: ServerEvents;
-  readonly variants: ServerVariants;
-  readonly words: RealtimeWords;
-  /** What is made to go wrong on purpose. */
-  readonly interference?: Interference;
-  /** Whether the paths that steer the exchange are served. */
-  readonly control?: boolean;
-}
 
 const MAX_HEADER_BYTES = 16 * 1024;
 /** A request's headers, and the whole request, must have arrived by then. */
@@ -200,7 +182,7 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
 /** A request that node's parser gave up on has no reply object: the page goes to the socket. */
 function answerUnparsable(context: ServerContext, socket: Socket): void {
   if (socket.writable) {
-    socket.end(bareReplyText(BARE_BAD_REQUEST, context.backend));
+    socket.end(bareReplyText(BAD_REQUEST, context.backend));
     context.telemetry.served({ endpoint: 'unparsable', status: 400, durationMs: 0 });
   }
   // The peer may never close its side; what it still sends is not read any more.

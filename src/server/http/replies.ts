@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import { type IncomingHttpHeaders, type IncomingMessage, STATUS_CODES } from 'node:http';
 import {
   BAD_REQUEST_PAGE,
   ERROR_MESSAGES,
@@ -32,34 +32,6 @@ function httpDates(): (atMs: number) => string {
 /** A time, UNIX milliseconds, as the Date header carries it. */
 export const httpDate = httpDates();
 
-/** A reply to be sent without the framework, because there is no request that it could answer. */
-export interface BareReply {
-  /** `400 Bad Request` */
-  readonly status: string;
-  readonly type: string;
-  readonly body: string;
-}
-
-export const BARE_BAD_REQUEST: BareReply = {
-  status: '400 Bad Request',
-  type: HTML_TYPE,
-  body: BAD_REQUEST_PAGE,
-};
-
-/** The bytes of a last reply on its connection, with the headers that every reply has. */
-export function bareReplyText({ status, type, body }: BareReply, backend: Backend): string {
-  return [
-    `HTTP/1.1 ${status}`,
-    `Content-Type: ${type}`,
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    `Date: ${httpDate(backend.nowMs())}`,
-    `${IDENTITY_HEADER}: ${backend.identity}`,
-    'Connection: close',
-    '',
-    body,
-  ].join('\r\n');
-}
-
 /** Of several headers of these names node silently keeps the first. */
 const HOST = 'host';
 const CONTENT_TYPE = 'content-type';
@@ -91,6 +63,25 @@ export interface ErrorReply {
   readonly status: number;
   readonly body: object | string;
   readonly retryAfterS?: number;
+}
+
+/**
+ * The bytes of a last reply on its connection, with the headers that every reply has: sent without the
+ * framework, where there is no request that it could answer.
+ */
+export function bareReplyText({ status, body }: ErrorReply, backend: Backend): string {
+  const isPage = typeof body === 'string';
+  const text = isPage ? body : JSON.stringify(body);
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    `Content-Type: ${isPage ? HTML_TYPE : JSON_TYPE}`,
+    `Content-Length: ${Buffer.byteLength(text)}`,
+    `Date: ${httpDate(backend.nowMs())}`,
+    `${IDENTITY_HEADER}: ${backend.identity}`,
+    'Connection: close',
+    '',
+    text,
+  ].join('\r\n');
 }
 
 /** Thrown by the steps of a request when the answer is an error of the contract. */

@@ -1,5 +1,5 @@
+import type { ServerContext } from '../context.js';
 import type { ConnectionFate, ConnectionInterference, RealtimeFrame } from '../faults.js';
-import type { ServerContext } from '../http/http.js';
 
 /** Delayed frames of one connection that may wait; beyond it the connection is cut. */
 const MAX_DELAYED_FRAMES = 1024;

@@ -1,18 +1,16 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
-import { notFoundBody } from '../../contract/error-shapes.js';
 import { REALTIME_FRAME_MAX_BYTES } from '../../contract/limits.js';
 import { type Backend, RefusedError } from '../backend.js';
-import type { ServerContext } from '../http/http.js';
+import type { ServerContext } from '../context.js';
 import {
-  BARE_BAD_REQUEST,
-  type BareReply,
+  BAD_REQUEST,
   bareReplyText,
-  HTML_TYPE,
+  type ErrorReply,
   IDENTITY_HEADER,
   isUnambiguous,
-  JSON_TYPE,
+  notFound,
   refusedReply,
 } from '../http/replies.js';
 import { pathOf, sessionOf } from '../http/request.js';
@@ -20,6 +18,7 @@ import { RealtimeConnection } from './connection.js';
 
 /** Connections served at once; more are refused with 503. */
 const MAX_CONNECTIONS = 2000;
+const FULL: ErrorReply = { status: 503, body: '' };
 
 /** The real-time interface of one server (contract, Real-time methods; field notes, Real-time). */
 export class RealtimeServer {
@@ -43,7 +42,7 @@ export class RealtimeServer {
     });
     // The library would answer a faulty handshake with statuses and texts of its own.
     this.#server.on('wsClientError', (_error, socket) => {
-      this.#refuse(socket, BARE_BAD_REQUEST);
+      this.#refuse(socket, BAD_REQUEST);
     });
   }
 
@@ -51,19 +50,15 @@ export class RealtimeServer {
   upgrade(path: string, request: IncomingMessage, socket: Duplex, head: Buffer): void {
     // Without a listener a reset during the handshake would be an uncaught error.
     socket.on('error', () => socket.destroy());
+    const asked = pathOf(request.url ?? '');
     if (this.#isStopped) {
       socket.destroy();
-    } else if (pathOf(request.url ?? '') !== path) {
-      const body = notFoundBody(pathOf(request.url ?? ''), this.#context.backend.nowMs());
-      this.#refuse(socket, {
-        status: '404 Not Found',
-        type: JSON_TYPE,
-        body: JSON.stringify(body),
-      });
+    } else if (asked !== path) {
+      this.#refuse(socket, notFound(asked, this.#context.backend.nowMs()));
     } else if (request.headers.upgrade?.toLowerCase() !== 'websocket' || !isUnambiguous(request)) {
-      this.#refuse(socket, BARE_BAD_REQUEST);
+      this.#refuse(socket, BAD_REQUEST);
     } else if (this.#connections.size >= MAX_CONNECTIONS) {
-      this.#refuse(socket, { status: '503 Service Unavailable', type: HTML_TYPE, body: '' });
+      this.#refuse(socket, FULL);
     } else {
       const backend = this.#openSession(request, socket);
       if (backend === undefined) return;
@@ -93,15 +88,12 @@ export class RealtimeServer {
       return backend.sessionFor({ kind: 'connection', session, note: () => undefined });
     } catch (error) {
       if (!(error instanceof RefusedError)) throw error;
-      const isFull = error.refusal === 'unavailable';
-      const status = isFull ? '503 Service Unavailable' : '400 Bad Request';
-      const body = JSON.stringify(refusedReply(error).body);
-      this.#refuse(socket, { status, type: JSON_TYPE, body });
+      this.#refuse(socket, refusedReply(error));
       return undefined;
     }
   }
 
-  #refuse(socket: Duplex, reply: BareReply): void {
+  #refuse(socket: Duplex, reply: ErrorReply): void {
     socket.once('finish', () => socket.destroy());
     socket.end(bareReplyText(reply, this.#context.backend));
   }

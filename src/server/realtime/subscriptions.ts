@@ -2,7 +2,7 @@ import { gapNoticeMessage } from '../../contract/gap-notices.js';
 import { familyUpdateMessage, type StateParams, updateMessage } from '../../contract/realtime.js';
 import type { StateRecord } from '../../contract/resources.js';
 import type { StateFollower, WrittenUpdate } from '../backend.js';
-import type { ServerContext } from '../http/http.js';
+import type { ServerContext } from '../context.js';
 import { failureOf } from '../http/replies.js';
 
 /**

@@ -1,6 +1,6 @@
 import { tradesUpdateMessage } from '../../contract/realtime.js';
 import type { Backend, BackendTrade } from '../backend.js';
-import type { ServerContext } from '../http/http.js';
+import type { ServerContext } from '../context.js';
 import { failureOf } from '../http/replies.js';
 
 /** Rows of one frame. */
