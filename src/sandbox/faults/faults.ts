@@ -9,11 +9,11 @@ import type {
   InterferenceControl,
 } from '../../server/faults.js';
 import { FaultScriptError } from '../errors.js';
-import { FaultyConnection, type FrameScript } from './frames.js';
+import { FaultyConnection } from './frames.js';
 import { shapeOf } from './kinds.js';
 import { spoilReply } from './replies.js';
 import { ReplyRows } from './rows.js';
-import { drawBelow, type FaultCount, RuleState } from './rule-state.js';
+import { drawLatency, type FaultCount, RuleState } from './rule-state.js';
 import { type FaultRule, type FaultRuleInput, readFaultScript } from './script.js';
 
 const DEFAULT_SEED = 7;
@@ -92,7 +92,7 @@ export class Faults implements Interference {
       const random = state.offer(asked.atMs, nowMs);
       if (random === undefined) continue;
       if (rule.kind === 'latency') {
-        waitMs += (rule.ms ?? 0) + drawBelow(random, (rule.jitterMs ?? 0) + 1);
+        waitMs += drawLatency(rule, random);
         continue;
       }
       if (older !== undefined) return { reply: older, waitMs };
@@ -107,15 +107,10 @@ export class Faults implements Interference {
   }
 
   connection(): ConnectionInterference {
-    return new FaultyConnection(() => this.#frameScript());
-  }
-
-  #frameScript(): FrameScript {
-    const { states } = this.#script;
-    return {
-      rulesAbout: (market) => states.filter(({ rule }) => isAbout(rule, 'realtime', market)),
-      nowMs: this.#clock.monotonicMs(),
-    };
+    // The script in force may be another one at each call.
+    const rulesAbout = (market: string | undefined) =>
+      this.#script.states.filter(({ rule }) => isAbout(rule, 'realtime', market));
+    return new FaultyConnection(rulesAbout, this.#clock);
   }
 
   /** Only what went well is kept: a cache that served errors would be another fault. */

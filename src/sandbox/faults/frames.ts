@@ -1,3 +1,4 @@
+import type { Clock } from '../../kernel/clock.js';
 import type { Random } from '../../kernel/random.js';
 import type {
   ConnectionFate,
@@ -8,15 +9,8 @@ import type {
 } from '../../server/faults.js';
 import { shapeOf } from './kinds.js';
 import { ReplyRows } from './rows.js';
-import { drawBelow, type RuleState } from './rule-state.js';
+import { drawBelow, drawLatency, type RuleState } from './rule-state.js';
 import type { FaultRule } from './script.js';
-
-/** What a connection needs of the script in force; it may be another one at each call. */
-export interface FrameScript {
-  /** States of the rules that are about real-time connections and this market. */
-  rulesAbout(market: string | undefined): readonly RuleState[];
-  readonly nowMs: number;
-}
 
 function fateOf({ kind, answers }: FaultRule): ConnectionFate {
   if (kind === 'dropSocket') return 'drop';
@@ -56,51 +50,54 @@ function underIdOf(text: string, older: string): string {
 
 /** What goes wrong on one real-time connection. */
 export class FaultyConnection implements ConnectionInterference {
-  readonly #script: () => FrameScript;
+  readonly #rulesAbout: (market: string | undefined) => readonly RuleState[];
+  readonly #clock: Clock;
   /** An update that waits to be sent behind the next frame. */
   #held: string | undefined;
 
-  constructor(script: () => FrameScript) {
-    this.#script = script;
+  /** @param rulesAbout states of the rules in force about real-time connections and a market */
+  constructor(rulesAbout: (market: string | undefined) => readonly RuleState[], clock: Clock) {
+    this.#rulesAbout = rulesAbout;
+    this.#clock = clock;
   }
 
   opened(atMs: number): ConnectionFate {
-    const script = this.#script();
-    for (const state of script.rulesAbout(undefined)) {
+    const nowMs = this.#clock.monotonicMs();
+    for (const state of this.#rulesAbout(undefined)) {
       if (state.rule.at !== 'open') continue;
-      if (state.offer(atMs, script.nowMs) !== undefined) return fateOf(state.rule);
+      if (state.offer(atMs, nowMs) !== undefined) return fateOf(state.rule);
     }
     return 'serve';
   }
 
   asked({ method, market, atMs }: RealtimeAsked): 'answer' | 'refuse' | 'ignore' {
     if (method !== 'state.subscribe' && method !== 'trades.subscribe') return 'answer';
-    const script = this.#script();
-    for (const state of script.rulesAbout(market)) {
+    const nowMs = this.#clock.monotonicMs();
+    for (const state of this.#rulesAbout(market)) {
       const { kind } = state.rule;
       if (kind !== 'refuseSubscribe' && kind !== 'ignoreSubscribe') continue;
-      if (state.offer(atMs, script.nowMs) === undefined) continue;
+      if (state.offer(atMs, nowMs) === undefined) continue;
       return kind === 'refuseSubscribe' ? 'refuse' : 'ignore';
     }
     return 'answer';
   }
 
   frame(frame: RealtimeFrame): FrameDelivery | undefined {
-    const script = this.#script();
+    const nowMs = this.#clock.monotonicMs();
     const held = this.#held;
     this.#held = undefined;
     let waitMs = 0;
     let delivery: Omit<FrameDelivery, 'waitMs'> = { frames: [frame.text], fate: 'serve' };
-    for (const state of script.rulesAbout(frame.market)) {
+    for (const state of this.#rulesAbout(frame.market)) {
       const { rule } = state;
-      const older = this.#olderFrame(script, state, frame);
+      const older = this.#olderFrame(state, frame, nowMs);
       const isAboutRows = shapeOf(rule.kind).isAboutRows;
       const rows = isAboutRows ? tradesOf(rule, frame) : undefined;
       if (isAboutRows ? rows === undefined : !this.#allows(rule, frame, held, older)) continue;
-      const random = state.offer(frame.atMs, script.nowMs);
+      const random = state.offer(frame.atMs, nowMs);
       if (random === undefined) continue;
       if (rule.kind === 'latency') {
-        waitMs += (rule.ms ?? 0) + drawBelow(random, (rule.jitterMs ?? 0) + 1);
+        waitMs += drawLatency(rule, random);
         continue;
       }
       delivery =
@@ -139,7 +136,7 @@ export class FaultyConnection implements ConnectionInterference {
   }
 
   /** What the cache of a rule about stale states, or newest trades, has in place of this frame. */
-  #olderFrame(script: FrameScript, state: RuleState, frame: RealtimeFrame): string | undefined {
+  #olderFrame(state: RuleState, frame: RealtimeFrame, nowMs: number): string | undefined {
     const { kind } = state.rule;
     const isKept =
       kind === 'stale' ? isNewest(frame) : kind === 'staleState' && isAboutState(frame);
@@ -147,9 +144,8 @@ export class FaultyConnection implements ConnectionInterference {
     const key = `${frame.kind} ${frame.market ?? ''}`;
     const { text } = frame;
     // Newest trades are kept by the server, for all who ask.
-    const older = state
-      .framesOf(kind === 'stale' ? state : this)
-      .take(key, text, text.length, script.nowMs);
+    const cache = state.framesOf(kind === 'stale' ? state : this);
+    const older = cache.take(key, text, text.length, nowMs);
     return older === undefined ? undefined : underIdOf(text, older);
   }
 

@@ -99,10 +99,8 @@ export type Defect = (typeof DEFECTS)[number];
 const FAULT_KINDS = {
   /** The reply, or the frame and all behind it, comes `ms` and up to `jitterMs` more later. */
   latency: {
-    endpoints: endpointNames as readonly EndpointName[],
+    ...onReplies({ ms: whole(0, HOUR_MS).default(500), jitterMs: whole(0, HOUR_MS).default(0) }),
     isRealtime: true,
-    isAboutRows: false,
-    parameters: { ms: whole(0, HOUR_MS).default(500), jitterMs: whole(0, HOUR_MS).default(0) },
   },
   /** An error envelope with this status; 200 is the success that is none. */
   status: onReplies({ status: status(503), ...retryAfter }),

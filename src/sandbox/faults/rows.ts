@@ -22,35 +22,22 @@ interface RowShape {
   readonly amount?: string | number;
 }
 
+/** The fields of trades and of orders that have one name in both. */
+const FIGURES = { price: 'price', amount: 'amount' } as const;
+const TRADE = { id: 'id', time: 'time', ...FIGURES } as const;
+const ORDER = { id: 'id', time: 'timestamp', ...FIGURES } as const;
+
 const SHAPES: Readonly<Partial<Record<RowsPlace, RowShape>>> = {
   markets: { path: ['result'] },
   products: { path: ['result'] },
   tickers: { path: ['result'], within: 'ticker', price: 'last', amount: 'vol' },
   kline: { path: ['result', 'kline'], time: 'time', price: 'close', amount: 'volume' },
-  history: { path: ['result'], id: 'id', time: 'time', price: 'price', amount: 'amount' },
-  'trades.update': {
-    path: ['params', '1'],
-    id: 'id',
-    time: 'time',
-    price: 'price',
-    amount: 'amount',
-  },
-  historyResult: { path: [], id: 'tid', time: 'date', price: 'price', amount: 'amount' },
+  history: { path: ['result'], ...TRADE },
+  'trades.update': { path: ['params', '1'], ...TRADE },
+  historyResult: { path: [], id: 'tid', time: 'date', ...FIGURES },
   depth: { path: ['asks'], price: 0, amount: 1 },
-  book: {
-    path: ['result', 'orders'],
-    id: 'id',
-    time: 'timestamp',
-    price: 'price',
-    amount: 'amount',
-  },
-  orders: {
-    path: ['result', 'result'],
-    id: 'id',
-    time: 'timestamp',
-    price: 'price',
-    amount: 'amount',
-  },
+  book: { path: ['result', 'orders'], ...ORDER },
+  orders: { path: ['result', 'result'], ...ORDER },
 };
 
 const SECONDS_PER_DAY = 86_400;
@@ -67,10 +54,7 @@ const SPOILERS: Readonly<
   negativeAmount: { field: 'amount', spoil: (value) => `-${String(value)}` },
   hugeId: { field: 'id', spoil: (value) => 2 ** 53 + Number(value) * 2 },
   year1970: { field: 'time', spoil: (value) => Number(value) % SECONDS_PER_DAY },
-  microseconds: {
-    field: 'time',
-    spoil: (value) => Math.round(Number(value) * SECOND_US),
-  },
+  microseconds: { field: 'time', spoil: (value) => Math.round(Number(value) * SECOND_US) },
 };
 
 /** Positions of `count` different rows out of `length`, ascending. */

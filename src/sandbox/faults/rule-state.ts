@@ -79,6 +79,11 @@ export function drawBelow(random: Random, below: number): number {
   return Math.floor(random() * below);
 }
 
+/** How much later an answer of a rule about latency comes, milliseconds. */
+export function drawLatency({ ms = 0, jitterMs = 0 }: FaultRule, random: Random): number {
+  return ms + drawBelow(random, jitterMs + 1);
+}
+
 interface Kept<T> {
   readonly value: T;
   readonly weight: number;

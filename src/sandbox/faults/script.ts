@@ -76,11 +76,6 @@ export type FaultRule = Readonly<z.output<Conditions>> &
     readonly written: object;
   };
 
-export interface FaultScript {
-  readonly seed?: number | undefined;
-  readonly rules: readonly FaultRule[];
-}
-
 /** @throws FaultScriptError naming the place, the key, its value and what is expected */
 function read<T extends z.ZodType>(schema: T, written: unknown, place: string): z.output<T> {
   const { data, error } = schema.safeParse(written);
@@ -120,7 +115,7 @@ function readRule(written: unknown, index: number): FaultRule {
  *
  * @throws FaultScriptError at the first thing that is wrong.
  */
-export function readFaultScript(script: unknown): FaultScript {
+export function readFaultScript(script: unknown) {
   const isObject = script !== null && typeof script === 'object' && !Array.isArray(script);
   const { seed, rules } = read(SCRIPT, isObject ? script : { rules: script }, 'the script');
   const checked = rules.map(readRule);
