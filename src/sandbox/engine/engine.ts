@@ -126,31 +126,19 @@ export class MatchingEngine {
    */
   place(order: LimitOrder): OrderState | Rejection {
     this.#guard();
-    const { account, side, price, amount } = order;
     const market = this.#markets.get(order.market);
     if (market === undefined) return unknownMarket(order.market);
     const fault = faultOf(market, order, this.#maxOpenOrders);
     if (fault !== undefined) return fault;
     this.#timeUs = Math.max(this.#timeUs, order.timeUs);
-    const participant = market.participant(account);
+    const participant = market.participant(order.account);
     const id = this.#nextOrderId;
     this.#nextOrderId += 1;
-    const { name } = market.rules;
-    const taker = new Order(
-      id,
-      participant,
-      name,
-      side,
-      this.#timeUs,
-      price,
-      amount,
-      market.takerFee,
-      market.makerFee,
-    );
+    const taker = new Order(id, participant, this.#timeUs, order, market);
     matchOrder(market, taker, this.#filled);
     if (taker.left > 0n) {
       freeze(market, taker);
-      market.side(side).add(taker);
+      market.side(taker.side).add(taker);
       participant.add(taker);
       this.#orders.set(id, taker);
     }

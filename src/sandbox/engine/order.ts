@@ -97,13 +97,9 @@ export class Order implements OrderState {
   constructor(
     id: number,
     participant: Participant,
-    market: string,
-    side: Side,
     timeUs: number,
-    price: bigint,
-    amount: bigint,
-    takerFee: bigint,
-    makerFee: bigint,
+    { market, side, price, amount }: Pick<OrderState, 'market' | 'side' | 'price' | 'amount'>,
+    { takerFee, makerFee }: Pick<OrderState, 'takerFee' | 'makerFee'>,
   ) {
     this.id = id;
     this.participant = participant;
