@@ -88,7 +88,7 @@ export class LiveBackend extends MarketData implements Backend {
   }
 
   hasMarket(market: string): boolean {
-    return this.#exchange.market(market) !== undefined;
+    return this.#exchange.listed.has(market);
   }
 
   depth(market: string, limit: number): Depth {
@@ -139,14 +139,14 @@ export class LiveBackend extends MarketData implements Backend {
   }
 
   protected override tapes(): Iterable<MarketTape> {
-    return Array.from(this.#exchange.markets(), ({ tape }) => tape);
+    return Array.from(this.#exchange.listed.values(), ({ tape }) => tape);
   }
 
   /** Delisted markets too: their trades do not become untrue. */
   protected override tapeOf(market: string): MarketTape {
     const found = this.#exchange.anyMarket(market);
     if (found === undefined) {
-      const names = Array.from(this.#exchange.markets(), ({ rules }) => rules.name);
+      const names = [...this.#exchange.listed.keys()];
       throw new LiveError(
         `market ${show(market)} is not one of this exchange and never was; there are ${names.slice(0, 20).join(', ')}`,
       );
@@ -168,13 +168,13 @@ export class LiveBackend extends MarketData implements Backend {
     const exchange = this.#exchange;
     const known = (market: string) => {
       const found = exchange.anyMarket(market);
-      return found === undefined ? {} : shown(found, exchange.market(market) === found);
+      return found === undefined ? {} : shown(found, exchange.listed.has(market));
     };
     return {
       isOpen: this.#isOpen,
       describe: () => [
-        ...Array.from(exchange.markets(), (market) => shown(market, true)),
-        ...Array.from(exchange.delistedMarkets(), (market) => shown(market, false)),
+        ...Array.from(exchange.listed.values(), (market) => shown(market, true)),
+        ...Array.from(exchange.delisted.values(), (market) => shown(market, false)),
       ],
       create: (description) => {
         this.#prepareChange();
@@ -255,7 +255,7 @@ export class LiveBackend extends MarketData implements Backend {
   /** A listed market, with everything that is due by now. */
   #now(market: string): LiveMarket {
     this.#advance();
-    const found = this.#exchange.market(market);
+    const found = this.#exchange.listed.get(market);
     if (found === undefined) throw new RefusedError('invalidInput', `no market ${market}`);
     return found;
   }

@@ -153,7 +153,7 @@ export class LiveExchange {
       catchUpSessions: options.keepAll ? Number.POSITIVE_INFINITY : HISTORY_SESSIONS,
       onSession: (startUs) => this.#forgetBefore(startUs - HISTORY_SESSIONS * SESSION_US),
     });
-    for (const market of markets) this.#list(market, options.originUs, options.isCut);
+    for (const market of markets) this.list(market, options.originUs, options.isCut);
   }
 
   /** The next time at which anything may happen, UNIX microseconds. */
@@ -166,34 +166,19 @@ export class LiveExchange {
     this.#traders.advanceTo(timeUs);
   }
 
-  /** All listed markets, in the order of listing. */
-  markets(): Iterable<LiveMarket> {
-    return this.#listed.values();
+  /** All listed markets by name, in the order of listing. */
+  get listed(): ReadonlyMap<string, LiveMarket> {
+    return this.#listed;
   }
 
   /** Markets that are not listed any more, in the order of their ends. */
-  delistedMarkets(): Iterable<LiveMarket> {
-    return this.#delisted.values();
-  }
-
-  /** A listed market. */
-  market(name: string): LiveMarket | undefined {
-    return this.#listed.get(name);
+  get delisted(): ReadonlyMap<string, LiveMarket> {
+    return this.#delisted;
   }
 
   /** A market that is listed, or was. */
   anyMarket(name: string): LiveMarket | undefined {
     return this.#listed.get(name) ?? this.#delisted.get(name);
-  }
-
-  /**
-   * Lists a market; traders come at once.
-   *
-   * @param fromUs when it was never listed, trades before that are not part of the history
-   * @throws LiveError when it is listed already, or cannot be traded as described
-   */
-  list(market: MarketDescription, fromUs: number): LiveMarket {
-    return this.#list(market, fromUs, false);
   }
 
   /** Ends a market: all open orders are cancelled and their funds released. */
@@ -213,7 +198,14 @@ export class LiveExchange {
     this.#listed.set(name, { ...market, isBlocked });
   }
 
-  #list(description: MarketDescription, fromUs: number, isCut: boolean): LiveMarket {
+  /**
+   * Lists a market; traders come at once.
+   *
+   * @param fromUs when it was never listed, trades before that are not part of the history
+   * @param isCut whether there were some, which are unknown here
+   * @throws LiveError when it is listed already, or cannot be traded as described
+   */
+  list(description: MarketDescription, fromUs: number, isCut = false): LiveMarket {
     checkMarket(description);
     const { name, stockPrec, moneyPrec, minAmount } = description;
     if (this.#listed.has(name)) throw new LiveError(`market ${name} is listed already`);
