@@ -6,22 +6,7 @@ import { parseScaled } from './amounts.js';
 import { LiveError, TapeError } from './errors.js';
 
 /** A market of a live exchange. Prices in the quote currency, amounts in the base currency. */
-export interface MarketDescription {
-  /** `<STOCK>_<MONEY>` */
-  readonly name: string;
-  readonly stockPrec: number;
-  readonly moneyPrec: number;
-  readonly minAmount: string;
-  /** The price swings around this, by some percent. */
-  readonly basePrice: string;
-  /** Usual amount of one trade. */
-  readonly usualAmount: string;
-  /** Share of seconds with trades in ordinary times: 0.5 is busy, 0.01 quiet. */
-  readonly activity: number;
-  /** Fee rates of orders in this market; default: those of the exchange. */
-  readonly takerFee?: string | undefined;
-  readonly makerFee?: string | undefined;
-}
+export type MarketDescription = Readonly<Omit<z.output<typeof MARKET>, 'stock' | 'money'>>;
 
 /** The markets of a sandbox that was asked for nothing else: busy, middling and quiet ones. */
 export const DEFAULT_MARKETS: readonly MarketDescription[] = [
@@ -162,15 +147,20 @@ const FEE_RATE = text(FEE_RATE_PATTERN, FEE_FORM);
 const ACTIVITY_FORM = { error: 'a number above 0 and up to 1' };
 
 const FIELDS = {
+  /** `<STOCK>_<MONEY>` */
   name: NAME,
   stock: z.string().optional(),
   money: z.string().optional(),
   stockPrec: precision(),
   moneyPrec: precision(),
   minAmount: decimal('0.5'),
+  /** The price swings around this, by some percent. */
   basePrice: decimal('150'),
+  /** Usual amount of one trade. */
   usualAmount: decimal('0.5'),
+  /** Share of seconds with trades in ordinary times: 0.5 is busy, 0.01 quiet. */
   activity: z.number(ACTIVITY_FORM).gt(0, ACTIVITY_FORM).max(1, ACTIVITY_FORM),
+  /** Fee rates of orders in this market; default: those of the exchange. */
   takerFee: FEE_RATE.optional(),
   makerFee: FEE_RATE.optional(),
 };
