@@ -20,19 +20,17 @@ export const MARKETS_MAX = 2000;
 /** Markets that are remembered after their end. */
 const DELISTED_MAX = 2000;
 
-interface LiveTapeOptions {
-  readonly market: Market;
-  /** Makes the trades. */
-  readonly exchange: LiveExchange;
+export interface LiveExchangeOptions {
+  readonly seed: number;
   /** Trades before it are not part of the history, UNIX microseconds. */
   readonly originUs: number;
   /** Whether there were trades before the origin, which are unknown here. */
   readonly isCut: boolean;
   readonly historyMax: number;
+  readonly takerFee: string;
+  readonly makerFee: string;
   /** Whether nothing is ever dropped. */
   readonly keepAll: boolean;
-  /** The market as it was listed before: its trades come first. */
-  readonly former: LiveTape | undefined;
 }
 
 /** The trades of one market, as the engine makes them. */
@@ -46,8 +44,13 @@ class LiveTape extends MarketTape {
   /** First position of the trades since the origin. */
   #originAt: number;
 
-  constructor(options: LiveTapeOptions) {
-    const { market, exchange, originUs, isCut, historyMax, keepAll, former } = options;
+  /** @param former the market as it was listed before: its trades come first */
+  constructor(
+    exchange: LiveExchange,
+    market: Market,
+    { originUs, isCut, historyMax, keepAll }: LiveExchangeOptions,
+    former: LiveTape | undefined,
+  ) {
     const { moneyPrec, stockPrec } = market;
     const { columns = new TradeColumns(0, 0), heldFromUs } = former ?? {};
     // With other precisions than before, the finer ones hold each value exactly.
@@ -116,18 +119,6 @@ export interface LiveMarket {
   readonly rules: MarketRules;
   readonly tape: LiveTape;
   readonly isBlocked: boolean;
-}
-
-export interface LiveExchangeOptions {
-  readonly seed: number;
-  /** Trades before it are not part of the history, UNIX microseconds. */
-  readonly originUs: number;
-  /** Whether the exchange traded before the origin, which is unknown here. */
-  readonly isCut: boolean;
-  readonly historyMax: number;
-  readonly takerFee: string;
-  readonly makerFee: string;
-  readonly keepAll: boolean;
 }
 
 /**
@@ -214,13 +205,11 @@ export class LiveExchange {
     }
     const { takerFee = this.#options.takerFee, makerFee = this.#options.makerFee } = description;
     const shown = describeMarket(name, stockPrec, moneyPrec, minAmount);
-    const { historyMax, keepAll } = this.#options;
-    const former = this.#delisted.get(name)?.tape;
-    const trading = { market: shown, exchange: this, originUs: fromUs, isCut };
+    const options = { ...this.#options, originUs: fromUs, isCut };
     const made: LiveMarket = {
       description,
       rules: { ...shown, takerFee, makerFee },
-      tape: new LiveTape({ ...trading, historyMax, keepAll, former }),
+      tape: new LiveTape(this, shown, options, this.#delisted.get(name)?.tape),
       isBlocked: false,
     };
     this.engine.addMarket(made.rules);

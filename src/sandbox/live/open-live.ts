@@ -110,7 +110,7 @@ export async function openLive(
   onPast: (share: number) => void = () => undefined,
 ): Promise<LiveBackend> {
   const { startMs: wantedMs = clock.wallMs(), ...options } = readOptions(given);
-  const { seed, runId, historyMax, takerFee, makerFee, keepAll, keys } = options;
+  const { seed, runId, keepAll, keys } = options;
   const markets = options.markets.map((market) =>
     typeof market === 'string' ? usualMarket(market) : market,
   );
@@ -125,10 +125,7 @@ export async function openLive(
   // The exchange's time runs while its past is simulated.
   const time = new ExchangeTime(clock, startMs, options.pace);
   const isCut = originUs > originMs * 1000;
-  const exchange = new LiveExchange(
-    { seed, originUs, isCut, historyMax, takerFee, makerFee, keepAll },
-    markets,
-  );
+  const exchange = new LiveExchange({ ...options, originUs, isCut }, markets);
   await simulatePast(exchange, originUs, startMs * 1000, onPast);
   const definition = { kind: 'live', version: TRADERS_VERSION, seed, markets: markets.map(traded) };
   const digest = createHash('sha256').update(JSON.stringify(definition)).digest('hex').slice(0, 32);
