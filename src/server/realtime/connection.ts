@@ -302,14 +302,10 @@ export class RealtimeConnection {
     try {
       await this.#run(method, id, params);
     } catch (error) {
-      if (error instanceof RefusedError) {
-        const isUnavailable = error.refusal === 'unavailable';
-        const { unavailable, invalidArgument } = REALTIME_ERRORS;
-        this.#refuse(id, params, isUnavailable ? unavailable : invalidArgument);
-        return;
+      if (!(error instanceof RefusedError)) {
+        this.#context.telemetry.handlerFailed(failureOf(method, error));
       }
-      this.#context.telemetry.handlerFailed(failureOf(method, error));
-      this.#refuse(id, params, REALTIME_ERRORS.internal);
+      this.#refuse(id, params, errorOf(error));
     }
   }
 
@@ -321,28 +317,19 @@ export class RealtimeConnection {
       return;
     }
     if (method === 'state.unsubscribe') {
-      if (params.length > 0) {
-        this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
-        return;
-      }
+      if (params.length > 0) throw invalidArgument();
       this.#endSubscriptions();
       this.#send(responseMessage(id, [], STATUS_SUCCESS));
       return;
     }
     if (method === 'state.subscribe') {
-      if (this.#refusesMarkets(id, params)) return;
-      const targets = this.#readTargets(params);
-      if (targets === undefined) this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
-      else this.#subscribe(id, targets);
+      if (!this.#refusesMarkets(id, params)) this.#subscribe(id, this.#readTargets(params));
       return;
     }
     const target = this.#readTarget(method, params);
-    if (target === undefined) {
-      this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
-    } else {
-      const record = await this.#context.backend.state(...target);
-      this.#send(responseMessage(id, params, record));
-    }
+    if (target === undefined) throw invalidArgument();
+    const record = await this.#context.backend.state(...target);
+    this.#send(responseMessage(id, params, record));
   }
 
   /** Refuses a whole list for one unknown market, where the exchange does so. */
@@ -355,14 +342,15 @@ export class RealtimeConnection {
     return isRefused;
   }
 
-  /** What a subscription is to follow; of a list, markets that there are not are passed over. */
-  #readTargets(params: unknown[]): readonly StateParams[] | undefined {
+  /** What a subscription is to follow; of a list, markets that there are not are passed over. @throws RefusedError */
+  #readTargets(params: unknown[]): readonly StateParams[] {
     if (this.#context.variants.subscribeForm === 'market') {
       const target = this.#readTarget('state.subscribe', params);
-      return target && [target];
+      if (target === undefined) throw invalidArgument();
+      return [target];
     }
     const markets = stateMarkets.safeParse(params);
-    if (!markets.success) return undefined;
+    if (!markets.success) throw invalidArgument();
     return [...new Set(markets.data)].flatMap((market) => {
       const target = this.#readTarget('state.subscribe', [market, LIST_PERIOD_S]);
       return target === undefined ? [] : [target];
@@ -405,9 +393,7 @@ export class RealtimeConnection {
     const { backend, variants, words } = this.#context;
     const names = tradeMarkets.safeParse(params);
     const isAll = words.trades?.isAll === true && params.length === 0;
-    if (!names.success || (names.data.length === 0 && !isAll)) {
-      return this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
-    }
+    if (!names.success || (names.data.length === 0 && !isAll)) throw invalidArgument();
     if (this.#refusesMarkets(id, params)) return;
     const listed = isAll ? (await backend.markets()).map(({ name }) => name) : names.data;
     const markets = [...new Set(listed)].filter((market) => backend.hasMarket(market));
@@ -443,20 +429,14 @@ export class RealtimeConnection {
   async #answerTrades(id: number | string, params: unknown[]): Promise<void> {
     const { backend, words } = this.#context;
     const asked = newestTrades.safeParse(params);
-    if (!asked.success || !backend.hasMarket(asked.data[0])) {
-      return this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
-    }
+    if (!asked.success || !backend.hasMarket(asked.data[0])) throw invalidArgument();
     const [market, limit, aboveId] = asked.data;
     const most = Math.min(limit, words.trades?.requestMax ?? limit);
     const trades = await backend.trades(market, 0, most, 'history');
-    const rows = trades.filter((trade) => trade.id > aboveId);
-    this.#send(
-      responseMessage(
-        id,
-        [],
-        rows.map((trade) => pushedRow(trade, this.#context)),
-      ),
-    );
+    const rows = trades
+      .filter((trade) => trade.id > aboveId)
+      .map((trade) => pushedRow(trade, this.#context));
+    this.#send(responseMessage(id, [], rows));
   }
 
   #refuse(id: number | string, params: unknown, error: RealtimeErrorBody): void {
@@ -480,6 +460,16 @@ export class RealtimeConnection {
       this.#outlet.end();
     }
   }
+}
+
+function invalidArgument(): RefusedError {
+  return new RefusedError('invalidInput', REALTIME_ERRORS.invalidArgument.message);
+}
+
+function errorOf(error: unknown): RealtimeErrorBody {
+  const { unavailable, invalidArgument: invalid, internal } = REALTIME_ERRORS;
+  if (!(error instanceof RefusedError)) return internal;
+  return error.refusal === 'unavailable' ? unavailable : invalid;
 }
 
 /** A readable frame that is no request, or undefined where nothing can be answered. */
