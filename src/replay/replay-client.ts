@@ -1,6 +1,6 @@
 import {
   type AsOfMarket,
-  type KnownStream,
+  type SeriesFrom,
   startOfSecond,
   type TickerRow,
 } from '../archive/as-of/reader.js';
@@ -242,27 +242,25 @@ export class ReplayClient implements Backend {
   }
 
   async #tickersOf(markets: readonly AsOfMarket[]) {
-    const { catalog, late, observations } = this.#parts.context;
+    const { observations } = this.#parts.context;
     const nowMs = this.nowMs();
     const ids = markets.map(({ marketId }) => marketId);
     const rows = ids.length === 0 ? NO_TICKERS : await observations.tickers(ids, nowMs);
     const series = ids.map((marketId) => {
       return { marketId, variantS: 0, fromMs: rows.get(marketId)?.observedAtMs ?? 0 };
     });
-    const lateGaps = await late.observed('tickers', series, nowMs);
-    await this.#noteTime('tickers', catalog.stream('tickers', 0), lateGaps, nowMs);
+    await this.#noteTime('tickers', 0, series, nowMs);
     return rows;
   }
 
   async #depthRow(name: string) {
-    const { catalog, late, observations } = this.#parts.context;
+    const { observations } = this.#parts.context;
     const { marketId } = this.#market(name);
     const nowMs = this.nowMs();
     const row = await observations.depth(marketId, nowMs);
     if (row === undefined) throw this.#nothing(`depth of ${name}`);
     const series = [{ marketId, variantS: 0, fromMs: row.observedAtMs }];
-    const lateGaps = await late.observed('depth', series, nowMs);
-    await this.#noteTime('depth', catalog.stream('depth', marketId), lateGaps, nowMs);
+    await this.#noteTime('depth', marketId, series, nowMs);
     return row;
   }
 
@@ -288,12 +286,16 @@ export class ReplayClient implements Backend {
   /** Reports what is known of an instant that is shown, and since when. @throws RefusedError when strict */
   async #noteTime(
     kind: 'tickers' | 'depth',
-    stream: KnownStream | undefined,
-    lateGaps: readonly TouchedGap[],
+    marketId: number,
+    series: readonly SeriesFrom[],
     nowMs: number,
   ): Promise<void> {
-    const { gaps, sight } = this.#parts.context;
-    const here = [...(await gaps.touchedAt(kind, stream, nowMs)), ...lateGaps];
+    const { catalog, gaps, late, sight } = this.#parts.context;
+    const stream = catalog.stream(kind, marketId);
+    const here = [
+      ...(await gaps.touchedAt(kind, stream, nowMs)),
+      ...(await late.observed(kind, series, nowMs)),
+    ];
     this.#note(here);
     if (here.length > 0) return;
     const toMs = Math.floor(nowMs);

@@ -89,10 +89,7 @@ export class StateChannel {
     if (isListener) this.#listeners += 1;
     if (this.#place === undefined) return;
     if (isListener && this.#listeners === 1) this.#passEdges(Math.max(nowMs, this.#reportedMs));
-    this.#reportGap(follower);
-    const outage = this.#outageAt(nowMs);
-    if (outage !== undefined) close(follower, outage);
-    else if (this.#last !== undefined) void follower.send(this.#last);
+    this.#greet(follower, nowMs);
   }
 
   remove(follower: StateFollower): void {
@@ -184,13 +181,16 @@ export class StateChannel {
     this.#reportedMs = nowMs;
     this.#passEdges(nowMs);
     this.#endsPassed = countUntil(this.#options.sessions ?? [], ({ endedMs }) => endedMs > nowMs);
-    const outage = this.#outageAt(nowMs);
     if (last !== undefined) this.#last = { recordText: JSON.stringify(updateOf(last)) };
-    for (const follower of [...this.#followers]) {
-      this.#reportGap(follower);
-      if (outage !== undefined) close(follower, outage);
-      else if (this.#last !== undefined) void follower.send(this.#last);
-    }
+    for (const follower of [...this.#followers]) this.#greet(follower, nowMs);
+  }
+
+  /** Shows a follower where the channel stands. */
+  #greet(follower: StateFollower, nowMs: number): void {
+    this.#reportGap(follower);
+    const outage = this.#outageAt(nowMs);
+    if (outage !== undefined) close(follower, outage);
+    else if (this.#last !== undefined) void follower.send(this.#last);
   }
 
   #load(): Promise<void> {
