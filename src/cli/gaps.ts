@@ -13,7 +13,7 @@ import type {
 import { UsageError } from './failure.js';
 import { givenUpUntilMs } from './life.js';
 import { streamName } from './options.js';
-import { printable } from './output.js';
+import { countOf, printable } from './output.js';
 import { isLag } from './selection.js';
 
 /**
@@ -113,6 +113,21 @@ export async function findGapsAt(
   }
   return { gaps, others };
 }
+
+/** Markets of the archive that the settings do not name: a daemon does not go on with them. */
+export function leftOutText(
+  wanted: readonly string[],
+  known: Iterable<string>,
+): string | undefined {
+  const names = [...known].filter((name) => name !== '*' && !wanted.includes(name));
+  if (wanted.length === 0 || names.length === 0) return undefined;
+  const shown = names.slice(0, LEFT_OUT_SHOWN).map(printable).join(', ');
+  const rest = names.length - LEFT_OUT_SHOWN;
+  const all = rest > 0 ? `${shown} and ${countOf(rest, 'more market')}` : shown;
+  return `The setting "markets" does not name ${all}: a daemon with these settings collects nothing more of that`;
+}
+
+const LEFT_OUT_SHOWN = 5;
 
 /** Why history that exists cannot be asked for. */
 export const HORIZON_WHY =

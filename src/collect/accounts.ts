@@ -22,9 +22,10 @@ export interface AccountOptions {
   readonly archive: AccountArchive;
 }
 
-type AccountContext = Pick<CollectContext, 'exchange' | 'archive' | 'clock' | 'telemetry'> & {
-  readonly time: ExchangeTime;
-};
+type AccountContext = Pick<
+  CollectContext,
+  'exchange' | 'archive' | 'clock' | 'telemetry' | 'unproven'
+> & { readonly time: ExchangeTime };
 
 /**
  * Follows the account behind the client's key: its balances, and its active orders in each market.
@@ -74,6 +75,13 @@ export class AccountCollector {
   }
 }
 
+/** What unread rows leave unproven. */
+function unreadRows({ length }: readonly RejectedRow[]): string | undefined {
+  return length === 0
+    ? undefined
+    : `rows of its answers could not be read and are in quarantine (${length} of the newest)`;
+}
+
 interface BalanceCollectorOptions extends SnapshotOptions {
   readonly exchange: ExchangePort;
   readonly knownBalances: () => Promise<readonly BalanceRow[]>;
@@ -120,7 +128,7 @@ class BalanceCollector {
       received: listed.length + gone.length + rejected.length,
       rejected: rejected.length,
       unchanged: listed.length - changed.length,
-      isWhole: rejected.length === 0,
+      unproven: unreadRows(rejected),
     });
     const next = new Map(known);
     for (const row of changed) next.set(row.currency, row);
@@ -195,7 +203,7 @@ class OrderCollector {
       received: orders.size + gone.length + rejected.length,
       rejected: rejected.length,
       unchanged: orders.size - changed.length,
-      isWhole: rejected.length === 0,
+      unproven: unreadRows(rejected),
     });
     const next = new Map(known);
     for (const row of changed) next.set(row.orderId, row);

@@ -6,7 +6,7 @@ import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
 import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
-import { DepthCollector } from './snapshot.js';
+import { DepthCollector, type SnapshotOptions } from './snapshot.js';
 import { StateCollector, type StateWatch } from './states.js';
 import type { TradeEvidence } from './trades/evidence.js';
 import type { OffsetKnowledge } from './trades/offset-mode.js';
@@ -36,6 +36,7 @@ export interface CollectContext extends CollectPorts {
   readonly evidenceOf: (market: string) => TradeEvidence;
   /** Called with what the state feeds report of trades. */
   readonly watch: StateWatch;
+  readonly unproven: SnapshotOptions['unproven'];
   /** Longest time between two depth snapshots that still counts as on schedule. */
   readonly depthToleranceMs: number;
 }

@@ -12,6 +12,8 @@ import { type StreamReport, streamReport } from './reports.js';
 export interface SnapshotOptions extends StreamContext {
   /** Longest time between two looks that still counts as keeping the schedule. */
   readonly toleranceMs: number;
+  /** Called when an answer came that proves nothing of the stream, with the reason. */
+  readonly unproven: (stream: StreamRef, why: string) => void;
   /** End of the coverage that an earlier run left behind; without one, where it should begin. */
   readonly coveredUntilMs: number | undefined;
 }
@@ -27,8 +29,8 @@ export interface Look {
   readonly received: number;
   readonly rejected: number;
   readonly unchanged: number;
-  /** False: part of the answer could not be read, so it proves nothing. Default true. */
-  readonly isWhole?: boolean;
+  /** Why it proves nothing, such as a part that could not be read; undefined: it proves what it shows. */
+  readonly unproven?: string | undefined;
   /** Since when the server knows all that happened until then; see {@link ExchangeReply}. */
   readonly knownSinceMs?: number | null;
 }
@@ -59,6 +61,8 @@ export class SnapshotRecorder {
   #isUnknownReported = false;
   /** Whether the server said, since the last look, that its archive lacks that time. */
   #isMissingAtSource = false;
+  /** Why an answer since the last look proved nothing. */
+  #whyMissed: string | undefined;
   #cachedAtMs = Number.NEGATIVE_INFINITY;
   /** Observed without news, and not written yet. */
   #pending: Span | undefined;
@@ -99,16 +103,25 @@ export class SnapshotRecorder {
     if (cachedAtMs === null) return nowMs;
     const shownMs = Math.min(nowMs, Math.floor(cachedAtMs));
     // After a jump back the last one lies in the future and is no measure any more.
-    if (shownMs <= this.#cachedAtMs && this.#cachedAtMs <= nowMs) return undefined;
+    if (shownMs <= this.#cachedAtMs && this.#cachedAtMs <= nowMs) {
+      this.#provesNothing('its answers come from a cache, and show what was seen before');
+      return undefined;
+    }
     this.#cachedAtMs = shownMs;
     return shownMs;
+  }
+
+  #provesNothing(why: string): void {
+    this.#whyMissed = why;
+    this.#options.unproven(this.#options.stream, why);
   }
 
   async record(look: Look): Promise<void> {
     const { observedAtMs, knownSinceMs, received, rejected, unchanged } = look;
     this.#report.received(received);
     this.#report.settled({ rejected, unchanged });
-    if (look.isWhole === false) {
+    if (look.unproven !== undefined) {
+      this.#provesNothing(look.unproven);
       await this.#recordPart(look);
       return;
     }
@@ -123,7 +136,7 @@ export class SnapshotRecorder {
     const [only] = spans;
     if (isQuiet && spans.length === 1 && nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) {
       this.#pending = only;
-      this.#isMissingAtSource = false;
+      this.#observed();
       return;
     }
     try {
@@ -136,9 +149,14 @@ export class SnapshotRecorder {
       throw error;
     }
     this.#pending = undefined;
-    this.#isMissingAtSource = false;
+    this.#observed();
     this.#flushedAtMs = nowMs;
     this.#report.progressed(claim.toMs);
+  }
+
+  #observed(): void {
+    this.#isMissingAtSource = false;
+    this.#whyMissed = undefined;
   }
 
   /** Stores what there is, and claims nothing: for coverage this is no observation. */
@@ -167,7 +185,9 @@ export class SnapshotRecorder {
       return;
     }
     const reason: GapReason = this.#isMissingAtSource ? 'missing at source' : 'not observed';
-    await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs });
+    const note = this.#whyMissed;
+    const why = note === undefined ? {} : { note };
+    await archive.recordGap({ stream, span, state: 'unfillable', reason, ...why, atMs });
     this.#report.gap(span, reason);
   }
 }

@@ -92,6 +92,12 @@ export class Standing {
     }
   }
 
+  /** An answer for a stream of moments proves nothing of it. */
+  unproven({ streamId }: StreamRef, why: string): void {
+    const one = this.#streams.get(streamId);
+    if (one !== undefined) one.failure = { reason: 'not observed', note: why };
+  }
+
   /** A market is collected no more. */
   forget(marketId: number): void {
     for (const [id, { stream }] of this.#streams) {

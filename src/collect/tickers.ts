@@ -59,13 +59,13 @@ export class TickerCollector {
     const looks = new Map<number, string>();
     const changed: TickerRow[] = [];
     const troubles = new Map<string, Trouble>();
-    let isWhole = true;
+    const spoilers: string[] = [];
     for (const [name, marketId] of marketIds) {
       const entry = reply.data[name];
       if (entry === undefined) {
         const isRefused = refusedNames.has(name);
         troubles.set(name, isRefused ? 'ticker_refused' : 'no_ticker');
-        if (isRefused || this.#seen.has(marketId)) isWhole = false;
+        if (isRefused || this.#seen.has(marketId)) spoilers.push(name);
         continue;
       }
       const look = lookOf(entry);
@@ -96,7 +96,7 @@ export class TickerCollector {
       received: looks.size + rejected.length,
       rejected: rejected.length,
       unchanged: looks.size - changed.length,
-      isWhole,
+      unproven: unprovenBy(spoilers, troubles),
       knownSinceMs: covered?.fromMs ?? null,
     });
     this.#lastLooks = looks;
@@ -111,16 +111,32 @@ export class TickerCollector {
     for (const [market, code] of troubles) {
       if (this.#reported.get(market) === code) continue;
       const isMissed = this.#seen.has(marketIds.get(market) ?? -1);
+      const spoils = 'no look at the tickers counts as coverage until';
       const message =
         code === 'ticker_refused'
-          ? `the ticker of ${market} could not be read and is in quarantine; no look at the tickers counts as coverage until it can be read again`
+          ? `${wordsOf(market, code)}; ${spoils} it can be read again`
           : isMissed
-            ? `the ticker of ${market} is no longer in the answer; no look at the tickers counts as coverage until it is back or the market is collected no more`
+            ? `${wordsOf(market, code)}; ${spoils} it is back or the market is collected no more`
             : `the exchange lists no ticker of ${market} yet; the other markets are covered without it`;
       streamReport(this.#options.telemetry, 'tickers', market).skipped(code, message);
     }
     this.#reported = troubles;
   }
+}
+
+const wordsOf = (market: string, code: Trouble | undefined) =>
+  code === 'ticker_refused'
+    ? `the ticker of ${market} could not be read and is in quarantine`
+    : `the ticker of ${market} is no longer in the answer`;
+
+/** Why a look proves nothing; undefined where no market spoils it. */
+function unprovenBy(
+  [first, ...others]: readonly string[],
+  troubles: ReadonlyMap<string, Trouble>,
+): string | undefined {
+  if (first === undefined) return undefined;
+  const more = others.length === 0 ? '' : `, and ${others.length} more are missing`;
+  return `${wordsOf(first, troubles.get(first))}${more}`;
 }
 
 /** What makes two refused tickers the same: all but the time that the exchange wrote into them. */

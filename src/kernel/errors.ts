@@ -184,6 +184,7 @@ const OTHER = {
     rate_limited: 'Too fast for the exchange.',
     reply_too_large:
       'The body, or all that are read at once, are larger than the client accepts; reading was stopped.',
+    rows_unstored: 'Rows that had arrived could not be stored before the end of the daemon.',
     server_error: 'The exchange failed: a 5xx status.',
     service_unavailable:
       'An envelope that says failure under HTTP 200, as for an unknown market on depth.',

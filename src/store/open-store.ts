@@ -295,6 +295,9 @@ export async function openStore(options: StoreOptions) {
       return oldest === undefined ? 0 : clock.monotonicMs() - oldest.sinceMs;
     },
 
+    /** Why nothing can be stored at present, such as a full disk; undefined while that is possible. */
+    outage: () => writer.outage,
+
     /**
      * Makes this store the only writer of its database. Held until `stop`; taken again before anything
      * else is written when its connection was lost.

@@ -169,7 +169,8 @@ class World {
   collector(): AccountCollector {
     const { exchange, clock, store, record } = this;
     const time = { nowMs: () => clock.wallMs() };
-    const context = { exchange, archive: store, time, clock, telemetry: record };
+    const told = { telemetry: record, unproven: () => undefined };
+    const context = { exchange, archive: store, time, clock, ...told };
     return new AccountCollector(context, store, 30_000);
   }
 

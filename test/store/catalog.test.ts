@@ -255,8 +255,11 @@ test('what is missing of a delisted market is given up with its reason, and take
   const key = { variant: 0, marketId, collectFromMs: at(0) };
   const trades = await store.ensureStream({ ...key, kind: 'trades' });
   const depth = await store.ensureStream({ ...key, kind: 'depth' });
+  // The candle that is open when it leaves never closes.
+  const candles = await store.ensureStream({ ...key, kind: 'candles', variant: 180 });
   await store.commit({
     claims: [
+      { stream: candles, span: { fromMs: at(0), toMs: at(3) }, evidence: {} },
       { stream: trades, span: { fromMs: at(1), toMs: at(4) }, evidence: {} },
       { stream: depth, span: { fromMs: at(0), toMs: at(3) }, evidence: {} },
     ],
@@ -285,6 +288,7 @@ test('what is missing of a delisted market is given up with its reason, and take
   assert.deepEqual(await gaps(at(50)), givenUp);
   await store.ensureMarkets([A, market('B_USDT', { moneyPrec: 3 })], at(40));
   assert.deepEqual(await gaps(at(50)), [
+    'candles 3 50 open not collected',
     'depth 3 40 unfillable delisted',
     'depth 40 50 open not collected',
     'trades 0 1 open not collected',

@@ -145,9 +145,11 @@ test('while Postgres is away commits wait, and then succeed', async (context) =>
       store.commit({ trades: [trade(100 * outage + n, 100 * outage + n)] }),
     );
     await isDown;
+    assert.match(store.outage() ?? '', /./);
     server = await start();
     proxy.retarget(server.url);
     for (const { outcomes } of await Promise.all(waiting)) assert.equal(outcomes.trade.stored, 1);
+    assert.equal(store.outage(), undefined);
   }
   assert.deepEqual(states, [true, false, true, false, true, false, true]);
   assert.ok(failures >= 3 && failures < 30);

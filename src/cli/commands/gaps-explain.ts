@@ -6,7 +6,7 @@ import { MOMENT_STREAMS, STREAM_KINDS, type StreamKind } from '../../model/serie
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
-import { findGap, findGapsAt, gapIdOf, nextTryText } from '../gaps.js';
+import { findGap, findGapsAt, gapIdOf, leftOutText, nextTryText } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
 import { instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
 import { countOf, printable, whole } from '../output.js';
@@ -20,8 +20,9 @@ const EXPLAINED_MAX = 10;
 export default command({
   args: { words: argument<string[]>('an id, or a market, a kind and a time') },
   needs: archive(),
-  async run({ store, nowMs }, { words }) {
-    const look = { store, nowMs, streams: await store.inspection.streams() };
+  async run({ session, store, nowMs }, { words }) {
+    const { markets: wanted } = session.config;
+    const look = { store, nowMs, wanted, streams: await store.inspection.streams() };
     const { gaps, memory, others } = await findNamed(words, look);
     const texts: string[] = [];
     for (const gap of gaps.slice(0, EXPLAINED_MAX)) texts.push(await explain(gap, look));
@@ -37,10 +38,12 @@ export default command({
 
 interface Ledger extends Pick<Look, 'store' | 'nowMs'> {
   readonly streams: readonly KnownStream[];
+  /** The markets of the settings; empty: all. */
+  readonly wanted: readonly string[];
 }
 
 /** What was named; `others`: why other streams that were meant have no gap there. */
-async function findNamed(words: readonly string[], { store, streams, nowMs }: Ledger) {
+async function findNamed(words: readonly string[], { store, streams, nowMs, wanted }: Ledger) {
   const [first = '', kindWord, ...time] = words;
   if (kindWord === undefined) return { ...(await findGap(store, first, nowMs)), others: [] };
   const kind = kindOf(kindWord);
@@ -57,7 +60,9 @@ async function findNamed(words: readonly string[], { store, streams, nowMs }: Le
     (one) => one.marketId === chosen?.marketId || (one.marketId === 0 && one.kind === kind),
   );
   const atMs = resolveInstant(readInstant(time.join(' ')), nowMs);
-  return { ...(await findGapsAt(store, own, kind, atMs, nowMs)), memory: null };
+  const { gaps, others } = await findGapsAt(store, own, kind, atMs, nowMs);
+  const left = chosen && leftOutText(wanted, [chosen.market]);
+  return { gaps, others: left === undefined ? others : [...others, left], memory: null };
 }
 
 function readInstant(text: string) {

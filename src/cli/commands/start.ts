@@ -3,6 +3,7 @@ import type { Config } from '../../config/schema.js';
 import { type Clock, endsInTime, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
+import type { RunCountsSnapshot } from '../../observe/run-counts.js';
 import { command, nothing, option, VERSION } from '../command.js';
 import {
   Daemon,
@@ -16,6 +17,7 @@ import { type StopReason, waitForStop } from '../ending.js';
 import { EXIT_CODES, exitCodeOf } from '../failure.js';
 import { openSession } from '../opening/session.js';
 import { durationArgument, waitArgument } from '../options.js';
+import { countOf } from '../output.js';
 
 const HELP = `
 Without settings it needs nothing: it boots the Postgres that ships with it below ./data, starts the
@@ -116,15 +118,18 @@ export default command({
 
     const ended = await Promise.race([stopWanted, time.isUp, failed]);
     const isUnready = ended === 'time is up' && !daemon.isConnected;
-    const outcome = isUnready
+    const wanted = isUnready
       ? (daemon.identityConflict ?? unready(daemon.view.phase, config))
       : ended;
-    const reason = outcome instanceof Error ? codeOf(outcome) : outcome;
+    const reason = wanted instanceof Error ? codeOf(wanted) : wanted;
     telemetry.daemon.stopping({ reason });
     const stoppingMs = clock.monotonicMs();
+    const before = telemetry.counts.snapshot();
     await Promise.all([daemon.stop(), serviceManager.stopping()]);
     await endsInTime(clock, LEFTOVER_MS, work);
     await summary?.stop();
+    const unstored = unstoredRows(before, telemetry.counts.snapshot());
+    const outcome = wanted instanceof Error || unstored === 0 ? wanted : notStored(unstored);
     const exitCode = outcome instanceof Error ? exitCodeOf(outcome) : EXIT_CODES.ok;
     if (outcome instanceof Error) {
       telemetry.daemon.failed({ code: codeOf(outcome), message: messageOf(outcome) });
@@ -150,6 +155,22 @@ function runTime(clock: Clock, forMs: number | undefined) {
     if (forMs !== undefined) cancel = clock.after(forMs, end, { background: true });
   };
   return { isUp, begin };
+}
+
+/** Rows that had arrived, or arrived during the stop, and were not stored by its end. */
+function unstoredRows(before: RunCountsSnapshot, after: RunCountsSnapshot): number {
+  const lostIn = ({ streams }: RunCountsSnapshot) =>
+    streams.reduce((sum, { lost }) => sum + lost, 0);
+  const inFlight = after.streams.reduce((sum, one) => sum + one.inFlight, 0);
+  return lostIn(after) - lostIn(before) + inFlight;
+}
+
+function notStored(rows: number): TapekeepError {
+  return new TapekeepError(
+    'rows_unstored',
+    'retry',
+    `${countOf(rows, 'row')} that had arrived could not be stored before the end; the log says what the database failed with. The next start fetches trades and candles of that time again; of depth, tickers and states it is a gap`,
+  );
 }
 
 /** Why a run had no time to collect. */

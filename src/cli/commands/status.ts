@@ -7,7 +7,7 @@ import {
   statusOf,
 } from '../../status/document.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { HORIZON_WHY, isPartOfHistory } from '../gaps.js';
+import { HORIZON_WHY, isPartOfHistory, leftOutText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import {
   JSON_DOCUMENT,
@@ -73,6 +73,7 @@ export default command({
         : `Archive of ${identity.name}${identity.isSandbox ? ' (sandbox)' : ''}`;
     const known = new Set(streams.map(({ market }) => market));
     const all = archiveStatus(counted, nowMs, { markets, kinds }).streams;
+    const left = leftOutText(session.config.markets, new Set(all.map(({ market }) => market)));
     printReport(json, document, () => [
       title,
       ...tableLines(status),
@@ -82,6 +83,7 @@ export default command({
       ...historyLines(status.streams, all),
       ...mismatchLines(status.streams),
       ...(identity === null ? [] : absentLines(session.config.markets, known)),
+      ...(left === undefined ? [] : [`${left}.`]),
     ]);
   },
 });

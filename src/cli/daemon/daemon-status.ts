@@ -133,7 +133,9 @@ async function ready(view: DaemonView): Promise<HealthReport> {
   const { phase, silentMs, collector, store } = view;
   const pingFailure = await (store?.ping().then(() => undefined, messageOf) ?? 'not open yet');
   const oldestCommitMs = store?.oldestCommitMs() ?? 0;
-  const isStoring = pingFailure === undefined && oldestCommitMs < COMMIT_STUCK_MS;
+  const outage = store?.outage();
+  const isStoring =
+    pingFailure === undefined && outage === undefined && oldestCommitMs < COMMIT_STUCK_MS;
   const limitMs = EXCHANGE_SILENCE_MS + SILENT_PERIODS * (collector?.shortestPeriodMs ?? 0);
   // While nothing can be stored nothing is asked: then its silence says nothing about the exchange.
   const isAnswering = silentMs !== undefined && (silentMs < limitMs || !isStoring);
@@ -151,7 +153,7 @@ async function ready(view: DaemonView): Promise<HealthReport> {
     {
       name: 'archive',
       ok: isStoring,
-      detail: `oldest commit under way for ${shownDuration(oldestCommitMs)}`,
+      detail: `oldest commit under way for ${shownDuration(oldestCommitMs)}${outage === undefined ? '' : `: ${outage}`}`,
     },
     { name: 'exchange', ok: isAnswering, detail: answer },
     {

@@ -80,9 +80,11 @@ function finalSummary(snapshot: RunCountsSnapshot, nowMs: number, ranMs: number)
     rowsPerS: storedIn(snapshot) / seconds,
     requestsPerS: snapshot.requests / seconds,
   };
+  // What is not stored by now never is by this run.
+  const streams = snapshot.streams.map((one) => ({ ...one, lost: one.lost + one.inFlight }));
   return [
     `Collected for ${shownDuration(ranMs)}.`,
-    ...formatTable(columnsAt(nowMs), snapshot.streams),
+    ...formatTable(columnsAt(nowMs), streams),
     footLine(snapshot, rates),
     '',
   ].join('\n');

@@ -110,7 +110,7 @@ export class FillWorker {
       evidenceOf: (name: string) =>
         new TradeEvidence({ market: name, time, clock, telemetry: telemetry.collect }),
       depthToleranceMs: 0,
-      isFed: false,
+      unproven: () => undefined,
       watch: { pushed: () => undefined, followed: () => undefined },
       openStateFeed: () => {
         throw new Error('no states are collected here');

@@ -158,11 +158,15 @@ const START = `
     WHERE w.market_id = s.market_id AND w.stream_id = s.stream_id)))`;
 
 /**
- * Of a market that is delisted nothing is expected after it was last seen: it cannot be asked for.
- * Once it is listed again everything is, as of any other.
+ * Of a market that is delisted nothing is expected after it was last seen: it cannot be asked for. The
+ * candle that was open then never closed. Once the market is listed again everything is expected, as of
+ * any other.
  */
 const LAST_SEEN = `
-  (SELECT m.last_seen_at FROM market m
+  (SELECT CASE s.kind WHEN 'candles'
+          THEN date_bin(s.variant * interval '1 second', m.last_seen_at, 'epoch')
+          ELSE m.last_seen_at END
+   FROM market m
    WHERE m.market_id = s.market_id AND m.delisted_at IS NOT NULL)`;
 
 /** `expected.spans`: what is expected of stream `s` before `until` (SQL). */

@@ -122,6 +122,11 @@ export class Writer {
     return await this.#pending.add(batch, signal);
   }
 
+  /** Why nothing can be stored at present; undefined while that is possible. */
+  get outage(): string | undefined {
+    return this.#outages.detail;
+  }
+
   async acquireLock(): Promise<void> {
     await this.#turn.run(() => this.#session.acquireLock());
     // There may be nothing to commit for long, and yet the database is known to be there.
@@ -346,6 +351,8 @@ function isOutage(error: unknown): boolean {
 class OutageLog {
   readonly #options: Pick<WriterOptions, 'clock' | 'telemetry'>;
   #isUp: boolean | undefined;
+  /** What the database fails with; undefined while it answers. */
+  detail: string | undefined;
   #reported = NOTHING_REPORTED;
 
   constructor(options: Pick<WriterOptions, 'clock' | 'telemetry'>) {
@@ -371,6 +378,7 @@ class OutageLog {
   }
 
   #becomes(up: boolean, detail?: string): void {
+    this.detail = detail;
     if (this.#isUp === up) return;
     this.#isUp = up;
     this.#options.telemetry.databaseState({ up, ...(detail === undefined ? {} : { detail }) });

@@ -190,7 +190,7 @@ async function roundRobin(context: Context): Promise<() => Promise<void>> {
     offsets: new OffsetModes({ archive, clock, telemetry }),
     evidenceOf: (market: string) => new TradeEvidence({ market, time, clock, telemetry }),
     depthToleranceMs: 0,
-    isFed: false,
+    unproven() {},
   };
   const walkers: TradeWalker[] = [];
   for (const [market, marketId] of ids) {

@@ -52,6 +52,7 @@ class World {
       time: { nowMs: () => this.clock.wallMs() },
       clock: this.clock,
       telemetry: this.record,
+      unproven: () => undefined,
     },
     { knownBalances: () => Promise.resolve([]), openOrders: () => Promise.resolve([]) },
     30_000,

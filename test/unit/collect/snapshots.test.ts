@@ -17,6 +17,8 @@ class World {
   readonly archive = new ModelArchive();
   readonly record = new CollectRecord();
   readonly ids = new Map([['BTC_USDT', 1]]);
+  /** Why answers proved nothing. */
+  readonly unproven: string[] = [];
   bid = '10';
   tickers: Record<string, unknown> = {};
   readonly exchange = new ScriptedExchange(this.clock, {
@@ -39,6 +41,7 @@ class World {
       time: { nowMs: () => this.clock.wallMs() },
       clock: this.clock,
       telemetry: this.record,
+      unproven: (_stream: StreamRef, why: string) => void this.unproven.push(why),
       toleranceMs: 20_000,
       coveredUntilMs: this.archive.allRanges(stream.streamId)[0]?.span.toMs,
     };
@@ -287,6 +290,8 @@ for (const [trouble, broken] of [
       await world.look(ticker, 10_000);
     }
     assert.deepEqual(world.covered(), [[0, 1]]);
+    const said = broken === undefined ? /ETH_USDT is no longer in/ : /ETH_USDT.*in quarantine/;
+    assert.equal(world.unproven.filter((why) => said.test(why)).length, 5);
     assert.equal(world.archive.tickers.length, 7);
     assert.equal(world.archive.quarantine.length, broken === undefined ? 0 : 1);
     assert.deepEqual(
@@ -300,6 +305,7 @@ for (const [trouble, broken] of [
       [0, 1],
     ]);
     assert.deepEqual(world.gaps(), [[1, 60_000, 'unfillable', 'not observed']]);
+    assert.match(world.archive.memories.get(1)?.[0]?.note ?? '', said);
     world.record.assertAccounted('tickers');
   });
 }
@@ -449,6 +455,7 @@ test('a cached answer is a look at the moment of the cache, and only once', asyn
   // The cache still has the old one, and says so.
   await depth.poll(signal);
   assert.equal(world.archive.depths.length, 1);
+  assert.match(world.unproven.join(), /^its answers come from a cache/);
   cachedAt(13_000);
   await depth.poll(signal);
   assert.deepEqual(

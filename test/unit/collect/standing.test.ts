@@ -126,6 +126,22 @@ test('a stalled walk is a gap from where its coverage ends, until that grows aga
   assert.deepEqual(world.gaps(stream), []);
 });
 
+test('a stream whose answers come and prove nothing stands, with what is wrong with them', async () => {
+  const world = new World();
+  const stream = await world.open('tickers', START_MS);
+  await world.cover(stream, 0, 1);
+  for (let look = 0; look < 40; look += 1) {
+    world.standing.unproven(stream, 'a ticker could not be read');
+    await world.pass(3);
+  }
+  const [gap] = world.gaps(stream);
+  assert.deepEqual([gap?.[0], gap?.[2], gap?.[3]], [1, 'unfillable', 'not observed']);
+  const [one] = world.standing.list();
+  assert.deepEqual([one?.kind, one?.note], ['tickers', 'a ticker could not be read']);
+  await world.cover(stream, 120, 121);
+  assert.deepEqual(world.standing.list(), []);
+});
+
 test('what is quiet and does not fail is not said to stand', async () => {
   const world = new World();
   const trades = await world.open('trades');
