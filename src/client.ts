@@ -57,6 +57,7 @@ export {
   type ColdErrorCode,
   type ErrorAction,
   type ErrorCode,
+  type ErrorDetails,
   isAborted,
   type StoreErrorCode,
   TapekeepError,

@@ -2,7 +2,7 @@ import {
   type ArchiveErrorCode,
   type ColdErrorCode,
   codeOf,
-  type ErrorAction,
+  type ErrorDetails,
   messageOf,
   TapekeepError,
 } from '../kernel/errors.js';
@@ -17,7 +17,7 @@ export class ArchiveError extends TapekeepError {
   declare readonly code: ArchiveErrorCode;
 
   constructor(code: ArchiveErrorCode, message: string, options?: { cause?: unknown }) {
-    super(code, 'fatal', message, options);
+    super(code, message, options);
   }
 }
 
@@ -68,13 +68,8 @@ export class ArchiveGapsError extends ArchiveError {
 export class ColdError extends TapekeepError {
   declare readonly code: ColdErrorCode;
 
-  constructor(
-    code: ColdErrorCode,
-    action: ErrorAction,
-    message: string,
-    options?: { cause?: unknown },
-  ) {
-    super(code, action, message, options);
+  constructor(code: ColdErrorCode, message: string, options?: ErrorDetails) {
+    super(code, message, options);
   }
 }
 
@@ -94,28 +89,21 @@ export function asColdError(error: unknown, path: string): unknown {
   if (isFullDisk(error)) {
     return new ColdError(
       'cold_disk_full',
-      'retry',
       `no space is left for ${path}; the partition stays in the database. Free some, or set cold.dir to another disk`,
       { cause: error },
     );
   }
   if (error instanceof TapekeepError) return error;
   if (code === 'ENOENT') {
-    return new ColdError(
-      'cold_missing',
-      'fatal',
-      `${path} is not there: bring it back from a copy`,
-      {
-        cause: error,
-      },
-    );
+    return new ColdError('cold_missing', `${path} is not there: bring it back from a copy`, {
+      cause: error,
+    });
   }
   if (['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EISDIR', 'EIO', 'ENAMETOOLONG'].includes(code)) {
     return new ColdError(
       'cold_refused',
-      'retry',
       `${path} cannot be read or written (${code}): check the disk and the rights of cold.dir`,
-      { cause: error },
+      { action: 'retry', cause: error },
     );
   }
   return error;
@@ -132,7 +120,6 @@ export function asRestoreError(error: unknown, coldDir: string, partition: strin
     if (error.sqlstate === '53100' || isFullDisk(error)) {
       return new ColdError(
         'restore_disk_full',
-        'retry',
         `the database has no room for the rows of ${partition} (${error.message}): ${stays}. Free space on the disk of the database server, then run the same command again`,
         { cause: error },
       );
@@ -144,7 +131,7 @@ export function asRestoreError(error: unknown, coldDir: string, partition: strin
   }
   if (isFullDisk(error)) {
     const text = `no space is left for what is laid aside in ${coldDir} while reading: ${stays}. Free some, then run the same command again`;
-    return new ColdError('cold_disk_full', 'retry', text, { cause: error });
+    return new ColdError('cold_disk_full', text, { cause: error });
   }
   return asColdError(error, coldDir);
 }
@@ -165,7 +152,7 @@ export class ExportGapsError extends TapekeepError {
 
   constructor(gaps: readonly SeriesGaps[]) {
     const names = [...new Set(gaps.map(({ market }) => market))].join(', ');
-    super('export_gaps', 'fatal', `the span is not complete for ${names}; nothing was written`);
+    super('export_gaps', `the span is not complete for ${names}; nothing was written`);
     this.gaps = gaps;
   }
 }
@@ -173,7 +160,7 @@ export class ExportGapsError extends TapekeepError {
 /** The place to write to cannot be used. */
 export class OutputError extends TapekeepError {
   constructor(path: string, advice: string, cause?: unknown) {
-    super('output_refused', 'fatal', `cannot write ${path}: ${advice}`, { cause });
+    super('output_refused', `cannot write ${path}: ${advice}`, { cause });
   }
 }
 
@@ -182,7 +169,6 @@ export class DiskFullError extends TapekeepError {
   constructor(path: string, cause: unknown) {
     super(
       'disk_full',
-      'retry',
       `no space is left for ${path}; nothing was left behind there. Free some, choose another place with --out, or a shorter span`,
       { cause },
     );
@@ -198,7 +184,7 @@ export function asDiskFull(error: unknown, path: string): unknown {
 /** A tool cannot be given what was asked for. Nothing was written. */
 export class InterchangeError extends TapekeepError {
   constructor(message: string) {
-    super('interchange_refused', 'fatal', message);
+    super('interchange_refused', message);
   }
 }
 
@@ -207,14 +193,14 @@ export class ParquetError extends TapekeepError {
   constructor(doing: string, cause: unknown) {
     // The first line has the error; the others quote the statement.
     const [said] = messageOf(cause).split('\n');
-    super('parquet_failed', 'fatal', `${doing}: ${said}`, { cause });
+    super('parquet_failed', `${doing}: ${said}`, { cause });
   }
 }
 
 /** A statement that cannot be answered as it is; the message says what to change. */
 export class StatementRefusedError extends TapekeepError {
   constructor(message: string, cause?: unknown) {
-    super('usage', 'fatal', message, { cause });
+    super('usage', message, { cause });
   }
 }
 
@@ -242,7 +228,6 @@ class QueryResourcesError extends TapekeepError {
   constructor(what: string, cause: unknown) {
     super(
       'query_resources',
-      'retry',
       `${what}: ask for fewer markets or a shorter time (in the statement, or with --market, --from and --to), or let TMPDIR name a folder on a larger disk`,
       { cause },
     );

@@ -137,7 +137,7 @@ export class ColdFolder {
     const from = new Date(partition.span.fromMs).toISOString();
     if (uri === null) {
       const text = `the archive does not say where ${table} of ${from} went (partition_state.uri is null)`;
-      throw new ColdError('cold_missing', 'fatal', text);
+      throw new ColdError('cold_missing', text);
     }
     const known = this.#manifests.get(uri);
     if (known !== undefined) return known;
@@ -153,7 +153,7 @@ export class ColdFolder {
     const manifest = await readColdManifest(this.#dir, uri).catch((error: unknown) => {
       if (!(error instanceof ColdError) || error.code !== 'cold_missing') throw error;
       const text = `${join(this.#dir, uri)} is not there, though the archive counts on it: bring it back from a copy, or name the folder of cold partitions with cold.dir`;
-      throw new ColdError('cold_missing', 'fatal', text, { cause: error });
+      throw new ColdError('cold_missing', text, { cause: error });
     });
     const isSame =
       manifest.table === table &&
@@ -162,10 +162,10 @@ export class ColdFolder {
     if (isSame && (manifestSha256 === null || manifest.sha256 === manifestSha256)) return manifest;
     if (isSame) {
       const text = `${join(this.#dir, uri)} is a manifest of this partition, but not the one that it was archived with: bring the right one back from a copy`;
-      throw new ColdError('cold_damaged', 'fatal', text);
+      throw new ColdError('cold_damaged', text);
     }
     const path = join(this.#dir, uri);
     const text = `${path} is of ${manifest.table} from ${manifest.from} to ${manifest.to}, which is another partition: bring the right one back from a copy`;
-    throw new ColdError('cold_damaged', 'fatal', text);
+    throw new ColdError('cold_damaged', text);
   }
 }

@@ -92,7 +92,7 @@ export async function request(
   } catch (error) {
     const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
     const text = `${url} does not answer (${messageOf(cause)}); give the address of the ${name}'s ready line with --url`;
-    throw new TapekeepError('control_failed', 'fatal', text);
+    throw new TapekeepError('control_failed', text);
   }
   if (!response.ok) {
     const { status } = response;
@@ -100,7 +100,7 @@ export async function request(
       status === 404
         ? `${url} ${unknown}`
         : `the ${name} refuses (HTTP ${status}): ${refusalIn(text)}`;
-    throw new TapekeepError(status === 400 ? 'usage' : 'control_failed', 'fatal', why);
+    throw new TapekeepError(status === 400 ? 'usage' : 'control_failed', why);
   }
   const next = /^<\/\w+\/([^>]*)>; rel="next"$/.exec(response.headers.get('link') ?? '')?.[1];
   return { text, next };

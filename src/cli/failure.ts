@@ -17,14 +17,14 @@ export class UsageError extends TapekeepError {
   /** @param value undefined: it is missing, and has to be given */
   constructor(option: string, value: string | undefined, allowed: string) {
     const fault = value === undefined ? ' is missing' : `: "${value}" is not allowed`;
-    super('usage', 'fatal', `${option}${fault}; ${allowed}`);
+    super('usage', `${option}${fault}; ${allowed}`);
   }
 }
 
 /** A SQL statement that the database does not accept. */
 export class StatementError extends TapekeepError {
   constructor(message: string, cause: unknown) {
-    super('usage', 'fatal', message, { cause });
+    super('usage', message, { cause });
   }
 }
 

@@ -3,8 +3,8 @@ import type { EndpointName } from '../contract/endpoints.js';
 import type { FieldErrors } from '../contract/error-shapes.js';
 import type { Side } from '../contract/values.js';
 import {
-  type ErrorAction,
   type ErrorCode,
+  type ErrorDetails,
   isAborted,
   messageOf,
   TapekeepError,
@@ -35,15 +35,14 @@ export class ExchangeError extends TapekeepError {
 
   constructor(
     code: ErrorCode,
-    action: ErrorAction,
     outcome: RequestOutcome,
     place: ErrorPlace,
     text: string,
-    options?: { cause?: unknown },
+    options?: ErrorDetails,
   ) {
     const status = place.status === undefined ? '' : ` (HTTP ${place.status})`;
     const excerpt = place.excerpt ? `; the answer began: ${place.excerpt}` : '';
-    super(code, action, `${place.endpoint}${status}: ${text}${excerpt}`, options);
+    super(code, `${place.endpoint}${status}: ${text}${excerpt}`, options);
     this.endpoint = place.endpoint;
     this.status = place.status;
     this.outcome = outcome;
@@ -53,7 +52,7 @@ export class ExchangeError extends TapekeepError {
 /** The exchange calls the request invalid (contract, Errors: `invalid input`). */
 export class InvalidInputError extends ExchangeError {
   constructor(place: ErrorPlace) {
-    super('invalid_input', 'skip', 'client_error', place, 'the exchange calls the input invalid');
+    super('invalid_input', 'client_error', place, 'the exchange calls the input invalid');
   }
 }
 
@@ -67,7 +66,7 @@ export class FieldErrorsError extends ExchangeError {
       .slice(0, 5)
       .map((name) => safeExcerpt(name))
       .join(', ');
-    super(code, 'skip', 'client_error', place, `the exchange refuses the fields ${names}${hint}`);
+    super(code, 'client_error', place, `the exchange refuses the fields ${names}${hint}`);
     this.fields = fields;
   }
 }
@@ -83,7 +82,7 @@ export class MarketUnavailableError extends FieldErrorsError {
 export class AuthenticationError extends ExchangeError {
   constructor(place: ErrorPlace) {
     const advice = 'authentication failed: check the key, the secret, signedContent and the nonce';
-    super('authentication_failed', 'fatal', 'client_error', place, advice);
+    super('authentication_failed', 'client_error', place, advice);
   }
 }
 
@@ -91,7 +90,7 @@ export class AuthenticationError extends ExchangeError {
 export class MissingCredentialsError extends ExchangeError {
   constructor(endpoint: string) {
     const advice = 'this call is signed: give the client an apiKey and a secret';
-    super('missing_credentials', 'fatal', 'client_error', { endpoint }, advice);
+    super('missing_credentials', 'client_error', { endpoint }, advice);
   }
 }
 
@@ -99,7 +98,7 @@ export class MissingCredentialsError extends ExchangeError {
 export class NotOfferedError extends ExchangeError {
   constructor(endpoint: string, dialect: string) {
     const text = `not sent: this program knows no such endpoint of ${dialect}, see docs/reference/exchanges.md`;
-    super('not_offered', 'skip', 'client_error', { endpoint }, text);
+    super('not_offered', 'client_error', { endpoint }, text);
   }
 }
 
@@ -107,7 +106,7 @@ export class NotOfferedError extends ExchangeError {
 export class OperationBlockedError extends ExchangeError {
   constructor(place: ErrorPlace) {
     const text = 'the exchange blocks this operation for the pair';
-    super('operation_blocked', 'skip', 'client_error', place, text);
+    super('operation_blocked', 'client_error', place, text);
   }
 }
 
@@ -115,7 +114,7 @@ export class OperationBlockedError extends ExchangeError {
 export class WrongDialectError extends ExchangeError {
   constructor(place: ErrorPlace, shown: DialectName) {
     const text = `the exchange speaks the dialect ${shown}: set the dialect (exchange.dialect) to ${shown}`;
-    super('wrong_dialect', 'fatal', 'client_error', place, text);
+    super('wrong_dialect', 'client_error', place, text);
   }
 }
 
@@ -126,14 +125,14 @@ export class NotFoundError extends ExchangeError {
     const other = `the dialect (exchange.dialect is ${dialect}; "tapekeep api probe" finds the one that fits)`;
     const hint = dialect === 'contract' ? '' : `, and ${other}`;
     const text = `not found: check the base URL and the market${hint}`;
-    super('not_found', 'skip', 'client_error', place, text);
+    super('not_found', 'client_error', place, text);
   }
 }
 
 /** Refused for a reason that the contract does not know. */
 export class RequestRefusedError extends ExchangeError {
   constructor(place: ErrorPlace) {
-    super('request_refused', 'skip', 'client_error', place, 'the exchange refuses the request');
+    super('request_refused', 'client_error', place, 'the exchange refuses the request');
   }
 }
 
@@ -144,7 +143,7 @@ export class RateLimitedError extends ExchangeError {
 
   constructor(place: ErrorPlace, retryAfterMs: number | undefined) {
     const wait = retryAfterMs === undefined ? '' : `, asked to wait ${retryAfterMs} ms`;
-    super('rate_limited', 'retry', 'rate_limited', place, `too many requests${wait}`);
+    super('rate_limited', 'rate_limited', place, `too many requests${wait}`);
     this.retryAfterMs = retryAfterMs;
   }
 }
@@ -155,7 +154,7 @@ export class ServerError extends ExchangeError {
   constructor(place: ErrorPlace, why = '') {
     const { excerpt = '', ...where } = place;
     const [shown, words] = why === '' ? [{ ...where, excerpt }, ''] : [where, `: ${why}`];
-    super('server_error', 'retry', 'server_error', shown, `the exchange failed${words}`);
+    super('server_error', 'server_error', shown, `the exchange failed${words}`);
   }
 }
 
@@ -163,7 +162,7 @@ export class ServerError extends ExchangeError {
 export class UnavailableError extends ExchangeError {
   constructor(place: ErrorPlace) {
     const text = 'the exchange answers "unavailable" under a good status';
-    super('service_unavailable', 'retry', 'server_error', place, text);
+    super('service_unavailable', 'server_error', place, text);
   }
 }
 
@@ -181,15 +180,15 @@ export class UnexpectedPageError extends ExchangeError {
       ? ': the request could not be read; check the base URL and values'
       : '';
     const outcome = isRefusal ? 'client_error' : status >= 500 ? 'server_error' : 'malformed';
-    const action = isRefusal ? 'skip' : 'retry';
-    super('unexpected_page', action, outcome, place, `expected JSON, got ${found}${advice}`);
+    const text = `expected JSON, got ${found}${advice}`;
+    super('unexpected_page', outcome, place, text, { action: isRefusal ? 'skip' : 'retry' });
   }
 }
 
 /** Empty, cut off, not UTF-8, not JSON, or not of the endpoint's shape. */
 export class MalformedReplyError extends ExchangeError {
   constructor(place: ErrorPlace, detail: string, options?: { cause?: unknown }) {
-    super('malformed_reply', 'retry', 'malformed', place, `unreadable answer: ${detail}`, options);
+    super('malformed_reply', 'malformed', place, `unreadable answer: ${detail}`, options);
   }
 }
 
@@ -198,7 +197,7 @@ export class ReplyTooLargeError extends ExchangeError {
   /** @param what that is too large, with its verb: the answer, or all that are read at once */
   constructor(place: ErrorPlace, what: string, maxBytes: number) {
     const text = `${what} larger than ${maxBytes} bytes; ask for less, or raise maxBodyBytes`;
-    super('reply_too_large', 'retry', 'malformed', place, text);
+    super('reply_too_large', 'malformed', place, text);
   }
 }
 
@@ -208,42 +207,42 @@ export class RedirectError extends ExchangeError {
   constructor(place: ErrorPlace, location: string | undefined) {
     const target = location === undefined ? 'elsewhere' : `to ${location}`;
     const advice = `redirected ${target}, which is not followed; set the base URL to the right address`;
-    super('redirected', 'fatal', 'client_error', place, advice);
+    super('redirected', 'client_error', place, advice);
   }
 }
 
 /** The total deadline passed before the answer was complete. */
 export class TimeoutError extends ExchangeError {
   constructor(place: ErrorPlace, timeoutMs: number) {
-    super('timeout', 'retry', 'timeout', place, `no complete answer within ${timeoutMs} ms`);
+    super('timeout', 'timeout', place, `no complete answer within ${timeoutMs} ms`);
   }
 }
 
 /** The connection could not be made, or broke. */
 export class NetworkError extends ExchangeError {
   constructor(place: ErrorPlace, detail: string, options?: { cause?: unknown }) {
-    super('network', 'retry', 'network', place, detail, options);
+    super('network', 'network', place, detail, options);
   }
 }
 
 /** The exchange's certificate is not to be believed, or it speaks no TLS. It may be renewed. */
 export class TlsRefusedError extends ExchangeError {
   constructor(place: ErrorPlace, refusal: string, options?: { cause?: unknown }) {
-    super('tls_refused', 'retry', 'network', place, `no TLS connection: ${refusal}`, options);
+    super('tls_refused', 'network', place, `no TLS connection: ${refusal}`, options);
   }
 }
 
 /** A parameter is outside the contract's limits; nothing was sent. */
 export class InvalidParameterError extends ExchangeError {
   constructor(endpoint: string, detail: string) {
-    super('invalid_parameter', 'skip', 'client_error', { endpoint }, `not sent: ${detail}`);
+    super('invalid_parameter', 'client_error', { endpoint }, `not sent: ${detail}`);
   }
 }
 
 /** An address in the configuration cannot be used. */
 export class InvalidAddressError extends TapekeepError {
   constructor(setting: string, shown: string, advice: string) {
-    super('invalid_address', 'fatal', `${setting} ${safeExcerpt(shown)}: ${advice}`);
+    super('invalid_address', `${setting} ${safeExcerpt(shown)}: ${advice}`);
   }
 }
 
@@ -252,7 +251,6 @@ export class MissingRealtimeError extends TapekeepError {
   constructor() {
     super(
       'missing_realtime_url',
-      'fatal',
       'this client was made without a realtimeUrl (ws:// or wss://), which states are followed by',
     );
   }
@@ -264,7 +262,6 @@ export class NonceError extends TapekeepError {
   constructor(nonce: number, place = 'the saved nonce') {
     super(
       'nonce_exhausted',
-      'fatal',
       `the next nonce ${nonce} is not a number of 13 digits: check the wall clock, and delete ${place} if the clock is right; an exchange that has seen so high a nonce takes only a new key`,
     );
   }
@@ -312,7 +309,6 @@ export class UnknownOutcomeError extends ExchangeError {
     const status = isKnown ? cause.status : undefined;
     super(
       'order_outcome_unknown',
-      'fatal',
       isKnown ? cause.outcome : isAborted(cause) ? 'aborted' : 'malformed',
       { endpoint: 'orderNew', ...(status === undefined ? {} : { status }) },
       `the outcome of the order is UNKNOWN (${messageOf(cause)}). It was sent once and is not sent again; it may rest in the book or have been executed: look at activeOrders and balances of ${order.market} before placing it anew`,

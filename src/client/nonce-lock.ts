@@ -33,7 +33,6 @@ export class NonceLockedError extends TapekeepError {
   constructor(path: string, holder: string, waitMs: number) {
     super(
       'nonce_locked',
-      'retry',
       `another program (${holder}) has been signing requests with this key for ${Math.round(waitMs / 1000)} s; try again, or remove ${path} if there is none`,
     );
   }

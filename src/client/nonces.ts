@@ -109,12 +109,7 @@ const NONCE_TEXT = /^\d{13}\n$/;
 /** The nonces of a key cannot be kept, so nothing is signed with it. */
 export class NonceFileError extends TapekeepError {
   constructor(path: string, detail: string, options?: { cause?: unknown }) {
-    super(
-      'nonce_file',
-      'fatal',
-      `${path}, which keeps the last nonce of a key, ${detail}`,
-      options,
-    );
+    super('nonce_file', `${path}, which keeps the last nonce of a key, ${detail}`, options);
   }
 }
 

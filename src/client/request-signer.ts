@@ -23,7 +23,7 @@ export function checkCredentials(credentials: Credentials): Credentials {
       ? 'has other characters than visible ASCII, such as a space or the end of a line'
       : 'is not set';
     const advice = 'give the text that the exchange issued, and nothing else';
-    throw new TapekeepError('bad_option', 'fatal', `credentials.${name} ${fault}: ${advice}`);
+    throw new TapekeepError('bad_option', `credentials.${name} ${fault}: ${advice}`);
   }
   return credentials;
 }

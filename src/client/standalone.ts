@@ -80,7 +80,7 @@ const MARKETS = z.object({ markets: z.array(marketName, { error: 'a list of name
 
 function checkOptions(schema: z.ZodType, given: unknown): void {
   const refused = refusedOptions(schema, given);
-  if (refused !== undefined) throw new TapekeepError('bad_option', 'fatal', refused);
+  if (refused !== undefined) throw new TapekeepError('bad_option', refused);
 }
 
 const DEFAULT_REQUESTS_PER_S = 5;

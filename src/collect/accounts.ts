@@ -219,7 +219,6 @@ class OrderCollector {
     }
     throw new TapekeepError(
       'orders_moving',
-      'retry',
       `${this.#options.market}: the active orders changed while their pages were read, ${TRIES} times in a row; they are read again at the next schedule`,
     );
   }

@@ -64,7 +64,6 @@ export class MarketList {
     if (reply.data.length === 0) {
       throw new TapekeepError(
         'no_markets',
-        'retry',
         'the exchange lists no market that can be read; its list is asked for again, and nothing is taken as delisted',
       );
     }
@@ -132,7 +131,6 @@ function unlisted(missing: readonly string[], listed: readonly string[]): Tapeke
   const more = listed.length > LISTED_SHOWN ? `, and ${listed.length - LISTED_SHOWN} more` : '';
   return new TapekeepError(
     'markets_not_listed',
-    'fatal',
     `the exchange lists none of the markets that the setting "markets" (TAPEKEEP_MARKETS) names: ${namesWithAdvice(missing, listed)}. It lists ${some}${more}. Correct the setting, or leave it out to collect all of them`,
   );
 }

@@ -41,7 +41,6 @@ function createTask(key: string, expression: string, run: () => void) {
     const detail = error instanceof Error ? error.message : 'refused';
     throw new TapekeepError(
       'bad_schedule',
-      'fatal',
       `${key}: "${expression}" is not a cron expression (${detail}); write five fields, or six with seconds first, such as "*/5 * * * * *"`,
     );
   }

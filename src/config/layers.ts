@@ -39,7 +39,7 @@ export class ConfigError extends TapekeepError {
       problems.length === 1
         ? 'The configuration has a mistake:'
         : `The configuration has ${problems.length} mistakes:`;
-    super('config_invalid', 'fatal', [heading, ...problems.map(describe)].join('\n'));
+    super('config_invalid', [heading, ...problems.map(describe)].join('\n'));
     this.problems = problems;
   }
 }

@@ -50,7 +50,6 @@ export class BudgetOverrunError extends TapekeepError {
   constructor(maxWaiting: number) {
     super(
       'budget_overrun',
-      'retry',
       `${maxWaiting} requests wait already for the request budget; ask for less at a time, or raise the rate`,
     );
   }

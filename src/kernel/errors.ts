@@ -26,6 +26,7 @@ export const EXITS = {
 export type ExitName = keyof typeof EXITS;
 
 interface ErrorEntry {
+  /** Where it depends, the first is that of an error which names none. */
   readonly action: ErrorAction | `${ErrorAction} or ${ErrorAction}`;
   /** Exit code of a command that ends with it. */
   readonly exit: ExitName;
@@ -243,6 +244,14 @@ export const ERRORS = { ...STORE, ...ARCHIVE, ...COLD, ...OTHER };
 /** Any of them. */
 export type ErrorCode = keyof typeof ERRORS;
 
+/** What an error may carry besides its code and its text. */
+export interface ErrorDetails {
+  /** What went wrong before. */
+  readonly cause?: unknown;
+  /** What the caller should do about it, where the code alone does not say it. */
+  readonly action?: ErrorAction | undefined;
+}
+
 /**
  * Base of every error that tapekeep throws on purpose.
  *
@@ -254,23 +263,19 @@ export class TapekeepError extends Error {
   /** What the caller should do about it. */
   readonly action: ErrorAction;
 
-  constructor(
-    code: ErrorCode,
-    action: ErrorAction,
-    message: string,
-    options?: { cause?: unknown },
-  ) {
+  /** @param options `action` where it is another than the catalogue's first, or depends on the cause */
+  constructor(code: ErrorCode, message: string, options?: ErrorDetails) {
     super(message, options);
     this.name = new.target.name;
     this.code = code;
-    this.action = action;
+    this.action = options?.action ?? (ERRORS[code].action.split(' ')[0] as ErrorAction);
   }
 }
 
 /** Work was given up because its owner asked for it, not because it failed. */
 export class AbortedError extends TapekeepError {
   constructor(message = 'stopped on request') {
-    super('aborted', 'skip', message);
+    super('aborted', message);
   }
 }
 

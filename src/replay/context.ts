@@ -15,7 +15,7 @@ export class ReplayError extends TapekeepError {
   readonly option: 'from' | 'to' | 'markets' | undefined;
 
   constructor(message: string, option?: 'from' | 'to' | 'markets') {
-    super('replay_invalid', 'fatal', message);
+    super('replay_invalid', message);
     this.option = option;
   }
 }

@@ -4,7 +4,7 @@ import { type Refusal, RefusedError } from '../server/backend.js';
 /** A tape file or the options of a tape are not usable; the message says where and what is allowed. */
 export class TapeError extends TapekeepError {
   constructor(message: string, options?: { cause?: unknown }) {
-    super('tape_invalid', 'fatal', message, options);
+    super('tape_invalid', message, options);
   }
 }
 
@@ -14,7 +14,7 @@ export class LiveError extends TapekeepError {
   readonly option: string | undefined;
 
   constructor(message: string, option?: string, cause?: unknown) {
-    super('live_invalid', 'fatal', message, { cause });
+    super('live_invalid', message, { cause });
     this.option = option;
   }
 }
@@ -22,14 +22,14 @@ export class LiveError extends TapekeepError {
 /** A fault script is not usable; the message names the rule, the key, the value and what is allowed. */
 export class FaultScriptError extends TapekeepError {
   constructor(message: string) {
-    super('fault_script_invalid', 'fatal', message);
+    super('fault_script_invalid', message);
   }
 }
 
 /** The engine was set up or called in a way that no request of a client can cause. */
 export class EngineError extends TapekeepError {
   constructor(message: string) {
-    super('engine_misused', 'fatal', message);
+    super('engine_misused', message);
   }
 }
 

@@ -27,8 +27,7 @@ export function shared<T>(clock: Clock, limitMs: number, ask: () => Promise<T>):
       .finally(() => {
         underWay = undefined;
       });
-    const late = () =>
-      new TapekeepError('status_timeout', 'retry', `no answer within ${limitMs / 1000} s`);
+    const late = () => new TapekeepError('status_timeout', `no answer within ${limitMs / 1000} s`);
     using deadline = startDeadline(clock, limitMs, late);
     return await unlessAborted(deadline.signal, underWay);
   };

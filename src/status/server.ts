@@ -46,7 +46,7 @@ export interface StatusServer {
 /** The status server cannot listen where it should. */
 export class StatusServerError extends TapekeepError {
   constructor(message: string, cause: unknown) {
-    super('status_server', 'fatal', message, { cause });
+    super('status_server', message, { cause });
   }
 }
 

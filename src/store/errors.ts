@@ -1,6 +1,5 @@
 import {
-  ERRORS,
-  type ErrorAction,
+  type ErrorDetails,
   isAborted,
   messageOf,
   type StoreErrorCode,
@@ -13,20 +12,14 @@ export class StoreError extends TapekeepError {
   /** Postgres' code of five characters; undefined where the server gave none. */
   readonly sqlstate: string | undefined;
 
-  /** @param options `action` where it is another than the catalogue's, or depends on the cause */
   constructor(
     code: StoreErrorCode,
     message: string,
-    options?: { cause?: unknown; sqlstate?: string | undefined; action?: ErrorAction },
+    options?: ErrorDetails & { readonly sqlstate?: string | undefined },
   ) {
-    super(code, options?.action ?? standardAction(code), message, options);
+    super(code, message, options);
     this.sqlstate = options?.sqlstate;
   }
-}
-
-function standardAction(code: StoreErrorCode): ErrorAction {
-  const { action } = ERRORS[code];
-  return action === 'retry' || action === 'skip' ? action : 'fatal';
 }
 
 /**

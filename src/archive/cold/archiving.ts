@@ -151,8 +151,8 @@ async function archiveDay(
     if (wanted.rows !== day.rows || found.rows !== wanted.rows || found.digest !== wanted.digest) {
       throw new ColdError(
         'cold_mismatch',
-        'retry',
         `what was written of ${day.market} on ${day.date} does not read back as it was (${found.rows} of ${day.rows} rows): ${partition.name} stays in the database. Check the disk of ${coldDir}`,
+        { action: 'retry' },
       );
     }
     const sums = await sumFile(path, signal);

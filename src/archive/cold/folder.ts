@@ -101,7 +101,7 @@ export async function sumFile(
 export function assertColdDir(coldDir: string): void {
   if (!isPattern(coldDir)) return;
   const text = `the name of the folder ${coldDir} holds one of * ? [ ] { }, which are patterns to DuckDB: call the folder of cold files otherwise`;
-  throw new ColdError('cold_refused', 'fatal', text);
+  throw new ColdError('cold_refused', text);
 }
 
 /** What a manifest says of the content of a file. */
@@ -152,7 +152,7 @@ async function statFile(path: string) {
 
 function damaged(path: string, what: string): ColdError {
   const text = `${path} is not what was written: ${what}. Bring it back from a copy`;
-  return new ColdError('cold_damaged', 'fatal', text);
+  return new ColdError('cold_damaged', text);
 }
 
 /** All files below a folder, relative to it with `/`; none when it is not there. */

@@ -93,7 +93,7 @@ const MAX_BYTES = 256 * 1024 * 1024;
 
 function damagedError(path: string, what: string, cause?: unknown): ColdError {
   const text = `${path} is damaged: ${what}. Bring it back from a copy`;
-  return new ColdError('cold_damaged', 'fatal', text, { cause });
+  return new ColdError('cold_damaged', text, { cause });
 }
 
 /**
@@ -110,7 +110,7 @@ function ownSum(path: string, text: string, fields: object): string | null {
   const format = 'format' in fields ? fields.format : undefined;
   if (typeof format === 'number' && format > FORMAT) {
     const newer = `${path} is damaged, or of the format ${format} of a newer tapekeep: use that version, or bring it back from a copy`;
-    throw new ColdError('cold_damaged', 'fatal', newer);
+    throw new ColdError('cold_damaged', newer);
   }
   const [end, sum] = OWN_SUM.exec(text) ?? [];
   if (format === FORMAT && end !== undefined && sum !== undefined) {
@@ -157,7 +157,7 @@ export function parseColdManifest(text: string, path: string): ColdManifest {
 export async function readColdManifest(coldDir: string, uri: string): Promise<ColdManifest> {
   const path = join(coldDir, uri);
   if (!isColdPath(uri)) {
-    throw new ColdError('cold_damaged', 'fatal', `"${uri}" leads out of the folder ${coldDir}`);
+    throw new ColdError('cold_damaged', `"${uri}" leads out of the folder ${coldDir}`);
   }
   let text: Buffer;
   try {
@@ -166,7 +166,7 @@ export async function readColdManifest(coldDir: string, uri: string): Promise<Co
     throw asColdError(error, path);
   }
   if (text.length > MAX_BYTES) {
-    throw new ColdError('cold_damaged', 'fatal', `${path} has ${text.length} bytes: no manifest`);
+    throw new ColdError('cold_damaged', `${path} has ${text.length} bytes: no manifest`);
   }
   return parseColdManifest(text.toString('utf8'), path);
 }

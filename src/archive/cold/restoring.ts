@@ -23,7 +23,6 @@ async function manifestOf(coldDir: string, partition: PartitionInfo): Promise<Co
   if (isOurs) return manifest;
   throw new ColdError(
     'cold_mismatch',
-    'fatal',
     `${join(coldDir, partition.uri ?? '')} is not the manifest of ${partition.name} as it was archived: bring that back from a copy`,
   );
 }
@@ -67,7 +66,6 @@ export async function restorePartition(
     if (facts.checksum !== manifest.checksum) {
       throw new ColdError(
         'cold_mismatch',
-        'fatal',
         `the rows in the files of ${partition.name} do not add up to the checksum that it was sealed with (${facts.rows} of ${manifest.rows} rows): it stays archived. Bring the files back from a copy`,
       );
     }
@@ -114,7 +112,6 @@ async function loadFile(
     if (!(error instanceof ParquetError)) throw error;
     throw new ColdError(
       'cold_damaged',
-      'fatal',
       `${path} cannot be read (${error.message}): bring it back from a copy; nothing was changed`,
       { cause: error },
     );

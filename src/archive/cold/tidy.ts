@@ -39,7 +39,6 @@ export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<v
   if (held === text) return;
   throw new ColdError(
     'cold_refused',
-    'fatal',
     `${coldDir} belongs to another archive (see ${MARKER} in it): set cold.dir to a folder of its own`,
   );
 }

@@ -26,7 +26,6 @@ async function assertAllNamed(dir: string, manifests: readonly ColdManifest[]): 
   const names = unnamed.sort().slice(0, MAX_NAMED).join(', ');
   throw new ColdError(
     'cold_missing',
-    'fatal',
     `no manifest in ${join(dir, 'manifests')} names ${names}${more}: their rows would be missing from the answer. Bring the manifest back from a copy; where an archiving is under way or was interrupted, let "tapekeep seal" end it`,
   );
 }
@@ -38,7 +37,7 @@ function assertApart(dir: string, manifests: ReadonlyMap<string, ColdManifest>):
     const other = seen.get(`${table} ${from}`);
     if (other !== undefined) {
       const text = `${join(dir, other)} and ${join(dir, uri)} are both of ${table} from ${from}: take away the one that is no manifest of this folder`;
-      throw new ColdError('cold_damaged', 'fatal', text);
+      throw new ColdError('cold_damaged', text);
     }
     seen.set(`${table} ${from}`, uri);
   }

@@ -110,7 +110,6 @@ export function assertSealed(partition: PartitionInfo, facts: SealFacts, stays: 
   if (facts.checksum === partition.checksum && facts.rows === partition.rows) return;
   throw new ColdError(
     'cold_mismatch',
-    'fatal',
     `the rows of ${partition.name} do not add up to the checksum that it was sealed with (${facts.rows} rows now, ${partition.rows ?? 0} then): ${stays}. Somebody changed them; check them, then seal it again after "SELECT reopen_partition('${partition.name}')"`,
   );
 }

@@ -13,7 +13,7 @@ import { refuseEmptySpan } from '../selection.js';
 /** Something that the command line or the settings must say first. */
 export class ApiUsageError extends TapekeepError {
   constructor(text: string) {
-    super('usage', 'fatal', text);
+    super('usage', text);
   }
 }
 

@@ -63,7 +63,7 @@ export function withAdvice(error: unknown, called?: Called, cause?: string): unk
   const advice = cause === undefined ? known : `Likely because ${cause}.`;
   if (advice === undefined && named === message) return error;
   const text = advice === undefined ? named : `${named}\n${advice}`;
-  return new TapekeepError(error.code, error.action, text, { cause: error });
+  return new TapekeepError(error.code, text, { action: error.action, cause: error });
 }
 
 /**

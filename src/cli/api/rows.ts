@@ -66,7 +66,7 @@ export class UnreadableRowsError extends TapekeepError {
       ...rest,
       'Check that the address is the API of an exchange of this family.',
     ];
-    super('rows_unreadable', 'retry', text.join('\n'));
+    super('rows_unreadable', text.join('\n'));
   }
 }
 

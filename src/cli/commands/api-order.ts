@@ -109,5 +109,5 @@ export function describeUnknown(error: UnknownOutcomeError): TapekeepError {
     'It was sent once and is not sent again. It may rest in the book or have been executed:',
     `look at "tapekeep api orders ${market}" and "tapekeep api balances" before you place it anew.`,
   ].join('\n');
-  return new TapekeepError(error.code, error.action, text, { cause: error });
+  return new TapekeepError(error.code, text, { action: error.action, cause: error });
 }

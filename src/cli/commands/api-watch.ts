@@ -75,7 +75,6 @@ export const watch = command({
         if (event.reason === 'subscribe_refused') {
           throw new TapekeepError(
             'subscription_refused',
-            'skip',
             `the exchange refuses to subscribe to ${market} over ${period} s: check the market's name and --period; a replay has the periods that were recorded, mostly ${LIST_PERIOD_S}`,
           );
         }
@@ -86,7 +85,7 @@ export const watch = command({
     }
     if (isTimeUp && !hasOpened) {
       const message = `${realtimeUrl}: no subscription came about (${lastReason})`;
-      throw new TapekeepError('network', 'retry', message);
+      throw new TapekeepError('network', message);
     }
   },
 });

@@ -72,7 +72,7 @@ async function runPsql(address: string, args: readonly string[], signal: AbortSi
     if (codeOf(error) !== 'ENOENT') throw error;
     const text =
       'psql is not installed here: install the Postgres client of your system (postgresql-client), ask by "tapekeep query", or give another program the address that "tapekeep url" prints';
-    throw new TapekeepError('program_missing', 'fatal', text, { cause: error });
+    throw new TapekeepError('program_missing', text, { cause: error });
   } finally {
     signal.removeEventListener('abort', end);
   }

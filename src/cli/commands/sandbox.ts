@@ -271,7 +271,7 @@ function namingOption(error: unknown, madeKeys: number): unknown {
   const option = optionOf(error, madeKeys);
   if (option === undefined) return error;
   const { code, action, message } = error;
-  return new TapekeepError(code, action, `${option}: ${message}`, { cause: error });
+  return new TapekeepError(code, `${option}: ${message}`, { action, cause: error });
 }
 
 const RUN_ID_BYTES = 6;

@@ -177,7 +177,7 @@ function notStored(rows: number): TapekeepError {
 function unready(phase: string, { exchange }: Config): TapekeepError {
   if (phase === WAITING_FOR_EXCHANGE && exchange.url !== null) {
     const text = `the exchange at ${exchange.url} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
-    return new TapekeepError('exchange_silent', 'fatal', text);
+    return new TapekeepError('exchange_silent', text);
   }
   const still = `while it was still ${phase}; give it longer`;
   const why =
@@ -186,7 +186,7 @@ function unready(phase: string, { exchange }: Config): TapekeepError {
       : phase === SIMULATING_PAST
         ? `${still}, or shorten sandbox.history (TAPEKEEP_SANDBOX_HISTORY)`
         : `${still}, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL)`;
-  return new TapekeepError('start_unfinished', 'retry', `the time of this run was over ${why}`);
+  return new TapekeepError('start_unfinished', `the time of this run was over ${why}`);
 }
 
 function greeting({ exchange, database, status }: DaemonAddresses, dataDir: string): string {

@@ -34,7 +34,7 @@ export default command({
         : { url: own, readerUrl: own };
     if (found === undefined) {
       const text = `the embedded Postgres in ${config.dataDir} does not run now: "tapekeep db" in another terminal keeps it up, as "tapekeep start" does; "tapekeep psql" starts it by itself`;
-      throw new TapekeepError('database_unreachable', 'retry', text);
+      throw new TapekeepError('database_unreachable', text);
     }
     await writeOut(`${isOwner === true ? found.url : found.readerUrl}\n`);
   },

@@ -74,7 +74,7 @@ export async function withDatabase<T>(
 export async function assertArchive({ database, dataDir }: Config): Promise<void> {
   if (database.url !== null || (await hasEmbeddedCluster(dataDir))) return;
   const text = `there is no archive in ${dataDir}: "tapekeep start" makes one; or name another folder by dataDir (TAPEKEEP_DATA_DIR), or a database by database.url (TAPEKEEP_DATABASE_URL)`;
-  throw new TapekeepError('no_archive', 'fatal', text);
+  throw new TapekeepError('no_archive', text);
 }
 
 /** Brings the schema up to date. */

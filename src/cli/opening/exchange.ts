@@ -316,7 +316,7 @@ export async function identityConflictOf(
   if (bound.identity === null) await store.claimArchive(wanted);
   const whose = `this database is the archive of ${bound.isSandbox ? 'the sandbox ' : ''}"${bound.name}" at ${bound.baseUrl}, and the settings name "${wanted.name}" at ${wanted.baseUrl}`;
   const text = `${whose}, which has not shown that it is the same: name another database (database.url) or dataDir, or the exchange that it belongs to`;
-  return new TapekeepError('archive_of_another_exchange', 'fatal', text);
+  return new TapekeepError('archive_of_another_exchange', text);
 }
 
 /** The server behind the address is suddenly another exchange: its rows must not be mixed in. */
@@ -324,7 +324,7 @@ export class ExchangeChangedError extends TapekeepError {
   constructor(expected: string | null, found: string | null) {
     const [wanted, other] = [expected, found].map((one) => one ?? 'one that names no identity');
     const text = `the exchange at the configured address is another one (expected ${wanted}, found ${other}; check that exchange.url and realtime.url belong together). Its data are not mixed into this archive; use another database, or bring the former exchange back.`;
-    super('exchange_changed', 'fatal', text);
+    super('exchange_changed', text);
   }
 }
 

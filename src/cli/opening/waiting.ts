@@ -82,9 +82,8 @@ class Wait {
       if (waitMs === 0) throw error;
       throw new TapekeepError(
         error instanceof TapekeepError ? error.code : 'database_unreachable',
-        'retry',
         `${messageOf(error)}; waited ${formatDuration(waitMs)} for it (--wait-for-database, database.startWait)`,
-        { cause: error },
+        { action: 'retry', cause: error },
       );
     }
     if (nowMs - this.#loggedAtMs < LOOK_EVERY_MS) return;

@@ -11,7 +11,6 @@ export class QueryTimeoutError extends TapekeepError {
   constructor(limitMs: number, cause?: unknown) {
     super(
       'query_timeout',
-      'fatal',
       `the statement took longer than ${limitMs / 1000} s: ask for less, or give it more time by --timeout`,
       { cause },
     );
@@ -22,12 +21,9 @@ export class QueryTimeoutError extends TapekeepError {
 export class StuckStatementError extends TapekeepError {
   constructor(cause: unknown) {
     const why = cause instanceof QueryTimeoutError ? `${cause.message}; ` : '';
-    super(
-      'query_stuck',
-      'fatal',
-      `${why}the statement cannot be stopped, so the process is killed`,
-      { cause },
-    );
+    super('query_stuck', `${why}the statement cannot be stopped, so the process is killed`, {
+      cause,
+    });
   }
 }
 

@@ -113,7 +113,6 @@ async function readOrigins(path: string): Promise<Readonly<Record<string, number
   }
   throw new TapekeepError(
     'bad_sandbox_file',
-    'fatal',
     `${path} is damaged; it remembers when the built-in exchange began. Delete it and start with an empty database, or restore it.`,
   );
 }

@@ -213,7 +213,6 @@ export class CandleCollector {
       if (interval !== intervalS || echoed !== market) {
         throw new TapekeepError(
           'candle_mismatch',
-          'retry',
           `${market}: candles of ${intervalS} s were asked for, the answer is for ${echoed}, ${interval} s; check that the exchange knows this interval`,
         );
       }

@@ -452,7 +452,6 @@ export class WalkStalledError extends TapekeepError {
   ) {
     super(
       'walk_stalled',
-      'retry',
       `${market}: paging through ${endpoint} made no progress: ${detail}. It is tried again later; the span stays listed as a gap.`,
     );
     this.reason = reason;

@@ -40,7 +40,7 @@ export function readJson(request: FastifyRequest): unknown {
 /** The body of a control request cannot be used. */
 export class ControlError extends TapekeepError {
   constructor(message: string) {
-    super('control_body_invalid', 'fatal', message);
+    super('control_body_invalid', message);
   }
 }
 

@@ -6,7 +6,7 @@ import { messageOf, TapekeepError } from '../../../src/kernel/errors.js';
 
 test('what may pass is to be tried again; a replay whose time stands has to be moved', () => {
   const failed = (said: string) =>
-    messageOf(withAdvice(new TapekeepError('server_error', 'retry', `depth (HTTP 503): ${said}`)));
+    messageOf(withAdvice(new TapekeepError('server_error', `depth (HTTP 503): ${said}`)));
   assert.match(failed('too busy'), /^depth \(HTTP 503\): too busy\nIt may pass: try again/);
   const none = failed(`no depth of BTC_USDT is recorded up to noon, ${REPLAY_TIME}`);
   assert.match(none, /\nAsking again helps when that time has gone on: "tapekeep replay ctl"/);

@@ -179,7 +179,7 @@ test('of every stream a call whose answer is broken is made again at once', asyn
       const key = `${endpoint} ${JSON.stringify(params)}`;
       if (broken.has(key)) return answer(params);
       broken.add(key);
-      throw new TapekeepError('server_error', 'retry', 'broken');
+      throw new TapekeepError('server_error', 'broken');
     };
     Object.assign(world.exchange.answers, { [endpoint]: breakOnce });
   }

@@ -7,7 +7,7 @@ import { seededRandom } from '../../../src/kernel/random.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const reply = { data: {}, rejected: [], sentAtMs: 0, dateMs: null, receivedAtMs: 0 };
-const failure = (code: ErrorCode = 'server_error') => new TapekeepError(code, 'retry', code);
+const failure = (code: ErrorCode = 'server_error') => new TapekeepError(code, code);
 
 /** An exchange that fails with what the test puts there, and then answers. */
 function make(failures: readonly Error[], latencyMs = 0) {
@@ -59,7 +59,7 @@ test('after four tries the failure is the caller’s, also when the last one wou
 for (const [name, error] of [
   ['a request that took its whole deadline', failure('timeout')],
   ['one for which there was no room in line', failure('budget_overrun')],
-  ['one that the exchange refuses', new TapekeepError('not_found', 'skip', 'not_found')],
+  ['one that the exchange refuses', new TapekeepError('not_found', 'not_found')],
   ['an unexpected error', new Error('ours')],
 ] as const) {
   test(`${name} is not made again`, async () => {

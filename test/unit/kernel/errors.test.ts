@@ -11,7 +11,7 @@ import {
 
 class DiskFullError extends TapekeepError {
   constructor(cause: unknown) {
-    super('disk_full', 'retry', 'the disk is full: free some space', { cause });
+    super('disk_full', 'the disk is full: free some space', { cause });
   }
 }
 
