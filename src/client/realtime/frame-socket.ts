@@ -1,24 +1,17 @@
 import { type RawData, WebSocket } from 'ws';
-import { type RealtimeWords, readServerFrame, type ServerFrame } from '../../contract/realtime.js';
-import type { Clock } from '../../kernel/clock.js';
+import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import { tlsRefusal } from '../../kernel/tls-refusal.js';
-import type { ClientEvents } from '../../observe/events.js';
 import { identityOf } from '../reply-reader.js';
+import type { FeedSettings } from './reconnecting.js';
 import type { CloseReason } from './state-feed.js';
 
 /** What every connection of the real-time interface needs. */
-export interface FrameSocketSettings {
-  readonly url: string;
-  readonly clock: Clock;
-  readonly telemetry: ClientEvents;
-  /** How the exchange speaks. */
-  readonly words: RealtimeWords;
-  /** Deadline of connecting, of each acknowledgement and each answer. */
-  readonly acknowledgeTimeoutMs: number;
-  readonly maxFrameBytes: number;
-}
+type FrameSocketSettings = Pick<
+  FeedSettings,
+  'url' | 'clock' | 'telemetry' | 'words' | 'acknowledgeTimeoutMs' | 'maxFrameBytes'
+>;
 
 /** How a connection ended. */
 export interface SocketEnd {
@@ -45,10 +38,6 @@ export interface FrameHandler {
   ended(end: SocketEnd): void;
 }
 
-/** Deadline of connecting, of each acknowledgement and each answer, by default. */
-export const DEFAULT_ACKNOWLEDGE_TIMEOUT_MS = 10_000;
-/** How often something is asked so that a connection stays open. */
-export const DEFAULT_QUERY_EVERY_MS = 20_000;
 /** Close code of an end that we wish for (RFC 6455, 7.4.1). */
 export const NORMAL_CLOSURE = 1000;
 /** Close code where no close frame came (RFC 6455, 7.1.5). */

@@ -1,11 +1,14 @@
+import type { RealtimeWords } from '../../contract/realtime.js';
 import { BudgetOverrunError, type RequestBudget } from '../../kernel/budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
 import { BoundedQueue } from '../../kernel/queue.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff, type BackoffOptions } from '../../kernel/retry.js';
+import type { ClientEvents } from '../../observe/events.js';
 import { InvalidAddressError } from '../errors.js';
 import { DEFAULT_PRIORITY } from '../exchange-client.js';
+import type { ExchangeClock } from '../exchange-clock.js';
 import { readAddress } from '../http-transport.js';
 
 /** What all feeds take. */
@@ -24,7 +27,23 @@ export interface ReconnectingOptions {
   readonly queueLimit?: number;
   /** Ends the feed like its `stop`. */
   readonly signal?: AbortSignal;
+  /** Hears of connections and frames. */
+  readonly telemetry: ClientEvents;
+  /** Gives events the exchange's time. */
+  readonly exchangeClock: ExchangeClock;
+  /** How the exchange speaks, as its dialect says; default the contract's words. */
+  readonly words?: RealtimeWords;
+  /** Deadline of connecting, of each acknowledgement and each answer. Default 10 s. */
+  readonly acknowledgeTimeoutMs?: number;
+  /** How often a state.query, or a ping, keeps the connection open. Default 20 s. */
+  readonly queryEveryMs?: number;
+  /** Largest frame that is read. Default 64 KiB of states, 1 MiB of trades. */
+  readonly maxFrameBytes?: number;
 }
+
+type Filled = 'words' | 'acknowledgeTimeoutMs' | 'queryEveryMs' | 'maxFrameBytes';
+/** The options with everything filled in that a connection needs. */
+export type FeedSettings = ReconnectingOptions & Required<Pick<ReconnectingOptions, Filled>>;
 
 /** Where a connection reports its events. */
 export interface FeedSink<Event> {
@@ -55,12 +74,29 @@ export interface Following<Event> {
 
 const DEFAULT_BACKOFF = { baseMs: 500, capMs: 60_000 };
 const DEFAULT_QUEUE_LIMIT = 1000;
+const DEFAULT_ACKNOWLEDGE_TIMEOUT_MS = 10_000;
+const DEFAULT_QUERY_EVERY_MS = 20_000;
 
 /** @throws InvalidAddressError when `url` is not a plain ws or wss address */
 export function assertFeedAddress(url: string): void {
   if (readAddress('realtimeUrl', url, ['ws:', 'wss:']).hash !== '') {
     throw new InvalidAddressError('realtimeUrl', url, 'it must not have a fragment');
   }
+}
+
+/** @throws InvalidAddressError when `url` is not a plain ws or wss address */
+export function filledIn<Options extends ReconnectingOptions>(
+  options: Options,
+  maxFrameBytes: number,
+): Options & FeedSettings {
+  assertFeedAddress(options.url);
+  return {
+    ...options,
+    words: options.words ?? {},
+    acknowledgeTimeoutMs: options.acknowledgeTimeoutMs ?? DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
+    queryEveryMs: options.queryEveryMs ?? DEFAULT_QUERY_EVERY_MS,
+    maxFrameBytes: options.maxFrameBytes ?? maxFrameBytes,
+  };
 }
 
 /**

@@ -1,7 +1,4 @@
-import type { RealtimeWords } from '../../contract/realtime.js';
 import type { StateRecord } from '../../contract/resources.js';
-import type { ClientEvents } from '../../observe/events.js';
-import type { ExchangeClock } from '../exchange-clock.js';
 import type { ReconnectingOptions } from './reconnecting.js';
 
 /** A state as it came: the family's updates carry no period, updates of the contract no change. */
@@ -89,18 +86,6 @@ export interface StateFeedOptions extends ReconnectingOptions {
   readonly market: string;
   /** Period of the state in seconds (contract, Real-time methods). */
   readonly periodS: number;
-  /** Hears of connections and frames. */
-  readonly telemetry: ClientEvents;
-  /** Gives records the exchange's time. */
-  readonly exchangeClock: ExchangeClock;
-  /** How the exchange speaks, as its dialect says; default the contract's words. */
-  readonly words?: RealtimeWords;
-  /** Deadline of connecting, of each acknowledgement and each answer. Default 10 s. */
-  readonly acknowledgeTimeoutMs?: number;
-  /** How often a state.query keeps the connection open and checks the updates. Default 20 s. */
-  readonly queryEveryMs?: number;
-  /** Default 64 KiB. */
-  readonly maxFrameBytes?: number;
 }
 
 /**

@@ -4,12 +4,8 @@ import {
   type RealtimeWords,
 } from '../../contract/realtime.js';
 import { MINUTE_MS } from '../../kernel/durations.js';
-import {
-  DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
-  DEFAULT_QUERY_EVERY_MS,
-  NORMAL_CLOSURE,
-} from './frame-socket.js';
-import { assertFeedAddress, type Following, ReconnectingFeed } from './reconnecting.js';
+import { NORMAL_CLOSURE } from './frame-socket.js';
+import { type Following, filledIn, ReconnectingFeed } from './reconnecting.js';
 import type { StateEvent, StateFeed, StateFeedOptions } from './state-feed.js';
 import { type SessionSettings, StateSession } from './state-session.js';
 import { SubscriptionForm } from './subscription-form.js';
@@ -26,7 +22,6 @@ const NOT_OFFERED_WAIT_MS = 60_000;
  * the feeds finds out, those that connect at the same time share connections.
  */
 export class StateFeeds {
-  readonly #options: StateFeedsOptions;
   readonly #settings: SessionSettings;
   /** The connection that markets may join. */
   #gathering: StateSession | undefined;
@@ -34,17 +29,12 @@ export class StateFeeds {
 
   /** @throws InvalidAddressError when `url` is not a plain ws or wss address */
   constructor(options: StateFeedsOptions) {
-    assertFeedAddress(options.url);
-    this.#options = options;
+    const settings = filledIn(options, DEFAULT_MAX_FRAME_BYTES);
+    const { clock, words, queryEveryMs } = settings;
     this.#settings = {
-      ...options,
-      form: new SubscriptionForm(options.clock, options.words),
-      acknowledgeTimeoutMs: options.acknowledgeTimeoutMs ?? DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
-      queryEveryMs: Math.max(
-        options.queryEveryMs ?? DEFAULT_QUERY_EVERY_MS,
-        leastBetweenQueriesMs(options.words),
-      ),
-      maxFrameBytes: options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES,
+      ...settings,
+      queryEveryMs: Math.max(queryEveryMs, leastBetweenQueriesMs(words)),
+      form: new SubscriptionForm(clock, words),
     };
   }
 
@@ -55,7 +45,7 @@ export class StateFeeds {
    */
   open(market: string, periodS: number, signal?: AbortSignal): StateFeed {
     const following = this.#following(market, periodS);
-    const feed = new ReconnectingFeed({ ...this.#options, ...(signal && { signal }) }, following);
+    const feed = new ReconnectingFeed({ ...this.#settings, ...(signal && { signal }) }, following);
     return {
       market,
       periodS,
@@ -65,8 +55,7 @@ export class StateFeeds {
   }
 
   #following(market: string, periodS: number): Following<StateEvent> {
-    const { telemetry, exchangeClock } = this.#options;
-    const { form } = this.#settings;
+    const { telemetry, exchangeClock, form } = this.#settings;
     let isTeller = true;
     return {
       // A connection that takes a list waits for the budget once, for all its markets.
@@ -106,7 +95,7 @@ export class StateFeeds {
 const SHARE_OF_QUERIES = 0.6;
 
 /** How long each market of a full list waits for its next question, so that the connection keeps a limit. */
-function leastBetweenQueriesMs({ requestsPerMinute = Infinity }: RealtimeWords = {}): number {
+function leastBetweenQueriesMs({ requestsPerMinute = Infinity }: RealtimeWords): number {
   return (MARKETS_PER_CONNECTION * MINUTE_MS) / (SHARE_OF_QUERIES * requestsPerMinute);
 }
 

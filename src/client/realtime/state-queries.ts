@@ -1,16 +1,15 @@
-import type { Clock } from '../../kernel/clock.js';
 import { compareDecimals, equalDecimals } from '../../kernel/decimal.js';
+import type { FeedSettings } from './reconnecting.js';
 import type { CloseReason, FeedRecord } from './state-feed.js';
 
 /** Refused queries in a row that end a connection. */
 const MAX_REFUSED = 3;
 
-export interface StateQueriesOptions {
-  readonly clock: Clock;
-  readonly queryEveryMs: number;
-  readonly acknowledgeTimeoutMs: number;
+export interface StateQueriesOptions
+  extends Pick<FeedSettings, 'clock' | 'queryEveryMs' | 'acknowledgeTimeoutMs'> {
   /** Sends a state.query; gives its id. */
   readonly send: () => number;
+  /** Ends the state that is asked for, and with the last one the connection. */
   readonly end: (reason: CloseReason) => void;
 }
 

@@ -4,31 +4,24 @@ import {
   MARKETS_PER_CONNECTION,
   type ServerFrame,
 } from '../../contract/realtime.js';
-import type { RequestBudget } from '../../kernel/budget.js';
+import { stateRecord } from '../../contract/resources.js';
 import { sleep } from '../../kernel/clock.js';
-import type { Random } from '../../kernel/random.js';
 import { DEFAULT_PRIORITY } from '../exchange-client.js';
 import { isReplay } from '../reply-reader.js';
-import {
-  type FrameOutcome,
-  FrameSocket,
-  type FrameSocketSettings,
-  NORMAL_CLOSURE,
-  type SocketEnd,
-} from './frame-socket.js';
-import type { FeedSink } from './reconnecting.js';
-import type { CloseReason, StateEvent } from './state-feed.js';
-import { type LineSettings, StateLine } from './state-line.js';
+import { type FrameOutcome, FrameSocket, NORMAL_CLOSURE, type SocketEnd } from './frame-socket.js';
+import type { FeedSettings, FeedSink } from './reconnecting.js';
+import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
+import { StallDetector, StateQueries, type StateQueriesOptions } from './state-queries.js';
 import { type SubscriptionForm, SubscriptionRequest } from './subscription-form.js';
 
 /** What every connection for states of one exchange needs. */
-export interface SessionSettings
-  extends Omit<FrameSocketSettings, 'words'>,
-    Omit<LineSettings, 'market' | 'periodS'> {
+export interface SessionSettings extends FeedSettings {
   readonly form: SubscriptionForm;
-  readonly random: Random;
-  readonly connectBudget?: RequestBudget;
 }
+
+/** What is followed: one market, over one period. */
+type Followed = Pick<StateFeedOptions, 'market' | 'periodS'>;
+type FrameOf<Kind extends ServerFrame['kind']> = Extract<ServerFrame, { kind: Kind }>;
 
 /** How a connection ended for one of its markets. */
 export interface LineEnd {
@@ -78,7 +71,7 @@ export class StateSession {
   #isFollowing = false;
   #identity: string | null = null;
   /** How events call it. */
-  #name: { readonly market: string; readonly periodS: number };
+  #name: Followed;
 
   /** @param number among all connections of these feeds: markets of a list may move to another one */
   constructor(settings: SessionSettings, number: number) {
@@ -88,14 +81,11 @@ export class StateSession {
     this.#startedMs = clock.monotonicMs();
     this.#draw = random();
     this.#name = { market: `list ${number}`, periodS: LIST_PERIOD_S };
-    this.#socket = new FrameSocket(
-      { ...settings, words: form.words },
-      {
-        opened: (identity) => this.#opened(identity),
-        received: (frame) => this.#received(frame),
-        ended: (end) => this.#ended(end),
-      },
-    );
+    this.#socket = new FrameSocket(settings, {
+      opened: (identity) => this.#opened(identity),
+      received: (frame) => this.#received(frame),
+      ended: (end) => this.#ended(end),
+    });
   }
 
   /** Whether this market may join. */
@@ -110,16 +100,15 @@ export class StateSession {
    * @param signal ends this market's line alone
    */
   async join(
-    { market, periodS }: Pick<LineSettings, 'market' | 'periodS'>,
+    { market, periodS }: Followed,
     sink: FeedSink<StateEvent>,
     signal: AbortSignal,
   ): Promise<LineEnd> {
     const ended = new Promise<LineEnd>((resolve) => {
-      const line = new StateLine({ ...this.#settings, market, periodS }, sink, {
-        query: () => this.#send('state.query', [market, periodS]),
-        leave: (reason) => this.#leave(market, reason),
-      });
-      const onAbort = () => this.#leave(market, 'stopped');
+      const send = () => this.#send('state.query', [market, periodS]);
+      const leave = (reason: CloseReason) => this.#leave(market, reason);
+      const line = new StateLine({ ...this.#settings, market, periodS, send, end: leave }, sink);
+      const onAbort = () => leave('stopped');
       if (!this.#isList) this.#name = { market, periodS };
       this.#members.set(market, {
         line,
@@ -165,7 +154,7 @@ export class StateSession {
 
   /** @returns the id of the request */
   #send(method: 'state.subscribe' | 'state.query', params: readonly unknown[]): number {
-    return this.#socket.send(this.#settings.form.words.methods?.[method] ?? method, params);
+    return this.#socket.send(this.#settings.words.methods?.[method] ?? method, params);
   }
 
   #opened(identity: string | null): void {
@@ -193,7 +182,7 @@ export class StateSession {
     return 'response';
   }
 
-  #answered(frame: Extract<ServerFrame, { kind: 'response' }>): FrameOutcome {
+  #answered(frame: FrameOf<'response'>): FrameOutcome {
     if (!this.#isFollowing && frame.id === this.#subscribeId && this.#request !== undefined) {
       this.#subscriptionAnswered(this.#request, frame);
       return 'response';
@@ -206,10 +195,7 @@ export class StateSession {
     return isAnswer ? 'response' : 'dropped';
   }
 
-  #subscriptionAnswered(
-    request: SubscriptionRequest,
-    frame: Extract<ServerFrame, { kind: 'response' }>,
-  ): void {
+  #subscriptionAnswered(request: SubscriptionRequest, frame: FrameOf<'response'>): void {
     const step = request.answered(frame);
     if (step === 'follow') this.#follow();
     else if (step === 'ask again') this.#askToSubscribe(request);
@@ -224,7 +210,7 @@ export class StateSession {
     for (const { line } of [...this.#members.values()]) line.follow();
   }
 
-  #updated(frame: Extract<ServerFrame, { kind: 'update' }>): FrameOutcome {
+  #updated(frame: FrameOf<'update'>): FrameOutcome {
     // The contract's name no market: there the connection has but one.
     const [only] = this.#members.size === 1 ? this.#members.values() : [];
     const member = frame.market === undefined ? only : this.#members.get(frame.market);
@@ -260,4 +246,180 @@ export class StateSession {
       resolve({ reason, hadData, draw: this.#draw, isTeller: at === 0 });
     }
   }
+}
+
+/** What a line asks of its connection, and what both share. */
+type LineSettings = FeedSettings & Followed & StateQueriesOptions;
+
+/**
+ * The state of one market and period on one connection, which may carry several.
+ *
+ * States: *waiting* for the subscription → *following* (`opened` reported; a state.query now and every
+ * `queryEveryMs`) → *ended*, from either and exactly once, which clears all timers and reports `closed`.
+ */
+class StateLine {
+  readonly #settings: LineSettings;
+  readonly #sink: FeedSink<StateEvent>;
+  /** Made with the connection: it depends on who is at the other end. */
+  #stalls: StallDetector | undefined;
+  readonly #queries: StateQueries;
+  #phase: 'waiting' | 'following' | 'ended' = 'waiting';
+  #identity: string | null = null;
+  #lastAliveExchangeMs: number | null = null;
+  #hadData = false;
+  #hadUpdates = false;
+  #wasSilent = false;
+  /** At a replay: whether it knows the states of this time; undefined until it says so. */
+  #isKnown: boolean | undefined = true;
+  /** Since when that is so; our guess of its time must not lie before. */
+  #sinceMs = Number.NEGATIVE_INFINITY;
+
+  constructor(settings: LineSettings, sink: FeedSink<StateEvent>) {
+    this.#settings = settings;
+    this.#sink = sink;
+    this.#queries = new StateQueries(settings);
+  }
+
+  get market(): string {
+    return this.#settings.market;
+  }
+
+  get periodS(): number {
+    return this.#settings.periodS;
+  }
+
+  /** Whether any record came, and not only answers that show a dead subscription. */
+  get hadData(): boolean {
+    return this.#hadData && !this.#wasSilent;
+  }
+
+  /** The connection is open. At a replay nothing counts before it says what it knows. */
+  connected(identity: string | null): void {
+    this.#identity = identity;
+    this.#isKnown = isReplay(identity) ? undefined : true;
+    this.#stalls = new StallDetector(this.#settings.acknowledgeTimeoutMs, isReplay(identity));
+  }
+
+  /** The subscription is acknowledged. */
+  follow(): void {
+    const { clock, exchangeClock } = this.#settings;
+    this.#phase = 'following';
+    this.#report({
+      kind: 'opened',
+      identity: this.#identity,
+      atMs: clock.wallMs(),
+      exchangeMs: exchangeClock.nowMs(),
+    });
+    if (this.#isKnown === false) this.#reportGap(exchangeClock.nowMs());
+    if (this.#isFollowing) this.#queries.ask();
+  }
+
+  get #isFollowing(): boolean {
+    return this.#phase === 'following';
+  }
+
+  /** @returns whether it is the answer to this line's question */
+  answered(frame: FrameOf<'response'>): boolean {
+    const sentMonotonicMs = this.#queries.answered(frame.id);
+    if (sentMonotonicMs === undefined) return false;
+    const { clock, exchangeClock } = this.#settings;
+    const record = frame.error === null ? queryResult.safeParse(frame.result) : undefined;
+    const isAnswer = record?.success === true && this.#isOurs(record.data.period);
+    this.#queries.settled(isAnswer);
+    if (!isAnswer || this.#isKnown !== true || !this.#isFollowing) return true;
+    const found = asFeedRecord(record.data);
+    const result = this.#stalls?.observeQuery(found, clock.monotonicMs());
+    this.#record('query', found);
+    if (!this.#isFollowing) return true;
+    // The answer was true at some time after the question left.
+    if (result === 'agrees') this.#alive(exchangeClock.atMonotonicMs(sentMonotonicMs), true);
+    if (result === 'stalled') this.#settings.end('stalled');
+    return true;
+  }
+
+  updated({ market, record }: FrameOf<'update'>): FrameOutcome {
+    const { clock, exchangeClock } = this.#settings;
+    const isOurs = market === undefined || market === this.market;
+    const isKnown = this.#isKnown === true;
+    if (!this.#isFollowing || !isKnown || !isOurs || !this.#isOurs(record.period)) {
+      return 'dropped';
+    }
+    if (this.#stalls?.observeUpdate(record, clock.monotonicMs()) === false) {
+      // Others may have been lost before it: what is sure begins with a new connection.
+      this.#settings.end('stalled');
+      return 'dropped';
+    }
+    this.#hadUpdates = true;
+    this.#queries.updated();
+    this.#record('update', record);
+    if (this.#isFollowing) this.#alive(exchangeClock.nowMs(), false);
+    return 'update';
+  }
+
+  /** A gap of the archive that is replayed begins or ends. */
+  gapTold({ isGap, atMs }: FrameOf<'gap'>): void {
+    const wasKnown = this.#isKnown;
+    this.#isKnown = !isGap;
+    this.#sinceMs = atMs;
+    if (!this.#isFollowing) return;
+    const now = this.#settings.exchangeClock.nowMs();
+    if (isGap && wasKnown !== false) this.#reportGap(wasKnown === undefined ? now : atMs);
+    // What is known again is reported in full, as on a new connection.
+    if (!isGap && wasKnown !== true && !this.#queries.isWaiting) this.#queries.ask();
+  }
+
+  /** A replay that knows nothing of gaps has none to report. */
+  gapsRefused(): void {
+    this.#isKnown = true;
+  }
+
+  #isOurs(periodS: number | undefined): boolean {
+    return periodS === undefined || periodS === this.periodS;
+  }
+
+  #record(origin: 'query' | 'update', record: FeedRecord): void {
+    const { clock, exchangeClock } = this.#settings;
+    this.#hadData = true;
+    this.#report({
+      kind: 'record',
+      origin,
+      record,
+      receivedAtMs: clock.wallMs(),
+      exchangeMs: Math.max(exchangeClock.nowMs(), this.#sinceMs),
+    });
+  }
+
+  /** @param fromMs where the connection begins, of a gap that was there before it */
+  #reportGap(fromMs: number): void {
+    this.#report({ kind: 'gap', fromExchangeMs: Math.max(fromMs, this.#sinceMs) });
+  }
+
+  #alive(exchangeMs: number, isReported: boolean): void {
+    this.#lastAliveExchangeMs = Math.max(this.#lastAliveExchangeMs ?? exchangeMs, exchangeMs);
+    if (isReported) this.#report({ kind: 'alive', exchangeMs });
+  }
+
+  #report(event: StateEvent): void {
+    if (!this.#sink.offer(event)) this.#settings.end('overflow');
+  }
+
+  /** Called by the connection alone: a line that is to end asks for it by `end` of its settings. */
+  ended({ code, reason, livedMs }: SocketEnd): void {
+    this.#phase = 'ended';
+    this.#wasSilent = reason === 'stalled' && !this.#hadUpdates;
+    this.#queries.end();
+    const lastAliveExchangeMs = this.#lastAliveExchangeMs;
+    const exchangeMs = this.#settings.exchangeClock.nowMs();
+    this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, exchangeMs, livedMs });
+  }
+}
+
+/** The result of a state.query: some servers leave the period out. */
+const queryResult = stateRecord.partial({ period: true });
+
+/** A record with or without its period, as the feed reports it. */
+function asFeedRecord(
+  record: Omit<FeedRecord, 'period'> & { period?: number | undefined },
+): FeedRecord {
+  return { ...record, period: record.period };
 }

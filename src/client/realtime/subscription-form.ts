@@ -17,19 +17,17 @@ const BELIEVED_MS = 3_600_000;
  */
 export class SubscriptionForm {
   readonly #clock: Clock;
-  /** Its words. */
-  readonly words: RealtimeWords;
+  readonly #words: RealtimeWords;
   #listSinceMs: number | undefined;
 
-  /** @param words how it speaks, as its dialect says; default the contract's words */
-  constructor(clock: Clock, words: RealtimeWords = {}) {
+  constructor(clock: Clock, words: RealtimeWords) {
     this.#clock = clock;
-    this.words = words;
+    this.#words = words;
   }
 
   /** Whether a list of markets is what it understands, as far as is known. */
   get isList(): boolean {
-    if (this.words.isList === true) return true;
+    if (this.#words.isList === true) return true;
     const sinceMs = this.#listSinceMs;
     return sinceMs !== undefined && this.#clock.monotonicMs() - sinceMs < BELIEVED_MS;
   }

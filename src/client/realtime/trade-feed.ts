@@ -8,18 +8,11 @@ import {
 import type { HistoryTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { MINUTE_MS } from '../../kernel/durations.js';
-import type { ClientEvents } from '../../observe/events.js';
-import type { ExchangeClock } from '../exchange-clock.js';
+import { type FrameOutcome, FrameSocket, type SocketEnd } from './frame-socket.js';
 import {
-  DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
-  DEFAULT_QUERY_EVERY_MS,
-  type FrameOutcome,
-  FrameSocket,
-  type SocketEnd,
-} from './frame-socket.js';
-import {
-  assertFeedAddress,
+  type FeedSettings,
   type FeedSink,
+  filledIn,
   ReconnectingFeed,
   type ReconnectingOptions,
 } from './reconnecting.js';
@@ -68,20 +61,10 @@ export type TradeFeedEvent =
 
 /** What {@link openTradeFeed} needs. */
 export interface TradeFeedOptions extends ReconnectingOptions {
-  /** Hears of connections and frames. */
-  readonly telemetry: ClientEvents;
-  /** Gives events the exchange's time. */
-  readonly exchangeClock: ExchangeClock;
   /** How the exchange speaks. */
   readonly words: RealtimeWords;
   /** Names of the pairs that are wanted, asked at each subscription. */
   readonly markets: () => readonly string[];
-  /** Deadline of connecting, of each acknowledgement and each answer. Default 10 s. */
-  readonly acknowledgeTimeoutMs?: number;
-  /** How often a ping keeps the connection open. Default 20 s. */
-  readonly queryEveryMs?: number;
-  /** Default 1 MiB. */
-  readonly maxFrameBytes?: number;
 }
 
 /**
@@ -113,8 +96,8 @@ const ALL = { market: '*', periodS: 0 };
  * @throws InvalidAddressError when `url` is not a plain ws or wss address
  * @throws RangeError where the exchange's words have none for trades
  */
-export function openTradeFeed(options: TradeFeedOptions): TradeFeed {
-  assertFeedAddress(options.url);
+export function openTradeFeed(given: TradeFeedOptions): TradeFeed {
+  const options = filledIn(given, DEFAULT_MAX_FRAME_BYTES);
   const words = options.words.trades;
   if (words === undefined) throw new RangeError('this exchange pushes no trades');
   let session: TradeSession | undefined;
@@ -150,7 +133,7 @@ export function openTradeFeed(options: TradeFeedOptions): TradeFeed {
  * them but *following*, each ping and each question has a deadline.
  */
 class TradeSession {
-  readonly #options: TradeFeedOptions;
+  readonly #options: TradeFeedOptions & FeedSettings;
   readonly #words: TradeWords;
   readonly #sink: FeedSink<TradeFeedEvent>;
   readonly #socket: FrameSocket;
@@ -175,29 +158,22 @@ class TradeSession {
   #hadData = false;
   #isOffered = true;
 
-  constructor(options: TradeFeedOptions, words: TradeWords, sink: FeedSink<TradeFeedEvent>) {
+  constructor(
+    options: TradeFeedOptions & FeedSettings,
+    words: TradeWords,
+    sink: FeedSink<TradeFeedEvent>,
+  ) {
     this.#options = options;
     this.#words = words;
     this.#sink = sink;
-    this.#socket = new FrameSocket(
-      {
-        ...options,
-        acknowledgeTimeoutMs: this.#timeoutMs,
-        maxFrameBytes: options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES,
+    this.#socket = new FrameSocket(options, {
+      opened: (identity) => {
+        this.#identity = identity;
+        this.#subscribe();
       },
-      {
-        opened: (identity) => {
-          this.#identity = identity;
-          this.#subscribe();
-        },
-        received: (frame) => this.#received(frame),
-        ended: (end) => this.#ended(end),
-      },
-    );
-  }
-
-  get #timeoutMs(): number {
-    return this.#options.acknowledgeTimeoutMs ?? DEFAULT_ACKNOWLEDGE_TIMEOUT_MS;
+      received: (frame) => this.#received(frame),
+      ended: (end) => this.#ended(end),
+    });
   }
 
   /** Whether anything was pushed. */
@@ -306,7 +282,7 @@ class TradeSession {
   }
 
   #pingLater(): void {
-    const { clock, queryEveryMs = DEFAULT_QUERY_EVERY_MS, words } = this.#options;
+    const { clock, queryEveryMs, words } = this.#options;
     const word = words.methods?.['server.ping'] ?? 'server.ping';
     this.#socket.clearDeadline();
     this.#cancelPing?.();
@@ -319,7 +295,7 @@ class TradeSession {
   /** Asks for what is wanted, as far as the limits allow it now. */
   #ask(): void {
     const { request, requestMax = 100 } = this.#words;
-    const { clock } = this.#options;
+    const { clock, acknowledgeTimeoutMs } = this.#options;
     this.#cancelAsk?.();
     for (const market of this.#wanted) {
       if (request === undefined || this.#questions.size >= QUESTIONS_MAX) return;
@@ -332,7 +308,7 @@ class TradeSession {
       this.#asked();
       const id = this.#socket.send(request, [market, requestMax, 0]);
       // One that is never answered is left to the pages of history.
-      const cancel = clock.after(this.#timeoutMs, () => {
+      const cancel = clock.after(acknowledgeTimeoutMs, () => {
         this.#questions.delete(id);
         this.#ask();
       });
