@@ -43,7 +43,6 @@ import {
   identityOf,
   parseHttpDate,
   parseRetryAfter,
-  type Reading,
   readRateLimit,
   readReply,
 } from './reply-reader.js';
@@ -73,14 +72,6 @@ interface Sending {
   readonly isSigned?: boolean;
   readonly onLeaving?: () => void;
   readonly onAnswer: CallOptions['onAnswer'] | undefined;
-}
-
-/** What one sending brought: the checked rows, and its circumstances. */
-interface Sent<T> extends Reading<T> {
-  readonly head: ReplyHead;
-  readonly sentMonotonicMs: number;
-  readonly durationMs: number;
-  readonly bytes: number;
 }
 
 /** Calls endpoints of the table: checks, waits, signs, sends, reads, counts. */
@@ -293,29 +284,9 @@ export class EndpointCaller {
     sending: Sending,
     { priority = DEFAULT_PRIORITY, signal, turn }: CallOptions,
   ): Promise<Reply<R>> {
-    const { clock, exchangeClock } = this.#options;
     const leave = await this.#gate.take(sending.name, priority, signal, turn);
     try {
-      const built = await sending.build();
-      const sent = await this.#send(endpoint, built, sending, signal);
-      const offset = OFFSET_FIELDS[sending.name] ?? '';
-      return {
-        isRaised: Number(built.query[offset]) > Number(sending.asked[offset]),
-        data: sent.data,
-        rejected: sent.rejected,
-        sentAtMs: Math.min(
-          exchangeClock.atMonotonicMs(sent.sentMonotonicMs),
-          sent.cachedAtMs ?? Number.POSITIVE_INFINITY,
-        ),
-        cachedAtMs: sent.cachedAtMs ?? null,
-        dateMs: parseHttpDate(headerText(sent.head.headers, 'date')),
-        identity: identityOf(sent.head.headers),
-        gaps: gapsOf(sent.head.headers),
-        covered: coveredOf(sent.head.headers),
-        receivedAtMs: clock.wallMs(),
-        durationMs: sent.durationMs,
-        bytes: sent.bytes,
-      };
+      return await this.#send(endpoint, await sending.build(), sending, signal);
     } finally {
       leave();
     }
@@ -325,13 +296,11 @@ export class EndpointCaller {
   async #send<R>(
     endpoint: Endpoint<Endpoint['params'], R>,
     { request, query }: Built,
-    { asked, isSigned = false, onLeaving, onAnswer }: Sending,
+    { name, asked, isSigned = false, onLeaving, onAnswer }: Sending,
     signal: AbortSignal | undefined,
-  ): Promise<Sent<R>> {
-    const { clock, telemetry } = this.#options;
+  ): Promise<Reply<R>> {
+    const { clock, exchangeClock, telemetry } = this.#options;
     const sentMonotonicMs = clock.monotonicMs();
-    const name = request.endpoint;
-    let head: ReplyHead | undefined;
     let bytes = 0;
     const ended = (outcome: RequestOutcome, error?: unknown) => {
       const durationMs = clock.monotonicMs() - sentMonotonicMs;
@@ -342,9 +311,8 @@ export class EndpointCaller {
     };
     try {
       let retryAfterMs: number | undefined;
-      const onHead = (received: ReplyHead) => {
-        head = received;
-        retryAfterMs = this.#learnFromHead(received, sentMonotonicMs);
+      const onHead = (head: ReplyHead) => {
+        retryAfterMs = this.#learnFromHead(head, sentMonotonicMs);
       };
       const reply = await this.#transport.send(request, signal, onHead, onLeaving);
       bytes = reply.body.length;
@@ -352,11 +320,27 @@ export class EndpointCaller {
       const secrets = this.#secrets;
       const own = { dialect, isSigned, secrets, retryAfterMs, onAnswer };
       const inFull = { ...asked, query } as Asked;
-      const parsed = readReply<R>({ name, endpoint, asked: inFull, ...own }, reply);
-      if (head === undefined) throw new Error('an answer without a head');
+      const reading = readReply<R>({ name, endpoint, asked: inFull, ...own }, reply);
+      const { data, rejected, cachedAtMs } = reading;
       this.#options.budget.served();
-      const durationMs = ended(parsed.rejected.length === 0 ? 'ok' : 'rejected_rows');
-      return { ...parsed, head, sentMonotonicMs, durationMs, bytes };
+      const durationMs = ended(rejected.length === 0 ? 'ok' : 'rejected_rows');
+      const offset = OFFSET_FIELDS[name] ?? '';
+      const sentAtMs = exchangeClock.atMonotonicMs(sentMonotonicMs);
+      const { headers } = reply;
+      return {
+        isRaised: Number(query[offset]) > Number(asked[offset]),
+        data,
+        rejected,
+        sentAtMs: Math.min(sentAtMs, cachedAtMs ?? Number.POSITIVE_INFINITY),
+        cachedAtMs: cachedAtMs ?? null,
+        dateMs: parseHttpDate(headerText(headers, 'date')),
+        identity: identityOf(headers),
+        gaps: gapsOf(headers),
+        covered: coveredOf(headers),
+        receivedAtMs: clock.wallMs(),
+        durationMs,
+        bytes,
+      };
     } catch (error) {
       // Some say it only in the body, under a good status.
       const isUnseen = error instanceof RateLimitedError && error.status !== 429;
