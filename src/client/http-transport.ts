@@ -6,7 +6,7 @@ import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls-refusal.js';
 import {
   type ErrorPlace,
-  ExchangeError,
+  type ExchangeError,
   InvalidAddressError,
   NetworkError,
   ReplyTooLargeError,
@@ -68,7 +68,7 @@ export class HttpTransport {
   readonly #session: string | null;
   readonly #maxBodyBytes: number;
   readonly #memory: BodyMemory;
-  readonly #underWay = new Set<AbortController>();
+  readonly #underWay = new Set<ReplyHandler>();
   readonly #sockets = new Set<Socket>();
   #closing: Promise<void> | undefined;
 
@@ -118,52 +118,20 @@ export class HttpTransport {
     if (this.#closing !== undefined) throw new AbortedError('the exchange client is closed');
     const { clock, timeoutMs } = this.#options;
     const place = { endpoint: request.endpoint };
-    const stop = new AbortController();
-    this.#underWay.add(stop);
-    const onAbort = () => stop.abort(signal?.reason);
-    signal?.addEventListener('abort', onAbort, { once: true });
-    if (signal?.aborted) onAbort();
-    const onTimeout = () => new TimeoutError(place, timeoutMs);
-    const deadline = startDeadline(clock, timeoutMs, onTimeout, stop.signal);
-    const watch: RequestWatch = {
-      onLeaving,
-      onHead: (status, headers) =>
-        onHead({ status, headers, receivedMonotonicMs: clock.monotonicMs() }),
-    };
-    try {
-      return await this.#exchange(request, deadline.signal, watch);
-    } catch (error) {
-      // What was asked for explains more than how the connection then broke.
-      if (deadline.signal.aborted) throw deadline.signal.reason as Error;
-      throw error instanceof ExchangeError ? error : networkError(place, error);
-    } finally {
-      deadline.clear();
-      signal?.removeEventListener('abort', onAbort);
-      this.#underWay.delete(stop);
-    }
-  }
-
-  /** Ends what is under way and closes all connections. Idempotent. */
-  close(): Promise<void> {
-    this.#closing ??= this.#pool.destroy();
-    for (const stop of this.#underWay)
-      stop.abort(new AbortedError('the exchange client is closed'));
-    return this.#closing;
-  }
-
-  async #exchange(
-    request: TransportRequest,
-    signal: AbortSignal,
-    watch: RequestWatch,
-  ): Promise<RawReply> {
-    const place = { endpoint: request.endpoint };
     const session = this.#session;
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
-    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, watch);
-    const onAbort = () => handler.abort(signal.reason as Error);
-    signal.addEventListener('abort', onAbort, { once: true });
-    if (signal.aborted) onAbort();
+    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, {
+      onLeaving,
+      onHead: (status, headers) =>
+        onHead({ status, headers, receivedMonotonicMs: clock.monotonicMs() }),
+    });
+    this.#underWay.add(handler);
+    const onTimeout = () => new TimeoutError(place, timeoutMs);
+    const deadline = startDeadline(clock, timeoutMs, onTimeout, signal);
+    const onAbort = () => handler.abort(deadline.signal.reason as Error);
+    deadline.signal.addEventListener('abort', onAbort, { once: true });
+    if (deadline.signal.aborted) onAbort();
     try {
       this.#pool.dispatch(
         {
@@ -182,15 +150,25 @@ export class HttpTransport {
       );
       return await handler.complete;
     } catch (error) {
-      if (signal.aborted || error instanceof ExchangeError) throw error;
-      const { status, size } = handler;
+      // What was asked for explains more than how the connection then broke.
+      const { status, size, given } = handler;
+      if (given !== undefined) throw given;
       if (status === undefined) throw unanswered(place, error, open);
       const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
       throw new NetworkError({ ...place, status }, detail, { cause: error });
     } finally {
+      deadline.clear();
       handler.release();
-      signal.removeEventListener('abort', onAbort);
+      this.#underWay.delete(handler);
     }
+  }
+
+  /** Ends what is under way and closes all connections. Idempotent. */
+  close(): Promise<void> {
+    this.#closing ??= this.#pool.destroy();
+    for (const handler of this.#underWay)
+      handler.abort(new AbortedError('the exchange client is closed'));
+    return this.#closing;
   }
 
   #track(socket: Socket): void {
@@ -253,7 +231,7 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   #resolve: (reply: RawReply) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
   #controller: Dispatcher.DispatchController | undefined;
-  #given: { readonly reason: Error } | undefined;
+  #given: Error | undefined;
   #head: { readonly status: number; readonly headers: ReplyHeaders } | undefined;
   #size = 0;
 
@@ -278,17 +256,22 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
     return this.#size;
   }
 
+  /** Why the request was given up; undefined while it was not. */
+  get given(): Error | undefined {
+    return this.#given;
+  }
+
   /** Gives the body's memory back. To be called once, when the request has ended. */
   release(): void {
     this.#memory.giveBack(this.#size);
     this.#size = 0;
-    this.#given ??= { reason: new Error('the request has ended') };
+    this.#given ??= new Error('the request has ended');
   }
 
   /** Gives the request up, at once: the pool does not look up while it makes a connection. */
   abort(reason: Error): void {
     if (this.#given !== undefined) return;
-    this.#given = { reason };
+    this.#given = reason;
     this.#controller?.abort(reason);
     this.#reject(reason);
   }
@@ -296,7 +279,7 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#given === undefined) this.#watch.onLeaving();
-    else controller.abort(this.#given.reason);
+    else controller.abort(this.#given);
   }
 
   onResponseStart(_controller: unknown, status: number, headers: ReplyHeaders): void {
