@@ -78,33 +78,18 @@ export interface SeriesEntry {
   readonly columns: readonly Column[];
 }
 
-function content<const Field extends string, Value>(
-  columnName: string,
-  field: Field,
-  type: ColumnType<Value>,
-  about: string,
-): Column<Field, Value> {
-  return { name: columnName, field, type, about, isContent: true };
-}
+const columnMaker =
+  (isContent: boolean) =>
+  <const Field extends string | null, Value>(
+    name: string,
+    field: Field,
+    type: ColumnType<Value>,
+    about: string,
+  ): Column<Field, Value> => ({ name, field, type, about, isContent });
 
-/** A part of the key, or something that two sightings of one row may differ in. */
-function uncompared<const Field extends string, Value>(
-  columnName: string,
-  field: Field,
-  type: ColumnType<Value>,
-  about: string,
-): Column<Field, Value> {
-  return { name: columnName, field, type, about, isContent: false };
-}
-
-/** What the database alone keeps. */
-function databaseOnly<Value>(
-  columnName: string,
-  type: ColumnType<Value>,
-  about: string,
-): Column<null, Value> {
-  return { name: columnName, field: null, type, about, isContent: false };
-}
+const content = columnMaker(true);
+/** A part of the key, something that two sightings of one row may differ in, or that the database alone keeps. */
+const uncompared = columnMaker(false);
 
 const figure = <const Field extends string>(
   columnName: string,
@@ -240,8 +225,9 @@ export const SERIES = {
       OPEN_AT,
       INTERVAL,
       ...CANDLE_PRICES,
-      databaseOnly(
+      uncompared(
         'revision',
+        null,
         int4,
         'how often the exchange changed it; this is the newest version',
       ),
@@ -258,7 +244,7 @@ export const SERIES = {
     columns: [
       OPEN_AT,
       INTERVAL,
-      databaseOnly('revision', int4, 'how often the exchange had changed it by then'),
+      uncompared('revision', null, int4, 'how often the exchange had changed it by then'),
       uncompared(
         'known_from',
         'knownFromMs',
