@@ -1,10 +1,8 @@
 import { z } from 'zod';
 import { KLINE_PAGE_MAX } from './limits.js';
 import {
-  decimalParam,
   intervalParam,
   marketParam,
-  ordersLimitParam,
   pageLimitParam,
   requiredSkipParam,
   sideParam,
@@ -51,6 +49,7 @@ import {
   withName,
   withTotal,
 } from './tolerance.js';
+import { decimalText } from './values.js';
 
 /** One row of the contract's endpoint tables. */
 export interface Endpoint<P extends z.ZodObject = z.ZodObject, R = unknown> {
@@ -190,8 +189,8 @@ export const endpoints = {
     isBlockable: true,
     params: z.object({
       market: marketParam,
-      price: decimalParam.describe('Limit price in the money currency'),
-      amount: decimalParam.describe('Amount in the stock currency'),
+      price: decimalText.describe('Limit price in the money currency'),
+      amount: decimalText.describe('Amount in the stock currency'),
       side: sideParam.describe('buy or sell'),
     }),
     result: wholeShape<CreatedOrder>(createdOrder, { repeats: ['market', 'side'] }),
@@ -204,7 +203,7 @@ export const endpoints = {
     params: z.object({
       market: marketParam,
       offset: skipParam('Number of orders to skip'),
-      limit: ordersLimitParam,
+      limit: pageLimitParam.describe('Most orders to return'),
     }),
     result: holderShape<typeof bookHeader, 'result', ActiveOrder>(
       bookHeader,

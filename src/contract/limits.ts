@@ -2,8 +2,6 @@ import { DAY_S } from '../kernel/durations.js';
 
 /** The contract's Limits table: bounds of `limit` and what holds when a parameter is left out. */
 export const PAGE_LIMIT = { default: 50, min: 1, max: 1000 } as const;
-export const SKIP_DEFAULT = 0;
-export const ORDERS_LIMIT_DEFAULT = 50;
 export const KLINE_INTERVAL_DEFAULT_S = 60;
 /** Digits of a nonce: a UNIX time in milliseconds until the year 2286. */
 export const NONCE_DIGITS = 13;

@@ -5,11 +5,9 @@ import {
   KLINE_INTERVAL_DEFAULT_S,
   KLINE_INTERVALS_S,
   NONCE_DIGITS,
-  ORDERS_LIMIT_DEFAULT,
   PAGE_LIMIT,
-  SKIP_DEFAULT,
 } from './limits.js';
-import { decimalText, nameText, sideText } from './values.js';
+import { nameText, sideText } from './values.js';
 
 /**
  * Request parameters. A value arrives as text in a query string and as a number or text in a JSON
@@ -49,7 +47,7 @@ export const pageLimitParam = between(PAGE_LIMIT.min, PAGE_LIMIT.max)
   .describe('Most rows to return');
 
 export function skipParam(description: string) {
-  return atLeast(0).default(SKIP_DEFAULT).describe(description);
+  return atLeast(0).default(0).describe(description);
 }
 
 export const requiredSkipParam = atLeast(0).describe('Number of most recent trades to skip');
@@ -68,12 +66,6 @@ export const intervalParam = wholeParam(INTERVAL_FORM, (whole) =>
     description: `Candle length in seconds, such as ${DOCUMENTED_INTERVALS_S.join(', ')}`,
     enum: [...KLINE_INTERVALS_S],
   });
-
-export const ordersLimitParam = between(PAGE_LIMIT.min, PAGE_LIMIT.max)
-  .default(ORDERS_LIMIT_DEFAULT)
-  .describe('Most orders to return');
-
-export const decimalParam = decimalText;
 
 /** The two fields that every signed body carries beside its own (contract, Authentication). */
 export const signedFields = z.object({
