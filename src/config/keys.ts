@@ -1,3 +1,4 @@
+import { isObject } from '../kernel/json.js';
 import { type Config, configSchema, SECRET_KEYS } from './schema.js';
 
 /** The built-in defaults: what holds when nothing is set. */
@@ -11,10 +12,6 @@ export const CONFIG_FILE_VARIABLE = `${ENV_PREFIX}CONFIG`;
 export const CTL_URL_VARIABLE = `${ENV_PREFIX}CTL_URL`;
 export const NO_SETTINGS: ReadonlySet<string> = new Set([CONFIG_FILE_VARIABLE, CTL_URL_VARIABLE]);
 
-export function isSection(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 export function deepFreeze<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value;
   for (const member of Object.values(value)) deepFreeze(member);
@@ -24,7 +21,7 @@ export function deepFreeze<T>(value: T): T {
 function pathsOf(tree: object, prefix: string, wantSections: boolean): string[] {
   return Object.entries(tree).flatMap(([name, value]) => {
     const path = `${prefix}${name}`;
-    if (!isSection(value)) return wantSections ? [] : [path];
+    if (!isObject(value)) return wantSections ? [] : [path];
     const inner = pathsOf(value, `${path}.`, wantSections);
     return wantSections ? [path, ...inner] : inner;
   });

@@ -1,9 +1,9 @@
 import { isAlias, LineCounter, parseDocument } from 'yaml';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
+import { isObject } from '../kernel/json.js';
 import { nearestName } from '../kernel/nearest.js';
 import {
   ENV_PREFIX,
-  isSection,
   KEY_PATHS,
   NO_SETTINGS,
   renamed,
@@ -104,7 +104,7 @@ function flatten(tree: object, sourceOf: (path: readonly string[]) => string): L
       } else if (!SECTION_PATHS.has(path)) {
         const expected = suggestion(path, [...KEY_PATHS, ...SECTION_PATHS], 'key');
         problems.push({ key: path, source, expected });
-      } else if (isSection(value)) {
+      } else if (isObject(value)) {
         walk(value, at);
       } else if (value !== null && value !== undefined) {
         problems.push({ key: path, source, expected: 'a section: its keys belong indented below' });
@@ -143,7 +143,7 @@ export function readFileLayer(file: string): Layer {
     return fault(file, `no YAML: ${messageOf(error)}`);
   }
   if (tree === null || tree === undefined) return { settings: new Map(), problems: [] };
-  if (!isSection(tree)) return fault(file, 'must hold keys and values, such as "dataDir: ./data"');
+  if (!isObject(tree)) return fault(file, 'must hold keys and values, such as "dataDir: ./data"');
   return flatten(tree, (path) => {
     const node = document.getIn(path, true) as { range?: [number, number, number] } | undefined;
     return lineOf(isAlias(node) ? undefined : node?.range?.[0]);

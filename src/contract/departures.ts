@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { compareDecimals, isDecimalText } from '../kernel/decimal.js';
+import { isObject } from '../kernel/json.js';
 import type { SpokenEndpoint } from './dialects.js';
 import { type EndpointName, endpoints } from './endpoints.js';
 import { readBody } from './error-shapes.js';
@@ -40,9 +41,6 @@ class Found {
 }
 
 type Row = Readonly<Record<string, unknown>>;
-
-const isObject = (value: unknown): value is Row =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const below = (place: string, name: string) =>
   `${place === '' ? '' : `${place}.`}${name.slice(0, NAME_MAX)}`;

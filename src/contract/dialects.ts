@@ -1,4 +1,5 @@
 import { DAY_S } from '../kernel/durations.js';
+import { isObject } from '../kernel/json.js';
 import type { EndpointName } from './endpoints.js';
 import { type Endpoint, endpoints } from './endpoints.js';
 import { KLINE_PAGE_MAX, PAGE_LIMIT } from './limits.js';
@@ -70,12 +71,11 @@ interface DialectRow {
 
 type Row = Readonly<Record<string, unknown>>;
 
-const isRow = (value: unknown): value is Row =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 /** Each row of a list, as far as it is one; what is no list or row stays, to be refused. */
 const eachRow = (change: (row: Row) => unknown) => (result: unknown) =>
-  Array.isArray(result) ? result.map((row: unknown) => (isRow(row) ? change(row) : row)) : result;
+  Array.isArray(result)
+    ? result.map((row: unknown) => (isObject(row) ? change(row) : row))
+    : result;
 
 const number = (value: unknown): number => (value === undefined ? Number.NaN : Number(value));
 
@@ -140,12 +140,12 @@ function candleArrays(
       const asked = { start: Number(start), end: Number(end) };
       const rows = result.map((values: unknown) => candleOf(values, market));
       const times = rows.flatMap((row) =>
-        isRow(row) && typeof row.time === 'number' ? [row.time] : [],
+        isObject(row) && typeof row.time === 'number' ? [row.time] : [],
       );
       // Whole pages are asked for, which may begin before what is wanted.
       const kline = rows.filter(
         (row) =>
-          !isRow(row) ||
+          !isObject(row) ||
           typeof row.time !== 'number' ||
           (row.time >= asked.start && row.time <= asked.end),
       );
@@ -245,7 +245,7 @@ const P2B = '/api/v2';
 
 const NESTED_MARKETS: ResultForm = {
   adopt: eachRow(({ precision, limits, ...row }) => {
-    if (!isRow(precision) || !isRow(limits)) return row;
+    if (!isObject(precision) || !isObject(limits)) return row;
     const { stock, money, fee } = precision;
     return {
       ...row,

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isObject } from '../kernel/json.js';
 
 /**
  * A short cut past zod for values in the form that nearly all come in. A page of 1000 trades holds
@@ -66,10 +67,6 @@ function objectForm(shape: Readonly<Record<string, z.ZodType>>): ExactForm | und
       return Object.fromEntries(copy);
     },
   };
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /**

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isObject } from '../kernel/json.js';
 import { quickParser } from './exact-form.js';
 import { nameText } from './values.js';
 
@@ -203,10 +204,6 @@ export function listShape<T>(row: z.ZodType<T>, tolerance?: Tolerance<T>): Resul
     // An empty one could be the result of anything.
     isTelling: ({ data }) => data.length > 0,
   };
-}
-
-function isObject(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** An object of independent values keyed by name. An empty array stands for an empty object. */

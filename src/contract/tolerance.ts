@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isDecimalText, multiplyDecimals } from '../kernel/decimal.js';
+import { isObject } from '../kernel/json.js';
 import { bookOrder, market, ticker, tickerEntry } from './resources.js';
 import type { Asked } from './shape.js';
 import { wholeNumber } from './values.js';
@@ -9,10 +10,6 @@ import { wholeNumber } from './values.js';
  * mean one thing only. A server and the documents keep to the contract's schemas: nothing here is
  * theirs.
  */
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
 
 /**
  * A trade with its total. Most servers leave it out of `history`: it is the product of price and
