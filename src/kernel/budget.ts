@@ -249,11 +249,7 @@ export class RequestBudget {
       const waitMs = Math.max(1, Math.ceil(Math.max(pauseMs, Math.min(refillMs, recheckMs))));
       this.#cancelTimer = this.#options.clock.after(waitMs, () => this.#serve());
     }
-    this.#options.onChange?.({
-      ratePerS: this.#ratePerS(),
-      tokens: this.#tokens,
-      waiting: this.#line.size,
-    });
+    this.#options.onChange?.(this.state());
   }
 }
 
