@@ -136,11 +136,11 @@ export interface ExchangeClientOptions {
   readonly credentials?: Credentials;
   /** How the exchange wants to be asked; default as the contract says. */
   readonly dialect?: DialectName;
-  /** What of a signed call is signed, where a server differs (contract, Authentication). */
+  /** What a signature covers (contract, Authentication); default `payload`, as servers of the family do. */
   readonly signedContent?: SignedContent;
   /** Keeps nonces over restarts; without it they are the time, and grow in this process only. */
   readonly nonceStore?: NonceStore;
-  /** Deadline of a whole exchange, from the first byte sent to the last received. Default 10 s. */
+  /** Deadline of a whole request, from the first byte sent to the last received. Default 10,000. */
   readonly timeoutMs?: number;
   /** Largest accepted body. Default 4 MiB. */
   readonly maxBodyBytes?: number;

@@ -1,9 +1,8 @@
 import { z } from 'zod';
-import { type DialectName, dialectNames, dialectOf } from '../contract/dialects.js';
+import { dialectNames, dialectOf } from '../contract/dialects.js';
 import { inSession, sessionIn } from '../contract/gap-notices.js';
 import type { RealtimeWords } from '../contract/realtime.js';
 import { onlyKeys, refusedOptions } from '../contract/shape.js';
-import type { SignedContent } from '../contract/signing.js';
 import { RequestBudget } from '../kernel/budget.js';
 import { systemClock } from '../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../kernel/errors.js';
@@ -11,7 +10,7 @@ import { systemRandom } from '../kernel/random.js';
 import { type ClientEvents, silentClientEvents } from '../observe/events.js';
 import { MissingRealtimeError } from './errors.js';
 import { ExchangeApi } from './exchange-api.js';
-import type { Credentials } from './exchange-client.js';
+import type { ExchangeClientOptions } from './exchange-client.js';
 import { createExchangeClock, type ExchangeClock } from './exchange-clock.js';
 import { readAddress } from './http-transport.js';
 import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
@@ -21,29 +20,22 @@ import { openTradeFeed, type TradeFeed } from './realtime/trade-feed.js';
 import { checkCredentials } from './request-signer.js';
 
 /** How to reach an exchange. Everything but the address has a default. */
-export interface ExchangeClientSettings {
+export interface ExchangeClientSettings
+  extends Pick<ExchangeClientOptions, 'credentials' | 'dialect' | 'signedContent' | 'timeoutMs'> {
   /** `https://api.example.com`, without `/api/v1`; of a replay it may name a session, `?session=mine`. */
   readonly baseUrl: string;
   /** `wss://…`, for {@link ExchangeClient.watch}. */
   readonly realtimeUrl?: string;
-  /** For signed calls: the account's key and secret. */
-  readonly credentials?: Credentials;
   /**
    * Where the key's last nonce is kept, so that nonces rise over restarts and among all clients of
    * the key; default a file in {@link defaultNonceFolder}. Clients that use one key must name one
    * place, or an exchange may see their nonces in the wrong order and refuse the lower one.
    */
   readonly nonces?: NoncePlace;
-  /** How the exchange wants to be asked; default as the contract says. */
-  readonly dialect?: DialectName;
-  /** What a signature covers; default `payload`, as servers of the family do. */
-  readonly signedContent?: SignedContent;
   /** Requests per second on average; default 5. The server's own limits lower it by themselves. */
   readonly requestsPerS?: number;
   /** Requests that may start at once after a quiet time; default 10. */
   readonly burst?: number;
-  /** Deadline of a whole request, milliseconds; default 10,000. */
-  readonly timeoutMs?: number;
   /** Name of the session at a replay in whose time all is asked and followed; default the one that all share. */
   readonly session?: string;
   /** Hears of requests, pauses and connections; default none. */

@@ -22,26 +22,12 @@ export function requiredFieldText(field: string): string {
   return field === 'side' ? 'The side is required.' : `The ${field} field is required.`;
 }
 
-export interface SuccessEnvelope {
-  readonly code: 200;
-  readonly success: true;
-  readonly message: '';
-  readonly result: unknown;
+export function successEnvelope(result: unknown) {
+  return { code: 200, success: true, message: '', result } as const;
 }
 
-export function successEnvelope(result: unknown): SuccessEnvelope {
-  return { code: 200, success: true, message: '', result };
-}
-
-export interface ErrorEnvelope {
-  readonly code: number;
-  readonly success: false;
-  readonly message: string | FieldErrors;
-  readonly result: readonly [];
-}
-
-export function errorEnvelope(code: number, message: string | FieldErrors): ErrorEnvelope {
-  return { code, success: false, message, result: [] };
+export function errorEnvelope(code: number, message: string | FieldErrors) {
+  return { code, success: false, message, result: [] } as const;
 }
 
 /**

@@ -45,8 +45,7 @@ export interface SlotFigures {
   readonly hasCandle: boolean;
 }
 
-const CHECK_OUTCOMES = ['match', 'mismatch', 'unproven'] as const;
-export type CheckOutcome = (typeof CHECK_OUTCOMES)[number];
+export type CheckOutcome = 'match' | 'mismatch' | 'unproven';
 
 /** One figure on which the two roads do not agree; null: there is none on that side. */
 export interface Difference {
