@@ -128,7 +128,7 @@ export class HttpTransport {
     });
     this.#underWay.add(handler);
     const onTimeout = () => new TimeoutError(place, timeoutMs);
-    const deadline = startDeadline(clock, timeoutMs, onTimeout, signal);
+    using deadline = startDeadline(clock, timeoutMs, onTimeout, signal);
     const onAbort = () => handler.abort(deadline.signal.reason as Error);
     deadline.signal.addEventListener('abort', onAbort, { once: true });
     if (deadline.signal.aborted) onAbort();
@@ -157,7 +157,6 @@ export class HttpTransport {
       const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
       throw new NetworkError({ ...place, status }, detail, { cause: error });
     } finally {
-      deadline.clear();
       handler.release();
       this.#underWay.delete(handler);
     }

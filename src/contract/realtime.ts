@@ -194,6 +194,9 @@ export type ServerFrame =
   | { readonly kind: 'gap'; readonly isGap: boolean; readonly atMs: number }
   | { readonly kind: 'unrecognised'; readonly reason: string };
 
+/** Frames of one kind. */
+export type FrameOf<Kind extends ServerFrame['kind']> = Extract<ServerFrame, { kind: Kind }>;
+
 /**
  * Reads one decoded frame from a server; never throws.
  *

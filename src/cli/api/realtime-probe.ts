@@ -13,6 +13,7 @@ import {
 } from '../../contract/departures.js';
 import { type DialectName, dialectOf } from '../../contract/dialects.js';
 import {
+  type FrameOf,
   LIST_PERIOD_S,
   type RealtimeMethod,
   type RealtimeWords,
@@ -51,8 +52,6 @@ const MAX_FRAME_BYTES = 1024 * 1024;
 const FRAMES_MAX = 50;
 /** Trades that are asked for at once. */
 const TRADES = 10;
-
-type FrameOf<K extends ServerFrame['kind']> = Extract<ServerFrame, { kind: K }>;
 
 /** A frame as it came, and as it is read. */
 interface Heard<K extends ServerFrame['kind'] = ServerFrame['kind']> {

@@ -1,5 +1,6 @@
 import { GAP_NOTICES_METHOD } from '../../contract/gap-notices.js';
 import {
+  type FrameOf,
   LIST_PERIOD_S,
   MARKETS_PER_CONNECTION,
   type ServerFrame,
@@ -21,7 +22,6 @@ export interface SessionSettings extends FeedSettings {
 
 /** What is followed: one market, over one period. */
 type Followed = Pick<StateFeedOptions, 'market' | 'periodS'>;
-type FrameOf<Kind extends ServerFrame['kind']> = Extract<ServerFrame, { kind: Kind }>;
 
 /** How a connection ended for one of its markets. */
 export interface LineEnd {

@@ -1,8 +1,8 @@
 import {
+  type FrameOf,
   LIST_PERIOD_S,
   REALTIME_ERRORS,
   type RealtimeWords,
-  type ServerFrame,
 } from '../../contract/realtime.js';
 import type { Clock } from '../../kernel/clock.js';
 
@@ -143,7 +143,7 @@ export class SubscriptionRequest {
   }
 
   /** An invalid argument may be the form itself, or a name. Another refusal is one whatever was asked. */
-  answered({ error, result }: Extract<ServerFrame, { kind: 'response' }>): SubscriptionStep {
+  answered({ error, result }: FrameOf<'response'>): SubscriptionStep {
     if (error === null && isSuccess(result)) return this.#took();
     const isForm = !this.#usesList && error?.code === REALTIME_ERRORS.invalidArgument.code;
     if (isForm) {

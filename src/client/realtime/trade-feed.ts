@@ -1,5 +1,6 @@
 import { endpoints } from '../../contract/endpoints.js';
 import {
+  type FrameOf,
   REALTIME_ERRORS,
   type RealtimeWords,
   type ServerFrame,
@@ -233,7 +234,7 @@ class TradeSession {
     return 'unrecognised';
   }
 
-  #answered(frame: Extract<ServerFrame, { kind: 'response' }>): FrameOutcome {
+  #answered(frame: FrameOf<'response'>): FrameOutcome {
     const { id, result, error } = frame;
     const question = this.#questions.get(Number(id));
     if (this.#names !== undefined && id === this.#subscribeId) {
@@ -249,10 +250,7 @@ class TradeSession {
     return 'response';
   }
 
-  #subscriptionAnswered(
-    names: NamesToSubscribe,
-    { result, error }: Extract<ServerFrame, { kind: 'response' }>,
-  ): void {
+  #subscriptionAnswered(names: NamesToSubscribe, { result, error }: FrameOf<'response'>): void {
     const isForGood = isOfWhatWasAsked(error);
     if (error === null && isSuccess(result)) {
       if (names.took()) this.#askToSubscribe(names);
@@ -326,7 +324,7 @@ class TradeSession {
     }
   }
 
-  #updated({ market, rows }: Extract<ServerFrame, { kind: 'trades' }>): FrameOutcome {
+  #updated({ market, rows }: FrameOf<'trades'>): FrameOutcome {
     const isOurs = this.#markets.has(market);
     if (!this.#isFollowing || !(isOurs || this.#words.isAll === true)) return 'dropped';
     if (isOurs) this.#report('update', market, rows);
