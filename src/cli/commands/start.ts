@@ -168,7 +168,6 @@ function unstoredRows(before: RunCountsSnapshot, after: RunCountsSnapshot): numb
 function notStored(rows: number): TapekeepError {
   return new TapekeepError(
     'rows_unstored',
-    'retry',
     `${countOf(rows, 'row')} that had arrived could not be stored before the end; the log says what the database failed with. The next start fetches trades and candles of that time again; of depth, tickers and states it is a gap`,
   );
 }
