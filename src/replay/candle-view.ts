@@ -110,7 +110,7 @@ export class CandleView {
     if (span.toMs <= span.fromMs) return { built: [], gaps: notMade };
     const trades = this.#parts.catalog.stream('trades', market.marketId);
     const gapsInReply = await this.#parts.gaps.touched('trades', trades, span, nowMs);
-    const made = await this.#parts.asOf.candlesOfTrades(
+    const made = await this.#parts.asOf.runs.candles(
       ...([market.marketId, intervalS, startOfSecond(span.fromMs / SECOND_MS)] as const),
       startOfSecond(span.toMs / SECOND_MS),
       knownAt(this.#parts, nowMs),
@@ -160,7 +160,7 @@ export class CandleView {
     const known = knownAt(this.#parts, nowMs);
     const read = async (from: TradePlace) => {
       if (comparePlaces(from, top) >= 0) return undefined;
-      const made = await asOf.candlesOfTrades(marketId, intervalS, from, top, known);
+      const made = await asOf.runs.candles(marketId, intervalS, from, top, known);
       return made.candles[0];
     };
     if (isKnownOnly) return read(start);

@@ -149,7 +149,7 @@ export class TradeOffsets {
         );
       }
       const limits = { step: STEP, maxCount: COUNTED_AT_ONCE };
-      const found = await this.#asOf.tradeMarks(this.#marketId, before, downTo, limits);
+      const found = await this.#asOf.runs.count(this.#marketId, before, downTo, limits);
       budget.left -= Math.max(STEP, found.count);
       count += found.count;
       for (const checkpoint of found.checkpoints) places.push(checkpoint);

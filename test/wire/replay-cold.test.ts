@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { openAsOf } from '../../src/archive/as-of/reader.js';
+import { AsOfReader } from '../../src/archive/as-of/reader.js';
 import { GAP_HEADER } from '../../src/contract/gap-notices.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../src/kernel/random.js';
@@ -32,7 +32,7 @@ type Mode = (typeof MODES)[number];
 const draw = (random: Random, below: number) => Math.floor(random() * below);
 
 async function replayOf(t: TestContext, world: EventWorld, coldDir: string, as: Mode) {
-  const past = openAsOf(world.store, { clock: systemClock, coldDir });
+  const past = new AsOfReader(world.store, { clock: systemClock, coldDir });
   return await startReplay(t, world.store, { asOf: past, as, span: SPAN });
 }
 
@@ -105,7 +105,7 @@ const sessionBackendOf = (backend: Replayed['backend']): Backend =>
 
 /** All pushed states, as they are told to those who follow them. */
 async function updates(world: EventWorld, coldDir: string): Promise<object[]> {
-  const past = openAsOf(world.store, { clock: systemClock, coldDir });
+  const past = new AsOfReader(world.store, { clock: systemClock, coldDir });
   const all: object[] = [];
   for (const marketId of [1, 2, 3]) {
     let after = { observedAtMs: SPAN.fromMs, seq: -1 };

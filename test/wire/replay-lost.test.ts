@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
-import { openAsOf } from '../../src/archive/as-of/reader.js';
+import { AsOfReader } from '../../src/archive/as-of/reader.js';
 import { openArchive } from '../../src/archive/events/archive.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
@@ -135,7 +135,7 @@ test('a replay one of whose files is gone answers everything else', async (t) =>
   const coldDir = await makeFolder(t, 'cold');
   const files = await archiveDay({ ...world, coldDir }, 'trades', '2026-01-15');
   for (const path of files) await rm(path);
-  const past = openAsOf(world.store, { clock: systemClock, coldDir });
+  const past = new AsOfReader(world.store, { clock: systemClock, coldDir });
   const { server, failures } = await startReplay(t, world.store, { asOf: past });
   const ask = async (path: string) => {
     const reply = await fetch(`${server.url}/api/v1/public/${path}`);

@@ -30,15 +30,7 @@ import {
   SESSIONS,
 } from './markets.js';
 import { AsOfSearch } from './search.js';
-import {
-  countTrades,
-  type MadeCandles,
-  sumTrades,
-  TRADE_SEEN,
-  type TradeMarks,
-  type TradePlace,
-  tradeIsSeen,
-} from './trades.js';
+import { TRADE_SEEN, type TradePlace, TradeRuns, tradeIsSeen, tradesOf } from './trades.js';
 
 export type { DepthRow, StateRow, TickerRow, TradeRow } from '../../model/batch.js';
 export type { BuiltCandle } from '../candles.js';
@@ -47,18 +39,7 @@ export type { AsOfIdentity, AsOfMarket, AsOfSession } from './markets.js';
 export { comparePlaces, startOfSecond, type TradeMarks, type TradePlace } from './trades.js';
 export type { KnownStream, SpanCompleteness };
 
-export interface AsOfOptions {
-  readonly clock: Clock;
-  /** The folder of cold partitions. It need not exist. */
-  readonly coldDir: string;
-}
-
 type AsOfStore = Pick<Store, 'snapshot' | 'query' | 'inspection'>;
-
-/** Opens an archive for questions about times; `store` stays the caller's. */
-export function openAsOf(store: AsOfStore, options: AsOfOptions): AsOfReader {
-  return new AsOfReader(store, options);
-}
 
 /** Place of a state record among those of its market and period. */
 export type StatePlace = Pick<RowOf<'market_state'>, 'observedAtMs' | 'seq'>;
@@ -128,8 +109,6 @@ function writeUpdate(row: RowOf<'market_state'>): AsOfUpdate {
 const knownBy = <Kind extends SeriesKind>(kind: Kind, knownAt: KnownAt) =>
   knownAt === null ? [] : [receivedIs(kind, '<=', knownAt)];
 
-const tradesOf = (marketId: number) => ({ kind: 'trades', marketId, variantS: 0 }) as const;
-
 const candleOf = (row: BuiltCandle): BuiltCandle => {
   const { openAtS, open, close, high, low, volume, amount } = row;
   return { openAtS, open, close, high, low, volume, amount };
@@ -141,15 +120,24 @@ const candleOf = (row: BuiltCandle): BuiltCandle => {
  * milliseconds of exchange time unless a name says otherwise.
  */
 export class AsOfReader {
+  /** Runs of trades: counted, and summed up to candles. */
+  readonly runs: TradeRuns;
   readonly #store: AsOfStore;
   readonly #lease: ReadingLease;
   readonly #search: AsOfSearch;
 
-  /** Use {@link openAsOf}. */
-  constructor(store: AsOfStore, { clock, coldDir }: AsOfOptions) {
+  /**
+   * @param store stays the caller's
+   * @param options.coldDir the folder of cold partitions; it need not exist
+   */
+  constructor(
+    store: AsOfStore,
+    { clock, coldDir }: { readonly clock: Clock; readonly coldDir: string },
+  ) {
     this.#store = store;
     this.#lease = new ReadingLease(clock, () => openReading(store, { coldDir }));
     this.#search = new AsOfSearch(store, this.#lease, clock);
+    this.runs = new TradeRuns(store, this.#search);
   }
 
   /** Null while nothing was ever collected into it. */
@@ -194,28 +182,6 @@ export class AsOfReader {
     const span = { fromMs: second * SECOND_MS, toMs: (second + 1) * SECOND_MS };
     const question = { ...tradesOf(marketId), where: [] };
     return this.#search.oldest(question, span, Number.MAX_SAFE_INTEGER);
-  }
-
-  /** Counts trades down from a place, to another one (included) or as far as `maxCount` goes. */
-  tradeMarks(
-    marketId: number,
-    before: TradePlace,
-    downTo: TradePlace | undefined,
-    limits: { readonly step: number; readonly maxCount: number },
-  ): Promise<TradeMarks> {
-    return countTrades(this.#store, this.#search, marketId, before, downTo, limits);
-  }
-
-  /** Candles made of the trades from `from` (included) up to `before`, oldest first. */
-  candlesOfTrades(
-    marketId: number,
-    intervalS: number,
-    from: TradePlace,
-    before: TradePlace,
-    knownAt: KnownAt,
-  ): Promise<MadeCandles> {
-    const run = [marketId, intervalS, from, before, knownAt] as const;
-    return sumTrades(this.#store, this.#search, ...run);
   }
 
   /** Candles that open in a span, oldest first; at most `limit`. */

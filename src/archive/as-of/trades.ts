@@ -91,7 +91,8 @@ const LATE_CANDLES_OF_TRADES = `
 /** Before everything that there can be. */
 const START: TradePlace = { tradedAtS: 0, tid: 0 };
 
-const seriesOf = (marketId: number) => ({ kind: 'trades', marketId, variantS: 0 }) as const;
+/** The trades of a market, as a series that is asked for. */
+export const tradesOf = (marketId: number) => ({ kind: 'trades', marketId, variantS: 0 }) as const;
 
 /** The seconds between two places. */
 const spanOf = (from: TradePlace, before: TradePlace) => ({
@@ -99,39 +100,113 @@ const spanOf = (from: TradePlace, before: TradePlace) => ({
   toMs: (before.tradedAtS + 1) * SECOND_MS,
 });
 
-type Querying = Pick<Store, 'query'>;
+/** Runs of trades, in the database and in files as one. */
+export class TradeRuns {
+  readonly #store: Pick<Store, 'query'>;
+  readonly #search: AsOfSearch;
 
-/** Counts trades down from a place, to another one (included) or as far as `maxCount` goes. */
-export async function countTrades(
-  store: Querying,
-  search: AsOfSearch,
-  marketId: number,
-  before: TradePlace,
-  downTo: TradePlace = START,
-  { step, maxCount }: { readonly step: number; readonly maxCount: number },
-): Promise<TradeMarks> {
-  const checkpoints: TradePlace[] = [];
-  let count = 0;
-  await search.eachPart(seriesOf(marketId), spanOf(downTo, before), 'descending', async (part) => {
-    const left = maxCount - count;
-    const counted = (place: TradePlace) => {
-      count += 1;
-      if (count % step === 0) checkpoints.push({ tradedAtS: place.tradedAtS, tid: place.tid });
-    };
-    if (part.state === 'hot') {
-      const rows = await store.query<TradePlace & { readonly count: number }>(TRADE_MARKS, [
-        ...[marketId, part.span.fromMs, part.span.toMs, downTo.tradedAtS, downTo.tid],
-        ...[before.tradedAtS, before.tid, step, left, count % step],
-      ]);
-      const inPart = rows[0]?.count ?? 0;
-      const marked = Math.floor((count + inPart) / step) - Math.floor(count / step);
-      checkpoints.push(...rows.slice(0, marked).map(({ tradedAtS, tid }) => ({ tradedAtS, tid })));
-      count += inPart;
-      return inPart < left;
-    }
-    return part.state !== 'cold' || countCold(part, before, downTo, left, counted);
-  });
-  return { checkpoints, count, isWhole: count < maxCount };
+  constructor(store: Pick<Store, 'query'>, search: AsOfSearch) {
+    this.#store = store;
+    this.#search = search;
+  }
+
+  /** Counts trades down from a place, to another one (included) or as far as `maxCount` goes. */
+  async count(
+    marketId: number,
+    before: TradePlace,
+    downTo: TradePlace = START,
+    { step, maxCount }: { readonly step: number; readonly maxCount: number },
+  ): Promise<TradeMarks> {
+    const checkpoints: TradePlace[] = [];
+    let count = 0;
+    await this.#search.eachPart(
+      tradesOf(marketId),
+      spanOf(downTo, before),
+      'descending',
+      async (part) => {
+        const left = maxCount - count;
+        const counted = (place: TradePlace) => {
+          count += 1;
+          if (count % step === 0) checkpoints.push({ tradedAtS: place.tradedAtS, tid: place.tid });
+        };
+        if (part.state === 'hot') {
+          const rows = await this.#store.query<TradePlace & { readonly count: number }>(
+            TRADE_MARKS,
+            [
+              ...[marketId, part.span.fromMs, part.span.toMs, downTo.tradedAtS, downTo.tid],
+              ...[before.tradedAtS, before.tid, step, left, count % step],
+            ],
+          );
+          const inPart = rows[0]?.count ?? 0;
+          const marked = Math.floor((count + inPart) / step) - Math.floor(count / step);
+          checkpoints.push(
+            ...rows.slice(0, marked).map(({ tradedAtS, tid }) => ({ tradedAtS, tid })),
+          );
+          count += inPart;
+          return inPart < left;
+        }
+        return part.state !== 'cold' || countCold(part, before, downTo, left, counted);
+      },
+    );
+    return { checkpoints, count, isWhole: count < maxCount };
+  }
+
+  /**
+   * Candles of the trades from `from` (included) up to `before`, oldest first.
+   *
+   * @param knownAt only of trades that were received by then; null: of all
+   */
+  async candles(
+    marketId: number,
+    intervalS: number,
+    from: TradePlace,
+    before: TradePlace,
+    knownAt: number | null,
+  ): Promise<MadeCandles> {
+    const candles: BuiltCandle[] = [];
+    const late = new Set<number>();
+    await this.#search.eachPart(
+      tradesOf(marketId),
+      spanOf(from, before),
+      'ascending',
+      async (part) => {
+        if (part.state === 'hot') {
+          const values = [
+            ...[marketId, part.span.fromMs, part.span.toMs, from.tradedAtS, from.tid],
+            ...[before.tradedAtS, before.tid, intervalS, knownAt],
+          ];
+          appendCandles(candles, await this.#store.query<BuiltCandle>(CANDLES_OF_TRADES, values));
+          if (knownAt === null) return true;
+          const lacking = await this.#store.query<{ openAtS: number }>(
+            LATE_CANDLES_OF_TRADES,
+            values,
+          );
+          for (const { openAtS } of lacking) late.add(openAtS);
+        }
+        if (part.state === 'cold') {
+          const maker = new CandleMaker(intervalS);
+          const made: BuiltCandle[] = [];
+          const put = (done: BuiltCandle | undefined) => {
+            if (done === undefined) return;
+            const { volume, amount } = done;
+            made.push({ ...done, volume: shortest(volume), amount: shortest(amount) });
+          };
+          await part.coldRows(Number.MAX_SAFE_INTEGER, (batch) => {
+            for (const row of batch) {
+              if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) continue;
+              const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
+              if (isKnown) put(maker.add(row));
+              else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
+            }
+          });
+          put(maker.end());
+          appendCandles(candles, made);
+        }
+        return true;
+      },
+    );
+    return { candles, lateOpenAtS: [...late].sort((a, b) => a - b) };
+  }
 }
 
 /** Counts what files hold of a part; false when there is more than may be counted. */
@@ -157,55 +232,4 @@ async function countCold(
     for (const row of rows) counted(row);
     return rows.length < left;
   }
-}
-
-/**
- * Candles of the trades from `from` (included) up to `before`, oldest first.
- *
- * @param knownAt only of trades that were received by then; null: of all
- */
-export async function sumTrades(
-  store: Querying,
-  search: AsOfSearch,
-  marketId: number,
-  intervalS: number,
-  from: TradePlace,
-  before: TradePlace,
-  knownAt: number | null,
-): Promise<MadeCandles> {
-  const candles: BuiltCandle[] = [];
-  const late = new Set<number>();
-  await search.eachPart(seriesOf(marketId), spanOf(from, before), 'ascending', async (part) => {
-    if (part.state === 'hot') {
-      const values = [
-        ...[marketId, part.span.fromMs, part.span.toMs, from.tradedAtS, from.tid],
-        ...[before.tradedAtS, before.tid, intervalS, knownAt],
-      ];
-      appendCandles(candles, await store.query<BuiltCandle>(CANDLES_OF_TRADES, values));
-      if (knownAt === null) return true;
-      const lacking = await store.query<{ openAtS: number }>(LATE_CANDLES_OF_TRADES, values);
-      for (const { openAtS } of lacking) late.add(openAtS);
-    }
-    if (part.state === 'cold') {
-      const maker = new CandleMaker(intervalS);
-      const made: BuiltCandle[] = [];
-      const put = (done: BuiltCandle | undefined) => {
-        if (done === undefined) return;
-        const { volume, amount } = done;
-        made.push({ ...done, volume: shortest(volume), amount: shortest(amount) });
-      };
-      await part.coldRows(Number.MAX_SAFE_INTEGER, (batch) => {
-        for (const row of batch) {
-          if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) continue;
-          const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
-          if (isKnown) put(maker.add(row));
-          else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
-        }
-      });
-      put(maker.end());
-      appendCandles(candles, made);
-    }
-    return true;
-  });
-  return { candles, lateOpenAtS: [...late].sort((a, b) => a - b) };
 }

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { openAsOf } from '../../archive/as-of/reader.js';
+import { AsOfReader } from '../../archive/as-of/reader.js';
 import { isLoopback } from '../../config/load.js';
 import { systemClock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
@@ -129,7 +129,7 @@ export default command({
     const isPast = within.toMs !== undefined && within.toMs <= covered.fromMs;
     const fromMs = isEarly && !isPast ? covered.fromMs : (within.fromMs ?? covered.fromMs);
     const toMs = within.toMs ?? Math.max(covered.toMs, fromMs);
-    const past = openAsOf(store, { clock, coldDir: coldDirOf(config) });
+    const past = new AsOfReader(store, { clock, coldDir: coldDirOf(config) });
     const backend = await openReplay({
       ...{ asOf: past, clock, span: { fromMs, toMs }, speed, as },
       markets: markets === undefined ? [] : chosen.map(({ market }) => market),

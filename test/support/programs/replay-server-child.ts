@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { openAsOf } from '../../../src/archive/as-of/reader.js';
+import { AsOfReader } from '../../../src/archive/as-of/reader.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { systemRandom } from '../../../src/kernel/random.js';
 import { openReplay } from '../../../src/replay/replay-backend.js';
@@ -45,7 +45,7 @@ async function serveReplay(order: Extract<ReplayServerOrder, { kind: 'replay' }>
   const store = await openStore({
     ...{ databaseUrl, telemetry, clock: systemClock, random: systemRandom },
   });
-  const past = openAsOf(store, { clock: systemClock, coldDir: '/nonexistent' });
+  const past = new AsOfReader(store, { clock: systemClock, coldDir: '/nonexistent' });
   const backend = await openReplay({
     ...{ asOf: past, clock: systemClock, span: { fromMs, toMs }, markets: [], speed: 'max' },
     ...{ as: 'happened', isStrict: false, hasDisconnects: false, onFailure: fail },

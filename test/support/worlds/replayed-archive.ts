@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { openAsOf } from '../../../src/archive/as-of/reader.js';
+import { AsOfReader } from '../../../src/archive/as-of/reader.js';
 import { type Clock, systemClock } from '../../../src/kernel/clock.js';
 import type {
   CoverageClaim,
@@ -111,7 +111,7 @@ export async function startReplay(
   const { isSteered = true, serverClock, ...given } = options;
   const clock = given.clock ?? systemClock;
   const coldDir = join(tmpdir(), 'tapekeep-no-such-folder');
-  const past = given.asOf ?? openAsOf(store, { clock: systemClock, coldDir });
+  const past = given.asOf ?? new AsOfReader(store, { clock: systemClock, coldDir });
   const failures: unknown[] = [];
   const backend = await openReplay({
     ...{ asOf: past, clock, span: { fromMs: noonMs(0), toMs: noonMs(600) }, markets: [] },

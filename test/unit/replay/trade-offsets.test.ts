@@ -7,7 +7,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 /** Trades with the ids 1 to `count`, one a second; remembers how much of them was counted. */
 function pastOf(count: number) {
   const asked = { rows: 0 };
-  const tradeMarks = (
+  const countRun = (
     _: number,
     before: TradePlace,
     downTo: TradePlace | undefined,
@@ -23,7 +23,7 @@ function pastOf(count: number) {
     });
     return Promise.resolve({ checkpoints, count: counted, isWhole: counted < maxCount });
   };
-  return { past: { tradeMarks } as unknown as AsOfReader, asked };
+  return { past: { runs: { count: countRun } } as unknown as AsOfReader, asked };
 }
 
 test('pages are found at any depth with few marks, and what was counted is not counted again', async () => {
