@@ -47,9 +47,20 @@ export class ColdEngine {
     this.#signal = signal;
   }
 
+  /** For other statements than those for rows. @throws ParquetError; the signal's reason */
+  async session(): Promise<DuckSession> {
+    this.#signal?.throwIfAborted();
+    if (this.#isClosed) throw new Error('the reader of cold files is closed');
+    // Files that are read in their order are read side by side already; each further thread would only
+    // hold what it decodes, of every one of them. One large sort is quicker with two.
+    const limits = { threads: this.#isSorting ? 2 : 1, aheadKb: AHEAD_KB };
+    this.#opened ??= openDuck('rows', limits, this.#signal);
+    return (await this.#opened).session;
+  }
+
   /** Rows of a statement. @throws ParquetError; the signal's reason */
   async *blocks(sql: string): AsyncGenerator<RowBlock> {
-    const session = await (await this.#open()).session.beside();
+    const session = await (await this.session()).beside();
     const block = new VectorBlock();
     try {
       for await (const vectors of session.vectors('reading cold files', sql, MADE_TOGETHER)) {
@@ -61,32 +72,12 @@ export class ColdEngine {
     }
   }
 
-  /** {@link linesOf} a file. */
-  async *lines(path: string, query: ColdQuery, form: LineForm): AsyncGenerator<string> {
-    yield* linesOf((await this.#open()).session, path, query, form);
-  }
-
-  /** All rows of a small result. */
-  async rows(doing: string, sql: string) {
-    return await (await this.#open()).session.rows(doing, sql);
-  }
-
   /** Safe to call twice. What still reads is to be closed before. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const opened = await this.#opened?.catch(() => undefined);
     this.#opened = undefined;
     await opened?.close();
-  }
-
-  async #open(): Promise<ScratchDuck> {
-    this.#signal?.throwIfAborted();
-    if (this.#isClosed) throw new Error('the reader of cold files is closed');
-    // Files that are read in their order are read side by side already; each further thread would only
-    // hold what it decodes, of every one of them. One large sort is quicker with two.
-    const limits = { threads: this.#isSorting ? 2 : 1, aheadKb: AHEAD_KB };
-    this.#opened ??= openDuck('rows', limits, this.#signal);
-    return await this.#opened;
   }
 }
 
@@ -341,7 +332,7 @@ async function groupsOf(engine: ColdEngine, path: string, slice: MergedSlice): P
   // In a file of several variants a group may hold several of them; there it has no meaning.
   if (seriesOf(table).variant !== null) return [];
   const us = (name: string) => `epoch_us(${name}::TIMESTAMPTZ)`;
-  const rows = await engine.rows(
+  const rows = await (await engine.session()).rows(
     `reading ${path}`,
     `SELECT row_group_num_rows, ${us('stats_min_value')}, ${us('stats_max_value')}
      FROM parquet_metadata(${literal(path)}) WHERE path_in_schema = ${literal(timeColumnOf(table))}

@@ -10,7 +10,7 @@ import type {
   Store,
   StreamPlace,
 } from '../store/index.js';
-import { ColdEngine } from './cold-rows.js';
+import { ColdEngine, linesOf } from './cold-rows.js';
 import type { Batches } from './merge.js';
 import { type RowMaker, rowMaker } from './row-blocks.js';
 import { newestRows, type RowPlace, readRows } from './rows.js';
@@ -101,9 +101,8 @@ export class ArchiveReader {
       const { folder, engine } = this.#place;
       for (const file of await folder.filesOf(segment, span, [slice.marketId])) {
         const part = mergedSlice({ ...slice, span: file.span });
-        for await (const lines of engine.lines(file.absolutePath, part, form)) {
-          yield Buffer.from(lines);
-        }
+        const lines = linesOf(await engine.session(), file.absolutePath, part, form);
+        for await (const some of lines) yield Buffer.from(some);
       }
     }
   }
