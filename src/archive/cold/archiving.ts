@@ -1,6 +1,5 @@
 import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Clock } from '../../kernel/clock.js';
 import { isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { columnsOf } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
@@ -9,13 +8,13 @@ import {
   type PartitionMarket,
   readCoverage,
   type SealFacts,
-  type SealingAdmin,
 } from '../../store/index.js';
 import { asColdError, ColdError } from '../errors.js';
 import { BlockWriter, syncFolder } from '../files.js';
 import { digestParquet, digestStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession, identifier, literal } from '../parquet/session.js';
-import { assertSealed, type LifeWatcher, type RowsProgress, sumRows } from '../sealing/seal.js';
+import { jsonOf } from '../parquet/values.js';
+import { assertSealed, type LifeContext, sumRows } from '../sealing/seal.js';
 import { ColdDecimals } from './decimals.js';
 import {
   assertColdDir,
@@ -34,16 +33,6 @@ import {
   writeColdManifest,
 } from './manifest.js';
 
-/** What writing and reading files needs. */
-export interface ColdContext {
-  readonly admin: SealingAdmin;
-  readonly coldDir: string;
-  readonly clock: Clock;
-  readonly version: string;
-  readonly watcher: LifeWatcher;
-  readonly signal: AbortSignal;
-}
-
 /** Beside a collecting daemon: enough for a day of a market, and not more. */
 export const DUCK_LIMITS = { memoryMb: 256, threads: 2 };
 const STAYS = 'it stays in the database';
@@ -61,10 +50,10 @@ export interface ArchivedFiles {
  *   a manifest may be left; they are nothing, and go with the next tidying
  */
 export async function archivePartition(
-  context: ColdContext,
+  context: LifeContext,
   partition: PartitionInfo,
 ): Promise<ArchivedFiles> {
-  const { coldDir, admin, watcher, signal } = context;
+  const { coldDir, watcher, signal } = context;
   assertColdDir(coldDir);
   const uri = coldManifestPath(partition.table, partition.name);
   const earlier = await findEarlier(context, partition, uri);
@@ -79,15 +68,9 @@ export async function archivePartition(
   try {
     await watcher.onStep('archive: read', partition.name);
     const decimals = new ColdDecimals(coldDir, partition.table, duck);
-    facts = await stageDays(
-      admin,
-      partition,
-      folder,
-      (rows) => watcher.onRows(rows, partition.rows),
-      async (day) => {
-        written.push(await archiveDay(context, { duck, decimals }, partition, day));
-      },
-    );
+    facts = await stageDays(context, partition, folder, async (day) => {
+      written.push(await archiveDay(context, { duck, decimals }, partition, day));
+    });
   } catch (error) {
     throw asColdError(error, coldDir);
   } finally {
@@ -104,10 +87,11 @@ export async function archivePartition(
  * rows are still those.
  */
 async function findEarlier(
-  { coldDir, admin, watcher, signal }: ColdContext,
+  context: LifeContext,
   partition: PartitionInfo,
   uri: string,
 ): Promise<ArchivedFiles | undefined> {
+  const { coldDir, watcher, signal } = context;
   const manifest = await readColdManifest(coldDir, uri).catch(() => undefined);
   if (manifest?.checksum !== partition.checksum || manifest?.rows !== partition.rows)
     return undefined;
@@ -120,13 +104,12 @@ async function findEarlier(
     if (error instanceof ColdError) return undefined;
     throw error;
   }
-  const onRows = (rows: number) => watcher.onRows(rows, partition.rows);
-  assertSealed(partition, await sumRows(admin, partition, onRows), STAYS);
+  assertSealed(partition, await sumRows(context, partition), STAYS);
   return { uri, manifest };
 }
 
 async function archiveDay(
-  { coldDir, watcher, version, signal }: ColdContext,
+  { coldDir, watcher, version, signal }: LifeContext,
   { duck, decimals }: { readonly duck: DuckSession; readonly decimals: ColdDecimals },
   partition: PartitionInfo,
   day: StagedDay,
@@ -156,7 +139,7 @@ async function archiveDay(
       );
     }
     const sums = await sumFile(path, signal);
-    const [first, last] = await timesOf(duck, columns[0]?.name ?? '', path);
+    const [first = '', last = ''] = await timesOf(duck, columns[0]?.name ?? '', path);
     decimals.written(day, typed);
     const place = coldDataPath(kind, market, day.date, sums.sha256);
     await watcher.onStep('archive: place', partition.name);
@@ -187,23 +170,16 @@ async function moveSynced(from: string, to: string): Promise<void> {
   await syncFolder(dirname(to));
 }
 
-async function timesOf(duck: DuckSession, column: string, path: string): Promise<[string, string]> {
+async function timesOf(duck: DuckSession, column: string, path: string) {
   const [row] = await duck.rows(
     `reading ${path}`,
-    `SELECT epoch_us(min(${identifier(column)}))::VARCHAR, epoch_us(max(${identifier(column)}))::VARCHAR
-     FROM read_parquet(${literal(path)})`,
+    `SELECT min(${identifier(column)}), max(${identifier(column)}) FROM read_parquet(${literal(path)})`,
   );
-  const text = (us: unknown) => {
-    const whole = BigInt(String(us ?? '0'));
-    const micros = ((whole % 1_000n) + 1_000n) % 1_000n;
-    const at = isoMs(Number((whole - micros) / 1_000n));
-    return micros === 0n ? at : `${at.slice(0, -1)}${String(micros).padStart(3, '0')}Z`;
-  };
-  return [text(row?.[0]), text(row?.[1])];
+  return (row ?? []).map(jsonOf).map(String);
 }
 
 async function contentOf(
-  { admin, clock, version }: ColdContext,
+  { admin, clock, version }: LifeContext,
   partition: PartitionInfo,
   { rows, checksum }: SealFacts,
   files: readonly ColdFile[],
@@ -273,13 +249,12 @@ async function splitDays(
  * @returns row count and checksum of all that was staged
  */
 async function stageDays(
-  admin: SealingAdmin,
+  context: LifeContext,
   partition: PartitionInfo,
   folder: string,
-  onRows: RowsProgress,
   onDay: (day: StagedDay) => Promise<void>,
 ): Promise<SealFacts> {
-  return await sumRows(admin, partition, onRows, async (market, lines) => {
+  return await sumRows(context, partition, async (market, lines) => {
     let day:
       | { date: string; path: string; file: FileHandle; blocks: BlockWriter; rows: number }
       | undefined;

@@ -5,8 +5,8 @@ import type { PartitionInfo } from '../../store/index.js';
 import { linesOf } from '../cold-rows.js';
 import { asRestoreError, ColdError, ParquetError } from '../errors.js';
 import { DuckSession } from '../parquet/session.js';
-import { sumRows } from '../sealing/seal.js';
-import { type ColdContext, DUCK_LIMITS } from './archiving.js';
+import { type LifeContext, sumRows } from '../sealing/seal.js';
+import { DUCK_LIMITS } from './archiving.js';
 import { assertColdDir, checkFile, SCRATCH_FOLDER } from './folder.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from './manifest.js';
 
@@ -35,7 +35,7 @@ async function manifestOf(coldDir: string, partition: PartitionInfo): Promise<Co
  * @throws ColdError naming the file that is missing or damaged; StoreError `sealing_busy`
  */
 export async function restorePartition(
-  context: ColdContext,
+  context: LifeContext,
   partition: PartitionInfo,
 ): Promise<number | null> {
   const { admin, coldDir, watcher, signal } = context;
@@ -62,7 +62,7 @@ export async function restorePartition(
     await admin.rebuildIndexes(partition);
     await admin.freeze(partition);
     await watcher.onStep('restore: count', partition.name);
-    const facts = await sumRows(admin, partition, (rows) => watcher.onRows(rows, manifest.rows));
+    const facts = await sumRows(context, partition);
     if (facts.checksum !== manifest.checksum) {
       throw new ColdError(
         'cold_mismatch',
@@ -83,7 +83,7 @@ export async function restorePartition(
 
 /** Copies the rows of a file into the table aside, as CSV with the market before the columns. */
 async function loadFile(
-  { admin, coldDir, signal }: ColdContext,
+  { admin, coldDir, signal }: LifeContext,
   duck: DuckSession,
   partition: PartitionInfo,
   file: ColdFile,

@@ -1,11 +1,10 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import type { SeriesTable } from '../../model/series.js';
-import type { PartitionInfo, SealingAdmin, Store } from '../../store/index.js';
-import { archivePartition, type ColdContext } from '../cold/archiving.js';
+import type { PartitionInfo, SealingAdmin } from '../../store/index.js';
+import { archivePartition } from '../cold/archiving.js';
 import { isThere, SCRATCH_FOLDER } from '../cold/folder.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import { restorePartition } from '../cold/restoring.js';
@@ -22,22 +21,17 @@ import {
 } from './plan.js';
 import {
   assertSealed,
+  kept,
+  type LifeContext,
   type LifeOutcome,
-  type LifeWatcher,
   lackNote,
   sealPartition,
   sumRows,
 } from './seal.js';
 
-export interface LifeOptions {
-  readonly store: Store;
-  readonly coldDir: string;
+export interface LifeOptions extends Omit<LifeContext, 'admin'> {
   readonly rules: LifeRules;
   readonly nowMs: number;
-  readonly clock: Clock;
-  readonly version: string;
-  readonly signal: AbortSignal;
-  readonly watcher: LifeWatcher;
   /** Only partitions for which this is true. */
   readonly isChosen?: (partition: PartitionInfo) => boolean;
 }
@@ -48,21 +42,18 @@ export interface LifeReport {
   readonly failures: readonly { readonly partition: string; readonly error: TapekeepError }[];
 }
 
-const EVERYTHING = () => true;
 /** Another partition would need as much room. */
 const FULL: ReadonlySet<string> = new Set(['cold_disk_full', 'restore_disk_full']);
 
 /** One run over all partitions, with its own sealing connection. */
 class LifeRun {
-  readonly #options: LifeOptions;
-  readonly #admin: SealingAdmin;
+  readonly #context: LifeContext & Required<LifeOptions>;
   readonly #outcomes: LifeOutcome[] = [];
   readonly #failures: { partition: string; error: TapekeepError }[] = [];
   #isColdTouched = false;
 
   constructor(options: LifeOptions, admin: SealingAdmin) {
-    this.#options = options;
-    this.#admin = admin;
+    this.#context = { ...options, isChosen: options.isChosen ?? (() => true), admin };
   }
 
   get report(): LifeReport {
@@ -71,10 +62,10 @@ class LifeRun {
 
   /** Tables of partitions whose rows are not in them: emptied, or half restored. */
   async tidyTables(): Promise<void> {
-    const partitions = await this.#options.store.sealing.partitions();
+    const partitions = await this.#context.store.sealing.partitions();
     for (const one of partitions) {
       if (one.isPresent && (one.state === 'archived' || one.state === 'expired')) {
-        await this.#admin.dropEmptied(one);
+        await this.#context.admin.dropEmptied(one);
       }
     }
   }
@@ -90,21 +81,18 @@ class LifeRun {
   }
 
   async sealDue(): Promise<void> {
-    const { store, watcher, signal } = this.#options;
-    const context = { admin: this.#admin, sealing: store.sealing, watcher, signal };
     const due = (await this.#plan()).seal;
     const obstacle = await this.#obstacles(due);
     for (const one of due) {
       await this.#each(one, async () => {
         const note = await obstacle(one);
-        if (note !== undefined) return { partition: one, became: 'kept', rows: null, note };
-        return await sealPartition(context, one);
+        return note === undefined ? await sealPartition(this.#context, one) : kept(one, note);
       });
     }
   }
 
   #obstacles(due: readonly PartitionInfo[]) {
-    return findObstacles(this.#admin, due, this.#options.rules.needsChecks);
+    return findObstacles(this.#context.admin, due, this.#context.rules.needsChecks);
   }
 
   async archiveDue(): Promise<void> {
@@ -119,8 +107,8 @@ class LifeRun {
 
   /** Brings archived partitions back; without their files also takes those of earlier ones away. */
   async restoreChosen(isWithoutFiles: boolean): Promise<void> {
-    const partitions = await this.#options.store.sealing.partitions();
-    for (const one of partitions.filter(this.#options.isChosen ?? EVERYTHING)) {
+    const partitions = await this.#context.store.sealing.partitions();
+    for (const one of partitions.filter(this.#context.isChosen)) {
       if (one.state === 'archived') await this.#each(one, () => this.#restore(one, isWithoutFiles));
       // What was restored and has not changed since still knows its files.
       const isBack = one.state === 'sealed' && one.uri !== null;
@@ -131,7 +119,7 @@ class LifeRun {
 
   /** Files that belong to nothing, where there may be any. */
   async tidyFiles(): Promise<void> {
-    const { coldDir, store, watcher, signal } = this.#options;
+    const { coldDir, store, watcher, signal } = this.#context;
     signal.throwIfAborted();
     const partitions = await store.sealing.partitions();
     const wasStopped = await isThere(join(coldDir, SCRATCH_FOLDER));
@@ -147,7 +135,7 @@ class LifeRun {
 
   /** Reports what would become of each partition, and changes nothing. */
   async preview(): Promise<void> {
-    const { store, nowMs, rules, isChosen = EVERYTHING } = this.#options;
+    const { store, nowMs, rules, isChosen } = this.#context;
     const plan = await this.#plan();
     const obstacle = await this.#obstacles(plan.seal);
     const report = (partition: PartitionInfo, became: LifeOutcome['became'], note: string | null) =>
@@ -160,22 +148,22 @@ class LifeRun {
       if (isOf(plan.seal, one)) {
         const kept = await obstacle(one);
         if (kept === undefined) {
-          report(one, 'sealed', await lackNote(this.#admin, one));
+          report(one, 'sealed', await lackNote(this.#context.admin, one));
           const { archivesAtMs } = lifeDates(one, rules);
           if (archivesAtMs !== null && archivesAtMs <= nowMs) report(one, 'archived', null);
         } else report(one, 'kept', kept);
       } else if (isOf(plan.archive, one)) {
-        const kept = await unsettledNote(this.#admin, one, false);
+        const kept = await unsettledNote(this.#context.admin, one, false);
         report(one, kept === undefined ? 'archived' : 'kept', kept ?? null);
       } else {
-        const note = dueNote(one, this.#options);
+        const note = dueNote(one, this.#context);
         if (note !== undefined) report(one, 'kept', note);
       }
     }
   }
 
   async #plan(): Promise<LifePlan> {
-    const { store, rules, nowMs, clock, isChosen = EVERYTHING } = this.#options;
+    const { store, rules, nowMs, clock, isChosen } = this.#context;
     const now = { nowMs, wallMs: clock.wallMs() };
     const partitions = await store.sealing.partitions();
     return planLife(partitions.filter(isChosen), rules, now);
@@ -183,15 +171,15 @@ class LifeRun {
 
   /** Runs the work on one partition. Returns false when nothing came of it. */
   async #each(partition: PartitionInfo, work: () => Promise<LifeOutcome>): Promise<boolean> {
-    this.#options.signal.throwIfAborted();
+    this.#context.signal.throwIfAborted();
     try {
       const outcome = await work();
       this.#outcomes.push(outcome);
       return outcome.became !== 'kept';
     } catch (error) {
-      this.#options.signal.throwIfAborted();
+      this.#context.signal.throwIfAborted();
       if (error instanceof TapekeepError && error.code === 'sealing_busy') {
-        this.#outcomes.push({ partition, became: 'kept', rows: null, note: error.message });
+        this.#outcomes.push(kept(partition, error.message));
         return false;
       }
       this.#fail(partition.name, error);
@@ -208,15 +196,15 @@ class LifeRun {
   }
 
   async #expire(one: PartitionInfo): Promise<LifeOutcome> {
-    const { watcher } = this.#options;
+    const { watcher } = this.#context;
     const manifest =
       one.uri === null ? undefined : await this.#manifestOf(one).catch(() => undefined);
     await watcher.onStep('retention: expire', one.name);
-    if (!(await this.#admin.expire(one))) {
-      return { partition: one, became: 'kept', rows: null, note: 'its time has hardly ended' };
+    if (!(await this.#context.admin.expire(one))) {
+      return kept(one, 'its time has hardly ended');
     }
     await watcher.onStep('retention: drop', one.name);
-    await this.#admin.dropEmptied(one);
+    await this.#context.admin.dropEmptied(one);
     if (one.uri !== null) {
       await watcher.onStep('retention: files', one.name);
       await this.#removeFiles(manifest, one);
@@ -225,27 +213,27 @@ class LifeRun {
   }
 
   async #archive(one: PartitionInfo): Promise<LifeOutcome> {
-    const { watcher, signal } = this.#options;
+    const { watcher, signal } = this.#context;
     // What became suspect since it was sealed is checked as long as its rows are at hand.
-    const suspect = await unsettledNote(this.#admin, one, false);
-    if (suspect !== undefined) return { partition: one, became: 'kept', rows: null, note: suspect };
+    const suspect = await unsettledNote(this.#context.admin, one, false);
+    if (suspect !== undefined) return kept(one, suspect);
     this.#isColdTouched = true;
-    const archived = await archivePartition(this.#cold(), one);
+    const archived = await archivePartition(this.#context, one);
     signal.throwIfAborted();
     await watcher.onStep('archive: switch', one.name);
-    if (!(await this.#admin.archive(one, archived))) {
-      return { partition: one, became: 'kept', rows: null, note: 'it was reopened meanwhile' };
+    if (!(await this.#context.admin.archive(one, archived))) {
+      return kept(one, 'it was reopened meanwhile');
     }
     await watcher.onStep('archive: drop', one.name);
-    const isDropped = await this.#admin.dropEmptied(one);
+    const isDropped = await this.#context.admin.dropEmptied(one);
     const note = isDropped ? null : 'its empty table is in use and goes with the next run';
     const coldBytes = archived.manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
     return { partition: one, became: 'archived', rows: one.rows, coldBytes, note };
   }
 
   async #restore(one: PartitionInfo, isWithoutFiles: boolean): Promise<LifeOutcome> {
-    const rows = await restorePartition(this.#cold(), one);
-    if (rows === null) return { partition: one, became: 'kept', rows, note: 'not archived' };
+    const rows = await restorePartition(this.#context, one);
+    if (rows === null) return kept(one, 'not archived');
     if (!isWithoutFiles) return { partition: one, became: 'restored', rows, note: null };
     await this.#removeCopy(one);
     return { partition: one, became: 'restored', rows, note: 'its files are deleted' };
@@ -253,23 +241,23 @@ class LifeRun {
 
   /** Takes away the files of a partition whose rows are here, once that has been seen. */
   async #dropCopy(one: PartitionInfo): Promise<LifeOutcome> {
-    const { coldDir, watcher } = this.#options;
+    const { coldDir, watcher } = this.#context;
     if (!(await isThere(join(coldDir, one.uri ?? '')))) {
-      await this.#admin.forgetFiles(one);
-      return { partition: one, became: 'kept', rows: one.rows, note: 'it has no files any more' };
+      await this.#context.admin.forgetFiles(one);
+      return kept(one, 'it has no files any more', one.rows);
     }
     await watcher.onStep('restore: count', one.name);
-    const facts = await sumRows(this.#admin, one, (rows) => watcher.onRows(rows, one.rows));
+    const facts = await sumRows(this.#context, one);
     assertSealed(one, facts, 'its files stay');
     await this.#removeCopy(one);
     const note = 'its rows were here already, and were counted again; its files are deleted';
-    return { partition: one, became: 'kept', rows: facts.rows, note };
+    return kept(one, note, facts.rows);
   }
 
   async #removeCopy(one: PartitionInfo): Promise<void> {
-    await this.#options.watcher.onStep('restore: files', one.name);
+    await this.#context.watcher.onStep('restore: files', one.name);
     await this.#removeFiles(await this.#manifestOf(one), one);
-    await this.#admin.forgetFiles(one);
+    await this.#context.admin.forgetFiles(one);
   }
 
   get #isFull(): boolean {
@@ -277,11 +265,11 @@ class LifeRun {
   }
 
   async #manifestOf({ uri }: PartitionInfo): Promise<ColdManifest> {
-    return await readColdManifest(this.#options.coldDir, uri ?? '');
+    return await readColdManifest(this.#context.coldDir, uri ?? '');
   }
 
   async #removeFiles(manifest: ColdManifest | undefined, { uri }: PartitionInfo): Promise<void> {
-    const { coldDir } = this.#options;
+    const { coldDir } = this.#context;
     this.#isColdTouched = true;
     try {
       // The manifest last: without it nothing would find the others before the next tidying.
@@ -295,13 +283,8 @@ class LifeRun {
     }
   }
 
-  #cold(): ColdContext {
-    const { coldDir, clock, version, watcher, signal } = this.#options;
-    return { admin: this.#admin, coldDir, clock, version, watcher, signal };
-  }
-
   async #claim(): Promise<void> {
-    const { store, coldDir } = this.#options;
+    const { store, coldDir } = this.#context;
     const [row] = await store.query<{ name: string; created_at: string }>(
       `SELECT name, to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at FROM archive`,
     );

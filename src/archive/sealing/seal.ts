@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Clock } from '../../kernel/clock.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import {
   findLacks,
@@ -6,7 +7,7 @@ import {
   type PartitionMarket,
   type SealFacts,
   type SealingAdmin,
-  type SealingStore,
+  type Store,
 } from '../../store/index.js';
 import { ColdError } from '../errors.js';
 import { countLines } from '../parquet/values.js';
@@ -39,6 +40,17 @@ export type LifeStep =
   | 'retention: files'
   | 'tidy';
 
+/** What the steps work with. */
+export interface LifeContext {
+  readonly admin: SealingAdmin;
+  readonly store: Store;
+  readonly coldDir: string;
+  readonly clock: Clock;
+  readonly version: string;
+  readonly watcher: LifeWatcher;
+  readonly signal: AbortSignal;
+}
+
 /** What goes on, for people and for logs. */
 export interface LifeWatcher {
   /** A step starts. A returned promise is awaited. */
@@ -64,8 +76,10 @@ export interface Sizes {
   readonly indexes: number;
 }
 
-/** What was read of the rows of a partition so far. */
-export type RowsProgress = (rows: number) => void;
+/** Nothing became of it. */
+export function kept(partition: PartitionInfo, note: string, rows: number | null = null) {
+  return { partition, became: 'kept', rows, note } as const satisfies LifeOutcome;
+}
 
 /** Names how a checksum was made; another way of making it gets another name. */
 const CHECKSUM_FORM = 'rows1-sha256';
@@ -81,9 +95,8 @@ export type MarketSink = (market: PartitionMarket, lines: AsyncIterable<Buffer>)
  * @param sink is given what is read, market by market
  */
 export async function sumRows(
-  admin: SealingAdmin,
+  { admin, watcher }: LifeContext,
   place: PartitionInfo,
-  onProgress: RowsProgress,
   sink?: MarketSink,
 ): Promise<SealFacts> {
   const hash = createHash('sha256');
@@ -95,7 +108,7 @@ export async function sumRows(
       for await (const piece of pieces) {
         hash.update(piece);
         rows += countLines(piece);
-        onProgress(rows);
+        watcher.onRows(rows, place.rows);
         yield piece;
       }
     };
@@ -114,14 +127,6 @@ export function assertSealed(partition: PartitionInfo, facts: SealFacts, stays: 
   );
 }
 
-/** What it takes to seal. */
-export interface SealContext {
-  readonly admin: SealingAdmin;
-  readonly sealing: SealingStore;
-  readonly watcher: LifeWatcher;
-  readonly signal: AbortSignal;
-}
-
 const FREEZE_NOTE =
   'its rows were not frozen, because the user of the database is not of the tables’ owner';
 
@@ -133,18 +138,18 @@ const FREEZE_NOTE =
  * @throws StoreError `sealing_busy` when another process holds it for too long
  */
 export async function sealPartition(
-  { admin, sealing, watcher, signal }: SealContext,
+  context: LifeContext,
   partition: PartitionInfo,
 ): Promise<LifeOutcome> {
-  const kept = (note: string): LifeOutcome => ({ partition, became: 'kept', rows: null, note });
-  const step = async (name: Parameters<LifeWatcher['onStep']>[0]) => {
+  const { admin, watcher, signal } = context;
+  const step = async (name: LifeStep) => {
     signal.throwIfAborted();
     await watcher.onStep(name, partition.name);
   };
   await step('seal: guard');
-  if (!(await admin.beginSeal(partition))) return kept('it is not hot any more');
+  if (!(await admin.beginSeal(partition))) return kept(partition, 'it is not hot any more');
   const isEmpty = (await admin.markets(partition)).length === 0;
-  const before = await sizesOf(sealing, partition);
+  const before = await sizesOf(context, partition);
   let isFrozen = true;
   if (!isEmpty) {
     await step('seal: indexes');
@@ -153,17 +158,17 @@ export async function sealPartition(
     isFrozen = await admin.freeze(partition);
   }
   await step('seal: count');
-  const facts = await sumRows(admin, partition, (rows) => watcher.onRows(rows, partition.rows));
+  const facts = await sumRows(context, partition);
   await step('seal: declare');
   if (!(await admin.finishSeal(partition, facts))) {
-    return kept('rows came while it was being sealed: it is tried again later');
+    return kept(partition, 'rows came while it was being sealed: it is tried again later');
   }
   const notes = [isFrozen ? null : FREEZE_NOTE, await lackNote(admin, partition)];
   return {
     partition,
     became: 'sealed',
     rows: facts.rows,
-    bytes: { before, after: await sizesOf(sealing, partition) },
+    bytes: { before, after: await sizesOf(context, partition) },
     note: notes.filter((note) => note !== null).join('; ') || null,
   };
 }
@@ -182,7 +187,7 @@ export async function lackNote(
   return `it is not whole: ${stream} of ${market} from ${from} to ${to} were not to be had${more}`;
 }
 
-async function sizesOf(sealing: SealingStore, { name }: PartitionInfo): Promise<Sizes> {
-  const found = (await sealing.partitions()).find((one) => one.name === name);
+async function sizesOf({ store }: LifeContext, { name }: PartitionInfo): Promise<Sizes> {
+  const found = (await store.sealing.partitions()).find((one) => one.name === name);
   return { heap: found?.heapBytes ?? 0, indexes: found?.indexBytes ?? 0 };
 }
