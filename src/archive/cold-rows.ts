@@ -1,5 +1,4 @@
 import { DAY_US, SECOND_US } from '../kernel/durations.js';
-import type { Span } from '../kernel/span.js';
 import { isoUs } from '../kernel/timestamp.js';
 import { orderOf, rowFields, tableOfKind, timeColumnOf } from '../model/kinds.js';
 import { type Column, type SERIES, type SeriesTable, seriesOf } from '../model/series.js';
@@ -21,7 +20,7 @@ import {
   receivedAt,
   VectorBlock,
 } from './row-blocks.js';
-import type { ColdFolder, PlacedFile, PlacedSegment } from './segments.js';
+import { type ColdFolder, millisOf, type PlacedFile, type PlacedSegment } from './segments.js';
 
 /** Rows of cold files, as vectors of DuckDB. */
 
@@ -282,11 +281,6 @@ export async function filesOf({ folder }: ColdPlace, slice: MergedSlice, segment
   const span = millisOf(slice.fromUs, slice.toUs);
   const files = await folder.filesOf(segment, span, slice.marketIds);
   return files.filter(({ rows }) => rows > 0);
-}
-
-/** The span of whole milliseconds that holds one of microseconds. */
-export function millisOf(fromUs: number, toUs: number): Span {
-  return { fromMs: Math.floor(fromUs / 1000), toMs: Math.ceil(toUs / 1000) };
 }
 
 /** Rows that are compressed together, by the times between which they lie. */

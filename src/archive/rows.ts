@@ -1,16 +1,9 @@
 import { DAY_US } from '../kernel/durations.js';
 import type { ArchiveSnapshot, MergedSlice, RemovedPartition } from '../store/index.js';
-import {
-  type ColdPlace,
-  coldDays,
-  filesOf,
-  millisOf,
-  newestOfFile,
-  sortedFiles,
-} from './cold-rows.js';
+import { type ColdPlace, coldDays, filesOf, newestOfFile, sortedFiles } from './cold-rows.js';
 import { type Batches, inOneOrder } from './merge.js';
 import { hotBlocks, makeRows, type RowMaker } from './row-blocks.js';
-import { findSegments, type PlacedFile, type PlacedSegment } from './segments.js';
+import { findSegments, millisOf, type PlacedFile, type PlacedSegment } from './segments.js';
 
 /** The one reader of rows: of one series, of one market or several, in any order, wherever they lie. */
 

@@ -10,6 +10,11 @@ import { ColdError } from './errors.js';
 
 /** Where the rows of a span are: in the database, in which files, or nowhere any more. */
 
+/** The span of whole milliseconds that holds one of microseconds. */
+export function millisOf(fromUs: number, toUs: number): Span {
+  return { fromMs: Math.floor(fromUs / 1000), toMs: Math.ceil(toUs / 1000) };
+}
+
 /** A piece of time of which all rows are in one place. */
 export interface Segment {
   readonly span: Span;

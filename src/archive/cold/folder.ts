@@ -46,12 +46,12 @@ export function coldMarketFolder(view: SeriesView, market: string): string {
   return `kind=${view}/market=${hiveValue(market)}`;
 }
 
-/** The folder of one day of a market, relative to the cold folder. @param date `2026-01-31`, UTC */
-function coldDayFolder(view: SeriesView, market: string, date: string): string {
-  return `${coldMarketFolder(view, market)}/date=${date}`;
-}
-
-/** Where a data file lies, relative to the cold folder. @param sha256 of what it holds, hex */
+/**
+ * Where a data file lies, relative to the cold folder.
+ *
+ * @param date `2026-01-31`, UTC
+ * @param sha256 of what it holds, hex
+ */
 export function coldDataPath(
   view: SeriesView,
   market: string,
@@ -59,7 +59,7 @@ export function coldDataPath(
   sha256: string,
 ): string {
   const name = `part-${sha256.slice(0, NAME_DIGITS)}${DATA_ENDING}`;
-  return `${coldDayFolder(view, market, date)}/${name}`;
+  return `${coldMarketFolder(view, market)}/date=${date}/${name}`;
 }
 
 /** Where the manifest of a partition lies, relative to the cold folder: `partition_state.uri`. */

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
-import type { ColumnForm } from '../../model/columns.js';
+import { type ColumnForm, FORM_NAMES } from '../../model/columns.js';
 import { nameMeant } from '../../model/kinds.js';
 import { SERIES_TABLES, STREAM_KINDS, viewOf } from '../../model/series.js';
 import { asColdError, ColdError } from '../errors.js';
@@ -32,13 +32,7 @@ const FILE = z.object({
   last: timestamp,
 });
 
-const COLUMN_TYPES = [
-  'timestamp',
-  'integer',
-  'text',
-  'decimal',
-  'decimals',
-] as const satisfies readonly ColumnForm[];
+const COLUMN_TYPES = Object.keys(FORM_NAMES) as ColumnForm[];
 
 const CONTENT = z.object({
   /** Version of the program that wrote it. */

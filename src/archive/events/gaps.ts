@@ -1,6 +1,8 @@
+import type { Span } from '../../kernel/span.js';
 import { isoUs } from '../../kernel/timestamp.js';
 import type { ArchiveSnapshot, Store } from '../../store/index.js';
 import { ArchiveError, type ArchiveGap, ArchiveGapsError } from '../errors.js';
+import { millisOf } from '../segments.js';
 import type { CoverageQuery, GapEvent } from './event.js';
 import { rankOf } from './event-rows.js';
 import { findStream, type PlannedStream, readMarkets, shiftUs, spanOf } from './plan.js';
@@ -37,6 +39,8 @@ export async function findIncomplete(
   });
 }
 
+const micros = ({ fromMs, toMs }: Span) => ({ fromUs: fromMs * 1000, toUs: toMs * 1000 });
+
 /** What is missing of incomplete streams, in the times of the ledger: of candles where they open. */
 async function readMissing(
   snapshot: ArchiveSnapshot,
@@ -48,8 +52,10 @@ async function readMissing(
     const { stream, span, kind, variantS } = planned;
     const { missing, missingCount } = await snapshot.completeness(stream, span, limit);
     const gaps = missing.map((one) => ({
-      ...{ kind, variantS, reason: one.reason },
-      ...{ fromUs: one.span.fromMs * 1000, toUs: one.span.toMs * 1000 },
+      kind,
+      variantS,
+      reason: one.reason,
+      ...micros(one.span),
     }));
     found.push({ planned, gaps, count: missingCount });
   }
@@ -84,8 +90,7 @@ function compareMarks(a: GapEvent, b: GapEvent): number {
   if (a.atUs !== b.atUs) return a.atUs - b.atUs;
   if (a.edge !== b.edge) return a.edge === 'end' ? -1 : 1;
   const byRank = rankOf(a.of, a.variantS) - rankOf(b.of, b.variantS);
-  if (byRank !== 0) return byRank;
-  return a.market < b.market ? -1 : 1;
+  return byRank || (a.market < b.market ? -1 : 1);
 }
 
 /**
@@ -147,13 +152,10 @@ export async function readCoverage(
   const { fromUs, toUs } = spanOf(query);
   const streams = await store.inspection.streams();
   const { stream } = findStream(query, streams, await readMarkets(store));
-  const span = { fromMs: Math.floor(fromUs / 1000), toMs: Math.ceil(toUs / 1000) };
+  const span = millisOf(fromUs, toUs);
   const snapshot = await store.snapshot();
   try {
     const found = await snapshot.completeness(stream, span, LISTED_MAX);
-    const micros = (one: { readonly fromMs: number; readonly toMs: number }) => ({
-      ...{ fromUs: one.fromMs * 1000, toUs: one.toMs * 1000 },
-    });
     return {
       isComplete: found.missingCount === 0,
       covered: found.covered.map(micros),

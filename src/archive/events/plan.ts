@@ -7,6 +7,7 @@ import { type MergedKind, type SeriesKind, tableOfKind } from '../../model/kinds
 import { streamsOf } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
 import { ArchiveError, BadMomentError } from '../errors.js';
+import { millisOf } from '../segments.js';
 import {
   type CoverageQuery,
   EVENT_KINDS,
@@ -258,7 +259,7 @@ function expectedSpan(slice: Omit<EventSlice, 'markets'>) {
     const onGrid = (us: number) => (Math.ceil(us / shift) * shift) / 1000;
     return { fromMs: onGrid(fromUs), toMs: onGrid(toUs) };
   }
-  return { fromMs: Math.floor(fromUs / 1000), toMs: Math.ceil(toUs / 1000) };
+  return millisOf(fromUs, toUs);
 }
 
 /** @throws ArchiveError `span_outside_archive` when nothing of it can be there */
