@@ -57,8 +57,12 @@ export class ColdEngine {
     return (await this.#opened).session;
   }
 
-  /** Rows of a statement. @throws ParquetError; the signal's reason */
-  async *blocks(sql: string): AsyncGenerator<RowBlock> {
+  /** Rows of a statement for rows of a slice. @throws ParquetError; the signal's reason */
+  rows<Row>(sql: string, slice: MergedSlice, maker: RowMaker<Row>): Batches<Row> {
+    return makeRows(this.#blocks(sql), slice, maker);
+  }
+
+  async *#blocks(sql: string): AsyncGenerator<RowBlock> {
     const session = await (await this.session()).beside();
     const block = new VectorBlock();
     try {
@@ -255,7 +259,7 @@ function restOfDay<Row>(
   const large = bySize.slice(0, isAll ? OPEN_FILES_MAX : OPEN_FILES_MAX - 1);
   const small = bySize.slice(large.length);
   const read = byMarket(slice, large).map((one) =>
-    makeRows(place.engine.blocks(fileRowsSql(slice, one)), slice, maker),
+    place.engine.rows(fileRowsSql(slice, one), slice, maker),
   );
   if (small.length > 0) read.push(sortedFiles(place, slice, small, maker));
   return inOneOrder(read, maker);
@@ -267,7 +271,7 @@ export function sortedFiles<Row>(
   files: readonly PlacedFile[],
   maker: RowMaker<Row>,
 ): Batches<Row> {
-  return makeRows(engine.blocks(sortedRowsSql(slice, byMarket(slice, files))), slice, maker);
+  return engine.rows(sortedRowsSql(slice, byMarket(slice, files)), slice, maker);
 }
 
 function byMarket({ marketIds }: MergedSlice, files: readonly PlacedFile[]): MarketFiles[] {
@@ -306,7 +310,7 @@ export async function* newestOfFile<Row>(
   const groups = await groupsOf(engine, path, slice);
   const files = { place: slice.marketIds.indexOf(marketId), paths: [path] };
   const ask = (fromUs: number) =>
-    makeRows(engine.blocks(fileRowsSql({ ...slice, fromUs }, files, limit)), slice, maker);
+    engine.rows(fileRowsSql({ ...slice, fromUs }, files, limit), slice, maker);
   const surelyUs = Math.max(slice.fromUs, startOfNewest(groups, slice, limit));
   const likelyUs = likelyStart(groups, slice, limit);
   if (likelyUs !== null && likelyUs > surelyUs) {

@@ -43,12 +43,10 @@ export async function* readRows<Row>(
   segments: readonly PlacedSegment[],
   maker: RowMaker<Row>,
 ): Batches<Row> {
-  const { snapshot, signal } = place;
   if (slice.isByReceipt) {
     // The database has no rows of what has left it, so that one statement finds all that are hot.
-    const hot = segments.some(({ state }) => state === 'hot')
-      ? [makeRows(hotBlocks(snapshot, slice, signal), slice, maker)]
-      : [];
+    const isHot = segments.some(({ state }) => state === 'hot');
+    const hot = isHot ? [hotRows(place, slice, maker)] : [];
     const files = await allFiles(place, slice, segments);
     const cold = files.length === 0 ? [] : [sortedFiles(place, slice, files, maker)];
     yield* inOneOrder([...hot, ...cold], maker);
@@ -62,6 +60,15 @@ export async function* readRows<Row>(
   }
 }
 
+/** Rows of one statement in the database. */
+function hotRows<Row>(
+  { snapshot, signal }: RowPlace,
+  slice: MergedSlice,
+  maker: RowMaker<Row>,
+): Batches<Row> {
+  return makeRows(hotBlocks(snapshot, slice, signal), slice, maker);
+}
+
 /** Days that one statement reads at most; its plan has a branch for each market and partition. */
 const DAYS_MAX = 32;
 /** Rows below which the next statement reads twice as many days. */
@@ -72,7 +79,7 @@ const FEW_ROWS = 50_000;
  * first row of a year comes as soon as that of a day.
  */
 async function* hotDays<Row>(
-  { snapshot, signal }: RowPlace,
+  place: RowPlace,
   slice: MergedSlice,
   maker: RowMaker<Row>,
 ): Batches<Row> {
@@ -81,8 +88,7 @@ async function* hotDays<Row>(
     const endUs = Math.floor(fromUs / DAY_US) * DAY_US + days * DAY_US;
     const toUs = Math.min(endUs, slice.toUs);
     let rows = 0;
-    const blocks = hotBlocks(snapshot, { ...slice, fromUs, toUs }, signal);
-    for await (const batch of makeRows(blocks, slice, maker)) {
+    for await (const batch of hotRows(place, { ...slice, fromUs, toUs }, maker)) {
       rows += batch.length;
       yield batch;
     }
@@ -114,14 +120,7 @@ export async function* newestRows<Row>(
     const part = sliceWithin(slice, segment);
     const sources =
       segment.state === 'hot'
-        ? [
-            () =>
-              makeRows(
-                hotBlocks(place.snapshot, { ...part, newest: left }, place.signal),
-                part,
-                maker,
-              ),
-          ]
+        ? [() => hotRows(place, { ...part, newest: left }, maker)]
         : (await filesOf(place, part, segment))
             .toReversed()
             .map((file) => () => newestOfFile(place.engine, file, part, left, maker));

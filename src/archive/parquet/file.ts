@@ -56,16 +56,7 @@ export async function writeParquet(
 }
 
 /** Number and content of rows, their order included; equal for the same rows in any form. */
-export interface RowsDigest {
-  readonly rows: number;
-  readonly digest: string;
-}
-
-async function digest(
-  duck: DuckSession,
-  columns: readonly SeriesColumn[],
-  source: string,
-): Promise<RowsDigest> {
+async function digest(duck: DuckSession, columns: readonly SeriesColumn[], source: string) {
   const texts = columns.map((column) => `coalesce(${valueText(column)}, '\\N')`);
   const [row] = await duck.rows(
     'comparing rows',
@@ -81,12 +72,12 @@ export async function digestParquet(
   duck: DuckSession,
   columns: readonly SeriesColumn[],
   path: string,
-): Promise<RowsDigest> {
+) {
   return await digest(duck, columns, `read_parquet(${literal(path)})`);
 }
 
 /** Of rows that wait to be written. */
-export async function digestStaged(duck: DuckSession, rows: StagedRows): Promise<RowsDigest> {
+export async function digestStaged(duck: DuckSession, rows: StagedRows) {
   return await digest(duck, rows.columns, stagedSql(rows));
 }
 
