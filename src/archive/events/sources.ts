@@ -1,12 +1,12 @@
 import { setMaxListeners } from 'node:events';
 import { SECOND_US } from '../../kernel/durations.js';
-import type { ArchiveSnapshot, MergedSlice, Store } from '../../store/index.js';
+import type { MergedSlice, Store } from '../../store/index.js';
 import { ColdEngine } from '../cold-rows.js';
 import { ArchiveError } from '../errors.js';
 import { type Batches, mergeSources, type Source } from '../merge.js';
 import { openReading } from '../reading.js';
-import { readRows, segmentsOf } from '../rows.js';
-import { ColdFolder } from '../segments.js';
+import { type RowPlace, readRows, segmentsOf } from '../rows.js';
+import { ColdFolder, type Segment } from '../segments.js';
 import type { ArchiveEvent, BookAt, EventOrder } from './event.js';
 import { eventMaker, GAP_RANK, orderOf, rankOf } from './event-rows.js';
 import { findIncomplete, markGaps, refuseGaps } from './gaps.js';
@@ -35,7 +35,10 @@ export async function* openEvents(
 ): Batches<ArchiveEvent> {
   const { order, gaps } = plan;
   const slices = plan.slices.flatMap((one) => versionsOf(one, order));
-  if (slices.length > SOURCES_MAX) throw tooMany();
+  if (slices.length > SOURCES_MAX) {
+    const text = `these are more than ${SOURCES_MAX} kinds and lengths at once: name fewer with kinds, intervalsS or periodsS`;
+    throw new ArchiveError('bad_option', text);
+  }
   setMaxListeners(0, signal);
   const closers: (() => Promise<void>)[] = [];
   try {
@@ -51,7 +54,8 @@ export async function* openEvents(
     }
     const engine = new ColdEngine(order === 'received', signal);
     closers.push(() => engine.close());
-    const around = { snapshot, coldDir, engine, order, signal, closers };
+    const folder = new ColdFolder(coldDir ?? '', signal);
+    const around = { snapshot, folder, engine, signal, coldDir, order, closers };
     for (const slice of slices) sources.push(await openSlice(slice, around));
     // Each source has a connection of its own that sees the same instant.
     await snapshot.close();
@@ -59,13 +63,6 @@ export async function* openEvents(
   } finally {
     for (const close of closers) await close();
   }
-}
-
-function tooMany(): ArchiveError {
-  return new ArchiveError(
-    'bad_option',
-    `these are more than ${SOURCES_MAX} kinds and lengths at once: name fewer with kinds, intervalsS or periodsS`,
-  );
 }
 
 /** In the order of receipt every version of a candle comes when it became known. */
@@ -89,40 +86,35 @@ function rowsFor(slice: EventSlice, order: EventOrder): MergedSlice {
   };
 }
 
-interface Surroundings {
-  readonly snapshot: ArchiveSnapshot;
-  readonly coldDir: string | null;
-  readonly engine: ColdEngine;
-  readonly order: EventOrder;
-  readonly signal: AbortSignal;
+interface Surroundings extends RowPlace, Pick<EventPlace, 'coldDir'>, Pick<EventPlan, 'order'> {
   readonly closers: (() => Promise<void>)[];
 }
 
 async function openSlice(
   slice: EventSlice,
-  { snapshot, coldDir, engine, order, signal, closers }: Surroundings,
+  { coldDir, order, closers, ...place }: Surroundings,
 ): Promise<Source<ArchiveEvent>> {
+  const { snapshot } = place;
   const { kind, variantS, markets } = slice;
   const rows = rowsFor(slice, order);
   const segments = segmentsOf(rows, snapshot.removed);
-  if (coldDir === null && segments.some(({ state }) => state === 'cold')) throw unknownDir();
+  assertNamed(coldDir, segments, 'a part of the span');
   const fork = segments.some(({ state }) => state === 'hot') ? await snapshot.fork() : snapshot;
   closers.push(() => fork.close());
-  const folder = new ColdFolder(coldDir ?? '', signal);
   const maker = { ...orderOf(order), make: eventMaker(kind, markets, variantS) };
   const batches = async function* (): Batches<ArchiveEvent> {
-    yield* readRows({ snapshot: fork, folder, engine, signal }, rows, segments, maker);
+    yield* readRows({ ...place, snapshot: fork }, rows, segments, maker);
     // What has been read to its end need not wait for the others.
     await fork.close();
   };
   return { rank: rankOf(kind, variantS), batches: within(slice, batches()) };
 }
 
-function unknownDir(): ArchiveError {
-  return new ArchiveError(
-    'bad_option',
-    'a part of the span has left the database for files: name their folder with coldDir',
-  );
+/** @throws ArchiveError where rows are in files and their folder was not named */
+function assertNamed(coldDir: string | null, segments: readonly Segment[], what: string): void {
+  if (coldDir !== null || segments.every(({ state }) => state !== 'cold')) return;
+  const text = `${what} has left the database for files: name their folder with coldDir`;
+  throw new ArchiveError('bad_option', text);
 }
 
 async function* once(events: ArchiveEvent[]): Batches<ArchiveEvent> {
@@ -167,10 +159,7 @@ export async function bookAt(
   const reader = await openReading(store, { coldDir: coldDir ?? '' });
   try {
     const span = { fromMs: before.span.fromMs, toMs: atMs + 1 };
-    if (coldDir === null && reader.segments('depth', span).some(({ state }) => state === 'cold')) {
-      const text = 'this book has left the database for files: name their folder with coldDir';
-      throw new ArchiveError('bad_option', text);
-    }
+    assertNamed(coldDir, reader.segments('depth', span), 'this book');
     const slice = { kind: 'depth', marketId, variantS: 0, span } as const;
     const make = eventMaker('depth', [{ market, marketId }], 0);
     for await (const [book] of reader.newestAs(slice, 1, { make, ...orderOf('happened') })) {
