@@ -6,6 +6,7 @@ import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, StreamRef } from '../model/batch.js';
 import { Continuity } from '../model/continuity.js';
 import type { GapReason } from '../model/gap-reasons.js';
+import { tableOfStream } from '../model/series.js';
 import { type ExchangePort, type ExchangeReply, PRIORITY, type StreamContext } from './ports.js';
 import { type StreamReport, streamReport } from './reports.js';
 
@@ -23,8 +24,6 @@ export interface Look {
   readonly observedAtMs: number;
   readonly batch: Omit<Batch, 'claims'>;
   readonly evidence: Evidence;
-  /** Series that the rows of the batch belong to. */
-  readonly series: 'ticker' | 'depth' | 'balance' | 'active_order';
   /** Observations in the reply, and how many of them were refused or as before. */
   readonly received: number;
   readonly rejected: number;
@@ -175,7 +174,7 @@ export class SnapshotRecorder {
     const { evidence } = look;
     const claims = spans.map((span) => ({ stream, span, evidence }));
     const result = await archive.commit({ ...look.batch, claims });
-    this.#report.settled(result.outcomes[look.series]);
+    this.#report.settled(result.outcomes[tableOfStream(stream.kind)]);
   }
 
   async #noteMissed(span: Span, atMs: number): Promise<void> {
@@ -242,7 +241,6 @@ export class DepthCollector {
       observedAtMs,
       batch: { depths: isUnchanged ? [] : [row] },
       evidence: { endpoint: 'depth', levels },
-      series: 'depth',
       received: 1,
       rejected: 0,
       unchanged: isUnchanged ? 1 : 0,

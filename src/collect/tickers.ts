@@ -92,7 +92,6 @@ export class TickerCollector {
         ),
       },
       evidence: { endpoint: 'tickers', markets: looks.size, withoutTicker: troubles.size },
-      series: 'ticker',
       received: looks.size + rejected.length,
       rejected: rejected.length,
       unchanged: looks.size - changed.length,
@@ -188,11 +187,15 @@ export async function openTickers(
       for (const market of marketIds().keys()) {
         const { ticker } = entries[market] ?? {};
         if (ticker === undefined) continue;
-        const figures = { last: ticker.last, volume: ticker.vol, deal: ticker.deal };
-        context.evidenceOf(market).looked('tickers', figures, sentAtMs);
+        context.evidenceOf(market).looked('tickers', windowOf(ticker), sentAtMs);
       }
     },
   });
+}
+
+/** The figures that move with each trade. */
+function windowOf({ last, vol, deal }: TickerEntry['ticker']): WindowFigures {
+  return { last, volume: vol, deal };
 }
 
 /** Finds from one answer of `tickers` to the next which markets moved. */
@@ -204,7 +207,7 @@ export class TickerSweep {
     const now = new Map<string, WindowFigures>();
     const activities = new Map<string, ActivityKind>();
     for (const [market, { ticker }] of Object.entries(entries)) {
-      const figures = { last: ticker.last, volume: ticker.vol, deal: ticker.deal };
+      const figures = windowOf(ticker);
       now.set(market, figures);
       const before = this.#before.get(market);
       const activity = before && activityOf(before, figures);
