@@ -45,10 +45,8 @@ export class AccountCollector {
 
   async pollBalances(signal: AbortSignal): Promise<void> {
     this.#balances ??= new BalanceCollector({
-      ...this.#context,
       ...(await this.#openStream('balances', ALL_MARKETS_ID)),
       market: '*',
-      knownBalances: () => this.#account.knownBalances(),
     });
     await this.#balances.poll(signal);
   }
@@ -56,13 +54,7 @@ export class AccountCollector {
   async pollOrders(market: string, marketId: number, signal: AbortSignal): Promise<void> {
     const orders =
       this.#orders.get(marketId) ??
-      new OrderCollector({
-        ...this.#context,
-        ...(await this.#openStream('orders', marketId)),
-        market,
-        marketId,
-        openOrders: (id) => this.#account.openOrders(id),
-      });
+      new OrderCollector({ ...(await this.#openStream('orders', marketId)), market, marketId });
     this.#orders.set(marketId, orders);
     await orders.poll(signal);
   }
@@ -71,7 +63,8 @@ export class AccountCollector {
     const { archive } = this.#context;
     const stream = await archive.ensureStream({ kind, marketId, variant: 0 });
     const [newest] = await archive.coveredRanges(stream, 1);
-    return { stream, coveredUntilMs: newest?.span.toMs };
+    const coveredUntilMs = newest?.span.toMs;
+    return { ...this.#context, account: this.#account, stream, coveredUntilMs };
   }
 }
 
@@ -82,9 +75,9 @@ function unreadRows({ length }: readonly RejectedRow[]): string | undefined {
     : `rows of its answers could not be read and are in quarantine (${length} of the newest)`;
 }
 
-interface BalanceCollectorOptions extends SnapshotOptions {
+interface PartOptions extends SnapshotOptions {
   readonly exchange: ExchangePort;
-  readonly knownBalances: () => Promise<readonly BalanceRow[]>;
+  readonly account: AccountArchive;
 }
 
 /**
@@ -92,18 +85,18 @@ interface BalanceCollectorOptions extends SnapshotOptions {
  * longer. What the archive knows from before a restart is not stored again.
  */
 class BalanceCollector {
-  readonly #options: BalanceCollectorOptions;
+  readonly #options: PartOptions;
   readonly #recorder: SnapshotRecorder;
   #known: ReadonlyMap<string, BalanceRow> | undefined;
 
-  constructor(options: BalanceCollectorOptions) {
+  constructor(options: PartOptions) {
     this.#options = options;
     this.#recorder = new SnapshotRecorder(options);
   }
 
   async poll(signal: AbortSignal): Promise<void> {
-    const { exchange, time, knownBalances } = this.#options;
-    this.#known ??= new Map((await knownBalances()).map((row) => [row.currency, row]));
+    const { exchange, time, account } = this.#options;
+    this.#known ??= new Map((await account.knownBalances()).map((row) => [row.currency, row]));
     const known = this.#known;
     const reply = await exchange.call('balances', {}, { priority: PRIORITY.snapshot, signal });
     const { receivedAtMs, rejected } = reply;
@@ -141,10 +134,8 @@ function isSameBalance(known: BalanceRow | undefined, { available, freeze }: Bal
   return a !== null && f !== null && equalDecimals(a, available) && equalDecimals(f, freeze);
 }
 
-interface OrderCollectorOptions extends SnapshotOptions {
+interface OrderOptions extends PartOptions {
   readonly marketId: number;
-  readonly exchange: ExchangePort;
-  readonly openOrders: (marketId: number) => Promise<readonly ActiveOrderRow[]>;
 }
 
 /** Orders asked for at once; the contract names no maximum, and servers of the family take this. */
@@ -168,18 +159,18 @@ interface OrderBook {
  * that ended meanwhile are noted as gone.
  */
 class OrderCollector {
-  readonly #options: OrderCollectorOptions;
+  readonly #options: OrderOptions;
   readonly #recorder: SnapshotRecorder;
   #known: ReadonlyMap<number, ActiveOrderRow> | undefined;
 
-  constructor(options: OrderCollectorOptions) {
+  constructor(options: OrderOptions) {
     this.#options = options;
     this.#recorder = new SnapshotRecorder(options);
   }
 
   async poll(signal: AbortSignal): Promise<void> {
-    const { market, marketId, time, openOrders } = this.#options;
-    this.#known ??= new Map((await openOrders(marketId)).map((row) => [row.orderId, row]));
+    const { market, marketId, time, account } = this.#options;
+    this.#known ??= new Map((await account.openOrders(marketId)).map((row) => [row.orderId, row]));
     const known = this.#known;
     const { orders, rejected, receivedAtMs, pages } = await this.#readAll(signal);
     const observedAtMs = Math.floor(time.nowMs());
