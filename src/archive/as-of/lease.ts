@@ -8,12 +8,16 @@ const LIFE_MS = 20_000;
 /** Without a question it is closed sooner. */
 const IDLE_MS = 3_000;
 
-/** A reading that questions share. */
-interface Lease {
+/** A reading that is held. */
+export interface Held {
   readonly reader: ArchiveReader;
-  readonly openedAtMs: number;
-  /** What it can do one at a time only. */
+  /** Reads of it run one at a time, each within this. */
   readonly alone: Mutex;
+}
+
+/** A reading that questions share. */
+interface Lease extends Held {
+  readonly openedAtMs: number;
   users: number;
   isWorn: boolean;
   onUnused: () => void;
@@ -45,10 +49,10 @@ export class ReadingLease {
    *
    * @throws AbortedError when stopped; StoreError
    */
-  async hold<T>(work: (reader: ArchiveReader, alone: Mutex) => Promise<T>): Promise<T> {
+  async hold<T>(work: (held: Held) => Promise<T>): Promise<T> {
     const lease = await this.#takers.run(() => this.#take());
     try {
-      return await work(lease.reader, lease.alone);
+      return await work(lease);
     } catch (error) {
       // A reading that failed may be at its end; the next question gets another.
       lease.isWorn = true;

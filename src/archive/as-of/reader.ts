@@ -155,7 +155,7 @@ export class AsOfReader {
 
   /** What is missing of a stream in a span; lists are cut at `limit`. */
   completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
-    return this.#lease.hold((reader, alone) =>
+    return this.#lease.hold(({ reader, alone }) =>
       alone.run(() => reader.completeness(stream, span, limit)),
     );
   }

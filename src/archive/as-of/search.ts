@@ -1,6 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
 import { DAY_MS, MINUTE_MS } from '../../kernel/durations.js';
-import type { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import { type MergedKind, type RowOfKind, tableOfKind } from '../../model/kinds.js';
 import { millisSql, type Store } from '../../store/index.js';
@@ -15,7 +14,7 @@ import {
   type SeriesFrom,
   timeOfRow,
 } from './hot-rows.js';
-import type { ReadingLease } from './lease.js';
+import type { Held, ReadingLease } from './lease.js';
 
 /** How much further each look goes than the one before. */
 const WIDENING = 8;
@@ -38,12 +37,6 @@ export interface VisitedPart<Row> extends Segment {
 interface Made<Kind extends MergedKind, Value> {
   readonly hot: (span: Span, limit: number) => Promise<Value[]>;
   readonly cold: (row: RowOfKind<Kind>) => Value;
-}
-
-/** A reading that is held; reads of it run one at a time. */
-interface Held {
-  readonly reader: ArchiveReader;
-  readonly alone: Mutex;
 }
 
 /** Segments from one end of a span on, a day at first and then ever more together. */
@@ -91,15 +84,15 @@ export class AsOfSearch {
     fromMs = Number.NEGATIVE_INFINITY,
   ): Promise<RowOfKind<Kind>[]> {
     const span = { fromMs: Math.max(fromMs, await this.#oldestMs(question.kind)), toMs: beforeMs };
-    return await this.#lease.hold(async (reader, alone) => {
+    return await this.#lease.hold(async (held) => {
       const found: RowOfKind<Kind>[] = [];
-      for (const part of widening(reader, question.kind, span, 'newest')) {
+      for (const part of widening(held.reader, question.kind, span, 'newest')) {
         const left = limit - found.length;
         if (left <= 0) break;
         if (part.state === 'hot') {
           found.push(...(await hotRows(this.#store, question, part.span, 'newest', left)));
         } else if (part.state === 'cold') {
-          found.push(...(await coldNewest({ reader, alone }, question, part.span, left)));
+          found.push(...(await coldNewest(held, question, part.span, left)));
         }
       }
       return found;
@@ -113,9 +106,9 @@ export class AsOfSearch {
     beforeMs: number,
   ): Promise<RowOfKind<Kind>[]> {
     const span = { fromMs: await this.#oldestMs(question.kind), toMs: beforeMs };
-    return await this.#lease.hold(async (reader, alone) => {
+    return await this.#lease.hold(async (held) => {
       const found = new Map<number, RowOfKind<Kind>>();
-      for (const part of widening(reader, question.kind, span, 'newest')) {
+      for (const part of widening(held.reader, question.kind, span, 'newest')) {
         const left = marketIds.filter((id) => !found.has(id));
         if (left.length === 0) break;
         if (part.state === 'hot') {
@@ -124,7 +117,7 @@ export class AsOfSearch {
         }
         for (const marketId of part.state === 'cold' ? left : []) {
           const ofMarket = { ...question, marketId };
-          const [row] = await coldNewest({ reader, alone }, ofMarket, part.span, 1);
+          const [row] = await coldNewest(held, ofMarket, part.span, 1);
           if (row !== undefined) found.set(marketId, row);
         }
       }
@@ -151,14 +144,14 @@ export class AsOfSearch {
     limit: number,
     { hot, cold }: Made<Kind, Value>,
   ): Promise<Value[]> {
-    return await this.#lease.hold(async (reader, alone) => {
+    return await this.#lease.hold(async (held) => {
       const found: Value[] = [];
-      for (const part of widening(reader, question.kind, span, 'oldest')) {
+      for (const part of widening(held.reader, question.kind, span, 'oldest')) {
         const left = limit - found.length;
         if (left <= 0) break;
         for (const one of part.state === 'hot' ? await hot(part.span, left) : []) found.push(one);
         if (part.state !== 'cold') continue;
-        const rows = await coldOldest({ reader, alone }, question, part.span, left);
+        const rows = await coldOldest(held, question, part.span, left);
         for (const row of rows) found.push(cold(row));
       }
       return found;
@@ -174,8 +167,8 @@ export class AsOfSearch {
   ): Promise<number | null> {
     const timeOf = seenAt?.of ?? timeOfRow(kind);
     const span = { fromMs: Math.max(fromMs, await this.#oldestMs(kind)), toMs };
-    return await this.#lease.hold(async (reader, alone) => {
-      for (const part of widening(reader, kind, span, 'oldest')) {
+    return await this.#lease.hold(async (held) => {
+      for (const part of widening(held.reader, kind, span, 'oldest')) {
         let firstMs: number | null = null;
         if (part.state === 'hot') {
           firstMs = await firstHot(this.#store, kind, series, where, part.span, seenAt?.sql);
@@ -186,7 +179,7 @@ export class AsOfSearch {
             toMs: Math.min(part.span.toMs, Math.ceil(firstMs ?? part.span.toMs)),
           };
           const question = { kind, where, marketId: one.marketId, variantS: one.variantS };
-          const [row] = await coldOldest({ reader, alone }, question, look, 1);
+          const [row] = await coldOldest(held, question, look, 1);
           if (row !== undefined) firstMs = Math.min(timeOf(row), firstMs ?? timeOf(row));
         }
         if (firstMs !== null) return firstMs;
@@ -207,7 +200,7 @@ export class AsOfSearch {
   ): Promise<void> {
     const fromMs = Math.max(await this.#oldestMs(kind), span.fromMs);
     if (span.toMs <= fromMs) return;
-    await this.#lease.hold(async (reader, alone) => {
+    await this.#lease.hold(async ({ reader, alone }) => {
       const parts = reader.segments(kind, { fromMs, toMs: span.toMs });
       for (const part of order === 'ascending' ? parts : parts.toReversed()) {
         const slice = { kind, marketId, variantS, span: part.span };
