@@ -1,9 +1,9 @@
 import { DAY_US } from '../kernel/durations.js';
-import type { ArchiveSnapshot, MergedSlice, RemovedPartition } from '../store/index.js';
+import type { ArchiveSnapshot, MergedSlice } from '../store/index.js';
 import { type ColdPlace, coldDays, filesOf, newestOfFile, sortedFiles } from './cold-rows.js';
 import { type Batches, inOneOrder } from './merge.js';
 import { hotBlocks, makeRows, type RowMaker } from './row-blocks.js';
-import { findSegments, millisOf, type PlacedFile, type PlacedSegment } from './segments.js';
+import type { PlacedFile, PlacedSegment } from './segments.js';
 
 /** The one reader of rows: of one series, of one market or several, in any order, wherever they lie. */
 
@@ -12,14 +12,6 @@ export interface RowPlace extends ColdPlace {
   /** Sees the rows of the database, one statement at a time. */
   readonly snapshot: ArchiveSnapshot;
   readonly signal: AbortSignal | undefined;
-}
-
-/** Where the rows of a slice are. */
-export function segmentsOf(
-  { kind, fromUs, toUs }: MergedSlice,
-  removed: readonly RemovedPartition[],
-): PlacedSegment[] {
-  return findSegments(kind, millisOf(fromUs, toUs), removed);
 }
 
 /** The part of a slice that a segment holds. */
