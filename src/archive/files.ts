@@ -1,7 +1,7 @@
 import { readlinkSync, rmSync } from 'node:fs';
-import { type FileHandle, mkdtemp, open, readdir, rm } from 'node:fs/promises';
+import { type FileHandle, mkdtemp, open, readdir, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { isAlive } from '../kernel/processes.js';
 
 /** Whose a folder is stands in its name: the process, and where its number counts. */
@@ -154,8 +154,14 @@ export async function writeSynced(path: string, text: string): Promise<void> {
   }
 }
 
+/** Gives a file its place, which lasts from then on. */
+export async function moveSynced(from: string, to: string): Promise<void> {
+  await rename(from, to);
+  await syncFolder(dirname(to));
+}
+
 /** Makes renames last over a loss of power, where the system can. */
-export async function syncFolder(path: string): Promise<void> {
+async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r').catch(() => undefined);
   await folder?.sync().catch(() => undefined);
   await folder?.close();

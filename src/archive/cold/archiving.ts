@@ -1,4 +1,4 @@
-import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { columnsOf } from '../../model/kinds.js';
@@ -10,7 +10,7 @@ import {
   type SealFacts,
 } from '../../store/index.js';
 import { asColdError, ColdError } from '../errors.js';
-import { BlockWriter, syncFolder } from '../files.js';
+import { BlockWriter, moveSynced } from '../files.js';
 import { digestParquet, digestStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession, identifier, literal } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
@@ -143,7 +143,9 @@ async function archiveDay(
     decimals.written(day, typed);
     const place = coldDataPath(kind, market, day.date, sums.sha256);
     await watcher.onStep('archive: place', partition.name);
-    await moveSynced(path, join(coldDir, place));
+    const target = join(coldDir, place);
+    await mkdir(dirname(target), { recursive: true });
+    await moveSynced(path, target);
     return {
       ...{ path: place, market, marketId: day.marketId, date: day.date, rows: day.rows },
       ...{ ...sums, first, last },
@@ -161,13 +163,6 @@ async function syncFile(path: string): Promise<void> {
   } finally {
     await file.close();
   }
-}
-
-/** Gives a file its place, which lasts from then on. */
-async function moveSynced(from: string, to: string): Promise<void> {
-  await mkdir(dirname(to), { recursive: true });
-  await rename(from, to);
-  await syncFolder(dirname(to));
 }
 
 async function timesOf(duck: DuckSession, column: string, path: string) {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { messageOf } from '../../kernel/errors.js';
@@ -8,7 +8,7 @@ import { type ColumnForm, FORM_NAMES } from '../../model/columns.js';
 import { nameMeant } from '../../model/kinds.js';
 import { SERIES_TABLES, STREAM_KINDS, viewOf } from '../../model/series.js';
 import { asColdError, ColdError } from '../errors.js';
-import { syncFolder, writeSynced } from '../files.js';
+import { moveSynced, writeSynced } from '../files.js';
 import { isColdPath } from './folder.js';
 
 const timestamp = z
@@ -185,8 +185,7 @@ export async function writeColdManifest(
     await mkdir(dirname(path), { recursive: true });
     await rm(temporary, { force: true });
     await writeSynced(temporary, text);
-    await rename(temporary, path);
-    await syncFolder(dirname(path));
+    await moveSynced(temporary, path);
     return { ...content, sha256 };
   } catch (error) {
     await rm(temporary, { force: true }).catch(() => undefined);

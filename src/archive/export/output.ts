@@ -1,10 +1,10 @@
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, open, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
 import { asDiskFull, OutputError } from '../errors.js';
-import { BlockWriter, Scratch, sweep, syncFolder, writeSynced } from '../files.js';
+import { BlockWriter, moveSynced, Scratch, sweep, writeSynced } from '../files.js';
 import { isPattern } from '../parquet/session.js';
 
 /** Where bytes go when they go to no file of ours: standard output. */
@@ -160,11 +160,9 @@ export class Output {
         await writeSynced(written, manifest);
         if (this.#isFile && path !== undefined) {
           await rm(manifestPath, { force: true });
-          await rename(join(this.#scratch.path, 'data'), path);
-          await syncFolder(dirname(resolve(path)));
+          await moveSynced(join(this.#scratch.path, 'data'), resolve(path));
         }
-        await rename(written, manifestPath);
-        await syncFolder(folder);
+        await moveSynced(written, resolve(manifestPath));
       } finally {
         if (!isBeside) await place.remove();
       }
