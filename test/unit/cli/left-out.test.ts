@@ -1,0 +1,11 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { leftOutText } from '../../../src/cli/gaps.js';
+
+test('markets of the archive that the settings do not name are named, the first of many', () => {
+  assert.equal(leftOutText([], ['A', 'B']), undefined, 'all are collected');
+  assert.equal(leftOutText(['A', 'B'], ['A', '*']), undefined);
+  assert.match(leftOutText(['A'], ['A', 'B', '*']) ?? '', /"markets" does not name B: a daemon/);
+  const many = leftOutText(['A'], ['B', 'C', 'D', 'E', 'F', 'G', 'H']) ?? '';
+  assert.match(many, /does not name B, C, D, E, F and 2 more markets: /);
+});
