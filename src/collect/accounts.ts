@@ -98,7 +98,8 @@ class BalanceCollector {
     const { exchange, time, account } = this.#options;
     this.#known ??= new Map((await account.knownBalances()).map((row) => [row.currency, row]));
     const known = this.#known;
-    const reply = await exchange.call('balances', {}, { priority: PRIORITY.snapshot, signal });
+    const asked = exchange.call('balances', {}, { priority: PRIORITY.snapshot, signal });
+    const reply = await this.#recorder.answer(asked);
     const { receivedAtMs, rejected } = reply;
     const observedAtMs = Math.floor(time.nowMs());
     const seen = { marketId: ALL_MARKETS_ID, observedAtMs, receivedAtMs };
@@ -172,7 +173,9 @@ class OrderCollector {
     const { market, marketId, time, account } = this.#options;
     this.#known ??= new Map((await account.openOrders(marketId)).map((row) => [row.orderId, row]));
     const known = this.#known;
-    const { orders, rejected, receivedAtMs, pages } = await this.#readAll(signal);
+    const { orders, rejected, receivedAtMs, pages } = await this.#recorder.answer(
+      this.#readAll(signal),
+    );
     const observedAtMs = Math.floor(time.nowMs());
     const seen = { marketId, observedAtMs, receivedAtMs };
     const changed = [...orders.values()]

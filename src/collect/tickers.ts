@@ -47,7 +47,8 @@ export class TickerCollector {
 
   async poll(signal: AbortSignal): Promise<void> {
     const { exchange } = this.#options;
-    const reply = await exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
+    const asked = exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
+    const reply = await this.#recorder.answer(asked);
     this.#options.onTickers?.(reply.data, reply.sentAtMs);
     if (this.#recorder.isUnknown(reply)) return;
     const { receivedAtMs, covered = null } = reply;
@@ -134,7 +135,7 @@ function unprovenBy(
   troubles: ReadonlyMap<string, Trouble>,
 ): string | undefined {
   if (first === undefined) return undefined;
-  const more = others.length === 0 ? '' : `, and ${others.length} more are missing`;
+  const more = others.length === 0 ? '' : `, and ${others.length} more are not to be had`;
   return `${wordsOf(first, troubles.get(first))}${more}`;
 }
 

@@ -81,11 +81,14 @@ export function createLogger(options: LoggerOptions): Logger {
 
 /** Digits of a number that is not whole: what a clock of nanoseconds or a division adds only takes room. */
 const DIGITS = 7;
+/** From here on whole numbers have as many. */
+const LARGE = 10 ** (DIGITS - 1);
 
 function shortened(fields: LogFields = {}): LogFields {
   const entries = Object.entries(fields).map(([name, value]) => {
-    const isLong = typeof value === 'number' && !Number.isInteger(value);
-    return [name, isLong ? Number(value.toPrecision(DIGITS)) : value] as const;
+    if (typeof value !== 'number' || Number.isInteger(value)) return [name, value];
+    const isLarge = Math.abs(value) >= LARGE;
+    return [name, isLarge ? Math.round(value) : Number(value.toPrecision(DIGITS))];
   });
   return Object.fromEntries(entries);
 }

@@ -89,7 +89,7 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,
     ...(await substitutes(gap, look)),
-    ...nextSteps(gap).map((step) => `What to do: ${step}`),
+    ...nextSteps(gap, look.wanted).map((step) => `What to do: ${step}`),
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -157,7 +157,7 @@ async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise
   return [`In its place: the candles of ${covered.join(', ')} are stored.`];
 }
 
-function nextSteps(gap: Gap): string[] {
+function nextSteps(gap: Gap, wanted: readonly string[]): string[] {
   const { kind, state, reason, market } = gap;
   const id = gapIdOf(gap);
   if (MOMENT_STREAMS.has(kind)) {
@@ -183,7 +183,7 @@ function nextSteps(gap: Gap): string[] {
   if (reason === 'refused rows') {
     return [`"tapekeep quarantine --market ${printable(market)}" shows what was refused, and why`];
   }
-  return [
-    `a running daemon fills it; "tapekeep gaps fill ${id}" does it now, and shows how it goes`,
-  ];
+  const left = leftOutText(wanted, [market]);
+  const does = left === undefined ? 'a running daemon fills it' : left;
+  return [`${does}; "tapekeep gaps fill ${id}" does it now, and shows how it goes`];
 }

@@ -129,7 +129,7 @@ export default command({
     await endsInTime(clock, LEFTOVER_MS, work);
     await summary?.stop();
     const unstored = unstoredRows(before, telemetry.counts.snapshot());
-    const outcome = wanted instanceof Error || unstored === 0 ? wanted : notStored(unstored);
+    const outcome = wanted instanceof Error || unstored <= 0 ? wanted : notStored(unstored);
     const exitCode = outcome instanceof Error ? exitCodeOf(outcome) : EXIT_CODES.ok;
     if (outcome instanceof Error) {
       telemetry.daemon.failed({ code: codeOf(outcome), message: messageOf(outcome) });
@@ -168,7 +168,7 @@ function unstoredRows(before: RunCountsSnapshot, after: RunCountsSnapshot): numb
 function notStored(rows: number): TapekeepError {
   return new TapekeepError(
     'rows_unstored',
-    `${countOf(rows, 'row')} that had arrived could not be stored before the end; the log says what the database failed with. The next start fetches trades and candles of that time again; of depth, tickers and states it is a gap`,
+    `${countOf(rows, 'row')} that had arrived could not be stored before the end; the log says why, as far as it is known. The next start fetches trades and candles of that time again; of depth, tickers and states it is a gap`,
   );
 }
 

@@ -62,7 +62,7 @@ const PARTITIONS = `
     LEFT JOIN LATERAL (
       SELECT round(CASE
         WHEN pg_relation_size(c.oid) = 0 THEN 0
-        WHEN c.relpages > 0 THEN c.reltuples / c.relpages * (pg_relation_size(c.oid) / ${BLOCK_BYTES})
+        WHEN c.relpages > 0 AND c.reltuples > 0 THEN c.reltuples / c.relpages * (pg_relation_size(c.oid) / ${BLOCK_BYTES})
         ELSE nullif(pg_stat_get_live_tuples(c.oid), 0) END) AS rows) guess ON true
   ORDER BY p.table_name, lower(p.span)`;
 

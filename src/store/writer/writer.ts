@@ -375,6 +375,8 @@ class OutageLog {
       telemetry.commitFailed({ code, message: describe(error), willRetry });
     }
     if (willRetry && isOutage(error)) this.#becomes(false, describe(error));
+    else if (!willRetry && sqlstateOf(error) !== undefined) this.#becomes(true);
+    else if (this.detail !== undefined) this.detail = describe(error);
   }
 
   #becomes(up: boolean, detail?: string): void {

@@ -310,6 +310,26 @@ for (const [trouble, broken] of [
   });
 }
 
+test('a gap is not put down to an unread answer where requests failed after it', async () => {
+  const world = new World();
+  const ticker = world.ticker();
+  const { tickers: answer } = world.exchange.answers;
+  assert.ok(answer !== undefined);
+  world.tickers = { BTC_USDT: entry('7') };
+  await world.look(ticker);
+  world.tickers = { BTC_USDT: { ...entry('7'), ticker: 'none' } };
+  await world.look(ticker, 10_000);
+  world.exchange.answers.tickers = () => {
+    throw new Error('no answer came');
+  };
+  await assert.rejects(world.look(ticker, 60_000), { message: 'no answer came' });
+  world.exchange.answers.tickers = answer;
+  world.tickers = { BTC_USDT: entry('7') };
+  await world.look(ticker, 10_000);
+  assert.deepEqual(world.gaps(), [[1, 80_000, 'unfillable', 'not observed']]);
+  assert.doesNotMatch(world.archive.memories.get(1)?.[0]?.note ?? '', /quarantine/);
+});
+
 test('a market that never had a ticker is told once and leaves the others covered', async () => {
   const world = new World();
   world.ids.set('NEW_USDT', 2);
@@ -455,7 +475,7 @@ test('a cached answer is a look at the moment of the cache, and only once', asyn
   // The cache still has the old one, and says so.
   await depth.poll(signal);
   assert.equal(world.archive.depths.length, 1);
-  assert.match(world.unproven.join(), /^its answers come from a cache/);
+  assert.deepEqual(world.unproven, []);
   cachedAt(13_000);
   await depth.poll(signal);
   assert.deepEqual(
@@ -472,6 +492,11 @@ test('a cached answer is a look at the moment of the cache, and only once', asyn
   world.bid = '12';
   await depth.poll(signal);
   assert.equal(world.archive.depths.at(-1)?.observedAtMs, START_MS + 16_000);
+  // One that is not renewed in time lets the stream stand.
+  cachedAt(16_000);
+  world.clock.advance(21_000);
+  await depth.poll(signal);
+  assert.match(world.unproven.join(), /^its answers come from a cache/);
 });
 
 test('what was observed without news before a jump back is not claimed after it', async () => {

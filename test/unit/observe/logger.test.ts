@@ -45,10 +45,14 @@ test('lines are JSON with level name, time of the given clock, message and field
 
 test('numbers that are not whole have seven digits', () => {
   const { lines, logger } = open({});
-  const counted = { rows: 123_456_789, text: '1.23456789' };
-  logger.write('info', 'request', { waitMs: 3024.159308354796, share: 1 / 15, ...counted });
-  const { waitMs, share, rows, text } = JSON.parse(lines[0] ?? '') as Record<string, unknown>;
-  assert.deepEqual([waitMs, share, { rows, text }], [3024.159, 0.06666667, counted]);
+  const counted = { rows: 123_456_789, text: '1.23456789', offsetMs: 123_456_789_012 };
+  const given = { ...counted, offsetMs: 123_456_789_012.4 };
+  logger.write('info', 'request', { waitMs: 3024.159308354796, share: 1 / 15, ...given });
+  const { waitMs, share, rows, text, offsetMs } = JSON.parse(lines[0] ?? '') as Record<
+    string,
+    unknown
+  >;
+  assert.deepEqual([waitMs, share, { rows, text, offsetMs }], [3024.159, 0.06666667, counted]);
 });
 
 test('a terminal gets prose, anything else JSON, unless the format is given', () => {
