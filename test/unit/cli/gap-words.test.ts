@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { leftOutText } from '../../../src/cli/gaps.js';
+import { leftOutText, nextTryText } from '../../../src/cli/gaps.js';
 
 test('markets of the archive that the settings do not name are named, the first of many', () => {
   assert.equal(leftOutText([], ['A', 'B']), undefined, 'all are collected');
@@ -8,4 +8,10 @@ test('markets of the archive that the settings do not name are named, the first 
   assert.match(leftOutText(['A'], ['A', 'B', '*']) ?? '', /"markets" does not name B: a daemon/);
   const many = leftOutText(['A'], ['B', 'C', 'D', 'E', 'F', 'G', 'H']) ?? '';
   assert.match(many, /does not name B, C, D, E, F and 2 more markets: /);
+});
+
+test('what is missing of a delisted market waits for the list', () => {
+  const gap = { kind: 'trades', state: 'unfillable', reason: 'delisted' } as const;
+  const text = nextTryText({ ...gap, nextAttemptAtMs: null }, true, 0);
+  assert.equal(text, 'once the market is listed again');
 });
