@@ -165,7 +165,8 @@ const START = `
 const LAST_SEEN = `
   (SELECT CASE s.kind WHEN 'candles'
           THEN date_bin(s.variant * interval '1 second', m.last_seen_at, coalesce((
-            SELECT lower(c.span) FROM coverage c WHERE c.stream_id = s.stream_id
+            SELECT lower(c.span) FROM coverage c
+            WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
             ORDER BY lower(c.span) LIMIT 1), 'epoch'))
           ELSE m.last_seen_at END
    FROM market m
