@@ -114,6 +114,8 @@ export async function findGapsAt(
   return { gaps, others };
 }
 
+const LEFT_OUT_SHOWN = 5;
+
 /** Markets of the archive that the settings do not name: a daemon does not go on with them. */
 export function leftOutText(
   wanted: readonly string[],
@@ -126,8 +128,6 @@ export function leftOutText(
   const all = rest > 0 ? `${shown} and ${countOf(rest, 'more market')}` : shown;
   return `The setting "markets" does not name ${all}: a daemon with these settings collects nothing more of that`;
 }
-
-const LEFT_OUT_SHOWN = 5;
 
 /** Why history that exists cannot be asked for. */
 export const HORIZON_WHY =
@@ -215,7 +215,7 @@ async function whyNoGap(
     return `${name}: nothing is missing there, all is covered from ${formatInstant(fromMs)} to ${formatInstant(toMs)}`;
   }
   if (newestCoveredMs !== null && atMs >= newestCoveredMs) {
-    return `${name}: that is newer than all that is collected, which ends at ${formatInstant(newestCoveredMs)}; a running daemon goes on from there`;
+    return `${name}: that is newer than all that is collected, which ends at ${formatInstant(newestCoveredMs)}; a daemon that collects it goes on from there`;
   }
   const keptFromMs = await givenUpUntilMs(store, kind);
   if (keptFromMs !== null && atMs < keptFromMs) {

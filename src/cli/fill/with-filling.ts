@@ -164,6 +164,7 @@ function joined(gaps: readonly Gap[]): Hole[] {
 const AGAIN = 'the same command';
 const spanText = (market: string, stream: Pick<Gap, 'kind' | 'variant'>, span: Span) =>
   `${printable(market)} ${streamName(stream)}  ${formatSpan(span)}`;
+
 /** For programs. */
 function outcomeDocument(outcome: FillOutcome) {
   const { end, tasks, gaps, rows, durationMs } = outcome;
