@@ -7,7 +7,7 @@ import {
   NONCE_DIGITS,
   PAGE_LIMIT,
 } from './limits.js';
-import { nameText, sideText } from './values.js';
+import { boundedText, nameText, sideText } from './values.js';
 
 /**
  * Request parameters. A value arrives as text in a query string and as a number or text in a JSON
@@ -69,7 +69,9 @@ export const intervalParam = wholeParam(INTERVAL_FORM, (whole) =>
 
 /** The two fields that every signed body carries beside its own (contract, Authentication). */
 export const signedFields = z.object({
-  request: z.string().min(1).max(200).describe('Path of the endpoint, without the domain'),
+  request: boundedText(1, 200, 'expected the path of the endpoint').describe(
+    'Path of the endpoint, without the domain',
+  ),
   nonce: between(10 ** (NONCE_DIGITS - 1), 10 ** NONCE_DIGITS - 1).describe(
     '13 digits, greater than the nonce of the last completed request',
   ),

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { GAP_NOTICE } from './gap-notices.js';
 import { type StateRecord, stateRecord } from './resources.js';
-import { nameText, wholeNumber } from './values.js';
+import { boundedList, boundedText, nameText, wholeNumber } from './values.js';
 
 /** Market and period in seconds: the params of `state.query` and `state.subscribe`. */
 export const stateParams = z.tuple([
@@ -10,20 +10,21 @@ export const stateParams = z.tuple([
 ]);
 export type StateParams = z.infer<typeof stateParams>;
 
+/** Most markets of one subscription. */
+const LIST_MAX = 2000;
+
 /**
  * How servers of the family take `state.subscribe` that know no other period than a day: the names of
  * the markets. Not the contract's form; a server is asked so only after it refused that.
  */
-export const stateMarkets = z.array(nameText).min(1);
+export const stateMarkets = boundedList(nameText, 1, LIST_MAX);
 /** The period that such a server sends, seconds. */
 export const LIST_PERIOD_S = 86_400;
 
 /** Markets whose states one connection follows, where a list can be subscribed. */
 export const MARKETS_PER_CONNECTION = 50;
-/** Most markets of one subscription. */
-const LIST_MAX = 2000;
 /** Names of the markets whose trades are to be pushed. */
-export const tradeMarkets = z.array(nameText).max(LIST_MAX);
+export const tradeMarkets = boundedList(nameText, 0, LIST_MAX);
 /** A market, a limit and the id above which its newest trades are asked for. */
 export const newestTrades = z.tuple([
   nameText,
@@ -125,12 +126,15 @@ export type RealtimeErrorBody = (typeof REALTIME_ERRORS)[keyof typeof REALTIME_E
 
 /** A request frame. The id is echoed as it came. */
 export const realtimeRequest = z.object({
-  method: z.string().max(64),
-  params: z.array(z.unknown()).max(LIST_MAX),
-  id: z.union([z.number(), z.string().max(64)]),
+  method: boundedText(0, 64, 'expected the name of a method'),
+  params: boundedList(z.unknown(), 0, LIST_MAX),
+  id: z.union([z.number(), boundedText(0, 64, 'expected a short id')]),
 });
 
-const realtimeError = z.object({ code: z.number(), message: z.string().max(500) });
+const realtimeError = z.object({
+  code: z.number(),
+  message: boundedText(0, 500, 'expected a text of bounded length'),
+});
 
 /** It has a result or an error: what has neither says nothing, whichever id it has. */
 const responseFrame = z

@@ -130,12 +130,31 @@ export const wholeUnixSeconds = withExactForm(
 const MAX_NAME_LENGTH = 64;
 const NAME_FORM = `expected a name of 1 to ${MAX_NAME_LENGTH} characters`;
 
+/**
+ * Text of `min` to `max` characters. zod's own bounds also ask what is no text for its length, and throw over JSON such
+ * as `{"length": {"valueOf": 1, "toString": 1}}`; so do those of {@link boundedList}.
+ *
+ * @param error text of a refusal
+ */
+export function boundedText(min: number, max: number, error: string) {
+  return z
+    .string({ error })
+    .refine(({ length }) => length >= min && length <= max, { error })
+    .meta({ minLength: min, maxLength: max });
+}
+
+/** A list of `min` to `max` items, see {@link boundedText}. */
+export function boundedList<S extends z.ZodType>(item: S, min: number, max: number) {
+  const error = `expected a list of ${min} to ${max}`;
+  return z
+    .array(item, { error })
+    .refine(({ length }) => length >= min && length <= max, { error })
+    .meta({ minItems: min, maxItems: max });
+}
+
 /** A short text: names of markets and currencies. */
 export const nameText = withExactForm(
-  z
-    .string({ error: NAME_FORM })
-    .min(1, { error: NAME_FORM })
-    .max(MAX_NAME_LENGTH, { error: NAME_FORM }),
+  boundedText(1, MAX_NAME_LENGTH, NAME_FORM),
   (value) => typeof value === 'string' && value !== '' && value.length <= MAX_NAME_LENGTH,
 );
 

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { EndpointName } from '../../contract/endpoints.js';
 import { onlyKeys, refusalOf, show } from '../../contract/shape.js';
+import { boundedText } from '../../contract/values.js';
 import { FaultScriptError } from '../errors.js';
 import {
   type FaultKind,
@@ -23,10 +24,7 @@ function number(min: number, max: number) {
   return z.number({ error }).min(min, { error }).max(max, { error });
 }
 
-function name() {
-  const error = 'a text of 1 to 64 characters';
-  return z.string({ error }).min(1, { error }).max(64, { error });
-}
+const name = () => boundedText(1, 64, 'a text of 1 to 64 characters');
 
 /** UTC text, read as UNIX milliseconds. */
 function time() {
@@ -88,7 +86,7 @@ const SCRIPT = onlyKeys({
   seed: whole(0, 2 ** 32 - 1).optional(),
   rules: z
     .array(z.unknown(), { error: 'a list' })
-    .max(MAX_RULES, { error: `at most ${MAX_RULES} rules` }),
+    .refine(({ length }) => length <= MAX_RULES, { error: `at most ${MAX_RULES} rules` }),
 });
 
 function placesOf(kind: FaultKind): FaultPlace[] {
