@@ -1,6 +1,6 @@
 import type { EndpointName } from '../contract/endpoints.js';
 import type { Clock } from '../kernel/clock.js';
-import { TapekeepError } from '../kernel/errors.js';
+import { isAborted, TapekeepError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { retry } from '../kernel/retry.js';
 import { ARCHIVE_METHODS, type ArchivePort, calledBy, type ExchangePort } from './ports.js';
@@ -80,7 +80,19 @@ export function retryingArchive(
   const limits = { ...options, ...BACKOFF, maxAttempts: ATTEMPTS_MAX, isRetryable: isPassing };
   const methods = archive as unknown as Record<keyof ArchivePort, Method>;
   const patient = ARCHIVE_METHODS.filter((name) => name !== 'commit').map(
-    (name): [string, Method] => [name, (...rest) => retry(limits, () => methods[name](...rest))],
+    (name): [string, Method] => [
+      name,
+      async (...rest) => {
+        const call = () => methods[name](...rest);
+        try {
+          return await retry(limits, call);
+        } catch (error) {
+          // A stop ends a pause: the database may be back, and data in hand wait for this.
+          if (isAborted(error)) return await call();
+          throw error;
+        }
+      },
+    ],
   );
   const commit: ArchivePort['commit'] = (...batch) => archive.commit(...batch);
   return { ...(Object.fromEntries(patient) as unknown as ArchivePort), commit };

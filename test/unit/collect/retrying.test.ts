@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { CallOptions } from '../../../src/client/index.js';
-import { retryingExchange } from '../../../src/collect/retrying.js';
-import { type ErrorCode, TapekeepError } from '../../../src/kernel/errors.js';
+import type { ArchivePort } from '../../../src/collect/ports.js';
+import { retryingArchive, retryingExchange } from '../../../src/collect/retrying.js';
+import { AbortedError, type ErrorCode, TapekeepError } from '../../../src/kernel/errors.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -94,3 +95,31 @@ test('a stopped caller does not wait for another try', async () => {
   assert.equal(calls.length, 1);
   assert.equal(clock.pendingTimers, 0);
 });
+
+for (const [what, isBack] of [
+  ['is back, is used', true],
+  ['is away, is the failure', false],
+] as const) {
+  test(`a stop in the pause before another try: a database that ${what}`, async () => {
+    const [clock, stopping] = [new FakeClock(), new AbortController()];
+    const failures = [failure('database_unreachable')];
+    if (!isBack) failures.push(failure('database_unreachable'));
+    let calls = 0;
+    const recordGap = async () => {
+      calls += 1;
+      const failed = failures.shift();
+      if (failed !== undefined) throw failed;
+    };
+    const archive = retryingArchive({ recordGap } as unknown as ArchivePort, {
+      ...{ clock, random: seededRandom(5), signal: stopping.signal },
+    });
+    const recorded = archive.recordGap({} as never).then(
+      () => 'recorded',
+      (error: Error) => error.message,
+    );
+    while (clock.pendingTimers === 0) await Promise.resolve();
+    stopping.abort(new AbortedError());
+    assert.equal(await recorded, isBack ? 'recorded' : 'database_unreachable');
+    assert.equal(calls, 2);
+  });
+}
