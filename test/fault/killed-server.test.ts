@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { isAlive } from '../../src/kernel/processes.js';
 import { childrenOf } from '../../src/store/embedded/accounts.js';
 import { programUrl } from '../../src/store/embedded/logins.js';
 import { readPostmaster } from '../../src/store/embedded/server.js';
@@ -150,3 +151,20 @@ test('a server that cannot be started again ends the daemon, which says why', LI
     /the embedded Postgres in .*\/data\/postgres is gone and could not be started again in \d+ tries/,
   );
 });
+
+test(
+  'a data folder that is moved away leaves no server behind, and goes on in its new place',
+  LIMIT,
+  async (t) => {
+    const { cwd, daemon, clusterDir } = await startDaemon(t);
+    const { pid } = (await readPostmaster(clusterDir)) ?? assert.fail('no server');
+    await rename(join(cwd, 'data'), join(cwd, 'moved'));
+    daemon.kill('SIGTERM');
+    await daemon.ended();
+    assert.doesNotMatch(daemon.dump(), /ENOENT/);
+    assert.equal(isAlive(pid), false, 'the server has ended');
+    const next = new Program(['status'], { cwd, env: { TAPEKEEP_DATA_DIR: 'moved' } });
+    t.after(() => next.dispose());
+    assert.equal((await next.ended()).code, 0, next.dump());
+  },
+);

@@ -14,9 +14,11 @@ interface LockLimits {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A full or read-only disk must not prevent reading from a server that runs. */
+/**
+ * A full or read-only disk must not prevent reading from a server that runs, nor a folder that was moved away its end.
+ */
 const NOT_TO_BE_WRITTEN: ReadonlySet<string> = new Set([
-  ...['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EDQUOT'],
+  ...['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EDQUOT', 'ENOENT'],
 ]);
 const LOOK_EVERY_MS = 25;
 /** A file exists shortly before its text does; one that stays empty was left by a crash. */

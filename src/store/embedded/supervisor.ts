@@ -388,9 +388,11 @@ async function letGo(
   const others = await otherUsers(current, clock);
   if (others.length === 0) {
     telemetry.embeddedPostgres({ phase: 'stopping' });
-    if (found !== undefined && isAlive(found.pid) && (await mayBePostgres(found.pid))) {
+    // Without its file, as in a folder that was moved away, a server that still answers is the one that was started.
+    const pid = found?.pid ?? (running.connection.isLost ? undefined : running.pid);
+    if (pid !== undefined && isAlive(pid) && (await mayBePostgres(pid))) {
       const leftMs = endMs === undefined ? undefined : endMs - clock.monotonicMs();
-      await endServer(found.pid, clusterDir, clock, leftMs);
+      await endServer(pid, clusterDir, clock, leftMs);
     }
   }
   await current.connection.close();
