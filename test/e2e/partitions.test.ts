@@ -102,11 +102,14 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   const [, rested] = JSON.parse(planned.out).partitions;
   const restMs = Date.parse(rested.due.archive) - Date.parse(rested.restoredAt);
   assert.equal(restMs, 2 * 86_400_000, 'a daemon leaves it alone for the time of cold.after');
-  const given = await runCommand(['partitions', '--kind', 'trades'], {
-    ...env,
-    TAPEKEEP_RETENTION_TRADES: '1d',
-  });
+  const short = { ...env, TAPEKEEP_RETENTION_TRADES: '1d' };
+  const given = await runCommand(['partitions', '--kind', 'trades'], short);
   assert.match(given.out, /^trade_20260114 .* now$/m);
+  assert.match(
+    given.out,
+    /^trade_20260116 .* – +2026-01-18$/m,
+    'it is given up before it is due to be sealed',
+  );
   assert.deepEqual(
     told.partitions.map(({ uri, coldBytes }) => [uri === null, coldBytes === null]),
     [

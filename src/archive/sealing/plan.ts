@@ -35,18 +35,17 @@ const after = ({ span }: PartitionInfo, ageMs: number | null | undefined) =>
 export function lifeDates(partition: PartitionInfo, rules: LifeRules): LifeDates {
   const { state, table } = partition;
   const isHere = state === 'hot' || state === 'sealed';
-  const sealsAtMs = state === 'hot' ? after(partition, rules.sealAfterMs) : null;
+  const expiresAtMs = state === 'expired' ? null : after(partition, rules.retentionMs[table]);
+  // What is given up first does not come to it.
+  const inTime = (atMs: number | null) =>
+    atMs !== null && atMs < (expiresAtMs ?? Number.POSITIVE_INFINITY) ? atMs : null;
+  const sealsAtMs = state === 'hot' ? inTime(after(partition, rules.sealAfterMs)) : null;
   // What is not sealed cannot leave.
   const canLeave = state === 'sealed' || sealsAtMs !== null;
   const archivesAtMs = isHere && canLeave ? after(partition, rules.coldAfterMs) : null;
-  return {
-    sealsAtMs,
-    archivesAtMs:
-      archivesAtMs === null || sealsAtMs === null
-        ? archivesAtMs
-        : Math.max(archivesAtMs, sealsAtMs),
-    expiresAtMs: state === 'expired' ? null : after(partition, rules.retentionMs[table]),
-  };
+  const movesAtMs =
+    archivesAtMs === null || sealsAtMs === null ? archivesAtMs : Math.max(archivesAtMs, sealsAtMs);
+  return { sealsAtMs, archivesAtMs: inTime(movesAtMs), expiresAtMs };
 }
 
 /** Until when a partition that was restored is left alone, by this machine's clock, unlike the dates; 0: none was. */
