@@ -1,7 +1,6 @@
 import { spanContains } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
 import { MOMENT_STREAMS, type StreamKind, seriesOf, tableOfStream } from '../model/series.js';
-import type { StatusStream } from '../status/document.js';
 import type {
   BeyondPresent,
   CoverageNeighbour,
@@ -132,16 +131,6 @@ export function leftOutText(
 /** Why history that exists cannot be asked for. */
 export const HORIZON_WHY =
   'the exchange serves only its newest trades, those that it has not forgotten or those of its newest page (docs/guides/gaps.md)';
-
-/** Streams of which the exchange has more: the walk down has not found the first trade yet, or cannot. */
-export function isPartOfHistory({
-  kind,
-  collectFromMs,
-  startReason,
-}: Pick<StatusStream, 'kind' | 'collectFromMs' | 'startReason'>): boolean {
-  if (kind !== 'trades' && kind !== 'times') return false;
-  return collectFromMs === null || startReason === 'history horizon';
-}
 
 /** What became of going on down while the start of history is not known: the rest of a sentence, or nothing. */
 export function startTriesText(

@@ -45,6 +45,9 @@ const STREAM = z.object({
 const KIND = z.object({
   kind: kind(),
   streams: count(),
+  partialStreams: count().describe(
+    'of trades: those whose history is not walked back to its start, or cannot be; their share is that of the time since',
+  ),
   coverageRatio: ratio().nullable().describe('of all its streams together'),
   lowestCoverageRatio: ratio().nullable().describe('of its least covered stream'),
 });
@@ -234,6 +237,16 @@ export function archiveStatus(
   };
 }
 
+/** Streams of which the exchange has more: the walk down has not found the first trade yet, or cannot. */
+export function isPartOfHistory({
+  kind,
+  collectFromMs,
+  startReason,
+}: Pick<StatusStream, 'kind' | 'collectFromMs' | 'startReason'>): boolean {
+  if (kind !== 'trades' && kind !== 'times') return false;
+  return collectFromMs === null || startReason === 'history horizon';
+}
+
 /** Each kind by itself: what is long of one must not hide what is missing of another. */
 function kindsOf(streams: readonly StatusStream[]): ArchiveStatus['kinds'] {
   const kinds = [...new Set(streams.map((one) => one.kind))].map((kind) => {
@@ -241,7 +254,7 @@ function kindsOf(streams: readonly StatusStream[]): ArchiveStatus['kinds'] {
     const sum = (figure: (one: StatusStream) => number) =>
       own.reduce((all, one) => all + figure(one), 0);
     return {
-      ...{ kind, streams: own.length },
+      ...{ kind, streams: own.length, partialStreams: own.filter(isPartOfHistory).length },
       coverageRatio: ratioOf(
         sum((one) => one.coveredS),
         sum((one) => one.missingS),

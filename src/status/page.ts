@@ -3,6 +3,7 @@ import { SECOND_MS, shownDuration } from '../kernel/durations.js';
 import {
   type ArchiveStatus,
   type DaemonStatus,
+  isPartOfHistory,
   reasonText,
   type StatusDocument,
   type StatusRows,
@@ -37,7 +38,7 @@ dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
   table, tbody { display: block; }
   tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(12rem, 1fr)); gap: .1rem 1rem; padding: .5rem 0; border-bottom: 1px solid #8885; }
   td { display: flex; justify-content: space-between; gap: .5rem; border: 0; padding: 0; }
-  td::before { content: attr(data-title); opacity: .7; text-align: left; }
+  td::before { content: attr(data-title); flex: none; opacity: .7; overflow-wrap: normal; text-align: left; }
   td:first-child { grid-column: 1 / -1; font-weight: 600; } td:first-child::before { content: none; }
 }
 @media (prefers-color-scheme: dark) { .good { color: #6fd08c; } .bad { color: #ff8a80; } }
@@ -50,13 +51,13 @@ export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'
 
 type Columns<Row> = ReadonlyArray<readonly [keyof Row & string, string]>;
 
-const STREAM_COLUMNS: Columns<StatusStream> = [
+const STREAM_COLUMNS: Columns<StatusStream & { covered: string }> = [
   ['market', 'market'],
   ['kind', 'kind'],
   ['intervalS', 'interval'],
   ['rows', 'rows'],
   ['lagS', 'lag'],
-  ['coverageRatio', 'covered'],
+  ['covered', 'covered'],
   ['missingS', 'missing'],
   ['gaps', 'gaps'],
   ['openGaps', 'open gaps'],
@@ -128,8 +129,10 @@ function headline({ archive, daemon }: ServedDocument): string {
   if (!health.ok) return `<p class="bad">Not alive: ${escapeHtml(reasonsOf(health))}</p>`;
   if (!ready.ok) return `<p class="bad">Not ready: ${escapeHtml(reasonsOf(ready))}</p>`;
   if (isTimeDisputed) return `<p class="bad">Ready, but not covering all: ${TIME_DISPUTED}</p>`;
-  const kinds = (archive?.kinds ?? []).flatMap(({ kind, coverageRatio }) =>
-    coverageRatio === null ? [] : [`${share(coverageRatio)} of ${kind}`],
+  const kinds = (archive?.kinds ?? []).flatMap(({ kind, coverageRatio, partialStreams }) =>
+    coverageRatio === null
+      ? []
+      : [`${share(coverageRatio)} of ${partialStreams > 0 ? 'part of ' : ''}${kind}`],
   );
   const of = kinds.length === 0 ? '' : `; covered of what is expected: ${kinds.join(', ')}`;
   const collected = markets === 1 ? '1 market is' : `${markets} markets are`;
@@ -221,12 +224,23 @@ function table<Row extends object>(columns: Columns<Row>, rows: readonly Row[]):
   return `<table><thead><tr>${head}</tr></thead><tbody>${body.join('\n')}</tbody></table>`;
 }
 
+function coveredText(stream: StatusStream): string {
+  const { coverageRatio } = stream;
+  if (coverageRatio === null) return '–';
+  return `${share(coverageRatio)}${isPartOfHistory(stream) ? ' of part' : ''}`;
+}
+
+const PART =
+  'Of part: the walk back has not come to the start of the history, or cannot; the share is that of the time since.';
+
 function streamPart(archive: ArchiveStatus | null): string {
   if (archive === null) return '<p>Not counted yet.</p>';
   if (archive.streams.length === 0) return '<p>Nothing was covered when it was counted.</p>';
   const left = archive.streamsLeftOut;
   const more = left === 0 ? '' : `<p>… and ${left.toLocaleString('en-US')} more.</p>`;
-  return `${table(STREAM_COLUMNS, archive.streams)}${more}`;
+  const rows = archive.streams.map((one) => ({ ...one, covered: coveredText(one) }));
+  const note = rows.some(isPartOfHistory) ? `<p>${PART}</p>` : '';
+  return `${table(STREAM_COLUMNS, rows)}${more}${note}`;
 }
 
 function rowPart(rows: readonly StatusRows[]): string {

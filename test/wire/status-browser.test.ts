@@ -17,15 +17,18 @@ const DOCUMENT = servedDocument({
     ...{ coverageRatio: 0.9, lowestCoverageRatio: 0.25, oldestOpenGapAgeS: 7e6, mismatches: 5 },
     ...{ verifiedLagS: 46, streamsLeftOut: 2980 },
     kinds: ['depth', 'tickers', 'states', 'candles', 'times', 'trades', 'balances', 'orders'].map(
-      (kind) => ({ kind, streams: 500, coverageRatio: 0.25, lowestCoverageRatio: 0.01 }),
+      (kind) => ({
+        ...{ kind, streams: 500, partialStreams: 500 },
+        ...{ coverageRatio: 0.25, lowestCoverageRatio: 0.01 },
+      }),
     ),
     lostGaps: [{ kind: 'depth', reason: 'not observed', lengthS: 636_348.2, oldestAgeS: 7e6 }],
     openGaps: [{ kind: 'trades', reason: 'exchange failed', lengthS: 636_348.2, oldestAgeS: 7e6 }],
     streams: Array.from({ length: 20 }, () => ({
-      ...{ market: LONG, kind: 'candles', intervalS: 604_800, rows: 12_297_084_312 },
+      ...{ market: LONG, kind: 'trades', intervalS: 604_800, rows: 12_297_084_312 },
       ...{ coveredUntilMs: 0, lagS: 636_348.2, coveredS: 1e9, missingS: 31_536_000 },
       ...{ unfillableS: 0, coverageRatio: 0.25, gaps: 123_456, openGaps: 123_456 },
-      ...{ beforeHistoryS: 0, collectFromMs: 0, isStartKnown: true, startReason: null },
+      ...{ beforeHistoryS: 0, collectFromMs: null, isStartKnown: false, startReason: null },
       ...{ verifiedUntilMs: 0, mismatches: 123_456 },
     })),
   },

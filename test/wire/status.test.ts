@@ -250,8 +250,16 @@ test('the page and the document tell open gaps by reason, the longest first', as
     /Lost for good within the exchange's history, by reason<\/h2>\n<table>.*\n?.*>depth<\/td>.*>not observed</,
   );
 
-  counted = countOf([{}]);
-  assert.match(await read(), /<h2>Open gaps by reason<\/h2>\n<p>None\.<\/p>/);
+  counted = countOf([{}, { collectFromMs: 5, startReason: 'history horizon' }]);
+  const walking = await read();
+  assert.match(walking, /<h2>Open gaps by reason<\/h2>\n<p>None\.<\/p>/);
+  assert.match(walking, /100\.00 % of part of trades\.<\/p>/);
+  assert.equal(walking.match(/>100\.00 % of part<\/td>/g)?.length, 2);
+  assert.match(walking, /<p>Of part: the walk back has not come to the start/);
+  counted = countOf([{ collectFromMs: 5 }]);
+  const whole = await read();
+  assert.match(whole, /100\.00 % of trades\.<\/p>/);
+  assert.doesNotMatch(whole, /of part/i);
 });
 
 test('the document lists what is asked for, the least covered first, and counts the rest', async () => {

@@ -2,10 +2,11 @@ import { obtain } from '../../kernel/bounded.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { hullOf } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
+import { isPartOfHistory } from '../../status/document.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
-import { gapIdOf, HORIZON_WHY, isPartOfHistory, nextTryText, startTriesText } from '../gaps.js';
+import { gapIdOf, HORIZON_WHY, nextTryText, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, streamName } from '../options.js';
 import {

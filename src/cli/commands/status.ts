@@ -2,12 +2,13 @@ import { shownDuration } from '../../kernel/durations.js';
 import {
   type ArchiveStatus,
   archiveStatus,
+  isPartOfHistory,
   reasonText,
   type StatusStream,
   statusOf,
 } from '../../status/document.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { HORIZON_WHY, isPartOfHistory, leftOutText } from '../gaps.js';
+import { HORIZON_WHY, leftOutText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import {
   JSON_DOCUMENT,
@@ -97,11 +98,10 @@ function tableLines({ streams, streamsLeftOut }: ArchiveStatus): readonly string
 function summaryLine(status: ArchiveStatus, streamsOfAll: readonly StatusStream[]): string {
   const { markets, rows, kinds, lowestCoverageRatio } = status;
   const of = `${countOf(markets, 'market')}, ${countOf(streamsOfAll.length, 'stream')}, ${countOf(rows, 'row')} covered`;
-  const parts = new Set(streamsOfAll.filter(isPartOfHistory).map(({ kind }) => kind));
-  const shares = kinds.flatMap(({ kind, coverageRatio }) =>
+  const shares = kinds.flatMap(({ kind, coverageRatio, partialStreams }) =>
     coverageRatio === null
       ? []
-      : [`${kind} ${percent(coverageRatio, 2)}${parts.has(kind) ? ' of part' : ''}`],
+      : [`${kind} ${percent(coverageRatio, 2)}${partialStreams > 0 ? ' of part' : ''}`],
   );
   if (shares.length === 0) return `All: ${of}.`;
   const lowest = percent(lowestCoverageRatio ?? 0, 2);
