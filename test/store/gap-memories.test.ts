@@ -203,3 +203,47 @@ test('what was given up page by page is one gap under one id, also when it is as
     [{ fromS: 10, toS: 90 }, false],
   );
 });
+
+test('an exchange that fails says nothing of its history, and opens no gap in what is older', async () => {
+  const { store, stream } = await openWithGap();
+  const beyond = {
+    ...attempt(stream, 20, 50),
+    reason: 'beyond history',
+    note: 'shows none',
+  } as const;
+  await store.recordGap({ ...beyond, state: 'unfillable', nextAttemptAtMs: null });
+  await store.recordGap(attempt(stream, 10, 60));
+  const told = async () =>
+    (await store.listGaps(all, ms(100))).map((gap) => {
+      const { state, reason, note, attempts } = gap;
+      return { ...inSeconds(gap), state, reason, note, attempts };
+    });
+  const failed = { state: 'open', reason: 'exchange failed', note: 'HTTP 502', attempts: 1 };
+  const unseen = { state: 'open', reason: 'not collected', note: null, attempts: 0 };
+  assert.deepEqual(await told(), [
+    { fromS: 60, toS: 90, ...unseen },
+    { fromS: 50, toS: 60, ...failed },
+    {
+      fromS: 20,
+      toS: 50,
+      state: 'unfillable',
+      reason: 'beyond history',
+      note: 'shows none',
+      attempts: 1,
+    },
+    { fromS: 10, toS: 20, ...failed },
+  ]);
+  await store.recordGap({ ...beyond, state: 'open' });
+  await store.recordGap({ ...attempt(stream, 30, 40), nextAttemptAtMs: ms(400) });
+  const again = (await store.listGaps(all, ms(100))).filter(
+    ({ reason }) => reason === 'beyond history',
+  );
+  assert.deepEqual(
+    again.map((gap) => [inSeconds(gap), gap.note, gap.nextAttemptAtMs]),
+    [
+      [{ fromS: 40, toS: 50 }, 'shows none', ms(200)],
+      [{ fromS: 30, toS: 40 }, 'HTTP 502', ms(400)],
+      [{ fromS: 20, toS: 30 }, 'shows none', ms(200)],
+    ],
+  );
+});

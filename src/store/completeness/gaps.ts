@@ -1,4 +1,4 @@
-import type { Span } from '../../kernel/span.js';
+import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../model/gap-memories.js';
 import type { GapReason } from '../../model/gap-reasons.js';
@@ -90,7 +90,23 @@ export async function rememberGap(
   }
 }
 
-/** Remembers what happened to a gap: one memory for each stream and start of span. */
+/**
+ * Memory `g` is of time that the exchange does not serve and that was never covered. While it is asked for once more,
+ * that is still what is known of it.
+ */
+const BEYOND_HISTORY = `g.state <> 'filled' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
+
+/** Those that lie in a span, as far as they do. */
+const READ_BEYOND = `
+  SELECT g.span * ${rangeSql('$3', '$4')} AS span, g.state FROM gap g
+  WHERE g.market_id = $1 AND g.stream_id = $2 AND g.span && ${rangeSql('$3', '$4')}
+    AND ${BEYOND_HISTORY}
+  ORDER BY lower(g.span)`;
+
+/**
+ * Remembers what happened to a gap: one memory for each stream and start of span. An exchange that fails says nothing
+ * of its history: what is known to be older than that stays so.
+ */
 export async function recordGap(database: Database, gap: GapRecord): Promise<void> {
   const { stream, note = null, nextAttemptAtMs = null, isAttempt = false, ...rest } = gap;
   const isSuspect = rest.reason === 'suspect' && (rest.state === 'open' || !isAttempt);
@@ -99,7 +115,24 @@ export async function recordGap(database: Database, gap: GapRecord): Promise<voi
     // A new suspect span is to be acted upon, whatever was done about an earlier one.
     ...(isSuspect ? { uncoveredAtMs: null } : {}),
   };
-  await database.transaction((runner) => rememberGap(runner, stream, finding));
+  await database.transaction(async (runner) => {
+    const isFailure = rest.state === 'open' && rest.reason === 'exchange failed';
+    if (!isFailure) return await rememberGap(runner, stream, finding);
+    await lockGaps(runner, [stream.marketId]);
+    const { fromMs: from, toMs: to } = rest.span;
+    const beyond = await runner.rows<Pick<GapMemory, 'span' | 'state'>>(READ_BEYOND, [
+      ...[stream.marketId, stream.streamId, from, to],
+    ]);
+    const within = subtractSpans(
+      rest.span,
+      beyond.map(({ span }) => span),
+    );
+    for (const span of within) await rememberGap(runner, stream, { ...finding, span });
+    for (const { span, state } of beyond) {
+      if (state === 'unfillable') continue;
+      await rememberGap(runner, stream, { ...finding, span, reason: 'beyond history' });
+    }
+  });
 }
 
 /**
@@ -158,12 +191,6 @@ export async function forgetBeyond(
 
 /** What the last try found, and what people wrote. */
 export const NOTES = `nullif(concat_ws(E'\\n', g.note, g.remarks), '')`;
-
-/**
- * Memory `g` is of time that the exchange does not serve and that was never covered. While it is asked for once more,
- * that is still what is known of it.
- */
-const BEYOND_HISTORY = `g.state <> 'filled' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
 
 /**
  * `before.spans`: what stream `s` was wished to have and the exchange does not serve, before its oldest covered range

@@ -17,7 +17,27 @@ export class ModelStream {
     for (let s = fromS; s < toS; s += 1) this.#wanted.add(s);
   }
 
-  remember(startS: number, endS: number, { state, reason, isAttempt }: ModelFinding): void {
+  remember(startS: number, endS: number, finding: ModelFinding): void {
+    if (finding.state !== 'open' || finding.reason !== 'exchange failed') {
+      this.#place(startS, endS, finding);
+      return;
+    }
+    // An exchange that fails says nothing of its history.
+    for (let [fromS, toS] = [startS, startS]; fromS < endS; fromS = toS) {
+      const memory = this.#beyondHistory(fromS);
+      while (toS < endS && this.#beyondHistory(toS) === memory) toS += 1;
+      if (memory === undefined) this.#place(fromS, toS, finding);
+      else if (memory.state !== 'unfillable')
+        this.#place(fromS, toS, { ...finding, reason: memory.reason });
+    }
+  }
+
+  #beyondHistory(s: number): ModelMemory | undefined {
+    const memory = this.#memories.get(s);
+    return memory?.reason === 'beyond history' ? memory : undefined;
+  }
+
+  #place(startS: number, endS: number, { state, reason, isAttempt }: ModelFinding): void {
     let [fromS, toS] = [startS, endS];
     // What was given up beside it for the same reason is one memory with it.
     const isAlike = (s: number) => {
