@@ -2,7 +2,14 @@ import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
-import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
+import {
+  ceilToMs,
+  floorToMs,
+  normalizeSpans,
+  type Span,
+  spanContains,
+  subtractSpans,
+} from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
 import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../model/order.js';
@@ -129,7 +136,10 @@ export class Walk {
   /** Trades are kept under whole seconds, so what is wanted is widened to them. */
   backfill({ fromMs, toMs }: Span): void {
     const whole = { fromMs: floorToMs(fromMs, SECOND_MS), toMs: ceilToMs(toMs, SECOND_MS) };
+    if (subtractSpans(whole, this.#backfills).length === 0) return;
     this.#backfills = normalizeSpans([...this.#backfills, whole]);
+    // It may lie in a gap that is put off for long: below the oldest trade that is served.
+    this.#releaseGaps(whole);
   }
 
   /** Nothing of before an instant is kept any more: nothing of it is expected, nor looked for. */
@@ -204,6 +214,10 @@ export class Walk {
   /** Lets the gaps that a span touches be tried at once; they may reach beyond it. */
   release(span: Span): void {
     this.ends.askAnew();
+    this.#releaseGaps(span);
+  }
+
+  #releaseGaps(span: Span): void {
     this.book.release(span);
     for (const { fromMs, edgeMs } of this.gaps()) {
       if (fromMs >= span.toMs || span.fromMs >= edgeMs) continue;
