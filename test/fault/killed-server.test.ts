@@ -168,3 +168,23 @@ test(
     assert.equal((await next.ended()).code, 0, next.dump());
   },
 );
+
+test(
+  'the server of a data folder that was moved away is the one that ends, not that of a new folder in its place',
+  LIMIT,
+  async (t) => {
+    const { cwd, daemon, clusterDir } = await startDaemon(t);
+    const { pid } = (await readPostmaster(clusterDir)) ?? assert.fail('no server');
+    await rename(join(cwd, 'data'), join(cwd, 'moved'));
+    const other = new Program(START, { cwd, env: { TAPEKEEP_HTTP_PORT: '0' } });
+    t.after(() => other.dispose());
+    await other.page();
+    await other.line((line) => line.startsWith('  database '));
+    const { pid: otherPid } = (await readPostmaster(clusterDir)) ?? assert.fail('no other server');
+    daemon.kill('SIGTERM');
+    await daemon.ended();
+    assert.deepEqual([isAlive(pid), isAlive(otherPid)], [false, true]);
+    other.kill('SIGTERM');
+    assert.equal((await other.ended()).code, 0, other.dump());
+  },
+);

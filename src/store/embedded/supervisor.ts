@@ -388,8 +388,9 @@ async function letGo(
   const others = await otherUsers(current, clock);
   if (others.length === 0) {
     telemetry.embeddedPostgres({ phase: 'stopping' });
-    // Without its file, as in a folder that was moved away, a server that still answers is the one that was started.
-    const pid = found?.pid ?? (running.connection.isLost ? undefined : running.pid);
+    // In a folder that was moved away there is no file, or by now that of another's server.
+    const isOwn = found?.pid === current.pid;
+    const pid = current.connection.isLost ? (isOwn ? found?.pid : undefined) : current.pid;
     if (pid !== undefined && isAlive(pid) && (await mayBePostgres(pid))) {
       const leftMs = endMs === undefined ? undefined : endMs - clock.monotonicMs();
       await endServer(pid, clusterDir, clock, leftMs);
