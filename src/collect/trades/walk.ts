@@ -103,6 +103,7 @@ export class Walk {
   /** What the server said in its last answer that it does not know itself. */
   unknown: TradePage['gaps'] = [];
   #backfills: readonly Span[] = [];
+  #isWantedAnew = false;
   /** Rows of before are not kept any more. */
   #keptFromMs = Number.NEGATIVE_INFINITY;
   /** Searches for the place of an edge that take several steps. */
@@ -138,8 +139,22 @@ export class Walk {
     const whole = { fromMs: floorToMs(fromMs, SECOND_MS), toMs: ceilToMs(toMs, SECOND_MS) };
     if (subtractSpans(whole, this.#backfills).length === 0) return;
     this.#backfills = normalizeSpans([...this.#backfills, whole]);
-    // It may lie in a gap that is put off for long: below the oldest trade that is served.
-    this.#releaseGaps(whole);
+    this.#isWantedAnew = true;
+  }
+
+  /**
+   * What is wanted anew may lie in the gap below all that is covered, which is put off for long once the start of history was
+   * looked for there in vain: that gap is tried at once. Between steps only, because a step may yet put it off.
+   */
+  releaseWanted(): void {
+    const lowest = this.pages.ranges.all.at(-1);
+    if (!this.#isWantedAnew || lowest === undefined) return;
+    this.#isWantedAnew = false;
+    for (const { fromMs, edgeMs } of this.gaps()) {
+      const isWanted = this.#backfills.some((span) => fromMs < span.toMs && span.fromMs < edgeMs);
+      if (!isWanted || edgeMs > lowest.span.fromMs) continue;
+      this.book.release({ fromMs: edgeMs - 1, toMs: edgeMs });
+    }
   }
 
   /** Nothing of before an instant is kept any more: nothing of it is expected, nor looked for. */
@@ -214,10 +229,6 @@ export class Walk {
   /** Lets the gaps that a span touches be tried at once; they may reach beyond it. */
   release(span: Span): void {
     this.ends.askAnew();
-    this.#releaseGaps(span);
-  }
-
-  #releaseGaps(span: Span): void {
     this.book.release(span);
     for (const { fromMs, edgeMs } of this.gaps()) {
       if (fromMs >= span.toMs || span.fromMs >= edgeMs) continue;

@@ -95,6 +95,7 @@ export class TradeWalker {
   /** The newest gap that may be worked on now, or undefined when there is none. */
   pendingGap(): PendingGap | undefined {
     if (this.#mode() === undefined) return undefined;
+    if (!this.isBusy) this.#walk.releaseWanted();
     const [gap] = this.#walk.openGaps();
     if (gap === undefined) return undefined;
     const topEdgeMs = this.#walk.pages.ranges.top?.span.fromMs ?? 0;

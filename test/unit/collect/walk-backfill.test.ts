@@ -130,34 +130,42 @@ test('what is wanted of a time before history is given up as beyond it', async (
   assert.notEqual(walker.pendingGap(), undefined, 'it is tried again when somebody asks for it');
 });
 
-test('what is wanted below a start that was looked for in vain does not wait for the next look at it', async () => {
-  const world = new TradeWorld(every(600, 1), 600);
-  world.cap = 50;
-  const first = world.walker();
-  await first.pollHead(signal);
-  await fillAll(first);
-  // After a restart the start is looked for once more, and the exchange has forgotten it.
-  const walker = world.walker();
-  world.trades = world.trades.slice(-300);
-  await walker.pollHead(signal);
-  const settle = async () => {
-    for (let step = 0; step < 5 && walker.pendingGap() !== undefined; step += 1) {
-      await walker.fillStep(signal);
-      world.clock.advance(2000);
+for (const when of ['after the look', 'during the look'] as const) {
+  test(`what is wanted below a start that is looked for in vain does not wait for the next look: ${when}`, async () => {
+    const world = new TradeWorld(every(600, 1), 600);
+    world.cap = 50;
+    const first = world.walker();
+    await first.pollHead(signal);
+    await fillAll(first);
+    // After a restart the start is looked for once more, and the exchange has forgotten it.
+    const walker = world.walker();
+    world.trades = world.trades.slice(-300);
+    await walker.pollHead(signal);
+    const wanted = span(-500, -400);
+    const settle = async (duringLast?: () => void) => {
+      for (let step = 1; step < 5 && walker.pendingGap() !== undefined; step += 1) {
+        const stepped = walker.fillStep(signal);
+        if (step === 2) duringLast?.();
+        await stepped;
+        world.clock.advance(2000);
+      }
+      world.clock.advance(60_000);
+      assert.equal(walker.pendingGap(), undefined);
+    };
+    if (when === 'during the look') await settle(() => walker.backfill(wanted));
+    else {
+      await settle();
+      assert.deepEqual(world.gaps(), []);
+      walker.backfill(wanted);
+      assert.notEqual(walker.pendingGap(), undefined);
+      await settle();
     }
-    world.clock.advance(60_000);
-    assert.equal(walker.pendingGap(), undefined);
-  };
-  await settle();
-  assert.deepEqual(world.gaps(), []);
-  walker.backfill(span(-500, -400));
-  assert.notEqual(walker.pendingGap(), undefined);
-  await settle();
-  walker.backfill(span(-500, -400));
-  assert.equal(walker.pendingGap(), undefined, 'the same once more is nothing new');
-  assert.deepEqual(world.gaps(), [[-500, 1, 'unfillable']]);
-  assert.equal(world.archive.gaps[0]?.reason, 'beyond history');
-});
+    walker.backfill(wanted);
+    assert.equal(walker.pendingGap(), undefined, 'the same once more is nothing new');
+    assert.deepEqual([...new Set(world.gaps().map(String))], ['-500,1,unfillable']);
+    assert.equal(world.archive.gaps[0]?.reason, 'beyond history');
+  });
+}
 
 test('a doubted span is walked again, and rows that had vanished are stored again', async () => {
   const world = new TradeWorld(every(50, 1), 60);
