@@ -88,7 +88,7 @@ export function retryingArchive(
           return await retry(limits, call);
         } catch (error) {
           // A stop ends a pause: the database may be back, and data in hand wait for this.
-          if (isAborted(error)) return await call();
+          if (options.signal.aborted && isAborted(error)) return await call();
           throw error;
         }
       },

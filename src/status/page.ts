@@ -231,7 +231,7 @@ function coveredText(stream: StatusStream): string {
 }
 
 const PART =
-  'Of part: the walk back has not come to the start of the history, or cannot; the share is that of the time since.';
+  'Of part: the walk back has not come to the start of the history, or cannot; the share is that of the time that it has covered so far.';
 
 function streamPart(archive: ArchiveStatus | null): string {
   if (archive === null) return '<p>Not counted yet.</p>';
@@ -239,7 +239,8 @@ function streamPart(archive: ArchiveStatus | null): string {
   const left = archive.streamsLeftOut;
   const more = left === 0 ? '' : `<p>… and ${left.toLocaleString('en-US')} more.</p>`;
   const rows = archive.streams.map((one) => ({ ...one, covered: coveredText(one) }));
-  const note = rows.some(isPartOfHistory) ? `<p>${PART}</p>` : '';
+  const isPart = archive.kinds.some(({ partialStreams }) => partialStreams > 0);
+  const note = isPart ? `<p>${PART}</p>` : '';
   return `${table(STREAM_COLUMNS, rows)}${more}${note}`;
 }
 

@@ -10,7 +10,7 @@ import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
 import { worlds } from '../support/seeds.js';
 
 const END_S = 80;
-const REASONS = ['head moved', 'exchange failed', 'beyond history'] as const;
+const REASONS = ['head moved', 'exchange failed', 'walk stalled', 'beyond history'] as const;
 const market = (name: string) => ({
   ...{ name, stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
   minAmount: '0.001',

@@ -69,8 +69,10 @@ export default command({
 /** What was restored is left alone for a while first. */
 function datesOf(partition: PartitionInfo, rules: LifeRules): LifeDates {
   const { archivesAtMs, ...dates } = lifeDates(partition, rules);
-  const restsMs = restsUntilMs(partition, rules);
-  return { ...dates, archivesAtMs: archivesAtMs === null ? null : Math.max(archivesAtMs, restsMs) };
+  if (archivesAtMs === null) return { ...dates, archivesAtMs };
+  const atMs = Math.max(archivesAtMs, restsUntilMs(partition, rules));
+  const isInTime = dates.expiresAtMs === null || atMs < dates.expiresAtMs;
+  return { ...dates, archivesAtMs: isInTime ? atMs : null };
 }
 
 /** End of the unbroken partitions from now on. */

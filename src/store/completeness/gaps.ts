@@ -103,9 +103,12 @@ const READ_BEYOND = `
     AND ${BEYOND_HISTORY}
   ORDER BY lower(g.span)`;
 
+/** Reasons for which a try found out nothing of what the exchange serves. */
+const SAYS_NOTHING: ReadonlySet<GapReason> = new Set(['exchange failed', 'walk stalled']);
+
 /**
- * Remembers what happened to a gap: one memory for each stream and start of span. An exchange that fails says nothing
- * of its history: what is known to be older than that stays so.
+ * Remembers what happened to a gap: one memory for each stream and start of span. After a try that failed, what is known to be
+ * older than the exchange's history stays so.
  */
 export async function recordGap(database: Database, gap: GapRecord): Promise<void> {
   const { stream, note = null, nextAttemptAtMs = null, isAttempt = false, ...rest } = gap;
@@ -116,7 +119,7 @@ export async function recordGap(database: Database, gap: GapRecord): Promise<voi
     ...(isSuspect ? { uncoveredAtMs: null } : {}),
   };
   await database.transaction(async (runner) => {
-    const isFailure = rest.state === 'open' && rest.reason === 'exchange failed';
+    const isFailure = rest.state === 'open' && SAYS_NOTHING.has(rest.reason);
     if (!isFailure) return await rememberGap(runner, stream, finding);
     await lockGaps(runner, [stream.marketId]);
     const { fromMs: from, toMs: to } = rest.span;

@@ -18,11 +18,11 @@ export class ModelStream {
   }
 
   remember(startS: number, endS: number, finding: ModelFinding): void {
-    if (finding.state !== 'open' || finding.reason !== 'exchange failed') {
+    if (finding.state !== 'open' || !/^(exchange failed|walk stalled)$/.test(finding.reason)) {
       this.#place(startS, endS, finding);
       return;
     }
-    // An exchange that fails says nothing of its history.
+    // A try that failed says nothing of the history.
     for (let [fromS, toS] = [startS, startS]; fromS < endS; fromS = toS) {
       const memory = this.#beyondHistory(fromS);
       while (toS < endS && this.#beyondHistory(toS) === memory) toS += 1;

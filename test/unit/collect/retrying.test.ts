@@ -117,7 +117,8 @@ for (const [what, isBack] of [
       () => 'recorded',
       (error: Error) => error.message,
     );
-    while (clock.pendingTimers === 0) await Promise.resolve();
+    for (let turn = 0; turn < 100 && clock.pendingTimers === 0; turn += 1) await Promise.resolve();
+    assert.equal(clock.pendingTimers, 1);
     stopping.abort(new AbortedError());
     assert.equal(await recorded, isBack ? 'recorded' : 'database_unreachable');
     assert.equal(calls, 2);
