@@ -108,11 +108,12 @@ function summaryLine(status: ArchiveStatus, streamsOfAll: readonly StatusStream[
   return `All: ${of}; of the time ${shares.join(', ')}; the least covered stream ${lowest}.`;
 }
 
-function gapLines({ openGaps, lostGaps }: ArchiveStatus): string[] {
+function gapLines({ openGaps, lostGaps, markets }: ArchiveStatus): string[] {
+  const together = markets > 1 ? ', all markets together' : '';
   const linesOf = (what: string, gaps: ArchiveStatus['openGaps']) =>
     gaps.map(({ lengthS, oldestAgeS, ...gap }) => {
       const age = shownDuration(oldestAgeS * 1000);
-      return `${what}: ${shownDuration(lengthS * 1000)} of ${gap.kind}, ${reasonText(gap)}; the oldest of it is ${age} old.`;
+      return `${what}: ${shownDuration(lengthS * 1000)} of ${gap.kind}, ${reasonText(gap)}${together}; the oldest of it is ${age} old.`;
     });
   return [...linesOf('Open', openGaps), ...linesOf('Lost', lostGaps)];
 }
