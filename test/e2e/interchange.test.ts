@@ -119,6 +119,68 @@ test('each program gets its own files, and those who are here read them', async 
   for (const told of readByTool(dir)) t.diagnostic(told);
 });
 
+test('a feed begins with the book that holds where its span begins, if depth is covered up to there', async (t) => {
+  const { url } = await openAnalystWorld();
+  const dir = await makeFolder(t);
+  const isSnapshot = ({ ev }: { readonly ev: number }) => ev % 256 === 4;
+  const booksOf = async (from: string, to: string) => {
+    const span = ['--from', `2026-01-15T${from}Z`, '--to', `2026-01-15T${to}Z`, '--allow-gaps'];
+    const args = ['--for', 'hftbacktest', ...BTC, ...span, '--latency', '100ms', '--dir', dir];
+    const { code, err } = await run(url, ...args, '--force');
+    assert.equal(code, 0, err);
+    const { events } = readEvents(unzipOne(await readFile(join(dir, 'BTC_USDT.npz'))).content);
+    const books = events.filter(isSnapshot).map(({ px, qty, exchNs }) => {
+      return [new Date(Number(exchNs) / 1e6).toISOString().slice(11, 19), px, qty];
+    });
+    return { err, books };
+  };
+  const quiet = await booksOf('12:15:00', '12:25:00');
+  assert.deepEqual(quiet.books, [
+    ['12:15:00', 100, 2],
+    ['12:15:00', 101, 1],
+    ['12:15:00', 102, 1],
+    ['12:15:00', 103, 9],
+  ]);
+  // Depth is not covered from 12:30 to 12:40.
+  const { books } = await booksOf('12:35:00', '12:45:00');
+  assert.deepEqual(books, [
+    ['12:40:00', 100, 1],
+    ['12:40:00', 100.5, 4],
+  ]);
+});
+
+test('trades of a feed are cut by their exact times', async (t) => {
+  const { url } = await openAnalystWorld();
+  const dir = await makeFolder(t);
+  await runSql(url, `UPDATE trade SET executed_at = traded_at + interval '400 ms'`);
+  const [{ at } = assert.fail()] = await runSql<{ at: string }>(
+    url,
+    `SELECT to_char(max(traded_at), 'YYYY-MM-DD"T"HH24:MI:SS') AS at FROM trade
+     WHERE market_id = 1 AND traded_at < '2026-01-15 13:00+00'`,
+  );
+  const counts: number[] = [];
+  for (const [from, to] of [
+    ['2026-01-15T12:00:00.200Z', `${at}.500Z`],
+    ['2026-01-15T12:00:00.500Z', `${at}.500Z`],
+    ['2026-01-15T12:00:00.200Z', `${at}.300Z`],
+  ] as const) {
+    const span = ['--from', from, '--to', to, '--allow-gaps'];
+    const args = ['--for', 'hftbacktest', ...BTC, ...span, '--latency', '100ms', '--dir', dir];
+    const { code, err } = await run(url, ...args, '--force');
+    assert.equal(code, 0, err);
+    const told = JSON.parse(await readFile(join(dir, 'BTC_USDT.npz.manifest.json'), 'utf8'));
+    const [{ n } = assert.fail()] = await runSql<{ n: number }>(
+      url,
+      `SELECT count(*)::int AS n FROM trade
+       WHERE market_id = 1 AND executed_at >= '${from}' AND executed_at < '${to}'`,
+    );
+    assert.equal(told.counts.trades, n, `${from} to ${to}`);
+    counts.push(n);
+  }
+  const [all = 0, ...cut] = counts;
+  assert.ok(all > 0 && cut.every((some) => some < all), counts.join());
+});
+
 test('gaps are refused before anything is written, with what can be done', async (t) => {
   const { url } = await openAnalystWorld();
   const dir = join(await makeFolder(t), 'not-yet');

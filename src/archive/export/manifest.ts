@@ -133,11 +133,14 @@ export async function readCompleteness(
 export const COLD_NOTE =
   'Decimals of rows that were in cold files are without zeros at their ends; the values are the same.';
 
+/** Whether an observation that equals the one before is not stored again. */
+export const isStoredOnChange = (kind: string) => kind === 'tickers' || kind === 'depth';
+
 /** What a reader has to know of a series beside its columns. */
 export function notesOf(kind: SeriesKind, isLean: boolean): string[] {
   const unchanged =
     'An observation that equals the one before is not stored again: a row holds until the next one, as far as coverage goes.';
-  if (kind === 'tickers' || kind === 'depth') return [unchanged];
+  if (isStoredOnChange(kind)) return [unchanged];
   if (kind === 'candles') return ['A candle that is absent inside coverage did not exist.'];
   if (kind === 'trades' && isLean) {
     return ['total is price × amount, exactly, wherever it is null.'];

@@ -99,6 +99,14 @@ function changed(before: Levels, now: Levels, side: number): Change[] {
     .map(([, level]) => ({ ev: FEED.depth + side, ...level }));
 }
 
+/** When a trade happened, as far as it is known. */
+export function tradeUs({
+  executedAtUs,
+  tradedAtS,
+}: Pick<RowOf<'trade'>, 'executedAtUs' | 'tradedAtS'>): number {
+  return executedAtUs ?? tradedAtS * SECOND_US;
+}
+
 /** Trades as events: the side is the taker's. */
 export async function* tradeEvents(
   trades: AsyncIterable<readonly RowOf<'trade'>[]>,
@@ -106,7 +114,7 @@ export async function* tradeEvents(
   for await (const batch of trades) {
     yield batch.map(({ side, executedAtUs, tradedAtS, receivedAtMs, price, amount }) => ({
       ev: FEED.trade + (side === 'buy' ? FEED.buy : FEED.sell),
-      exchUs: executedAtUs ?? tradedAtS * SECOND_US,
+      exchUs: tradeUs({ executedAtUs, tradedAtS }),
       localUs: Math.round(receivedAtMs * 1000),
       price,
       amount,

@@ -1,5 +1,5 @@
 import { type DataType, Field, Float64, Int64, TimestampMillisecond, Utf8 } from 'apache-arrow';
-import { SECOND_MS } from '../../kernel/durations.js';
+import { DAY_MS, SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { RowOf } from '../../model/series.js';
 import type { SpanCompleteness } from '../../store/index.js';
@@ -17,6 +17,7 @@ import {
   sealEvents,
   stageEvents,
   tradeEvents,
+  tradeUs,
   zipOne,
 } from './feed.js';
 import type { InterchangePart, InterchangeRequest } from './request.js';
@@ -190,13 +191,23 @@ function candles(
   return counted(all, work, counts, ({ openAtS }) => openAtS * SECOND_MS);
 }
 
-function trades(work: FileWork, counts: Counts): AsyncIterable<readonly RowOf<'trade'>[]> {
-  const all = rowsOf(work, 'trades');
-  const seconds = add(counts, 'timesToTheSecond');
+/** @param isExact whether the span cuts them by their exact times, and not by the seconds they belong to */
+function trades(
+  work: FileWork,
+  counts: Counts,
+  isExact = false,
+): AsyncIterable<readonly RowOf<'trade'>[]> {
+  const { fromMs, toMs } = work.part.span;
+  const seconds = { fromMs: floorToMs(fromMs, SECOND_MS), toMs: ceilToMs(toMs, SECOND_MS) };
+  const all = rowsOf(work, 'trades', 0, isExact ? seconds : work.part.span);
+  const isWithin = (row: RowOf<'trade'>) =>
+    tradeUs(row) >= fromMs * 1000 && tradeUs(row) < toMs * 1000;
+  const onSecond = add(counts, 'timesToTheSecond');
   async function* looked() {
     for await (const batch of all) {
-      for (const { executedAtUs } of batch) if (executedAtUs === null) seconds();
-      yield batch;
+      const rows = isExact ? batch.filter(isWithin) : batch;
+      for (const { executedAtUs } of rows) if (executedAtUs === null) onSecond();
+      yield rows;
     }
   }
   return counted(looked(), work, counts, ({ tradedAtS }) => tradedAtS * SECOND_MS);
@@ -260,7 +271,8 @@ export const writeFeed: FileWriter = async (work) => {
 /** Of the same instant the trade comes first: the book that follows has lost its amount already. */
 async function* allEvents(work: FileWork, counts: Counts): AsyncGenerator<FeedEvent[]> {
   let seen = 0;
-  for (const events of [tradeEvents(trades(work, counts)), depthEvents(rowsOf(work, 'depth'))]) {
+  const books = booksFrom(await standingBook(work), rowsOf(work, 'depth'));
+  for (const events of [tradeEvents(trades(work, counts, true)), depthEvents(books)]) {
     for await (const batch of events) {
       work.signal.throwIfAborted();
       yield batch;
@@ -269,6 +281,36 @@ async function* allEvents(work: FileWork, counts: Counts): AsyncGenerator<FeedEv
       if (at !== undefined) work.onProgress(seen, Math.min(at.exchUs / 1000, work.part.span.toMs));
     }
   }
+}
+
+/** A book that did not change for longer is not looked for. */
+const STANDING_MAX_MS = DAY_MS;
+/** Covered spans of that time that are looked at. */
+const KNOWN_BEFORE_MAX = 10_000;
+
+/** The book that holds where the span begins, as of that instant; undefined where depth is not covered up to there. */
+async function standingBook(work: FileWork): Promise<RowOf<'depth'> | undefined> {
+  const { reader, part } = work;
+  const { fromMs } = part.span;
+  const source = part.sources.find(({ kind }) => kind === 'depth');
+  if (source === undefined) return undefined;
+  const before = { fromMs: fromMs - STANDING_MAX_MS, toMs: fromMs };
+  const { covered } = await reader.completeness(source.stream, before, KNOWN_BEFORE_MAX);
+  const last = covered.at(-1);
+  if (last?.toMs !== fromMs) return undefined;
+  const slice = { kind: 'depth', marketId: part.market.marketId, variantS: 0, span: last } as const;
+  for await (const [book] of reader.newest(slice, 1)) {
+    if (book !== undefined) return { ...book, observedAtMs: fromMs, receivedAtMs: fromMs };
+  }
+  return undefined;
+}
+
+async function* booksFrom(
+  first: RowOf<'depth'> | undefined,
+  rest: AsyncIterable<readonly RowOf<'depth'>[]>,
+): AsyncGenerator<readonly RowOf<'depth'>[]> {
+  if (first !== undefined) yield [first];
+  yield* rest;
 }
 
 function farAway(farOff: number, events: number): InterchangeError {

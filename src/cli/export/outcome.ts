@@ -1,5 +1,5 @@
 import { ExportGapsError, type SeriesGaps } from '../../archive/errors.js';
-import type { MarketPart } from '../../archive/export/manifest.js';
+import { isStoredOnChange, type MarketPart } from '../../archive/export/manifest.js';
 import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
 import { normalizeSpans, type Span, totalLengthMs } from '../../kernel/span.js';
 import { formatInstant, isoMs, isoSpan } from '../../kernel/timestamp.js';
@@ -189,7 +189,7 @@ interface EmptyPart extends Pick<MarketPart, 'coverage'> {
   readonly streamId: number | undefined;
 }
 
-/** Why nothing was written of a market: there was nothing, or it was not collected. */
+/** Why nothing was written of a market: there was nothing, nothing changed, or it was not collected. */
 export function emptyReason(
   { what, market, from, to, coverage, streamId }: EmptyPart,
   streams: readonly KnownStream[],
@@ -203,7 +203,12 @@ export function emptyReason(
   if (isWhole && new Date(to).getTime() > nowMs) {
     return `${name}: no ${what} so far ${span}; they are covered, but that time has not come, at the exchange it is ${at(nowMs)}: a clock has lied, "tapekeep verify" names what is suspect`;
   }
-  if (isWhole) return `${name}: no ${what} ${span}, because there were none; all of it is covered`;
+  if (isWhole) {
+    const why = isStoredOnChange(what)
+      ? 'because nothing changed: what was stored last before still held (begin the span earlier)'
+      : 'because there were none';
+    return `${name}: no ${what} ${span}, ${why}; all of it is covered`;
+  }
   if (coverage.count > 0) {
     return `${name}: no ${what} in what is covered ${span}; "tapekeep gaps --market ${name}" lists what is missing`;
   }
