@@ -95,9 +95,7 @@ async function standing(databaseUrl: string): Promise<Standing> {
     `SELECT (SELECT count(*)::int FROM trade WHERE executed_at IS NOT NULL) AS exact,
             (SELECT count(*)::int FROM market_state WHERE origin = 'update') AS updates,
             (SELECT jsonb_object_agg(kind, islands) FROM (
-               -- After the last trade of the tape no state is pushed: how long that lasts is the machine's.
-               SELECT kind, count(*) FILTER (
-                 WHERE kind <> 'states' OR lower(span) < to_timestamp(${START_S + SECONDS}))::int AS islands
+               SELECT kind, count(*)::int AS islands
                FROM coverage JOIN stream USING (stream_id) GROUP BY kind) c) AS islands,
             (SELECT coalesce(min(until), 0)::float8 FROM (
                SELECT extract(epoch FROM max(upper(span))) AS until
