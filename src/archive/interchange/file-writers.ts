@@ -46,8 +46,7 @@ export const CANDLES: Feather<Candle> = [
 ];
 
 type Trade = RowOf<'trade'>;
-const millisecond = ({ executedAtUs, tradedAtS }: Trade) =>
-  BigInt(executedAtUs === null ? tradedAtS * SECOND_MS : Math.floor(executedAtUs / 1000));
+const millisecond = (trade: Trade) => BigInt(Math.floor(tradeUs(trade) / 1000));
 /** The columns of `PAIR-trades.feather`. */
 export const TRADES: Feather<Trade> = [
   [field('timestamp', new Int64()), millisecond],
