@@ -142,8 +142,9 @@ suite('gaps', { concurrency: 3 }, () => {
     assert.match(filled.err, /The running daemon does the work\./);
     assert.match(filled.out, /All of it is covered/);
     assert.deepEqual(await world.storedBetween(205, 500), world.idsBetween(205, 500));
-    assert.deepEqual((await list(world, ...TRADES)).gaps, []);
-    const whole = await world.ask('gaps', 'fill', ...TRADES);
+    // What was traded since may be a second short for as long as a step of the head takes.
+    await second.until(async () => (await list(world, ...TRADES)).gaps.length === 0);
+    const whole = await world.ask('gaps', 'fill', ...TRADES, '--to', at(500));
     assert.deepEqual([whole.code, whole.out], [0, 'Nothing to fill.']);
     const covered = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades', at(250));
     assert.equal(covered.code, 0, covered.err);
