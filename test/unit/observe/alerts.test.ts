@@ -162,12 +162,15 @@ const CASES: Readonly<Record<string, Case>> = {
     '86000x50',
     '87000x50',
   ),
-  TapekeepSealingFails: first(
-    '40m',
-    'tapekeep_sealing_failures_total{code="unheard_of"}',
-    1,
-    '0x50',
-  ),
+  TapekeepSealingFails: {
+    at: '40m',
+    fires: { 'tapekeep_sealing_failures_total{code="unheard_of"}': '_x5 1x2000' },
+    // Of a database that was away another alert speaks.
+    quiet: {
+      'tapekeep_sealing_failures_total{code="unheard_of"}': '0x50',
+      'tapekeep_sealing_failures_total{code="database_unreachable"}': '_x5 1x2000',
+    },
+  },
   TapekeepLogClosed: known('tapekeep_warnings_total{code="log_closed"}'),
   TapekeepLateRows: first('8m', 'tapekeep_partitions_reopened_total{table="trade"}', 4, '0x5 3x20'),
   TapekeepClockOff: {
