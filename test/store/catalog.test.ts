@@ -177,6 +177,23 @@ test('gaps are what is expected and not covered, and what became of them is reme
   assert.equal(known?.countedUntilMs, ms(48));
 });
 
+test('a candle that is not closed yet is no gap, also where no candle was had', async () => {
+  const { store } = await openTestStore();
+  await store.ensureMarkets([market('A_USDT')], 0);
+  const hourMs = Math.floor((NOON_S * 1000) / 3_600_000) * 3_600_000;
+  const key = { kind: 'candles', marketId: 1, variant: 3600, collectFromMs: hourMs } as const;
+  await store.ensureStream(key);
+  const seen = async (untilMs: number) => {
+    const [status] = await store.statusRows(untilMs);
+    return [status?.gapS, status?.openGaps, (await store.gapTotals(untilMs)).length];
+  };
+  for (const minutes of [1, 59, 60]) {
+    assert.deepEqual(await seen(hourMs + minutes * 60_000), [0, 0, 0], `${minutes} minutes`);
+  }
+  // A minute after its end it is final: by then it should have been asked for.
+  assert.deepEqual(await seen(hourMs + 61 * 60_000), [3600, 1, 1]);
+});
+
 test('a stream that never got anything has one gap that grows, once it is known where it begins', async () => {
   const { store } = await openTestStore();
   await store.ensureMarkets([market('A_USDT')], 0);

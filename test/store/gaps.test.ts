@@ -195,8 +195,9 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
       }
       const counted = all.flatMap((gap) => {
         const index = streams.findIndex(({ streamId }) => streamId === gap.streamId);
-        const toS = Math.min(gap.toS, countedToS(models[index] ?? new ModelStream()));
-        const isBefore = isBeforeHistory(gap, models[index] ?? new ModelStream());
+        const model = models[index] ?? new ModelStream();
+        const toS = Math.min(gap.toS, countedToS(model, streams[index]?.variant ?? 0, untilS));
+        const isBefore = isBeforeHistory(gap, model);
         return gap.fromS < toS && !isBefore ? [{ ...gap, toS }] : [];
       });
       assert.deepEqual(sumsOf(await store.gapTotals(ms(untilS))), sumsOf(joined(counted)));
@@ -208,19 +209,23 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
         const { beforeHistoryS, gapsWithinHistory } = rest;
         const before = { beforeHistoryS, gapsWithinHistory };
         const told = { coveredS, gaps, gapS, unfillableS, openGaps, openS, ...before };
-        assert.deepEqual(told, modelStatus(model, untilS));
+        assert.deepEqual(told, modelStatus(model, streams[index]?.variant ?? 0, untilS));
       }
     }),
     { numRuns: worlds(60), examples: [[WANTED_LONG_BEFORE], [OPEN_BEFORE_HISTORY]] },
   );
 });
 
-/** What is newer than all that is covered or remembered of a stream is lag. */
-function countedToS(model: ModelStream): number {
+/**
+ * What is newer than all that is covered or remembered of a stream is lag; where there is neither, the candle
+ * that ended less than a minute ago, or not yet.
+ */
+function countedToS(model: ModelStream, intervalS: number, untilS: number): number {
   const newestS = Array.from({ length: END_S }, (_, s) => s).findLast(
     (s) => model.isCovered(s) || model.isRemembered(s),
   );
-  return newestS === undefined ? END_S : newestS + 1;
+  if (newestS !== undefined) return newestS + 1;
+  return intervalS === 0 ? END_S : Math.floor((untilS - 60) / intervalS) * intervalS;
 }
 
 function coveredSeconds(model: ModelStream): number[] {
@@ -235,9 +240,9 @@ function isBeforeHistory(
 }
 
 /** What the status says of a stream. */
-function modelStatus(model: ModelStream, untilS: number) {
+function modelStatus(model: ModelStream, intervalS: number, untilS: number) {
   const isBefore = (gap: ModelGap) => isBeforeHistory(gap, model);
-  const gaps = model.gaps(0, Math.min(untilS, countedToS(model)));
+  const gaps = model.gaps(0, Math.min(untilS, countedToS(model, intervalS, untilS)));
   const open = gaps.filter((gap) => gap.state !== 'unfillable' && !isBefore(gap));
   const lengthS = (parts: readonly ModelGap[]) =>
     parts.reduce((sum, { fromS, toS }) => sum + toS - fromS, 0);

@@ -216,6 +216,11 @@ export const BEFORE_HISTORY = `
 export const countedUntilSql = (newest: string, remembered: string) =>
   `greatest(${newest}, ${remembered})`;
 
+/** The same of stream `s` at `until` (SQL), where neither is known: the candle that is not closed and final yet is lag. */
+export const lagFromSql = (newest: string, remembered: string, until: string) =>
+  `coalesce(${countedUntilSql(newest, remembered)}, CASE s.kind WHEN 'candles'
+     THEN date_bin(make_interval(secs => s.variant), ${until} - interval '1 minute', 'epoch') END)`;
+
 /** Gaps: what is expected and not covered, cut along what is remembered of it. */
 
 /**
@@ -408,7 +413,7 @@ const GAP_TOTALS = `
     FROM gap WHERE state <> 'filled' GROUP BY stream_id),
   missing AS (
     SELECT s.stream_id, coalesce(k.spans, '{}') AS known, expected.spans
-      * tstzmultirange(tstzrange(NULL, ${countedUntilSql('c.newest', 'k.newest')}))
+      * tstzmultirange(tstzrange(NULL, ${lagFromSql('c.newest', 'k.newest', TOTALS_UNTIL)}))
       - coalesce(c.spans, '{}') - before.spans AS spans
     FROM stream s LEFT JOIN covered_all c USING (stream_id) LEFT JOIN known k USING (stream_id),
       ${BEFORE_HISTORY},
@@ -432,7 +437,7 @@ const GAP_TOTALS = `
   ORDER BY m.name, s.kind, s.variant, p.state, p.reason`;
 
 /**
- * Sums of gaps up to `untilMs`, from the ledger alone, without what is only lag ({@link countedUntilSql}) or lies before
+ * Sums of gaps up to `untilMs`, from the ledger alone, without what is only lag ({@link lagFromSql}) or lies before
  * history; parts that touch and have state and reason in common count as one.
  */
 export async function readGapTotals(runner: Runner, untilMs: number): Promise<GapTotals[]> {

@@ -1,6 +1,6 @@
 import type { CoveredRange, StartReason, StreamRef } from '../../model/batch.js';
 import type { GapMemory } from '../../model/gap-memories.js';
-import { BEFORE_HISTORY, countedUntilSql, NOTES } from '../completeness/gaps.js';
+import { BEFORE_HISTORY, countedUntilSql, lagFromSql, NOTES } from '../completeness/gaps.js';
 import {
   expectedSql,
   type NamedStream,
@@ -215,7 +215,7 @@ const STATUS_ROWS = `
   seen AS (
     SELECT s.*, m.name, c.newest, c.row_count, coalesce(c.spans, '{}') AS spans,
            coalesce(k.unfillable, '{}') AS unfillable, before.spans AS before_history,
-           ${countedUntilSql('c.newest', 'k.newest')} AS counted_until, expected.spans AS wished
+           ${lagFromSql('c.newest', 'k.newest', fromMs('$1'))} AS counted_until, expected.spans AS wished
     FROM stream s JOIN market m USING (market_id) LEFT JOIN covered c USING (stream_id)
       LEFT JOIN known k USING (stream_id),
       ${BEFORE_HISTORY},
