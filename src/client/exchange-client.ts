@@ -20,6 +20,8 @@ export interface Reply<T> {
    * very answer. What the answer shows is at least as new as this.
    */
   readonly sentAtMs: number;
+  /** Exchange time when the answer was complete, whole UNIX milliseconds, estimated likewise. */
+  readonly answeredAtMs: number;
   /** The answer's Date header, UNIX milliseconds (whole seconds); null when it has none. */
   readonly dateMs: number | null;
   /**

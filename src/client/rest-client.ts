@@ -210,7 +210,9 @@ export class EndpointCaller {
     const sentMonotonicMs = receivedMonotonicMs - reply.durationMs;
     const resolutionMs = DATE_RESOLUTION_MS;
     exchangeClock.observe({ dateMs: atMs, sentMonotonicMs, receivedMonotonicMs, resolutionMs });
-    return { ...reply, sentAtMs: exchangeClock.atMonotonicMs(sentMonotonicMs) };
+    const sentAtMs = exchangeClock.atMonotonicMs(sentMonotonicMs);
+    const answeredAtMs = exchangeClock.atMonotonicMs(receivedMonotonicMs);
+    return { ...reply, sentAtMs, answeredAtMs };
   }
 
   /**
@@ -315,6 +317,8 @@ export class EndpointCaller {
         retryAfterMs = this.#learnFromHead(head, sentMonotonicMs);
       };
       const reply = await this.#transport.send(request, signal, onHead, onLeaving);
+      const receivedMonotonicMs = clock.monotonicMs();
+      const receivedAtMs = clock.wallMs();
       bytes = reply.body.length;
       const { name: dialect } = this.#dialect;
       const secrets = this.#secrets;
@@ -332,12 +336,13 @@ export class EndpointCaller {
         data,
         rejected,
         sentAtMs: Math.min(sentAtMs, cachedAtMs ?? Number.POSITIVE_INFINITY),
+        answeredAtMs: exchangeClock.atMonotonicMs(receivedMonotonicMs),
         cachedAtMs: cachedAtMs ?? null,
         dateMs: parseHttpDate(headerText(headers, 'date')),
         identity: identityOf(headers),
         gaps: gapsOf(headers),
         covered: coveredOf(headers),
-        receivedAtMs: clock.wallMs(),
+        receivedAtMs,
         durationMs,
         bytes,
       };

@@ -4,7 +4,7 @@ import { equalDecimals } from '../kernel/decimal.js';
 import { TapekeepError } from '../kernel/errors.js';
 import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../model/batch.js';
 import type { CollectContext } from './market-unit.js';
-import { type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
+import { type ExchangePort, PRIORITY } from './ports.js';
 import { quarantineRows } from './reports.js';
 import { toleranceMs } from './schedule.js';
 import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
@@ -25,7 +25,7 @@ export interface AccountOptions {
 type AccountContext = Pick<
   CollectContext,
   'exchange' | 'archive' | 'clock' | 'telemetry' | 'unproven'
-> & { readonly time: ExchangeTime };
+>;
 
 /**
  * Follows the account behind the client's key: its balances, and its active orders in each market.
@@ -95,13 +95,12 @@ class BalanceCollector {
   }
 
   async poll(signal: AbortSignal): Promise<void> {
-    const { exchange, time, account } = this.#options;
+    const { exchange, account } = this.#options;
     this.#known ??= new Map((await account.knownBalances()).map((row) => [row.currency, row]));
     const known = this.#known;
     const asked = exchange.call('balances', {}, { priority: PRIORITY.snapshot, signal });
     const reply = await this.#recorder.answer(asked);
-    const { receivedAtMs, rejected } = reply;
-    const observedAtMs = Math.floor(time.nowMs());
+    const { answeredAtMs: observedAtMs, receivedAtMs, rejected } = reply;
     const seen = { marketId: ALL_MARKETS_ID, observedAtMs, receivedAtMs };
     const listed = Object.entries(reply.data);
     const changed: BalanceRow[] = listed
@@ -150,6 +149,7 @@ const US_PER_S = 1_000_000;
 interface OrderBook {
   readonly orders: ReadonlyMap<number, ActiveOrder>;
   readonly rejected: readonly RejectedRow[];
+  readonly observedAtMs: number;
   readonly receivedAtMs: number;
   readonly pages: number;
 }
@@ -170,13 +170,12 @@ class OrderCollector {
   }
 
   async poll(signal: AbortSignal): Promise<void> {
-    const { market, marketId, time, account } = this.#options;
+    const { market, marketId, account } = this.#options;
     this.#known ??= new Map((await account.openOrders(marketId)).map((row) => [row.orderId, row]));
     const known = this.#known;
-    const { orders, rejected, receivedAtMs, pages } = await this.#recorder.answer(
+    const { orders, rejected, observedAtMs, receivedAtMs, pages } = await this.#recorder.answer(
       this.#readAll(signal),
     );
-    const observedAtMs = Math.floor(time.nowMs());
     const seen = { marketId, observedAtMs, receivedAtMs };
     const changed = [...orders.values()]
       .map((order): ActiveOrderRow => ({ ...seen, isGone: false, ...fieldsOf(order) }))
@@ -244,8 +243,9 @@ class OrderCollector {
       const end = offset + received;
       const isLast = received < PAGE_SIZE && end >= total;
       if (isLast || received <= (lastId === undefined ? 0 : 1)) {
-        const { receivedAtMs } = reply;
-        return end >= total ? { orders, rejected, receivedAtMs, pages } : undefined;
+        const { answeredAtMs: observedAtMs, receivedAtMs } = reply;
+        const book = { orders, rejected, observedAtMs, receivedAtMs, pages };
+        return end >= total ? book : undefined;
       }
       // A page with rows that could not be read proves nothing anyway: no overlap is asked of it.
       lastId = received > 1 && reply.rejected.length === 0 ? result.at(-1)?.id : undefined;

@@ -17,7 +17,7 @@ import type { Store } from '../store/index.js';
 /** An answer of the exchange with what shows how old and complete it is. */
 export type ExchangeReply<T> = Pick<
   Reply<T>,
-  'data' | 'rejected' | 'sentAtMs' | 'dateMs' | 'receivedAtMs'
+  'data' | 'rejected' | 'sentAtMs' | 'answeredAtMs' | 'dateMs' | 'receivedAtMs'
 > &
   Partial<Pick<Reply<T>, 'cachedAtMs' | 'isRaised' | 'gaps' | 'covered'>>;
 

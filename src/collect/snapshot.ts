@@ -10,7 +10,7 @@ import { tableOfStream } from '../model/series.js';
 import { type ExchangePort, type ExchangeReply, PRIORITY, type StreamContext } from './ports.js';
 import { type StreamReport, streamReport } from './reports.js';
 
-export interface SnapshotOptions extends StreamContext {
+export interface SnapshotOptions extends Omit<StreamContext, 'time'> {
   /** Longest time between two looks that still counts as keeping the schedule. */
   readonly toleranceMs: number;
   /** Called when an answer came that proves nothing of the stream, with the reason. */
@@ -35,7 +35,7 @@ export interface Look {
 }
 
 /** What an answer says of the time that it shows. */
-type Cached = Pick<ExchangeReply<unknown>, 'cachedAtMs' | 'covered'>;
+type Seen = Pick<ExchangeReply<unknown>, 'answeredAtMs' | 'cachedAtMs' | 'covered'>;
 
 /** A stream that is first observed within this time of its making simply begins then. */
 const BEGINNING_MS = 60_000;
@@ -102,18 +102,18 @@ export class SnapshotRecorder {
   }
 
   /**
-   * The time that an answer shows: of a cached one that of the cache. Undefined when it was seen
-   * before, so that nothing was observed anew.
+   * The time that an answer shows: that of its arrival, not of its reading, or it would seem to know
+   * what happened in between; of a cached one that of the cache. Undefined when it was seen before, so
+   * that nothing was observed anew.
    */
-  instantOf({ cachedAtMs = null, covered = null }: Cached): number | undefined {
-    const nowMs = Math.floor(this.#options.time.nowMs());
+  instantOf({ answeredAtMs, cachedAtMs = null, covered = null }: Seen): number | undefined {
     if (covered !== null) return covered.toMs;
-    if (cachedAtMs === null) return nowMs;
-    const shownMs = Math.min(nowMs, Math.floor(cachedAtMs));
+    if (cachedAtMs === null) return answeredAtMs;
+    const shownMs = Math.min(answeredAtMs, Math.floor(cachedAtMs));
     // After a jump back the last one lies in the future and is no measure any more.
-    if (shownMs <= this.#cachedAtMs && this.#cachedAtMs <= nowMs) {
+    if (shownMs <= this.#cachedAtMs && this.#cachedAtMs <= answeredAtMs) {
       // A cache that is slower than the schedule, and renewed in time, leaves no gap.
-      if (nowMs - this.#cachedAtMs > this.#options.toleranceMs) {
+      if (answeredAtMs - this.#cachedAtMs > this.#options.toleranceMs) {
         this.#provesNothing('its answers come from a cache, and show what was seen before');
       }
       return undefined;

@@ -92,6 +92,7 @@ test('a reply tells its rows, its times and who sent it', async (t) => {
   assert.equal(reply.durationMs, 40);
   // Answered at this date at the earliest, so asked 40 ms before: the exchange lives in 2024.
   assert.equal(reply.sentAtMs, dateMs - 40);
+  assert.equal(reply.answeredAtMs, dateMs);
   assert.equal(exchangeClock.nowMs(), dateMs);
   assert.deepEqual(ended, [
     { endpoint: 'historyResult', outcome: 'rejected_rows', durationMs: 40, bytes: reply.bytes },
@@ -123,6 +124,7 @@ test('where no Date header comes, the newest ticker tells the time', async (t) =
   const reply = await client.tickers();
   assert.equal(reply.dateMs, null);
   assert.equal(reply.sentAtMs, 1_704_070_810_000);
+  assert.equal(reply.answeredAtMs, 1_704_070_810_000);
   assert.equal(exchangeClock.nowMs(), 1_704_070_810_000);
 });
 

@@ -74,7 +74,10 @@ function fromHistory(trade: HistoryTrade): SourceTrade {
  * Puts readable rows and refused ones back into page order, to see who lies between whom, and refuses
  * those whose time cannot be true.
  */
-export function toPage<T>(reply: ExchangeReply<T[]>, convert: (row: T) => SourceTrade): TradePage {
+export function toPage<T>(
+  reply: Omit<ExchangeReply<T[]>, 'answeredAtMs'>,
+  convert: (row: T) => SourceTrade,
+): TradePage {
   const latest = latestMs(reply);
   const rowCount = reply.data.length + reply.rejected.length;
   const refusedAt = new Set(reply.rejected.map((row) => row.at));

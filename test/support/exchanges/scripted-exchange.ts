@@ -32,7 +32,8 @@ export class ScriptedExchange implements ExchangePort {
   /** The server's Date behind this clock, milliseconds. */
   dateBehindMs = 0;
   /** What the server says besides of its answers, as a replay does. */
-  told: Pick<ExchangeReply<unknown>, 'gaps' | 'covered' | 'cachedAtMs'> = {};
+  told: Partial<Pick<ExchangeReply<unknown>, 'gaps' | 'covered' | 'cachedAtMs' | 'answeredAtMs'>> =
+    {};
   readonly #clock: Clock;
 
   constructor(clock: Clock, answers: Answers) {
@@ -71,6 +72,7 @@ export class ScriptedExchange implements ExchangePort {
       rejected,
       sentAtMs,
       dateMs: Math.floor((sentAtMs - this.dateBehindMs) / 1000) * 1000,
+      answeredAtMs: Math.floor(this.#clock.wallMs()),
       receivedAtMs: this.#clock.wallMs(),
       ...this.told,
     };

@@ -49,7 +49,6 @@ class World {
     {
       exchange: this.exchange,
       archive: this.archive,
-      time: { nowMs: () => this.clock.wallMs() },
       clock: this.clock,
       telemetry: this.record,
       unproven: () => undefined,

@@ -38,7 +38,6 @@ class World {
       stream,
       exchange: this.exchange,
       archive: this.archive,
-      time: { nowMs: () => this.clock.wallMs() },
       clock: this.clock,
       telemetry: this.record,
       unproven: (_stream: StreamRef, why: string) => void this.unproven.push(why),
@@ -459,6 +458,18 @@ test('depth that a replay says is not recorded yet is missing at source; other f
     [0, 60_000, 'unfillable', 'missing at source'],
     [60_001, 120_000, 'unfillable', 'not observed'],
   ]);
+});
+
+test('a look has the time at which its answer arrived, however late that is read', async () => {
+  const world = new World();
+  world.tickers = { BTC_USDT: entry('10') };
+  world.clock.advance(1000);
+  world.exchange.told = { answeredAtMs: START_MS + 846 };
+  await world.depth(START_MS).poll(signal);
+  await world.ticker().poll(signal);
+  for (const [row] of [world.archive.depths, world.archive.tickers]) {
+    assert.equal(row?.observedAtMs, START_MS + 846);
+  }
 });
 
 test('a cached answer is a look at the moment of the cache, and only once', async () => {
