@@ -23,6 +23,8 @@ const HORIZON_RETRIES = 3;
 const BEYOND_HISTORY_RETRIES = 1;
 /** Between those tries: each takes two answers that agree, and the start can only have moved up. */
 const START_RETRY_MS = 30_000;
+/** Between two signs of one end: long enough for two answers, and not longer for failures of before. */
+const NEXT_SIGN_MS = 2000;
 /** Memories of one stream that are read at the start. */
 const MEMORIES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
@@ -125,6 +127,12 @@ export class GapBook {
     this.#edges.block(edgeMs, this.#options.clock.monotonicMs());
   }
 
+  /** An answer showed that history ends: the next one, soon, may prove it. */
+  awaitSign(edgeMs: number): void {
+    const nowMs = this.#options.clock.monotonicMs();
+    this.#edges.restore(edgeMs, this.#edges.attempts(edgeMs), nowMs + NEXT_SIGN_MS);
+  }
+
   /** Rows right below an edge could not be read; the gap is listed already. */
   refused(edgeMs: number): void {
     this.#edges.block(edgeMs, this.#options.clock.monotonicMs(), RETRY_CAP_MS);
@@ -189,7 +197,7 @@ export class GapBook {
   }
 
   async #lost(gap: Gap, reason: GapReason, note: string, retryMs: number): Promise<void> {
-    this.#edges.block(gap.edgeMs, this.#options.clock.monotonicMs(), retryMs);
+    this.#edges.block(gap.edgeMs, this.#options.clock.monotonicMs(), retryMs, retryMs);
     await this.#record(gap, 'unfillable', reason, note, retryMs);
   }
 

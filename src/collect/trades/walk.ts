@@ -221,8 +221,11 @@ export class Walk {
     if (second.rowCount === 0) {
       if (lowest !== undefined) this.ends.seenBelow(lowest);
       if (this.ends.isAgain(edgeMs, tid)) return true;
-    } else this.ends.forget(edgeMs);
-    this.book.putOff(edgeMs);
+      this.book.awaitSign(edgeMs);
+    } else {
+      this.ends.forget(edgeMs);
+      this.book.putOff(edgeMs);
+    }
     return false;
   }
 

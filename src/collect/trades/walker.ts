@@ -187,7 +187,7 @@ export class TradeWalker {
     const { book, chains, ends } = this.#walk;
     const before = await this.#walk.cursorAt(gap.edgeMs);
     const known = ends.below(gap.edgeMs, before);
-    if (known === 'seen') return book.putOff(gap.edgeMs);
+    if (known === 'seen') return book.awaitSign(gap.edgeMs);
     if (known === 'proven' && !book.isLastTry(gap)) {
       chains.delete(gap.edgeMs);
       return book.beyondHistory(gap);

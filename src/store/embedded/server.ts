@@ -208,7 +208,7 @@ export async function findRunning(
     if (clock.monotonicMs() >= options.deadlineMs) {
       throw new StoreError(
         'embedded_postgres_failed',
-        `a Postgres server (process ${found.pid}) holds ${clusterDir} but does not answer on port ${found.port} with the stored password: end that process, then start again`,
+        `a Postgres server (process ${found.pid}) holds ${clusterDir} but does not answer on port ${found.port} to the stored password; end that process, then start again`,
       );
     }
     await sleep(clock, LOOK_EVERY_MS);

@@ -239,6 +239,41 @@ test('where the exchange forgets as fast as it trades, tries below the lowest tr
   world.assertHonest();
 });
 
+test('failures before an exchange lost its history do not put off what its answers show', async () => {
+  const world = new TradeWorld(every(600, 1), 600);
+  world.cap = 50;
+  const first = world.walker();
+  await first.pollHead(signal);
+  const answer = world.exchange.answers.historyResult ?? assert.fail();
+  world.exchange.answers.historyResult = () => {
+    throw new Error('away');
+  };
+  for (let attempt = 0; attempt < 9; attempt += 1) {
+    await assert.rejects(first.fillStep(signal), /away/);
+    world.clock.advance(600_000);
+  }
+  world.exchange.answers.historyResult = answer;
+  const lowestMs = world.archive.allRanges(1).at(-1)?.span.fromMs;
+  // Its history begins above what is stored now.
+  world.trades = world.trades.slice(-20);
+  const second = world.walker();
+  let asked = 0;
+  let seconds = 0;
+  for (; world.archive.floorOf(1) === null && seconds < 600; seconds += 1) {
+    world.clock.advance(1000);
+    world.trades = [...world.trades, { tid: 601 + seconds, atS: 6001 + seconds }];
+    await second.pollHead(signal);
+    const before = world.exchange.asked.length;
+    if (second.pendingGap() !== undefined) await second.fillStep(signal);
+    asked += world.exchange.asked.length - before;
+  }
+  assert.ok(seconds <= 60, `settled after ${seconds} s`);
+  assert.ok(asked <= 20, `${asked} requests`);
+  assert.equal(world.archive.floorOf(1), lowestMs);
+  assert.equal(world.archive.startReasons.get(1), 'history horizon');
+  world.assertHonest();
+});
+
 test('a span that is wanted of a market without trades is given up on two signs', async () => {
   const world = new TradeWorld([], 5000);
   const walker = world.walker('trades', 4000);
