@@ -298,7 +298,8 @@ export class ReplayClient implements Backend {
     ];
     this.#note(here);
     if (here.length > 0) return;
-    const toMs = Math.floor(nowMs);
+    // At its end a replay knows all but that very instant.
+    const toMs = Math.min(Math.floor(nowMs), sight.toMs - 1);
     // What was known of the time before may lack what was received later: that is not shown.
     const sinceMs = sight.isKnownOnly ? toMs : await gaps.coveredSince(kind, stream, nowMs);
     this.#client.note(COVERED_HEADER, describeCovered({ fromMs: Math.min(sinceMs, toMs), toMs }));

@@ -633,4 +633,8 @@ test('an answer that shows a moment tells since when all was recorded until then
   assert.equal(await told(300, path), `${at(200)} ${at(300)}`);
   assert.equal(await told(300, 'ticker?market=BTC_USDT'), `${at(0)} ${at(300)}`);
   assert.equal(await told(300, 'history?market=BTC_USDT'), null);
+  // Coverage and the replay end before 600 s: what is shown at the end is no look at that instant.
+  for (const one of [path, 'ticker?market=BTC_USDT']) {
+    assert.equal((await told(600, one))?.split(' ')[1], at(599.999));
+  }
 });
