@@ -99,6 +99,14 @@ test('the doctor says that a daemon writes to the archive, which keeps another f
   assert.doesNotMatch((await doctor(env)).states.join('\n'), /writes to it now/);
 });
 
+test('a database whose statements cannot be run says so before one is asked', async () => {
+  const url = await makeDatabase();
+  const asked = async () => (await doctor({ TAPEKEEP_DATABASE_URL: url })).states.join('\n');
+  assert.doesNotMatch(await asked(), /tapekeep query/);
+  await runSql(url, 'ALTER FUNCTION run_query OWNER TO CURRENT_USER');
+  assert.match(await asked(), /^database: warning: "tapekeep query" cannot work$/m);
+});
+
 test('a login that reads only is wrong for collecting, and a start with it is refused by name', async () => {
   const url = await makeDatabase();
   const reader = { TAPEKEEP_DATABASE_URL: await loginAs(url, 'tapekeep_reader') };

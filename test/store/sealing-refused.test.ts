@@ -85,7 +85,7 @@ test('a day that began before its history is sealed, and not without a word', as
       [
         [
           'kept',
-          `the walk back through the history of trades of BTC_USDT has not come to its start, and may bring more from before ${reached}`,
+          `the walk back through the history of trades of BTC_USDT has not come to its start, and may bring more from before ${reached}: collect on, then seal it`,
         ],
       ],
       look.name,

@@ -129,7 +129,7 @@ export async function unsettledNote(
       return `an open gap of ${of} from ${at} on`;
     case 'history': {
       const reached = new Date(span.toMs).toISOString();
-      return `the walk back through the history of ${of} has not come to its start, and may bring more from before ${reached}`;
+      return `the walk back through the history of ${of} has not come to its start, and may bring more from before ${reached}: collect on, then seal it`;
     }
     case 'suspect':
       return `${of} are doubted from ${at} on, and not fetched again yet`;

@@ -157,12 +157,19 @@ async function databaseOf(session: Session): Promise<Found[]> {
 
 const WRITER_ADVICE = 'it is the only one that may: "tapekeep start" is refused until it has ended';
 
+/** A statement that reads nothing takes no longer. */
+const ASK_LIMIT_MS = 5000;
+
 async function archiveAt(url: string, { config, telemetry }: Session): Promise<Found[]> {
   const where = describeDatabase(url);
   const store = await openArchive(config, url, systemClock, telemetry.store);
   try {
     const found = archiveFound(where, exchangeNameOf(config), await store.archive());
     const missing = await missingColdFiles(config, store);
+    const unasked = await store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS).then(
+      () => undefined,
+      (error: unknown) => messageOf(error),
+    );
     return [
       found,
       ...((await store.inspection.mayWrite())
@@ -172,6 +179,7 @@ async function archiveAt(url: string, { config, telemetry }: Session): Promise<F
         ? [warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)]
         : []),
       ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
+      ...(unasked === undefined ? [] : [warning('"tapekeep query" cannot work', unasked)]),
     ];
   } finally {
     await store.stop();
