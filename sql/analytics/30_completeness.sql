@@ -67,7 +67,10 @@ BEGIN ATOMIC
       SELECT lower(c.span) FROM coverage c
       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
       ORDER BY lower(c.span) LIMIT 1) AS oldest) counted, LATERAL (
-    SELECT unnest(missing.spans) AS span) one, LATERAL (
+    -- Lag is a piece of its own.
+    SELECT unnest(missing.spans * tstzmultirange(tstzrange(NULL, counted.until))) AS span
+    UNION ALL
+    SELECT unnest(missing.spans * tstzmultirange(tstzrange(coalesce(counted.until, 'infinity'), NULL)))) one, LATERAL (
     SELECT g.span * one.span AS part, g.state, g.reason, g.attempts, g.first_seen_at,
            g.next_attempt_at, nullif(concat_ws(E'\n', g.note, g.remarks), '') AS note,
            g.reason = 'beyond history' AND g.uncovered_at IS NULL AS is_beyond

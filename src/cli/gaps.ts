@@ -13,7 +13,7 @@ import { UsageError } from './failure.js';
 import { givenUpUntilMs } from './life.js';
 import { streamName } from './options.js';
 import { countOf, printable } from './output.js';
-import { isLag } from './selection.js';
+import { withoutLag } from './selection.js';
 
 /**
  * How people name gaps: by the number of what is remembered, or, where nothing is remembered, by
@@ -54,7 +54,8 @@ export async function findGap(store: Store, id: string, nowMs: number): Promise<
   const streams = await store.inspection.streams();
   const stream = streams.find(({ streamId }) => streamId === Number(number));
   if (Number.isNaN(atMs) || stream === undefined) throw noSuchGap(id);
-  const gap = await gapAt(store, stream, atMs, nowMs, () => true);
+  const shown = (one: Gap) => withoutLag(one, stream, nowMs) ?? one;
+  const gap = await gapAt(store, stream, atMs, nowMs, shown);
   if (typeof gap === 'string') throw new UsageError('<id>', id, gap);
   return { gaps: [gap], memory: gap.gapId === null ? null : await store.inspection.gap(gap.gapId) };
 }
@@ -70,7 +71,7 @@ async function gapAt(
   stream: KnownStream,
   atMs: number,
   nowMs: number,
-  isMeant: (gap: Gap) => boolean,
+  meant: (gap: Gap) => Gap | undefined,
 ): Promise<Gap | string> {
   const { marketId, streamId, kind } = stream;
   const instant = { fromMs: atMs + 1, toMs: atMs + 1 };
@@ -79,8 +80,10 @@ async function gapAt(
   if (span.fromMs <= atMs && span.fromMs < span.toMs) {
     const filter = { marketIds: [marketId], kinds: [kind], span, limit: PIECES_MAX };
     const gaps = await store.listGaps(filter, nowMs);
-    const gap = gaps.find((one) => one.streamId === streamId && spanContains(one.span, atMs));
-    if (gap !== undefined && isMeant(gap)) return gap;
+    const gap = gaps
+      .flatMap((one) => (one.streamId === streamId ? (meant(one) ?? []) : []))
+      .find((one) => spanContains(one.span, atMs));
+    if (gap !== undefined) return gap;
   }
   return await whyNoGap(store, stream, before, atMs, nowMs);
 }
@@ -106,7 +109,7 @@ export async function findGapsAt(
     throw new UsageError('<kind>', kind, advice);
   }
   for (const stream of asked) {
-    const gap = await gapAt(store, stream, atMs, nowMs, (one) => !isLag(one, stream, nowMs));
+    const gap = await gapAt(store, stream, atMs, nowMs, (one) => withoutLag(one, stream, nowMs));
     if (typeof gap === 'string') others.push(gap);
     else gaps.push(gap);
   }

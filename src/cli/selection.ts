@@ -152,15 +152,18 @@ export function gapFilterOf(
 /** The newest candle is final, and asked for, only some time after its end. */
 const SETTLING_MS = 60_000;
 
-/** Whether a gap is only what a stream has not reached yet. */
-export function isLag(
-  { gapId, kind, variant, span }: Gap,
-  { countedUntilMs: untilMs }: Pick<KnownStream, 'countedUntilMs'>,
+/** A gap without what of it a stream has only not reached yet; undefined where that is all of it. */
+export function withoutLag(
+  gap: Gap,
+  { countedUntilMs, kind, variant }: Pick<KnownStream, 'countedUntilMs' | 'kind' | 'variant'>,
   nowMs: number,
-) {
-  if (gapId !== null) return false;
-  if (untilMs !== null) return span.fromMs >= untilMs;
-  return kind === 'candles' && span.fromMs >= floorToMs(nowMs - SETTLING_MS, variant * 1000);
+): Gap | undefined {
+  const openMs =
+    kind === 'candles' ? floorToMs(nowMs - SETTLING_MS, variant * 1000) : Number.POSITIVE_INFINITY;
+  const lagFromMs = countedUntilMs ?? openMs;
+  const { fromMs, toMs } = gap.span;
+  if (gap.gapId !== null || toMs <= lagFromMs) return gap;
+  return fromMs >= lagFromMs ? undefined : { ...gap, span: { fromMs, toMs: lagFromMs } };
 }
 
 /**
@@ -179,9 +182,9 @@ export async function readGaps(
   // Each stream has at most one lag.
   const asked = filter.limit + streams.length + 1;
   const found = await store.listGaps({ ...filter, limit: asked }, nowMs);
-  const gaps = found.filter((gap) => {
+  const gaps = found.flatMap((gap) => {
     const stream = streamOf.get(gap.streamId);
-    return stream === undefined || !isLag(gap, stream, nowMs);
+    return stream === undefined ? [gap] : (withoutLag(gap, stream, nowMs) ?? []);
   });
   const isAll = found.length < asked && gaps.length <= filter.limit;
   return { gaps: gaps.slice(0, filter.limit), isAll };

@@ -211,9 +211,10 @@ const FROM_ZERO = {
   warnings_total: [{ code: 'log_closed' }, { code: 'output_closed' }],
   // Postgres: the disk is full, a permission is missing, the server is a standby.
   commit_failures_total: ['53100', '42501', '25006'].map((code) => ({ code, retried: 'false' })),
-  sealing_failures_total: ['cold_disk_full', 'cold_mismatch', 'cold_damaged', 'cold_missing'].map(
-    (code) => ({ code }),
-  ),
+  sealing_failures_total: [
+    ...['cold_disk_full', 'cold_mismatch', 'cold_damaged', 'cold_missing'],
+    ...['database_unreachable', 'database_failed'],
+  ].map((code) => ({ code })),
 } satisfies Partial<Record<MetricName, readonly Readonly<Record<string, string>>[]>>;
 
 const NO_LABELS = {};

@@ -67,13 +67,14 @@ export class GapBook {
       });
   }
 
-  /** Whether an instant lies in a gap. */
+  /** Whether an instant lies in a gap; that at which the replay ends is judged by the one before, up to which it knows all. */
   async touchedAt(
     kind: ReplayedKind,
     stream: KnownStream | undefined,
     atMs: number,
   ): Promise<TouchedGap[]> {
-    return await this.touched(kind, stream, { fromMs: atMs, toMs: atMs + 1 }, atMs);
+    const fromMs = Math.min(atMs, this.#sight.toMs - 1);
+    return await this.touched(kind, stream, { fromMs, toMs: fromMs + 1 }, atMs);
   }
 
   /** Since when a stream is covered until an instant without a break, as far as the last day goes. */

@@ -79,7 +79,15 @@ test('a reply tells its rows, its times and who sent it', async (t) => {
     response.setHeader('x-tapekeep-exchange', 'sandbox-7');
     sendJson(response, [trade(2), { ...trade(1), price: '-1' }]);
   });
-  const { client, ended, exchangeClock } = makeStubClient(t, stub.baseUrl, { clock });
+  const budget = new RequestBudget({ clock, ratePerS: 1000, burst: 1000, maxWaiting: 100 });
+  const { client, ended, exchangeClock } = makeStubClient(t, stub.baseUrl, { clock, budget });
+  // Reading an answer takes time, which is no part of its way.
+  const readMs = 30;
+  const served = budget.served.bind(budget);
+  budget.served = () => {
+    clock.advance(readMs);
+    served();
+  };
   const reply = await client.historyResult({ market: 'BTC_USDT', since: 0 });
   assert.deepEqual(reply.data, [trade(2)]);
   assert.deepEqual(
@@ -88,14 +96,15 @@ test('a reply tells its rows, its times and who sent it', async (t) => {
   );
   assert.equal(reply.dateMs, dateMs);
   assert.equal(reply.identity, 'sandbox-7');
-  assert.equal(reply.receivedAtMs, clock.wallMs());
-  assert.equal(reply.durationMs, 40);
+  assert.equal(reply.receivedAtMs, clock.wallMs() - readMs);
+  assert.equal(reply.durationMs, 40 + readMs);
   // Answered at this date at the earliest, so asked 40 ms before: the exchange lives in 2024.
   assert.equal(reply.sentAtMs, dateMs - 40);
   assert.equal(reply.answeredAtMs, dateMs);
-  assert.equal(exchangeClock.nowMs(), dateMs);
+  assert.equal(exchangeClock.nowMs(), dateMs + readMs);
+  const { durationMs, bytes } = reply;
   assert.deepEqual(ended, [
-    { endpoint: 'historyResult', outcome: 'rejected_rows', durationMs: 40, bytes: reply.bytes },
+    { endpoint: 'historyResult', outcome: 'rejected_rows', durationMs, bytes },
   ]);
 });
 

@@ -179,7 +179,7 @@ async function archiveAt(url: string, { config, telemetry }: Session): Promise<F
         ? [warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)]
         : []),
       ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
-      ...(unasked === undefined ? [] : [warning('"tapekeep query" cannot work', unasked)]),
+      ...(unasked === undefined ? [] : [warning('statements of "tapekeep query" fail', unasked)]),
     ];
   } finally {
     await store.stop();

@@ -1,4 +1,4 @@
-import { BoundedSet } from '../../kernel/bounded.js';
+import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import type { Random } from '../../kernel/random.js';
 import type { Span } from '../../kernel/span.js';
 import { BlockedEdges } from '../../model/edges.js';
@@ -42,8 +42,8 @@ export class GapBook {
   readonly #edges: BlockedEdges;
   /** Starts of gaps of which the archive knows already that the head moved on. */
   readonly #reportedFromMs = new BoundedSet<number>(NAMED_MAX);
-  /** Tries that did not reach below the lowest edge, while the start of history is open. */
-  #horizon = { edgeMs: 0, times: 0 };
+  /** Tries below an edge that were answered, and did not reach below it: failures of the exchange are none. */
+  readonly #answered = new BoundedMap<number, number>(NAMED_MAX);
   #isRestored = false;
   /** Whether the archive remembers tries at the lowest gap while the start of history is open. */
   #hasStartTries = false;
@@ -105,6 +105,7 @@ export class GapBook {
   /** The walk has got on below an edge. */
   async passed({ fromMs, edgeMs }: Gap): Promise<void> {
     this.#edges.clear(edgeMs);
+    this.#answered.delete(edgeMs);
     if (fromMs !== -Infinity || !this.#hasStartTries) return;
     this.#hasStartTries = false;
     const { archive, stream } = this.#options;
@@ -113,8 +114,8 @@ export class GapBook {
 
   /** Whether another try at a gap may set the start for good: it takes a look of its own. */
   isLastTry({ fromMs, edgeMs }: Gap): boolean {
-    const { edgeMs: triedMs, times } = this.#horizon;
-    return fromMs === -Infinity && triedMs === edgeMs && times >= BEYOND_HISTORY_RETRIES;
+    const times = this.#answered.get(edgeMs) ?? 0;
+    return fromMs === -Infinity && times >= BEYOND_HISTORY_RETRIES;
   }
 
   /** Allows another try at the gaps of a span. */
@@ -129,8 +130,19 @@ export class GapBook {
 
   /** An answer showed that history ends: the next one, soon, may prove it. */
   awaitSign(edgeMs: number): void {
+    this.#pause(edgeMs, NEXT_SIGN_MS);
+  }
+
+  /** A pause that failures of before do not lengthen. */
+  #pause(edgeMs: number, waitMs: number): void {
     const nowMs = this.#options.clock.monotonicMs();
-    this.#edges.restore(edgeMs, this.#edges.attempts(edgeMs), nowMs + NEXT_SIGN_MS);
+    this.#edges.restore(edgeMs, this.#edges.attempts(edgeMs), nowMs + waitMs);
+  }
+
+  #countAnswered(edgeMs: number): number {
+    const times = (this.#answered.get(edgeMs) ?? 0) + 1;
+    this.#answered.set(edgeMs, times);
+    return times;
   }
 
   /** Rows right below an edge could not be read; the gap is listed already. */
@@ -153,10 +165,11 @@ export class GapBook {
    */
   async horizon(gap: Gap): Promise<void> {
     const note = 'the server counts since and lastId as trade ids: only its newest page is served';
+    const times = this.#countAnswered(gap.edgeMs);
     if (gap.fromMs === -Infinity) {
-      this.#edges.block(gap.edgeMs, this.#options.clock.monotonicMs());
-      await this.#startAtHorizon(gap, HORIZON_RETRIES);
-    } else if (this.#edges.attempts(gap.edgeMs) < HORIZON_RETRIES) {
+      this.#pause(gap.edgeMs, RETRY_BASE_MS * 2 ** Math.min(times, HORIZON_RETRIES));
+      await this.#startAtHorizon(gap, times > HORIZON_RETRIES);
+    } else if (times <= HORIZON_RETRIES) {
       await this.failed(gap, 'history horizon', note);
     } else {
       await this.#lost(gap, 'history horizon', note, Number.POSITIVE_INFINITY);
@@ -170,17 +183,16 @@ export class GapBook {
     const isSought = isStart && this.#pages.collectFromMs === null;
     const retryMs = isSought ? START_RETRY_MS : BEYOND_HISTORY_RETRY_MS;
     await this.#lost(gap, 'beyond history', note, retryMs);
-    if (isStart) await this.#startAtHorizon(gap, BEYOND_HISTORY_RETRIES);
+    const times = this.#countAnswered(gap.edgeMs);
+    if (isStart) await this.#startAtHorizon(gap, times > BEYOND_HISTORY_RETRIES);
   }
 
   /**
    * What there was below the lowest edge cannot be known: after some tries what can be had from there on
    * is all that is expected. That is said for good, so tries that failed for another reason do not count.
    */
-  async #startAtHorizon({ edgeMs }: Gap, retries: number): Promise<void> {
-    const times = this.#horizon.edgeMs === edgeMs ? this.#horizon.times + 1 : 1;
-    this.#horizon = { edgeMs, times };
-    if (times <= retries || this.#pages.collectFromMs !== null) return;
+  async #startAtHorizon({ edgeMs }: Gap, isLast: boolean): Promise<void> {
+    if (!isLast || this.#pages.collectFromMs !== null) return;
     await this.#pages.beginAt(edgeMs, 'history horizon');
   }
 

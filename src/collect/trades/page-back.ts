@@ -311,7 +311,8 @@ export async function locateOffset(
       walk.stepped(request);
       const isTheEnd = !walk.hasTrades && walk.ends.isAgain(edgeMs, 0);
       if (isTheEnd) await book.beyondHistory(gap);
-      else book.putOff(edgeMs);
+      else if (walk.hasTrades) book.putOff(edgeMs);
+      else book.awaitSign(edgeMs);
       return;
     }
     if (skip === 0 && (newest === undefined || newest.tradedAtS * SECOND_MS < edgeMs)) {

@@ -268,7 +268,8 @@ export class TradeWalker {
         await endOfHistory(this.#walk, gap, chain, page);
       } else if (isAgreed && ends.below(gap.edgeMs, chain) === 'proven') {
         await book.beyondHistory(gap);
-      } else book.putOff(gap.edgeMs);
+      } else if (isLowest) book.awaitSign(gap.edgeMs);
+      else book.putOff(gap.edgeMs);
     }
   }
 

@@ -176,7 +176,10 @@ export interface StreamStatus extends StreamRef, NamedStream {
   /** End of the newest covered span; null while nothing is covered. */
   readonly newestCoveredMs: number | null;
   readonly coveredS: number;
-  /** Spans expected but not covered, up to there, or to where newer time was asked for in vain. */
+  /**
+   * Spans expected but not covered, up to there, or to where newer time was asked for in vain; where there is
+   * neither, up to the candle that is not closed yet.
+   */
   readonly gaps: number;
   readonly gapS: number;
   /**

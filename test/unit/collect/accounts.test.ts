@@ -100,6 +100,25 @@ test('orders that move between the pages are read again; none is taken as gone f
   assert.equal(world.exchange.countOf('orders'), 6);
 });
 
+test('orders are stamped with the time at which the answer with their last page arrived', async () => {
+  const world = new World();
+  world.orders = Array.from({ length: 150 }, (_, index) => order(index + 1));
+  const startMs = world.clock.wallMs();
+  let pages = 0;
+  world.beforePage = () => {
+    pages += 1;
+    world.exchange.told = { answeredAtMs: startMs + pages };
+    // It is read later.
+    world.clock.advance(500);
+  };
+  await world.poll();
+  assert.equal(pages, 2);
+  assert.deepEqual(
+    [...new Set(world.stored.map(({ observedAtMs }) => observedAtMs))],
+    [startMs + 2],
+  );
+});
+
 test('orders that never hold still are a failed poll, not a wrong picture', async () => {
   const world = new World();
   world.orders = Array.from({ length: 150 }, (_, index) => order(index + 1));

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import type { TradeWalker } from '../../../src/collect/trades/walker.js';
 import {
   every,
   fillAll,
@@ -485,6 +486,56 @@ test('in id mode what has left the newest page is tried some times, then listed 
   world.clock.advance(3_600_001);
   assert.equal(next.pendingGap(), undefined);
   world.assertHonest();
+});
+
+/** Lets so many tries of a walk fail, each as soon as it is due. */
+async function failTries(world: TradeWorld, walker: TradeWalker, count: number): Promise<void> {
+  const answer = world.exchange.answers.historyResult ?? assert.fail();
+  world.exchange.answers.historyResult = () => {
+    throw new Error('away');
+  };
+  for (let failed = 0; failed < count; failed += 1) {
+    for (let s = 0; s < 700 && walker.pendingGap() === undefined; s += 1) world.clock.advance(1000);
+    await assert.rejects(walker.fillStep(signal), /away/);
+  }
+  world.exchange.answers.historyResult = answer;
+}
+
+test('in id mode failures of the exchange are no looks at the newest page', async () => {
+  for (const failures of [0, 9]) {
+    const world = new TradeWorld(every(300, 1), 400);
+    world.mode = 'id';
+    const walker = world.walker('trades', 0);
+    await walker.pollHead(signal);
+    world.trades = every(3000, 1);
+    world.clock.advance(2_700_000);
+    await walker.pollHead(signal);
+    await failTries(world, walker, failures);
+    const before = world.exchange.asked.length;
+    const isLost = () => world.archive.gaps.some(({ state }) => state === 'unfillable');
+    for (let s = 0; s < 5000 && !isLost(); s += 1) {
+      world.clock.advance(1000);
+      if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+    }
+    assert.ok(isLost());
+    const looks = world.exchange.asked.length - before;
+    assert.ok(looks >= 3, `given up after ${looks} looks that followed on ${failures} failures`);
+  }
+});
+
+test('in id mode failures do not put off the looks that show where the newest page begins', async () => {
+  const world = new TradeWorld(every(1200, 0.5), 700);
+  world.mode = 'id';
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await failTries(world, walker, 9);
+  let seconds = 0;
+  for (; world.archive.floorOf(1) === null && seconds < 5000; seconds += 1) {
+    world.clock.advance(1000);
+    if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+  }
+  assert.ok(seconds <= 90, `settled after ${seconds} s`);
+  assert.equal(world.archive.startReasons.get(1), 'history horizon');
 });
 
 test('as long as nobody knows how the server counts, only the head is asked for', async () => {
