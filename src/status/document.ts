@@ -35,6 +35,9 @@ const STREAM = z.object({
   gaps: count(),
   openGaps: count().describe('those that may still be filled'),
   beforeHistoryS: seconds().describe('asked for from before the history of the exchange begins'),
+  neverAskedS: seconds().describe(
+    'between covered spans, and never asked for: what is stored of it is not complete',
+  ),
   collectFromMs: timeMs().nullable(),
   isStartKnown: z.boolean().describe('false while the walk back through history goes on'),
   startReason: z.string().nullable(),
@@ -290,6 +293,7 @@ function streamOf(one: StreamStatus, checks: readonly CheckTotals[], nowMs: numb
   return {
     ...{ market: one.market, kind, intervalS: variant === 0 ? null : variant },
     ...{ rows: one.rows, coveredUntilMs: newestCoveredMs, coveredS, missingS, beforeHistoryS },
+    neverAskedS: toMilliseconds(one.neverAskedS),
     lagS: newestCoveredMs === null ? null : tenths(nowMs - newestCoveredMs),
     unfillableS: toMilliseconds(one.unfillableS),
     coverageRatio: ratioOf(coveredS, missingS),

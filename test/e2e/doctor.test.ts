@@ -104,7 +104,7 @@ test('a database whose statements cannot be run says so before one is asked', as
   const asked = async () => (await doctor({ TAPEKEEP_DATABASE_URL: url })).states.join('\n');
   assert.doesNotMatch(await asked(), /tapekeep query/);
   await runSql(url, 'ALTER FUNCTION run_query OWNER TO CURRENT_USER');
-  assert.match(await asked(), /^database: warning: statements of "tapekeep query" fail$/m);
+  assert.match(await asked(), /^database: warning: no "tapekeep query" of tables of Postgres$/m);
 });
 
 test('a login that reads only is wrong for collecting, and a start with it is refused by name', async () => {

@@ -161,6 +161,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
       gapS: 20,
       unfillableS: 0,
       beforeHistoryS: 10,
+      neverAskedS: 0,
       gapsWithinHistory: 1,
       openGaps: 1,
       openS: 10,

@@ -206,8 +206,8 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
         const row = known.get(streams[index]?.streamId ?? 0);
         const { coveredS, gaps, gapS, unfillableS, openGaps, openS, ...rest } =
           row ?? assert.fail('no such stream');
-        const { beforeHistoryS, gapsWithinHistory } = rest;
-        const before = { beforeHistoryS, gapsWithinHistory };
+        const { beforeHistoryS, gapsWithinHistory, neverAskedS } = rest;
+        const before = { beforeHistoryS, gapsWithinHistory, neverAskedS };
         const told = { coveredS, gaps, gapS, unfillableS, openGaps, openS, ...before };
         assert.deepEqual(told, modelStatus(model, streams[index]?.variant ?? 0, untilS));
       }
@@ -232,6 +232,16 @@ function coveredSeconds(model: ModelStream): number[] {
   return Array.from({ length: END_S }, (_, s) => s).filter((s) => model.isCovered(s));
 }
 
+/** Seconds between covered ones that are neither covered nor a gap. */
+function neverAskedS(model: ModelStream, untilS: number): number {
+  const [oldestS = untilS, newestS = 0] = [0, -1].map((at) => coveredSeconds(model).at(at));
+  const isGap = (s: number) =>
+    model.gaps(0, untilS).some(({ fromS, toS }) => fromS <= s && s < toS);
+  return Array.from({ length: untilS }, (_, s) => s).filter(
+    (s) => s > oldestS && s < newestS && !model.isCovered(s) && !isGap(s),
+  ).length;
+}
+
 function isBeforeHistory(
   { reason, fromS }: Pick<ModelGap, 'reason' | 'fromS'>,
   model: ModelStream,
@@ -252,6 +262,7 @@ function modelStatus(model: ModelStream, intervalS: number, untilS: number) {
     coveredS: coveredSeconds(model).length,
     gaps: count(gaps),
     beforeHistoryS: lengthS(gaps.filter(isBefore)),
+    neverAskedS: neverAskedS(model, untilS),
     gapsWithinHistory: count(gaps.filter((gap) => !isBefore(gap))),
     gapS: lengthS(gaps),
     unfillableS: lengthS(gaps.filter((gap) => gap.state === 'unfillable' && !isBefore(gap))),

@@ -16,6 +16,7 @@ import {
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { trade } from '../support/postgres/postgres-rows.js';
 import { asSuperuser, makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';
+import { Program } from '../support/programs/program.js';
 
 /** How the roles come into being, and who may migrate. */
 
@@ -157,6 +158,15 @@ test('where roles cannot be made, it is said how, and the archive works without'
     assert.equal(analytics.state, 'replaced');
     assert.equal(roles.state, 'not_allowed');
     assert.match(roles.note ?? '', /"CREATE ROLE tapekeep_owner; CREATE ROLE tapekeep_writer;/);
+    await runSql(server.url, `CREATE DATABASE other OWNER ${username}`);
+    const other = withDatabase(login, 'other');
+    const env = { TAPEKEEP_DATABASE_URL: other, TAPEKEEP_HTTP_PORT: '0' };
+    const daemon = new Program(['--log-format', 'json', 'start'], { env });
+    try {
+      await daemon.line((line) => line.includes('"roles_missing"') && line.includes('CREATE ROLE'));
+    } finally {
+      await daemon.dispose();
+    }
     const { store } = await openTestStore({ databaseUrl: login });
     assert.equal((await store.commit({ trades: [trade(1, 5)] })).outcomes.trade.stored, 1);
     await store.stop();

@@ -1,6 +1,6 @@
-import { access, constants, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { exchangeNameOf } from '../../config/load.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
@@ -8,6 +8,7 @@ import { codeOf, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { hasEmbeddedCluster } from '../../store/index.js';
 import { command, nothing } from '../command.js';
+import { nearestFolder } from '../daemon/housekeeping.js';
 import { EXIT_CODES } from '../failure.js';
 import {
   COLD_FILES_ADVICE,
@@ -129,15 +130,6 @@ async function folderOf(path: string, setting: string): Promise<Found[]> {
   return [ok(`${text}${isMade}`)];
 }
 
-/** The folder itself, or what of its path exists. */
-async function nearestFolder(folder: string): Promise<string> {
-  const isThere = await stat(folder).then(
-    () => true,
-    (error: unknown) => codeOf(error) !== 'ENOENT',
-  );
-  return isThere || dirname(folder) === folder ? folder : await nearestFolder(dirname(folder));
-}
-
 /** Whether the database answers, with a schema that fits, and whose archive it holds. */
 async function databaseOf(session: Session): Promise<Found[]> {
   const { config } = session;
@@ -179,7 +171,9 @@ async function archiveAt(url: string, { config, telemetry }: Session): Promise<F
         ? [warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)]
         : []),
       ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
-      ...(unasked === undefined ? [] : [warning('statements of "tapekeep query" fail', unasked)]),
+      ...(unasked === undefined
+        ? []
+        : [warning('no "tapekeep query" of tables of Postgres', unasked)]),
     ];
   } finally {
     await store.stop();

@@ -80,7 +80,7 @@ export default command({
       ...tableLines(status),
       summaryLine(status, all),
       ...gapLines(status),
-      ...beforeHistoryLines(all),
+      ...apartLines(all),
       ...historyLines(status.streams, all),
       ...mismatchLines(status.streams),
       ...(identity === null ? [] : absentLines(session.config.markets, known)),
@@ -118,14 +118,28 @@ function gapLines({ openGaps, lostGaps, markets }: ArchiveStatus): string[] {
   return [...linesOf('Open', openGaps), ...linesOf('Lost', lostGaps)];
 }
 
-/** What was asked for and never existed: listed, but no shortfall of the archive. */
-function beforeHistoryLines(streams: readonly StatusStream[]): string[] {
-  const asked = streams.filter(({ beforeHistoryS }) => beforeHistoryS > 0);
-  return [...new Set(asked.map(({ kind }) => kind))].map((kind) => {
-    const own = asked.filter((one) => one.kind === kind);
-    const longest = shownDuration(Math.max(...own.map((one) => one.beforeHistoryS)) * 1000);
-    const markets = new Set(own.map(({ market }) => market)).size;
-    return `Never to be had: ${kind} of ${countOf(markets, 'market')}, for up to ${longest} that were asked for from before the exchange's history begins; it does not lower the share.`;
+/** What no share counts: what was asked for and never existed, and what lies between covered spans unasked. */
+const APART = {
+  beforeHistoryS: [
+    'Never to be had',
+    "that were asked for from before the exchange's history begins; it does not lower the share",
+  ],
+  neverAskedS: [
+    'Never asked for',
+    'between covered spans: what is stored of it is not complete; "tapekeep backfill" asks for it',
+  ],
+} as const;
+
+function apartLines(streams: readonly StatusStream[]): string[] {
+  return (['beforeHistoryS', 'neverAskedS'] as const).flatMap((field) => {
+    const [what, why] = APART[field];
+    const found = streams.filter((one) => one[field] > 0);
+    return [...new Set(found.map(({ kind }) => kind))].map((kind) => {
+      const own = found.filter((one) => one.kind === kind);
+      const longest = shownDuration(Math.max(...own.map((one) => one[field])) * 1000);
+      const markets = new Set(own.map(({ market }) => market)).size;
+      return `${what}: ${kind} of ${countOf(markets, 'market')}, for up to ${longest} ${why}.`;
+    });
   });
 }
 

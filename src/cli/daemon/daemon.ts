@@ -132,7 +132,12 @@ export class Daemon {
     const database = await this.#openDatabase();
     this.#database = database;
     this.#enter('migrating the database');
-    await this.#retrying(() => migrateDatabase(config, database.url, telemetry.store));
+    const { roles } = await this.#retrying(() => {
+      return migrateDatabase(config, database.url, telemetry.store);
+    });
+    if (roles.state === 'not_allowed' && roles.note !== null) {
+      telemetry.daemon.warned({ code: 'roles_missing', message: roles.note });
+    }
     const exchangeNowMs = () => exchangeTime.nowMs();
     const opening = () => openArchive(config, database.url, clock, telemetry.store, exchangeNowMs);
     const store = await this.#retrying(opening, (late) => late.stop());

@@ -1,4 +1,5 @@
-import { statfs } from 'node:fs/promises';
+import { stat, statfs } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
 import { type LifeReport, liveOn } from '../../archive/sealing/life.js';
 import type { LifeRules } from '../../archive/sealing/plan.js';
 import { Verification } from '../../archive/verification.js';
@@ -100,15 +101,24 @@ export async function countLedger(store: Store, options: HouseOptions): Promise<
   await reportSpace(store, options);
 }
 
+/** A folder, or what of its path exists: with a database elsewhere, or without archived partitions, it is not made yet. */
+export async function nearestFolder(folder: string): Promise<string> {
+  const isThere = await stat(folder).then(
+    () => true,
+    (error: unknown) => codeOf(error) !== 'ENOENT',
+  );
+  return isThere || dirname(folder) === folder ? folder : await nearestFolder(dirname(folder));
+}
+
 /** Reports what the archive takes, and the free space of the disks that this machine has of it. */
 async function reportSpace(store: Store, { config, telemetry }: HouseOptions): Promise<void> {
   const directories = { data: config.dataDir, cold: coldDirOf(config) };
   const disks = Object.entries(directories).map(async ([directory, path]) => {
-    const { bavail, blocks, bsize } = await statfs(path);
+    const { bavail, blocks, bsize } = await statfs(await nearestFolder(resolve(path)));
     const name = directory as keyof typeof directories;
     return { directory: name, freeBytes: bavail * bsize, sizeBytes: blocks * bsize };
   });
-  // With a database elsewhere, or without archived partitions, a directory may not be there.
+  // What cannot be measured is no reason to leave out the rest.
   const found = await Promise.allSettled(disks);
   const partitions = await store.sealing.partitions();
   telemetry.store.spaceMeasured({

@@ -187,6 +187,8 @@ export interface StreamStatus extends StreamRef, NamedStream {
    * they were wished for and never there to be had, so a share of what is complete leaves them out.
    */
   readonly beforeHistoryS: number;
+  /** Seconds between covered spans that were never asked for, as between a backfill and what is collected: no gap. */
+  readonly neverAskedS: number;
   /** Seconds of the others that are recorded as unfillable: they cannot be fetched any more. */
   readonly unfillableS: number;
   /** Gaps that are left when what lies before history is taken out. */
@@ -218,6 +220,9 @@ const STATUS_ROWS = `
   seen AS (
     SELECT s.*, m.name, c.newest, c.row_count, coalesce(c.spans, '{}') AS spans,
            coalesce(k.unfillable, '{}') AS unfillable, before.spans AS before_history,
+           CASE WHEN c.oldest < least(c.newest, ${fromMs('$1')})
+                THEN tstzmultirange(tstzrange(c.oldest, least(c.newest, ${fromMs('$1')}))) - expected.spans - c.spans
+                ELSE '{}' END AS never_asked,
            ${lagFromSql('c.newest', 'k.newest', fromMs('$1'))} AS counted_until, expected.spans AS wished
     FROM stream s JOIN market m USING (market_id) LEFT JOIN covered c USING (stream_id)
       LEFT JOIN known k USING (stream_id),
@@ -233,6 +238,7 @@ const STATUS_ROWS = `
          ${SECONDS_OF('missing')} AS gap_s,
          ${SECONDS_OF('missing * unfillable - before_history')} AS unfillable_s,
          ${SECONDS_OF('missing * before_history')} AS before_history_s,
+         ${SECONDS_OF('never_asked')} AS never_asked_s,
          ${SECONDS_OF('missing - unfillable - before_history')} AS open_s,
          (SELECT count(*) FROM unnest(missing - before_history))::int AS gaps_within_history,
          (SELECT count(*) FROM unnest(missing - unfillable - before_history))::int AS open_gaps,
