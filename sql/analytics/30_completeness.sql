@@ -52,7 +52,7 @@ BEGIN ATOMIC
     SELECT analytics.expected(s.stream_id, from_at, to_at, asked.now) - coalesce((
       SELECT range_agg(c.span) FROM coverage c
       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
-        AND c.span && analytics.span(from_at, to_at)), '{}') AS spans) missing, LATERAL (
+        AND c.span && analytics.span(from_at, to_at)), '{}') AS spans OFFSET 0) missing, LATERAL (
     -- What is newer is lag: than all that is covered, or was asked for in vain; where there is neither, the
     -- candle that is not closed and final yet.
     SELECT coalesce(greatest(
@@ -66,7 +66,7 @@ BEGIN ATOMIC
       AS until, (
       SELECT lower(c.span) FROM coverage c
       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
-      ORDER BY lower(c.span) LIMIT 1) AS oldest) counted, LATERAL (
+      ORDER BY lower(c.span) LIMIT 1) AS oldest OFFSET 0) counted, LATERAL (
     -- Lag is a piece of its own.
     SELECT unnest(missing.spans * tstzmultirange(tstzrange(NULL, counted.until))) AS span
     UNION ALL

@@ -186,6 +186,8 @@ export async function readGaps(
     const stream = streamOf.get(gap.streamId);
     return stream === undefined ? [gap] : (withoutLag(gap, stream, nowMs) ?? []);
   });
+  // What was cut ends earlier than what it came before.
+  gaps.sort((a, b) => b.span.toMs - a.span.toMs);
   const isAll = found.length < asked && gaps.length <= filter.limit;
   return { gaps: gaps.slice(0, filter.limit), isAll };
 }

@@ -339,6 +339,17 @@ const SEALING = {
     fields: ({ code, message }) => ({ code, error: message }),
     moves: { sealing_failures_total: 1 },
   }),
+  /** All that is due was looked at once; `codes` of what could not be done. */
+  roundEnded: event<{ codes: readonly string[] }>({
+    level: 'trace',
+    text: 'looked for what is to be sealed',
+    record({ metrics }, { codes }) {
+      metrics.reset('sealing_failing');
+      for (const code of new Set(codes)) {
+        metrics.move('sealing_failing', codes.filter((one) => one === code).length, { code });
+      }
+    },
+  }),
   /** How many partitions there are by state. */
   partitionsCounted: event<{
     partitions: readonly {

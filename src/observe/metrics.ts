@@ -98,6 +98,8 @@ const GAUGES = {
   realtime_connections: 'WebSocket connections to the exchange, open.',
   'queue_items{queue}': 'Items in a queue.',
   'queue_limit_items{queue}': 'Items that a queue holds at most.',
+  'sealing_failing{code}':
+    'What could not be sealed, archived or given up in the newest round that looked for it, by reason; none after one without failures.',
   'partitions{table,state}': 'Partitions by state: hot, sealed, archived or expired.',
   'partition_lead_seconds{table}': 'Time from now to the end of the last partition that exists.',
   'build_info{version,node}': 'Always 1; the labels name the program and the Node that runs it.',
@@ -211,10 +213,9 @@ const FROM_ZERO = {
   warnings_total: [{ code: 'log_closed' }, { code: 'output_closed' }],
   // Postgres: the disk is full, a permission is missing, the server is a standby.
   commit_failures_total: ['53100', '42501', '25006'].map((code) => ({ code, retried: 'false' })),
-  sealing_failures_total: [
-    ...['cold_disk_full', 'cold_mismatch', 'cold_damaged', 'cold_missing'],
-    ...['database_unreachable', 'database_failed'],
-  ].map((code) => ({ code })),
+  sealing_failures_total: ['cold_disk_full', 'cold_mismatch', 'cold_damaged', 'cold_missing'].map(
+    (code) => ({ code }),
+  ),
 } satisfies Partial<Record<MetricName, readonly Readonly<Record<string, string>>[]>>;
 
 const NO_LABELS = {};

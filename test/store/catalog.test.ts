@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { readGaps } from '../../src/cli/selection.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 
@@ -179,7 +180,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
 });
 
 test('a candle that is not closed yet is no gap, also where no candle was had', async () => {
-  const { store } = await openTestStore();
+  const { store, url } = await openTestStore();
   await store.ensureMarkets([market('A_USDT')], 0);
   const hourMs = Math.floor((NOON_S * 1000) / 3_600_000) * 3_600_000;
   const key = { kind: 'candles', marketId: 1, variant: 3600, collectFromMs: hourMs } as const;
@@ -193,6 +194,25 @@ test('a candle that is not closed yet is no gap, also where no candle was had', 
   }
   // A minute after its end it is final: by then it should have been asked for.
   assert.deepEqual(await seen(hourMs + 61 * 60_000), [3600, 1, 1]);
+  // Nor is it where older ones are missing, for whoever counts them.
+  const untilMs = hourMs + 150 * 60_000;
+  const trades = await store.ensureStream({ ...key, kind: 'trades', variant: 0 });
+  const span = { fromMs: hourMs, toMs: untilMs };
+  await store.commit({ claims: [{ stream: trades, span, evidence: {} }] });
+  assert.deepEqual(await seen(untilMs), [7200, 1, 1]);
+  const { gaps } = await readGaps(store, { limit: 10 }, await store.inspection.streams(), untilMs);
+  const missing = { fromMs: hourMs, toMs: hourMs + 7_200_000 };
+  assert.deepEqual(
+    gaps.map((gap) => gap.span),
+    [missing],
+  );
+  const listed = await runSql(
+    url,
+    `SELECT extract(epoch FROM length)::int AS "lengthS", is_lag AS "isLag" FROM analytics.gaps
+     WHERE kind = 'candles' AND (NOT is_lag OR length < interval '1 hour') ORDER BY starts_at`,
+  );
+  assert.deepEqual(listed[0], { lengthS: 7200, isLag: false });
+  assert.equal(listed.length, 2);
 });
 
 test('a stream that never got anything has one gap that grows, once it is known where it begins', async () => {

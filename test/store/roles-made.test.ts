@@ -163,7 +163,9 @@ test('where roles cannot be made, it is said how, and the archive works without'
     const env = { TAPEKEEP_DATABASE_URL: other, TAPEKEEP_HTTP_PORT: '0' };
     const daemon = new Program(['--log-format', 'json', 'start'], { env });
     try {
-      await daemon.line((line) => line.includes('"roles_missing"') && line.includes('CREATE ROLE'));
+      await daemon.line(
+        (line) => line.includes('"roles_unsettled"') && line.includes('CREATE ROLE'),
+      );
     } finally {
       await daemon.dispose();
     }

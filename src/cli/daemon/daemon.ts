@@ -135,8 +135,8 @@ export class Daemon {
     const { roles } = await this.#retrying(() => {
       return migrateDatabase(config, database.url, telemetry.store);
     });
-    if (roles.state === 'not_allowed' && roles.note !== null) {
-      telemetry.daemon.warned({ code: 'roles_missing', message: roles.note });
+    if (roles.state !== 'busy' && roles.note !== null) {
+      telemetry.daemon.warned({ code: 'roles_unsettled', message: roles.note });
     }
     const exchangeNowMs = () => exchangeTime.nowMs();
     const opening = () => openArchive(config, database.url, clock, telemetry.store, exchangeNowMs);

@@ -101,7 +101,7 @@ export async function countLedger(store: Store, options: HouseOptions): Promise<
   await reportSpace(store, options);
 }
 
-/** A folder, or what of its path exists: with a database elsewhere, or without archived partitions, it is not made yet. */
+/** A folder, or what of its path exists: that for cold files is made with the first of them. */
 export async function nearestFolder(folder: string): Promise<string> {
   const isThere = await stat(folder).then(
     () => true,
@@ -112,13 +112,17 @@ export async function nearestFolder(folder: string): Promise<string> {
 
 /** Reports what the archive takes, and the free space of the disks that this machine has of it. */
 async function reportSpace(store: Store, { config, telemetry }: HouseOptions): Promise<void> {
-  const directories = { data: config.dataDir, cold: coldDirOf(config) };
+  const coldDir = coldDirOf(config);
+  const directories = {
+    data: config.dataDir,
+    cold: config.cold.enabled ? await nearestFolder(resolve(coldDir)) : coldDir,
+  };
   const disks = Object.entries(directories).map(async ([directory, path]) => {
-    const { bavail, blocks, bsize } = await statfs(await nearestFolder(resolve(path)));
+    const { bavail, blocks, bsize } = await statfs(path);
     const name = directory as keyof typeof directories;
     return { directory: name, freeBytes: bavail * bsize, sizeBytes: blocks * bsize };
   });
-  // What cannot be measured is no reason to leave out the rest.
+  // With a database elsewhere, or without archived partitions, a directory may not be there.
   const found = await Promise.allSettled(disks);
   const partitions = await store.sealing.partitions();
   telemetry.store.spaceMeasured({
@@ -200,10 +204,12 @@ async function keepPartitions(
       // Nothing is asked for any more of what is not kept, from now on.
       if (report.outcomes.some(({ became }) => became === 'expired')) await collector.review();
       await reportLifecycle(store, report, telemetry);
+      telemetry.sealing.roundEnded({ codes: report.failures.map(({ error }) => error.code) });
     } catch (error) {
       // A command that works on the same is no failure: it does what was to be done.
       if (signal.aborted || codeOf(error) === 'sealing_busy') continue;
       telemetry.sealing.failed({ code: codeOf(error), message: messageOf(error) });
+      telemetry.sealing.roundEnded({ codes: [codeOf(error)] });
     }
   }
 }

@@ -59,6 +59,7 @@ const EXAMPLES: Examples = {
       ...{ table: 'trade', partition: 'trade_20260101', became: 'sealed', rows: 12 },
     },
     failed: { code: 'cold_disk_full', message: 'no space is left' },
+    roundEnded: { codes: ['a', 'a', 'b'] },
     partitionsCounted: { partitions: [{ table: 'trade', state: 'sealed', count: 3 }] },
   },
   store: {
