@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import test, { suite } from 'node:test';
 import { isCovered } from '../support/exchanges/recorded.js';
-import { runSql } from '../support/postgres/postgres.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
+import { runCommand } from '../support/programs/commands.js';
 import type { Program } from '../support/programs/program.js';
 import { at, START_S, TAPE_MARKET, TapeProgram } from '../support/programs/tape-program.js';
 
@@ -180,6 +182,23 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.match(out, /All of it is covered/);
     await assertWhole(world);
     await world.stop(daemon);
+  });
+
+  test('status names the time between covered spans that was never asked for', async () => {
+    const { store, url } = await openTestStore();
+    const terms = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
+    await store.ensureMarkets([{ name: 'A_USDT', stock: 'A', money: 'USDT', ...terms }], 0);
+    const collectFromMs = (NOON_S + 600) * 1000;
+    const key = { kind: 'trades', marketId: 1, variant: 0, collectFromMs } as const;
+    const stream = await store.ensureStream(key);
+    const earlier = claim(stream, 0, 60);
+    await store.want(stream, earlier.span);
+    await store.commit({ claims: [earlier, claim(stream, 600, 900)] });
+    const { out } = await runCommand(['status'], { TAPEKEEP_DATABASE_URL: url });
+    assert.match(out, /^A_USDT +trades .* 100% /m);
+    const line =
+      /^Never asked for: trades of 1 market, for up to 9m between covered spans: .*"tapekeep backfill"/m;
+    assert.match(out, line);
   });
 
   test('when the daemon that does the work dies, the command goes on by itself', async (t) => {

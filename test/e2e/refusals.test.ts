@@ -7,7 +7,6 @@ import test, { type TestContext } from 'node:test';
 import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
-import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program, startSandbox } from '../support/programs/program.js';
 
@@ -91,23 +90,6 @@ test('status takes a market of the settings that has no data, and refuses what i
     const { code, err } = await runCommand([command, '--kind', 'balances,orders'], env);
     assert.deepEqual([code, err], [0, '']);
   }
-});
-
-test('status names the time between covered spans that was never asked for', async () => {
-  const { store, url } = await openTestStore();
-  const terms = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
-  await store.ensureMarkets([{ name: 'A_USDT', stock: 'A', money: 'USDT', ...terms }], 0);
-  const collectFromMs = (NOON_S + 600) * 1000;
-  const key = { kind: 'trades', marketId: 1, variant: 0, collectFromMs } as const;
-  const stream = await store.ensureStream(key);
-  const earlier = claim(stream, 0, 60);
-  await store.want(stream, earlier.span);
-  await store.commit({ claims: [earlier, claim(stream, 600, 900)] });
-  const { out } = await runCommand(['status'], { TAPEKEEP_DATABASE_URL: url });
-  assert.match(out, /^A_USDT +trades .* 100% /m);
-  const line =
-    /^Never asked for: trades of 1 market, for up to 9m between covered spans: .*"tapekeep backfill"/m;
-  assert.match(out, line);
 });
 
 test('a tape that is missing and a market that is none are told with their options', async () => {

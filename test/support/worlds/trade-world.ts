@@ -181,6 +181,23 @@ const fieldsOf = ({ price, isBroken }: Trade) => ({
   type: 'buy',
 });
 
+/** Lets so many tries of a walk fail, each as soon as it is due. */
+export async function failTries(
+  world: TradeWorld,
+  walker: TradeWalker,
+  count: number,
+): Promise<void> {
+  const answer = world.exchange.answers.historyResult ?? assert.fail();
+  world.exchange.answers.historyResult = () => {
+    throw new Error('away');
+  };
+  for (let failed = 0; failed < count; failed += 1) {
+    for (let s = 0; s < 700 && walker.pendingGap() === undefined; s += 1) world.clock.advance(1000);
+    await assert.rejects(walker.fillStep(signal), /away/);
+  }
+  world.exchange.answers.historyResult = answer;
+}
+
 /** Fills until nothing is left to do, now and a pause later, which the world's time does not see. */
 export async function fillAll(walker: TradeWalker, limit = 50): Promise<number> {
   let steps = 0;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { TradeWalker } from '../../../src/collect/trades/walker.js';
 import {
   every,
+  failTries,
   fillAll,
   knownMode,
   START_MS,
@@ -488,21 +488,8 @@ test('in id mode what has left the newest page is tried some times, then listed 
   world.assertHonest();
 });
 
-/** Lets so many tries of a walk fail, each as soon as it is due. */
-async function failTries(world: TradeWorld, walker: TradeWalker, count: number): Promise<void> {
-  const answer = world.exchange.answers.historyResult ?? assert.fail();
-  world.exchange.answers.historyResult = () => {
-    throw new Error('away');
-  };
-  for (let failed = 0; failed < count; failed += 1) {
-    for (let s = 0; s < 700 && walker.pendingGap() === undefined; s += 1) world.clock.advance(1000);
-    await assert.rejects(walker.fillStep(signal), /away/);
-  }
-  world.exchange.answers.historyResult = answer;
-}
-
 test('in id mode failures of the exchange are no looks at the newest page', async () => {
-  for (const failures of [0, 9]) {
+  for (const failures of [0, 3, 5]) {
     const world = new TradeWorld(every(300, 1), 400);
     world.mode = 'id';
     const walker = world.walker('trades', 0);
