@@ -78,7 +78,7 @@ const textsOf = (words: readonly Word[]) => words.map(({ text }) => text).join('
 
 /**
  * Knows the place from the words before, and offers what may follow there. Where that is no word, the
- * shell completes files. The shells split `--option=value` in their own way; lists grow at their end, by words
+ * shell completes files. Of `--option=value` bash makes three words and zsh one; lists grow at their end, by words
  * that they do not hold yet.
  */
 function bashScript(places: readonly Place[]): string {
@@ -91,14 +91,15 @@ function bashScript(places: readonly Place[]): string {
   ]);
   return `_tapekeep() {
   local current="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}"
-  local place="" next offered="" flags="" list="" word i
+  local place="" next offered="" flags="" list="" held word i
   for ((i = 1; i < COMP_CWORD; i++)); do
     next="\${place:+$place }\${COMP_WORDS[i]}"
     case "$next" in
       ${named.join('|')}) place="$next" ;;
     esac
   done
-  if [[ "$current" == "=" ]]; then current=""
+  if [[ "$current" == --*=* ]]; then before="\${current%%=*}" list="\${current%%=*}=" current="\${current#*=}"
+  elif [[ "$current" == "=" ]]; then current=""
   elif [[ "$before" == "=" ]]; then before="\${COMP_WORDS[COMP_CWORD-2]}"
   fi
   case "$place|$before" in
@@ -106,8 +107,8 @@ ${lines.join('\n')}
   esac
   if [[ "$current" == -* || -z "$offered" ]]; then offered="$flags"
   elif [[ "$current" == *,* ]]; then
-    list="\${current%,*},"
-    for word in \${list//,/ }; do
+    held="\${current%,*}" list+="\${current%,*},"
+    for word in \${held//,/ }; do
       offered=" $offered "
       offered="\${offered/ $word / }"
     done
