@@ -1,6 +1,7 @@
 import { isNotRecordedYet } from '../contract/gap-notices.js';
 import type { Depth } from '../contract/resources.js';
 import { compareDecimals } from '../kernel/decimal.js';
+import { shownDuration } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, StreamRef } from '../model/batch.js';
@@ -161,6 +162,7 @@ export class SnapshotRecorder {
     }
     this.#pending = undefined;
     this.#observed();
+    this.#noteWait(nowMs);
     this.#flushedAtMs = nowMs;
     this.#report.progressed(claim.toMs);
   }
@@ -168,6 +170,13 @@ export class SnapshotRecorder {
   #observed(): void {
     this.#isMissingAtSource = false;
     this.#whyMissed = undefined;
+  }
+
+  /** No look follows while one waits to be stored, which a database that is away may let it do for long. */
+  #noteWait(sinceMs: number): void {
+    const waitedMs = this.#options.clock.monotonicMs() - sinceMs;
+    if (waitedMs <= this.#options.toleranceMs) return;
+    this.#whyMissed = `the look before it waited ${shownDuration(waitedMs)} for the database to store it`;
   }
 
   /** Stores what there is, and claims nothing: for coverage this is no observation. */

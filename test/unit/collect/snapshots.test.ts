@@ -161,6 +161,23 @@ test('looks within the tolerance are one span; an outage is a gap that nothing f
   assert.deepEqual(world.gaps(), [[20_001, 40_001, 'unfillable', 'not observed']]);
 });
 
+test('time in which a look waited for the database is missed for that reason', async () => {
+  const world = new World();
+  const depth = world.depth();
+  await world.look(depth);
+  world.archive.before = (method) => {
+    if (method === 'commit' && world.clock.wallMs() < START_MS + 60_000)
+      world.clock.advance(55_000);
+  };
+  await world.look(depth, 5000);
+  await world.look(depth, 1000);
+  assert.deepEqual(world.gaps(), [[5001, 61_000, 'unfillable', 'not observed']]);
+  assert.equal(
+    world.archive.memories.get(1)?.[0]?.note,
+    'the look before it waited 55s for the database to store it',
+  );
+});
+
 test('what was observed shortly before an outage stays covered, though it was not written yet', async () => {
   const world = new World();
   const depth = world.depth();
