@@ -131,6 +131,9 @@ export function leftOutText(
   return `The setting "markets" does not name ${all}: a daemon with these settings collects nothing more of that`;
 }
 
+/** Of an archive that no daemon writes to. */
+export const NOTHING_COLLECTS = 'Nothing collects at present.';
+
 /** Why history that exists cannot be asked for. */
 export const HORIZON_WHY =
   'the exchange serves only its newest trades, those that it has not forgotten or those of its newest page (docs/guides/gaps.md)';

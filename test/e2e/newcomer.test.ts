@@ -79,6 +79,7 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   assert.deepEqual([candles?.market, candles?.kind], ['BTC_USDT', 'candles']);
   const shown = await runCommand(['status', '--summary'], { TAPEKEEP_DATA_DIR: join(cwd, 'data') });
   assert.match(shown.out, /^Archive of sandbox \(sandbox\)\nAll: \d+ markets, \d+ streams/);
+  assert.doesNotMatch(shown.out, /Nothing collects/);
 
   daemon.kill('SIGTERM');
   assert.deepEqual(await daemon.ended(), { code: 0, signal: null });
@@ -90,6 +91,9 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   // The time of a run is that of collecting, however long its server and its past take to be made.
   const again = run(t, cwd, ...START, '--for', '1s');
   assert.equal((await again.ended()).code, 0, again.dump());
+  const ended = run(t, cwd, 'status', '--summary');
+  assert.equal((await ended.ended()).code, 0);
+  assert.equal(ended.lines.stdout.at(-1), 'Nothing collects at present.');
   const after = await status(cwd);
   const rows = ({ archive }: Awaited<ReturnType<typeof status>>) =>
     archive.streams.filter(({ kind }) => kind === 'trades').reduce((sum, one) => sum + one.rows, 0);

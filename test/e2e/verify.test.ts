@@ -140,6 +140,26 @@ test('what is in cold files is not judged, and verify says so', async (t) => {
   );
 });
 
+test('a market of which no slot can be judged yet is named, and is not proven', async (t) => {
+  const { url } = await openDaysWorld(await makeFolder(t));
+  const env = { TAPEKEEP_DATABASE_URL: url };
+  await runSql(
+    url,
+    `DELETE FROM coverage c USING stream s JOIN market m USING (market_id)
+     WHERE m.name = 'BTC_USD' AND s.stream_id = c.stream_id`,
+  );
+  await runSql(url, `DELETE FROM gap`);
+  const { code, out } = await verify(env, '--market', 'BTC_USD');
+  assert.equal(code, 6, out);
+  const said = 'the database holds no whole slot of it that is collected';
+  assert.equal(
+    out,
+    `BTC_USD\n  nothing is collected that could be judged\nNothing to judge of BTC_USD so far: ${said}.`,
+  );
+  const document = JSON.parse((await verify(env, '--market', 'BTC_USD', '--json')).out) as Document;
+  assert.equal(document.isProven, false);
+});
+
 test('a slot called quiet where history begins is named, as long as its rows are in the database', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
   const env = { TAPEKEEP_DATABASE_URL: place.url, TAPEKEEP_COLD_DIR: place.coldDir };

@@ -6,7 +6,7 @@ import { isPartOfHistory } from '../../status/document.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
-import { gapIdOf, HORIZON_WHY, nextTryText, startTriesText } from '../gaps.js';
+import { gapIdOf, HORIZON_WHY, NOTHING_COLLECTS, nextTryText, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, streamName } from '../options.js';
 import {
@@ -165,11 +165,11 @@ function beforeHistoryLines(gaps: readonly Gap[], limit: number): string[] {
 function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: number): string[] {
   if (isWritten) return [];
   const newest = streams.flatMap(({ newestCoveredMs: ms }) => (ms === null ? [] : [ms]));
-  if (newest.length === 0) return ['Nothing collects at present.'];
+  if (newest.length === 0) return [NOTHING_COLLECTS];
   const ms = Math.max(...newest);
   const ago = shownDuration(nowMs - ms);
   return [
-    `Nothing collects at present. What happened since a stream ends (the newest at ${formatInstant(ms)}, ${ago} ago) is not listed.`,
+    `${NOTHING_COLLECTS} What happened since a stream ends (the newest at ${formatInstant(ms)}, ${ago} ago) is not listed.`,
   ];
 }
 

@@ -8,7 +8,7 @@ import {
   statusOf,
 } from '../../status/document.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { HORIZON_WHY, leftOutText } from '../gaps.js';
+import { HORIZON_WHY, leftOutText, NOTHING_COLLECTS } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import {
   JSON_DOCUMENT,
@@ -56,8 +56,9 @@ export default command({
   help: HELP,
   needs: archive(),
   async run({ session, store, nowMs }, { markets, kinds, worst, isSummary, json }) {
-    const [identity, streams, gaps, checks] = await Promise.all([
+    const [identity, isWritten, streams, gaps, checks] = await Promise.all([
       store.archive(),
+      store.inspection.isWritten(),
       store.statusRows(nowMs),
       store.gapTotals(nowMs),
       store.checks.totals(),
@@ -85,6 +86,7 @@ export default command({
       ...mismatchLines(status.streams),
       ...(identity === null ? [] : absentLines(session.config.markets, known)),
       ...(left === undefined ? [] : [`${left}.`]),
+      ...(isWritten ? [] : [NOTHING_COLLECTS]),
     ]);
   },
 });

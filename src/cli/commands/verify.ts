@@ -74,16 +74,19 @@ function addUnproven(found: MarketFindings, intervalS: number, span: Span, reaso
   else if (same.length < KEPT_MAX) found.unproven.push({ intervalS, reason, ...span });
 }
 
-/** Whether anything of a market is not proven. A market of which nothing was judged is not. */
-function isUnproven({ counts, gaps, suspects }: MarketFindings): boolean {
+/** What can be said of a market: of one without a slot and without a gap there is nothing to judge yet. */
+function stateOf({ counts, gaps, suspects }: MarketFindings): 'proven' | 'unproven' | 'unjudged' {
   const all = [...counts.values()];
-  return (
+  const isUnproven =
     gaps.length > 0 ||
     suspects.length > 0 ||
-    !all.some(({ slots }) => slots > 0) ||
-    all.some(({ mismatches, unproven }) => mismatches > 0 || unproven > 0)
-  );
+    all.some(({ mismatches, unproven }) => mismatches > 0 || unproven > 0);
+  if (isUnproven) return 'unproven';
+  return all.some(({ slots }) => slots > 0) ? 'proven' : 'unjudged';
 }
+
+/** What was not judged is not proven either. */
+const isProven = (found: MarketFindings) => stateOf(found) === 'proven';
 
 function marketLines(found: MarketFindings): string[] {
   const lines = [...found.counts].map(([intervalS, counts]) => {
@@ -121,14 +124,18 @@ function findingLines(
     const spans = leftOut.map(formatSpan).join(', ');
     lines.push(`Not judged: ${spans}, ${IN_FILES}; "tapekeep restore" brings the rows back.`);
   }
-  const unproven = findings.filter(isUnproven).map(({ market }) => market);
+  const marketsOf = (state: ReturnType<typeof stateOf>) =>
+    findings.flatMap((found) => (stateOf(found) === state ? [found.market] : [])).join(', ');
+  const [unproven, unjudged] = [marketsOf('unproven'), marketsOf('unjudged')];
   const judged = findings
     .flatMap(({ counts }) => [...counts.values()])
     .reduce((sum, { slots }) => sum + slots, 0);
   if (!isWhole) lines.push('Interrupted: the figures above are only a part.');
   else if (findings.length === 0) lines.push('Nothing is collected that could be verified.');
-  else if (unproven.length > 0) lines.push(`There is doubt about ${unproven.join(', ')}.`);
-  else lines.push(`No doubt: candles and stored trades agree (${countOf(judged, 'slot')}).`);
+  else if (unproven !== '') lines.push(`There is doubt about ${unproven}.`);
+  else if (unjudged === '')
+    lines.push(`No doubt: candles and stored trades agree (${countOf(judged, 'slot')}).`);
+  if (isWhole && unjudged !== '') lines.push(`Nothing to judge of ${unjudged} so far: ${NO_SLOT}.`);
   return lines;
 }
 
@@ -140,11 +147,11 @@ function verifyDocument(
 ) {
   return {
     isWhole,
-    isProven: isWhole && findings.length > 0 && !findings.some(isUnproven),
+    isProven: isWhole && findings.length > 0 && findings.every(isProven),
     inColdFiles: leftOut.map(isoSpan),
     markets: findings.map((found) => ({
       market: found.market,
-      isProven: !isUnproven(found),
+      isProven: isProven(found),
       intervals: [...found.counts].map(([intervalS, counts]) => ({ intervalS, ...counts })),
       mismatches: found.mismatches.map(({ intervalS, slot, tradeIds }) => ({
         ...{ intervalS, ...isoSpan(slot.span), differences: slot.differences, tradeIds },
@@ -172,8 +179,8 @@ and for what is in cold files, whose time is named.
   tapekeep verify --market BTC_USDT --from 2h
   tapekeep verify --from 2026-01-31 --to 2026-02-01T12:00:00Z --json
 
-It exits with 0 only when nothing is left in doubt: a mismatch, a gap, or a candle that cannot be
-judged makes it 6. A running daemon fetches again what does not agree.`;
+It exits with 0 only when nothing is left in doubt: a mismatch, a gap, a candle that cannot be judged, or
+a market of which there is nothing to judge yet makes it 6. A running daemon fetches again what does not agree.`;
 
 /** One interval of one market, in whole slots. */
 interface Job {
@@ -201,12 +208,12 @@ export default command({
     const document = verifyDocument(findings, leftOut, isWhole);
     printReport(json, document, () => findingLines(findings, leftOut, isWhole));
     if (!isWhole) return EXIT_CODES.forced;
-    const isSuspect = findings.length === 0 || findings.some(isUnproven);
-    return isSuspect ? EXIT_CODES.unproven : EXIT_CODES.ok;
+    return document.isProven ? EXIT_CODES.ok : EXIT_CODES.unproven;
   },
 });
 
 const IN_FILES = 'in cold files, which are not read here';
+const NO_SLOT = 'the database holds no whole slot of it that is collected';
 const BEFORE_HISTORY = "before the exchange's history begins, never to be had";
 
 /** Time of which trades or candles are in files. */
