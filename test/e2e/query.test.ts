@@ -215,6 +215,11 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       /"trades" does not exist\. DuckDB has trades, and takes no such statement.*, or write analytics\.trades\n/,
     ],
     [['explain select * from analytics.trades'], 0, /Scan/],
+    [
+      ['--engine', 'duckdb', "select 'é', max(at) from trades"],
+      2,
+      /at or near "\)"\n\nLINE 1: select 'é', max\(at\) from trades\n {26}\^$/,
+    ],
     [['--engine', 'duckdb', 'explain select * from trades'], 2, /DuckDB takes a SELECT here/],
     [
       ['select * from entirely_unknown'],

@@ -36,6 +36,8 @@ interface Parsed {
   readonly error?: boolean;
   readonly error_type?: string;
   readonly error_message?: string;
+  /** Place in the statement, counted in characters from 0. */
+  readonly position?: string;
   readonly statements?: readonly unknown[];
 }
 
@@ -78,10 +80,12 @@ async function parseStatement(duck: DuckSession, sql: string): Promise<Syntax> {
   if (parsed.error === true) {
     const isParsed = parsed.error_type === 'not implemented';
     if (isParsed && /\bpivot\b/i.test(sql)) throw new OpenPivotError();
+    const { error_message: message, position } = parsed;
+    const place = position === undefined ? '' : pointAt(sql, Number(position));
     throw new StatementRefusedError(
       isParsed
         ? 'query only reads: DuckDB takes a SELECT here, and no EXPLAIN'
-        : `the statement is refused: ${parsed.error_message}`,
+        : `the statement is refused: ${message}${place}`,
     );
   }
   const count = parsed.statements?.length ?? 0;
@@ -100,4 +104,27 @@ async function parseStatement(duck: DuckSession, sql: string): Promise<Syntax> {
       type === 'TABLE_FUNCTION' ? [named(called?.schema, called?.function_name)] : [],
     ),
   };
+}
+
+/** Longest part of a line that is shown. */
+const SHOWN_LETTERS = 100;
+const BEFORE_LETTERS = 60;
+
+/**
+ * The line of a statement that an error is about, with a mark beneath the place.
+ *
+ * @param at place in the statement, counted in characters from 0
+ */
+export function pointAt(sql: string, at: number): string {
+  const before = [...sql].slice(0, at);
+  const lineStart = before.lastIndexOf('\n') + 1;
+  const line = [...([...sql].slice(lineStart).join('').split('\n')[0] ?? '')];
+  const column = before.length - lineStart;
+  const from = line.length <= SHOWN_LETTERS ? 0 : Math.max(0, column - BEFORE_LETTERS);
+  const shown = line
+    .slice(from, from + SHOWN_LETTERS)
+    .join('')
+    .replaceAll('\t', ' ');
+  const head = `LINE ${before.filter((letter) => letter === '\n').length + 1}: ${from > 0 ? '…' : ''}`;
+  return `\n\n${head}${shown}\n${' '.repeat(head.length + column - from)}^`;
 }

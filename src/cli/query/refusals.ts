@@ -1,4 +1,5 @@
 import { NoSuchTableError, StatementRefusedError } from '../../archive/errors.js';
+import { pointAt } from '../../archive/query/statement.js';
 import { isQueryTable, isQuestion, QUERY_TABLES, QUESTIONS } from '../../archive/query/tables.js';
 import { messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
@@ -141,28 +142,6 @@ interface ServerError {
   readonly internalQuery?: string;
 }
 
-/** Longest part of a line that is shown. */
-const SHOWN_LETTERS = 100;
-const BEFORE_LETTERS = 60;
-
-/** The line of a statement that an error is about, with a mark beneath the place. */
-function pointAt(sql: string, error: ServerError): string {
-  const { position, internalPosition, internalQuery } = error;
-  const given = position ?? (internalQuery === sql ? internalPosition : undefined);
-  if (given === undefined) return '';
-  const before = [...sql].slice(0, Number(given) - 1);
-  const lineStart = before.lastIndexOf('\n') + 1;
-  const line = [...([...sql].slice(lineStart).join('').split('\n')[0] ?? '')];
-  const column = before.length - lineStart;
-  const from = line.length <= SHOWN_LETTERS ? 0 : Math.max(0, column - BEFORE_LETTERS);
-  const shown = line
-    .slice(from, from + SHOWN_LETTERS)
-    .join('')
-    .replaceAll('\t', ' ');
-  const head = `LINE ${before.filter((letter) => letter === '\n').length + 1}: ${from > 0 ? '…' : ''}`;
-  return `\n\n${head}${shown}\n${' '.repeat(head.length + column - from)}^`;
-}
-
 /** What Postgres refuses in a statement is the asker's to mend, not a failure of the archive. */
 export async function asRefusal(error: unknown, sql: string, asked: Asked): Promise<unknown> {
   const sqlstate: unknown = (error as { sqlstate?: unknown }).sqlstate;
@@ -176,6 +155,9 @@ export async function asRefusal(error: unknown, sql: string, asked: Asked): Prom
   const server: ServerError = cause ?? {};
   const hint = server.hint === undefined ? '' : `. ${server.hint}`;
   const advice = rightsAdvice(message) ?? (await nameAdvice(message, asked)) ?? hint;
-  const text = `the statement is refused: ${message}${advice}${pointAt(sql, server)}`;
+  const { position, internalPosition, internalQuery } = server;
+  const place = position ?? (internalQuery === sql ? internalPosition : undefined);
+  const shown = place === undefined ? '' : pointAt(sql, Number(place) - 1);
+  const text = `the statement is refused: ${message}${advice}${shown}`;
   return new StatementError(text, error);
 }
