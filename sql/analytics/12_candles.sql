@@ -95,4 +95,4 @@ BEGIN ATOMIC
         FROM analytics.candles(returns.market, returns.step, returns.from_at, returns.to_at,
                                returns.origin) c) h) k) p;
 END;
-COMMENT ON FUNCTION analytics.returns(text, interval, timestamptz, timestamptz, timestamptz) IS 'Returns from close to close of the slots that open in [from_at, to_at). A complete slot without trades keeps the price before; at the edge of a gap there is no return, because the price there is not known. Example: SELECT open_at, simple_return FROM analytics.returns(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
+COMMENT ON FUNCTION analytics.returns(text, interval, timestamptz, timestamptz, timestamptz) IS 'Returns from close to close of the slots that open in [from_at, to_at). A complete slot without trades keeps the price before; at the edge of a gap there is no return, because the price there is not known, and the first slot of the span has none: begin one slot earlier. Example: SELECT open_at, simple_return FROM analytics.returns(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';

@@ -40,6 +40,11 @@ const attempt = (stream: StreamRef, fromS: number, toS: number): GapRecord => ({
   ...{ atMs: ms(100), nextAttemptAtMs: ms(200), isAttempt: true },
 });
 
+function fillingOf(store: Store, signal: AbortSignal, onProgress: () => void): Filling {
+  const session = openSession({}, { env: {} });
+  return new Filling({ session, store, signal, onProgress, onWorker: () => undefined });
+}
+
 test('tries are counted on, also when the gap shrinks from either end, and tell when the next is due', async () => {
   const { store, stream } = await openWithGap();
   await store.recordGap(attempt(stream, 10, 90));
@@ -123,18 +128,31 @@ test('what follows a fill waits for the next try of a gap only where it is near'
     // A second look: it waits.
     const ending = new AbortController();
     let looks = 0;
-    const filling = new Filling({
-      ...{ session: openSession({}, { env: {} }), store },
-      ...{ signal: ending.signal, onWorker: () => undefined },
-      onProgress: () => {
-        looks += 1;
-        if (looks > 1) ending.abort();
-      },
+    const filling = fillingOf(store, ending.signal, () => {
+      looks += 1;
+      if (looks > 1) ending.abort();
     });
     return await filling.run([{ market: market.name, stream, span: spanOf(10, 90) }]);
   };
   assert.equal(await follow(30), 'settled');
   assert.equal(await follow(6), 'stopped');
+});
+
+test('a fill counts rows of trades and of their exact times once, whichever it works on', async () => {
+  const { store, stream } = await openWithGap();
+  const span = spanOf(10, 90);
+  const trades = { market: market.name, stream, span };
+  const times = { ...trades, stream: { ...stream, kind: 'times' as const, streamId: 99 } };
+  const progress = { lengthMs: 80, coveredMs: 0, unfillableMs: 0, waitingMs: 0 };
+  for (const tasks of [[trades], [times], [times, trades], [trades, trades]]) {
+    const filling = fillingOf(store, new AbortController().signal, () => undefined);
+    const rowsAt = (rows: number) =>
+      filling.totalsOf(
+        tasks,
+        tasks.map(() => ({ ...progress, rows })),
+      ).rows;
+    assert.deepEqual([rowsAt(10), rowsAt(17)], [0, 7]);
+  }
 });
 
 test('how the endpoints page is remembered, as long as the exchange stays at its address', async () => {

@@ -36,7 +36,7 @@ export default command({
     const passed = found.length - fetchable.length;
     if (passed > 0) {
       say(
-        `Left out: ${countOf(passed, 'gap')} of depth, tickers or states, which nothing brings back.`,
+        `${countOf(passed, 'gap')} of depth, tickers or states cannot be filled: it could be seen only at its moment.`,
       );
     }
     const askable = await withoutUnlisted(context, fetchable);

@@ -16,8 +16,9 @@ list --all shows that of each.
   tapekeep gaps fill --market BTC_USDT
 
 A running daemon fills gaps by itself. "fill" ends their pauses, shows how it goes, and exits with 0
-when all of them are filled, with 7 when some could not be or were left out. What was given up counts
-only with --again, or where you name it; where nothing is missing it exits with 0.`;
+when all of them are filled, with 7 when some could not be or were left out. What was given up,
+and with it what nothing brings back, counts only with --again, or where you name it; where nothing is
+missing it exits with 0.`;
 
 const NOTE_MAX_LENGTH = 2000;
 

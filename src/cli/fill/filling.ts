@@ -1,5 +1,6 @@
 import { sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
+import { tableOfStream } from '../../model/series.js';
 import type { SpanProgress, Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import {
@@ -192,20 +193,20 @@ export class Filling {
   }
 }
 
-/** Time is counted once for each stream. */
+/** Rows are counted once for each stream, and those of trades once for the trades and their exact times. */
 function sumOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): SpanProgress {
   const sum = { lengthMs: 0, coveredMs: 0, unfillableMs: 0, waitingMs: 0, rows: 0 };
-  const counted = new Set<number>();
+  const counted = new Set<string>();
   for (const [at, part] of parts.entries()) {
     sum.lengthMs += part.lengthMs;
     sum.coveredMs += part.coveredMs;
     sum.unfillableMs += part.unfillableMs;
     sum.waitingMs += part.waitingMs;
     const stream = tasks[at]?.stream;
-    // Exact times are of the same rows as the trades.
-    if (stream === undefined || stream.kind === 'times' || counted.has(stream.streamId)) continue;
-    counted.add(stream.streamId);
-    sum.rows += part.rows;
+    if (stream === undefined) continue;
+    const rowsOf = `${stream.marketId} ${tableOfStream(stream.kind)} ${stream.variant}`;
+    if (!counted.has(rowsOf)) sum.rows += part.rows;
+    counted.add(rowsOf);
   }
   return sum;
 }

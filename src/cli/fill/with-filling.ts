@@ -90,12 +90,9 @@ function outcomeLines(outcome: FillOutcome): string[] {
     const share = percent(Math.min(1, (progress.coveredMs + 0.5) / progress.lengthMs));
     return `${spanText(market, stream, span)}: ${share} covered`;
   });
-  const stored = `${countOf(rows, 'row')} in ${shownDuration(durationMs)}`;
-  lines.push(
-    isCovered(outcome)
-      ? `All of it is covered: ${stored}.`
-      : `Not all of it is covered. Stored meanwhile of these streams, at any time: ${stored}.`,
-  );
+  const how = isCovered(outcome) ? 'All of it is covered' : 'Not all of it is covered';
+  const came = `${countOf(rows, 'row')} of these streams became covered, of any time`;
+  lines.push(`${how} after ${shownDuration(durationMs)}. Meanwhile ${came}.`);
   const rest = isCovered(outcome) ? [] : leftLines(outcome);
   const leftOut = outcome.isAll ? [] : ['The gaps that were left out stay as they are.'];
   return [...lines, ...rest, ...leftOut];
