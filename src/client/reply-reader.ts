@@ -10,6 +10,7 @@ import {
   COVERED_HEADER,
   GAP_HEADER,
   type GapNotice,
+  IDENTITY_HEADER,
   REPLAY_IDENTITY,
   readCovered,
   readGaps,
@@ -220,9 +221,6 @@ function errorOfStatus(
   if (status >= 400) return new RequestRefusedError(place);
   return new MalformedReplyError(place, detail, { cause });
 }
-
-/** Names the history that a server serves; only servers of this project send it. */
-const IDENTITY_HEADER = 'x-tapekeep-exchange';
 
 /** Response headers as undici gives them, names in lower case. */
 export type ReplyHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;

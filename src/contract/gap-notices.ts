@@ -1,10 +1,13 @@
 import { hullOf, type Span } from '../kernel/span.js';
 
 /**
- * Sessions and gap notices of a replay, in headers of our own beside the contract: an
+ * Identity, sessions and gap notices, in headers of our own beside the contract: an
  * exchange knows none. One place for both sides, because a collector that misread them would take
  * for complete what is not.
  */
+
+/** Names the history that a server serves, so that those of two exchanges are never mixed. */
+export const IDENTITY_HEADER = 'x-tapekeep-exchange';
 
 /** Names the session of a client, at a backend that keeps several; so does the parameter. */
 export const SESSION_HEADER = 'x-tapekeep-session';

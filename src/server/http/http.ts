@@ -10,6 +10,7 @@ import {
 import type { JsonObject } from '../../contract/documents/json-schema.js';
 import { openApiDocument } from '../../contract/documents/openapi.js';
 import { type EndpointName, endpointNames, type FilledParamsOf } from '../../contract/endpoints.js';
+import { IDENTITY_HEADER } from '../../contract/gap-notices.js';
 import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
 import { type Backend, RefusedError } from '../backend.js';
 import type { ServerContext } from '../context.js';
@@ -29,7 +30,6 @@ import {
   familyNotFound,
   HTML_TYPE,
   httpDate,
-  IDENTITY_HEADER,
   INTERNAL_ERROR,
   INVALID_INPUT,
   isUnambiguous,

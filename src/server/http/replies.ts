@@ -6,13 +6,11 @@ import {
   type FieldErrors,
   notFoundBody,
 } from '../../contract/error-shapes.js';
+import { IDENTITY_HEADER } from '../../contract/gap-notices.js';
 import type { ServerVariants } from '../../contract/variants.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { ServerEvents } from '../../observe/events.js';
 import type { Backend, RefusedError } from '../backend.js';
-
-/** Carries {@link Backend.identity}, so that archives of two exchanges are never mixed. */
-export const IDENTITY_HEADER = 'x-tapekeep-exchange';
 
 export const HTML_TYPE = 'text/html; charset=utf-8';
 export const JSON_TYPE = 'application/json; charset=utf-8';

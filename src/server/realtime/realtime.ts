@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
+import { IDENTITY_HEADER } from '../../contract/gap-notices.js';
 import { REALTIME_FRAME_MAX_BYTES } from '../../contract/limits.js';
 import { type Backend, RefusedError } from '../backend.js';
 import type { ServerContext } from '../context.js';
@@ -8,7 +9,6 @@ import {
   BAD_REQUEST,
   bareReplyText,
   type ErrorReply,
-  IDENTITY_HEADER,
   isUnambiguous,
   notFound,
   refusedReply,

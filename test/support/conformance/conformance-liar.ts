@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
+import { IDENTITY_HEADER } from '../../../src/contract/gap-notices.js';
 import { caseLines } from '../../conformance/report.js';
 import type { SuiteOptions } from '../../conformance/suite.js';
 import { startHttpStub } from '../exchanges/stub-server.js';
@@ -30,8 +31,6 @@ export const at = (rows: Bare, index: number): Row => rows[index] ?? {};
 export function listOf(field: unknown): Row[] {
   return Array.isArray(field) ? (field as Row[]) : [];
 }
-
-const IDENTITY_HEADER = 'x-tapekeep-exchange';
 
 /**
  * A server that passes on what another one says, and bends it here and there. With `isNamed` false
