@@ -35,14 +35,8 @@ function failure(): ReplyError {
   return new ReplyError(AUTHENTICATION_FAILURE);
 }
 
-/** A body as text and as the JSON object that it says. */
-interface ReadBody {
-  readonly text: string;
-  readonly fields: RawParams;
-}
-
-/** A body that is no JSON object does not say which request was meant. */
-function parseObject(body: Uint8Array): ReadBody {
+/** A body as text and as the JSON object that it is: any other does not say which request was meant. */
+function parseObject(body: Uint8Array) {
   let text: string;
   let value: unknown;
   try {
@@ -120,7 +114,8 @@ export class Authenticator {
     const { text, fields } = parseObject(body);
     const signed = signedFields.safeParse(fields);
     if (!signed.success || signed.data.request !== path) throw failure();
-    if (!isNonceText(nonceTextOf(text))) throw failure();
+    // In 13 digits, nothing else (contract, Limits).
+    if (!DIGITS.test(nonceTextOf(text) ?? '')) throw failure();
     return { apiKey, fields, nonce: signed.data.nonce };
   }
 
@@ -168,9 +163,4 @@ function nonceTextOf(json: string): string | undefined {
 
 function readText(token: string): string {
   return token.startsWith('"') ? (JSON.parse(token) as string) : token;
-}
-
-/** Whether a nonce is written as the contract says (Limits): in 13 digits, nothing else. */
-function isNonceText(text: string | undefined): boolean {
-  return text !== undefined && DIGITS.test(text);
 }

@@ -9,7 +9,7 @@ import {
 } from '../../contract/documents/asyncapi.js';
 import type { JsonObject } from '../../contract/documents/json-schema.js';
 import { openApiDocument } from '../../contract/documents/openapi.js';
-import { type EndpointName, endpointNames, type FilledParamsOf } from '../../contract/endpoints.js';
+import { type EndpointName, endpointNames } from '../../contract/endpoints.js';
 import { IDENTITY_HEADER } from '../../contract/gap-notices.js';
 import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
 import { type Backend, RefusedError } from '../backend.js';
@@ -78,9 +78,10 @@ function servedEndpoints({ variants }: ServerContext): ReadonlyMap<string, Endpo
   return paths;
 }
 
-function errorReplyOf(error: unknown): ErrorReply {
+/** What an error says to the client; undefined where the server itself failed. */
+function refusalIn(error: unknown): ErrorReply | undefined {
   if (error instanceof ReplyError) return error.reply;
-  return error instanceof RefusedError ? refusedReply(error) : INTERNAL_ERROR;
+  return error instanceof RefusedError ? refusedReply(error) : undefined;
 }
 
 function send(reply: FastifyReply, { status, body, retryAfterS }: ErrorReply): FastifyReply {
@@ -104,22 +105,22 @@ function addRoutes(
     (apiKey) => backend.secretOf(apiKey),
     variants.signedContent,
   );
-  const checked = <N extends EndpointName>(name: N, raw: RawParams, sessionBackend: Backend) => {
-    const params = spoken[name]?.read(raw, sessionBackend.nowMs() / 1000) ?? raw;
-    return validateParams(name, params, sessionBackend, variants) as FilledParamsOf<N>;
-  };
-  const isAnswer = (error: unknown) => error instanceof ReplyError || error instanceof RefusedError;
+  const isAnswer = (error: unknown) => refusalIn(error) !== undefined;
   for (const [path, name] of endpointOfPath) {
     const endpoint = spoken[name];
     if (endpoint === undefined) continue;
+    /** @param apiKey of the sender of a signed request; empty on the open GET form */
+    const answer = (sessionBackend: Backend, raw: RawParams, apiKey: string) => {
+      const asked = endpoint.read(raw, sessionBackend.nowMs() / 1000);
+      const params = validateParams(name, asked, sessionBackend, variants);
+      return answerText(name, { backend: sessionBackend, variants, endpoint, apiKey }, params);
+    };
     if (endpoint.access === 'public') {
       app.get(path, (request, reply) => {
         const query = readQuery(request.raw.url ?? '');
         if (query.kind === 'undecodable') throw new ReplyError(BAD_REQUEST);
         if (query.kind === 'ambiguous') throw new ReplyError(INVALID_INPUT);
-        const sessionBackend = sessionBackendOf(backend, request);
-        const asked = { backend: sessionBackend, variants, endpoint, apiKey: '' };
-        const text = answerText(name, asked, checked(name, query.values, sessionBackend));
+        const text = answer(sessionBackendOf(backend, request), query.values, '');
         // Sent synchronously where possible: a tick of promises costs as much as the answer.
         return text instanceof Promise
           ? text.then((later) => sendAnswer(reply, later, isWatched))
@@ -131,11 +132,7 @@ function addRoutes(
       const signed = { path, headers: request.headers, body };
       const sessionBackend = sessionBackendOf(backend, request);
       const text = await authenticator.run(signed, isAnswer, async (apiKey, fields) =>
-        answerText(
-          name,
-          { backend: sessionBackend, variants, endpoint, apiKey },
-          checked(name, fields, sessionBackend),
-        ),
+        answer(sessionBackend, fields, apiKey),
       );
       return sendAnswer(reply, text, isWatched);
     });
@@ -190,13 +187,6 @@ function answerUnparsable(context: ServerContext, socket: Socket): void {
   if (!socket.writable) socket.destroy();
 }
 
-/** Node would answer an expectation that it does not know with a 417 that the contract lacks. */
-function refuseExpectations(context: ServerContext, app: FastifyInstance): void {
-  app.server.on('checkExpectation', ({ socket }: IncomingMessage) => {
-    answerUnparsable(context, socket);
-  });
-}
-
 function addErrors(
   app: FastifyInstance,
   context: ServerContext,
@@ -206,21 +196,19 @@ function addErrors(
   const inShape = ERROR_SHAPES[variants.errorShapes];
   const missing = (request: FastifyRequest, reply: FastifyReply) => {
     const path = pathOf(request.raw.url ?? '');
-    const familyReply = () =>
-      variants.errorShapes === 'numbered' ? ROUTE_NOT_FOUND : familyNotFound(request.method, path);
-    const isContract = variants.errorShapes === 'contract';
-    return send(reply, isContract ? notFound(path, backend.nowMs()) : familyReply());
+    if (variants.errorShapes === 'contract') return send(reply, notFound(path, backend.nowMs()));
+    const isNumbered = variants.errorShapes === 'numbered';
+    return send(reply, isNumbered ? ROUTE_NOT_FOUND : familyNotFound(request.method, path));
   };
   app.setNotFoundHandler(missing);
   app.setErrorHandler((error: unknown, request, reply) => {
-    if (error instanceof ReplyError || error instanceof RefusedError) {
-      return send(reply, inShape(errorReplyOf(error)));
-    }
+    const refusal = refusalIn(error);
+    if (refusal !== undefined) return send(reply, inShape(refusal));
+    if (request.is404) return missing(request, reply);
     // What fastify itself refuses is a body that is too long or broken off: it could not be
     // authenticated.
     const status: unknown = (error as { statusCode?: unknown }).statusCode;
     const isBodyFault = typeof status === 'number' && status >= 400 && status < 500;
-    if (request.is404) return missing(request, reply);
     if (isBodyFault) return send(reply, AUTHENTICATION_FAILURE);
     context.telemetry.handlerFailed(failureOf(endpointOf(endpointOfPath, request), error));
     return send(reply, INTERNAL_ERROR);
@@ -265,7 +253,10 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
     });
     done();
   });
-  refuseExpectations(context, app);
+  // Node would answer an expectation that it does not know with a 417 that the contract lacks.
+  app.server.on('checkExpectation', ({ socket }: IncomingMessage) =>
+    answerUnparsable(context, socket),
+  );
   addHeaders(app, context);
   addErrors(app, context, endpointOfPath);
   addRoutes(app, context, endpointOfPath);
@@ -298,11 +289,9 @@ function addDocuments(app: FastifyInstance, realtimePath: string, speech: Speech
   const { dialect } = speech.variants;
   const openApi = once(() => JSON.stringify(openApiDocument({ version: API_VERSION, dialect })));
   const asyncApi = once(() => asyncApiDocument({ version: API_VERSION }, speech));
-  app.get(OPENAPI_PATH, (_request, reply) => {
-    return reply.type('application/json; charset=utf-8').send(openApi());
-  });
+  app.get(OPENAPI_PATH, (_request, reply) => sendJson(reply, openApi()));
   app.get(ASYNCAPI_PATH, (request, reply) => {
     const document = { ...asyncApi(), ...serversFor(request.headers.host, realtimePath) };
-    return reply.type('application/json; charset=utf-8').send(JSON.stringify(document));
+    return sendJson(reply, JSON.stringify(document));
   });
 }

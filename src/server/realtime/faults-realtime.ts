@@ -1,5 +1,10 @@
 import type { ServerContext } from '../context.js';
-import type { ConnectionFate, ConnectionInterference, RealtimeFrame } from '../faults.js';
+import type {
+  ConnectionFate,
+  ConnectionInterference,
+  RealtimeAsked,
+  RealtimeFrame,
+} from '../faults.js';
 
 /** Delayed frames of one connection that may wait; beyond it the connection is cut. */
 const MAX_DELAYED_FRAMES = 1024;
@@ -42,7 +47,7 @@ export class FrameGate {
     this.#become(this.#interference.opened(this.#context.backend.nowMs()));
   }
 
-  asked(asked: Pick<GateFrame, 'market'> & Parameters<ConnectionInterference['asked']>[0]) {
+  asked(asked: RealtimeAsked) {
     return this.#interference.asked(asked);
   }
 
