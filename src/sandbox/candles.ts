@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Candle } from '../contract/resources.js';
 import { SECOND_US } from '../kernel/durations.js';
+import type { KlineQuery } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
 import type { MarketTape } from './market-tape.js';
 
@@ -13,23 +14,15 @@ export const CANDLE_RULES = {
 };
 export type CandleRules = Readonly<z.output<z.ZodObject<typeof CANDLE_RULES>>>;
 
-interface CandleSpan {
-  /** Rounded down to the interval. */
-  readonly startS: number;
-  /** Inclusive. */
-  readonly endS: number;
-  readonly intervalS: number;
-}
-
 /**
- * The candles of one market, from its trades. A candle that began before the served history does is
- * left out, because its sums would be too small and look whole; the candle of the present is
- * always there, as far as it has come.
+ * The candles of one market, from its trades; the first is the one that the start lies in. A candle
+ * that began before the served history does is left out, because its sums would be too small and
+ * look whole; the candle of the present is always there, as far as it has come.
  */
 export function candlesOf(
   tape: MarketTape,
   nowMs: number,
-  { startS, endS, intervalS }: CandleSpan,
+  { startS, endS, intervalS }: Omit<KlineQuery, 'market'>,
   rules: CandleRules,
 ): Candle[] {
   const { columns } = tape;

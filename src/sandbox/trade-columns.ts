@@ -97,16 +97,15 @@ export class TradeColumns {
   }
 
   tradeAt(position: number): BackendTrade {
-    const slot = position - this.#base;
-    const price = this.#prices[slot] ?? 0n;
-    const amount = this.#amounts[slot] ?? 0n;
+    const price = this.priceAt(position);
+    const amount = this.amountAt(position);
     return {
-      id: this.#ids[slot] ?? 0,
-      timeUs: this.#timesUs[slot] ?? 0,
+      id: this.idAt(position),
+      timeUs: this.timeUsAt(position),
       price: formatScaled(price, this.priceDigits),
       amount: formatScaled(amount, this.amountDigits),
       total: formatTrimmed(price * amount, this.priceDigits + this.amountDigits),
-      side: this.#isSell[slot] === 1 ? 'sell' : 'buy',
+      side: this.isSellAt(position) ? 'sell' : 'buy',
     };
   }
 
@@ -179,20 +178,16 @@ export class TradeColumns {
     const count = Math.min(position, this.#end) - this.#base;
     if (count <= 0) return;
     const held = this.#end - this.#base;
-    for (const column of this.#columns()) column.copyWithin(0, count, held);
+    const columns = [this.#ids, this.#timesUs, this.#prices, this.#amounts, this.#isSell];
+    for (const column of columns) column.copyWithin(0, count, held);
     this.#base += count;
     for (const at of this.#blocks.keys()) if (at < this.#base) this.#blocks.delete(at);
     for (const at of this.#superblocks.keys()) if (at < this.#base) this.#superblocks.delete(at);
   }
 
-  #columns() {
-    return [this.#ids, this.#timesUs, this.#prices, this.#amounts, this.#isSell] as const;
-  }
-
   #addTrade(sum: Figures, position: number): void {
-    const slot = position - this.#base;
-    const price = this.#prices[slot] ?? 0n;
-    const amount = this.#amounts[slot] ?? 0n;
+    const price = this.priceAt(position);
+    const amount = this.amountAt(position);
     sum.high = sum.count === 0 || price > sum.high ? price : sum.high;
     sum.low = sum.count === 0 || price < sum.low ? price : sum.low;
     sum.count += 1;
@@ -218,16 +213,16 @@ export class TradeColumns {
 
   #grow(): void {
     const capacity = this.#ids.length * 2;
-    const [ids, timesUs, prices, amounts, isSell] = this.#columns();
-    this.#ids = new Float64Array(capacity);
-    this.#ids.set(ids);
-    this.#timesUs = new Float64Array(capacity);
-    this.#timesUs.set(timesUs);
-    this.#prices = new BigInt64Array(capacity);
-    this.#prices.set(prices);
-    this.#amounts = new BigInt64Array(capacity);
-    this.#amounts.set(amounts);
-    this.#isSell = new Uint8Array(capacity);
-    this.#isSell.set(isSell);
+    this.#ids = grown(this.#ids, new Float64Array(capacity));
+    this.#timesUs = grown(this.#timesUs, new Float64Array(capacity));
+    this.#prices = grown(this.#prices, new BigInt64Array(capacity));
+    this.#amounts = grown(this.#amounts, new BigInt64Array(capacity));
+    this.#isSell = grown(this.#isSell, new Uint8Array(capacity));
   }
+}
+
+/** The longer of two columns, filled with what the other one holds. */
+function grown<C extends { set(held: C): void }>(column: C, longer: C): C {
+  longer.set(column);
+  return longer;
 }

@@ -1,7 +1,6 @@
 import { obtain } from '../kernel/bounded.js';
 import { SECOND_US } from '../kernel/durations.js';
 import type { TradeForm } from '../server/backend.js';
-import { formatScaled, formatTrimmed } from './amounts.js';
 import type { TradeColumns } from './trade-columns.js';
 
 /** Trades of a block. A longer one costs more whenever the newest trade changes it. */
@@ -22,20 +21,12 @@ interface Block {
 type Blocks = Map<TradeColumns, Map<number, Block>>;
 
 function writeRow(form: TradeForm, columns: TradeColumns, position: number): string {
-  const { priceDigits, amountDigits } = columns;
-  const id = columns.idAt(position);
-  const timeUs = columns.timeUsAt(position);
+  const { id, timeUs, price, side, amount, total } = columns.tradeAt(position);
   const head =
     form === 'history'
       ? `{"id":${id},"time":${timeUs / SECOND_US}`
       : `{"tid":${id},"date":${Math.floor(timeUs / SECOND_US)}`;
-  const scaledPrice = columns.priceAt(position);
-  const scaledAmount = columns.amountAt(position);
-  const price = formatScaled(scaledPrice, priceDigits);
-  const amount = formatScaled(scaledAmount, amountDigits);
-  const total = formatTrimmed(scaledPrice * scaledAmount, priceDigits + amountDigits);
-  const type = columns.isSellAt(position) ? 'sell' : 'buy';
-  return `${head},"price":"${price}","type":"${type}","amount":"${amount}","total":"${total}"}`;
+  return `${head},"price":"${price}","type":"${side}","amount":"${amount}","total":"${total}"}`;
 }
 
 function writeBlock(form: TradeForm, columns: TradeColumns, from: number, to: number): Block {
