@@ -83,7 +83,8 @@ export class EndpointCaller {
   readonly #signing = new Semaphore(1);
   readonly #signer: RequestSigner | undefined;
   readonly #secrets: readonly string[];
-  readonly #offsets = new LowestOffsets();
+  /** Endpoints at which the exchange refused an offset of 0. */
+  readonly #raised = new Set<EndpointName>();
   readonly #dialect: Dialect;
 
   /** @throws InvalidAddressError when `baseUrl` is not a plain http or https address */
@@ -118,10 +119,39 @@ export class EndpointCaller {
     params: ParamsOf<N>,
     options: CallOptions = {},
   ): Promise<Reply<ResultOf<N>>> {
-    return await this.#offsets.ask(name, checkParams(name, params), (checked, isRepeat) => {
+    const checked = checkParams(name, params);
+    const field = OFFSET_FIELDS[name];
+    const isNewest = field !== undefined && checked[field] === 0;
+    return isNewest
+      ? await this.#callNewest(name, checked, field, options)
+      : await this.#call(name, checked, options);
+  }
+
+  /**
+   * Asks with an offset of 1 where an exchange refuses 0 by name, and remembers it. Where the offset is
+   * an id that is the same page. Where it counts trades, the newest one is not on it: what was sent is
+   * reported with the answer.
+   */
+  async #callNewest<N extends EndpointName>(
+    name: N,
+    params: RequestParams,
+    field: string,
+    options: CallOptions,
+  ): Promise<Reply<ResultOf<N>>> {
+    const raised = { ...params, [field]: LOWEST };
+    if (this.#raised.has(name)) {
+      return { ...(await this.#call(name, raised, options)), isRaised: true };
+    }
+    try {
+      return await this.#call(name, params, options);
+    } catch (error) {
+      const isRefused = error instanceof FieldErrorsError && Object.hasOwn(error.fields, field);
+      if (!isRefused) throw error;
       const { turn: _used, ...again } = options;
-      return this.#call(name, checked, isRepeat ? again : options);
-    });
+      const reply = await this.#call(name, raised, again);
+      this.#raised.add(name);
+      return { ...reply, isRaised: true };
+    }
   }
 
   async #call<N extends EndpointName>(
@@ -396,42 +426,6 @@ const OFFSET_FIELDS: Readonly<Partial<Record<EndpointName, string>>> = {
 
 /** The offset that stands for the newest page where 0 is refused: no trade's id is below it. */
 const LOWEST = 1;
-
-/**
- * Asks with an offset of 1 where an exchange refuses 0 by name, and remembers it. Where the offset is
- * an id that is the same page. Where it counts trades, the newest one is not on it: what was sent is
- * reported with the answer.
- */
-class LowestOffsets {
-  readonly #refused = new Set<EndpointName>();
-
-  /**
-   * @param ask sends one request; `isRepeat` when the parameters were refused before
-   * @throws what `ask` throws
-   */
-  async ask<T>(
-    name: EndpointName,
-    params: RequestParams,
-    ask: (params: RequestParams, isRepeat: boolean) => Promise<Reply<T>>,
-  ): Promise<Reply<T>> {
-    const field = OFFSET_FIELDS[name];
-    const isNewest = field !== undefined && params[field] === 0;
-    if (!isNewest) return await ask(params, false);
-    const raised = { ...params, [field]: LOWEST };
-    if (this.#refused.has(name)) {
-      return { ...(await ask(raised, false)), isRaised: true };
-    }
-    try {
-      return await ask(params, false);
-    } catch (error) {
-      const isRefused = error instanceof FieldErrorsError && Object.hasOwn(error.fields, field);
-      if (!isRefused) throw error;
-      const reply = await ask(raised, true);
-      this.#refused.add(name);
-      return { ...reply, isRaised: true };
-    }
-  }
-}
 
 /**
  * The newest `at` among tickers, UNIX milliseconds, or undefined when there is none: the exchange's
