@@ -337,13 +337,10 @@ class StateLine {
     return true;
   }
 
-  updated({ market, record }: FrameOf<'update'>): FrameOutcome {
+  updated({ record }: FrameOf<'update'>): FrameOutcome {
     const { clock, exchangeClock } = this.#settings;
-    const isOurs = market === undefined || market === this.market;
     const isKnown = this.#isKnown === true;
-    if (!this.#isFollowing || !isKnown || !isOurs || !this.#isOurs(record.period)) {
-      return 'dropped';
-    }
+    if (!this.#isFollowing || !isKnown || !this.#isOurs(record.period)) return 'dropped';
     if (this.#stalls?.observeUpdate(record, clock.monotonicMs()) === false) {
       // Others may have been lost before it: what is sure begins with a new connection.
       this.#settings.end('stalled');
