@@ -14,7 +14,7 @@ import { openTape } from '../../src/sandbox/tape/tape-backend.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
 import { startContestant } from '../support/exchanges/freshness-contestants.js';
 import { makeTrades, tapeLines } from '../support/exchanges/recorded.js';
-import { noTelemetry } from '../support/no-telemetry.js';
+import { hearing, noTelemetry } from '../support/no-telemetry.js';
 import { startTestPostgres, type TestPostgres } from '../support/postgres/postgres-server.js';
 import { type BenchReport, tableOf } from './report.js';
 
@@ -89,14 +89,11 @@ async function startExchange(folder: string, rules: readonly FaultRuleInput[]): 
   const server = await startExchangeServer({
     ...{ backend, clock: systemClock, interference: faults },
     variants: { rateLimit: false, pageCap: PAGE_CAP },
-    telemetry: {
+    telemetry: hearing(noTelemetry.server, {
       served: () => {
         served += 1;
       },
-      realtimeOpened() {},
-      realtimeClosed() {},
-      handlerFailed() {},
-    },
+    }),
   });
   const { url, realtimeUrl } = server;
   return {

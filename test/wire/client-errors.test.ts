@@ -7,7 +7,7 @@ import { RequestBudget } from '../../src/kernel/budget.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { TapekeepError } from '../../src/kernel/errors.js';
 import type { RequestEnded } from '../../src/observe/events.js';
-import { startHttpStub, startTcpStub } from '../support/exchanges/stub-server.js';
+import { rawJson, startHttpStub, startTcpStub } from '../support/exchanges/stub-server.js';
 import { makeStubClient } from '../support/exchanges/stub-server-client.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 
@@ -259,8 +259,7 @@ test('JSON cut off at every byte is refused, whole it is read', async (t) => {
 });
 
 test('a connection that breaks at any byte of the answer is a network error', async (t) => {
-  const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${DEPTH.length}\r\n\r\n`;
-  const wire = head + DEPTH;
+  const wire = rawJson(DEPTH);
   const stub = await startTcpStub(t, (socket, index) => {
     socket.end(wire.slice(0, index));
   });

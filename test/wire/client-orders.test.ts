@@ -194,15 +194,11 @@ test('an order whose connection did not come about was never sent', async (t) =>
 
   // A server that never answers the TLS greeting; then one that answers with nonsense.
   const clock = new FakeClock();
-  let onGreeted = () => {};
-  const greeted = new Promise<void>((resolve) => {
-    onGreeted = resolve;
-  });
-  const mute = await startTcpStub(t, () => onGreeted());
+  const mute = await startTcpStub(t, () => {});
   const options = { credentials, clock, timeoutMs: 600_000 };
   const { client: late } = makeStubClient(t, `https://127.0.0.1:${mute.port}`, options);
   const call = late.placeOrder(ORDER);
-  await greeted;
+  await mute.asked();
   clock.advance(600_000);
   await assert.rejects(call, errors.TimeoutError);
   const garbled = await startTcpStub(t, (socket) => socket.end('HTTP/1.1 200 OK\r\n\r\n'));

@@ -17,7 +17,6 @@ import {
 } from '../../src/contract/realtime.js';
 import type { StateRecord } from '../../src/contract/resources.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
-import type { ClientEvents } from '../../src/observe/events.js';
 import {
   type StubCall,
   type StubConnection,
@@ -26,7 +25,7 @@ import {
   startTcpStub,
 } from '../support/exchanges/stub-server.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { noTelemetry } from '../support/no-telemetry.js';
+import { hearing, noTelemetry } from '../support/no-telemetry.js';
 
 function state(last: string, volume = '10'): StateRecord {
   return {
@@ -45,12 +44,22 @@ function state(last: string, volume = '10'): StateRecord {
 const update = ({ change: _change, ...record }: StateRecord) =>
   updateMessage({ ...record, change: null });
 
-/** Acknowledges everything, pushes the state at once, and answers queries with the same. */
-function answerWell(connection: StubConnection, call: StubCall): void {
-  const result = call.method === 'state.query' ? state('2') : STATUS_SUCCESS;
-  connection.send(responseMessage(call.id, [], result));
-  if (call.method === 'state.subscribe') connection.send(update(state('2')));
-}
+type Answer = (connection: StubConnection, call: StubCall) => void;
+
+/** Acknowledges everything, and answers queries with a state. */
+const acknowledging =
+  (shown: () => StateRecord): Answer =>
+  (connection, { method, id }) =>
+    connection.send(responseMessage(id, [], method === 'state.query' ? shown() : STATUS_SUCCESS));
+
+/** The same, and pushes the state at once. */
+const pushing =
+  (shown: () => StateRecord): Answer =>
+  (connection, call) => {
+    acknowledging(shown)(connection, call);
+    if (call.method === 'state.subscribe') connection.send(update(shown()));
+  };
+const answerWell = pushing(() => state('2'));
 
 /** A feed on a clock of its own, read one event at a time. */
 class FeedReader {
@@ -68,11 +77,11 @@ class FeedReader {
       periodS: 60,
       clock: this.clock,
       random: () => 0.5,
-      telemetry: Object.assign(Object.create(noTelemetry.client) as ClientEvents, {
+      telemetry: hearing(noTelemetry.client, {
         frameReceived: ({ outcome }) => this.frames.push(outcome),
         socketClosed: ({ reason }) => this.closes.push(reason),
         socketRetry: ({ waitMs }) => this.retries.push(waitMs),
-      } satisfies Partial<ClientEvents>),
+      }),
       exchangeClock: createExchangeClock({ clock: this.clock }),
       ...overrides,
     });
@@ -214,13 +223,9 @@ test('an ignored subscription is noticed at the deadline', async (t) => {
 });
 
 test('a server that never finishes the handshake is given up at the deadline', async (t) => {
-  let onAsked = () => {};
-  const asked = new Promise<void>((resolve) => {
-    onAsked = resolve;
-  });
-  const stub = await startTcpStub(t, () => onAsked());
+  const stub = await startTcpStub(t, () => {});
   const reader = new FeedReader(t, `ws://127.0.0.1:${stub.port}`);
-  await asked;
+  await stub.asked();
   reader.clock.advance(10_000);
   await reader.closed('connect_timeout');
   await reader.expect('retrying');
@@ -311,11 +316,7 @@ test('stalled: two answers that show untold deals close the feed, an update betw
   const connections: StubConnection[] = [];
   const stub = await startRealtimeStub(t, {
     connection: (connection) => connections.push(connection),
-    call: (connection, call) => {
-      const result = call.method === 'state.query' ? shown : STATUS_SUCCESS;
-      connection.send(responseMessage(call.id, [], result));
-      if (call.method === 'state.subscribe') connection.send(update(shown));
-    },
+    call: pushing(() => shown),
   });
   const reader = new FeedReader(t, stub.url);
   await reader.opened();
@@ -546,10 +547,7 @@ test('only plain ws and wss addresses are taken', () => {
 test('acknowledged and answered, but nothing pushed: nothing is confirmed, and the waits grow', async (t) => {
   let shown = state('2');
   const stub = await startRealtimeStub(t, {
-    call: (connection, call) => {
-      const result = call.method === 'state.query' ? shown : STATUS_SUCCESS;
-      connection.send(responseMessage(call.id, [], result));
-    },
+    call: acknowledging(() => shown),
   });
   const reader = new FeedReader(t, stub.url);
   for (const expectedMs of [250, 500, 1000]) {
@@ -571,10 +569,7 @@ test('an answer of the same figures confirms nothing before the first update', a
   const connections: StubConnection[] = [];
   const stub = await startRealtimeStub(t, {
     connection: (connection) => connections.push(connection),
-    call: (connection, call) => {
-      const result = call.method === 'state.query' ? state('2') : STATUS_SUCCESS;
-      connection.send(responseMessage(call.id, [], result));
-    },
+    call: acknowledging(() => state('2')),
   });
   const reader = new FeedReader(t, stub.url);
   await reader.expect('opened');
@@ -593,11 +588,7 @@ test('an update long after an answer that showed more: others are lost, the feed
   const connections: StubConnection[] = [];
   const stub = await startRealtimeStub(t, {
     connection: (connection) => connections.push(connection),
-    call: (connection, call) => {
-      const result = call.method === 'state.query' ? shown : STATUS_SUCCESS;
-      connection.send(responseMessage(call.id, [], result));
-      if (call.method === 'state.subscribe') connection.send(update(shown));
-    },
+    call: pushing(() => shown),
   });
   const reader = new FeedReader(t, stub.url);
   await reader.opened();

@@ -16,6 +16,7 @@ import { AUTH_HEADERS, sign } from '../../src/contract/signing.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import { isAborted } from '../../src/kernel/errors.js';
 import {
+  rawJson,
   type SeenRequest,
   sendJson,
   startHttpStub,
@@ -36,6 +37,7 @@ const credentials = { apiKey: 'test-key', secret: 'test-secret' };
 const balances = successEnvelope({ BTC: { available: '1', freeze: '0' } });
 const answerBalances = (_request: SeenRequest, response: ServerResponse) =>
   sendJson(response, balances);
+const MARKETS_REPLY = rawJson(JSON.stringify(successEnvelope([])));
 const answerMarkets = (_request: SeenRequest, response: ServerResponse) =>
   sendJson(response, successEnvelope([]));
 
@@ -390,10 +392,8 @@ test('nonces rise strictly, one request at a time, though the wall clock goes ba
 });
 
 test('a GET on a kept-alive connection that the server closed is sent once more', async (t) => {
-  const reply = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 55\r\n\r\n';
-  const body = JSON.stringify(successEnvelope([])).padEnd(55);
   const stub = await startTcpStub(t, (socket, index) => {
-    socket.write(reply + body);
+    socket.write(MARKETS_REPLY);
     // The second request finds the door shut: reset on the first connection, a FIN on the second.
     socket.once('data', () => (index === 0 ? socket.resetAndDestroy() : socket.end()));
   });
@@ -407,11 +407,9 @@ test('a GET on a kept-alive connection that the server closed is sent once more'
 });
 
 test('an answer that broke off on a kept-alive connection is not asked for again', async (t) => {
-  const body = JSON.stringify(successEnvelope([]));
-  const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n`;
   const stub = await startTcpStub(t, (socket) => {
-    socket.write(`${head}\r\n${body}`);
-    socket.once('data', () => socket.end(head));
+    socket.write(MARKETS_REPLY);
+    socket.once('data', () => socket.end(MARKETS_REPLY.slice(0, 40)));
   });
   const { client } = makeStubClient(t, `http://127.0.0.1:${stub.port}`, { connections: 1 });
   await client.markets();
@@ -421,12 +419,8 @@ test('an answer that broke off on a kept-alive connection is not asked for again
 
 test('the deadline also ends a connection that does not come about', async (t) => {
   const clock = new FakeClock();
-  let onAsked = () => {};
-  const asked = new Promise<void>((resolve) => {
-    onAsked = resolve;
-  });
   // A server that never answers the TLS greeting.
-  const stub = await startTcpStub(t, () => onAsked());
+  const stub = await startTcpStub(t, () => {});
   // So long that the real timers of the connection do not end the call in the clock's place.
   const timeoutMs = 600_000;
   const { client, ended } = makeStubClient(t, `https://127.0.0.1:${stub.port}`, {
@@ -434,7 +428,7 @@ test('the deadline also ends a connection that does not come about', async (t) =
     timeoutMs,
   });
   const call = client.markets();
-  await asked;
+  await stub.asked();
   clock.advance(timeoutMs);
   await assert.rejects(call, TimeoutError);
   assert.equal(ended[0]?.durationMs, timeoutMs);
@@ -442,10 +436,7 @@ test('the deadline also ends a connection that does not come about', async (t) =
 
 test('an order is never sent twice, whatever happens to its connection', async (t) => {
   const stub = await startTcpStub(t, (socket) => {
-    const body = JSON.stringify(balances);
-    socket.write(
-      `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
-    );
+    socket.write(rawJson(JSON.stringify(balances)));
     socket.once('data', () => socket.resetAndDestroy());
   });
   const { client } = makeStubClient(t, `http://127.0.0.1:${stub.port}`, {
@@ -486,10 +477,8 @@ test('close ends what is under way, may be called twice, and nothing goes out af
 
 test('connections are kept alive, and no more than allowed are opened', async (t) => {
   const stub = await startTcpStub(t, (socket) => {
-    const body = JSON.stringify(successEnvelope([]));
-    const reply = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
-    socket.write(reply);
-    socket.on('data', () => socket.write(reply));
+    socket.write(MARKETS_REPLY);
+    socket.on('data', () => socket.write(MARKETS_REPLY));
   });
   const { client } = makeStubClient(t, `http://127.0.0.1:${stub.port}`, { connections: 2 });
   await Promise.all(Array.from({ length: 12 }, () => client.markets()));

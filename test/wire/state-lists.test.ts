@@ -12,14 +12,13 @@ import {
   STATUS_SUCCESS,
 } from '../../src/contract/realtime.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
-import type { ClientEvents } from '../../src/observe/events.js';
 import {
   type StubCall,
   type StubConnection,
   startRealtimeStub,
 } from '../support/exchanges/stub-server.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { noTelemetry } from '../support/no-telemetry.js';
+import { hearing, noTelemetry } from '../support/no-telemetry.js';
 
 /** Exchanges that take lists of markets: many states over few connections. */
 
@@ -50,12 +49,12 @@ class Followed {
     count: number,
     { connectBurst = 10, words = { isList: true } as RealtimeWords } = {},
   ) {
-    const telemetry = Object.assign(Object.create(noTelemetry.client) as ClientEvents, {
+    const telemetry = hearing(noTelemetry.client, {
       socketOpened: ({ market }) => this.sockets.push(`opened ${market}`),
       socketClosed: ({ market, reason }) => this.sockets.push(`${reason} ${market}`),
       socketRetry: ({ market }) => this.sockets.push(`retry ${market}`),
       frameReceived: ({ outcome }) => this.frames.push(outcome),
-    } satisfies Partial<ClientEvents>);
+    });
     this.feeds = new StateFeeds({
       ...{ url, clock: this.clock, telemetry, words },
       random: () => (++this.#draws * 0.37) % 1,

@@ -14,12 +14,11 @@ import {
   tradesUpdateMessage,
 } from '../../src/contract/realtime.js';
 import { KNOWN_EXCHANGES, type ServerVariants } from '../../src/contract/variants.js';
-import type { ClientEvents } from '../../src/observe/events.js';
 import { type StubConnection, startRealtimeStub } from '../support/exchanges/stub-server.js';
 import { startTapeExchange, writeTape } from '../support/exchanges/tape-exchange.js';
 import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { noTelemetry } from '../support/no-telemetry.js';
+import { hearing, noTelemetry } from '../support/no-telemetry.js';
 
 /** Trades as exchanges of the family push them: the sandbox's side and the client's. */
 
@@ -147,9 +146,9 @@ class FeedReader {
     const { clock } = this;
     this.feed = openTradeFeed({
       ...{ url, clock, random: () => 0.5, markets: () => [MARKET] },
-      telemetry: Object.assign(Object.create(noTelemetry.client) as ClientEvents, {
+      telemetry: hearing(noTelemetry.client, {
         frameReceived: ({ outcome }) => this.frames.push(outcome),
-      } satisfies Partial<ClientEvents>),
+      }),
       exchangeClock: createExchangeClock({ clock }),
       words: dialectOf(dialect).realtime,
       ...own,

@@ -6,8 +6,8 @@ import {
 } from '../../../src/client/index.js';
 import { RequestBudget } from '../../../src/kernel/budget.js';
 import { systemClock } from '../../../src/kernel/clock.js';
-import type { ClientEvents, RequestEnded } from '../../../src/observe/events.js';
-import { noTelemetry } from '../no-telemetry.js';
+import type { RequestEnded } from '../../../src/observe/events.js';
+import { hearing, noTelemetry } from '../no-telemetry.js';
 
 /** A client for a stub server, with a budget that holds nothing back. It closes with the test. */
 export function makeStubClient(
@@ -21,9 +21,7 @@ export function makeStubClient(
     baseUrl,
     clock,
     random: () => 0,
-    telemetry: Object.assign(Object.create(noTelemetry.client) as ClientEvents, {
-      requestEnded: (event: RequestEnded) => ended.push(event),
-    }),
+    telemetry: hearing(noTelemetry.client, { requestEnded: (event) => ended.push(event) }),
     budget: new RequestBudget({ clock, ratePerS: 1000, burst: 1000, maxWaiting: 100 }),
     exchangeClock: createExchangeClock({ clock }),
     ...overrides,

@@ -77,6 +77,8 @@ export async function startHttpStub(
 export interface TcpStub {
   readonly port: number;
   readonly sockets: Socket[];
+  /** Resolves when the first bytes of a connection have come. */
+  asked(): Promise<void>;
   /** Resolves when the port is closed, so that connecting fails. */
   close(): Promise<void>;
 }
@@ -87,11 +89,17 @@ export async function startTcpStub(
   serve: (socket: Socket, index: number) => void,
 ): Promise<TcpStub> {
   const sockets: Socket[] = [];
+  const watch = new Watch();
+  let isAsked = false;
   const server = createTcpServer((socket) => {
     sockets.push(socket);
     const index = sockets.length - 1;
     socket.on('error', () => {});
-    socket.once('data', () => serve(socket, index));
+    socket.once('data', () => {
+      serve(socket, index);
+      isAsked = true;
+      watch.wake();
+    });
   });
   const port = await listen(server);
   const close = async () => {
@@ -99,7 +107,13 @@ export async function startTcpStub(
     if (server.listening) await once(server.close(), 'close');
   };
   t.after(close);
-  return { port, sockets, close };
+  return { port, sockets, asked: () => watch.until(() => isAsked), close };
+}
+
+/** The bytes of a whole answer of JSON. */
+export function rawJson(body: string): string {
+  const type = 'content-type: application/json';
+  return `HTTP/1.1 200 OK\r\n${type}\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
 }
 
 /** Answers with JSON. */
@@ -129,7 +143,10 @@ export interface RealtimeStub {
   abandoned(): Promise<void>;
 }
 
-/** A WebSocket server whose replies a test writes itself. It closes with the test. */
+/**
+ * A WebSocket server whose replies a test writes itself; what is no JSON object is passed over. It
+ * closes with the test.
+ */
 export async function startRealtimeStub(
   t: TestContext,
   on: {
@@ -158,7 +175,9 @@ export async function startRealtimeStub(
     // The server forgets a client in a listener of its own, after this one.
     socket.on('close', () => queueMicrotask(() => watch.wake()));
     socket.on('message', (data) => {
-      const call = JSON.parse(String(data)) as StubCall;
+      const text = String(data);
+      if (!text.endsWith('}')) return;
+      const call = JSON.parse(text) as StubCall;
       stub.calls.push(call);
       watch.wake();
       on.call?.(connection, call, index);
