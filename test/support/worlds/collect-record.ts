@@ -3,6 +3,12 @@ import type { CollectEvents } from '../../../src/observe/events.js';
 
 type Told<Name extends keyof CollectEvents> = Parameters<CollectEvents[Name]>[0];
 
+function into<Event>(list: Event[]): (event: Event) => void {
+  return (event) => {
+    list.push(event);
+  };
+}
+
 /** Telemetry of collectors that records its events. */
 export class CollectRecord implements CollectEvents {
   readonly failures: Told<'pollFailed'>[] = [];
@@ -23,6 +29,23 @@ export class CollectRecord implements CollectEvents {
   readonly pushed: Told<'tradesPushed'>[] = [];
   readonly refuted: Told<'tradeFeedRefuted'>[] = [];
   readonly progress: Told<'progressed'>[] = [];
+  readonly progressed = into(this.progress);
+  readonly headPolled = into(this.polls);
+  readonly tradesPushed = into(this.pushed);
+  readonly tradeFeedRefuted = into(this.refuted);
+  readonly runSkipped = into(this.skips);
+  readonly walkStepped = into(this.steps);
+  readonly streamsStanding = into(this.standing);
+  readonly idsBegunAnew = into(this.epochs);
+  readonly tradesExposed = into(this.exposed);
+  readonly walkStalled = into(this.stalls);
+  readonly historyStale = into(this.stale);
+  readonly offsetModeSettled = into(this.modes);
+  readonly historyHeadroom = into(this.headrooms);
+  readonly gapFound = into(this.gaps);
+  readonly marketsChanged = into(this.changes);
+  readonly marketsLeftOut = into(this.leftOut);
+  readonly marketsMissing = into(this.missing);
   readonly #received = new Map<string, number>();
   readonly #settled = new Map<string, Map<string, number>>();
   /** Called after every failed poll. */
@@ -38,80 +61,12 @@ export class CollectRecord implements CollectEvents {
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + count);
   }
 
-  progressed(event: Told<'progressed'>): void {
-    this.progress.push(event);
-  }
-
   pollFailed(event: Told<'pollFailed'>): void {
     this.failures.push(event);
     this.onFailure();
   }
 
-  headPolled(event: Told<'headPolled'>): void {
-    this.polls.push(event);
-  }
-
-  tradesPushed(event: Told<'tradesPushed'>): void {
-    this.pushed.push(event);
-  }
-
-  tradeFeedRefuted(event: Told<'tradeFeedRefuted'>): void {
-    this.refuted.push(event);
-  }
-
-  runSkipped(event: Told<'runSkipped'>): void {
-    this.skips.push(event);
-  }
-
-  walkStepped(event: Told<'walkStepped'>): void {
-    this.steps.push(event);
-  }
-
-  streamsStanding(event: Told<'streamsStanding'>): void {
-    this.standing.push(event);
-  }
-
-  idsBegunAnew(event: Told<'idsBegunAnew'>): void {
-    this.epochs.push(event);
-  }
-
-  tradesExposed(event: Told<'tradesExposed'>): void {
-    this.exposed.push(event);
-  }
-
-  walkStalled(event: Told<'walkStalled'>): void {
-    this.stalls.push(event);
-  }
-
-  historyStale(event: Told<'historyStale'>): void {
-    this.stale.push(event);
-  }
-
-  offsetModeSettled(event: Told<'offsetModeSettled'>): void {
-    this.modes.push(event);
-  }
-
-  historyHeadroom(event: Told<'historyHeadroom'>): void {
-    this.headrooms.push(event);
-  }
-
-  gapFound(event: Told<'gapFound'>): void {
-    this.gaps.push(event);
-  }
-
   gapsCounted(): void {}
-
-  marketsChanged(event: Told<'marketsChanged'>): void {
-    this.changes.push(event);
-  }
-
-  marketsLeftOut(event: Told<'marketsLeftOut'>): void {
-    this.leftOut.push(event);
-  }
-
-  marketsMissing(event: Told<'marketsMissing'>): void {
-    this.missing.push(event);
-  }
 
   receivedOf(stream: string): number {
     return this.#received.get(stream) ?? 0;
