@@ -1,7 +1,25 @@
 import type { DaemonStatus } from '../../src/status/document.js';
+import { healthReport } from '../../src/status/health.js';
 import type { ServedDocument } from '../../src/status/page.js';
+import {
+  type StatusServer,
+  type StatusServerOptions,
+  startStatusServer,
+} from '../../src/status/server.js';
 
 const HEALTHY = { ok: true, checks: [] };
+const well = async () => healthReport([{ name: 'loop', ok: true, detail: 'ticked 1 s ago' }]);
+
+/** The status server of a daemon that is well, and of which nothing else is known. */
+export function startTestStatus(options: Partial<StatusServerOptions> = {}): Promise<StatusServer> {
+  return startStatusServer({
+    ...{ host: '127.0.0.1', port: 0, health: well, ready: well },
+    metricsText: async () => 'tapekeep_up 1\n',
+    statusJson: (_selection, reports) => servedDocument({ daemon: reports }),
+    knownMarkets: () => undefined,
+    ...options,
+  });
+}
 
 /** The status of a daemon of which nothing is known but what is given. */
 export function servedDocument({

@@ -4,9 +4,7 @@ import { createServer, get, type IncomingMessage, type ServerResponse } from 'no
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { limitConnections } from '../../src/kernel/connections.js';
-import { healthReport } from '../../src/status/health.js';
-import { startStatusServer } from '../../src/status/server.js';
-import { servedDocument } from '../support/status-document.js';
+import { startTestStatus } from '../support/status-document.js';
 
 /** Connections that are opened and held, by many or by one. */
 
@@ -57,13 +55,7 @@ function ask(url: string): Promise<number | string> {
 
 for (const count of [64, 500]) {
   test(`health and readiness are answered while ${count} connections of one address drip`, async (t) => {
-    const well = async () => healthReport([{ name: 'loop', ok: true }]);
-    const options = { host: '127.0.0.1', port: 0, token: 'of-some-length' };
-    const server = await startStatusServer({
-      ...{ ...options, health: well, ready: well, metricsText: async () => '' },
-      statusJson: () => servedDocument(),
-      knownMarkets: () => undefined,
-    });
+    const server = await startTestStatus({ token: 'of-some-length' });
     t.after(() => server.stop());
     const drippers = new Drippers(t, server.port, count);
     const answers: (number | string)[] = [];
@@ -81,13 +73,7 @@ for (const count of [64, 500]) {
 test('a request for another protocol is answered, and its connection counts', {
   timeout: 30_000,
 }, async (t) => {
-  const well = async () => healthReport([{ name: 'loop', ok: true }]);
-  const options = { host: '127.0.0.1', port: 0, token: 'of-some-length' };
-  const server = await startStatusServer({
-    ...{ ...options, health: well, ready: well, metricsText: async () => '' },
-    statusJson: () => servedDocument(),
-    knownMarkets: () => undefined,
-  });
+  const server = await startTestStatus({ token: 'of-some-length' });
   const sockets: Socket[] = [];
   // They go first: the end of the server waits for a connection that another protocol has.
   t.after(() => {

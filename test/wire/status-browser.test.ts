@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { healthReport } from '../../src/status/health.js';
-import { startStatusServer } from '../../src/status/server.js';
 import { startBrowser } from '../support/programs/browser.js';
-import { servedDocument } from '../support/status-document.js';
+import { servedDocument, startTestStatus } from '../support/status-document.js';
 
 const TOKEN = 'a-token-of-some-length';
 
@@ -70,13 +68,7 @@ test('in a browser the page opens with the token as password, and nothing is cut
     return;
   }
   t.after(() => browser.close());
-  const well = async () => healthReport([{ name: 'loops', ok: true }]);
-  const server = await startStatusServer({
-    ...{ host: '127.0.0.1', port: 0, token: TOKEN, health: well, ready: well },
-    metricsText: async () => '',
-    statusJson: () => DOCUMENT,
-    knownMarkets: () => undefined,
-  });
+  const server = await startTestStatus({ token: TOKEN, statusJson: () => DOCUMENT });
   t.after(() => server.stop());
   const url = new URL(server.url);
   url.username = 'operator';

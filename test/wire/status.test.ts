@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { connect } from 'node:net';
@@ -18,14 +17,13 @@ import {
   type StatusServer,
   StatusServerError,
   type StatusServerOptions,
-  startStatusServer,
 } from '../../src/status/server.js';
 import type { StreamStatus } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { servedDocument } from '../support/status-document.js';
+import { sendRaw } from '../support/fuzz/fuzz-http.js';
+import { servedDocument, startTestStatus } from '../support/status-document.js';
 
 const TOKEN = 'a-token-of-some-length';
-const well: HealthReport = healthReport([{ name: 'loop', ok: true, detail: 'ticked 1 s ago' }]);
 const ill: HealthReport = healthReport([
   { name: 'database', ok: false, detail: 'refused <script>alert(1)</script>' },
   { name: 'exchange', ok: true },
@@ -37,16 +35,7 @@ afterEach(async () => {
 });
 
 async function start(options: Partial<StatusServerOptions> = {}): Promise<StatusServer> {
-  const server = await startStatusServer({
-    host: '127.0.0.1',
-    port: 0,
-    metricsText: async () => 'tapekeep_up 1\n',
-    health: async () => well,
-    ready: async () => well,
-    statusJson: (_selection, reports) => servedDocument({ daemon: reports }),
-    knownMarkets: () => undefined,
-    ...options,
-  });
+  const server = await startTestStatus(options);
   running.push(server);
   return server;
 }
@@ -407,15 +396,9 @@ test('two Host headers, and what pages of other sites ask, are refused', async (
 async function refusesPages(server: StatusServer): Promise<void> {
   const login = `Authorization: Basic ${Buffer.from(`a:${TOKEN}`).toString('base64')}`;
   const answerTo = async (...more: string[]) => {
-    const socket = connect(server.port, '127.0.0.1');
     const first = ['GET /status HTTP/1.1', 'Host: 127.0.0.1', login];
     const head = [...first, ...more, 'Connection: close'];
-    socket.write([...head, '', ''].join('\r\n'));
-    let text = '';
-    socket.on('data', (data) => {
-      text += data.toString('latin1');
-    });
-    await once(socket, 'close');
+    const text = await sendRaw(server.port, [...head, '', ''].join('\r\n'));
     return Number(text.split(' ')[1]);
   };
   assert.equal(await answerTo(), 200);

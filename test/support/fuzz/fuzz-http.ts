@@ -39,6 +39,11 @@ export function talkRaw(port: number, pieces: readonly Uint8Array[]): Promise<Bu
   });
 }
 
+/** The same of a text. */
+export async function sendRaw(port: number, text: string): Promise<string> {
+  return (await talkRaw(port, [Buffer.from(text)])).toString();
+}
+
 /**
  * Splits what came over one connection into replies; those to HEAD have no
  * body. After a change of protocol the rest is that reply's body.
