@@ -4,7 +4,7 @@ import { Pool } from 'undici';
 import { createExchangeClient, createExchangeClock } from '../../src/client/index.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { BenchServer, recordPage } from '../support/exchanges/bench-server.js';
+import { recordPage, startBenchServer } from '../support/exchanges/bench-server.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
@@ -108,7 +108,7 @@ const round2 = (value: number) => Math.round(value * 100) / 100;
 export async function run([text = `${ROUNDS}`]: readonly string[]): Promise<BenchReport> {
   const rounds = Number(text);
   const loadAverage = loadavg().map(round2);
-  const source = await BenchServer.start({ kind: 'ours' });
+  const source = await startBenchServer({ kind: 'ours' });
   const recorded = await Promise.all(Object.values(PAGES).map((path) => recordPage(source, path)));
   await source.stop();
   // What the server says of its rate limit would hold the client back, and rightly.
@@ -116,8 +116,8 @@ export async function run([text = `${ROUNDS}`]: readonly string[]): Promise<Benc
     const kept = Object.entries(headers).filter(([header]) => !header.startsWith('x-ratelimit-'));
     return { ...page, headers: Object.fromEntries(kept) };
   });
-  const server = await BenchServer.start({ kind: 'bare', pages });
-  const fetchers = fetchersOf(server.url);
+  const server = await startBenchServer({ kind: 'bare', pages });
+  const fetchers = fetchersOf(server.report.url);
   try {
     const measured = {
       history: await measure(fetchers, 'history', rounds),

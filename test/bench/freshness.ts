@@ -7,7 +7,7 @@ import {
   startContestant,
 } from '../support/exchanges/freshness-contestants.js';
 import type { PoissonMarket } from '../support/exchanges/poisson-exchange.js';
-import { PoissonServer } from '../support/exchanges/poisson-server.js';
+import { startPoissonServer } from '../support/exchanges/poisson-server.js';
 import { startTestPostgres, type TestPostgres } from '../support/postgres/postgres-server.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
@@ -91,7 +91,7 @@ async function measure(
   exactTimes: boolean,
 ): Promise<Outcome> {
   const markets = zipf(load);
-  const server = await PoissonServer.start({
+  const server = await startPoissonServer({
     seed: SEED,
     markets,
     historyMax: HISTORY_MAX,
@@ -100,18 +100,18 @@ async function measure(
   let contestant: Contestant | undefined;
   try {
     contestant = await startContestant({
-      ...{ policy, postgres, server, exactTimes },
+      ...{ policy, postgres, exactTimes, server: server.report },
       requestsPerS: REQUESTS_PER_S,
       floorSchedule: '0 * * * * *',
     });
     // What is measured is how it goes over a stretch of real time: there is no event to wait for.
     await sleep(systemClock, WARM_UP_MS);
     const fromMs = systemClock.wallMs();
-    const before = await server.report();
+    const before = await server.ask();
     const receivedBefore = contestant.receivedRows();
     await sleep(systemClock, windowMs);
     const untilMs = systemClock.wallMs();
-    const after = await server.report();
+    const after = await server.ask();
     const received = contestant.receivedRows() - receivedBefore;
     const issued = after.trades.filter(
       ([, timeUs]) => timeUs >= fromMs * 1000 && timeUs < untilMs * 1000,

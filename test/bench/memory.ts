@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { sleep, systemClock } from '../../src/kernel/clock.js';
-import { PoissonServer } from '../support/exchanges/poisson-server.js';
+import { startPoissonServer } from '../support/exchanges/poisson-server.js';
 import { runSql, startTestPostgres, withDatabase } from '../support/postgres/postgres-server.js';
 import { readMetrics } from '../support/programs/metrics-page.js';
 import { Program, startSandbox } from '../support/programs/program.js';
@@ -36,8 +36,8 @@ const SANDBOX_MARKETS_MAX = 512;
 async function startExchange(names: readonly string[]) {
   if (names.length > SANDBOX_MARKETS_MAX) {
     const markets = names.map((name) => ({ name, occasionsPerS: 0.002, tradesPerOccasion: 2 }));
-    const server = await PoissonServer.start({ seed: 1, historyMax: 1_000, pastMs: 0, markets });
-    return { ready: server, stop: () => server.stop() };
+    const server = await startPoissonServer({ seed: 1, historyMax: 1_000, pastMs: 0, markets });
+    return { ready: server.report, stop: () => server.stop() };
   }
   const { program, ready } = await startSandbox([
     ...['--no-rate-limit', '--start-offset', '5m'],

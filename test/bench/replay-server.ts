@@ -11,7 +11,10 @@ import {
   TEMPLATE,
   withDatabase,
 } from '../support/postgres/postgres-server.js';
-import { ReplayServerProcess as Side } from '../support/programs/replay-server-process.js';
+import {
+  type ReplayServer as Side,
+  startReplayServer,
+} from '../support/programs/replay-server-process.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about =
@@ -63,7 +66,7 @@ interface Feed {
 async function readFeed(side: Side, query: string, count: number, keep: boolean): Promise<Feed> {
   const socket = new WebSocket(side.report.realtimeUrl + query, { perMessageDeflate: false });
   await once(socket, 'open');
-  const cpuBeforeMs = (await side.usage()).cpuMs;
+  const cpuBeforeMs = (await side.ask()).cpuMs;
   const texts: string[] = [];
   let read = 0;
   let startMs = 0;
@@ -81,7 +84,7 @@ async function readFeed(side: Side, query: string, count: number, keep: boolean)
   socket.send(JSON.stringify({ method: 'state.subscribe', params: ['BTC_USDT', 60], id: 1 }));
   await done;
   const ms = systemClock.monotonicMs() - startMs;
-  const cpuMs = (await side.usage()).cpuMs - cpuBeforeMs;
+  const cpuMs = (await side.ask()).cpuMs - cpuBeforeMs;
   socket.removeAllListeners('close').terminate();
   return { perS: Math.round((count / ms) * 1000), cpuUs: (cpuMs / count) * 1000, texts };
 }
@@ -116,12 +119,12 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
     const databaseUrl = withDatabase(postgres.url, 'bench');
     for (const sql of MAKE(messages, trades)) await runSql(databaseUrl, sql);
     const span = { fromMs: START_MS, toMs: START_MS + SPAN_MS };
-    const ours = await Side.start({ kind: 'replay', databaseUrl, ...span });
+    const ours = await startReplayServer({ kind: 'replay', databaseUrl, ...span });
     sides.push(ours);
     const { texts } = await readFeed(ours, '?session=record', messages, true);
     const path = join(dir, 'frames');
     await writeFile(path, texts.join('\n'));
-    const bare = await Side.start({ kind: 'bare', path });
+    const bare = await startReplayServer({ kind: 'bare', path });
     sides.push(bare);
     const feeds = { ours: [] as Feed[], bare: [] as Feed[] };
     for (let round = 0; round < rounds; round += 1) {

@@ -2,7 +2,11 @@ import assert from 'node:assert/strict';
 import { loadavg } from 'node:os';
 import { Pool } from 'undici';
 import { systemClock } from '../../src/kernel/clock.js';
-import { BenchServer, recordPage } from '../support/exchanges/bench-server.js';
+import {
+  type BenchServer,
+  recordPage,
+  startBenchServer,
+} from '../support/exchanges/bench-server.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about = 'our server against bare fastify with ready texts, requests a second';
@@ -78,7 +82,7 @@ async function load(
   path: string,
   bytes: number,
 ): Promise<Load> {
-  const cpuBeforeMs = await server.cpuMs();
+  const cpuBeforeMs = (await server.ask()).cpuMs;
   const startMs = systemClock.monotonicMs();
   let count = 0;
   const work = async () => {
@@ -90,7 +94,7 @@ async function load(
   };
   await Promise.all(Array.from({ length: connections }, work));
   const ms = systemClock.monotonicMs() - startMs;
-  const cpuMs = (await server.cpuMs()) - cpuBeforeMs;
+  const cpuMs = (await server.ask()).cpuMs - cpuBeforeMs;
   return { perS: (count / ms) * 1000, cpuUs: (cpuMs / count) * 1000 };
 }
 
@@ -113,7 +117,7 @@ async function measure(
   const first = path.endsWith('=') ? `${path}0` : path;
   const bytes = Math.floor((await recordPage(servers.ours, first)).body.length * share);
   const sideOf = (server: BenchServer): Side => {
-    return { server, pool: new Pool(server.url, { connections }), connections };
+    return { server, pool: new Pool(server.report.url, { connections }), connections };
   };
   const sides = { ours: sideOf(servers.ours), bare: sideOf(servers.bare) };
   const loads = { ours: [] as Load[], bare: [] as Load[] };
@@ -142,12 +146,12 @@ const round2 = (value: number) => Math.round(value * 100) / 100;
 export async function run(options: readonly string[]): Promise<BenchReport> {
   const [rounds = ROUNDS, connections = CONNECTIONS] = options.map(Number);
   const loadAverage = loadavg().map(round2);
-  const ours = await BenchServer.start({ kind: 'ours' });
+  const ours = await startBenchServer({ kind: 'ours' });
   const recorded = [TARGETS.ticker, TARGETS.history];
   const pages = await Promise.all(recorded.map((path) => recordPage(ours, path)));
   const trades = JSON.parse(pages.at(-1)?.body ?? '') as { result: unknown[] };
   assert.equal(trades.result.length, 1000);
-  const bare = await BenchServer.start({ kind: 'bare', pages });
+  const bare = await startBenchServer({ kind: 'bare', pages });
   try {
     const servers = { ours, bare };
     const measured = {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
 import { runSql } from '../support/postgres/postgres.js';
-import { ReplayServerProcess } from '../support/programs/replay-server-process.js';
+import { startReplayServer } from '../support/programs/replay-server-process.js';
 import { covered, noonMs, openWorld, state } from '../support/worlds/replayed-archive.js';
 
 /** A thousand clients of one replay, some of whom stop reading. */
@@ -106,7 +106,7 @@ test('a thousand clients are served, those who read as if those who do not were 
     [noonMs(0) / 1000, BUSY],
   );
   const span = { fromMs: noonMs(0), toMs: noonMs(600) };
-  const server = await ReplayServerProcess.start({ kind: 'replay', databaseUrl: url, ...span });
+  const server = await startReplayServer({ kind: 'replay', databaseUrl: url, ...span });
   t.after(() => server.stop());
   const { url: http, realtimeUrl, maxRssMb: emptyMb } = server.report;
   const steer = async (path: string, body: object | undefined, session = '') => {
@@ -165,7 +165,7 @@ test('a thousand clients are served, those who read as if those who do not were 
     await one.until(() => one.isClosed);
     assert.ok(one.updates < BUSY);
   }
-  const { maxRssMb } = await server.usage();
+  const { maxRssMb } = await server.ask();
   t.diagnostic(`memory ${Math.round(emptyMb)} MB, at most ${Math.round(maxRssMb)} MB`);
   assert.ok(maxRssMb - emptyMb < MEMORY_MAX_MB, `${maxRssMb - emptyMb} MB more`);
 

@@ -1,15 +1,15 @@
-import { once } from 'node:events';
 import { fastify } from 'fastify';
 import { openTape } from '../../../src/sandbox/tape/tape-backend.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
 import { FakeClock } from '../fake-clock.js';
+import { noTelemetry } from '../no-telemetry.js';
+import { serveParent } from '../programs/server-process.js';
 import type { BenchServerOrder, BenchServerReport } from './bench-server.js';
 import { testTape } from './tape-exchange.js';
 
 /**
  * A server in a process of its own, so that a benchmark's load does not share its core: either
  * ours, over a recorded tape whose time stands still, or fastify with nothing but ready texts.
- * It ends with its parent.
  */
 
 /** Long enough for more pages than the texts of one block of trades. */
@@ -20,8 +20,7 @@ async function serve(order: BenchServerOrder): Promise<string> {
   if (order.kind === 'ours') {
     const clock = new FakeClock();
     const backend = await openTape(await testTape({ startOffsetS: HISTORY_S }), clock);
-    const telemetry = { served() {}, realtimeOpened() {}, realtimeClosed() {}, handlerFailed() {} };
-    const { url } = await startExchangeServer({ backend, clock, telemetry });
+    const { url } = await startExchangeServer({ backend, clock, telemetry: noTelemetry.server });
     return url;
   }
   const app = fastify({ logger: false });
@@ -34,14 +33,10 @@ async function serve(order: BenchServerOrder): Promise<string> {
   return app.listen({ host: '127.0.0.1', port: 0 });
 }
 
-function tell(report: BenchServerReport): void {
-  process.send?.(report);
-}
-
-process.once('disconnect', () => process.exit());
-const [order] = (await once(process, 'message')) as [BenchServerOrder];
-tell({ url: await serve(order), cpuMs: 0 });
-process.on('message', () => {
-  const { user, system } = process.cpuUsage();
-  tell({ url: '', cpuMs: (user + system) / 1000 });
+await serveParent<BenchServerOrder, BenchServerReport>(async (order) => {
+  const url = await serve(order);
+  return () => {
+    const { user, system } = process.cpuUsage();
+    return { url, cpuMs: (user + system) / 1000 };
+  };
 });

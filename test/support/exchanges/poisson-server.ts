@@ -1,6 +1,5 @@
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { join } from 'node:path';
+import { ServerProcess } from '../programs/server-process.js';
 import type { PoissonMarket } from './poisson-exchange.js';
 
 /** Options of the child process. */
@@ -11,7 +10,6 @@ export interface PoissonOrder {
   readonly pastMs: number;
 }
 
-/** Messages of the child process. */
 export interface PoissonReport {
   readonly url: string;
   readonly realtimeUrl: string;
@@ -22,32 +20,6 @@ export interface PoissonReport {
 }
 
 /** An exchange of random trades in a process of its own; see poisson-server-child.ts. */
-export class PoissonServer {
-  readonly url: string;
-  readonly realtimeUrl: string;
-  readonly #child: ChildProcess;
-
-  private constructor({ url, realtimeUrl }: PoissonReport, child: ChildProcess) {
-    this.url = url;
-    this.realtimeUrl = realtimeUrl;
-    this.#child = child;
-  }
-
-  static async start(order: PoissonOrder): Promise<PoissonServer> {
-    const child = fork(join(import.meta.dirname, 'poisson-server-child.ts'));
-    child.send(order);
-    const [report] = (await once(child, 'message')) as [PoissonReport];
-    return new PoissonServer(report, child);
-  }
-
-  async report(): Promise<PoissonReport> {
-    this.#child.send({});
-    const [report] = (await once(this.#child, 'message')) as [PoissonReport];
-    return report;
-  }
-
-  async stop(): Promise<void> {
-    this.#child.kill();
-    await once(this.#child, 'exit');
-  }
+export function startPoissonServer(order: PoissonOrder): Promise<ServerProcess<PoissonReport>> {
+  return ServerProcess.start(join(import.meta.dirname, 'poisson-server-child.ts'), order);
 }

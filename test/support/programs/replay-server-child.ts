@@ -9,7 +9,9 @@ import { systemRandom } from '../../../src/kernel/random.js';
 import { openReplay } from '../../../src/replay/replay-backend.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
 import { openStore } from '../../../src/store/index.js';
+import { noTelemetry } from '../no-telemetry.js';
 import { quietStoreEvents } from '../postgres/postgres-server.js';
+import { serveParent } from './server-process.js';
 
 /** What a child serves: a replay of an archive, or the lines of a file as frames. */
 export type ReplayServerOrder =
@@ -50,9 +52,8 @@ async function serveReplay(order: Extract<ReplayServerOrder, { kind: 'replay' }>
     ...{ asOf: past, clock: systemClock, span: { fromMs, toMs }, markets: [], speed: 'max' },
     ...{ as: 'happened', isStrict: false, hasDisconnects: false, onFailure: fail },
   });
-  const quiet = { served() {}, realtimeOpened() {}, realtimeClosed() {}, handlerFailed() {} };
   const { url, realtimeUrl } = await startExchangeServer({
-    ...{ backend, clock: systemClock, telemetry: quiet, control: true },
+    ...{ backend, clock: systemClock, telemetry: noTelemetry.server, control: true },
     variants: { rateLimit: false },
   });
   return { url, realtimeUrl };
@@ -76,19 +77,10 @@ async function serveBare(path: string) {
   return { url: `http://127.0.0.1:${port}`, realtimeUrl: `ws://127.0.0.1:${port}` };
 }
 
-function usage() {
-  const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage();
-  return { cpuMs: (userCPUTime + systemCPUTime) / 1000, maxRssMb: maxRSS / 1024 };
-}
-
-function tell(report: ReplayServerReport): void {
-  process.send?.(report);
-}
-
-process.once('disconnect', () => process.exit());
-const [order] = (await once(process, 'message')) as [ReplayServerOrder];
-tell({
-  ...(order.kind === 'replay' ? await serveReplay(order) : await serveBare(order.path)),
-  ...usage(),
+await serveParent<ReplayServerOrder, ReplayServerReport>(async (order) => {
+  const served = order.kind === 'replay' ? await serveReplay(order) : await serveBare(order.path);
+  return () => {
+    const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage();
+    return { ...served, cpuMs: (userCPUTime + systemCPUTime) / 1000, maxRssMb: maxRSS / 1024 };
+  };
 });
-process.on('message', () => tell({ url: '', realtimeUrl: '', ...usage() }));
