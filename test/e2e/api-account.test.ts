@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
-import { startExchangeServer } from '../../src/server/exchange-server.js';
 import { STILL_MARKET } from '../support/exchanges/live-exchange.js';
-import { ServerRecord, temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import { serve } from '../support/exchanges/served.js';
+import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program } from '../support/programs/program.js';
@@ -23,12 +23,7 @@ async function startWorld(t: TestContext, settings: Record<string, string> = {})
     { runId: 'test', markets: [STILL_MARKET], keys: [{ key: KEY, secret: SECRET, balances }] },
     systemClock,
   );
-  const record = new ServerRecord();
-  const server = await startExchangeServer({ backend, clock: systemClock, telemetry: record });
-  t.after(async () => {
-    await server.stop();
-    backend.stop();
-  });
+  const { server, record } = await serve(t, backend, systemClock);
   const databaseUrl = await makeDatabase('empty');
   const env = {
     TAPEKEEP_EXCHANGE_URL: server.url,

@@ -10,12 +10,11 @@ import { endpointNames, endpoints } from '../../src/contract/endpoints.js';
 import { errorEnvelope } from '../../src/contract/error-shapes.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
-import { startExchangeServer } from '../../src/server/exchange-server.js';
 import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
 import { STILL_MARKET } from '../support/exchanges/live-exchange.js';
+import { serve } from '../support/exchanges/served.js';
 import { sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
 import {
-  ServerRecord,
   startTapeExchange,
   TEST_ORIGIN_MS,
   temporaryFolder,
@@ -70,13 +69,7 @@ async function startStillExchange(t: TestContext, variants = {}) {
     { runId: 'test', markets: [STILL_MARKET], keys: [{ key: KEY, secret: SECRET, balances }] },
     systemClock,
   );
-  const record = new ServerRecord();
-  const options = { backend, clock: systemClock, telemetry: record, variants };
-  const server = await startExchangeServer(options);
-  t.after(async () => {
-    await server.stop();
-    backend.stop();
-  });
+  const { server, record } = await serve(t, backend, systemClock, { variants });
   const dataDir = await temporaryFolder(t);
   const env = { ...CREDENTIALS, TAPEKEEP_EXCHANGE_URL: server.url, TAPEKEEP_DATA_DIR: dataDir };
   return { server, record, dataDir, env };

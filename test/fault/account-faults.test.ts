@@ -6,7 +6,8 @@ import type { FaultRuleInput } from '../../src/sandbox/faults/script.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
 import { STILL_MARKET, Trader } from '../support/exchanges/live-exchange.js';
-import { ServerRecord, temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import { ServerRecord } from '../support/exchanges/served.js';
+import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { Program } from '../support/programs/program.js';
 

@@ -13,10 +13,10 @@ import {
 } from '../../src/index.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
-import { startExchangeServer } from '../../src/server/exchange-server.js';
 import { STILL_MARKET } from '../support/exchanges/live-exchange.js';
+import { serve } from '../support/exchanges/served.js';
 import { type SeenRequest, sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
-import { ServerRecord, temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
 import type { NonceChildOrder } from '../support/programs/client-nonces-child.js';
 
 const credentials = { apiKey: 'canary-key-77', secret: 'canary-secret-77' };
@@ -29,12 +29,7 @@ test('two clients of one key here and one in another process are never refused',
   const { apiKey: key, secret } = credentials;
   const keys = [{ key, secret, balances: { AAA: '1000' } }];
   const backend = await openLive({ runId: 'test', markets: [STILL_MARKET], keys }, systemClock);
-  const record = new ServerRecord();
-  const server = await startExchangeServer({ backend, clock: systemClock, telemetry: record });
-  t.after(async () => {
-    await server.stop();
-    backend.stop();
-  });
+  const { server, record } = await serve(t, backend, systemClock);
   const home = await temporaryFolder(t);
   const folder = defaultNonceFolder(home);
   const child = fork(join(import.meta.dirname, '../support/programs/client-nonces-child.ts'), {

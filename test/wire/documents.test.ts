@@ -3,8 +3,8 @@ import { type TestContext, test } from 'node:test';
 import { Ajv, type ValidateFunction } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { endpointNames, endpoints } from '../../src/contract/endpoints.js';
-import { AUTH_HEADERS, encodePayload, sign } from '../../src/contract/signing.js';
 import { type ServerVariants, variantsLike } from '../../src/contract/variants.js';
+import { signedHeaders } from '../support/exchanges/live-exchange.js';
 import { startTapeExchange, TEST_ORIGIN_MS } from '../support/exchanges/tape-exchange.js';
 import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
@@ -90,16 +90,8 @@ test('every reply to POST is one that the served document describes', async (t) 
   const post = (path: string, params: object, secret = SECRET) => {
     nonce += 1;
     const body = JSON.stringify({ ...params, request: path, nonce });
-    return fetch(`${server.url}${path}`, {
-      method: 'POST',
-      body,
-      headers: {
-        'content-type': 'application/json',
-        [AUTH_HEADERS.apiKey]: KEY,
-        [AUTH_HEADERS.payload]: encodePayload(body),
-        [AUTH_HEADERS.signature]: sign(secret, body),
-      },
-    });
+    const headers = signedHeaders(KEY, secret, body);
+    return fetch(`${server.url}${path}`, { method: 'POST', body, headers });
   };
   for (const name of endpointNames) {
     const { path } = endpoints[name];

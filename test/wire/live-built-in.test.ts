@@ -9,7 +9,8 @@ import {
 import { DEFAULTS } from '../../src/config/keys.js';
 import { loadConfig } from '../../src/config/load.js';
 import type { Config } from '../../src/config/schema.js';
-import { ServerRecord, temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import { ServerRecord } from '../support/exchanges/served.js';
+import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';
 
 /** The exchange that a newcomer collects from, over restarts. */

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type EndpointName, endpointNames, endpoints } from '../../src/contract/endpoints.js';
-import { encodePayload, sign } from '../../src/contract/signing.js';
-import { startTestLive } from '../support/exchanges/live-exchange.js';
+import { startTestLive, Trader } from '../support/exchanges/live-exchange.js';
 import { startTapeExchange, TEST_ORIGIN_MS } from '../support/exchanges/tape-exchange.js';
 
 const KEY = 'key-1';
@@ -55,19 +54,8 @@ for (const name of publicNames) {
     const rows = shape.parse(result);
     assert.equal(rows.rejected.length, 0);
 
-    const text = JSON.stringify({ ...params, request: path, nonce: 1_800_000_000_000 });
-    const posted = await fetch(`${server.url}${path}`, {
-      method: 'POST',
-      body: text,
-      headers: {
-        'content-type': 'application/json',
-        'x-txc-apikey': KEY,
-        'x-txc-payload': encodePayload(text),
-        'x-txc-signature': sign(SECRET, text),
-      },
-    });
-    assert.equal(posted.status, 200);
-    assert.deepEqual(await posted.json(), body);
+    const posted = await new Trader(server.url, KEY, SECRET).post(path, params);
+    assert.deepEqual(posted, { status: 200, body });
   });
 }
 

@@ -3,8 +3,9 @@ import { request } from 'node:http';
 import { test } from 'node:test';
 import { encodePayload, sign } from '../../src/contract/signing.js';
 import type { TapeBackend } from '../../src/sandbox/tape/tape-backend.js';
-import { startExchangeServer } from '../../src/server/exchange-server.js';
-import { ServerRecord, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { signedHeaders } from '../support/exchanges/live-exchange.js';
+import { serve } from '../support/exchanges/served.js';
+import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';
 
 const KEY = 'key-1';
@@ -26,10 +27,7 @@ async function post(url: string, { path = BALANCES, body, headers = {} }: Post) 
   const text =
     typeof body === 'string' ? body : JSON.stringify({ request: path, nonce: NONCE, ...body });
   const all: Record<string, string | undefined> = {
-    'content-type': 'application/json',
-    'x-txc-apikey': KEY,
-    'x-txc-payload': encodePayload(text),
-    'x-txc-signature': sign(SECRET, text),
+    ...signedHeaders(KEY, SECRET, text),
     ...headers,
   };
   const sent = Object.entries(all).filter((entry): entry is [string, string] => {
@@ -154,13 +152,7 @@ test('a request on which the server failed has not used up its nonce', async (t)
       return typeof value === 'function' ? (value.bind(target) as unknown) : value;
     },
   }) as TapeBackend;
-  const clock = new FakeClock();
-  const server = await startExchangeServer({
-    backend: failing,
-    clock,
-    telemetry: new ServerRecord(),
-  });
-  t.after(() => server.stop());
+  const { server } = await serve(t, failing, new FakeClock());
   const broken = await post(server.url, {});
   assert.equal(broken.status, 500);
   assert.ok(!JSON.stringify(broken.body).includes('fire'), 'the cause stays inside');

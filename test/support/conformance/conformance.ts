@@ -4,14 +4,14 @@ import { systemClock } from '../../../src/kernel/clock.js';
 import type { LiveBackend } from '../../../src/sandbox/live/live-backend.js';
 import type { LiveOptions } from '../../../src/sandbox/live/open-live.js';
 import { openLive } from '../../../src/sandbox/live/open-live.js';
-import { startExchangeServer } from '../../../src/server/exchange-server.js';
 import {
   type CaseResult,
   runSuite,
   type SuiteOptions,
   type SuiteResult,
 } from '../../conformance/suite.js';
-import { ServerRecord, startTapeExchange, TEST_ORIGIN_MS } from '../exchanges/tape-exchange.js';
+import { serve } from '../exchanges/served.js';
+import { startTapeExchange, TEST_ORIGIN_MS } from '../exchanges/tape-exchange.js';
 import { FakeClock } from '../fake-clock.js';
 
 const UNLIMITED = { limit: 1_000_000, windowMs: 1000, enforce: false };
@@ -39,14 +39,8 @@ export async function startJudgedLive(
   const live = { startOffsetS: 3600, runId: 'judged', keys, ...options };
   const backend = await openLive(live, clock);
   prepare(backend);
-  const telemetry = new ServerRecord();
   const variants = { rateLimit: UNLIMITED };
-  const server = await startExchangeServer({ backend, clock, telemetry, variants, control: true });
-  t.after(async () => {
-    await server.stop();
-    backend.stop();
-  });
-  return server;
+  return (await serve(t, backend, clock, { variants, control: true })).server;
 }
 
 /** Runs the suite as fast as it goes, without keys. */

@@ -3,13 +3,16 @@ import type { ServerVariants } from '../../../src/contract/variants.js';
 import type { Clock } from '../../../src/kernel/clock.js';
 import { Faults } from '../../../src/sandbox/faults/faults.js';
 import type { FaultRuleInput } from '../../../src/sandbox/faults/script.js';
-import type { TapeOptions } from '../../../src/sandbox/tape/tape-backend.js';
-import { openTape } from '../../../src/sandbox/tape/tape-backend.js';
-import { startExchangeServer } from '../../../src/server/exchange-server.js';
+import {
+  openTape,
+  type TapeBackend,
+  type TapeOptions,
+} from '../../../src/sandbox/tape/tape-backend.js';
 import { FakeClock } from '../fake-clock.js';
-import { ServerRecord, type TapeExchange, testTape } from './tape-exchange.js';
+import { type Served, serve } from './served.js';
+import { testTape } from './tape-exchange.js';
 
-export interface FaultyExchange extends TapeExchange {
+export interface FaultyExchange extends Served<TapeBackend> {
   readonly faults: Faults;
   /** How often each rule fired, by its id. */
   fired(): Record<string, number>;
@@ -34,16 +37,9 @@ export async function startFaultyExchange(
   const { rules, seed = 7, tape, variants = {}, control = true } = options;
   const clock = options.clock ?? new FakeClock();
   const backend = await openTape(await testTape(tape), clock);
-  const interference = new Faults({ rules, seed, clock });
-  const record = new ServerRecord();
-  const server = await startExchangeServer({
-    ...{ backend, clock, telemetry: record, variants, interference, control },
-  });
-  t.after(async () => {
-    await server.stop();
-    backend.stop();
-  });
+  const faults = new Faults({ rules, seed, clock });
+  const served = await serve(t, backend, clock, { variants, interference: faults, control });
   const fired = () =>
-    Object.fromEntries(interference.report().map(({ rule, fired: count }) => [rule, count]));
-  return { backend, server, record, faults: interference, fired };
+    Object.fromEntries(faults.report().map(({ rule, fired: count }) => [rule, count]));
+  return { ...served, faults, fired };
 }

@@ -1,13 +1,12 @@
 import type { TestContext } from 'node:test';
-import { encodePayload, sign } from '../../../src/contract/signing.js';
+import { AUTH_HEADERS, encodePayload, sign } from '../../../src/contract/signing.js';
 import type { ServerVariants } from '../../../src/contract/variants.js';
 import type { LiveBackend } from '../../../src/sandbox/live/live-backend.js';
 import type { LiveOptions } from '../../../src/sandbox/live/open-live.js';
 import { openLive } from '../../../src/sandbox/live/open-live.js';
 import type { MarketDescription } from '../../../src/sandbox/markets.js';
-import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
 import { FakeClock } from '../fake-clock.js';
-import { ServerRecord } from './tape-exchange.js';
+import { type Served, serve } from './served.js';
 
 /** A time in the middle of a session. */
 export const LIVE_START_MS = Date.UTC(2026, 5, 1, 12, 20);
@@ -34,9 +33,7 @@ export async function openTestLive(
   return backend;
 }
 
-export interface LiveServer {
-  readonly backend: LiveBackend;
-  readonly server: ExchangeServer;
+export interface LiveServer extends Served<LiveBackend> {
   readonly clock: FakeClock;
 }
 
@@ -49,15 +46,22 @@ export async function startTestLive(
 ): Promise<LiveServer> {
   const clock = new FakeClock();
   const backend = await openTestLive(t, options, clock);
-  const telemetry = new ServerRecord();
-  const server = await startExchangeServer({ backend, clock, telemetry, variants, control });
-  t.after(() => server.stop());
-  return { backend, server, clock };
+  return { ...(await serve(t, backend, clock, { variants, control })), clock };
 }
 
 export interface SignedReply {
   readonly status: number;
   readonly body: Record<string, unknown>;
+}
+
+/** Headers of a signed request whose body is `text` (contract, Authentication). */
+export function signedHeaders(key: string, secret: string, text: string): Record<string, string> {
+  return {
+    'content-type': 'application/json',
+    [AUTH_HEADERS.apiKey]: key,
+    [AUTH_HEADERS.payload]: encodePayload(text),
+    [AUTH_HEADERS.signature]: sign(secret, text),
+  };
 }
 
 /** Sends signed requests for one key, each with a greater nonce. */
@@ -81,12 +85,7 @@ export class Trader {
     const response = await fetch(this.#url + path, {
       method: 'POST',
       body: text,
-      headers: {
-        'content-type': 'application/json',
-        'x-txc-apikey': this.#key,
-        'x-txc-payload': encodePayload(text),
-        'x-txc-signature': sign(this.#secret, text),
-      },
+      headers: signedHeaders(this.#key, this.#secret, text),
     });
     return { status: response.status, body: (await response.json()) as Record<string, unknown> };
   }

@@ -6,7 +6,6 @@ import type { TestContext } from 'node:test';
 import type { ServerVariants } from '../../../src/contract/variants.js';
 import type { Clock } from '../../../src/kernel/clock.js';
 import { HOUR_MS } from '../../../src/kernel/durations.js';
-import type { ServerEvents } from '../../../src/observe/events.js';
 import { openLive } from '../../../src/sandbox/live/open-live.js';
 import { TAPE_HEADER } from '../../../src/sandbox/tape/recorded-tape.js';
 import {
@@ -15,8 +14,8 @@ import {
   type TapeBackend,
   type TapeOptions,
 } from '../../../src/sandbox/tape/tape-backend.js';
-import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
 import { FakeClock } from '../fake-clock.js';
+import { type Served, serve } from './served.js';
 
 /** A folder that is removed after the test. */
 export async function temporaryFolder(t: TestContext): Promise<string> {
@@ -30,37 +29,6 @@ export async function writeTape(t: TestContext, lines: readonly string[]): Promi
   const path = join(await temporaryFolder(t), 'tape.csv');
   await writeFile(path, `${[TAPE_HEADER, ...lines].join('\n')}\n`);
   return path;
-}
-
-/** Server telemetry that remembers everything. */
-export class ServerRecord implements ServerEvents {
-  readonly requests: Array<{ endpoint: string; status: number }> = [];
-  readonly closings: string[] = [];
-  readonly failures: Array<{ endpoint: string; code: string; message: string }> = [];
-  open = 0;
-
-  served({ endpoint, status }: { endpoint: string; status: number }): void {
-    this.requests.push({ endpoint, status });
-  }
-
-  realtimeOpened({ open }: { open: number }): void {
-    this.open = open;
-  }
-
-  realtimeClosed({ open, reason }: { open: number; reason: string }): void {
-    this.open = open;
-    this.closings.push(reason);
-  }
-
-  handlerFailed(event: { endpoint: string; code: string; message: string }): void {
-    this.failures.push(event);
-  }
-}
-
-export interface TapeExchange {
-  readonly backend: TapeBackend;
-  readonly server: ExchangeServer;
-  readonly record: ServerRecord;
 }
 
 /** Start of the recorded tapes of tests, on a full hour. */
@@ -109,13 +77,6 @@ export async function startTapeExchange(
   options: Partial<TapeOptions> = {},
   variants: Partial<ServerVariants> = {},
   clock: Clock = new FakeClock(),
-): Promise<TapeExchange> {
-  const backend = await openTape(await testTape(options), clock);
-  const record = new ServerRecord();
-  const server = await startExchangeServer({ backend, clock, telemetry: record, variants });
-  t.after(async () => {
-    await server.stop();
-    backend.stop();
-  });
-  return { backend, server, record };
+): Promise<Served<TapeBackend>> {
+  return serve(t, await openTape(await testTape(options), clock), clock, { variants });
 }

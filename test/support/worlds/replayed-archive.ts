@@ -14,9 +14,8 @@ import type {
 import type { StreamKind } from '../../../src/model/series.js';
 import type { ReplayOptions } from '../../../src/replay/context.js';
 import { openReplay, type ReplayBackend } from '../../../src/replay/replay-backend.js';
-import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
 import type { Store } from '../../../src/store/index.js';
-import { ServerRecord } from '../exchanges/tape-exchange.js';
+import { type Served, serve } from '../exchanges/served.js';
 import { openTestStore } from '../postgres/postgres.js';
 import { NOON_S, trade } from '../postgres/postgres-rows.js';
 
@@ -92,10 +91,7 @@ export async function openWorld(): Promise<World> {
   };
 }
 
-export interface Replayed {
-  readonly backend: ReplayBackend;
-  readonly server: ExchangeServer;
-  readonly record: ServerRecord;
+export interface Replayed extends Served<ReplayBackend> {
   readonly failures: unknown[];
 }
 
@@ -119,15 +115,10 @@ export async function startReplay(
     onFailure: (error) => failures.push(error),
     ...given,
   });
-  const record = new ServerRecord();
-  const server = await startExchangeServer({
-    ...{ backend, clock: serverClock ?? clock, telemetry: record, control: isSteered },
+  const served = await serve(t, backend, serverClock ?? clock, {
+    control: isSteered,
     variants: { rateLimit: false, tradeFeed: 'pushed' },
   });
-  t.after(async () => {
-    await server.stop();
-    await backend.stop();
-    await past.close();
-  });
-  return { backend, server, record, failures };
+  t.after(() => past.close());
+  return { ...served, failures };
 }
