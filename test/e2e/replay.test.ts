@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
-import { WebSocket } from 'ws';
+import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { makeDatabase } from '../support/postgres/postgres.js';
 import { type CommandEnd, runCommand } from '../support/programs/commands.js';
 import { Program } from '../support/programs/program.js';
@@ -104,22 +103,17 @@ test('time is looked at, stepped, moved, sped up and stopped from another termin
   const { program, ready, ctl } = await play(t, url, ...SPAN, '--speed', 'step');
   assert.deepEqual([ready.from, ready.to], [isoOf(0), isoOf(600)]);
   assert.deepEqual(ready.markets, ['BTC_USDT', 'ETH_USDT']);
-  const socket = new WebSocket(ready.realtimeUrl);
-  t.after(() => socket.terminate());
-  await once(socket, 'open');
-  const told = async () => JSON.parse(String(((await once(socket, 'message')) as [Buffer])[0]));
-  const acknowledged = told();
-  socket.send(JSON.stringify({ method: 'state.subscribe', params: ['BTC_USDT', 60], id: 1 }));
-  assert.equal((await acknowledged).result.status, 'success');
+  const socket = await TapeSocket.open(t, ready.realtimeUrl);
+  const { result } = await socket.ask('state.subscribe', ['BTC_USDT', 60]);
+  assert.deepEqual(result, { status: 'success' });
 
   const now = async (...command: readonly string[]) => clockOf(await ctl(...command)).now;
   assert.equal(await now('clock'), isoOf(0));
   assert.deepEqual((await idsAt(ready)).ids, []);
   assert.equal(await now('step'), isoOf(10.5), 'to the first trade');
   assert.deepEqual((await idsAt(ready)).ids, [1]);
-  const update = told();
   assert.equal(await now('step', '30s'), isoOf(40.5));
-  assert.equal((await update).result.last, '1');
+  assert.equal(((await socket.next()).result as { last: string }).last, '1');
   assert.equal(await now('seek', isoOf(350)), isoOf(350));
   assert.deepEqual(await idsAt(ready), { status: 200, ids: [2, 1], isWhole: false });
   assert.equal(await now('step'), isoOf(350.25), 'to the next state');

@@ -3,7 +3,14 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
 import { STILL_MARKET, startTestLive } from '../support/exchanges/live-exchange.js';
-import { covered, noonMs, openWorld, startReplay } from '../support/worlds/replayed-archive.js';
+import { sendRaw } from '../support/fuzz/fuzz-http.js';
+import {
+  control,
+  covered,
+  noonMs,
+  openWorld,
+  startReplay,
+} from '../support/worlds/replayed-archive.js';
 
 /** Who may read and change what steers an exchange: nobody from a web page. */
 
@@ -12,16 +19,11 @@ interface Answer {
   readonly text: string;
 }
 
-/** Sends the bytes of a request as they are; clients would put its headers right. */
+/** Sends a request as it is written; clients would put its headers right. */
 async function send(port: number, lines: readonly string[], body = ''): Promise<Answer> {
-  const socket = connect(port, '127.0.0.1');
   const length = body === '' ? [] : [`Content-Length: ${Buffer.byteLength(body)}`];
-  socket.write([...lines, ...length, 'Connection: close', '', body].join('\r\n'));
-  let text = '';
-  socket.on('data', (data) => {
-    text += data.toString('latin1');
-  });
-  await once(socket, 'close');
+  const head = [...lines, ...length, 'Connection: close', '', body];
+  const text = await sendRaw(port, head.join('\r\n'));
   return { status: Number(text.split(' ')[1]), text };
 }
 
@@ -118,11 +120,8 @@ test('hostile control calls are refused, and time goes on as if they had not bee
   const stream = await world.stream('states', 60);
   await world.store.commit({ claims: [covered(stream, 0, 600)] });
   const { server } = await startReplay(t, world.store);
-  const clock = async () => {
-    const { result } = JSON.parse(await (await fetch(`${server.url}/replay/clock`)).text());
-    return result;
-  };
-  await fetch(`${server.url}/replay/pause`, { method: 'POST' });
+  const clock = async () => (await control({ server }, 'clock')).result;
+  await control({ server }, 'pause');
   const before = await clock();
   const statuses = new Set<number>();
   for (const path of ['seek', 'step', 'speed', 'pause', 'nothing', 'sessions']) {
@@ -171,11 +170,7 @@ test('sessions without end, bodies that drip and steering at once leave the repl
     socket.write(begun);
   }
   const call = (path: string, body: object, session?: string) =>
-    fetch(`${server.url}/replay/${path}`, {
-      method: 'POST',
-      body: JSON.stringify(body),
-      headers: session === undefined ? {} : { 'x-tapekeep-session': session },
-    });
+    control({ server }, path, body, session);
   // Names without end: there are so many sessions, and no more.
   const named = await inTurns(
     1_500,
@@ -183,7 +178,7 @@ test('sessions without end, bodies that drip and steering at once leave the repl
   );
   assert.deepEqual(new Set(named), new Set([200, 400]));
   const made = named.filter((status) => status === 200).length;
-  const { result } = JSON.parse(await (await fetch(`${server.url}/replay/sessions`)).text());
+  const { result } = await control({ server }, 'sessions');
   assert.equal(result.length, made + 1);
   t.diagnostic(`${made} sessions of 1500 names`);
   // All steer one session at once.

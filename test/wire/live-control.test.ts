@@ -1,7 +1,5 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
-import { WebSocket } from 'ws';
 import type { BackendTrade } from '../../src/server/backend.js';
 import {
   LIVE_START_MS,
@@ -9,6 +7,7 @@ import {
   startTestLive,
   Trader,
 } from '../support/exchanges/live-exchange.js';
+import { TapeSocket } from '../support/exchanges/tape-socket.js';
 
 /** A live exchange changed from outside while clients use it, over real sockets. */
 
@@ -95,12 +94,9 @@ test('a market that is created while clients run is listed, traded, watched and 
   });
   assert.deepEqual(await names('markets', 'name'), [BTC, ETH, 'XMR_EUR']);
   assert.deepEqual(await names('products', 'id'), [BTC, ETH, 'XMR_EUR']);
-  const socket = new WebSocket(server.realtimeUrl);
-  t.after(() => socket.close());
-  await once(socket, 'open');
-  socket.send('{"id":1,"method":"state.subscribe","params":["XMR_EUR",60]}');
-  const [acknowledged] = (await once(socket, 'message')) as [Buffer];
-  assert.match(String(acknowledged), /success/);
+  const socket = await TapeSocket.open(t, server.realtimeUrl);
+  const { result } = await socket.ask('state.subscribe', ['XMR_EUR', 60]);
+  assert.deepEqual(result, { status: 'success' });
   clock.advance(600_000);
   const tickers = (await get('tickers')).body.result as unknown as Record<string, object>;
   assert.deepEqual(Object.keys(tickers), [BTC, ETH, 'XMR_EUR']);

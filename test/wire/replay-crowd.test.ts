@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
 import { runSql } from '../support/postgres/postgres.js';
 import { startReplayServer } from '../support/programs/replay-server-process.js';
-import { covered, noonMs, openWorld, state } from '../support/worlds/replayed-archive.js';
+import { control, covered, noonMs, openWorld, state } from '../support/worlds/replayed-archive.js';
 
 /** A thousand clients of one replay, some of whom stop reading. */
 
@@ -109,14 +109,10 @@ test('a thousand clients are served, those who read as if those who do not were 
   const server = await startReplayServer({ kind: 'replay', databaseUrl: url, ...span });
   t.after(() => server.stop());
   const { url: http, realtimeUrl, maxRssMb: emptyMb } = server.report;
-  const steer = async (path: string, body: object | undefined, session = '') => {
-    const reply = await fetch(`${http}/replay/${path}`, {
-      method: body === undefined ? 'GET' : 'POST',
-      headers: session === '' ? {} : { 'x-tapekeep-session': session },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    assert.equal(reply.status, 200, path);
-    return ((await reply.json()) as { result: never }).result as never;
+  const steer = async (path: string, body?: object, session?: string) => {
+    const { status, result } = await control({ server: { url: http } }, path, body, session);
+    assert.equal(status, 200, path);
+    return result as never;
   };
   await steer('pause', {});
   await steer('sessions', {}, 'paced');
@@ -154,7 +150,7 @@ test('a thousand clients are served, those who read as if those who do not were 
     readonly connections: number;
   }
   const connections = async (name: string | null) => {
-    const sessions: readonly Reading[] = await steer('sessions', undefined);
+    const sessions: readonly Reading[] = await steer('sessions');
     return sessions.find(({ session }) => session === name)?.connections;
   };
   // Those who did not read are gone, and nobody else.

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { type TestContext, test } from 'node:test';
-import { WebSocket } from 'ws';
 import { AsOfReader } from '../../src/archive/as-of/reader.js';
 import { openArchive } from '../../src/archive/events/archive.js';
 import { systemClock } from '../../src/kernel/clock.js';
+import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
 import { archiveDay } from '../support/worlds/cold-world.js';
@@ -13,8 +12,10 @@ import { makeFolder } from '../support/worlds/export-world.js';
 import {
   covered,
   exactTrade,
+  get,
   noonMs,
   openWorld,
+  type Replayed,
   startReplay,
   state,
 } from '../support/worlds/replayed-archive.js';
@@ -22,6 +23,11 @@ import {
 /** The database, or a file, is lost while it is read. */
 
 const STATES = 500;
+
+const ask = async (replay: Replayed, path: string) => {
+  const { status, body } = await get(replay, path);
+  return [status, body.message] as const;
+};
 
 /** An archive behind a wire that can be cut. */
 async function openOverWire(t: TestContext) {
@@ -56,50 +62,30 @@ test('a replay whose database is lost says so, keeps its clients, and goes on wh
   const replay = await startReplay(t, store);
   const { server, backend, failures } = replay;
   const { clockControl } = backend;
-  const ask = async (path: string) => {
-    const reply = await fetch(`${server.url}/api/v1/public/${path}`);
-    const { message } = (await reply.json()) as { message: string };
-    return [reply.status, message] as const;
-  };
   clockControl.seek(undefined, noonMs(1));
-  assert.deepEqual(await ask('history?market=BTC_USDT'), [200, '']);
-  const socket = new WebSocket(server.realtimeUrl);
-  t.after(() => socket.terminate());
-  const told: string[] = [];
-  let wake: () => void = () => undefined;
-  socket.on('message', (data: Buffer) => {
-    const frame = JSON.parse(String(data)) as { id: number | null; result: { last?: string } };
-    if (frame.id === null) told.push(frame.result.last ?? '');
-    wake();
-  });
-  const until = async (isTrue: () => boolean) => {
-    while (!isTrue()) {
-      await new Promise<void>((resolve) => {
-        wake = resolve;
-      });
-    }
-  };
-  await once(socket, 'open');
-  socket.send(JSON.stringify({ method: 'state.subscribe', params: ['BTC_USDT', 60], id: 1 }));
-  await until(() => told.length === 1);
+  assert.deepEqual(await ask(replay, 'history?market=BTC_USDT'), [200, '']);
+  const client = await TapeSocket.open(t, server.realtimeUrl);
+  await client.untilAnswered('state.subscribe', ['BTC_USDT', 60]);
+  const next = async () => ((await client.next()).result as { last?: string }).last;
+  const told = [await next()];
 
   await lose();
   const troubled = [503, 'the archive cannot be read at the moment; ask again'] as const;
-  assert.deepEqual(await ask('history/result?market=BTC_USDT&since=1'), troubled);
-  assert.deepEqual(await ask('history?market=BTC_USDT&limit=7'), troubled);
+  assert.deepEqual(await ask(replay, 'history/result?market=BTC_USDT&since=1'), troubled);
+  assert.deepEqual(await ask(replay, 'history?market=BTC_USDT&limit=7'), troubled);
   // More than was read ahead: the rest has to wait.
   clockControl.seek(undefined, noonMs(2));
   await clockControl.step(undefined, 590_000);
-  assert.equal(socket.readyState, socket.OPEN);
+  assert.equal(client.end, undefined);
   assert.ok(failures.length > 0, 'the owner is told');
   back();
-  await until(() => told.at(-1) === String(STATES));
+  while (told.at(-1) !== String(STATES)) told.push(await next());
   assert.deepEqual(
     told,
     Array.from({ length: STATES }, (_, at) => String(at + 1)),
     'nothing is lost, and nothing comes twice',
   );
-  assert.deepEqual(await ask('history?market=BTC_USDT&limit=7'), [200, '']);
+  assert.deepEqual(await ask(replay, 'history?market=BTC_USDT&limit=7'), [200, '']);
 });
 
 test('events end with an error that says what happened; the next ones are whole', async (t) => {
@@ -136,15 +122,11 @@ test('a replay one of whose files is gone answers everything else', async (t) =>
   const files = await archiveDay({ ...world, coldDir }, 'trades', '2026-01-15');
   for (const path of files) await rm(path);
   const past = new AsOfReader(world.store, { clock: systemClock, coldDir });
-  const { server, failures } = await startReplay(t, world.store, { asOf: past });
-  const ask = async (path: string) => {
-    const reply = await fetch(`${server.url}/api/v1/public/${path}`);
-    return [reply.status, ((await reply.json()) as { message: string }).message] as const;
-  };
-  assert.deepEqual(await ask('history?market=BTC_USDT'), [
+  const replay = await startReplay(t, world.store, { asOf: past });
+  assert.deepEqual(await ask(replay, 'history?market=BTC_USDT'), [
     503,
     'what this asks for cannot be read; the log of the replay says why',
   ]);
-  assert.match(String(failures[0]), /\.parquet.*bring it back from a copy/i);
-  assert.deepEqual(await ask('markets'), [200, '']);
+  assert.match(String(replay.failures[0]), /\.parquet.*bring it back from a copy/i);
+  assert.deepEqual(await ask(replay, 'markets'), [200, '']);
 });

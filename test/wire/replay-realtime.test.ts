@@ -11,9 +11,11 @@ import {
 } from '../../src/client/index.js';
 import { gapNoticeMessage } from '../../src/contract/gap-notices.js';
 import { systemClock } from '../../src/kernel/clock.js';
+import { openSocket, TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 import {
+  control,
   covered,
   depth,
   exactTrade,
@@ -35,53 +37,22 @@ interface Frame {
   readonly params: readonly [string, readonly { readonly id: number }[]];
 }
 
-/** A client that keeps what it was told. */
-class Client {
-  readonly frames: Frame[] = [];
-  readonly #socket: WebSocket;
-  readonly #waiting = new Set<() => void>();
-  end: { code: number; reason: string } | undefined;
+/** A client of a replay, and what it was told. */
+class Client extends TapeSocket {
+  declare readonly frames: (Frame & Record<string, unknown>)[];
 
-  constructor(socket: WebSocket) {
-    this.#socket = socket;
-    socket.on('message', (data) => {
-      this.frames.push(JSON.parse(String(data)) as Frame);
-      this.#wake();
-    });
-    socket.on('error', () => undefined);
-    socket.on('close', (code, reason) => {
-      this.end = { code, reason: String(reason) };
-      this.#wake();
-    });
+  static follow(t: TestContext, { server }: Replayed, query = ''): Promise<Client> {
+    return openSocket(t, server.realtimeUrl + query, (socket) => new Client(socket));
   }
 
-  static async open(t: TestContext, { server }: Replayed, query = ''): Promise<Client> {
-    const socket = new WebSocket(server.realtimeUrl + query);
-    t.after(() => socket.terminate());
-    const client = new Client(socket);
-    await once(socket, 'open');
-    return client;
-  }
-
+  /** The answer is not waited for. */
   send(method: string, market = 'BTC_USDT', period = 60, id = 1): void {
-    this.#socket.send(JSON.stringify({ method, params: [market, period], id }));
-  }
-
-  /** Resolves when `isTrue`, looked at after every frame. */
-  async until(isTrue: () => boolean): Promise<void> {
-    while (!isTrue()) await new Promise<void>((resolve) => this.#waiting.add(resolve));
+    this.socket.send(JSON.stringify({ method, params: [market, period], id }));
   }
 
   /** What the updates said, in order. */
   get updates(): string[] {
     return this.frames.filter(({ id }) => id === null).map(({ result }) => result.last ?? '');
-  }
-
-  /** Subscribes to the trades of some markets, and waits for the acknowledgement. */
-  async subscribeTrades(...markets: readonly string[]): Promise<void> {
-    const before = this.frames.length;
-    this.#socket.send(JSON.stringify({ method: 'deals.subscribe', params: markets, id: 1 }));
-    await this.until(() => this.frames.slice(before).some(({ id }) => id === 1));
   }
 
   /** Ids of the trades that were pushed, in order. */
@@ -91,31 +62,9 @@ class Client {
     );
   }
 
-  /** Subscribes, and waits for the acknowledgement. */
   async subscribe(market = 'BTC_USDT', period = 60): Promise<void> {
-    const before = this.frames.length;
-    this.send('state.subscribe', market, period);
-    await this.until(() => this.frames.slice(before).some(({ id }) => id === 1));
+    await this.untilAnswered('state.subscribe', [market, period]);
   }
-
-  close(): void {
-    this.#socket.terminate();
-  }
-
-  #wake(): void {
-    for (const wake of this.#waiting) wake();
-    this.#waiting.clear();
-  }
-}
-
-async function control(replay: Replayed, path: string, body?: object, session?: string) {
-  const reply = await fetch(`${replay.server.url}/replay/${path}`, {
-    method: path === 'clock' || path === 'sessions' ? 'GET' : 'POST',
-    headers: session === undefined ? {} : { 'x-tapekeep-session': session },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  });
-  const { result, message } = (await reply.json()) as { result: never; message: string };
-  return { status: reply.status, result: result as Record<string, unknown>, message };
 }
 
 async function fillStates({ store, stream }: World, atS: readonly number[]): Promise<void> {
@@ -131,14 +80,8 @@ test('updates come at their recorded spacing, and never early', async (t) => {
   await fillStates(world, [1, 2, 2, 5.5, 11]);
   const clock = new FakeClock();
   const replay = await startReplay(t, world.store, { clock, speed: 10 });
-  const client = await Client.open(t, replay);
+  const client = await Client.follow(t, replay);
   await client.subscribe();
-  /** Lets what is due be told: a question behind it is answered after it. */
-  const settled = async () => {
-    const before = client.frames.length;
-    client.send('server.ping', 'x', 1, 77);
-    await client.until(() => client.frames.slice(before).some(({ id }) => id === 77));
-  };
   for (const [moveMs, count] of [
     [99, 0],
     [1, 1],
@@ -151,21 +94,22 @@ test('updates come at their recorded spacing, and never early', async (t) => {
     await clock.timersPending();
     await clock.run(moveMs);
     if (count > client.updates.length) await client.until(() => client.updates.length >= count);
-    await settled();
+    // Lets what is due be told: a question behind it is answered after it.
+    await client.untilAnswered('server.ping');
     assert.equal(client.updates.length, count, `${moveMs} ms later`);
   }
   assert.deepEqual(client.updates, ['1', '2', '3', '4', '5']);
   assert.deepEqual(Object.keys(client.frames.find(({ id }) => id === null)?.result ?? {}), [
     ...['period', 'last', 'open', 'close', 'high', 'low', 'deal', 'volume'],
   ]);
-  const late = await Client.open(t, replay);
+  const late = await Client.follow(t, replay);
   await late.subscribe();
   await late.until(() => late.updates.length === 1);
   assert.deepEqual(late.updates, ['5'], 'the last one at once');
   late.send('state.query', 'BTC_USDT', 60, 3);
   await late.until(() => late.frames.some(({ id }) => id === 3));
   assert.equal(late.frames.find(({ id }) => id === 3)?.result.change, '-95.00');
-  const errors = await Client.open(t, replay);
+  const errors = await Client.follow(t, replay);
   errors.send('state.subscribe', 'BTC_USDT', 900, 5);
   errors.send('state.query', 'NOSUCH', 60, 6);
   errors.send('state.query', 'ETH_USDT', 60, 7);
@@ -194,18 +138,16 @@ test('recorded trades are pushed as their time comes, each once', async (t) => {
   });
   const clock = new FakeClock();
   const replay = await startReplay(t, world.store, { clock, speed: 10 });
-  const client = await Client.open(t, replay);
+  const client = await Client.follow(t, replay);
   await clock.run(100);
-  await client.subscribeTrades('BTC_USDT', 'NO_SUCH');
+  await client.untilAnswered('deals.subscribe', ['BTC_USDT', 'NO_SUCH']);
   // News are read once a second, from the database: what comes is waited for, and time goes on meanwhile.
   const pushed = async (count: number) => {
     for (let passedMs = 0; passedMs < 60_000 && client.pushed.length < count; passedMs += 200) {
       await clock.run(200);
       // Time must not run out while the database is slow.
       await world.store.query('SELECT 1');
-      const before = client.frames.length;
-      client.send('server.ping', 'x', 1, 77);
-      await client.until(() => client.frames.slice(before).some(({ id }) => id === 77));
+      await client.untilAnswered('server.ping');
     }
     return client.pushed;
   };
@@ -224,26 +166,21 @@ test('a jump of time begins pushed trades anew, forward and back', async (t) => 
   });
   const clock = new FakeClock();
   const replay = await startReplay(t, world.store, { clock, speed: 10 });
-  const client = await Client.open(t, replay);
+  const client = await Client.follow(t, replay);
   await clock.run(100);
-  await client.subscribeTrades('BTC_USDT');
-  const ping = async () => {
-    const before = client.frames.length;
-    client.send('server.ping', 'x', 1, 77);
-    await client.until(() => client.frames.slice(before).some(({ id }) => id === 77));
-  };
+  await client.untilAnswered('deals.subscribe', ['BTC_USDT']);
   // News are read from the database, and time goes on meanwhile: so many come at once as there are by then.
   const next = async () => {
     const known = client.pushed.length;
     for (let passedMs = 0; passedMs < 60_000 && client.pushed.length === known; passedMs += 100) {
       await clock.run(100);
-      await ping();
+      await client.untilAnswered('server.ping');
     }
     return client.pushed[known];
   };
   const jump = async (toS: number) => {
     await control(replay, 'seek', { to: new Date(noonMs(toS)).toISOString() });
-    await ping();
+    await client.untilAnswered('server.ping');
   };
   assert.equal(await next(), 1);
   await jump(205);
@@ -267,8 +204,8 @@ test('at full speed every update is told once, in order, of all markets together
   });
   const replay = await startReplay(t, world.store, { speed: 'max' });
   await control(replay, 'pause');
-  const clients = await Promise.all([Client.open(t, replay), Client.open(t, replay)]);
-  const other = await Client.open(t, replay);
+  const clients = await Promise.all([Client.follow(t, replay), Client.follow(t, replay)]);
+  const other = await Client.follow(t, replay);
   for (const client of clients) await client.subscribe();
   await other.subscribe('ETH_USDT');
   await control(replay, 'resume');
@@ -347,7 +284,7 @@ test('each session has a time of its own; unused ones end, and there are only so
     (await ask('', { 'x-tapekeep-session': 'one' })).date,
     new Date(noonMs(10)).toUTCString(),
   );
-  const client = await Client.open(t, replay, '?session=two');
+  const client = await Client.follow(t, replay, '?session=two');
   const both = await ask('?session=one', { 'x-tapekeep-session': 'two' });
   assert.deepEqual([both.status, /name one/.test(both.message)], [400, true]);
   for (const [name, status, told] of [
@@ -391,7 +328,7 @@ test('time is paused, resumed, stepped and sped up; what cannot be is told', asy
   const world = await openWorld();
   await fillStates(world, [1, 2, 3.5]);
   const replay = await startReplay(t, world.store);
-  const client = await Client.open(t, replay);
+  const client = await Client.follow(t, replay);
   await client.subscribe();
   const now = async () => Number((await control(replay, 'clock')).result.nowMs) - noonMs(0);
   for (const [body, atMs, count] of [
@@ -447,21 +384,20 @@ test('recorded disconnects end connections, and keep them away until the next', 
   const second = await world.store.openSession(stream, noonMs(20));
   await world.store.closeSession(second, { atMs: noonMs(590), code: 1001, reason: 'remote' });
   const replay = await startReplay(t, world.store, { hasDisconnects: true });
-  const client = await Client.open(t, replay);
+  const client = await Client.follow(t, replay);
   await client.subscribe();
   await control(replay, 'step', { ms: 9_999 });
   await client.until(() => client.updates.length === 2);
   assert.equal(client.end, undefined);
   await control(replay, 'step', { ms: 1 });
   await client.until(() => client.end !== undefined);
-  const end = client.end as Client['end'];
-  assert.equal(end?.code, 1006, 'cut: no frame may carry its code');
+  assert.equal(await client.closed(), 1006, 'cut: no frame may carry its code');
   await control(replay, 'seek', { to: noonMs(15) });
-  const early = await Client.open(t, replay);
+  const early = await Client.follow(t, replay);
   early.send('state.subscribe');
   await early.until(() => early.end !== undefined);
   await control(replay, 'seek', { to: noonMs(20) });
-  const next = await Client.open(t, replay);
+  const next = await Client.follow(t, replay);
   await next.subscribe();
   await control(replay, 'step', { ms: 569_000 });
   await next.until(() => next.updates.at(-1) === '4');
@@ -469,12 +405,12 @@ test('recorded disconnects end connections, and keep them away until the next', 
   await next.until(() => next.end !== undefined);
   assert.deepEqual(next.end, { code: 1001, reason: 'recorded: remote' });
   assert.equal(next.updates.at(-1), '5');
-  const between = await Client.open(t, replay);
+  const between = await Client.follow(t, replay);
   between.send('state.subscribe');
   await between.until(() => between.end !== undefined);
   // At the end of time no next one is to be waited for.
   await control(replay, 'step', { ms: 10_000 });
-  const last = await Client.open(t, replay);
+  const last = await Client.follow(t, replay);
   await last.subscribe();
   await last.until(() => last.updates.length > 0 || last.end !== undefined);
   assert.deepEqual([last.updates, last.end], [['5'], undefined]);
@@ -489,7 +425,7 @@ test('however fast time passes, a recorded end comes after the updates before it
   // No frame may carry this code: the connection is cut.
   await world.store.closeSession(session, { atMs: noonMs(5), code: 1006, reason: 'remote' });
   const replay = await startReplay(t, world.store, { hasDisconnects: true, speed: 'max' });
-  const client = await Client.open(t, replay);
+  const client = await Client.follow(t, replay);
   await client.subscribe();
   await client.until(() => client.end !== undefined);
   assert.equal(client.end?.code, 1006);
@@ -510,7 +446,7 @@ test('a connection whose end was not recorded lasts as long as what it proved', 
   });
   await world.store.touchSession(session, noonMs(5));
   const replay = await startReplay(t, world.store, { hasDisconnects: true });
-  const client = await Client.open(t, replay);
+  const client = await Client.follow(t, replay);
   await client.subscribe();
   await control(replay, 'step', { ms: 29_999 });
   await client.until(() => client.updates.at(-1) === '3' || client.end !== undefined);
@@ -527,7 +463,7 @@ test('who asks is told where states are not known, before what comes then; other
     claims: [covered(states, -10, 10), covered(states, 20, 600)],
   });
   const replay = await startReplay(t, world.store);
-  const other = await Client.open(t, replay);
+  const other = await Client.follow(t, replay);
   await other.subscribe();
   const clock = systemClock;
   const options = {
@@ -577,7 +513,7 @@ test('who asks is told where states are not known, before what comes then; other
     ['opened', 'gap'],
   );
   // Whoever comes in a gap, and whoever was there when time jumped into one, is told at once.
-  const late = await Client.open(t, replay);
+  const late = await Client.follow(t, replay);
   late.send('tapekeep.gaps');
   replay.backend.clockControl.seek(undefined, noonMs(15));
   await late.subscribe();

@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { COVERED_HEADER, GAP_HEADER, REPLAY_TIME } from '../../src/contract/gap-notices.js';
+import { COVERED_HEADER, REPLAY_TIME } from '../../src/contract/gap-notices.js';
 import { ticker } from '../support/postgres/postgres-rows.js';
 import {
+  control,
   covered,
   depth,
   exactTrade,
+  get,
   kline,
   noonMs,
   openWorld,
@@ -16,32 +18,6 @@ import {
 } from '../support/worlds/replayed-archive.js';
 
 /** An archive served as an exchange of the past, over real sockets. */
-
-async function get(replay: Replayed, path: string, session?: string) {
-  const headers: Record<string, string> =
-    session === undefined ? {} : { 'x-tapekeep-session': session };
-  const reply = await fetch(`${replay.server.url}/api/v1/public/${path}`, { headers });
-  const body = (await reply.json()) as { readonly result?: unknown; readonly message?: unknown };
-  return {
-    status: reply.status,
-    body,
-    result: body.result as never,
-    gap: reply.headers.get(GAP_HEADER),
-    dateMs: Date.parse(reply.headers.get('date') ?? ''),
-    headers: reply.headers,
-  };
-}
-
-async function control(replay: Replayed, path: string, body?: object, session?: string) {
-  const method = path === 'clock' || path === 'sessions' ? 'GET' : 'POST';
-  const reply = await fetch(`${replay.server.url}/replay/${path}`, {
-    method,
-    headers: session === undefined ? {} : { 'x-tapekeep-session': session },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  });
-  const { result, message } = (await reply.json()) as { result: unknown; message: string };
-  return { status: reply.status, result: result as Record<string, unknown>, message };
-}
 
 /** Seconds after noon. */
 const seek = (replay: Replayed, atS: number, session?: string) =>

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { connect } from 'node:net';
 import { test } from 'node:test';
-import { WebSocket } from 'ws';
 import { BAD_REQUEST_PAGE } from '../../src/contract/error-shapes.js';
 import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
+import { sendRaw } from '../support/fuzz/fuzz-http.js';
 
 const invalid = { code: 400, success: false, message: 'invalid input', result: [] };
 
@@ -115,19 +114,6 @@ test('HEAD is answered as GET is, without the body', async (t) => {
   }
 });
 
-/** Sends bytes and returns all that comes back until the server closes. */
-async function exchangeRaw(port: number, bytes: string): Promise<string> {
-  const socket = connect(port, '127.0.0.1');
-  socket.on('error', () => {});
-  let text = '';
-  socket.setEncoding('utf8').on('data', (part: string) => {
-    text += part;
-  });
-  socket.write(bytes);
-  await once(socket, 'close');
-  return text;
-}
-
 test('what is not HTTP, or has broken headers, gets the HTML page', async (t) => {
   const { backend, server } = await startTapeExchange(t);
   const close = 'Connection: close\r\n';
@@ -143,7 +129,7 @@ test('what is not HTTP, or has broken headers, gets the HTML page', async (t) =>
     `GET /api/v1/public/markets?market=%zz HTTP/1.1\r\nHost: a\r\n${close}\r\n`,
     `GET /api/v1/public/%zz HTTP/1.1\r\nHost: a\r\n${close}\r\n`,
   ]) {
-    const reply = await exchangeRaw(server.port, bytes);
+    const reply = await sendRaw(server.port, bytes);
     const shown = bytes.slice(0, 80);
     assert.match(reply, /^HTTP\/1\.1 400 /, shown);
     assert.match(reply, /content-type: text\/html/i, shown);
@@ -164,7 +150,7 @@ test('an upgrade that is refused tells time and exchange as every reply does', a
     [`GET /ws HTTP/1.1\r\n${upgrade}\r\n`, '400 Bad Request'],
     [`GET /ws HTTP/1.1\r\n${host}Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n`, '400 Bad Request'],
   ] as const) {
-    const reply = await exchangeRaw(server.port, bytes);
+    const reply = await sendRaw(server.port, bytes);
     assert.ok(reply.startsWith(`HTTP/1.1 ${status}\r\n`), `${bytes} ${reply}`);
     const lines = reply.toLowerCase().split('\r\n');
     assert.ok(lines.includes(`x-tapekeep-exchange: ${backend.identity}`), reply);
@@ -185,12 +171,9 @@ test('what fails inside is a 500 that tells nothing, and its cause is told to th
   const reply = await fetch(`${server.url}/api/v1/public/kline?${M}&start=0&end=60`);
   assert.equal(reply.status, 500);
   assert.deepEqual(await reply.json(), { ...invalid, code: 500, message: 'internal error' });
-  const socket = new WebSocket(server.realtimeUrl);
-  t.after(() => socket.close());
-  await once(socket, 'open');
-  socket.send('{"id":1,"method":"state.query","params":["BTC_USDT",60]}');
-  const [frame] = (await once(socket, 'message')) as [Buffer];
-  assert.match(String(frame), /internal error/);
+  const socket = await TapeSocket.open(t, server.realtimeUrl);
+  const { error } = await socket.ask('state.query', ['BTC_USDT', 60]);
+  assert.match(JSON.stringify(error), /internal error/);
   assert.deepEqual(
     record.failures.map(({ endpoint, code, message }) => [endpoint, code, message]),
     [

@@ -2,6 +2,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { AsOfReader } from '../../../src/archive/as-of/reader.js';
+import { GAP_HEADER } from '../../../src/contract/gap-notices.js';
 import { type Clock, systemClock } from '../../../src/kernel/clock.js';
 import type {
   CoverageClaim,
@@ -121,4 +122,36 @@ export async function startReplay(
   });
   t.after(() => past.close());
   return { ...served, failures };
+}
+
+/** A replay that is asked over HTTP. */
+type Asked = { readonly server: { readonly url: string } };
+
+const sessionHeader = (session: string | undefined): Record<string, string> =>
+  session === undefined ? {} : { 'x-tapekeep-session': session };
+
+/** Asks a public endpoint. */
+export async function get({ server }: Asked, path: string, session?: string) {
+  const headers = sessionHeader(session);
+  const reply = await fetch(`${server.url}/api/v1/public/${path}`, { headers });
+  const body = (await reply.json()) as { readonly result?: unknown; readonly message?: unknown };
+  return {
+    status: reply.status,
+    body,
+    result: body.result as never,
+    gap: reply.headers.get(GAP_HEADER),
+    dateMs: Date.parse(reply.headers.get('date') ?? ''),
+    headers: reply.headers,
+  };
+}
+
+/** Steers the time of a session, or asks for it. */
+export async function control({ server }: Asked, path: string, body?: object, session?: string) {
+  const reply = await fetch(`${server.url}/replay/${path}`, {
+    method: body === undefined && (path === 'clock' || path === 'sessions') ? 'GET' : 'POST',
+    headers: sessionHeader(session),
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const { result, message } = (await reply.json()) as { result: unknown; message: string };
+  return { status: reply.status, result: result as Record<string, unknown>, message };
 }
