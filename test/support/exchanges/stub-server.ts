@@ -8,6 +8,7 @@ import {
 } from 'node:net';
 import type { TestContext } from 'node:test';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { Watch } from './watch.js';
 
 /** One request as the stub saw it. */
 export interface SeenRequest {
@@ -23,19 +24,6 @@ export interface HttpStub {
   readonly seen: SeenRequest[];
   /** Resolves when `count` requests have come in all. */
   requests(count: number): Promise<void>;
-}
-
-/** Waits until `isDone`, looking again whenever `wake` is called. */
-class Watch {
-  #waiting: Array<() => void> = [];
-
-  wake(): void {
-    for (const wake of this.#waiting.splice(0)) wake();
-  }
-
-  async until(isDone: () => boolean): Promise<void> {
-    while (!isDone()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-  }
 }
 
 async function listen(server: Server): Promise<number> {

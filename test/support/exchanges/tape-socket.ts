@@ -1,5 +1,6 @@
 import type { TestContext } from 'node:test';
 import { type RawData, WebSocket } from 'ws';
+import { Watch } from './watch.js';
 
 /** Connects; it ends with the test. @param make hears of the socket before anything happens to it */
 export async function openSocket<T>(
@@ -23,7 +24,7 @@ export class TapeSocket {
   /** All that came, read or not. */
   readonly frames: Record<string, unknown>[] = [];
   #read = 0;
-  readonly #waiting = new Set<() => void>();
+  readonly #watch = new Watch();
   #end: { readonly code: number; readonly reason: string } | undefined;
   #nextId = 0;
 
@@ -31,12 +32,12 @@ export class TapeSocket {
     this.socket = socket;
     socket.on('message', (data: RawData) => {
       this.frames.push(JSON.parse(data.toString()));
-      this.#wake();
+      this.#watch.wake();
     });
     socket.on('error', () => {});
     socket.on('close', (code, reason) => {
       this.#end = { code, reason: String(reason) };
-      this.#wake();
+      this.#watch.wake();
     });
   }
 
@@ -44,14 +45,9 @@ export class TapeSocket {
     return openSocket(t, url, (socket) => new TapeSocket(socket));
   }
 
-  #wake(): void {
-    for (const wake of this.#waiting) wake();
-    this.#waiting.clear();
-  }
-
   /** Resolves when `isTrue`, looked at after every frame and at the end. */
-  async until(isTrue: () => boolean): Promise<void> {
-    while (!isTrue()) await new Promise<void>((resolve) => this.#waiting.add(resolve));
+  until(isTrue: () => boolean): Promise<void> {
+    return this.#watch.until(isTrue);
   }
 
   /** The next frame, in order of arrival. */
