@@ -242,28 +242,28 @@ export class Collector {
       this.#schedules.start(`streams.${key}.schedule`, schedule, run);
     every('markets', markets.schedule, () => this.#refreshMarkets());
     if (trades.enabled) {
-      const { periodMs } = every('trades', trades.schedule, () => this.#dispatcher.markDue());
+      const periodMs = every('trades', trades.schedule, () => this.#dispatcher.markDue());
       for (const kind of ['trades', 'times'] as const) this.#standing.keepsTo(kind, periodMs);
       this.#dispatcher.keepBaseline(periodMs);
     }
     if (candles.enabled) {
-      const { periodMs } = every('candles', candles.schedule, () => this.#pollCandles());
+      const periodMs = every('candles', candles.schedule, () => this.#pollCandles());
       this.#standing.keepsTo('candles', periodMs + candles.grace);
     }
     if (depth.enabled) {
-      const { periodMs } = every('depth', depth.schedule, () => this.#pollDepth());
+      const periodMs = every('depth', depth.schedule, () => this.#pollDepth());
       this.#depthToleranceMs = toleranceMs(periodMs);
       this.#standing.keepsTo('depth', periodMs);
     }
-    const tickerSchedule = tickers.enabled
+    const tickersMs = tickers.enabled
       ? every('tickers', tickers.schedule, () => this.#pollTickers())
       : undefined;
     this.#scheduleAccount();
     await this.#firstMarkets();
-    if (tickerSchedule !== undefined) {
-      this.#standing.keepsTo('tickers', tickerSchedule.periodMs);
+    if (tickersMs !== undefined) {
+      this.#standing.keepsTo('tickers', tickersMs);
       this.#tickers = await openTickers(this.#context, {
-        periodMs: tickerSchedule.periodMs,
+        periodMs: tickersMs,
         marketIds: () => this.#markets.collected,
         dispatcher: this.#dispatcher,
       });
@@ -349,7 +349,7 @@ export class Collector {
     const { account } = this.#options;
     if (account === undefined) return;
     const run = () => this.#pollAccount();
-    const { periodMs } = this.#schedules.start('account.schedule', account.schedule, run);
+    const periodMs = this.#schedules.start('account.schedule', account.schedule, run);
     for (const kind of ['balances', 'orders'] as const) this.#standing.keepsTo(kind, periodMs);
     this.#account = new AccountCollector(this.#context, account.archive, periodMs);
   }
