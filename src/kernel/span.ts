@@ -63,17 +63,20 @@ export function normalizeSpans(spans: Iterable<Span>): Span[] {
   return joined;
 }
 
-/** The parts of `whole` that no member of `parts` covers: expected minus covered. */
-export function subtractSpans(whole: Span, parts: Iterable<Span>): Span[] {
+/** The parts of a span, or of each of several, that no member of `parts` covers: expected minus covered. */
+export function subtractSpans(whole: Span | readonly Span[], parts: Iterable<Span>): Span[] {
+  const taken = normalizeSpans(parts);
   const rest: Span[] = [];
-  let fromMs = whole.fromMs;
-  for (const part of normalizeSpans(parts)) {
-    if (part.toMs <= fromMs) continue;
-    if (part.fromMs >= whole.toMs) break;
-    if (part.fromMs > fromMs) rest.push({ fromMs, toMs: part.fromMs });
-    fromMs = part.toMs;
+  for (const one of 'fromMs' in whole ? [whole] : whole) {
+    let fromMs = one.fromMs;
+    for (const part of taken) {
+      if (part.toMs <= fromMs) continue;
+      if (part.fromMs >= one.toMs) break;
+      if (part.fromMs > fromMs) rest.push({ fromMs, toMs: part.fromMs });
+      fromMs = part.toMs;
+    }
+    if (fromMs < one.toMs) rest.push({ fromMs, toMs: one.toMs });
   }
-  if (fromMs < whole.toMs) rest.push({ fromMs, toMs: whole.toMs });
   return rest;
 }
 

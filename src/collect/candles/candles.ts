@@ -186,11 +186,7 @@ export class CandleCollector {
       this.#learnHistory(again);
       const believed = believedOf(end, again.heldMs, this.#grid.stepMs);
       const notFinal = { fromMs: again.finalToMs, toMs: Number.POSITIVE_INFINITY };
-      await this.#store(
-        again,
-        believed.flatMap((span) => subtractSpans(span, [notFinal, ...again.unknown])),
-        true,
-      );
+      await this.#store(again, subtractSpans(believed, [notFinal, ...again.unknown]), true);
     }
     const left = this.#missing(finalToMs);
     return left.length > 0 && totalLengthMs(left) < totalLengthMs(missing);
@@ -267,9 +263,7 @@ export class CandleCollector {
     });
     const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
     const settled = [...this.#ranges.spans, ...putOff];
-    const gaps = normalizeSpans([always, ...wanted]).flatMap((span) =>
-      subtractSpans(span, settled),
-    );
+    const gaps = subtractSpans(normalizeSpans([always, ...wanted]), settled);
     return gaps.map((gap) => this.#grid.around(gap));
   }
 
@@ -295,7 +289,7 @@ export class CandleCollector {
     const covered = this.#options.coveredTrades?.() ?? [];
     this.#tradedSlots = covered.map((span) => this.#grid.within(span));
     const grown = this.#tradedSlots.filter((span) => !known.some((one) => holdsSpan(one, span)));
-    for (const span of grown.flatMap((one) => subtractSpans(one, known))) {
+    for (const span of subtractSpans(grown, known)) {
       this.#pauses.release(span, BEYOND);
     }
   }
@@ -329,7 +323,7 @@ export class CandleCollector {
     const { rows, rejected, open, reply, heldMs } = answer;
     const covered = this.#ranges.spans;
     const beyond = this.#beyondHistory(said);
-    const within = said.flatMap((span) => subtractSpans(span, beyond));
+    const within = subtractSpans(said, beyond);
     const { believed, contradicted } = await crossCheckWithTrades(
       archive,
       marketId,
@@ -360,17 +354,14 @@ export class CandleCollector {
       unchanged: open,
       rejected: rejected.length + result.outcomes.kline.rejected,
     });
-    const refused =
-      result.outcomes.kline.rejected > 0
-        ? believed
-        : believed.flatMap((span) => subtractSpans(span, claims));
+    const refused = result.outcomes.kline.rejected > 0 ? believed : subtractSpans(believed, claims);
     await this.#noteOpen(refused, 'refused rows');
     // Claimed, and not covered: no row is wrong, but the exchange's time is in dispute.
-    const heldBack = claims.flatMap((span) => subtractSpans(span, this.#ranges.spans));
+    const heldBack = subtractSpans(claims, this.#ranges.spans);
     this.#pauses.putOff(heldBack, this.#options.clock.monotonicMs(), 'not collected');
     const { unknown, lost } = answer;
     const never = [...lost, ...answer.beyond];
-    const hoped = unknown.flatMap((span) => subtractSpans(span, never));
+    const hoped = subtractSpans(unknown, never);
     await this.#noteOpen(hoped, MISSING);
     await this.#noteOpen(lost, MISSING, true);
     await this.#noteOpen([...beyond, ...answer.beyond], BEYOND, true);
@@ -382,15 +373,14 @@ export class CandleCollector {
   /** Of which slots an answer without candles proves nothing. */
   #beyondHistory(said: readonly Span[]): Span[] {
     const above = { fromMs: this.#historyFromMs, toMs: Number.POSITIVE_INFINITY };
-    const below = said.flatMap((span) => subtractSpans(span, [above]));
-    return below.flatMap((span) => subtractSpans(span, this.#tradedSlots));
+    return subtractSpans(said, [above, ...this.#tradedSlots]);
   }
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
   async #noteOpen(spans: readonly Span[], reason: GapReason, isLost = false): Promise<void> {
     const { archive, clock } = this.#options;
     // A candle that is stored already and cannot be read again is no gap.
-    const open = spans.flatMap((span) => subtractSpans(span, this.#ranges.spans));
+    const open = subtractSpans(spans, this.#ranges.spans);
     this.#pauses.putOff(open, clock.monotonicMs(), reason);
     for (const span of open) {
       const state = isLost

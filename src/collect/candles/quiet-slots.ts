@@ -38,16 +38,16 @@ export class CandleAbsences {
   ): Span[] {
     const held = heldMs.map((fromMs) => ({ fromMs, toMs: fromMs + stepMs }));
     const proven = normalizeSpans([...held, ...covered, ...this.#seen]);
-    const open = believed.flatMap((span) => subtractSpans(span, proven));
+    const open = subtractSpans(believed, proven);
     // What the answer settles is done with; what it leaves open it was the first to be asked about.
-    const left = this.#seen.flatMap((span) => subtractSpans(span, believed));
+    const left = subtractSpans(this.#seen, believed);
     this.#seen = normalizeSpans([...left, ...open]).slice(-RUNS_MAX);
-    return believed.flatMap((span) => subtractSpans(span, open));
+    return subtractSpans(believed, open);
   }
 
   /** Forgets a suspect span. */
   forget(suspect: Span): void {
-    this.#seen = this.#seen.flatMap((span) => subtractSpans(span, [suspect]));
+    this.#seen = subtractSpans(this.#seen, [suspect]);
   }
 }
 
@@ -88,13 +88,13 @@ export async function crossCheckWithTrades(
 ): Promise<CrossChecked> {
   const slotAt = (fromMs: number) => ({ fromMs, toMs: fromMs + stepMs });
   const known = normalizeSpans([...heldMs.map(slotAt), ...covered]);
-  const absent = believed.flatMap((span) => subtractSpans(span, known));
+  const absent = subtractSpans(believed, known);
   if (absent.length === 0) return { believed, contradicted: [] };
   const contradicted = normalizeSpans(
     (await archive.tradedSlots(marketId, absent, stepMs)).map(slotAt),
   );
   if (contradicted.length === 0) return { believed, contradicted };
-  return { believed: believed.flatMap((span) => subtractSpans(span, contradicted)), contradicted };
+  return { believed: subtractSpans(believed, contradicted), contradicted };
 }
 
 /** Slots in one run at an end of an answer that even a lively market may leave out. */

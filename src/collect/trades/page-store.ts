@@ -1,6 +1,6 @@
 import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { hashText } from '../../kernel/random.js';
-import { type Span, subtractSpans } from '../../kernel/span.js';
+import { overlapOf, type Span, subtractSpans } from '../../kernel/span.js';
 import type {
   CoverageClaim,
   CoveredRange,
@@ -99,7 +99,7 @@ export class PageStore {
       }
     }
     const unknown = page.gaps.map(({ span }) => span);
-    const spans = withoutUnread(claim, page.unread).flatMap((span) => subtractSpans(span, unknown));
+    const spans = subtractSpans(withoutUnread(claim, page.unread), unknown);
     this.#report.received(page.trades.length + page.rejected.length);
     const duplicate = page.trades.length - fresh.length;
     this.#report.settled({ duplicate, rejected: page.rejected.length });
@@ -246,8 +246,7 @@ export class PageStore {
       for (const one of subtractSpans(span, unknown)) await this.recordRefused(one);
       for (const gap of gaps) {
         const state = isLost(gap.reason) ? 'unfillable' : 'open';
-        const parts = subtractSpans(span, subtractSpans(span, [gap.span]));
-        for (const one of parts) await this.#recordSeen(one, 'missing at source', state);
+        await this.#recordSeen(overlapOf(span, gap.span), 'missing at source', state);
       }
     }
     return open.map((span) => span.toMs);
