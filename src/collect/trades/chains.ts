@@ -33,9 +33,6 @@ export interface ChainCursor extends PageRow {
   readonly counted?: number;
 }
 
-/** A claim of nothing: rows are stored, no span is called covered. */
-export const NOTHING = { fromMs: 0, toMs: 0 };
-
 /** How deep a trade was seen to lie, and until when new trades are part of that. */
 export type SeenDepth = Pick<ChainCursor, 'depth' | 'seenUntilMs'>;
 

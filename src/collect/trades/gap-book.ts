@@ -244,7 +244,7 @@ export class GapBook {
     if (isOpen) this.#retryWithin({ fromMs, edgeMs });
     const span = { fromMs, toMs: edgeMs };
     const shortNote = note.slice(0, NOTE_MAX_LENGTH);
-    await this.#pages.recordAttempt(span, state, reason, shortNote, isOpen ? waitMs : null);
+    await this.#pages.recordGap(span, state, reason, isOpen ? waitMs : null, shortNote);
   }
 }
 

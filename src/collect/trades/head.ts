@@ -11,7 +11,6 @@ import {
 } from '../../model/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
 import { PRIORITY } from '../ports.js';
-import { NOTHING } from './chains.js';
 import { sureRows } from './known.js';
 import { type SourceTrade, type TradePage, timeMsOf } from './source.js';
 import { OTHER_PAGE, PAGE_MAX, type Walk } from './walk.js';
@@ -183,7 +182,7 @@ export class Head {
       // What lies between two others may be kept; no later page would show the first row.
       const [first] = page.trades;
       const held = first === undefined ? page.held : [...page.held, first];
-      await pages.commit({ ...page, held }, NOTHING, {});
+      await pages.commit({ ...page, held });
       this.#walk.known.add(rows);
       throw this.#walk.stalled(describeMissing(missing, newest));
     }
@@ -318,7 +317,7 @@ export class Head {
   async #empty(page: TradePage, untilMs: number, isCurrent: boolean): Promise<void> {
     const { pages, hasTrades, options, empty } = this.#walk;
     if (hasTrades || page.rowCount > 0) {
-      await pages.commit(page, NOTHING, {});
+      await pages.commit(page);
       const { rejected, rowCount } = page;
       if (rejected.length === 0)
         throw this.#walk.stalled('its history is empty, and was not before');
@@ -326,11 +325,11 @@ export class Head {
       throw this.#walk.stalled(why, 'refused rows');
     }
     // A server that does not know all of that time has not seen that nothing happened.
-    const claim = page.gaps.length > 0 || !isCurrent ? NOTHING : (empty.look(untilMs) ?? NOTHING);
+    const claim = page.gaps.length > 0 || !isCurrent ? undefined : empty.look(untilMs);
     const { source, keptAtLeastMs } = options;
     const evidence = { endpoint: source.endpoint, empty: true, keptAtLeastS: keptAtLeastMs / 1000 };
     await pages.commit(page, claim, evidence);
-    if (claim !== NOTHING && pages.collectFromMs === null) {
+    if (claim !== undefined && pages.collectFromMs === null) {
       await pages.beginAt(claim.fromMs, 'history begins');
     }
   }

@@ -6,7 +6,7 @@ import { comparePlaces, orderPage, placeKey } from '../../model/order.js';
 import { locate } from '../../model/page.js';
 import { coveredSpan, deeperSpan } from '../../model/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../model/search.js';
-import { type ChainCursor, NOTHING, seenDepth } from './chains.js';
+import { type ChainCursor, seenDepth } from './chains.js';
 import type { Head } from './head.js';
 import { isUnread, sureRows } from './known.js';
 import type { SourceTrade, TradePage } from './source.js';
@@ -56,14 +56,14 @@ export async function pageBack(
     switch (location.kind) {
       case 'again':
         ({ search, isProbe, why } = location);
-        await walk.pages.commit(page, NOTHING, {});
+        await walk.pages.commit(page);
         continue;
       case 'broken':
-        await walk.pages.commit(page, NOTHING, {});
+        await walk.pages.commit(page);
         if (headsSeen === request) offsets.invalidate(source.endpoint);
         throw walk.stalled(location.detail);
       case 'beyondHistory':
-        await walk.pages.commit(page, NOTHING, {});
+        await walk.pages.commit(page);
         walk.stepped(request);
         if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
           walk.chains.delete(gap.edgeMs);
@@ -165,7 +165,7 @@ async function lookBelow(
     skip += Math.max(1, Math.floor(rows.length / 2));
     const below = await walk.fetchForStep(skip, PAGE_MAX, signal);
     isNews = await compareStored(walk, gap, below, skip, signal);
-    await walk.pages.commit(below, NOTHING, {});
+    await walk.pages.commit(below);
     rows = sureRows(below, orderPage(below.trades));
     // There is nothing older.
     if ((rows.at(-1)?.tradedAtS ?? oldestS) >= oldestS) return;
@@ -251,13 +251,13 @@ export async function endOfHistory(
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
   chains.delete(gap.edgeMs);
   if (endsUnreadable) {
-    await pages.commit(page, NOTHING, {});
+    await pages.commit(page);
     await pages.recordRefused({ fromMs: refusedFromMs, toMs: gap.edgeMs });
     book.refused(gap.edgeMs);
     return;
   }
   if (hasForgotten) {
-    await pages.commit(page, NOTHING, {});
+    await pages.commit(page);
     await book.beyondHistory(gap);
     return;
   }
@@ -306,7 +306,7 @@ export async function locateOffset(
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
     const [newest, oldest] = [rows[0], rows.at(-1)];
     if (skip === 0 && page.rowCount === 0 && !walk.hasTrades) {
-      await pages.commit(page, NOTHING, {});
+      await pages.commit(page);
       await head.poll(signal);
       walk.stepped(request);
       const isTheEnd = !walk.hasTrades && walk.ends.isAgain(edgeMs, 0);
@@ -322,7 +322,7 @@ export async function locateOffset(
       return;
     }
     if (newest === undefined || oldest === undefined) {
-      await pages.commit(page, NOTHING, {});
+      await pages.commit(page);
       if (page.rowCount === 0 && isPastTheEnd(search)) {
         walk.stepped(request);
         const place = { edgeMs, above: undefined, lowest };
@@ -333,10 +333,10 @@ export async function locateOffset(
       search = goShallower(search, pageRows, page.rowCount === 0);
     } else if (oldest.tradedAtS * SECOND_MS >= edgeMs) {
       lowest = oldest;
-      await pages.commit(page, NOTHING, {});
+      await pages.commit(page);
       search = goDeeper(search, all.length);
     } else if (newest.tradedAtS * SECOND_MS < edgeMs) {
-      await pages.commit(page, NOTHING, {});
+      await pages.commit(page);
       search = goShallower(search, Math.max(rows.length, options.traits.largestPage));
     } else {
       if (rows !== sure) continue;

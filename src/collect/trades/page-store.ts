@@ -32,6 +32,9 @@ const REFUSED_REWRITE_MS = 60_000;
 /** Refused rows that are remembered: those of a few pages. */
 const REFUSALS_MAX = 5000;
 
+/** A claim of nothing: rows are stored, no span is called covered. */
+const NOTHING: Span = { fromMs: 0, toMs: 0 };
+
 /**
  * Brings pages of one stream into the archive and keeps the stream's covered ranges as the archive
  * last reported them. Every row that comes in is accounted for exactly once.
@@ -83,12 +86,13 @@ export class PageStore {
    * Stores a page with the claim that it proves, less the seconds that refused rows make suspect and
    * those that the server itself does not know.
    *
+   * @param claim left out: the page proves nothing
    * @returns the covered ranges that now hold the claim, and the upper edges of suspect spans
    */
   async commit(
     page: TradePage,
-    claim: Span,
-    evidence: Evidence,
+    claim = NOTHING,
+    evidence: Evidence = {},
   ): Promise<{ ranges: readonly CoveredRange[]; suspectEdgesMs: number[] }> {
     const { archive, marketId, market, stream, source, telemetry, clock } = this.#options;
     const trades = page.trades.filter((trade) => !page.held.includes(trade));
@@ -145,7 +149,7 @@ export class PageStore {
   async refuse(page: TradePage): Promise<void> {
     if (page.rejected.length === 0) return;
     const { length: rowCount } = page.rejected;
-    await this.commit({ ...page, trades: [], unread: [], rowCount }, { fromMs: 0, toMs: 0 }, {});
+    await this.commit({ ...page, trades: [], unread: [], rowCount });
   }
 
   /** Call after the commit of a head page: its rows, newest first, are not sent again while they stay the same. */
@@ -153,27 +157,24 @@ export class PageStore {
     this.#recent.remember(trades);
   }
 
-  /** Lists a span as a gap. */
+  /**
+   * Lists a span as a gap.
+   *
+   * @param waitMs until the next try; exchange time and ours run alike as far as a pause goes
+   * @param note what a try to fill it found, where it was tried in vain
+   */
   async recordGap(
     span: Span,
     state: 'open' | 'unfillable',
     reason: GapReason,
     waitMs: number | null = null,
+    note?: string,
   ): Promise<void> {
-    await this.#options.archive.recordGap({ ...this.#memory(span, waitMs), state, reason });
-    this.#report.gap(span, reason);
-  }
-
-  /** Lists a span as a gap that was tried to be filled in vain. */
-  async recordAttempt(
-    span: Span,
-    state: 'open' | 'unfillable',
-    reason: GapReason,
-    note: string,
-    waitMs: number | null,
-  ): Promise<void> {
-    const memory = this.#memory(span, waitMs);
-    await this.#options.archive.recordGap({ ...memory, state, reason, note, isAttempt: true });
+    const { archive, stream, time } = this.#options;
+    const atMs = Math.floor(time.nowMs());
+    const nextAttemptAtMs = waitMs === null ? null : atMs + Math.ceil(waitMs);
+    const attempt = note === undefined ? {} : { note, isAttempt: true };
+    await archive.recordGap({ stream, span, state, reason, atMs, nextAttemptAtMs, ...attempt });
     this.#report.gap(span, reason);
   }
 
@@ -183,14 +184,6 @@ export class PageStore {
     this.ranges.replace(await archive.coveredRanges(stream, RANGES_MAX));
     this.#recent.forget();
     this.#flushedAtMs = Number.NEGATIVE_INFINITY;
-  }
-
-  /** @param waitMs until the next try; exchange time and ours run alike as far as a pause goes */
-  #memory(span: Span, waitMs: number | null) {
-    const { stream, time } = this.#options;
-    const atMs = Math.floor(time.nowMs());
-    const nextAttemptAtMs = waitMs === null ? null : atMs + Math.ceil(waitMs);
-    return { stream, span, atMs, nextAttemptAtMs };
   }
 
   /** Whether a claim only extends the newest coverage by a short time that can wait. */

@@ -21,7 +21,6 @@ import {
   Chains,
   chainEnd,
   countAfter,
-  NOTHING,
   type SeenDepth,
   seenDepth,
 } from './chains.js';
@@ -217,7 +216,7 @@ export class Walk {
     const { edgeMs, above, lowest } = place;
     const tid = above?.tid ?? 0;
     const second = await this.fetchForStep(skip, OTHER_PAGE, signal);
-    await this.pages.commit(second, NOTHING, {});
+    await this.pages.commit(second);
     if (second.rowCount === 0) {
       if (lowest !== undefined) this.ends.seenBelow(lowest);
       if (this.ends.isAgain(edgeMs, tid)) return true;

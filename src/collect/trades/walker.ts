@@ -7,7 +7,7 @@ import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage } from '../../model/order.js';
 import { type ArchivePort, PRIORITY } from '../ports.js';
-import { NOTHING, type PendingGap } from './chains.js';
+import type { PendingGap } from './chains.js';
 import { Head, type HeadLook } from './head.js';
 import { endOfHistory, locateOffset, pageBack } from './page-back.js';
 import type { TradePage, TradeSource } from './source.js';
@@ -260,7 +260,7 @@ export class TradeWalker {
     const isAgreed =
       oldest !== undefined && again !== undefined && comparePlaces(again, oldest) === 0;
     if (isAgreed) ends.seenBelow(oldest);
-    await this.#walk.pages.commit(second, NOTHING, {});
+    await this.#walk.pages.commit(second);
     for (const gap of gaps) {
       const chain = await this.#walk.cursorAt(gap.edgeMs);
       const isLowest = isAgreed && chain !== undefined && comparePlaces(chain, oldest) === 0;
