@@ -166,42 +166,34 @@ export const urlOrNull = (...schemes: readonly string[]) =>
     return text !== REFUSED && isUrlOf(text, schemes) ? text : REFUSED;
   });
 
-const durationOf = (raw: unknown) => (typeof raw === 'string' ? parseDuration(raw) : undefined);
-
-/** A duration within bounds; the bounds are written as durations too. */
-export const duration = (min: string, max: string) =>
-  value(`${DURATION_FORM}, from ${min} to ${max}`, (raw): DurationMs | typeof REFUSED => {
-    const ms = durationOf(raw);
+/** A duration within bounds, which are written as durations too; or a word, with what it reads as. */
+const durationOr = <const W = never>(
+  allowed: string,
+  words: Readonly<Record<string, W>>,
+  min = '0s',
+  max = formatDuration(MAX_DURATION_MS),
+) =>
+  value(allowed, (raw): DurationMs | W | typeof REFUSED => {
+    if (typeof raw !== 'string') return REFUSED;
+    const word = Object.entries(words).find(([name]) => name === raw);
+    if (word !== undefined) return word[1];
+    const ms = parseDuration(raw);
     const fits =
       ms !== undefined && ms >= (parseDuration(min) ?? 0) && ms <= (parseDuration(max) ?? 0);
     return fits ? ms : REFUSED;
   });
 
-/** How far back to collect: `none` reads as 0. */
-export const pastOrNone = () =>
-  value(`${DURATION_FORM}, or none`, (raw): DurationMs | typeof REFUSED => {
-    if (raw === 'none') return 0;
-    return durationOf(raw) ?? REFUSED;
-  });
+export const duration = (min: string, max: string) =>
+  durationOr(`${DURATION_FORM}, from ${min} to ${max}`, {}, min, max);
 
-/** How far back to collect: `all` stays, `none` reads as 0. */
+/** How far back to collect. */
+export const pastOrNone = () => durationOr(`${DURATION_FORM}, or none`, { none: 0 });
 export const pastAllOrNone = () =>
-  value(`${DURATION_FORM}, or all, or none`, (raw): DurationMs | 'all' | typeof REFUSED => {
-    if (raw === 'all') return 'all';
-    if (raw === 'none') return 0;
-    return durationOf(raw) ?? REFUSED;
-  });
+  durationOr(`${DURATION_FORM}, or all, or none`, { all: 'all', none: 0 });
 
-/** How long something is kept: `forever` reads as null. */
+/** How long something is kept. */
 export const keptFor = (min: string) =>
-  value(
-    `${DURATION_FORM}, from ${min} on, or forever`,
-    (raw): DurationMs | null | typeof REFUSED => {
-      if (raw === 'forever') return null;
-      const ms = durationOf(raw);
-      return ms !== undefined && ms >= (parseDuration(min) ?? 0) ? ms : REFUSED;
-    },
-  );
+  durationOr(`${DURATION_FORM}, from ${min} on, or forever`, { forever: null }, min);
 
 export const schedule = () =>
   value(`${CRON_FORM}, such as '*/5 * * * * *'`, (raw) => {
