@@ -1,18 +1,13 @@
 import { BoundedMap } from '../kernel/bounded.js';
 import type { Clock } from '../kernel/clock.js';
-import type { Span } from '../kernel/span.js';
 import type { FillRequests } from '../store/index.js';
+import type { CandleCollector } from './candles/candles.js';
 
 /** A filler of one stream's gaps: a walk through trades, or a collector of candles. */
-export interface StreamFiller {
-  /** The streams that its work proves. */
-  readonly streamIds: readonly number[];
-  backfill(span: Span): void;
-  invalidate(span: Span, note: string): Promise<void>;
-  retry(span: Span): void;
-  /** Nothing of before an instant is kept any more: nothing of it is expected. */
-  keepFrom(ms: number): void;
-}
+export type StreamFiller = Pick<
+  CandleCollector,
+  'streamIds' | 'backfill' | 'invalidate' | 'retry' | 'keepFrom'
+>;
 
 /** The part of a market's collectors that a review speaks to. */
 export interface ReviewedUnit {

@@ -95,6 +95,7 @@ export class CandleCollector {
     this.#collectFromMs = options.stream.collectFromMs;
   }
 
+  /** The streams that its work proves. */
   get streamIds(): readonly number[] {
     return [this.#options.stream.streamId];
   }
@@ -147,6 +148,7 @@ export class CandleCollector {
     this.#spare?.giveUp();
   }
 
+  /** Nothing of before an instant is kept any more: nothing of it is expected. */
   keepFrom(ms: number): void {
     if (ms <= this.#keptFromMs) return;
     this.#keptFromMs = ms;

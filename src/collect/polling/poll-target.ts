@@ -1,23 +1,13 @@
-import type { RequestTurn } from '../../client/index.js';
 import { codeOf } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
-import type { TradeSource } from '../trades/source.js';
-import type { HeadLook } from '../trades/walker.js';
+import type { HeadLook, TradeWalker } from '../trades/walker.js';
 
 /** A walk over one market's trades, as far as polling its newest page goes. */
-export interface HeadWalker {
-  readonly market: string;
-  readonly kind: 'trades' | 'times';
-  readonly endpoint: TradeSource['endpoint'];
-  /** It works on a gap at present: a poll would have to wait for that. */
-  readonly isBusy: boolean;
-  /** Its trades are pushed, so that pages only confirm them. */
-  readonly isPushed: boolean;
-  /** Rows of the longest page that the server ever returned. */
-  readonly largestPage: number;
-  pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook>;
-}
+export type HeadWalker = Pick<
+  TradeWalker,
+  'market' | 'kind' | 'endpoint' | 'isBusy' | 'isPushed' | 'largestPage' | 'pollHead'
+>;
 
 /** Who said that there is something new. */
 export type ActivitySource = 'pushed' | 'swept';

@@ -66,7 +66,7 @@ export class TradeWalker {
     return this.#walk.options.source.endpoint;
   }
 
-  /** Its own stream first. */
+  /** The streams that its work proves, its own first. */
   get streamIds(): readonly [number, ...number[]] {
     const { stream, timesStream } = this.#walk.options;
     return [stream.streamId, ...(timesStream === undefined ? [] : [timesStream.streamId])];
