@@ -55,7 +55,7 @@ type Kind = HeadWalker['kind'];
  * with its exact time, the walk over `history/result` proves it as well, in spare turns or by
  * schedule.
  *
- * States: *stopped* → *running* ({@link PollDispatcher.start}) → *stopped*. A failed poll is
+ * States: *new* → *running* ({@link PollDispatcher.start}) → *stopped*. A failed poll is
  * reported, and its walk alone backs off; what waited for it goes on waiting.
  */
 export class PollDispatcher {
@@ -68,7 +68,7 @@ export class PollDispatcher {
   readonly #failuresInRow: Record<Kind, number> = { trades: 0, times: 0 };
   readonly #underWay: Record<Kind, number> = { trades: 0, times: 0 };
   #reservation: Reservation | undefined;
-  #stopping = new AbortController();
+  readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
   #lastSweepMs = Number.NEGATIVE_INFINITY;
 
@@ -76,6 +76,7 @@ export class PollDispatcher {
     this.#options = options;
     this.#baseline = new BaselineSchedule(options.requestsPerS);
     this.#wakeup = new Wakeup(options.clock);
+    setMaxListeners(0, this.#stopping.signal);
   }
 
   /** @param walkers all walks over the trades of one market; each is due at once */
@@ -142,18 +143,13 @@ export class PollDispatcher {
   }
 
   start(): void {
-    if (this.#running !== undefined) return;
-    this.#stopping = new AbortController();
-    setMaxListeners(0, this.#stopping.signal);
-    this.#running = this.#run(this.#stopping.signal);
+    this.#running ??= this.#run(this.#stopping.signal);
   }
 
   /** Ends what is under way. */
   async stop(): Promise<void> {
     this.#stopping.abort();
-    this.#wakeup.notify();
     await this.#running;
-    this.#running = undefined;
   }
 
   async #run(signal: AbortSignal): Promise<void> {

@@ -29,7 +29,7 @@ const TURN_STEPS = 20;
  * gap of all. After {@link TURN_STEPS} steps a walk stands back until every other had its turn, so
  * that a gap without end starves none.
  *
- * States: *stopped* → *running* ({@link GapFiller.start}) → *stopped*. Gaps are not kept here: they
+ * States: *new* → *running* ({@link GapFiller.start}) → *stopped*. Gaps are not kept here: they
  * are read from the walkers, which read them from the ledger.
  */
 export class GapFiller {
@@ -39,12 +39,13 @@ export class GapFiller {
   /** Steps that each walk had in this round of turns. */
   readonly #steps = new Map<TradeWalker, number>();
   readonly #wakeup: Wakeup;
-  #workers: Promise<void>[] = [];
-  #stopping = new AbortController();
+  readonly #stopping = new AbortController();
+  #running: Promise<void> | undefined;
 
   constructor(options: FillerOptions) {
     this.#options = options;
     this.#wakeup = new Wakeup(options.clock);
+    setMaxListeners(0, this.#stopping.signal);
   }
 
   add(walker: TradeWalker): void {
@@ -62,16 +63,12 @@ export class GapFiller {
   }
 
   start(): void {
-    if (this.#workers.length > 0) return;
-    this.#stopping = new AbortController();
-    setMaxListeners(0, this.#stopping.signal);
-    this.#workers = [this.#run(this.#stopping.signal)];
+    this.#running ??= this.#run(this.#stopping.signal);
   }
 
   async stop(): Promise<void> {
     this.#stopping.abort();
-    await Promise.all(this.#workers);
-    this.#workers = [];
+    await this.#running;
   }
 
   async #run(signal: AbortSignal): Promise<void> {
