@@ -83,20 +83,17 @@ export function toPage<T>(
   const refusedAt = new Set(reply.rejected.map((row) => row.at));
   const places = Array.from({ length: rowCount }, (_, at) => at).filter((at) => !refusedAt.has(at));
   const rows = reply.data.map(convert);
-  const sane = rows.map(({ tradedAtS }) => isSane(tradedAtS * SECOND_MS, latest));
-  const inside = [...rows.keys()].filter((at) => sane[at] === true);
-  const screened = screenPage(
-    inside.flatMap((at) => rows[at] ?? []),
-    latest / SECOND_MS,
-  );
-  const reasons = new Map(
-    [...screened.refused].map(([at, reason]) => [inside[at] ?? -1, reason] as const),
-  );
+  const { fromMs, toMs } = saneWindow(latest);
+  const isSane = ({ tradedAtS }: SourceTrade) =>
+    tradedAtS * SECOND_MS >= fromMs && tradedAtS * SECOND_MS <= toMs;
+  const inside = rows.filter(isSane);
+  const screened = screenPage(inside, latest / SECOND_MS);
+  const reasons = new Map([...screened.refused].map(([at, reason]) => [inside[at], reason]));
   const rejected: RejectedRow[] = [...reply.rejected];
   const slots: Array<SourceTrade | undefined> = Array.from({ length: rowCount });
   for (const [at, trade] of rows.entries()) {
     const place = places[at] ?? at;
-    const reason = sane[at] === true ? reasons.get(at) : OUTSIDE;
+    const reason = isSane(trade) ? reasons.get(trade) : OUTSIDE;
     if (reason === undefined) slots[place] = trade;
     else rejected.push({ at: place, reason, payload: reply.data[at] });
   }
@@ -118,11 +115,6 @@ export function toPage<T>(
 }
 
 const OUTSIDE = 'time outside the sane window';
-
-function isSane(ms: number, latest: number): boolean {
-  const { fromMs, toMs } = saneWindow(latest);
-  return ms >= fromMs && ms <= toMs;
-}
 
 /** In a reply without an order a refused row may lie anywhere. */
 function allUnread(trades: readonly SourceTrade[], rejected: readonly RejectedRow[]): UnreadRow[] {
