@@ -2,7 +2,7 @@ import type { ResultOf } from '../../contract/endpoints.js';
 import type { Candle } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { DAY_MS } from '../../kernel/durations.js';
-import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
+import { ceilToMs, floorToMs, type Span, spanContains, subtractSpans } from '../../kernel/span.js';
 import type { KlineRow } from '../../model/batch.js';
 import { type GapReason, isLost } from '../../model/gap-reasons.js';
 import type { ExchangeReply } from '../ports.js';
@@ -86,7 +86,7 @@ function sortCandles(
   let open = 0;
   for (const [at, candle] of candles.entries()) {
     const openMs = candle.time * 1000;
-    if (!grid.holds(openMs) || openMs < asked.fromMs || openMs >= asked.toMs) {
+    if (!grid.holds(openMs) || !spanContains(asked, openMs)) {
       strays.push({ at, reason: 'time: not an open time that was asked for', payload: candle });
     } else if (candle.market !== market) {
       strays.push({ at, reason: 'market: not the one that was asked for', payload: candle });

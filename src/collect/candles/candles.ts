@@ -114,7 +114,7 @@ export class CandleCollector {
 
   /** Expects the candles of a span besides what is collected anyway. The same span twice is one. */
   backfill(span: Span): void {
-    if (this.#backfills.some((one) => one.fromMs <= span.fromMs && span.toMs <= one.toMs)) return;
+    if (this.#backfills.some((one) => holdsSpan(one, span))) return;
     this.#backfills = normalizeSpans([...this.#backfills, span]);
   }
 

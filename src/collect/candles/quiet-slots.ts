@@ -1,4 +1,12 @@
-import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
+import {
+  holdsSpan,
+  normalizeSpans,
+  overlapOf,
+  type Span,
+  spanContains,
+  subtractSpans,
+  totalLengthMs,
+} from '../../kernel/span.js';
 import type { ArchivePort } from '../ports.js';
 
 /** Runs of slots that are remembered; of forgotten ones it takes two more looks. */
@@ -93,7 +101,6 @@ export async function crossCheckWithTrades(
   const contradicted = normalizeSpans(
     (await archive.tradedSlots(marketId, absent, stepMs)).map(slotAt),
   );
-  if (contradicted.length === 0) return { believed, contradicted };
   return { believed: subtractSpans(believed, contradicted), contradicted };
 }
 
@@ -119,7 +126,7 @@ export interface EmptyEnd {
  */
 export function emptyEnds(answered: Span, heldMs: readonly number[], stepMs: number): EmptyEnd[] {
   const { fromMs, toMs } = answered;
-  const inside = heldMs.filter((ms) => fromMs <= ms && ms < toMs).sort((a, b) => a - b);
+  const inside = heldMs.filter((ms) => spanContains(answered, ms)).sort((a, b) => a - b);
   const [oldestMs, newestMs] = [inside[0], inside.at(-1)];
   if (oldestMs === undefined || newestMs === undefined) {
     const whole = { span: answered, question: { fromMs, toMs: toMs - stepMs } };
@@ -152,19 +159,13 @@ export function believedOf(
   heldMs: readonly number[],
   stepMs: number,
 ): Span[] {
-  const isFound = heldMs.some((ms) => span.fromMs <= ms && ms < span.toMs);
-  const hasNeighbour = question.fromMs < span.fromMs || question.toMs > span.toMs;
-  const isSeenAgain = heldMs.some(
-    (ms) => question.fromMs <= ms && ms < question.toMs && (ms < span.fromMs || ms >= span.toMs),
-  );
+  const isFound = heldMs.some((ms) => spanContains(span, ms));
+  const hasNeighbour = !holdsSpan(span, question);
+  const isSeenAgain = heldMs.some((ms) => spanContains(question, ms) && !spanContains(span, ms));
   if (!isFound && isSeenAgain === hasNeighbour) return [span];
   const suspect = emptyEnds(question, heldMs, stepMs).map((end) => end.span);
   // The first answer alone has spoken of what the second was not asked for.
-  const askedTwice = {
-    fromMs: Math.max(span.fromMs, question.fromMs),
-    toMs: Math.min(span.toMs, question.toMs),
-  };
-  return subtractSpans(askedTwice, suspect);
+  return subtractSpans(overlapOf(span, question), suspect);
 }
 
 function isLong({ fromMs, toMs }: Span, stepMs: number): boolean {

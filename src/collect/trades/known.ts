@@ -1,7 +1,7 @@
 import { BoundedSet } from '../../kernel/bounded.js';
 import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
-import type { Span } from '../../kernel/span.js';
+import { type Span, spanContains } from '../../kernel/span.js';
 import { comparePlaces, isOddHead, orderPage, type PageRow, placeKey } from '../../model/order.js';
 import { latestMs } from '../../model/proof.js';
 import type { SourceTrade, TradePage } from './source.js';
@@ -75,9 +75,7 @@ export class KnownTrades {
     if (oldest === undefined) return { missing: [], isLater: false };
     const held = new Set(rows.map(placeKey));
     const isUnknown = ({ tradedAtS }: PageRow) =>
-      page.gaps.some(
-        ({ span }) => span.fromMs <= tradedAtS * SECOND_MS && tradedAtS * SECOND_MS < span.toMs,
-      );
+      page.gaps.some(({ span }) => spanContains(span, tradedAtS * SECOND_MS));
     const missing = this.#rows.filter(
       (row) =>
         row.tradedAtS > oldest.tradedAtS &&
