@@ -5,6 +5,15 @@ import type { Batch, CoverageClaim, CoveredRange, StreamRef } from '../model/bat
 import { MOMENT_STREAMS, tableOfStream } from '../model/series.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 
+/** What of a stream waits for its next claim. */
+interface Waiting {
+  /** Spans that were held back. */
+  readonly spans: readonly Span[];
+  /** Rows that were stored without a claim. */
+  readonly rows: number;
+}
+
+const NOTHING_WAITS: Waiting = { spans: [], rows: 0 };
 const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGATIVE_INFINITY };
 
 /**
@@ -27,9 +36,7 @@ export class ClaimGate {
   #jumps: number;
   /** Up to where each stream is known to have been proven, by rows or by coverage. */
   readonly #knownMs = new Map<number, number>();
-  readonly #heldBack = new Map<number, readonly Span[]>();
-  /** Rows that were stored without a claim of their stream. */
-  readonly #uncounted = new Map<number, number>();
+  readonly #waiting = new Map<number, Waiting>();
 
   constructor(archive: ArchivePort, time: ClaimTime, clock: Clock) {
     this.#archive = archive;
@@ -53,11 +60,10 @@ export class ClaimGate {
     this.#followJump();
     this.#learnRows(batch);
     const claims: CoverageClaim[] = [];
-    const [jumps, heldBack, uncounted] = [
-      this.#jumps,
-      new Map(this.#heldBack),
-      new Map(this.#uncounted),
-    ];
+    const jumps = this.#jumps;
+    const waitedBefore = (batch.claims ?? []).map(
+      ({ stream: { streamId } }) => [streamId, this.#waitingOf(streamId)] as const,
+    );
     const withheld = new Map<number, StreamRef>();
     for (const claim of batch.claims ?? []) {
       const { streamId } = claim.stream;
@@ -65,18 +71,17 @@ export class ClaimGate {
       if (spans.length === 0) withheld.set(streamId, claim.stream);
       this.#leaveUncounted(streamId, claim.earlierRows ?? 0);
       for (const span of spans) {
-        const earlierRows = this.#uncounted.get(streamId) ?? 0;
-        this.#uncounted.delete(streamId);
-        claims.push({ ...claim, span, earlierRows });
+        const waiting = this.#waitingOf(streamId);
+        this.#waiting.set(streamId, { ...waiting, rows: 0 });
+        claims.push({ ...claim, span, earlierRows: waiting.rows });
       }
     }
     const result = await this.#archive
       .commit({ ...batch, claims }, options)
       .catch((error: unknown) => {
         // Nothing was stored: what the claims took along waits for the next ones.
-        for (const { stream } of jumps === this.#jumps ? (batch.claims ?? []) : []) {
-          restore(this.#heldBack, heldBack, stream.streamId);
-          restore(this.#uncounted, uncounted, stream.streamId);
+        for (const [streamId, waiting] of jumps === this.#jumps ? waitedBefore : []) {
+          this.#waiting.set(streamId, waiting);
         }
         throw error;
       });
@@ -88,8 +93,13 @@ export class ClaimGate {
     return result;
   }
 
+  #waitingOf(streamId: number): Waiting {
+    return this.#waiting.get(streamId) ?? NOTHING_WAITS;
+  }
+
   #leaveUncounted(streamId: number, rows: number): void {
-    this.#uncounted.set(streamId, (this.#uncounted.get(streamId) ?? 0) + rows);
+    const waiting = this.#waitingOf(streamId);
+    this.#waiting.set(streamId, { ...waiting, rows: waiting.rows + rows });
   }
 
   /** After a jump the former present is no measure any more: what was held back after the new one has not come. */
@@ -98,10 +108,9 @@ export class ClaimGate {
     this.#jumps = this.#time.jumps;
     this.#knownMs.clear();
     const { sinceMs } = this.#time.lived ?? NOTHING_LIVED;
-    for (const [streamId, spans] of this.#heldBack) {
-      this.#heldBack.set(streamId, within(spans, { toMs: sinceMs }));
+    for (const [streamId, { spans }] of this.#waiting) {
+      this.#waiting.set(streamId, { spans: within(spans, { toMs: sinceMs }), rows: 0 });
     }
-    this.#uncounted.clear();
   }
 
   #learn(ranges: readonly CoveredRange[]): void {
@@ -150,8 +159,9 @@ export class ClaimGate {
 
   /** A claim together with what was held back before it, less what must be held back now. */
   #withHeldBack(streamId: number, span: Span, endMs: number): Span[] {
-    const spans = normalizeSpans([...(this.#heldBack.get(streamId) ?? []), span]);
-    this.#heldBack.set(streamId, within(spans, { fromMs: endMs }));
+    const waiting = this.#waitingOf(streamId);
+    const spans = normalizeSpans([...waiting.spans, span]);
+    this.#waiting.set(streamId, { ...waiting, spans: within(spans, { fromMs: endMs }) });
     return within(spans, { toMs: endMs });
   }
 
@@ -161,13 +171,6 @@ export class ClaimGate {
       await this.#archive.recordGap({ stream, span, ...memory });
     }
   }
-}
-
-/** Puts what a map held of a key back into it. */
-function restore<K, V>(map: Map<K, V>, before: ReadonlyMap<K, V>, key: K): void {
-  const value = before.get(key);
-  if (value === undefined) map.delete(key);
-  else map.set(key, value);
 }
 
 /** What spans have between two instants. */
