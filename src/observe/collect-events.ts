@@ -389,45 +389,21 @@ function countCompleteness(
 ): void {
   metrics.reset('coverage_ratio', 'open_gap_seconds_by_reason', 'oldest_open_gap_seconds');
   metrics.reset('mismatches', 'verified_lag_seconds');
-  // Markets beyond the limit share one label: the worst of them is shown.
-  const worst = <T extends { readonly market: string }>(
-    rows: readonly T[],
-    keyOf: (row: T) => string,
-    isWorse: (one: T, than: T) => boolean,
-  ) => {
-    const found = new Map<string, T>();
-    for (const row of rows) {
-      const at = { ...row, market: metrics.label('market', row.market) };
-      const known = found.get(`${keyOf(at)} ${at.market}`);
-      if (known === undefined || isWorse(at, known)) found.set(`${keyOf(at)} ${at.market}`, at);
-    }
-    return found.values();
-  };
-  const lowest = worst(
-    coverage,
-    ({ stream }) => stream,
-    (one, than) => one.ratio < than.ratio,
-  );
-  for (const { stream, market, ratio } of lowest) {
+  // What was set last is shown: of markets beyond the limit, which share one label, the worst.
+  const labelled = coverage.map((one) => ({ ...one, market: metrics.label('market', one.market) }));
+  for (const { stream, market, ratio } of labelled.toSorted((a, b) => b.ratio - a.ratio)) {
     metrics.move('coverage_ratio', Math.min(1, ratio), { stream, market });
   }
-  const oldest = new Map<string, number>();
-  for (const { stream, reason, lengthMs, oldestAgeMs } of openGaps) {
+  const byAge = openGaps.toSorted((a, b) => a.oldestAgeMs - b.oldestAgeMs);
+  for (const { stream, reason, lengthMs, oldestAgeMs } of byAge) {
     metrics.raise('open_gap_seconds_by_reason', lengthMs / 1000, { stream, reason });
-    oldest.set(stream, Math.max(oldestAgeMs, oldest.get(stream) ?? 0));
-  }
-  for (const [stream, ageMs] of oldest) {
-    metrics.move('oldest_open_gap_seconds', ageMs / 1000, { stream });
+    metrics.move('oldest_open_gap_seconds', Math.max(0, oldestAgeMs) / 1000, { stream });
   }
   for (const { market, intervalS, mismatches } of checks) {
     metrics.raise('mismatches', mismatches, { market, interval: String(intervalS) });
   }
   const behind = checks.flatMap(({ lagMs, ...one }) => (lagMs === null ? [] : [{ ...one, lagMs }]));
-  for (const { market, intervalS, lagMs } of worst(
-    behind,
-    (one) => String(one.intervalS),
-    (one, than) => one.lagMs > than.lagMs,
-  )) {
+  for (const { market, intervalS, lagMs } of behind.toSorted((a, b) => a.lagMs - b.lagMs)) {
     metrics.move('verified_lag_seconds', lagMs / 1000, { market, interval: String(intervalS) });
   }
 }

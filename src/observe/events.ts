@@ -345,9 +345,7 @@ const SEALING = {
     text: 'looked for what is to be sealed',
     record({ metrics }, { codes }) {
       metrics.reset('sealing_failing');
-      for (const code of new Set(codes)) {
-        metrics.move('sealing_failing', codes.filter((one) => one === code).length, { code });
-      }
+      for (const code of codes) metrics.raise('sealing_failing', 1, { code });
     },
   }),
   /** How many partitions there are by state. */
