@@ -1,7 +1,7 @@
 import type { TradeFeedEvent } from '../../client/index.js';
+import { obtain } from '../../kernel/bounded.js';
 import { isAborted } from '../../kernel/errors.js';
 import { BoundedQueue } from '../../kernel/queue.js';
-import type { QuarantineRow, TradeRow } from '../../model/batch.js';
 import { orderPage } from '../../model/order.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ArchivePort, ExchangeTime, OpenTradeFeed, TradeFeedPort } from '../ports.js';
@@ -165,9 +165,7 @@ export class TradeFeedCollector {
   #lineOf(market: string): Line {
     const never = Number.NEGATIVE_INFINITY;
     const nothing = { pushedMs: never, silentSinceMs: undefined, askedMs: never };
-    const line = this.#lines.get(market) ?? nothing;
-    this.#lines.set(market, line);
-    return line;
+    return obtain<string, Line>(this.#lines, market, () => nothing);
   }
 
   *#pushed(): Generator<PushedTrades> {
@@ -236,17 +234,22 @@ export class TradeFeedCollector {
     for (;;) {
       const frames = await queue.takeUpTo(EVENTS_PER_COMMIT);
       if (frames.length === 0) return;
+      const byMarket = new Map<string, Frame[]>();
+      for (const frame of frames) obtain(byMarket, frame.market, () => []).push(frame);
       // Together, so that the writer can put them into one transaction.
-      const stored = [...byMarket(frames)].map(([market, own]) => this.#store(market, own));
-      await Promise.all(stored);
+      await Promise.all([...byMarket].map(([market, own]) => this.#store(market, own)));
       this.#keepWithinBounds();
     }
   }
 
   async #store(market: string, frames: readonly Frame[]): Promise<void> {
     const { archive, telemetry, time } = this.#options;
-    const trades = frames.flatMap(({ marketId, page }) => rowsOf(marketId, page));
-    const quarantine = frames.flatMap(({ page }) => quarantineOf(market, page));
+    const trades = frames.flatMap(({ marketId, page: { trades: rows, receivedAtMs } }) =>
+      rows.map((trade) => ({ ...trade, marketId, receivedAtMs })),
+    );
+    const quarantine = frames.flatMap(({ page: { rejected, receivedAtMs } }) =>
+      quarantineRows(ENDPOINT, market, rejected, receivedAtMs),
+    );
     const report = streamReport(telemetry, 'trades', market);
     report.received(trades.length + quarantine.length);
     report.settled({ rejected: quarantine.length });
@@ -262,18 +265,4 @@ export class TradeFeedCollector {
       if (!isAborted(error)) report.failed(error);
     }
   }
-}
-
-function byMarket(frames: readonly Frame[]): Map<string, Frame[]> {
-  const found = new Map<string, Frame[]>();
-  for (const frame of frames) found.set(frame.market, [...(found.get(frame.market) ?? []), frame]);
-  return found;
-}
-
-function rowsOf(marketId: number, { trades, receivedAtMs }: TradePage): TradeRow[] {
-  return trades.map((trade) => ({ ...trade, marketId, receivedAtMs }));
-}
-
-function quarantineOf(market: string, { rejected, receivedAtMs }: TradePage): QuarantineRow[] {
-  return quarantineRows(ENDPOINT, market, rejected, receivedAtMs);
 }
