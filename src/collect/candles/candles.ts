@@ -323,17 +323,10 @@ export class CandleCollector {
   async #store(answer: CandleAnswer, said: readonly Span[], isSecond = false): Promise<void> {
     const { archive, stream, market, marketId, intervalS } = this.#options;
     const { rows, rejected, open, reply, heldMs } = answer;
-    const covered = this.#ranges.spans;
+    const { stepMs } = this.#grid;
     const beyond = this.#beyondHistory(said);
-    const within = subtractSpans(said, beyond);
-    const { believed, contradicted } = await crossCheckWithTrades(
-      archive,
-      marketId,
-      this.#grid.stepMs,
-      {
-        ...{ believed: within, heldMs, covered },
-      },
-    );
+    const shown = { believed: subtractSpans(said, beyond), heldMs, covered: this.#ranges.spans };
+    const { believed, contradicted } = await crossCheckWithTrades(archive, marketId, stepMs, shown);
     const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
     this.#report.received(rows.length + rejected.length + open);
     const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
@@ -356,15 +349,14 @@ export class CandleCollector {
       unchanged: open,
       rejected: rejected.length + result.outcomes.kline.rejected,
     });
-    const refused = result.outcomes.kline.rejected > 0 ? believed : subtractSpans(believed, claims);
+    const isAnyRefused = result.outcomes.kline.rejected > 0;
+    const refused = isAnyRefused ? believed : subtractSpans(believed, claims);
     await this.#noteOpen(refused, 'refused rows');
     // Claimed, and not covered: no row is wrong, but the exchange's time is in dispute.
     const heldBack = subtractSpans(claims, this.#ranges.spans);
     this.#pauses.putOff(heldBack, this.#options.clock.monotonicMs(), 'not collected');
     const { unknown, lost } = answer;
-    const never = [...lost, ...answer.beyond];
-    const hoped = subtractSpans(unknown, never);
-    await this.#noteOpen(hoped, MISSING);
+    await this.#noteOpen(subtractSpans(unknown, [...lost, ...answer.beyond]), MISSING);
     await this.#noteOpen(lost, MISSING, true);
     await this.#noteOpen([...beyond, ...answer.beyond], BEYOND, true);
     for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
