@@ -14,10 +14,6 @@ export class LabelLimit {
     this.#limit = limit;
   }
 
-  get size(): number {
-    return this.#names.size;
-  }
-
   /** The label value to use for `name`. */
   admit(name: string): string {
     if (name === OTHER || this.#names.has(name)) return name;
