@@ -111,13 +111,17 @@ export const COLLECT = {
     level: () => undefined,
     text: '',
     record(recorder, { streams }) {
-      recorder.metrics.reset('standing_seconds');
+      const { metrics } = recorder;
+      metrics.reset('standing_seconds');
       const alike = new Map<string, (typeof streams)[number][]>();
-      for (const one of streams) {
-        const at = { stream: recorder.stream(one.kind), market: one.market };
-        recorder.metrics.move('standing_seconds', Math.max(0, one.standingMs / 1000), at);
-        const key = `standing ${one.kind} ${one.reason}`;
-        obtain(alike, key, () => []).push(one);
+      const labelled = streams.map((one) => {
+        obtain(alike, `standing ${one.kind} ${one.reason}`, () => []).push(one);
+        return { ...one, market: metrics.label('market', one.market) };
+      });
+      // What was set last is shown: of candles of several lengths, and of markets that share a label, the longest.
+      for (const { kind, market, standingMs } of labelled.toReversed()) {
+        const at = { stream: recorder.stream(kind), market };
+        metrics.move('standing_seconds', Math.max(0, standingMs / 1000), at);
       }
       for (const [key, group] of alike) {
         const [{ kind, market, ...longest }] = group as [(typeof streams)[number]];

@@ -318,6 +318,18 @@ test('streams of many markets that stand for one reason are one line, again and 
   );
 });
 
+test('of streams that stand under one series the longest is shown', async () => {
+  const { telemetry } = observed();
+  const one = { kind: 'candles', market: 'A_B', reason: 'not collected', note: 'why' };
+  const streams = [
+    { ...one, variant: 60, standingMs: 900_000 },
+    { ...one, variant: 3600, standingMs: 20_000 },
+  ];
+  telemetry.collect.streamsStanding({ streams });
+  const series = 'tapekeep_standing_seconds{stream="candles",market="A_B"}';
+  assert.equal(seriesValue(await telemetry.metricsText(), series), 900);
+});
+
 test('a gap is a warning, but where history only begins later or a known one grows', () => {
   const { telemetry, lines } = observed();
   const gap = { stream: 'candles', market: 'A_B', reason: 'beyond_history', lengthMs: 60_000 };
