@@ -2,6 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
 import { floorToMs, type Span } from '../kernel/span.js';
 import type { StreamRef } from '../model/batch.js';
+import { RANGES_MAX } from '../model/covered-ranges.js';
 import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
@@ -40,9 +41,6 @@ export interface CollectContext extends CollectPorts {
   /** Longest time between two depth snapshots that still counts as on schedule. */
   readonly depthToleranceMs: number;
 }
-
-/** Covered ranges that a walk remembers at the start; gaps below them wait for a later start. */
-const RANGES_MAX = 1000;
 
 /** Everything that is collected of one market. */
 export interface MarketUnit {

@@ -1,6 +1,9 @@
 import type { Span } from '../kernel/span.js';
 import type { CoveredRange } from './batch.js';
 
+/** Covered ranges of a stream that are asked for and remembered at most; gaps below them wait for a later start. */
+export const RANGES_MAX = 1000;
+
 /**
  * What the walk remembers of a stream's coverage: its covered ranges, newest first, as the archive
  * last reported them. Bounded: beyond the limit the oldest are forgotten, which only makes the walk
@@ -11,7 +14,7 @@ export class CoveredRangeList {
   #ranges: readonly CoveredRange[];
   #isCut = false;
 
-  constructor(ranges: readonly CoveredRange[], limit = 1000) {
+  constructor(ranges: readonly CoveredRange[], limit = RANGES_MAX) {
     this.#limit = limit;
     this.#ranges = [];
     this.replace(ranges);

@@ -9,7 +9,7 @@ import {
   totalLengthMs,
 } from '../../kernel/span.js';
 import type { CoveredRange } from '../../model/batch.js';
-import { CoveredRangeList } from '../../model/covered-ranges.js';
+import { CoveredRangeList, RANGES_MAX } from '../../model/covered-ranges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { type ExchangePort, PRIORITY, Reservation, type StreamContext } from '../ports.js';
 import { quarantineRows, type StreamReport, streamReport } from '../reports.js';
@@ -45,7 +45,6 @@ interface CandleCollectorOptions extends StreamContext {
   readonly rereads: number;
 }
 
-const RANGES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
 /** Why candles are left open of which a replayed archive does not know all itself. */
 const MISSING: GapReason = 'missing at source';

@@ -8,7 +8,7 @@ import type {
   QuarantineRow,
   StartReason,
 } from '../../model/batch.js';
-import { CoveredRangeList } from '../../model/covered-ranges.js';
+import { CoveredRangeList, RANGES_MAX } from '../../model/covered-ranges.js';
 import { type GapReason, isLost } from '../../model/gap-reasons.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 import { withoutUnread } from '../../model/proof.js';
@@ -25,7 +25,6 @@ export interface PageStoreOptions extends StreamContext {
 const QUIET_FLUSH_MS = 5000;
 /** Suspect spans that are remembered as written. */
 const WRITTEN_MAX = 1000;
-const RANGES_MAX = 1000;
 /** Rows that were refused are asked for again this rarely. */
 const REFUSED_RETRY_MS = 600_000;
 const REFUSED_REWRITE_MS = 60_000;
