@@ -114,9 +114,9 @@ export class Collector {
       unproven: (stream, why) => this.#standing.unproven(stream, why),
       traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
       offsets: new OffsetModes({ archive, clock, telemetry }),
-      ...(options.openTradeFeed && {
-        onUnpushed: (market, tradedMs) => this.#tradeFeed?.unpushed(market, tradedMs),
-      }),
+      onUnpushed:
+        options.openTradeFeed &&
+        ((market, tradedMs) => this.#tradeFeed?.unpushed(market, tradedMs)),
     };
     this.#tradeFeed =
       options.openTradeFeed &&

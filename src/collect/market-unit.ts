@@ -30,7 +30,7 @@ export interface CollectPorts {
 /** What every collector of one daemon shares. */
 export interface CollectContext extends CollectPorts {
   /** Called when a page shows a trade that should have been pushed; left out: none are. */
-  readonly onUnpushed?: (market: string, tradedMs: number) => void;
+  readonly onUnpushed?: ((market: string, tradedMs: number) => void) | undefined;
   readonly traits: Readonly<Record<'trades' | 'times', ServerTraits>>;
   readonly offsets: OffsetKnowledge;
   /** What other sources show of each market's newest trades. */
@@ -85,7 +85,7 @@ export async function openMarketUnit(
   const walkers: TradeWalker[] = [];
   const pushed: PushedTrades[] = [];
   const evidence = context.evidenceOf(market);
-  const { exchange } = context;
+  const { exchange, onUnpushed } = context;
   const hasResult = exchange.offers('historyResult');
   const sources = [
     ...(trades.exactTimes && hasResult ? [historySource(exchange, 'times')] : []),
@@ -93,22 +93,21 @@ export async function openMarketUnit(
   ];
   // Trades are covered in whole seconds.
   const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
+  const isAllWanted = trades.history === 'all';
+  const { cacheMargin: cacheMarginMs, keptAtLeast: keptAtLeastMs } = trades;
+  const ofTrades = { ...shared, evidence, cacheMarginMs, keptAtLeastMs, isAllWanted };
   for (const source of trades.enabled ? sources : []) {
     const { stream, ranges } = await openStream(source.kind, 0, floorMs);
     const isForBoth = trades.exactTimes && !hasResult;
     const times = isForBoth ? await openStream('times', 0, floorMs) : undefined;
-    const traits = context.traits[source.kind];
-    const { cacheMargin: cacheMarginMs, keptAtLeast: keptAtLeastMs } = trades;
-    const isAllWanted = trades.history === 'all';
-    const own = { stream, source, traits, cacheMarginMs, keptAtLeastMs, isAllWanted };
     const onRevoked = (span: Span) => {
       for (const other of walkers) if (other.kind !== source.kind) other.revoked(span);
     };
-    const { onUnpushed } = context;
     const fed = onUnpushed && new PushedTrades((tradedMs) => onUnpushed(market, tradedMs));
     if (fed !== undefined) pushed.push(fed);
-    const also = { ...(times && { timesStream: times.stream }), ...(fed && { pushed: fed }) };
-    walkers.push(new TradeWalker({ ...shared, ...own, ...also, onRevoked, evidence }, ranges));
+    const traits = context.traits[source.kind];
+    const own = { stream, source, traits, timesStream: times?.stream, pushed: fed, onRevoked };
+    walkers.push(new TradeWalker({ ...ofTrades, ...own }, ranges));
   }
 
   let depthCollector: DepthCollector | undefined;
@@ -121,7 +120,7 @@ export async function openMarketUnit(
 
   const candles: CandleCollector[] = [];
   const tradesWalker = walkers.find(({ kind }) => kind === 'trades');
-  const known = tradesWalker && { coveredTrades: () => tradesWalker.covered };
+  const coveredTrades = tradesWalker && (() => tradesWalker.covered);
   const collected = settings.streams.candles;
   // The shortest first: no long wait for a longer one stands before it.
   const intervalsS = [...collected.intervalsS].sort((a, b) => a - b);
@@ -130,7 +129,7 @@ export async function openMarketUnit(
     const { stream, ranges } = await openStream('candles', intervalS, fromMs);
     const { grace: graceMs, rereads } = collected;
     const isFinest = intervalS === intervalsS[0];
-    const own = { intervalS, stream, ...known, graceMs, rereads, isFinest };
+    const own = { intervalS, stream, coveredTrades, graceMs, rereads, isFinest };
     candles.push(new CandleCollector({ ...shared, ...own }, ranges));
   }
 
@@ -140,11 +139,9 @@ export async function openMarketUnit(
   for (const periodS of states.enabled ? states.periodsS : []) {
     const { stream, coveredUntilMs } = await openLive('states', periodS);
     const openFeed = () => context.openStateFeed(market, periodS);
-    const { watch, ...unwatched } = shared;
-    const own = { periodS, stream, coveredUntilMs, openFeed };
-    stateCollectors.push(
-      new StateCollector({ ...unwatched, ...own, ...(periodS === watchedS && { watch }) }),
-    );
+    const watch = periodS === watchedS ? context.watch : undefined;
+    const own = { periodS, stream, coveredUntilMs, openFeed, watch };
+    stateCollectors.push(new StateCollector({ ...shared, ...own }));
   }
   return {
     market,

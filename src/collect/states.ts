@@ -18,7 +18,7 @@ interface StateCollectorOptions extends Omit<StreamContext, 'time'> {
   /** End of the coverage that an earlier run left behind; without one, where it should begin. */
   readonly coveredUntilMs: number | undefined;
   /** Called with what the feed reports of trades, before anything is stored. */
-  readonly watch?: StateWatch;
+  readonly watch?: StateWatch | undefined;
 }
 
 export interface StateWatch {

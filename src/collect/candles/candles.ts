@@ -35,7 +35,7 @@ interface CandleCollectorOptions extends StreamContext {
   readonly marketId: number;
   readonly intervalS: number;
   /** Where the trades of the market are covered: that time has candles for all that was traded, and no others. */
-  readonly coveredTrades?: () => readonly Span[];
+  readonly coveredTrades?: (() => readonly Span[]) | undefined;
   readonly exchange: ExchangePort;
   /** How long after its close a candle may still change, exchange milliseconds. */
   readonly graceMs: number;

@@ -43,9 +43,9 @@ export interface WalkerOptions extends GapBookOptions {
   /** What other sources show of the market's newest trades; left out: nothing does. */
   readonly evidence?: TradeEvidence;
   /** Trades as the exchange pushes them; left out: it does not. */
-  readonly pushed?: PushedTrades;
+  readonly pushed?: PushedTrades | undefined;
   /** The stream of exact times, where no other walk proves it: its pages have them. */
-  readonly timesStream?: StreamRef;
+  readonly timesStream?: StreamRef | undefined;
   /** How this server understands its offset, shared by all walkers. */
   readonly offsets: OffsetKnowledge;
   /** Called when coverage of a span of the market's trades was taken back: of its other streams as well. */
