@@ -39,7 +39,6 @@ interface CollectorOptions extends CollectPorts {
 }
 
 const START_RETRY = { baseMs: 500, capMs: 15_000 };
-const FILL_CONCURRENCY = 4;
 
 /**
  * Collects all streams of all wanted markets.
@@ -92,7 +91,7 @@ export class Collector {
       this.#standing.failed(stream, market, error);
     this.#runs = new PollRuns(telemetry, signal, onFailed);
     this.#filler = new GapFiller({
-      ...{ exchange, clock, telemetry, concurrency: FILL_CONCURRENCY },
+      ...{ exchange, clock, telemetry },
       // An activity signal of trades may have come while the walk was busy.
       onStepped: () => this.#dispatcher.wake(),
     });

@@ -45,7 +45,6 @@ function onlyWanted(archive: ArchivePort, nowMs: number): ArchivePort {
   };
 }
 
-const CONCURRENCY = 4;
 const RETRY = { baseMs: 1000, capMs: 15_000 };
 /** How often is looked again while the newest part of a span is still happening, or at rest. */
 const AGAIN_MS = 2000;
@@ -131,9 +130,7 @@ export class FillWorker {
         return true;
       });
     }
-    const filler = new GapFiller({
-      ...{ exchange, clock, telemetry: telemetry.collect, concurrency: CONCURRENCY },
-    });
+    const filler = new GapFiller({ exchange, clock, telemetry: telemetry.collect });
     const work: Promise<void>[] = [];
     for (const { market, marketId, walkers, candles } of this.#open.values()) {
       for (const walker of walkers) {

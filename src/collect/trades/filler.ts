@@ -12,8 +12,8 @@ export interface FillerOptions {
   readonly exchange: Pick<ExchangePort, 'reserve'>;
   readonly clock: Clock;
   readonly telemetry: CollectEvents;
-  /** How many walkers may be a page deeper at the same time. */
-  readonly concurrency: number;
+  /** How many walkers may be a page deeper at the same time; default 4. */
+  readonly concurrency?: number;
   /** Called after every step: the walk that made it is free for others. */
   readonly onStepped?: () => void;
 }
@@ -72,9 +72,10 @@ export class GapFiller {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
+    const { concurrency = 4 } = this.#options;
     const steps = new Set<Promise<void>>();
     while (!signal.aborted) {
-      const next = steps.size < this.#options.concurrency ? this.#pick() : undefined;
+      const next = steps.size < concurrency ? this.#pick() : undefined;
       // A walk that waited for its request would keep its head from being polled meanwhile.
       const turn = next && (await this.#reserve(next, signal));
       const walker = turn && this.#pick();

@@ -182,7 +182,7 @@ async function roundRobin(context: Context): Promise<() => Promise<void>> {
   setMaxListeners(0, signal);
   const listed = await exchange.call('markets', {});
   const { ids } = await archive.ensureMarkets(listed.data, time.nowMs(), { isComplete: true });
-  const filler = new GapFiller({ exchange, clock, telemetry, concurrency: 4 });
+  const filler = new GapFiller({ exchange, clock, telemetry });
   const shared = {
     ...context,
     watch: { pushed() {}, followed() {} },
