@@ -55,7 +55,7 @@ export class Chooser {
    * @returns undefined when nothing is to be polled now
    */
   choose(
-    targets: Iterable<PollTarget>,
+    targets: readonly PollTarget[],
     nowMs: number,
     overdueBeforeMs: number,
     isOpen: (target: PollTarget) => boolean,
@@ -166,15 +166,14 @@ export class BaselineSchedule {
    * @returns false when the run is left out because a round still goes on
    */
   begin(
-    targets: Iterable<PollTarget>,
+    targets: readonly PollTarget[],
     nowMs: number,
     onSkipped: (target: PollTarget) => void,
   ): boolean {
-    const all = [...targets];
-    this.#settle(all, nowMs);
+    this.#settle(targets, nowMs);
     if (this.#sinceMs !== undefined) return false;
     if (nowMs < this.#restUntilMs) return true;
-    for (const target of all) {
+    for (const target of targets) {
       if (target.countedAtMs > this.#lastRunMs) continue;
       if (target.isPolling) onSkipped(target);
       else target.dueAtMs ??= nowMs;
@@ -185,13 +184,12 @@ export class BaselineSchedule {
   }
 
   /** To be called again and again: notes the end of a round, and who is nearly overdue. */
-  look(targets: Iterable<PollTarget>, nowMs: number): void {
-    const all = [...targets];
-    this.#settle(all, nowMs);
-    const isKept = this.#canBeKept(all.length);
+  look(targets: readonly PollTarget[], nowMs: number): void {
+    this.#settle(targets, nowMs);
+    const isKept = this.#canBeKept(targets.length);
     if (!isKept && (this.#sinceMs !== undefined || nowMs < this.#restUntilMs)) return;
-    const leadMs = isKept ? this.#leadMs(all.length) : 0;
-    for (const target of all) {
+    const leadMs = isKept ? this.#leadMs(targets.length) : 0;
+    for (const target of targets) {
       if (target.isPolling || nowMs - target.begunAtMs < this.periodMs - leadMs) continue;
       target.dueAtMs ??= nowMs;
       if (!isKept) this.#sinceMs = nowMs;
@@ -199,8 +197,7 @@ export class BaselineSchedule {
   }
 
   /** Walks whose last poll began before this time are nearly overdue; they have precedence. */
-  overdueBefore(targets: Iterable<PollTarget>, nowMs: number): number {
-    const { length } = [...targets];
+  overdueBefore({ length }: readonly PollTarget[], nowMs: number): number {
     if (!this.#canBeKept(length)) return Number.NEGATIVE_INFINITY;
     return nowMs - this.periodMs + this.#leadMs(length);
   }

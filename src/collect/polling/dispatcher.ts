@@ -265,21 +265,20 @@ export class PollDispatcher {
   #choose(): Choice | undefined {
     if (this.#polls.size >= UNDER_WAY_MAX) return undefined;
     const nowMs = this.#options.clock.monotonicMs();
-    const overdueBeforeMs = this.#baseline.overdueBefore(this.#targets(), nowMs);
-    return this.#chooser.choose(this.#targets(), nowMs, overdueBeforeMs, ({ walker: { kind } }) => {
+    const targets = this.#targets();
+    const overdueBeforeMs = this.#baseline.overdueBefore(targets, nowMs);
+    return this.#chooser.choose(targets, nowMs, overdueBeforeMs, ({ walker: { kind } }) => {
       const isAway = this.#failuresInRow[kind] >= AWAY_FAILURES;
       return this.#underWay[kind] < (isAway ? 1 : UNDER_WAY_OF_KIND_MAX);
     });
   }
 
   /** All but those whose trades are pushed, and were confirmed a short time ago. */
-  *#targets(): Generator<PollTarget> {
+  #targets(): PollTarget[] {
     const restingMs = this.#options.clock.monotonicMs() - CONFIRM_MS;
-    for (const { targets } of this.#markets.values()) {
-      for (const target of targets) {
-        if (!target.walker.isPushed || target.begunAtMs <= restingMs) yield target;
-      }
-    }
+    return [...this.#markets.values()].flatMap(({ targets }) =>
+      targets.filter((target) => !target.walker.isPushed || target.begunAtMs <= restingMs),
+    );
   }
 
   #changed(): void {
