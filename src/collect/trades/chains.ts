@@ -4,7 +4,6 @@ import type { Span } from '../../kernel/span.js';
 import type { Gap } from '../../model/gaps.js';
 import type { PageRow } from '../../model/order.js';
 import { latestMs, type ReplyTimes } from '../../model/proof.js';
-import type { SourceTrade } from './source.js';
 
 /** A gap below an edge of coverage: what the walk would fill next. */
 export interface PendingGap {
@@ -42,12 +41,6 @@ export type SeenDepth = Pick<ChainCursor, 'depth' | 'seenUntilMs'>;
  */
 export function seenDepth(depth: number, page: ReplyTimes): SeenDepth {
   return { depth, seenUntilMs: latestMs(page) + SECOND_MS };
-}
-
-/** The cursor that a page leaves behind when its claim begins at `edgeMs`. */
-export function chainEnd(edgeMs: number, oldest: SourceTrade, seen: SeenDepth): ChainCursor {
-  const { tid, tradedAtS } = oldest;
-  return { edgeMs, tid, tradedAtS, wholeFromMs: (tradedAtS + 1) * SECOND_MS, ...seen };
 }
 
 /** Of trades that are new at the head, those that a depth does not contain yet. */

@@ -16,14 +16,7 @@ import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../..
 import { edgeBelow } from '../../model/proof.js';
 import { type Search, searchFrom } from '../../model/search.js';
 import { PRIORITY } from '../ports.js';
-import {
-  type ChainCursor,
-  Chains,
-  chainEnd,
-  countAfter,
-  type SeenDepth,
-  seenDepth,
-} from './chains.js';
+import { type ChainCursor, Chains, countAfter, type SeenDepth, seenDepth } from './chains.js';
 import type { TradeEvidence } from './evidence.js';
 import { GapBook, type GapBookOptions } from './gap-book.js';
 import { EmptyMarket, type EndPlace, HistoryEnds } from './history-ends.js';
@@ -324,7 +317,8 @@ export class Walk {
         this.book.refused(claim.fromMs);
       }
     }
-    return chainEnd(edgeMs, oldest, seen);
+    const { tid, tradedAtS } = oldest;
+    return { edgeMs, tid, tradedAtS, wholeFromMs: (tradedAtS + 1) * SECOND_MS, ...seen };
   }
 
   isCovered(instantMs: number): boolean {
