@@ -2,7 +2,7 @@ import type { StateEvent } from '../client/index.js';
 import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
-import { type Span, spanContains } from '../kernel/span.js';
+import { isEmptySpan, type Span, spanContains } from '../kernel/span.js';
 import type { StateRow } from '../model/batch.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import type { ClaimTime, StateFeedPort, StreamContext } from './ports.js';
@@ -132,14 +132,14 @@ export class StateCollector {
       if (this.#session !== undefined) this.#session.unproven = 0;
     };
     const flush = async () => {
-      const [taken, proven] = [rows, proof];
+      const taken = rows;
+      const span = this.#session && spanOf(this.#session, proof);
       rows = [];
       proof = undefined;
-      const span = this.#session && spanOf(this.#session, proven);
       // A claim counts all rows that come with it. An answer is later than what it proves.
       const isWithin = (row: StateRow) =>
         span !== undefined && spanContains(span, row.observedAtMs);
-      await this.#attempt(() => this.#commit(taken.filter(isWithin), proven));
+      await this.#attempt(() => this.#commit(taken.filter(isWithin), span));
       const apart = taken.filter((row) => !isWithin(row));
       await this.#attempt(() => this.#commit(apart, undefined));
     };
@@ -233,12 +233,12 @@ export class StateCollector {
     return undefined;
   }
 
-  async #commit(rows: StateRow[], proof: Proof | undefined): Promise<void> {
+  /** @param span what the rows and signs of life prove; undefined: nothing */
+  async #commit(rows: StateRow[], span: Span | undefined): Promise<void> {
     const { archive, stream } = this.#options;
     const session = this.#session;
     if (session === undefined) return;
-    const span = spanOf(session, proof);
-    if (rows.length === 0 && (span === undefined || span.toMs <= span.fromMs)) return;
+    if (rows.length === 0 && (span === undefined || isEmptySpan(span))) return;
     const evidence = { session: session.sessionId, records: rows.length };
     const isCounted = (ms: number) => span !== undefined && spanContains(span, ms);
     const earlierRows = session.uncounted.filter(isCounted).length;
@@ -315,7 +315,7 @@ interface Missed {
  * Lists what is missing of the states of one market and period, with what happened. None of it can be
  * fetched later. What goes on for the same reason is one gap, however many connections it takes.
  */
-export class StateGaps {
+class StateGaps {
   readonly #options: StateCollectorOptions;
   readonly #report: StreamReport;
   #coveredUntilMs: number | undefined;
@@ -385,7 +385,7 @@ export class StateGaps {
 }
 
 /** A connection while it lives, as the ledger sees it. */
-export interface Session {
+interface Session {
   readonly sessionId: number;
   readonly openedMs: number;
   /** A replay says itself when it knows states: there an answer to a query proves something. */
@@ -409,7 +409,7 @@ export interface Session {
 }
 
 /** What one commit proves: from its first proof to its last sign of life. */
-export interface Proof {
+interface Proof {
   /** Undefined: only the end of what is covered already moves. */
   readonly fromMs: number | undefined;
   readonly aliveMs: number;
