@@ -237,11 +237,8 @@ export class CandleCollector {
 
   /** Leaves a span alone for a while that was asked for in vain. */
   async #putOff(span: Span, reason: GapReason, note: string): Promise<void> {
-    const { archive, clock } = this.#options;
-    this.#pauses.putOff([span], clock.monotonicMs(), reason);
-    const tried = { state: 'open', reason, note, isAttempt: true } as const;
-    await archive.recordGap({ ...this.#memory(span, reason), ...tried });
-    this.#report.gap(span, reason);
+    this.#pauses.putOff([span], this.#options.clock.monotonicMs(), reason);
+    await this.#list(span, reason, { note });
   }
 
   /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
@@ -371,23 +368,22 @@ export class CandleCollector {
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
   async #noteOpen(spans: readonly Span[], reason: GapReason, isLost = false): Promise<void> {
-    const { archive, clock } = this.#options;
     // A candle that is stored already and cannot be read again is no gap.
     const open = subtractSpans(spans, this.#ranges.spans);
-    this.#pauses.putOff(open, clock.monotonicMs(), reason);
-    for (const span of open) {
-      const state = isLost
-        ? ({ state: 'unfillable', nextAttemptAtMs: null } as const)
-        : ({ state: 'open' } as const);
-      await archive.recordGap({ ...this.#memory(span, reason), ...state, reason, isAttempt: true });
-      this.#report.gap(span, reason, reason === BEYOND);
-    }
+    this.#pauses.putOff(open, this.#options.clock.monotonicMs(), reason);
+    for (const span of open) await this.#list(span, reason, { isLost });
   }
 
-  #memory(span: Span, reason: GapReason) {
-    const { stream, time } = this.#options;
+  /** Lists a span as a gap that was asked for in vain. */
+  async #list(span: Span, reason: GapReason, how: { note?: string; isLost?: boolean }) {
+    const { archive, stream, time } = this.#options;
+    const { isLost = false, ...note } = how;
     const atMs = Math.floor(time.nowMs());
-    return { stream, span, atMs, nextAttemptAtMs: atMs + pauseAfter(reason) };
+    const state = isLost ? 'unfillable' : 'open';
+    const nextAttemptAtMs = isLost ? null : atMs + pauseAfter(reason);
+    const tried = { stream, span, state, reason, ...note, isAttempt: true } as const;
+    await archive.recordGap({ ...tried, atMs, nextAttemptAtMs });
+    this.#report.gap(span, reason, reason === BEYOND);
   }
 }
 
