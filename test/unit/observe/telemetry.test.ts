@@ -443,3 +443,29 @@ test('completeness is told anew each time: what is over leaves no series behind'
   const after = await telemetry.metricsText();
   assert.doesNotMatch(after, /^tapekeep_(coverage_ratio|open_gap_seconds_by|mismatches|oldest)\{/m);
 });
+
+test('of markets beyond the limit, which share a label, the worst is shown', async () => {
+  const { telemetry } = observed();
+  const markets = Array.from({ length: MARKET_LABELS_MAX }, (_, at) => `M${at}`);
+  for (const others of [
+    ['X', 'Y'],
+    ['Y', 'X'],
+  ]) {
+    const all = [...markets, ...others];
+    const isWorst = (market: string) => market === 'X';
+    telemetry.verify.completenessCounted({
+      coverage: all.map((market) => ({
+        ...{ stream: 'trades', market, ratio: isWorst(market) ? 0.25 : 0.75 },
+      })),
+      openGaps: [],
+      checks: all.map((market) => ({
+        ...{ market, intervalS: 60, mismatches: 0, lagMs: isWorst(market) ? 9000 : 1000 },
+      })),
+    });
+    const page = await telemetry.metricsText();
+    const shown = (series: string) => seriesValue(page, `tapekeep_${series}`);
+    assert.equal(shown('coverage_ratio{stream="trades",market="other"}'), 0.25);
+    assert.equal(shown('coverage_ratio{stream="trades",market="M0"}'), 0.75);
+    assert.equal(shown('verified_lag_seconds{market="other",interval="60"}'), 9);
+  }
+});
