@@ -296,8 +296,10 @@ export class StateCollector {
     if (reason !== undefined) {
       await this.#gaps.during(session, Math.floor(event.exchangeMs), reason);
     }
+    // When one ended that others ended is not known: not before its last sign of life.
+    const endedMs = event.reason === 'stopped' ? event.exchangeMs : event.lastAliveExchangeMs;
     await this.#options.archive.closeSession(session.sessionId, {
-      atMs: Math.floor(event.lastAliveExchangeMs ?? session.coveredUntilMs),
+      atMs: Math.max(Math.floor(endedMs ?? 0), session.coveredUntilMs),
       code: event.code,
       reason: event.reason,
     });

@@ -27,7 +27,8 @@ export const GAP_REASONS = {
     'It was collected from the replay of an archive that says it does not have this itself; unless it is lost there, or could be seen only while it happened, it is asked for again now and then.',
   'clock jumped':
     'It was covered while the exchange showed a time that had not come yet; that was taken back when its clock was right again.',
-  'no connection': 'It is reported over a connection only, and there was none.',
+  'no connection':
+    'It is reported over a connection only: there was none, or nothing more came over it that proves what happened until it ended.',
   'no updates':
     'The subscription was acknowledged and the connection answered, but no update came over it that proves what happened; answers to questions are stored, and cover nothing.',
   'not offered':

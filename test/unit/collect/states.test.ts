@@ -156,12 +156,22 @@ const state = (ms: number, last = '1', origin: 'query' | 'update' = 'update'): S
   exchangeMs: at(ms) + 0.5,
 });
 
+test('a session that was ended from here closes then, one that others ended where it was last proven', async () => {
+  const world = new World();
+  await world.play([opened(0), state(100), closed(100, 'stopped', 19_000)]);
+  await world.play([opened(20_000), state(20_100), closed(20_100, 'silent', 50_000)]);
+  assert.deepEqual(
+    world.archive.sessions.map((one) => one.closed?.atMs),
+    [at(19_000), at(20_101)],
+  );
+});
+
 test('a session is covered from its first record to its last sign of life', async () => {
   const world = new World();
   await world.play([opened(0), alive(50), state(100), state(200), alive(300), closed(300)]);
   assert.deepEqual(world.covered(), [[100, 301]]);
   assert.deepEqual(world.archive.sessions, [
-    { sessionId: 1, openedMs: at(0), closed: { atMs: at(300), code: 1006, reason: 'remote' } },
+    { sessionId: 1, openedMs: at(0), closed: { atMs: at(301), code: 1006, reason: 'remote' } },
   ]);
   assert.deepEqual(
     world.archive.states.map(({ seq, observedAtMs, origin, change }) => [
