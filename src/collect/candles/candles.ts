@@ -45,7 +45,10 @@ interface CandleCollectorOptions extends StreamContext {
   readonly rereads: number;
 }
 
+const above = (fromMs: number): Span => ({ fromMs, toMs: Number.POSITIVE_INFINITY });
 const NOTE_MAX_LENGTH = 500;
+/** After more slots without an answer it has to be shown anew how far down the exchange has candles. */
+const PAUSE_SLOTS_MAX = 10;
 /** Why candles are left open of which a replayed archive does not know all itself. */
 const MISSING: GapReason = 'missing at source';
 
@@ -70,11 +73,11 @@ export class CandleCollector {
   /** Rows of before are not kept any more. */
   #keptFromMs = Number.NEGATIVE_INFINITY;
   #backfills: readonly Span[] = [];
-  /**
-   * Open time of the oldest candle that was shown; of a market without any, the first one after the first
-   * look: history may begin within the slot of that, and then an exchange need not have its candle.
-   */
-  #historyFromMs: number;
+  /** The greatest age at which this run was shown a candle. What an earlier run was shown may be gone. */
+  #reachMs = 0;
+  /** Since when the exchange has answered without a long pause. */
+  #answersSinceMs: number;
+  #answeredAtMs: number;
   readonly #pauses = new CandlePauses();
   /** Slots whose trades were covered at the last look. */
   #tradedSlots: readonly Span[] = [];
@@ -88,8 +91,8 @@ export class CandleCollector {
     this.#report = streamReport(options.telemetry, 'candles', options.market);
     this.#ranges = new CoveredRangeList(ranges);
     this.#grid = new CandleGrid(options.intervalS * 1000, this.#ranges.top?.span.toMs);
-    const lowestMs = this.#ranges.spans.map(({ fromMs }) => fromMs);
-    this.#historyFromMs = Math.min(this.#grid.ceil(options.time.nowMs()), ...lowestMs);
+    this.#answersSinceMs = options.time.nowMs();
+    this.#answeredAtMs = this.#answersSinceMs;
     this.#questions = new CandleQuestions(this.#grid.stepMs, options.exchange.candlesMax);
     this.#collectFromMs = options.stream.collectFromMs;
   }
@@ -181,13 +184,21 @@ export class CandleCollector {
     const suspect = [...ends.map(({ span }) => span), ...answer.unknown];
     await this.#store(answer, this.#confirmed(answer, subtractSpans(answer.closed, suspect)));
     for (const end of ends) {
-      const second = await this.#ask(end.question, isHead, signal);
+      const { asked = end.question } = end;
+      const second = await this.#ask(asked, isHead, signal);
       if (await this.#hasMoved(second)) return true;
-      const again = this.#read(end.question, second);
+      const again = this.#read(asked, second);
       this.#learnHistory(again);
-      const believed = believedOf(end, again.heldMs, this.#grid.stepMs);
-      const notFinal = { fromMs: again.finalToMs, toMs: Number.POSITIVE_INFINITY };
-      await this.#store(again, subtractSpans(believed, [notFinal, ...again.unknown]), true);
+      const believed = believedOf(end, again.heldMs, stepMs);
+      // Of what lies below the question only the candles count that came.
+      const below = again.heldMs.filter((ms) => ms < end.question.fromMs);
+      const shown = below.map((fromMs) => ({ fromMs, toMs: fromMs + stepMs }));
+      const said = normalizeSpans([...believed, ...shown]);
+      await this.#store(
+        again,
+        subtractSpans(said, [above(again.finalToMs), ...again.unknown]),
+        true,
+      );
     }
     const left = this.#missing(finalToMs);
     return left.length > 0 && totalLengthMs(left) < totalLengthMs(missing);
@@ -272,13 +283,26 @@ export class CandleCollector {
     return true;
   }
 
+  /**
+   * From here on an absent candle says something. An exchange that showed a candle of some age has those that are
+   * younger; what closed while it answered was there to be shown. History may begin within the slot of the
+   * first answer, and then it need not have that candle.
+   */
+  get #historyFromMs(): number {
+    const reachedMs = this.#options.time.nowMs() - this.#reachMs;
+    return this.#grid.ceil(Math.min(this.#answersSinceMs, reachedMs));
+  }
+
   /** An older candle shows that history reaches as far down: what was given up above it is asked for again. */
   #learnHistory({ rows }: CandleAnswer): void {
-    const shownMs = rows.map(({ openAtS }) => openAtS * 1000);
-    const fromMs = Math.min(this.#historyFromMs, ...shownMs);
-    if (fromMs === this.#historyFromMs) return;
-    this.#historyFromMs = fromMs;
-    this.#pauses.release({ fromMs, toMs: Number.POSITIVE_INFINITY }, BEYOND);
+    const nowMs = this.#options.time.nowMs();
+    if (nowMs - this.#answeredAtMs > PAUSE_SLOTS_MAX * this.#grid.stepMs)
+      this.#answersSinceMs = nowMs;
+    this.#answeredAtMs = nowMs;
+    const reachMs = Math.max(...rows.map(({ openAtS }) => nowMs - openAtS * 1000));
+    if (reachMs <= this.#reachMs) return;
+    this.#reachMs = reachMs;
+    this.#pauses.release(above(this.#historyFromMs), BEYOND);
   }
 
   /** An answer proves something of slots whose trades are covered since: they are asked for again. */
@@ -304,15 +328,28 @@ export class CandleCollector {
     return this.#absences.confirmed(believed, heldMs, this.#ranges.spans, this.#grid.stepMs);
   }
 
-  /** Ends of an answer that are asked for once more before they count as quiet. */
+  /**
+   * Ends of an answer that are asked for once more before they count as quiet: long ones, and any below which no
+   * candle was shown. Of these what lies below is asked for as well, as far as a page holds.
+   */
   #suspectEnds({ closed, refusedMs, heldMs, unknown }: CandleAnswer): EmptyEnd[] {
     // It proves nothing anyway, and is put off as a whole.
     if (refusedMs.includes(undefined)) return [];
     const { stepMs } = this.#grid;
-    const ends = emptyEnds(closed, heldMs, stepMs);
     const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
-    const known = [...this.#ranges.spans, ...this.#absences.seen, ...unknown, ...putOff];
-    return ends.filter((end) => isWorthAsking(end, known, stepMs));
+    const known = [...this.#ranges.spans, ...unknown, ...putOff];
+    const seen = [...known, ...this.#absences.seen];
+    return emptyEnds(closed, heldMs, stepMs).flatMap((end) => {
+      const isBelow = subtractSpans(this.#beyondHistory([end.span]), known).length > 0;
+      if (isBelow) return [{ ...end, asked: this.#furtherDown(end.question) }];
+      return isWorthAsking(end, seen, stepMs) ? [end] : [];
+    });
+  }
+
+  #furtherDown({ fromMs, toMs }: Span): Span {
+    const pageFromMs = toMs - this.#options.exchange.candlesMax * this.#grid.stepMs;
+    const beginMs = this.#grid.ceil(this.#collectFromMs ?? fromMs);
+    return { fromMs: Math.min(fromMs, Math.max(pageFromMs, beginMs)), toMs };
   }
 
   /** @param said what the answer proves, apart from candles that were refused */
@@ -320,7 +357,8 @@ export class CandleCollector {
     const { archive, stream, market, marketId, intervalS } = this.#options;
     const { rows, rejected, open, reply, heldMs } = answer;
     const { stepMs } = this.#grid;
-    const beyond = this.#beyondHistory(said);
+    const held = heldMs.map((fromMs) => ({ fromMs, toMs: fromMs + stepMs }));
+    const beyond = subtractSpans(this.#beyondHistory(said), held);
     const shown = { believed: subtractSpans(said, beyond), heldMs, covered: this.#ranges.spans };
     const { believed, contradicted } = await crossCheckWithTrades(archive, marketId, stepMs, shown);
     const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
@@ -355,15 +393,19 @@ export class CandleCollector {
     await this.#noteOpen(subtractSpans(unknown, [...lost, ...answer.beyond]), MISSING);
     await this.#noteOpen(lost, MISSING, true);
     await this.#noteOpen([...beyond, ...answer.beyond], BEYOND, true);
-    for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
+    // What the exchange does not have any more it will not show.
+    const gone = subtractSpans(contradicted, [above(this.#historyFromMs)]);
+    await this.#noteOpen(gone, BEYOND, true);
+    for (const span of subtractSpans(contradicted, gone)) {
+      await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
+    }
     const top = this.#ranges.top;
     if (top !== undefined && this.#options.isFinest) this.#report.progressed(top.span.toMs);
   }
 
   /** Of which slots an answer without candles proves nothing. */
   #beyondHistory(said: readonly Span[]): Span[] {
-    const above = { fromMs: this.#historyFromMs, toMs: Number.POSITIVE_INFINITY };
-    return subtractSpans(said, [above, ...this.#tradedSlots]);
+    return subtractSpans(said, [above(this.#historyFromMs), ...this.#tradedSlots]);
   }
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */

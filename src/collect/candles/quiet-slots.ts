@@ -1,5 +1,6 @@
 import {
   holdsSpan,
+  isEmptySpan,
   normalizeSpans,
   overlapOf,
   type Span,
@@ -115,11 +116,13 @@ export interface EmptyEnd {
    * show up again. Its bounds are never those of the first question, so that no cache answers it.
    */
   readonly question: Span;
+  /** What is asked in its place, and holds it. */
+  readonly asked?: Span;
 }
 
 /**
- * The long runs without a candle at either end of what was answered. A server that caps its replies,
- * and a page that was cut on its way, both leave such a run; a gap between two candles is neither.
+ * The runs without a candle at either end of what was answered. A server that caps its replies,
+ * and a page that was cut on its way, both leave long ones; a gap between two candles is neither.
  *
  * @param answered whole slots
  * @param heldMs open times that the answer speaks of
@@ -130,14 +133,14 @@ export function emptyEnds(answered: Span, heldMs: readonly number[], stepMs: num
   const [oldestMs, newestMs] = [inside[0], inside.at(-1)];
   if (oldestMs === undefined || newestMs === undefined) {
     const whole = { span: answered, question: { fromMs, toMs: toMs - stepMs } };
-    return isLong(answered, stepMs) ? [whole] : [];
+    return [whole];
   }
   const older = { fromMs, toMs: oldestMs };
   const newer = { fromMs: newestMs + stepMs, toMs };
   return [
     { span: newer, question: { fromMs: newestMs, toMs } },
     { span: older, question: { fromMs, toMs: oldestMs + stepMs } },
-  ].filter(({ span }) => isLong(span, stepMs));
+  ].filter(({ span }) => !isEmptySpan(span));
 }
 
 /** An end is worth a second question where more than a few slots of it are not known already. */
@@ -163,7 +166,9 @@ export function believedOf(
   const hasNeighbour = !holdsSpan(span, question);
   const isSeenAgain = heldMs.some((ms) => spanContains(question, ms) && !spanContains(span, ms));
   if (!isFound && isSeenAgain === hasNeighbour) return [span];
-  const suspect = emptyEnds(question, heldMs, stepMs).map((end) => end.span);
+  const suspect = emptyEnds(question, heldMs, stepMs)
+    .map((end) => end.span)
+    .filter((run) => isLong(run, stepMs));
   // The first answer alone has spoken of what the second was not asked for.
   return subtractSpans(overlapOf(span, question), suspect);
 }

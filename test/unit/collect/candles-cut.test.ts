@@ -150,14 +150,17 @@ test('an empty market costs one more request for each page, and none while it st
   await pollAll(collector);
   assert.deepEqual(world.asked(), [
     [500, 1500],
-    [500, 1499],
+    [499, 1499],
     [0, 500],
     [0, 499],
   ]);
   world.assertWhole(1500);
   world.clock.advance(MINUTE_MS);
   await pollAll(collector);
-  assert.equal(world.asked().length, 5, 'what is read again only is no news');
+  assert.equal(world.asked().length, 6, 'that of the first look, below which no candle was shown');
+  world.clock.advance(MINUTE_MS);
+  await pollAll(collector);
+  assert.equal(world.asked().length, 7, 'what is read again only is no news');
 });
 
 test('a few quiet minutes, and gaps between candles, cost one more request', async () => {

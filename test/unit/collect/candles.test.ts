@@ -67,6 +67,7 @@ class World {
     rereads = 0,
     coveredTrades = (): Span[] => [],
     archive = this.archive as ArchivePort,
+    nowMs = () => this.clock.wallMs(),
   } = {}): CandleCollector {
     const collectFromMs = START_MS + collectFromMin * MINUTE_MS;
     const stream: StreamRef = {
@@ -85,7 +86,7 @@ class World {
         coveredTrades,
         exchange: this.exchange,
         archive,
-        time: { nowMs: () => this.clock.wallMs() },
+        time: { nowMs },
         clock: this.clock,
         telemetry: this.record,
         graceMs: 10_000,
@@ -289,17 +290,60 @@ test('time beyond history is asked for again once its trades are covered, and no
   assert.equal(world.asked().length, asked + settled.length);
 });
 
+for (const isRestarted of [true, false]) {
+  const who = isRestarted ? 'by an earlier run' : 'before an outage';
+  test(`what was shown ${who} proves nothing of time that the exchange has no candles of any more`, async () => {
+    const world = new World(100);
+    const running = world.collector({ rereads: 3 });
+    await pollAll(running);
+    world.clock.advance(500 * MINUTE_MS);
+    for (let minute = 0; minute < 400; minute += 1) world.absent.add(minute);
+    await pollAll(isRestarted ? world.collector({ rereads: 3 }) : running);
+    assert.deepEqual(world.covered(), [
+      [400, 599],
+      [0, 99],
+    ]);
+    assert.deepEqual(world.gaps().at(-1), [99, 400]);
+  });
+}
+
+test('the oldest candle counts, though time goes on until it is stored', async () => {
+  const world = new World(100);
+  for (let minute = 0; minute < 40; minute += 1) world.absent.add(minute);
+  let looks = 0;
+  const nowMs = () => {
+    looks += 1;
+    return world.clock.wallMs() + looks;
+  };
+  await pollAll(world.collector({ nowMs }));
+  assert.deepEqual(world.covered(), [[40, 99]]);
+});
+
+test('a few quiet minutes of an outage are quiet where an older candle is shown', async () => {
+  const world = new World(100);
+  await pollAll(world.collector());
+  world.clock.advance(30 * MINUTE_MS);
+  for (let minute = 95; minute < 120; minute += 1) world.absent.add(minute);
+  const asked = world.asked().length;
+  await pollAll(world.collector());
+  assert.deepEqual(world.covered(), [[0, 129]]);
+  assert.deepEqual(world.asked().slice(asked), [
+    { fromMin: 99, toMin: 129 },
+    { fromMin: 0, toMin: 121 },
+  ]);
+});
+
 test('a market without any candle is quiet from where it was first looked at', async () => {
   const world = new World(100);
   for (let minute = 0; minute < 200; minute += 1) world.absent.add(minute);
   const collector = world.collector();
   await pollAll(collector);
   assert.deepEqual(world.covered(), []);
-  for (let minute = 100; minute < 110; minute += 1) {
+  for (let minute = 100; minute < 111; minute += 1) {
     world.clock.advance(MINUTE_MS);
     await pollAll(collector);
   }
-  assert.deepEqual(world.covered(), [[100, 109]]);
+  assert.deepEqual(world.covered(), [[100, 110]]);
 });
 
 test('a refused candle leaves its minute open and listed, and is asked for again only later', async () => {
