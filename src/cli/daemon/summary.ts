@@ -23,8 +23,6 @@ export interface SummaryOptions {
 const DRAW_PERIOD_MS = 1000;
 const LINE_PERIOD_MS = 10_000;
 const DEFAULT_WIDTH = 80;
-const HIDE_CURSOR = '\x1b[?25l';
-const SHOW_CURSOR = '\x1b[?25h';
 
 function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
   const lag = (ms: number | null) => (ms === null ? '–' : shownDuration(nowMs - ms));
@@ -95,7 +93,7 @@ function finalSummary(snapshot: RunCountsSnapshot, nowMs: number, ranMs: number)
  * writes a line every ten seconds.
  *
  * States: *idle* → {@link LiveSummary.start} → *drawing* → {@link LiveSummary.stop} → *ended*, with
- * the cursor shown and the last table replaced by the final one. Log lines for the same terminal go
+ * the last table replaced by the final one. The cursor is not hidden: an end at once could not show it again. Log lines for the same terminal go
  * through {@link LiveSummary.write}, which puts them above the table.
  */
 export class LiveSummary {
@@ -118,7 +116,6 @@ export class LiveSummary {
   /** Starts drawing. Idempotent. */
   start(): void {
     if (this.#loop !== undefined || this.#stopping.signal.aborted) return;
-    if (this.#isTerminal) this.#options.output.write(HIDE_CURSOR);
     this.#loop = this.#run();
   }
 
@@ -130,7 +127,6 @@ export class LiveSummary {
     const { output, clock, snapshot, exchangeNowMs } = this.#options;
     const ranMs = clock.monotonicMs() - this.#startedMs;
     this.#erase();
-    if (this.#isTerminal) output.write(SHOW_CURSOR);
     output.write(finalSummary(snapshot(), exchangeNowMs(), ranMs));
   }
 
