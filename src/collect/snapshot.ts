@@ -85,6 +85,7 @@ export class SnapshotRecorder {
     }
     this.#isUnknownReported = gap !== undefined;
     this.#isMissingAtSource ||= this.#isUnknownReported;
+    if (this.#isUnknownReported) this.#whyMissed = undefined;
     return this.#isUnknownReported;
   }
 

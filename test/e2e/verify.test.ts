@@ -151,13 +151,26 @@ test('a market of which no slot can be judged yet is named, and is not proven', 
   await runSql(url, `DELETE FROM gap`);
   const { code, out } = await verify(env, '--market', 'BTC_USD');
   assert.equal(code, 6, out);
-  const said = 'the database holds no whole slot of it that is collected';
+  const said = 'no whole slot of it is collected and in the database';
   assert.equal(
     out,
     `BTC_USD\n  nothing is collected that could be judged\nNothing to judge of BTC_USD so far: ${said}.`,
   );
   const document = JSON.parse((await verify(env, '--market', 'BTC_USD', '--json')).out) as Document;
   assert.equal(document.isProven, false);
+  const early = await verify(env, '--market', 'BTC_USD', '--to', '2026-01-01');
+  assert.match(early.out, /^Nothing to judge of BTC_USD in this time: /m);
+  // A gap is named all the same.
+  await runSql(
+    url,
+    `WITH asked AS (UPDATE stream SET collect_from = '2026-01-14Z')
+     INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at, attempts)
+     SELECT s.stream_id, s.market_id, '[2026-01-14, 2026-01-15)', 'open', 'exchange failed', now(), 1
+     FROM stream s JOIN market m USING (market_id) WHERE m.name = 'BTC_USD' AND s.kind = 'trades'`,
+  );
+  const missing = await verify(env, '--market', 'BTC_USD');
+  assert.match(missing.out, /^ {2}GAP 2026-01-14 .* \(trades\): exchange failed$/m);
+  assert.match(missing.out, /^There is doubt about BTC_USD\.$/m);
 });
 
 test('a slot called quiet where history begins is named, as long as its rows are in the database', async (t) => {

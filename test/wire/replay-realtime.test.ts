@@ -514,7 +514,7 @@ test('who asks is told where states are not known, before what comes then; other
   );
   // Whoever comes in a gap, and whoever was there when time jumped into one, is told at once.
   const late = await Client.follow(t, replay);
-  late.send('tapekeep.gaps');
+  late.send('tapekeep.gaps', undefined, undefined, 900);
   replay.backend.clockControl.seek(undefined, noonMs(15));
   await late.subscribe();
   const notices = () => late.frames.flatMap((frame) => ('method' in frame ? [frame] : []));

@@ -36,7 +36,7 @@ export default command({
     const passed = found.length - fetchable.length;
     if (passed > 0) {
       say(
-        `${countOf(passed, 'gap')} of depth, tickers or states cannot be filled: it could be seen only at its moment.`,
+        `Not filled: ${countOf(passed, 'gap')} of what could be seen only at its moment (depth, tickers, states, an account).`,
       );
     }
     const askable = await withoutUnlisted(context, fetchable);

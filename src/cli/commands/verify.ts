@@ -25,7 +25,7 @@ import { archive, type Look } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
 import { countOf, printReport, whole } from '../output.js';
 import { Progress } from '../progress.js';
-import { selectMarkets, selectSpan } from '../selection.js';
+import { selectMarkets, selectSpan, withoutLag } from '../selection.js';
 
 interface Counts {
   slots: number;
@@ -117,6 +117,7 @@ function marketLines(found: MarketFindings): string[] {
 function findingLines(
   findings: readonly MarketFindings[],
   leftOut: readonly Span[],
+  isNamedTime: boolean,
   isWhole: boolean,
 ): string[] {
   const lines = findings.flatMap(marketLines);
@@ -135,7 +136,10 @@ function findingLines(
   else if (unproven !== '') lines.push(`There is doubt about ${unproven}.`);
   else if (unjudged === '')
     lines.push(`No doubt: candles and stored trades agree (${countOf(judged, 'slot')}).`);
-  if (isWhole && unjudged !== '') lines.push(`Nothing to judge of ${unjudged} so far: ${NO_SLOT}.`);
+  if (isWhole && unjudged !== '') {
+    const when = isNamedTime ? 'in this time' : 'so far';
+    lines.push(`Nothing to judge of ${unjudged} ${when}: ${NO_SLOT}.`);
+  }
   return lines;
 }
 
@@ -206,14 +210,14 @@ export default command({
     // Of a time that is named it is listed slot by slot.
     const leftOut = isNamed(bounds) ? [] : archived;
     const document = verifyDocument(findings, leftOut, isWhole);
-    printReport(json, document, () => findingLines(findings, leftOut, isWhole));
+    printReport(json, document, () => findingLines(findings, leftOut, isNamed(bounds), isWhole));
     if (!isWhole) return EXIT_CODES.forced;
     return document.isProven ? EXIT_CODES.ok : EXIT_CODES.unproven;
   },
 });
 
 const IN_FILES = 'in cold files, which are not read here';
-const NO_SLOT = 'the database holds no whole slot of it that is collected';
+const NO_SLOT = 'no whole slot of it is collected and in the database';
 const BEFORE_HISTORY = "before the exchange's history begins, never to be had";
 
 /** Time of which trades or candles are in files. */
@@ -234,7 +238,11 @@ interface Asked extends Pick<Look, 'store' | 'nowMs' | 'signal'> {
 
 async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<MarketFindings[]> {
   const { store, signal } = asked;
-  const work: Array<{ readonly jobs: readonly Job[]; readonly found: MarketFindings }> = [];
+  const work: {
+    readonly target: CheckTarget;
+    readonly jobs: readonly Job[];
+    readonly found: MarketFindings;
+  }[] = [];
   const beyond = await store.beyondPresent();
   for (const target of targets) {
     const found: MarketFindings = {
@@ -243,16 +251,16 @@ async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<Ma
         ({ marketId }) => marketId === target.marketId || marketId === ALL_MARKETS_ID,
       ),
     };
-    work.push({ jobs: await jobsOf(asked, target, found), found });
+    work.push({ target, jobs: await jobsOf(asked, target, found), found });
   }
   const slots = work
     .flatMap(({ jobs }) => jobs)
     .reduce((sum, { span, kline }) => sum + (span.toMs - span.fromMs) / (kline.variant * 1000), 0);
   const progress = new Progress('slots', slots);
   try {
-    for (const { jobs, found } of work) {
+    for (const { target, jobs, found } of work) {
       for (const job of jobs) await run(asked, job, found, progress);
-      if (!signal.aborted) await addGaps(asked, jobs, found);
+      if (!signal.aborted) await addGaps(asked, target, jobs, found);
     }
   } finally {
     progress.end();
@@ -368,16 +376,27 @@ function wholeSlots({ fromMs, toMs }: Span, stepMs: number, isOutward: boolean):
 }
 
 /** Gaps of the trades and candles within what was judged, with what is known of them. */
-async function addGaps(asked: Asked, jobs: readonly Job[], found: MarketFindings): Promise<void> {
-  const [first] = jobs;
-  if (first === undefined) return;
-  const span = hullOf(jobs.map((job) => job.span));
-  const gaps = await gapsOf(asked, first.target, { span });
+async function addGaps(
+  asked: Asked,
+  target: CheckTarget,
+  jobs: readonly Job[],
+  found: MarketFindings,
+): Promise<void> {
+  const { store, bounds, nowMs } = asked;
+  const { fromMs = 0, toMs = nowMs } = bounds;
+  const span = jobs.length === 0 ? { fromMs, toMs } : hullOf(jobs.map((job) => job.span));
+  const gaps = await gapsOf(asked, target, { span });
+  const streams = new Map((await store.inspection.streams()).map((one) => [one.streamId, one]));
   // Candles of longer intervals end where their last whole one does: what follows is not judged.
-  found.gaps = gaps.filter(({ kind, variant, span: gap, isBeforeHistory }) => {
-    if (isBeforeHistory) return false;
-    const isJudged = ({ kline, span: one }: Job) =>
-      kline.variant === variant && doOverlap(gap, one);
-    return kind === 'trades' || jobs.some(isJudged);
-  });
+  const isJudged = ({ kind, variant, span: gap }: Gap) =>
+    kind === 'trades' ||
+    jobs.some(({ kline, span: one }) => kline.variant === variant && doOverlap(gap, one));
+  // Where nothing is judged, what was not asked for yet is no gap.
+  const isGap = (gap: Gap) => {
+    const stream = streams.get(gap.streamId);
+    return stream === undefined || withoutLag(gap, stream, nowMs) !== undefined;
+  };
+  found.gaps = gaps.filter(
+    (gap) => !gap.isBeforeHistory && (jobs.length === 0 ? isGap(gap) : isJudged(gap)),
+  );
 }

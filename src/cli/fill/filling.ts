@@ -1,6 +1,5 @@
 import { sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
-import { tableOfStream } from '../../model/series.js';
 import type { SpanProgress, Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import {
@@ -193,20 +192,23 @@ export class Filling {
   }
 }
 
-/** Rows are counted once for each stream, and those of trades once for the trades and their exact times. */
+/** Rows are counted once for each stream, those of exact times where they are not counted as trades. */
 function sumOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): SpanProgress {
   const sum = { lengthMs: 0, coveredMs: 0, unfillableMs: 0, waitingMs: 0, rows: 0 };
-  const counted = new Set<string>();
+  const traded = new Set(
+    tasks.flatMap(({ stream }) => (stream.kind === 'trades' ? [stream.marketId] : [])),
+  );
+  const counted = new Set<number>();
   for (const [at, part] of parts.entries()) {
     sum.lengthMs += part.lengthMs;
     sum.coveredMs += part.coveredMs;
     sum.unfillableMs += part.unfillableMs;
     sum.waitingMs += part.waitingMs;
     const stream = tasks[at]?.stream;
-    if (stream === undefined) continue;
-    const rowsOf = `${stream.marketId} ${tableOfStream(stream.kind)} ${stream.variant}`;
-    if (!counted.has(rowsOf)) sum.rows += part.rows;
-    counted.add(rowsOf);
+    if (stream === undefined || counted.has(stream.streamId)) continue;
+    if (stream.kind === 'times' && traded.has(stream.marketId)) continue;
+    counted.add(stream.streamId);
+    sum.rows += part.rows;
   }
   return sum;
 }

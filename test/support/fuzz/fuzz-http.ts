@@ -17,7 +17,11 @@ const HANG_MS = 10_000;
  *
  * @throws Error when the server keeps it open
  */
-export function talkRaw(port: number, pieces: readonly Uint8Array[]): Promise<Buffer> {
+export function talkRaw(
+  port: number,
+  pieces: readonly Uint8Array[],
+  isHalfClosed = true,
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     const socket = connect(port, '127.0.0.1');
@@ -34,14 +38,14 @@ export function talkRaw(port: number, pieces: readonly Uint8Array[]): Promise<Bu
     });
     socket.once('connect', () => {
       for (const piece of pieces) socket.write(piece);
-      socket.end();
+      if (isHalfClosed) socket.end();
     });
   });
 }
 
-/** The same of a text. */
+/** The same of a text, after which the server has to end the connection by itself. */
 export async function sendRaw(port: number, text: string): Promise<string> {
-  return (await talkRaw(port, [Buffer.from(text)])).toString();
+  return (await talkRaw(port, [Buffer.from(text)], false)).toString();
 }
 
 /**
