@@ -250,7 +250,8 @@ suite('backfill', { concurrency: 3 }, () => {
     // However few streams are listed.
     assert.match((await world.ask('status', '--summary')).out, never);
     assert.match((await world.ask('status', '--worst', '1')).out, never);
-    const candles = [...early.slice(0, -1), 'candles'];
+    // History begins within the minute of its first trade, whose candle the exchange leaves out.
+    const candles = ['--from', at(-100), '--to', at(120), '--kinds', 'candles'];
     assert.equal((await world.run('backfill', '--market', TAPE_MARKET, ...candles)).code, 7);
     const proven = await world.ask('verify');
     assert.equal(proven.code, 0, proven.out + proven.err);
