@@ -297,7 +297,7 @@ function knownTables({ tables, functions }: Syntax): QueryTable[] {
     if (!isQueryTable(name) || !['', 'main', 'analytics'].includes(schema)) {
       throw new NoSuchTableError(
         name,
-        `there is no table ${schema === '' ? name : `${schema}.${name}`} here; there are ${QUERY_TABLES.join(', ')}. The tables of the database are asked with --engine postgres`,
+        `there is no table ${schema === '' ? name : `${schema}.${name}`} here; there are ${QUERY_TABLES.join(', ')}. The tables of the database are asked with --engine postgres, and without --cold`,
       );
     }
     known.add(name);
