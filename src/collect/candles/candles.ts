@@ -3,6 +3,7 @@ import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import {
   holdsSpan,
+  isEmptySpan,
   normalizeSpans,
   type Span,
   subtractSpans,
@@ -341,7 +342,9 @@ export class CandleCollector {
     const seen = [...known, ...this.#absences.seen];
     return emptyEnds(closed, heldMs, stepMs).flatMap((end) => {
       const isBelow = subtractSpans(this.#beyondHistory([end.span]), known).length > 0;
-      if (isBelow) return [{ ...end, asked: this.#furtherDown(end.question) }];
+      const asked = this.#furtherDown(end.question);
+      // Of one slot alone there is no other question to ask.
+      if (isBelow && !isEmptySpan(asked)) return [{ ...end, asked }];
       return isWorthAsking(end, seen, stepMs) ? [end] : [];
     });
   }
