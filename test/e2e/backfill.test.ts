@@ -256,13 +256,13 @@ suite('backfill', { concurrency: 3 }, () => {
     const proven = await world.ask('verify');
     assert.equal(proven.code, 0, proven.out + proven.err);
     assert.match(proven.out, /; 2m before the exchange's history begins, never to be had$/m);
-    assert.match(proven.out, /^No doubt: candles and stored trades agree \(1 slot\)\.$/m);
+    assert.match(proven.out, /^Proven: candles and stored trades agree \(1 slot\)\.$/m);
     // Who names that time wants to have it.
     const named = await world.ask('verify', '--from', at(-100));
     assert.equal(named.code, 6, named.out + named.err);
     assert.match(
       named.out,
-      /candles of 60 s, 4 slots: 1 match, 0 do not, 3 unproven$\n {2}UNPROVEN .* \(60 s\): before the exchange's history begins, never to be had$\nThere/m,
+      /candles of 60 s, 4 slots: 1 match, 0 do not, 3 unproven$\n {2}UNPROVEN .* \(60 s\): before the exchange's history begins, never to be had$\nNot proven/m,
     );
   });
 

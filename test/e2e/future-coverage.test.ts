@@ -63,7 +63,7 @@ test('verify names every stream that is covered beyond the present, until it is 
   const text =
     / SUSPECT (.*): covered from .* to .*, and that time had not come at the exchange when/;
   assert.deepEqual(lines.map((line) => text.exec(line)?.[1]).sort(), KINDS);
-  assert.match(out, /^There is doubt about BTC_USDT\.$/m);
+  assert.match(out, /^Not proven: BTC_USDT\.$/m);
   assert.equal(document.isProven, false);
   const suspects = document.markets.flatMap((one) => one.suspects);
   assert.equal(suspects.length, KINDS.length);

@@ -106,7 +106,7 @@ test('what is in cold files is not judged, and verify says so', async (t) => {
   const named = await verify(env, '--market', 'BTC_USD', '--from', DAYS[0], '--to', DAYS[1]);
   assert.equal(named.code, 6, named.err);
   assert.equal(
-    named.out.slice(0, named.out.indexOf('There is doubt')),
+    named.out.slice(0, named.out.indexOf('Not proven')),
     [
       'BTC_USD',
       '  candles of 60 s, 1,440 slots: 0 match, 0 do not, 1,440 unproven',
@@ -170,7 +170,7 @@ test('a market of which no slot can be judged yet is named, and is not proven', 
   );
   const missing = await verify(env, '--market', 'BTC_USD');
   assert.match(missing.out, /^ {2}GAP 2026-01-14 .* \(trades\): exchange failed$/m);
-  assert.match(missing.out, /^There is doubt about BTC_USD\.$/m);
+  assert.match(missing.out, /^Not proven: BTC_USD\.$/m);
 });
 
 test('a slot called quiet where history begins is named, as long as its rows are in the database', async (t) => {
@@ -210,7 +210,7 @@ test('what verify tells of an archive', async (t) => {
     const url = env.TAPEKEEP_DATABASE_URL ?? '';
     const whole = await verify(env);
     assert.equal(whole.code, 0, whole.out + whole.err);
-    assert.match(whole.out, /No doubt: candles and stored trades agree \(\d+ slots\)/);
+    assert.match(whole.out, /^Proven: candles and stored trades agree \(\d+ slots\)/m);
 
     const [victim] = await runSql<{ tid: string; minute: Date }>(
       url,
@@ -249,7 +249,7 @@ test('what verify tells of an archive', async (t) => {
         told.out,
         new RegExp(`MISMATCH .* \\(60 s\\): .*${figure}: trades .*, candle .*`),
       );
-      assert.match(told.out, /There is doubt about BTC_USDT\./);
+      assert.match(told.out, /Not proven: BTC_USDT\./);
       await runSql(url, 'TRUNCATE trade; INSERT INTO trade SELECT * FROM before_tampering');
     }
     assert.equal((await verify(env)).code, 0, 'all is as it was');

@@ -133,9 +133,9 @@ function findingLines(
     .reduce((sum, { slots }) => sum + slots, 0);
   if (!isWhole) lines.push('Interrupted: the figures above are only a part.');
   else if (findings.length === 0) lines.push('Nothing is collected that could be verified.');
-  else if (unproven !== '') lines.push(`There is doubt about ${unproven}.`);
+  else if (unproven !== '') lines.push(`Not proven: ${unproven}.`);
   else if (unjudged === '')
-    lines.push(`No doubt: candles and stored trades agree (${countOf(judged, 'slot')}).`);
+    lines.push(`Proven: candles and stored trades agree (${countOf(judged, 'slot')}).`);
   if (isWhole && unjudged !== '') {
     const when = isNamedTime ? 'in this time' : 'so far';
     lines.push(`Nothing to judge of ${unjudged} ${when}: ${NO_SLOT}.`);
@@ -183,8 +183,8 @@ and for what is in cold files, whose time is named.
   tapekeep verify --market BTC_USDT --from 2h
   tapekeep verify --from 2026-01-31 --to 2026-02-01T12:00:00Z --json
 
-It exits with 0 only when nothing is left in doubt: a mismatch, a gap, a candle that cannot be judged, or
-a market of which there is nothing to judge yet makes it 6. A running daemon fetches again what does not agree.`;
+It exits with 0 only when all is proven: a mismatch, a gap, a candle that cannot be judged, or a market of
+which there is nothing to judge yet makes it 6. A running daemon fetches again what does not agree.`;
 
 /** One interval of one market, in whole slots. */
 interface Job {
@@ -375,28 +375,42 @@ function wholeSlots({ fromMs, toMs }: Span, stepMs: number, isOutward: boolean):
     : { fromMs: ceilToMs(fromMs, stepMs), toMs: floorToMs(toMs, stepMs) };
 }
 
-/** Gaps of the trades and candles within what was judged, with what is known of them. */
+/**
+ * Gaps of the trades and candles within what was judged, with what is known of them; where nothing was, those of
+ * the time that was meant.
+ */
 async function addGaps(
   asked: Asked,
   target: CheckTarget,
   jobs: readonly Job[],
   found: MarketFindings,
 ): Promise<void> {
-  const { store, bounds, nowMs } = asked;
-  const { fromMs = 0, toMs = nowMs } = bounds;
-  const span = jobs.length === 0 ? { fromMs, toMs } : hullOf(jobs.map((job) => job.span));
-  const gaps = await gapsOf(asked, target, { span });
-  const streams = new Map((await store.inspection.streams()).map((one) => [one.streamId, one]));
+  const gaps =
+    jobs.length === 0 ? await gapsUnjudged(asked, target) : await gapsWithin(asked, target, jobs);
+  found.gaps = gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
+}
+
+async function gapsWithin(
+  asked: Asked,
+  target: CheckTarget,
+  jobs: readonly Job[],
+): Promise<readonly Gap[]> {
+  const gaps = await gapsOf(asked, target, { span: hullOf(jobs.map((job) => job.span)) });
   // Candles of longer intervals end where their last whole one does: what follows is not judged.
-  const isJudged = ({ kind, variant, span: gap }: Gap) =>
-    kind === 'trades' ||
-    jobs.some(({ kline, span: one }) => kline.variant === variant && doOverlap(gap, one));
-  // Where nothing is judged, what was not asked for yet is no gap.
-  const isGap = (gap: Gap) => {
+  return gaps.filter(
+    ({ kind, variant, span }) =>
+      kind === 'trades' ||
+      jobs.some((job) => job.kline.variant === variant && doOverlap(span, job.span)),
+  );
+}
+
+/** Without what was not asked for yet: that is no gap. */
+async function gapsUnjudged(asked: Asked, target: CheckTarget): Promise<readonly Gap[]> {
+  const { store, bounds, nowMs } = asked;
+  const { toMs = nowMs, fromMs = Math.min(0, toMs) } = bounds;
+  const streams = new Map((await store.inspection.streams()).map((one) => [one.streamId, one]));
+  return (await gapsOf(asked, target, { span: { fromMs, toMs } })).filter((gap) => {
     const stream = streams.get(gap.streamId);
     return stream === undefined || withoutLag(gap, stream, nowMs) !== undefined;
-  };
-  found.gaps = gaps.filter(
-    (gap) => !gap.isBeforeHistory && (jobs.length === 0 ? isGap(gap) : isJudged(gap)),
-  );
+  });
 }

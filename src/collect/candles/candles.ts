@@ -3,7 +3,7 @@ import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import {
   holdsSpan,
-  isEmptySpan,
+  hullOf,
   normalizeSpans,
   type Span,
   subtractSpans,
@@ -29,6 +29,7 @@ import {
   type EmptyEnd,
   emptyEnds,
   isWorthAsking,
+  slotsOf,
 } from './quiet-slots.js';
 
 /** The `collectFromMs` of its stream is set: candles of older open times are not expected. */
@@ -48,7 +49,7 @@ interface CandleCollectorOptions extends StreamContext {
 
 const above = (fromMs: number): Span => ({ fromMs, toMs: Number.POSITIVE_INFINITY });
 const NOTE_MAX_LENGTH = 500;
-/** After more slots without an answer it has to be shown anew how far down the exchange has candles. */
+/** How far down the exchange has candles has to be shown for what closed more slots ago, and after a pause of more. */
 const PAUSE_SLOTS_MAX = 10;
 /** Why candles are left open of which a replayed archive does not know all itself. */
 const MISSING: GapReason = 'missing at source';
@@ -60,7 +61,7 @@ const MISSING: GapReason = 'missing at source';
  * takes two answers that agree. A long run of them at the end of an answer, as a page leaves that was
  * cut or capped, is asked for once more at once.
  *
- * Below the oldest candle that the exchange ever showed, an answer without candles proves nothing: no trade,
+ * Below the oldest candle that this run was shown, an answer without candles proves nothing: no trade,
  * and an exchange that keeps nothing as old, look the same. Those slots are listed as beyond its history,
  * until an older candle shows, or the trades of their time are covered.
  */
@@ -193,8 +194,7 @@ export class CandleCollector {
       const believed = believedOf(end, again.heldMs, stepMs);
       // Of what lies below the question only the candles count that came.
       const below = again.heldMs.filter((ms) => ms < end.question.fromMs);
-      const shown = below.map((fromMs) => ({ fromMs, toMs: fromMs + stepMs }));
-      const said = normalizeSpans([...believed, ...shown]);
+      const said = normalizeSpans([...believed, ...slotsOf(below, stepMs)]);
       await this.#store(
         again,
         subtractSpans(said, [above(again.finalToMs), ...again.unknown]),
@@ -286,12 +286,13 @@ export class CandleCollector {
 
   /**
    * From here on an absent candle says something. An exchange that showed a candle of some age has those that are
-   * younger; what closed while it answered was there to be shown. History may begin within the slot of the
+   * younger; what closed just now, while it answered, was there to be shown. History may begin within the slot of the
    * first answer, and then it need not have that candle.
    */
   get #historyFromMs(): number {
-    const reachedMs = this.#options.time.nowMs() - this.#reachMs;
-    return this.#grid.ceil(Math.min(this.#answersSinceMs, reachedMs));
+    const nowMs = this.#options.time.nowMs();
+    const attendedMs = Math.max(this.#answersSinceMs, nowMs - PAUSE_SLOTS_MAX * this.#grid.stepMs);
+    return this.#grid.ceil(Math.min(attendedMs, nowMs - this.#reachMs));
   }
 
   /** An older candle shows that history reaches as far down: what was given up above it is asked for again. */
@@ -342,9 +343,10 @@ export class CandleCollector {
     const seen = [...known, ...this.#absences.seen];
     return emptyEnds(closed, heldMs, stepMs).flatMap((end) => {
       const isBelow = subtractSpans(this.#beyondHistory([end.span]), known).length > 0;
-      const asked = this.#furtherDown(end.question);
-      // Of one slot alone there is no other question to ask.
-      if (isBelow && !isEmptySpan(asked)) return [{ ...end, asked }];
+      const question = hullOf([end.span, end.question]);
+      const asked = this.#furtherDown(question);
+      // Where no more can be asked for, a second answer would not show more.
+      if (isBelow && asked.fromMs < question.fromMs) return [{ ...end, question, asked }];
       return isWorthAsking(end, seen, stepMs) ? [end] : [];
     });
   }
@@ -360,8 +362,7 @@ export class CandleCollector {
     const { archive, stream, market, marketId, intervalS } = this.#options;
     const { rows, rejected, open, reply, heldMs } = answer;
     const { stepMs } = this.#grid;
-    const held = heldMs.map((fromMs) => ({ fromMs, toMs: fromMs + stepMs }));
-    const beyond = subtractSpans(this.#beyondHistory(said), held);
+    const beyond = subtractSpans(this.#beyondHistory(said), slotsOf(heldMs, stepMs));
     const shown = { believed: subtractSpans(said, beyond), heldMs, covered: this.#ranges.spans };
     const { believed, contradicted } = await crossCheckWithTrades(archive, marketId, stepMs, shown);
     const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));

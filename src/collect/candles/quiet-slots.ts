@@ -10,6 +10,11 @@ import {
 } from '../../kernel/span.js';
 import type { ArchivePort } from '../ports.js';
 
+/** @param openMs where they begin */
+export function slotsOf(openMs: readonly number[], stepMs: number): Span[] {
+  return openMs.map((fromMs) => ({ fromMs, toMs: fromMs + stepMs }));
+}
+
 /** Runs of slots that are remembered; of forgotten ones it takes two more looks. */
 const RUNS_MAX = 5000;
 
@@ -45,8 +50,7 @@ export class CandleAbsences {
     covered: readonly Span[],
     stepMs: number,
   ): Span[] {
-    const held = heldMs.map((fromMs) => ({ fromMs, toMs: fromMs + stepMs }));
-    const proven = normalizeSpans([...held, ...covered, ...this.#seen]);
+    const proven = normalizeSpans([...slotsOf(heldMs, stepMs), ...covered, ...this.#seen]);
     const open = subtractSpans(believed, proven);
     // What the answer settles is done with; what it leaves open it was the first to be asked about.
     const left = subtractSpans(this.#seen, believed);
@@ -95,13 +99,11 @@ export async function crossCheckWithTrades(
     readonly covered: Iterable<Span>;
   },
 ): Promise<CrossChecked> {
-  const slotAt = (fromMs: number) => ({ fromMs, toMs: fromMs + stepMs });
-  const known = normalizeSpans([...heldMs.map(slotAt), ...covered]);
+  const known = normalizeSpans([...slotsOf(heldMs, stepMs), ...covered]);
   const absent = subtractSpans(believed, known);
   if (absent.length === 0) return { believed, contradicted: [] };
-  const contradicted = normalizeSpans(
-    (await archive.tradedSlots(marketId, absent, stepMs)).map(slotAt),
-  );
+  const traded = await archive.tradedSlots(marketId, absent, stepMs);
+  const contradicted = normalizeSpans(slotsOf(traded, stepMs));
   return { believed: subtractSpans(believed, contradicted), contradicted };
 }
 
@@ -116,7 +118,7 @@ export interface EmptyEnd {
    * show up again. Its bounds are never those of the first question, so that no cache answers it.
    */
   readonly question: Span;
-  /** What is asked in its place, and holds it. */
+  /** What is asked in its place where candles below it matter, too. */
   readonly asked?: Span;
 }
 

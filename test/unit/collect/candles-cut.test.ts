@@ -150,7 +150,7 @@ test('an empty market costs one more request for each page, and none while it st
   await pollAll(collector);
   assert.deepEqual(world.asked(), [
     [500, 1500],
-    [499, 1499],
+    [500, 1499],
     [0, 500],
     [0, 499],
   ]);

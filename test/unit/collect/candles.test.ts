@@ -319,6 +319,19 @@ test('the oldest candle counts, though time goes on until it is stored', async (
   assert.deepEqual(world.covered(), [[40, 99]]);
 });
 
+test('one minute that one answer lacks is not quiet, though an older candle shows', async () => {
+  const world = new World(100);
+  await pollAll(world.collector());
+  world.clock.advance(MINUTE_MS);
+  world.absent.add(99);
+  await world.collector().poll(signal);
+  assert.deepEqual(world.asked().slice(-2), [
+    { fromMin: 99, toMin: 100 },
+    { fromMin: 0, toMin: 100 },
+  ]);
+  assert.deepEqual(world.covered(), [[0, 100]], 'two answers lacked it');
+});
+
 test('a few quiet minutes of an outage are quiet where an older candle is shown', async () => {
   const world = new World(100);
   await pollAll(world.collector());
