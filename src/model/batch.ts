@@ -75,9 +75,9 @@ export function rowsIn(batch: Batch, table: Series): readonly SeriesRow[] {
 }
 
 /**
- * A connected piece of coverage: one row of the ledger. For trades and times `rowCount` is the
- * exact number of stored rows in the span and the ids are the lowest and highest among them (null
- * when the span holds none); for the other kinds it counts the rows stored under its claims.
+ * A connected piece of coverage: one row of the ledger. Of what can be fetched again `rowCount` is the
+ * exact number of stored rows in the span, and for trades and times the ids are the lowest and highest
+ * among them (null when the span holds none); for the other kinds it counts the rows stored under its claims.
  */
 export interface CoveredRange {
   readonly streamId: number;

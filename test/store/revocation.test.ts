@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test, { before, beforeEach } from 'node:test';
 import fc from 'fast-check';
 import { normalizeSpans } from '../../src/kernel/span.js';
-import type { StreamRef } from '../../src/model/batch.js';
+import type { KlineRow, StreamRef } from '../../src/model/batch.js';
 import type { Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
@@ -211,13 +211,29 @@ test('a doubt is taken up once: uncovered, then due, then filled by what is fetc
   assert.deepEqual(await brokenCoverage(url), []);
 });
 
-test('candles are taken back too, and go on counting their rows', async () => {
+test('candles are taken back too, and are counted once, wherever they were stored', async () => {
+  const candle = (openAtS: number): KlineRow => ({
+    ...{ marketId: 1, intervalS: 60, openAtS: NOON_S + openAtS, receivedAtMs: ms(600) },
+    ...{ open: '1', high: '1', low: '1', close: '1', volume: '0', amount: '0' },
+  });
+  const rows = [0, 60, 120, 180, 240].map(candle);
+  const counts = async () => (await store.coveredRanges(klines, 9)).map((one) => one.rowCount);
+  await store.commit({ klines: rows.slice(3) });
+  await store.commit({ klines: rows.slice(0, 4), claims: [claim(klines, 0, 240)] });
+  assert.deepEqual(await counts(), [4], 'one was stored before its claim');
+  await store.commit({ klines: rows.slice(4), claims: [claim(klines, 0, 60)] });
+  assert.deepEqual(await counts(), [4], 'one beside its claim is not covered');
   await store.commit({ claims: [claim(klines, 0, 600)] });
+  assert.deepEqual(await counts(), [5]);
   await store.revoke(klines, spanOf(120, 180), doubt);
   assert.deepEqual(await rangesOf(klines), [
     { fromS: 0, toS: 120 },
     { fromS: 180, toS: 600 },
   ]);
+  assert.deepEqual(await counts(), [2, 2]);
+  await store.revoke(klines, spanOf(0, 600), doubt);
+  await store.commit({ klines: rows, claims: [claim(klines, 0, 600)] });
+  assert.deepEqual(await counts(), [5]);
 });
 
 test('a claim and a doubt at the same time leave an exact ledger', async () => {

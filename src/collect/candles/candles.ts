@@ -365,7 +365,14 @@ export class CandleCollector {
     const beyond = subtractSpans(this.#beyondHistory(said), slotsOf(heldMs, stepMs));
     const shown = { believed: subtractSpans(said, beyond), heldMs, covered: this.#ranges.spans };
     const { believed, contradicted } = await crossCheckWithTrades(archive, marketId, stepMs, shown);
-    const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
+    // A row within what is covered counts there, whatever else the answer proves.
+    const slots = slotsOf(
+      rows.map(({ openAtS }) => openAtS * 1000),
+      stepMs,
+    );
+    const stays = subtractSpans(slots, subtractSpans(slots, this.#ranges.spans));
+    const proven = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
+    const claims = normalizeSpans([...proven, ...stays]);
     this.#report.received(rows.length + rejected.length + open);
     const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
     const batch = {

@@ -204,7 +204,7 @@ async function cutRange(
       ? await splitCounts(pieces, range, rows)
       : away.length > 0
         ? shareByTime(pieces, range)
-        : await shareCounts(pieces, range, rows, stream.kind !== 'candles');
+        : await shareCounts(pieces, range, rows);
   if (counts === undefined) throw hasLeft(stream, away, range.span);
   return [
     { span: left, ...counts.left },
@@ -328,20 +328,16 @@ async function restOf(
     : { rowCount, firstId: innerId, lastId: range.lastId };
 }
 
-/**
- * The same of other series: the shorter side is counted, and the longer one has the rest. Of candles
- * none goes, because their rows are counted under their claims.
- */
+/** The same of other series: the shorter side is counted, and the longer one has the rest. */
 async function shareCounts(
   { left, taken, right }: Pieces,
   { rowCount }: CoveredRange,
   { count }: RowReader,
-  isTaken: boolean,
 ): Promise<Sides> {
   const isLeftLong = lengthMs(left) >= lengthMs(right);
   const short = isLeftLong ? right : left;
   const counted = isEmptySpan(short) ? 0 : Math.min((await count(short)).rowCount, rowCount);
-  const gone = isTaken ? (await count(taken)).rowCount : 0;
+  const gone = (await count(taken)).rowCount;
   const rest = Math.max(0, rowCount - counted - gone);
   return isLeftLong ? withoutIds(rest, counted) : withoutIds(counted, rest);
 }

@@ -3,6 +3,8 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { firstNot } from '../../kernel/sorted.js';
 import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
 import type { Batch, CoverageClaim, CoveredRange, Evidence, StreamRef } from '../../model/batch.js';
+import { timeColumnOf } from '../../model/kinds.js';
+import { MOMENT_STREAMS, type Series, tableOfStream } from '../../model/series.js';
 import { markSuspects } from '../checks/results.js';
 import { coveredRangeSql, NO_ROWS, type RowCount, sumCounts } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
@@ -225,7 +227,8 @@ export class FreshRows {
 }
 
 /** All that a group of batches does to one stream. */
-export interface CoverageUpdate extends Pick<StreamRef, 'streamId' | 'marketId' | 'kind'> {
+export interface CoverageUpdate
+  extends Pick<StreamRef, 'streamId' | 'marketId' | 'kind' | 'variant'> {
   readonly claims: readonly CoverageClaim[];
   readonly fresh: FreshRows;
   /** Trades and times: where there may be rows that were stored before; undefined: anywhere. */
@@ -237,7 +240,7 @@ interface Merged {
   readonly update: CoverageUpdate;
   readonly span: Span;
   readonly members: readonly Held[];
-  /** What was not covered before: for trades and times, its rows must be counted. */
+  /** What was not covered before: of what can be fetched again, its rows must be counted. */
   readonly uncovered: readonly Span[];
   readonly evidence: Evidence;
 }
@@ -262,17 +265,26 @@ function mergeCoverage(update: CoverageUpdate, held: readonly Held[]): Merged[] 
   });
 }
 
-const COUNT_TRADES = `
+/** @param holds which rows of a market count, by `q.part` */
+const countSql = (table: Series, tid: string, holds: string) => {
+  const at = timeColumnOf(table);
+  return `
   SELECT q.ord::int AS ord, n.*
-  FROM unnest($1::int[], $2::float8[], $3::float8[], $4::boolean[])
-    WITH ORDINALITY AS q(market_id, from_ms, to_ms, needs_time, ord), LATERAL (
-    SELECT count(*) AS row_count, min(tid) AS first_id, max(tid) AS last_id
-    FROM trade t
-    WHERE t.market_id = q.market_id AND t.traded_at >= ${fromMs('q.from_ms')}
-      AND t.traded_at < ${fromMs('q.to_ms')}
-      AND t.traded_at BETWEEN $5::timestamptz AND $6::timestamptz
-      AND (NOT q.needs_time OR t.executed_at IS NOT NULL)) n
+  FROM unnest($1::int[], $2::float8[], $3::float8[], $4::int[])
+    WITH ORDINALITY AS q(market_id, from_ms, to_ms, part, ord), LATERAL (
+    SELECT count(*) AS row_count, min(${tid}) AS first_id, max(${tid}) AS last_id
+    FROM ${table} t
+    WHERE t.market_id = q.market_id AND t.${at} >= ${fromMs('q.from_ms')}
+      AND t.${at} < ${fromMs('q.to_ms')}
+      AND t.${at} BETWEEN $5::timestamptz AND $6::timestamptz AND ${holds}) n
   ORDER BY q.ord`;
+};
+
+/** Counts of the rows that can be fetched again. */
+const COUNTS = {
+  trade: countSql('trade', 'tid', '(q.part = 0 OR t.executed_at IS NOT NULL)'),
+  kline: countSql('kline', 'NULL::bigint', 't.interval_s = q.part'),
+} as const;
 
 /** What a group of batches makes of the ledger. */
 interface GroupCoverage {
@@ -291,9 +303,9 @@ export function mergeAll(
     .filter(isTouched);
 }
 
-/** Whether rows must be counted where they lie: then all of them must be stored before. */
-export function mustCount(merged: readonly Merged[]): boolean {
-  return merged.some((one) => partsToCount(one).length > 0);
+/** Whether trades must be counted where they lie: then all of them must be stored before. */
+export function mustCountTrades(merged: readonly Merged[]): boolean {
+  return merged.some((one) => one.update.kind !== 'candles' && partsToCount(one).length > 0);
 }
 
 /** Counts what must be counted, and marks what may have been checked already. */
@@ -346,10 +358,10 @@ function isUnchanged({ members }: Merged, range: CoveredRange): boolean {
 
 /**
  * The parts of a span, not covered before, in which rows may have been stored before: they must
- * be counted where they lie, fresh ones among them. For trades and times only.
+ * be counted where they lie, fresh ones among them. What can only be seen at its instant counts as it comes.
  */
 function partsToCount({ update: { kind, near }, uncovered }: Merged): readonly Span[] {
-  if (kind !== 'trades' && kind !== 'times') return [];
+  if (MOMENT_STREAMS.has(kind)) return [];
   return uncovered.flatMap((span) => {
     if (near === undefined || !holdsSpan(near.looked, span)) return [span];
     const fromMs = Math.max(span.fromMs, near.found?.fromMs ?? Number.POSITIVE_INFINITY);
@@ -358,27 +370,29 @@ function partsToCount({ update: { kind, near }, uncovered }: Merged): readonly S
   });
 }
 
-/** Counts, by position in `merged`, the trades not counted yet. */
+/** Counts, by position in `merged`, the rows not counted yet. */
 async function countUncovered(
   connection: Connection,
   merged: readonly Merged[],
 ): Promise<Map<number, RowCount[]>> {
-  const asked = merged.flatMap((one, index) =>
-    partsToCount(one).map((span) => {
-      const { marketId, kind } = one.update;
-      return { index, marketId, needsTime: kind === 'times', ...span };
-    }),
-  );
   const counts = new Map<number, RowCount[]>();
-  if (asked.length === 0) return counts;
-  const hull = hullOf(asked);
-  const rows = await connection.rowsAgain<RowCount & { readonly ord: number }>(COUNT_TRADES, [
-    ...unnested(asked, 'marketId', 'fromMs', 'toMs', 'needsTime'),
-    new Date(hull.fromMs).toISOString(),
-    new Date(hull.toMs).toISOString(),
-  ]);
-  for (const { ord, ...count } of rows) {
-    obtain(counts, asked[ord - 1]?.index ?? 0, () => []).push(count);
+  for (const [table, sql] of Object.entries(COUNTS)) {
+    const asked = merged.flatMap((one, index) => {
+      const { marketId, kind, variant } = one.update;
+      if (tableOfStream(kind) !== table) return [];
+      const part = kind === 'times' ? 1 : variant;
+      return partsToCount(one).map((span) => ({ index, marketId, part, ...span }));
+    });
+    if (asked.length === 0) continue;
+    const hull = hullOf(asked);
+    const rows = await connection.rowsAgain<RowCount & { readonly ord: number }>(sql, [
+      ...unnested(asked, 'marketId', 'fromMs', 'toMs', 'part'),
+      new Date(hull.fromMs).toISOString(),
+      new Date(hull.toMs).toISOString(),
+    ]);
+    for (const { ord, ...count } of rows) {
+      obtain(counts, asked[ord - 1]?.index ?? 0, () => []).push(count);
+    }
   }
   return counts;
 }
@@ -390,9 +404,9 @@ function rangeOf(merged: Merged, counted: readonly RowCount[]): CoveredRange {
   return { streamId: update.streamId, span, ...counts };
 }
 
-/** Trades and times are counted where they lie, these too. */
+/** What is counted where it lies is counted there, these too. */
 function earlierCounts({ update: { kind, claims }, span }: Merged): RowCount[] {
-  if (kind === 'trades' || kind === 'times') return [];
+  if (!MOMENT_STREAMS.has(kind)) return [];
   return claims
     .filter((claim) => holdsSpan(span, claim.span))
     .map(({ earlierRows = 0 }) => ({ ...NO_ROWS, rowCount: earlierRows }));

@@ -8,7 +8,7 @@ import {
   type CoveredRange,
   type StreamRef,
 } from '../../model/batch.js';
-import { SERIES, type Series, tableOfStream } from '../../model/series.js';
+import { MOMENT_STREAMS, SERIES, type Series, tableOfStream } from '../../model/series.js';
 import { NO_ROWS, type StreamPlace } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
@@ -20,7 +20,7 @@ import {
   type Held,
   heldByStream,
   mergeAll,
-  mustCount,
+  mustCountTrades,
   readHeldSql,
   type StoredNear,
   settleCoverage,
@@ -79,7 +79,7 @@ export async function commitGroup(
   const works = streamWorks(group, outcomes, streams);
   const merged = mergeAll(works, held);
   let { copyText } = trades;
-  if (copyText !== undefined && mustCount(merged)) {
+  if (copyText !== undefined && mustCountTrades(merged)) {
     await connection.copyIn(copySql(TRADE), copyText, context.whenSent);
     copyText = undefined;
   }
@@ -215,11 +215,12 @@ interface GroupOutcomes {
 /** A stream in which trades count. */
 interface TradeStream extends StreamPlace {
   readonly kind: 'trades' | 'times';
+  readonly variant: number;
 }
 
 /** @param ids an array of the markets, as SQL */
 const tradeStreamsSql = (ids: string): string => `
-  SELECT stream_id, kind, market_id FROM stream
+  SELECT stream_id, kind, market_id, variant FROM stream
   WHERE kind IN ('trades', 'times') AND market_id = ANY (${ids})`;
 
 interface Draft extends CoverageUpdate {
@@ -259,10 +260,15 @@ function streamWorks(
 
 function draftOf(
   drafts: Map<number, Draft>,
-  { streamId, marketId, kind }: Pick<CoverageUpdate, 'streamId' | 'marketId' | 'kind'>,
+  {
+    streamId,
+    marketId,
+    kind,
+    variant,
+  }: Pick<CoverageUpdate, 'streamId' | 'marketId' | 'kind' | 'variant'>,
 ): Draft {
   const nothing = { claims: [], fresh: FreshRows.NONE, near: undefined };
-  return obtain(drafts, streamId, () => ({ streamId, marketId, kind, ...nothing }));
+  return obtain(drafts, streamId, () => ({ streamId, marketId, kind, variant, ...nothing }));
 }
 
 function addFreshTrades(
@@ -319,10 +325,8 @@ function freshObservations(
     const spans = claims.filter((one) => one.stream.streamId === stream.streamId);
     const times = storedTimes(group, outcomes, stream, batch);
     // A row at the very end of its claim, or beside it, still came with that claim.
-    fresh.set(
-      stream.streamId,
-      times.map((ms) => placeIn(spans, ms)),
-    );
+    const place = (ms: number) => (MOMENT_STREAMS.has(stream.kind) ? placeIn(spans, ms) : ms);
+    fresh.set(stream.streamId, times.map(place));
   }
   return fresh;
 }

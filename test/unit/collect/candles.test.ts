@@ -444,6 +444,29 @@ test('a covered candle that cannot be read again is no gap', async () => {
   world.record.assertAccounted('candles');
 });
 
+test('a candle of covered time counts there, also beside one of no readable time', async () => {
+  const world = new World(10);
+  world.absent.add(8);
+  const claimed: Array<[number, number]> = [];
+  const { archive } = world;
+  const commit = archive.commit.bind(archive);
+  archive.commit = (batch) => {
+    for (const { span } of batch.claims ?? []) {
+      claimed.push([minuteOf(span.fromMs), minuteOf(span.toMs)]);
+    }
+    return commit(batch);
+  };
+  const collector = world.collector({ rereads: 2 });
+  await pollAll(collector);
+  claimed.length = 0;
+  world.absent.clear();
+  world.extra = [world.candle('soon')];
+  world.clock.advance(MINUTE_MS);
+  await collector.poll(signal);
+  assert.ok(world.stored().includes(8));
+  assert.deepEqual(claimed, [[7, 9]], 'of the new minute nothing is claimed');
+});
+
 test('strays are quarantined; one beside the grid leaves both minutes open that it lies across', async () => {
   const world = new World(11);
   world.absent.add(4);
