@@ -149,5 +149,61 @@ test('streams of an earlier version get the one word for their kind, and keep wh
   );
 });
 
+test('candles that may have been covered for nothing are asked for once more', async () => {
+  const url = await makeOldDatabase(16);
+  const covered = async (stream: number, ...spans: [number, number][]) => {
+    for (const [fromMin, toMin] of spans) {
+      const [from, to] = [fromMin, toMin].map((minute) => new Date((NOON_S + 60 * minute) * 1000));
+      await runSql(
+        url,
+        `INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
+         SELECT stream_id, market_id, tstzrange($2, $3), 0, '{}' FROM stream WHERE stream_id = $1`,
+        [stream, from, to],
+      );
+    }
+  };
+  await runSql(
+    url,
+    `INSERT INTO archive (name, base_url, is_sandbox) VALUES ('old', 'http://old', true);
+     INSERT INTO market (market_id, name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
+                         first_seen_at, last_seen_at)
+     SELECT id, name, 'A', 'B', 8, 2, 4, 1, now(), now() FROM (VALUES (1, 'A_B'), (2, 'C_B'), (3, 'D_B')) m(id, name);
+     INSERT INTO stream (stream_id, kind, market_id, variant) OVERRIDING SYSTEM VALUE VALUES
+       (1, 'trades', 1, 0), (2, 'candles', 1, 60), (3, 'candles', 1, 300), (4, 'candles', 1, 3600),
+       (5, 'candles', 1, 86400), (6, 'candles', 2, 60), (7, 'trades', 3, 0), (8, 'candles', 3, 60);
+     INSERT INTO partition_policy (table_name, width) VALUES ('kline', 'month');
+     INSERT INTO partition_state (table_name, span, state)
+     VALUES ('kline', tstzrange(NULL, to_timestamp(${NOON_S + 70 * 60})), 'archived')`,
+  );
+  // Trades are missing from the middle of a minute on; of candles one length each is covered throughout.
+  await covered(1, [0, 60.5], [120, 180], [181, 182], [182.2, 190]);
+  for (const stream of [2, 3, 4, 5]) await covered(stream, [-1440, 1440]);
+  // No trades are collected of one market, and nothing is missing between those of the other.
+  await covered(6, [0, 180]);
+  await covered(7, [60, 120]);
+  await covered(8, [0, 180]);
+  await runSql(
+    url,
+    `SELECT make_partition('kline', to_timestamp(${NOON_S}));
+     INSERT INTO kline (market_id, interval_s, open_at, open, close, high, low, volume, amount, received_at)
+     SELECT 1, 60, to_timestamp(${NOON_S} + 60 * minute), 1, 1, 1, 1, 1, 1, now()
+     FROM unnest(ARRAY[0, 100, 101, 180, 181]) AS minute`,
+  );
+  await migrate({ databaseUrl: url });
+  const suspect = await runSql(
+    url,
+    `SELECT stream_id, (extract(epoch FROM lower(span)) - ${NOON_S})::int / 60 AS from_min,
+            (extract(epoch FROM upper(span)) - ${NOON_S})::int / 60 AS to_min
+     FROM gap WHERE state = 'open' AND reason = 'suspect' ORDER BY stream_id, span`,
+  );
+  assert.deepEqual(suspect, [
+    { stream_id: 2, from_min: 70, to_min: 100 },
+    { stream_id: 3, from_min: 70, to_min: 120 },
+  ]);
+  const { store } = await openTestStore({ databaseUrl: url });
+  const { suspects } = await store.fillRequests(NOON_S * 1000);
+  assert.deepEqual(suspects.map(({ streamId }) => streamId).sort(), [2, 3]);
+});
+
 /** The streams of a table that lose their claims with its rows; former versions have none. */
 const claimedBy = (table: SeriesTable) => (SERIES[table].batch === null ? [] : streamsOf(table));
