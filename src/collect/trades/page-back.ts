@@ -240,12 +240,17 @@ export async function endOfHistory(
   const isEdgeCovered = walk.isCovered(gap.edgeMs);
   const startMs = isEdgeCovered ? Math.min(chain.wholeFromMs, gap.edgeMs) : chain.wholeFromMs;
   const below = pages.ranges.all.filter((range) => range.span.fromMs < gap.edgeMs);
+  // Where the market was seen empty until just before, that trade is its first one, and its second is
+  // whole. After a longer absence the exchange may as well have forgotten what came before.
+  const empty = walk.empty.span;
+  const isFirst = empty !== undefined && empty.toMs <= startMs;
   // Below a list that was cut there are more of them. And trades that were seen need not be covered:
-  // all of them may lie in one second.
+  // all of them may lie in one second, also those that an earlier run saw.
   const hasForgotten =
     pages.ranges.isCut ||
     (pages.lowest !== undefined && comparePlaces(pages.lowest, chain) < 0) ||
-    below.some((range) => range.firstId !== null);
+    below.some((range) => range.firstId !== null) ||
+    (isFirst && (await hasStoredBefore(walk, chain)));
   // Each refused row with a readable one below it is listed as unread; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.unread.length;
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
@@ -261,10 +266,6 @@ export async function endOfHistory(
     await book.beyondHistory(gap);
     return;
   }
-  // Where the market was seen empty until just before, that trade is its first one, and its second is
-  // whole. After a longer absence the exchange may as well have forgotten what came before.
-  const empty = walk.empty.span;
-  const isFirst = empty !== undefined && empty.toMs <= startMs;
   const fromMs = isFirst ? empty.fromMs : startMs;
   const span = { fromMs: Math.min(fromMs, gap.edgeMs), toMs: gap.edgeMs };
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
@@ -275,6 +276,13 @@ export async function endOfHistory(
   for (const rest of walk.gaps()) {
     if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);
   }
+}
+
+/** Whether a trade of an earlier second is stored. */
+async function hasStoredBefore({ options }: Walk, { tradedAtS }: ChainCursor): Promise<boolean> {
+  const { archive, marketId } = options;
+  const before = { fromMs: 0, toMs: tradedAtS * SECOND_MS };
+  return (await archive.storedTrades(marketId, before, 1)).length > 0;
 }
 
 /**

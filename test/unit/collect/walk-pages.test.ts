@@ -166,6 +166,26 @@ test('trades after a long absence prove nothing of it, though the market was emp
   assert.equal(world.archive.floorOf(1), START_MS + 99_000, 'what was expected stays so');
 });
 
+test('a market whose only trade lies before what is covered was not empty: a hole in its trades is no quiet time', async () => {
+  const world = new TradeWorld([{ tid: 1, atS: 0.5 }], 100);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[1, 100]]);
+  // In a short absence more is traded than the exchange keeps.
+  world.clock.advance(130_000);
+  world.trades = every(40, 0.5, 200);
+  const restarted = world.walker();
+  await restarted.pollHead(signal);
+  await fillAll(restarted);
+  assert.deepEqual(world.covered(), [
+    [201, 230],
+    [1, 100],
+  ]);
+  assert.deepEqual(world.gaps().at(-1), [100, 201, 'unfillable']);
+  assert.equal(world.archive.gaps.at(-1)?.reason, 'beyond history');
+});
+
 test('coverage ends with a whole second: what happens later in it was never called covered', async () => {
   const world = new TradeWorld(every(3, 2), 10.5);
   await world.walker().pollHead(signal);
