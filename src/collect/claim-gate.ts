@@ -27,7 +27,8 @@ const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGAT
  *
  * What is cut off above was proven all the same, if not yet known to be past: it is added to the
  * stream's next claim. After a jump ahead it lies before the time that was lived through. Rows are stored
- * at once, and where nothing is left of their claim the stream's next one counts them.
+ * at once; where nothing is left of their claim the stream's next one counts them, unless they are
+ * counted where they lie.
  */
 export class ClaimGate {
   readonly #archive: ArchivePort;

@@ -55,7 +55,7 @@ export interface CoverageClaim {
   readonly stream: StreamRef;
   readonly span: Span;
   readonly evidence: Evidence;
-  /** Rows of the stream in what this claim covers anew that were stored before it, under no claim. */
+  /** Rows of the stream in what this claim covers anew that were stored before it, under no claim; of moments only. */
   readonly earlierRows?: number;
 }
 

@@ -175,9 +175,10 @@ test('candles that may have been covered for nothing are asked for once more', a
      INSERT INTO partition_state (table_name, span, state)
      VALUES ('kline', tstzrange(NULL, to_timestamp(${NOON_S + 70 * 60})), 'archived')`,
   );
-  // Trades are missing from the middle of a minute on; of candles one length each is covered throughout.
-  await covered(1, [0, 60.5], [120, 180], [181, 182], [182.2, 190]);
-  for (const stream of [2, 3, 4, 5]) await covered(stream, [-1440, 1440]);
+  // Trades are missing from the middle of a minute on, then for a quiet while, then for long.
+  await covered(1, [0, 60.5], [120, 180], [181, 182], [192, 200], [400, 500]);
+  for (const stream of [3, 4, 5]) await covered(stream, [-1440, 1440]);
+  await covered(2, [-1440, 300], [303, 1440]);
   // No trades are collected of one market, and nothing is missing between those of the other.
   await covered(6, [0, 180]);
   await covered(7, [60, 120]);
@@ -187,7 +188,10 @@ test('candles that may have been covered for nothing are asked for once more', a
     `SELECT make_partition('kline', to_timestamp(${NOON_S}));
      INSERT INTO kline (market_id, interval_s, open_at, open, close, high, low, volume, amount, received_at)
      SELECT 1, 60, to_timestamp(${NOON_S} + 60 * minute), 1, 1, 1, 1, 1, 1, now()
-     FROM unnest(ARRAY[0, 100, 101, 180, 181]) AS minute`,
+     FROM unnest(ARRAY[0, 100, 101, 200, 201]) AS minute;
+     INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at)
+     SELECT 2, 1, tstzrange(to_timestamp(${NOON_S} + 60 * a), to_timestamp(${NOON_S} + 60 * b)), 'open', reason, now()
+     FROM (VALUES (210, 220, 'exchange failed'), (295, 305, 'walk stalled')) g(a, b, reason)`,
   );
   await migrate({ databaseUrl: url });
   const suspect = await runSql(
@@ -198,11 +202,14 @@ test('candles that may have been covered for nothing are asked for once more', a
   );
   assert.deepEqual(suspect, [
     { stream_id: 2, from_min: 70, to_min: 100 },
-    { stream_id: 3, from_min: 70, to_min: 120 },
+    { stream_id: 2, from_min: 102, to_min: 120 },
+    { stream_id: 2, from_min: 202, to_min: 295 },
+    { stream_id: 2, from_min: 305, to_min: 400 },
+    { stream_id: 3, from_min: 200, to_min: 400 },
   ]);
   const { store } = await openTestStore({ databaseUrl: url });
   const { suspects } = await store.fillRequests(NOON_S * 1000);
-  assert.deepEqual(suspects.map(({ streamId }) => streamId).sort(), [2, 3]);
+  assert.deepEqual(suspects.map(({ streamId }) => streamId).sort(), [2, 2, 2, 2, 3]);
 });
 
 /** The streams of a table that lose their claims with its rows; former versions have none. */

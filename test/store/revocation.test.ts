@@ -234,6 +234,21 @@ test('candles are taken back too, and are counted once, wherever they were store
   await store.revoke(klines, spanOf(0, 600), doubt);
   await store.commit({ klines: rows, claims: [claim(klines, 0, 600)] });
   assert.deepEqual(await counts(), [5]);
+  assert.deepEqual(await brokenCoverage(url), []);
+  // The oldest one leaves with its partition, as far as the ledger knows.
+  const leave = `INSERT INTO partition_state (table_name, span, state, market_rows)
+                 VALUES ('kline', tstzrange(NULL, to_timestamp($1)), 'archived', '{}')`;
+  await runSql(url, leave, [NOON_S + 60]);
+  for (const [from, to] of [
+    [120, 300],
+    [60, 540],
+    [540, 600],
+  ] as const) {
+    await store.revoke(klines, spanOf(from, to), doubt);
+    await store.commit({ klines: rows, claims: [claim(klines, from, to)] });
+    assert.deepEqual(await counts(), [5], `${from} to ${to}`);
+  }
+  await runSql(url, `DELETE FROM partition_state WHERE lower(span) IS NULL`);
 });
 
 test('a claim and a doubt at the same time leave an exact ledger', async () => {

@@ -25,6 +25,8 @@ export interface CandleQuestion {
 /** An answer taken apart. */
 export interface CandleAnswer {
   readonly reply: KlineReply;
+  /** When it was given at the earliest, exchange milliseconds. */
+  readonly seenMs: number;
   /** Slots that were final when it was given, of those that were asked for. */
   readonly closed: Span;
   /** Candles that open from here on were not final, whatever was asked for. */
@@ -68,7 +70,7 @@ export function readCandles(question: CandleQuestion, reply: KlineReply): Candle
   const lost = ended.flatMap(({ span }) => subtractSpans(span, beyond));
   const heldMs = [...rows.map(({ openAtS }) => openAtS * 1000), ...readable];
   return {
-    ...{ reply, closed, finalToMs, rows, rejected, open, refusedMs },
+    ...{ reply, seenMs, closed, finalToMs, rows, rejected, open, refusedMs },
     ...{ unknown: inClosed(unknown), beyond: inClosed(beyond), lost: inClosed(lost) },
     heldMs: heldMs.map((ms) => grid.floor(ms)),
   };

@@ -49,7 +49,10 @@ interface CandleCollectorOptions extends StreamContext {
 
 const above = (fromMs: number): Span => ({ fromMs, toMs: Number.POSITIVE_INFINITY });
 const NOTE_MAX_LENGTH = 500;
-/** How far down the exchange has candles has to be shown for what closed more slots ago, and after a pause of more. */
+/**
+ * What closed more slots ago than this, or during a longer pause without answers, counts as quiet only where an
+ * older candle was shown since.
+ */
 const PAUSE_SLOTS_MAX = 10;
 /** Why candles are left open of which a replayed archive does not know all itself. */
 const MISSING: GapReason = 'missing at source';
@@ -61,9 +64,9 @@ const MISSING: GapReason = 'missing at source';
  * takes two answers that agree. A long run of them at the end of an answer, as a page leaves that was
  * cut or capped, is asked for once more at once.
  *
- * Below the oldest candle that this run was shown, an answer without candles proves nothing: no trade,
- * and an exchange that keeps nothing as old, look the same. Those slots are listed as beyond its history,
- * until an older candle shows, or the trades of their time are covered.
+ * Below the oldest candle that was shown lately an answer without candles proves nothing: no trade, and an
+ * exchange that keeps nothing as old, look the same; only of slots that closed just now, while it answered, it does.
+ * The others are listed as beyond its history, until an older candle shows, or the trades of their time are covered.
  */
 export class CandleCollector {
   readonly #options: CandleCollectorOptions;
@@ -75,8 +78,9 @@ export class CandleCollector {
   /** Rows of before are not kept any more. */
   #keptFromMs = Number.NEGATIVE_INFINITY;
   #backfills: readonly Span[] = [];
-  /** The greatest age at which this run was shown a candle. What an earlier run was shown may be gone. */
+  /** The greatest age at which a candle was shown lately. What was shown long ago may be gone. */
   #reachMs = 0;
+  #shownAtMs = Number.NEGATIVE_INFINITY;
   /** Since when the exchange has answered without a long pause. */
   #answersSinceMs: number;
   #answeredAtMs: number;
@@ -291,19 +295,26 @@ export class CandleCollector {
    */
   get #historyFromMs(): number {
     const nowMs = this.#options.time.nowMs();
-    const attendedMs = Math.max(this.#answersSinceMs, nowMs - PAUSE_SLOTS_MAX * this.#grid.stepMs);
-    return this.#grid.ceil(Math.min(attendedMs, nowMs - this.#reachMs));
+    const recentMs = nowMs - PAUSE_SLOTS_MAX * this.#grid.stepMs;
+    const attendedMs = Math.max(this.#answersSinceMs, recentMs);
+    const reachMs = this.#shownAtMs < recentMs ? 0 : this.#reachMs;
+    return this.#grid.ceil(Math.min(attendedMs, nowMs - reachMs));
   }
 
   /** An older candle shows that history reaches as far down: what was given up above it is asked for again. */
-  #learnHistory({ rows }: CandleAnswer): void {
+  #learnHistory({ rows, seenMs }: CandleAnswer): void {
+    const { stepMs } = this.#grid;
     const nowMs = this.#options.time.nowMs();
-    if (nowMs - this.#answeredAtMs > PAUSE_SLOTS_MAX * this.#grid.stepMs)
-      this.#answersSinceMs = nowMs;
+    const pauseMs = PAUSE_SLOTS_MAX * stepMs;
+    // Ages that were measured by a time that was ahead show nothing.
+    const wasAhead = nowMs < this.#answeredAtMs - stepMs;
+    if (wasAhead || nowMs - this.#answeredAtMs > pauseMs) this.#answersSinceMs = nowMs;
+    if (wasAhead || nowMs - this.#shownAtMs > pauseMs) this.#reachMs = 0;
     this.#answeredAtMs = nowMs;
-    const reachMs = Math.max(...rows.map(({ openAtS }) => nowMs - openAtS * 1000));
+    const reachMs = Math.max(...rows.map(({ openAtS }) => seenMs - openAtS * 1000));
     if (reachMs <= this.#reachMs) return;
     this.#reachMs = reachMs;
+    this.#shownAtMs = nowMs;
     this.#pauses.release(above(this.#historyFromMs), BEYOND);
   }
 
@@ -342,7 +353,7 @@ export class CandleCollector {
     const known = [...this.#ranges.spans, ...unknown, ...putOff];
     const seen = [...known, ...this.#absences.seen];
     return emptyEnds(closed, heldMs, stepMs).flatMap((end) => {
-      const isBelow = subtractSpans(this.#beyondHistory([end.span]), known).length > 0;
+      const isBelow = subtractSpans(end.span, [above(this.#historyFromMs), ...known]).length > 0;
       const question = hullOf([end.span, end.question]);
       const asked = this.#furtherDown(question);
       // Where no more can be asked for, a second answer would not show more.
@@ -360,9 +371,12 @@ export class CandleCollector {
   /** @param said what the answer proves, apart from candles that were refused */
   async #store(answer: CandleAnswer, said: readonly Span[], isSecond = false): Promise<void> {
     const { archive, stream, market, marketId, intervalS } = this.#options;
-    const { rows, rejected, open, reply, heldMs } = answer;
+    const { rows, rejected, open, reply, heldMs, refusedMs } = answer;
     const { stepMs } = this.#grid;
-    const beyond = subtractSpans(this.#beyondHistory(said), slotsOf(heldMs, stepMs));
+    // With an unreadable time among them it proves nothing of any slot.
+    const beyond = refusedMs.includes(undefined)
+      ? []
+      : subtractSpans(this.#beyondHistory(said), slotsOf(heldMs, stepMs));
     const shown = { believed: subtractSpans(said, beyond), heldMs, covered: this.#ranges.spans };
     const { believed, contradicted } = await crossCheckWithTrades(archive, marketId, stepMs, shown);
     // A row within what is covered counts there, whatever else the answer proves.
@@ -371,7 +385,7 @@ export class CandleCollector {
       stepMs,
     );
     const stays = subtractSpans(slots, subtractSpans(slots, this.#ranges.spans));
-    const proven = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
+    const proven = believed.flatMap((span) => this.#grid.without(span, refusedMs));
     const claims = normalizeSpans([...proven, ...stays]);
     this.#report.received(rows.length + rejected.length + open);
     const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };

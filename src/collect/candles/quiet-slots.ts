@@ -168,13 +168,7 @@ export function believedOf(
   const hasNeighbour = !holdsSpan(span, question);
   const isSeenAgain = heldMs.some((ms) => spanContains(question, ms) && !spanContains(span, ms));
   if (!isFound && isSeenAgain === hasNeighbour) return [span];
-  const suspect = emptyEnds(question, heldMs, stepMs)
-    .map((end) => end.span)
-    .filter((run) => isLong(run, stepMs));
+  const suspect = emptyEnds(question, heldMs, stepMs).map((end) => end.span);
   // The first answer alone has spoken of what the second was not asked for.
   return subtractSpans(overlapOf(span, question), suspect);
-}
-
-function isLong({ fromMs, toMs }: Span, stepMs: number): boolean {
-  return toMs - fromMs > QUIET_SLOTS_MAX * stepMs;
 }

@@ -202,9 +202,7 @@ async function cutRange(
   const counts =
     stream.kind === 'trades' || stream.kind === 'times'
       ? await splitCounts(pieces, range, rows)
-      : away.length > 0
-        ? shareByTime(pieces, range)
-        : await shareCounts(pieces, range, rows);
+      : await shareCounts(pieces, range, rows);
   if (counts === undefined) throw hasLeft(stream, away, range.span);
   return [
     { span: left, ...counts.left },
@@ -328,25 +326,24 @@ async function restOf(
     : { rowCount, firstId: innerId, lastId: range.lastId };
 }
 
-/** The same of other series: the shorter side is counted, and the longer one has the rest. */
+/**
+ * The same of other series: what is taken and one of the sides is counted, the shorter one where its rows are
+ * here, and the other side has the rest. Where rows of both are away they are shared by time, as candles come evenly.
+ */
 async function shareCounts(
   { left, taken, right }: Pieces,
   { rowCount }: CoveredRange,
-  { count }: RowReader,
+  { count, isHere }: RowReader,
 ): Promise<Sides> {
-  const isLeftLong = lengthMs(left) >= lengthMs(right);
-  const short = isLeftLong ? right : left;
-  const counted = isEmptySpan(short) ? 0 : Math.min((await count(short)).rowCount, rowCount);
-  const gone = (await count(taken)).rowCount;
-  const rest = Math.max(0, rowCount - counted - gone);
-  return isLeftLong ? withoutIds(rest, counted) : withoutIds(counted, rest);
-}
-
-/** The same where rows are away: candles come evenly, so that they are shared by time. */
-function shareByTime({ left, right }: Pieces, { rowCount }: CoveredRange): Sides {
-  const share = lengthMs(left) / Math.max(1, lengthMs(left) + lengthMs(right));
-  const ofLeft = Math.round(rowCount * share);
-  return withoutIds(ofLeft, rowCount - ofLeft);
+  const rest = Math.max(0, rowCount - (await count(taken)).rowCount);
+  const sides = lengthMs(left) < lengthMs(right) ? [left, right] : [right, left];
+  const side = sides.find(isHere);
+  if (side === undefined) {
+    const ofLeft = Math.round((rest * lengthMs(left)) / (lengthMs(left) + lengthMs(right)));
+    return withoutIds(ofLeft, rest - ofLeft);
+  }
+  const counted = isEmptySpan(side) ? 0 : Math.min((await count(side)).rowCount, rest);
+  return side === left ? withoutIds(counted, rest - counted) : withoutIds(rest - counted, counted);
 }
 
 /** Counts the rows of a stream in [$2, $3). One stream of tickers, or balances, covers all markets together. */
@@ -405,6 +402,8 @@ function rowReader(runner: Runner, stream: StreamRef, away: readonly RemovedRows
   return {
     /** Whether all rows of a span are here, or away in partitions that lie in it whole. */
     canCount: (span: Span) => within(span).every((one) => holdsSpan(span, one.span)),
+    /** Whether all rows of a span are here. */
+    isHere: (span: Span) => within(span).length === 0,
     async count(span: Span): Promise<RowCount> {
       const ofVariant = variant === null ? [] : [stream.variant];
       const values = [stream.marketId, ...bounds(span.fromMs, span.toMs), ...ofVariant];

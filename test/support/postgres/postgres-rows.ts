@@ -34,8 +34,8 @@ export function claim(stream: StreamRef, fromS: number, toS: number): CoverageCl
 }
 
 /**
- * The ledger's promise about trades, checked row by row: each span holds exactly as many trades
- * as it says, with these lowest and highest ids. Returns the spans that break it.
+ * The ledger's promise about trades and candles, checked row by row: each span holds exactly as many
+ * as it says, with these lowest and highest trade ids. Returns the spans that break it.
  */
 export async function brokenCoverage(url: string): Promise<object[]> {
   return await runSql(
@@ -46,6 +46,11 @@ export async function brokenCoverage(url: string): Promise<object[]> {
          AND (s.kind = 'trades' OR t.executed_at IS NOT NULL)) n
      WHERE s.kind IN ('trades', 'times')
        AND (n.rows <> c.row_count OR n.lowest IS DISTINCT FROM c.first_id
-            OR n.highest IS DISTINCT FROM c.last_id)`,
+            OR n.highest IS DISTINCT FROM c.last_id)
+     UNION ALL
+     SELECT c.*, n.*, NULL, NULL FROM coverage c JOIN stream s USING (stream_id, market_id), LATERAL (
+       SELECT count(*) AS rows FROM kline k
+       WHERE k.market_id = c.market_id AND k.interval_s = s.variant AND k.open_at <@ c.span) n
+     WHERE s.kind = 'candles' AND n.rows <> c.row_count`,
   );
 }

@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { CandleGrid } from '../../../src/collect/candles/candle-answer.js';
 import { CandleCollector, pollByTurns } from '../../../src/collect/candles/candles.js';
+import { believedOf } from '../../../src/collect/candles/quiet-slots.js';
 import { ClaimGate } from '../../../src/collect/claim-gate.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { Span } from '../../../src/kernel/span.js';
-import type { StreamRef } from '../../../src/model/batch.js';
+import type { StreamRef, TradeRow } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeTime } from '../../support/fake-time.js';
@@ -118,6 +119,11 @@ class World {
     return this.archive.gaps.map(({ span }) => [minuteOf(span.fromMs), minuteOf(span.toMs)]);
   }
 }
+
+const tradeAt = (minute: number): TradeRow => ({
+  ...{ marketId: 7, tid: minute, side: 'buy', price: '5', amount: '1', total: '5' },
+  ...{ tradedAtS: START_MS / 1000 + 60 * minute, executedAtUs: null, receivedAtMs: START_MS },
+});
 
 const minuteOf = (ms: number) => (ms - START_MS) / MINUTE_MS;
 
@@ -258,6 +264,41 @@ test('what lies below the oldest candle is beyond history, until an older one sh
   assert.deepEqual(world.covered(), [[700, 2561]]);
 });
 
+test('a candle that fails of a traded minute is no older than history where older ones show', async () => {
+  const world = new World(100);
+  await pollAll(world.collector());
+  await world.archive.commit({ trades: [tradeAt(99)] });
+  world.clock.advance(MINUTE_MS);
+  world.absent.add(99);
+  const spans = [{ fromMs: START_MS, toMs: START_MS + 1000 * MINUTE_MS }];
+  const restarted = world.collector({ coveredTrades: () => spans });
+  await pollAll(restarted);
+  await pollAll(restarted);
+  assert.deepEqual(world.covered(), [[0, 99]]);
+  assert.deepEqual(
+    world.archive.gaps.map(({ state, reason }) => [state, reason]),
+    [['open', 'walk stalled']],
+  );
+});
+
+test('ages that were measured by a time that was ahead show nothing of history', async () => {
+  const world = new World(100);
+  for (let minute = 0; minute < 40; minute += 1) world.absent.add(minute);
+  let aheadMs = 0;
+  const nowMs = () => world.clock.wallMs() + aheadMs;
+  const collector = world.collector({ rereads: 3, nowMs });
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[40, 99]]);
+  aheadMs = 200 * MINUTE_MS;
+  await collector.poll(signal);
+  aheadMs = 0;
+  for (let minute = 0; minute < 65; minute += 1) {
+    world.clock.advance(MINUTE_MS);
+    await pollAll(collector);
+  }
+  assert.deepEqual(world.covered(), [[40, 164]]);
+});
+
 test('time whose trades are covered has no candle where none comes', async () => {
   const world = new World(1001);
   for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
@@ -282,30 +323,64 @@ test('time beyond history is asked for again once its trades are covered, and no
   await pollAll(collector);
   assert.deepEqual(world.covered(), [[301, 1000]]);
   const settled = world.asked().slice(asked);
-  assert.ok(
-    settled.every(({ fromMin }) => fromMin >= 301),
-    'what is still unknown keeps its pause',
-  );
+  const further = settled.filter(({ fromMin }) => fromMin < 301);
+  assert.ok(further.length <= 1, 'what is still unknown is looked at once, and keeps its pause');
+  assert.deepEqual(world.gaps(), [[0, 800]]);
   await pollAll(collector);
   assert.equal(world.asked().length, asked + settled.length);
 });
 
 for (const isRestarted of [true, false]) {
-  const who = isRestarted ? 'by an earlier run' : 'before an outage';
-  test(`what was shown ${who} proves nothing of time that the exchange has no candles of any more`, async () => {
-    const world = new World(100);
-    const running = world.collector({ rereads: 3 });
-    await pollAll(running);
-    world.clock.advance(500 * MINUTE_MS);
-    for (let minute = 0; minute < 400; minute += 1) world.absent.add(minute);
-    await pollAll(isRestarted ? world.collector({ rereads: 3 }) : running);
-    assert.deepEqual(world.covered(), [
-      [400, 599],
-      [0, 99],
-    ]);
-    assert.deepEqual(world.gaps().at(-1), [99, 400]);
-  });
+  for (const fromMin of [400, 595, 600]) {
+    const who = isRestarted ? 'by an earlier run' : 'before an outage';
+    const shown = fromMin < 599 ? `candles from minute ${fromMin} on are shown` : 'none is shown';
+    test(`what was shown ${who} proves nothing of time that the exchange has no candles of any more: ${shown}`, async () => {
+      const world = new World(100);
+      const running = world.collector({ rereads: 3 });
+      await pollAll(running);
+      world.clock.advance(500 * MINUTE_MS);
+      for (let minute = 0; minute < fromMin; minute += 1) world.absent.add(minute);
+      await pollAll(isRestarted ? world.collector({ rereads: 3 }) : running);
+      const toMin = Math.min(599, fromMin);
+      const after = fromMin < 599 ? [[fromMin, 599]] : [];
+      assert.deepEqual(world.covered(), [...after, [0, 99]]);
+      assert.deepEqual(world.gaps().at(-1), [99, toMin]);
+    });
+  }
 }
+
+test('a traded minute whose candle is older than history is never to be had', async () => {
+  const world = new World(100);
+  await pollAll(world.collector());
+  await world.archive.commit({ trades: [tradeAt(99)] });
+  world.clock.advance(500 * MINUTE_MS);
+  for (let minute = 0; minute < 400; minute += 1) world.absent.add(minute);
+  const span = { fromMs: START_MS, toMs: START_MS + 110 * MINUTE_MS };
+  await pollAll(world.collector({ coveredTrades: () => [span] }));
+  const [oldest] = world.archive.gaps.filter(({ span: { fromMs } }) => minuteOf(fromMs) === 99);
+  assert.deepEqual([oldest?.state, oldest?.reason], ['unfillable', 'beyond history']);
+});
+
+test('an answer of no readable time says nothing of history', async () => {
+  const world = new World(100);
+  await pollAll(world.collector());
+  world.clock.advance(20 * MINUTE_MS);
+  for (let minute = 0; minute < 120; minute += 1) world.absent.add(minute);
+  world.extra = [world.candle('when?')];
+  await pollAll(world.collector());
+  assert.deepEqual(
+    world.archive.gaps.map(({ state, reason }) => [state, reason]),
+    [['open', 'refused rows']],
+  );
+});
+
+test('a second answer that is cut confirms none of the slots at its ends, be they few', () => {
+  const slot = (from: number, to: number) => ({ fromMs: from * MINUTE_MS, toMs: to * MINUTE_MS });
+  const end = { span: slot(99, 100), question: slot(99, 101) };
+  const below = [0, 1, 2].map((minute) => minute * MINUTE_MS);
+  assert.deepEqual(believedOf(end, below, MINUTE_MS), [], 'not even the neighbour showed');
+  assert.deepEqual(believedOf(end, [...below, 100 * MINUTE_MS], MINUTE_MS), [end.span]);
+});
 
 test('the oldest candle counts, though time goes on until it is stored', async () => {
   const world = new World(100);
