@@ -123,6 +123,10 @@ test('pending are whole slots that both roads cover, without those judged', asyn
     judgedUntilMs: spanS(0, 300).toMs,
     coveredUntilMs: spanS(0, 300).toMs,
   });
+  const gone = { reason: 'suspect', note: 'nothing came', atMs: spanS(0, 400).toMs } as const;
+  await store.revoke(trades, spanS(250, 260), gone);
+  const [left] = await store.checks.totals();
+  assert.equal(left?.mismatches, 0, 'what is a gap of trades says nothing of a candle');
 });
 
 test('matches become one row, mismatches keep one each, the later verdict stays', async () => {

@@ -7,6 +7,7 @@ import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { removedSql } from '../schema/partitions.js';
 import { fromMs } from '../sql.js';
+import { IS_STILL_COVERED } from './results.js';
 
 /**
  * Inputs of checks. Bounds of time are constants of each statement, so that only the
@@ -354,9 +355,9 @@ const TOTALS = `
   WITH ${NEWEST_SLOTS},
   judged AS (
     SELECT market_id, interval_s,
-           (count(*) FILTER (WHERE outcome = 'mismatch'))::int AS mismatches,
+           (count(*) FILTER (WHERE outcome = 'mismatch' AND ${IS_STILL_COVERED}))::int AS mismatches,
            max(upper(span)) AS judged_until
-    FROM verdict GROUP BY market_id, interval_s)
+    FROM verdict v GROUP BY market_id, interval_s)
   SELECT k.market_id, m.name AS market, k.variant AS interval_s,
          coalesce(j.mismatches, 0) AS mismatches, j.judged_until,
          CASE WHEN s.slots <> '{}' OR s.is_whole THEN upper(s.slots)

@@ -27,6 +27,16 @@ const COLUMNS = `
   v.span, v.outcome, coalesce(v.detail -> 'differences', '[]') AS differences,
   v.tries, v.next_try_at`;
 
+/**
+ * SQL: whether a check result `v` of one slot is of candles and trades that are covered at present. Of what is not
+ * it says nothing: that is a gap.
+ */
+export const IS_STILL_COVERED = `NOT EXISTS (
+  SELECT FROM stream s WHERE s.market_id = v.market_id
+    AND (s.kind = 'trades' OR (s.kind = 'candles' AND s.variant = v.interval_s))
+    AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = s.market_id
+                      AND c.stream_id = s.stream_id AND c.span @> v.span))`;
+
 /** Touching rows too, because they may become one. */
 const AROUND = `
   SELECT ${COLUMNS} FROM verdict v
