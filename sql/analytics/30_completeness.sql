@@ -128,7 +128,8 @@ BEGIN ATOMIC
              AND v.outcome = 'mismatch' AND v.span && f.span
              AND NOT EXISTS (
                SELECT FROM stream r WHERE r.market_id = v.market_id
-                 AND (r.kind = 'trades' OR (r.kind = 'candles' AND r.variant = v.interval_s))
+                 AND (r.kind = 'candles' AND r.variant = v.interval_s
+                   OR r.kind = 'trades' AND NOT coalesce(v.detail @> '{"differences": [{"figure": "candle"}]}', false))
                  AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = r.market_id
                                    AND c.stream_id = r.stream_id AND c.span @> v.span))), trim_scale(f.lag_s),
          trim_scale(f.before_history_s)
@@ -162,7 +163,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (SELECT later.is_lag, NOT later.is_lag AND g.is_before_history IS NOT TRUE AS is_missing) part
     GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span, asked.now, expected.spans) f;
 END;
-COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; before_history_s: seconds that were asked for from before the history of the exchange begins, which are counted in none of these, as in tapekeep status; share: covered by expected, cut and not rounded; is_complete: all of the day is covered; false, although the share may be 1, of a day that goes on, and of one that began before the stream did, or before what the exchange still serves of its history (before_history_s); mismatches: candles that contradict the trades, where both are covered. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
+COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; before_history_s: seconds that were asked for from before the history of the exchange begins, which are counted in none of these, as in tapekeep status; share: covered by expected, cut and not rounded; is_complete: all of the day is covered; false, although the share may be 1, of a day that goes on, and of one that began before the stream did, or before what the exchange still serves of its history (before_history_s); mismatches: candles that contradict the trades, of what is covered. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
 
 CREATE OR REPLACE VIEW analytics.verdicts AS
 SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,

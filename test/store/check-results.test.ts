@@ -127,6 +127,13 @@ test('pending are whole slots that both roads cover, without those judged', asyn
   await store.revoke(trades, spanS(250, 260), gone);
   const [left] = await store.checks.totals();
   assert.equal(left?.mismatches, 0, 'what is a gap of trades says nothing of a candle');
+  const absent = { figure: 'candle', trades: '1 trade', candle: null } as const;
+  await store.checks.record(1, 60, [{ ...mismatch(240), differences: [absent] }]);
+  const [contradicted] = await store.checks.totals();
+  assert.equal(contradicted?.mismatches, 1, 'a stored trade contradicts an absent candle alone');
+  await store.revoke(minutes, spanS(240, 300), gone);
+  const [none] = await store.checks.totals();
+  assert.equal(none?.mismatches, 0, 'but no gap');
 });
 
 test('matches become one row, mismatches keep one each, the later verdict stays', async () => {

@@ -54,6 +54,8 @@ const NOTE_MAX_LENGTH = 500;
  * older candle was shown since.
  */
 const PAUSE_SLOTS_MAX = 10;
+/** What was shown more slots ago counts no more: an exchange that keeps so many candles may have fewer of that age. */
+const SHOWN_SLOTS_MAX = 100;
 /** Why candles are left open of which a replayed archive does not know all itself. */
 const MISSING: GapReason = 'missing at source';
 
@@ -295,21 +297,24 @@ export class CandleCollector {
    */
   get #historyFromMs(): number {
     const nowMs = this.#options.time.nowMs();
-    const recentMs = nowMs - PAUSE_SLOTS_MAX * this.#grid.stepMs;
-    const attendedMs = Math.max(this.#answersSinceMs, recentMs);
-    const reachMs = this.#shownAtMs < recentMs ? 0 : this.#reachMs;
-    return this.#grid.ceil(Math.min(attendedMs, nowMs - reachMs));
+    const attendedMs = Math.max(this.#answersSinceMs, nowMs - PAUSE_SLOTS_MAX * this.#grid.stepMs);
+    return this.#grid.ceil(Math.min(attendedMs, nowMs - this.#reachMs));
+  }
+
+  /** The same in view of an answer: it has all that is younger than the oldest candle in it. */
+  #historyFrom({ rows }: CandleAnswer): number {
+    return Math.min(this.#historyFromMs, ...rows.map(({ openAtS }) => openAtS * 1000));
   }
 
   /** An older candle shows that history reaches as far down: what was given up above it is asked for again. */
   #learnHistory({ rows, seenMs }: CandleAnswer): void {
     const { stepMs } = this.#grid;
     const nowMs = this.#options.time.nowMs();
-    const pauseMs = PAUSE_SLOTS_MAX * stepMs;
     // Ages that were measured by a time that was ahead show nothing.
     const wasAhead = nowMs < this.#answeredAtMs - stepMs;
-    if (wasAhead || nowMs - this.#answeredAtMs > pauseMs) this.#answersSinceMs = nowMs;
-    if (wasAhead || nowMs - this.#shownAtMs > pauseMs) this.#reachMs = 0;
+    const pauseMs = nowMs - this.#answeredAtMs;
+    if (wasAhead || pauseMs > PAUSE_SLOTS_MAX * stepMs) this.#answersSinceMs = nowMs;
+    if (wasAhead || nowMs - this.#shownAtMs > SHOWN_SLOTS_MAX * stepMs) this.#reachMs = 0;
     this.#answeredAtMs = nowMs;
     const reachMs = Math.max(...rows.map(({ openAtS }) => seenMs - openAtS * 1000));
     if (reachMs <= this.#reachMs) return;
@@ -345,15 +350,17 @@ export class CandleCollector {
    * Ends of an answer that are asked for once more before they count as quiet: long ones, and any below which no
    * candle was shown. Of these what lies below is asked for as well, as far as a page holds.
    */
-  #suspectEnds({ closed, refusedMs, heldMs, unknown }: CandleAnswer): EmptyEnd[] {
+  #suspectEnds(answer: CandleAnswer): EmptyEnd[] {
+    const { closed, refusedMs, heldMs, unknown } = answer;
     // It proves nothing anyway, and is put off as a whole.
     if (refusedMs.includes(undefined)) return [];
     const { stepMs } = this.#grid;
     const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
     const known = [...this.#ranges.spans, ...unknown, ...putOff];
     const seen = [...known, ...this.#absences.seen];
+    const historyFromMs = this.#historyFrom(answer);
     return emptyEnds(closed, heldMs, stepMs).flatMap((end) => {
-      const isBelow = subtractSpans(end.span, [above(this.#historyFromMs), ...known]).length > 0;
+      const isBelow = subtractSpans(end.span, [above(historyFromMs), ...known]).length > 0;
       const question = hullOf([end.span, end.question]);
       const asked = this.#furtherDown(question);
       // Where no more can be asked for, a second answer would not show more.
@@ -373,10 +380,10 @@ export class CandleCollector {
     const { archive, stream, market, marketId, intervalS } = this.#options;
     const { rows, rejected, open, reply, heldMs, refusedMs } = answer;
     const { stepMs } = this.#grid;
-    // With an unreadable time among them it proves nothing of any slot.
-    const beyond = refusedMs.includes(undefined)
-      ? []
-      : subtractSpans(this.#beyondHistory(said), slotsOf(heldMs, stepMs));
+    const historyFromMs = this.#historyFrom(answer);
+    // Of these an answer without candles proves nothing; with an unreadable time in it, of any slot.
+    const proven = [above(historyFromMs), ...this.#tradedSlots, ...slotsOf(heldMs, stepMs)];
+    const beyond = refusedMs.includes(undefined) ? [] : subtractSpans(said, proven);
     const shown = { believed: subtractSpans(said, beyond), heldMs, covered: this.#ranges.spans };
     const { believed, contradicted } = await crossCheckWithTrades(archive, marketId, stepMs, shown);
     // A row within what is covered counts there, whatever else the answer proves.
@@ -385,8 +392,8 @@ export class CandleCollector {
       stepMs,
     );
     const stays = subtractSpans(slots, subtractSpans(slots, this.#ranges.spans));
-    const proven = believed.flatMap((span) => this.#grid.without(span, refusedMs));
-    const claims = normalizeSpans([...proven, ...stays]);
+    const held = believed.flatMap((span) => this.#grid.without(span, refusedMs));
+    const claims = normalizeSpans([...held, ...stays]);
     this.#report.received(rows.length + rejected.length + open);
     const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
     const batch = {
@@ -419,18 +426,13 @@ export class CandleCollector {
     await this.#noteOpen(lost, MISSING, true);
     await this.#noteOpen([...beyond, ...answer.beyond], BEYOND, true);
     // What the exchange does not have any more it will not show.
-    const gone = subtractSpans(contradicted, [above(this.#historyFromMs)]);
+    const gone = subtractSpans(contradicted, [above(historyFromMs)]);
     await this.#noteOpen(gone, BEYOND, true);
     for (const span of subtractSpans(contradicted, gone)) {
       await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
     }
     const top = this.#ranges.top;
     if (top !== undefined && this.#options.isFinest) this.#report.progressed(top.span.toMs);
-  }
-
-  /** Of which slots an answer without candles proves nothing. */
-  #beyondHistory(said: readonly Span[]): Span[] {
-    return subtractSpans(said, [above(this.#historyFromMs), ...this.#tradedSlots]);
   }
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */

@@ -2,7 +2,7 @@ import { obtain } from '../../kernel/bounded.js';
 import type { Span } from '../../kernel/span.js';
 import { seriesOf } from '../../model/series.js';
 import { slotsInSql } from '../checks/inputs.js';
-import { IS_STILL_COVERED } from '../checks/results.js';
+import { IS_GIVEN_UP } from '../checks/results.js';
 import { coveredSql, expectedSql, rangeBeforeSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { removedSql } from '../schema/partitions.js';
@@ -104,7 +104,7 @@ const OPEN_CHECK = `
     WHERE one && ${SPAN}
     UNION ALL
     SELECT market_id, interval_s, span FROM verdict v
-    WHERE outcome = 'mismatch' AND next_try_at IS NOT NULL AND span && ${SPAN} AND ${IS_STILL_COVERED}
+    WHERE outcome = 'mismatch' AND next_try_at IS NOT NULL AND span && ${SPAN} AND NOT ${IS_GIVEN_UP}
     UNION ALL
     SELECT market_id, interval_s, span FROM verdict_doubt d
     WHERE span && ${SPAN} AND EXISTS (SELECT FROM pairs p WHERE p.market_id = d.market_id))

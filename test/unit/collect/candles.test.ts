@@ -394,6 +394,16 @@ test('the oldest candle counts, though time goes on until it is stored', async (
   assert.deepEqual(world.covered(), [[40, 99]]);
 });
 
+test('an answer has all that is younger than its oldest candle, however long it takes', async () => {
+  const world = new World(200);
+  for (const minute of [101, 102, 103, 104, 105]) world.absent.add(minute);
+  const nowMs = () => world.clock.wallMs() + 5 * MINUTE_MS;
+  await pollAll(world.collector({ collectFromMin: 100, nowMs }));
+  await pollAll(world.collector({ collectFromMin: 100, nowMs }));
+  assert.deepEqual(world.covered(), [[100, 199]]);
+  assert.deepEqual(world.gaps(), []);
+});
+
 test('one minute that one answer lacks is not quiet, though an older candle shows', async () => {
   const world = new World(100);
   await pollAll(world.collector());
