@@ -381,9 +381,10 @@ export class CandleCollector {
     const { rows, rejected, open, reply, heldMs, refusedMs } = answer;
     const { stepMs } = this.#grid;
     const historyFromMs = this.#historyFrom(answer);
-    // Of these an answer without candles proves nothing; with an unreadable time in it, of any slot.
-    const proven = [above(historyFromMs), ...this.#tradedSlots, ...slotsOf(heldMs, stepMs)];
-    const beyond = refusedMs.includes(undefined) ? [] : subtractSpans(said, proven);
+    // Of these an absent candle says something; of the others it may be older than history.
+    const telling = [above(historyFromMs), ...this.#tradedSlots, ...slotsOf(heldMs, stepMs)];
+    // With an unreadable time among them the answer does not even say which candles are absent.
+    const beyond = refusedMs.includes(undefined) ? [] : subtractSpans(said, telling);
     const shown = { believed: subtractSpans(said, beyond), heldMs, covered: this.#ranges.spans };
     const { believed, contradicted } = await crossCheckWithTrades(archive, marketId, stepMs, shown);
     // A row within what is covered counts there, whatever else the answer proves.
@@ -392,8 +393,8 @@ export class CandleCollector {
       stepMs,
     );
     const stays = subtractSpans(slots, subtractSpans(slots, this.#ranges.spans));
-    const held = believed.flatMap((span) => this.#grid.without(span, refusedMs));
-    const claims = normalizeSpans([...held, ...stays]);
+    const proven = believed.flatMap((span) => this.#grid.without(span, refusedMs));
+    const claims = normalizeSpans([...proven, ...stays]);
     this.#report.received(rows.length + rejected.length + open);
     const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
     const batch = {
