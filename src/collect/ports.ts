@@ -77,7 +77,7 @@ export const ARCHIVE_METHODS = [
   ...(['commit', 'ensureMarkets', 'ensureStream', 'setCollectFrom', 'coveredRanges'] as const),
   ...(['want', 'fillRequests', 'listGaps', 'recordGap'] as const),
   ...(['startTries', 'noteStartTry', 'revoke', 'revokeBeyond', 'notePresent'] as const),
-  ...(['storedTrades', 'tradedSlots', 'exposeTrades', 'recordIdEpoch'] as const),
+  ...(['storedTrades', 'hasTradeBefore', 'tradedSlots', 'exposeTrades', 'recordIdEpoch'] as const),
   ...([
     'offsetModes',
     'rememberOffsetMode',

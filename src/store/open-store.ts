@@ -63,6 +63,7 @@ import {
 } from './reading/inspection.js';
 import { openSnapshot } from './reading/snapshot.js';
 import {
+  hasTradeBefore,
   readKnownBalances,
   readNewestTrades,
   readOpenOrders,
@@ -173,7 +174,7 @@ const LEDGER = {
   ...{ recordGap, closeFilledGaps },
   ...{ want, fillRequests: readFillRequests, revoke, revokeBeyond },
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
-  ...{ exposeTrades, recordIdEpoch, storedTrades: readStoredTrades },
+  ...{ exposeTrades, recordIdEpoch, storedTrades: readStoredTrades, hasTradeBefore },
   ...{ newestTrades: readNewestTrades, tradedSlots: readTradedSlots },
   ...{ openSession, touchSession, closeSession, closeOrphanSessions },
   ...{ knownBalances: readKnownBalances, openOrders: readOpenOrders },

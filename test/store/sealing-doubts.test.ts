@@ -201,3 +201,30 @@ test('what is doubted after it was sealed does not leave before that is settled'
   await bringBack(world);
   assert.deepEqual(await doubted(), [span.fromMs, away.fromMs]);
 });
+
+test('time whose trades are in files is not known to be without any', async (t) => {
+  const world = await openDoubted(t);
+  const { store, url } = world;
+  // Of each market every other minute has a trade, for 80 minutes of a day.
+  const day = (n: number) => FIRST_MS + n * DAY_MS;
+  const asked = (n: number) => [{ fromMs: day(n), toMs: day(n) + 4 * MINUTE_MS }];
+  const inHot = { traded: [0, 2].map((minute) => day(0) + minute * MINUTE_MS), left: [] };
+  assert.deepEqual(await store.tradedSlots(1, asked(0), MINUTE_MS), inHot);
+  assert.equal(await store.hasTradeBefore(1, day(0)), false);
+  assert.equal(await store.hasTradeBefore(1, day(0) + 1000), true);
+  await archiveDays(world, 0);
+  const inFiles = [0, 1, 2, 3].map((minute) => day(0) + minute * MINUTE_MS);
+  const unknown = { traded: [], left: inFiles };
+  assert.deepEqual(await store.tradedSlots(1, asked(0), MINUTE_MS), unknown);
+  assert.equal((await store.tradedSlots(1, asked(1), MINUTE_MS)).traded.length, 2);
+  await runSql(url, 'DELETE FROM trade');
+  assert.equal(await store.hasTradeBefore(1, day(3)), true);
+  assert.equal(await store.hasTradeBefore(1, day(0)), false);
+
+  // What the files are known to hold nothing of was without trades.
+  const none = { traded: [], left: [] };
+  assert.deepEqual(await store.tradedSlots(3, asked(0), MINUTE_MS), none);
+  assert.equal(await store.hasTradeBefore(3, day(3)), false);
+  await runSql(url, `UPDATE partition_state SET state = 'expired' WHERE state = 'archived'`);
+  assert.deepEqual(await store.tradedSlots(3, asked(0), MINUTE_MS), unknown);
+});

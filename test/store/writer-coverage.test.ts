@@ -179,13 +179,11 @@ test('slots with trades are told by their begin, of the spans and the market ask
     claims: [claim(trades, 0, 630)],
   });
   const spans = [span(0, 2), span(2, 9)];
-  assert.deepEqual(await store.tradedSlots(1, spans, 60_000), [minuteMs(0), minuteMs(2)]);
-  assert.deepEqual(await store.tradedSlots(1, [span(0, 10)], 300_000), [minuteMs(0)]);
-  assert.deepEqual(
-    await store.tradedSlots(1, [span(3, 11)], 60_000),
-    [minuteMs(10)],
-    'not covered',
-  );
-  assert.deepEqual(await store.tradedSlots(2, spans, 60_000), []);
-  assert.deepEqual(await store.tradedSlots(1, [], 60_000), []);
+  const traded = async (...asked: Parameters<typeof store.tradedSlots>) =>
+    (await store.tradedSlots(...asked)).traded;
+  assert.deepEqual(await traded(1, spans, 60_000), [minuteMs(0), minuteMs(2)]);
+  assert.deepEqual(await traded(1, [span(0, 10)], 300_000), [minuteMs(0)]);
+  assert.deepEqual(await traded(1, [span(3, 11)], 60_000), [minuteMs(10)], 'not covered');
+  assert.deepEqual(await traded(2, spans, 60_000), []);
+  assert.deepEqual(await traded(1, [], 60_000), []);
 });

@@ -68,7 +68,8 @@ const MISSING: GapReason = 'missing at source';
  *
  * Below the oldest candle that was shown lately an answer without candles proves nothing: no trade, and an
  * exchange that keeps nothing as old, look the same; only of slots that closed just now, while it answered, it does.
- * The others are listed as beyond its history, until an older candle shows, or the trades of their time are covered.
+ * The others are listed as beyond its history, until an older candle shows, or the trades of their time are covered
+ * and can be looked at.
  */
 export class CandleCollector {
   readonly #options: CandleCollectorOptions;
@@ -384,9 +385,13 @@ export class CandleCollector {
     // Of these an absent candle says something; of the others it may be older than history.
     const telling = [above(historyFromMs), ...this.#tradedSlots, ...slotsOf(heldMs, stepMs)];
     // With an unreadable time among them the answer does not even say which candles are absent.
-    const beyond = refusedMs.includes(undefined) ? [] : subtractSpans(said, telling);
-    const shown = { believed: subtractSpans(said, beyond), heldMs, covered: this.#ranges.spans };
-    const { believed, contradicted } = await crossCheckWithTrades(archive, marketId, stepMs, shown);
+    const older = refusedMs.includes(undefined) ? [] : subtractSpans(said, telling);
+    const shown = { believed: subtractSpans(said, older), heldMs, covered: this.#ranges.spans };
+    const checked = await crossCheckWithTrades(archive, marketId, stepMs, shown);
+    const { contradicted } = checked;
+    // Trades that are covered and cannot be looked at do not say which of these slots had any.
+    const beyond = [...older, ...subtractSpans(checked.unseen, [above(historyFromMs)])];
+    const believed = subtractSpans(checked.believed, beyond);
     // A row within what is covered counts there, whatever else the answer proves.
     const slots = slotsOf(
       rows.map(({ openAtS }) => openAtS * 1000),

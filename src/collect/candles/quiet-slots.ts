@@ -73,6 +73,8 @@ interface CrossChecked {
   readonly believed: readonly Span[];
   /** Slots without a candle in which trades are stored. */
   readonly contradicted: readonly Span[];
+  /** Slots without a candle whose trades cannot be looked at: they are in files, or no longer kept. */
+  readonly unseen: readonly Span[];
 }
 
 /**
@@ -101,10 +103,11 @@ export async function crossCheckWithTrades(
 ): Promise<CrossChecked> {
   const known = normalizeSpans([...slotsOf(heldMs, stepMs), ...covered]);
   const absent = subtractSpans(believed, known);
-  if (absent.length === 0) return { believed, contradicted: [] };
-  const traded = await archive.tradedSlots(marketId, absent, stepMs);
+  if (absent.length === 0) return { believed, contradicted: [], unseen: [] };
+  const { traded, left } = await archive.tradedSlots(marketId, absent, stepMs);
   const contradicted = normalizeSpans(slotsOf(traded, stepMs));
-  return { believed: subtractSpans(believed, contradicted), contradicted };
+  const unseen = normalizeSpans(slotsOf(left, stepMs));
+  return { believed: subtractSpans(believed, contradicted), contradicted, unseen };
 }
 
 /** Slots in one run at an end of an answer that even a lively market may leave out. */

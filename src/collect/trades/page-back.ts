@@ -250,7 +250,8 @@ export async function endOfHistory(
     pages.ranges.isCut ||
     (pages.lowest !== undefined && comparePlaces(pages.lowest, chain) < 0) ||
     below.some((range) => range.firstId !== null) ||
-    (isFirst && (await hasStoredBefore(walk, chain)));
+    (isFirst &&
+      (await options.archive.hasTradeBefore(options.marketId, chain.tradedAtS * SECOND_MS)));
   // Each refused row with a readable one below it is listed as unread; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.unread.length;
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
@@ -276,13 +277,6 @@ export async function endOfHistory(
   for (const rest of walk.gaps()) {
     if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);
   }
-}
-
-/** Whether a trade of an earlier second is stored. */
-async function hasStoredBefore({ options }: Walk, { tradedAtS }: ChainCursor): Promise<boolean> {
-  const { archive, marketId } = options;
-  const before = { fromMs: 0, toMs: tradedAtS * SECOND_MS };
-  return (await archive.storedTrades(marketId, before, 1)).length > 0;
 }
 
 /**

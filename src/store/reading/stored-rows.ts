@@ -45,34 +45,66 @@ export async function readTradeIds(
   return (await readStoredTrades(runner, marketId, span, limit)).map(({ tid }) => tid);
 }
 
+/** Partitions in files that hold trades of a market (SQL). */
+const HAS_FILES = `table_name = 'trade' AND state = 'archived' AND market_rows ? $1::int::text`;
+
+/** Time whose trades of a market cannot be looked at; all of what is no longer kept (SQL). */
+const LEFT_SPANS = `
+  (SELECT coalesce(range_agg(span), '{}') FROM partition_state
+   WHERE ${HAS_FILES} OR table_name = 'trade' AND state = 'expired')`;
+
 /** Looks into indexes for each slot, however many trades are in it. */
 const TRADED_SLOTS = `
-  SELECT slot.at
+  SELECT slot.at, hot.has_trade
   FROM unnest($2::float8[], $3::float8[]) AS asked(from_ms, to_ms), LATERAL (
     SELECT ${fromMs('asked.from_ms')} + n * make_interval(secs => $4::float8) AS at
     FROM generate_series(0, ceil((asked.to_ms - asked.from_ms) / ($4::float8 * 1000))::int - 1) AS n)
       begin,
-    LATERAL (SELECT begin.at, begin.at + make_interval(secs => $4::float8) AS to_at) slot
-  WHERE EXISTS (
+    LATERAL (SELECT begin.at, begin.at + make_interval(secs => $4::float8) AS to_at) slot,
+    LATERAL (SELECT EXISTS (
       SELECT FROM trade t
-      WHERE t.market_id = $1 AND t.traded_at >= slot.at AND t.traded_at < slot.to_at)
+      WHERE t.market_id = $1 AND t.traded_at >= slot.at AND t.traded_at < slot.to_at) AS has_trade) hot
+  WHERE hot.has_trade OR ${LEFT_SPANS} && tstzrange(slot.at, slot.to_at)
   ORDER BY 1`;
 
+/** What of the slots of a grid is not known to be without trades; where the slots begin, milliseconds. */
+export interface TradedSlots {
+  /** A trade is stored. */
+  readonly traded: readonly number[];
+  /** None is, and rows of this time have left the database. */
+  readonly left: readonly number[];
+}
+
 /**
- * Slots of a grid in which a trade is stored. Of trades that have left the database nothing is known.
+ * Slots of a grid in which a trade is stored, or may be in files.
  *
  * @param spans whole slots
- * @returns where these slots begin, milliseconds
  */
 export async function readTradedSlots(
   runner: Runner,
   marketId: number,
   spans: readonly Span[],
   stepMs: number,
-): Promise<number[]> {
+): Promise<TradedSlots> {
   const values = [marketId, ...unnested(spans, 'fromMs', 'toMs'), stepMs / 1000];
-  const rows = await runner.rows<{ atMs: number }>(TRADED_SLOTS, values);
-  return rows.map(({ atMs }) => atMs);
+  const rows = await runner.rows<{ atMs: number; hasTrade: boolean }>(TRADED_SLOTS, values);
+  const begins = (isTraded: boolean) =>
+    rows.filter(({ hasTrade }) => hasTrade === isTraded).map(({ atMs }) => atMs);
+  return { traded: begins(true), left: begins(false) };
+}
+
+const HAS_TRADE_BEFORE = `
+  SELECT EXISTS (SELECT FROM trade WHERE market_id = $1 AND traded_at < ${fromMs('$2')})
+    OR EXISTS (SELECT FROM partition_state WHERE ${HAS_FILES} AND lower(span) < ${fromMs('$2')}) AS has_trade`;
+
+/** Whether an older trade of a market is stored, in the database or in files. */
+export async function hasTradeBefore(
+  runner: Runner,
+  marketId: number,
+  ms: number,
+): Promise<boolean> {
+  const [row] = await runner.rows<{ hasTrade: boolean }>(HAS_TRADE_BEFORE, [marketId, ms]);
+  return row?.hasTrade === true;
 }
 
 /** What the archive knows of the account now: the newest version of each thing that still is. */

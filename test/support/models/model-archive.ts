@@ -1,6 +1,7 @@
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { Market } from '../../../src/contract/resources.js';
 import {
+  doOverlap,
   floorToMs,
   normalizeSpans,
   type Span,
@@ -77,6 +78,8 @@ type Counts = { -readonly [Outcome in keyof RowOutcomes]: number };
 export class ModelArchive implements ArchivePort {
   readonly trades = new Map<string, TradeRow>();
   readonly klines = new Map<string, KlineRow>();
+  /** Time whose trades have left the database, for looks at slots. */
+  readonly tradesInFiles: Span[] = [];
   readonly tickers: TickerRow[] = [];
   readonly depths: DepthRow[] = [];
   readonly states: StateRow[] = [];
@@ -370,7 +373,7 @@ export class ModelArchive implements ArchivePort {
     }
   }
 
-  async tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]> {
+  async tradedSlots(marketId: number, spans: readonly Span[], stepMs: number) {
     await this.before('tradedSlots');
     const slots = new Set<number>();
     for (const trade of this.trades.values()) {
@@ -378,7 +381,19 @@ export class ModelArchive implements ArchivePort {
       if (trade.marketId !== marketId || span === undefined) continue;
       slots.add(span.fromMs + floorToMs(trade.tradedAtS * 1000 - span.fromMs, stepMs));
     }
-    return [...slots].sort((a, b) => a - b);
+    const all = spans.flatMap(({ fromMs, toMs }) =>
+      Array.from({ length: Math.ceil((toMs - fromMs) / stepMs) }, (_, n) => fromMs + n * stepMs),
+    );
+    const left = all.filter((fromMs) =>
+      this.tradesInFiles.some((one) => doOverlap(one, { fromMs, toMs: fromMs + stepMs })),
+    );
+    const traded = [...slots].sort((a, b) => a - b);
+    return { traded, left: left.filter((fromMs) => !slots.has(fromMs)) };
+  }
+
+  async hasTradeBefore(marketId: number, ms: number): Promise<boolean> {
+    const [oldest] = await this.storedTrades(marketId, { fromMs: 0, toMs: ms }, 1);
+    return oldest !== undefined;
   }
 
   /** Sets memories that coverage holds by now to filled. */

@@ -308,6 +308,18 @@ test('time whose trades are covered has no candle where none comes', async () =>
   assert.deepEqual(world.gaps(), [[0, 301]]);
 });
 
+test('covered trades that are in files do not show that a minute had none', async () => {
+  const world = new World(1001);
+  for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
+  world.archive.tradesInFiles.push({ fromMs: 0, toMs: START_MS + 500 * MINUTE_MS });
+  const span = { fromMs: START_MS, toMs: START_MS + 1000 * MINUTE_MS };
+  await pollAll(world.collector({ coveredTrades: () => [span] }));
+  assert.deepEqual(world.covered(), [[500, 1000]]);
+  assert.deepEqual(world.gaps(), [[0, 500]]);
+  const memories = world.archive.gaps.map(({ state, reason }) => `${state} ${reason}`);
+  assert.deepEqual(memories, ['unfillable beyond history']);
+});
+
 test('time beyond history is asked for again once its trades are covered, and no other', async () => {
   const world = new World(1001);
   for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
