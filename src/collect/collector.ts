@@ -130,10 +130,14 @@ export class Collector {
 
   #evidenceOf(market: string): TradeEvidence {
     const { time, clock, telemetry } = this.#options;
+    const historyStale: CollectEvents['historyStale'] = (found) => {
+      this.#standing.stale(found.stream, found.market, found.source);
+      telemetry.historyStale(found);
+    };
     return obtain(
       this.#evidence,
       market,
-      () => new TradeEvidence({ market, time, clock, telemetry }),
+      () => new TradeEvidence({ market, time, clock, telemetry: { historyStale } }),
     );
   }
 

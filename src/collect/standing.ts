@@ -86,10 +86,15 @@ export class Standing {
 
   /** A poll of a stream failed; a market of `*` stands for one that covers all. */
   failed(kind: string, market: string, error: unknown): void {
-    for (const one of this.#streams.values()) {
-      if (one.stream.kind !== kind || this.#nameOf(one) !== market) continue;
+    for (const one of this.#of(kind, market)) {
       one.failure = { reason: reasonOf(one.stream.kind, error), note: messageOf(error) };
     }
+  }
+
+  /** The newest page of a stream is older than what another source shows: what failed before is over. */
+  stale(kind: string, market: string, source: string): void {
+    const note = `its newest page lacks trades that another source shows (${source})`;
+    for (const one of this.#of(kind, market)) one.failure = { reason: 'walk stalled', note };
   }
 
   /** An answer for a stream of moments proves nothing of it. */
@@ -170,6 +175,11 @@ export class Standing {
     if (one.failure !== undefined || one.hasGrown) return one.failure;
     const reason = MOMENT_STREAMS.has(kind) ? 'not observed' : 'not collected';
     return { reason, note: 'no answer since the start proved anything of it' };
+  }
+
+  #of(kind: string, market: string): Watched[] {
+    const all = [...this.#streams.values()];
+    return all.filter((one) => one.stream.kind === kind && this.#nameOf(one) === market);
   }
 
   #usualMs({ kind, variant }: StreamRef): number {

@@ -45,6 +45,11 @@ test('every SQL statement of the documents runs against the schema', async (t) =
     t.after(() => program.dispose());
     assert.equal((await program.ended()).code, 0, `${sql}\n${program.dump()}`);
   }
+  // As the login of `tapekeep psql` and `tapekeep url` finds them.
+  const asAnalyst = `${databaseUrl}?options=-csearch_path%3Danalytics,public`;
+  for (const sql of blocks('sql')) {
+    await assert.doesNotReject(runSql(asAnalyst, sql), sql);
+  }
   // What readers have no right to is asked by the login itself.
   const ofTheLogin = blocks('sql psql');
   assert.ok(ofTheLogin.length >= 2);

@@ -19,6 +19,7 @@ interface Listed {
   }>;
   readonly sums: ReadonlyArray<{ state: string; reason: string; lengthMs: number }>;
   readonly isWritten: boolean;
+  readonly cutTo: { readonly from: string; readonly to: string } | null;
 }
 
 async function list(world: TapeProgram, ...args: string[]): Promise<Listed> {
@@ -86,6 +87,20 @@ suite('gaps', { concurrency: 3 }, () => {
       /^id +market +stream +from +to +length +state +reason +tries +next try/m,
     );
     assert.match(table.out, /^Open: \d+m( \d+s)? exchange failed\.$/m);
+
+    assert.doesNotMatch(table.out, /Cut to/);
+    const inside = ['--from', at(400), '--to', at(410)];
+    const cut = await world.run('gaps', ...TRADES, ...inside);
+    assert.match(cut.out, / 10s {2}open/);
+    assert.match(
+      cut.out,
+      /^Cut to 20\S+ \S+ – 20\S+ \S+, as asked: \d of these may go on outside of it; without --from and --to/m,
+    );
+    const { cutTo } = await list(world, ...TRADES, ...inside);
+    assert.deepEqual(
+      cutTo && [cutTo.from, cutTo.to].map(Date.parse),
+      [400, 410].map((s) => 1000 * (START_S + s)),
+    );
 
     const why = await world.ask('gaps', 'explain', id);
     assert.equal(why.code, 0, why.err);

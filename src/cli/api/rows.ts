@@ -1,10 +1,12 @@
 import { safeExcerpt } from '../../client/index.js';
 import { sortedDepth } from '../../collect/snapshot.js';
 import type { EndpointName, ResultOf } from '../../contract/endpoints.js';
+import type { GapNotice } from '../../contract/gap-notices.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { obtain } from '../../kernel/bounded.js';
 import { isDecimalText } from '../../kernel/decimal.js';
 import { TapekeepError } from '../../kernel/errors.js';
+import { formatSpan } from '../../kernel/timestamp.js';
 import { kebabCase } from '../options.js';
 import { type Column, formatTable } from '../output.js';
 
@@ -31,15 +33,29 @@ export function printResult<N extends EndpointName>(
 
 /** Reports on stderr which rows of the answer are not in the result, and why. */
 export function printRejected(rejected: readonly RejectedRow[]): void {
-  if (rejected.length === 0) return;
-  const shown = rejected.slice(0, SHOWN_ROWS).map((row) => `  ${placeOf(row)}: ${row.reason}`);
-  const more = rejected.length > SHOWN_ROWS ? [`  and ${rejected.length - SHOWN_ROWS} more`] : [];
   const rows = rejected.length === 1 ? 'row does' : 'rows do';
-  const lines = [
-    `tapekeep: ${rejected.length} ${rows} not fit the contract and are left out:`,
-    ...shown,
-    ...more,
-  ];
+  printNotice(
+    `${rejected.length} ${rows} not fit the contract and are left out`,
+    rejected.map((row) => `${placeOf(row)}: ${row.reason}`),
+  );
+}
+
+/** Reports on stderr what of the answer's time a replay does not have: a look at it shows what was before. */
+export function printGaps(gaps: readonly GapNotice[]): void {
+  printNotice(
+    'the archive that is replayed lacks time that this answer speaks of; what it shows may be older, or not all',
+    gaps.map(({ kind, span, reason }) => {
+      const isKnown = Number.isFinite(span.fromMs) && Number.isFinite(span.toMs);
+      return `${kind} ${isKnown ? formatSpan(span) : 'of unknown time'}: ${reason}`;
+    }),
+  );
+}
+
+function printNotice(title: string, items: readonly string[]): void {
+  if (items.length === 0) return;
+  const shown = items.slice(0, SHOWN_ROWS).map((item) => `  ${item}`);
+  const more = items.length > SHOWN_ROWS ? [`  and ${items.length - SHOWN_ROWS} more`] : [];
+  const lines = [`tapekeep: ${title}:`, ...shown, ...more];
   process.stderr.write(`${lines.map((line) => line.replace(CONTROL, '·')).join('\n')}\n`);
 }
 

@@ -15,7 +15,13 @@ import {
   relativeTimeArgument,
 } from '../api/access.js';
 import { explained } from '../api/advice.js';
-import { hasRows, printRejected, printResult, UnreadableRowsError } from '../api/rows.js';
+import {
+  hasRows,
+  printGaps,
+  printRejected,
+  printResult,
+  UnreadableRowsError,
+} from '../api/rows.js';
 import { argument, command, type Declared, flag, group, nothing } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
 import { kebabCase } from '../options.js';
@@ -141,6 +147,7 @@ async function call<N extends EndpointName>(
     }
     printResult(name, reply.data, options.json === true);
     printRejected(reply.rejected);
+    printGaps(reply.gaps);
   } catch (error) {
     throw await explained(error, { name, params: given }, access.client);
   } finally {

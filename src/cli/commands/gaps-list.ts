@@ -1,7 +1,7 @@
 import { obtain } from '../../kernel/bounded.js';
 import { shownDuration } from '../../kernel/durations.js';
-import { hullOf } from '../../kernel/span.js';
-import { formatInstant } from '../../kernel/timestamp.js';
+import { hullOf, type Span } from '../../kernel/span.js';
+import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
 import { isPartOfHistory } from '../../status/document.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
@@ -46,6 +46,7 @@ export default command({
     const document = {
       at: new Date(nowMs),
       isWritten,
+      cutTo: filter.span === undefined ? null : isoSpan(filter.span),
       gaps: gaps.slice(0, limit).map(gapDocument),
       sums: sumsOf(gaps),
       isSumOfAll: isAll,
@@ -64,6 +65,7 @@ export default command({
         ? [nothing(selected, chosen, isAllKnown)]
         : formatTable(columns(isWritten, nowMs), shown)),
       ...(listed.length > shown.length || !isAll ? [more(listed.length, shown.length, isAll)] : []),
+      ...cutLines(shown, filter.span),
       ...sumLines(listed, isAll),
       ...beforeHistoryLines(before, limit),
       ...unreached.map((stream) => unreachedLine(stream, nowMs)),
@@ -112,6 +114,17 @@ function nothing(
 function more(found: number, shown: number, isAll: boolean): string {
   const count = isAll ? whole(found - shown) : 'many';
   return `… and ${count} more; --limit shows more, --from and --to other times.`;
+}
+
+/** Only the part of a gap is known that lies in the span asked about. */
+function cutLines(shown: readonly Gap[], cutTo: Span | undefined): string[] {
+  const cut = shown.filter(
+    ({ span }) => span.fromMs === cutTo?.fromMs || span.toMs === cutTo?.toMs,
+  );
+  if (cutTo === undefined || cut.length === 0) return [];
+  return [
+    `Cut to ${formatSpan(cutTo)}, as asked: ${cut.length} of these may go on outside of it; without --from and --to they are listed whole.`,
+  ];
 }
 
 /** Time by state and reason, the longest first. */

@@ -113,7 +113,7 @@ export default command({
   async run(common, { sql: given, ...selected }) {
     const format = selected.format ?? (selected.json === true ? 'json' : 'table');
     const options = { ...common, ...selected, format };
-    const sql = readStatement(given, options.file);
+    const sql = readStatement(given, options);
     using ending = commandEnding.hold();
     using limit = new TimeLimit(systemClock, options.timeoutMs);
     try {
@@ -265,10 +265,15 @@ function note(text: string): void {
 }
 
 /** @throws UsageError unless exactly one of argument and file is given */
-function readStatement(argument: string | undefined, file: string | undefined): string {
+function readStatement(
+  argument: string | undefined,
+  { file, cold }: Pick<QueryOptions, 'file' | 'cold'>,
+): string {
   if (file === undefined) {
     if (argument !== undefined) return argument;
-    throw new UsageError('<sql>', '', 'write the statement, or name a file with --file');
+    const taken =
+      cold === undefined ? '' : `; ${JSON.stringify(cold)} was taken as the folder of --cold`;
+    throw new UsageError('<sql>', '', `write the statement, or name a file with --file${taken}`);
   }
   if (argument !== undefined) {
     throw new UsageError('--file', file, 'leave it out when the statement is on the command line');

@@ -117,7 +117,7 @@ function leftLines({ gaps, end }: FillOutcome): string[] {
   }
   if (gaps.some(({ state }) => state === 'unfillable')) {
     lines.push(
-      'What is unfillable is asked for once more by "tapekeep gaps fill --again"; "tapekeep gaps --all" says whether a running daemon does so by itself.',
+      'What is unfillable was not to be had; "tapekeep gaps fill --again" asks for it whenever you wish, and "tapekeep gaps --all" says whether a running daemon does so by itself.',
     );
   }
   if (gaps.some(({ state }) => state !== 'unfillable')) {

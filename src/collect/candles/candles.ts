@@ -381,16 +381,16 @@ export class CandleCollector {
     const { archive, stream, market, marketId, intervalS } = this.#options;
     const { rows, rejected, open, reply, heldMs, refusedMs } = answer;
     const { stepMs } = this.#grid;
-    const historyFromMs = this.#historyFrom(answer);
-    // Of these an absent candle says something; of the others it may be older than history.
-    const telling = [above(historyFromMs), ...this.#tradedSlots, ...slotsOf(heldMs, stepMs)];
     // With an unreadable time among them the answer does not even say which candles are absent.
-    const older = refusedMs.includes(undefined) ? [] : subtractSpans(said, telling);
+    const isReadable = !refusedMs.includes(undefined);
+    const younger = above(isReadable ? this.#historyFrom(answer) : Number.NEGATIVE_INFINITY);
+    // Of these an absent candle says something; of the others it may be older than history.
+    const older = subtractSpans(said, [younger, ...this.#tradedSlots, ...slotsOf(heldMs, stepMs)]);
     const shown = { believed: subtractSpans(said, older), heldMs, covered: this.#ranges.spans };
     const checked = await crossCheckWithTrades(archive, marketId, stepMs, shown);
     const { contradicted } = checked;
     // Trades that are covered and cannot be looked at do not say which of these slots had any.
-    const beyond = [...older, ...subtractSpans(checked.unseen, [above(historyFromMs)])];
+    const beyond = [...older, ...subtractSpans(checked.unseen, [younger])];
     const believed = subtractSpans(checked.believed, beyond);
     // A row within what is covered counts there, whatever else the answer proves.
     const slots = slotsOf(
@@ -432,7 +432,7 @@ export class CandleCollector {
     await this.#noteOpen(lost, MISSING, true);
     await this.#noteOpen([...beyond, ...answer.beyond], BEYOND, true);
     // What the exchange does not have any more it will not show.
-    const gone = subtractSpans(contradicted, [above(historyFromMs)]);
+    const gone = subtractSpans(contradicted, [younger]);
     await this.#noteOpen(gone, BEYOND, true);
     for (const span of subtractSpans(contradicted, gone)) {
       await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);

@@ -7,7 +7,7 @@ import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { removedSql } from '../schema/partitions.js';
 import { fromMs } from '../sql.js';
-import { IS_STILL_COVERED } from './results.js';
+import { IS_ABSENT_CANDLE } from './results.js';
 
 /**
  * Inputs of checks. Bounds of time are constants of each statement, so that only the
@@ -350,14 +350,30 @@ function toPending({ marketId, intervalS, span }: PendingRow): PendingSpan[] {
   return span === null ? [] : [{ marketId, intervalS, span }];
 }
 
-/** Whole streams are read of those alone whose roads do not meet in their newest covered ranges. */
+const COVERED_IN_HULL = (streamId: string) => `
+  (SELECT range_agg(c.span) FROM coverage c
+   WHERE c.market_id = p.market_id AND c.stream_id = ${streamId} AND c.span && w.hull)`;
+
+/**
+ * Whole streams are read of those alone whose roads do not meet in their newest covered ranges. A mismatch counts where
+ * all that it speaks of is covered still; what is not is a gap.
+ */
 const TOTALS = `
   WITH ${NEWEST_SLOTS},
+  wrong AS MATERIALIZED (
+    SELECT market_id, interval_s, tstzrange(min(lower(span)), max(upper(span))) AS hull
+    FROM verdict WHERE outcome = 'mismatch' GROUP BY market_id, interval_s),
+  known AS MATERIALIZED (
+    SELECT w.market_id, w.interval_s, ${COVERED_IN_HULL('p.trades_id')} AS trades,
+           ${COVERED_IN_HULL('p.kline_id')} AS candles
+    FROM wrong w JOIN pairs p USING (market_id, interval_s)),
   judged AS (
-    SELECT market_id, interval_s,
-           (count(*) FILTER (WHERE outcome = 'mismatch' AND ${IS_STILL_COVERED}))::int AS mismatches,
-           max(upper(span)) AS judged_until
-    FROM verdict v GROUP BY market_id, interval_s)
+    SELECT v.market_id, v.interval_s,
+           (count(*) FILTER (WHERE v.outcome = 'mismatch' AND v.span <@ k.candles
+              AND (v.span <@ k.trades OR ${IS_ABSENT_CANDLE})))::int AS mismatches,
+           max(upper(v.span)) AS judged_until
+    FROM verdict v LEFT JOIN known k USING (market_id, interval_s)
+    GROUP BY v.market_id, v.interval_s)
   SELECT k.market_id, m.name AS market, k.variant AS interval_s,
          coalesce(j.mismatches, 0) AS mismatches, j.judged_until,
          CASE WHEN s.slots <> '{}' OR s.is_whole THEN upper(s.slots)

@@ -27,21 +27,16 @@ const COLUMNS = `
   v.span, v.outcome, coalesce(v.detail -> 'differences', '[]') AS differences,
   v.tries, v.next_try_at`;
 
-/** Streams that a check result `v` of one slot speaks of: a stored trade contradicts an absent candle alone. */
-const ITS_STREAMS = `s.market_id = v.market_id AND (
-  s.kind = 'candles' AND s.variant = v.interval_s
-  OR s.kind = 'trades' AND NOT coalesce(v.detail @> '{"differences": [{"figure": "candle"}]}', false))`;
+/** SQL: whether a check result `v` is of a stored trade whose candle is absent: it does not speak of covered trades. */
+export const IS_ABSENT_CANDLE = `coalesce(v.detail @> '{"differences": [{"figure": "candle"}]}', false)`;
 
-/** SQL: whether all that a check result `v` speaks of is covered at present; what is not is a gap. */
-export const IS_STILL_COVERED = `NOT EXISTS (
-  SELECT FROM stream s WHERE ${ITS_STREAMS}
-    AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = s.market_id
-                      AND c.stream_id = s.stream_id AND c.span @> v.span))`;
-
-/** SQL: whether something that a check result `v` speaks of is never to be had. */
+/** SQL: whether something that a check result `v` of one slot speaks of is never to be had. */
 export const IS_GIVEN_UP = `EXISTS (
   SELECT FROM stream s JOIN gap g ON g.market_id = s.market_id AND g.stream_id = s.stream_id
-  WHERE ${ITS_STREAMS} AND g.state = 'unfillable' AND g.span && v.span)`;
+  WHERE s.market_id = v.market_id AND g.state = 'unfillable' AND g.span && v.span
+    AND (s.kind = 'candles' AND s.variant = v.interval_s OR s.kind = 'trades' AND NOT ${IS_ABSENT_CANDLE})
+    AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = s.market_id
+                      AND c.stream_id = s.stream_id AND c.span @> g.span * v.span))`;
 
 /** Touching rows too, because they may become one. */
 const AROUND = `
