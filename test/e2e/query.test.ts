@@ -244,7 +244,11 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       2,
       /\/nowhere is no folder of cold partitions/,
     ],
-    [['--cold', 'select 1'], 2, /write the statement.*"select 1" was taken as the folder of --cold/],
+    [
+      ['--cold', 'select 1'],
+      2,
+      /write the statement.*"select 1" was taken as the folder of --cold/,
+    ],
     [['--engine', 'sqlite', 'select 1'], 2, /Allowed choices are auto, postgres, duckdb/],
   ] as const) {
     const end = await run(env, 'query', ...args);

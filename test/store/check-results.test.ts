@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { isoMs } from '../../src/kernel/timestamp.js';
 import type { KlineRow, StreamRef } from '../../src/model/batch.js';
 import { type CheckRow, judgeSlot, matchRow } from '../../src/model/check-results.js';
-import type { CheckTarget, Store } from '../../src/store/index.js';
+import { type CheckTarget, findUnsettled, type Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';
@@ -104,7 +105,7 @@ test('figures are exact sums, first and last by time and id, and say what is cov
 });
 
 test('pending are whole slots that both roads cover, without those judged', async () => {
-  const { store, trades, minutes } = await openWorld();
+  const { store, url, trades, minutes } = await openWorld();
   assert.deepEqual(await store.checks.pending(10), []);
   await store.commit({ claims: [claim(trades, 30, 400)] });
   await store.commit({ claims: [claim(minutes, 0, 300)] });
@@ -123,17 +124,51 @@ test('pending are whole slots that both roads cover, without those judged', asyn
     judgedUntilMs: spanS(0, 300).toMs,
     coveredUntilMs: spanS(0, 300).toMs,
   });
+  const counted = async () => {
+    const [known] = await store.checks.totals();
+    const [asked] = await runSql(
+      url,
+      `SELECT mismatches::int AS count FROM analytics.completeness('BTC_USDT', '${isoMs(spanS(0, 0).fromMs).slice(0, 10)}')
+       WHERE kind = 'candles' AND variant = 60`,
+    );
+    assert.deepEqual(asked, { count: known?.mismatches }, 'SQL counts the same');
+    return known?.mismatches;
+  };
+  assert.equal(await counted(), 1);
   const gone = { reason: 'suspect', note: 'nothing came', atMs: spanS(0, 400).toMs } as const;
   await store.revoke(trades, spanS(250, 260), gone);
-  const [left] = await store.checks.totals();
-  assert.equal(left?.mismatches, 0, 'what is a gap of trades says nothing of a candle');
+  assert.equal(await counted(), 0, 'what is a gap of trades says nothing of a candle');
   const absent = { figure: 'candle', trades: '1 trade', candle: null } as const;
   await store.checks.record(1, 60, [{ ...mismatch(240), differences: [absent] }]);
-  const [contradicted] = await store.checks.totals();
-  assert.equal(contradicted?.mismatches, 1, 'a stored trade contradicts an absent candle alone');
+  assert.equal(await counted(), 1, 'a stored trade contradicts an absent candle alone');
   await store.revoke(minutes, spanS(240, 300), gone);
-  const [none] = await store.checks.totals();
-  assert.equal(none?.mismatches, 0, 'but no gap');
+  assert.equal(await counted(), 0, 'but no gap');
+});
+
+test('a mismatch that is tried again holds back sealing, unless what it speaks of is given up', async () => {
+  const { store, trades, minutes } = await openWorld();
+  const covered = [claim(trades, 0, 600), claim(minutes, 0, 300)];
+  await store.commit({ trades: [trade(1, 130)], klines: [candle(120)], claims: covered });
+  const lost = { state: 'unfillable', reason: 'beyond history', atMs: spanS(0, 700).toMs } as const;
+  await store.recordGap({ ...lost, stream: minutes, span: spanS(240, 600) });
+  const matches = [0, 60, 180, 240].map((fromS) => matchRow(spanS(fromS, fromS + 60)));
+  await store.checks.record(1, 60, [...matches, mismatch(120)]);
+  const admin = await store.sealing.open(new AbortController().signal);
+  const holdsBack = async () => {
+    const part = { table: 'trade', span: spanS(60, 240) } as const;
+    return (await findUnsettled(admin.connection, part, true))?.why;
+  };
+  assert.equal(await holdsBack(), 'mismatch');
+  // One memory of a long time closes only when all of it is covered.
+  await store.recordGap({ ...lost, stream: minutes, span: spanS(-600, 600) });
+  assert.equal(await holdsBack(), 'mismatch', 'of covered time nothing is given up');
+  const gone = { reason: 'suspect', note: 'it differs', atMs: spanS(0, 700).toMs } as const;
+  await store.revoke(minutes, spanS(120, 180), gone);
+  await store.checks.applySuspects(spanS(0, 700).toMs, 10);
+  assert.equal(await holdsBack(), 'mismatch', 'it may still come');
+  await store.recordGap({ ...lost, stream: minutes, span: spanS(120, 180) });
+  assert.equal(await holdsBack(), undefined);
+  await admin.close();
 });
 
 test('matches become one row, mismatches keep one each, the later verdict stays', async () => {

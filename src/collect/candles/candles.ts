@@ -24,6 +24,7 @@ import {
 import {
   believedOf,
   CandleAbsences,
+  CandleContradictions,
   CONTRADICTED_NOTE,
   crossCheckWithTrades,
   type EmptyEnd,
@@ -91,6 +92,7 @@ export class CandleCollector {
   /** Slots whose trades were covered at the last look. */
   #tradedSlots: readonly Span[] = [];
   readonly #absences = new CandleAbsences();
+  readonly #contradictions = new CandleContradictions();
   readonly #questions: CandleQuestions;
   /** A spare request for older candles that is waited for. */
   #spare: Reservation | undefined;
@@ -237,7 +239,8 @@ export class CandleCollector {
       // The newest candles are asked for again at the next turn anyway. An older page that cannot
       // be had must not keep all those below it from being asked for.
       if (!isHead && !signal.aborted && !isAborted(error)) {
-        await this.#putOff(asked, 'exchange failed', messageOf(error).slice(0, NOTE_MAX_LENGTH));
+        const note = messageOf(error).slice(0, NOTE_MAX_LENGTH);
+        await this.#noteOpen([asked], 'exchange failed', { note });
       }
       throw error;
     } finally {
@@ -252,12 +255,6 @@ export class CandleCollector {
     } finally {
       this.#spare = undefined;
     }
-  }
-
-  /** Leaves a span alone for a while that was asked for in vain. */
-  async #putOff(span: Span, reason: GapReason, note: string): Promise<void> {
-    this.#pauses.putOff([span], this.#options.clock.monotonicMs(), reason);
-    await this.#list(span, reason, { note });
   }
 
   /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
@@ -429,33 +426,35 @@ export class CandleCollector {
     this.#pauses.putOff(heldBack, this.#options.clock.monotonicMs(), 'not collected');
     const { unknown, lost } = answer;
     await this.#noteOpen(subtractSpans(unknown, [...lost, ...answer.beyond]), MISSING);
-    await this.#noteOpen(lost, MISSING, true);
-    await this.#noteOpen([...beyond, ...answer.beyond], BEYOND, true);
+    await this.#noteOpen(lost, MISSING, { isLost: true });
+    await this.#noteOpen([...beyond, ...answer.beyond], BEYOND, { isLost: true });
     // What the exchange does not have any more it will not show.
     const gone = subtractSpans(contradicted, [younger]);
-    await this.#noteOpen(gone, BEYOND, true);
-    for (const span of subtractSpans(contradicted, gone)) {
-      await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
-    }
+    await this.#noteOpen(gone, BEYOND, { isLost: true });
+    const stalled = subtractSpans(contradicted, gone);
+    const lasting = this.#contradictions.lasting(stalled, stepMs);
+    const note = CONTRADICTED_NOTE;
+    await this.#noteOpen(subtractSpans(stalled, lasting), 'walk stalled', { note });
+    await this.#noteOpen(lasting, 'walk stalled', { note, isLost: true });
     const top = this.#ranges.top;
     if (top !== undefined && this.#options.isFinest) this.#report.progressed(top.span.toMs);
   }
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
-  async #noteOpen(spans: readonly Span[], reason: GapReason, isLost = false): Promise<void> {
+  async #noteOpen(spans: readonly Span[], reason: GapReason, how: GapHow = {}): Promise<void> {
     // A candle that is stored already and cannot be read again is no gap.
     const open = subtractSpans(spans, this.#ranges.spans);
-    this.#pauses.putOff(open, this.#options.clock.monotonicMs(), reason);
-    for (const span of open) await this.#list(span, reason, { isLost });
+    this.#pauses.putOff(open, this.#options.clock.monotonicMs(), reason, how.isLost);
+    for (const span of open) await this.#list(span, reason, how);
   }
 
   /** Lists a span as a gap that was asked for in vain. */
-  async #list(span: Span, reason: GapReason, how: { note?: string; isLost?: boolean }) {
+  async #list(span: Span, reason: GapReason, how: GapHow) {
     const { archive, stream, time } = this.#options;
     const { isLost = false, ...note } = how;
     const atMs = Math.floor(time.nowMs());
     const state = isLost ? 'unfillable' : 'open';
-    const nextAttemptAtMs = isLost ? null : atMs + pauseAfter(reason);
+    const nextAttemptAtMs = isLost ? null : atMs + pauseAfter(reason, false);
     const tried = { stream, span, state, reason, ...note, isAttempt: true } as const;
     await archive.recordGap({ ...tried, atMs, nextAttemptAtMs });
     this.#report.gap(span, reason, reason === BEYOND);
@@ -467,12 +466,18 @@ const RETRY_MS = 600_000;
 /** The same where the cause says nothing about the candle: the exchange failed, or its time is in dispute. */
 const EXCHANGE_RETRY_MS = 60_000;
 
-/** The same where history may have been cut short on its way. */
-const BEYOND_RETRY_MS = 3_600_000;
+/** The same where it is not to be had, as far as is known. */
+const LOST_RETRY_MS = 3_600_000;
+
+/** What is said of a gap besides its reason. */
+interface GapHow {
+  readonly note?: string;
+  readonly isLost?: boolean;
+}
 
 /** How long a span is left alone that is open for a reason. */
-function pauseAfter(reason: GapReason): number {
-  if (reason === BEYOND) return BEYOND_RETRY_MS;
+function pauseAfter(reason: GapReason, isLost: boolean): number {
+  if (isLost) return LOST_RETRY_MS;
   return reason === 'exchange failed' || reason === 'not collected' ? EXCHANGE_RETRY_MS : RETRY_MS;
 }
 
@@ -489,9 +494,9 @@ interface PutOff {
 class CandlePauses {
   #putOff: readonly PutOff[] = [];
 
-  putOff(spans: readonly Span[], nowMs: number, reason: GapReason): void {
+  putOff(spans: readonly Span[], nowMs: number, reason: GapReason, isLost = false): void {
     const waiting = this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs);
-    const retryAtMs = nowMs + pauseAfter(reason);
+    const retryAtMs = nowMs + pauseAfter(reason, isLost);
     const added = spans.map((span) => ({ span, reason, retryAtMs }));
     this.#putOff = [...waiting, ...added].slice(-PUT_OFF_MAX);
   }

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../kernel/bounded.js';
 import {
   holdsSpan,
   isEmptySpan,
@@ -108,6 +109,29 @@ export async function crossCheckWithTrades(
   const contradicted = normalizeSpans(slotsOf(traded, stepMs));
   const unseen = normalizeSpans(slotsOf(left, stepMs));
   return { believed: subtractSpans(believed, contradicted), contradicted, unseen };
+}
+
+/** So many answers without the candle of a traded slot, most of them a pause apart, show that it is not to be had. */
+const CONTRADICTIONS_MAX = 3;
+/** Slots that are counted so at most. */
+const CONTRADICTED_MAX = 1000;
+
+/** Counts answers that have no candle of slots in which trades are stored. */
+export class CandleContradictions {
+  readonly #counts = new BoundedMap<number, number>(CONTRADICTED_MAX);
+
+  /** Takes note of an answer. @returns those of the slots of which it has gone on for so long */
+  lasting(contradicted: readonly Span[], stepMs: number): Span[] {
+    const lasting: number[] = [];
+    for (const { fromMs, toMs } of contradicted) {
+      for (let openMs = fromMs; openMs < toMs; openMs += stepMs) {
+        const count = (this.#counts.get(openMs) ?? 0) + 1;
+        this.#counts.set(openMs, count);
+        if (count >= CONTRADICTIONS_MAX) lasting.push(openMs);
+      }
+    }
+    return normalizeSpans(slotsOf(lasting, stepMs));
+  }
 }
 
 /** Slots in one run at an end of an answer that even a lively market may leave out. */

@@ -32,8 +32,7 @@ export class ScriptedExchange implements ExchangePort {
   /** The server's Date behind this clock, milliseconds. */
   dateBehindMs = 0;
   /** What the server says besides of its answers, as a replay does. */
-  told: Partial<Pick<ExchangeReply<unknown>, 'gaps' | 'covered' | 'cachedAtMs' | 'answeredAtMs'>> =
-    {};
+  told: Partial<Omit<ExchangeReply<unknown>, 'data' | 'rejected'>> = {};
   readonly #clock: Clock;
 
   constructor(clock: Clock, answers: Answers) {

@@ -281,23 +281,86 @@ test('a candle that fails of a traded minute is no older than history where olde
   );
 });
 
-test('ages that were measured by a time that was ahead show nothing of history', async () => {
+test('a traded minute whose candle is never shown is given up after some looks, and asked for each hour', async () => {
   const world = new World(100);
-  for (let minute = 0; minute < 40; minute += 1) world.absent.add(minute);
-  let aheadMs = 0;
-  const nowMs = () => world.clock.wallMs() + aheadMs;
-  const collector = world.collector({ rereads: 3, nowMs });
+  await world.archive.commit({ trades: [tradeAt(50)] });
+  world.absent.add(50);
+  const collector = world.collector();
   await pollAll(collector);
-  assert.deepEqual(world.covered(), [[40, 99]]);
-  aheadMs = 200 * MINUTE_MS;
-  await collector.poll(signal);
-  aheadMs = 0;
-  for (let minute = 0; minute < 65; minute += 1) {
+  const found = () => {
+    const { state, reason } = world.archive.gaps.at(-1) ?? {};
+    return [state, reason, world.archive.gaps.length];
+  };
+  for (let look = 1; look < 3; look += 1) {
+    assert.deepEqual(found(), ['open', 'walk stalled', look]);
+    world.clock.advance(11 * MINUTE_MS);
+    await pollAll(collector);
+  }
+  assert.deepEqual(found(), ['unfillable', 'walk stalled', 3]);
+  const looksAt = () => world.asked().filter(({ fromMin, toMin }) => fromMin <= 50 && 50 < toMin);
+  const before = looksAt().length;
+  for (let minute = 0; minute < 55; minute += 1) {
     world.clock.advance(MINUTE_MS);
     await pollAll(collector);
   }
-  assert.deepEqual(world.covered(), [[40, 164]]);
+  assert.equal(looksAt().length, before);
+  world.absent.delete(50);
+  world.clock.advance(6 * MINUTE_MS);
+  await pollAll(collector);
+  assert.equal(world.covered().length, 1);
 });
+
+test('a traded minute is not older than history where an answer has a time that cannot be read', async () => {
+  const world = new World(100);
+  await world.archive.commit({ trades: [tradeAt(50)] });
+  for (let minute = 0; minute < 60; minute += 1) world.absent.add(minute);
+  world.extra = [world.candle('when?')];
+  await pollAll(world.collector());
+  const states = world.archive.gaps.map(({ state }) => state);
+  assert.deepEqual([...new Set(states)], ['open']);
+});
+
+test('a page that a cache has kept shows history of its own time', async () => {
+  const world = new World(100);
+  const collector = world.collector({ collectFromMin: 40, rereads: 60 });
+  await pollAll(collector);
+  world.clock.advance(100 * MINUTE_MS);
+  world.answered = { fromMin: 40, toMin: 99 };
+  world.exchange.told = { dateMs: START_MS + 100 * MINUTE_MS };
+  await collector.poll(signal);
+  world.answered = undefined;
+  world.exchange.told = {};
+  for (let minute = 0; minute < 130; minute += 1) world.absent.add(minute);
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [
+    [130, 199],
+    [40, 99],
+  ]);
+});
+
+for (const isSeenAhead of [true, false]) {
+  const whose = isSeenAhead ? 'that of answers as well' : 'the answers are right';
+  test(`ages that were measured by a time that was ahead show nothing of history: ${whose}`, async () => {
+    const world = new World(100);
+    for (let minute = 0; minute < 40; minute += 1) world.absent.add(minute);
+    let aheadMs = 0;
+    const nowMs = () => world.clock.wallMs() + aheadMs;
+    const collector = world.collector({ rereads: 3, nowMs });
+    await pollAll(collector);
+    assert.deepEqual(world.covered(), [[40, 99]]);
+    aheadMs = 200 * MINUTE_MS;
+    world.exchange.told = isSeenAhead ? { sentAtMs: nowMs(), dateMs: nowMs() } : {};
+    await collector.poll(signal);
+    aheadMs = 0;
+    world.exchange.told = {};
+    for (let minute = 0; minute < 65; minute += 1) {
+      world.clock.advance(MINUTE_MS);
+      await pollAll(collector);
+    }
+    const [[fromMin] = []] = world.covered().slice(-1);
+    assert.equal(fromMin, 40);
+  });
+}
 
 test('time whose trades are covered has no candle where none comes', async () => {
   const world = new World(1001);

@@ -126,6 +126,25 @@ test('a stalled walk is a gap from where its coverage ends, until that grows aga
   assert.deepEqual(world.gaps(stream), []);
 });
 
+test('answers that are refused as stale are why a stream stands, and no more the failure of before', async () => {
+  const world = new World();
+  const stream = await world.open('trades');
+  await world.cover(stream, -100, 0);
+  world.standing.failed('trades', '*', new Error('connect ECONNREFUSED'));
+  await world.pass(30);
+  assert.deepEqual(world.gaps(stream)[0]?.slice(2), ['open', 'exchange failed']);
+  world.standing.stale('times', '*', 'history');
+  await world.pass(90);
+  assert.deepEqual(world.gaps(stream)[0]?.slice(2), ['open', 'exchange failed']);
+  world.standing.stale('trades', '*', 'states');
+  await world.pass(90);
+  assert.deepEqual(world.gaps(stream)[0]?.slice(2), ['open', 'walk stalled']);
+  assert.match(
+    world.standing.list()[0]?.note ?? '',
+    /lacks trades that another source shows \(states\)/,
+  );
+});
+
 test('a stream whose answers come and prove nothing stands, with what is wrong with them', async () => {
   const world = new World();
   const stream = await world.open('tickers', START_MS);
