@@ -198,8 +198,12 @@ export class Collector {
     const { archive, time } = this.#context;
     await this.#keepWithinPresent();
     await this.#standing.review();
-    const requests = await archive.fillRequests(Math.floor(time.nowMs()));
-    const touched = await this.#review.review(requests, this.#units.values());
+    const units = [...this.#units.values()];
+    const streamIds = units.flatMap(({ walkers, candles }) =>
+      [...walkers, ...candles].flatMap((filler) => filler.streamIds),
+    );
+    const requests = await archive.fillRequests(Math.floor(time.nowMs()), streamIds);
+    const touched = await this.#review.review(requests, units);
     if (touched.size === 0) return;
     this.#filler.wake();
     // Candles that were requested do not wait for their schedule.

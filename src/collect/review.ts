@@ -45,10 +45,9 @@ export class FillReview {
    */
   async review<T extends ReviewedUnit>(
     { wanted, suspects, due, expired }: FillRequests,
-    units: Iterable<T>,
+    all: readonly T[],
   ): Promise<ReadonlySet<T>> {
     const touched = new Set<T>();
-    const all = [...units];
     for (const { walkers, candles } of all) {
       for (const walker of walkers) walker.keepFrom(expired.trades ?? Number.NEGATIVE_INFINITY);
       for (const one of candles) one.keepFrom(expired.candles ?? Number.NEGATIVE_INFINITY);

@@ -5,7 +5,7 @@ import { openSession } from '../../src/cli/opening/session.js';
 import type { StreamRef } from '../../src/model/batch.js';
 import type { GapFilter, GapRecord, Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
-import { openTestStore, rememberedGaps } from '../support/postgres/postgres.js';
+import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
 
 const market = {
@@ -21,12 +21,12 @@ async function noteAll(store: Store, filter: GapFilter, text: string): Promise<n
 }
 
 /** A stream that is covered in [0, 10) and [90, 100) seconds after noon. */
-async function openWithGap(): Promise<{ store: Store; stream: StreamRef }> {
-  const { store } = await openTestStore({ commitLatencyMs: 0 });
+async function openWithGap(): Promise<{ store: Store; url: string; stream: StreamRef }> {
+  const { store, url } = await openTestStore({ commitLatencyMs: 0 });
   await store.ensureMarkets([market], 0);
   const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   await store.commit({ claims: [claim(stream, 0, 10), claim(stream, 90, 100)] });
-  return { store, stream };
+  return { store, url, stream };
 }
 
 const attempt = (stream: StreamRef, fromS: number, toS: number): GapRecord => ({
@@ -44,6 +44,25 @@ function fillingOf(store: Store, signal: AbortSignal, onProgress: () => void): F
   const session = openSession({}, { env: {} });
   return new Filling({ session, store, signal, onProgress, onWorker: () => undefined });
 }
+
+test('requests of streams that nothing works on do not take the place of others', async () => {
+  const { store, url, stream } = await openWithGap();
+  await store.recordGap({ ...attempt(stream, 10, 90), nextAttemptAtMs: null });
+  const other = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
+  await runSql(
+    url,
+    `INSERT INTO gap (market_id, stream_id, span, state, reason, first_seen_at)
+     SELECT 1, ${other.streamId}, tstzrange(at, at + interval '1 s'), 'open', 'suspect', now()
+     FROM generate_series(1000, 2999, 2) AS n, LATERAL (SELECT to_timestamp(${NOON_S} + n) AS at) t`,
+  );
+  const idsOf = (due: ReadonlyArray<{ readonly streamId: number }>) => [
+    ...new Set(due.map(({ streamId }) => streamId)),
+  ];
+  assert.deepEqual(idsOf((await store.fillRequests(ms(9000))).due), [other.streamId]);
+  const own = await store.fillRequests(ms(9000), [stream.streamId]);
+  assert.deepEqual(idsOf(own.due), [stream.streamId]);
+  assert.deepEqual(await store.fillRequests(ms(9000), []), { ...own, due: [] });
+});
 
 test('tries are counted on, also when the gap shrinks from either end, and tell when the next is due', async () => {
   const { store, stream } = await openWithGap();

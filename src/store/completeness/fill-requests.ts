@@ -54,10 +54,13 @@ export async function want(runner: Runner, stream: StreamRef, span: Span): Promi
   return row;
 }
 
+/** Of these streams alone: requests of others would take the place of theirs. */
+const isAsked = (of: string) => `($1::int[] IS NULL OR ${of}.stream_id = ANY ($1))`;
+
 /** What is covered, and what is given up, needs no more work. */
 const OPEN_WANTED = `
   SELECT ${WANTED_COLUMNS} FROM wanted w
-  WHERE lower(w.span) < ${fromMs('$1')}
+  WHERE lower(w.span) < ${fromMs('$2')} AND ${isAsked('w')}
     AND NOT EXISTS (
       SELECT FROM coverage c
       WHERE c.market_id = w.market_id AND c.stream_id = w.stream_id AND c.span @> w.span)
@@ -84,12 +87,13 @@ const HAS_LEFT = `
 const SUSPECTS = `
   SELECT gap_id, stream_id, span FROM gap g
   WHERE state = 'open' AND reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE}
-    AND NOT ${HAS_LEFT}
+    AND NOT ${HAS_LEFT} AND ${isAsked('g')}
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
 const DUE = `
   SELECT gap_id, stream_id, span, attempts, next_attempt_at FROM gap g
-  WHERE state = 'open' AND (next_attempt_at IS NULL OR next_attempt_at <= ${fromMs('$1')})
+  WHERE state = 'open' AND (next_attempt_at IS NULL OR next_attempt_at <= ${fromMs('$2')})
+    AND ${isAsked('g')}
     AND NOT (reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE})
     AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
                       AND c.stream_id = g.stream_id AND c.span @> g.span)
@@ -101,15 +105,16 @@ const EXPIRED = `
          ${toMs(`max(upper(span)) FILTER (WHERE table_name = 'kline')`)} AS candles
   FROM partition_state WHERE state = 'expired'`;
 
-/** Newest first, all in one snapshot. */
+/** Newest first, all in one snapshot. @param streamIds what can be worked on; null for all that there is */
 export async function readFillRequests(
   database: Database,
   nowExchangeMs: number,
+  streamIds: readonly number[] | null = null,
 ): Promise<FillRequests> {
   return await database.transaction(async (runner) => {
-    const wanted = await runner.rows<StreamSpan>(OPEN_WANTED, [nowExchangeMs]);
-    const suspects = await runner.rows<RememberedSpan>(SUSPECTS);
-    const due = await runner.rows<DueSpan>(DUE, [nowExchangeMs]);
+    const wanted = await runner.rows<StreamSpan>(OPEN_WANTED, [streamIds, nowExchangeMs]);
+    const suspects = await runner.rows<RememberedSpan>(SUSPECTS, [streamIds]);
+    const due = await runner.rows<DueSpan>(DUE, [streamIds, nowExchangeMs]);
     const [expired] = await runner.rows<FillRequests['expired']>(EXPIRED);
     return { wanted, suspects, due, expired: expired ?? { trades: null, candles: null } };
   }, 'ISOLATION LEVEL REPEATABLE READ READ ONLY');

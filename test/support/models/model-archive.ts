@@ -332,11 +332,15 @@ export class ModelArchive implements ArchivePort {
       .slice(0, limit);
   }
 
-  async fillRequests(nowMs: number): Promise<FillRequests> {
+  async fillRequests(nowMs: number, streamIds?: readonly number[] | null): Promise<FillRequests> {
     await this.before('fillRequests');
-    const open = [...this.memories].flatMap(([streamId, memories]) =>
-      memories.filter(({ state }) => state === 'open').map((one) => ({ ...one, streamId })),
-    );
+    const isAsked = ({ streamId }: { readonly streamId: number }) =>
+      streamIds?.includes(streamId) ?? true;
+    const open = [...this.memories]
+      .flatMap(([streamId, memories]) =>
+        memories.filter(({ state }) => state === 'open').map((one) => ({ ...one, streamId })),
+      )
+      .filter(isAsked);
     const isSuspect = ({ reason, streamId, span, uncoveredAtMs }: (typeof open)[number]) =>
       reason === 'suspect' &&
       uncoveredAtMs === null &&
@@ -350,7 +354,7 @@ export class ModelArchive implements ArchivePort {
     };
     return {
       expired: { trades: null, candles: null },
-      wanted: [...this.#wanted],
+      wanted: this.#wanted.filter(isAsked),
       suspects: open.filter(isSuspect).map(request),
       due: open.filter(isDue).map((one) => {
         const { attempts, nextAttemptAtMs } = one;
