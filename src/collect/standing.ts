@@ -170,7 +170,7 @@ export class Standing {
       // A feed that is connected and silent is no failure: nothing may have happened.
       return one.sessions.size > 0
         ? undefined
-        : { reason: 'no connection', note: 'no connection brought a state' };
+        : { reason: 'no connection', note: one.failure?.note ?? 'no connection brought a state' };
     }
     if (one.failure !== undefined || one.hasGrown) return one.failure;
     const reason = MOMENT_STREAMS.has(kind) ? 'not observed' : 'not collected';

@@ -7,7 +7,7 @@ import type { StateRow } from '../model/batch.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import type { ClaimTime, StateFeedPort, StreamContext } from './ports.js';
 import { type StreamReport, streamReport } from './reports.js';
-import { isBeginning } from './snapshot.js';
+import { isBeginning, type SnapshotOptions } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
 interface StateCollectorOptions extends Omit<StreamContext, 'time'> {
@@ -15,6 +15,8 @@ interface StateCollectorOptions extends Omit<StreamContext, 'time'> {
   readonly periodS: number;
   readonly time: Pick<ClaimTime, 'jumps'>;
   readonly openFeed: () => StateFeedPort;
+  /** Called with why no connection could be made. */
+  readonly unproven?: SnapshotOptions['unproven'] | undefined;
   /** End of the coverage that an earlier run left behind; without one, where it should begin. */
   readonly coveredUntilMs: number | undefined;
   /** Called with what the feed reports of trades, before anything is stored. */
@@ -290,7 +292,11 @@ export class StateCollector {
   async #close(event: Extract<StateEvent, { kind: 'closed' }>): Promise<void> {
     const session = this.#session;
     this.#session = undefined;
-    if (session === undefined) return;
+    if (session === undefined) {
+      const { stream, unproven } = this.#options;
+      unproven?.(stream, `no connection was made (${event.reason}: ${event.detail ?? 'closed'})`);
+      return;
+    }
     const isSilent = event.reason === 'stalled' || session.unproven >= SILENT_AFTER;
     const reason = session.isAtGap ? 'missing at source' : isSilent ? 'no updates' : undefined;
     if (reason !== undefined) {

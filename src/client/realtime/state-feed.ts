@@ -76,6 +76,8 @@ export type StateEvent =
       /** When it ended. */
       readonly exchangeMs: number;
       readonly livedMs: number;
+      /** Why it could not be made, of reason `connect_failed`. */
+      readonly detail?: string;
     }
   /** The next connection is tried after `waitMs`; `attempts` failed in a row. */
   | { readonly kind: 'retrying'; readonly waitMs: number; readonly attempts: number };

@@ -401,13 +401,13 @@ class StateLine {
   }
 
   /** Called by the connection alone: a line that is to end asks for it by `end` of its settings. */
-  ended({ code, reason, livedMs }: SocketEnd): void {
+  ended({ code, reason, ...end }: SocketEnd): void {
     this.#phase = 'ended';
     this.#wasSilent = reason === 'stalled' && !this.#hadUpdates;
     this.#queries.end();
     const lastAliveExchangeMs = this.#lastAliveExchangeMs;
     const exchangeMs = this.#settings.exchangeClock.nowMs();
-    this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, exchangeMs, livedMs });
+    this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, exchangeMs, ...end });
   }
 }
 

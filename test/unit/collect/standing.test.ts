@@ -104,6 +104,19 @@ test('what a replay has not recorded yet is missing at source while it stands, a
   assert.deepEqual([gap?.[2], gap?.[3]], ['unfillable', 'missing at source']);
 });
 
+test('a stream of states that no connection brings says why none was made', async () => {
+  const world = new World();
+  const stream = await world.open('states', START_MS);
+  await world.pass(30);
+  assert.equal(world.standing.list()[0]?.note, 'no connection brought a state');
+  world.standing.unproven(stream, 'no connection was made (connect_failed: 404)');
+  const [one] = world.standing.list();
+  assert.deepEqual(
+    [one?.reason, one?.note],
+    ['no connection', 'no connection was made (connect_failed: 404)'],
+  );
+});
+
 test('a stalled walk is a gap from where its coverage ends, until that grows again', async () => {
   const world = new World();
   const stream = await world.open('trades');

@@ -35,6 +35,7 @@ class World {
   readonly record = new CollectRecord();
   readonly feeds: ScriptedFeed[] = [];
   readonly time = { jumps: 0 };
+  readonly unproven: string[] = [];
   /** Rows that came with claims, and those that claims said were stored before: what a ledger counts. */
   counted = 0;
   #gate: Promise<void> | undefined;
@@ -57,6 +58,7 @@ class World {
       time: this.time,
       clock: this.clock,
       telemetry: this.record,
+      unproven: (_, why) => this.unproven.push(why),
       openFeed: () => {
         const feed = new ScriptedFeed();
         this.feeds.push(feed);
@@ -164,6 +166,15 @@ test('a session that was ended from here closes then, one that others ended wher
     world.archive.sessions.map((one) => one.closed?.atMs),
     [at(19_000), at(20_101)],
   );
+});
+
+test('why no connection could be made is told, and nothing else of one that ends', async () => {
+  const world = new World();
+  const refused = { ...closed(null, 'connect_failed'), detail: 'Unexpected server response: 404' };
+  await world.play([refused, opened(0), state(100), closed(100)]);
+  assert.deepEqual(world.unproven, [
+    'no connection was made (connect_failed: Unexpected server response: 404)',
+  ]);
 });
 
 test('a session is covered from its first record to its last sign of life', async () => {
