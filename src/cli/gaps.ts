@@ -188,6 +188,14 @@ export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
   return `covered from ${from} to ${to}, and that time had not come at the exchange when its collector last noted it: suspect, a clock has lied; a running daemon takes it back`;
 }
 
+/** What becomes of time that a stream has not reached. */
+function goesOnText({ isListed, kind }: KnownStream): string {
+  if (!isListed) return 'a daemon goes on once the exchange lists the market again';
+  return MOMENT_STREAMS.has(kind)
+    ? 'what no daemon sees of it is lost, and is listed then'
+    : 'a daemon that collects it goes on from there';
+}
+
 /**
  * Why a stream has no gap at a time: the time is covered, or newer than all that is collected,
  * or was never asked for. Each calls for something else.
@@ -210,7 +218,9 @@ async function whyNoGap(
     return `${name}: nothing is missing there, all is covered from ${formatInstant(fromMs)} to ${formatInstant(toMs)}`;
   }
   if (newestCoveredMs !== null && atMs >= newestCoveredMs) {
-    return `${name}: that is newer than all that is collected, which ends at ${formatInstant(newestCoveredMs)}; a daemon that collects it goes on from there`;
+    const endMs = Math.max(newestCoveredMs, stream.countedUntilMs ?? 0);
+    const whole = endMs > newestCoveredMs ? 'is collected or listed as missing' : 'is collected';
+    return `${name}: that is newer than all that ${whole}, which ends at ${formatInstant(endMs)}; ${goesOnText(stream)}`;
   }
   const keptFromMs = await givenUpUntilMs(store, kind);
   if (keptFromMs !== null && atMs < keptFromMs) {

@@ -72,6 +72,24 @@ test('an exchange that plays another time is said to, and by how much', async ()
   const said =
     /^exchange: ok: it plays a time of its own, at present \d+d(?: \d+h)? behind this machine's$/;
   assert.match(states.at(-1) ?? '', said);
+
+  // At the same address another one plays now.
+  const databaseUrl = await makeDatabase();
+  await runSql(
+    databaseUrl,
+    `INSERT INTO archive (name, base_url, is_sandbox, identity)
+     VALUES ('${new URL(url).host}', '${url}', false, 'sandbox-of-before')`,
+  );
+  const other = await doctor({
+    TAPEKEEP_EXCHANGE_URL: url,
+    TAPEKEEP_STREAMS_STATES_ENABLED: 'false',
+    TAPEKEEP_DATABASE_URL: databaseUrl,
+  });
+  assert.equal(other.code, 1, other.states.join('\n'));
+  assert.match(
+    other.states.join('\n'),
+    /^exchange: wrong: it is \S+, and the archive is that of sandbox-of-before$/m,
+  );
 });
 
 test('a database that a start would migrate keeps nothing from beginning', async () => {

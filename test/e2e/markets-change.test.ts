@@ -127,6 +127,13 @@ test('a market comes, goes and comes back in other precisions; what is missing i
     const why = await runCommand(['gaps', 'explain', ...at], settings);
     assert.match(why.out, /wait until the exchange lists XMR_USDT again|nothing brings it back/);
   }
+  const status = await runCommand(['status'], { ...settings, TAPEKEEP_MARKETS: NEW });
+  assert.match(
+    status.out,
+    /^Nothing more of XMR_USDT is collected, though .*: the exchange does not list it any more\.$/m,
+  );
+  const later = await runCommand(['gaps', 'explain', NEW, 'depth', 'now'], settings);
+  assert.match(later.out, /newer than all that .*; a daemon goes on once the exchange lists/);
   const whileAway = await metrics();
   assert.doesNotMatch(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${NEW}"`));
   assert.match(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${OLD}"`));

@@ -2,7 +2,17 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, cpSync, mkdirSync, mkdtempSync } from 'node:fs';
-import { chown, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import {
+  appendFile,
+  chown,
+  mkdir,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { type AddressInfo, createServer } from 'node:net';
 import { dirname, join } from 'node:path';
@@ -10,7 +20,7 @@ import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { kernelRelease } from '../../src/store/embedded/accounts.js';
-import { readPostmaster, syncMethodOf } from '../../src/store/embedded/server.js';
+import { findRunning, readPostmaster, syncMethodOf } from '../../src/store/embedded/server.js';
 import {
   findEmbeddedPostgres,
   migrate,
@@ -344,6 +354,21 @@ test('a cluster without its password file is refused in words', async () => {
   await (await start(dataDir)).stop();
   await rm(join(dataDir, 'postgres.password'));
   await assert.rejects(start(dataDir), /lost its password file/);
+});
+
+test('a server that takes no login because its disk is full is not said to be one to be ended', async () => {
+  const dataDir = join(await newDir(), 'data');
+  await start(dataDir);
+  const clusterDir = join(dataDir, 'postgres');
+  const [name = ''] = await readdir(join(clusterDir, 'log'));
+  const look = async () => {
+    const deadlineMs = systemClock.monotonicMs();
+    await findRunning({ clusterDir, password: 'not it', clock: systemClock, deadlineMs });
+  };
+  await assert.rejects(look(), { code: 'embedded_postgres_failed', message: /end that process/ });
+  const said = 'FATAL:  could not write init file: No space left on device\n';
+  await appendFile(join(clusterDir, 'log', name), said);
+  await assert.rejects(look(), { code: 'embedded_postgres_disk_full', message: /make room there/ });
 });
 
 test('as root, the server runs as another user', async (context) => {

@@ -70,14 +70,15 @@ export default command({
   async run(common, { json }) {
     const session = openSession({ logLevel: 'silent', ...common }, { isSigning: true });
     const { config } = session;
+    let bound: string | null = null;
     const looks: readonly (readonly [string, () => Promise<Found[]>, advice?: string])[] = [
       ['data folder', () => folderOf(config.dataDir, 'dataDir (TAPEKEEP_DATA_DIR)')],
       ...(config.cold.enabled
         ? [['cold folder', () => folderOf(coldDirOf(config), 'cold.dir')] as const]
         : []),
-      ['database', () => databaseOf(session)],
+      ['database', () => databaseOf(session, (identity) => (bound = identity))],
       ['status page', () => portOf(session)],
-      ['exchange', () => exchangeOf(session), EXCHANGE_ADVICE],
+      ['exchange', () => exchangeOf(session, bound), EXCHANGE_ADVICE],
     ];
     const findings: Finding[] = [];
     for (const [what, at, advice] of looks) {
@@ -130,15 +131,18 @@ async function folderOf(path: string, setting: string): Promise<Found[]> {
   return [ok(`${text}${isMade}`)];
 }
 
+/** Called with the identity of the exchange whose archive it is, where one is known. */
+type OnBound = (identity: string | null) => void;
+
 /** Whether the database answers, with a schema that fits, and whose archive it holds. */
-async function databaseOf(session: Session): Promise<Found[]> {
+async function databaseOf(session: Session, onBound: OnBound): Promise<Found[]> {
   const { config } = session;
   if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) {
     return [ok('no archive yet; "tapekeep start" makes one with the embedded Postgres')];
   }
   return await withDatabase(session, 'existing', async ({ url }) => {
     try {
-      return await archiveAt(url, session);
+      return await archiveAt(url, session, onBound);
     } catch (error) {
       if (codeOf(error) !== 'database_not_migrated') throw error;
       // The daemon migrates at its start, unless its login is one of writers.
@@ -147,16 +151,23 @@ async function databaseOf(session: Session): Promise<Found[]> {
   });
 }
 
+const OTHER_ADVICE = 'name another database or dataDir, or the exchange that it belongs to';
 const WRITER_ADVICE = 'it is the only one that may: "tapekeep start" is refused until it has ended';
 
 /** A statement that reads nothing takes no longer. */
 const ASK_LIMIT_MS = 5000;
 
-async function archiveAt(url: string, { config, telemetry }: Session): Promise<Found[]> {
+async function archiveAt(
+  url: string,
+  { config, telemetry }: Session,
+  onBound: OnBound,
+): Promise<Found[]> {
   const where = describeDatabase(url);
   const store = await openArchive(config, url, systemClock, telemetry.store);
   try {
-    const found = archiveFound(where, exchangeNameOf(config), await store.archive());
+    const archive = await store.archive();
+    onBound(archive?.identity ?? null);
+    const found = archiveFound(where, exchangeNameOf(config), archive);
     const missing = await missingColdFiles(config, store);
     const unasked = await store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS).then(
       () => undefined,
@@ -184,7 +195,7 @@ function archiveFound(where: string, wanted: string, archive: { name: string } |
   if (archive === null) return ok(`${where}: an archive that is still empty`);
   if (archive.name === wanted) return ok(`${where}: the archive of ${wanted}`);
   const text = `${where} holds the archive of ${archive.name}, and the settings name ${wanted}`;
-  return wrong(text, 'name another database or dataDir, or the exchange that it belongs to');
+  return wrong(text, OTHER_ADVICE);
 }
 
 /** Where none of the markets is listed, the start is refused. */
@@ -225,8 +236,12 @@ const FEED_LIMIT_MS = 15_000;
 /** What is farther off than this shows that a clock is not set by the network. */
 const CLOCK_LIMIT_MS = 2000;
 
-/** Whether the exchange answers, lists the chosen markets, and agrees about the time. */
-async function exchangeOf(session: Session): Promise<Found[]> {
+/**
+ * Whether the exchange answers, lists the chosen markets, and agrees about the time.
+ *
+ * @param bound the identity of the archive's exchange, where it is known
+ */
+async function exchangeOf(session: Session, bound: string | null): Promise<Found[]> {
   const { config, exchangeTime } = session;
   const { url } = config.exchange;
   if (url === null)
@@ -247,6 +262,9 @@ async function exchangeOf(session: Session): Promise<Found[]> {
     const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
     return [
       ok(`${url} answers in ${shownDuration(tookMs)} and lists ${countOf(names.length, 'market')}`),
+      ...(bound === null || identity === null || bound === identity
+        ? []
+        : [wrong(`it is ${identity}, and the archive is that of ${bound}`, OTHER_ADVICE)]),
       ...(missing.length === 0 ? [] : [unlisted(missing, config.markets, names)]),
       ...(address.realtimeUrl === null || first === undefined
         ? []

@@ -7,6 +7,7 @@ import {
   type StatusStream,
   statusOf,
 } from '../../status/document.js';
+import type { KnownStream } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
 import { HORIZON_WHY, leftOutText, NOTHING_COLLECTS } from '../gaps.js';
 import { archive } from '../opening/database.js';
@@ -56,9 +57,10 @@ export default command({
   help: HELP,
   needs: archive(),
   async run({ session, store, nowMs }, { markets, kinds, worst, isSummary, json }) {
-    const [identity, isWritten, streams, gaps, checks] = await Promise.all([
+    const [identity, isWritten, known, streams, gaps, checks] = await Promise.all([
       store.archive(),
       store.inspection.isWritten(),
+      store.inspection.streams(),
       store.statusRows(nowMs),
       store.gapTotals(nowMs),
       store.checks.totals(),
@@ -73,7 +75,6 @@ export default command({
       identity === null
         ? 'The archive is empty: nothing was collected yet.'
         : `Archive of ${identity.name}${identity.isSandbox ? ' (sandbox)' : ''}`;
-    const known = new Set(streams.map(({ market }) => market));
     const all = archiveStatus(counted, nowMs, { markets, kinds }).streams;
     const left = leftOutText(session.config.markets, new Set(all.map(({ market }) => market)));
     printReport(json, document, () => [
@@ -168,14 +169,19 @@ function historyLines(
   ];
 }
 
-/** Markets that the settings name and nothing was ever collected of: misspelt, or not listed yet. */
-function absentLines(wanted: readonly string[], known: ReadonlySet<string>): string[] {
-  return wanted
-    .filter((name) => !known.has(name))
-    .map(
-      (name) =>
-        `Nothing of ${printable(name)} is collected, though the setting "markets" names it: the exchange did not list it so far.`,
-    );
+/** Markets that the settings name and the exchange does not list: misspelt, not listed yet, or no more. */
+function absentLines(wanted: readonly string[], known: readonly KnownStream[]): string[] {
+  return wanted.flatMap((name) => {
+    const stream = known.find(({ market }) => market === name);
+    if (stream?.isListed === true) return [];
+    const [more, when] =
+      stream === undefined
+        ? ['', 'did not list it so far']
+        : ['more ', 'does not list it any more'];
+    return [
+      `Nothing ${more}of ${printable(name)} is collected, though the setting "markets" names it: the exchange ${when}.`,
+    ];
+  });
 }
 
 function mismatchLines(streams: readonly StatusStream[]): string[] {

@@ -206,6 +206,9 @@ export async function findRunning(
       signal.throwIfAborted();
     }
     if (clock.monotonicMs() >= options.deadlineMs) {
+      // Where the disk is full, no one can log in.
+      const full = await fullDisk(dirname(clusterDir), await newestLog(clusterDir));
+      if (full !== undefined) throw full;
       throw new StoreError(
         'embedded_postgres_failed',
         `a Postgres server (process ${found.pid}) holds ${clusterDir} but does not answer on port ${found.port} to the stored password; end that process, then start again`,
