@@ -3,6 +3,7 @@ import type { LifeRules } from '../archive/sealing/plan.js';
 import type { LifeOutcome, LifeStep } from '../archive/sealing/seal.js';
 import type { Config } from '../config/schema.js';
 import { systemClock } from '../kernel/clock.js';
+import type { Span } from '../kernel/span.js';
 import { nameMeant } from '../model/kinds.js';
 import {
   SERIES,
@@ -95,6 +96,20 @@ export async function givenUpUntilMs(store: Store, kind: StreamKind): Promise<nu
     .filter((one) => one.table === table && one.state === 'expired')
     .map(({ span }) => span.toMs);
   return ends.length === 0 ? null : Math.max(...ends);
+}
+
+/** Time of a kind of stream whose rows are in files: nothing can be added there. */
+export async function archivedSpans(store: Store, kind: StreamKind): Promise<readonly Span[]> {
+  const table = tableOfStream(kind);
+  return (await store.sealing.partitions())
+    .filter((one) => one.table === table && one.state === 'archived')
+    .map(({ span }) => span);
+}
+
+/** What brings back a span that is in files. */
+export function restoreAdvice(kind: StreamKind, span: Span): string {
+  const [from, to] = [span.fromMs, span.toMs].map((ms) => new Date(ms).toISOString());
+  return `"tapekeep restore --kind ${SERIES[tableOfStream(kind)].retention} --from ${from} --to ${to}" brings it back`;
 }
 
 /** Runs the work with its progress on stderr, and reports the outcome. */

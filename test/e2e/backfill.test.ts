@@ -103,6 +103,41 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.match(explained.out, new RegExp(`given up by retention, .* before ${today}`));
   });
 
+  test('what is in files is not asked for before it is brought back', async (t) => {
+    const world = await TapeProgram.make(t, 29, 'empty');
+    await world.openExchange(420);
+    assert.equal((await world.run(...BACKFILL)).code, 0);
+    const today = at(0).slice(0, 10);
+    const before = new Date(Date.parse(today) - 60_000).toISOString();
+    await runSql(
+      world.databaseUrl,
+      `INSERT INTO partition_state (table_name, span, state, market_rows)
+       VALUES ('trade', tstzrange('${today}'::timestamptz - interval '1 day', '${today}'), 'archived', '{}')`,
+    );
+    const asked = ['backfill', '--market', TAPE_MARKET, '--from', before, '--to', at(TO_S)];
+    const refused = await world.run(...asked);
+    assert.equal(refused.code, 2, refused.out + refused.err);
+    assert.match(
+      refused.err,
+      new RegExp(
+        `--from: .*are in files, .*restore --kind trades --from ${before} --to ${today}T00`,
+      ),
+    );
+    // Asked for before it went there: no gap that a daemon works on.
+    await runSql(
+      world.databaseUrl,
+      `INSERT INTO wanted (stream_id, market_id, span)
+       SELECT stream_id, market_id, tstzrange('${before}', '${today}') FROM stream WHERE kind = 'trades'`,
+    );
+    const explained = await world.run('gaps', 'explain', TAPE_MARKET, 'trades', before);
+    assert.match(
+      explained.out,
+      /What to do: its rows are in files, .*tapekeep restore --kind trades/,
+    );
+    const fill = await world.run('gaps', 'fill', '--market', TAPE_MARKET, '--kind', 'trades');
+    assert.match(fill.err, /Left out: 1 gap; nothing can be added to partitions that are archived/);
+  });
+
   test('a running daemon asks for nothing of a time that its retention gives up meanwhile', async (t) => {
     const world = await TapeProgram.make(t, 28);
     await world.openExchange(420);

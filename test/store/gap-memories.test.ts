@@ -120,11 +120,21 @@ test('gaps are made due again, given up ones only when asked for', async () => {
 });
 
 test('what is wanted is asked for once, and until it is covered or given up', async () => {
-  const { store, stream } = await openWithGap();
+  const { store, url, stream } = await openWithGap();
   const span = spanOf(-50, -20);
   const wanted = await store.want(stream, span);
   assert.deepEqual(await store.want(stream, span), wanted);
   assert.deepEqual((await store.fillRequests(ms(100))).wanted, [wanted]);
+  // Nothing can be added to what is in files.
+  await runSql(
+    url,
+    `INSERT INTO partition_state (table_name, span, state, market_rows)
+     SELECT 'trade', tstzrange(NULL, lower(span) + interval '5 s'), 'archived', '{}' FROM wanted`,
+  );
+  const { fromMs, toMs } = wanted.span;
+  const left = { ...wanted, span: { fromMs: fromMs + 5000, toMs } };
+  assert.deepEqual((await store.fillRequests(ms(100))).wanted, [left]);
+  await runSql(url, `DELETE FROM partition_state WHERE state = 'archived'`);
   assert.deepEqual((await store.gaps(stream, ms(10)))[0]?.fromMs, span.fromMs);
   const status = (await store.statusRows(ms(100))).find(({ kind }) => kind === 'trades');
   assert.deepEqual([status?.gaps, status?.gapS], [2, 130]);

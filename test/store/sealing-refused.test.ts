@@ -40,7 +40,7 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
     ...{ stream, span: gap, state: 'unfillable', reason: 'beyond history', atMs: FIRST_MS },
   });
   assert.deepEqual(await notes(), [
-    'it is not whole: trades of BTC_USDT from 2026-01-14 00:00:00 to 2026-01-14 00:01:00 were not to be had',
+    'it is not whole: trades of BTC_USDT from 2026-01-14 00:00:00 to 2026-01-14 00:01:00 are not there, given up or never asked for',
   ]);
 
   // A candle that nobody has held against the trades.
@@ -94,9 +94,9 @@ test('a day that began before its history is sealed, and not without a word', as
   const begins = 'UPDATE stream SET collect_from = $1';
   await runSql(world.url, begins, late.slice(1));
   const before =
-    'trades of BTC_USDT from 2026-01-13 00:00:00 to 2026-01-13 01:00:00 were not to be had';
+    'trades of BTC_USDT from 2026-01-13 00:00:00 to 2026-01-13 01:00:00 are not there, given up or never asked for';
   const said = [
-    ['sealed', `it is not whole: ${before}, nor parts of other streams (1)`],
+    ['sealed', `it is not whole: ${before}; nor are parts of other streams (1)`],
     ['sealed', null],
     ['sealed', null],
   ];

@@ -183,8 +183,8 @@ export async function lackNote(
   const { kind, market, variantS, span } = lack;
   const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;
   const [from, to] = [span.fromMs, span.toMs].map(formatInstant);
-  const more = others.length === 0 ? '' : `, nor parts of other streams (${others.length})`;
-  return `it is not whole: ${stream} of ${market} from ${from} to ${to} were not to be had${more}`;
+  const more = others.length === 0 ? '' : `; nor are parts of other streams (${others.length})`;
+  return `it is not whole: ${stream} of ${market} from ${from} to ${to} are not there, given up or never asked for${more}`;
 }
 
 async function sizesOf({ store }: LifeContext, { name }: PartitionInfo): Promise<Sizes> {

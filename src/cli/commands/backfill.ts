@@ -2,7 +2,7 @@ import { MarketList } from '../../collect/markets.js';
 import type { Config } from '../../config/schema.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { nearestName } from '../../kernel/nearest.js';
-import { floorToMs, type Span } from '../../kernel/span.js';
+import { floorToMs, isEmptySpan, overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
 import type { StreamKind } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
@@ -10,7 +10,7 @@ import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
-import { givenUpUntilMs } from '../life.js';
+import { archivedSpans, givenUpUntilMs, restoreAdvice } from '../life.js';
 import {
   FILLED_KINDS,
   fetchedKindsArgument,
@@ -72,7 +72,7 @@ export default command({
     if (tasks.length === 0) {
       return await context.fill('Nothing to do: no candle of this time is complete yet.', json);
     }
-    await refuseGivenUp(store, tasks, from);
+    await refuseGivenUp(store, tasks, from, nowMs);
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
     const marketIds = chosen.map(({ marketId }) => marketId);
     const paused = ['trades', 'times', 'candles'] as const;
@@ -103,15 +103,27 @@ async function refuseGivenUp(
   store: Store,
   tasks: readonly FillTask[],
   from: Instant,
+  nowMs: number,
 ): Promise<void> {
   for (const { stream, span } of tasks) {
-    const keptFromMs = await givenUpUntilMs(store, stream.kind);
-    if (keptFromMs === null || span.fromMs >= keptFromMs) continue;
-    throw new UsageError(
-      '--from',
-      from.text,
-      `${stream.kind} from before ${formatInstant(keptFromMs)} were given up by retention and are not collected again: begin there, or later`,
-    );
+    const { kind } = stream;
+    const keptFromMs = await givenUpUntilMs(store, kind);
+    if (keptFromMs !== null && span.fromMs < keptFromMs) {
+      const why = `${kind} from before ${formatInstant(keptFromMs)} were given up by retention and are not collected again: begin there, or later`;
+      throw new UsageError('--from', from.text, why);
+    }
+    const parts = (await archivedSpans(store, kind))
+      .map((one) => overlapOf(one, span))
+      .filter((one) => !isEmptySpan(one))
+      .map((one) => ({ ...stream, span: one }));
+    const progress = await store.inspection.progress(parts, nowMs);
+    const away = parts.find((_, at) => {
+      const { coveredMs, lengthMs } = progress[at] ?? { coveredMs: 0, lengthMs: 0 };
+      return coveredMs < lengthMs - 0.5;
+    });
+    if (away === undefined) continue;
+    const why = `${kind} of ${formatSpan(away.span)} are in files, where nothing can be added, and are not all that there is: ${restoreAdvice(kind, away.span)}; or leave that time out`;
+    throw new UsageError('--from', from.text, why);
   }
 }
 

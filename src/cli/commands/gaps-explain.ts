@@ -1,4 +1,5 @@
 import { shownDuration } from '../../kernel/durations.js';
+import { subtractSpans } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
@@ -7,6 +8,7 @@ import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
 import { findGap, findGapsAt, gapIdOf, leftOutText, nextTryText } from '../gaps.js';
+import { archivedSpans, restoreAdvice } from '../life.js';
 import { archive, type Look } from '../opening/database.js';
 import { instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
 import { countOf, printable, whole } from '../output.js';
@@ -89,7 +91,7 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,
     ...(await substitutes(gap, look)),
-    ...nextSteps(gap, look.wanted).map((step) => `What to do: ${step}`),
+    ...(await nextSteps(gap, look)).map((step) => `What to do: ${step}`),
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -157,11 +159,16 @@ async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise
   return [`In its place: the candles of ${covered.join(', ')} are stored.`];
 }
 
-function nextSteps(gap: Gap, wanted: readonly string[]): string[] {
-  const { kind, state, reason, market } = gap;
+async function nextSteps(gap: Gap, { store, wanted }: Ledger): Promise<string[]> {
+  const { kind, state, reason, market, span } = gap;
   const id = gapIdOf(gap);
   if (MOMENT_STREAMS.has(kind)) {
     return ['nothing brings it back; keep the daemon running, and see that its schedule is kept'];
+  }
+  if (subtractSpans(span, await archivedSpans(store, kind)).length === 0) {
+    return [
+      `its rows are in files, where nothing can be added: ${restoreAdvice(kind, span)} first`,
+    ];
   }
   const note = `tapekeep gaps note ${id} "…"`;
   if (reason === 'delisted') {

@@ -57,14 +57,20 @@ export async function want(runner: Runner, stream: StreamRef, span: Span): Promi
 /** Of these streams alone: requests of others would take the place of theirs. */
 const isAsked = (of: string) => `($1::int[] IS NULL OR ${of}.stream_id = ANY ($1))`;
 
-/** What is covered, and what is given up, needs no more work. */
+const leftOf = (of: string) => `
+  CASE (SELECT s.kind FROM stream s WHERE s.stream_id = ${of}.stream_id)
+    WHEN 'trades' THEN ${removedSql('trade')} WHEN 'times' THEN ${removedSql('trade')}
+    WHEN 'candles' THEN ${removedSql('kline')} ELSE '{}' END`;
+
+/** What is covered, and what is given up, needs no more work; what lies in files cannot be had. */
 const OPEN_WANTED = `
-  SELECT ${WANTED_COLUMNS} FROM wanted w
+  SELECT w.stream_id, w.market_id, one AS span
+  FROM wanted w, unnest(tstzmultirange(w.span) - ${leftOf('w')}) AS one
   WHERE lower(w.span) < ${fromMs('$2')} AND ${isAsked('w')}
     AND NOT EXISTS (
       SELECT FROM coverage c
       WHERE c.market_id = w.market_id AND c.stream_id = w.stream_id AND c.span @> w.span)
-    AND NOT tstzmultirange(w.span) <@ (
+    AND NOT tstzmultirange(one) <@ (
       SELECT coalesce(range_agg(settled.span), '{}') FROM (
         SELECT c.span FROM coverage c
         WHERE c.market_id = w.market_id AND c.stream_id = w.stream_id AND c.span && w.span
@@ -72,17 +78,14 @@ const OPEN_WANTED = `
         SELECT g.span FROM gap g
         WHERE g.market_id = w.market_id AND g.stream_id = w.stream_id AND g.span && w.span
           AND g.state = 'unfillable') settled)
-  ORDER BY lower(w.span) DESC LIMIT ${MOST_REQUESTS}`;
+  ORDER BY lower(one) DESC LIMIT ${MOST_REQUESTS}`;
 
 const HAS_COVERAGE = `
   EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id AND c.stream_id = g.stream_id
             AND c.span && g.span)`;
 
 /** Rows of it are in files or gone: nothing can be added there, and nothing looked at, as long as that is so. */
-const HAS_LEFT = `
-  tstzmultirange(g.span) <@ CASE (SELECT s.kind FROM stream s WHERE s.stream_id = g.stream_id)
-    WHEN 'trades' THEN ${removedSql('trade')} WHEN 'times' THEN ${removedSql('trade')}
-    WHEN 'candles' THEN ${removedSql('kline')} ELSE '{}' END`;
+const HAS_LEFT = `tstzmultirange(g.span) <@ ${leftOf('g')}`;
 
 const SUSPECTS = `
   SELECT gap_id, stream_id, span FROM gap g
