@@ -169,12 +169,11 @@ export function nextTryText(
   nowMs: number,
 ): string {
   if (state === 'unfillable') {
-    if (reason === 'beyond history') return 'every hour while a daemon runs';
-    if (reason === 'missing at source' && kind === 'candles') {
-      return 'every 10 minutes while a daemon runs';
+    if (reason === 'delisted' && !MOMENT_STREAMS.has(kind)) {
+      return 'once the market is listed again';
     }
-    const isBack = reason === 'delisted' && !MOMENT_STREAMS.has(kind);
-    return isBack ? 'once the market is listed again' : 'none';
+    const isAsked = reason === 'beyond history' || kind === 'candles';
+    return isAsked ? 'every hour while a daemon runs' : 'none';
   }
   if (nextAttemptAtMs !== null && nextAttemptAtMs > nowMs) {
     return formatInstant(Math.floor(nextAttemptAtMs));

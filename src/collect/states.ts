@@ -294,7 +294,9 @@ export class StateCollector {
     this.#session = undefined;
     if (session === undefined) {
       const { stream, unproven } = this.#options;
-      unproven?.(stream, `no connection was made (${event.reason}: ${event.detail ?? 'closed'})`);
+      if (event.detail !== undefined) {
+        unproven?.(stream, `no connection was made: ${event.detail}`);
+      }
       return;
     }
     const isSilent = event.reason === 'stalled' || session.unproven >= SILENT_AFTER;

@@ -14,4 +14,13 @@ test('what is missing of a delisted market waits for the list', () => {
   const gap = { kind: 'trades', state: 'unfillable', reason: 'delisted' } as const;
   const text = nextTryText({ ...gap, nextAttemptAtMs: null }, true, 0);
   assert.equal(text, 'once the market is listed again');
+  const given = { kind: 'candles', state: 'unfillable', nextAttemptAtMs: null } as const;
+  const next = (gap: Partial<Parameters<typeof nextTryText>[0]>) =>
+    nextTryText({ ...given, reason: 'walk stalled', ...gap }, true, 0);
+  assert.equal(next({}), 'every hour while a daemon runs');
+  assert.equal(
+    next({ kind: 'trades', reason: 'beyond history' }),
+    'every hour while a daemon runs',
+  );
+  assert.equal(next({ kind: 'depth', reason: 'not observed' }), 'none');
 });

@@ -172,9 +172,7 @@ test('why no connection could be made is told, and nothing else of one that ends
   const world = new World();
   const refused = { ...closed(null, 'connect_failed'), detail: 'Unexpected server response: 404' };
   await world.play([refused, opened(0), state(100), closed(100)]);
-  assert.deepEqual(world.unproven, [
-    'no connection was made (connect_failed: Unexpected server response: 404)',
-  ]);
+  assert.deepEqual(world.unproven, ['no connection was made: Unexpected server response: 404']);
 });
 
 test('a session is covered from its first record to its last sign of life', async () => {
