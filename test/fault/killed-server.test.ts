@@ -145,6 +145,11 @@ test('a server that cannot be started again ends the daemon, which says why', LI
   await killServer(started);
   await first;
   assert.equal(await codeOf(`${page}/healthz`), 200, 'it still helps itself');
+  const ready = await (await fetch(`${page}/readyz`)).text();
+  assert.match(
+    ready,
+    /"database","ok":false,"detail":"the embedded Postgres in \S+ did not start: /,
+  );
   assert.deepEqual(await daemon.ended(), { code: 1, signal: null }, daemon.dump());
   assert.match(
     daemon.text('stderr'),

@@ -20,6 +20,8 @@ export interface DaemonView {
   readonly isSandbox: boolean | null;
   /** After which it cannot go on, and ends. */
   readonly failure: Error | undefined;
+  /** Why the embedded server cannot be started again; undefined while there is no such trouble. */
+  readonly databaseTrouble: string | undefined;
   /** What is there of it: undefined before its turn has come at the start. */
   readonly collector: Collector | undefined;
   readonly access: ExchangeAccess | undefined;
@@ -131,7 +133,9 @@ function health({ idleMs, failure }: DaemonView): HealthReport {
 
 async function ready(view: DaemonView): Promise<HealthReport> {
   const { phase, silentMs, collector, store } = view;
-  const pingFailure = await (store?.ping().then(() => undefined, messageOf) ?? 'not open yet');
+  const unanswered = await (store?.ping().then(() => undefined, messageOf) ?? 'not open yet');
+  // That no one answers at an address says less than why.
+  const pingFailure = unanswered && (view.databaseTrouble ?? unanswered);
   const oldestCommitMs = store?.oldestCommitMs() ?? 0;
   const outage = store?.outage();
   const isStoring =

@@ -66,6 +66,7 @@ const SERVER_STOP_MS = 3500;
 interface OpenDatabase {
   readonly url: string;
   readonly stop?: (limits: { readonly timeoutMs: number }) => Promise<void>;
+  readonly trouble?: () => string | undefined;
 }
 
 /**
@@ -337,7 +338,8 @@ export class Daemon {
         onLost: (error) => this.#fail(error),
       });
     const server = await this.#retrying(starting);
-    return { url: server.url, stop: (limits) => server.stop(limits) };
+    const { url, trouble } = server;
+    return { url, trouble, stop: (limits) => server.stop(limits) };
   }
 
   /** Whether its loops turn, as `/healthz` says. */
@@ -355,6 +357,7 @@ export class Daemon {
           ? null
           : archiveIdentityOf(this.#options.config, this.#identity.value).isSandbox,
       failure: this.#failure,
+      databaseTrouble: this.#database?.trouble?.(),
       ...{ collector: this.#collector, access: this.#access, store: this.#store },
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,

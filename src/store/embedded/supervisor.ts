@@ -63,6 +63,8 @@ export interface EmbeddedPostgres {
   readonly url: string;
   /** The same of the login that only reads. */
   readonly readerUrl: string;
+  /** Why a server that was lost could not be started again so far; undefined while there is none. */
+  trouble(): string | undefined;
   /**
    * Leaves the server, and ends it if no other process uses it: a fast shutdown, and harder ways when that
    * does not end it in time. The first call counts.
@@ -273,6 +275,12 @@ async function launchOnFreePort(
   }
 }
 
+/** The server that runs, or the last one that did. */
+interface Kept {
+  running: Running;
+  trouble: string | undefined;
+}
+
 async function supervise(
   options: EmbeddedOptions,
   paths: ClusterPaths,
@@ -280,7 +288,7 @@ async function supervise(
 ): Promise<EmbeddedPostgres> {
   const addresses = await addressesOf(paths, first);
   const ending = new AbortController();
-  const kept = { running: first };
+  const kept: Kept = { running: first, trouble: undefined };
   const keeping = keepRunning({ ...options, signal: ending.signal }, paths, kept).catch(
     (error: Error) => {
       if (ending.signal.aborted) return;
@@ -291,6 +299,7 @@ async function supervise(
   let stopping: Promise<void> | undefined;
   return {
     ...addresses,
+    trouble: () => kept.trouble,
     stop(limits) {
       ending.abort(new AbortedError());
       stopping ??= keeping.then(() => leave(options, paths, kept.running, limits?.timeoutMs));
@@ -310,7 +319,7 @@ async function supervise(
 async function keepRunning(
   options: EmbeddedOptions & { readonly signal: AbortSignal },
   paths: ClusterPaths,
-  kept: { running: Running },
+  kept: Kept,
 ): Promise<never> {
   const { clock, telemetry, signal } = options;
   for (let tries = 0; ; ) {
@@ -330,11 +339,13 @@ async function keepRunning(
       try {
         const timed = { ...options, startTimeoutMs: RESTART_TIMEOUT_MS };
         kept.running = await bringUp(timed, paths, { server, report });
+        kept.trouble = undefined;
         telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${server.port}, again` });
       } catch (error) {
         signal.throwIfAborted();
         if (isAborted(error)) throw error;
-        telemetry.embeddedPostgres({ phase: 'not started', detail: messageOf(error) });
+        kept.trouble = messageOf(error);
+        telemetry.embeddedPostgres({ phase: 'not started', detail: kept.trouble });
         if (error instanceof TapekeepError && error.action === 'retry') tries -= 1;
         if (tries >= RESTARTS_MAX) throw notRestarted(paths, tries, error);
         await sleep(clock, backoff.nextMs(), signal);
