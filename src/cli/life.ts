@@ -89,21 +89,23 @@ export function isOfKind(
   return kinds?.some((kind) => tablesKept(kind).some((one) => one === table)) ?? true;
 }
 
-/** Until when the rows of a kind of stream were given up by their retention; null: none ever were. */
-export async function givenUpUntilMs(store: Store, kind: StreamKind): Promise<number | null> {
+/** Time of a kind of stream whose partitions are in one of these states. */
+export async function partitionSpans(
+  store: Store,
+  kind: StreamKind,
+  ...states: readonly PartitionInfo['state'][]
+): Promise<Span[]> {
   const table = tableOfStream(kind);
-  const ends = (await store.sealing.partitions())
-    .filter((one) => one.table === table && one.state === 'expired')
-    .map(({ span }) => span.toMs);
-  return ends.length === 0 ? null : Math.max(...ends);
+  const partitions = await store.sealing.partitions();
+  return partitions
+    .filter((one) => one.table === table && states.includes(one.state))
+    .map(({ span }) => span);
 }
 
-/** Time of a kind of stream whose rows are in files: nothing can be added there. */
-export async function archivedSpans(store: Store, kind: StreamKind): Promise<readonly Span[]> {
-  const table = tableOfStream(kind);
-  return (await store.sealing.partitions())
-    .filter((one) => one.table === table && one.state === 'archived')
-    .map(({ span }) => span);
+/** Until when the rows of a kind of stream were given up by their retention; null: none ever were. */
+export async function givenUpUntilMs(store: Store, kind: StreamKind): Promise<number | null> {
+  const ends = (await partitionSpans(store, kind, 'expired')).map(({ toMs }) => toMs);
+  return ends.length === 0 ? null : Math.max(...ends);
 }
 
 /** What brings back a span that is in files. */

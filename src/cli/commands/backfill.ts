@@ -10,7 +10,7 @@ import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
-import { archivedSpans, givenUpUntilMs, restoreAdvice } from '../life.js';
+import { givenUpUntilMs, partitionSpans, restoreAdvice } from '../life.js';
 import {
   FILLED_KINDS,
   fetchedKindsArgument,
@@ -112,7 +112,7 @@ async function refuseGivenUp(
       const why = `${kind} from before ${formatInstant(keptFromMs)} were given up by retention and are not collected again: begin there, or later`;
       throw new UsageError('--from', from.text, why);
     }
-    const parts = (await archivedSpans(store, kind))
+    const parts = (await partitionSpans(store, kind, 'archived'))
       .map((one) => overlapOf(one, span))
       .filter((one) => !isEmptySpan(one))
       .map((one) => ({ ...stream, span: one }));

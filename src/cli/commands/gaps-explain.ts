@@ -8,7 +8,7 @@ import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
 import { findGap, findGapsAt, gapIdOf, leftOutText, nextTryText } from '../gaps.js';
-import { archivedSpans, restoreAdvice } from '../life.js';
+import { partitionSpans, restoreAdvice } from '../life.js';
 import { archive, type Look } from '../opening/database.js';
 import { instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
 import { countOf, printable, whole } from '../output.js';
@@ -165,7 +165,7 @@ async function nextSteps(gap: Gap, { store, wanted }: Ledger): Promise<string[]>
   if (MOMENT_STREAMS.has(kind)) {
     return ['nothing brings it back; keep the daemon running, and see that its schedule is kept'];
   }
-  if (subtractSpans(span, await archivedSpans(store, kind)).length === 0) {
+  if (subtractSpans(span, await partitionSpans(store, kind, 'archived')).length === 0) {
     return [
       `its rows are in files, where nothing can be added: ${restoreAdvice(kind, span)} first`,
     ];

@@ -1,10 +1,11 @@
-import { subtractSpans } from '../../kernel/span.js';
-import { MOMENT_STREAMS } from '../../model/series.js';
+import { type Span, subtractSpans } from '../../kernel/span.js';
+import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import type { Gap, Store } from '../../store/index.js';
 import { argument, command, flag } from '../command.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
 import { findGap } from '../gaps.js';
+import { partitionSpans } from '../life.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { countOf, printable } from '../output.js';
 import { GAP_SELECTION, type GapOptions, gapFilterOf, readGaps } from '../selection.js';
@@ -84,13 +85,11 @@ async function withoutUnlisted(
 
 /** Gaps of which at least a part lies where rows can be added. */
 async function withoutArchived(store: Store, gaps: readonly Gap[]): Promise<readonly Gap[]> {
-  const partitions = await store.sealing.partitions();
-  const gone = partitions.filter(({ state }) => state === 'archived' || state === 'expired');
-  return gaps.filter(({ kind, span }) => {
-    const table = kind === 'candles' ? 'kline' : 'trade';
-    const spans = gone.filter((one) => one.table === table).map((one) => one.span);
-    return subtractSpans(span, spans).length > 0;
-  });
+  const gone = new Map<StreamKind, readonly Span[]>();
+  for (const kind of new Set(gaps.map((gap) => gap.kind))) {
+    gone.set(kind, await partitionSpans(store, kind, 'archived', 'expired'));
+  }
+  return gaps.filter(({ kind, span }) => subtractSpans(span, gone.get(kind) ?? []).length > 0);
 }
 
 function nothing(unfillable: number, ids: number): string {

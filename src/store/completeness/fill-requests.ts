@@ -38,13 +38,11 @@ interface DueSpan extends RememberedSpan {
 /** Most requests of a sort in one answer; the others come when these are done. */
 const MOST_REQUESTS = 1_000;
 
-const WANTED_COLUMNS = 'stream_id, market_id, span';
-
 const WANT = `
   INSERT INTO wanted (stream_id, market_id, span)
   VALUES ($1, $2, ${rangeSql('$3', '$4')})
   ON CONFLICT (market_id, stream_id, span) DO UPDATE SET requested_at = wanted.requested_at
-  RETURNING ${WANTED_COLUMNS}`;
+  RETURNING stream_id, market_id, span`;
 
 /** Adds a span to what is expected of a stream; the same span twice is one. @throws {@link StoreError} for a span that is empty */
 export async function want(runner: Runner, stream: StreamRef, span: Span): Promise<StreamSpan> {

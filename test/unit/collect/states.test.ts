@@ -168,7 +168,7 @@ test('a session that was ended from here closes then, one that others ended wher
   );
 });
 
-test('why no connection could be made is told, and nothing else of one that ends', async () => {
+test('why no connection could be made is passed on, and nothing else of one that ends', async () => {
   const world = new World();
   const refused = { ...closed(null, 'connect_failed'), detail: 'Unexpected server response: 404' };
   await world.play([refused, opened(0), state(100), closed(100)]);
