@@ -136,18 +136,20 @@ export class TradeEvidence {
    * Up to where a page of the newest trades may be claimed, and takes note of it: up to its own rows if
    * it is stale, and never beyond the start of a look in which a trade happened that it does not show.
    *
+   * @param page its `held` are rows that it shows and that are not believed yet: it lacks none of them
    * @param newest its newest row; undefined: it holds none
    * @param untilMs up to where its own times would prove it
    */
   provenUntilMs(
     kind: Kind,
-    page: ReplyTimes,
+    page: ReplyTimes & { readonly held?: readonly PageRow[] },
     newest: PageRow | undefined,
     untilMs: number,
   ): number {
     this.#followJump();
     const { clock, time } = this.#options;
-    const unshown = this.#unshown(kind, page, newest);
+    const shown = [...(page.held ?? []), ...(newest === undefined ? [] : [newest])];
+    const unshown = this.#unshown(kind, page, shown.sort(comparePlaces).at(-1));
     const found = unshown.findLast(({ byMs }) => byMs <= Math.min(page.sentAtMs, untilMs));
     const tid = newest?.tid ?? 0;
     const ownMs = (newest?.tradedAtS ?? 0) * SECOND_MS;

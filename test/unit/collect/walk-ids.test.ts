@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { WalkStalledError } from '../../../src/collect/trades/walk.js';
 import type { TradeWalker } from '../../../src/collect/trades/walker.js';
+import { FakeTime } from '../../support/fake-time.js';
 import {
   every,
   fillAll,
@@ -315,4 +317,32 @@ test('one low id among those above a gap begins no epoch', async () => {
   await world.walker().pollHead(signal);
   assert.equal(world.covered().length, 2);
   assert.deepEqual(world.gaps(), []);
+});
+
+test('a newest row that looks odd is no trade that its page lacks, and is claimed once a second answer shows it', async () => {
+  const world = new TradeWorld(every(10, 1), 11);
+  const { clock, record: telemetry } = world;
+  const time = new FakeTime(clock);
+  const evidence = new TradeEvidence({ market: 'A', time, clock, telemetry });
+  world.extras = { evidence };
+  const look = (volume: string) =>
+    evidence.looked('states', { last: '10', volume, deal: null }, time.nowMs());
+  const walker = world.walker('trades');
+  await walker.pollHead(signal);
+  clock.advance(20_000);
+  look('1');
+  clock.advance(1000);
+  world.trades.push({ tid: 10 + 100, atS: 31.5 });
+  clock.advance(1000);
+  look('2');
+  clock.advance(5000);
+  const claimed: boolean[] = [];
+  for (let answer = 0; answer < 2; answer += 1) {
+    await walker.pollHead(signal);
+    claimed.push(world.covered().some(([fromS, toS]) => fromS <= 31 && 32 <= toS));
+    clock.advance(1000);
+  }
+  assert.deepEqual(claimed, [false, true]);
+  assert.deepEqual(world.record.stale, []);
+  world.assertHonest();
 });
