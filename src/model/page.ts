@@ -1,5 +1,12 @@
 import { comparePlaces, type PageRow } from './order.js';
-import { goDeeper, goShallower, isPastTheEnd, type Search, searchFrom } from './search.js';
+import {
+  type EndShown,
+  goDeeper,
+  goShallower,
+  isPastTheEnd,
+  type Search,
+  searchFrom,
+} from './search.js';
 
 /**
  * Reading one page of trade history against what is already known: pure decisions, no I/O.
@@ -22,60 +29,57 @@ export interface LocateInput {
   readonly received: number;
   /** The largest page that this server ever returned. */
   readonly largestPage: number;
-  /** The request before this one ended exactly at the target, and this one looks just below it. */
-  readonly isProbe: boolean;
+  /** What the page says of the end of history. */
+  readonly end: EndShown;
 }
 
 export type Location =
   /** Contiguous, and `rows[olderFrom…]` are older than the target. */
   | { readonly kind: 'found'; readonly olderFrom: number }
-  /** Nothing came from right below the target. One such answer is a sign; it takes two for a proof. */
+  /** Nothing lies right below the target. One such answer is a sign; it takes two for a proof. */
   | { readonly kind: 'endOfHistory' }
   /** What is left below the target are some rows that cannot be read. */
   | { readonly kind: 'unreadableEnd' }
   /** The server serves neither the target nor anything older: its history ends above. */
   | { readonly kind: 'beyondHistory' }
   /** Ask again where `search` says. */
-  | {
-      readonly kind: 'again';
-      readonly search: Search;
-      readonly isProbe: boolean;
-      readonly why: string;
-    }
+  | { readonly kind: 'again'; readonly search: Search; readonly why: string }
   /** What the server answers cannot be reconciled with what it answered before. */
   | { readonly kind: 'broken'; readonly detail: string };
 
 /** Decides what a page below the head means for the walk. */
 export function locate(input: LocateInput): Location {
-  const { rows, target, search, asked, received, largestPage, isProbe } = input;
-  const { skip } = search;
-  const again = (next: Search, why: string): Location => ({
-    kind: 'again',
-    search: next,
-    isProbe: false,
-    why,
-  });
+  const { rows, target, search, asked, received, largestPage, end } = input;
+  const { skip, lowest } = search;
+  const again = (next: Search, why: string): Location => ({ kind: 'again', search: next, why });
   // Back by what a page really holds: by more, a capped server would be walked from its head.
   const pageRows = Math.max(1, rows.length, largestPage || asked);
   const newest = rows[0];
   const oldest = rows.at(-1);
+  const isBelowAll = isPastTheEnd(search);
+  const isBelowTarget = isBelowAll && lowest !== undefined && comparePlaces(lowest, target) === 0;
   if (newest === undefined || oldest === undefined) {
-    if (isProbe && received === 0) return { kind: 'endOfHistory' };
-    if (isProbe && received < asked && received < largestPage) return { kind: 'unreadableEnd' };
-    if (isProbe || (received > 0 && skip === 0)) {
+    if (isBelowTarget && received === 0) return { kind: 'endOfHistory' };
+    if (isBelowTarget && received < asked && received < largestPage) {
+      return { kind: 'unreadableEnd' };
+    }
+    if (isBelowTarget || (received > 0 && skip === 0)) {
       return { kind: 'broken', detail: 'a page holds no readable trade' };
     }
     if (skip === 0)
       return { kind: 'broken', detail: 'the history is empty, but it was not before' };
-    if (received === 0 && isPastTheEnd(search)) return { kind: 'beyondHistory' };
+    if (received === 0 && isBelowAll) return { kind: 'beyondHistory' };
     return again(goShallower(search, pageRows, received === 0), 'beyond the end of history');
   }
-  if (comparePlaces(oldest, target) > 0) {
+  const above = comparePlaces(oldest, target);
+  if (end === 'isEnd') return { kind: above === 0 ? 'endOfHistory' : 'beyondHistory' };
+  if (end !== undefined) return again(end, 'ended where another page did');
+  if (above > 0) {
     // Only newer trades: the head moved by more than a page, or the estimate was too low.
-    return again(goDeeper(search, rows.length), 'too shallow');
+    return again(goDeeper(search, rows.length, oldest), 'too shallow');
   }
   if (comparePlaces(newest, target) < 0) {
-    if (isProbe) {
+    if (isBelowTarget && search.shallowRows === 1) {
       // Rows below the target do exist, but a page cannot hold the target and them: no evidence.
       return { kind: 'broken', detail: 'pages of one trade leave no room for an overlap' };
     }
@@ -99,9 +103,10 @@ export function locate(input: LocateInput): Location {
   }
   if (index < rows.length - 1) return { kind: 'found', olderFrom: index + 1 };
   // That it is shorter than asked proves nothing: any server may send less. Only a look just below
-  // the target that brings nothing does.
-  const below = { ...search, skip: skip + Math.max(1, index) };
-  return index > 0
-    ? { kind: 'again', search: below, isProbe: false, why: 'ended at the known trade' }
-    : { kind: 'again', search: below, isProbe: true, why: 'is anything older?' };
+  // the target that brings nothing does, or one from further below and one more from here.
+  const isFirst = lowest === undefined || comparePlaces(lowest, target) !== 0;
+  // Right below it first; further each time that newer rows have pushed it down meanwhile.
+  const isNext = isFirst || (rows.length === 1 && search.shallowRows > 1);
+  const below = goDeeper(isNext ? { ...search, stride: 1 } : search, rows.length, oldest);
+  return again(below, index > 0 ? 'ended at the known trade' : 'is anything older?');
 }

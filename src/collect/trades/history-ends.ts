@@ -5,16 +5,6 @@ import type { Span } from '../../kernel/span.js';
 import type { CoveredRange } from '../../model/batch.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 
-/** Where an answer said that history ends. */
-export interface EndPlace {
-  /** Upper edge of the gap that was walked. */
-  readonly edgeMs: number;
-  /** The trade that is known right above the gap, if there is one. */
-  readonly above: PageRow | undefined;
-  /** The oldest trade that the server showed on the way; undefined when it showed none. */
-  readonly lowest: PageRow | undefined;
-}
-
 interface Seen extends PageRow {
   readonly atMs: number;
 }

@@ -9,7 +9,7 @@ import { goDeeper, goShallower, isPastTheEnd } from '../../model/search.js';
 import { type ChainCursor, seenDepth } from './chains.js';
 import type { Head } from './head.js';
 import { isUnread, sureRows } from './known.js';
-import type { SourceTrade, TradePage } from './source.js';
+import { endsUnread, type SourceTrade, type TradePage } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
 
 /** Stored rows that a page is held against, and how many of them it may expose. */
@@ -33,17 +33,14 @@ export async function pageBack(
 ): Promise<void> {
   const { traits, offsets, source } = walk.options;
   let search = walk.searchFor(gap.edgeMs, chain.depth - 1);
-  let isProbe = false;
   let why = '';
   let headsSeen = 0;
-  let lowest: SourceTrade | undefined;
   let size = PAGE_MAX;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;
     const page = await walk.fetchForStep(skip, size, signal);
     const rows = orderPage(page.trades);
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
-    lowest = rows.at(-1) ?? lowest;
     const location = locate({
       rows,
       target: chain,
@@ -51,11 +48,11 @@ export async function pageBack(
       asked: size,
       received: page.rowCount,
       largestPage: traits.largestPage,
-      isProbe,
+      end: walk.endShown(search, page),
     });
     switch (location.kind) {
       case 'again':
-        ({ search, isProbe, why } = location);
+        ({ search, why } = location);
         await walk.pages.commit(page);
         continue;
       case 'broken':
@@ -65,14 +62,14 @@ export async function pageBack(
       case 'beyondHistory':
         await walk.pages.commit(page);
         walk.stepped(request);
-        if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
+        if (await walk.isTheEnd(chain, search, page, signal)) {
           walk.chains.delete(gap.edgeMs);
           await walk.book.beyondHistory(gap);
         }
         return;
       case 'endOfHistory':
         walk.stepped(request);
-        if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
+        if (await walk.isTheEnd(chain, search, page, signal)) {
           await endOfHistory(walk, gap, chain, page);
         }
         return;
@@ -252,11 +249,9 @@ export async function endOfHistory(
     below.some((range) => range.firstId !== null) ||
     (isFirst &&
       (await options.archive.hasTradeBefore(options.marketId, chain.tradedAtS * SECOND_MS)));
-  // Each refused row with a readable one below it is listed as unread; more of them lie at the very end.
-  const endsUnreadable = page.rejected.length > page.unread.length;
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
   chains.delete(gap.edgeMs);
-  if (endsUnreadable) {
+  if (endsUnread(page)) {
     await pages.commit(page);
     await pages.recordRefused({ fromMs: refusedFromMs, toMs: gap.edgeMs });
     book.refused(gap.edgeMs);
@@ -297,7 +292,6 @@ export async function locateOffset(
   const { edgeMs } = gap;
   let search = walk.searchFor(edgeMs, pages.ranges.rowsAbove(edgeMs) - 1);
   let headsSeen = 0;
-  let lowest: SourceTrade | undefined;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;
     const page = await walk.fetchForStep(skip, PAGE_MAX, signal);
@@ -323,20 +317,22 @@ export async function locateOffset(
       walk.stepped(request);
       return;
     }
+    const isAbove = oldest !== undefined && oldest.tradedAtS * SECOND_MS >= edgeMs;
+    const end = isAbove ? walk.endShown(search, page) : undefined;
+    if ((page.rowCount === 0 && isPastTheEnd(search)) || end === 'isEnd') {
+      await pages.commit(page);
+      walk.stepped(request);
+      const isTheEnd = await walk.isTheEnd({ edgeMs, tid: 0 }, search, page, signal);
+      if (isTheEnd) await book.beyondHistory(gap);
+      return;
+    }
     if (newest === undefined || oldest === undefined) {
       await pages.commit(page);
-      if (page.rowCount === 0 && isPastTheEnd(search)) {
-        walk.stepped(request);
-        const place = { edgeMs, above: undefined, lowest };
-        if (await walk.isTheEnd(place, skip, signal)) await book.beyondHistory(gap);
-        return;
-      }
       const pageRows = Math.max(1, options.traits.largestPage);
       search = goShallower(search, pageRows, page.rowCount === 0);
-    } else if (oldest.tradedAtS * SECOND_MS >= edgeMs) {
-      lowest = oldest;
+    } else if (isAbove) {
       await pages.commit(page);
-      search = goDeeper(search, all.length);
+      search = end ?? goDeeper(search, all.length, oldest);
     } else if (newest.tradedAtS * SECOND_MS < edgeMs) {
       await pages.commit(page);
       search = goShallower(search, Math.max(rows.length, options.traits.largestPage));

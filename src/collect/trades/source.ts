@@ -150,6 +150,11 @@ function exactOnly(trade: SourceTrade, gaps: readonly GapNotice[] = []): SourceT
   return isWhole && gaps.some(isUnknown) ? { ...trade, executedAtUs: null } : trade;
 }
 
+/** Each refused row with a readable one below it is listed as unread; more of them lie at the very end. */
+export function endsUnread({ rejected, unread }: TradePage): boolean {
+  return rejected.length > unread.length;
+}
+
 function findUnread(slots: ReadonlyArray<SourceTrade | undefined>): UnreadRow[] {
   const unread: UnreadRow[] = [];
   for (const [at, slot] of slots.entries()) {

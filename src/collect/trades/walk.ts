@@ -12,19 +12,26 @@ import {
 } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
-import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../model/order.js';
+import {
+  comparePlaces,
+  orderPage,
+  type PageRow,
+  placeKey,
+  type Seam,
+  seamsOf,
+} from '../../model/order.js';
 import { edgeBelow } from '../../model/proof.js';
-import { type Search, searchFrom } from '../../model/search.js';
+import { type EndShown, endShown, lookAbove, type Search, searchFrom } from '../../model/search.js';
 import { PRIORITY } from '../ports.js';
 import { type ChainCursor, Chains, countAfter, type SeenDepth, seenDepth } from './chains.js';
 import type { TradeEvidence } from './evidence.js';
 import { GapBook, type GapBookOptions } from './gap-book.js';
-import { EmptyMarket, type EndPlace, HistoryEnds } from './history-ends.js';
+import { EmptyMarket, HistoryEnds } from './history-ends.js';
 import { KnownTrades, PageEnds } from './known.js';
 import type { OffsetKnowledge } from './offset-mode.js';
 import { PageStore, type PageStoreOptions } from './page-store.js';
 import type { PushedTrades } from './pushed.js';
-import { type SourceTrade, type TradePage, withoutNewest } from './source.js';
+import { endsUnread, type SourceTrade, type TradePage, withoutNewest } from './source.js';
 
 export interface WalkerOptions extends GapBookOptions {
   /** Age that caches in front of the exchange may add to an answer, exchange milliseconds. */
@@ -200,17 +207,44 @@ export class Walk {
     this.#startFoundAtMs = this.options.clock.monotonicMs();
   }
 
+  /** Rows that both answers hold which are to show the end of history. */
+  get #roomAtEnd(): number {
+    return Math.min(OTHER_PAGE, this.options.traits.largestPage);
+  }
+
+  /** What a page of a search says of the end of history: see `endShown` of searches. */
+  endShown(search: Search, page: TradePage): EndShown {
+    const oldest = orderPage(page.trades).at(-1);
+    if (oldest === undefined || endsUnread(page)) return undefined;
+    const room = this.#roomAtEnd;
+    return endShown(search, { oldest, rows: page.rowCount, room });
+  }
+
   /**
-   * Weighs an empty answer that says that history ends. It is believed when a page of another size
-   * is empty as well, and when all of that was so before, at least a second ago, below the same
-   * trade. Until then the gap is put off.
+   * Weighs an answer that says that history ends. It is believed when a page of another size says the
+   * same, and when all of that was so before, at least a second ago, below the same trade. Until then
+   * the gap is put off.
+   *
+   * @param place the edge that was walked, and the trade right above it; 0 where none is known
+   * @param first that answer: empty, or with the end of history in it
    */
-  async isTheEnd(place: EndPlace, skip: number, signal: AbortSignal): Promise<boolean> {
-    const { edgeMs, above, lowest } = place;
-    const tid = above?.tid ?? 0;
+  async isTheEnd(
+    place: { readonly edgeMs: number; readonly tid: number },
+    search: Search,
+    first: TradePage,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const { edgeMs, tid } = place;
+    const { lowest } = search;
+    const isEmpty = first.rowCount === 0;
+    const room = this.#roomAtEnd;
+    const { skip } = isEmpty ? search : lookAbove(search, search.skip + first.rowCount, room);
     const second = await this.fetchForStep(skip, OTHER_PAGE, signal);
     await this.pages.commit(second);
-    if (second.rowCount === 0) {
+    // From right below the lowest row came nothing: all that comes now was pushed down meanwhile.
+    const of = isEmpty ? { ...search, unseen: 0 } : search;
+    const isSame = isEmpty && second.rowCount === 0;
+    if (isSame || this.endShown(of, second) !== undefined) {
       if (lowest !== undefined) this.ends.seenBelow(lowest);
       if (this.ends.isAgain(edgeMs, tid)) return true;
       this.book.awaitSign(edgeMs);

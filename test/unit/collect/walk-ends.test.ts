@@ -534,3 +534,50 @@ test('the first trades of a market amid a step neither give up what is wanted of
   assert.deepEqual(world.gaps().at(-1), [100, 200, 'unfillable']);
   assert.deepEqual(world.covered(), [[4999, 5020]]);
 });
+
+/** Every request takes a tenth of a second, in which so many trades happen. */
+function tradeOn(world: TradeWorld, perRequest: number): void {
+  const answer = world.exchange.answers.historyResult ?? assert.fail();
+  world.exchange.answers.historyResult = async (params) => {
+    const rows = await answer(params);
+    const atS = (world.clock.wallMs() - START_MS) / 1000;
+    world.clock.advance(100);
+    for (let one = 0; one < perRequest; one += 1) {
+      world.trades.push({ tid: world.trades.length + 1, atS: atS + one / 100 });
+    }
+    return rows;
+  };
+}
+
+for (const perRequest of [1, 2, 5, 9]) {
+  for (const rows of [300, 401, 1999, 2500]) {
+    test(`the end of ${rows} trades is proven while ${perRequest} come with every request`, async () => {
+      for (const [collectFromS, isWanted] of [
+        [rows - 5, true],
+        [undefined, false],
+      ] as const) {
+        const world = new TradeWorld(every(rows, 1), rows);
+        if (rows < 1000) world.cap = 100;
+        const walker = world.walker('trades', collectFromS);
+        await walker.pollHead(signal);
+        tradeOn(world, perRequest);
+        if (isWanted) walker.backfill(span(-200, -100));
+        let [seconds, isDone] = [0, false];
+        for (; !isDone && seconds < 40; seconds += 1) {
+          const before = world.exchange.asked.length;
+          if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+          assert.ok(world.exchange.asked.length - before <= 13, 'a step has a bound');
+          await walker.pollHead(signal);
+          world.clock.advance(1000);
+          isDone = isWanted
+            ? world.gaps().some(([fromS, , state]) => fromS === -200 && state === 'unfillable')
+            : world.archive.floorOf(1) !== null;
+        }
+        assert.ok(isDone, `not within ${seconds} s`);
+        if (!isWanted) assert.equal(world.archive.floorOf(1), START_MS + 1000);
+        assert.deepEqual(world.record.stalls, []);
+        world.assertHonest();
+      }
+    });
+  }
+}

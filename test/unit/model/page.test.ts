@@ -11,8 +11,11 @@ const BASE = {
   search: searchFrom(10),
   asked: 5,
   largestPage: 5,
-  isProbe: false,
+  end: undefined,
 };
+const BEYOND = { tid: 60, tradedAtS: 60 };
+/** A page held the target alone, and this one is asked for right below it. */
+const PROBE = goDeeper(searchFrom(9), 1, BASE.target);
 
 interface Expected {
   readonly kind: Location['kind'];
@@ -63,7 +66,7 @@ const CASES: readonly Case[] = [
   {
     name: 'older rows below a probe',
     tids: [40],
-    input: { isProbe: true },
+    input: { search: PROBE },
     expected: { kind: 'broken' },
   },
   { name: 'the target is not where it belongs', tids: [60, 40], expected: { kind: 'broken' } },
@@ -110,19 +113,19 @@ const CASES: readonly Case[] = [
   {
     name: 'nothing below a probe',
     tids: [],
-    input: { isProbe: true },
+    input: { search: PROBE },
     expected: { kind: 'endOfHistory' },
   },
   {
     name: 'nothing readable below a probe',
     tids: [],
-    input: { isProbe: true, received: 3 },
+    input: { search: PROBE, received: 3 },
     expected: { kind: 'unreadableEnd' },
   },
   {
     name: 'a full page without a readable row below a probe',
     tids: [],
-    input: { isProbe: true, received: 5 },
+    input: { search: PROBE, received: 5 },
     expected: { kind: 'broken' },
   },
   ...[
@@ -130,7 +133,7 @@ const CASES: readonly Case[] = [
     { what: 'the largest page, less than was asked for', asked: 9, received: 5 },
   ].map(({ what, ...input }) => ({
     name: `no readable row below a probe: ${what}, shows no end`,
-    ...{ tids: [], input: { isProbe: true, ...input }, expected: { kind: 'broken' } as const },
+    ...{ tids: [], input: { search: PROBE, ...input }, expected: { kind: 'broken' } as const },
   })),
   ...[
     { what: 'nothing', tids: [], received: 0, skip: 13 },
@@ -139,8 +142,26 @@ const CASES: readonly Case[] = [
   ].map(({ what, tids, received, skip }) => ({
     name: `${what} far below a short page: right below that one only where history ends`,
     ...{ tids, expected: again(skip) },
-    input: { received, search: { ...goDeeper(searchFrom(10), 3), skip: 30 } },
+    input: { received, search: { ...goDeeper(searchFrom(10), 3, BEYOND), skip: 30 } },
   })),
+  {
+    name: 'the target at the end of a page that shows the end of history',
+    tids: [60, 50],
+    input: { end: 'isEnd' },
+    expected: { kind: 'endOfHistory' },
+  },
+  {
+    name: 'rows above the target at the end of a page that shows the end of history',
+    tids: [70, 60],
+    input: { end: 'isEnd' },
+    expected: { kind: 'beyondHistory' },
+  },
+  {
+    name: 'the end of history in a page that is too short to show it',
+    tids: [60, 50],
+    input: { end: searchFrom(7) },
+    expected: again(7),
+  },
   { name: 'nothing at a depth', tids: [], expected: again(5) },
   {
     name: 'nothing at all',
@@ -160,8 +181,9 @@ for (const { name, tids, input, expected } of CASES) {
   test(`locate: ${name}`, () => {
     const location = locate({ ...BASE, received: tids.length, rows: rowsOf(...tids), ...input });
     const { kind } = location;
-    const skip = location.kind === 'again' ? location.search.skip : undefined;
-    const found: Record<string, unknown> = { ...location, skip };
+    const search = location.kind === 'again' ? location.search : undefined;
+    const isProbe = search?.skip === search?.shallowEnd && search?.lowest?.tid === 50;
+    const found: Record<string, unknown> = { ...location, skip: search?.skip, isProbe };
     const seen = Object.fromEntries(Object.keys(expected).map((key) => [key, found[key]]));
     assert.deepEqual({ ...seen, kind }, expected);
   });

@@ -1,7 +1,17 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { goDeeper, goShallower, isPastTheEnd, searchFrom } from '../../../src/model/search.js';
+import {
+  endShown,
+  goDeeper as goBelow,
+  goShallower,
+  isPastTheEnd,
+  type Search,
+  searchFrom,
+} from '../../../src/model/search.js';
+
+const rowAt = (tid: number) => ({ tid, tradedAtS: tid });
+const goDeeper = (search: Search, rows: number) => goBelow(search, rows, rowAt(50));
 
 test('strides double until the place is overshot, then what is left is halved', () => {
   const skips: number[] = [];
@@ -67,4 +77,23 @@ test('between what is too shallow and what is too deep the page in the middle is
 test('a page that contradicts what was too shallow is left upwards, and that is forgotten', () => {
   const { skip, shallow, deep } = goShallower(goDeeper(searchFrom(500), 100), 100);
   assert.deepEqual({ skip, shallow, deep }, { skip: 499, shallow: undefined, deep: 599 });
+});
+
+test('while newer rows push the end down, a long page that ends at the lowest row again shows it', () => {
+  const ends = (search: Search, tid: number, rows: number, room = 100) =>
+    endShown(search, { oldest: rowAt(tid), rows, room });
+  const short = goDeeper(searchFrom(1000), 30);
+  assert.equal(ends(short, 50, 40), undefined, 'nothing was empty below it yet');
+  const search = goShallower({ ...short, skip: 1050 }, 100, true);
+  assert.deepEqual([search.unseen, search.skip], [20, 1030]);
+  assert.equal(ends(search, 50, 80), 'isEnd');
+  assert.equal(ends(search, 50, 81), undefined, 'no room for all that may lie below');
+  assert.equal(ends(search, 51, 40), undefined, 'the head moved by more than a page');
+  assert.equal(ends(search, 49, 40), undefined, 'there is more');
+  assert.equal(ends({ ...search, skip: 0 }, 50, 3), 'isEnd', 'all that there is');
+  const above = ends(search, 50, 3);
+  assert.deepEqual(above, { ...search, skip: 993 }, 'so short a page may be cut just there');
+  const lower = goBelow(search, 40, rowAt(49));
+  assert.deepEqual([lower.lowest, lower.unseen], [rowAt(49), 20]);
+  assert.equal(goDeeper(lower, 40).lowest?.tid, 49, 'a page from further up hides no lower row');
 });
