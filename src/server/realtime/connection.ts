@@ -26,7 +26,7 @@ import type { AskedMethod } from '../faults.js';
 import { RateWindows } from '../http/rate-window.js';
 import { failureOf } from '../http/replies.js';
 import { FrameGate, type GateFrame } from './faults-realtime.js';
-import { FollowedSubscription, StateSubscription } from './subscriptions.js';
+import { followState, StateSubscription, type Subscription } from './subscriptions.js';
 import { pushedRow, TradeSubscription } from './trade-subscription.js';
 
 /** Bytes that may wait for a reader who does not read; beyond it the connection is cut. */
@@ -158,7 +158,7 @@ export class RealtimeConnection {
   /** By market. */
   #tradeSubscriptions: ReadonlyMap<string, TradeSubscription> = new Map();
   /** Of one market, or of all that a list named. */
-  #subscriptions: readonly (StateSubscription | FollowedSubscription)[] = [];
+  #subscriptions: readonly Subscription[] = [];
   #lastFrameAtMs: number;
   #cancelIdle: (() => void) | undefined;
   #closeReason = 'client';
@@ -371,21 +371,23 @@ export class RealtimeConnection {
 
   #subscribe(id: number | string, targets: readonly StateParams[]): void {
     this.#endSubscriptions();
+    this.#send(responseMessage(id, [], STATUS_SUCCESS));
+    // Sending may have cut a slow reader.
+    if (!this.#isOpen) return;
     this.#subscriptions = targets.map((target) => {
       const send = (text: string) =>
         this.#sendFrame({ kind: 'update', method: undefined, market: target[0], text });
       return this.#context.backend.follow === undefined
         ? new StateSubscription(this.#context, target, send)
-        : new FollowedSubscription(this.#context, target, {
+        : followState(this.#context, target, {
             send,
             notifiesGaps: this.#notifiesGaps,
             room: () => this.#outlet.room(),
             close: (code, reason) => this.#closeAs(code, reason),
           });
     });
-    this.#send(responseMessage(id, [], STATUS_SUCCESS));
-    // Sending may have cut a slow reader, and with it ended the subscriptions.
-    for (const subscription of this.#subscriptions) subscription.start();
+    // What is followed may have closed the connection at once.
+    if (!this.#isOpen) this.#endSubscriptions();
   }
 
   /** The trades of a list of markets, of which those that there are not are passed over. */

@@ -1,9 +1,15 @@
 import { gapNoticeMessage } from '../../contract/gap-notices.js';
 import { familyUpdateMessage, type StateParams, updateMessage } from '../../contract/realtime.js';
 import type { StateRecord } from '../../contract/resources.js';
-import type { StateFollower, WrittenUpdate } from '../backend.js';
+import type { WrittenUpdate } from '../backend.js';
 import type { ServerContext } from '../context.js';
 import { failureOf } from '../http/replies.js';
+
+/** Updates that are sent until it is ended. */
+export interface Subscription {
+  /** After this nothing more is sent. */
+  end(): void;
+}
 
 /**
  * The updates of one `state.subscribe`: the first at once, later ones only when the record changed,
@@ -14,11 +20,11 @@ import { failureOf } from '../http/replies.js';
  * *ended*. A read also happens once per interval without any trade, because trades that fall out
  * of the rolling period change the record too.
  */
-export class StateSubscription {
+export class StateSubscription implements Subscription {
   readonly #context: ServerContext;
   readonly #params: StateParams;
   readonly #send: (text: string) => void;
-  #endWatch: (() => void) | undefined;
+  readonly #endWatch: () => void;
   #cancelTimer: (() => void) | undefined;
   #lastText = '';
   #sentAtMs = Number.NEGATIVE_INFINITY;
@@ -29,18 +35,13 @@ export class StateSubscription {
     this.#context = context;
     this.#params = params;
     this.#send = send;
-  }
-
-  start(): void {
-    if (this.#isEnded || this.#endWatch !== undefined) return;
-    this.#endWatch = this.#context.backend.watch(this.#params[0], () => this.#readIfDue());
+    this.#endWatch = context.backend.watch(params[0], () => this.#readIfDue());
     void this.#read();
   }
 
-  /** After this nothing more is sent. */
   end(): void {
     this.#isEnded = true;
-    this.#endWatch?.();
+    this.#endWatch();
     this.#cancelTimer?.();
   }
 
@@ -101,49 +102,32 @@ const [BEFORE = '', AFTER = ''] = JSON.stringify({ result: '@', error: null, id:
 /**
  * The updates of one `state.subscribe` at a backend that knows when each came: every one of them is
  * sent, neither paced nor compared.
- *
- * States: *new* → *following* → *ended*.
  */
-export class FollowedSubscription {
-  readonly #context: ServerContext;
-  readonly #params: StateParams;
-  readonly #reader: Reader;
-  #endFollowing: (() => void) | undefined;
-  #isEnded = false;
-
-  constructor(context: ServerContext, params: StateParams, reader: Reader) {
-    this.#context = context;
-    this.#params = params;
-    this.#reader = reader;
-  }
-
-  start(): void {
-    if (this.#isEnded || this.#endFollowing !== undefined) return;
-    const { backend, variants } = this.#context;
-    const [market, periodS] = this.#params;
-    const textOf = ({ recordText }: WrittenUpdate) =>
-      variants.updateShape === 'contract'
-        ? BEFORE + recordText + AFTER
-        : JSON.stringify(familyUpdateMessage(market, JSON.parse(recordText) as StateRecord));
-    const notifyGap = (isGap: boolean, atMs: number) => {
-      if (!this.#isEnded) this.#reader.send(JSON.stringify(gapNoticeMessage(isGap, atMs)));
-    };
-    const follower: StateFollower = {
-      ...(this.#reader.notifiesGaps && { notifyGap }),
-      send: (update) => {
-        if (this.#isEnded) return undefined;
-        this.#reader.send(textOf(update));
-        return this.#reader.room();
-      },
-      close: (code, reason) => this.#reader.close(code, reason),
-    };
-    this.#endFollowing = backend.follow?.(market, periodS, follower);
-  }
-
-  /** After this nothing more is sent. */
-  end(): void {
-    this.#isEnded = true;
-    this.#endFollowing?.();
-    this.#endFollowing = undefined;
-  }
+export function followState(
+  { backend, variants }: ServerContext,
+  [market, periodS]: StateParams,
+  reader: Reader,
+): Subscription {
+  let isEnded = false;
+  const textOf = ({ recordText }: WrittenUpdate) =>
+    variants.updateShape === 'contract'
+      ? BEFORE + recordText + AFTER
+      : JSON.stringify(familyUpdateMessage(market, JSON.parse(recordText) as StateRecord));
+  const notifyGap = (isGap: boolean, atMs: number) => {
+    if (!isEnded) reader.send(JSON.stringify(gapNoticeMessage(isGap, atMs)));
+  };
+  const endFollowing = backend.follow?.(market, periodS, {
+    ...(reader.notifiesGaps && { notifyGap }),
+    send(update) {
+      if (isEnded) return undefined;
+      reader.send(textOf(update));
+      return reader.room();
+    },
+    close: (code, reason) => reader.close(code, reason),
+  });
+  const end = () => {
+    isEnded = true;
+    endFollowing?.();
+  };
+  return { end };
 }
