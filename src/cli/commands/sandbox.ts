@@ -217,25 +217,17 @@ export default command({
   },
 });
 
-/** What was given of it. */
-function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  const entries = Object.entries(values).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
-}
-
 interface Variants extends Values<typeof VARIANTS> {
   readonly like: Sandbox['like'];
   readonly rateLimit: number | boolean | undefined;
 }
 
 function variantsOf({ like, rateLimit, sinceMin, ...options }: Variants): Partial<ServerVariants> {
-  const names = new Set(Object.keys(VARIANTS));
-  const named = Object.entries(options).filter(([name]) => names.has(name));
+  const given = Object.entries(options).filter(
+    ([name, value]) => Object.hasOwn(VARIANTS, name) && value !== undefined,
+  );
   return {
-    ...variantsLike(
-      like,
-      given(Object.fromEntries(named) as Omit<Values<typeof VARIANTS>, 'sinceMin'>),
-    ),
+    ...variantsLike(like, Object.fromEntries(given)),
     ...(sinceMin !== undefined && { sinceMin: sinceMin === '0' ? 0 : 1 }),
     ...(rateLimit === false && { rateLimit }),
     ...(typeof rateLimit === 'number' && {

@@ -65,21 +65,18 @@ const RATE_WINDOW_MS = 60_000;
 
 /** Without rate-limit headers by default: at this exchange only the configured budget is to count. */
 function variantsOf({ sandbox }: Config): Partial<ServerVariants> {
-  const { like, pageCap, rateLimit, updateInterval, idleTimeout, sinceMin, ...named } =
-    sandbox.variants;
-  const own = { ...named, sinceMin: sinceMin === 0 ? (0 as const) : (1 as const) };
+  const { like, pageCap, rateLimit, updateInterval, idleTimeout, ...named } = sandbox.variants;
+  const own = { ...named, pageCap: pageCap ?? undefined };
   const defaults = DEFAULT_VARIANTS as unknown as Readonly<Record<string, unknown>>;
   const chosen = Object.entries(own).filter(([name, value]) => value !== defaults[name]);
-  const isNamed = like !== 'contract';
-  const same = variantsLike(isNamed ? like : undefined, Object.fromEntries(chosen));
-  const limit = typeof rateLimit === 'number' ? { limit: rateLimit, enforce: true } : undefined;
   return {
-    ...same,
-    pageCap: pageCap ?? undefined,
+    ...variantsLike(like === 'contract' ? undefined : like, Object.fromEntries(chosen)),
     updateIntervalMs: updateInterval,
     idleTimeoutMs: idleTimeout,
-    ...(limit === undefined ? {} : { rateLimit: { ...limit, windowMs: RATE_WINDOW_MS } }),
-    ...(rateLimit === 'none' ? { rateLimit: false } : {}),
+    ...(rateLimit === 'none' && { rateLimit: false }),
+    ...(typeof rateLimit === 'number' && {
+      rateLimit: { limit: rateLimit, windowMs: RATE_WINDOW_MS, enforce: true },
+    }),
   };
 }
 
