@@ -1,9 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
-import type { LogFields, Logger, LogLevel } from './logger.js';
+import type { Level, LogFields, Logger } from './logger.js';
 import type { MetricLabels, MetricName, Metrics } from './metrics.js';
 import { ROW_OUTCOMES, type RunCounts } from './run-counts.js';
-
-export type Level = Exclude<LogLevel, 'silent'>;
 
 /** Fields of an event that hold a number. */
 type Figure<E> = {

@@ -1,7 +1,9 @@
+import type { RequestBudgetState } from '../kernel/budget.js';
 import { isoMs } from '../kernel/timestamp.js';
 import { COLLECT, VERIFY } from './collect-events.js';
-import { event, type Failure, type Level, type Reports, wholeSeconds } from './entry.js';
+import { event, type Failure, type Reports, wholeSeconds } from './entry.js';
 import { closeReason, slug } from './labels.js';
+import type { Level } from './logger.js';
 import type { RequestOutcome } from './run-counts.js';
 
 /**
@@ -10,7 +12,7 @@ import type { RequestOutcome } from './run-counts.js';
  * handed a {@link Telemetry} and know neither pino nor prom-client.
  */
 
-export type { RequestOutcome };
+export type { RequestBudgetState as BudgetState, RequestOutcome };
 
 /** One HTTP request, however it ended. */
 export interface RequestEnded {
@@ -24,16 +26,6 @@ export interface RequestEnded {
   readonly bytes: number;
   /** Present on failure: the error's stable code and message. */
   readonly error?: { readonly code: string; readonly message: string };
-}
-
-/** The request budget at one instant. */
-export interface BudgetState {
-  /** Requests per second that are allowed now. */
-  readonly ratePerS: number;
-  /** Requests that may start at once. */
-  readonly tokens: number;
-  /** Callers that wait. */
-  readonly waiting: number;
 }
 
 /** Two courses of the exchange's time that answers speak for. UNIX milliseconds. */
@@ -53,7 +45,7 @@ export interface ClientEvents {
   /** An HTTP request ended, well or not. */
   requestEnded(event: RequestEnded): void;
   /** The request budget changed. */
-  budgetChanged(event: BudgetState): void;
+  budgetChanged(event: RequestBudgetState): void;
   /** The exchange asked us to wait (429, Retry-After, exhausted headers). */
   budgetPaused(event: { readonly reason: string; readonly waitMs: number }): void;
   /** Exchange time minus this machine's time, and how fast it runs (1 is real time). */

@@ -5,7 +5,8 @@ import type { Clock } from '../kernel/clock.js';
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
 export type LogFormat = 'auto' | 'json' | 'pretty';
-type WrittenLevel = Exclude<LogLevel, 'silent'>;
+/** That of a line. */
+export type Level = Exclude<LogLevel, 'silent'>;
 
 /** Values that belong to a log line, by name; units in the names. */
 export type LogFields = Readonly<Record<string, unknown>>;
@@ -18,12 +19,12 @@ export interface LogDestination {
 
 /** The log as this room's event functions use it. */
 export interface Logger {
-  write(level: WrittenLevel, message: string, fields?: LogFields): void;
+  write(level: Level, message: string, fields?: LogFields): void;
   /**
    * Like {@link Logger.write} for repeated failures: logged once, then at most every 30 s
    * with the number kept back. Occurrences with the same `key` count as the same failure.
    */
-  writeRepeating(level: WrittenLevel, key: string, message: string, fields?: LogFields): void;
+  writeRepeating(level: Level, key: string, message: string, fields?: LogFields): void;
   /** The text as the log would have it: what looks like a secret is hidden. */
   redact(text: string): string;
 }

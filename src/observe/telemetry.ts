@@ -16,8 +16,6 @@ export interface TelemetryOptions {
   readonly version?: string;
   /** Streams whose series begin at once, and not with their first rows. */
   readonly streams?: readonly string[];
-  /** Where the metrics are registered. Default: a registry of this telemetry's own. */
-  readonly registry?: Registry;
   /** Adds Node's own metrics (memory, event loop, garbage collection). Default true. */
   readonly processMetrics?: boolean;
 }
@@ -47,7 +45,7 @@ function refresh({ metrics, counts, partitionEnds }: Recorder, exchangeNowMs: nu
 
 /** Builds the telemetry: one function an event, each a log line and a metric. */
 export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
-  const registry = options.registry ?? new Registry();
+  const registry = new Registry();
   const { logger, clock = systemClock, version } = options;
   const recorder = new Recorder(logger, new Metrics(registry), new RunCounts(), clock);
   for (const stream of options.streams ?? []) recorder.stream(stream);
