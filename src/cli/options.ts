@@ -71,18 +71,6 @@ export function utcInstantArgument(text: string): number {
   return ms;
 }
 
-const ISO_TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.0+)?)?(Z|[+-]\d\d:\d\d))?$/;
-
-/** A time as whole UNIX seconds; a day alone is its start, UTC. */
-export function timeArgument(text: string): number {
-  if (/^\d{1,12}$/.test(text)) return Number(text);
-  const seconds = ISO_TIME.test(text) ? Date.parse(text) / 1000 : Number.NaN;
-  if (Number.isInteger(seconds) && seconds >= 0) return seconds;
-  throw new InvalidArgumentError(
-    'Write UNIX seconds such as 1767225600, or a time with its zone such as 2026-01-01T00:00:00Z.',
-  );
-}
-
 /** Names as people type them: `historyResult` is `history-result`. */
 export function kebabCase(name: string): string {
   return name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);

@@ -7,7 +7,7 @@ import { TapekeepError } from '../../kernel/errors.js';
 import { type CommonOptions, choice, option } from '../command.js';
 import { dialectOfConfig, type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
-import { backFromNow, type Instant, kebabCase, resolveInstant, timeArgument } from '../options.js';
+import { backFromNow, type Instant, kebabCase, resolveInstant } from '../options.js';
 import { refuseEmptySpan } from '../selection.js';
 
 /** Something that the command line or the settings must say first. */
@@ -65,21 +65,23 @@ export function openApi(session: Session, name: EndpointName, isSigned: boolean)
   return openExchange(session, { url, realtimeUrl: null });
 }
 
+const ISO_TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.0+)?)?(Z|[+-]\d\d:\d\d))?$/;
+
 /**
- * Reads a time of an option: UNIX seconds, a time with its zone, `now`, or a duration back from now
- * such as `5m` or `-5m`: from the exchange's present, which only a running call can know.
+ * Reads a time of an option: whole UNIX seconds, a time with its zone, a day alone as its start in UTC, `now`, or
+ * a duration back from now such as `5m` or `-5m`: from the exchange's present, which only a running call can know.
  *
  * @throws InvalidArgumentError saying what is allowed; commander adds option and value
  */
 export function relativeTimeArgument(text: string): Instant {
   const backMs = backFromNow(text);
   if (backMs !== undefined) return { backMs, text };
-  try {
-    return { atMs: timeArgument(text) * 1000, text };
-  } catch (error) {
-    if (!(error instanceof InvalidArgumentError)) throw error;
-    throw new InvalidArgumentError(`${error.message} Or now, or ${DURATION_FORM} back from now.`);
-  }
+  const isoMs = ISO_TIME.test(text) ? Date.parse(text) : Number.NaN;
+  const atMs = /^\d{1,12}$/.test(text) ? Number(text) * 1000 : isoMs;
+  if (Number.isInteger(atMs / 1000) && atMs >= 0) return { atMs, text };
+  throw new InvalidArgumentError(
+    `Write UNIX seconds such as 1767225600, or a time with its zone such as 2026-01-01T00:00:00Z. Or now, or ${DURATION_FORM} back from now.`,
+  );
 }
 
 function isInstant(value: unknown): value is Instant {

@@ -5,7 +5,7 @@ import { likelyCause } from '../../../src/cli/api/advice.js';
 import { linesOf } from '../../../src/cli/api/rows.js';
 import { loadCommands } from '../../../src/cli/command.js';
 import { lineOf } from '../../../src/cli/commands/api-watch.js';
-import { kebabCase, timeArgument } from '../../../src/cli/options.js';
+import { kebabCase } from '../../../src/cli/options.js';
 import { buildProgram } from '../../../src/cli/program.js';
 import { endpointNames, endpoints } from '../../../src/contract/endpoints.js';
 import type { Market } from '../../../src/contract/resources.js';
@@ -70,9 +70,11 @@ test('times are UNIX seconds or ISO with a zone; anything else is refused', () =
     '2026-01-31T12:00:00.000Z': noonS,
     '2026-01-31': noonS - 43_200,
   };
-  for (const [text, seconds] of Object.entries(good)) assert.equal(timeArgument(text), seconds);
+  for (const [text, seconds] of Object.entries(good)) {
+    assert.deepEqual(relativeTimeArgument(text), { atMs: seconds * 1000, text });
+  }
   for (const text of ['soon', '-5', '1.5', '2026-01-31T12:00:00', '2026-01-31T12:00:00.5Z', '']) {
-    assert.throws(() => timeArgument(text), /zone/, text);
+    assert.throws(() => relativeTimeArgument(text), /zone/, text);
   }
 });
 
