@@ -120,7 +120,12 @@ export default command({
       const signal = AbortSignal.any([ending.signal, limit.signal]);
       const statement = await chooseEngine(sql, options, signal);
       if (statement === null) await askPostgres(sql, options);
-      else await askNearby(statement, options, limit);
+      else {
+        await askTogether(statement, options, limit).catch(async (error: unknown) => {
+          if (!(error instanceof StuckStatementError)) await statement.close();
+          throw asOwnRefusal(error);
+        });
+      }
     } catch (error) {
       if (ending.signal.aborted && isAborted(error)) return EXIT_CODES.forced;
       throw error;
@@ -209,54 +214,35 @@ function otherName(table: string): string | undefined {
   return kind === own ? `${kind} (with --engine duckdb)` : kind;
 }
 
-/** As {@link askTogether}, with the name that was meant, if one comes near. */
-async function askNearby(
-  statement: Statement,
-  options: QueryOptions,
-  limit: TimeLimit,
-): Promise<void> {
-  try {
-    await askTogether(statement, options, limit);
-  } catch (error) {
-    if (!(error instanceof StuckStatementError)) await statement.close();
-    throw asOwnRefusal(error);
-  }
-}
-
 async function askTogether(
   statement: Statement,
   options: QueryOptions,
   limit: TimeLimit,
 ): Promise<void> {
   const { signal } = statement;
-  const write = (text: string) => limit.without(writeOut(text));
+  const { cold, market, format } = options;
   const session = openSession({ logLevel: 'warn', ...options });
   const { answerQuestion } = await import('../../archive/query/answer.js');
   const { openReading } = await import('../../archive/reading.js');
-  const coldDir = options.cold ?? coldDirOf(session.config);
+  const coldDir = cold ?? coldDirOf(session.config);
   const progress = new Progress();
+  const onPhase = (phase: string) => progress.say(`${phase} …`);
+  const write = (text: string) => limit.without(writeOut(text));
   const ask = async (store: Store | null, nowMs: number) => {
-    const reading = store === null ? null : await openReading(store, { coldDir, signal });
-    const { market } = options;
-    const selection = {
-      ...selectSpan(options, nowMs),
-      ...(market === undefined ? {} : { markets: market }),
-    };
-    const onPhase = (phase: string) => progress.say(`${phase} …`);
-    const question = { reader: reading, coldDir, selection, onPhase, onNote: note };
+    const reader = store === null ? null : await openReading(store, { coldDir, signal });
+    const selection = { ...selectSpan(options, nowMs), ...(market && { markets: market }) };
+    const question = { reader, coldDir, selection, onPhase, onNote: note };
     try {
       const answering = answerQuestion(statement, question, (one) =>
-        writeAnswer(one, options.format, write),
+        writeAnswer(one, format, write),
       );
       await unlessStuck(systemClock, signal, answering);
     } finally {
-      await reading?.close();
+      await reader?.close();
     }
   };
-  if (options.cold !== undefined) return await ask(null, systemClock.wallMs());
-  const askStore = async (store: Store) => {
-    await ask(store, await nowOf(store));
-  };
+  if (cold !== undefined) return await ask(null, systemClock.wallMs());
+  const askStore = async (store: Store) => await ask(store, await nowOf(store));
   await withArchive(session, askStore, 'by itself');
 }
 
