@@ -260,7 +260,9 @@ async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<Ma
   try {
     for (const { target, jobs, found } of work) {
       for (const job of jobs) await run(asked, job, found, progress);
-      if (!signal.aborted) await addGaps(asked, target, jobs, found);
+      if (signal.aborted) break;
+      const gaps = await gapsAround(asked, target, jobs);
+      found.gaps = gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
     }
   } finally {
     progress.end();
@@ -377,39 +379,27 @@ function wholeSlots({ fromMs, toMs }: Span, stepMs: number, isOutward: boolean):
 
 /**
  * Gaps of the trades and candles within what was judged, with what is known of them; where nothing was, those of
- * the time that was meant.
+ * the time that was meant, without what was not asked for yet: that is no gap.
  */
-async function addGaps(
-  asked: Asked,
-  target: CheckTarget,
-  jobs: readonly Job[],
-  found: MarketFindings,
-): Promise<void> {
-  const gaps =
-    jobs.length === 0 ? await gapsUnjudged(asked, target) : await gapsWithin(asked, target, jobs);
-  found.gaps = gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
-}
-
-async function gapsWithin(
+async function gapsAround(
   asked: Asked,
   target: CheckTarget,
   jobs: readonly Job[],
 ): Promise<readonly Gap[]> {
-  const gaps = await gapsOf(asked, target, { span: hullOf(jobs.map((job) => job.span)) });
-  // Candles of longer intervals end where their last whole one does: what follows is not judged.
-  return gaps.filter(
-    ({ kind, variant, span }) =>
-      kind === 'trades' ||
-      jobs.some((job) => job.kline.variant === variant && doOverlap(span, job.span)),
-  );
-}
-
-/** Without what was not asked for yet: that is no gap. */
-async function gapsUnjudged(asked: Asked, target: CheckTarget): Promise<readonly Gap[]> {
   const { store, bounds, nowMs } = asked;
+  if (jobs.length > 0) {
+    const gaps = await gapsOf(asked, target, { span: hullOf(jobs.map((job) => job.span)) });
+    // Candles of longer intervals end where their last whole one does: what follows is not judged.
+    return gaps.filter(
+      ({ kind, variant, span }) =>
+        kind === 'trades' ||
+        jobs.some((job) => job.kline.variant === variant && doOverlap(span, job.span)),
+    );
+  }
   const { toMs = nowMs, fromMs = Math.min(0, toMs) } = bounds;
   const streams = new Map((await store.inspection.streams()).map((one) => [one.streamId, one]));
-  return (await gapsOf(asked, target, { span: { fromMs, toMs } })).filter((gap) => {
+  const gaps = await gapsOf(asked, target, { span: { fromMs, toMs } });
+  return gaps.filter((gap) => {
     const stream = streams.get(gap.streamId);
     return stream === undefined || withoutLag(gap, stream, nowMs) !== undefined;
   });
