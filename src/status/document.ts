@@ -217,18 +217,13 @@ export function archiveStatus(
   const gaps = counted.gaps.filter(isWanted);
   const openGaps = gapsByReason(gaps, 'open');
   const checks = counted.checks.filter(({ market }) => isWanted({ market, kind: 'candles' }));
-  const sum = (figure: (one: StatusStream) => number) =>
-    toMilliseconds(streams.reduce((all, one) => all + figure(one), 0));
-  const [coveredS, missingS] = [sum((one) => one.coveredS), sum((one) => one.missingS)];
-  const ratios = streams.flatMap(({ coverageRatio }) => coverageRatio ?? []);
   const oldestMs = lowest(openGaps.map((one) => one.oldestMs));
   const listed = worst === undefined ? streams : [...streams].sort(byNeed).slice(0, worst);
   return {
     atMs: Math.floor(counted.atMs),
     markets: new Set(streams.flatMap(({ market }) => (market === '*' ? [] : [market]))).size,
-    rows: sum(({ rows }) => rows),
-    ...{ coveredS, missingS, coverageRatio: ratioOf(coveredS, missingS) },
-    lowestCoverageRatio: lowest(ratios),
+    rows: streams.reduce((sum, { rows }) => sum + rows, 0),
+    ...figuresOf(streams),
     kinds: kindsOf(streams),
     openGaps: openGaps.map((one) => shownGaps(one, nowMs)),
     lostGaps: gapsByReason(gaps, 'unfillable').map((one) => shownGaps(one, nowMs)),
@@ -254,18 +249,21 @@ export function isPartOfHistory({
 function kindsOf(streams: readonly StatusStream[]): ArchiveStatus['kinds'] {
   const kinds = [...new Set(streams.map((one) => one.kind))].map((kind) => {
     const own = streams.filter((one) => one.kind === kind);
-    const sum = (figure: (one: StatusStream) => number) =>
-      own.reduce((all, one) => all + figure(one), 0);
+    const { coverageRatio, lowestCoverageRatio } = figuresOf(own);
     return {
       ...{ kind, streams: own.length, partialStreams: own.filter(isPartOfHistory).length },
-      coverageRatio: ratioOf(
-        sum((one) => one.coveredS),
-        sum((one) => one.missingS),
-      ),
-      lowestCoverageRatio: lowest(own.flatMap(({ coverageRatio }) => coverageRatio ?? [])),
+      ...{ coverageRatio, lowestCoverageRatio },
     };
   });
   return kinds.sort((a, b) => (a.coverageRatio ?? 2) - (b.coverageRatio ?? 2));
+}
+
+/** How much of some streams is covered, all together, and of the least covered one. */
+function figuresOf(streams: readonly StatusStream[]) {
+  const coveredS = toMilliseconds(streams.reduce((sum, one) => sum + one.coveredS, 0));
+  const missingS = toMilliseconds(streams.reduce((sum, one) => sum + one.missingS, 0));
+  const lowestCoverageRatio = lowest(streams.flatMap(({ coverageRatio }) => coverageRatio ?? []));
+  return { coveredS, missingS, coverageRatio: ratioOf(coveredS, missingS), lowestCoverageRatio };
 }
 
 const lowest = (figures: readonly number[]) =>

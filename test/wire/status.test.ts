@@ -252,6 +252,16 @@ test('the page and the document tell open gaps by reason, the longest first', as
   assert.doesNotMatch(whole, /of part/i);
 });
 
+test('the share of a kind that is all there is is that of all, to the last digit', () => {
+  // The sum of the two is a little less than 0.8 in doubles.
+  const counted = countOf([
+    { coveredS: 0.1, gapS: 0 },
+    { coveredS: 0.7, gapS: 0.2, market: 'B', marketId: 2 },
+  ]);
+  const { kinds, coverageRatio } = archiveStatus(counted, 10_000);
+  assert.deepEqual([kinds[0]?.coverageRatio, coverageRatio], [0.8, 0.8]);
+});
+
 test('the document lists what is asked for, the least covered first, and counts the rest', async () => {
   const counted = countOf(
     [
