@@ -98,7 +98,7 @@ export async function countLedger(store: Store, options: HouseOptions): Promise<
   const counted = { atMs, streams: rows, gaps: totals, checks };
   options.onCounted(counted);
   reportCompleteness(counted, options.telemetry);
-  await reportSpace(store, options);
+  await reportSize(store, options);
 }
 
 /** A folder, or what of its path exists: that for cold files is made with the first of them. */
@@ -110,8 +110,8 @@ export async function nearestFolder(folder: string): Promise<string> {
   return isThere || dirname(folder) === folder ? folder : await nearestFolder(dirname(folder));
 }
 
-/** Reports what the archive takes, and the free space of the disks that this machine has of it. */
-async function reportSpace(store: Store, { config, telemetry }: HouseOptions): Promise<void> {
+/** Reports the partitions and what they take, and the free space of the disks that this machine has of them. */
+async function reportSize(store: Store, { config, telemetry }: HouseOptions): Promise<void> {
   const coldDir = coldDirOf(config);
   const directories = {
     data: config.dataDir,
@@ -130,6 +130,11 @@ async function reportSpace(store: Store, { config, telemetry }: HouseOptions): P
     coldBytes: partitions.reduce((sum, { coldBytes }) => sum + (coldBytes ?? 0), 0),
     disks: found.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : [])),
   });
+  const counts = new Map<string, { table: string; state: string; count: number }>();
+  for (const { table, state } of partitions) {
+    obtain(counts, `${table} ${state}`, () => ({ table, state, count: 0 })).count += 1;
+  }
+  telemetry.sealing.partitionsCounted({ partitions: [...counts.values()] });
 }
 
 /** Verifies what is collected until `signal` aborts; at once over when that is switched off. */
@@ -203,7 +208,7 @@ async function keepPartitions(
         : NOTHING_DONE;
       // Nothing is asked for any more of what is not kept, from now on.
       if (report.outcomes.some(({ became }) => became === 'expired')) await collector.review();
-      await reportLifecycle(store, report, telemetry);
+      reportLifecycle(report, telemetry);
       telemetry.sealing.roundEnded({ codes: report.failures.map(({ error }) => error.code) });
     } catch (error) {
       // A command that works on the same is no failure: it does what was to be done.
@@ -221,19 +226,10 @@ function isAnythingWanted({ sealAfterMs, coldAfterMs, retentionMs }: LifeRules):
   return sealAfterMs !== null || coldAfterMs !== null || Object.keys(retentionMs).length > 0;
 }
 
-async function reportLifecycle(
-  store: Store,
-  { outcomes, failures }: LifeReport,
-  { sealing }: Telemetry,
-): Promise<void> {
+function reportLifecycle({ outcomes, failures }: LifeReport, { sealing }: Telemetry): void {
   for (const { partition, became, rows } of outcomes) {
     if (became === 'kept') continue;
     sealing.partitionChanged({ table: partition.table, partition: partition.name, became, rows });
   }
   for (const { error } of failures) sealing.failed({ code: error.code, message: error.message });
-  const counts = new Map<string, { table: string; state: string; count: number }>();
-  for (const { table, state } of await store.sealing.partitions()) {
-    obtain(counts, `${table} ${state}`, () => ({ table, state, count: 0 })).count += 1;
-  }
-  sealing.partitionsCounted({ partitions: [...counts.values()] });
 }
