@@ -383,8 +383,11 @@ export class CandleCollector {
     const younger = above(isReadable ? this.#historyFrom(answer) : Number.NEGATIVE_INFINITY);
     // Of these an absent candle says something; of the others it may be older than history.
     const older = subtractSpans(said, [younger, ...this.#tradedSlots, ...slotsOf(heldMs, stepMs)]);
-    const shown = { believed: subtractSpans(said, older), heldMs, covered: this.#ranges.spans };
-    const checked = await crossCheckWithTrades(archive, marketId, stepMs, shown);
+    const shown = subtractSpans(said, older);
+    const { spans: covered } = this.#ranges;
+    const checked = isReadable
+      ? await crossCheckWithTrades(archive, marketId, stepMs, { believed: shown, heldMs, covered })
+      : { believed: shown, contradicted: [], unseen: [] };
     const { contradicted } = checked;
     // Trades that are covered and cannot be looked at do not say which of these slots had any.
     const beyond = [...older, ...subtractSpans(checked.unseen, [younger])];

@@ -315,7 +315,12 @@ test('a traded minute is not older than history where an answer has a time that 
   await world.archive.commit({ trades: [tradeAt(50)] });
   for (let minute = 0; minute < 60; minute += 1) world.absent.add(minute);
   world.extra = [world.candle('when?')];
-  await pollAll(world.collector());
+  const collector = world.collector();
+  // However often: the candle of no readable time may be its own.
+  for (let look = 0; look < 4; look += 1) {
+    await pollAll(collector);
+    world.clock.advance(11 * MINUTE_MS);
+  }
   const states = world.archive.gaps.map(({ state }) => state);
   assert.deepEqual([...new Set(states)], ['open']);
 });
@@ -381,6 +386,15 @@ test('covered trades that are in files do not show that a minute had none', asyn
   assert.deepEqual(world.gaps(), [[0, 500]]);
   const memories = world.archive.gaps.map(({ state, reason }) => `${state} ${reason}`);
   assert.deepEqual(memories, ['unfillable beyond history']);
+});
+
+test('a minute within history is quiet without a candle, though its trades are in files', async () => {
+  const world = new World(1001);
+  for (let minute = 600; minute < 620; minute += 1) world.absent.add(minute);
+  world.archive.tradesInFiles.push({ fromMs: 0, toMs: START_MS + 800 * MINUTE_MS });
+  const span = { fromMs: START_MS, toMs: START_MS + 1000 * MINUTE_MS };
+  await pollAll(world.collector({ coveredTrades: () => [span] }));
+  assert.deepEqual([world.covered(), world.gaps()], [[[0, 1000]], []]);
 });
 
 test('time beyond history is asked for again once its trades are covered, and no other', async () => {
