@@ -139,6 +139,7 @@ export class CandleCollector {
       await archive.revoke(stream, this.#grid.around(span), { reason: 'suspect', note, atMs });
       this.#ranges.replace(await archive.coveredRanges(stream, RANGES_MAX));
       this.#absences.forget(this.#grid.around(span));
+      this.#contradictions.forget([this.#grid.around(span)]);
       this.retry(span);
     });
   }
@@ -434,8 +435,11 @@ export class CandleCollector {
     // What the exchange does not have any more it will not show.
     const gone = subtractSpans(contradicted, [younger]);
     await this.#noteOpen(gone, BEYOND, { isLost: true });
-    const stalled = subtractSpans(contradicted, gone);
-    const lasting = this.#contradictions.lasting(stalled, stepMs);
+    // What is read again during its pause, along with newer candles, is the same look.
+    const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
+    const stalled = subtractSpans(contradicted, [...gone, ...putOff]);
+    if (isReadable) this.#contradictions.forget(subtractSpans(said, contradicted));
+    const lasting = this.#contradictions.lasting(stalled);
     const note = CONTRADICTED_NOTE;
     await this.#noteOpen(subtractSpans(stalled, lasting), 'walk stalled', { note });
     await this.#noteOpen(lasting, 'walk stalled', { note, isLost: true });

@@ -1,4 +1,3 @@
-import { BoundedMap } from '../../kernel/bounded.js';
 import {
   holdsSpan,
   isEmptySpan,
@@ -111,26 +110,28 @@ export async function crossCheckWithTrades(
   return { believed: subtractSpans(believed, contradicted), contradicted, unseen };
 }
 
-/** So many answers without the candle of a traded slot, most of them a pause apart, show that it is not to be had. */
+/** So many answers without the candle of a traded slot, a pause apart, show that it is not to be had. */
 const CONTRADICTIONS_MAX = 3;
-/** Slots that are counted so at most. */
-const CONTRADICTED_MAX = 1000;
 
 /** Counts answers that have no candle of slots in which trades are stored. */
 export class CandleContradictions {
-  readonly #counts = new BoundedMap<number, number>(CONTRADICTED_MAX);
+  /** Slots that this many answers lacked: one, two, and so on. */
+  #lacked: readonly (readonly Span[])[] = Array.from({ length: CONTRADICTIONS_MAX - 1 }, () => []);
 
   /** Takes note of an answer. @returns those of the slots of which it has gone on for so long */
-  lasting(contradicted: readonly Span[], stepMs: number): Span[] {
-    const lasting: number[] = [];
-    for (const { fromMs, toMs } of contradicted) {
-      for (let openMs = fromMs; openMs < toMs; openMs += stepMs) {
-        const count = (this.#counts.get(openMs) ?? 0) + 1;
-        this.#counts.set(openMs, count);
-        if (count >= CONTRADICTIONS_MAX) lasting.push(openMs);
-      }
-    }
-    return normalizeSpans(slotsOf(lasting, stepMs));
+  lasting(contradicted: readonly Span[]): Span[] {
+    let again = normalizeSpans(contradicted);
+    this.#lacked = this.#lacked.map((known) => {
+      const added = again;
+      again = subtractSpans(again, subtractSpans(again, known));
+      return normalizeSpans([...known, ...added]).slice(-RUNS_MAX);
+    });
+    return again;
+  }
+
+  /** Forgets slots that are suspect, or of which an answer has said more. */
+  forget(spans: readonly Span[]): void {
+    this.#lacked = this.#lacked.map((known) => subtractSpans(known, spans));
   }
 }
 

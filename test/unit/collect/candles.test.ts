@@ -16,6 +16,8 @@ import { CollectRecord } from '../../support/worlds/collect-record.js';
 const START_MS = Date.UTC(2026, 0, 1);
 const MINUTE_MS = 60_000;
 const MARKET = 'BTC_USDT';
+const OF_CANDLES = { streamId: 1, kind: 'candles', marketId: 7, variant: 60 } as const;
+const STREAM: StreamRef = { ...OF_CANDLES, collectFromMs: null };
 const { signal } = new AbortController();
 
 interface Asked {
@@ -71,13 +73,7 @@ class World {
     nowMs = () => this.clock.wallMs(),
   } = {}): CandleCollector {
     const collectFromMs = START_MS + collectFromMin * MINUTE_MS;
-    const stream: StreamRef = {
-      streamId: 1,
-      kind: 'candles',
-      marketId: 7,
-      variant: 60,
-      collectFromMs,
-    };
+    const stream = { ...STREAM, collectFromMs };
     return new CandleCollector(
       {
         market: MARKET,
@@ -113,6 +109,15 @@ class World {
 
   stored(): number[] {
     return [...this.archive.klines.values()].map(({ openAtS }) => minuteOf(openAtS * 1000));
+  }
+
+  /** What is remembered of gaps, oldest time first. */
+  states() {
+    return (this.archive.memories.get(1) ?? [])
+      .filter(({ state }) => state !== 'filled')
+      .map(({ state, reason, span }) => {
+        return { state, reason, span: [minuteOf(span.fromMs), minuteOf(span.toMs)] as const };
+      });
   }
 
   gaps(): Array<[number, number]> {
@@ -323,6 +328,66 @@ test('a traded minute is not older than history where an answer has a time that 
   }
   const states = world.archive.gaps.map(({ state }) => state);
   assert.deepEqual([...new Set(states)], ['open']);
+});
+
+test('as many traded minutes as an outage has are given up like one', async () => {
+  const world = new World(1800);
+  const minutes = Array.from({ length: 1500 }, (_, n) => 100 + n);
+  for (const minute of minutes) world.absent.add(minute);
+  await world.archive.commit({ trades: minutes.map(tradeAt) });
+  const collector = world.collector();
+  for (let look = 0; look < 6; look += 1) {
+    await pollAll(collector);
+    world.clock.advance(11 * MINUTE_MS);
+  }
+  const given = world.states().map(({ state, span }) => [state, ...span]);
+  assert.deepEqual(given, [['unfillable', 100, 1600]]);
+});
+
+for (const minute of [50, 99]) {
+  const where = minute === 50 ? 'on its own' : 'beside newer ones, in each minute';
+  test(`only answers a pause apart give a traded minute up, where it is read ${where}`, async () => {
+    const world = new World(100);
+    world.absent.add(minute);
+    await world.archive.commit({ trades: [tradeAt(minute)] });
+    const collector = world.collector({ rereads: 30 });
+    let passed = 0;
+    for (; world.states()[0]?.state !== 'unfillable' && passed < 60; passed += 1) {
+      await pollAll(collector);
+      world.clock.advance(MINUTE_MS);
+    }
+    assert.ok(20 <= passed && passed < 25, `after ${passed} minutes`);
+  });
+}
+
+test('a candle that came, or was doubted, is not given up at the next answer without it', async () => {
+  for (const isDoubted of [true, false]) {
+    const world = new World(100);
+    world.absent.add(50);
+    await world.archive.commit({ trades: [tradeAt(50)] });
+    const collector = world.collector();
+    const span = { fromMs: START_MS + 50 * MINUTE_MS, toMs: START_MS + 51 * MINUTE_MS };
+    for (let look = 0; look < 2; look += 1) {
+      await pollAll(collector);
+      world.clock.advance(11 * MINUTE_MS);
+    }
+    if (isDoubted) {
+      await collector.invalidate(span, 'a test');
+    } else {
+      world.absent.delete(50);
+      await pollAll(collector);
+      assert.equal(world.covered().length, 1);
+      world.absent.add(50);
+      await world.archive.revoke(STREAM, span, { reason: 'suspect', note: '', atMs: 0 });
+      await collector.reload();
+    }
+    await pollAll(collector);
+    await pollAll(collector);
+    assert.deepEqual(
+      world.states().map(({ state, reason }) => [state, reason]),
+      [['open', 'walk stalled']],
+    );
+  }
 });
 
 test('a page that a cache has kept shows history of its own time', async () => {
