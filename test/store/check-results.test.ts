@@ -171,6 +171,26 @@ test('a mismatch that is tried again holds back sealing, unless what it speaks o
   await admin.close();
 });
 
+test('what is given up of a part of a slot leaves nothing to wait for, though the rest is covered', async () => {
+  const { store, trades, minutes } = await openWorld();
+  const covered = [claim(trades, 0, 130), claim(trades, 140, 600), claim(minutes, 0, 300)];
+  await store.commit({
+    trades: [trade(1, 30), trade(2, 150)],
+    klines: [candle(120)],
+    claims: covered,
+  });
+  const matches = [0, 60, 180, 240].map((fromS) => matchRow(spanS(fromS, fromS + 60)));
+  await store.checks.record(1, 60, [...matches, mismatch(120)]);
+  const lost = { state: 'unfillable', reason: 'beyond history', atMs: spanS(0, 700).toMs } as const;
+  await store.recordGap({ ...lost, stream: trades, span: spanS(130, 140) });
+  const admin = await store.sealing.open(new AbortController().signal);
+  const part = { table: 'trade', span: spanS(60, 240) } as const;
+  assert.equal(await findUnsettled(admin.connection, part, true), undefined);
+  await store.recordGap({ ...lost, stream: trades, span: spanS(100, 150) });
+  assert.equal(await findUnsettled(admin.connection, part, true), undefined);
+  await admin.close();
+});
+
 test('matches become one row, mismatches keep one each, the later verdict stays', async () => {
   const { store, url } = await openWorld();
   for (let minute = 0; minute < 20; minute += 1) {
