@@ -12,7 +12,7 @@ export type StreamFiller = Pick<
 /** The part of a market's collectors that a review speaks to. */
 export interface ReviewedUnit {
   readonly walkers: readonly StreamFiller[];
-  readonly candles: readonly StreamFiller[];
+  readonly candles: readonly (StreamFiller & Pick<CandleCollector, 'leaveOut'>)[];
 }
 
 /**
@@ -44,13 +44,16 @@ export class FillReview {
    * @throws the first error of the archive, after all requests were tried
    */
   async review<T extends ReviewedUnit>(
-    { wanted, suspects, due, expired }: FillRequests,
+    { wanted, suspects, due, expired, candlesInFiles }: FillRequests,
     all: readonly T[],
   ): Promise<ReadonlySet<T>> {
     const touched = new Set<T>();
     for (const { walkers, candles } of all) {
       for (const walker of walkers) walker.keepFrom(expired.trades ?? Number.NEGATIVE_INFINITY);
-      for (const one of candles) one.keepFrom(expired.candles ?? Number.NEGATIVE_INFINITY);
+      for (const one of candles) {
+        one.keepFrom(expired.candles ?? Number.NEGATIVE_INFINITY);
+        one.leaveOut(candlesInFiles);
+      }
     }
     const suspectKey = ({ gapId }: FillRequests['suspects'][number]) => `suspect ${gapId}`;
     // After another try, or when its pause was ended, it is another request.

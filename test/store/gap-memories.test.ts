@@ -62,6 +62,9 @@ test('requests of streams that nothing works on do not take the place of others'
   const own = await store.fillRequests(ms(9000), [stream.streamId]);
   assert.deepEqual(idsOf(own.due), [stream.streamId]);
   assert.deepEqual(await store.fillRequests(ms(9000), []), { ...own, due: [] });
+  await store.commit({ claims: [claim(other, 1000, 3000)] });
+  assert.deepEqual(idsOf((await store.fillRequests(ms(9000))).suspects), [other.streamId]);
+  assert.deepEqual((await store.fillRequests(ms(9000), [stream.streamId])).suspects, []);
 });
 
 test('tries are counted on, also when the gap shrinks from either end, and tell when the next is due', async () => {
@@ -146,6 +149,31 @@ test('what is wanted is asked for once, and until it is covered or given up', as
   });
   assert.deepEqual((await store.fillRequests(ms(100))).wanted, []);
   await assert.rejects(store.want(stream, spanOf(5, 5)), { code: 'data_refused' });
+});
+
+test('candles that begin in files are not wanted, also where they end behind them', async () => {
+  const { store, url } = await openWithGap();
+  const week = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 604_800 });
+  const spanAt = (from: string, to: string) => ({ fromMs: Date.parse(from), toMs: Date.parse(to) });
+  await store.want(week, spanAt('2026-01-20Z', '2026-02-26Z'));
+  await runSql(
+    url,
+    `INSERT INTO partition_state (table_name, span, state, market_rows)
+     VALUES ('kline', tstzrange('2026-01-01Z', '2026-02-01Z'), 'archived', '{}')`,
+  );
+  const asked = async () => {
+    const { wanted, candlesInFiles } = await store.fillRequests(Date.parse('2026-03-01Z'));
+    return { wanted: wanted.map(({ span }) => span), candlesInFiles };
+  };
+  const candlesInFiles = [spanAt('2026-01-01Z', '2026-02-01Z')];
+  const wanted = [spanAt('2026-02-01Z', '2026-02-26Z')];
+  assert.deepEqual(await asked(), { wanted, candlesInFiles });
+  const cover = (from: string) =>
+    store.commit({ claims: [{ stream: week, span: spanAt(from, '2026-02-26Z'), evidence: {} }] });
+  await cover('2026-02-12Z');
+  assert.deepEqual((await asked()).wanted, wanted, 'another candle is open');
+  await cover('2026-02-05Z');
+  assert.deepEqual((await asked()).wanted, []);
 });
 
 test('what follows a fill waits for the next try of a gap only where it is near', async () => {

@@ -81,6 +81,7 @@ export class CandleCollector {
   #collectFromMs: number | null;
   /** Rows of before are not kept any more. */
   #keptFromMs = Number.NEGATIVE_INFINITY;
+  #inFiles: readonly Span[] = [];
   #backfills: readonly Span[] = [];
   /** The greatest age at which a candle was shown lately. What was shown long ago may be gone. */
   #reachMs = 0;
@@ -167,6 +168,11 @@ export class CandleCollector {
     if (ms <= this.#keptFromMs) return;
     this.#keptFromMs = ms;
     this.#collectFromMs = Math.max(this.#collectFromMs ?? ms, ms);
+  }
+
+  /** Time whose rows are in files, all that there is: no candle that begins there can be added. */
+  leaveOut(inFiles: readonly Span[]): void {
+    this.#inFiles = inFiles;
   }
 
   async #poll(signal: AbortSignal, nowMs: number): Promise<boolean> {
@@ -277,7 +283,9 @@ export class CandleCollector {
       return [{ fromMs: Math.max(fromMs, keptFromMs), toMs: Math.min(toMs, finalToMs) }];
     });
     const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
-    const settled = [...this.#ranges.spans, ...putOff];
+    // A candle that begins in files and ends behind them is one of theirs.
+    const inFiles = this.#inFiles.map((span) => ({ ...span, toMs: this.#grid.ceil(span.toMs) }));
+    const settled = [...this.#ranges.spans, ...putOff, ...inFiles];
     const gaps = subtractSpans(normalizeSpans([always, ...wanted]), settled);
     return gaps.map((gap) => this.#grid.around(gap));
   }

@@ -28,6 +28,8 @@ export interface FillRequests {
   readonly due: readonly DueSpan[];
   /** Up to where rows are no longer kept, UNIX milliseconds; null where all are. */
   readonly expired: Readonly<Record<'trades' | 'candles', number | null>>;
+  /** Time whose candles are in files. */
+  readonly candlesInFiles: readonly Span[];
 }
 
 interface DueSpan extends RememberedSpan {
@@ -60,6 +62,15 @@ const leftOf = (of: string) => `
     WHEN 'trades' THEN ${removedSql('trade')} WHEN 'times' THEN ${removedSql('trade')}
     WHEN 'candles' THEN ${removedSql('kline')} ELSE '{}' END`;
 
+/** Where coverage begins less than a candle behind files, the candle between begins in them (SQL). */
+const BEGUN_IN_FILES = `
+  SELECT tstzrange(upper(p.span), lower(c.span)) AS span
+  FROM stream s JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id,
+    partition_state p
+  WHERE s.stream_id = w.stream_id AND s.kind = 'candles' AND c.span && w.span
+    AND p.table_name = 'kline' AND p.state = 'archived' AND upper(p.span) <= lower(c.span)
+    AND lower(c.span) < upper(p.span) + s.variant * interval '1 s'`;
+
 /** What is covered, and what is given up, needs no more work; what lies in files cannot be had. */
 const OPEN_WANTED = `
   SELECT w.stream_id, w.market_id, one AS span
@@ -75,7 +86,8 @@ const OPEN_WANTED = `
         UNION ALL
         SELECT g.span FROM gap g
         WHERE g.market_id = w.market_id AND g.stream_id = w.stream_id AND g.span && w.span
-          AND g.state = 'unfillable') settled)
+          AND g.state = 'unfillable'
+        UNION ALL ${BEGUN_IN_FILES}) settled)
   ORDER BY lower(one) DESC LIMIT ${MOST_REQUESTS}`;
 
 const HAS_COVERAGE = `
@@ -106,6 +118,9 @@ const EXPIRED = `
          ${toMs(`max(upper(span)) FILTER (WHERE table_name = 'kline')`)} AS candles
   FROM partition_state WHERE state = 'expired'`;
 
+const CANDLES_IN_FILES = `
+  SELECT span FROM partition_state WHERE table_name = 'kline' AND state = 'archived'`;
+
 /** Newest first, all in one snapshot. @param streamIds what can be worked on; null for all that there is */
 export async function readFillRequests(
   database: Database,
@@ -117,6 +132,10 @@ export async function readFillRequests(
     const suspects = await runner.rows<RememberedSpan>(SUSPECTS, [streamIds]);
     const due = await runner.rows<DueSpan>(DUE, [streamIds, nowExchangeMs]);
     const [expired] = await runner.rows<FillRequests['expired']>(EXPIRED);
-    return { wanted, suspects, due, expired: expired ?? { trades: null, candles: null } };
+    const inFiles = await runner.rows<{ readonly span: Span }>(CANDLES_IN_FILES);
+    return {
+      ...{ wanted, suspects, due, expired: expired ?? { trades: null, candles: null } },
+      candlesInFiles: inFiles.map(({ span }) => span),
+    };
   }, 'ISOLATION LEVEL REPEATABLE READ READ ONLY');
 }

@@ -354,6 +354,7 @@ export class ModelArchive implements ArchivePort {
     };
     return {
       expired: { trades: null, candles: null },
+      candlesInFiles: [],
       wanted: this.#wanted.filter(isAsked),
       suspects: open.filter(isSuspect).map(request),
       due: open.filter(isDue).map((one) => {

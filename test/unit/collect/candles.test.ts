@@ -774,6 +774,40 @@ test('of a time that is not kept any more no candle is asked for', async () => {
   assert.equal(world.asked().length, 1);
 });
 
+test('a candle that begins in files is not asked for, be it wanted or collected anyway', async () => {
+  for (const collectFromMin of [40, 90]) {
+    const world = new World(200);
+    const collector = world.collector({ collectFromMin });
+    const inFiles = { fromMs: START_MS, toMs: START_MS + 50.5 * MINUTE_MS };
+    collector.backfill({ fromMs: inFiles.toMs, toMs: START_MS + 199 * MINUTE_MS });
+    collector.leaveOut([inFiles]);
+    await pollAll(collector);
+    assert.deepEqual(world.asked(), [{ fromMin: 51, toMin: 199 }]);
+    // Brought back.
+    collector.leaveOut([]);
+    await pollAll(collector);
+    assert.equal(world.asked().at(-1)?.fromMin, collectFromMin === 40 ? 40 : 50);
+  }
+});
+
+test('a candle that ends in files begins before them, and is asked for once', async () => {
+  const world = new World(100);
+  const collector = world.collector();
+  collector.leaveOut([{ fromMs: START_MS + 50.5 * MINUTE_MS, toMs: START_MS + 200 * MINUTE_MS }]);
+  const { commit } = world.archive;
+  // Nothing is covered anew where files are.
+  world.archive.commit = (batch) => {
+    const toMs = START_MS + 50.5 * MINUTE_MS;
+    const claims = batch.claims?.map((one) => ({ ...one, span: { ...one.span, toMs } }));
+    return commit.call(world.archive, { ...batch, ...(claims && { claims }) });
+  };
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[0, 50.5]]);
+  world.clock.advance(0.3 * MINUTE_MS);
+  await pollAll(collector);
+  assert.deepEqual(world.asked(), [{ fromMin: 0, toMin: 51 }]);
+});
+
 test('an older page that cannot be had is put off and listed, and does not hold up the rest', async () => {
   const world = new World(2501);
   const answer = world.exchange.answers.kline ?? assert.fail();

@@ -5,7 +5,10 @@ import type { Span } from '../../../src/kernel/span.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const span = { fromMs: 0, toMs: 1000 };
-const NOTHING = { wanted: [], suspects: [], due: [], expired: { trades: null, candles: null } };
+const NOTHING = {
+  ...{ wanted: [], suspects: [], due: [], candlesInFiles: [] },
+  expired: { trades: null, candles: null },
+};
 const DUE = { attempts: 3, nextAttemptAtMs: null };
 
 class Filler implements StreamFiller {
@@ -32,6 +35,10 @@ class Filler implements StreamFiller {
 
   keepFrom(ms: number): void {
     if (Number.isFinite(ms)) this.calls.push(`keep ${ms}`);
+  }
+
+  leaveOut(spans: readonly Span[]): void {
+    for (const { fromMs, toMs } of spans) this.calls.push(`leave ${fromMs} ${toMs}`);
   }
 }
 
@@ -119,13 +126,14 @@ test('a gap that is due is passed on once for each try, and at once when somebod
   );
 });
 
-test('from where rows are kept is said to all collectors of the kind, whatever is asked for', async () => {
+test('what rows are kept and what is in files is said to all collectors of the kind, whatever is asked for', async () => {
   const [walker, candles] = [new Filler(1), new Filler(2)];
   const units = [{ walkers: [walker], candles: [candles] }];
   const review = new FillReview(new FakeClock());
   const touched = await review.review(
-    { ...NOTHING, expired: { trades: 5000, candles: 7000 } },
+    { ...NOTHING, expired: { trades: 5000, candles: 7000 }, candlesInFiles: [span] },
     units,
   );
-  assert.deepEqual([walker.calls, candles.calls, touched.size], [['keep 5000'], ['keep 7000'], 0]);
+  assert.deepEqual(walker.calls, ['keep 5000']);
+  assert.deepEqual([candles.calls, touched.size], [['keep 7000', 'leave 0 1000'], 0]);
 });
