@@ -275,7 +275,11 @@ export class Standing {
       },
       openSession: async (stream, atMs) => {
         const id = await archive.openSession(stream, atMs);
-        this.#streams.get(stream.streamId)?.sessions.add(id);
+        const one = this.#streams.get(stream.streamId);
+        if (one !== undefined) {
+          one.sessions.add(id);
+          one.failure = undefined;
+        }
         return id;
       },
       closeSession: async (id, end) => {

@@ -112,6 +112,11 @@ test('a stream of states that no connection brings says why none was made', asyn
   world.standing.unproven(stream, 'no connection was made: 404');
   const [one] = world.standing.list();
   assert.deepEqual([one?.reason, one?.note], ['no connection', 'no connection was made: 404']);
+  // Of before a connection that was made.
+  const { archive } = world.standing;
+  const id = await archive.openSession(stream, START_MS);
+  await archive.closeSession(id, { atMs: START_MS, code: 1006, reason: 'lost' });
+  assert.equal(world.standing.list()[0]?.note, 'no connection brought a state');
 });
 
 test('a stalled walk is a gap from where its coverage ends, until that grows again', async () => {
