@@ -5,6 +5,7 @@ import { chmodSync, cpSync, mkdirSync, mkdtempSync } from 'node:fs';
 import {
   appendFile,
   chown,
+  cp,
   mkdir,
   readdir,
   readFile,
@@ -34,6 +35,7 @@ import {
   quietStoreEvents,
   runSql,
 } from '../support/postgres/postgres-server.js';
+import { mountSmallDisk } from '../support/small-disk.js';
 
 const isRoot = process.getuid?.() === 0;
 const program = join(import.meta.dirname, '../support/postgres/postgres-child.ts');
@@ -356,19 +358,32 @@ test('a cluster without its password file is refused in words', async () => {
   await assert.rejects(start(dataDir), /lost its password file/);
 });
 
-test('a server that takes no login because its disk is full is not said to be one to be ended', async () => {
+test('a server that takes no login because its disk is full is not said to be one to be ended', async (t) => {
   const dataDir = join(await newDir(), 'data');
   await start(dataDir);
-  const clusterDir = join(dataDir, 'postgres');
-  const [name = ''] = await readdir(join(clusterDir, 'log'));
-  const look = async () => {
+  const look = async (clusterDir: string) => {
     const deadlineMs = systemClock.monotonicMs();
     await findRunning({ clusterDir, password: 'not it', clock: systemClock, deadlineMs });
   };
-  await assert.rejects(look(), { code: 'embedded_postgres_failed', message: /end that process/ });
+  const clusterDir = join(dataDir, 'postgres');
+  const [name = ''] = await readdir(join(clusterDir, 'log'));
   const said = 'FATAL:  could not write init file: No space left on device\n';
   await appendFile(join(clusterDir, 'log', name), said);
-  await assert.rejects(look(), { code: 'embedded_postgres_disk_full', message: /make room there/ });
+  const refused = { code: 'embedded_postgres_failed', message: /end that process/ };
+  await assert.rejects(
+    look(clusterDir),
+    refused,
+    'a line of when it was full, and it has room now',
+  );
+  const disk = await mountSmallDisk(t, 8);
+  if (disk === undefined) return;
+  for (const part of ['postmaster.pid', 'log']) {
+    await cp(join(clusterDir, part), join(disk.path, 'postgres', part), { recursive: true });
+  }
+  const full = { code: 'embedded_postgres_disk_full', message: /make room there/ };
+  await assert.rejects(look(join(disk.path, 'postgres')), full);
+  await writeFile(join(disk.path, 'postgres/log', name), '');
+  await assert.rejects(look(join(disk.path, 'postgres')), refused);
 });
 
 test('as root, the server runs as another user', async (context) => {

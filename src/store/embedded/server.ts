@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readdir, readFile, readlink, realpath, rm, stat } from 'node:fs/promises';
+import { readdir, readFile, readlink, realpath, rm, stat, statfs } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
@@ -34,6 +34,9 @@ const KILL_STOP_MS = 500;
 const GIVEN_UP_STOP_MS = 4_000;
 /** A fast shutdown is tried for this long even when the time is over. */
 const SHORTEST_STOP_MS = 500;
+
+/** A server needs that much at once: some segments of its journal, of 16 MiB each. */
+const SCARCE_BYTES = 64 * 2 ** 20;
 
 /** Settings of the embedded server, given on its command line so that none goes stale in a file. */
 function settings(port: number, syncMethod: string): string[] {
@@ -125,7 +128,7 @@ export async function launchServer(options: StartOptions, port: number): Promise
       stdio: ['ignore', 'ignore', 'pipe'],
     });
   } catch (error) {
-    throw await launchFailed(clusterDir, messageOf(error), error);
+    throw await launchFailed(clusterDir, messageOf(error), { cause: error });
   }
   const output = collectOutput(child);
   let isGone = false;
@@ -151,23 +154,29 @@ export async function launchServer(options: StartOptions, port: number): Promise
   }
   options.signal?.throwIfAborted();
   // Its own words last: the log may hold nothing but those of the server before.
-  const detail = `${await newestLog(clusterDir)}\n${output()}`;
-  throw await launchFailed(clusterDir, isGone ? detail : `${detail}\nno answer in time`);
+  const said = isGone ? output() : `${output()}\nno answer in time`;
+  throw await launchFailed(clusterDir, said, { log: await newestLog(clusterDir) });
 }
 
 async function launchFailed(
   clusterDir: string,
-  detail: string,
-  cause?: unknown,
+  said: string,
+  { log = '', cause }: { readonly log?: string; readonly cause?: unknown },
 ): Promise<StoreError> {
-  const full = await fullDisk(dirname(clusterDir), detail);
+  const full = (await fullDisk(dirname(clusterDir), said)) ?? (await fullByLog(clusterDir, log));
   if (full !== undefined) return full;
-  const lines = detail.split('\n').filter((line) => line.trim() !== '');
+  const lines = `${log}\n${said}`.split('\n').filter((line) => line.trim() !== '');
   return new StoreError(
     'embedded_postgres_failed',
     `the embedded Postgres in ${clusterDir} did not start: ${lines.slice(-6).join(' | ').slice(0, 1_500)}`,
     { cause },
   );
+}
+
+/** A disk that the log calls full, where it has hardly any room now: its newest lines may be of last week. */
+async function fullByLog(clusterDir: string, log: string): Promise<StoreError | undefined> {
+  const { bavail, bsize } = await statfs(clusterDir);
+  return bavail * bsize < SCARCE_BYTES ? await fullDisk(dirname(clusterDir), log) : undefined;
 }
 
 async function newestLog(clusterDir: string): Promise<string> {
@@ -207,7 +216,7 @@ export async function findRunning(
     }
     if (clock.monotonicMs() >= options.deadlineMs) {
       // Where the disk is full, no one can log in.
-      const full = await fullDisk(dirname(clusterDir), await newestLog(clusterDir));
+      const full = await fullByLog(clusterDir, await newestLog(clusterDir));
       if (full !== undefined) throw full;
       throw new StoreError(
         'embedded_postgres_failed',
