@@ -52,14 +52,15 @@ export type {
   RowForm,
   SeriesSlice,
 } from './reading/snapshot.js';
-export type {
-  ArchiveIdentity,
-  MarketChanges,
-  OffsetMode,
-  PagedEndpoint,
-  StartTries,
-  StartTry,
-  StreamKey,
+export {
+  type ArchiveIdentity,
+  type MarketChanges,
+  type OffsetMode,
+  otherExchange,
+  type PagedEndpoint,
+  type StartTries,
+  type StartTry,
+  type StreamKey,
 } from './schema/catalog.js';
 export {
   type MigrationReport,

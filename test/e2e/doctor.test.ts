@@ -73,23 +73,28 @@ test('an exchange that plays another time is said to, and by how much', async ()
     /^exchange: ok: it plays a time of its own, at present \d+d(?: \d+h)? behind this machine's$/;
   assert.match(states.at(-1) ?? '', said);
 
-  // At the same address another one plays now.
-  const databaseUrl = await makeDatabase();
-  await runSql(
-    databaseUrl,
-    `INSERT INTO archive (name, base_url, is_sandbox, identity)
-     VALUES ('${new URL(url).host}', '${url}', false, 'sandbox-of-before')`,
-  );
-  const other = await doctor({
-    TAPEKEEP_EXCHANGE_URL: url,
-    TAPEKEEP_STREAMS_STATES_ENABLED: 'false',
-    TAPEKEEP_DATABASE_URL: databaseUrl,
-  });
-  assert.equal(other.code, 1, other.states.join('\n'));
-  assert.match(
-    other.states.join('\n'),
-    /^exchange: wrong: it is \S+, and the archive is that of sandbox-of-before$/m,
-  );
+  // What the start refuses: at the same address another one plays now, or what is no sandbox was there.
+  for (const identity of ["'sandbox-of-before'", 'NULL']) {
+    const databaseUrl = await makeDatabase();
+    await runSql(
+      databaseUrl,
+      `INSERT INTO archive (name, base_url, is_sandbox, identity)
+       VALUES ('${new URL(url).host}', '${url}', ${identity !== 'NULL'}, ${identity})`,
+    );
+    const env = {
+      TAPEKEEP_EXCHANGE_URL: url,
+      TAPEKEEP_STREAMS_STATES_ENABLED: 'false',
+      TAPEKEEP_DATABASE_URL: databaseUrl,
+    };
+    const other = await doctor(env);
+    assert.equal(other.code, 1, other.states.join('\n'));
+    const why =
+      /(this database is the archive of the .*and cannot take the data of the sandbox .*)/;
+    const [, told = ''] = why.exec(other.states.join('\n')) ?? [];
+    const start = run(['start', '--for', '5s', '--log-level', 'silent'], env);
+    assert.equal((await start.ended()).code, 3);
+    assert.equal(start.text('stderr').trim(), `tapekeep: ${told}`);
+  }
 });
 
 test('a database that a start would migrate keeps nothing from beginning', async () => {

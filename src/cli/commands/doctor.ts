@@ -6,7 +6,7 @@ import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
-import { hasEmbeddedCluster } from '../../store/index.js';
+import { type ArchiveIdentity, hasEmbeddedCluster, otherExchange } from '../../store/index.js';
 import { command, nothing } from '../command.js';
 import { nearestFolder } from '../daemon/housekeeping.js';
 import { EXIT_CODES } from '../failure.js';
@@ -18,7 +18,13 @@ import {
   openArchive,
   withDatabase,
 } from '../opening/database.js';
-import { firstAnswer, isPlayed, openExchange, refuseOtherDialect } from '../opening/exchange.js';
+import {
+  archiveIdentityOf,
+  firstAnswer,
+  isPlayed,
+  openExchange,
+  refuseOtherDialect,
+} from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { countOf, jsonLine, printable, writeOut } from '../output.js';
@@ -70,13 +76,13 @@ export default command({
   async run(common, { json }) {
     const session = openSession({ logLevel: 'silent', ...common }, { isSigning: true });
     const { config } = session;
-    let bound: string | null = null;
+    let bound: ArchiveIdentity | null = null;
     const looks: readonly (readonly [string, () => Promise<Found[]>, advice?: string])[] = [
       ['data folder', () => folderOf(config.dataDir, 'dataDir (TAPEKEEP_DATA_DIR)')],
       ...(config.cold.enabled
         ? [['cold folder', () => folderOf(coldDirOf(config), 'cold.dir')] as const]
         : []),
-      ['database', () => databaseOf(session, (identity) => (bound = identity))],
+      ['database', () => databaseOf(session, (archive) => (bound = archive))],
       ['status page', () => portOf(session)],
       ['exchange', () => exchangeOf(session, bound), EXCHANGE_ADVICE],
     ];
@@ -131,8 +137,8 @@ async function folderOf(path: string, setting: string): Promise<Found[]> {
   return [ok(`${text}${isMade}`)];
 }
 
-/** Called with the identity of the exchange whose archive it is, where one is known. */
-type OnBound = (identity: string | null) => void;
+/** Called with the exchange whose archive it is, where that is known. */
+type OnBound = (archive: ArchiveIdentity | null) => void;
 
 /** Whether the database answers, with a schema that fits, and whose archive it holds. */
 async function databaseOf(session: Session, onBound: OnBound): Promise<Found[]> {
@@ -166,7 +172,7 @@ async function archiveAt(
   const store = await openArchive(config, url, systemClock, telemetry.store);
   try {
     const archive = await store.archive();
-    onBound(archive?.identity ?? null);
+    onBound(archive);
     const found = archiveFound(where, exchangeNameOf(config), archive);
     const missing = await missingColdFiles(config, store);
     const unasked = await store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS).then(
@@ -239,9 +245,9 @@ const CLOCK_LIMIT_MS = 2000;
 /**
  * Whether the exchange answers, lists the chosen markets, and agrees about the time.
  *
- * @param bound the identity of the archive's exchange, where it is known
+ * @param bound the archive's exchange, where it is known
  */
-async function exchangeOf(session: Session, bound: string | null): Promise<Found[]> {
+async function exchangeOf(session: Session, bound: ArchiveIdentity | null): Promise<Found[]> {
   const { config, exchangeTime } = session;
   const { url } = config.exchange;
   if (url === null)
@@ -259,12 +265,11 @@ async function exchangeOf(session: Session, bound: string | null): Promise<Found
     const { data } = await access.client.markets();
     const names = data.map(({ name }) => name);
     const missing = config.markets.filter((market) => !names.includes(market));
+    const other = bound && otherExchange(bound, archiveIdentityOf(config, identity));
     const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
     return [
       ok(`${url} answers in ${shownDuration(tookMs)} and lists ${countOf(names.length, 'market')}`),
-      ...(bound === null || identity === null || bound === identity
-        ? []
-        : [wrong(`it is ${identity}, and the archive is that of ${bound}`, OTHER_ADVICE)]),
+      ...(other ? [wrong(other.message)] : []),
       ...(missing.length === 0 ? [] : [unlisted(missing, config.markets, names)]),
       ...(address.realtimeUrl === null || first === undefined
         ? []

@@ -72,7 +72,8 @@ export async function claimArchive(database: Database, wanted: ArchiveIdentity):
   await database.transaction(async (runner) => {
     await runner.rows(LOCK_CATALOG);
     const bound = await readArchive(runner);
-    if (bound !== null && !isSameExchange(bound, wanted)) throw otherExchange(bound, wanted);
+    const other = bound === null ? undefined : otherExchange(bound, wanted);
+    if (other !== undefined) throw other;
     const { name, baseUrl, isSandbox, identity, dialect = 'contract' } = wanted;
     await runner.rows(CLAIM_ARCHIVE, [name, baseUrl, isSandbox, identity, dialect]);
   });
@@ -108,7 +109,12 @@ function describeExchange({
   return `the ${kind} "${name}" at ${baseUrl}${history}${asked}`;
 }
 
-function otherExchange(bound: ArchiveIdentity, wanted: ArchiveIdentity): StoreError {
+/** Why an archive that is bound to one exchange cannot take the data of another; undefined where it is the same. */
+export function otherExchange(
+  bound: ArchiveIdentity,
+  wanted: ArchiveIdentity,
+): StoreError | undefined {
+  if (isSameExchange(bound, wanted)) return undefined;
   return new StoreError(
     'archive_of_another_exchange',
     `this database is the archive of ${describeExchange(bound)} and cannot take the data of ${describeExchange(wanted)}: give each exchange a database of its own (database.url, or dataDir for the embedded one)`,
