@@ -227,4 +227,11 @@ test('time whose trades are in files is not known to be without any', async (t) 
   assert.equal(await store.hasTradeBefore(3, day(3)), false);
   await runSql(url, `UPDATE partition_state SET state = 'expired' WHERE state = 'archived'`);
   assert.deepEqual(await store.tradedSlots(3, asked(0), MINUTE_MS), unknown);
+  const listed = (since: number) =>
+    runSql(url, 'UPDATE market SET first_seen_at = $1 WHERE market_id = 2', [new Date(since)]);
+  await listed(day(0));
+  assert.equal(await store.hasTradeBefore(2, day(3)), true);
+  assert.equal(await store.hasTradeBefore(2, day(0)), false);
+  await listed(day(1));
+  assert.equal(await store.hasTradeBefore(2, day(3)), false, 'it was not listed then');
 });

@@ -95,9 +95,15 @@ export async function readTradedSlots(
 
 const HAS_TRADE_BEFORE = `
   SELECT EXISTS (SELECT FROM trade WHERE market_id = $1 AND traded_at < ${fromMs('$2')})
-    OR EXISTS (SELECT FROM partition_state WHERE ${HAS_FILES} AND lower(span) < ${fromMs('$2')}) AS has_trade`;
+    OR EXISTS (
+      SELECT FROM partition_state WHERE lower(span) < ${fromMs('$2')} AND (${HAS_FILES}
+        OR table_name = 'trade' AND state = 'expired'
+           AND upper(span) > (SELECT first_seen_at FROM market WHERE market_id = $1))) AS has_trade`;
 
-/** Whether an older trade of a market is stored, in the database or in files. */
+/**
+ * Whether an older trade of a market is stored, in the database or in files, or may have been: of what is no
+ * longer kept only the time is known.
+ */
 export async function hasTradeBefore(
   runner: Runner,
   marketId: number,
