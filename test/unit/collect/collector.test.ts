@@ -19,6 +19,10 @@ class QuietFeed implements StateFeedPort {
   readonly #queue = new BoundedQueue<StateEvent>(10);
   isStopped = false;
 
+  async push(event: StateEvent): Promise<void> {
+    await this.#queue.put(event);
+  }
+
   [Symbol.asyncIterator]() {
     return this.#queue[Symbol.asyncIterator]();
   }
@@ -360,6 +364,50 @@ test('answers that contradict the time hold up claims, and the noted present goe
   await world.collector.stop();
   await world.assertNothingRuns();
   assert.equal(world.archive.presentMs, nowMs + 1);
+});
+
+test('why a stream stands is known, be it a feed that is refused or a page that lacks trades', async (t) => {
+  const world = new World(t, ['A']);
+  const rest = { price: '1', amount: '1', total: '1', type: 'buy' } as const;
+  const atS = START_MS / 1000 - 60;
+  world.exchange.answers.historyResult = () => [{ tid: 1, date: atS + 1, ...rest }];
+  world.exchange.answers.history = () => [{ id: 9, time: atS + 9, ...rest }];
+  await world.collector.start();
+  await world.clock.run(0);
+  await world.tick('trades');
+  await world.feeds[0]?.feed.push({
+    ...{ kind: 'closed', code: 1006, reason: 'connect_failed', detail: '404' },
+    ...{ lastAliveExchangeMs: null, exchangeMs: START_MS, livedMs: 0 },
+  });
+  await world.clock.run(0);
+  world.clock.advance(400 * 86_400_000);
+  const notes = new Map(world.collector.standing.map(({ kind, note }) => [kind, note]));
+  assert.match(notes.get('trades') ?? '', /lacks trades that another source shows \(history\)/);
+  assert.equal(notes.get('states'), 'no connection was made: 404');
+  await world.collector.stop();
+});
+
+test('only what its own streams are asked for is read of the requests', async (t) => {
+  const world = new World(t, ['A']);
+  await world.collector.start();
+  const key = { kind: 'trades', marketId: 99, variant: 0 } as const;
+  const other = await world.archive.ensureStream(key);
+  const asked: (readonly number[])[] = [];
+  const { fillRequests } = world.archive;
+  world.archive.fillRequests = (nowMs, streamIds) => {
+    asked.push(streamIds ?? []);
+    return fillRequests.call(world.archive, nowMs, streamIds);
+  };
+  await world.collector.review();
+  const fetched = world.archive.streams.filter(
+    ({ streamId, kind }) =>
+      streamId !== other.streamId && ['trades', 'times', 'candles'].includes(kind),
+  );
+  assert.deepEqual(
+    asked.map((ids) => ids.toSorted((a, b) => a - b)),
+    [fetched.map(({ streamId }) => streamId).sort((a, b) => a - b)],
+  );
+  await world.collector.stop();
 });
 
 test('a poll that failed is told, and the next one is made all the same', async (t) => {
