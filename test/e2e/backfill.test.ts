@@ -120,9 +120,36 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.match(
       refused.err,
       new RegExp(
-        `--from: .*are in files, .*restore --kind trades --from ${before} --to ${today}T00`,
+        `--from: .* what is in files .*restore --kind trades --from ${before} --to ${today}T00`,
       ),
     );
+    // All parts are named at once, and a candle that is open at the begin lies where it opened.
+    const dayMs = Date.parse(today);
+    const iso = (ms: number) => new Date(dayMs + ms).toISOString();
+    const archive = (table: string, fromMs: number, toMs: number) =>
+      runSql(
+        world.databaseUrl,
+        `INSERT INTO partition_state (table_name, span, state, market_rows)
+         VALUES ('${table}', tstzrange('${iso(fromMs)}', '${iso(toMs)}'), 'archived', '{}')`,
+      );
+    const HOUR_MS = 3_600_000;
+    await archive('trade', -96 * HOUR_MS, -72 * HOUR_MS);
+    await archive('kline', 0, 30_000);
+    const wide = ['backfill', '--market', TAPE_MARKET, '--from', iso(-73 * HOUR_MS)];
+    const late = ['backfill', '--market', TAPE_MARKET, '--from', iso(40_000), '--kind', 'candles'];
+    const named = async (args: readonly string[]) => {
+      const { code, err } = await world.run(...args, '--to', at(TO_S));
+      assert.equal(code, 2, err);
+      return Array.from(err.matchAll(/restore (--kind .+?)"/g), ([, part]) => part).sort();
+    };
+    const candles = `--kind candles --from ${iso(0)} --to ${iso(30_000)}`;
+    assert.deepEqual(await named(wide), [
+      candles,
+      `--kind trades --from ${iso(-73 * HOUR_MS)} --to ${iso(-72 * HOUR_MS)}`,
+      `--kind trades --from ${iso(-24 * HOUR_MS)} --to ${iso(0)}`,
+    ]);
+    assert.deepEqual(await named(late), [candles]);
+    await runSql(world.databaseUrl, `DELETE FROM partition_state WHERE table_name = 'kline'`);
     // Asked for before it went there: no gap that a daemon works on.
     await runSql(
       world.databaseUrl,
@@ -136,6 +163,20 @@ suite('backfill', { concurrency: 3 }, () => {
     );
     const fill = await world.run('gaps', 'fill', '--market', TAPE_MARKET, '--kind', 'trades');
     assert.match(fill.err, /Left out: 1 gap; nothing can be added to partitions that are archived/);
+    // What is given up is not lacking, unless it is tried once more; nothing brings it back.
+    await runSql(
+      world.databaseUrl,
+      `INSERT INTO gap (market_id, stream_id, span, state, reason, first_seen_at)
+       SELECT market_id, stream_id, tstzrange('${before}', '${today}'), 'unfillable', 'beyond history', now()
+       FROM stream WHERE kind IN ('trades', 'times')`,
+    );
+    const lost = await world.run('gaps', 'explain', TAPE_MARKET, 'trades', before);
+    assert.match(lost.out, /; next try: none adds anything while its rows are in files$/m);
+    assert.match(lost.out, /^What to do: tapekeep gaps note /m);
+    assert.doesNotMatch(lost.out, /restore|every hour/);
+    assert.equal((await world.run(...asked, '--again')).code, 2);
+    const rest = await world.run(...asked, '--kind', 'trades');
+    assert.equal(rest.code, 7, rest.out + rest.err);
   });
 
   test('a running daemon asks for nothing of a time that its retention gives up meanwhile', async (t) => {

@@ -1,11 +1,12 @@
 import { MarketList } from '../../collect/markets.js';
 import type { Config } from '../../config/schema.js';
+import { obtain } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { nearestName } from '../../kernel/nearest.js';
-import { floorToMs, isEmptySpan, overlapOf, type Span } from '../../kernel/span.js';
+import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
-import type { StreamKind } from '../../model/series.js';
-import type { KnownStream, Store } from '../../store/index.js';
+import { type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
+import type { KnownStream, SpanProgress, Store } from '../../store/index.js';
 import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
@@ -72,7 +73,7 @@ export default command({
     if (tasks.length === 0) {
       return await context.fill('Nothing to do: no candle of this time is complete yet.', json);
     }
-    await refuseGivenUp(store, tasks, from, nowMs);
+    await refuseGivenUp(store, tasks, { from, again, nowMs });
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
     const marketIds = chosen.map(({ marketId }) => marketId);
     const paused = ['trades', 'times', 'candles'] as const;
@@ -98,33 +99,59 @@ function spanOf(
   return { span: { fromMs, toMs: Math.min(givenToMs, nowMs) }, isCut: givenToMs > nowMs };
 }
 
-/** Rows of that time are refused by the archive: whoever fetches them would never end. @throws UsageError */
+/** Parts in files that are named, of each kind. */
+const NAMED_MAX = 5;
+
+/**
+ * Rows of that time are refused by the archive: whoever fetches them would never end.
+ *
+ * @param again whether what was given up is asked for, too
+ * @throws UsageError
+ */
 async function refuseGivenUp(
   store: Store,
   tasks: readonly FillTask[],
-  from: Instant,
-  nowMs: number,
+  {
+    from,
+    again,
+    nowMs,
+  }: { readonly from: Instant; readonly again: boolean; readonly nowMs: number },
 ): Promise<void> {
+  const away = new Map<StreamKind, Span[]>();
   for (const { stream, span } of tasks) {
-    const { kind } = stream;
+    const { kind, variant } = stream;
     const keptFromMs = await givenUpUntilMs(store, kind);
     if (keptFromMs !== null && span.fromMs < keptFromMs) {
       const why = `${kind} from before ${formatInstant(keptFromMs)} were given up by retention and are not collected again: begin there, or later`;
       throw new UsageError('--from', from.text, why);
     }
+    // A candle that is open at the begin is asked for as well, and lies where it opened.
+    const fromMs = kind === 'candles' ? floorToMs(span.fromMs, variant * SECOND_MS) : span.fromMs;
     const parts = (await partitionSpans(store, kind, 'archived'))
-      .map((one) => overlapOf(one, span))
+      .map((one) => overlapOf(one, { ...span, fromMs }))
       .filter((one) => !isEmptySpan(one))
       .map((one) => ({ ...stream, span: one }));
     const progress = await store.inspection.progress(parts, nowMs);
-    const away = parts.find((_, at) => {
-      const { coveredMs, lengthMs } = progress[at] ?? { coveredMs: 0, lengthMs: 0 };
-      return coveredMs < lengthMs - 0.5;
-    });
-    if (away === undefined) continue;
-    const why = `${kind} of ${formatSpan(away.span)} are in files, where nothing can be added, and are not all that there is: ${restoreAdvice(kind, away.span)}; or leave that time out`;
-    throw new UsageError('--from', from.text, why);
+    const isWhole = ({ coveredMs, unfillableMs, lengthMs }: SpanProgress) =>
+      coveredMs + (again ? 0 : unfillableMs) > lengthMs - 0.5;
+    const lacking = parts.filter((_, at) => !progress[at] || !isWhole(progress[at]));
+    obtain(away, seriesOf(tableOfStream(kind)).kind, () => []).push(
+      ...lacking.map((one) => one.span),
+    );
   }
+  const named = [...away].flatMap(([kind, all]) => {
+    const spans = normalizeSpans(all);
+    const left = spans.length - NAMED_MAX;
+    return [
+      ...spans
+        .slice(0, NAMED_MAX)
+        .map((one) => `${kind} of ${formatSpan(one)} (${restoreAdvice(kind, one)})`),
+      ...(left > 0 ? [`${countOf(left, 'more part')} of ${kind}`] : []),
+    ];
+  });
+  if (named.length === 0) return;
+  const why = `nothing can be added to what is in files and is not whole: ${named.join('; ')}; or leave that time out`;
+  throw new UsageError('--from', from.text, why);
 }
 
 /** @throws UsageError naming the nearest market */

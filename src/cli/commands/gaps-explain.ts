@@ -2,7 +2,7 @@ import { shownDuration } from '../../kernel/durations.js';
 import { subtractSpans } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
-import { GAP_REASONS } from '../../model/gap-reasons.js';
+import { GAP_REASONS, isLost } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, STREAM_KINDS, type StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { argument, command } from '../command.js';
@@ -80,18 +80,23 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
   const name = `${printable(gap.market)} ${streamName(gap)}`;
   const length = shownDuration(span.toMs - span.fromMs);
   const { before, after } = await look.store.inspection.neighbours({ streamId, marketId, span });
+  const files = await partitionSpans(look.store, gap.kind, 'archived');
+  const isInFiles = subtractSpans(span, files).length === 0;
   const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
   const lines = [
     `Gap ${gapIdOf(gap)}: ${name}`,
     `  from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${length}), UTC`,
     `  ${state}: ${printable(reason)}`,
     ...(words === undefined ? [] : [`  ${words}`]),
-    ...triesOf(gap, await look.store.inspection.isWritten(), look.nowMs),
+    ...triesOf(
+      gap,
+      isInFiles ? NO_TRY : nextTryText(gap, await look.store.inspection.isWritten(), look.nowMs),
+    ),
     ...noteLines(gap.note),
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,
     ...(await substitutes(gap, look)),
-    ...(await nextSteps(gap, look)).map((step) => `What to do: ${step}`),
+    ...nextSteps(gap, isInFiles, look).map((step) => `What to do: ${step}`),
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -111,12 +116,14 @@ function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): stri
   return `${lines.join('\n')}\n`;
 }
 
-function triesOf(gap: Gap, isWritten: boolean, nowMs: number): string[] {
+const NO_TRY = 'none adds anything while its rows are in files';
+
+function triesOf(gap: Gap, nextTry: string): string[] {
   const { attempts, firstSeenAtMs, gapId } = gap;
   if (gapId === null) return ['  Nothing was tried yet.'];
   const seen =
     firstSeenAtMs === null ? '' : `first seen ${formatInstant(Math.floor(firstSeenAtMs))}; `;
-  return [`  ${seen}${triesText(attempts)}; next try: ${nextTryText(gap, isWritten, nowMs)}`];
+  return [`  ${seen}${triesText(attempts)}; next try: ${nextTry}`];
 }
 
 const triesText = (count: number) => (count === 1 ? '1 try' : `${whole(count)} tries`);
@@ -159,21 +166,22 @@ async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise
   return [`In its place: the candles of ${covered.join(', ')} are stored.`];
 }
 
-async function nextSteps(gap: Gap, { store, wanted }: Ledger): Promise<string[]> {
+function nextSteps(gap: Gap, isInFiles: boolean, { wanted }: Ledger): string[] {
   const { kind, state, reason, market, span } = gap;
   const id = gapIdOf(gap);
   if (MOMENT_STREAMS.has(kind)) {
     return ['nothing brings it back; keep the daemon running, and see that its schedule is kept'];
   }
-  if (subtractSpans(span, await partitionSpans(store, kind, 'archived')).length === 0) {
-    return [
-      `its rows are in files, where nothing can be added: ${restoreAdvice(kind, span)} first`,
-    ];
-  }
   const note = `tapekeep gaps note ${id} "…"`;
   if (reason === 'delisted') {
     return [
       `wait until the exchange lists ${printable(market)} again; ${note} keeps what you know`,
+    ];
+  }
+  if (isInFiles && isLost(reason)) return [`${note} keeps what you know`];
+  if (isInFiles) {
+    return [
+      `its rows are in files, where nothing can be added: ${restoreAdvice(kind, span)} first`,
     ];
   }
   if (state === 'unfillable') {
