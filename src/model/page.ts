@@ -72,8 +72,10 @@ export function locate(input: LocateInput): Location {
     return again(goShallower(search, pageRows, received === 0), 'beyond the end of history');
   }
   const above = comparePlaces(oldest, target);
-  if (end === 'isEnd') return { kind: above === 0 ? 'endOfHistory' : 'beyondHistory' };
-  if (end !== undefined) return again(end, 'ended where another page did');
+  if (above >= 0 && end === 'isEnd')
+    return { kind: above === 0 ? 'endOfHistory' : 'beyondHistory' };
+  if (above >= 0 && end !== undefined && end !== 'isEnd')
+    return again(end, 'ended where another page did');
   if (above > 0) {
     // Only newer trades: the head moved by more than a page, or the estimate was too low.
     return again(goDeeper(search, rows.length, oldest), 'too shallow');

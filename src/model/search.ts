@@ -68,11 +68,12 @@ export function goShallower(search: Search, pageRows: number, isEmpty = false): 
   const { skip: deep, shallow, shallowEnd, shallowRows } = search;
   if (shallow !== undefined && shallow < deep) {
     const isBelowAll = isEmpty && shallowEnd !== undefined && shallowEnd < deep;
-    const unseen = isBelowAll ? deep - shallowEnd : search.unseen;
+    const unseen = isEmpty ? search.unseen : MANY;
+    const bound = isBelowAll && unseen !== MANY ? deep - shallowEnd : unseen;
     // A short page with nothing below it most likely was the last: look right below that one.
     const isLast = isBelowAll && shallowRows < pageRows;
     const skip = isLast ? shallowEnd : between(shallow, deep, pageRows);
-    return { ...search, deep, unseen, skip };
+    return { ...search, deep, unseen: bound, skip };
   }
   // Without a bound above, or against it (an answer from a cache): back, by ever more.
   const isContradicted = shallow !== undefined;
@@ -90,6 +91,9 @@ export function isPastTheEnd({ skip, shallowEnd }: Search): boolean {
 
 /** That a page shows the end of history, or where one is that might. */
 export type EndShown = 'isEnd' | Search | undefined;
+
+/** Of rows that were seen further below no page that ends above them is the end. */
+const MANY = Number.POSITIVE_INFINITY;
 
 /** A page must be a quarter of the longest to show the end of history. */
 const LONG_ENOUGH = 4;

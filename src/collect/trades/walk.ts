@@ -221,7 +221,7 @@ export class Walk {
   }
 
   /**
-   * Weighs an answer that says that history ends. It is believed when a page of another size says the
+   * Weighs an answer that says that history ends. It is believed when pages of another size say the
    * same, and when all of that was so before, at least a second ago, below the same trade. Until then
    * the gap is put off.
    *
@@ -236,15 +236,11 @@ export class Walk {
   ): Promise<boolean> {
     const { edgeMs, tid } = place;
     const { lowest } = search;
-    const isEmpty = first.rowCount === 0;
-    const room = this.#roomAtEnd;
-    const { skip } = isEmpty ? search : lookAbove(search, search.skip + first.rowCount, room);
-    const second = await this.fetchForStep(skip, OTHER_PAGE, signal);
-    await this.pages.commit(second);
-    // From right below the lowest row came nothing: all that comes now was pushed down meanwhile.
-    const of = isEmpty ? { ...search, unseen: 0 } : search;
-    const isSame = isEmpty && second.rowCount === 0;
-    if (isSame || this.endShown(of, second) !== undefined) {
+    const isSame =
+      first.rowCount === 0
+        ? await this.#isEmptyAgain(search, signal)
+        : await this.#endsAgain(search, first, signal);
+    if (isSame) {
       if (lowest !== undefined) this.ends.seenBelow(lowest);
       if (this.ends.isAgain(edgeMs, tid)) return true;
       this.book.awaitSign(edgeMs);
@@ -253,6 +249,36 @@ export class Walk {
       this.book.putOff(edgeMs);
     }
     return false;
+  }
+
+  /** Whether nothing comes from right below the lowest row once more, but what was pushed down meanwhile. */
+  async #isEmptyAgain(search: Search, signal: AbortSignal): Promise<boolean> {
+    const second = await this.#fetchAndKeep(search.skip, signal);
+    return second.rowCount === 0 || this.endShown({ ...search, unseen: 0 }, second) !== undefined;
+  }
+
+  /**
+   * Whether a second page ends where the first one did, and nothing older comes from below: a server may end
+   * its pages at a place of its own, as where it keeps older rows apart.
+   */
+  async #endsAgain(search: Search, first: TradePage, signal: AbortSignal): Promise<boolean> {
+    const { lowest } = search;
+    const firstEnd = search.skip + first.rowCount;
+    const { skip } = lookAbove(search, firstEnd, this.#roomAtEnd);
+    const second = await this.#fetchAndKeep(skip, signal);
+    if (lowest === undefined || this.endShown(search, second) === undefined) return false;
+    const end = skip + second.rowCount;
+    // As many rows as came between the two answers come until the third: right below the lowest one then.
+    const below = await this.#fetchAndKeep(end + Math.max(0, end - firstEnd), signal);
+    const oldest = orderPage(below.trades).at(-1);
+    if (oldest === undefined) return below.rowCount === 0;
+    return !endsUnread(below) && comparePlaces(oldest, lowest) >= 0;
+  }
+
+  async #fetchAndKeep(skip: number, signal: AbortSignal): Promise<TradePage> {
+    const page = await this.fetchForStep(skip, OTHER_PAGE, signal);
+    await this.pages.commit(page);
+    return page;
   }
 
   /** Lets the gaps that a span touches be tried at once; they may reach beyond it. */

@@ -67,7 +67,8 @@ const BEGUN_IN_FILES = `
   SELECT tstzrange(upper(p.span), lower(c.span)) AS span
   FROM stream s JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id,
     partition_state p
-  WHERE s.stream_id = w.stream_id AND s.kind = 'candles' AND c.span && w.span
+  WHERE s.stream_id = w.stream_id AND s.kind = 'candles'
+    AND c.span && tstzrange(lower(w.span), upper(w.span) + s.variant * interval '1 s')
     AND p.table_name = 'kline' AND p.state = 'archived' AND upper(p.span) <= lower(c.span)
     AND lower(c.span) < upper(p.span) + s.variant * interval '1 s'`;
 

@@ -535,15 +535,19 @@ test('the first trades of a market amid a step neither give up what is wanted of
   assert.deepEqual(world.covered(), [[4999, 5020]]);
 });
 
-/** Every request takes a tenth of a second, in which so many trades happen. */
-function tradeOn(world: TradeWorld, perRequest: number): void {
+/** Every request takes a tenth of a second, or what is given, in which so many trades happen. */
+function tradeOn(world: TradeWorld, perRequest: number, takesMs = 100): void {
   const answer = world.exchange.answers.historyResult ?? assert.fail();
   world.exchange.answers.historyResult = async (params) => {
     const rows = await answer(params);
     const atS = (world.clock.wallMs() - START_MS) / 1000;
-    world.clock.advance(100);
+    world.clock.advance(takesMs);
     for (let one = 0; one < perRequest; one += 1) {
-      world.trades.push({ tid: world.trades.length + 1, atS: atS + one / 100 });
+      const takesS = takesMs / 1000;
+      world.trades.push({
+        tid: world.trades.length + 1,
+        atS: atS + (one / (perRequest + 1)) * takesS,
+      });
     }
     return rows;
   };
@@ -580,4 +584,35 @@ for (const perRequest of [1, 2, 5, 9]) {
       }
     });
   }
+}
+
+test('where pages end at older rows that are kept apart, no start of history is claimed above those', async () => {
+  for (const [rows, apart, perRequest] of [
+    [300, 40, 20],
+    [300, 6, 3],
+    [1500, 200, 30],
+  ] as const) {
+    const world = new TradeWorld(every(rows, 1), rows);
+    const answer = world.exchange.answers.historyResult ?? assert.fail();
+    world.exchange.answers.historyResult = async (params) => {
+      const page = (await answer(params)) as { readonly tid: number }[];
+      const isNew = (page[0]?.tid ?? 0) > apart;
+      return isNew ? page.filter(({ tid }) => tid > apart) : page;
+    };
+    const walker = world.walker('trades');
+    await walker.pollHead(signal);
+    tradeOn(world, perRequest, 300);
+    for (let second = 0; second < 60; second += 1) {
+      if (walker.pendingGap() !== undefined) await walker.fillStep(signal).catch(ignoreStall);
+      await walker.pollHead(signal);
+      world.clock.advance(1000);
+    }
+    const floorMs = world.archive.floorOf(1) ?? START_MS + 1000;
+    assert.equal(floorMs, START_MS + 1000, `${apart} of ${rows}`);
+    world.assertHonest();
+  }
+});
+
+function ignoreStall(error: unknown): void {
+  assert.match(String(error), /no progress/);
 }

@@ -93,6 +93,12 @@ test('while newer rows push the end down, a long page that ends at the lowest ro
   assert.equal(ends({ ...search, skip: 0 }, 50, 3), 'isEnd', 'all that there is');
   const above = ends(search, 50, 3);
   assert.deepEqual(above, { ...search, skip: 993 }, 'so short a page may be cut just there');
+  const seen = goShallower(
+    { ...goShallower({ ...search, skip: 1045 }, 100), skip: 1040 },
+    100,
+    true,
+  );
+  assert.equal(ends(seen, 50, 80), undefined, 'a page showed rows below it');
   const lower = goBelow(search, 40, rowAt(49));
   assert.deepEqual([lower.lowest, lower.unseen], [rowAt(49), 20]);
   assert.equal(goDeeper(lower, 40).lowest?.tid, 49, 'a page from further up hides no lower row');
