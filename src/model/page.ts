@@ -72,10 +72,9 @@ export function locate(input: LocateInput): Location {
     return again(goShallower(search, pageRows, received === 0), 'beyond the end of history');
   }
   const above = comparePlaces(oldest, target);
-  if (above >= 0 && end === 'isEnd')
-    return { kind: above === 0 ? 'endOfHistory' : 'beyondHistory' };
-  if (above >= 0 && end !== undefined && end !== 'isEnd')
-    return again(end, 'ended where another page did');
+  const shown = above < 0 ? undefined : end;
+  if (shown === 'isEnd') return { kind: above === 0 ? 'endOfHistory' : 'beyondHistory' };
+  if (shown !== undefined) return again(shown, 'ended where another page did');
   if (above > 0) {
     // Only newer trades: the head moved by more than a page, or the estimate was too low.
     return again(goDeeper(search, rows.length, oldest), 'too shallow');

@@ -18,12 +18,15 @@ export interface Search {
   readonly shallowRows: number;
   /** The lowest row that pages above the place showed. */
   readonly lowest: PageRow | undefined;
-  /** At most so many rows lie below that one: from further below nothing came. Undefined while that is not known. */
+  /** At most so many rows lie below that one: from further below nothing came. Undefined while that is not known, `MANY` once some were shown. */
   readonly unseen: number | undefined;
   readonly deep: number | undefined;
   /** Pages that the next stride goes. */
   readonly stride: number;
 }
+
+/** Rows were seen below the lowest one: no page that ends at that one is the end of history. */
+const MANY = Number.POSITIVE_INFINITY;
 
 /** Begins at an estimate, which may be off by any amount. */
 export function searchFrom(skip: number): Search {
@@ -67,13 +70,12 @@ export function goDeeper(from: Search, rows: number, oldest: PageRow): Search {
 export function goShallower(search: Search, pageRows: number, isEmpty = false): Search {
   const { skip: deep, shallow, shallowEnd, shallowRows } = search;
   if (shallow !== undefined && shallow < deep) {
-    const isBelowAll = isEmpty && shallowEnd !== undefined && shallowEnd < deep;
-    const unseen = isEmpty ? search.unseen : MANY;
-    const bound = isBelowAll && unseen !== MANY ? deep - shallowEnd : unseen;
+    const unseen = isEmpty ? unseenAbove(search) : MANY;
     // A short page with nothing below it most likely was the last: look right below that one.
-    const isLast = isBelowAll && shallowRows < pageRows;
-    const skip = isLast ? shallowEnd : between(shallow, deep, pageRows);
-    return { ...search, deep, unseen: bound, skip };
+    if (isEmpty && shallowEnd !== undefined && shallowEnd < deep && shallowRows < pageRows) {
+      return { ...search, deep, unseen, skip: shallowEnd };
+    }
+    return { ...search, deep, unseen, skip: between(shallow, deep, pageRows) };
   }
   // Without a bound above, or against it (an answer from a cache): back, by ever more.
   const isContradicted = shallow !== undefined;
@@ -91,9 +93,6 @@ export function isPastTheEnd({ skip, shallowEnd }: Search): boolean {
 
 /** That a page shows the end of history, or where one is that might. */
 export type EndShown = 'isEnd' | Search | undefined;
-
-/** Of rows that were seen further below no page that ends above them is the end. */
-const MANY = Number.POSITIVE_INFINITY;
 
 /** A page must be a quarter of the longest to show the end of history. */
 const LONG_ENOUGH = 4;
@@ -122,6 +121,12 @@ export function endShown(
 /** From where a page with room for so many rows shows as many above the end of history as that leaves unseen below. */
 export function lookAbove(search: Search, end: number, room: number): Search {
   return { ...search, skip: Math.max(0, end - ((room - (search.unseen ?? 0)) >> 1)) };
+}
+
+/** Rows that may lie below the lowest one where a page from `skip` is empty. */
+function unseenAbove({ skip, shallowEnd, unseen }: Search): number | undefined {
+  if (shallowEnd === undefined || shallowEnd >= skip || unseen === MANY) return unseen;
+  return skip - shallowEnd;
 }
 
 /** A page in the middle of what is left, or the whole of it where it fits. */

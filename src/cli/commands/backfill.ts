@@ -103,34 +103,33 @@ function spanOf(
 const NAMED_MAX = 5;
 
 /**
- * Rows of that time are refused by the archive: whoever fetches them would never end.
+ * Rows of that time are refused by the archive: fetching them would never end.
  *
- * @param again whether what was given up is asked for, too
+ * @param asked `again`: what was given up is asked for, too
  * @throws UsageError
  */
 async function refuseGivenUp(
   store: Store,
   tasks: readonly FillTask[],
-  {
-    from,
-    again,
-    nowMs,
-  }: { readonly from: Instant; readonly again: boolean; readonly nowMs: number },
+  asked: { readonly from: Instant; readonly again: boolean; readonly nowMs: number },
 ): Promise<void> {
+  const { from, again, nowMs } = asked;
   const away = new Map<StreamKind, Span[]>();
-  for (const { stream, span } of tasks) {
-    const { kind, variant } = stream;
+  for (const kind of new Set(tasks.map(({ stream }) => stream.kind))) {
+    const own = tasks.filter(({ stream }) => stream.kind === kind);
     const keptFromMs = await givenUpUntilMs(store, kind);
-    if (keptFromMs !== null && span.fromMs < keptFromMs) {
+    if (keptFromMs !== null && own.some(({ span }) => span.fromMs < keptFromMs)) {
       const why = `${kind} from before ${formatInstant(keptFromMs)} were given up by retention and are not collected again: begin there, or later`;
       throw new UsageError('--from', from.text, why);
     }
-    // A candle that is open at the begin is asked for as well, and lies where it opened.
-    const fromMs = kind === 'candles' ? floorToMs(span.fromMs, variant * SECOND_MS) : span.fromMs;
-    const parts = (await partitionSpans(store, kind, 'archived'))
-      .map((one) => overlapOf(one, { ...span, fromMs }))
-      .filter((one) => !isEmptySpan(one))
-      .map((one) => ({ ...stream, span: one }));
+    const files = await partitionSpans(store, kind, 'archived');
+    const parts = own.flatMap(({ stream, span }) => {
+      // A candle that is open at the begin is asked for as well, and lies where it opened.
+      const stepMs = kind === 'candles' ? stream.variant * SECOND_MS : 1;
+      const wanted = { ...span, fromMs: floorToMs(span.fromMs, stepMs) };
+      const inFiles = files.map((one) => overlapOf(one, wanted)).filter((one) => !isEmptySpan(one));
+      return inFiles.map((one) => ({ ...stream, span: one }));
+    });
     const progress = await store.inspection.progress(parts, nowMs);
     const isWhole = ({ coveredMs, unfillableMs, lengthMs }: SpanProgress) =>
       coveredMs + (again ? 0 : unfillableMs) > lengthMs - 0.5;
