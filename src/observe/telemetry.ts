@@ -43,6 +43,9 @@ function refresh({ metrics, counts, partitionEnds }: Recorder, exchangeNowMs: nu
   }
 }
 
+/** Gauges of prom-client with the ending of counters: sums over series that are there as well. */
+const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
+
 /** Builds the telemetry: one function an event, each a log line and a metric. */
 export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
   const registry = new Registry();
@@ -52,7 +55,10 @@ export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
   if (version !== undefined) {
     recorder.metrics.move('build_info', 1, { version, node: process.versions.node });
   }
-  if (options.processMetrics !== false) collectDefaultMetrics({ register: registry });
+  if (options.processMetrics !== false) {
+    collectDefaultMetrics({ register: registry });
+    for (const name of MISNAMED) registry.removeSingleMetric(name);
+  }
   const sections = Object.entries(EVENTS).map(([section, entries]) => {
     const reports = Object.entries(entries).map(([name, entry]) => {
       return [name, (event: object) => recorder.report(entry, event)];
