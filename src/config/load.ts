@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { stringify } from 'yaml';
 import type { z } from 'zod';
 import { dialectOf } from '../contract/dialects.js';
+import { hasSessionAtMost, SESSION_PARAMETER } from '../contract/gap-notices.js';
 import { CONFIG_FILE_VARIABLE, deepFreeze, KEY_PATHS } from './keys.js';
 import {
   ConfigError,
@@ -28,6 +29,8 @@ export function isLoopback(host: string): boolean {
   return isIP(host) === 4 && host.startsWith('127.');
 }
 
+const hasUser = ({ username, password }: URL) => username !== '' || password !== '';
+
 /** Checks what no single key can know. Each text says what to change. */
 function brokenRules(config: Config, isSigning: boolean): BrokenRule[] {
   const { exchange, realtime, database, streams, http, account, cold, partitions } = config;
@@ -45,6 +48,18 @@ function brokenRules(config: Config, isSigning: boolean): BrokenRule[] {
     'exchange.url',
     'the base address alone: leave out /api/v1, which is added to every request',
   );
+  check(
+    exchange.url === null || hasSessionAtMost(new URL(exchange.url)),
+    'exchange.url',
+    `the base address alone: leave out the query, but for the session of a replay (?${SESSION_PARAMETER}=NAME)`,
+  );
+  for (const [key, url] of Object.entries({ exchange: exchange.url, realtime: realtime.url })) {
+    check(
+      url === null || !hasUser(new URL(url)),
+      `${key}.url`,
+      'leave user name and password out of it',
+    );
+  }
   check(
     realtime.url === null || exchange.url !== null,
     'realtime.url',

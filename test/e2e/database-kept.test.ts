@@ -47,7 +47,8 @@ test('the database stays without a daemon, with one beside it, and ends with the
   assert.equal(row?.who, 'analyst');
 
   const daemon = run('start');
-  await daemon.line((line) => line.startsWith('  exchange '));
+  await daemon.line((line) => line.startsWith('  exchange  http://'));
+  await daemon.line((line) => line.startsWith('  realtime  ws://'));
   assert.equal((await toEnd('url')).stdout, url);
   daemon.kill('SIGINT');
   assert.equal((await daemon.ended()).code, 0, daemon.dump());

@@ -1,7 +1,7 @@
 import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
-import { exchangeNameOf } from '../../config/load.js';
+import { exchangeNameOf, redactUrl } from '../../config/load.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
@@ -293,8 +293,12 @@ async function feedOf(feed: Feed, url: string): Promise<Found> {
   })();
   const isInTime = await endsInTime(systemClock, FEED_LIMIT_MS, opened);
   await feed.stop();
-  if (isInTime) return ok(`${url} (realtime.url) takes subscriptions`);
-  return wrong(`${url} does not open (${failure})`, 'correct realtime.url (TAPEKEEP_REALTIME_URL)');
+  const shown = redactUrl(url);
+  if (isInTime) return ok(`${shown} (realtime.url) takes subscriptions`);
+  return wrong(
+    `${shown} does not open (${failure})`,
+    'correct realtime.url (TAPEKEEP_REALTIME_URL)',
+  );
 }
 
 /**

@@ -1,4 +1,5 @@
 import { setFlagsFromString } from 'node:v8';
+import { redactUrl } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, endsInTime, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
@@ -188,10 +189,12 @@ function unready(phase: string, { exchange }: Config): TapekeepError {
   return new TapekeepError('start_unfinished', `the time of this run was over ${why}`);
 }
 
-function greeting({ exchange, database, status }: DaemonAddresses, dataDir: string): string {
+function greeting(addresses: DaemonAddresses, dataDir: string): string {
+  const { exchange, realtime, database, status } = addresses;
   const lines = [
     `tapekeep ${VERSION}`,
     `  exchange  ${exchange}`,
+    ...(realtime === null ? [] : [`  realtime  ${redactUrl(realtime)}`]),
     `  database  ${database}`,
     ...(status === null ? [] : [`  status    ${status}/`, `  metrics   ${status}/metrics`]),
     `  data      ${dataDir}`,

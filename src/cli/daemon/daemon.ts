@@ -37,6 +37,8 @@ import { countLedger, keepHouse } from './housekeeping.js';
 /** Ready notice for the operator. */
 export interface DaemonAddresses {
   readonly exchange: string;
+  /** Null where no states are collected. */
+  readonly realtime: string | null;
   readonly database: string;
   readonly status: string | null;
 }
@@ -152,6 +154,7 @@ export class Daemon {
     this.#access = openExchange(this.#options, address);
     return {
       exchange: address.url,
+      realtime: config.streams.states.enabled ? address.realtimeUrl : null,
       database: describeDatabase(database.url),
       status: this.#status?.url ?? null,
     };

@@ -302,6 +302,18 @@ test('an exchange without its WebSocket address needs the states stream switched
   });
   assert.equal(off.realtime.url, null);
   assert.match(refusal({ env: {}, overrides: { realtime } }).message, /set exchange\.url too/);
+  // What no client of it would take is refused before anything is started.
+  for (const [addresses, said] of [
+    [{ exchange: { url: 'https://me:pw@api.example.test' } }, /exchange\.url.*user name/s],
+    [{ realtime: { url: 'wss://me:pw@ws.example.test' } }, /realtime\.url.*user name/s],
+    [{ exchange: { url: 'https://api.example.test/?key=secret' } }, /exchange\.url.*query/s],
+  ] as const) {
+    const { message } = refusal({ env: {}, overrides: { ...EXCHANGE, ...addresses } });
+    assert.match(message, said);
+    assert.doesNotMatch(message, /me:pw|secret/);
+  }
+  const session = { exchange: { url: 'http://127.0.0.1:8080/?session=mine' }, realtime };
+  assert.equal(loadConfig({ env: {}, overrides: session }).exchange.url, session.exchange.url);
 });
 
 test('an exchange is asked for no lengths of candles and no levels that it is not known to have', () => {
