@@ -122,6 +122,9 @@ export async function openMarketUnit(
   const tradesWalker = walkers.find(({ kind }) => kind === 'trades');
   const coveredTrades = tradesWalker && (() => tradesWalker.covered);
   const collected = settings.streams.candles;
+  const filter = { marketIds: [marketId], kinds: ['candles'] as const, limit: RANGES_MAX };
+  const stalled = { states: ['unfillable'], reasons: ['walk stalled'] } as const;
+  const lost = collected.enabled ? await archive.listGaps({ ...filter, ...stalled }, nowMs) : [];
   // The shortest first: no long wait for a longer one stands before it.
   const intervalsS = [...collected.intervalsS].sort((a, b) => a - b);
   for (const intervalS of collected.enabled ? intervalsS : []) {
@@ -129,7 +132,9 @@ export async function openMarketUnit(
     const { stream, ranges } = await openStream('candles', intervalS, fromMs);
     const { grace: graceMs, rereads } = collected;
     const isFinest = intervalS === intervalsS[0];
-    const own = { intervalS, stream, coveredTrades, graceMs, rereads, isFinest };
+    const ofStream = lost.filter(({ streamId }) => streamId === stream.streamId);
+    const givenUp = ofStream.map(({ span }) => span);
+    const own = { intervalS, stream, coveredTrades, givenUp, graceMs, rereads, isFinest };
     candles.push(new CandleCollector({ ...shared, ...own }, ranges));
   }
 

@@ -39,6 +39,8 @@ interface CandleCollectorOptions extends StreamContext {
   readonly intervalS: number;
   /** Where the trades of the market are covered: that time has candles for all that was traded, and no others. */
   readonly coveredTrades?: (() => readonly Span[]) | undefined;
+  /** What an earlier run gave up, though trades of it are stored. */
+  readonly givenUp: readonly Span[];
   readonly exchange: ExchangePort;
   /** How long after its close a candle may still change, exchange milliseconds. */
   readonly graceMs: number;
@@ -93,7 +95,7 @@ export class CandleCollector {
   /** Slots whose trades were covered at the last look. */
   #tradedSlots: readonly Span[] = [];
   readonly #absences = new CandleAbsences();
-  readonly #contradictions = new CandleContradictions();
+  readonly #contradictions: CandleContradictions;
   readonly #questions: CandleQuestions;
   /** A spare request for older candles that is waited for. */
   #spare: Reservation | undefined;
@@ -106,6 +108,7 @@ export class CandleCollector {
     this.#answersSinceMs = options.time.nowMs();
     this.#answeredAtMs = this.#answersSinceMs;
     this.#questions = new CandleQuestions(this.#grid.stepMs, options.exchange.candlesMax);
+    this.#contradictions = new CandleContradictions(options.givenUp);
     this.#collectFromMs = options.stream.collectFromMs;
   }
 

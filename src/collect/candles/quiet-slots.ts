@@ -116,7 +116,13 @@ const CONTRADICTIONS_MAX = 3;
 /** Counts answers that have no candle of slots in which trades are stored. */
 export class CandleContradictions {
   /** Slots that this many answers lacked: one, two, and so on. */
-  #lacked: readonly (readonly Span[])[] = Array.from({ length: CONTRADICTIONS_MAX - 1 }, () => []);
+  #lacked: readonly (readonly Span[])[];
+
+  /** @param givenUp slots of which it had gone on for so long before */
+  constructor(givenUp: readonly Span[]) {
+    const known = normalizeSpans(givenUp).slice(-RUNS_MAX);
+    this.#lacked = Array.from({ length: CONTRADICTIONS_MAX - 1 }, () => known);
+  }
 
   /** Takes note of an answer. @returns those of the slots of which it has gone on for so long */
   lasting(contradicted: readonly Span[]): Span[] {

@@ -323,12 +323,17 @@ export class ModelArchive implements ArchivePort {
     return gaps.reverse();
   }
 
-  async listGaps({ marketIds, kinds, limit }: GapFilter, untilMs: number): Promise<Gap[]> {
+  async listGaps(filter: GapFilter, untilMs: number): Promise<Gap[]> {
+    const { marketIds, kinds, states, reasons, limit } = filter;
     await this.before('listGaps');
     return [...this.#known.values()]
       .filter(({ marketId }) => marketIds?.includes(marketId) ?? true)
       .filter(({ kind }) => kinds?.includes(kind) ?? true)
       .flatMap((stream) => this.gapsOf(stream, untilMs))
+      .filter(
+        ({ state, reason }) =>
+          (states?.includes(state) ?? true) && (reasons?.includes(reason) ?? true),
+      )
       .slice(0, limit);
   }
 

@@ -51,7 +51,7 @@ class World {
         ...{ market: MARKET, marketId: 7, intervalS: 60, stream, rereads },
         ...{ exchange: this.exchange, archive: this.archive, clock: this.clock },
         time: { nowMs: () => this.clock.wallMs() },
-        ...{ telemetry: this.record, graceMs: 10_000, isFinest: true },
+        ...{ telemetry: this.record, graceMs: 10_000, isFinest: true, givenUp: [] },
       },
       this.archive.allRanges(1),
     );

@@ -88,6 +88,7 @@ class World {
         telemetry: this.record,
         graceMs: 10_000,
         isFinest: true,
+        givenUp: [],
         rereads,
       },
       this.archive.allRanges(1),
@@ -882,7 +883,14 @@ test('days that begin at the hour of another time zone are learned from the answ
     } as const;
     const own = { market: MARKET, marketId: 7, intervalS: day, stream, exchange, archive, clock };
     const time = { nowMs: () => clock.wallMs() };
-    const rest = { time, telemetry: record, graceMs: 10_000, isFinest: true, rereads: 0 };
+    const rest = {
+      time,
+      telemetry: record,
+      graceMs: 10_000,
+      isFinest: true,
+      givenUp: [],
+      rereads: 0,
+    };
     return new CandleCollector({ ...own, ...rest }, archive.allRanges(1));
   };
   clock.advance(6 * 3600_000);

@@ -63,7 +63,6 @@ const tickerEntry = (name: string) => ({
 class World {
   readonly clock = new FakeClock(START_MS);
   readonly time = new FakeTime(this.clock);
-  readonly archive = new ModelArchive();
   readonly record = new CollectRecord();
   readonly feeds: Array<{ market: string; feed: QuietFeed }> = [];
   readonly schedules = new Map<string, { run: () => void; isStopped: boolean }>();
@@ -83,6 +82,7 @@ class World {
     t: TestContext,
     wanted: readonly string[] = [],
     tradesSchedule: string = SCHEDULES.trades,
+    readonly archive = new ModelArchive(),
   ) {
     const { schedule } = cron;
     t.mock.method(cron, 'schedule', (expression: string, run: () => void, options: object) => {
@@ -559,4 +559,47 @@ test('what cannot be fetched later is expected from the moment its stream is mad
     ['tickers', START_MS],
   ]);
   await world.collector.stop();
+});
+
+test('a traded minute whose candle an earlier run gave up is given up at the first look', async (t) => {
+  const lostMs = START_MS - 1_800_000;
+  const prices = { open: '5', close: '5', highest: '5', lowest: '5', volume: '1', amount: '5' };
+  const start = async (archive: ModelArchive) => {
+    const world = new World(t, ['A'], SCHEDULES.trades, archive);
+    world.exchange.answers.kline = ({ market, start, end, interval }) => {
+      const [fromS, toS, stepS] = [start, end, interval].map(Number) as [number, number, number];
+      const opens = Array.from({ length: (toS - fromS) / stepS }, (_, n) => fromS + n * stepS);
+      const shown = opens.filter((openS) => stepS !== 60 || openS * 1000 !== lostMs);
+      const kline = shown.map((time) => ({ ...prices, time, market }));
+      return { market, start, end, interval, kline };
+    };
+    await world.collector.start();
+    await world.clock.run(0);
+    await world.tick('candles');
+    await world.collector.stop();
+    return await archive.listGaps({ reasons: ['walk stalled'], limit: 10 }, START_MS);
+  };
+  const archive = new ModelArchive();
+  const { ids } = await archive.ensureMarkets([marketEntry('A')] as never, START_MS);
+  const marketId = ids.get('A') ?? 0;
+  await archive.commit({
+    trades: [
+      {
+        ...{ marketId, tid: 1, side: 'buy', price: '5', amount: '1', total: '5' },
+        ...{ tradedAtS: lostMs / 1000, executedAtUs: null, receivedAtMs: START_MS },
+      },
+    ],
+  });
+  const [open] = await start(archive);
+  assert.ok(open);
+  assert.deepEqual([open.state, open.reason, open.span.fromMs], ['open', 'walk stalled', lostMs]);
+  const [stream] = archive.streams.filter(({ streamId }) => streamId === open.streamId);
+  assert.ok(stream);
+  const given = { state: 'unfillable', reason: 'walk stalled', isAttempt: true } as const;
+  await archive.recordGap({ ...given, stream, span: open.span, atMs: START_MS });
+  const again = await start(archive);
+  assert.deepEqual(
+    again.map((gap) => [gap.state, gap.reason]),
+    [['unfillable', 'walk stalled']],
+  );
 });
