@@ -274,7 +274,7 @@ test('the document lists what is asked for, the least covered first, and counts 
       checks: [
         {
           ...{ marketId: 1, market: 'A', intervalS: 60, matchMs: 1, mismatches: 2 },
-          ...{ judgedUntilMs: 4000, coveredUntilMs: 5000 },
+          judgedUntilMs: 4000,
         },
       ],
     },

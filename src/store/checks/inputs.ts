@@ -205,8 +205,6 @@ export interface CheckTotals {
   readonly mismatches: number;
   /** End of the newest check result; null while there is none. */
   readonly judgedUntilMs: number | null;
-  /** End of what both roads cover; null while that is nothing. */
-  readonly coveredUntilMs: number | null;
 }
 
 /**
@@ -354,12 +352,9 @@ const COVERED_IN_HULL = (streamId: string) => `
   (SELECT range_agg(c.span) FROM coverage c
    WHERE c.market_id = p.market_id AND c.stream_id = ${streamId} AND c.span && w.hull)`;
 
-/**
- * Whole streams are read of those alone whose roads do not meet in their newest covered ranges. A mismatch counts where
- * all that it speaks of is covered still; what is not is a gap.
- */
+/** A mismatch counts where all that it speaks of is covered still; what is not is a gap. */
 const TOTALS = `
-  WITH ${NEWEST_SLOTS},
+  WITH ${PAIRS},
   wrong AS MATERIALIZED (
     SELECT market_id, interval_s, tstzrange(min(lower(span)), max(upper(span))) AS hull
     FROM verdict WHERE outcome = 'mismatch' GROUP BY market_id, interval_s),
@@ -375,13 +370,9 @@ const TOTALS = `
     FROM verdict v LEFT JOIN known k USING (market_id, interval_s)
     GROUP BY v.market_id, v.interval_s)
   SELECT k.market_id, m.name AS market, k.variant AS interval_s,
-         coalesce(j.mismatches, 0) AS mismatches, j.judged_until,
-         CASE WHEN s.slots <> '{}' OR s.is_whole THEN upper(s.slots)
-           ELSE upper(${slotsInSql(`${ALL_SPANS('s.trades_id')} * ${ALL_SPANS('s.kline_id')}`, 's.interval_s')}) END
-           AS covered_until
+         coalesce(j.mismatches, 0) AS mismatches, j.judged_until
   FROM stream k JOIN market m USING (market_id)
     LEFT JOIN judged j ON j.market_id = k.market_id AND j.interval_s = k.variant
-    LEFT JOIN slots s ON s.market_id = k.market_id AND s.interval_s = k.variant
   WHERE k.kind = 'candles' ORDER BY m.name, k.variant`;
 
 export async function readTotals(runner: Runner): Promise<CheckTotals[]> {
