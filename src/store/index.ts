@@ -78,5 +78,4 @@ export { findLacks, findLedgerSuspects, findUnsettled, readCoverage } from './se
 
 export { fromMs as timestampSql, toMs as millisSql } from './sql.js';
 
-export type SealingStore = Store['sealing'];
 export type CheckStore = Store['checks'];

@@ -2,10 +2,8 @@ import { setMaxListeners } from 'node:events';
 import { type Clock, endsInTime } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
-import type { Span } from '../kernel/span.js';
 import type { Batch, CommitResult } from '../model/batch.js';
 import { saneWindow } from '../model/columns.js';
-import type { SeriesTable } from '../model/series.js';
 import type { StoreEvents } from '../observe/events.js';
 import {
   PendingSearch,
@@ -308,12 +306,6 @@ export async function openStore(options: StoreOptions) {
     async acquireWriterLock(): Promise<void> {
       open();
       await writer.acquireLock();
-    },
-
-    /** Makes every partition that holds an instant of `span`. Returns the names of the new ones. */
-    async ensurePartitions(table: SeriesTable, span: Span): Promise<string[]> {
-      open();
-      return await partitions.ensure(table, span);
     },
 
     /** Keeps partitions ready beyond `nowExchangeMs`. */

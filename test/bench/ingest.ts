@@ -71,7 +71,7 @@ async function openWorld(server: string): Promise<World> {
   for (const marketId of markets) {
     streams.set(marketId, await store.ensureStream({ kind: 'trades', marketId, variant: 0 }));
   }
-  await store.ensurePartitions('trade', span);
+  await store.makePartitionsAhead(span.fromMs);
   await store.stop();
   return { url, streams, nowMs: span.toMs };
 }

@@ -53,7 +53,7 @@ async function makeArchive(server: string, coldDir: string) {
   const market = { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2 };
   await store.ensureMarkets([{ ...market, feePrec: 4, minAmount: '0' }], SPAN.fromMs);
   const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
-  await store.ensurePartitions('trade', SPAN);
+  await store.makePartitionsAhead(SPAN.fromMs);
   await runSql(url, MAKE_TRADES);
   await store.commit({ claims: [{ stream, span: SPAN, evidence: { made: 'for the benchmark' } }] });
   await runSql(

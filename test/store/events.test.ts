@@ -181,7 +181,7 @@ test('the first event of a large day waits for few of its rows, and none is lost
   const { ids } = await store.ensureMarkets(markets, EVENT_START_MS);
   const dayMs = Math.floor(EVENT_START_MS / EVENT_DAY_MS) * EVENT_DAY_MS;
   const span = { fromMs: dayMs, toMs: dayMs + EVENT_DAY_MS };
-  await store.ensurePartitions('trade', span);
+  await store.makePartitionsAhead(dayMs);
   await runSql(
     url,
     `INSERT INTO trade (market_id, traded_at, tid, executed_at, received_at, side, price, amount, total)

@@ -42,7 +42,7 @@ test('collecting, reading, sealing and migrating go on while a reader holds all 
     claims: [claim(stream, 86_400, 86_500)],
   });
   assert.equal(outcomes.trade.stored, 1);
-  await store.ensurePartitions('depth', { fromMs: 1_800_000_000_000, toMs: 1_800_000_000_001 });
+  await store.makePartitionsAhead(1_800_000_000_000);
   await store.recordGap({
     ...{ stream, span: { fromMs: 1, toMs: 2 }, state: 'open', reason: 'not collected', atMs: 3 },
   });

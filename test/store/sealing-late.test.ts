@@ -168,7 +168,7 @@ test('what is archived takes no rows: known ones are repetitions, others are ref
       [halfMs + 3_600_000, FIRST_MS + 4 * DAY_MS],
     ],
   );
-  await assert.rejects(store.ensurePartitions('trade', { fromMs: FIRST_MS, toMs: FIRST_MS + 1 }), {
+  await assert.rejects(store.makePartitionsAhead(FIRST_MS), {
     code: 'partition_archived',
     action: 'skip',
     message: /tapekeep restore/,

@@ -1,4 +1,3 @@
-import { DAY_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
 import {
   SERIES_TABLES,
@@ -8,7 +7,6 @@ import {
 } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { Runner } from '../connection.js';
-import { StoreError } from '../errors.js';
 import { fromMs } from '../sql.js';
 
 /** One call a transaction: a maker holds its lock only as long as one partition takes. */
@@ -21,9 +19,6 @@ interface Ensured {
   readonly made: string | null;
   readonly span: Span;
 }
-
-/** Longest span to make partitions for: beyond it the caller has mistaken the unit of a time. */
-const MAX_DAYS_A_CALL = 10_000;
 
 /**
  * Makes partitions, and remembers which exist so that the writer need not ask. What is remembered
@@ -39,30 +34,13 @@ export class Partitions {
     this.#telemetry = telemetry;
   }
 
-  /** Makes what is missing for `span`. Returns the names of the new partitions. */
-  async ensure(table: SeriesTable, { fromMs, toMs }: Span): Promise<string[]> {
-    if (toMs - fromMs > MAX_DAYS_A_CALL * DAY_MS) {
-      throw new StoreError(
-        'data_refused',
-        `partitions of ${table} for more than ${MAX_DAYS_A_CALL} days at once: the span is too long`,
-      );
-    }
-    const names: string[] = [];
-    for (let at = fromMs; at < toMs; ) {
-      const { made, span } = await this.#ensureAt(table, at);
-      if (made !== null) names.push(made);
-      at = span.toMs;
-    }
-    return names;
-  }
-
   /** Makes what is missing for rows at these times. */
   async ensureTimes(table: SeriesTable, times: Iterable<number>): Promise<void> {
     let span: Span | undefined;
     for (const ms of times) {
       // Rows come in the order of time: what is known is searched once a period, not once a row.
       if (span !== undefined && spanContains(span, ms)) continue;
-      ({ span } = await this.#ensureAt(table, ms));
+      span = await this.#spanAt(table, ms);
     }
   }
 
@@ -71,7 +49,7 @@ export class Partitions {
     for (const table of SERIES_TABLES) {
       let endMs = nowMs;
       for (let period = 0; period <= count; period += 1) {
-        endMs = (await this.#ensureAt(table, endMs)).span.toMs;
+        endMs = (await this.#spanAt(table, endMs)).toMs;
       }
       this.#telemetry.partitionLead({ table, endMs });
     }
@@ -81,14 +59,15 @@ export class Partitions {
     this.#known = [];
   }
 
-  async #ensureAt(table: SeriesTable, ms: number): Promise<Ensured> {
+  /** The span of the partition that holds an instant; makes it where it is missing. */
+  async #spanAt(table: SeriesTable, ms: number): Promise<Span> {
     const known = this.#known.find((one) => one.table === table && spanContains(one.span, ms));
-    if (known !== undefined) return { made: null, span: known.span };
+    if (known !== undefined) return known.span;
     const rows = await this.#database.rows<Ensured>(MAKE_PARTITION, [table, ms]);
     const [{ made, span }] = rows as [Ensured];
     this.#known.push({ table, span });
     if (made !== null) this.#telemetry.partitionMade({ table, partition: made });
-    return { made, span };
+    return span;
   }
 }
 
