@@ -33,37 +33,26 @@ export class StoreError extends TapekeepError {
  */
 type SqlAction = 'retry' | 'data' | 'partition' | 'duplicate' | 'fatal';
 
-/** Single codes first, then classes (the first two characters). Source: PostgreSQL, Appendix A. */
+/**
+ * Single codes first, then classes (the first two characters). All others are fatal: no login, no right, no such
+ * database, table or function. Source: PostgreSQL, Appendix A.
+ */
 const ACTIONS: Readonly<Record<string, SqlAction>> = {
   '23505': 'duplicate',
   // An exclusion constraint: two writers extended one stream; the next try sees the other's row.
   '23P01': 'retry',
-  '25006': 'retry', // read-only: a standby that is about to be promoted
-  '28000': 'fatal',
-  '28P01': 'fatal',
-  '3D000': 'fatal',
-  '3F000': 'fatal',
-  '42501': 'fatal',
-  '42P01': 'fatal',
-  '42703': 'fatal',
-  '42883': 'fatal',
-  // Of our own, see sql/0006: rows for a partition that is final, archived or expired.
-  TK001: 'data',
-  TK002: 'data',
-  TK003: 'data',
-  '55P03': 'retry', // lock not available
-  '57014': 'retry', // cancelled by statement_timeout
   '08': 'retry', // connection
   '21': 'data',
   '22': 'data', // data exception
   '23': 'data', // integrity constraint
-  '25': 'retry', // transaction state
+  '25': 'retry', // transaction state; read-only: a standby that is about to be promoted
   '40': 'retry', // deadlock, serialization
   '53': 'retry', // disk full, out of memory, too many connections
   '54': 'data', // program limit: a statement too complex, a value too long
-  '55': 'retry', // object in use
-  '57': 'retry', // shut down, starting up, crashed
+  '55': 'retry', // object in use, lock not available
+  '57': 'retry', // shut down, starting up, crashed, cancelled by statement_timeout
   '58': 'retry', // system error
+  TK: 'data', // of our own, see sql/0006: rows for a partition that is final, archived or expired
   XX: 'retry', // internal error
 };
 
