@@ -203,8 +203,6 @@ export class Connection implements Runner {
   readonly #use: ConnectionUse;
   #silenceMs: number | null;
   readonly #onAbort = () => this.destroy();
-  /** Names of statements by their text; texts are constants of this program. */
-  readonly #prepared = new Map<string, string>();
   #isLost = false;
   /** What ended it, where that was not its owner. */
   #lostBy: unknown;
@@ -282,8 +280,9 @@ export class Connection implements Runner {
   }
 
   /** @param values none: there may be several statements in the text */
-  rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
-    return this.#named<Row>({ text: sql, values: [...values] });
+  async rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
+    const [rows] = await this.#results({ text: sql, values: [...values] });
+    return (rows ?? []) as Row[];
   }
 
   /**
@@ -308,13 +307,6 @@ export class Connection implements Runner {
   /** Several statements in one message, without values; answers with the rows of each. */
   script(statements: readonly string[]): Promise<object[][]> {
     return this.#results({ text: statements.join(';\n') });
-  }
-
-  /** A statement that comes again and again: the server reads its text but once. */
-  rowsAgain<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
-    const name = this.#prepared.get(sql) ?? `tapekeep_${this.#prepared.size + 1}`;
-    this.#prepared.set(sql, name);
-    return this.#named<Row>({ name, text: sql, values: [...values] });
   }
 
   /**
@@ -420,10 +412,6 @@ export class Connection implements Runner {
         | pg.QueryResult[];
       return [answer].flat().map(namedRows);
     });
-  }
-
-  async #named<Row extends object>(query: pg.QueryConfig): Promise<Row[]> {
-    return ((await this.#results(query))[0] ?? []) as Row[];
   }
 
   async #run<T>(work: () => Promise<T>): Promise<T> {

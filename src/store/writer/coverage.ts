@@ -2,6 +2,7 @@ import { obtain } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { firstNot } from '../../kernel/sorted.js';
 import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
+import { isoMs } from '../../kernel/timestamp.js';
 import type { Batch, CoverageClaim, CoveredRange, Evidence, StreamRef } from '../../model/batch.js';
 import { timeColumnOf } from '../../model/kinds.js';
 import { MOMENT_STREAMS, type Series, tableOfStream } from '../../model/series.js';
@@ -42,8 +43,6 @@ const OF_MARKETS: NamedStatement = {
     JOIN coverage c ON c.stream_id = s.stream_id AND c.market_id = q.market_id AND ${IS_NEAR}
     ORDER BY c.stream_id, lower(c.span)`,
 };
-
-export const READ_COVERAGE = [OF_STREAMS, OF_MARKETS];
 
 /** The statements that read it: of the streams that claims name, and of the trades of markets. */
 export function readHeldSql(batches: readonly Batch[], trades: TradeColumnSet): string[] {
@@ -130,8 +129,6 @@ const INSERT_COVERAGE: NamedStatement = {
     FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
       AS q(stream_id, market_id, from_ms, to_ms, first_id, last_id, row_count, evidence)`,
 };
-
-export const WRITE_COVERAGE = [DELETE_COVERAGE, UPDATE_COVERAGE, INSERT_COVERAGE];
 
 /**
  * The statements that write covered ranges. One that grew keeps its row, the oldest of those that
@@ -266,25 +263,34 @@ function mergeCoverage(update: CoverageUpdate, held: readonly Held[]): Merged[] 
 }
 
 /** @param holds which rows of a market count, by `q.part` */
-const countSql = (table: Series, tid: string, holds: string) => {
+const countStatement = (table: Series, tid: string, holds: string): NamedStatement => {
   const at = timeColumnOf(table);
-  return `
-  SELECT q.ord::int AS ord, n.*
-  FROM unnest($1::int[], $2::float8[], $3::float8[], $4::int[])
-    WITH ORDINALITY AS q(market_id, from_ms, to_ms, part, ord), LATERAL (
-    SELECT count(*) AS row_count, min(${tid}) AS first_id, max(${tid}) AS last_id
-    FROM ${table} t
-    WHERE t.market_id = q.market_id AND t.${at} >= ${fromMs('q.from_ms')}
-      AND t.${at} < ${fromMs('q.to_ms')}
-      AND t.${at} BETWEEN $5::timestamptz AND $6::timestamptz AND ${holds}) n
-  ORDER BY q.ord`;
+  return {
+    name: `count_${table}`,
+    types: ['int[]', 'float8[]', 'float8[]', 'int[]', 'timestamptz', 'timestamptz'],
+    sql: `
+    SELECT q.ord::int AS ord, n.*
+    FROM unnest($1, $2, $3, $4)
+      WITH ORDINALITY AS q(market_id, from_ms, to_ms, part, ord), LATERAL (
+      SELECT count(*) AS row_count, min(${tid}) AS first_id, max(${tid}) AS last_id
+      FROM ${table} t
+      WHERE t.market_id = q.market_id AND t.${at} >= ${fromMs('q.from_ms')}
+        AND t.${at} < ${fromMs('q.to_ms')}
+        AND t.${at} BETWEEN $5 AND $6 AND ${holds}) n
+    ORDER BY q.ord`,
+  };
 };
 
 /** Counts of the rows that can be fetched again. */
 const COUNTS = {
-  trade: countSql('trade', 'tid', '(q.part = 0 OR t.executed_at IS NOT NULL)'),
-  kline: countSql('kline', 'NULL::bigint', 't.interval_s = q.part'),
+  trade: countStatement('trade', 'tid', '(q.part = 0 OR t.executed_at IS NOT NULL)'),
+  kline: countStatement('kline', 'NULL::bigint', 't.interval_s = q.part'),
 } as const;
+
+export const COVERAGE_STATEMENTS = [
+  ...[OF_STREAMS, OF_MARKETS, ...Object.values(COUNTS)],
+  ...[DELETE_COVERAGE, UPDATE_COVERAGE, INSERT_COVERAGE],
+];
 
 /** What a group of batches makes of the ledger. */
 interface GroupCoverage {
@@ -376,7 +382,7 @@ async function countUncovered(
   merged: readonly Merged[],
 ): Promise<Map<number, RowCount[]>> {
   const counts = new Map<number, RowCount[]>();
-  for (const [table, sql] of Object.entries(COUNTS)) {
+  for (const [table, statement] of Object.entries(COUNTS)) {
     const asked = merged.flatMap((one, index) => {
       const { marketId, kind, variant } = one.update;
       if (tableOfStream(kind) !== table) return [];
@@ -385,11 +391,11 @@ async function countUncovered(
     });
     if (asked.length === 0) continue;
     const hull = hullOf(asked);
-    const rows = await connection.rowsAgain<RowCount & { readonly ord: number }>(sql, [
+    const sql = executeSql(statement, [
       ...unnested(asked, 'marketId', 'fromMs', 'toMs', 'part'),
-      new Date(hull.fromMs).toISOString(),
-      new Date(hull.toMs).toISOString(),
+      ...[isoMs(hull.fromMs), isoMs(hull.toMs)],
     ]);
+    const rows = await connection.rows<RowCount & { readonly ord: number }>(sql);
     for (const { ord, ...count } of rows) {
       obtain(counts, asked[ord - 1]?.index ?? 0, () => []).push(count);
     }

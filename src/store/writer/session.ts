@@ -9,15 +9,12 @@ import {
   TAKE_EARLIER_LOCK,
 } from '../locks.js';
 import { prepareSql } from '../sql.js';
-import { READ_COVERAGE, WRITE_COVERAGE } from './coverage.js';
+import { COVERAGE_STATEMENTS } from './coverage.js';
 import { CREATE_STAGES } from './staging.js';
 import { FIND_STORED } from './trade-rows.js';
 
 /** Run once on each connection of the writer. */
-const PREPARE = [
-  CREATE_STAGES,
-  ...[FIND_STORED, ...READ_COVERAGE, ...WRITE_COVERAGE].map(prepareSql),
-];
+const PREPARE = [CREATE_STAGES, ...[FIND_STORED, ...COVERAGE_STATEMENTS].map(prepareSql)];
 
 /**
  * The writer's one connection, opened when needed and again after a failure.
