@@ -63,15 +63,11 @@ export class ColdEngine {
   }
 
   async *#blocks(sql: string): AsyncGenerator<RowBlock> {
-    const session = await (await this.session()).beside();
+    using session = await (await this.session()).beside();
     const block = new VectorBlock();
-    try {
-      for await (const vectors of session.vectors('reading cold files', sql, MADE_TOGETHER)) {
-        block.take(vectors);
-        yield block;
-      }
-    } finally {
-      session.close();
+    for await (const vectors of session.vectors('reading cold files', sql, MADE_TOGETHER)) {
+      block.take(vectors);
+      yield block;
     }
   }
 

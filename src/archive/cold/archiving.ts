@@ -60,12 +60,10 @@ export async function archivePartition(
   if (earlier !== undefined) return earlier;
   const folder = join(coldDir, SCRATCH_FOLDER);
   const written: ColdFile[] = [];
-  await mkdir(folder, { recursive: true }).catch((error: unknown) => {
-    throw asColdError(error, coldDir);
-  });
-  const duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
   let facts: SealFacts;
   try {
+    await mkdir(folder, { recursive: true });
+    using duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
     await watcher.onStep('archive: read', partition.name);
     const decimals = new ColdDecimals(coldDir, partition.table, duck);
     facts = await stageDays(context, partition, folder, async (day) => {
@@ -73,8 +71,6 @@ export async function archivePartition(
     });
   } catch (error) {
     throw asColdError(error, coldDir);
-  } finally {
-    duck.close();
   }
   assertSealed(partition, facts, STAYS);
   await watcher.onStep('archive: manifest', partition.name);

@@ -44,20 +44,9 @@ export async function restorePartition(
   const manifest = await manifestOf(coldDir, partition);
   for (const file of manifest.files) await checkFile(join(coldDir, file.path), file, signal);
   await watcher.onStep('restore: load', partition.name);
-  const folder = join(coldDir, SCRATCH_FOLDER);
   try {
     if (!(await admin.beginRestore(partition))) return null;
-    const duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
-    try {
-      let rows = 0;
-      for (const file of manifest.files) {
-        await loadFile(context, duck, partition, file);
-        rows += file.rows;
-        watcher.onRows(rows, manifest.rows);
-      }
-    } finally {
-      duck.close();
-    }
+    await loadFiles(context, partition, manifest);
     await watcher.onStep('restore: indexes', partition.name);
     await admin.rebuildIndexes(partition);
     await admin.freeze(partition);
@@ -77,7 +66,23 @@ export async function restorePartition(
     if (!signal.aborted) await admin.dropEmptied(partition).catch(() => undefined);
     throw asRestoreError(error, coldDir, partition.name);
   } finally {
-    await rm(join(folder, 'spill'), { recursive: true, force: true }).catch(() => undefined);
+    await rm(spillOf(coldDir), { recursive: true, force: true }).catch(() => undefined);
+  }
+}
+
+const spillOf = (coldDir: string) => join(coldDir, SCRATCH_FOLDER, 'spill');
+
+async function loadFiles(
+  context: LifeContext,
+  partition: PartitionInfo,
+  { files, rows: total }: ColdManifest,
+): Promise<void> {
+  using duck = await DuckSession.open(spillOf(context.coldDir), DUCK_LIMITS, context.signal);
+  let rows = 0;
+  for (const file of files) {
+    await loadFile(context, duck, partition, file);
+    rows += file.rows;
+    context.watcher.onRows(rows, total);
   }
 }
 

@@ -157,7 +157,7 @@ async function writeTyped(
     throw asDiskFull(error, output.name);
   });
   await around.reader.close();
-  const duck = await DuckSession.open(output.scratch('spill'), {}, signal);
+  using duck = await DuckSession.open(output.scratch('spill'), {}, signal);
   try {
     around.onPhase(`writing ${format === 'parquet' ? 'Parquet' : 'Arrow'}`);
     if (format === 'parquet') {
@@ -174,8 +174,6 @@ async function writeTyped(
     return { written, columns: columns.map((one) => ({ ...one, type: arrowTypeName(one) })) };
   } catch (error) {
     throw asDiskFull(error, output.name);
-  } finally {
-    duck.close();
   }
 }
 

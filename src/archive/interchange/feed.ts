@@ -223,42 +223,34 @@ export async function sealEvents(
   check: (facts: FeedFacts) => void,
   signal: AbortSignal,
 ): Promise<{ readonly rows: number; readonly facts: FeedFacts }> {
-  const duck = await DuckSession.open(scratch('spill'), {}, signal);
-  try {
-    const [row] = await duck.rows(
-      'looking at events',
-      `SELECT count(*), count(*) FILTER (abs(local - exch) > ${FAR_US}),
+  using duck = await DuckSession.open(scratch('spill'), {}, signal);
+  const [row] = await duck.rows(
+    'looking at events',
+    `SELECT count(*), count(*) FILTER (abs(local - exch) > ${FAR_US}),
          coalesce(min(local - exch), 0) FROM ${stagedSql(scratch)}`,
-    );
-    const [events = 0, farOff = 0, leastLatencyUs = 0] = (row ?? []).map(Number);
-    const facts = { events, farOff, leastLatencyUs };
-    check(facts);
-    const isFixed = latency.kind === 'fixed';
-    const local = isFixed
-      ? `exch + ${Math.trunc(latency.latencyUs)}`
-      : `local + ${Math.max(0, -leastLatencyUs)}`;
-    const sorted = async function* (session: DuckSession, order: string) {
-      const sql = `SELECT place, exch, ${local} AS local, ev, px, qty FROM ${stagedSql(scratch)} ORDER BY ${order}`;
-      for await (const columns of session.columns('sorting events', sql)) {
-        for (const row of columns[0]?.keys() ?? []) {
-          yield columns.map((values) => values[row]) as unknown as SortedEvent;
-        }
+  );
+  const [events = 0, farOff = 0, leastLatencyUs = 0] = (row ?? []).map(Number);
+  const facts = { events, farOff, leastLatencyUs };
+  check(facts);
+  const isFixed = latency.kind === 'fixed';
+  const local = isFixed
+    ? `exch + ${Math.trunc(latency.latencyUs)}`
+    : `local + ${Math.max(0, -leastLatencyUs)}`;
+  const sorted = async function* (session: DuckSession, order: string) {
+    const sql = `SELECT place, exch, ${local} AS local, ev, px, qty FROM ${stagedSql(scratch)} ORDER BY ${order}`;
+    for await (const columns of session.columns('sorting events', sql)) {
+      for (const row of columns[0]?.keys() ?? []) {
+        yield columns.map((values) => values[row]) as unknown as SortedEvent;
       }
-    };
-    const byExchange = sorted(duck, 'exch, place');
-    const beside = await duck.beside();
-    try {
-      const rows = await fillFile(scratch('feed'), async (add) => {
-        if (isFixed) return await writeEvents(byExchange, add);
-        return await writeMerged(byExchange, sorted(beside, 'local, exch, place'), add);
-      });
-      return { rows, facts };
-    } finally {
-      beside.close();
     }
-  } finally {
-    duck.close();
-  }
+  };
+  const byExchange = sorted(duck, 'exch, place');
+  using beside = await duck.beside();
+  const rows = await fillFile(scratch('feed'), async (add) => {
+    if (isFixed) return await writeEvents(byExchange, add);
+    return await writeMerged(byExchange, sorted(beside, 'local, exch, place'), add);
+  });
+  return { rows, facts };
 }
 
 /** Its place among all events, times in microseconds, and what it says. */

@@ -39,7 +39,7 @@ const THREADS = 2;
  *
  * States: *open* → *closed*.
  */
-export class DuckSession {
+export class DuckSession implements Disposable {
   readonly #instance: DuckDBInstance;
   readonly #connection: DuckDBConnection;
   readonly #signal: AbortSignal | undefined;
@@ -168,6 +168,10 @@ export class DuckSession {
       if (chunk === null || chunk.rowCount === 0) return;
       yield chunk.getColumns();
     }
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
   }
 
   close(): void {
