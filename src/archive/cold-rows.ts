@@ -94,9 +94,8 @@ export async function* linesOf(
   lead = '',
 ): AsyncGenerator<string> {
   const doing = `reading ${path}`;
-  const described = `DESCRIBE SELECT * FROM read_parquet(${literal(path)}, hive_partitioning = false)`;
-  const columns = await session.rows(doing, described);
-  const types = new Map(columns.map(([name, type]) => [String(name), String(type)]));
+  const file = `read_parquet(${literal(path)}, hive_partitioning = false)`;
+  const types = await session.types(doing, file);
   const line = lineSql(tableOfKind(query.kind), form, types, lead);
   const sql = `SELECT ${line} FROM ${sourceSql(query, [path])}`;
   for await (const { rows, columns: vectors } of session.vectors(doing, sql, LINES_TOGETHER)) {

@@ -1,7 +1,7 @@
 import { multiplyDecimals } from '../kernel/decimal.js';
 import { type Column, type SeriesTable, seriesOf } from '../model/series.js';
 import type { RowForm } from '../store/index.js';
-import { type DecimalForm, decimalForm, MAX_PRECISION, productSql } from './parquet/columns.js';
+import { decimalForm, MAX_PRECISION, productSql, shortestSql } from './parquet/columns.js';
 import { identifier, literal } from './parquet/session.js';
 
 /** Rows as lines of text. */
@@ -63,15 +63,6 @@ function fieldSql({ name, type, lean }: Column, form: LineForm, types: FileTypes
   if (form === 'copy') return `'"{' || ${values} || '}"'`;
   // The database puts quotes around what holds a comma, and around nothing else.
   return `CASE WHEN len(${column}) > 1 THEN '"[' || ${values} || ']"' ELSE '[' || ${values} || ']' END`;
-}
-
-/** The text of a decimal without zeros at its end. */
-function shortestSql(text: string, digits: DecimalForm | null): string {
-  if (digits?.scale === 0) return text;
-  const trimmed = `regexp_replace(${text}, '\\.?0+$', '')`;
-  return digits === null
-    ? `CASE WHEN contains(${text}, '.') THEN ${trimmed} ELSE ${text} END`
-    : trimmed;
 }
 
 /** Stands around the factors of a total that has more digits than a number of DuckDB's. */

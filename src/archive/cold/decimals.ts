@@ -2,7 +2,12 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type SeriesTable, seriesOf, viewOf } from '../../model/series.js';
 import type { PartitionMarket } from '../../store/index.js';
-import type { DecimalForm, DecimalForms, TypedColumn } from '../parquet/columns.js';
+import {
+  type DecimalForm,
+  type DecimalForms,
+  decimalSql,
+  type TypedColumn,
+} from '../parquet/columns.js';
 import { type DuckSession, literal } from '../parquet/session.js';
 import { coldMarketFolder } from './folder.js';
 
@@ -33,7 +38,7 @@ function stepOf(digits: number | null): number {
 function stepOfType(sqlType: string): number {
   const plain = sqlType.replace('[]', '');
   if (plain === 'VARCHAR') return LADDER.length;
-  return LADDER.findIndex(({ precision, scale }) => plain === `DECIMAL(${precision},${scale})`);
+  return LADDER.findIndex((form) => plain === decimalSql(form));
 }
 
 type Steps = Map<string, number>;
@@ -59,9 +64,10 @@ export class ColdDecimals {
   }
 
   /** What was written of a market: from now on its columns are at least as wide. */
-  written({ marketId }: PartitionMarket, columns: readonly { name: string; sqlType: string }[]) {
+  written({ marketId }: PartitionMarket, columns: readonly TypedColumn[]): void {
     const steps = this.#steps.get(marketId);
-    if (steps !== undefined) widen(steps, columns);
+    if (steps === undefined) return;
+    for (const { name, sqlType } of columns) widen(steps, name, sqlType);
   }
 
   /** By the precisions of the market, and by its newest file. */
@@ -75,12 +81,9 @@ export class ColdDecimals {
     const newest = await this.#newestFile(name);
     if (newest === undefined) return steps;
     // Of a file that cannot be read nothing is learned: that it is damaged is for its readers.
-    const described = `DESCRIBE SELECT * FROM read_parquet(${literal(newest)})`;
-    const columns = await this.#duck.rows(`reading ${newest}`, described).catch(() => []);
-    widen(
-      steps,
-      columns.map(([column, sqlType]) => ({ name: String(column), sqlType: String(sqlType) })),
-    );
+    const file = `read_parquet(${literal(newest)})`;
+    const types = await this.#duck.types(`reading ${newest}`, file).catch(() => []);
+    for (const [column, sqlType] of types) widen(steps, column, sqlType);
     return steps;
   }
 
@@ -96,9 +99,7 @@ export class ColdDecimals {
   }
 }
 
-function widen(steps: Steps, columns: readonly Pick<TypedColumn, 'name' | 'sqlType'>[]): void {
-  for (const { name, sqlType } of columns) {
-    const known = steps.get(name);
-    if (known !== undefined) steps.set(name, Math.max(known, stepOfType(sqlType)));
-  }
+function widen(steps: Steps, column: string, sqlType: string): void {
+  const known = steps.get(column);
+  if (known !== undefined) steps.set(column, Math.max(known, stepOfType(sqlType)));
 }

@@ -162,8 +162,14 @@ export function typedSql(rows: StagedRows, columns: readonly TypedColumn[]): str
   return `SELECT ${selected.join(', ')} FROM ${stagedSql(rows)}`;
 }
 
-const normalText = (text: string) =>
-  `CASE WHEN contains(${text}, '.') THEN rtrim(rtrim(${text}, '0'), '.') ELSE ${text} END`;
+/** The text of a decimal without zeros at its end. @param form null where it may have no point */
+export function shortestSql(text: string, form: DecimalForm | null): string {
+  if (form?.scale === 0) return text;
+  const trimmed = `regexp_replace(${text}, '\\.?0+$', '')`;
+  return form === null
+    ? `CASE WHEN contains(${text}, '.') THEN ${trimmed} ELSE ${text} END`
+    : trimmed;
+}
 
 /**
  * One text for the value of a column, the same however it is written: of `1.50` as text and of
@@ -178,9 +184,9 @@ export function valueText({ name, type }: SeriesColumn): string {
     case 'text':
       return `${column}::VARCHAR`;
     case 'decimal':
-      return normalText(`${column}::VARCHAR`);
+      return shortestSql(`${column}::VARCHAR`, null);
     case 'decimals':
-      return `list_transform(${column}::VARCHAR[], lambda x: ${normalText('x')})::VARCHAR`;
+      return `list_transform(${column}::VARCHAR[], lambda x: ${shortestSql('x', null)})::VARCHAR`;
   }
 }
 

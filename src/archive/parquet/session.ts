@@ -96,6 +96,12 @@ export class DuckSession implements Disposable {
     await this.#guard(doing, () => this.#connection.run(sql));
   }
 
+  /** The types of the columns of a relation, by their names. */
+  async types(doing: string, relation: string): Promise<Map<string, string>> {
+    const columns = await this.rows(doing, `DESCRIBE SELECT * FROM ${relation}`);
+    return new Map(columns.map(([name, type]) => [String(name), String(type)]));
+  }
+
   /** Has a statement read as {@link rows} would, and does not run it. @throws as {@link run} */
   async check(doing: string, sql: string): Promise<void> {
     await this.#guard(doing, async () => {

@@ -154,8 +154,7 @@ class World {
     for (const table of tables)
       await this.#view(table, `FROM main.${identifier(table)}`, 'analytics');
     if (!this.#statement.syntax.functions.some(({ name }) => isQuestion(name))) return;
-    const columns = await this.#duck.rows('looking at trades', 'DESCRIBE trades');
-    const types = new Map(columns.map(([name, type]) => [String(name), String(type)]));
+    const types = await this.#duck.types('looking at trades', 'trades');
     for (const sql of questionSql(types)) await this.#run(sql);
   }
 

@@ -1,6 +1,7 @@
 import { SERIES_KINDS, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
 import type { LedgerTable } from '../../store/index.js';
+import { decimalForm, decimalSql, MAX_PRECISION } from '../parquet/columns.js';
 
 /** All tables that it can ask; `depth_levels` are the rows of `depth`, a row for each level. */
 export const QUERY_TABLES = [
@@ -158,8 +159,8 @@ const ANSWERS: Readonly<Record<QuestionName, string>> = {
 export function questionSql(types: ReadonlyMap<string, string>): string[] {
   // The sum of a column has all of its digits after the point; a zero of another type could cost some.
   const zero = (column: string) => {
-    const [, scale = '0'] = /^DECIMAL\(\d+,(\d+)\)$/.exec(types.get(column) ?? '') ?? [];
-    return `0::DECIMAL(38,${scale})`;
+    const scale = decimalForm(types.get(column) ?? '')?.scale ?? 0;
+    return `0::${decimalSql({ precision: MAX_PRECISION, scale })}`;
   };
   const answer = (name: QuestionName) =>
     ANSWERS[name].replaceAll(/\$(amount|total)\b/g, (_, column: string) => zero(column));
