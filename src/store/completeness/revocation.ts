@@ -11,7 +11,7 @@ import { isoMs } from '../../kernel/timestamp.js';
 import type { CoveredRange, Evidence, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { timeColumnOf } from '../../model/kinds.js';
-import { type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
+import { MOMENT_STREAMS, type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
 import { invalidateChecks } from '../checks/results.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
@@ -90,13 +90,12 @@ export async function revoke(
   revocation: Revocation,
 ): Promise<CoveredRange[]> {
   if (isEmptySpan(span)) throw refused(stream, 'the span is empty');
-  if (stream.kind !== 'trades' && stream.kind !== 'times' && stream.kind !== 'candles') {
+  if (MOMENT_STREAMS.has(stream.kind)) {
     throw refused(stream, `what was seen of ${stream.kind} cannot be fetched again`);
   }
   return await database.transaction(async (runner) => {
     await runner.rows(LOCK_MARKETS, [[stream.marketId]]);
-    const table = stream.kind === 'candles' ? 'kline' : 'trade';
-    const removed = await removedRows(runner, table, stream.marketId);
+    const removed = await removedRows(runner, tableOfStream(stream.kind), stream.marketId);
     const parts = subtractSpans(
       span,
       removed.map((one) => one.span),

@@ -4,7 +4,7 @@ import type { Span } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import type { StreamKind } from '../../model/series.js';
+import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import { listGaps, rememberGap } from '../completeness/gaps.js';
 import { streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
@@ -418,7 +418,7 @@ async function giveUp(
 const REOPEN = `
   UPDATE gap SET state = 'open', reason = '${OPEN_REASON}', closed_at = NULL, next_attempt_at = NULL
   FROM stream s
-  WHERE s.stream_id = gap.stream_id AND s.kind IN ('trades', 'times', 'candles')
+  WHERE s.stream_id = gap.stream_id AND NOT s.kind = ANY ($2::text[])
     AND gap.market_id = ANY ($1::int[]) AND gap.state = 'unfillable' AND gap.reason = '${REASON}'`;
 
 /** What can only be seen at its instant: from the end of its coverage on there was nothing to see. */
@@ -446,5 +446,5 @@ async function resumeListed(
     const note = `the market was not listed between ${left} and ${back}: there was nothing to observe`;
     await giveUp(runner, { streamId, marketId, span: { fromMs: from, toMs: atMs } }, note, atMs);
   }
-  await runner.rows(REOPEN, [marketIds]);
+  await runner.rows(REOPEN, [marketIds, [...MOMENT_STREAMS]]);
 }
