@@ -6,6 +6,7 @@ import type { StreamRef } from '../model/batch.js';
 import {
   type CheckRow,
   describeDifference,
+  isAbsentCandle,
   judgeSlot,
   matchRow,
   type SlotCheck,
@@ -227,7 +228,7 @@ export class Verification {
     tries: number,
   ): Promise<StreamRef[]> {
     const both = [target.trades, target.times, kline].filter((one) => one !== null);
-    const all = isCandleAlone(differences, tries) ? [kline] : both;
+    const all = tries === 0 && isAbsentCandle(differences) ? [kline] : both;
     const shorter = target.klines
       .filter(({ variant }) => variant < kline.variant && kline.variant % variant === 0)
       .at(-1);
@@ -273,7 +274,8 @@ export class Verification {
     if (tries === 0) return;
     // Both were covered when they were checked. The result may have come before the refetch, by a
     // late row: then there is nothing left to suspect.
-    const isAlone = kline !== target.klines[0] || isCandleAlone(known.differences, tries - 1);
+    const wasAlone = tries === 1 && isAbsentCandle(known.differences);
+    const isAlone = kline !== target.klines[0] || wasAlone;
     for (const stream of isAlone ? [kline] : [target.trades, kline]) {
       if (stream === null) continue;
       await archive.recordGap({
@@ -282,11 +284,6 @@ export class Verification {
       });
     }
   }
-}
-
-/** Whether, after so many tries, the candle is the only suspect: it is missing. */
-function isCandleAlone(differences: CheckRow['differences'], tries: number): boolean {
-  return tries === 0 && differences.every(({ figure }) => figure === 'candle');
 }
 
 function rowOf({ span, differences }: SlotCheck) {

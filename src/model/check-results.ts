@@ -86,10 +86,18 @@ export function judgeSlot(slot: SlotFigures): SlotCheck {
   return { span, outcome, differences, reason: null };
 }
 
+/** The difference of stored trades whose candle is absent, which stands alone. */
+export const ABSENT_CANDLE = { figure: 'candle' } as const satisfies Partial<Difference>;
+
+/** Whether differences are those of an absent candle: they do not speak of covered trades. */
+export function isAbsentCandle(differences: readonly Difference[]): boolean {
+  return differences.some(({ figure }) => figure === ABSENT_CANDLE.figure);
+}
+
 function missingCandle(trades: TradeFigures | null): Difference[] {
   if (trades === null) return [];
   const { count } = trades;
-  return [{ figure: 'candle', trades: `${count} trade${count === 1 ? '' : 's'}`, candle: null }];
+  return [{ ...ABSENT_CANDLE, trades: `${count} trade${count === 1 ? '' : 's'}`, candle: null }];
 }
 
 function differencesOf(slot: SlotFigures, candle: CandleFigures): Difference[] {

@@ -1,6 +1,7 @@
 import { hullOf, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import {
+  ABSENT_CANDLE,
   type CheckRow,
   invalidateRows,
   mergeChecks,
@@ -27,8 +28,8 @@ const COLUMNS = `
   v.span, v.outcome, coalesce(v.detail -> 'differences', '[]') AS differences,
   v.tries, v.next_try_at`;
 
-/** SQL: whether a check result `v` is of a stored trade whose candle is absent: it does not speak of covered trades. */
-export const IS_ABSENT_CANDLE = `coalesce(v.detail @> '{"differences": [{"figure": "candle"}]}', false)`;
+/** {@link isAbsentCandle} of a check result `v`, as SQL. */
+export const IS_ABSENT_CANDLE = `coalesce(v.detail @> '${JSON.stringify({ differences: [ABSENT_CANDLE] })}', false)`;
 
 /** SQL: whether something that a check result `v` of one slot speaks of is never to be had. */
 export const IS_GIVEN_UP = `EXISTS (
