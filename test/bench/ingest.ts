@@ -6,7 +6,7 @@ import { systemRandom } from '../../src/kernel/random.js';
 import type { Batch, StreamRef, TradeRow } from '../../src/model/batch.js';
 import { openStore, type Store } from '../../src/store/index.js';
 import { TRADE } from '../../src/store/writer/series.js';
-import { tradeColumnSet } from '../../src/store/writer/trade-columns.js';
+import { allPlaces, tradeColumnSet } from '../../src/store/writer/trade-columns.js';
 import {
   quietStoreEvents,
   runSql,
@@ -109,7 +109,7 @@ function encode(rows: readonly TradeRow[], isSorted: boolean): Buffer {
   const ignore = () => undefined;
   const window = { fromMs: 0, toMs: Number.MAX_SAFE_INTEGER };
   const sheet = tradeColumnSet([{ trades: rows }], window, { settle: ignore, refuse: ignore });
-  return isSorted ? sheet.denseLines : sheet.encoder.bytes;
+  return isSorted ? sheet.denseLines : sheet.encoder.pick(allPlaces(rows.length));
 }
 
 async function rawCopy(world: World, pieces: readonly Buffer[]): Promise<Measured> {

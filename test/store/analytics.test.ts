@@ -295,7 +295,9 @@ test('of a day that goes on, completeness is that of the status and the lag stan
   const [kline, trades] = await read();
   const nowMs = Date.parse('2030-03-05T12:00:05Z');
   const status = (await store.statusRows(nowMs)).filter(({ marketId }) => marketId === 77);
-  const shown = status.map(({ kind, coveredS, gapS, gaps }) => ({ kind, coveredS, gapS, gaps }));
+  const shown = status.map(({ kind, coveredS, gapS, gapsWithinHistory: gaps }) => ({
+    ...{ kind, coveredS, gapS, gaps },
+  }));
   assert.deepEqual(shown, [
     { kind: 'candles', coveredS: 10_800, gapS: 0, gaps: 0 },
     { kind: 'trades', coveredS: 10_800, gapS: 3600, gaps: 1 },

@@ -212,7 +212,7 @@ test('matches become one row, mismatches keep one each, the later verdict stays'
       [spanS(300, 360), 0],
     ],
   );
-  assert.deepEqual(due[1], { ...mismatch(300), marketId: 1, market: 'BTC_USDT', intervalS: 60 });
+  assert.deepEqual(due[1], { ...mismatch(300), marketId: 1, intervalS: 60 });
   assert.deepEqual(await store.checks.dueMismatches(NOON_S * 1000 - 1, 10), []);
   await store.checks.record(1, 60, [matchRow(spanS(300, 360)), matchRow(spanS(600, 660))]);
   assert.equal((await runSql(url, 'SELECT 1 FROM verdict')).length, 1);

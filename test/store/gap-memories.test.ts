@@ -140,7 +140,7 @@ test('what is wanted is asked for once, and until it is covered or given up', as
   await runSql(url, `DELETE FROM partition_state WHERE state = 'archived'`);
   assert.deepEqual((await store.gaps(stream, ms(10)))[0]?.fromMs, span.fromMs);
   const status = (await store.statusRows(ms(100))).find(({ kind }) => kind === 'trades');
-  assert.deepEqual([status?.gaps, status?.gapS], [2, 130]);
+  assert.deepEqual([status?.gapsWithinHistory, status?.gapS], [2, 130]);
   await store.commit({ claims: [claim(stream, -40, -20)] });
   assert.deepEqual((await store.fillRequests(ms(100))).wanted, [wanted]);
   await store.recordGap({

@@ -31,7 +31,7 @@ test('claims that touch become one island, whatever their order', async () => {
     (row) => row.kind === 'trades',
   );
   assert.deepEqual(
-    { rows: found?.rows, coveredS: found?.coveredS, gaps: found?.gaps, gapS: found?.gapS },
+    { rows: found?.rows, coveredS: found?.coveredS, gaps: found?.openGaps, gapS: found?.gapS },
     { rows: 4, coveredS: 30, gaps: 0, gapS: 0 },
   );
   assert.deepEqual(await brokenCoverage(url), []);

@@ -184,7 +184,7 @@ function countOf(
     ...counted,
     streams: streams.map((one, at) => ({
       ...{ streamId: at + 1, kind: 'trades', marketId: at + 1, market: 'M', variant: 0, rows: 7 },
-      ...{ newestCoveredMs: 9000, coveredS: 3600, gaps: 0, gapS: 0, unfillableS: 0 },
+      ...{ newestCoveredMs: 9000, coveredS: 3600, gapS: 0, unfillableS: 0 },
       ...{ beforeHistoryS: 0, neverAskedS: 0, gapsWithinHistory: 0, openGaps: 0, openS: 0 },
       collectFromMs: null,
       startReason: null,

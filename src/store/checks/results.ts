@@ -17,7 +17,6 @@ import { fromMs, rangeSql, unnested } from '../sql.js';
 /** A recorded mismatch. */
 export interface Mismatch extends CheckRow {
   readonly marketId: number;
-  readonly market: string;
   readonly intervalS: number;
 }
 
@@ -216,8 +215,7 @@ function outward({ fromMs, toMs }: Span, stepMs: number): Span {
 }
 
 const MISMATCHES = (condition: string) => `
-  SELECT v.market_id, m.name AS market, v.interval_s, ${COLUMNS}
-  FROM verdict v JOIN market m USING (market_id)
+  SELECT v.market_id, v.interval_s, ${COLUMNS} FROM verdict v
   WHERE v.outcome = 'mismatch' AND ${condition}
   ORDER BY lower(v.span) DESC, v.interval_s LIMIT $1`;
 const DUE = MISMATCHES(`v.next_try_at <= ${fromMs('$2')}`);

@@ -177,10 +177,9 @@ export interface StreamStatus extends StreamRef, NamedStream {
   readonly newestCoveredMs: number | null;
   readonly coveredS: number;
   /**
-   * Spans expected but not covered, up to there, or to where newer time was asked for in vain; where there is
+   * Expected but not covered, up to there, or to where newer time was asked for in vain; where there is
    * neither, up to the candle that is not closed yet.
    */
-  readonly gaps: number;
   readonly gapS: number;
   /**
    * Seconds of them that lie before all that is covered, because the exchange's history began later:
@@ -234,7 +233,6 @@ const STATUS_ROWS = `
   SELECT stream_id, kind, market_id, name AS market, variant,
          coalesce(row_count, 0)::float8 AS rows, newest AS newest_covered,
          ${SECONDS_OF('spans')} AS covered_s,
-         (SELECT count(*) FROM unnest(missing))::int AS gaps,
          ${SECONDS_OF('missing')} AS gap_s,
          ${SECONDS_OF('missing * unfillable - before_history')} AS unfillable_s,
          ${SECONDS_OF('missing * before_history')} AS before_history_s,

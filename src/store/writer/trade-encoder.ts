@@ -85,11 +85,6 @@ export class TradeEncoder {
     this.#bytes = Buffer.allocUnsafe(most * USUAL_LINE_BYTES + MAX_LINE_BYTES);
   }
 
-  /** All lines in the order in which they came. */
-  get bytes(): Buffer {
-    return this.#bytes.subarray(0, this.#at);
-  }
-
   /**
    * Adds a row of which everything but its decimals was screened.
    *
