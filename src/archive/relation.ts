@@ -1,4 +1,5 @@
 import type { Span } from '../kernel/span.js';
+import { isoMs } from '../kernel/timestamp.js';
 import { FORM_NAMES } from '../model/columns.js';
 import {
   MARKET_COLUMN,
@@ -112,7 +113,7 @@ export async function relationSql(
   const selects = groups.map((group) => groupSql(kind, group, targets));
   if (selects.length === 0) selects.push(emptySql(kind, targets));
   const time = identifier(timeColumnOf(tableOfKind(kind)));
-  const at = (ms: number) => `TIMESTAMPTZ ${literal(new Date(ms).toISOString())}`;
+  const at = (ms: number) => `TIMESTAMPTZ ${literal(isoMs(ms))}`;
   const conditions = [
     ...(span.fromMs === undefined ? [] : [`${time} >= ${at(span.fromMs)}`]),
     ...(span.toMs === undefined ? [] : [`${time} < ${at(span.toMs)}`]),

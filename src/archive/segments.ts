@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { BoundedMap } from '../kernel/bounded.js';
 import { DAY_MS } from '../kernel/durations.js';
 import { overlapOf, type Span } from '../kernel/span.js';
+import { isoMs } from '../kernel/timestamp.js';
 import { type MergedKind, tableOfKind } from '../model/kinds.js';
 import type { RemovedPartition } from '../store/index.js';
 import { checkFileOnce } from './cold/folder.js';
@@ -139,7 +140,7 @@ export class ColdFolder {
 
   #manifestOf(partition: RemovedPartition): Promise<ColdManifest> {
     const { table, uri } = partition;
-    const from = new Date(partition.span.fromMs).toISOString();
+    const from = isoMs(partition.span.fromMs);
     if (uri === null) {
       const text = `the archive does not say where ${table} of ${from} went (partition_state.uri is null)`;
       throw new ColdError('cold_missing', text);

@@ -1,6 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
-import { isoSpan } from '../../kernel/timestamp.js';
+import { isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { FORM_NAMES } from '../../model/columns.js';
 import { MARKET_COLUMN, type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
 import type { ArchiveIdentity, RowForm, SpanCompleteness, StreamPlace } from '../../store/index.js';
@@ -92,7 +92,7 @@ export async function exportSeries(
   around.signal.throwIfAborted();
   const manifest: Manifest = {
     tapekeep: request.version,
-    madeAt: new Date(around.clock.wallMs()).toISOString(),
+    madeAt: isoMs(around.clock.wallMs()),
     archive: request.archive,
     kind,
     ...(request.variantS === 0 ? {} : { variantS: request.variantS }),

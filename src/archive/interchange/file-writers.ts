@@ -1,6 +1,7 @@
 import { type DataType, Field, Float64, Int64, TimestampMillisecond, Utf8 } from 'apache-arrow';
 import { DAY_MS, SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
+import { formatInstant } from '../../kernel/timestamp.js';
 import type { RowOf } from '../../model/series.js';
 import type { SpanCompleteness } from '../../store/index.js';
 import { type Candle, CoveredWalk, computeCandles, withQuietSlots } from '../candles.js';
@@ -78,8 +79,7 @@ interface LineForm {
   readonly line: (candle: Candle) => string;
 }
 
-/** `2026-01-31 12:00:00`, UTC. */
-const plainTime = (ms: number) => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
+const opening = ({ openAtS }: Candle) => formatInstant(openAtS * SECOND_MS);
 const values = ({ open, high, low, close, volume }: Candle) =>
   `${open},${high},${low},${close},${volume}`;
 
@@ -87,12 +87,12 @@ export const BAR_LINES = {
   /** What `GenericCSVData` reads as it comes: its order of columns and its form of time. */
   backtrader: {
     heading: 'datetime,open,high,low,close,volume,openinterest',
-    line: (candle) => `${plainTime(candle.openAtS * SECOND_MS)},${values(candle)},0`,
+    line: (candle) => `${opening(candle)},${values(candle)},0`,
   },
   /** What `pandas.read_csv` makes an index with a zone of, under the names that vectorbt looks for. */
   vectorbt: {
     heading: 'Date,Open,High,Low,Close,Volume',
-    line: (candle) => `${plainTime(candle.openAtS * SECOND_MS)}+00:00,${values(candle)}`,
+    line: (candle) => `${opening(candle)}+00:00,${values(candle)}`,
   },
 } as const satisfies Readonly<Record<string, LineForm>>;
 

@@ -1,4 +1,4 @@
-import { formatInstant } from '../../kernel/timestamp.js';
+import { formatInstant, isoMs } from '../../kernel/timestamp.js';
 import type { SeriesTable } from '../../model/series.js';
 import {
   findLedgerSuspects,
@@ -128,7 +128,7 @@ export async function unsettledNote(
     case 'gap':
       return `an open gap of ${of} from ${at} on`;
     case 'history': {
-      const reached = new Date(span.toMs).toISOString();
+      const reached = isoMs(span.toMs);
       return `the walk back through the history of ${of} has not come to its start, and may bring more from before ${reached}: collect on, then seal it`;
     }
     case 'suspect':

@@ -219,9 +219,7 @@ export function hasLeft(
 ): StoreError {
   const away = removed.filter((one) => doOverlap(one.span, span));
   const isArchived = away.some(({ state }) => state === 'archived');
-  const [from, to] = [away.at(0)?.span.fromMs, away.at(-1)?.span.toMs].map((ms) =>
-    new Date(ms ?? 0).toISOString(),
-  );
+  const [from, to] = [away.at(0)?.span.fromMs, away.at(-1)?.span.toMs].map((ms) => isoMs(ms ?? 0));
   const [code, why] = isArchived
     ? ([
         'partition_archived',

@@ -1,4 +1,5 @@
 import type { Span } from '../../kernel/span.js';
+import { isoMs } from '../../kernel/timestamp.js';
 import type { ActiveOrderRow, BalanceRow } from '../../model/batch.js';
 import type { PageRow } from '../../model/order.js';
 import type { Runner } from '../connection.js';
@@ -30,8 +31,8 @@ export async function readStoredTrades(
   span: Span,
   limit: number,
 ): Promise<PageRow[]> {
-  const until = Number.isFinite(span.toMs) ? new Date(span.toMs).toISOString() : 'infinity';
-  const values = [marketId, new Date(span.fromMs).toISOString(), until, limit];
+  const until = Number.isFinite(span.toMs) ? isoMs(span.toMs) : 'infinity';
+  const values = [marketId, isoMs(span.fromMs), until, limit];
   return await runner.rows<PageRow>(STORED_TRADES, values);
 }
 

@@ -393,7 +393,7 @@ async function giveUpMissing(
   marketIds: Iterable<number>,
   atMs: number,
 ): Promise<void> {
-  const note = `missing when the market was found delisted, at ${new Date(atMs).toISOString()}`;
+  const note = `missing when the market was found delisted, at ${isoMs(atMs)}`;
   for (const marketId of [...marketIds].sort((a, b) => a - b)) {
     const filter = { marketIds: [marketId], states: ['open', 'filling'] as const };
     for (const gap of await listGaps(runner, { ...filter, limit: GIVEN_UP_MAX }, atMs)) {

@@ -1,3 +1,4 @@
+import { isoMs } from '../../kernel/timestamp.js';
 import { SERIES, type SeriesRow } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { StoreError } from '../errors.js';
@@ -71,7 +72,7 @@ function timeBounds<Row>(
     if (at < from) from = at;
     if (at > to) to = at;
   }
-  return [new Date(from).toISOString(), new Date(to).toISOString()];
+  return [isoMs(from), isoMs(to)];
 }
 
 /** Fills the stage; `ord` is the position in `pendingRows`. */

@@ -1,3 +1,4 @@
+import { isoMs } from '../../kernel/timestamp.js';
 import type { Connection } from '../connection.js';
 import { executeSql, fromMs, type NamedStatement } from '../sql.js';
 import type { StoredNear } from './coverage.js';
@@ -138,7 +139,7 @@ export async function sortOutTrades(
 function boundsOf({ ms, runs }: TradeColumnSet): TimeBounds {
   const oldest = runs.reduce((low, { start }) => Math.min(low, ms[start] ?? low), Infinity);
   const newest = runs.reduce((high, { end }) => Math.max(high, ms[end - 1] ?? high), -Infinity);
-  return [new Date(oldest - BESIDE_MS).toISOString(), new Date(newest + BESIDE_MS).toISOString()];
+  return [isoMs(oldest - BESIDE_MS), isoMs(newest + BESIDE_MS)];
 }
 
 /** Asks what is stored near trades, for {@link sortOutTrades}. */
