@@ -1,6 +1,12 @@
 import { spanContains } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
-import { MOMENT_STREAMS, type StreamKind, seriesOf, tableOfStream } from '../model/series.js';
+import {
+  MOMENT_STREAMS,
+  type StreamKind,
+  seriesOf,
+  streamName,
+  tableOfStream,
+} from '../model/series.js';
 import type {
   BeyondPresent,
   CoverageNeighbour,
@@ -11,7 +17,6 @@ import type {
 } from '../store/index.js';
 import { UsageError } from './failure.js';
 import { givenUpUntilMs } from './life.js';
-import { streamName } from './options.js';
 import { countOf, printable } from './output.js';
 import { withoutLag } from './selection.js';
 

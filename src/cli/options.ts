@@ -221,11 +221,6 @@ export const reasonsArgument = listArgument(REASONS.map(reasonLabel), (word) => 
   return reason;
 });
 
-/** `candles 60s`: a stream as people read it. */
-export function streamName({ kind, variant }: { kind: string; variant: number }): string {
-  return variant === 0 ? kind : `${kind} ${variant}s`;
-}
-
 /** Options that several commands have. */
 export const JSON_DOCUMENT = flag('--json', 'one JSON document');
 export const MARKETS = option('-m, --market <name>', 'only this market; may be repeated', gather);

@@ -469,3 +469,8 @@ export function tableOfStream(kind: StreamKind): Series {
   if (table === undefined) throw new RangeError(`no series has streams of ${kind}`);
   return table;
 }
+
+/** `candles 60s`: a stream as people read it. */
+export function streamName({ kind, variant }: { kind: string; variant: number }): string {
+  return variant === 0 ? kind : `${kind} ${variant}s`;
+}

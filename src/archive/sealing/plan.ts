@@ -1,5 +1,5 @@
 import { formatInstant, isoMs } from '../../kernel/timestamp.js';
-import type { SeriesTable } from '../../model/series.js';
+import { type SeriesTable, streamName } from '../../model/series.js';
 import {
   findLedgerSuspects,
   findUnsettled,
@@ -121,9 +121,8 @@ export async function unsettledNote(
   const found = await findUnsettled(admin.connection, partition, needsChecks);
   if (found === undefined) return undefined;
   const { why, kind, market, variantS, span } = found;
-  const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;
   const at = formatInstant(span.fromMs);
-  const of = `${stream} of ${market}`;
+  const of = `${streamName({ kind, variant: variantS })} of ${market}`;
   switch (why) {
     case 'gap':
       return `an open gap of ${of} from ${at} on`;

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.js';
 import { formatInstant } from '../../kernel/timestamp.js';
+import { streamName } from '../../model/series.js';
 import {
   findLacks,
   type PartitionInfo,
@@ -181,7 +182,7 @@ export async function lackNote(
   const [lack, ...others] = await findLacks(admin.connection, partition);
   if (lack === undefined) return null;
   const { kind, market, variantS, span } = lack;
-  const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;
+  const stream = streamName({ kind, variant: variantS });
   const [from, to] = [span.fromMs, span.toMs].map(formatInstant);
   const more = others.length === 0 ? '' : `; nor are parts of other streams (${others.length})`;
   return `it is not whole: ${stream} of ${market} from ${from} to ${to} are not there, given up or never asked for${more}`;

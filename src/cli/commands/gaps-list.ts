@@ -2,13 +2,14 @@ import { obtain } from '../../kernel/bounded.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { hullOf, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
+import { streamName } from '../../model/series.js';
 import { isPartOfHistory } from '../../status/document.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
 import { gapIdOf, HORIZON_WHY, NOTHING_COLLECTS, nextTryText, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
-import { countArgument, JSON_DOCUMENT, streamName } from '../options.js';
+import { countArgument, JSON_DOCUMENT } from '../options.js';
 import {
   type Column,
   countOf,

@@ -6,7 +6,7 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan, isoMs } from '../../kernel/timestamp.js';
-import { seriesOf, tableOfStream } from '../../model/series.js';
+import { seriesOf, streamName, tableOfStream } from '../../model/series.js';
 import { coveredBy } from '../../replay/catalog.js';
 import { ReplayError } from '../../replay/context.js';
 import { openReplay } from '../../replay/replay-backend.js';
@@ -26,7 +26,6 @@ import {
   playSpeedArgument,
   READY_AS_JSON,
   spanStartArgument,
-  streamName,
 } from '../options.js';
 import { printable, printReport } from '../output.js';
 import { archivedMarkets, clampedTo, selectMarkets, selectSpan } from '../selection.js';

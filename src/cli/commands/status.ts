@@ -1,4 +1,5 @@
 import { shownDuration } from '../../kernel/durations.js';
+import { streamName } from '../../model/series.js';
 import {
   type ArchiveStatus,
   archiveStatus,
@@ -11,13 +12,7 @@ import type { KnownStream } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
 import { HORIZON_WHY, leftOutText, NOTHING_COLLECTS } from '../gaps.js';
 import { archive } from '../opening/database.js';
-import {
-  JSON_DOCUMENT,
-  kindsArgument,
-  limitOrNoneArgument,
-  MARKETS,
-  streamName,
-} from '../options.js';
+import { JSON_DOCUMENT, kindsArgument, limitOrNoneArgument, MARKETS } from '../options.js';
 import {
   type Column,
   countOf,

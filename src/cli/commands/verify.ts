@@ -17,12 +17,13 @@ import {
 import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
+import { streamName } from '../../model/series.js';
 import type { BeyondPresent, CheckTarget, Gap, GapFilter, Store } from '../../store/index.js';
 import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
 import { suspectText } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
-import { JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
+import { JSON_DOCUMENT, MARKETS, SPAN } from '../options.js';
 import { countOf, printReport, whole } from '../output.js';
 import { Progress } from '../progress.js';
 import { selectMarkets, selectSpan, withoutLag } from '../selection.js';
