@@ -36,9 +36,9 @@ export class Scratch {
    *
    * @throws the system's error when nothing can be made there
    */
-  static async makeBeside(purpose: string, folder: string): Promise<Scratch> {
+  static async makeBeside(folder: string): Promise<Scratch> {
     await sweep(folder);
-    return await Scratch.#makeIn(folder, `.tapekeep-${purpose}`);
+    return await Scratch.#makeIn(folder, '.tapekeep-export');
   }
 
   static async #makeIn(folder: string, name: string): Promise<Scratch> {

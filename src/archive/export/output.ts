@@ -73,9 +73,7 @@ export class Output {
     const place = path ?? 'standard output';
     try {
       const scratch =
-        folder === undefined
-          ? await Scratch.make('export')
-          : await Scratch.makeBeside('export', folder);
+        folder === undefined ? await Scratch.make('export') : await Scratch.makeBeside(folder);
       const target = isFile
         ? await open(join(scratch.path, 'data'), 'wx', 0o644)
         : path === undefined
@@ -154,7 +152,7 @@ export class Output {
       const folder = dirname(resolve(manifestPath));
       const isBeside = folder === dirname(this.#scratch.path);
       // It may be on another disk than the data, where it has to wait for its name.
-      const place = isBeside ? this.#scratch : await Scratch.makeBeside('export', folder);
+      const place = isBeside ? this.#scratch : await Scratch.makeBeside(folder);
       try {
         const written = join(place.path, 'manifest');
         await writeSynced(written, manifest);
