@@ -223,9 +223,11 @@ export class FreshRows {
   }
 }
 
+/** A stream as far as its rows are counted. */
+export type CountedStream = Omit<StreamRef, 'collectFromMs'>;
+
 /** All that a group of batches does to one stream. */
-export interface CoverageUpdate
-  extends Pick<StreamRef, 'streamId' | 'marketId' | 'kind' | 'variant'> {
+export interface CoverageUpdate extends CountedStream {
   readonly claims: readonly CoverageClaim[];
   readonly fresh: FreshRows;
   /** Trades and times: where there may be rows that were stored before; undefined: anywhere. */

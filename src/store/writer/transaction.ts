@@ -9,12 +9,13 @@ import {
   type StreamRef,
 } from '../../model/batch.js';
 import { MOMENT_STREAMS, SERIES, type Series, tableOfStream } from '../../model/series.js';
-import { NO_ROWS, type StreamPlace } from '../completeness/ledger.js';
+import { NO_ROWS } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
 import {
   type ChangedRange,
+  type CountedStream,
   type CoverageUpdate,
   FreshRows,
   type Held,
@@ -213,9 +214,8 @@ interface GroupOutcomes {
 }
 
 /** A stream in which trades count. */
-interface TradeStream extends StreamPlace {
+interface TradeStream extends CountedStream {
   readonly kind: 'trades' | 'times';
-  readonly variant: number;
 }
 
 /** @param ids an array of the markets, as SQL */
@@ -260,12 +260,7 @@ function streamWorks(
 
 function draftOf(
   drafts: Map<number, Draft>,
-  {
-    streamId,
-    marketId,
-    kind,
-    variant,
-  }: Pick<CoverageUpdate, 'streamId' | 'marketId' | 'kind' | 'variant'>,
+  { streamId, marketId, kind, variant }: CountedStream,
 ): Draft {
   const nothing = { claims: [], fresh: FreshRows.NONE, near: undefined };
   return obtain(drafts, streamId, () => ({ streamId, marketId, kind, variant, ...nothing }));
