@@ -65,6 +65,8 @@ export interface ServerTraits {
 export const PAGE_MAX = 1000;
 /** Size of the page that must agree with an empty one: no cache has one answer for both. */
 export const OTHER_PAGE = 500;
+/** Looks right below what seems to be the lowest row, of which one must come before newer rows push that down. */
+const LOOKS_BELOW_END = 4;
 /** How often a start of history that was found is looked for again. */
 const START_RECHECK_MS = 3_600_000;
 /** Requests that one step may spend on finding its place in a history that moves. */
@@ -267,12 +269,21 @@ export class Walk {
     const { skip } = lookAbove(search, firstEnd, this.#roomAtEnd);
     const second = await this.#fetchAndKeep(skip, signal);
     if (lowest === undefined || this.endShown(search, second) === undefined) return false;
-    const end = skip + second.rowCount;
-    // As many rows as came between the two answers come until the third: right below the lowest one then.
-    const below = await this.#fetchAndKeep(end + Math.max(0, end - firstEnd), signal);
-    const oldest = orderPage(below.trades).at(-1);
-    if (oldest === undefined) return below.rowCount === 0;
-    return !endsUnread(below) && comparePlaces(oldest, lowest) >= 0;
+    let end = skip + second.rowCount;
+    let fewest = Math.max(1, end - firstEnd);
+    for (let look = 0, guess = 1; look < LOOKS_BELOW_END; look += 1, guess = fewest) {
+      // Too far below, and the rows that it is to find may be passed over: as far as the fewest that came until a look.
+      const from = end + guess;
+      const below = await this.#fetchAndKeep(from, signal);
+      const oldest = orderPage(below.trades).at(-1);
+      if (oldest === undefined) return below.rowCount === 0;
+      if (endsUnread(below) || comparePlaces(oldest, lowest) < 0) return false;
+      // More came: it begins above the lowest row and ends there once more, which says nothing of what lies below.
+      const came = from + below.rowCount - end;
+      fewest = Math.min(fewest, came);
+      end += came;
+    }
+    return false;
   }
 
   async #fetchAndKeep(skip: number, signal: AbortSignal): Promise<TradePage> {

@@ -535,19 +535,20 @@ test('the first trades of a market amid a step neither give up what is wanted of
   assert.deepEqual(world.covered(), [[4999, 5020]]);
 });
 
-/** Every request takes a tenth of a second, or what is given, in which so many trades happen. */
-function tradeOn(world: TradeWorld, perRequest: number, takesMs = 100): void {
+/** Every request takes a tenth of a second, or what is given, in which so many trades happen, of a list in turn. */
+function tradeOn(world: TradeWorld, perRequest: number | readonly number[], takesMs = 100): void {
   const answer = world.exchange.answers.historyResult ?? assert.fail();
+  const counts = [perRequest].flat();
+  let answers = 0;
   world.exchange.answers.historyResult = async (params) => {
     const rows = await answer(params);
     const atS = (world.clock.wallMs() - START_MS) / 1000;
     world.clock.advance(takesMs);
-    for (let one = 0; one < perRequest; one += 1) {
+    const count = counts[answers % counts.length] ?? 0;
+    answers += 1;
+    for (let one = 0; one < count; one += 1) {
       const takesS = takesMs / 1000;
-      world.trades.push({
-        tid: world.trades.length + 1,
-        atS: atS + (one / (perRequest + 1)) * takesS,
-      });
+      world.trades.push({ tid: world.trades.length + 1, atS: atS + (one / (count + 1)) * takesS });
     }
     return rows;
   };
@@ -591,6 +592,8 @@ test('where pages end at older rows that are kept apart, no start of history is 
     [300, 40, 20],
     [300, 6, 3],
     [1500, 200, 30],
+    [1500, 20, [2, 30]],
+    [1500, 20, [1, 1, 1, 50]],
   ] as const) {
     const world = new TradeWorld(every(rows, 1), rows);
     const answer = world.exchange.answers.historyResult ?? assert.fail();
@@ -608,7 +611,7 @@ test('where pages end at older rows that are kept apart, no start of history is 
       world.clock.advance(1000);
     }
     const floorMs = world.archive.floorOf(1) ?? START_MS + 1000;
-    assert.equal(floorMs, START_MS + 1000, `${apart} of ${rows}`);
+    assert.equal(floorMs, START_MS + 1000, `${apart} of ${rows}, ${perRequest}`);
     world.assertHonest();
   }
 });
