@@ -174,6 +174,8 @@ test('candles that begin in files are not wanted, also where they end behind the
   assert.deepEqual((await asked()).wanted, wanted, 'another candle is open');
   await cover('2026-02-05Z');
   assert.deepEqual((await asked()).wanted, []);
+  await store.want(week, spanAt('2026-02-01Z', '2026-02-03Z'));
+  assert.deepEqual((await asked()).wanted, [], 'nor where what is wanted ends before them');
 });
 
 test('what follows a fill waits for the next try of a gap only where it is near', async () => {

@@ -361,6 +361,21 @@ for (const minute of [50, 99]) {
   });
 }
 
+test('an answer with a time that cannot be read neither counts against a traded minute nor for it', async () => {
+  const world = new World(100);
+  world.absent.add(50);
+  await world.archive.commit({ trades: [tradeAt(50)] });
+  const collector = world.collector();
+  const given: boolean[] = [];
+  for (const isReadable of [true, true, false, true]) {
+    world.extra = isReadable ? [] : [world.candle('when?')];
+    await pollAll(collector);
+    world.clock.advance(11 * MINUTE_MS);
+    given.push(world.states().some(({ state }) => state === 'unfillable'));
+  }
+  assert.deepEqual(given, [false, false, false, true]);
+});
+
 test('a candle that came, or was doubted, is not given up at the next answer without it', async () => {
   for (const isDoubted of [true, false]) {
     const world = new World(100);
