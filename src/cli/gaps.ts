@@ -136,8 +136,12 @@ export function leftOutText(
   return `The setting "markets" does not name ${all}: a daemon with these settings collects nothing more of that`;
 }
 
-/** Of an archive that no daemon writes to. */
-export const NOTHING_COLLECTS = 'Nothing collects at present.';
+/** Why an archive does not grow. @param isWritten whether a daemon holds it all the same */
+export function notCollecting(isWritten: boolean): string {
+  return isWritten
+    ? 'Nothing collects at present: a program holds the archive that does not collect, or not yet; a daemon that waits for the exchange says so in its log and on its status page.'
+    : 'Nothing collects at present.';
+}
 
 /** Why history that exists cannot be asked for. */
 export const HORIZON_WHY =

@@ -49,6 +49,7 @@ import { readAnswer } from './reading/answers.js';
 import {
   readDatabaseBytes,
   readGap,
+  readIsCollecting,
   readIsWritten,
   readMayWrite,
   readNeighbours,
@@ -181,7 +182,13 @@ const LEDGER = {
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
 const INSPECTION = {
   ...{ streams: readStreams, progress: readProgress, neighbours: readNeighbours, gap: readGap },
-  ...{ note: noteGaps, ask: readAnswer, isWritten: readIsWritten, mayWrite: readMayWrite },
+  ...{
+    note: noteGaps,
+    ask: readAnswer,
+    isWritten: readIsWritten,
+    isCollecting: readIsCollecting,
+    mayWrite: readMayWrite,
+  },
   quarantined: readQuarantine,
   quarantinedRow: readQuarantinedRow,
   quarantineCounts: readQuarantineCounts,

@@ -351,6 +351,18 @@ suite('gaps', { concurrency: 3 }, () => {
       /^No gaps within what was collected; what is outside of it is listed below\.$| open +not collected +0 +at the next start$/m,
     );
     assert.match(listed, /^Nothing collects at present\. What happened since .* is not listed\.$/m);
+    // A daemon that waits for its exchange holds the archive and lists nothing: what passes is said all the same.
+    await runSql(
+      world.databaseUrl,
+      `UPDATE archive SET present_noted_at = present_noted_at - interval '1 hour'`,
+    );
+    const waiting = world.start(['start'], { TAPEKEEP_EXCHANGE_URL: 'http://127.0.0.1:9' });
+    await waiting.page();
+    for (const [command, ...args] of [['gaps'], ['status', '--summary']] as const) {
+      const { out } = await world.ask(command, ...args);
+      assert.match(out, /^Nothing collects at present: .* waits for the exchange/m);
+    }
+    await world.stop(waiting);
     const stall = async (nextAttemptAt: string) => {
       const failed = { attempts: 3, reason: 'walk stalled', note: 'no way', nextAttemptAt };
       await runSql(

@@ -7,7 +7,7 @@ import { isPartOfHistory } from '../../status/document.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
-import { gapIdOf, HORIZON_WHY, NOTHING_COLLECTS, nextTryText, startTriesText } from '../gaps.js';
+import { gapIdOf, HORIZON_WHY, nextTryText, notCollecting, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT } from '../options.js';
 import {
@@ -44,9 +44,11 @@ export default command({
     );
     const unreached = chosen.filter(isPartOfHistory);
     const isWritten = await store.inspection.isWritten();
+    const isCollecting = await store.inspection.isCollecting();
     const document = {
       at: new Date(nowMs),
       isWritten,
+      isCollecting,
       cutTo: filter.span === undefined ? null : isoSpan(filter.span),
       gaps: gaps.slice(0, limit).map(gapDocument),
       sums: sumsOf(gaps),
@@ -60,7 +62,7 @@ export default command({
     const before = isEach ? [] : gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
     const listed = isEach ? gaps : gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
     const shown = listed.slice(0, limit);
-    const isAllKnown = unreached.length === 0 && before.length === 0 && isWritten;
+    const isAllKnown = unreached.length === 0 && before.length === 0 && isCollecting;
     printReport(json, document, () => [
       ...(shown.length === 0
         ? [nothing(selected, chosen, isAllKnown)]
@@ -70,7 +72,7 @@ export default command({
       ...sumLines(listed, isAll),
       ...beforeHistoryLines(before, limit),
       ...unreached.map((stream) => unreachedLine(stream, nowMs)),
-      ...lagLines(chosen, isWritten, nowMs),
+      ...(isCollecting ? [] : lagLines(chosen, isWritten, nowMs)),
     ]);
   },
 });
@@ -177,13 +179,13 @@ function beforeHistoryLines(gaps: readonly Gap[], limit: number): string[] {
 
 /** Without a collector the time since is missing as well, without being a gap yet. */
 function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: number): string[] {
-  if (isWritten) return [];
+  const why = notCollecting(isWritten);
   const newest = streams.flatMap(({ newestCoveredMs: ms }) => (ms === null ? [] : [ms]));
-  if (newest.length === 0) return [NOTHING_COLLECTS];
+  if (newest.length === 0) return [why];
   const ms = Math.max(...newest);
   const ago = shownDuration(nowMs - ms);
   return [
-    `${NOTHING_COLLECTS} What happened since a stream ends (the newest at ${formatInstant(ms)}, ${ago} ago) is not listed.`,
+    `${why} What happened since a stream ends (the newest at ${formatInstant(ms)}, ${ago} ago) is not listed.`,
   ];
 }
 

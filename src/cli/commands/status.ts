@@ -10,7 +10,7 @@ import {
 } from '../../status/document.js';
 import type { KnownStream } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { HORIZON_WHY, leftOutText, NOTHING_COLLECTS } from '../gaps.js';
+import { HORIZON_WHY, leftOutText, notCollecting } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, kindsArgument, limitOrNoneArgument, MARKETS } from '../options.js';
 import {
@@ -52,9 +52,10 @@ export default command({
   help: HELP,
   needs: archive(),
   async run({ session, store, nowMs }, { markets, kinds, worst, isSummary, json }) {
-    const [identity, isWritten, known, streams, gaps, checks] = await Promise.all([
+    const [identity, isWritten, isCollecting, known, streams, gaps, checks] = await Promise.all([
       store.archive(),
       store.inspection.isWritten(),
+      store.inspection.isCollecting(),
       store.inspection.streams(),
       store.statusRows(nowMs),
       store.gapTotals(nowMs),
@@ -82,7 +83,7 @@ export default command({
       ...mismatchLines(status.streams),
       ...(identity === null ? [] : absentLines(session.config.markets, known)),
       ...(left === undefined ? [] : [`${left}.`]),
-      ...(isWritten ? [] : [NOTHING_COLLECTS]),
+      ...(isCollecting ? [] : [notCollecting(isWritten)]),
     ]);
   },
 });

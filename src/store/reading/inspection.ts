@@ -161,6 +161,17 @@ export async function readIsWritten(runner: Runner): Promise<boolean> {
   return row?.written === true;
 }
 
+/** A daemon that collects notes the exchange's present every few seconds, whether that answers or not. */
+const IS_COLLECTING = `
+  SELECT present_noted_at > now() - interval '1 minute' AS collecting
+  FROM archive, lock_holder('writer') WHERE pid IS NOT NULL`;
+
+/** Whether a daemon collects at present: one that starts, or waits for the exchange, does not yet. */
+export async function readIsCollecting(runner: Runner): Promise<boolean> {
+  const [row] = await runner.rows<{ collecting: boolean | null }>(IS_COLLECTING);
+  return row?.collecting === true;
+}
+
 /** Whether this login may store rows, as a daemon does. */
 export async function readMayWrite(runner: Runner): Promise<boolean> {
   const [row] = await runner.rows<{ may: boolean }>(
