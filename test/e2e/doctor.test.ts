@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { rm, writeFile } from 'node:fs/promises';
+import { rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -143,6 +143,19 @@ test('a login that reads only is wrong for collecting, and a start with it is re
   const said = start.text('stderr');
   assert.match(said, /^tapekeep: refused: permission denied .*"Users" in docs\/guides\/sql\.md/);
   assert.doesNotMatch(said, /\n {4}at /);
+});
+
+test('a folder behind a link to a disk that is not there is not one that will be made', async () => {
+  const link = join(folder, 'link');
+  await symlink(join(folder, 'not-mounted'), link);
+  for (const path of [link, join(link, 'data')]) {
+    const { code, states } = await doctor({ TAPEKEEP_DATA_DIR: path });
+    assert.equal(code, 1);
+    assert.match(
+      states[0] ?? '',
+      /data folder: wrong: .*link leads to .*not-mounted, which is not/,
+    );
+  }
 });
 
 test('what is wrong is named with what to do, and the exit code says it', async () => {

@@ -1,6 +1,6 @@
-import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
+import { access, constants, readlink, rm, statfs, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { join, resolve } from 'node:path';
+import { join, relative, resolve, sep } from 'node:path';
 import { exchangeNameOf, redactUrl } from '../../config/load.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
@@ -117,6 +117,12 @@ const LEAST_BYTES = GIB / 4;
 async function folderOf(path: string, setting: string): Promise<Found[]> {
   const folder = resolve(path);
   const existing = await nearestFolder(folder);
+  const [missing = ''] = relative(existing, folder).split(sep);
+  const target = await readlink(join(existing, missing)).catch(() => undefined);
+  if (missing !== '' && target !== undefined) {
+    const advice = `mount its disk or make that folder, or name another one by ${setting}`;
+    return [wrong(`${join(existing, missing)} leads to ${target}, which is not there`, advice)];
+  }
   const probe = join(existing, `.tapekeep-doctor-${process.pid}`);
   try {
     if (existing === folder) await writeFile(probe, '', { flag: 'wx' });
