@@ -3,7 +3,12 @@ import test from 'node:test';
 import { Filling } from '../../src/cli/fill/filling.js';
 import { openSession } from '../../src/cli/opening/session.js';
 import type { StreamRef } from '../../src/model/batch.js';
-import type { GapFilter, GapRecord, Store } from '../../src/store/index.js';
+import {
+  findUnsettled,
+  type GapFilter,
+  type GapRecord,
+  type Store,
+} from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
@@ -151,31 +156,75 @@ test('what is wanted is asked for once, and until it is covered or given up', as
   await assert.rejects(store.want(stream, spanOf(5, 5)), { code: 'data_refused' });
 });
 
-test('candles that begin in files are not wanted, also where they end behind them', async () => {
-  const { store, url } = await openWithGap();
-  const week = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 604_800 });
-  const spanAt = (from: string, to: string) => ({ fromMs: Date.parse(from), toMs: Date.parse(to) });
-  await store.want(week, spanAt('2026-01-20Z', '2026-02-26Z'));
+const DAY_S = 86_400;
+
+/** A stream of candles, a month of whose partitions has left, and what is asked of it and keeps the next one from sealing. */
+async function openBehind(variant: number, state: 'archived' | 'expired') {
+  const { store, url } = await openTestStore({ commitLatencyMs: 0 });
+  await store.ensureMarkets([market], 0);
+  const stream = await store.ensureStream({ kind: 'candles', marketId: 1, variant });
   await runSql(
     url,
     `INSERT INTO partition_state (table_name, span, state, market_rows)
-     VALUES ('kline', tstzrange('2026-01-01Z', '2026-02-01Z'), 'archived', '{}')`,
+     VALUES ('kline', tstzrange('2026-01-01Z', '2026-02-01Z'), '${state}', '{}')`,
   );
-  const asked = async () => {
-    const { wanted, candlesInFiles } = await store.fillRequests(Date.parse('2026-03-01Z'));
-    return { wanted: wanted.map(({ span }) => span), candlesInFiles };
+  const spanAt = (from: string, to: string) => ({ fromMs: Date.parse(from), toMs: Date.parse(to) });
+  const wantedOf = async () => (await store.fillRequests(Date.parse('2026-03-01Z'))).wanted;
+  return {
+    ...{ store, spanAt },
+    want: (from: string, to: string) => store.want(stream, spanAt(from, to)),
+    cover: (from: string, to = '2026-02-26Z') =>
+      store.commit({ claims: [{ stream, span: spanAt(from, to), evidence: {} }] }),
+    giveUp: (from: string, to: string) =>
+      store.recordGap({
+        ...{ stream, span: spanAt(from, to), state: 'unfillable', reason: 'beyond history' },
+        atMs: Date.parse('2026-02-27Z'),
+      }),
+    wanted: async () => (await wantedOf()).map(({ span }) => span),
+    unsettled: async () => {
+      const admin = await store.sealing.open(new AbortController().signal);
+      const part = { table: 'kline', span: spanAt('2026-02-01Z', '2026-02-25T16:00Z') } as const;
+      const found = await findUnsettled(admin.connection, part, false);
+      await admin.close();
+      return found?.span;
+    },
   };
-  const candlesInFiles = [spanAt('2026-01-01Z', '2026-02-01Z')];
+}
+
+test('candles that begin in files are not wanted, also where they end behind them', async () => {
+  const week = await openBehind(7 * DAY_S, 'archived');
+  const { store, spanAt } = week;
+  await week.want('2026-01-20Z', '2026-02-26Z');
   const wanted = [spanAt('2026-02-01Z', '2026-02-26Z')];
-  assert.deepEqual(await asked(), { wanted, candlesInFiles });
-  const cover = (from: string) =>
-    store.commit({ claims: [{ stream: week, span: spanAt(from, '2026-02-26Z'), evidence: {} }] });
-  await cover('2026-02-12Z');
-  assert.deepEqual((await asked()).wanted, wanted, 'another candle is open');
-  await cover('2026-02-05Z');
-  assert.deepEqual((await asked()).wanted, []);
-  await store.want(week, spanAt('2026-02-01Z', '2026-02-03Z'));
-  assert.deepEqual((await asked()).wanted, [], 'nor where what is wanted ends before them');
+  assert.deepEqual(await week.wanted(), wanted, 'where weeks begin is not known');
+  const { candlesInFiles } = await store.fillRequests(Date.parse('2026-03-01Z'));
+  assert.deepEqual(candlesInFiles, [spanAt('2026-01-01Z', '2026-02-01Z')]);
+  await week.cover('2026-02-12Z');
+  const open = spanAt('2026-02-05Z', '2026-02-26Z');
+  assert.deepEqual(await week.wanted(), [open], 'another candle is open');
+  assert.deepEqual(await week.unsettled(), spanAt('2026-02-05Z', '2026-02-12Z'));
+  await week.cover('2026-02-05Z');
+  assert.deepEqual(await week.wanted(), []);
+  await week.want('2026-02-01Z', '2026-02-03Z');
+  assert.deepEqual(await week.wanted(), [], 'nor where what is wanted ends before them');
+});
+
+test('a candle that begins in time that has left keeps nothing from being sealed', async () => {
+  for (const state of ['archived', 'expired'] as const) {
+    const day = await openBehind(DAY_S, state);
+    await day.want('2026-02-01Z', '2026-02-25T16:00Z');
+    await day.cover('2026-02-02T16:00Z', '2026-02-25T16:00Z');
+    assert.deepEqual(await day.unsettled(), day.spanAt('2026-02-01T16:00Z', '2026-02-02T16:00Z'));
+    await day.cover('2026-02-01T16:00Z', '2026-02-02T16:00Z');
+    assert.deepEqual([await day.wanted(), await day.unsettled()], [[], undefined]);
+    const week = await openBehind(7 * DAY_S, state);
+    await week.want('2026-02-01Z', '2026-02-26Z');
+    await week.giveUp('2026-02-05Z', '2026-02-26Z');
+    const givenUp = [await week.wanted(), await week.unsettled()];
+    assert.deepEqual(givenUp, [[], undefined], `${state}, and given up`);
+    await week.cover('2026-02-05Z');
+    assert.deepEqual([await week.wanted(), await week.unsettled()], [[], undefined]);
+  }
 });
 
 test('what follows a fill waits for the next try of a gap only where it is near', async () => {

@@ -2,9 +2,8 @@ import type { Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
-import { removedSql } from '../schema/partitions.js';
 import { fromMs, rangeSql, toMs } from '../sql.js';
-import type { StreamSpan } from './ledger.js';
+import { leftSql, type StreamSpan } from './ledger.js';
 
 /** What is asked of the gap filler; it stands in the ledger until it is done. */
 
@@ -57,25 +56,10 @@ export async function want(runner: Runner, stream: StreamRef, span: Span): Promi
 /** Of these streams alone: requests of others would take the place of theirs. */
 const isAsked = (of: string) => `($1::int[] IS NULL OR ${of}.stream_id = ANY ($1))`;
 
-const leftOf = (of: string) => `
-  CASE (SELECT s.kind FROM stream s WHERE s.stream_id = ${of}.stream_id)
-    WHEN 'trades' THEN ${removedSql('trade')} WHEN 'times' THEN ${removedSql('trade')}
-    WHEN 'candles' THEN ${removedSql('kline')} ELSE '{}' END`;
-
-/** Where coverage begins less than a candle behind files, the candle between begins in them (SQL). */
-const BEGUN_IN_FILES = `
-  SELECT tstzrange(upper(p.span), lower(c.span)) AS span
-  FROM stream s JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id,
-    partition_state p
-  WHERE s.stream_id = w.stream_id AND s.kind = 'candles'
-    AND c.span && tstzrange(lower(w.span), upper(w.span) + s.variant * interval '1 s')
-    AND p.table_name = 'kline' AND p.state = 'archived' AND upper(p.span) <= lower(c.span)
-    AND lower(c.span) < upper(p.span) + s.variant * interval '1 s'`;
-
 /** What is covered, and what is given up, needs no more work; what lies in files cannot be had. */
 const OPEN_WANTED = `
   SELECT w.stream_id, w.market_id, one AS span
-  FROM wanted w, unnest(tstzmultirange(w.span) - ${leftOf('w')}) AS one
+  FROM wanted w, unnest(tstzmultirange(w.span) - ${leftSql('w')}) AS one
   WHERE lower(w.span) < ${fromMs('$2')} AND ${isAsked('w')}
     AND NOT EXISTS (
       SELECT FROM coverage c
@@ -87,8 +71,7 @@ const OPEN_WANTED = `
         UNION ALL
         SELECT g.span FROM gap g
         WHERE g.market_id = w.market_id AND g.stream_id = w.stream_id AND g.span && w.span
-          AND g.state = 'unfillable'
-        UNION ALL ${BEGUN_IN_FILES}) settled)
+          AND g.state = 'unfillable') settled)
   ORDER BY lower(one) DESC LIMIT ${MOST_REQUESTS}`;
 
 const HAS_COVERAGE = `
@@ -96,7 +79,7 @@ const HAS_COVERAGE = `
             AND c.span && g.span)`;
 
 /** Rows of it are in files or gone: nothing can be added there, and nothing looked at, as long as that is so. */
-const HAS_LEFT = `tstzmultirange(g.span) <@ ${leftOf('g')}`;
+const HAS_LEFT = `tstzmultirange(g.span) <@ ${leftSql('g')}`;
 
 const SUSPECTS = `
   SELECT gap_id, stream_id, span FROM gap g

@@ -1,6 +1,7 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
+import { removedSql } from '../schema/partitions.js';
 import { fromMs } from '../sql.js';
 
 /** Reading and writing the ledger outside the writer's transactions. */
@@ -198,6 +199,31 @@ export const coveredSql = (from: string, until: string) => `
     SELECT range_agg(c.span) FROM coverage c
     WHERE c.stream_id = s.stream_id
       AND lower(c.span) >= ${from} AND lower(c.span) < ${until}), ${NONE}) AS spans OFFSET 0) covered`;
+
+/** Where a slot of stream `k` ends, as the newest that is known shows its grid: null where none is (SQL). */
+const SLOT_EDGE = `
+  coalesce((
+    SELECT upper(c.span) FROM coverage c
+    WHERE c.stream_id = k.stream_id ORDER BY lower(c.span) DESC LIMIT 1), (
+    SELECT max(upper(g.span)) FROM gap g
+    WHERE g.market_id = k.market_id AND g.stream_id = k.stream_id AND g.state = 'unfillable'))`;
+
+const slotFrom = (at: string) => `
+  coalesce(date_bin(slot.length, ${at} + slot.length - interval '1 microsecond', slot.edge), ${at})`;
+
+/**
+ * Time whose rows have left, of the stream of row `of` (SQL): in files or gone, so that none can be added. A candle lies
+ * where it opens, with all of its time.
+ */
+export const leftSql = (of: string) => `
+  (SELECT CASE k.kind
+     WHEN 'trades' THEN ${removedSql('trade')} WHEN 'times' THEN ${removedSql('trade')}
+     WHEN 'candles' THEN (
+       SELECT coalesce(range_agg(tstzrange(${slotFrom('lower(one)')}, ${slotFrom('upper(one)')})), '{}')
+       FROM unnest(${removedSql('kline')}) AS one,
+         (SELECT k.variant * interval '1 s' AS length, ${SLOT_EDGE} AS edge OFFSET 0) slot)
+     ELSE '{}' END
+   FROM stream k WHERE k.stream_id = ${of}.stream_id)`;
 
 const UNTIL = fromMs('$3');
 const MISSING_SPANS = `

@@ -3,7 +3,7 @@ import type { Span } from '../../kernel/span.js';
 import { seriesOf } from '../../model/series.js';
 import { slotsInSql } from '../checks/inputs.js';
 import { IS_GIVEN_UP } from '../checks/results.js';
-import { coveredSql, expectedSql, rangeBeforeSql } from '../completeness/ledger.js';
+import { coveredSql, expectedSql, leftSql, rangeBeforeSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { removedSql } from '../schema/partitions.js';
 import { fromMs } from '../sql.js';
@@ -43,7 +43,7 @@ const FROM = fromMs('$1');
 const UNTIL = fromMs('$2');
 const SPAN = `tstzrange(${FROM}, ${UNTIL})`;
 
-/** What is missing and not given up. */
+/** What is missing and not given up, nor of a candle that opened before, in time that has left. */
 const OPEN_GAP = `
   SELECT 'gap' AS why, s.kind, m.name AS market, s.variant AS variant_s, one AS span
   FROM stream s JOIN market m USING (market_id), ${rangeBeforeSql(FROM)}, ${expectedSql(UNTIL)},
@@ -52,7 +52,8 @@ const OPEN_GAP = `
       SELECT coalesce(range_agg(g.span), '{}') AS spans FROM gap g
       WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state = 'unfillable'
         AND g.span && ${SPAN} OFFSET 0) given_up,
-    unnest(expected.spans * tstzmultirange(${SPAN}) - covered.spans - given_up.spans) AS one
+    unnest(expected.spans * tstzmultirange(${SPAN}) - covered.spans - given_up.spans
+           - ${leftSql('s')}) AS one
   WHERE s.kind = ANY ($3::text[]) ORDER BY lower(one) LIMIT 1`;
 
 /**
