@@ -179,6 +179,40 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.equal(rest.code, 7, rest.out + rest.err);
   });
 
+  test('which candle is open at the begin is told by those that are stored', async (t) => {
+    const world = await TapeProgram.make(t, 29);
+    await world.openExchange(420);
+    assert.equal((await world.run(...BACKFILL)).code, 0);
+    const DAY_MS = 86_400_000;
+    const dayMs = Date.parse(at(0).slice(0, 10)) - 2 * DAY_MS;
+    const ofHour = (hour: number) => new Date(dayMs + hour * 3_600_000).toISOString();
+    const { store } = await openTestStore({ databaseUrl: world.databaseUrl });
+    const [{ marketId } = assert.fail()] = await store.inspection.streams();
+    const stream = await store.ensureStream({ kind: 'candles', marketId, variant: 86_400 });
+    const span = { fromMs: Date.parse(ofHour(16)), toMs: Date.parse(ofHour(16)) + DAY_MS };
+    await store.commit({ claims: [{ stream, span, evidence: {} }] });
+    await runSql(
+      world.databaseUrl,
+      `INSERT INTO partition_state (table_name, span, state, market_rows)
+       VALUES ('kline', tstzrange('${ofHour(-24)}', '${ofHour(0)}'), 'archived', '{}')`,
+    );
+    const env = { TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '86400' };
+    const begun = async (hour: number) => {
+      const span = ['--from', ofHour(hour), '--to', ofHour(40)];
+      const args = ['backfill', '--market', TAPE_MARKET, ...span, '--kind', 'candles'];
+      const program = world.start(args, env);
+      await program.ended();
+      return program.text('stderr');
+    };
+    assert.match(await begun(1), new RegExp(`--from ${ofHour(-8)} --to ${ofHour(0)}`));
+    await runSql(
+      world.databaseUrl,
+      `UPDATE partition_state SET span = tstzrange('${ofHour(0)}', '${ofHour(16)}')
+       WHERE table_name = 'kline' AND state = 'archived'`,
+    );
+    assert.doesNotMatch(await begun(20), /restore/);
+  });
+
   test('a running daemon asks for nothing of a time that its retention gives up meanwhile', async (t) => {
     const world = await TapeProgram.make(t, 28);
     await world.openExchange(420);

@@ -1,3 +1,4 @@
+import { CandleGrid } from '../../collect/candles/candle-answer.js';
 import { MarketList } from '../../collect/markets.js';
 import type { Config } from '../../config/schema.js';
 import { obtain } from '../../kernel/bounded.js';
@@ -123,13 +124,18 @@ async function refuseGivenUp(
       throw new UsageError('--from', from.text, why);
     }
     const files = await partitionSpans(store, kind, 'archived');
-    const parts = own.flatMap(({ stream, span }) => {
+    const parts: (FillTask['stream'] & { readonly span: Span })[] = [];
+    for (const { stream, span } of own) {
       // A candle that is open at the begin is asked for as well, and lies where it opened.
-      const stepMs = kind === 'candles' ? stream.variant * SECOND_MS : 1;
-      const wanted = { ...span, fromMs: floorToMs(span.fromMs, stepMs) };
+      const [top] = kind === 'candles' ? await store.coveredRanges(stream, 1) : [];
+      const grid = new CandleGrid(
+        kind === 'candles' ? stream.variant * SECOND_MS : 1,
+        top?.span.toMs,
+      );
+      const wanted = { ...span, fromMs: grid.floor(span.fromMs) };
       const inFiles = files.map((one) => overlapOf(one, wanted)).filter((one) => !isEmptySpan(one));
-      return inFiles.map((one) => ({ ...stream, span: one }));
-    });
+      parts.push(...inFiles.map((one) => ({ ...stream, span: one })));
+    }
     const progress = await store.inspection.progress(parts, nowMs);
     const isWhole = ({ coveredMs, unfillableMs, lengthMs }: SpanProgress) =>
       coveredMs + (again ? 0 : unfillableMs) > lengthMs - 0.5;
