@@ -136,8 +136,11 @@ suite('gaps', { concurrency: 3 }, () => {
     assert.ok(stillListed.some(({ kind }) => kind === 'times'));
     const filledGap = gaps.find((gap) => gap.id === id);
     assert.ok(filledGap !== undefined);
-    for (const gap of stillListed)
-      assert.ok(gap.kind === 'times' || gap.from >= filledGap.to, `${gap.kind} ${gap.from}`);
+    // The stop of the first daemon may have left one of seconds below, which is another gap.
+    for (const { kind, from, to } of stillListed) {
+      const isOutside = to <= filledGap.from || from >= filledGap.to;
+      assert.ok(kind === 'times' || isOutside, `${kind} ${from} – ${to}`);
+    }
     const left = await world.ask('gaps');
     assert.match(left.out, / at the next start| {2}20\d\d-.* 20\d\d-.* 20\d\d-/);
     assert.doesNotMatch(left.out, / soon/);
