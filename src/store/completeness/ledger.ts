@@ -204,7 +204,7 @@ export const coveredSql = (from: string, until: string) => `
 const SLOT_EDGE = `
   coalesce((
     SELECT upper(c.span) FROM coverage c
-    WHERE c.stream_id = k.stream_id ORDER BY lower(c.span) DESC LIMIT 1), (
+    WHERE c.market_id = k.market_id AND c.stream_id = k.stream_id ORDER BY lower(c.span) DESC LIMIT 1), (
     SELECT max(upper(g.span)) FROM gap g
     WHERE g.market_id = k.market_id AND g.stream_id = k.stream_id AND g.state = 'unfillable'))`;
 
