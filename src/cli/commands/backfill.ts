@@ -103,6 +103,13 @@ function spanOf(
 /** Parts in files that are named, of each kind. */
 const NAMED_MAX = 5;
 
+/** A candle that is open at the begin is asked for as well, and lies where it opened: what is stored shows where that is. */
+async function fromOpening(store: Store, stream: FillTask['stream'], span: Span): Promise<Span> {
+  const [top] = await store.coveredRanges(stream, 1);
+  const grid = new CandleGrid(stream.variant * SECOND_MS, top?.span.toMs);
+  return { ...span, fromMs: grid.floor(span.fromMs) };
+}
+
 /**
  * Rows of that time are refused by the archive: fetching them would never end.
  *
@@ -126,13 +133,7 @@ async function refuseGivenUp(
     const files = await partitionSpans(store, kind, 'archived');
     const parts: (FillTask['stream'] & { readonly span: Span })[] = [];
     for (const { stream, span } of own) {
-      // A candle that is open at the begin is asked for as well, and lies where it opened.
-      const [top] = kind === 'candles' ? await store.coveredRanges(stream, 1) : [];
-      const grid = new CandleGrid(
-        kind === 'candles' ? stream.variant * SECOND_MS : 1,
-        top?.span.toMs,
-      );
-      const wanted = { ...span, fromMs: grid.floor(span.fromMs) };
+      const wanted = kind === 'candles' ? await fromOpening(store, stream, span) : span;
       const inFiles = files.map((one) => overlapOf(one, wanted)).filter((one) => !isEmptySpan(one));
       parts.push(...inFiles.map((one) => ({ ...stream, span: one })));
     }
