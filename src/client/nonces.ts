@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { BoundedMap, obtain } from '../kernel/bounded.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import { makeFolder } from '../kernel/folders.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import type { NonceStore } from './exchange-client.js';
 import { NonceLock, type NonceLockOptions } from './nonce-lock.js';
@@ -134,7 +135,7 @@ export class NonceFile implements NonceStore {
   /** @throws NonceFileError, or what {@link NonceLock.acquire} throws */
   async lock(signal?: AbortSignal): Promise<() => Promise<void>> {
     try {
-      await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+      await makeFolder(this.#folder, 0o700);
       const release = await this.#lock.acquire(signal);
       if (!this.#isTidy) await this.#tidy().catch(() => undefined);
       return release;

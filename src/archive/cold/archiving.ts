@@ -1,5 +1,6 @@
-import { type FileHandle, mkdir, open, rm } from 'node:fs/promises';
+import { type FileHandle, open, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { makeFolder } from '../../kernel/folders.js';
 import { isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { columnsOf } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
@@ -62,7 +63,7 @@ export async function archivePartition(
   const written: ColdFile[] = [];
   let facts: SealFacts;
   try {
-    await mkdir(folder, { recursive: true });
+    await makeFolder(folder);
     using duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
     await watcher.onStep('archive: read', partition.name);
     const decimals = new ColdDecimals(coldDir, partition.table, duck);
@@ -140,7 +141,7 @@ async function archiveDay(
     const place = coldDataPath(kind, market, day.date, sums.sha256);
     await watcher.onStep('archive: place', partition.name);
     const target = join(coldDir, place);
-    await mkdir(dirname(target), { recursive: true });
+    await makeFolder(dirname(target));
     await moveSynced(path, target);
     return {
       ...{ path: place, market, marketId: day.marketId, date: day.date, rows: day.rows },

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rm } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { messageOf } from '../../kernel/errors.js';
+import { makeFolder } from '../../kernel/folders.js';
 import { parseJson } from '../../kernel/json.js';
 import { type ColumnForm, FORM_NAMES } from '../../model/columns.js';
 import { nameMeant } from '../../model/kinds.js';
@@ -182,7 +183,7 @@ export async function writeColdManifest(
   const path = join(coldDir, uri);
   const temporary = `${path}.new`;
   try {
-    await mkdir(dirname(path), { recursive: true });
+    await makeFolder(dirname(path));
     await rm(temporary, { force: true });
     await writeSynced(temporary, text);
     await moveSynced(temporary, path);

@@ -1,6 +1,7 @@
-import { mkdir, readFile, rm, rmdir } from 'node:fs/promises';
+import { readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
+import { makeFolder } from '../../kernel/folders.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { asColdError, ColdError } from '../errors.js';
 import { writeSynced } from '../files.js';
@@ -27,7 +28,7 @@ export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<v
   const path = join(coldDir, MARKER);
   const text = `${JSON.stringify(owner, null, 2)}\n`;
   try {
-    await mkdir(coldDir, { recursive: true });
+    await makeFolder(coldDir);
     await writeSynced(path, text);
     return;
   } catch (error) {

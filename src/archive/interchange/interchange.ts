@@ -1,8 +1,9 @@
-import { mkdir, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { DAY_S } from '../../kernel/durations.js';
 import { codeOf } from '../../kernel/errors.js';
+import { makeFolder } from '../../kernel/folders.js';
 import { isoSpan } from '../../kernel/timestamp.js';
 import type { SpanCompleteness } from '../../store/index.js';
 import { asDiskFull, InterchangeError, OutputError } from '../errors.js';
@@ -220,7 +221,7 @@ async function writeFile(
 
 async function openOutput(path: string, isForced: boolean): Promise<Output> {
   try {
-    await mkdir(dirname(path), { recursive: true });
+    await makeFolder(dirname(path));
   } catch (error) {
     if (asDiskFull(error, path) !== error) throw asDiskFull(error, path);
     throw new OutputError(path, `its folder cannot be made (${codeOf(error)})`, error);

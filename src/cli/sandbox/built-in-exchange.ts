@@ -1,9 +1,10 @@
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from '../../config/schema.js';
 import { DEFAULT_VARIANTS, type ServerVariants, variantsLike } from '../../contract/variants.js';
 import type { Clock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
+import { makeFolder } from '../../kernel/folders.js';
 import { parseJson } from '../../kernel/json.js';
 import type { ServerEvents } from '../../observe/events.js';
 import { Faults } from '../../sandbox/faults/faults.js';
@@ -88,7 +89,7 @@ async function originOf(dataDir: string, seed: number, newOriginMs: number): Pro
   if (known !== undefined) return known;
   // Whole hours make whole candles from the first one on.
   const originMs = Math.floor(newOriginMs / 1000) * 1000;
-  await mkdir(dataDir, { recursive: true });
+  await makeFolder(dataDir);
   const text = JSON.stringify({ origins: { ...origins, [seed]: originMs } }, null, 2);
   await writeFile(path, `${text}\n`);
   return originMs;

@@ -1,7 +1,8 @@
-import { access, constants, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { access, constants, readFile, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { type Clock, sleep, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { makeFolder } from '../../kernel/folders.js';
 import { isAlive } from '../../kernel/processes.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { StoreEvents } from '../../observe/events.js';
@@ -159,7 +160,7 @@ export async function findEmbeddedPostgres(
 
 async function makeDataDir(dataDir: string): Promise<void> {
   try {
-    await mkdir(dataDir, { recursive: true });
+    await makeFolder(dataDir);
     await access(dataDir, constants.W_OK | constants.X_OK);
   } catch (error) {
     const full = await fullDisk(dirname(dataDir), error);
