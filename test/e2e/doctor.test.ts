@@ -32,7 +32,8 @@ async function doctor(env: Readonly<Record<string, string>>) {
   const { findings } = JSON.parse(program.text('stdout')) as {
     findings: Record<'what' | 'state' | 'found' | 'advice', string>[];
   };
-  return { code, states: findings.map(({ what, state, found }) => `${what}: ${state}: ${found}`) };
+  const states = findings.map(({ what, state, found }) => `${what}: ${state}: ${found}`);
+  return { code, states, advice: findings.map(({ advice }) => advice ?? '') };
 }
 
 test('the doctor finds nothing wrong where all is right, and warns of what is only odd', async () => {
@@ -56,6 +57,13 @@ test('the doctor finds nothing wrong where all is right, and warns of what is on
   const none = await doctor({ ...env, TAPEKEEP_MARKETS: 'BTC_UDST' });
   assert.equal(none.code, 1, none.states.join('\n'));
   assert.match(none.states.join('\n'), /exchange: wrong: it does not list BTC_UDST/);
+  const path = `${realtimeUrl}/nope`;
+  const astray = await doctor({ ...env, TAPEKEEP_REALTIME_URL: path });
+  const why = `${path} does not open (Unexpected server response: 404)`;
+  assert.ok(astray.states.includes(`exchange: wrong: ${why}`), astray.states.join('\n'));
+  const spoken = await doctor({ ...env, TAPEKEEP_EXCHANGE_DIALECT: 'whitebit' });
+  assert.match(spoken.states.at(-1) ?? '', /exchange: wrong: .*exchange\.dialect/);
+  assert.equal(spoken.advice.at(-1), '');
 });
 
 test('an exchange that plays another time is said to, and by how much', async () => {
@@ -164,7 +172,7 @@ test('what is wrong is named with what to do, and the exit code says it', async 
   const taken = createServer();
   await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
   const port = String((taken.address() as AddressInfo).port);
-  const { code, states } = await doctor({
+  const { code, states, advice } = await doctor({
     TAPEKEEP_DATA_DIR: join(file, 'data'),
     TAPEKEEP_DATABASE_URL: 'postgres://u@127.0.0.1:1/d',
     TAPEKEEP_EXCHANGE_URL: 'http://127.0.0.1:1',
@@ -176,7 +184,8 @@ test('what is wrong is named with what to do, and the exit code says it', async 
   assert.match(states.join('\n'), /data folder: wrong: .*cannot be written \(ENOTDIR\)/);
   assert.match(states.join('\n'), /database: wrong: .*127\.0\.0\.1:1.*TAPEKEEP_DATABASE_URL/);
   assert.match(states.join('\n'), new RegExp(`status page: warning: port ${port} .* is taken`));
-  assert.match(states.join('\n'), /exchange: wrong: .*ECONNREFUSED/);
+  assert.match(states.at(-1) ?? '', /exchange: wrong: .*ECONNREFUSED/);
+  assert.match(advice.at(-1) ?? '', /exchange\.url, .*a name server, a proxy, a firewall/);
 });
 
 test('config check tells every mistake by the exit code, config show hides secrets', async () => {

@@ -3,7 +3,7 @@ import type { EndpointName } from '../../contract/endpoints.js';
 import { isNotRecordedYet } from '../../contract/gap-notices.js';
 import type { Market } from '../../contract/resources.js';
 import { compareDecimals } from '../../kernel/decimal.js';
-import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { codeOf, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { kebabCase } from '../options.js';
 import { countOf } from '../output.js';
 
@@ -17,7 +17,8 @@ const ADVICE: Readonly<Record<string, string>> = {
   market_unavailable: MARKETS,
   not_found: MARKETS,
   operation_blocked: 'The exchange does not take this now; another pair or a later moment may do.',
-  network: 'Check the address of the exchange, and whether it runs.',
+  network:
+    'Check the address of the exchange (exchange.url, TAPEKEEP_EXCHANGE_URL), whether it runs, and that this machine reaches it: a name server, a proxy, a firewall.',
   timeout: `${AGAIN} The setting exchange.timeout says how long is waited.`,
   server_error: AGAIN,
   service_unavailable: AGAIN,
@@ -54,13 +55,17 @@ export function nameCall(message: string, { name, params }: Called): string {
   return message.startsWith(name) ? words.join(' ') + message.slice(name.length) : message;
 }
 
+/** What to do about a failure of the exchange; undefined where its message says so itself. */
+export function adviceOn(error: unknown): string | undefined {
+  return isNotRecordedYet(messageOf(error)) ? STEER : ADVICE[codeOf(error)];
+}
+
 /** The same error in the words of the command line, with a sentence on what to do. */
 export function withAdvice(error: unknown, called?: Called, cause?: string): unknown {
   if (!(error instanceof TapekeepError)) return error;
   const message = messageOf(error);
   const named = called === undefined ? message : nameCall(message, called);
-  const known = isNotRecordedYet(message) ? STEER : ADVICE[error.code];
-  const advice = cause === undefined ? known : `Likely because ${cause}.`;
+  const advice = cause === undefined ? adviceOn(error) : `Likely because ${cause}.`;
   if (advice === undefined && named === message) return error;
   const text = advice === undefined ? named : `${named}\n${advice}`;
   return new TapekeepError(error.code, text, { action: error.action, cause: error });

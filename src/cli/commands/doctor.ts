@@ -7,6 +7,7 @@ import { shownDuration } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { type ArchiveIdentity, hasEmbeddedCluster, otherExchange } from '../../store/index.js';
+import { adviceOn } from '../api/advice.js';
 import { command, nothing } from '../command.js';
 import { nearestFolder } from '../daemon/housekeeping.js';
 import { EXIT_CODES } from '../failure.js';
@@ -53,20 +54,13 @@ const LOGIN_ADVICE =
   'name one of tapekeep_writer in database.url: "Users" in docs/guides/sql.md says what each group may do';
 
 /** One look that fails or hangs is a finding, and the next one comes all the same. */
-async function look(
-  what: string,
-  at: () => Promise<Found[]>,
-  advice: string | undefined,
-): Promise<Finding[]> {
+async function look(what: string, at: () => Promise<Found[]>): Promise<Finding[]> {
   try {
     return (await at()).map((found) => ({ what, ...found }));
   } catch (error) {
-    return [{ what, ...wrong(messageOf(error), advice) }];
+    return [{ what, ...wrong(messageOf(error), adviceOn(error)) }];
   }
 }
-
-const EXCHANGE_ADVICE =
-  'check exchange.url (TAPEKEEP_EXCHANGE_URL), and that this machine reaches it: a name server, a proxy, a firewall';
 
 /** Says what is wrong with the surroundings of the daemon, and what to do. */
 export default command({
@@ -77,21 +71,21 @@ export default command({
     const session = openSession({ logLevel: 'silent', ...common }, { isSigning: true });
     const { config } = session;
     let bound: ArchiveIdentity | null = null;
-    const looks: readonly (readonly [string, () => Promise<Found[]>, advice?: string])[] = [
+    const looks: readonly (readonly [string, () => Promise<Found[]>])[] = [
       ['data folder', () => folderOf(config.dataDir, 'dataDir (TAPEKEEP_DATA_DIR)')],
       ...(config.cold.enabled
         ? [['cold folder', () => folderOf(coldDirOf(config), 'cold.dir')] as const]
         : []),
       ['database', () => databaseOf(session, (archive) => (bound = archive))],
       ['status page', () => portOf(session)],
-      ['exchange', () => exchangeOf(session, bound), EXCHANGE_ADVICE],
+      ['exchange', () => exchangeOf(session, bound)],
     ];
     const findings: Finding[] = [];
-    for (const [what, at, advice] of looks) {
+    for (const [what, at] of looks) {
       // It lies in that folder, and could not even be seen.
       const isHidden = what === 'database' && config.database.url === null;
       if (isHidden && findings[0]?.state === 'wrong') continue;
-      const found = await look(what, at, advice);
+      const found = await look(what, at);
       findings.push(...found);
       if (json !== true) await writeOut(found.map(lineOf).join(''));
     }
@@ -294,7 +288,7 @@ async function feedOf(feed: Feed, url: string): Promise<Found> {
   const opened = (async () => {
     for await (const event of feed) {
       if (event.kind === 'opened') return;
-      if (event.kind === 'closed') failure = event.reason;
+      if (event.kind === 'closed') failure = event.detail ?? event.reason;
     }
   })();
   const isInTime = await endsInTime(systemClock, FEED_LIMIT_MS, opened);
