@@ -256,7 +256,12 @@ export class Walk {
   /** Whether nothing comes from right below the lowest row once more, but what was pushed down meanwhile. */
   async #isEmptyAgain(search: Search, signal: AbortSignal): Promise<boolean> {
     const second = await this.#fetchAndKeep(search.skip, signal);
-    return second.rowCount === 0 || this.endShown({ ...search, unseen: 0 }, second) !== undefined;
+    if (second.rowCount === 0) return true;
+    // What was pushed down meanwhile, if it ends at the lowest row: is that the end?
+    const pushed = { ...search, unseen: 0 };
+    return (
+      this.endShown(pushed, second) !== undefined && (await this.#endsAgain(pushed, second, signal))
+    );
   }
 
   /**

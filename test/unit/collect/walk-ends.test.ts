@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { EmptyMarket, HistoryEnds } from '../../../src/collect/trades/history-ends.js';
+import { seededRandom } from '../../../src/kernel/random.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import {
   every,
@@ -595,26 +596,54 @@ test('where pages end at older rows that are kept apart, no start of history is 
     [1500, 20, [2, 30]],
     [1500, 20, [1, 1, 1, 50]],
   ] as const) {
-    const world = new TradeWorld(every(rows, 1), rows);
-    const answer = world.exchange.answers.historyResult ?? assert.fail();
-    world.exchange.answers.historyResult = async (params) => {
-      const page = (await answer(params)) as { readonly tid: number }[];
-      const isNew = (page[0]?.tid ?? 0) > apart;
-      return isNew ? page.filter(({ tid }) => tid > apart) : page;
-    };
-    const walker = world.walker('trades');
-    await walker.pollHead(signal);
-    tradeOn(world, perRequest, 300);
-    for (let second = 0; second < 60; second += 1) {
-      if (walker.pendingGap() !== undefined) await walker.fillStep(signal).catch(ignoreStall);
-      await walker.pollHead(signal);
-      world.clock.advance(1000);
-    }
+    const world = keptApart(rows, apart);
+    await walkFor(60, world, perRequest);
     const floorMs = world.archive.floorOf(1) ?? START_MS + 1000;
     assert.equal(floorMs, START_MS + 1000, `${apart} of ${rows}, ${perRequest}`);
     world.assertHonest();
   }
 });
+
+test('where an answer is empty now and then, a page that ends at the lowest trade is no end of history yet', async () => {
+  // In these, two such answers came where the walk asked for the end.
+  for (const seed of [3, 40, 43, 66]) {
+    const random = seededRandom(seed);
+    const world = keptApart(300, 40);
+    const answer = world.exchange.answers.historyResult ?? assert.fail();
+    world.exchange.answers.historyResult = async (params) => {
+      const page = await answer(params);
+      return Number(params.since) > 0 && random() < 0.2 ? [] : page;
+    };
+    await walkFor(60, world, [0, 9, 30, 0]);
+    const floorMs = world.archive.floorOf(1) ?? START_MS + 1000;
+    assert.equal(floorMs, START_MS + 1000, `seed ${seed}`);
+    world.assertHonest();
+  }
+});
+
+/** An exchange whose pages end at the oldest trades, which it keeps apart. */
+function keptApart(rows: number, apart: number): TradeWorld {
+  const world = new TradeWorld(every(rows, 1), rows);
+  const answer = world.exchange.answers.historyResult ?? assert.fail();
+  world.exchange.answers.historyResult = async (params) => {
+    const page = (await answer(params)) as { readonly tid: number }[];
+    const isNew = (page[0]?.tid ?? 0) > apart;
+    return isNew ? page.filter(({ tid }) => tid > apart) : page;
+  };
+  return world;
+}
+
+/** Steps and looks at the head, while trades happen with every request. */
+async function walkFor(seconds: number, world: TradeWorld, perRequest: number | readonly number[]) {
+  const walker = world.walker('trades');
+  await walker.pollHead(signal);
+  tradeOn(world, perRequest, 300);
+  for (let second = 0; second < seconds; second += 1) {
+    if (walker.pendingGap() !== undefined) await walker.fillStep(signal).catch(ignoreStall);
+    await walker.pollHead(signal);
+    world.clock.advance(1000);
+  }
+}
 
 function ignoreStall(error: unknown): void {
   assert.match(String(error), /no progress/);
