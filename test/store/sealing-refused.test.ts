@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
-import { readFile, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { filesBelow } from '../../src/archive/cold/folder.js';
 import { readColdManifest } from '../../src/archive/cold/manifest.js';
 import { AbortedError } from '../../src/kernel/errors.js';
+import type { Span } from '../../src/kernel/span.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { openSql } from '../support/postgres/postgres-server.js';
 import {
@@ -304,6 +305,46 @@ test('one at a time, stopped at any time, and in a folder of its own', async (t)
   const stranger = { store: other.store, coldDir: world.coldDir };
   await assert.rejects(live(stranger, { rules: COLD }), { code: 'cold_refused' });
   assert.deepEqual(await filesBelow(world.coldDir), names);
+});
+
+test('nothing more is moved into files while the folder of those that there are is away', async (t) => {
+  const world = await openSealingWorld(t);
+  const dayOf =
+    (n: number) =>
+    ({ span }: { span: Span }) =>
+      span.fromMs === FIRST_MS + n * DAY_MS;
+  await live(world, { rules: COLD, isChosen: dayOf(0) });
+  const away = `${world.coldDir}.away`;
+  await rename(world.coldDir, away);
+  t.after(() => rm(away, { recursive: true, force: true }));
+  for (const isMountPoint of [false, true]) {
+    if (isMountPoint) await mkdir(world.coldDir);
+    await assert.rejects(live(world, { rules: COLD }), {
+      code: 'cold_missing',
+      message: /holds no cold files of this archive, and trade_20260113 should be there: mount/,
+    });
+    assert.deepEqual(await filesBelow(world.coldDir).catch(() => []), []);
+  }
+  assert.deepEqual(await statesOf(world), ['archived', 'sealed', 'sealed']);
+  const nothingDue = { rules: { ...COLD, coldAfterMs: 365 * DAY_MS } };
+  await assert.rejects(live(world, nothingDue), { code: 'cold_missing' });
+  // A copy without its marker is known by its manifests.
+  await rm(world.coldDir, { recursive: true });
+  await rename(away, world.coldDir);
+  await rm(join(world.coldDir, 'archive.json'));
+  await live(world, { rules: COLD, isChosen: dayOf(1) });
+  assert.deepEqual(await statesOf(world), ['archived', 'archived', 'sealed']);
+
+  // Lost for good, they leave with a retention that gives up their time, and the folder begins anew.
+  await rm(world.coldDir, { recursive: true });
+  await assert.rejects(live(world, { rules: COLD }), { code: 'cold_missing' });
+  const nowMs = FIRST_MS + 4.5 * DAY_MS;
+  const { failures } = await live(world, {
+    nowMs,
+    rules: { coldAfterMs: DAY_MS, retentionMs: { trade: 2 * DAY_MS } },
+  });
+  assert.deepEqual(failures, []);
+  assert.deepEqual(await statesOf(world), ['expired', 'expired', 'archived']);
 });
 
 test('what was restored is left alone for a while, and goes again without being asked twice', async (t) => {

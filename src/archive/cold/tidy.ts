@@ -5,7 +5,7 @@ import { makeFolder } from '../../kernel/folders.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { asColdError, ColdError } from '../errors.js';
 import { writeSynced } from '../files.js';
-import { coldManifestPath, filesBelow, SCRATCH_FOLDER } from './folder.js';
+import { coldManifestPath, filesBelow, isThere, SCRATCH_FOLDER } from './folder.js';
 import { readColdManifest } from './manifest.js';
 
 /** Names the archive whose folder this is: tidying must never take another one's files away. */
@@ -22,11 +22,26 @@ export interface ColdOwner {
 /**
  * Makes the folder ready for an archive, and its own.
  *
- * @throws ColdError `cold_refused` when it is another archive's
+ * @throws ColdError `cold_refused` when it is another archive's; `cold_missing` when it holds nothing of this one's,
+ *   though it should: a disk that is not mounted, whose files would lie in two places from then on
  */
-export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<void> {
+export async function claimColdDir(
+  coldDir: string,
+  owner: ColdOwner,
+  partitions: readonly PartitionInfo[],
+): Promise<void> {
   const path = join(coldDir, MARKER);
   const text = `${JSON.stringify(owner, null, 2)}\n`;
+  const archived = partitions.find(({ state }) => state === 'archived');
+  const places = archived === undefined ? [] : [path, join(coldDir, archived.uri ?? '')];
+  const found = await Promise.all(places.map(isThere));
+  if (archived !== undefined && !found.includes(true)) {
+    const missing = `${coldDir} holds no cold files of this archive, and ${archived.name} should be there`;
+    throw new ColdError(
+      'cold_missing',
+      `${missing}: mount its disk, bring the files back from a copy, or name the right folder by cold.dir; nothing is moved into files until then`,
+    );
+  }
   try {
     await makeFolder(coldDir);
     await writeSynced(path, text);

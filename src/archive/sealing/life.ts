@@ -96,8 +96,11 @@ class LifeRun {
   }
 
   async archiveDue(): Promise<void> {
+    const { store, rules } = this.#context;
     const due = (await this.#plan()).archive;
-    if (due.length === 0) return;
+    const isInUse = (await store.sealing.partitions()).some(({ state }) => state === 'archived');
+    // A folder that is away is said in each round, and not when the next partition comes to its time.
+    if (due.length === 0 && (rules.coldAfterMs === null || !isInUse)) return;
     await this.#claim();
     for (const one of due) {
       await this.#each(one, () => this.#archive(one));
@@ -289,7 +292,7 @@ class LifeRun {
       `SELECT name, to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at FROM archive`,
     );
     const owner = { name: row?.name ?? '', createdAt: row?.created_at ?? '' };
-    await claimColdDir(coldDir, owner);
+    await claimColdDir(coldDir, owner, await store.sealing.partitions());
   }
 }
 
