@@ -65,7 +65,7 @@ const STORE = {
     embedded_postgres_failed: 'The embedded Postgres cannot be set up or started.',
     embedded_postgres_lost: 'The embedded Postgres ended, and attempts to start it again failed.',
     embedded_postgres_needs_user:
-      'Started as root, and no user can be found or made for the embedded Postgres.',
+      'The embedded Postgres cannot be run, or looked at, as this user.',
     migration_failed: 'A migration failed; the schema is as it was before.',
     query_timeout: 'The statement took longer than it may.',
     sealing_refused: 'The partition cannot be sealed, archived or restored as asked.',

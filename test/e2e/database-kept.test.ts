@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
+import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { makeDatabase } from '../support/postgres/postgres.js';
@@ -105,5 +105,20 @@ test('where psql is not installed the message names what serves instead', async 
   assert.match(
     program.text('stderr'),
     /psql is not installed here: .*tapekeep query.*tapekeep url/,
+  );
+});
+
+test('an archive that this user may not look at is no archive that is not there', async () => {
+  const dataDir = join(folder, 'closed');
+  await mkdir(dataDir);
+  // Root may look everywhere, but not along a link that leads to itself.
+  await symlink('postgres', join(dataDir, 'postgres'));
+  const status = new Program(['status'], { env: { ...env, TAPEKEEP_DATA_DIR: dataDir } });
+  programs.push(status);
+  assert.equal((await status.ended()).code, 1);
+  const said = status.text('stderr');
+  assert.match(
+    said,
+    /^tapekeep: the database in \S+ cannot be looked at \(ELOOP\): run tapekeep as/,
   );
 });

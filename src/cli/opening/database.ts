@@ -231,8 +231,8 @@ export function stoppable(left: string): Need<Look & Left> {
  */
 export async function refuseSecondWriter(session: Session): Promise<void> {
   const { config, telemetry } = session;
-  if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) return;
   try {
+    if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) return;
     await withDatabase(session, 'existing', async ({ url }) => {
       const store = await openArchive(config, url, systemClock, telemetry.store);
       await store.acquireWriterLock().finally(() => store.stop());

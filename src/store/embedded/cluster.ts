@@ -44,8 +44,20 @@ export function clusterPaths(dataDir: string): ClusterPaths {
   };
 }
 
+/** @throws {@link StoreError} where this user may not look: there may be one. */
 export async function hasCluster({ clusterDir }: ClusterPaths): Promise<boolean> {
-  return (await stat(join(clusterDir, 'PG_VERSION')).catch(() => undefined)) !== undefined;
+  try {
+    await stat(join(clusterDir, 'PG_VERSION'));
+    return true;
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === 'ENOENT' || code === 'ENOTDIR') return false;
+    throw new StoreError(
+      'embedded_postgres_needs_user',
+      `the database in ${clusterDir} cannot be looked at (${code}): run tapekeep as the user of its daemon or as root, or set TAPEKEEP_DATABASE_URL to what "tapekeep url" says there`,
+      { cause: error },
+    );
+  }
 }
 
 /** @throws {@link StoreError} when a cluster exists whose password is gone. */
