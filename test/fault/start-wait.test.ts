@@ -6,7 +6,7 @@ import { systemClock } from '../../src/kernel/clock.js';
 import { childrenOf, signalIfAlive } from '../../src/store/embedded/accounts.js';
 import { readPostmaster } from '../../src/store/embedded/server.js';
 import { startEmbeddedPostgres } from '../../src/store/index.js';
-import { makeDatabase, quietStoreEvents } from '../support/postgres/postgres.js';
+import { makeDatabase, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
@@ -124,4 +124,21 @@ test('the wait ends: after its time, or at the first failure where there is none
     assert.equal(hasty.lines.stderr.some(isWaiting), false);
     assert.doesNotMatch(hasty.text('stderr'), /waited/);
   }
+});
+
+test('a database that answers and stores nothing is waited for no longer than asked', async (t) => {
+  const url = await makeDatabase('empty');
+  await runSql(
+    url,
+    `CREATE FUNCTION full_disk() RETURNS event_trigger LANGUAGE plpgsql AS $$
+     BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$`,
+  );
+  await runSql(
+    url,
+    'CREATE EVENT TRIGGER full_disk ON ddl_command_start EXECUTE FUNCTION full_disk()',
+  );
+  // Longer than the pause between two looks at the server, which each find that it answers.
+  const daemon = startDaemon(t, url, {}, '--wait-for-database', '11s');
+  assert.equal((await daemon.ended()).code, 1, daemon.dump());
+  assert.match(daemon.text('stderr'), /could not extend file; waited 11s for it/);
 });

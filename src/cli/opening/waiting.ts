@@ -44,7 +44,7 @@ export async function whenDatabaseAnswers<T>(
       return await unlessAborted(wait.signal, working, discard);
     } catch (error) {
       if (wait.signal.aborted || !isPassing(error)) throw error;
-      wait.failed(error);
+      wait.workFailed(error);
       await sleep(clock, backoff.nextMs(), wait.signal);
     }
     signal.throwIfAborted();
@@ -63,6 +63,8 @@ class Wait {
   readonly #ending = new AbortController();
   readonly signal: AbortSignal;
   #awaySinceMs: number | undefined;
+  /** A server may answer and yet store nothing, as on a full disk. */
+  #hasWorkFailed = false;
   #loggedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: DatabaseWaitOptions) {
@@ -73,7 +75,12 @@ class Wait {
   }
 
   /** @throws when the time to wait is over */
-  failed(error: unknown): void {
+  workFailed(error: unknown): void {
+    this.#hasWorkFailed = true;
+    this.#failed(error);
+  }
+
+  #failed(error: unknown): void {
     const { clock, telemetry, waitMs } = this.#options;
     const nowMs = clock.monotonicMs();
     this.#awaySinceMs ??= nowMs;
@@ -102,11 +109,12 @@ class Wait {
       await sleep(clock, LOOK_EVERY_MS, this.signal);
       try {
         await pingPostgres({ databaseUrl, clock, timeoutMs: LOOK_EVERY_MS });
-        this.#awaySinceMs = undefined;
+        if (!this.#hasWorkFailed) this.#awaySinceMs = undefined;
+        this.#hasWorkFailed = false;
       } catch (error) {
         if (!isPassing(error) || this.signal.aborted) continue;
         try {
-          this.failed(error);
+          this.#failed(error);
         } catch (last) {
           this.#ending.abort(last);
         }
