@@ -59,6 +59,7 @@ import {
   readQuarantinedRow,
   readStatus,
   readStreams,
+  tryStoring,
 } from './reading/inspection.js';
 import { openSnapshot } from './reading/snapshot.js';
 import {
@@ -188,6 +189,7 @@ const INSPECTION = {
     isWritten: readIsWritten,
     isCollecting: readIsCollecting,
     mayWrite: readMayWrite,
+    tryStoring,
   },
   quarantined: readQuarantine,
   quarantinedRow: readQuarantinedRow,

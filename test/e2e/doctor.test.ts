@@ -138,6 +138,15 @@ test('a database whose statements cannot be run says so before one is asked', as
   assert.match(await asked(), /^database: warning: no "tapekeep query" of tables of Postgres$/m);
 });
 
+test('a database that answers and stores nothing, as on a full disk, is wrong for collecting', async () => {
+  const url = await makeDatabase();
+  const name = new URL(url).pathname.slice(1);
+  await runSql(url, `ALTER DATABASE "${name}" SET default_transaction_read_only = 'on'`);
+  const { code, states } = await doctor({ TAPEKEEP_DATABASE_URL: url });
+  assert.equal(code, 1, states.join('\n'));
+  assert.match(states.join('\n'), /database: wrong: .* stores nothing: .*read-only transaction/);
+});
+
 test('a login that reads only is wrong for collecting, and a start with it is refused by name', async () => {
   const url = await makeDatabase();
   const reader = { TAPEKEEP_DATABASE_URL: await loginAs(url, 'tapekeep_reader') };

@@ -102,6 +102,7 @@ function lineOf({ what, state, found, advice }: Finding): string {
   return `${MARKS[state]}${what.padEnd(13)}${printable(found)}${todo}\n`;
 }
 
+const MIB = 2 ** 20;
 const GIB = 2 ** 30;
 /** Below it there is a warning; below the other one Postgres cannot work on for long. */
 const LOW_BYTES = 5 * GIB;
@@ -129,7 +130,8 @@ async function folderOf(path: string, setting: string): Promise<Found[]> {
   }
   const { bavail, bsize } = await statfs(existing);
   const free = bavail * bsize;
-  const text = `${(free / GIB).toFixed(1)} GiB free on the disk of ${folder}`;
+  const room = free < GIB ? `${Math.floor(free / MIB)} MiB` : `${(free / GIB).toFixed(1)} GiB`;
+  const text = `${room} free on the disk of ${folder}`;
   const isMade = existing === folder ? '' : ' (which is made when it is needed)';
   if (free < LEAST_BYTES) return [wrong(text, 'make room there before anything is collected')];
   if (free < LOW_BYTES)
@@ -175,15 +177,18 @@ async function archiveAt(
     onBound(archive);
     const found = archiveFound(where, exchangeNameOf(config), archive);
     const missing = await missingColdFiles(config, store);
-    const unasked = await store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS).then(
-      () => undefined,
-      (error: unknown) => messageOf(error),
-    );
+    const failureOf = (work: Promise<unknown>) =>
+      work.then(
+        () => undefined,
+        (error: unknown) => messageOf(error),
+      );
+    const unasked = await failureOf(store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS));
+    const mayWrite = await store.inspection.mayWrite();
+    const unstored = mayWrite ? await failureOf(store.inspection.tryStoring()) : undefined;
     return [
       found,
-      ...((await store.inspection.mayWrite())
-        ? []
-        : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
+      ...(mayWrite ? [] : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
+      ...(unstored === undefined ? [] : [wrong(`${where} stores nothing: ${unstored}`)]),
       ...((await store.inspection.isWritten())
         ? [warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)]
         : []),

@@ -9,6 +9,7 @@ import {
   streamRefSql,
 } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
+import { isState } from '../errors.js';
 import { IS_WRITTEN } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
@@ -178,6 +179,20 @@ export async function readMayWrite(runner: Runner): Promise<boolean> {
     `SELECT has_table_privilege('coverage', 'INSERT') AS may`,
   );
   return row?.may === true;
+}
+
+/** Takes some pages of the disk, and gives them back at the end of its transaction. */
+const TRIAL = `
+  CREATE TEMPORARY TABLE tapekeep_trial ON COMMIT DROP AS
+  SELECT repeat('x', 1000) AS x FROM generate_series(1, 500)`;
+
+/** Stores rows that nobody keeps, as far as this login may. @throws {@link StoreError} where none can be stored, as on a full disk */
+export async function tryStoring(runner: Runner): Promise<void> {
+  try {
+    await runner.rows(TRIAL);
+  } catch (error) {
+    if (!isState(error, 'not allowed')) throw error;
+  }
 }
 
 /** One stream at a glance, from the ledger alone. */
