@@ -38,7 +38,7 @@ function section<T extends z.core.$ZodShape>(shape: T) {
 
 const exchange = section({
   name: lineOrNull(200).prefault(null),
-  url: urlOrNull('http', 'https').prefault(null),
+  url: urlOrNull(['http', 'https']).prefault(null),
   dialect: oneOf(...dialectNames).prefault('contract'),
   requestsPerS: positive(10_000).prefault(5),
   burst: whole(1, 10_000).prefault(10),
@@ -49,7 +49,7 @@ const exchange = section({
 });
 
 const realtime = section({
-  url: urlOrNull('ws', 'wss').prefault(null),
+  url: urlOrNull(['ws', 'wss']).prefault(null),
   queryEvery: duration('1s', '1h').prefault('20s'),
   acknowledgeTimeout: duration('100ms', '5m').prefault('10s'),
   reconnectBase: duration('10ms', '1m').prefault('500ms'),
@@ -62,8 +62,9 @@ const PARTITION_WIDTHS = Object.fromEntries(
   WRITTEN_SERIES.map((table) => [table, width(SERIES[table].partition)]),
 ) as Record<Series, ReturnType<typeof width>>;
 
+const PERCENT_ENCODED = ' (# / ? @ of a password are written %23 %2F %3F %40)';
 const database = section({
-  url: urlOrNull('postgres', 'postgresql').prefault(null),
+  url: urlOrNull(['postgres', 'postgresql'], PERCENT_ENCODED).prefault(null),
   embeddedPort: whole(0, 65_535).prefault(0),
   readerName: loginNameOrNull().prefault(null),
   readerPassword: credentialOrNull().prefault(null),

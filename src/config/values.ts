@@ -160,11 +160,14 @@ function isUrlOf(text: string, schemes: readonly string[]): boolean {
 }
 
 /** A URL with one of the schemes, or null. Other schemes (`file:`) could point inward. */
-export const urlOrNull = (...schemes: readonly string[]) =>
-  valueOrNull(`a URL beginning with ${schemes.map((name) => `${name}://`).join(' or ')}`, (raw) => {
-    const text = lineOf(raw, 2000);
-    return text !== REFUSED && isUrlOf(text, schemes) ? text : REFUSED;
-  });
+export const urlOrNull = (schemes: readonly string[], form = '') =>
+  valueOrNull(
+    `a URL beginning with ${schemes.map((name) => `${name}://`).join(' or ')}${form}`,
+    (raw) => {
+      const text = lineOf(raw, 2000);
+      return text !== REFUSED && isUrlOf(text, schemes) ? text : REFUSED;
+    },
+  );
 
 /** A duration within bounds, which are written as durations too; or a word, with what it reads as. */
 const durationOr = <const W = never>(

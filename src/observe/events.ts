@@ -253,7 +253,7 @@ const STORE = {
   }),
   databaseState: event<{ up: boolean; detail?: string }>({
     level: ({ up }, { wasUp }) => (up === wasUp ? undefined : up ? 'info' : 'error'),
-    text: ({ up }) => (up ? 'the database answers' : 'the database does not answer'),
+    text: ({ up }) => (up ? 'the database takes rows' : 'the database takes no rows'),
     fields: ({ detail }) => (detail === undefined ? {} : { detail }),
     record(recorder, { up }) {
       recorder.metrics.move('database_up', up ? 1 : 0);

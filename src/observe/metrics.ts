@@ -110,7 +110,7 @@ const GAUGES = {
   'disk_free_bytes{directory}':
     'Free space of the disk that holds a directory: data (dataDir) or cold (cold.dir).',
   'disk_size_bytes{directory}': 'Size of that disk.',
-  database_up: '1 while the database answers, else 0.',
+  database_up: '1 while the database takes rows, else 0.',
   'rows_in_flight{stream}': 'Rows that were received and have no other outcome yet.',
   'lag_seconds{stream,market}': "The exchange's time now minus the newest stored moment.",
   'standing_seconds{stream,market}':
