@@ -159,19 +159,23 @@ test('what is wanted is asked for once, and until it is covered or given up', as
 const DAY_S = 86_400;
 
 /** A stream of candles, a month of whose partitions has left, and what is asked of it and keeps the next one from sealing. */
-async function openBehind(variant: number, state: 'archived' | 'expired') {
+async function openBehind(
+  variant: number,
+  state: 'archived' | 'expired',
+  [from, to]: readonly [string, string] = ['2026-01-01Z', '2026-02-01Z'],
+) {
   const { store, url } = await openTestStore({ commitLatencyMs: 0 });
   await store.ensureMarkets([market], 0);
   const stream = await store.ensureStream({ kind: 'candles', marketId: 1, variant });
   await runSql(
     url,
     `INSERT INTO partition_state (table_name, span, state, market_rows)
-     VALUES ('kline', tstzrange('2026-01-01Z', '2026-02-01Z'), '${state}', '{}')`,
+     VALUES ('kline', tstzrange('${from}', '${to}'), '${state}', '{}')`,
   );
   const spanAt = (from: string, to: string) => ({ fromMs: Date.parse(from), toMs: Date.parse(to) });
   const wantedOf = async () => (await store.fillRequests(Date.parse('2026-03-01Z'))).wanted;
   return {
-    ...{ store, spanAt },
+    ...{ store, stream, spanAt },
     want: (from: string, to: string) => store.want(stream, spanAt(from, to)),
     cover: (from: string, to = '2026-02-26Z') =>
       store.commit({ claims: [{ stream, span: spanAt(from, to), evidence: {} }] }),
@@ -181,10 +185,10 @@ async function openBehind(variant: number, state: 'archived' | 'expired') {
         atMs: Date.parse('2026-02-27Z'),
       }),
     wanted: async () => (await wantedOf()).map(({ span }) => span),
-    unsettled: async () => {
+    unsettled: async (needsChecks = false) => {
       const admin = await store.sealing.open(new AbortController().signal);
       const part = { table: 'kline', span: spanAt('2026-02-01Z', '2026-02-25T16:00Z') } as const;
-      const found = await findUnsettled(admin.connection, part, false);
+      const found = await findUnsettled(admin.connection, part, needsChecks);
       await admin.close();
       return found?.span;
     },
@@ -209,6 +213,13 @@ test('candles that begin in files are not wanted, also where they end behind the
   assert.deepEqual(await week.wanted(), [], 'nor where what is wanted ends before them');
 });
 
+test('a candle that begins before time in files, and ends in it, is wanted whole', async () => {
+  const week = await openBehind(7 * DAY_S, 'archived', ['2026-02-01Z', '2026-03-01Z']);
+  await week.want('2026-01-20Z', '2026-03-10Z');
+  await week.cover('2026-03-05Z', '2026-03-12Z');
+  assert.deepEqual(await week.wanted(), [week.spanAt('2026-01-20Z', '2026-02-05Z')]);
+});
+
 test('a candle that begins in time that has left keeps nothing from being sealed', async () => {
   for (const state of ['archived', 'expired'] as const) {
     const day = await openBehind(DAY_S, state);
@@ -222,8 +233,49 @@ test('a candle that begins in time that has left keeps nothing from being sealed
     await week.giveUp('2026-02-05Z', '2026-02-26Z');
     const givenUp = [await week.wanted(), await week.unsettled()];
     assert.deepEqual(givenUp, [[], undefined], `${state}, and given up`);
+    const { store, stream, spanAt } = week;
+    const noted = { stream, span: spanAt('2026-03-04Z', '2026-03-04T20:00Z') } as const;
+    const atMs = Date.parse('2026-02-27Z');
+    await store.recordGap({ ...noted, state: 'open', reason: 'exchange failed', atMs });
+    assert.deepEqual(await week.unsettled(), undefined, 'what is open shows no grid');
     await week.cover('2026-02-05Z');
     assert.deepEqual([await week.wanted(), await week.unsettled()], [[], undefined]);
+  }
+});
+
+test('a doubt of a candle that begins in time that has left keeps nothing from being sealed', async () => {
+  for (const state of ['archived', 'expired'] as const) {
+    const { store, stream, spanAt, cover, unsettled } = await openBehind(7 * DAY_S, state);
+    const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+    await cover('2026-01-22Z');
+    const claims = [{ stream: trades, span: spanAt('2026-01-22Z', '2026-02-26Z'), evidence: {} }];
+    await store.commit({ claims });
+    await store.setCollectFrom(trades.streamId, Date.parse('2026-01-22Z'));
+    const doubt = async (span: GapRecord['span']) => {
+      const suspect = { stream, span, state: 'open', reason: 'suspect' } as const;
+      await store.recordGap({ ...suspect, atMs: Date.parse('2026-02-27Z') });
+      const { suspects } = await store.fillRequests(Date.parse('2026-03-01Z'));
+      return [suspects.map((one) => one.span), await unsettled()];
+    };
+    const behind = spanAt('2026-02-05Z', '2026-02-12Z');
+    const across = spanAt('2026-01-29Z', '2026-02-05Z');
+    assert.deepEqual(await doubt(across), [[], undefined], `${state}: nobody can act upon it`);
+    assert.deepEqual(await doubt(behind), [[behind], behind]);
+    await store.recordGap({ stream, span: behind, state: 'filled', reason: 'suspect', atMs: 1 });
+    const nextTryAtMs = Date.parse('2026-03-01Z');
+    const judge = async (span: GapRecord['span']) => {
+      const wrong = { outcome: 'mismatch', differences: [], tries: 1, nextTryAtMs } as const;
+      await store.checks.record(1, 7 * DAY_S, [{ span, ...wrong }]);
+      return await unsettled(true);
+    };
+    const rest = { outcome: 'match', differences: [], tries: 0, nextTryAtMs: null } as const;
+    const span = spanAt('2026-02-05Z', '2026-02-26Z');
+    await store.checks.record(1, 7 * DAY_S, [{ span, ...rest }]);
+    const [target = assert.fail()] = await store.checks.targets();
+    const [slot] = await store.checks.figures(target, stream, across);
+    assert.equal(slot?.hasCandle, false, 'it is not judged again');
+    assert.equal(await judge(across), undefined, state);
+    assert.deepEqual(await judge(behind), behind);
   }
 });
 

@@ -70,20 +70,23 @@ const OPEN_HISTORY = `
     AND reached.at > ${FROM}
   ORDER BY reached.at DESC LIMIT 1`;
 
-/** What is covered and suspect: to be fetched again, not started yet. */
+/** What is covered and suspect: to be fetched again, not started yet. Of what has left nothing is. */
 const OPEN_SUSPECT = `
   SELECT 'suspect' AS why, s.kind, m.name AS market, s.variant AS variant_s, g.span
   FROM stream s JOIN market m USING (market_id)
     JOIN gap g ON g.stream_id = s.stream_id AND g.market_id = s.market_id
   WHERE s.kind = ANY ($3::text[]) AND g.state = 'open' AND g.reason = 'suspect'
-    AND g.uncovered_at IS NULL AND g.span && ${SPAN}
+    AND g.uncovered_at IS NULL AND g.span && ${SPAN} AND NOT tstzmultirange(g.span) <@ ${leftSql('s')}
   ORDER BY lower(g.span) LIMIT 1`;
 
 const coveredNear = (streamId: string) => `
   coalesce((SELECT range_agg(c.span * p.near) FROM coverage c
             WHERE c.stream_id = ${streamId} AND c.span && p.near), '{}')`;
 
-/** Unchecked slots that both sources cover, mismatches being retried, and suspect spans. */
+/**
+ * Unchecked slots that both sources cover, mismatches being retried, and suspect spans. A slot of which a part has left
+ * is never judged again.
+ */
 const OPEN_CHECK = `
   WITH pairs AS (
     SELECT k.market_id, k.variant AS interval_s, k.stream_id AS kline_id, t.stream_id AS trades_id,
@@ -106,6 +109,7 @@ const OPEN_CHECK = `
     UNION ALL
     SELECT market_id, interval_s, span FROM verdict v
     WHERE outcome = 'mismatch' AND next_try_at IS NOT NULL AND span && ${SPAN} AND NOT ${IS_GIVEN_UP}
+      AND NOT span && ${removedSql('trade', 'kline')}
     UNION ALL
     SELECT market_id, interval_s, span FROM verdict_doubt d
     WHERE span && ${SPAN} AND EXISTS (SELECT FROM pairs p WHERE p.market_id = d.market_id))
