@@ -33,6 +33,7 @@ export {
   startEmbeddedPostgres,
 } from './embedded/supervisor.js';
 export { StoreError } from './errors.js';
+export { FILLER } from './locks.js';
 export { openStore, type SqlValue, type Store, type StoreOptions } from './open-store.js';
 export type { Answer } from './reading/answers.js';
 export type {

@@ -23,6 +23,9 @@ export const lockRowsSql = (name: RowLock, ids = `'{0}'`) => `SELECT lock_rows('
 /** Held by readers until their transaction ends: partitions on their way out wait for it. */
 export const LOCK_READING = 'LOCK TABLE reader_lock IN ACCESS SHARE MODE';
 
+/** What the server calls a program that fills what was asked for, and collects nothing of the time that passes. */
+export const FILLER = 'tapekeep fill';
+
 /** True while a connection writes. */
 export const IS_WRITTEN = `SELECT pid IS NOT NULL AS written FROM lock_holder('writer')`;
 

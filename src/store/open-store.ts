@@ -310,11 +310,12 @@ export async function openStore(options: StoreOptions) {
      * Makes this store the only writer of its database. Held until `stop`; taken again before anything
      * else is written when its connection was lost.
      *
+     * @param application what the server is to call it, such as {@link FILLER}
      * @throws {@link StoreError} `writer_lock_held` when another daemon has it.
      */
-    async acquireWriterLock(): Promise<void> {
+    async acquireWriterLock(application?: string): Promise<void> {
       open();
-      await writer.acquireLock();
+      await writer.acquireLock(application);
     },
 
     /** Keeps partitions ready beyond `nowExchangeMs`. */

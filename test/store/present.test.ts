@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { StreamKind } from '../../src/model/series.js';
+import { FILLER } from '../../src/store/index.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';
@@ -20,6 +21,30 @@ async function open(nowS: number) {
 const depthAt = (s: number) => ({
   ...{ marketId: 1, observedAtMs: (NOON_S + s) * 1000, receivedAtMs: NOON_S * 1000 },
   ...{ bidPrices: ['1'], bidAmounts: ['1'], askPrices: ['2'], askAmounts: [`${s}`] },
+});
+
+test('a daemon collects once it has noted the present, and what fills gaps does not', async () => {
+  const { store, url, present } = await open(60);
+  const { inspection } = store;
+  const states = async () => [await inspection.isWritten(), await inspection.isCollecting()];
+  await store.notePresent(present(60), 1);
+  assert.deepEqual(await states(), [false, false], 'an earlier one did');
+  await store.acquireWriterLock();
+  assert.deepEqual(await states(), [true, false], 'it waits');
+  await store.notePresent(present(60), 1);
+  assert.deepEqual(await states(), [true, true]);
+  await runSql(
+    url,
+    `UPDATE exclusive_lock SET held_since = held_since - interval '1 hour' WHERE name = 'writer'`,
+  );
+  await runSql(url, `UPDATE archive SET present_noted_at = now() - interval '2 minutes'`);
+  assert.deepEqual(await states(), [true, false], 'it does not get on');
+  await store.stop();
+  const filling = await openTestStore({ databaseUrl: url });
+  await filling.store.acquireWriterLock(FILLER);
+  await filling.store.notePresent(present(60), 1);
+  assert.equal(await filling.store.inspection.isWritten(), true);
+  assert.equal(await filling.store.inspection.isCollecting(), false, 'none but what is asked for');
 });
 
 test('a claim that ends after the present is refused, by name, with all of its batch and nothing of others', async () => {

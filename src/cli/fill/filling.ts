@@ -1,6 +1,6 @@
 import { sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
-import type { SpanProgress, Store } from '../../store/index.js';
+import { FILLER, type SpanProgress, type Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import {
   archiveIdentityOf,
@@ -68,7 +68,7 @@ export class Filling {
    */
   async begin(): Promise<boolean> {
     try {
-      await this.#options.store.acquireWriterLock();
+      await this.#options.store.acquireWriterLock(FILLER);
     } catch (error) {
       if (error instanceof TapekeepError && error.code === 'writer_lock_held') {
         this.#options.onWorker('The running daemon does the work.');

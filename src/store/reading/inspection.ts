@@ -10,7 +10,7 @@ import {
 } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { isState } from '../errors.js';
-import { IS_WRITTEN } from '../locks.js';
+import { FILLER, IS_WRITTEN } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
 
@@ -162,12 +162,16 @@ export async function readIsWritten(runner: Runner): Promise<boolean> {
   return row?.written === true;
 }
 
-/** A daemon that collects notes the exchange's present every few seconds, whether that answers or not. */
+/**
+ * A daemon that collects notes the exchange's present every few seconds, whether that answers or not. What an earlier
+ * one noted says nothing of it.
+ */
 const IS_COLLECTING = `
-  SELECT present_noted_at > now() - interval '1 minute' AS collecting
+  SELECT application IS DISTINCT FROM '${FILLER}'
+     AND present_noted_at > greatest(held_since, now() - interval '1 minute') AS collecting
   FROM archive, lock_holder('writer') WHERE pid IS NOT NULL`;
 
-/** Whether a daemon collects at present: one that starts, or waits for the exchange, does not yet. */
+/** Whether a daemon collects at present: one that starts, or waits for the exchange, does not yet; nor does a backfill. */
 export async function readIsCollecting(runner: Runner): Promise<boolean> {
   const [row] = await runner.rows<{ collecting: boolean | null }>(IS_COLLECTING);
   return row?.collecting === true;

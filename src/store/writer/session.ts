@@ -13,6 +13,8 @@ import { COVERAGE_STATEMENTS } from './coverage.js';
 import { CREATE_STAGES } from './staging.js';
 import { FIND_STORED } from './trade-rows.js';
 
+const NAME_HOLDER = `SELECT set_config('application_name', $1, false)`;
+
 /** Run once on each connection of the writer. */
 const PREPARE = [CREATE_STAGES, ...[FIND_STORED, ...COVERAGE_STATEMENTS].map(prepareSql)];
 
@@ -27,6 +29,7 @@ export class WriterSession {
   readonly #options: ConnectionOptions;
   #connection: Connection | undefined;
   #mustHoldLock = false;
+  #application: string | undefined;
   #isClosed = false;
 
   constructor(options: ConnectionOptions) {
@@ -36,9 +39,11 @@ export class WriterSession {
   /**
    * To take it again changes nothing.
    *
+   * @param application what the server is to call the holder. Default: as any other of its connections
    * @throws {@link StoreError} `writer_lock_held`
    */
-  async acquireLock(): Promise<void> {
+  async acquireLock(application?: string): Promise<void> {
+    this.#application = application;
     try {
       await this.#lock(await this.connection(), 'fatal');
     } catch (error) {
@@ -89,6 +94,7 @@ export class WriterSession {
   }
 
   async #lock(connection: Connection, action: 'fatal' | 'retry'): Promise<void> {
+    if (this.#application !== undefined) await connection.rows(NAME_HOLDER, [this.#application]);
     await holdLock(connection, 'writer', {
       ...{ code: 'writer_lock_held', action },
       text: (heldBy) =>

@@ -127,8 +127,8 @@ export class Writer {
     return this.#outages.detail;
   }
 
-  async acquireLock(): Promise<void> {
-    await this.#turn.run(() => this.#session.acquireLock());
+  async acquireLock(application?: string): Promise<void> {
+    await this.#turn.run(() => this.#session.acquireLock(application));
     // There may be nothing to commit for long, and yet the database is known to be there.
     this.#outages.over();
   }
