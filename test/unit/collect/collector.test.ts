@@ -7,6 +7,7 @@ import type { StateFeedPort } from '../../../src/collect/ports.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { seededRandom } from '../../../src/kernel/random.js';
+import type { Gap } from '../../../src/store/index.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeTime } from '../../support/fake-time.js';
@@ -562,14 +563,15 @@ test('what cannot be fetched later is expected from the moment its stream is mad
 });
 
 test('a traded minute whose candle an earlier run gave up is given up at the first look', async (t) => {
-  const lostMs = START_MS - 1_800_000;
+  const lostMs = START_MS - 5_400_000;
+  const hourMs = Math.floor(lostMs / 3_600_000) * 3_600_000;
   const prices = { open: '5', close: '5', highest: '5', lowest: '5', volume: '1', amount: '5' };
   const start = async (archive: ModelArchive) => {
     const world = new World(t, ['A'], SCHEDULES.trades, archive);
     world.exchange.answers.kline = ({ market, start, end, interval }) => {
       const [fromS, toS, stepS] = [start, end, interval].map(Number) as [number, number, number];
       const opens = Array.from({ length: (toS - fromS) / stepS }, (_, n) => fromS + n * stepS);
-      const shown = opens.filter((openS) => stepS !== 60 || openS * 1000 !== lostMs);
+      const shown = opens.filter((openS) => openS * 1000 !== (stepS === 60 ? lostMs : hourMs));
       const kline = shown.map((time) => ({ ...prices, time, market }));
       return { market, start, end, interval, kline };
     };
@@ -577,7 +579,9 @@ test('a traded minute whose candle an earlier run gave up is given up at the fir
     await world.clock.run(0);
     await world.tick('candles');
     await world.collector.stop();
-    return await archive.listGaps({ reasons: ['walk stalled'], limit: 10 }, START_MS);
+    const gaps = await archive.listGaps({ reasons: ['walk stalled'], limit: 10 }, START_MS);
+    const ofMinutes = gaps.filter(({ variant }) => variant === 60);
+    return ofMinutes.map(({ span, state, reason }) => [span.fromMs, state, reason]);
   };
   const archive = new ModelArchive();
   const { ids } = await archive.ensureMarkets([marketEntry('A')] as never, START_MS);
@@ -590,16 +594,20 @@ test('a traded minute whose candle an earlier run gave up is given up at the fir
       },
     ],
   });
-  const [open] = await start(archive);
-  assert.ok(open);
-  assert.deepEqual([open.state, open.reason, open.span.fromMs], ['open', 'walk stalled', lostMs]);
-  const [stream] = archive.streams.filter(({ streamId }) => streamId === open.streamId);
-  assert.ok(stream);
-  const given = { state: 'unfillable', reason: 'walk stalled', isAttempt: true } as const;
-  await archive.recordGap({ ...given, stream, span: open.span, atMs: START_MS });
-  const again = await start(archive);
-  assert.deepEqual(
-    again.map((gap) => [gap.state, gap.reason]),
-    [['unfillable', 'walk stalled']],
-  );
+  const gapOf = async (intervalS: number) => {
+    const gaps = await archive.listGaps({ limit: 20 }, START_MS);
+    const found = gaps.find(({ variant, span }) => variant === intervalS && span.fromMs <= lostMs);
+    return found ?? assert.fail(`no gap of ${intervalS} s`);
+  };
+  const giveUp = async ({ streamId, span }: Gap) => {
+    const stream = archive.streams.find((one) => one.streamId === streamId) ?? assert.fail();
+    const given = { state: 'unfillable', reason: 'walk stalled', isAttempt: true } as const;
+    await archive.recordGap({ ...given, stream, span, atMs: START_MS });
+  };
+  const opened = [[lostMs, 'open', 'walk stalled']];
+  assert.deepEqual(await start(archive), opened);
+  await giveUp(await gapOf(3600));
+  assert.deepEqual(await start(archive), opened, 'neither one look nor longer candles speak of it');
+  await giveUp(await gapOf(60));
+  assert.deepEqual(await start(archive), [[lostMs, 'unfillable', 'walk stalled']]);
 });
