@@ -50,6 +50,13 @@ function giveUp(held: Map<Socket, Held>): void {
   socket.destroy();
 }
 
+/** Where a server listens: its port, and that with the host as a URL has them. */
+export function listeningPlace(server: Server, host: string) {
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  return { port, authority: `${isIP(host) === 6 ? `[${host}]` : host}:${port}` };
+}
+
 /**
  * Whether a Host header is an address, `localhost`, or a name without a dot. A name of the network at
  * large would mean a web page that had its own name resolved to this machine, to read from a browser

@@ -1,6 +1,6 @@
 import { dialectOf } from '../contract/dialects.js';
 import { DEFAULT_VARIANTS, type ServerVariants } from '../contract/variants.js';
-import { limitConnections } from '../kernel/connections.js';
+import { limitConnections, listeningPlace } from '../kernel/connections.js';
 import type { ServerContext } from './context.js';
 import { buildHttpServer } from './http/http.js';
 import { RealtimeServer } from './realtime/realtime.js';
@@ -44,24 +44,15 @@ export async function startExchangeServer(options: ExchangeServerOptions): Promi
     release(socket);
     realtime.upgrade(REALTIME_PATH, request, socket, head);
   });
-  try {
-    await http.listen({ host, port: wantedPort });
-  } catch (error) {
-    await http.close();
-    throw error;
-  }
-  const address = http.server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  const authority = `${host.includes(':') ? `[${host}]` : host}:${port}`;
-  let stopping: Promise<void> | undefined;
+  await http.listen({ host, port: wantedPort });
+  const { port, authority } = listeningPlace(http.server, host);
   return {
     url: `http://${authority}`,
     realtimeUrl: `ws://${authority}${REALTIME_PATH}`,
     port,
-    stop() {
+    async stop() {
       realtime.stop();
-      stopping ??= http.close();
-      return stopping;
+      await http.close();
     },
   };
 }

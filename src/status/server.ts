@@ -1,8 +1,12 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { isIP } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { type Clock, systemClock } from '../kernel/clock.js';
-import { isFromOtherSite, isLocalHost, limitConnections } from '../kernel/connections.js';
+import {
+  isFromOtherSite,
+  isLocalHost,
+  limitConnections,
+  listeningPlace,
+} from '../kernel/connections.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest.js';
 import { nameMeant } from '../model/kinds.js';
@@ -235,22 +239,9 @@ export async function startStatusServer(options: StatusServerOptions): Promise<S
     options.telemetry?.warned({ code: codeOf(error), message: `status: ${messageOf(error)}` });
     return reply.code(503).send({ error: 'cannot be answered at present; see the log' });
   });
-  try {
-    await app.listen({ host: options.host, port: options.port });
-  } catch (error) {
-    await app.close();
+  await app.listen({ host: options.host, port: options.port }).catch((error: unknown) => {
     throw listenFault(options, error);
-  }
-  const address = app.server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : options.port;
-  const host = isIP(options.host) === 6 ? `[${options.host}]` : options.host;
-  let stopped: Promise<void> | undefined;
-  return {
-    url: `http://${host}:${port}`,
-    port,
-    stop() {
-      stopped ??= app.close();
-      return stopped;
-    },
-  };
+  });
+  const { port, authority } = listeningPlace(app.server, options.host);
+  return { url: `http://${authority}`, port, stop: () => app.close() };
 }
