@@ -25,12 +25,13 @@ const url = addressOption('sandbox');
 const post = (address: string | undefined, path: string, body: object) =>
   steer(SANDBOX, address, path, { method: 'POST', body });
 
-const verb = (name: 'delist' | 'block' | 'unblock') =>
+/** A command that posts its arguments by these names. */
+const posting = (path: string, ...names: readonly string[]) =>
   command({
-    args: { market: argument<string>('') },
+    args: Object.fromEntries(names.map((name) => [name, argument<string>('')])),
     options: { url },
     needs: nothing,
-    run: (_, { url, market }) => post(url, `markets/${name}`, { market }),
+    run: (_, { url, ...given }) => post(url, path, given),
   });
 
 const create = command({
@@ -39,17 +40,6 @@ const create = command({
   help: '\nFields: stockPrec, moneyPrec, minAmount, basePrice, usualAmount, activity, takerFee, makerFee.',
   needs: nothing,
   run: (_, { url, market, fields }) => post(url, 'markets', describe(market, fields)),
-});
-
-const deposit = command({
-  args: {
-    account: argument<string>(''),
-    currency: argument<string>(''),
-    amount: argument<string>(''),
-  },
-  options: { url },
-  needs: nothing,
-  run: (_, { url, ...funds }) => post(url, 'deposits', funds),
 });
 
 const faults = command({
@@ -105,16 +95,16 @@ export default group({
     ],
     'delist [options] <market>': [
       'end a market: its orders are cancelled, requests for it refused',
-      verb('delist'),
+      posting('markets/delist', 'market'),
     ],
     'block [options] <market>': [
       'refuse new orders in a market ("operation blocked")',
-      verb('block'),
+      posting('markets/block', 'market'),
     ],
-    'unblock [options] <market>': ['take orders again', verb('unblock')],
+    'unblock [options] <market>': ['take orders again', posting('markets/unblock', 'market')],
     'deposit [options] <account> <currency> <amount>': [
       'give funds to an API key, or the name of one',
-      deposit,
+      posting('deposits', 'account', 'currency', 'amount'),
     ],
     'faults [options]': ['show what goes wrong and how often it did, or replace or end it', faults],
     'truth [options] <market>': ['print every trade that was ever issued', truth],
