@@ -1,5 +1,5 @@
 import { type Clock, endsInTime, systemClock } from '../kernel/clock.js';
-import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
+import { AbortedError, codeOf, isAborted, messageOf } from '../kernel/errors.js';
 import type { Telemetry } from '../observe/events.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
 
@@ -11,6 +11,8 @@ export type EndCause = Signal | 'output closed' | 'output failed';
 
 /** One Ctrl-C comes twice where a runner such as npx passes on what the terminal sends to all. */
 const SAME_WISH_MS = 300;
+/** For what is left over when a command has ended. */
+const LEFTOVER_MS = 500;
 /** Release when the output is closed; a stop of the daemon fits in. */
 const UNWIND_MS = 15_000;
 
@@ -155,6 +157,32 @@ export class Ending {
 
 /** That of this process. */
 export const commandEnding = new Ending(systemClock, process);
+
+/**
+ * Does the work of a command that a person may stop before it is done. What was lost with an output is reported
+ * by {@link Ending.outputCode}.
+ *
+ * @param notice what is written then; left out: nothing
+ */
+export async function untilStopped(
+  work: (signal: AbortSignal) => Promise<ExitCode | undefined>,
+  notice: () => string = () => '',
+): Promise<ExitCode | undefined> {
+  using ending = commandEnding.hold();
+  try {
+    return await work(ending.signal);
+  } catch (error) {
+    const isStopped = ending.signal.aborted && isAborted(error);
+    if (commandEnding.outputCode !== undefined || !isStopped) throw error;
+    process.stderr.write(notice());
+    return EXIT_CODES.forced;
+  }
+}
+
+/** What is left over in the end, as a socket of a server that hangs, keeps the process no longer. */
+export function endSoon(leftoverMs = LEFTOVER_MS): void {
+  systemClock.after(leftoverMs, () => process.exit(), { background: true });
+}
 
 /** Why a run ends. */
 export type StopReason = EndCause | 'time is up';

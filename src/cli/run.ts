@@ -1,12 +1,8 @@
 import { CommanderError } from 'commander';
-import { systemClock } from '../kernel/clock.js';
-import { commandEnding, EndedError } from './ending.js';
+import { commandEnding, EndedError, endSoon } from './ending.js';
 import { describeFailure, EXIT_CODES, type ExitCode, exitCodeOf } from './failure.js';
 import { buildProgram } from './program.js';
 import { StuckStatementError } from './query/time-limit.js';
-
-/** Work that was cut off keeps the process no longer than this. */
-const LEFTOVER_MS = 500;
 
 /** As in package.json. Older ones fail in the middle of a command, in words that name no cause. */
 const LEAST_NODE = [20, 19] as const;
@@ -52,9 +48,7 @@ export async function runCommand(args: readonly string[]): Promise<void> {
       if (error instanceof StuckStatementError) process.kill(process.pid, 'SIGKILL');
     }
   }
-  if (code === EXIT_CODES.forced) {
-    systemClock.after(LEFTOVER_MS, () => process.exit(), { background: true });
-  }
+  if (code === EXIT_CODES.forced) endSoon();
   process.exitCode = afterOutput(code);
 }
 

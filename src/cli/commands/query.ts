@@ -3,7 +3,7 @@ import { OpenPivotError, StatementRefusedError } from '../../archive/errors.js';
 import type { Statement } from '../../archive/query/statement.js';
 import { isQuestion, QUERY_TABLES, QUESTIONS } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
-import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
+import { codeOf, messageOf } from '../../kernel/errors.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { SERIES, SERIES_TABLES, WRITTEN_SERIES } from '../../model/series.js';
 import type { Answer, Store } from '../../store/index.js';
@@ -17,7 +17,7 @@ import {
   option,
   type Values,
 } from '../command.js';
-import { commandEnding } from '../ending.js';
+import { untilStopped } from '../ending.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
@@ -114,10 +114,9 @@ export default command({
     const format = selected.format ?? (selected.json === true ? 'json' : 'table');
     const options = { ...common, ...selected, format };
     const sql = readStatement(given, options);
-    using ending = commandEnding.hold();
-    using limit = new TimeLimit(systemClock, options.timeoutMs);
-    try {
-      const signal = AbortSignal.any([ending.signal, limit.signal]);
+    return await untilStopped(async (ending) => {
+      using limit = new TimeLimit(systemClock, options.timeoutMs);
+      const signal = AbortSignal.any([ending, limit.signal]);
       const statement = await chooseEngine(sql, options, signal);
       if (statement === null) await askPostgres(sql, options);
       else {
@@ -126,11 +125,8 @@ export default command({
           throw asOwnRefusal(error);
         });
       }
-    } catch (error) {
-      if (ending.signal.aborted && isAborted(error)) return EXIT_CODES.forced;
-      throw error;
-    }
-    return EXIT_CODES.ok;
+      return EXIT_CODES.ok;
+    });
   },
 });
 

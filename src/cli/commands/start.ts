@@ -14,7 +14,7 @@ import {
 } from '../daemon/daemon.js';
 import { ServiceManager } from '../daemon/service-manager.js';
 import { LiveSummary } from '../daemon/summary.js';
-import { type StopReason, waitForStop } from '../ending.js';
+import { endSoon, type StopReason, waitForStop } from '../ending.js';
 import { EXIT_CODES, exitCodeOf } from '../failure.js';
 import { openSession } from '../opening/session.js';
 import { durationArgument, waitArgument } from '../options.js';
@@ -135,8 +135,7 @@ export default command({
     if (outcome instanceof Error) {
       telemetry.daemon.failed({ code: codeOf(outcome), message: messageOf(outcome) });
     }
-    // The timer fires only if something left over (a socket of a server that hangs) keeps the process.
-    clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
+    endSoon(LEFTOVER_MS);
     telemetry.daemon.stopped({ durationMs: clock.monotonicMs() - stoppingMs, exitCode });
     if (outcome instanceof Error) throw outcome;
     return exitCode;

@@ -1,7 +1,7 @@
 import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
-import { isAborted, TapekeepError } from '../../kernel/errors.js';
+import { TapekeepError } from '../../kernel/errors.js';
 import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
 import { formatSpan, isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
@@ -9,7 +9,7 @@ import { type StreamKind, streamName } from '../../model/series.js';
 import type { BoundedOutput } from '../../observe/bounded-output.js';
 import type { Gap, SpanProgress, Store } from '../../store/index.js';
 import type { Need } from '../command.js';
-import { commandEnding } from '../ending.js';
+import { endSoon, untilStopped } from '../ending.js';
 import { EXIT_CODES, type ExitCode, UsageError } from '../failure.js';
 import { gapIdOf } from '../gaps.js';
 import { migrateDatabase, openArchive, withDatabase } from '../opening/database.js';
@@ -192,9 +192,6 @@ export function gapDocument(gap: Gap) {
   };
 }
 
-/** What is left over in the end (a socket of a server that hangs) keeps the process no longer. */
-const LEFTOVER_MS = 500;
-
 /** What a command that fills works with. */
 export interface FillContext {
   readonly session: Session;
@@ -227,10 +224,8 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
     const write = (line: string) => progress.write(line);
     const destination = ({ isTTY }: BoundedOutput) => ({ isTTY, write });
     const session = openSession({ logLevel: 'warn', ...common }, { destination });
-    using ending = commandEnding.hold();
-    const { signal } = ending;
-    try {
-      return await withDatabase(session, need, async ({ url }) => {
+    const work = () =>
+      withDatabase(session, need, async ({ url, signal }) => {
         const store = await openOrMake(session, url, need);
         const say = (text: string) => progress.write(`${text}\n`);
         const filling = new Filling({
@@ -248,14 +243,8 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
           await store.stop();
         }
       });
-    } catch (error) {
-      const isStopped = signal.aborted && isAborted(error);
-      if (commandEnding.outputCode !== undefined || !isStopped) throw error;
-      process.stderr.write('Stopped before anything was asked for.\n');
-      return EXIT_CODES.forced;
-    } finally {
-      clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
-    }
+    const notice = () => 'Stopped before anything was asked for.\n';
+    return await untilStopped(work, notice).finally(() => endSoon());
   };
 }
 

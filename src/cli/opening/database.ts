@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { coldFolder, isThere } from '../../archive/cold/folder.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, systemClock, unlessAborted } from '../../kernel/clock.js';
-import { codeOf, isAborted, TapekeepError } from '../../kernel/errors.js';
+import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {
@@ -15,8 +15,7 @@ import {
   startEmbeddedPostgres,
 } from '../../store/index.js';
 import type { Need } from '../command.js';
-import { commandEnding } from '../ending.js';
-import { EXIT_CODES } from '../failure.js';
+import { commandEnding, untilStopped } from '../ending.js';
 import { openSession, type Session } from './session.js';
 
 /** Where the archive is. */
@@ -210,17 +209,12 @@ export interface Left {
 /** The same of one whose work heeds the signal, and that says what it leaves behind when it is stopped. */
 export function stoppable(left: string): Need<Look & Left> {
   const need = archive('by itself');
-  return async (common, use) => {
-    using ending = commandEnding.hold();
+  return (common, use) => {
     const notice = { left };
-    try {
-      return await need(common, (look) => use(Object.assign(notice, look)));
-    } catch (error) {
-      const isStopped = ending.signal.aborted && isAborted(error);
-      if (commandEnding.outputCode !== undefined || !isStopped) throw error;
-      process.stderr.write(`tapekeep: stopped; ${notice.left}\n`);
-      return EXIT_CODES.forced;
-    }
+    return untilStopped(
+      () => need(common, (look) => use(Object.assign(notice, look))),
+      () => `tapekeep: stopped; ${notice.left}\n`,
+    );
   };
 }
 
