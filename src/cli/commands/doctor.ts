@@ -2,22 +2,28 @@ import { access, constants, readlink, rm, statfs, writeFile } from 'node:fs/prom
 import { createServer } from 'node:net';
 import { join, relative, resolve, sep } from 'node:path';
 import { exchangeNameOf, redactUrl } from '../../config/load.js';
+import type { Config } from '../../config/schema.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
-import { type ArchiveIdentity, hasEmbeddedCluster, otherExchange } from '../../store/index.js';
+import {
+  type ArchiveIdentity,
+  hasEmbeddedCluster,
+  otherExchange,
+  type Store,
+} from '../../store/index.js';
 import { adviceOn } from '../api/advice.js';
 import { command, nothing } from '../command.js';
 import { nearestFolder } from '../daemon/housekeeping.js';
+import { EndedError } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import {
   COLD_FILES_ADVICE,
   coldDirOf,
   describeDatabase,
   missingColdFiles,
-  openArchive,
-  withDatabase,
+  withArchive,
 } from '../opening/database.js';
 import {
   archiveIdentityOf,
@@ -58,6 +64,7 @@ async function look(what: string, at: () => Promise<Found[]>): Promise<Finding[]
   try {
     return (await at()).map((found) => ({ what, ...found }));
   } catch (error) {
+    if (error instanceof EndedError) throw error;
     return [{ what, ...wrong(messageOf(error), adviceOn(error)) }];
   }
 }
@@ -148,15 +155,17 @@ async function databaseOf(session: Session, onBound: OnBound): Promise<Found[]> 
   if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) {
     return [ok('no archive yet; "tapekeep start" makes one with the embedded Postgres')];
   }
-  return await withDatabase(session, 'existing', async ({ url }) => {
-    try {
-      return await archiveAt(url, session, onBound);
-    } catch (error) {
-      if (codeOf(error) !== 'database_not_migrated') throw error;
-      // The daemon migrates at its start, unless its login is one of writers.
-      return [warning(messageOf(error), 'the start migrates by itself, if its login may')];
-    }
-  });
+  try {
+    return await withArchive(session, async (store, { url }) => {
+      const archive = await store.archive();
+      onBound(archive);
+      return await archiveFound(store, describeDatabase(url), config, archive);
+    });
+  } catch (error) {
+    if (codeOf(error) !== 'database_not_migrated') throw error;
+    // The daemon migrates at its start, unless its login is one of writers.
+    return [warning(messageOf(error), 'the start migrates by itself, if its login may')];
+  }
 }
 
 const OTHER_ADVICE = 'name another database or dataDir, or the exchange that it belongs to';
@@ -165,44 +174,36 @@ const WRITER_ADVICE = 'it is the only one that may: "tapekeep start" is refused 
 /** A statement that reads nothing takes no longer. */
 const ASK_LIMIT_MS = 5000;
 
-async function archiveAt(
-  url: string,
-  { config, telemetry }: Session,
-  onBound: OnBound,
+async function archiveFound(
+  store: Store,
+  where: string,
+  config: Config,
+  archive: ArchiveIdentity | null,
 ): Promise<Found[]> {
-  const where = describeDatabase(url);
-  const store = await openArchive(config, url, systemClock, telemetry.store);
-  try {
-    const archive = await store.archive();
-    onBound(archive);
-    const found = archiveFound(where, exchangeNameOf(config), archive);
-    const missing = await missingColdFiles(config, store);
-    const failureOf = (work: Promise<unknown>) =>
-      work.then(
-        () => undefined,
-        (error: unknown) => messageOf(error),
-      );
-    const unasked = await failureOf(store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS));
-    const mayWrite = await store.inspection.mayWrite();
-    const unstored = mayWrite ? await failureOf(store.inspection.tryStoring()) : undefined;
-    return [
-      found,
-      ...(mayWrite ? [] : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
-      ...(unstored === undefined ? [] : [wrong(`${where} stores nothing: ${unstored}`)]),
-      ...((await store.inspection.isWritten())
-        ? [warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)]
-        : []),
-      ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
-      ...(unasked === undefined
-        ? []
-        : [warning('no "tapekeep query" of tables of Postgres', unasked)]),
-    ];
-  } finally {
-    await store.stop();
-  }
+  const missing = await missingColdFiles(config, store);
+  const failureOf = (work: Promise<unknown>) =>
+    work.then(
+      () => undefined,
+      (error: unknown) => messageOf(error),
+    );
+  const unasked = await failureOf(store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS));
+  const mayWrite = await store.inspection.mayWrite();
+  const unstored = mayWrite ? await failureOf(store.inspection.tryStoring()) : undefined;
+  return [
+    whose(where, exchangeNameOf(config), archive),
+    ...(mayWrite ? [] : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
+    ...(unstored === undefined ? [] : [wrong(`${where} stores nothing: ${unstored}`)]),
+    ...((await store.inspection.isWritten())
+      ? [warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)]
+      : []),
+    ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
+    ...(unasked === undefined
+      ? []
+      : [warning('no "tapekeep query" of tables of Postgres', unasked)]),
+  ];
 }
 
-function archiveFound(where: string, wanted: string, archive: { name: string } | null): Found {
+function whose(where: string, wanted: string, archive: { name: string } | null): Found {
   if (archive === null) return ok(`${where}: an archive that is still empty`);
   if (archive.name === wanted) return ok(`${where}: the archive of ${wanted}`);
   const text = `${where} holds the archive of ${archive.name}, and the settings name ${wanted}`;

@@ -160,15 +160,16 @@ export type WorkEnds = 'cut off' | 'by itself';
  */
 export async function withArchive<T>(
   session: Session,
-  work: (store: Store, signal: AbortSignal) => Promise<T>,
+  work: (store: Store, database: Database) => Promise<T>,
   ends: WorkEnds = 'cut off',
 ): Promise<T> {
   const { config, telemetry } = session;
-  return await withDatabase(session, 'existing', async ({ signal, url }) => {
+  return await withDatabase(session, 'existing', async (database) => {
+    const { signal, url } = database;
     const opening = openArchive(config, url, systemClock, telemetry.store);
     const store = await unlessAborted(signal, opening, (late) => late.stop());
     try {
-      const working = work(store, signal);
+      const working = work(store, database);
       return await (ends === 'by itself' ? working : unlessAborted(signal, working));
     } finally {
       await store.stop();
@@ -195,7 +196,7 @@ export async function nowOf(store: Store): Promise<number> {
 export function archive(ends: WorkEnds = 'cut off'): Need<Look> {
   return async (common, use) => {
     const session = openSession({ logLevel: 'warn', ...common });
-    const look = async (store: Store, signal: AbortSignal) =>
+    const look = async (store: Store, { signal }: Database) =>
       await use({ session, store, signal, nowMs: await nowOf(store) });
     return await withArchive(session, look, ends);
   };
@@ -224,13 +225,10 @@ export function stoppable(left: string): Need<Look & Left> {
  * @throws StoreError `writer_lock_held` if so; nothing where that cannot be seen
  */
 export async function refuseSecondWriter(session: Session): Promise<void> {
-  const { config, telemetry } = session;
+  const { config } = session;
   try {
     if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) return;
-    await withDatabase(session, 'existing', async ({ url }) => {
-      const store = await openArchive(config, url, systemClock, telemetry.store);
-      await store.acquireWriterLock().finally(() => store.stop());
-    });
+    await withArchive(session, (store) => store.acquireWriterLock());
   } catch (error) {
     if (codeOf(error) === 'writer_lock_held') throw error;
   }
