@@ -26,9 +26,8 @@ export default command({
   needs: filling('existing'),
   async run(context, { ids, again = false, json, ...selected }) {
     const { filling, store, session, say, signal } = context;
-    const knownMs = Math.floor((await store.exchangeNowMs()) ?? (await filling.nowMs()));
     // Mistakes are reported before the exchange is asked.
-    await select(context, ids, selected, knownMs);
+    await select(context, ids, selected, await filling.nowMs());
     const isOwn = await filling.begin();
     signal.throwIfAborted();
     const nowMs = await filling.nowMs();

@@ -18,6 +18,7 @@ import {
 } from '../opening/database.js';
 import {
   archiveIdentityOf,
+  bindArchive,
   type ExchangeAccess,
   exchangeAddress,
   firstAnswer,
@@ -25,8 +26,6 @@ import {
   guardIdentity,
   identityConflictOf,
   openExchange,
-  refuseOtherDialect,
-  settleTime,
 } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
 import { whenDatabaseAnswers } from '../opening/waiting.js';
@@ -161,7 +160,7 @@ export class Daemon {
   }
 
   async #connect(): Promise<void> {
-    const { config, exchangeTime } = this.#options;
+    const { config } = this.#options;
     const { signal } = this.#stopping;
     const [store, access] = [this.#store, this.#access];
     if (store === undefined || access === undefined) throw new Error('open() comes first');
@@ -175,11 +174,8 @@ export class Daemon {
     }
     const identity = await firstAnswer(access, signal, this.#options);
     this.#lastAnswerMs = this.#options.clock.monotonicMs();
-    await settleTime(access, signal, this.#options);
-    const bound = await this.#retrying(() => store.archive());
-    if (bound === null) await refuseOtherDialect(access, signal);
-    await this.#retrying(() => store.claimArchive(archiveIdentityOf(config, identity)));
-    await this.#retrying(() => store.makePartitionsAhead(exchangeTime.nowMs()));
+    const retrying = <T>(work: () => Promise<T>) => this.#retrying(work);
+    await bindArchive(store, access, identity, signal, this.#options, retrying);
     const missing = await this.#retrying(() => missingColdFiles(config, store));
     if (missing !== null) {
       const message = `${missing}: ${COLD_FILES_ADVICE}; until then what reads that time is refused`;

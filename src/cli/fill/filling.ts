@@ -2,14 +2,13 @@ import { sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
 import { FILLER, type SpanProgress, type Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
+import { nowOf } from '../opening/database.js';
 import {
-  archiveIdentityOf,
+  bindArchive,
   exchangeAddress,
   firstAnswer,
   guardIdentity,
   openExchange,
-  refuseOtherDialect,
-  settleTime,
 } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
 import { type FillTask, FillWorker } from './worker.js';
@@ -87,10 +86,7 @@ export class Filling {
 
   /** The exchange's time now. */
   async nowMs(): Promise<number> {
-    const { store, session } = this.#options;
-    const nowMs =
-      this.#own?.time.nowMs() ?? (await store.exchangeNowMs()) ?? session.clock.wallMs();
-    return Math.floor(nowMs);
+    return Math.floor(this.#own?.time.nowMs() ?? (await nowOf(this.#options.store)));
   }
 
   /**
@@ -217,7 +213,6 @@ function sumOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): Span
 type Own = Awaited<ReturnType<typeof connect>>;
 
 async function connect({ session, store, signal }: FillingOptions) {
-  const { config, exchangeTime } = session;
   const { address, builtIn } = await exchangeAddress(session);
   const access = openExchange(session, address);
   const close = async () => {
@@ -226,10 +221,7 @@ async function connect({ session, store, signal }: FillingOptions) {
   };
   try {
     const identity = await firstAnswer(access, signal, session, EXCHANGE_TRIES);
-    await settleTime(access, signal, session);
-    if ((await store.archive()) === null) await refuseOtherDialect(access, signal);
-    await store.claimArchive(archiveIdentityOf(config, identity));
-    await store.makePartitionsAhead(exchangeTime.nowMs());
+    await bindArchive(store, access, identity, signal, session);
     let fail: (error: Error) => void = () => undefined;
     const failed = new Promise<never>((_, reject) => {
       fail = reject;
@@ -238,7 +230,7 @@ async function connect({ session, store, signal }: FillingOptions) {
     const exchange = guardIdentity(access.client, identity, (error) => fail(error));
     const worker = new FillWorker({ ...session, archive: store, exchange, signal });
     // It rejects when going on would be wrong, and never resolves.
-    return { exchange, time: exchangeTime, worker, failed, close };
+    return { exchange, time: session.exchangeTime, worker, failed, close };
   } catch (error) {
     await close();
     throw error;

@@ -264,7 +264,7 @@ async function askForCandles(
  * Asks on until several answers agree about the time, so that what is collected can be claimed. An
  * exchange whose answers do not agree does not keep the daemon from collecting: only claims wait for it.
  */
-export async function settleTime(
+async function settleTime(
   { client, time }: ExchangeAccess,
   signal: AbortSignal,
   { clock }: Session,
@@ -317,6 +317,26 @@ export async function identityConflictOf(
   const whose = `this database is the archive of ${bound.isSandbox ? 'the sandbox ' : ''}"${bound.name}" at ${bound.baseUrl}, and the settings name "${wanted.name}" at ${wanted.baseUrl}`;
   const text = `${whose}, which has not shown that it is the same: name another database (database.url) or dataDir, or the exchange that it belongs to`;
   return new TapekeepError('archive_of_another_exchange', text);
+}
+
+/**
+ * Binds an archive to the exchange that has answered, once its time is settled: rows can be stored from here on.
+ *
+ * @param retrying runs a piece of work on the database again while that is away; default: once
+ * @throws StoreError `archive_of_another_exchange`; WrongDialectError
+ */
+export async function bindArchive(
+  store: Store,
+  access: ExchangeAccess,
+  identity: string | null,
+  signal: AbortSignal,
+  session: Session,
+  retrying: <T>(work: () => Promise<T>) => Promise<T> = (work) => work(),
+): Promise<void> {
+  await settleTime(access, signal, session);
+  if ((await retrying(() => store.archive())) === null) await refuseOtherDialect(access, signal);
+  await retrying(() => store.claimArchive(archiveIdentityOf(session.config, identity)));
+  await retrying(() => store.makePartitionsAhead(session.exchangeTime.nowMs()));
 }
 
 /** The server behind the address is suddenly another exchange: its rows must not be mixed in. */
