@@ -1,7 +1,12 @@
 import { z } from 'zod';
 import { dialectNames } from '../contract/dialects.js';
 import { isKlineInterval, PAGE_LIMIT } from '../contract/limits.js';
-import { knownExchanges, ofChoices, type VARIANT_CHOICES } from '../contract/variants.js';
+import {
+  CANDLE_CHOICES,
+  knownExchanges,
+  ofChoices,
+  type VARIANT_CHOICES,
+} from '../contract/variants.js';
 import { SERIES, type Series, WRITTEN_SERIES } from '../model/series.js';
 import {
   credentialOrNull,
@@ -193,8 +198,8 @@ export const configSchema = section({
     requestsPerS: positive(10_000).prefault(50),
     markets: marketNames().prefault([]),
     history: pastOrNone().prefault('15m'),
-    emptyCandles: oneOf('omitted', 'filled').prefault('omitted'),
-    candleOpen: oneOf('first', 'previous').prefault('first'),
+    emptyCandles: oneOf(...CANDLE_CHOICES.emptyCandles.words).prefault('omitted'),
+    candleOpen: oneOf(...CANDLE_CHOICES.candleOpen.words).prefault('first'),
     variants,
     port: port(0),
     control: flag().prefault(false),

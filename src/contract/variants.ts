@@ -47,6 +47,12 @@ export const VARIANT_CHOICES = {
   unknownMarket: choice('reaction to an unknown market in a subscribed list', 'ignore', 'refuse'),
   badJson: choice('reaction to a real-time frame that is not JSON', 'ignore', 'close'),
 };
+/** The same of candles, which are made before they are served (field notes, kline). */
+export const CANDLE_CHOICES = {
+  emptyCandles: choice('where nothing was traded', 'omitted', 'filled'),
+  /** `previous` widens high and low accordingly. */
+  candleOpen: choice('what candles open with', 'first', 'previous'),
+};
 type Choices = typeof VARIANT_CHOICES;
 /** A word for each of them. */
 export type ChosenVariants = { readonly [Name in keyof Choices]: Choices[Name]['words'][number] };

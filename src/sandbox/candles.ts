@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Candle } from '../contract/resources.js';
+import { CANDLE_CHOICES } from '../contract/variants.js';
 import { SECOND_US } from '../kernel/durations.js';
 import type { KlineQuery } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
@@ -7,10 +8,8 @@ import type { MarketTape } from './market-tape.js';
 
 /** How an exchange makes its candles, as fields of its options. */
 export const CANDLE_RULES = {
-  /** Times without trades (field notes, kline). */
-  emptyCandles: z.enum(['omitted', 'filled']).default('omitted'),
-  /** What a candle opens with; `previous` widens high and low accordingly. */
-  candleOpen: z.enum(['first', 'previous']).default('first'),
+  emptyCandles: z.enum(CANDLE_CHOICES.emptyCandles.words).default('omitted'),
+  candleOpen: z.enum(CANDLE_CHOICES.candleOpen.words).default('first'),
 };
 export type CandleRules = Readonly<z.output<z.ZodObject<typeof CANDLE_RULES>>>;
 

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Option } from 'commander';
 import { isLoopback } from '../../config/load.js';
 import {
+  CANDLE_CHOICES,
   type ChosenVariants,
   knownExchanges,
   ofChoices,
@@ -58,6 +59,7 @@ A tape is a CSV file with the columns id,time_ms,price,amount,side.
 The one line it prints when ready names its addresses and new keys (with --json for programs).`;
 
 const RATE_WINDOW_MS = 60_000;
+const { emptyCandles, candleOpen } = CANDLE_CHOICES;
 
 const OPTIONS = {
   host: HOST,
@@ -105,8 +107,8 @@ const OPTIONS = {
   ),
   takerFee: option('--fee-taker <rate>', 'fee rate of takers (default: 0.002)'),
   makerFee: option('--fee-maker <rate>', 'fee rate of makers (default: 0.001)'),
-  emptyCandles: choice('--empty-candles <how>', 'where nothing was traded', ['omitted', 'filled']),
-  candleOpen: choice('--candle-open <price>', 'what candles open with', ['first', 'previous']),
+  emptyCandles: choice('--empty-candles <how>', emptyCandles.about, emptyCandles.words),
+  candleOpen: choice('--candle-open <price>', candleOpen.about, candleOpen.words),
   like: choice(
     '--like <exchange>',
     'as this one of the family does; --dialect and all that is set beside it go before that',
