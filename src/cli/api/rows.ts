@@ -8,7 +8,7 @@ import { isDecimalText } from '../../kernel/decimal.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { formatSpan } from '../../kernel/timestamp.js';
 import { kebabCase } from '../options.js';
-import { type Column, formatTable } from '../output.js';
+import { type Column, countOf, formatTable } from '../output.js';
 
 /** Most refused rows printed one by one. */
 const SHOWN_ROWS = 10;
@@ -70,7 +70,7 @@ export class UnreadableRowsError extends TapekeepError {
     const lines = [...byReason].slice(0, SHOWN_ROWS).flatMap(([reason, { first, count }]) => {
       const sample = safeExcerpt(JSON.stringify(first.payload) ?? '', secrets);
       return [
-        `  ${count} ${count === 1 ? 'row' : 'rows'}, the first ${placeOf(first)}: ${reason}`,
+        `  ${countOf(count, 'row')}, the first ${placeOf(first)}: ${reason}`,
         `    it came as ${sample}`,
       ];
     });

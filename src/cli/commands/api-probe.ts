@@ -19,10 +19,10 @@ import { compareDecimals, decimalSign } from '../../kernel/decimal.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { type ApiOptions, EXCHANGE_OPTIONS, openApi, openApiSession } from '../api/access.js';
 import { probeRealtime, type RealtimeFinding } from '../api/realtime-probe.js';
-import { argument, choice, command, flag, nothing, option } from '../command.js';
+import { argument, choice, command, nothing, option } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
-import { timeoutArgument } from '../options.js';
+import { JSON_DOCUMENT, timeoutArgument } from '../options.js';
 import { countOf, jsonLine, printable, writeOut } from '../output.js';
 
 /** Between two questions: an exchange that is asked for the first time is asked gently. */
@@ -68,14 +68,15 @@ export const probe = command({
     ),
     waitMs: option(
       '--wait <duration>',
-      'how long each real-time answer and update is waited for (default: 10s)',
+      'how long each real-time answer and update is waited for',
       timeoutArgument,
+      DEFAULT_WAIT_MS,
+      '10s',
     ),
-    json: flag('--json', 'one JSON document'),
+    json: JSON_DOCUMENT,
   },
   needs: nothing,
-  async run(common, { market, dialect, url, realtime: given, ...chosen }): Promise<ExitCode> {
-    const { waitMs = DEFAULT_WAIT_MS, json } = chosen;
+  async run(common, { market, dialect, url, realtime: given, waitMs, json }): Promise<ExitCode> {
     const print = json === true ? () => Promise.resolve() : writeOut;
     const { config, telemetry } = openApiSession({ ...common, url, dialect });
     const realtimeUrl = given ?? config.realtime.url;

@@ -5,7 +5,7 @@ import { UsageError } from '../failure.js';
 import { type Database, describeDatabase, withDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { FOR, READY_AS_JSON } from '../options.js';
-import { jsonLine, writeOut } from '../output.js';
+import { printReport } from '../output.js';
 
 const HELP = `
 For psql, notebooks and Grafana while nothing is collected. A daemon or any command that is started
@@ -34,11 +34,10 @@ export default command({
     const lose = (error: Error) => losing.abort(error);
     const keep = async ({ readerUrl, signal }: Database) => {
       const address = describeDatabase(readerUrl);
-      await writeOut(
-        json === true
-          ? jsonLine({ database: address })
-          : `database  ${address}\n"tapekeep url" prints it with its password, "tapekeep psql" opens it. Stop with Ctrl-C.\n`,
-      );
+      printReport(json, { database: address }, () => [
+        `database  ${address}`,
+        '"tapekeep url" prints it with its password, "tapekeep psql" opens it. Stop with Ctrl-C.',
+      ]);
       await kept(forMs, AbortSignal.any([signal, losing.signal])).catch((error: unknown) => {
         if (!(error instanceof EndedError)) throw error;
       });

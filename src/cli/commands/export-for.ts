@@ -15,7 +15,7 @@ import {
 } from '../export/selection.js';
 import { UsageError } from '../failure.js';
 import { coldDirOf } from '../opening/database.js';
-import { printable, whole } from '../output.js';
+import { countOf, printable, whole } from '../output.js';
 
 const AS_RECEIVED: Latency = { kind: 'received' };
 const FOLDERS = {
@@ -94,7 +94,7 @@ function reportExport(
   const filled = counts.quietSlotsFilled ?? 0;
   const facts = [
     ...(filled === 0 ? [] : [`${whole(filled)} of slots without trades`]),
-    ...(gaps === 0 ? [] : [`${gaps} ${gaps === 1 ? 'gap' : 'gaps'} in it, see its manifest`]),
+    ...(gaps === 0 ? [] : [`${countOf(gaps, 'gap')} in it, see its manifest`]),
   ];
   const summary = [
     `${whole(rows)} ${rows === 1 ? content.slice(0, -1) : content} in ${printable(path)}`,

@@ -13,7 +13,7 @@ import { EXPORT_OPTIONS, type ExportSelection, exportParts } from '../export/sel
 import { UsageError } from '../failure.js';
 import { coldDirOf } from '../opening/database.js';
 import type { Typed } from '../options.js';
-import { jsonLine, printable, whole, writeOut } from '../output.js';
+import { countOf, jsonLine, printable, whole, writeOut } from '../output.js';
 import { exportFor } from './export-for.js';
 
 const HELP = `
@@ -156,12 +156,10 @@ function reportExport(manifest: Manifest, output: Output, empty: readonly string
   const { rows, bytes, sha256, kind, markets } = manifest;
   const gaps = markets.reduce((sum, one) => sum + one.gaps.count, 0);
   const lines = [
-    `${whole(rows)} ${rows === 1 ? 'row' : 'rows'} of ${kind} in ${printable(output.name)} (${whole(bytes)} bytes, sha256 ${sha256})`,
+    `${countOf(rows, 'row')} of ${kind} in ${printable(output.name)} (${whole(bytes)} bytes, sha256 ${sha256})`,
     ...empty,
     `manifest in ${printable(output.manifestPath)}`,
-    ...(gaps === 0
-      ? []
-      : [`${gaps} ${gaps === 1 ? 'gap' : 'gaps'} in it; the manifest lists them`]),
+    ...(gaps === 0 ? [] : [`${countOf(gaps, 'gap')} in it; the manifest lists them`]),
   ];
   process.stderr.write(`${lines.join('\n')}\n`);
 }

@@ -59,7 +59,7 @@ export default command({
     if (!isOwn) for (const { market, kind } of due) assertCollected(session.config, market, [kind]);
     await makeDue(store, due, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
-    say(`Filling ${due.length} ${due.length === 1 ? 'gap' : 'gaps'}.`);
+    say(`Filling ${countOf(due.length, 'gap')}.`);
     return await context.fill(due.map(taskOf), json, isAll);
   },
 });

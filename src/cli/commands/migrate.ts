@@ -32,11 +32,7 @@ export default command({
       const migrating = migrateDatabase(config, url, { ...store, migrated }, progress.begun);
       // What is cut off is rolled back; the next run goes on from there.
       const report = await unlessAborted(signal, migrating).finally(() => progress.end());
-      process.stdout.write(
-        linesOf(report)
-          .map((line) => `${line}\n`)
-          .join(''),
-      );
+      process.stdout.write(`${linesOf(report).join('\n')}\n`);
     });
   },
 });
