@@ -21,13 +21,6 @@ export class UsageError extends TapekeepError {
   }
 }
 
-/** A SQL statement that the database does not accept. */
-export class StatementError extends TapekeepError {
-  constructor(message: string, cause: unknown) {
-    super('usage', message, { cause });
-  }
-}
-
 /** The exit code that fits an error, by the catalogue. */
 export function exitCodeOf(error: unknown): ExitCode {
   return EXIT_CODES[error instanceof TapekeepError ? ERRORS[error.code].exit : 'failure'];

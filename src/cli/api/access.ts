@@ -10,13 +10,6 @@ import { openSession, type Session } from '../opening/session.js';
 import { backFromNow, type Instant, kebabCase, resolveInstant } from '../options.js';
 import { refuseEmptySpan } from '../selection.js';
 
-/** Something that the command line or the settings must say first. */
-export class ApiUsageError extends TapekeepError {
-  constructor(text: string) {
-    super('usage', text);
-  }
-}
-
 /** Which exchange is asked, and how. */
 export const EXCHANGE_OPTIONS = {
   url: option('--url <address>', 'base address of the exchange, in place of the setting'),
@@ -42,13 +35,14 @@ export function openApiSession(options: ApiOptions): Session {
 /**
  * Opens the exchange that options and settings name.
  *
- * @throws ApiUsageError when they name none, or a signed call has no key; NotOfferedError
+ * @throws TapekeepError `usage` when they name none, or a signed call has no key; NotOfferedError
  */
 export function openApi(session: Session, name: EndpointName, isSigned: boolean): ExchangeAccess {
   const { config } = session;
   const { url } = config.exchange;
   if (url === null) {
-    throw new ApiUsageError(
+    throw new TapekeepError(
+      'usage',
       'no exchange is named: add --url ADDRESS, or set exchange.url (TAPEKEEP_EXCHANGE_URL). The built-in sandbox of "tapekeep start" prints its address; "tapekeep sandbox" runs one',
     );
   }
@@ -58,7 +52,8 @@ export function openApi(session: Session, name: EndpointName, isSigned: boolean)
     throw new NotOfferedError(kebabCase(name), dialect);
   }
   if ((isSigned || endpoints[name].access === 'private') && config.account.key === null) {
-    throw new ApiUsageError(
+    throw new TapekeepError(
+      'usage',
       'this call is signed: set TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or name files that hold them with TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE (in the settings account.keyFile and account.secretFile)',
     );
   }

@@ -3,7 +3,6 @@ import { type OrderRequest, UnknownOutcomeError } from '../../client/index.js';
 import { endpoints } from '../../contract/endpoints.js';
 import { decimalSign, multiplyDecimals } from '../../kernel/decimal.js';
 import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
-import { ApiUsageError } from '../api/access.js';
 import { nameCall } from '../api/advice.js';
 import { flag } from '../command.js';
 import { commandEnding } from '../ending.js';
@@ -32,7 +31,8 @@ export async function placeOrder({ client }: ExchangeAccess, order: OrderRequest
 /** Shows an order to a person, and asks. */
 export async function isConfirmed(order: OrderRequest, exchange: string): Promise<boolean> {
   if (process.stdin.isTTY !== true || process.stderr.isTTY !== true) {
-    throw new ApiUsageError(
+    throw new TapekeepError(
+      'usage',
       'an order is placed only after a person has confirmed it on a terminal; without one, add --yes',
     );
   }
@@ -43,7 +43,7 @@ export async function isConfirmed(order: OrderRequest, exchange: string): Promis
 /**
  * Checks an order before anybody is asked to confirm it.
  *
- * @throws ApiUsageError naming the field
+ * @throws TapekeepError `usage` naming the field
  */
 export function checkOrder(given: OrderRequest): OrderRequest {
   const checked = endpoints.orderNew.params.safeParse(given);
@@ -51,12 +51,12 @@ export function checkOrder(given: OrderRequest): OrderRequest {
     const named = checked.error.issues.map(
       ({ path, message }) => `--${path.join('.')}: ${message}`,
     );
-    throw new ApiUsageError(`the order cannot be placed: ${named.join('; ')}`);
+    throw new TapekeepError('usage', `the order cannot be placed: ${named.join('; ')}`);
   }
   const { price, amount } = checked.data;
   for (const [name, text] of Object.entries({ price, amount })) {
     if (decimalSign(text) <= 0) {
-      throw new ApiUsageError(`the order cannot be placed: --${name}: must be above zero`);
+      throw new TapekeepError('usage', `the order cannot be placed: --${name}: must be above zero`);
     }
   }
   return checked.data;

@@ -4,7 +4,7 @@ import { LIST_PERIOD_S } from '../../contract/realtime.js';
 import { systemClock, unlessAborted } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { AbortedError, isAborted, TapekeepError } from '../../kernel/errors.js';
-import { ApiUsageError, EXCHANGE_OPTIONS, openApiSession } from '../api/access.js';
+import { EXCHANGE_OPTIONS, openApiSession } from '../api/access.js';
 import { argument, command, flag, nothing, option } from '../command.js';
 import { waitForStop } from '../ending.js';
 import { dialectOfConfig, openExchange } from '../opening/exchange.js';
@@ -40,7 +40,8 @@ export const watch = command({
     const { config } = session;
     const realtimeUrl = given ?? config.realtime.url;
     if (realtimeUrl === null) {
-      throw new ApiUsageError(
+      throw new TapekeepError(
+        'usage',
         'no real-time address is named: add --realtime-url ADDRESS (ws:// or wss://), or set realtime.url (TAPEKEEP_REALTIME_URL) beside exchange.url',
       );
     }
@@ -68,7 +69,8 @@ export const watch = command({
         if (event.kind === 'opened') hasOpened = true;
         if (event.kind !== 'closed' || hasOpened) continue;
         if (event.reason === 'period_not_offered') {
-          throw new ApiUsageError(
+          throw new TapekeepError(
+            'usage',
             `--period ${period}: this exchange tells states over a day only; write --period ${LIST_PERIOD_S}`,
           );
         }

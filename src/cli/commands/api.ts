@@ -5,9 +5,9 @@ import {
   endpoints,
   type ParamsOf,
 } from '../../contract/endpoints.js';
+import { TapekeepError } from '../../kernel/errors.js';
 import {
   type ApiOptions,
-  ApiUsageError,
   EXCHANGE_OPTIONS,
   fixTimes,
   openApi,
@@ -97,13 +97,16 @@ export default group({
   },
 });
 
-/** @throws ApiUsageError unless exactly one market is named */
+/** @throws TapekeepError `usage` unless exactly one market is named */
 function marketOf({ argument, market }: Readonly<Record<string, unknown>>): string {
   const [named, chosen] = [argument, market] as (string | undefined)[];
   const either = named ?? chosen;
-  if (either === undefined) throw new ApiUsageError('name a market, such as BTC_USDT');
+  if (either === undefined) throw new TapekeepError('usage', 'name a market, such as BTC_USDT');
   if (chosen === undefined || chosen === either) return either;
-  throw new ApiUsageError(`two markets are named, ${either} and --market ${chosen}; name one`);
+  throw new TapekeepError(
+    'usage',
+    `two markets are named, ${either} and --market ${chosen}; name one`,
+  );
 }
 
 interface CallOptions extends ApiOptions {

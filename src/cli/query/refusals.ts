@@ -1,13 +1,14 @@
 import { NoSuchTableError, StatementRefusedError } from '../../archive/errors.js';
 import { pointAt } from '../../archive/query/statement.js';
 import { isQueryTable, isQuestion, QUERY_TABLES, QUESTIONS } from '../../archive/query/tables.js';
-import { messageOf } from '../../kernel/errors.js';
+import { messageOf, TapekeepError } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { SERIES, SERIES_TABLES } from '../../model/series.js';
 import type { Store } from '../../store/index.js';
-import { StatementError } from '../failure.js';
 
 /** What the engines refuse in a statement, in words for its author. */
+
+const refused = (text: string, cause: unknown) => new TapekeepError('usage', text, { cause });
 
 /** Something that a statement can name, and how. */
 interface Name {
@@ -36,7 +37,7 @@ export function asOwnRefusal(error: unknown): unknown {
       ({ name }) => name !== error.table,
     );
     const advice = nearestAdvice(error.table, known) ?? '';
-    return new StatementError(`${messageOf(error)}${advice}`, error);
+    return refused(`${messageOf(error)}${advice}`, error);
   }
   if (!(error instanceof StatementRefusedError)) return error;
   const message = messageOf(error);
@@ -50,7 +51,7 @@ export function asOwnRefusal(error: unknown): unknown {
     nearestAdvice(word, shownAs([...QUESTIONS, suggested], '(…)')) ??
     '. The functions of the database are asked with --engine postgres';
   const text = message.replace(found, () => `there is no function ${written} here${advice}`);
-  return new StatementError(text, error);
+  return refused(text, error);
 }
 
 /** Tables and views of schemas, partitions aside, functions of analytics, and what is called `$2` anyway. */
@@ -148,9 +149,9 @@ export async function asRefusal(error: unknown, sql: string, asked: Asked): Prom
   if (typeof sqlstate !== 'string' || !/^(22|25006|42|TK)/.test(sqlstate)) return error;
   const { cause } = error as Error;
   const message = messageOf(cause ?? error);
-  if (sqlstate === '25006') return new StatementError(`query only reads: ${message}`, error);
+  if (sqlstate === '25006') return refused(`query only reads: ${message}`, error);
   if (message.startsWith('cannot insert multiple commands')) {
-    return new StatementError('query takes one statement at a time', error);
+    return refused('query takes one statement at a time', error);
   }
   const server: ServerError = cause ?? {};
   const hint = server.hint === undefined ? '' : `. ${server.hint}`;
@@ -159,5 +160,5 @@ export async function asRefusal(error: unknown, sql: string, asked: Asked): Prom
   const place = position ?? (internalQuery === sql ? internalPosition : undefined);
   const shown = place === undefined ? '' : pointAt(sql, Number(place) - 1);
   const text = `the statement is refused: ${message}${advice}${shown}`;
-  return new StatementError(text, error);
+  return refused(text, error);
 }

@@ -20,8 +20,6 @@ export interface DepthLevel {
   readonly price: bigint;
   /** Sum of what is left of the orders. */
   readonly amount: bigint;
-  /** Number of orders. */
-  readonly orders: number;
 }
 
 const MAX_OPEN_ORDERS = 10_000;
