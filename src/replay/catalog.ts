@@ -3,14 +3,11 @@ import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
-
-/** Kinds of stream that a replay answers from. */
-export type ReplayedKind = 'trades' | 'times' | 'depth' | 'tickers' | 'candles' | 'states';
+import { ALL_MARKETS_ID } from '../model/batch.js';
+import type { StreamKind } from '../model/series.js';
 
 /** How often it is read anew: a daemon may write beside the replay. */
 const FRESH_MS = 30_000;
-/** Streams of tickers cover all markets together. */
-const ALL_MARKETS_ID = 0;
 
 /** An archive, and what of it may be seen. */
 export interface Sight {
@@ -62,7 +59,7 @@ export class Catalog {
     return this.#markets.get(name);
   }
 
-  stream(kind: ReplayedKind, marketId: number, variant = 0): KnownStream | undefined {
+  stream(kind: StreamKind, marketId: number, variant = 0): KnownStream | undefined {
     const ofId = kind === 'tickers' ? ALL_MARKETS_ID : marketId;
     return this.#streams.get(keyOf(kind, ofId, variant));
   }

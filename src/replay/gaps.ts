@@ -9,14 +9,15 @@ import type { GapNotice } from '../contract/gap-notices.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { GapReason } from '../model/gap-reasons.js';
+import type { StreamKind } from '../model/series.js';
 import { FreshCache } from './caches.js';
-import type { Catalog, ReplayedKind, Sight } from './catalog.js';
+import type { Catalog, Sight } from './catalog.js';
 
 type Missing = SpanCompleteness['missing'][number];
 
 /** A piece of time that an answer needed and the archive does not have whole. */
 export interface TouchedGap extends GapNotice {
-  readonly kind: ReplayedKind;
+  readonly kind: StreamKind;
 }
 
 const NOT_COLLECTED: GapReason = 'not collected';
@@ -49,7 +50,7 @@ export class GapBook {
    * missing whole.
    */
   async touched(
-    kind: ReplayedKind,
+    kind: StreamKind,
     stream: KnownStream | undefined,
     span: Span,
     nowMs: number,
@@ -69,7 +70,7 @@ export class GapBook {
 
   /** Whether an instant lies in a gap; that at which the replay ends is judged by the one before, up to which it knows all. */
   async touchedAt(
-    kind: ReplayedKind,
+    kind: StreamKind,
     stream: KnownStream | undefined,
     atMs: number,
   ): Promise<TouchedGap[]> {
@@ -79,7 +80,7 @@ export class GapBook {
 
   /** Since when a stream is covered until an instant without a break, as far as the last day goes. */
   async coveredSince(
-    kind: ReplayedKind,
+    kind: StreamKind,
     stream: KnownStream | undefined,
     atMs: number,
   ): Promise<number> {

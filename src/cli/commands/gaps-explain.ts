@@ -59,7 +59,8 @@ async function findNamed(words: readonly string[], { store, streams, nowMs, want
   const [chosen] = selectMarkets([first], marketsOf(streams));
   // Some kinds are kept of all markets together.
   const own = streams.filter(
-    (one) => one.marketId === chosen?.marketId || (one.marketId === 0 && one.kind === kind),
+    (one) =>
+      one.marketId === chosen?.marketId || (one.marketId === ALL_MARKETS_ID && one.kind === kind),
   );
   const atMs = resolveInstant(readInstant(time.join(' ')), nowMs);
   const { gaps, others } = await findGapsAt(store, own, kind, atMs, nowMs);
