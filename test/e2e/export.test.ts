@@ -4,11 +4,10 @@ import { once } from 'node:events';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
-import pg from 'pg';
 import { runSql } from '../support/postgres/postgres.js';
 import { runCommand } from '../support/programs/commands.js';
-import { Program } from '../support/programs/program.js';
 import { openAnalystWorld } from '../support/worlds/analyst-world.js';
+import { assertKeptWhenStopped } from '../support/worlds/export-stopped.js';
 import {
   awkwardTrades,
   makeFolder,
@@ -341,44 +340,8 @@ test('a reader that has seen enough is no failure, and nothing stays behind', as
   }
 });
 
-/** Resolves when a COPY of the archive waits for a lock. */
-async function untilCopyWaits(url: string): Promise<void> {
-  for (;;) {
-    const waiting = await runSql(
-      url,
-      `SELECT FROM pg_stat_activity WHERE datname = current_database()
-         AND wait_event_type = 'Lock' AND query LIKE 'COPY (SELECT%'`,
-    );
-    if (waiting.length > 0) return;
-  }
-}
-
 test('stopped or killed in the middle: what was there before stays', async (t) => {
   const { url } = await openTradeArchive({ A_B: awkwardTrades(100) });
-  const folder = await makeFolder(t);
-  const path = join(folder, 'a.parquet');
-  await writeFile(path, 'mine');
-  const locker = new pg.Client({ connectionString: url });
-  await locker.connect();
-  t.after(() => locker.end());
-  for (const [signal, code] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 130],
-    ['SIGKILL', null],
-  ] as const) {
-    await locker.query('BEGIN; LOCK TABLE trade');
-    const program = new Program(['export', '--kind', 'trades', '--out', path, '--force'], {
-      env: { TAPEKEEP_DATABASE_URL: url },
-    });
-    t.after(() => program.dispose());
-    await untilCopyWaits(url);
-    program.kill(signal);
-    const end = await program.ended();
-    assert.equal(end.code, code, program.dump());
-    await locker.query('ROLLBACK');
-    assert.equal(await readFile(path, 'utf8'), 'mine');
-    const left = (await namesIn(folder)).filter((name) => !name.startsWith('.'));
-    assert.deepEqual(left, ['a.parquet']);
-    if (code !== null) assert.equal((await namesIn(folder)).length, 1, signal);
-  }
+  const path = join(await makeFolder(t), 'a.parquet');
+  await assertKeptWhenStopped(t, url, path, ['--kind', 'trades', '--out', path]);
 });

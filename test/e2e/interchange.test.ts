@@ -4,12 +4,11 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
-import pg from 'pg';
 import { runSql } from '../support/postgres/postgres.js';
 import { runCommand } from '../support/programs/commands.js';
-import { Program } from '../support/programs/program.js';
 import { readByTool } from '../support/repository/outside-tools.js';
 import { openAnalystWorld } from '../support/worlds/analyst-world.js';
+import { assertKeptWhenStopped } from '../support/worlds/export-stopped.js';
 import { makeFolder, namesIn } from '../support/worlds/export-world.js';
 import { readEvents, unzipOne } from '../support/worlds/interchange.js';
 
@@ -252,44 +251,9 @@ test('wrong arguments are refused by name, before anything is written', async (t
   assert.deepEqual(await namesIn(dir), ['BTC_USDT-1h.feather', 'blocked', 'empty']);
 });
 
-/** Resolves when a COPY of the archive waits for a lock. */
-async function untilCopyWaits(url: string): Promise<void> {
-  for (;;) {
-    const waiting = await runSql(
-      url,
-      `SELECT FROM pg_stat_activity WHERE datname = current_database()
-         AND wait_event_type = 'Lock' AND query LIKE 'COPY (%'`,
-    );
-    if (waiting.length > 0) return;
-  }
-}
-
 test('stopped or killed in the middle: no half file, and what was there before stays', async (t) => {
   const { url } = await openAnalystWorld();
   const dir = await makeFolder(t);
-  const path = join(dir, 'BTC_USDT-trades.feather');
-  await writeFile(path, 'mine');
-  const locker = new pg.Client({ connectionString: url });
-  await locker.connect();
-  t.after(() => locker.end());
-  const trades = ['--for', 'freqtrade', '--kind', 'trades', ...BTC, ...FIRST_HOUR];
-  for (const [signal, code] of [
-    ['SIGTERM', 130],
-    ['SIGKILL', null],
-  ] as const) {
-    await locker.query('BEGIN; LOCK TABLE trade');
-    const program = new Program(['export', ...trades, '--dir', dir, '--force'], {
-      env: { TAPEKEEP_DATABASE_URL: url },
-    });
-    t.after(() => program.dispose());
-    await untilCopyWaits(url);
-    program.kill(signal);
-    const end = await program.ended();
-    assert.equal(end.code, code, program.dump());
-    await locker.query('ROLLBACK');
-    assert.equal(await readFile(path, 'utf8'), 'mine');
-    const left = (await namesIn(dir)).filter((name) => !name.startsWith('.'));
-    assert.deepEqual(left, ['BTC_USDT-trades.feather']);
-    if (code !== null) assert.equal((await namesIn(dir)).length, 1, 'nothing hidden either');
-  }
+  const trades = ['--for', 'freqtrade', '--kind', 'trades', ...BTC, ...FIRST_HOUR, '--dir', dir];
+  await assertKeptWhenStopped(t, url, join(dir, 'BTC_USDT-trades.feather'), trades);
 });
