@@ -8,11 +8,10 @@ import { isDecimalText } from '../../kernel/decimal.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { formatSpan } from '../../kernel/timestamp.js';
 import { kebabCase } from '../options.js';
-import { type Column, countOf, formatTable } from '../output.js';
+import { type Column, countOf, formatTable, printable } from '../output.js';
 
 /** Most refused rows printed one by one. */
 const SHOWN_ROWS = 10;
-const CONTROL = /[\p{Cc}\p{Cf}]/gu;
 
 const bold = (line: string) => `\u001b[1m${line}\u001b[22m`;
 
@@ -56,7 +55,7 @@ function printNotice(title: string, items: readonly string[]): void {
   const shown = items.slice(0, SHOWN_ROWS).map((item) => `  ${item}`);
   const more = items.length > SHOWN_ROWS ? [`  and ${items.length - SHOWN_ROWS} more`] : [];
   const lines = [`tapekeep: ${title}:`, ...shown, ...more];
-  process.stderr.write(`${lines.map((line) => line.replace(CONTROL, '·')).join('\n')}\n`);
+  process.stderr.write(`${lines.map(printable).join('\n')}\n`);
 }
 
 /** The answer has rows, and none of them fits the contract. */
@@ -78,7 +77,7 @@ export class UnreadableRowsError extends TapekeepError {
     const rest = more > 0 ? [`  and for ${more} other reasons`] : [];
     const text = [
       `${kebabCase(name)}: no row of the answer can be read (${rejected.length} refused):`,
-      ...lines.map((line) => line.replace(CONTROL, '·')),
+      ...lines.map(printable),
       ...rest,
       'Check that the address is the API of an exchange of this family.',
     ];
