@@ -5,6 +5,9 @@ import type { ServerEvents } from '../observe/events.js';
 import type { Backend } from './backend.js';
 import type { Interference } from './faults.js';
 
+/** Path of the real-time interface, on the same port as the HTTP interface. */
+export const REALTIME_PATH = '/ws';
+
 /** What the parts of one server share. */
 export interface ServerContext {
   readonly backend: Backend;

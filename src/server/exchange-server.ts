@@ -1,12 +1,10 @@
 import { dialectOf } from '../contract/dialects.js';
 import { DEFAULT_VARIANTS, type ServerVariants } from '../contract/variants.js';
 import { limitConnections, listeningPlace } from '../kernel/connections.js';
-import type { ServerContext } from './context.js';
+import { REALTIME_PATH, type ServerContext } from './context.js';
 import { buildHttpServer } from './http/http.js';
 import { RealtimeServer } from './realtime/realtime.js';
 
-/** Path of the real-time interface, on the same port as the HTTP interface. */
-const REALTIME_PATH = '/ws';
 /** Connections at once, without those of the real-time interface, which counts its own. */
 const MAX_CONNECTIONS = 2_000;
 
@@ -37,12 +35,12 @@ export async function startExchangeServer(options: ExchangeServerOptions): Promi
   const { host = '127.0.0.1', port: wantedPort = 0, variants: departures, ...shared } = options;
   const variants = { ...DEFAULT_VARIANTS, ...departures };
   const context = { ...shared, variants, words: dialectOf(variants.dialect).realtime };
-  const http = buildHttpServer(context, REALTIME_PATH);
+  const http = buildHttpServer(context);
   const realtime = new RealtimeServer(context);
   const release = limitConnections(http.server, MAX_CONNECTIONS);
   http.server.on('upgrade', (request, socket, head) => {
     release(socket);
-    realtime.upgrade(REALTIME_PATH, request, socket, head);
+    realtime.upgrade(request, socket, head);
   });
   await http.listen({ host, port: wantedPort });
   const { port, authority } = listeningPlace(http.server, host);

@@ -13,7 +13,7 @@ import { type EndpointName, endpointNames } from '../../contract/endpoints.js';
 import { IDENTITY_HEADER } from '../../contract/gap-notices.js';
 import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
 import { type Backend, RefusedError } from '../backend.js';
-import type { ServerContext } from '../context.js';
+import { REALTIME_PATH, type ServerContext } from '../context.js';
 import { addControl } from '../control/control.js';
 import { isControlPath } from '../control/control-replies.js';
 import { answerText, sendAnswer, sendJson } from './answers.js';
@@ -215,8 +215,8 @@ function addErrors(
   });
 }
 
-/** The contract over HTTP, not listening yet; its documents name `realtimePath`. */
-export function buildHttpServer(context: ServerContext, realtimePath: string): FastifyInstance {
+/** The contract over HTTP, not listening yet. */
+export function buildHttpServer(context: ServerContext): FastifyInstance {
   const { telemetry } = context;
   const endpointOfPath = servedEndpoints(context);
   const app = fastify({
@@ -262,7 +262,7 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
   addRoutes(app, context, endpointOfPath);
   addControl(app, context);
   addInterference(app, context, endpointOfPath);
-  addDocuments(app, realtimePath, context);
+  addDocuments(app, context);
   return app;
 }
 
@@ -276,22 +276,22 @@ function once<T>(make: () => T): () => T {
 }
 
 /** The WebSocket under the name by which the caller reached us; nothing when it gave none. */
-function serversFor(host: string | undefined, realtimePath: string): JsonObject {
-  const url = `ws://${host ?? ''}${realtimePath}`;
+function serversFor(host: string | undefined): JsonObject {
+  const url = `ws://${host ?? ''}${REALTIME_PATH}`;
   return host !== undefined && URL.canParse(url) ? { servers: realtimeServers(url) } : {};
 }
 
 /**
  * Serves the descriptions of both interfaces, made from the tables of the contract: OpenAPI for
- * HTTP, AsyncAPI for the WebSocket at `realtimePath`.
+ * HTTP, AsyncAPI for the WebSocket.
  */
-function addDocuments(app: FastifyInstance, realtimePath: string, speech: Speech): void {
+function addDocuments(app: FastifyInstance, speech: Speech): void {
   const { dialect } = speech.variants;
   const openApi = once(() => JSON.stringify(openApiDocument({ version: API_VERSION, dialect })));
   const asyncApi = once(() => asyncApiDocument({ version: API_VERSION }, speech));
   app.get(OPENAPI_PATH, (_request, reply) => sendJson(reply, openApi()));
   app.get(ASYNCAPI_PATH, (request, reply) => {
-    const document = { ...asyncApi(), ...serversFor(request.headers.host, realtimePath) };
+    const document = { ...asyncApi(), ...serversFor(request.headers.host) };
     return sendJson(reply, JSON.stringify(document));
   });
 }

@@ -4,7 +4,7 @@ import { WebSocketServer } from 'ws';
 import { IDENTITY_HEADER } from '../../contract/gap-notices.js';
 import { REALTIME_FRAME_MAX_BYTES } from '../../contract/limits.js';
 import { type Backend, RefusedError } from '../backend.js';
-import type { ServerContext } from '../context.js';
+import { REALTIME_PATH, type ServerContext } from '../context.js';
 import {
   BAD_REQUEST,
   bareReplyText,
@@ -46,14 +46,14 @@ export class RealtimeServer {
     });
   }
 
-  /** Takes over a connection that asks to become a WebSocket at `path`. */
-  upgrade(path: string, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  /** Takes over a connection that asks to become a WebSocket. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     // Without a listener a reset during the handshake would be an uncaught error.
     socket.on('error', () => socket.destroy());
     const asked = pathOf(request.url ?? '');
     if (this.#isStopped) {
       socket.destroy();
-    } else if (asked !== path) {
+    } else if (asked !== REALTIME_PATH) {
       this.#refuse(socket, notFound(asked, this.#context.backend.nowMs()));
     } else if (request.headers.upgrade?.toLowerCase() !== 'websocket' || !isUnambiguous(request)) {
       this.#refuse(socket, BAD_REQUEST);
