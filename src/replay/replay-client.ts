@@ -12,11 +12,8 @@ import {
   REPLAY_TIME,
 } from '../contract/gap-notices.js';
 import type {
-  ActiveOrder,
-  Balance,
   BookOrder,
   Candle,
-  CreatedOrder,
   Depth,
   Market,
   StateRecord,
@@ -222,23 +219,6 @@ export class ReplayClient implements Backend {
   leave(): void {
     if (this.#client.kind === 'connection' && !this.#isLeft) this.#parts.session.disconnect();
     this.#isLeft = true;
-  }
-
-  /** A recording has no keys. */
-  secretOf(): undefined {
-    return undefined;
-  }
-
-  balances(): Record<string, Balance> {
-    return {};
-  }
-
-  placeOrder(): CreatedOrder {
-    throw new RefusedError('operationBlocked', 'a recording takes no orders');
-  }
-
-  activeOrders(): Slice<ActiveOrder> {
-    return { total: 0, rows: [] };
   }
 
   async #tickersOf(markets: readonly AsOfMarket[]) {

@@ -160,17 +160,8 @@ export interface Backend {
   sessionFor?(client: ClientSession): Backend;
   /** Called when the connection of this session has ended. */
   leave?(): void;
-  /** The secret of an activated API key, or undefined. */
-  secretOf(apiKey: string): string | undefined;
-  balances(apiKey: string): Awaitable<Record<string, Balance>>;
-  /** @throws RefusedError */
-  placeOrder(apiKey: string, order: NewOrder): Awaitable<CreatedOrder>;
-  activeOrders(
-    apiKey: string,
-    market: string,
-    offset: number,
-    limit: number,
-  ): Awaitable<Slice<ActiveOrder>>;
+  /** Left out where there are none: then no signature is right. */
+  readonly accounts?: Accounts;
   /** Steers its time while it is served; left out: it cannot be steered. */
   readonly clockControl?: ClockControl;
   /** Changes its markets while it is served; left out: nothing can be changed. */
@@ -183,6 +174,21 @@ export interface Backend {
    * @throws TapekeepError when there never was such a market, or not all of it is known any more
    */
   truth?(market: string, fromUs: number): Iterable<BackendTrade>;
+}
+
+/** The accounts of a served exchange, by their API keys. */
+export interface Accounts {
+  /** The secret of an activated API key, or undefined. */
+  secretOf(apiKey: string): string | undefined;
+  balances(apiKey: string): Awaitable<Record<string, Balance>>;
+  /** @throws RefusedError */
+  placeOrder(apiKey: string, order: NewOrder): Awaitable<CreatedOrder>;
+  activeOrders(
+    apiKey: string,
+    market: string,
+    offset: number,
+    limit: number,
+  ): Awaitable<Slice<ActiveOrder>>;
 }
 
 /** Seconds of the exchange per second of this machine, as fast as followers read, or by hand. */

@@ -8,6 +8,7 @@ import type {
 import { show } from '../../contract/shape.js';
 import type { Side } from '../../contract/values.js';
 import {
+  type Accounts,
   type Backend,
   type MarketControl,
   type NewOrder,
@@ -70,7 +71,8 @@ function accountOf(key: string): string {
  * Before anything is answered everything happens that is due by then, so that answers depend on the
  * time and never on how often it is read.
  */
-export class LiveBackend extends MarketData implements Backend {
+export class LiveBackend extends MarketData implements Backend, Accounts {
+  readonly accounts = this;
   readonly marketControl: MarketControl;
   readonly #exchange: LiveExchange;
   readonly #isOpen: boolean;

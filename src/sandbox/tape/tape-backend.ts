@@ -9,7 +9,7 @@ import type {
 } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
 import type { Clock } from '../../kernel/clock.js';
-import { type Backend, RefusedError, type Slice } from '../../server/backend.js';
+import { type Accounts, type Backend, RefusedError, type Slice } from '../../server/backend.js';
 import { formatScaled } from '../amounts.js';
 import { CANDLE_RULES } from '../candles.js';
 import { TapeError } from '../errors.js';
@@ -124,7 +124,8 @@ interface TapeParts extends MarketDataParts {
  * An exchange that plays tapes. There is no engine behind it: orders are refused as blocked,
  * balances and active orders are empty.
  */
-export class TapeBackend extends MarketData implements Backend {
+export class TapeBackend extends MarketData implements Backend, Accounts {
+  readonly accounts = this;
   readonly #tapes: ReadonlyMap<string, MarketTape>;
   readonly #seed: number;
   readonly #keys: ReadonlyMap<string, string>;

@@ -5,8 +5,8 @@ import type { EndpointName, FilledParamsOf, ResultOf } from '../../contract/endp
 import { successEnvelope } from '../../contract/error-shapes.js';
 import type { ServerVariants } from '../../contract/variants.js';
 import { SECOND_US } from '../../kernel/durations.js';
-import type { Awaitable, Backend, BackendTrade, TradeForm } from '../backend.js';
-import { JSON_TYPE } from './replies.js';
+import type { Accounts, Awaitable, Backend, BackendTrade, TradeForm } from '../backend.js';
+import { AUTHENTICATION_FAILURE, JSON_TYPE, ReplyError } from './replies.js';
 
 /** The JSON text of an answer: in one piece, or in parts that are at hand. */
 export type AnswerText = string | readonly Uint8Array[];
@@ -74,6 +74,12 @@ async function tradePage(
   return newest.filter(({ id }) => id > since);
 }
 
+/** Those that know the sender of a signed request. */
+function accountsOf({ backend: { accounts } }: AnswerContext): Accounts {
+  if (accounts === undefined) throw new ReplyError(AUTHENTICATION_FAILURE);
+  return accounts;
+}
+
 /** How each endpoint gets its result from the backend. */
 const answers: { readonly [N in EndpointName]: Answer<N> } = {
   markets: ({ backend }) => backend.markets(),
@@ -111,10 +117,11 @@ const answers: { readonly [N in EndpointName]: Answer<N> } = {
     const { total, rows } = await backend.book(market, side, offset, limit);
     return { offset, limit, total, orders: [...rows] };
   },
-  balances: ({ backend, apiKey }) => backend.balances(apiKey),
-  orderNew: ({ backend, apiKey }, order) => backend.placeOrder(apiKey, order),
-  async orders({ backend, apiKey }, { market, offset, limit }) {
-    const { total, rows } = await backend.activeOrders(apiKey, market, offset, limit);
+  balances: (context) => accountsOf(context).balances(context.apiKey),
+  orderNew: (context, order) => accountsOf(context).placeOrder(context.apiKey, order),
+  async orders(context, { market, offset, limit }) {
+    const accounts = accountsOf(context);
+    const { total, rows } = await accounts.activeOrders(context.apiKey, market, offset, limit);
     return { limit, offset, total, result: [...rows] };
   },
 };

@@ -102,7 +102,7 @@ function addRoutes(
   const spoken = dialectOf(variants.dialect).endpoints;
   const isWatched = context.interference !== undefined;
   const authenticator = new Authenticator(
-    (apiKey) => backend.secretOf(apiKey),
+    (apiKey) => backend.accounts?.secretOf(apiKey),
     variants.signedContent,
   );
   const isAnswer = (error: unknown) => refusalIn(error) !== undefined;

@@ -1,7 +1,7 @@
 import type { Market, StateRecord, Ticker, TickerEntry } from '../../../src/contract/resources.js';
 import type { Clock } from '../../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../../src/kernel/random.js';
-import { type Backend, type BackendTrade, RefusedError } from '../../../src/server/backend.js';
+import type { Backend, BackendTrade } from '../../../src/server/backend.js';
 
 /** How a market of {@link PoissonExchange} trades. */
 export interface PoissonMarket {
@@ -187,22 +187,6 @@ export class PoissonExchange implements Backend {
     const own = () => listener();
     listeners.add(own);
     return () => void listeners.delete(own);
-  }
-
-  secretOf(): undefined {
-    return undefined;
-  }
-
-  balances(): Record<string, never> {
-    return {};
-  }
-
-  placeOrder(): never {
-    throw new RefusedError('operationBlocked', 'nobody can trade here');
-  }
-
-  activeOrders(): { total: number; rows: [] } {
-    return { total: 0, rows: [] };
   }
 }
 
