@@ -28,12 +28,12 @@ export {
   type ExchangeTimeSample,
   type LivedTime,
 } from './exchange-clock.js';
-export { NonceLockedError, type NonceLockOptions } from './nonce-lock.js';
 export {
   defaultNonceFolder,
   NonceFile,
   NonceFileError,
   type NonceFileOptions,
+  NonceLockedError,
   type NoncePlace,
 } from './nonces.js';
 export type { ReconnectingOptions } from './realtime/reconnecting.js';

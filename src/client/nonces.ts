@@ -3,12 +3,12 @@ import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { BoundedMap, obtain } from '../kernel/bounded.js';
-import { type Clock, systemClock } from '../kernel/clock.js';
+import { systemClock } from '../kernel/clock.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import { FileLock, type FileLockOptions } from '../kernel/file-lock.js';
 import { makeFolder } from '../kernel/folders.js';
-import { type Random, systemRandom } from '../kernel/random.js';
+import { systemRandom } from '../kernel/random.js';
 import type { NonceStore } from './exchange-client.js';
-import { NonceLock, type NonceLockOptions } from './nonce-lock.js';
 import { Semaphore } from './request-gate.js';
 
 /**
@@ -91,21 +91,30 @@ function oneAtATime(inner: NonceStore): NonceStore {
 }
 
 /** Where the nonces of a key are kept, and how programs that share the key wait for each other. */
-export interface NonceFileOptions
-  extends Pick<NonceLockOptions, 'clock' | 'random' | 'waitMs' | 'leaseMs'> {
+export interface NonceFileOptions extends Pick<FileLockOptions, 'clock' | 'random' | 'leaseMs'> {
   /** Folder of all nonces; made when missing, for its owner only. */
   readonly folder: string;
   /** Names the file by a fingerprint; the key itself is nowhere in it. */
   readonly apiKey: string;
-  /** Time for the waits. */
-  readonly clock: Clock;
-  /** Spreads the waits. */
-  readonly random: Random;
+  /** Longest wait for other programs that sign with the key. Default 60 s. */
+  readonly waitMs?: number;
 }
 
+/** Longest wait for the others. */
+const DEFAULT_WAIT_MS = 60_000;
 /** Characters of the fingerprint: too many to collide, and no way back to the key. */
 const FINGERPRINT_LENGTH = 32;
 const NONCE_TEXT = /^\d{13}\n$/;
+
+/** Another program signs with this key and does not come to an end. */
+export class NonceLockedError extends TapekeepError {
+  constructor(path: string, holder: string, waitMs: number) {
+    super(
+      'nonce_locked',
+      `another program (${holder}) has been signing requests with this key for ${Math.round(waitMs / 1000)} s; try again, or remove ${path} if there is none`,
+    );
+  }
+}
 
 /** The nonces of a key cannot be kept, so nothing is signed with it. */
 export class NonceFileError extends TapekeepError {
@@ -122,17 +131,22 @@ export class NonceFileError extends TapekeepError {
 export class NonceFile implements NonceStore {
   readonly place: string;
   readonly #folder: string;
-  readonly #lock: NonceLock;
+  readonly #lock: FileLock;
   #isTidy = false;
 
-  constructor({ folder, apiKey, ...options }: NonceFileOptions) {
+  constructor({ folder, apiKey, waitMs = DEFAULT_WAIT_MS, ...options }: NonceFileOptions) {
     const digest = createHash('sha256').update(apiKey).digest('hex');
     this.#folder = folder;
     this.place = join(folder, digest.slice(0, FINGERPRINT_LENGTH));
-    this.#lock = new NonceLock({ ...options, path: `${this.place}.lock` });
+    const path = `${this.place}.lock`;
+    // Taken twice, the worst is one refused request: a server accepts each nonce once.
+    this.#lock = new FileLock({
+      ...{ ...options, path, waitMs },
+      refusal: (holder) => new NonceLockedError(path, holder, waitMs),
+    });
   }
 
-  /** @throws NonceFileError, or what {@link NonceLock.acquire} throws */
+  /** @throws NonceFileError, NonceLockedError, or the signal's reason */
   async lock(signal?: AbortSignal): Promise<() => Promise<void>> {
     try {
       await makeFolder(this.#folder, 0o700);

@@ -70,28 +70,6 @@ export function runToEnd(
   });
 }
 
-/** What Linux says of a process from its state on: the fields before may hold spaces. */
-async function statOf(pid: number): Promise<string[]> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-  return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-}
-
-/** Ended, but not yet collected by its parent: in a container, an orphan may stay so for ever. */
-export async function isZombie(pid: number): Promise<boolean> {
-  return (await statOf(pid))[0] === 'Z';
-}
-
-/**
- * Distinguishes this use of a process id from an earlier one, where the system allows it
- * (Linux: boot id and start time), else an empty text. Ids are reused: in a container, after every
- * restart.
- */
-export async function birthOf(pid: number): Promise<string> {
-  const startTicks = (await statOf(pid))[19];
-  const bootId = await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => '');
-  return startTicks === undefined || bootId === '' ? '' : `${bootId.trim()}/${startTicks}`;
-}
-
 /** The version of the kernel; empty where it is not Linux. */
 export async function kernelRelease(): Promise<string> {
   return (await readFile('/proc/sys/kernel/osrelease', 'utf8').catch(() => '')).trim();

@@ -4,16 +4,14 @@ import { createServer, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
-import { isAlive } from '../../kernel/processes.js';
+import { birthOf, isAlive, isZombie } from '../../kernel/processes.js';
 import { StoreError } from '../errors.js';
 import {
   type Account,
   accountOptions,
-  birthOf,
   childrenOf,
   collectOutput,
   commandAs,
-  isZombie,
   kernelRelease,
   MINIMAL_ENV,
   mayBePostgres,

@@ -14,10 +14,10 @@ import {
   clusterPaths,
   fullDisk,
   hasCluster,
+  lockDataDir,
   makeCluster,
   readPassword,
 } from './cluster.js';
-import { lockDataDir } from './lock.js';
 import {
   joinServer,
   otherUsers,

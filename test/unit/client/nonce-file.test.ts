@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { chmod, readdir, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { NonceLock } from '../../../src/client/nonce-lock.js';
 import { NonceFile, type NonceFileOptions } from '../../../src/client/nonces.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { temporaryFolder } from '../../support/exchanges/tape-exchange.js';
-import { FakeClock } from '../../support/fake-clock.js';
 
 const NONCE = 1_704_070_810_000;
 const KEY = 'canary-key-0001';
@@ -92,80 +90,14 @@ test('a damaged file and a folder that cannot be written are named', async (t) =
   await assert.rejects(nowhere.lock(), { code: 'nonce_file', message: /dataDir/ });
 });
 
-async function lockPath(t: TestContext): Promise<string> {
-  return join(await temporaryFolder(t), 'key.lock');
-}
-
-test('the lock of a process that is gone is taken at once, by one of many', async (t) => {
-  const path = await lockPath(t);
-  const { pid } = spawnSync(process.execPath, ['-e', '']);
-  await writeFile(path, `${pid} ${hostname()} word\n`);
-  let holders = 0;
-  let most = 0;
-  await Promise.all(
-    Array.from({ length: 20 }, async (_, seed) => {
-      const lock = new NonceLock({ path, clock: systemClock, random: seededRandom(seed) });
-      const release = await lock.acquire();
-      holders += 1;
-      most = Math.max(most, holders);
-      await new Promise((resolve) => setImmediate(resolve));
-      holders -= 1;
-      await release();
-    }),
-  );
-  assert.equal(most, 1);
-  await assert.rejects(stat(path), { code: 'ENOENT' });
-});
-
-/** Moves the clock on, as long as it takes, in steps as small as a look; the disk keeps up. */
-async function runUntil(clock: FakeClock, done: () => boolean): Promise<void> {
-  while (!done()) {
-    await clock.run(20);
-    await stat(import.meta.filename);
-  }
-}
-
-test('a holder elsewhere keeps its lock while it gives signs of life, and loses it after', async (t) => {
-  const path = await lockPath(t);
-  const clock = new FakeClock();
-  const random = seededRandom(3);
-  const holder = await new NonceLock({ path, clock, random, leaseMs: 4000 }).acquire();
-  const text = await readFile(path, 'utf8');
-  // As seen from another machine: nobody can ask for the process.
-  await writeFile(path, text.replace(hostname(), 'elsewhere'));
-  let isTaken = false;
-  const taking = new NonceLock({ path, clock, random, leaseMs: 4000 }).acquire().then((release) => {
-    isTaken = true;
-    return release;
-  });
-  const startMs = clock.monotonicMs();
-  await runUntil(clock, () => clock.monotonicMs() - startMs > 12_000);
-  assert.equal(isTaken, false, 'its signs of life go on');
-  await holder();
-  await runUntil(clock, () => isTaken);
-  await (await taking)();
-  await assert.rejects(stat(path), { code: 'ENOENT' });
-});
-
-test('waiting ends with the name of the holder, or when it is given up', async (t) => {
-  const path = await lockPath(t);
-  const random = seededRandom(4);
-  const clock = new FakeClock();
-  const release = await new NonceLock({ path, clock, random }).acquire();
-  const stopping = new AbortController();
-  const given = new NonceLock({ path, clock, random }).acquire(stopping.signal);
-  stopping.abort(new Error('enough'));
-  await assert.rejects(given, /enough/);
-  let failure: unknown;
-  const impatient = new NonceLock({ path, clock, random, waitMs: 3000 }).acquire();
-  impatient.catch((error: unknown) => {
-    failure = error;
-  });
-  await runUntil(clock, () => failure !== undefined);
-  await assert.rejects(impatient, {
+test('a key with which another program signs for long is named, with the lock that says so', async (t) => {
+  const { folder, nonces } = await open(t);
+  const release = await nonces.lock();
+  const { nonces: impatient } = await open(t, { folder, waitMs: 0 });
+  await assert.rejects(impatient.lock(), {
     code: 'nonce_locked',
     action: 'retry',
-    message: new RegExp(`process ${process.pid} on .*3 s`),
+    message: new RegExp(`process ${process.pid} on .*remove .*\\.lock if there is none`),
   });
   await release();
 });

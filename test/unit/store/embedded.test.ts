@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { linkLibraries } from '../../../src/store/embedded/binaries.js';
-import { fullDisk } from '../../../src/store/embedded/cluster.js';
-import { lockDataDir } from '../../../src/store/embedded/lock.js';
+import { fullDisk, lockDataDir } from '../../../src/store/embedded/cluster.js';
 import { syncMethodOf } from '../../../src/store/embedded/server.js';
 
 test('a full disk is one sentence, whoever met it; other troubles stay as they are', async () => {

@@ -1,26 +1,36 @@
-import { readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import {
+  type FileHandle,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { type Clock, sleep } from '../kernel/clock.js';
-import { codeOf, TapekeepError } from '../kernel/errors.js';
-import { isAlive } from '../kernel/processes.js';
-import type { Random } from '../kernel/random.js';
+import { type Clock, sleep } from './clock.js';
+import { codeOf } from './errors.js';
+import { birthOf, isAlive } from './processes.js';
+import type { Random } from './random.js';
 
-/** How long programs that sign with the same key wait for each other. */
-export interface NonceLockOptions {
-  /** The file that names who signs. */
+export interface FileLockOptions {
+  /** The file that names the holder. */
   readonly path: string;
   /** Time for the waits. */
   readonly clock: Clock;
   /** Spreads the waits. */
   readonly random: Random;
-  /** Longest wait for the others. Default 60 s. */
-  readonly waitMs?: number;
+  /** Longest wait for the others. */
+  readonly waitMs: number;
   /** A holder gives a sign of life four times in this time; without one it is gone. Default 10 s. */
-  readonly leaseMs?: number;
+  readonly leaseMs?: number | undefined;
+  /** What is thrown when the others take too long. @param holder such as `process 12 on HOST` */
+  readonly refusal: (holder: string) => Error;
 }
 
-const DEFAULT_WAIT_MS = 60_000;
 const DEFAULT_LEASE_MS = 10_000;
 /** Mean pause between two looks at a held lock. */
 const LOOK_EVERY_MS = 20;
@@ -28,48 +38,41 @@ const SIGNS_A_LEASE = 4;
 /** Ends the name of a lock that is moved away; before it stands who moves it. */
 const ASIDE = '.stale';
 
-/** Another program signs with this key and does not come to an end. */
-export class NonceLockedError extends TapekeepError {
-  constructor(path: string, holder: string, waitMs: number) {
-    super(
-      'nonce_locked',
-      `another program (${holder}) has been signing requests with this key for ${Math.round(waitMs / 1000)} s; try again, or remove ${path} if there is none`,
-    );
-  }
-}
-
 /** A lock file as it was found. */
 interface Found {
-  /** Process id, machine and a random word: no two holders ever write the same. */
+  /** Process id, machine, birth of the process and a random word: no two holders ever write the same. */
   readonly text: string;
   readonly mtimeMs: number;
 }
 
 /**
- * A lock between processes that sign with one key: a file that exists while it is held.
+ * A lock between processes, also of several machines: a file that exists while it is held.
  *
  * States: *free* (no file) → *held* (the file names its holder, whose signs of life move the file's
- * time) → *free*; or → *stale*, when the holder's process is gone from this machine, or gave no sign
- * of life for a lease, as measured by the one who waits: clocks of two machines are never compared.
+ * time) → *free*; or → *stale*, when the holder's process is gone from this machine, or, where that
+ * cannot be seen, gave no sign of life for a lease, as measured by the one who waits: clocks of two machines
+ * are never compared.
  *
- * Should a stale lock be taken twice in a race of three, the worst is one refused request: nonces
- * are read and saved under the lock, and a server accepts each of them once.
+ * Should a stale lock be taken twice in a race of three, two hold it: what it guards must bear that.
  */
-export class NonceLock {
-  readonly #options: Required<NonceLockOptions>;
+export class FileLock {
+  readonly #options: FileLockOptions;
+  readonly #leaseMs: number;
 
-  constructor(options: NonceLockOptions) {
-    this.#options = { waitMs: DEFAULT_WAIT_MS, leaseMs: DEFAULT_LEASE_MS, ...options };
+  constructor(options: FileLockOptions) {
+    this.#options = options;
+    this.#leaseMs = options.leaseMs ?? DEFAULT_LEASE_MS;
   }
 
   /**
    * Waits for the lock. The function returned gives it back and never fails.
    *
-   * @throws NonceLockedError when the others take too long; the signal's reason; errors of the disk
+   * @throws the refusal when the others take too long; the signal's reason; errors of the disk
    */
   async acquire(signal?: AbortSignal): Promise<() => Promise<void>> {
-    const { clock, random, waitMs, leaseMs, path } = this.#options;
-    const own = `${process.pid} ${hostname()} ${random().toString(36).slice(2)}\n`;
+    const { clock, random, waitMs, refusal } = this.#options;
+    const birth = (await birthOf(process.pid)) || '-';
+    const own = `${process.pid} ${hostname()} ${birth} ${random().toString(36).slice(2)}\n`;
     const startedMs = clock.monotonicMs();
     let seen: (Found & { readonly sinceMs: number }) | undefined;
     for (;;) {
@@ -80,23 +83,40 @@ export class NonceLock {
       if (found !== undefined) {
         const isSame = seen?.text === found.text && seen.mtimeMs === found.mtimeMs;
         seen = isSame && seen !== undefined ? seen : { ...found, sinceMs: nowMs };
-        if (isProcessGone(found.text) || nowMs - seen.sinceMs >= leaseMs) {
+        if (await this.#isStale(found.text, nowMs - seen.sinceMs)) {
           await this.#clearAway(found.text, own);
           continue;
         }
       }
-      if (nowMs - startedMs >= waitMs) throw new NonceLockedError(path, nameOf(seen), waitMs);
+      if (nowMs - startedMs >= waitMs) throw refusal(nameOf(seen));
       await sleep(clock, LOOK_EVERY_MS * (0.5 + random()), signal);
     }
   }
 
+  /** @param silentMs since when its holder gave no sign of life, as far as was seen */
+  async #isStale(text: string, silentMs: number): Promise<boolean> {
+    const life = await lifeOf(text);
+    return life === 'gone' || (life === 'unknown' && silentMs >= this.#leaseMs);
+  }
+
+  /** False when it is there already. One that could not be filled, as on a full disk, does not stay. */
   async #create(own: string): Promise<boolean> {
+    const { path } = this.#options;
+    let file: FileHandle;
     try {
-      await writeFile(this.#options.path, own, { flag: 'wx', mode: 0o600 });
-      return true;
+      file = await open(path, 'wx', 0o644);
     } catch (error) {
       if (codeOf(error) === 'EEXIST') return false;
       throw error;
+    }
+    try {
+      await file.writeFile(own);
+      return true;
+    } catch (error) {
+      await rm(path, { force: true });
+      throw error;
+    } finally {
+      await file.close();
     }
   }
 
@@ -120,7 +140,7 @@ export class NonceLock {
       await rename(path, aside);
       const moved = await readFile(aside, 'utf8');
       // Another process holds it already: what was moved belongs to that one.
-      if (moved !== stale) await writeFile(path, moved, { flag: 'wx', mode: 0o600 });
+      if (moved !== stale) await writeFile(path, moved, { flag: 'wx', mode: 0o644 });
     } catch (error) {
       if (codeOf(error) !== 'ENOENT' && codeOf(error) !== 'EEXIST') throw error;
     } finally {
@@ -132,21 +152,21 @@ export class NonceLock {
   async tidy(): Promise<void> {
     const { path } = this.#options;
     const [folder, start] = [dirname(path), `${basename(path)}.`];
-    const left = (await readdir(folder)).filter((name) => {
-      if (!name.startsWith(start) || !name.endsWith(ASIDE)) return false;
+    for (const name of await readdir(folder)) {
+      if (!name.startsWith(start) || !name.endsWith(ASIDE)) continue;
       const mover = name.slice(start.length, -ASIDE.length);
-      return isProcessGone(Buffer.from(mover, 'base64url').toString());
-    });
-    await Promise.all(left.map((name) => rm(join(folder, name), { force: true })));
+      const life = await lifeOf(Buffer.from(mover, 'base64url').toString());
+      if (life === 'gone') await rm(join(folder, name), { force: true });
+    }
   }
 
   #hold(own: string): () => Promise<void> {
-    const { clock, path, leaseMs } = this.#options;
+    const { clock, path } = this.#options;
     let isHeld = true;
     let cancel: () => void = () => undefined;
     const giveSigns = () => {
       cancel = clock.after(
-        leaseMs / SIGNS_A_LEASE,
+        this.#leaseMs / SIGNS_A_LEASE,
         () => {
           const atS = clock.wallMs() / 1000;
           void utimes(path, atS, atS)
@@ -169,10 +189,15 @@ export class NonceLock {
   }
 }
 
-/** Whether the holder ran on this machine and does so no longer. */
-function isProcessGone(text: string): boolean {
-  const [pid, host] = text.trim().split(' ');
-  return host === hostname() && /^\d{1,10}$/.test(pid ?? '') && !isAlive(Number(pid));
+/** Whether the holder runs; unknown where it is on another machine, or its id may be that of a later process. */
+async function lifeOf(text: string): Promise<'runs' | 'gone' | 'unknown'> {
+  const [id = '', host, birth = '-'] = text.trim().split(' ');
+  if (host !== hostname() || !/^\d{1,10}$/.test(id)) return 'unknown';
+  const pid = Number(id);
+  if (!isAlive(pid)) return 'gone';
+  const nowBirth = await birthOf(pid);
+  if (!birth.includes('/') || nowBirth === '') return 'unknown';
+  return birth === nowBirth ? 'runs' : 'gone';
 }
 
 function nameOf(found: Found | undefined): string {

@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { systemClock } from '../../../src/kernel/clock.js';
+import { FileLock, type FileLockOptions } from '../../../src/kernel/file-lock.js';
+import { birthOf } from '../../../src/kernel/processes.js';
+import { seededRandom } from '../../../src/kernel/random.js';
+import { temporaryFolder } from '../../support/exchanges/tape-exchange.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+function lockAt(path: string, options: Partial<FileLockOptions> = {}): FileLock {
+  const refusal = (holder: string) => new Error(`held by ${holder}`);
+  const shared = { clock: systemClock, random: seededRandom(1), waitMs: 60_000, refusal };
+  return new FileLock({ ...shared, path, ...options });
+}
+
+async function lockPath(t: TestContext): Promise<string> {
+  return join(await temporaryFolder(t), 'key.lock');
+}
+
+test('the lock of a process that is gone is taken at once, by one of many', async (t) => {
+  const path = await lockPath(t);
+  const { pid } = spawnSync(process.execPath, ['-e', '']);
+  await writeFile(path, `${pid} ${hostname()} - word\n`);
+  let holders = 0;
+  let most = 0;
+  await Promise.all(
+    Array.from({ length: 20 }, async (_, seed) => {
+      const lock = lockAt(path, { random: seededRandom(seed) });
+      const release = await lock.acquire();
+      holders += 1;
+      most = Math.max(most, holders);
+      await new Promise((resolve) => setImmediate(resolve));
+      holders -= 1;
+      await release();
+    }),
+  );
+  assert.equal(most, 1);
+  await assert.rejects(stat(path), { code: 'ENOENT' });
+});
+
+/** Moves the clock on, as long as it takes, in steps as small as a look; the disk keeps up. */
+async function runUntil(clock: FakeClock, done: () => boolean): Promise<void> {
+  while (!done()) {
+    await clock.run(20);
+    await stat(import.meta.filename);
+  }
+}
+
+test('a holder elsewhere keeps its lock while it gives signs of life, and loses it after', async (t) => {
+  const path = await lockPath(t);
+  const clock = new FakeClock();
+  const random = seededRandom(3);
+  const holder = await lockAt(path, { clock, random, leaseMs: 4000 }).acquire();
+  const text = await readFile(path, 'utf8');
+  // As seen from another machine: nobody can ask for the process.
+  await writeFile(path, text.replace(hostname(), 'elsewhere'));
+  let isTaken = false;
+  const taking = lockAt(path, { clock, random, leaseMs: 4000 })
+    .acquire()
+    .then((release) => {
+      isTaken = true;
+      return release;
+    });
+  const startMs = clock.monotonicMs();
+  await runUntil(clock, () => clock.monotonicMs() - startMs > 12_000);
+  assert.equal(isTaken, false, 'its signs of life go on');
+  await holder();
+  await runUntil(clock, () => isTaken);
+  await (await taking)();
+  await assert.rejects(stat(path), { code: 'ENOENT' });
+});
+
+test('waiting ends with the name of the holder, or when it is given up', async (t) => {
+  const path = await lockPath(t);
+  const random = seededRandom(4);
+  const clock = new FakeClock();
+  const release = await lockAt(path, { clock, random }).acquire();
+  const stopping = new AbortController();
+  const given = lockAt(path, { clock, random }).acquire(stopping.signal);
+  stopping.abort(new Error('enough'));
+  await assert.rejects(given, /enough/);
+  let failure: unknown;
+  const impatient = lockAt(path, { clock, random, waitMs: 3000 }).acquire();
+  impatient.catch((error: unknown) => {
+    failure = error;
+  });
+  await runUntil(clock, () => failure !== undefined);
+  await assert.rejects(impatient, new RegExp(`held by process ${process.pid} on `));
+  await release();
+});
+
+test('a lock of this process id that an earlier process wrote is taken at once, one of a process that runs is not', async (t) => {
+  const birth = await birthOf(process.pid);
+  if (birth === '') return t.skip('no births of processes here');
+  const path = await lockPath(t);
+  await writeFile(path, `${process.pid} ${hostname()} ${birth}7 word\n`);
+  await (await lockAt(path, { waitMs: 0 }).acquire())();
+  // It may be frozen: it gives no sign of life, and holds its lock.
+  await writeFile(path, `${process.pid} ${hostname()} ${birth} word\n`);
+  const clock = new FakeClock();
+  let failure: unknown;
+  const waiting = lockAt(path, { clock, leaseMs: 1000, waitMs: 30_000 }).acquire();
+  waiting.catch((error: unknown) => {
+    failure = error;
+  });
+  await runUntil(clock, () => failure !== undefined);
+  await assert.rejects(waiting, /held by process/);
+});
