@@ -20,6 +20,17 @@ export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   }
 }
 
+/** Whether something is there. @throws the error of the file system where that cannot be seen */
+export async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return false;
+    throw error;
+  }
+}
+
 /** Another process may have made it meanwhile. */
 async function assertFolder(path: string, error: unknown): Promise<void> {
   const found = await stat(path).catch(() => undefined);

@@ -4,6 +4,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BoundedSet } from '../../kernel/bounded.js';
 import { codeOf } from '../../kernel/errors.js';
+import { isThere } from '../../kernel/folders.js';
 import type { SeriesTable, SeriesView } from '../../model/series.js';
 import { asColdError, ColdError } from '../errors.js';
 import { isPattern } from '../parquet/session.js';
@@ -170,7 +171,9 @@ export async function filesBelow(folder: string, at = ''): Promise<string[]> {
   return found;
 }
 
-/** Whether something is there. */
-export async function isThere(path: string): Promise<boolean> {
-  return (await stat(path).catch(() => undefined)) !== undefined;
+/** Whether a file of the folder is there. @throws ColdError where that cannot be seen */
+export async function isColdThere(path: string): Promise<boolean> {
+  return await isThere(path).catch((error: unknown) => {
+    throw asColdError(error, path);
+  });
 }

@@ -5,7 +5,7 @@ import { makeFolder } from '../../kernel/folders.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { asColdError, ColdError } from '../errors.js';
 import { writeSynced } from '../files.js';
-import { coldManifestPath, filesBelow, isThere, SCRATCH_FOLDER } from './folder.js';
+import { coldManifestPath, filesBelow, isColdThere, SCRATCH_FOLDER } from './folder.js';
 import { readColdManifest } from './manifest.js';
 
 /** Names the archive whose folder this is: tidying must never take another one's files away. */
@@ -34,7 +34,7 @@ export async function claimColdDir(
   const text = `${JSON.stringify(owner, null, 2)}\n`;
   const archived = partitions.find(({ state }) => state === 'archived');
   const places = archived === undefined ? [] : [path, join(coldDir, archived.uri ?? '')];
-  const found = await Promise.all(places.map(isThere));
+  const found = await Promise.all(places.map(isColdThere));
   if (archived !== undefined && !found.includes(true)) {
     const missing = `${coldDir} holds no cold files of this archive, and ${archived.name} should be there`;
     throw new ColdError(

@@ -1,9 +1,8 @@
-import { stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { DAY_S } from '../../kernel/durations.js';
 import { codeOf } from '../../kernel/errors.js';
-import { makeFolder } from '../../kernel/folders.js';
+import { isThere, makeFolder } from '../../kernel/folders.js';
 import { isoSpan } from '../../kernel/timestamp.js';
 import type { SpanCompleteness } from '../../store/index.js';
 import { asDiskFull, InterchangeError, OutputError } from '../errors.js';
@@ -148,21 +147,17 @@ async function refuseTaken(
       throw new OutputError(path, `both ${other} and ${name} would be written there`);
     }
     seen.set(path, name);
-    if (!isForced && (await isThere(join(dir, path)))) {
+    if (!isForced && (await isTaken(join(dir, path)))) {
       throw new OutputError(join(dir, path), 'it is there already; --force replaces it');
     }
   }
 }
 
-async function isThere(path: string): Promise<boolean> {
-  try {
-    await stat(path);
-    return true;
-  } catch (error) {
-    // Neither is there; whether its folder can be is seen when it is made.
-    if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) return false;
+/** Whether its folder can be is seen when it is made. */
+async function isTaken(path: string): Promise<boolean> {
+  return await isThere(path).catch((error: unknown) => {
     throw new OutputError(path, `it cannot be looked at (${codeOf(error)})`, error);
-  }
+  });
 }
 
 async function writeFile(

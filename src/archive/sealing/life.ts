@@ -5,7 +5,7 @@ import { formatInstant } from '../../kernel/timestamp.js';
 import type { SeriesTable } from '../../model/series.js';
 import type { PartitionInfo, SealingAdmin } from '../../store/index.js';
 import { archivePartition } from '../cold/archiving.js';
-import { isThere, SCRATCH_FOLDER } from '../cold/folder.js';
+import { isColdThere, SCRATCH_FOLDER } from '../cold/folder.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import { restorePartition } from '../cold/restoring.js';
 import { claimColdDir, tidyColdDir } from '../cold/tidy.js';
@@ -125,7 +125,7 @@ class LifeRun {
     const { coldDir, store, watcher, signal } = this.#context;
     signal.throwIfAborted();
     const partitions = await store.sealing.partitions();
-    const wasStopped = await isThere(join(coldDir, SCRATCH_FOLDER));
+    const wasStopped = await isColdThere(join(coldDir, SCRATCH_FOLDER)).catch(() => false);
     if (!this.#isColdTouched && !wasStopped) return;
     await watcher.onStep('tidy', '');
     try {
@@ -245,7 +245,7 @@ class LifeRun {
   /** Takes away the files of a partition whose rows are here, once that has been seen. */
   async #dropCopy(one: PartitionInfo): Promise<LifeOutcome> {
     const { coldDir, watcher } = this.#context;
-    if (!(await isThere(join(coldDir, one.uri ?? '')))) {
+    if (!(await isColdThere(join(coldDir, one.uri ?? '')))) {
       await this.#context.admin.forgetFiles(one);
       return kept(one, 'it has no files any more', one.rows);
     }

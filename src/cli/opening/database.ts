@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { coldFolder, isThere } from '../../archive/cold/folder.js';
+import { coldFolder, isColdThere } from '../../archive/cold/folder.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, systemClock, unlessAborted } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
@@ -132,7 +132,8 @@ export async function missingColdFiles(config: Config, store: Store): Promise<st
   const partitions = await store.sealing.partitions();
   for (const { name, uri } of partitions.filter(({ state }) => state === 'archived')) {
     const path = join(coldDirOf(config), uri ?? '');
-    if (!(await isThere(path))) return `${name} is in cold files, and ${path} cannot be found`;
+    if (!(await isColdThere(path).catch(() => false)))
+      return `${name} is in cold files, and ${path} cannot be found`;
   }
   return null;
 }

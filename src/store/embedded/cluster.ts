@@ -1,19 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import {
-  chown,
-  mkdir,
-  readdir,
-  readFile,
-  rename,
-  rm,
-  stat,
-  statfs,
-  writeFile,
-} from 'node:fs/promises';
+import { chown, mkdir, readdir, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { FileLock } from '../../kernel/file-lock.js';
+import { isThere } from '../../kernel/folders.js';
 import { systemRandom } from '../../kernel/random.js';
 import { StoreError, sqlstateOf } from '../errors.js';
 import { type Account, commandAs, fileOwner, runToEnd } from './accounts.js';
@@ -49,18 +40,13 @@ export function clusterPaths(dataDir: string): ClusterPaths {
 
 /** @throws {@link StoreError} where this user may not look: there may be one. */
 export async function hasCluster({ clusterDir }: ClusterPaths): Promise<boolean> {
-  try {
-    await stat(join(clusterDir, 'PG_VERSION'));
-    return true;
-  } catch (error) {
-    const code = codeOf(error);
-    if (code === 'ENOENT' || code === 'ENOTDIR') return false;
+  return await isThere(join(clusterDir, 'PG_VERSION')).catch((error: unknown) => {
     throw new StoreError(
       'embedded_postgres_needs_user',
-      `the database in ${clusterDir} cannot be looked at (${code}): run tapekeep as the user of its daemon or as root, or set TAPEKEEP_DATABASE_URL to what "tapekeep url" says there`,
+      `the database in ${clusterDir} cannot be looked at (${codeOf(error)}): run tapekeep as the user of its daemon or as root, or set TAPEKEEP_DATABASE_URL to what "tapekeep url" says there`,
       { cause: error },
     );
-  }
+  });
 }
 
 /** A full or read-only disk must not prevent reading from a server that runs, nor a folder that was moved away its end. */
