@@ -26,10 +26,28 @@ export interface ConnectionOptions {
   readonly statementTimeoutMs: number;
 }
 
+/** Words for TLS in an address that the driver understands. */
+const SSL_MODES = ['disable', 'no-verify', 'prefer', 'require', 'verify-ca', 'verify-full'];
+
+/**
+ * The address as the driver is given it. Its next version will check no certificate under `prefer` and `require`,
+ * and no host name under `verify-ca`; they mean `verify-full` here, as before.
+ */
+function connectionString(databaseUrl: string): string {
+  const url = new URL(databaseUrl);
+  const mode = url.searchParams.get('sslmode');
+  const isCompatible = url.searchParams.get('uselibpqcompat') === 'true';
+  if (mode === null || isCompatible || !/^(prefer|require|verify-ca)$/.test(mode)) {
+    return databaseUrl;
+  }
+  url.searchParams.set('sslmode', 'verify-full');
+  return url.href;
+}
+
 /** Where a connection string leads, for messages: never with the password. */
 export function describeAddress(databaseUrl: string): string {
   try {
-    const { host, port, database } = new pg.Client({ connectionString: databaseUrl });
+    const { host, port, database } = new pg.Client(connectionString(databaseUrl));
     return `${host}:${port}, database ${database ?? '(none)'}`;
   } catch {
     return 'the address given';
@@ -63,14 +81,19 @@ export function clientConfig(
       'the database URL is not of the form postgres://user:password@host:port/database',
     );
   }
+  const mode = new URL(databaseUrl).searchParams.get('sslmode') ?? 'disable';
+  if (!SSL_MODES.includes(mode)) {
+    const text = `sslmode=${mode} in the database URL is not known: allowed are ${SSL_MODES.join(', ')}`;
+    throw new StoreError('bad_database_url', text);
+  }
   try {
     // It reads the files that the address names.
-    new pg.Client({ connectionString: databaseUrl });
+    new pg.Client(connectionString(databaseUrl));
   } catch (error) {
     throw connectFailure(error, databaseUrl);
   }
   return {
-    connectionString: databaseUrl,
+    connectionString: connectionString(databaseUrl),
     application_name: applicationName,
     connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
@@ -110,7 +133,9 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
   const text = `cannot connect to Postgres at ${where} (${detail})`;
   const context = { cause: error, sqlstate };
   if (sqlstate !== undefined && LOGIN_REFUSED.test(sqlstate)) {
-    const advice = 'check the user, the password and the database name';
+    const advice = /no encryption/.test(detail)
+      ? 'it may take encrypted connections alone: add ?sslmode=verify-full to database.url'
+      : 'check the user, the password and the database name';
     // As with a certificate: a password is changed back while rows wait; a start does not wait for it.
     return new StoreError('database_login_refused', `${text}: ${advice}`, context);
   }

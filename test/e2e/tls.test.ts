@@ -48,6 +48,25 @@ test('Postgres with the right certificate, of the authority named, is collected 
   await stopWell(daemon);
 });
 
+test('sslmode=require checks the certificate, too, and a word that is none is refused', async (t) => {
+  const atMode = async (certificate: Certificate, mode: string) => {
+    const url = await databaseBehind(t, certificate);
+    return start(t, { TAPEKEEP_DATABASE_URL: url.replace('verify-full', mode) });
+  };
+  const daemon = await atMode('right', 'require');
+  await daemon.line((line) => line.includes('"committed"'));
+  await stopWell(daemon);
+  assert.doesNotMatch(daemon.text('stderr'), /SECURITY WARNING/);
+  const refused = await atMode('other-name', 'verify-ca');
+  assert.equal((await refused.ended()).code, 3, refused.dump());
+  const unknown = await atMode('right', 'bogus');
+  assert.equal((await unknown.ended()).code, 2, unknown.dump());
+  assert.match(
+    unknown.text('stderr'),
+    /sslmode=bogus in the database URL is not known: allowed are/,
+  );
+});
+
 test('Postgres without TLS, or an authority whose file is missing, is told at once', async (t) => {
   const plain = new URL(await makeDatabase('empty'));
   for (const [search, said] of [
