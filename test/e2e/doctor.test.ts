@@ -120,11 +120,22 @@ test('a database that a start would migrate keeps nothing from beginning', async
 test('the doctor says that a daemon writes to the archive, which keeps another from beginning', async () => {
   const url = await makeDatabase();
   const env = { TAPEKEEP_DATABASE_URL: url };
-  const daemon = run(['start'], env);
-  await daemon.line((line) => line.startsWith('  status '));
+  const away = {
+    TAPEKEEP_EXCHANGE_URL: 'http://127.0.0.1:1',
+    TAPEKEEP_STREAMS_STATES_ENABLED: 'false',
+  };
+  const waiting = run(['start'], { ...env, ...away });
+  await waiting.line((line) => line.startsWith('  status '));
   const { code, states } = await doctor(env);
   assert.equal(code, 0, states.join('\n'));
-  assert.match(states.join('\n'), /database: warning: .*: a tapekeep writes to it now/);
+  const idle = /database: warning: .*: a tapekeep holds it, and collects nothing at present/;
+  assert.match(states.join('\n'), idle);
+  waiting.kill('SIGTERM');
+  await waiting.ended();
+  const daemon = run(['start'], env);
+  await daemon.until(async () => {
+    return /warning: .* a tapekeep writes to it now/.test((await doctor(env)).states.join('\n'));
+  });
   daemon.kill('SIGTERM');
   await daemon.ended();
   assert.doesNotMatch((await doctor(env)).states.join('\n'), /writes to it now/);

@@ -171,6 +171,15 @@ async function databaseOf(session: Session, onBound: OnBound): Promise<Found[]> 
 const OTHER_ADVICE = 'name another database or dataDir, or the exchange that it belongs to';
 const WRITER_ADVICE = 'it is the only one that may: "tapekeep start" is refused until it has ended';
 
+const IDLE_ADVICE =
+  'it starts, waits for its exchange, or fills gaps; end it where it hangs: "tapekeep start" is refused until then';
+
+async function writerFound(store: Store, where: string): Promise<Found> {
+  return (await store.inspection.isCollecting())
+    ? warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)
+    : warning(`${where}: a tapekeep holds it, and collects nothing at present`, IDLE_ADVICE);
+}
+
 /** A statement that reads nothing takes no longer. */
 const ASK_LIMIT_MS = 5000;
 
@@ -193,9 +202,7 @@ async function archiveFound(
     whose(where, exchangeNameOf(config), archive),
     ...(mayWrite ? [] : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
     ...(unstored === undefined ? [] : [wrong(`${where} stores nothing: ${unstored}`)]),
-    ...((await store.inspection.isWritten())
-      ? [warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)]
-      : []),
+    ...((await store.inspection.isWritten()) ? [await writerFound(store, where)] : []),
     ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
     ...(unasked === undefined
       ? []

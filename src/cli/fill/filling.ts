@@ -39,6 +39,9 @@ const FREE_FOR_MS = 15_000;
 const EXCHANGE_TRIES = 6;
 const STOP_MS = 3500;
 const CLOSE_MS = 1000;
+const DOES_THE_WORK = 'The running daemon does the work.';
+const HOLDS_THE_ARCHIVE =
+  'Another tapekeep holds the archive, and collects nothing at present: the work is done once it does, or has ended.';
 /** Spans that are asked about in one statement. */
 const CHUNK = 500;
 
@@ -70,7 +73,8 @@ export class Filling {
       await this.#options.store.acquireWriterLock(FILLER);
     } catch (error) {
       if (error instanceof TapekeepError && error.code === 'writer_lock_held') {
-        this.#options.onWorker('The running daemon does the work.');
+        const isCollecting = await this.#options.store.inspection.isCollecting();
+        this.#options.onWorker(isCollecting ? DOES_THE_WORK : HOLDS_THE_ARCHIVE);
         return false;
       }
       throw error;
