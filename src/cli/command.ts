@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
+import type { ConfigTree, LoadOptions } from '../config/load.js';
 import type { ExitCode } from './failure.js';
 
 const manifest = JSON.parse(
@@ -14,6 +15,15 @@ export interface CommonOptions {
   readonly config?: string;
   readonly logLevel?: string;
   readonly logFormat?: string;
+}
+
+/** What they set, as sources of the settings. @param more what options of one command set */
+export function sourcesOf(
+  { config: file, logLevel: level, logFormat: format }: CommonOptions,
+  more: ConfigTree = {},
+): Pick<LoadOptions, 'file' | 'overrides'> {
+  const log = { ...(level && { level }), ...(format && { format }) };
+  return { file, overrides: { ...more, log: log as NonNullable<ConfigTree['log']> } };
 }
 
 /** Reader of a value; gets what a repeated option gave before. Throws InvalidArgumentError. */

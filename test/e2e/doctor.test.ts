@@ -219,11 +219,13 @@ test('config check tells every mistake by the exit code, config show hides secre
     shown.text('stdout'),
     /^http\.token +\*\*\* +environment variable TAPEKEEP_HTTP_TOKEN$/m,
   );
-  const document = run(['config', 'show', 'http.port', 'exchange.timeout', '--json'], env);
+  const keys = ['http.port', 'exchange.timeout', 'log.level'];
+  const document = run(['--log-level', 'debug', 'config', 'show', ...keys, '--json'], env);
   await document.ended();
   assert.deepEqual(JSON.parse(document.text('stdout')), [
     { key: 'exchange.timeout', value: '10s', source: 'default' },
     { key: 'http.port', value: 0, source: 'environment variable TAPEKEEP_HTTP_PORT' },
+    { key: 'log.level', value: 'debug', source: 'command line' },
   ]);
   // What a start refuses is a mistake; what asks the archive alone needs no key.
   const keyless = run(['config', 'check'], { TAPEKEEP_ACCOUNT_ENABLED: 'true' });

@@ -1,5 +1,13 @@
 import { configSources, lineOfFile } from '../../config/load.js';
-import { argument, type CommonOptions, command, flag, group, nothing } from '../command.js';
+import {
+  argument,
+  type CommonOptions,
+  command,
+  flag,
+  group,
+  nothing,
+  sourcesOf,
+} from '../command.js';
 import { UsageError } from '../failure.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, printReport, writeOut } from '../output.js';
@@ -12,8 +20,8 @@ environment, the options of the command line. Secrets are shown as ***.
   tapekeep config show exchange database.url
   tapekeep config check --config tapekeep.yaml`;
 
-const sourcesOf = ({ config }: CommonOptions) =>
-  configSources({ env: process.env, isSigning: true, file: config });
+const settingsOf = (common: CommonOptions) =>
+  configSources({ env: process.env, isSigning: true, ...sourcesOf(common) });
 
 const show = command({
   args: { names: argument<readonly string[]>('keys, or sections of keys (default: all)') },
@@ -23,7 +31,7 @@ const show = command({
   },
   needs: nothing,
   async run(common, { names, isSet, json }) {
-    const all = sourcesOf(common);
+    const all = settingsOf(common);
     const isOf = (key: string, name: string) => key === name || key.startsWith(`${name}.`);
     const unknown = names.find((name) => !all.some(({ key }) => isOf(key, name)));
     if (unknown !== undefined) {
@@ -49,7 +57,7 @@ const show = command({
 const check = command({
   needs: nothing,
   async run(common) {
-    const all = sourcesOf(common);
+    const all = settingsOf(common);
     const set = all.filter(({ source }) => source !== 'default');
     const from = [...new Set(set.map(({ source }) => source.replace(/:\d+$/, '')))];
     const where = from.length === 0 ? '' : `, by ${from.join(', ')}`;

@@ -6,7 +6,7 @@ import { SERIES, streamsOf, WRITTEN_SERIES } from '../../model/series.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { createLogger, type LogDestination } from '../../observe/logger.js';
 import { createTelemetry, type ObservedTelemetry } from '../../observe/telemetry.js';
-import { type CommonOptions, VERSION } from '../command.js';
+import { type CommonOptions, sourcesOf, VERSION } from '../command.js';
 
 /** Streams whose metrics begin with the program. */
 const MARKET_STREAMS = WRITTEN_SERIES.filter(
@@ -37,13 +37,10 @@ export function openSession(
     readonly env?: NodeJS.ProcessEnv;
   } & Pick<LoadOptions, 'isSigning'> = {},
 ): Session {
-  const { logLevel: level, logFormat: format } = options;
-  const log = { ...(level && { level }), ...(format && { format }) };
   const config = loadConfig({
     env: more.env ?? process.env,
     isSigning: more.isSigning,
-    overrides: { ...more.overrides, log: log as NonNullable<ConfigTree['log']> },
-    file: options.config,
+    ...sourcesOf(options, more.overrides),
   });
   const clock = systemClock;
   const stderr = new BoundedOutput('stderr', process.stderr);
