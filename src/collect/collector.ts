@@ -59,7 +59,7 @@ export class Collector {
   readonly #runs: PollRuns;
   readonly #dueCandles = new WeakSet<MarketUnit>();
   readonly #standing: Standing;
-  readonly #schedules = new Schedules();
+  readonly #schedules: Schedules;
   readonly #dispatcher: PollDispatcher;
   readonly #filler: GapFiller;
   readonly #review: FillReview;
@@ -79,6 +79,7 @@ export class Collector {
   constructor(options: CollectorOptions) {
     this.#options = options;
     const { clock, random, telemetry, requestsPerS, time, settings } = options;
+    this.#schedules = new Schedules(clock);
     const exchange = retryingExchange(options.exchange, { clock, random });
     const signal = this.#stopping.signal;
     // Every poll, feed and wait listens to it, and there are many of them.
