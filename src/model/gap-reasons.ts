@@ -18,7 +18,8 @@ export const GAP_REASONS = {
     'The stored trades do not add up to the candles of the exchange; both are fetched again, and the result of the check says what was found.',
   'history horizon':
     'The exchange gives only its newest trades, and these had gone before they were asked for.',
-  'beyond history': 'The exchange serves nothing as old as this any more.',
+  'beyond history':
+    'The exchange showed nothing of it, nor anything older: it serves nothing as old as this any more, or never had any.',
   delisted:
     'The market was not on the list of the exchange, or left it before this was asked for: nothing can be asked about a market that is not listed.',
   'not observed':
