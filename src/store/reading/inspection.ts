@@ -190,7 +190,7 @@ const TRIAL = `
   CREATE TEMPORARY TABLE tapekeep_trial ON COMMIT DROP AS
   SELECT repeat('x', 1000) AS x FROM generate_series(1, 500)`;
 
-/** Stores rows that nobody keeps, as far as this login may. @throws {@link StoreError} where none can be stored, as on a full disk */
+/** Stores rows that go again at once, as far as this login may. @throws {@link StoreError} where none can be stored, as on a full disk */
 export async function tryStoring(runner: Runner): Promise<void> {
   try {
     await runner.rows(TRIAL);
