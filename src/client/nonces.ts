@@ -3,11 +3,11 @@ import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { BoundedMap, obtain } from '../kernel/bounded.js';
-import { systemClock } from '../kernel/clock.js';
+import { type Clock, systemClock } from '../kernel/clock.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
-import { FileLock, type FileLockOptions } from '../kernel/file-lock.js';
+import { FileLock } from '../kernel/file-lock.js';
 import { makeFolder } from '../kernel/folders.js';
-import { systemRandom } from '../kernel/random.js';
+import { type Random, systemRandom } from '../kernel/random.js';
 import type { NonceStore } from './exchange-client.js';
 import { Semaphore } from './request-gate.js';
 
@@ -91,13 +91,19 @@ function oneAtATime(inner: NonceStore): NonceStore {
 }
 
 /** Where the nonces of a key are kept, and how programs that share the key wait for each other. */
-export interface NonceFileOptions extends Pick<FileLockOptions, 'clock' | 'random' | 'leaseMs'> {
+export interface NonceFileOptions {
   /** Folder of all nonces; made when missing, for its owner only. */
   readonly folder: string;
   /** Names the file by a fingerprint; the key itself is nowhere in it. */
   readonly apiKey: string;
+  /** Time for the waits. */
+  readonly clock: Clock;
+  /** Spreads the waits. */
+  readonly random: Random;
   /** Longest wait for other programs that sign with the key. Default 60 s. */
   readonly waitMs?: number;
+  /** A program that signs gives a sign of life four times in this time; one on another machine without is gone. Default 10 s. */
+  readonly leaseMs?: number;
 }
 
 /** Longest wait for the others. */

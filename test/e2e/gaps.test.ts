@@ -19,6 +19,7 @@ interface Listed {
   }>;
   readonly sums: ReadonlyArray<{ state: string; reason: string; lengthMs: number }>;
   readonly isWritten: boolean;
+  readonly isCollecting: boolean;
   readonly cutTo: { readonly from: string; readonly to: string } | null;
 }
 
@@ -154,6 +155,7 @@ suite('gaps', { concurrency: 3 }, () => {
     // Beside a daemon the daemon does it.
     const second = world.start(['start']);
     await second.page();
+    await second.until(async () => (await list(world, ...TRADES)).isCollecting);
     await world.faults('DELETE');
     const filled = await world.ask('gaps', 'fill', ...TRADES);
     assert.equal(filled.code, 0, filled.out + filled.err + second.dump());
