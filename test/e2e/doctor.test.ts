@@ -208,6 +208,22 @@ test('what is wrong is named with what to do, and the exit code says it', async 
   assert.match(advice.at(-1) ?? '', /exchange\.url, .*a name server, a proxy, a firewall/);
 });
 
+test('an address at which something else answers is advised on as an address', async (t) => {
+  const other = createServer((_, response) => {
+    response.writeHead(404, { 'content-type': 'application/json' });
+    response.end('{"message":"Not Found"}');
+  });
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  t.after(() => other.close());
+  const { code, states, advice } = await doctor({
+    TAPEKEEP_EXCHANGE_URL: `http://127.0.0.1:${(other.address() as AddressInfo).port}`,
+    TAPEKEEP_STREAMS_STATES_ENABLED: 'false',
+  });
+  assert.equal(code, 1);
+  assert.match(states.at(-1) ?? '', /exchange: wrong: markets \(HTTP 404\)/);
+  assert.match(advice.at(-1) ?? '', /^Check the address of the exchange \(exchange\.url,/);
+});
+
 test('config check tells every mistake by the exit code, config show hides secrets', async () => {
   const env = { TAPEKEEP_HTTP_TOKEN: '0123456789abcdef' };
   const right = run(['config', 'check'], env);

@@ -55,9 +55,15 @@ export function nameCall(message: string, { name, params }: Called): string {
   return message.startsWith(name) ? words.join(' ') + message.slice(name.length) : message;
 }
 
-/** What to do about a failure of the exchange; undefined where its message says so itself. */
-export function adviceOn(error: unknown): string | undefined {
-  return isNotRecordedYet(messageOf(error)) ? STEER : ADVICE[codeOf(error)];
+/**
+ * What to do about a failure of the exchange; undefined where its message says so itself.
+ *
+ * @param called left out: no market and no value was asked about, so that the address is to be checked
+ */
+export function adviceOn(error: unknown, called?: Called): string | undefined {
+  if (isNotRecordedYet(messageOf(error))) return STEER;
+  const advice = ADVICE[codeOf(error)];
+  return advice === MARKETS && called === undefined ? ADVICE.network : advice;
 }
 
 /** The same error in the words of the command line, with a sentence on what to do. */
@@ -65,7 +71,7 @@ export function withAdvice(error: unknown, called?: Called, cause?: string): unk
   if (!(error instanceof TapekeepError)) return error;
   const message = messageOf(error);
   const named = called === undefined ? message : nameCall(message, called);
-  const advice = cause === undefined ? adviceOn(error) : `Likely because ${cause}.`;
+  const advice = cause === undefined ? adviceOn(error, called) : `Likely because ${cause}.`;
   if (advice === undefined && named === message) return error;
   const text = advice === undefined ? named : `${named}\n${advice}`;
   return new TapekeepError(error.code, text, { action: error.action, cause: error });
