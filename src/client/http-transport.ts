@@ -3,7 +3,7 @@ import { buildConnector, type Dispatcher, Pool } from 'undici';
 import { hasSessionAtMost, SESSION_HEADER, SESSION_PARAMETER } from '../contract/gap-notices.js';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
-import { tlsRefusal } from '../kernel/tls-refusal.js';
+import { tlsRefusal } from '../kernel/tls.js';
 import {
   type ErrorPlace,
   type ExchangeError,

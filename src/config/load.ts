@@ -5,6 +5,7 @@ import { stringify } from 'yaml';
 import type { z } from 'zod';
 import { dialectOf } from '../contract/dialects.js';
 import { hasSessionAtMost, SESSION_PARAMETER } from '../contract/gap-notices.js';
+import { SSL_MODES } from '../kernel/tls.js';
 import { CONFIG_FILE_VARIABLE, deepFreeze, KEY_PATHS } from './keys.js';
 import {
   ConfigError,
@@ -74,6 +75,12 @@ function brokenRules(config: Config, isSigning: boolean): BrokenRule[] {
     !http.enabled || isLoopback(http.host) || http.token !== null,
     'http.token',
     'must be set when http.host is reachable from other machines; or set http.host to 127.0.0.1',
+  );
+  const sslMode = database.url === null ? null : new URL(database.url).searchParams.get('sslmode');
+  check(
+    sslMode === null || SSL_MODES.includes(sslMode),
+    'database.url',
+    `a URL whose sslmode is one of ${SSL_MODES.join(', ')}`,
   );
   for (const key of ['embeddedPort', 'readerName', 'readerPassword'] as const) {
     check(

@@ -4,7 +4,7 @@ import pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, messageOf } from '../kernel/errors.js';
-import { tlsRefusal } from '../kernel/tls-refusal.js';
+import { SSL_MODES, tlsRefusal } from '../kernel/tls.js';
 import { actionOf, StoreError, sqlstateOf, toStoreError } from './errors.js';
 import { namedRows, ROW_TYPES } from './sql.js';
 
@@ -18,6 +18,23 @@ const KEEPALIVE_AFTER_MS = 10_000;
 const READ_AHEAD = 256 * 1024;
 /** Wrong password, no right to log in or to connect, no such database. */
 const LOGIN_REFUSED = /^(28...|3D...|42501)$/;
+/** What to do about it, by what the server says. */
+const LOGIN_ADVICE: ReadonlyArray<readonly [RegExp, string]> = [
+  [
+    /no encryption/,
+    'it may take encrypted connections alone: add ?sslmode=verify-full to database.url',
+  ],
+  [
+    /client certificate/,
+    'it asks for a certificate of the client: name its files by sslcert=FILE and sslkey=FILE in database.url',
+  ],
+  [
+    /permission denied for database/,
+    'the user has no right to connect to it: GRANT CONNECT ON DATABASE gives it, there',
+  ],
+  [/not permitted to log in/, 'the role has no login: ALTER ROLE with LOGIN gives it one, there'],
+  [/^/, 'check the user, the password and the database name'],
+];
 
 export interface ConnectionOptions {
   readonly databaseUrl: string;
@@ -25,9 +42,6 @@ export interface ConnectionOptions {
   readonly connectTimeoutMs: number;
   readonly statementTimeoutMs: number;
 }
-
-/** Words for TLS in an address that the driver understands. */
-const SSL_MODES = ['disable', 'no-verify', 'prefer', 'require', 'verify-ca', 'verify-full'];
 
 /**
  * The address as the driver is given it. Its next version will check no certificate under `prefer` and `require`,
@@ -133,9 +147,7 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
   const text = `cannot connect to Postgres at ${where} (${detail})`;
   const context = { cause: error, sqlstate };
   if (sqlstate !== undefined && LOGIN_REFUSED.test(sqlstate)) {
-    const advice = /no encryption/.test(detail)
-      ? 'it may take encrypted connections alone: add ?sslmode=verify-full to database.url'
-      : 'check the user, the password and the database name';
+    const [, advice] = LOGIN_ADVICE.find(([said]) => said.test(detail)) ?? [];
     // As with a certificate: a password is changed back while rows wait; a start does not wait for it.
     return new StoreError('database_login_refused', `${text}: ${advice}`, context);
   }

@@ -63,7 +63,7 @@ test('sslmode=require checks the certificate, too, and a word that is none is re
   assert.equal((await unknown.ended()).code, 2, unknown.dump());
   assert.match(
     unknown.text('stderr'),
-    /sslmode=bogus in the database URL is not known: allowed are/,
+    /database\.url is .*: a URL whose sslmode is one of disable/,
   );
 });
 

@@ -299,7 +299,7 @@ export const EQUIVALENTS: readonly {
   },
   {
     id: '946b2ab9',
-    file: 'kernel/tls-refusal.ts',
+    file: 'kernel/tls.ts',
     reason: 'no code goes on behind it',
   },
   {

@@ -27,11 +27,15 @@ const REFUSALS: Readonly<Record<string, Refusal>> = {
     ...{ breaks: "ALTER ROLE $ PASSWORD 'another'", heals: "ALTER ROLE $ PASSWORD 'test'" },
   },
   'the role may not log in': {
-    ...{ sqlstate: '28000', said: /not permitted to log in/, of: 'login' },
+    ...{ sqlstate: '28000', said: /not permitted to log in.*ALTER ROLE/s, of: 'login' },
     ...{ breaks: 'ALTER ROLE $ NOLOGIN', heals: 'ALTER ROLE $ LOGIN' },
   },
   'the right to connect is taken away': {
-    ...{ sqlstate: '42501', said: /permission denied for database/, of: 'database' },
+    ...{
+      sqlstate: '42501',
+      said: /permission denied for database.*GRANT CONNECT/s,
+      of: 'database',
+    },
     breaks: 'REVOKE CONNECT ON DATABASE $ FROM PUBLIC, tapekeep_writer',
     heals: 'GRANT CONNECT ON DATABASE $ TO tapekeep_writer',
   },

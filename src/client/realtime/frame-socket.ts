@@ -2,7 +2,7 @@ import { type RawData, WebSocket } from 'ws';
 import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
-import { tlsRefusal } from '../../kernel/tls-refusal.js';
+import { tlsRefusal } from '../../kernel/tls.js';
 import { identityOf } from '../reply-reader.js';
 import type { FeedSettings } from './reconnecting.js';
 import type { CloseReason } from './state-feed.js';

@@ -346,6 +346,14 @@ test('reconnectBase must not exceed reconnectCap', () => {
   assert.match(refusal({ env: {}, overrides: { realtime } }).message, /reconnectCap/);
 });
 
+test('an sslmode of database.url is one that the driver knows', () => {
+  const at = (mode: string) => ({ url: `postgres://u:canary@db.example.test/x?sslmode=${mode}` });
+  loadConfig({ env: {}, overrides: { database: at('verify-full') } });
+  const { message } = refusal({ env: {}, overrides: { database: at('bogus') } });
+  assert.match(message, /database\.url .* sslmode is one of disable, no-verify, prefer/);
+  assert.doesNotMatch(message, /canary/);
+});
+
 test('an exchange is named by its setting, else by host and path', () => {
   const named = (exchange: object) =>
     exchangeNameOf(

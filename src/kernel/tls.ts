@@ -1,3 +1,6 @@
+/** Words for TLS in the address of a Postgres server that its driver understands. */
+export const SSL_MODES = ['disable', 'no-verify', 'prefer', 'require', 'verify-ca', 'verify-full'];
+
 /** Why the other side of a TLS connection was not believed, in words that say what to do. */
 const REASONS: ReadonlyArray<readonly [RegExp, string]> = [
   [/^CERT_HAS_EXPIRED$/, 'its certificate has expired: it has to be renewed there'],
