@@ -148,15 +148,15 @@ BEGIN ATOMIC
              ORDER BY lower(c.span) LIMIT 1), (
              SELECT min(lower(w.span)) FROM wanted w
              WHERE w.market_id = s.market_id AND w.stream_id = s.stream_id))) AS from_at,
-           -- Of a market that is delisted nothing is expected after it was last seen, nor the candle that
-           -- was open then.
+           -- Of a market that is delisted nothing is expected from when it was missing from the list, nor the
+           -- candle that was open then.
            least(until, (
              SELECT CASE s.kind WHEN 'candles'
-                    THEN date_bin(s.variant * interval '1 second', m.last_seen_at, coalesce((
+                    THEN date_bin(s.variant * interval '1 second', m.delisted_at, coalesce((
                       SELECT lower(c.span) FROM coverage c
                       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
                       ORDER BY lower(c.span) LIMIT 1), 'epoch'))
-                    ELSE m.last_seen_at END
+                    ELSE m.delisted_at END
              FROM market m
              WHERE m.market_id = s.market_id AND m.delisted_at IS NOT NULL)) AS until_at OFFSET 0) limits
   WHERE s.stream_id = expected.stream_id;

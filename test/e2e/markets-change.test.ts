@@ -93,8 +93,8 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   await daemon.until(
     async () => (await countOf('SELECT 1 FROM market WHERE delisted_at IS NOT NULL')) === 1,
   );
-  const [market] = await ask<{ lastSeen: string; id: number }>(
-    `SELECT market_id AS id, last_seen_at::text AS "lastSeen" FROM market WHERE name = $1`,
+  const [market] = await ask<{ delisted: string; id: number }>(
+    `SELECT market_id AS id, delisted_at::text AS delisted FROM market WHERE name = $1`,
     NEW,
   );
   const commitsLater = daemon.lines.stdout.length + daemon.lines.stderr.length;
@@ -103,7 +103,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   );
   for (const { kind, state, reason, to } of await gapsOf()) {
     assert.equal(state, 'unfillable', `${kind} ${reason}`);
-    assert.ok(Date.parse(to) <= Date.parse(market?.lastSeen ?? ''), `${kind} ends at ${to}`);
+    assert.ok(Date.parse(to) <= Date.parse(market?.delisted ?? ''), `${kind} ends at ${to}`);
   }
   // Nothing can be asked about it: "fill" says so, makes no gap due, and does not wait for a daemon's work.
   const given = (await gapsOf()).find(({ reason }) => reason === 'delisted');
@@ -168,7 +168,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   const untilMs = systemClock.wallMs();
   await daemon.until(isCollectedAfter(untilMs));
   const away = (await gapsOf('--reason', 'delisted')).filter(
-    ({ to }) => Date.parse(to) > Date.parse(market?.lastSeen ?? ''),
+    ({ to }) => Date.parse(to) > Date.parse(market?.delisted ?? ''),
   );
   assert.deepEqual(away.map(({ kind, state }) => `${kind} ${state}`).sort(), [
     'depth unfillable',

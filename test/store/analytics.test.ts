@@ -219,14 +219,14 @@ test('coverage and gaps are of all time, and gaps of all, where nothing is said 
 
 test('gaps are those that the program itself lists', async () => {
   const { url, store } = await openAnalystWorld();
-  // Nothing of it but a request, of an hour that ends after the market was last seen.
+  // Nothing of it but a request, of an hour that ends after the market was found delisted.
   const wanted = await store.ensureStream({ kind: 'candles', marketId: 2, variant: 60 });
   await store.want(wanted, { fromMs: NOON_S * 1000, toMs: NOON_S * 1000 + 3_600_000 });
-  const seenMs = NOON_S * 1000 + 1_800_000;
+  const missedMs = NOON_S * 1000 + 1_800_000;
   await runSql(
     url,
-    `UPDATE market SET last_seen_at = to_timestamp($1), delisted_at = to_timestamp($1) WHERE market_id = 2`,
-    [seenMs / 1000],
+    `UPDATE market SET last_seen_at = to_timestamp($1 - 60), delisted_at = to_timestamp($1) WHERE market_id = 2`,
+    [missedMs / 1000],
   );
   const fromMs = NOON_S * 1000 - 86_400_000;
   const toMs = NOON_S * 1000 + 10 * 3_600_000;
@@ -241,7 +241,7 @@ test('gaps are those that the program itself lists', async () => {
   const iso = (ms: number) => new Date(ms).toISOString();
   assert.ok(listed.length > 6);
   const ofDelisted = listed.filter(({ marketId }) => marketId === 2);
-  assert.deepEqual([...new Set(ofDelisted.map(({ span }) => span.toMs))], [seenMs]);
+  assert.deepEqual([...new Set(ofDelisted.map(({ span }) => span.toMs))], [missedMs]);
   assert.deepEqual(
     sorted(
       told.map((row) =>

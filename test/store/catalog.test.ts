@@ -249,7 +249,7 @@ test('a stream that never got anything has one gap that grows, once it is known 
   assert.deepEqual([listed?.state, listed?.isBeforeHistory], ['open', true]);
 });
 
-test('of a delisted market nothing is expected after it was last seen, until it is listed again', async () => {
+test('of a delisted market nothing is expected from when it was missing from the list, until it is back', async () => {
   const { store, url } = await openTestStore();
   const at = (minute: number) => NOON_S * 1_000 + minute * 60_000;
   const { ids } = await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(0));
@@ -275,16 +275,16 @@ test('of a delisted market nothing is expected after it was last seen, until it 
   await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(5));
   assert.deepEqual((await missing(at(6)))[0], [6]);
   await store.ensureMarkets([market('A_USDT')], at(7));
-  assert.deepEqual(await missing(at(50)), [[5], 5]);
+  assert.deepEqual(await missing(at(50)), [[7], 7]);
   await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(40));
   const [gaps, expected] = await missing(at(50));
   // What had been given up is a memory of its own, next to what is expected since.
-  assert.deepEqual(gaps, [50, 5]);
+  assert.deepEqual(gaps, [50, 7]);
   assert.ok(Number(expected) >= 60);
 });
 
 test('what is missing of a delisted market is given up with its reason, and taken up when it is back', async () => {
-  const { store } = await openTestStore();
+  const { store, url } = await openTestStore();
   const at = (minute: number) => NOON_S * 1_000 + minute * 60_000;
   const A = market('A_USDT');
   const { ids } = await store.ensureMarkets([A, market('B_USDT')], at(0));
@@ -313,29 +313,38 @@ test('what is missing of a delisted market is given up with its reason, and take
   await store.ensureMarkets([A, market('B_USDT')], at(5));
   await store.ensureMarkets([A], at(7));
   const givenUp = [
-    'depth 3 5 unfillable delisted',
+    'candles 3 6 unfillable delisted',
+    'depth 3 7 unfillable delisted',
     'trades 0 1 unfillable delisted',
-    'trades 4 5 unfillable delisted',
+    'trades 4 7 unfillable delisted',
   ];
   assert.deepEqual(await gaps(at(50)), givenUp);
   // Opened meanwhile, though nothing can be asked: given up again with the next list.
-  assert.equal(await store.retryGaps({ limit: 10 }, at(10), true), 3);
-  assert.match((await gaps(at(50))).join(), /^depth 3 5 open/);
+  assert.equal(await store.retryGaps({ limit: 10 }, at(10), true), 4);
+  assert.match((await gaps(at(50))).join(), /depth 3 7 open/);
   await store.ensureMarkets([A], at(20));
+  assert.deepEqual(await gaps(at(50)), givenUp);
+  // Earlier versions remembered nothing of the time between the last look and this.
+  await runSql(url, 'DELETE FROM gap');
+  await store.ensureMarkets([A], at(21));
   assert.deepEqual(await gaps(at(50)), givenUp);
   await store.ensureMarkets([A, market('B_USDT', { moneyPrec: 3 })], at(40));
   assert.deepEqual(await gaps(at(50)), [
-    'candles 3 50 open not collected',
+    'candles 3 6 open not collected',
+    'candles 6 50 open not collected',
     'depth 3 40 unfillable delisted',
     'depth 40 50 open not collected',
     'trades 0 1 open not collected',
-    'trades 4 5 open not collected',
-    'trades 5 50 open not collected',
+    'trades 4 7 open not collected',
+    'trades 7 50 open not collected',
   ]);
   const [note] = (await store.listGaps({ kinds: ['depth'], limit: 9 }, at(40))).map(
     (gap) => gap.note,
   );
-  assert.match(note ?? '', /not listed between .*12:05:00.* and .*12:40:00.*nothing to observe/);
+  assert.match(
+    note ?? '',
+    /list at .*12:05:00.* missing from it at .*12:07:00.* back at .*12:40:00.*: nothing was observed/,
+  );
 });
 
 test('sessions that a crash left open end at their last message, or where what they proved ends', async () => {

@@ -159,23 +159,23 @@ const START = `
     WHERE w.market_id = s.market_id AND w.stream_id = s.stream_id)))`;
 
 /**
- * Of a market that is delisted nothing is expected after it was last seen: it cannot be asked for. The
- * candle that was open then never closed. Once the market is listed again everything is expected, as of
- * any other.
+ * Of a market that is delisted nothing is expected from when it was missing from the list: it cannot be asked for.
+ * It may have been traded until then, however long before that it was last seen. The candle that was open then never
+ * closed. Once the market is listed again everything is expected, as of any other.
  */
-const LAST_SEEN = `
+const FOUND_MISSING = `
   (SELECT CASE s.kind WHEN 'candles'
-          THEN date_bin(s.variant * interval '1 second', m.last_seen_at, coalesce((
+          THEN date_bin(s.variant * interval '1 second', m.delisted_at, coalesce((
             SELECT lower(c.span) FROM coverage c
             WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
             ORDER BY lower(c.span) LIMIT 1), 'epoch'))
-          ELSE m.last_seen_at END
+          ELSE m.delisted_at END
    FROM market m
    WHERE m.market_id = s.market_id AND m.delisted_at IS NOT NULL)`;
 
 /** `expected.spans`: what is expected of stream `s` before `until` (SQL). */
 export const expectedSql = (until: string) => `
-  LATERAL (SELECT ${START} AS from_at, least(${until}, ${LAST_SEEN}) AS to_at OFFSET 0) limits,
+  LATERAL (SELECT ${START} AS from_at, least(${until}, ${FOUND_MISSING}) AS to_at OFFSET 0) limits,
   LATERAL (
     SELECT CASE WHEN from_at < to_at THEN tstzmultirange(tstzrange(from_at, to_at))
                 ELSE ${NONE} END

@@ -5,8 +5,8 @@ import { isoMs } from '../../kernel/timestamp.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
-import { listGaps, rememberGap } from '../completeness/gaps.js';
-import { streamRefSql } from '../completeness/ledger.js';
+import { countedUntilSql, listGaps, rememberGap } from '../completeness/gaps.js';
+import { expectedSql, streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { StoreError } from '../errors.js';
@@ -382,10 +382,22 @@ const OPEN_REASON: GapReason = 'not collected';
 /** Gaps of one market that are given up at once, newest first; others by the next list of markets. */
 const GIVEN_UP_MAX = 1000;
 
-/** Delisted markets with gaps that are open all the same: more than were given up at once, or opened since. */
+/**
+ * Delisted markets with gaps that are open all the same: more than were given up at once, opened since, or newer than
+ * all that is covered and remembered, where an earlier version gave up nothing.
+ */
 const LEFT_OPEN = `
   SELECT DISTINCT market_id AS id FROM gap JOIN market USING (market_id)
-  WHERE gap.state = 'open' AND delisted_at IS NOT NULL`;
+  WHERE gap.state = 'open' AND delisted_at IS NOT NULL
+  UNION
+  SELECT s.market_id FROM market m JOIN stream s USING (market_id), ${expectedSql('m.delisted_at')}, LATERAL (
+    SELECT ${countedUntilSql(
+      `(SELECT upper(c.span) FROM coverage c WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
+        ORDER BY lower(c.span) DESC LIMIT 1)`,
+      `(SELECT max(upper(g.span)) FROM gap g
+        WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')`,
+    )} AS at OFFSET 0) counted_until
+  WHERE m.delisted_at IS NOT NULL AND upper(expected.spans) > coalesce(counted_until.at, '-infinity')`;
 
 /** @param marketIds markets that are marked as delisted already */
 async function giveUpMissing(
@@ -421,9 +433,9 @@ const REOPEN = `
   WHERE s.stream_id = gap.stream_id AND NOT s.kind = ANY ($2::text[])
     AND gap.market_id = ANY ($1::int[]) AND gap.state = 'unfillable' AND gap.reason = '${REASON}'`;
 
-/** What can only be seen at its instant: from the end of its coverage on there was nothing to see. */
+/** What can only be seen at its instant: from the end of its coverage on nothing was seen. */
 const UNSEEN = `
-  SELECT s.stream_id, s.market_id, c.until AS from, m.last_seen_at AS last_seen
+  SELECT s.stream_id, s.market_id, c.until AS from, m.last_seen_at AS last_seen, m.delisted_at AS delisted
   FROM stream s JOIN market m USING (market_id), LATERAL (
     SELECT upper(span) AS until FROM coverage
     WHERE market_id = s.market_id AND stream_id = s.stream_id
@@ -439,11 +451,11 @@ async function resumeListed(
 ): Promise<void> {
   if (marketIds.length === 0) return;
   const unseen = await runner.rows<
-    Record<'streamId' | 'marketId' | 'fromMs' | 'lastSeenMs', number>
+    Record<'streamId' | 'marketId' | 'fromMs' | 'lastSeenMs' | 'delistedMs', number>
   >(UNSEEN, [marketIds, atMs]);
-  for (const { streamId, marketId, fromMs: from, lastSeenMs } of unseen) {
-    const [left, back] = [lastSeenMs, atMs].map(isoMs);
-    const note = `the market was not listed between ${left} and ${back}: there was nothing to observe`;
+  for (const { streamId, marketId, fromMs: from, lastSeenMs, delistedMs } of unseen) {
+    const [seen, missed, back] = [lastSeenMs, delistedMs, atMs].map(isoMs);
+    const note = `the market was on the exchange's list at ${seen}, missing from it at ${missed}, and back at ${back}: nothing was observed between`;
     await giveUp(runner, { streamId, marketId, span: { fromMs: from, toMs: atMs } }, note, atMs);
   }
   await runner.rows(REOPEN, [marketIds, [...MOMENT_STREAMS]]);

@@ -116,7 +116,7 @@ const OPEN_CHECK = `
   SELECT 'mismatch' AS why, 'candles' AS kind, m.name AS market, o.interval_s AS variant_s, o.span
   FROM open o JOIN market m USING (market_id) ORDER BY lower(o.span) LIMIT 1`;
 
-/** Of a market that is delisted nothing is lacking after it was last seen. */
+/** Of a market that is delisted nothing is lacking from when it was missing from the list. */
 const LACKS = `
   SELECT s.kind, m.name AS market, s.variant AS variant_s, one AS span
   FROM stream s JOIN market m USING (market_id), ${rangeBeforeSql(FROM)}, ${expectedSql(UNTIL)},
