@@ -98,10 +98,15 @@ export async function spanOf(
       `there is no time in which the archive has ${of.join(' and ')} of ${found.market}: "tapekeep status" shows what it has; name others, or --from and --to`,
     );
   }
-  return {
+  const span = {
     from: values.from === 'start' && isKnown ? dateOf(from) : momentOf(values, 'from'),
     to: values.to === undefined && isKnown ? dateOf(to) : momentOf(values, 'to'),
   };
+  if (values.to === undefined && new Date(span.from) >= new Date(span.to)) {
+    const until = new Date(span.to).toISOString();
+    throw new Error(`--from: the archive has nothing so new; it goes up to ${until}`);
+  }
+  return span;
 }
 
 /** Whether gaps may be passed over; a backtest over gaps tells little, so that it has to be said. */

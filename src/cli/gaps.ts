@@ -17,7 +17,7 @@ import type {
 } from '../store/index.js';
 import { UsageError } from './failure.js';
 import { givenUpUntilMs } from './life.js';
-import { countOf, printable } from './output.js';
+import { marketNames, printable } from './output.js';
 import { withoutLag } from './selection.js';
 
 /**
@@ -121,8 +121,6 @@ export async function findGapsAt(
   return { gaps, others };
 }
 
-const LEFT_OUT_SHOWN = 5;
-
 /** Markets of the archive that the settings do not name: a daemon does not go on with them. */
 export function leftOutText(
   wanted: readonly string[],
@@ -130,10 +128,7 @@ export function leftOutText(
 ): string | undefined {
   const names = [...known].filter((name) => name !== '*' && !wanted.includes(name));
   if (wanted.length === 0 || names.length === 0) return undefined;
-  const shown = names.slice(0, LEFT_OUT_SHOWN).map(printable).join(', ');
-  const rest = names.length - LEFT_OUT_SHOWN;
-  const all = rest > 0 ? `${shown} and ${countOf(rest, 'more market')}` : shown;
-  return `The setting "markets" does not name ${all}: a daemon with these settings collects nothing more of that`;
+  return `The setting "markets" does not name ${marketNames(names)}: a daemon with these settings collects nothing more of that`;
 }
 
 /** Why an archive does not grow. @param isWritten whether a daemon holds it all the same */

@@ -29,6 +29,16 @@ export function countOf(count: number, thing: string): string {
   return `${whole(count)} ${thing}${count === 1 ? '' : 's'}`;
 }
 
+/** Names that a sentence has; it counts the others. */
+const NAMED_MAX = 5;
+
+/** Names of markets within a sentence. */
+export function marketNames(names: readonly string[]): string {
+  const shown = names.slice(0, NAMED_MAX).map(printable).join(', ');
+  const rest = names.length - NAMED_MAX;
+  return rest > 0 ? `${shown} and ${countOf(rest, 'more market')}` : shown;
+}
+
 /** Prints a result: one JSON document for programs, or lines for people. */
 export function printReport(
   isJson: boolean | undefined,

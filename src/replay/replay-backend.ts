@@ -3,6 +3,7 @@ import type { AsOfIdentity } from '../archive/as-of/reader.js';
 import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
+import { isoMs } from '../kernel/timestamp.js';
 import {
   type Backend,
   type ClientSession,
@@ -28,9 +29,6 @@ export async function openReplay(options: ReplayOptions): Promise<ReplayBackend>
   const { asOf, span, markets, as } = options;
   const identity = await asOf.identity();
   if (identity === null) throw new ReplayError('the archive is empty: nothing was collected yet');
-  if (span.toMs <= span.fromMs) {
-    throw new ReplayError(`${spanText(span)} is empty; its end must be after its begin`, 'from');
-  }
   const context = new ReplayContext(options);
   await context.catalog.refresh();
   for (const name of markets) {
@@ -38,11 +36,15 @@ export async function openReplay(options: ReplayOptions): Promise<ReplayBackend>
     throw new ReplayError(`the archive holds nothing of ${JSON.stringify(name)}`, 'markets');
   }
   checkSpan(context.catalog.covered, span);
+  if (span.toMs <= span.fromMs) {
+    throw new ReplayError(`${spanText(span)} is empty; its end must be after its begin`, 'from');
+  }
   return new ReplayBackend(context, identityText(identity, as));
 }
 
 function spanText({ fromMs, toMs }: Span): string {
-  return `from ${new Date(fromMs).toISOString()} to ${new Date(toMs).toISOString()}`;
+  const [from, to] = [fromMs, toMs].map(isoMs);
+  return from === to ? `${from}` : `from ${from} to ${to}`;
 }
 
 /** @throws ReplayError when nothing at all is covered in it */

@@ -122,6 +122,10 @@ test('where the span of an example is not to be had, the market or what it lacks
     spanOf(archive, of, candles(7)),
     /^Error: there is no time in which the archive has candles of 7 s of BTC_USDT: "tapekeep status" /,
   );
+  await assert.rejects(
+    spanOf(archive, { ...of, from: '2031-01-01' }, candles(60)),
+    /^Error: --from: the archive has nothing so new; it goes up to 2026-/,
+  );
   assert.deepEqual(await spanOf(archive, of, candles(60)), {
     from: new Date(iso(60)),
     to: new Date(iso(480.001)),

@@ -149,7 +149,9 @@ export class Archive {
 
   /**
    * The candles of one market and length that closed in a span, as the exchange gave them, in the order
-   * `happened` in their newest versions, which may be younger than their close; as {@link events}. A minute without trades has none where the exchange leaves it out.
+   * `happened` in their newest versions, which may be younger than their close; as {@link events}. Those that open in a
+   * span close in the one that begins and ends a length later; {@link coverage} counts them by their opening. A minute
+   * without trades has none where the exchange leaves it out.
    */
   candles<const Gaps extends GapPolicy | undefined = undefined>(
     query: CandleQuery & { readonly gaps?: Gaps },

@@ -153,7 +153,7 @@ export interface GapEvent extends EventBase {
   readonly variantS: number;
   /** Which end of the gap this is. */
   readonly edge: 'begin' | 'end';
-  /** Start of the gap, cut to what was asked for. */
+  /** Start of the gap, cut to what was asked for; of candles that of their closes. */
   readonly fromUs: number;
   /** Its end, cut likewise; null at its start, because it was not known then how long it would last. */
   readonly toUs: number | null;

@@ -7,13 +7,11 @@ import type { FillTask } from '../fill/worker.js';
 import { findGap } from '../gaps.js';
 import { partitionSpans } from '../life.js';
 import { JSON_DOCUMENT } from '../options.js';
-import { countOf, printable } from '../output.js';
+import { countOf, marketNames } from '../output.js';
 import { GAP_SELECTION, type GapOptions, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps of one run; the others are named by the next. */
 const FILLED_MAX = 2000;
-/** Markets that are named where gaps are left out. */
-const NAMED_MAX = 5;
 
 /** Makes gaps due at once and sees to it that they are filled. */
 export default command({
@@ -73,10 +71,9 @@ async function withoutUnlisted(
   const unlisted = new Set(streams.filter((one) => !one.isListed).map(({ marketId }) => marketId));
   const away = gaps.filter(({ marketId }) => unlisted.has(marketId));
   if (away.length > 0) {
-    const names = [...new Set(away.map(({ market }) => printable(market)))];
-    const more = names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : '';
+    const names = marketNames([...new Set(away.map(({ market }) => market))]);
     say(
-      `Left out: ${countOf(away.length, 'gap')} of ${names.slice(0, NAMED_MAX).join(', ')}${more}, which the exchange does not list now; a daemon fills what can be fetched once it is listed again.`,
+      `Left out: ${countOf(away.length, 'gap')} of ${names}, which the exchange does not list now; a daemon fills what can be fetched once it is listed again.`,
     );
   }
   return gaps.filter(({ marketId }) => !unlisted.has(marketId));

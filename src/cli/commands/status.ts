@@ -18,6 +18,7 @@ import {
   countOf,
   figure,
   formatTable,
+  marketNames,
   printable,
   printReport,
   whole,
@@ -72,7 +73,8 @@ export default command({
         ? 'The archive is empty: nothing was collected yet.'
         : `Archive of ${identity.name}${identity.isSandbox ? ' (sandbox)' : ''}`;
     const all = archiveStatus(counted, nowMs, { markets, kinds }).streams;
-    const left = leftOutText(session.config.markets, new Set(all.map(({ market }) => market)));
+    const shown = new Set(all.map(({ market }) => market));
+    const left = leftOutText(session.config.markets, shown);
     printReport(json, document, () => [
       title,
       ...tableLines(status),
@@ -81,7 +83,7 @@ export default command({
       ...apartLines(all),
       ...historyLines(status.streams, all),
       ...mismatchLines(status.streams),
-      ...(identity === null ? [] : absentLines(session.config.markets, known)),
+      ...(identity === null ? [] : absentLines(session.config.markets, known, shown)),
       ...(left === undefined ? [] : [`${left}.`]),
       ...(isCollecting ? [] : [notCollecting(isWritten)]),
     ]);
@@ -165,9 +167,18 @@ function historyLines(
   ];
 }
 
-/** Markets that the settings name and the exchange does not list: misspelt, not listed yet, or no more. */
-function absentLines(wanted: readonly string[], known: readonly KnownStream[]): string[] {
-  return wanted.flatMap((name) => {
+/**
+ * Markets that the settings name and the exchange does not list: misspelt, not listed yet, or no more; and of those
+ * that are shown the others that it lists no more.
+ */
+function absentLines(
+  wanted: readonly string[],
+  known: readonly KnownStream[],
+  shown: ReadonlySet<string>,
+): string[] {
+  const away = new Set(known.flatMap(({ market, isListed }) => (isListed ? [] : [market])));
+  const others = [...shown].filter((name) => away.has(name) && !wanted.includes(name));
+  const lines = wanted.flatMap((name) => {
     const stream = known.find(({ market }) => market === name);
     if (stream?.isListed === true) return [];
     const [more, when] =
@@ -178,6 +189,12 @@ function absentLines(wanted: readonly string[], known: readonly KnownStream[]): 
       `Nothing ${more}of ${printable(name)} is collected, though the setting "markets" names it: the exchange ${when}.`,
     ];
   });
+  if (others.length === 0) return lines;
+  const them = others.length === 1 ? 'it' : 'them';
+  return [
+    ...lines,
+    `Nothing more of ${marketNames(others)} is collected: the exchange does not list ${them} any more.`,
+  ];
 }
 
 function mismatchLines(streams: readonly StatusStream[]): string[] {
