@@ -13,7 +13,7 @@ import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { type Clock, sleep } from './clock.js';
 import { codeOf } from './errors.js';
-import { birthOf, isAlive } from './processes.js';
+import { birthOf, isAlive, isZombie } from './processes.js';
 import type { Random } from './random.js';
 
 export interface FileLockOptions {
@@ -37,6 +37,8 @@ const LOOK_EVERY_MS = 20;
 const SIGNS_A_LEASE = 4;
 /** Ends the name of a lock that is moved away; before it stands who moves it. */
 const ASIDE = '.stale';
+/** Texts of the locks that this process holds. */
+const heldHere = new Set<string>();
 
 /** A lock file as it was found. */
 interface Found {
@@ -163,6 +165,7 @@ export class FileLock {
   #hold(own: string): () => Promise<void> {
     const { clock, path } = this.#options;
     let isHeld = true;
+    heldHere.add(own);
     let cancel: () => void = () => undefined;
     const giveSigns = () => {
       cancel = clock.after(
@@ -182,6 +185,7 @@ export class FileLock {
     return async () => {
       if (!isHeld) return;
       isHeld = false;
+      heldHere.delete(own);
       cancel();
       const text = await readFile(path, 'utf8').catch(() => undefined);
       if (text === own) await rm(path, { force: true }).catch(() => undefined);
@@ -189,15 +193,19 @@ export class FileLock {
   }
 }
 
-/** Whether the holder runs; unknown where it is on another machine, or its id may be that of a later process. */
+/**
+ * Whether the holder runs; unknown where it is on another machine, or its id may be that of a later process, and of this
+ * process where it gave the lock back, or another thread of it has it.
+ */
 async function lifeOf(text: string): Promise<'runs' | 'gone' | 'unknown'> {
   const [id = '', host, birth = '-'] = text.trim().split(' ');
   if (host !== hostname() || !/^\d{1,10}$/.test(id)) return 'unknown';
   const pid = Number(id);
-  if (!isAlive(pid)) return 'gone';
+  if (!isAlive(pid) || (await isZombie(pid))) return 'gone';
   const nowBirth = await birthOf(pid);
   if (!birth.includes('/') || nowBirth === '') return 'unknown';
-  return birth === nowBirth ? 'runs' : 'gone';
+  if (birth !== nowBirth) return 'gone';
+  return pid === process.pid && !heldHere.has(text) ? 'unknown' : 'runs';
 }
 
 function nameOf(found: Found | undefined): string {

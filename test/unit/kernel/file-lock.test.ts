@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { FileLock, type FileLockOptions } from '../../../src/kernel/file-lock.js';
-import { birthOf } from '../../../src/kernel/processes.js';
+import { birthOf, isZombie } from '../../../src/kernel/processes.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { temporaryFolder } from '../../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -93,6 +95,19 @@ test('waiting ends with the name of the holder, or when it is given up', async (
   await release();
 });
 
+/** Takes what is silent for a lease, in a time that passes at once. */
+async function takeSilent(path: string): Promise<() => Promise<void>> {
+  const clock = new FakeClock();
+  let isOver = false;
+  const taking = lockAt(path, { clock, leaseMs: 1000, waitMs: 30_000 }).acquire();
+  const over = () => {
+    isOver = true;
+  };
+  taking.then(over, over);
+  await runUntil(clock, () => isOver);
+  return await taking;
+}
+
 test('a lock of this process id that an earlier process wrote is taken at once, one of a process that runs is not', async (t) => {
   const birth = await birthOf(process.pid);
   if (birth === '') return t.skip('no births of processes here');
@@ -100,13 +115,33 @@ test('a lock of this process id that an earlier process wrote is taken at once, 
   await writeFile(path, `${process.pid} ${hostname()} ${birth}7 word\n`);
   await (await lockAt(path, { waitMs: 0 }).acquire())();
   // It may be frozen: it gives no sign of life, and holds its lock.
-  await writeFile(path, `${process.pid} ${hostname()} ${birth} word\n`);
-  const clock = new FakeClock();
-  let failure: unknown;
-  const waiting = lockAt(path, { clock, leaseMs: 1000, waitMs: 30_000 }).acquire();
-  waiting.catch((error: unknown) => {
-    failure = error;
-  });
-  await runUntil(clock, () => failure !== undefined);
-  await assert.rejects(waiting, /held by process/);
+  const frozen = spawn('sleep', ['60']);
+  t.after(() => frozen.kill('SIGKILL'));
+  const pid = frozen.pid ?? assert.fail();
+  await writeFile(path, `${pid} ${hostname()} ${await birthOf(pid)} word\n`);
+  await assert.rejects(takeSilent(path), /held by process/);
+});
+
+test('a lock of this process that it does not hold any more is let go of after a lease', async (t) => {
+  const path = await lockPath(t);
+  const release = await lockAt(path).acquire();
+  await assert.rejects(takeSilent(path), /held by process/, 'it holds it');
+  const text = await readFile(path, 'utf8');
+  await release();
+  // As where it could not be removed.
+  await writeFile(path, text);
+  await (await takeSilent(path))();
+});
+
+test('a holder that has ended, and that nobody collects, holds nothing', async (t) => {
+  if ((await birthOf(process.pid)) === '') return t.skip('no births of processes here');
+  const path = await lockPath(t);
+  // The shell becomes a program that never asks for its children.
+  const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 60']);
+  t.after(() => parent.kill('SIGKILL'));
+  const [said] = (await once(parent.stdout, 'data')) as [Buffer];
+  const pid = Number(said.toString());
+  while (!(await isZombie(pid))) await setTimeout(5);
+  await writeFile(path, `${pid} ${hostname()} ${await birthOf(pid)} word\n`);
+  await (await lockAt(path, { waitMs: 0 }).acquire())();
 });
