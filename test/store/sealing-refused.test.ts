@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { filesBelow } from '../../src/archive/cold/folder.js';
 import { readColdManifest } from '../../src/archive/cold/manifest.js';
+import type { LifeReport } from '../../src/archive/sealing/life.js';
 import { AbortedError } from '../../src/kernel/errors.js';
 import type { Span } from '../../src/kernel/span.js';
 import { runSql } from '../support/postgres/postgres.js';
@@ -303,9 +304,14 @@ test('one at a time, stopped at any time, and in a folder of its own', async (t)
   });
   await live(other);
   const stranger = { store: other.store, coldDir: world.coldDir };
-  await assert.rejects(live(stranger, { rules: COLD }), { code: 'cold_refused' });
+  assert.deepEqual(await refusalOf(live(stranger, { rules: COLD })), ['cold_refused']);
   assert.deepEqual(await filesBelow(world.coldDir), names);
 });
+
+/** What a run reports of its cold folder. */
+async function refusalOf(run: Promise<LifeReport>): Promise<string[]> {
+  return (await run).failures.map(({ error }) => error.code);
+}
 
 test('nothing more is moved into files while the folder of those that there are is away', async (t) => {
   const world = await openSealingWorld(t);
@@ -319,15 +325,24 @@ test('nothing more is moved into files while the folder of those that there are 
   t.after(() => rm(away, { recursive: true, force: true }));
   for (const isMountPoint of [false, true]) {
     if (isMountPoint) await mkdir(world.coldDir);
-    await assert.rejects(live(world, { rules: COLD }), {
-      code: 'cold_missing',
-      message: /holds no cold files of this archive, and trade_20260113 should be there: mount/,
-    });
+    const { outcomes, failures } = await live(world, { rules: COLD });
+    assert.deepEqual(
+      outcomes.map(({ became }) => became),
+      isMountPoint ? [] : ['sealed', 'sealed'],
+      'what was done before is told all the same',
+    );
+    const [refused, ...more] = failures;
+    assert.equal(refused?.error.code, 'cold_missing');
+    assert.match(
+      refused?.error.message ?? '',
+      /holds no cold files of this archive, and trade_20260113 should be there: mount/,
+    );
+    assert.deepEqual(more, []);
     assert.deepEqual(await filesBelow(world.coldDir).catch(() => []), []);
   }
   assert.deepEqual(await statesOf(world), ['archived', 'sealed', 'sealed']);
   const nothingDue = { rules: { ...COLD, coldAfterMs: 365 * DAY_MS } };
-  await assert.rejects(live(world, nothingDue), { code: 'cold_missing' });
+  assert.deepEqual(await refusalOf(live(world, nothingDue)), ['cold_missing']);
   // A copy without its marker is known by its manifests.
   await rm(world.coldDir, { recursive: true });
   await rename(away, world.coldDir);
@@ -337,7 +352,17 @@ test('nothing more is moved into files while the folder of those that there are 
 
   // Lost for good, they leave with a retention that gives up their time, and the folder begins anew.
   await rm(world.coldDir, { recursive: true });
-  await assert.rejects(live(world, { rules: COLD }), { code: 'cold_missing' });
+  const first = { ...COLD, retentionMs: { trade: 3 * DAY_MS } };
+  const partly = await live(world, { rules: first, nowMs: FIRST_MS + 4.5 * DAY_MS });
+  assert.deepEqual(
+    partly.outcomes.map(({ became }) => became),
+    ['expired'],
+  );
+  assert.deepEqual(
+    partly.failures.map(({ error }) => error.code),
+    ['cold_missing'],
+    'once',
+  );
   const nowMs = FIRST_MS + 4.5 * DAY_MS;
   const { failures } = await live(world, {
     nowMs,

@@ -101,7 +101,7 @@ class LifeRun {
     const isInUse = (await store.sealing.partitions()).some(({ state }) => state === 'archived');
     // A folder that is away is said in each round, and not when the next partition comes to its time.
     if (due.length === 0 && (rules.coldAfterMs === null || !isInUse)) return;
-    await this.#claim();
+    if (!(await this.#hasClaimed())) return;
     for (const one of due) {
       await this.#each(one, () => this.#archive(one));
       if (this.#isFull) return;
@@ -128,8 +128,8 @@ class LifeRun {
     const wasStopped = await isColdThere(join(coldDir, SCRATCH_FOLDER)).catch(() => false);
     if (!this.#isColdTouched && !wasStopped) return;
     await watcher.onStep('tidy', '');
+    if (!(await this.#hasClaimed())) return;
     try {
-      await this.#claim();
       await tidyColdDir(coldDir, partitions);
     } catch (error) {
       this.#fail(coldDir, error);
@@ -283,6 +283,19 @@ class LifeRun {
       for (const path of paths) await rm(join(coldDir, path), { force: true });
     } catch (error) {
       throw asColdError(error, coldDir);
+    }
+  }
+
+  /** False when the folder cannot be had: a failure that is told once, and takes nothing from what was done before. */
+  async #hasClaimed(): Promise<boolean> {
+    const { coldDir } = this.#context;
+    if (this.#failures.some(({ partition }) => partition === coldDir)) return false;
+    try {
+      await this.#claim();
+      return true;
+    } catch (error) {
+      this.#fail(coldDir, error);
+      return false;
     }
   }
 
