@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { systemClock } from '../../src/kernel/clock.js';
+import { whenDatabaseAnswers } from '../../src/cli/opening/waiting.js';
+import { sleep, systemClock } from '../../src/kernel/clock.js';
 import { childrenOf, signalIfAlive } from '../../src/store/embedded/accounts.js';
 import { readPostmaster } from '../../src/store/embedded/server.js';
-import { startEmbeddedPostgres } from '../../src/store/index.js';
+import { StoreError, startEmbeddedPostgres } from '../../src/store/index.js';
+import { FakeClock } from '../support/fake-clock.js';
 import { makeDatabase, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
@@ -141,4 +143,37 @@ test('a database that answers and stores nothing is waited for no longer than as
   const daemon = startDaemon(t, url, {}, '--wait-for-database', '11s');
   assert.equal((await daemon.ended()).code, 1, daemon.dump());
   assert.match(daemon.text('stderr'), /could not extend file; waited 11s for it/);
+});
+
+test('work that fails on a full disk after longer than two looks ends the wait, too', async () => {
+  const databaseUrl = await makeDatabase('empty');
+  const clock = new FakeClock();
+  const full = new StoreError('database_failed', 'could not extend file', {
+    ...{ action: 'retry', sqlstate: '53100' },
+  });
+  const waitedMs: number[] = [];
+  const telemetry = {
+    ...quietStoreEvents(),
+    databaseAwaited: (wait: { waitedMs: number }) => void waitedMs.push(wait.waitedMs),
+  };
+  const stopping = new AbortController();
+  const options = { databaseUrl, clock, telemetry, waitMs: 60_000, signal: stopping.signal };
+  const waiting = whenDatabaseAnswers(options, async () => {
+    await sleep(clock, 25_000);
+    throw full;
+  });
+  let isOver = false;
+  const over = () => {
+    isOver = true;
+  };
+  waiting.then(over, over);
+  // Looks ask a real server: its answers take a time of their own.
+  while (!isOver && clock.monotonicMs() < 300_000) {
+    await clock.run(50);
+    await stat(import.meta.filename);
+  }
+  stopping.abort(new Error('no end'));
+  await clock.run(0);
+  await assert.rejects(waiting, /could not extend file; waited 1m for it/);
+  assert.ok(waitedMs.length > 1 && (waitedMs.at(-1) ?? 0) > 25_000, String(waitedMs));
 });

@@ -4,7 +4,7 @@ import { messageOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { StoreEvents } from '../../observe/events.js';
-import { pingPostgres } from '../../store/index.js';
+import { pingPostgres, StoreError } from '../../store/index.js';
 
 const RETRY = { baseMs: 250, capMs: 2000 };
 /** Interval of the log lines about the wait, and of the looks at work that takes long. */
@@ -57,14 +57,21 @@ function isPassing(error: unknown): boolean {
   return error.code !== 'database_tls_refused' && error.code !== 'database_login_refused';
 }
 
+/** Whether the server answered the work and refused it, as with a full disk: neither down, nor on its way. */
+function isRefusal(error: unknown): boolean {
+  const sqlstate = error instanceof StoreError ? error.sqlstate : undefined;
+  return sqlstate !== undefined && !/^(08|57)/.test(sqlstate);
+}
+
 /** One wait: what for, since when, and its end. */
 class Wait {
   readonly #options: DatabaseWaitOptions;
   readonly #ending = new AbortController();
   readonly signal: AbortSignal;
   #awaySinceMs: number | undefined;
-  /** A server may answer and yet store nothing, as on a full disk. */
   #hasWorkFailed = false;
+  /** A server may answer and yet store nothing, however long each try takes: then no look ends the wait. */
+  #isRefused = false;
   #loggedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: DatabaseWaitOptions) {
@@ -77,6 +84,7 @@ class Wait {
   /** @throws when the time to wait is over */
   workFailed(error: unknown): void {
     this.#hasWorkFailed = true;
+    this.#isRefused = isRefusal(error);
     this.#failed(error);
   }
 
@@ -109,7 +117,7 @@ class Wait {
       await sleep(clock, LOOK_EVERY_MS, this.signal);
       try {
         await pingPostgres({ databaseUrl, clock, timeoutMs: LOOK_EVERY_MS });
-        if (!this.#hasWorkFailed) this.#awaySinceMs = undefined;
+        if (!this.#hasWorkFailed && !this.#isRefused) this.#awaySinceMs = undefined;
         this.#hasWorkFailed = false;
       } catch (error) {
         if (!isPassing(error) || this.signal.aborted) continue;
