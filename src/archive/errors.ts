@@ -81,6 +81,12 @@ function isFullDisk(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
 }
 
+/** Of rights, of paths, and of disks that are ill or away: the last two of a network that is not there. */
+const REFUSED: ReadonlySet<string> = new Set([
+  ...['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EISDIR', 'ELOOP', 'ENAMETOOLONG', 'EIO'],
+  ...['ENOTCONN', 'ESTALE'],
+]);
+
 /** Names what a file system refused, whatever its form; errors of our own stay as they are. */
 export function asColdError(error: unknown, path: string): unknown {
   // A server's disk is none of ours.
@@ -99,7 +105,7 @@ export function asColdError(error: unknown, path: string): unknown {
       cause: error,
     });
   }
-  if (['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EISDIR', 'EIO', 'ENAMETOOLONG'].includes(code)) {
+  if (REFUSED.has(code)) {
     return new ColdError(
       'cold_refused',
       `${path} cannot be read or written (${code}): check the disk and the rights of cold.dir`,

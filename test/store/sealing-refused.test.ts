@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { filesBelow } from '../../src/archive/cold/folder.js';
@@ -343,8 +343,12 @@ test('nothing more is moved into files while the folder of those that there are 
   assert.deepEqual(await statesOf(world), ['archived', 'sealed', 'sealed']);
   const nothingDue = { rules: { ...COLD, coldAfterMs: 365 * DAY_MS } };
   assert.deepEqual(await refusalOf(live(world, nothingDue)), ['cold_missing']);
-  // A copy without its marker is known by its manifests.
+  // What cannot even be looked at is a failure of the round like others.
   await rm(world.coldDir, { recursive: true });
+  await symlink(world.coldDir, world.coldDir);
+  assert.deepEqual(await refusalOf(live(world, { rules: COLD })), ['cold_refused']);
+  // A copy without its marker is known by its manifests.
+  await rm(world.coldDir);
   await rename(away, world.coldDir);
   await rm(join(world.coldDir, 'archive.json'));
   await live(world, { rules: COLD, isChosen: dayOf(1) });
