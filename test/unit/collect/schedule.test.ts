@@ -29,15 +29,22 @@ test('a clock that is set does not let a schedule stand still', { timeout: 20_00
   }
 });
 
-test('a clock that goes right leaves schedules alone', async () => {
+test('a clock that goes right leaves schedules alone', async (t) => {
   const clock = new FakeClock(START_MS);
+  // A schedule that begins waits for its next time by one.
+  const begun = t.mock.method(globalThis, 'setTimeout');
   const schedules = new Schedules(clock);
+  t.after(() => schedules.stop());
   assert.equal(
     schedules.start('streams.markets.schedule', '*/30 * * * * *', () => undefined),
     30_000,
   );
   assert.equal(schedules.shortestPeriodMs, 30_000);
+  const timers = begun.mock.callCount();
+  assert.notEqual(timers, 0);
   await clock.run(5000);
+  clock.stepWall(-900);
+  await clock.run(5000);
+  assert.equal(begun.mock.callCount(), timers, 'none begins anew');
   assert.equal(clock.pendingForegroundTimers, 0, 'no process is kept alive by it');
-  schedules.stop();
 });
