@@ -44,7 +44,7 @@ const COUNTERS = {
   'sealing_failures_total{code}':
     'Rounds or partitions in which sealing, archiving or retention failed, by error code.',
   'database_state_changes_total{state}':
-    'Times that the database was found to answer again, or no longer.',
+    'Times that the database was found to take rows again, or no longer.',
   migrations_applied_total: 'Schema migrations applied.',
   'embedded_postgres_phases_total{phase}': 'Phases that the embedded Postgres entered.',
   'rows_received_total{stream}': 'Rows from the exchange, as they arrive.',
