@@ -22,7 +22,7 @@ const LOGIN_REFUSED = /^(28...|3D...|42501)$/;
 const LOGIN_ADVICE: ReadonlyArray<readonly [RegExp, string]> = [
   [
     /no encryption/,
-    'it may take encrypted connections alone: add ?sslmode=verify-full to database.url',
+    'its pg_hba.conf has no line for this user, database and address, or one for encrypted connections alone: those are asked for by ?sslmode=verify-full in database.url',
   ],
   [
     /client certificate/,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { connectFailure } from '../../src/store/connection.js';
 import {
   makeDatabase,
   openTestStore,
@@ -96,3 +97,21 @@ for (const [name, { sqlstate, said, breaks, heals, of }] of Object.entries(REFUS
     await store.stop();
   });
 }
+
+test('a refused login is advised on by what the server says, and never shows the password', () => {
+  const at = 'postgres://u:canary@db.example.test/x';
+  for (const [code, said, advice] of [
+    [
+      '28000',
+      'no pg_hba.conf entry for host "::1", user "u", no encryption',
+      /or one for encrypted .*sslmode/,
+    ],
+    ['28000', 'connection requires a valid client certificate', /sslcert=FILE and sslkey=FILE/],
+    ['28P01', 'password authentication failed for user "u"', /check the user, the password and/],
+    ['3D000', 'database "x" does not exist', /check the user, the password and the database/],
+  ] as const) {
+    const { message } = connectFailure(Object.assign(new Error(said), { code }), at);
+    assert.match(message, advice);
+    assert.doesNotMatch(message, /canary/);
+  }
+});
