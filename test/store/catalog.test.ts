@@ -284,7 +284,7 @@ test('of a delisted market nothing is expected from when it was missing from the
 });
 
 test('what is missing of a delisted market is given up with its reason, and taken up when it is back', async () => {
-  const { store, url } = await openTestStore();
+  const { store } = await openTestStore();
   const at = (minute: number) => NOON_S * 1_000 + minute * 60_000;
   const A = market('A_USDT');
   const { ids } = await store.ensureMarkets([A, market('B_USDT')], at(0));
@@ -323,10 +323,6 @@ test('what is missing of a delisted market is given up with its reason, and take
   assert.equal(await store.retryGaps({ limit: 10 }, at(10), true), 4);
   assert.match((await gaps(at(50))).join(), /depth 3 7 open/);
   await store.ensureMarkets([A], at(20));
-  assert.deepEqual(await gaps(at(50)), givenUp);
-  // Earlier versions remembered nothing of the time between the last look and this.
-  await runSql(url, 'DELETE FROM gap');
-  await store.ensureMarkets([A], at(21));
   assert.deepEqual(await gaps(at(50)), givenUp);
   await store.ensureMarkets([A, market('B_USDT', { moneyPrec: 3 })], at(40));
   assert.deepEqual(await gaps(at(50)), [

@@ -212,5 +212,51 @@ test('candles that may have been covered for nothing are asked for once more', a
   assert.deepEqual(suspects.map(({ streamId }) => streamId).sort(), [2, 2, 2, 2, 3]);
 });
 
+test('the time until a market was found missing, of which nothing was expected, is given up', async () => {
+  const url = await makeOldDatabase(17);
+  await runSql(
+    url,
+    `INSERT INTO archive (name, base_url, is_sandbox) VALUES ('old', 'http://old', true);
+     INSERT INTO market (market_id, name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
+                         first_seen_at, last_seen_at, delisted_at)
+     SELECT id, name, 'A', 'B', 8, 2, 4, 1, at(0), at(300), delisted_at
+     FROM (VALUES (1, 'A_B', at(1000)), (2, 'C_B', NULL)) m(id, name, delisted_at);
+     INSERT INTO stream (stream_id, kind, market_id, variant, collect_from) OVERRIDING SYSTEM VALUE VALUES
+       (1, 'trades', 1, 0, NULL), (2, 'candles', 1, 60, NULL), (3, 'depth', 1, 0, NULL),
+       (4, 'times', 1, 0, NULL), (5, 'states', 1, 86400, at(200)), (6, 'candles', 1, 3600, NULL), (7, 'trades', 2, 0, NULL);
+     INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
+     SELECT stream_id, market_id, tstzrange(at(0), at(240)), 0, '{}' FROM stream
+     WHERE stream_id IN (1, 2, 3, 7);
+     INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at)
+     VALUES (3, 1, tstzrange(at(240), at(300)), 'unfillable', 'delisted', now())`.replaceAll(
+      /\bat\((\d+)\)/g,
+      `to_timestamp(${NOON_S} + $1)`,
+    ),
+  );
+  await migrate({ databaseUrl: url });
+  const { store } = await openTestStore({ databaseUrl: url });
+  const nowMs = (NOON_S + 5000) * 1000;
+  const C = { name: 'C_B', stock: 'A', money: 'B', stockPrec: 8, moneyPrec: 2, feePrec: 4 };
+  await store.ensureMarkets([{ ...C, minAmount: '1' }], nowMs);
+  const gaps = await store.listGaps({ marketIds: [1], limit: 10 }, nowMs);
+  const second = (ms: number) => ms / 1000 - NOON_S;
+  assert.deepEqual(
+    gaps
+      .map(({ kind, span: { fromMs, toMs }, state, reason }) =>
+        [kind, second(fromMs), second(toMs), state, reason].join(' '),
+      )
+      .sort(),
+    [
+      'candles 240 960 unfillable delisted',
+      'depth 240 300 unfillable delisted',
+      'depth 300 1000 unfillable delisted',
+      'states 200 1000 unfillable delisted',
+      'trades 240 1000 unfillable delisted',
+    ],
+  );
+  const open = await runSql(url, `SELECT FROM gap WHERE state = 'open'`);
+  assert.equal(open.length, 0);
+});
+
 /** The streams of a table that lose their claims with its rows; former versions have none. */
 const claimedBy = (table: SeriesTable) => (SERIES[table].batch === null ? [] : streamsOf(table));

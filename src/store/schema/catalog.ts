@@ -5,8 +5,8 @@ import { isoMs } from '../../kernel/timestamp.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
-import { countedUntilSql, listGaps, rememberGap } from '../completeness/gaps.js';
-import { expectedSql, streamRefSql } from '../completeness/ledger.js';
+import { listGaps, rememberGap } from '../completeness/gaps.js';
+import { streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { StoreError } from '../errors.js';
@@ -382,22 +382,10 @@ const OPEN_REASON: GapReason = 'not collected';
 /** Gaps of one market that are given up at once, newest first; others by the next list of markets. */
 const GIVEN_UP_MAX = 1000;
 
-/**
- * Delisted markets with gaps that are open all the same: more than were given up at once, opened since, or newer than
- * all that is covered and remembered, where an earlier version gave up nothing.
- */
+/** Delisted markets with gaps that are open all the same: more than were given up at once, or opened since. */
 const LEFT_OPEN = `
   SELECT DISTINCT market_id AS id FROM gap JOIN market USING (market_id)
-  WHERE gap.state = 'open' AND delisted_at IS NOT NULL
-  UNION
-  SELECT s.market_id FROM market m JOIN stream s USING (market_id), ${expectedSql('m.delisted_at')}, LATERAL (
-    SELECT ${countedUntilSql(
-      `(SELECT upper(c.span) FROM coverage c WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
-        ORDER BY lower(c.span) DESC LIMIT 1)`,
-      `(SELECT max(upper(g.span)) FROM gap g
-        WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')`,
-    )} AS at OFFSET 0) counted_until
-  WHERE m.delisted_at IS NOT NULL AND upper(expected.spans) > coalesce(counted_until.at, '-infinity')`;
+  WHERE gap.state = 'open' AND delisted_at IS NOT NULL`;
 
 /** @param marketIds markets that are marked as delisted already */
 async function giveUpMissing(
