@@ -4,7 +4,12 @@ import pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, messageOf } from '../kernel/errors.js';
-import { SSL_MODES, tlsRefusal } from '../kernel/tls.js';
+import {
+  type ConnectionOptions,
+  clientConfig,
+  connectFailure,
+  describeAddress,
+} from './address.js';
 import { actionOf, StoreError, sqlstateOf, toStoreError } from './errors.js';
 import { namedRows, ROW_TYPES } from './sql.js';
 
@@ -12,62 +17,8 @@ import { namedRows, ROW_TYPES } from './sql.js';
 const OLDEST_SERVER = 15;
 /** The client gives up a little after the server should have, so that the server's answer comes first. */
 export const CLIENT_GRACE_MS = 5_000;
-/** TCP keepalive finds a server that vanished without a word. */
-const KEEPALIVE_AFTER_MS = 10_000;
 /** Read ahead of a slow reader, bytes. */
 const READ_AHEAD = 256 * 1024;
-/** Wrong password, no right to log in or to connect, no such database. */
-const LOGIN_REFUSED = /^(28...|3D...|42501)$/;
-/** What to do about it, by what the server says. */
-const LOGIN_ADVICE: ReadonlyArray<readonly [RegExp, string]> = [
-  [
-    /no encryption/,
-    'its pg_hba.conf has no line for this user, database and address, or one for encrypted connections alone: those are asked for by ?sslmode=verify-full in database.url',
-  ],
-  [
-    /client certificate/,
-    'it asks for a certificate of the client: name its files by sslcert=FILE and sslkey=FILE in database.url',
-  ],
-  [
-    /permission denied for database/,
-    'the user has no right to connect to it: GRANT CONNECT ON DATABASE gives it, there',
-  ],
-  [/not permitted to log in/, 'the role has no login: ALTER ROLE with LOGIN gives it one, there'],
-  [/^/, 'check the user, the password and the database name'],
-];
-
-export interface ConnectionOptions {
-  readonly databaseUrl: string;
-  readonly clock: Clock;
-  readonly connectTimeoutMs: number;
-  readonly statementTimeoutMs: number;
-}
-
-/**
- * The address as the driver is given it. Its next version will check no certificate under `prefer` and `require`,
- * and no host name under `verify-ca`; they mean `verify-full` here, as before.
- */
-function connectionString(databaseUrl: string): string {
-  const url = new URL(databaseUrl);
-  const mode = url.searchParams.get('sslmode');
-  const isCompatible = url.searchParams.get('uselibpqcompat') === 'true';
-  if (mode === null || isCompatible || !/^(prefer|require|verify-ca)$/.test(mode)) {
-    return databaseUrl;
-  }
-  url.searchParams.set('sslmode', 'verify-full');
-  return url.href;
-}
-
-/** Where a connection string leads, for messages: never with the password. */
-export function describeAddress(databaseUrl: string): string {
-  try {
-    const { host, port, database } = new pg.Client(connectionString(databaseUrl));
-    return `${host}:${port}, database ${database ?? '(none)'}`;
-  } catch {
-    return 'the address given';
-  }
-}
-
 /**
  * Runs on every new connection. The server's own defaults may be anything. Compiling a plan takes
  * longer than any question of the ledger. What waits for a lock must see what its last holder wrote,
@@ -82,82 +33,6 @@ export function sessionSettings(statementTimeoutMs: number): string {
     SET timezone = 'UTC';
     SET datestyle = 'ISO, YMD';
     SET client_min_messages = warning`;
-}
-
-/** @throws {@link StoreError} `bad_database_url` */
-export function clientConfig(
-  { databaseUrl, connectTimeoutMs }: ConnectionOptions,
-  applicationName = 'tapekeep',
-): pg.ClientConfig {
-  if (!/^postgres(ql)?:\/\//.test(databaseUrl) || !URL.canParse(databaseUrl)) {
-    throw new StoreError(
-      'bad_database_url',
-      'the database URL is not of the form postgres://user:password@host:port/database',
-    );
-  }
-  const mode = new URL(databaseUrl).searchParams.get('sslmode') ?? 'disable';
-  if (!SSL_MODES.includes(mode)) {
-    const text = `sslmode=${mode} in the database URL is not known: allowed are ${SSL_MODES.join(', ')}`;
-    throw new StoreError('bad_database_url', text);
-  }
-  try {
-    // It reads the files that the address names.
-    new pg.Client(connectionString(databaseUrl));
-  } catch (error) {
-    throw connectFailure(error, databaseUrl);
-  }
-  return {
-    connectionString: connectionString(databaseUrl),
-    application_name: applicationName,
-    connectionTimeoutMillis: connectTimeoutMs,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: KEEPALIVE_AFTER_MS,
-  };
-}
-
-/** What keeps a connection from being encrypted as database.url asks, and what to do. */
-function tlsFailure(error: unknown): string | undefined {
-  const { syscall, path } = error as NodeJS.ErrnoException;
-  if (syscall === 'open' && path !== undefined) {
-    return `the file ${path}, which database.url names, cannot be read (${messageOf(error)})`;
-  }
-  if (/does not support SSL/.test(messageOf(error))) {
-    return 'it is not set up for TLS: set ssl = on there, or sslmode=disable in database.url';
-  }
-  const refusal = tlsRefusal(error);
-  if (refusal === undefined) return undefined;
-  return `${refusal}; for Postgres sslrootcert=FILE in database.url names an authority as well`;
-}
-
-/** A failed connect in words that name where it went. Refusals by the server keep their action. */
-export function connectFailure(error: unknown, databaseUrl: string): Error {
-  if (error instanceof StoreError) return error;
-  const where = describeAddress(databaseUrl);
-  const refused = tlsFailure(error);
-  if (refused !== undefined) {
-    return new StoreError(
-      'database_tls_refused',
-      `no TLS connection to Postgres at ${where}: ${refused}`,
-      { cause: error },
-    );
-  }
-  const sqlstate = sqlstateOf(error);
-  const inner = error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : '';
-  const detail = messageOf(error) || inner || 'no reason given';
-  const text = `cannot connect to Postgres at ${where} (${detail})`;
-  const context = { cause: error, sqlstate };
-  if (sqlstate !== undefined && LOGIN_REFUSED.test(sqlstate)) {
-    const [, advice] = LOGIN_ADVICE.find(([said]) => said.test(detail)) ?? [];
-    // As with a certificate: a password is changed back while rows wait; a start does not wait for it.
-    return new StoreError('database_login_refused', `${text}: ${advice}`, context);
-  }
-  return sqlstate?.startsWith('42') === true
-    ? new StoreError('database_failed', text, { ...context, action: 'fatal' })
-    : new StoreError(
-        'database_unreachable',
-        `${text}: check that the server runs and is reached from here, and database.url (TAPEKEEP_DATABASE_URL)`,
-        context,
-      );
 }
 
 /** @throws {@link StoreError} `database_too_old` */

@@ -4,12 +4,10 @@ import { messageOf, TapekeepError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { retry } from '../kernel/retry.js';
 import type { StoreEvents } from '../observe/events.js';
+import { type ConnectionOptions, clientConfig, connectFailure } from './address.js';
 import {
   CLIENT_GRACE_MS,
   Connection,
-  type ConnectionOptions,
-  clientConfig,
-  connectFailure,
   inStoreWords,
   type Runner,
   sessionSettings,

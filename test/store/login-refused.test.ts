@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { connectFailure } from '../../src/store/connection.js';
+import { connectFailure } from '../../src/store/address.js';
 import {
   makeDatabase,
   openTestStore,

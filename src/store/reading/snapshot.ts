@@ -12,9 +12,10 @@ import {
   timeColumnOf,
 } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
+import type { ConnectionOptions } from '../address.js';
 import { readSpanCompleteness, type SpanCompleteness } from '../completeness/gaps.js';
 import type { StreamPlace } from '../completeness/ledger.js';
-import { Connection, type ConnectionOptions, inStoreWords } from '../connection.js';
+import { Connection, inStoreWords } from '../connection.js';
 import { LOCK_READING } from '../locks.js';
 
 /** Rows of one market: those of which the instant lies in the span. */

@@ -4,13 +4,8 @@ import { systemClock } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
 import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
-import {
-  Connection,
-  checkServerVersion,
-  describeAddress,
-  type Runner,
-  refuseReadOnly,
-} from '../connection.js';
+import { describeAddress } from '../address.js';
+import { Connection, checkServerVersion, type Runner, refuseReadOnly } from '../connection.js';
 import { actionOf, isState, StoreError, sqlstateOf } from '../errors.js';
 import { FIND_EARLIER_WRITER, FIND_WRITER, KEEP_WRITERS_OUT, TAKE_EARLIER_LOCK } from '../locks.js';
 import {

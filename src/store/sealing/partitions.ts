@@ -1,7 +1,8 @@
 import type { Span } from '../../kernel/span.js';
 import { columnsOf, leanSql, type SeriesColumn, timeColumnOf } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
-import { Connection, type ConnectionOptions, inStoreWords, type Runner } from '../connection.js';
+import type { ConnectionOptions } from '../address.js';
+import { Connection, inStoreWords, type Runner } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
 import { fromMs } from '../sql.js';

@@ -1,5 +1,6 @@
 import type { StoreEvents } from '../../observe/events.js';
-import { Connection, type ConnectionOptions, inStoreWords, refuseReadOnly } from '../connection.js';
+import type { ConnectionOptions } from '../address.js';
+import { Connection, inStoreWords, refuseReadOnly } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 import {
   describeHolder,

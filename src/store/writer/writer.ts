@@ -6,7 +6,7 @@ import { Backoff } from '../../kernel/retry.js';
 import { isEmptySpan } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
-import type { ConnectionOptions } from '../connection.js';
+import type { ConnectionOptions } from '../address.js';
 import {
   actionOf,
   isProgramError,
