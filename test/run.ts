@@ -25,23 +25,17 @@ const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
 const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   fault: 'all',
   e2e: [
-    ...[
-      'adding-a-series',
-      'api-probe',
-      'backfill',
-      'closed-loop',
-      'gaps',
-      'hostile-memory',
-      'known-exchanges',
-    ],
-    ...['lying-exchange', 'markets-change', 'partitions', 'refusals', 'stopping', 'tape', 'tls'],
-    ...['trade-feed', 'verify', 'wrong-ids'],
+    ...['adding-a-series', 'api-probe', 'backfill', 'closed-loop', 'completion', 'database-kept'],
+    ...['doctor', 'documents', 'documents-sandbox', 'ended-early', 'gaps', 'hostile-memory'],
+    ...['interchange', 'known-exchanges', 'lying-exchange', 'markets-change', 'migrate'],
+    ...['partitions', 'partitions-disk', 'refusals', 'stopping', 'tape', 'tls', 'trade-feed'],
+    ...['verify', 'wrong-ids'],
   ],
   store: ['embedded', 'failover', 'faults', 'roles-made', 'sealing-doubts', 'sealing-refused'],
   wire: [
-    ...['conformance-lies', 'conformance-lies-book', 'conformance-lies-orders'],
+    ...['client-types', 'conformance-lies', 'conformance-lies-book', 'conformance-lies-orders'],
     ...['conformance-lies-realtime', 'conformance-lies-trades', 'conformance-program'],
-    ...['replay-cold', 'replay-crowd'],
+    ...['dialects', 'replay-cold', 'replay-crowd'],
   ],
 };
 const picks = process.argv.slice(2);
