@@ -2,7 +2,7 @@ import { TapekeepError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest.js';
 import type { CollectEvents } from '../observe/events.js';
 import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
-import { quarantineRows } from './reports.js';
+import { quarantineRows, streamReport } from './reports.js';
 
 interface MarketListOptions {
   readonly exchange: ExchangePort;
@@ -76,6 +76,10 @@ export class MarketList {
     const names = new Set([...reply.data.map(({ name }) => name), ...changes.ids.keys()]);
     this.#choose(changes.ids, names);
     this.#reportChanges(changes, before);
+    for (const { kind, market, span } of changes.givenUp) {
+      if (wanted.length > 0 && !wanted.includes(market)) continue;
+      streamReport(this.#options.telemetry, kind, market).gap(span, 'delisted');
+    }
     const { delisted } = changes;
     const missing = wanted.filter((name) => !names.has(name));
     const listed = [...names].sort();

@@ -139,6 +139,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   const later = await runCommand(['gaps', 'explain', NEW, 'depth', 'now'], settings);
   assert.match(later.out, /newer than all that .*; a daemon goes on once the exchange lists/);
   const whileAway = await metrics();
+  assert.match(whileAway, /tapekeep_gaps_found_total\{stream="trades",reason="delisted"\} [1-9]/);
   assert.doesNotMatch(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${NEW}"`));
   assert.match(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${OLD}"`));
 

@@ -311,7 +311,10 @@ test('what is missing of a delisted market is given up with its reason, and take
       .sort();
   };
   await store.ensureMarkets([A, market('B_USDT')], at(5));
-  await store.ensureMarkets([A], at(7));
+  const left = await store.ensureMarkets([A], at(7));
+  assert.deepEqual(left.givenUp.map(({ kind }) => kind).sort(), [
+    ...['candles', 'depth', 'trades', 'trades'],
+  ]);
   const givenUp = [
     'candles 3 6 unfillable delisted',
     'depth 3 7 unfillable delisted',
@@ -322,7 +325,8 @@ test('what is missing of a delisted market is given up with its reason, and take
   // Opened meanwhile, though nothing can be asked: given up again with the next list.
   assert.equal(await store.retryGaps({ limit: 10 }, at(10), true), 4);
   assert.match((await gaps(at(50))).join(), /depth 3 7 open/);
-  await store.ensureMarkets([A], at(20));
+  const again = await store.ensureMarkets([A], at(20));
+  assert.deepEqual(again.givenUp, [], 'they were known');
   assert.deepEqual(await gaps(at(50)), givenUp);
   await store.ensureMarkets([A, market('B_USDT', { moneyPrec: 3 })], at(40));
   assert.deepEqual(await gaps(at(50)), [

@@ -5,7 +5,7 @@ import { isoMs } from '../../kernel/timestamp.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
-import { listGaps, rememberGap } from '../completeness/gaps.js';
+import { type Gap, listGaps, rememberGap } from '../completeness/gaps.js';
 import { streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
@@ -45,6 +45,8 @@ export interface MarketChanges {
   readonly changed: readonly string[];
   /** Known from before and not listed now, whenever they left the list. */
   readonly delisted: readonly string[];
+  /** Given up of those, where nothing was known of the gap before. */
+  readonly givenUp: readonly Gap[];
 }
 
 export interface StreamKey extends Pick<StreamRef, 'kind' | 'marketId' | 'variant'> {
@@ -208,10 +210,14 @@ export async function ensureMarkets(
     const goneIds = gone.map((row) => row.marketId);
     await runner.rows(DELIST_MARKETS, [goneIds, atMs]);
     const left = await runner.rows<{ id: number }>(LEFT_OPEN);
-    await giveUpMissing(runner, new Set([...goneIds, ...left.map(({ id }) => id)]), atMs);
+    const givenUp = await giveUpMissing(
+      runner,
+      new Set([...goneIds, ...left.map(({ id }) => id)]),
+      atMs,
+    );
     const delisted = rows.filter(({ name }) => !ids.has(name)).map(({ name }) => name);
     const removed = gone.map((row) => row.name).sort();
-    return { ids, added: added.sort(), removed, changed, delisted: delisted.sort() };
+    return { ids, added: added.sort(), removed, changed, delisted: delisted.sort(), givenUp };
   });
 }
 
@@ -387,19 +393,25 @@ const LEFT_OPEN = `
   SELECT DISTINCT market_id AS id FROM gap JOIN market USING (market_id)
   WHERE gap.state = 'open' AND delisted_at IS NOT NULL`;
 
-/** @param marketIds markets that are marked as delisted already */
+/**
+ * @param marketIds markets that are marked as delisted already
+ * @returns gaps of which nothing was known before
+ */
 async function giveUpMissing(
   runner: Runner,
   marketIds: Iterable<number>,
   atMs: number,
-): Promise<void> {
+): Promise<Gap[]> {
+  const found: Gap[] = [];
   const note = `missing when the market was found delisted, at ${isoMs(atMs)}`;
   for (const marketId of [...marketIds].sort((a, b) => a - b)) {
     const filter = { marketIds: [marketId], states: ['open', 'filling'] as const };
     for (const gap of await listGaps(runner, { ...filter, limit: GIVEN_UP_MAX }, atMs)) {
       await giveUp(runner, gap, note, atMs);
+      if (gap.gapId === null) found.push(gap);
     }
   }
+  return found;
 }
 
 async function giveUp(

@@ -515,7 +515,7 @@ export class ModelArchive implements ArchivePort {
     }
     const ids = new Map([...names].map((name) => [name, this.#marketIds.get(name) ?? 0]));
     const delisted = [...this.#marketIds.keys()].filter((name) => !ids.has(name));
-    return { ids, added, removed, changed: [], delisted };
+    return { ids, added, removed, changed: [], delisted, givenUp: [] };
   }
 
   async ensureStream(key: StreamKey): Promise<StreamRef> {
