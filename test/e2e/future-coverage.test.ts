@@ -73,6 +73,12 @@ test('verify names every stream that is covered beyond the present, until it is 
   }
   await store.revokeBeyond(nowMs, { isStart: false });
   assert.deepEqual((await suspectsOf(world)).lines, []);
+  const inFuture = new Date(nowMs + HOUR_MS / 2).toISOString();
+  const why = await world.run('gaps', 'explain', BTC.name, 'trades', inFuture);
+  assert.match(
+    why.out + why.err,
+    /that time has not come yet at the exchange; it is listed as missing/,
+  );
 });
 
 test('export says of covered time that has not come that there is none so far, and why', async (t) => {

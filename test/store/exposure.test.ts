@@ -61,9 +61,9 @@ test('a row that never was a trade goes to quarantine, with all coverage around 
     );
   }
   assert.deepEqual(await brokenCoverage(url), []);
-  const kept = await store.storedTrades(1, { fromMs: ms(28), toMs: Number.POSITIVE_INFINITY }, 3);
+  const stored = await store.storedTrades(1, { fromMs: ms(28), toMs: Number.POSITIVE_INFINITY }, 3);
   assert.deepEqual(
-    kept.map(({ tid, tradedAtS }) => [tid, tradedAtS - NOON_S]),
+    stored.map(({ tid, tradedAtS }) => [tid, tradedAtS - NOON_S]),
     [
       [29, 28],
       [30, 29],
@@ -76,6 +76,11 @@ test('a row that never was a trade goes to quarantine, with all coverage around 
   );
   assert.match(refused?.payload ?? '', /1000030/);
   assert.equal(refused?.market, 'A_USDT');
+  const counts = await store.inspection.quarantineCounts();
+  const { endpoint, reason, kept } = counts[0] ?? assert.fail('it is counted');
+  assert.deepEqual([endpoint, reason, kept], ['store:trade', 'exposed by later answers', 1]);
+  const [sample] = await store.inspection.quarantined({ reason, limit: 1 });
+  assert.equal(sample?.reason, `${reason}: ${found.note}`);
   // Once more changes nothing, and the refetched span closes over it.
   await store.exposeTrades(found);
   await store.commit({ trades: rows.slice(25, 35), claims: [claim(trades, 28, 31)] });

@@ -1,5 +1,6 @@
 import type { CoveredRange, StartReason, StreamRef } from '../../model/batch.js';
 import type { GapMemory } from '../../model/gap-memories.js';
+import { EXPOSED } from '../completeness/exposure.js';
 import { BEFORE_HISTORY, countedUntilSql, lagFromSql, NOTES } from '../completeness/gaps.js';
 import {
   expectedSql,
@@ -339,10 +340,15 @@ export async function readQuarantinedRow(
   return row ?? null;
 }
 
+/** Samples name more than what they are counted under: exposed trades each their ids, and beyond a bound all reasons. */
 const QUARANTINE_COUNTS = `
+  WITH samples AS (
+    SELECT q.endpoint, coalesce(c.reason, CASE q.endpoint WHEN 'store:trade' THEN '${EXPOSED}' ELSE 'other' END)
+             AS reason
+    FROM quarantine q LEFT JOIN quarantine_count c USING (endpoint, reason))
   SELECT c.endpoint, c.reason, c.count, c.last_at, coalesce(k.kept, 0) AS kept
   FROM quarantine_count c LEFT JOIN (
-    SELECT endpoint, reason, count(*) AS kept FROM quarantine GROUP BY endpoint, reason) k
+    SELECT endpoint, reason, count(*) AS kept FROM samples GROUP BY endpoint, reason) k
     USING (endpoint, reason)
   ORDER BY c.count DESC, c.endpoint, c.reason`;
 
