@@ -1,5 +1,7 @@
+import type { Config } from '../config/schema.js';
 import { spanContains } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
+import type { StreamRef } from '../model/batch.js';
 import {
   MOMENT_STREAMS,
   type StreamKind,
@@ -121,14 +123,40 @@ export async function findGapsAt(
   return { gaps, others };
 }
 
-/** Markets of the archive that the settings do not name: a daemon does not go on with them. */
+/** Whether a daemon with these settings collects a stream, if it collects its market. */
+export function isSwitchedOn(
+  { streams, account }: Pick<Config, 'streams' | 'account'>,
+  { kind, variant }: Pick<StreamRef, 'kind' | 'variant'>,
+): boolean {
+  const { trades, candles, states } = streams;
+  const isOn: Readonly<Record<StreamKind, boolean>> = {
+    trades: trades.enabled,
+    times: trades.enabled && trades.exactTimes,
+    candles: candles.enabled && candles.intervalsS.includes(variant),
+    states: states.enabled && states.periodsS.includes(variant),
+    depth: streams.depth.enabled,
+    tickers: streams.tickers.enabled,
+    ...{ balances: account.enabled, orders: account.enabled },
+  };
+  return isOn[kind];
+}
+
+/** What of the archive the settings leave out: a daemon with them does not go on with it. */
 export function leftOutText(
-  wanted: readonly string[],
-  known: Iterable<string>,
+  settings: Pick<Config, 'markets' | 'streams' | 'account'>,
+  known: readonly Pick<KnownStream, 'market' | 'kind' | 'variant'>[],
 ): string | undefined {
-  const names = [...known].filter((name) => name !== '*' && !wanted.includes(name));
-  if (wanted.length === 0 || names.length === 0) return undefined;
-  return `The setting "markets" does not name ${marketNames(names)}: a daemon with these settings collects nothing more of that`;
+  const { markets } = settings;
+  const isNamed = (market: string) =>
+    market === '*' || markets.length === 0 || markets.includes(market);
+  const others = new Set(known.flatMap(({ market }) => (isNamed(market) ? [] : [market])));
+  const off = known.filter((one) => isNamed(one.market) && !isSwitchedOn(settings, one));
+  const parts = [
+    ...(others.size === 0 ? [] : [`do not name ${marketNames([...others])} (setting "markets")`]),
+    ...(off.length === 0 ? [] : [`switch off ${[...new Set(off.map(streamName))].join(', ')}`]),
+  ];
+  if (parts.length === 0) return undefined;
+  return `The settings ${parts.join(', and ')}: a daemon with these settings collects nothing more of that`;
 }
 
 /** Why an archive does not grow. @param isWritten whether a daemon holds it all the same */

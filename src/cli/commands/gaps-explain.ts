@@ -1,3 +1,4 @@
+import type { Config } from '../../config/schema.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { subtractSpans } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
@@ -23,8 +24,8 @@ export default command({
   args: { words: argument<string[]>('an id, or a market, a kind and a time') },
   needs: archive(),
   async run({ session, store, nowMs }, { words }) {
-    const { markets: wanted } = session.config;
-    const look = { store, nowMs, wanted, streams: await store.inspection.streams() };
+    const { config } = session;
+    const look = { store, nowMs, config, streams: await store.inspection.streams() };
     const { gaps, memory, others } = await findNamed(words, look);
     const texts: string[] = [];
     for (const gap of gaps.slice(0, EXPLAINED_MAX)) texts.push(await explain(gap, look));
@@ -41,11 +42,11 @@ export default command({
 interface Ledger extends Pick<Look, 'store' | 'nowMs'> {
   readonly streams: readonly KnownStream[];
   /** The markets of the settings; empty: all. */
-  readonly wanted: readonly string[];
+  readonly config: Config;
 }
 
 /** What was named; `others`: why other streams that were meant have no gap there. */
-async function findNamed(words: readonly string[], { store, streams, nowMs, wanted }: Ledger) {
+async function findNamed(words: readonly string[], { store, streams, nowMs, config }: Ledger) {
   const [first = '', kindWord, ...time] = words;
   if (kindWord === undefined) return { ...(await findGap(store, first, nowMs)), others: [] };
   const kind = kindOf(kindWord);
@@ -64,7 +65,12 @@ async function findNamed(words: readonly string[], { store, streams, nowMs, want
   );
   const atMs = resolveInstant(readInstant(time.join(' ')), nowMs);
   const { gaps, others } = await findGapsAt(store, own, kind, atMs, nowMs);
-  const left = chosen && leftOutText(wanted, [chosen.market]);
+  const left =
+    chosen &&
+    leftOutText(
+      config,
+      own.filter((one) => one.kind === kind),
+    );
   return { gaps, others: left === undefined ? others : [...others, left], memory: null };
 }
 
@@ -167,7 +173,7 @@ async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise
   return [`In its place: the candles of ${covered.join(', ')} are stored.`];
 }
 
-function nextSteps(gap: Gap, isInFiles: boolean, { wanted }: Ledger): string[] {
+function nextSteps(gap: Gap, isInFiles: boolean, { config }: Ledger): string[] {
   const { kind, state, reason, market, span } = gap;
   const id = gapIdOf(gap);
   if (MOMENT_STREAMS.has(kind)) {
@@ -199,7 +205,7 @@ function nextSteps(gap: Gap, isInFiles: boolean, { wanted }: Ledger): string[] {
   if (reason === 'refused rows') {
     return [`"tapekeep quarantine --market ${printable(market)}" shows what was refused, and why`];
   }
-  const left = leftOutText(wanted, [market]);
+  const left = leftOutText(config, [gap]);
   const does = left === undefined ? 'a running daemon fills it' : left;
   return [`${does}; "tapekeep gaps fill ${id}" does it now, and shows how it goes`];
 }

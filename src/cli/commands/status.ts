@@ -74,7 +74,10 @@ export default command({
         : `Archive of ${identity.name}${identity.isSandbox ? ' (sandbox)' : ''}`;
     const all = archiveStatus(counted, nowMs, { markets, kinds }).streams;
     const shown = new Set(all.map(({ market }) => market));
-    const left = leftOutText(session.config.markets, shown);
+    const left = leftOutText(
+      session.config,
+      streams.filter(({ market, kind }) => shown.has(market) && kinds?.includes(kind) !== false),
+    );
     printReport(json, document, () => [
       title,
       ...tableLines(status),

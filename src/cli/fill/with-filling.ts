@@ -5,13 +5,13 @@ import { TapekeepError } from '../../kernel/errors.js';
 import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
 import { formatSpan, isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
-import { type StreamKind, streamName } from '../../model/series.js';
+import { MOMENT_STREAMS, type StreamKind, streamName } from '../../model/series.js';
 import type { BoundedOutput } from '../../observe/bounded-output.js';
 import type { Gap, SpanProgress, Store } from '../../store/index.js';
 import type { Need } from '../command.js';
 import { endSoon, untilStopped } from '../ending.js';
 import { EXIT_CODES, type ExitCode, UsageError } from '../failure.js';
-import { gapIdOf } from '../gaps.js';
+import { gapIdOf, isSwitchedOn } from '../gaps.js';
 import { migrateDatabase, openArchive, withDatabase } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
 import { countOf, printable, printReport } from '../output.js';
@@ -25,23 +25,20 @@ import type { FillTask } from './worker.js';
  * @throws UsageError naming what it leaves out
  */
 export function assertCollected(
-  { markets, streams }: Config,
+  config: Config,
   market: string,
   kinds: readonly StreamKind[],
 ): void {
   const advice = 'stop it, and this program does the work itself';
+  const { markets } = config;
   if (markets.length > 0 && !markets.includes(market)) {
     const why = `the running daemon does not collect it (setting "markets"); add it there, or ${advice}`;
     throw new UsageError('--market', market, why);
   }
-  const isOn = {
-    trades: streams.trades.enabled,
-    times: streams.trades.enabled && streams.trades.exactTimes,
-    candles: streams.candles.enabled,
-  } as const;
   for (const kind of kinds) {
-    if (kind !== 'trades' && kind !== 'times' && kind !== 'candles') continue;
-    if (isOn[kind]) continue;
+    // Any interval of candles is filled: which of them are collected does not matter.
+    const [variant = 0] = kind === 'candles' ? config.streams.candles.intervalsS : [];
+    if (MOMENT_STREAMS.has(kind) || isSwitchedOn(config, { kind, variant })) continue;
     const why = `the running daemon does not collect them (settings below "streams"); enable them, or ${advice}`;
     throw new UsageError('--kinds', kind, why);
   }

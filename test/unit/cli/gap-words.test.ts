@@ -1,13 +1,42 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { leftOutText, nextTryText } from '../../../src/cli/gaps.js';
+import { type ConfigTree, loadConfig } from '../../../src/config/load.js';
+import type { StreamKind } from '../../../src/model/series.js';
 
-test('markets of the archive that the settings do not name are named, the first of many', () => {
-  assert.equal(leftOutText([], ['A', 'B']), undefined, 'all are collected');
-  assert.equal(leftOutText(['A', 'B'], ['A', '*']), undefined);
-  assert.match(leftOutText(['A'], ['A', 'B', '*']) ?? '', /"markets" does not name B: a daemon/);
-  const many = leftOutText(['A'], ['B', 'C', 'D', 'E', 'F', 'G', 'H']) ?? '';
-  assert.match(many, /does not name B, C, D, E, F and 2 more markets: /);
+test('what of the archive the settings leave out is named, the first of many', () => {
+  const settings = (overrides: ConfigTree) => loadConfig({ env: {}, overrides });
+  const trades = (...markets: string[]) =>
+    markets.map((market) => ({ market, kind: 'trades', variant: 0 }) as const);
+  const left = (markets: string[], ...known: string[]) =>
+    leftOutText(settings({ markets }), trades(...known));
+  assert.equal(left([], 'A', 'B'), undefined, 'all are collected');
+  assert.equal(left(['A', 'B'], 'A', '*'), undefined);
+  assert.match(left(['A'], 'A', 'B', '*') ?? '', /do not name B \(setting "markets"\): a daemon/);
+  const many = left(['A'], 'B', 'C', 'D', 'E', 'F', 'G', 'H') ?? '';
+  assert.match(many, /do not name B, C, D, E, F and 2 more markets \(setting "markets"\): /);
+  const streams = {
+    ...{ trades: { exactTimes: false }, depth: { enabled: false }, states: { enabled: false } },
+    candles: { intervalsS: [60] },
+  };
+  const of = (market: string, kind: StreamKind, variant = 0) => ({ market, kind, variant });
+  const known = [
+    ...[
+      of('A', 'trades'),
+      of('A', 'times'),
+      of('A', 'depth'),
+      of('B', 'depth'),
+      of('*', 'tickers'),
+    ],
+    ...[of('A', 'candles', 60), of('A', 'candles', 300), of('B', 'states', 86_400)],
+  ];
+  const off = leftOutText(settings({ markets: [], streams }), known);
+  assert.match(off ?? '', /^The settings switch off times, depth, candles 300s, states 86400s: a/);
+  const both = leftOutText(settings({ markets: ['A'], streams }), known);
+  assert.match(
+    both ?? '',
+    /not name B \(.*\), and switch off times, depth, candles 300s: a daemon/,
+  );
 });
 
 test('what is missing of a delisted market waits for the list', () => {
