@@ -129,7 +129,7 @@ export function isSwitchedOn(
   { kind, variant }: Pick<StreamRef, 'kind' | 'variant'>,
 ): boolean {
   const { trades, candles, states } = streams;
-  const isOn: Readonly<Record<StreamKind, boolean>> = {
+  const isOn: Readonly<Partial<Record<StreamKind, boolean>>> = {
     trades: trades.enabled,
     times: trades.enabled && trades.exactTimes,
     candles: candles.enabled && candles.intervalsS.includes(variant),
@@ -138,7 +138,8 @@ export function isSwitchedOn(
     tickers: streams.tickers.enabled,
     ...{ balances: account.enabled, orders: account.enabled },
   };
-  return isOn[kind];
+  // A series that no setting knows is collected by what made it.
+  return isOn[kind] ?? true;
 }
 
 /** What of the archive the settings leave out: a daemon with them does not go on with it. */
