@@ -25,17 +25,23 @@ const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
 const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   fault: 'all',
   e2e: [
-    ...['adding-a-series', 'api-probe', 'backfill', 'closed-loop', 'completion', 'database-kept'],
-    ...['doctor', 'documents', 'documents-sandbox', 'ended-early', 'gaps', 'hostile-memory'],
-    ...['interchange', 'known-exchanges', 'lying-exchange', 'markets-change', 'migrate'],
+    ...['adding-a-series', 'api-account', 'api-probe', 'backfill', 'closed-loop', 'completion'],
+    ...['database-kept', 'doctor', 'documents', 'documents-sandbox', 'ended-early', 'export'],
+    ...['gaps', 'hostile-memory', 'interchange', 'ipv6', 'known-exchanges', 'lying-exchange'],
+    ...['markets-change', 'migrate'],
     ...['partitions', 'partitions-disk', 'refusals', 'stopping', 'tape', 'tls', 'trade-feed'],
     ...['verify', 'wrong-ids'],
   ],
-  store: ['embedded', 'failover', 'faults', 'roles-made', 'sealing-doubts', 'sealing-refused'],
+  store: [
+    ...['analytics-plans', 'analytics-replaced', 'blocked', 'cold-manifests', 'embedded'],
+    ...['failover', 'faults', 'migration', 'reading-analytics', 'roles-made', 'sealing-decimals'],
+    ...['sealing-doubts', 'sealing-kinds', 'sealing-late', 'sealing-refused'],
+  ],
   wire: [
-    ...['client-types', 'conformance-lies', 'conformance-lies-book', 'conformance-lies-orders'],
-    ...['conformance-lies-realtime', 'conformance-lies-trades', 'conformance-program'],
-    ...['dialects', 'replay-cold', 'replay-crowd'],
+    ...['client-types', 'conformance', 'conformance-lies', 'conformance-lies-book'],
+    ...['conformance-lies-orders', 'conformance-lies-realtime', 'conformance-lies-trades'],
+    ...['conformance-orders', 'conformance-program', 'control-doors', 'dialects', 'replay-cold'],
+    ...['replay-crowd'],
   ],
 };
 const picks = process.argv.slice(2);
