@@ -251,8 +251,9 @@ async function whyNoGap(
   }
   if (newestCoveredMs !== null && atMs >= newestCoveredMs) {
     const endMs = Math.max(newestCoveredMs, stream.countedUntilMs ?? 0);
-    if (atMs < endMs) {
-      return `${name}: that time has not come yet at the exchange; it is listed as missing up to ${formatInstant(endMs)}`;
+    if (atMs > nowMs || atMs < endMs) {
+      const listed = endMs > atMs ? `; it is listed as missing up to ${formatInstant(endMs)}` : '';
+      return `${name}: that time has not come yet at the exchange${listed}`;
     }
     const whole = endMs > newestCoveredMs ? 'is collected or listed as missing' : 'is collected';
     return `${name}: that is newer than all that ${whole}, which ends at ${formatInstant(endMs)}; ${goesOnText(stream)}`;

@@ -108,6 +108,20 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   assert.equal((await query.ended()).code, 0);
   const [row] = query.lines.stdout.map((line) => JSON.parse(line) as { trades: number });
   assert.ok((row?.trades ?? 0) >= rows(after));
+
+  // A stream that is switched off lags behind, and no gap says so until it is collected again.
+  const data = { TAPEKEEP_DATA_DIR: join(cwd, 'data') };
+  const env = { ...QUIET_PORT, ...data, TAPEKEEP_STREAMS_DEPTH_ENABLED: 'false' };
+  const without = new Program([...START, '--for', '1s'], { cwd, env });
+  t.after(() => without.dispose());
+  assert.equal((await without.ended()).code, 0, without.dump());
+  assert.match(
+    without.text('stderr'),
+    /"code":"streams_left_out","msg":"The settings switch off depth: /,
+  );
+  assert.doesNotMatch(again.text('stderr'), /streams_left_out/);
+  const gaps = await runCommand(['gaps', '--kind', 'depth'], env);
+  assert.match(gaps.out, /^The settings switch off depth: .*; what is missed meanwhile is listed/m);
 });
 
 test('a first start for a second collects for a second, however long its server takes to be made', async (t) => {

@@ -7,7 +7,14 @@ import { isPartOfHistory } from '../../status/document.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
-import { gapIdOf, HORIZON_WHY, nextTryText, notCollecting, startTriesText } from '../gaps.js';
+import {
+  gapIdOf,
+  HORIZON_WHY,
+  leftOutText,
+  nextTryText,
+  notCollecting,
+  startTriesText,
+} from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT } from '../options.js';
 import {
@@ -33,7 +40,7 @@ export default command({
     json: JSON_DOCUMENT,
   },
   needs: archive(),
-  async run({ store, nowMs }, { limit, all, json, ...selected }) {
+  async run({ session, store, nowMs }, { limit, all, json, ...selected }) {
     const streams = await store.inspection.streams();
     const filter = gapFilterOf(selected, streams, nowMs, Math.max(limit, SUMMED_MAX));
     const { gaps, isAll } = await readGaps(store, filter, streams, nowMs);
@@ -62,7 +69,9 @@ export default command({
     const before = isEach ? [] : gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
     const listed = isEach ? gaps : gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
     const shown = listed.slice(0, limit);
-    const isAllKnown = unreached.length === 0 && before.length === 0 && isCollecting;
+    const left = leftOutText(session.config, chosen);
+    const isAllKnown =
+      unreached.length === 0 && before.length === 0 && isCollecting && left === undefined;
     printReport(json, document, () => [
       ...(shown.length === 0
         ? [nothing(selected, chosen, isAllKnown)]
@@ -73,6 +82,9 @@ export default command({
       ...beforeHistoryLines(before, limit),
       ...unreached.map((stream) => unreachedLine(stream, nowMs)),
       ...(isCollecting ? [] : lagLines(chosen, isWritten, nowMs)),
+      ...(left === undefined
+        ? []
+        : [`${left}; what is missed meanwhile is listed once it is collected again.`]),
     ]);
   },
 });

@@ -7,6 +7,7 @@ import type { LedgerCount } from '../../status/document.js';
 import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store, startEmbeddedPostgres } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
+import { leftOutText } from '../gaps.js';
 import {
   COLD_FILES_ADVICE,
   describeDatabase,
@@ -180,6 +181,10 @@ export class Daemon {
     if (missing !== null) {
       const message = `${missing}: ${COLD_FILES_ADVICE}; until then what reads that time is refused`;
       this.#options.telemetry.daemon.warned({ code: 'cold_files_missing', message });
+    }
+    const left = leftOutText(config, await this.#retrying(() => store.inspection.streams()));
+    if (left !== undefined) {
+      this.#options.telemetry.daemon.warned({ code: 'streams_left_out', message: left });
     }
     this.#identity = { value: identity };
   }
