@@ -412,7 +412,7 @@ suite('gaps', { concurrency: 3 }, () => {
       [['gaps', '--from', 'soon'], /--from.*soon.*2026-01-31/],
       [['gaps', 'explain', '4711'], /"4711".*no such gap/],
       [['gaps', 'explain', '4711@2026-01-31T12:00:00Z'], /no such gap/],
-      [['gaps', 'explain', '1@2026-01-31T12:00:00Z'], /newer than all that is collected/],
+      [['gaps', 'explain', '1@2026-01-31T12:00:00Z'], /that time has not come yet/],
       [['gaps', 'explain', 'abc'], /"abc".*write an id/],
       [['gaps', 'explain', 'BTC_USDT', 'tades', at(1)], /<kind>.*"tades"/],
       [['gaps', 'explain', 'BTC_USDT', 'trades', 'soon'], /<time>.*"soon"/],
