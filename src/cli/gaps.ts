@@ -224,7 +224,7 @@ export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
 function goesOnText({ isListed, kind }: KnownStream): string {
   if (!isListed) return 'a daemon goes on once the exchange lists the market again';
   return MOMENT_STREAMS.has(kind)
-    ? 'what no daemon sees of it is lost, and is listed then'
+    ? 'what no daemon sees of it is lost, and is listed once one collects it again'
     : 'a daemon that collects it goes on from there';
 }
 

@@ -329,7 +329,7 @@ test('nothing more is moved into files while the folder of those that there are 
     assert.deepEqual(
       outcomes.map(({ became }) => became),
       isMountPoint ? [] : ['sealed', 'sealed'],
-      'what was done before is told all the same',
+      'what was done before is reported all the same',
     );
     const [refused, ...more] = failures;
     assert.equal(refused?.error.code, 'cold_missing');

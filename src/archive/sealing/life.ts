@@ -286,7 +286,7 @@ class LifeRun {
     }
   }
 
-  /** False when the folder cannot be had: a failure that is told once, and takes nothing from what was done before. */
+  /** False when the folder cannot be had: a failure that is reported once, and takes nothing from what was done before. */
   async #hasClaimed(): Promise<boolean> {
     const { coldDir } = this.#context;
     if (this.#failures.some(({ partition }) => partition === coldDir)) return false;

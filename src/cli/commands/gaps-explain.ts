@@ -41,7 +41,6 @@ export default command({
 
 interface Ledger extends Pick<Look, 'store' | 'nowMs'> {
   readonly streams: readonly KnownStream[];
-  /** The markets of the settings; empty: all. */
   readonly config: Config;
 }
 
