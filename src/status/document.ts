@@ -155,6 +155,12 @@ export const STATUS = z.object({
   exchange: z.string().nullable(),
   isSandbox: z.boolean().nullable(),
   atMs: timeMs().describe("the exchange's time now"),
+  leftOut: z
+    .string()
+    .nullable()
+    .describe(
+      'in words: markets and streams of the archive that these settings leave out, so that a daemon with them collects nothing more of them; null: none',
+    ),
   archive: LEDGER.nullable().describe('what the archive holds; null until it was counted'),
   daemon: DAEMON.nullable().describe('null when the archive alone was asked'),
 });
@@ -199,9 +205,11 @@ export function statusOf(
   program: string,
   identity: { readonly name: string; readonly isSandbox: boolean | null } | null,
   atMs: number,
+  leftOut: string | undefined,
 ): Omit<StatusDocument, 'archive' | 'daemon'> {
   const { name = null, isSandbox = null } = identity ?? {};
-  return { format: 1, version: program, exchange: name, isSandbox, atMs: Math.floor(atMs) };
+  const of = { format: 1, version: program, exchange: name, isSandbox } as const;
+  return { ...of, atMs: Math.floor(atMs), leftOut: leftOut ?? null };
 }
 
 /** Reads off the ledger's count what is wanted. */

@@ -150,6 +150,7 @@ function factsOf(document: ServedDocument): [string, string | number][] {
     ['markets', isOpening ? `${markets} of ${wantedMarkets}` : markets],
     ['named, but not listed', missingMarkets.length > 0 && firstOf(missingMarkets)],
     ['listed, but beyond streams.markets.max', leftOutMarkets > 0 && leftOutMarkets],
+    ['left out by the settings', document.leftOut ?? false],
     ['coverage does not grow', daemon.standing.length > 0 && standingText(daemon.standing)],
     ['requests', requestsText(daemon)],
     ['exchange time', timeText(document)],

@@ -112,13 +112,28 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   // A stream that is switched off lags behind, and no gap says so until it is collected again.
   const data = { TAPEKEEP_DATA_DIR: join(cwd, 'data') };
   const env = { ...QUIET_PORT, ...data, TAPEKEEP_STREAMS_DEPTH_ENABLED: 'false' };
-  const without = new Program([...START, '--for', '1s'], { cwd, env });
+  const without = new Program(START, { cwd, env });
   t.after(() => without.dispose());
-  assert.equal((await without.ended()).code, 0, without.dump());
+  const address = await without.page();
+  await without.until(async () => (await fetch(new URL('/readyz', address))).ok);
   assert.match(
     without.text('stderr'),
     /"code":"streams_left_out","msg":"The settings switch off depth: /,
   );
+  const shownAt = async (path: string) => (await fetch(new URL(path, address))).text();
+  const off = 'The settings switch off depth: a daemon with these settings collects nothing more';
+  const fact = new RegExp(`<dt>left out by the settings</dt><dd>${off}`);
+  assert.match(await shownAt('/'), fact);
+  assert.match(
+    await shownAt('/readyz'),
+    new RegExp(`"name":"settings","ok":true,"detail":"${off}`),
+  );
+  assert.match(await shownAt('/status'), new RegExp(`"leftOut":"${off}`));
+  without.kill('SIGTERM');
+  assert.deepEqual(await without.ended(), { code: 0, signal: null }, without.dump());
+  const known = await runCommand(['status', '--json'], env);
+  assert.match(STATUS.parse(JSON.parse(known.out)).leftOut ?? '', new RegExp(off));
+  assert.equal((await status(cwd)).leftOut, null);
   assert.doesNotMatch(again.text('stderr'), /streams_left_out/);
   const gaps = await runCommand(['gaps', '--kind', 'depth'], env);
   assert.match(gaps.out, /^The settings switch off depth: .*; what is missed meanwhile is listed/m);

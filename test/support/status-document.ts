@@ -29,7 +29,14 @@ export function servedDocument({
   readonly daemon?: Partial<DaemonStatus>;
 } = {}): ServedDocument {
   return {
-    ...{ format: 1, version: '0.0.0', exchange: 'test', isSandbox: false, atMs: 10_000 },
+    ...{
+      format: 1,
+      version: '0.0.0',
+      exchange: 'test',
+      isSandbox: false,
+      atMs: 10_000,
+      leftOut: null,
+    },
     archive: null,
     ...given,
     daemon: {

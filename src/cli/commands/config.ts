@@ -54,13 +54,21 @@ const show = command({
   },
 });
 
+const VARIABLE = /^environment variable /;
+
 const check = command({
   needs: nothing,
   async run(common) {
     const all = settingsOf(common);
     const set = all.filter(({ source }) => source !== 'default');
     const from = [...new Set(set.map(({ source }) => source.replace(/:\d+$/, '')))];
-    const where = from.length === 0 ? '' : `, by ${from.join(', ')}`;
+    const names = from.filter((source) => VARIABLE.test(source));
+    const sources = from.filter((source) => !VARIABLE.test(source));
+    if (names.length > 0) {
+      const variables = names.map((source) => source.replace(VARIABLE, '')).join(', ');
+      sources.push(`environment variable${names.length === 1 ? '' : 's'} ${variables}`);
+    }
+    const where = sources.length === 0 ? '' : `, by ${sources.join(', ')}`;
     await writeOut(`The settings are right: ${set.length} of ${all.length} are set${where}.\n`);
   },
 });

@@ -176,7 +176,9 @@ function nextSteps(gap: Gap, isInFiles: boolean, { config }: Ledger): string[] {
   const { kind, state, reason, market, span } = gap;
   const id = gapIdOf(gap);
   if (MOMENT_STREAMS.has(kind)) {
-    return ['nothing brings it back; keep the daemon running, and see that its schedule is kept'];
+    const left = leftOutText(config, [gap]);
+    const next = left ?? 'keep the daemon running, and see that its schedule is kept';
+    return [`nothing brings it back; ${next}`];
   }
   const note = `tapekeep gaps note ${id} "…"`;
   if (reason === 'delisted') {

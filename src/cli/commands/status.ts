@@ -67,7 +67,6 @@ export default command({
     const counted = { atMs: nowMs, streams, gaps, checks };
     const limit = isSummary === true ? 0 : worst;
     const status = archiveStatus(counted, nowMs, { markets, kinds, worst: limit });
-    const document = { ...statusOf(VERSION, identity, nowMs), archive: status, daemon: null };
     const title =
       identity === null
         ? 'The archive is empty: nothing was collected yet.'
@@ -78,7 +77,8 @@ export default command({
       session.config,
       streams.filter(({ market, kind }) => shown.has(market) && kinds?.includes(kind) !== false),
     );
-    printReport(json, document, () => [
+    const of = statusOf(VERSION, identity, nowMs, left);
+    printReport(json, { ...of, archive: status, daemon: null }, () => [
       title,
       ...tableLines(status),
       summaryLine(status, all),

@@ -34,6 +34,8 @@ export interface DaemonView {
   readonly standingLimitMs: number;
   /** The ledger as it was last gone through; undefined before the first time. */
   readonly counted: LedgerCount | undefined;
+  /** What of the archive the settings leave out, in words; undefined: nothing, or not known yet. */
+  readonly leftOut: string | undefined;
 }
 
 /** Limit of a heartbeat's age: loops run several times within it. */
@@ -69,7 +71,7 @@ export async function openDaemonStatus(
       const { requests, failedRequests, lastFailure } = counts;
       const identity = { name: exchangeNameOf(config), isSandbox: view.isSandbox };
       return {
-        ...statusOf(VERSION, identity, nowMs),
+        ...statusOf(VERSION, identity, nowMs, view.leftOut),
         archive: view.counted === undefined ? null : archiveStatus(view.counted, nowMs, selection),
         daemon: {
           phase: phaseText(view),
@@ -168,5 +170,7 @@ async function ready(view: DaemonView): Promise<HealthReport> {
           ? `the coverage of no stream stands still for longer than ${shownDuration(view.standingLimitMs)}`
           : `coverage does not grow: ${standingText(standing.map(standingOf))}`,
     },
+    // Settings are no fault; but what they leave out stands still, and no other check says so.
+    ...(view.leftOut === undefined ? [] : [{ name: 'settings', ok: true, detail: view.leftOut }]),
   ]);
 }

@@ -98,6 +98,7 @@ export class Daemon {
   #failure: Error | undefined;
   #lastTickMs: number;
   #counted: LedgerCount | undefined;
+  #leftOut: string | undefined;
   #lastAnswerMs: number | undefined;
   #stopped: Promise<void> | undefined;
 
@@ -182,9 +183,9 @@ export class Daemon {
       const message = `${missing}: ${COLD_FILES_ADVICE}; until then what reads that time is refused`;
       this.#options.telemetry.daemon.warned({ code: 'cold_files_missing', message });
     }
-    const left = leftOutText(config, await this.#retrying(() => store.inspection.streams()));
-    if (left !== undefined) {
-      this.#options.telemetry.daemon.warned({ code: 'streams_left_out', message: left });
+    this.#leftOut = leftOutText(config, await this.#retrying(() => store.inspection.streams()));
+    if (this.#leftOut !== undefined) {
+      this.#options.telemetry.daemon.warned({ code: 'streams_left_out', message: this.#leftOut });
     }
     this.#identity = { value: identity };
   }
@@ -365,7 +366,7 @@ export class Daemon {
       ...{ collector: this.#collector, access: this.#access, store: this.#store },
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
-      counted: this.#counted,
+      ...{ counted: this.#counted, leftOut: this.#leftOut },
       standingLimitMs: this.#options.config.http.notReadyAfter,
     };
   }
