@@ -145,12 +145,16 @@ test('a database that answers and stores nothing is waited for no longer than as
   assert.match(daemon.text('stderr'), /could not extend file; waited 11s for it/);
 });
 
-test('work that fails on a full disk after longer than two looks ends the wait, too', async () => {
+/** One try of a start: how long it takes, and the state that the server refuses it with; none: it succeeds. */
+interface Try {
+  readonly takesMs: number;
+  readonly sqlstate?: string;
+}
+
+/** Waits a minute for work of such tries, the last of them again and again, in a time that passes at once. */
+async function waitForTries(...tries: readonly [Try, ...Try[]]) {
   const databaseUrl = await makeDatabase('empty');
   const clock = new FakeClock();
-  const full = new StoreError('database_failed', 'could not extend file', {
-    ...{ action: 'retry', sqlstate: '53100' },
-  });
   const waitedMs: number[] = [];
   const telemetry = {
     ...quietStoreEvents(),
@@ -158,9 +162,15 @@ test('work that fails on a full disk after longer than two looks ends the wait, 
   };
   const stopping = new AbortController();
   const options = { databaseUrl, clock, telemetry, waitMs: 60_000, signal: stopping.signal };
+  let begun = 0;
   const waiting = whenDatabaseAnswers(options, async () => {
-    await sleep(clock, 25_000);
-    throw full;
+    const { takesMs, sqlstate } = tries[begun] ?? tries.at(-1) ?? assert.fail();
+    begun += 1;
+    await sleep(clock, takesMs);
+    if (sqlstate === undefined) return begun;
+    throw new StoreError('database_failed', `refused with ${sqlstate}`, {
+      ...{ action: 'retry', sqlstate },
+    });
   });
   let isOver = false;
   const over = () => {
@@ -168,12 +178,31 @@ test('work that fails on a full disk after longer than two looks ends the wait, 
   };
   waiting.then(over, over);
   // Looks ask a real server: its answers take a time of their own.
-  while (!isOver && clock.monotonicMs() < 300_000) {
+  while (!isOver && clock.monotonicMs() < 600_000) {
     await clock.run(50);
     await stat(import.meta.filename);
   }
+  const endedMs = clock.monotonicMs();
   stopping.abort(new Error('no end'));
   await clock.run(0);
-  await assert.rejects(waiting, /could not extend file; waited 1m for it/);
-  assert.ok(waitedMs.length > 1 && (waitedMs.at(-1) ?? 0) > 25_000, String(waitedMs));
+  return { waiting, waitedMs, endedMs };
+}
+
+test('work that is refused after longer than two looks ends the wait, too', async () => {
+  // A full disk; a lock that somebody holds, or a disk that is slow beyond the longest statement.
+  for (const sqlstate of ['53100', '57014']) {
+    const { waiting, waitedMs, endedMs } = await waitForTries({ takesMs: 25_000, sqlstate });
+    await assert.rejects(waiting, new RegExp(`refused with ${sqlstate}; waited 1m for it`));
+    assert.ok(endedMs < 120_000, `${sqlstate}: ${endedMs}`);
+    assert.ok(waitedMs.length > 1 && (waitedMs.at(-1) ?? 0) > 25_000, String(waitedMs));
+  }
+});
+
+test('work that took long before its connection was lost is waited for anew, whatever refused an earlier try', async () => {
+  const { waiting } = await waitForTries(
+    { takesMs: 0, sqlstate: '53300' },
+    { takesMs: 300_000, sqlstate: '57P01' },
+    { takesMs: 0 },
+  );
+  assert.equal(await waiting, 3);
 });

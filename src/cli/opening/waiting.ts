@@ -57,10 +57,10 @@ function isPassing(error: unknown): boolean {
   return error.code !== 'database_tls_refused' && error.code !== 'database_login_refused';
 }
 
-/** Whether the server answered the work and refused it, as with a full disk: neither down, nor on its way. */
+/** Whether the server answered the work and refused it, as with a full disk, or was too slow at it: neither down, nor on its way. */
 function isRefusal(error: unknown): boolean {
   const sqlstate = error instanceof StoreError ? error.sqlstate : undefined;
-  return sqlstate !== undefined && !/^(08|57)/.test(sqlstate);
+  return sqlstate !== undefined && !/^(08|57P)/.test(sqlstate);
 }
 
 /** One wait: what for, since when, and its end. */
@@ -70,8 +70,8 @@ class Wait {
   readonly signal: AbortSignal;
   #awaySinceMs: number | undefined;
   #hasWorkFailed = false;
-  /** A server may answer and yet store nothing, however long each try takes: then no look ends the wait. */
-  #isRefused = false;
+  /** A server may answer and yet store nothing, however long each try takes: no look takes that time back. */
+  #refusedSinceMs: number | undefined;
   #loggedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: DatabaseWaitOptions) {
@@ -84,15 +84,16 @@ class Wait {
   /** @throws when the time to wait is over */
   workFailed(error: unknown): void {
     this.#hasWorkFailed = true;
-    this.#isRefused = isRefusal(error);
-    this.#failed(error);
+    this.#failed(error, isRefusal(error));
   }
 
-  #failed(error: unknown): void {
+  #failed(error: unknown, isRefused: boolean): void {
     const { clock, telemetry, waitMs } = this.#options;
     const nowMs = clock.monotonicMs();
     this.#awaySinceMs ??= nowMs;
-    const waitedMs = nowMs - this.#awaySinceMs;
+    if (isRefused) this.#refusedSinceMs ??= this.#awaySinceMs;
+    const sinceMs = isRefused ? this.#refusedSinceMs : undefined;
+    const waitedMs = nowMs - (sinceMs ?? this.#awaySinceMs);
     if (waitedMs >= waitMs) {
       if (waitMs === 0) throw error;
       throw new TapekeepError(
@@ -117,12 +118,12 @@ class Wait {
       await sleep(clock, LOOK_EVERY_MS, this.signal);
       try {
         await pingPostgres({ databaseUrl, clock, timeoutMs: LOOK_EVERY_MS });
-        if (!this.#hasWorkFailed && !this.#isRefused) this.#awaySinceMs = undefined;
+        if (!this.#hasWorkFailed) this.#awaySinceMs = undefined;
         this.#hasWorkFailed = false;
       } catch (error) {
         if (!isPassing(error) || this.signal.aborted) continue;
         try {
-          this.#failed(error);
+          this.#failed(error, false);
         } catch (last) {
           this.#ending.abort(last);
         }
