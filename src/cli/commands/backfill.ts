@@ -170,8 +170,9 @@ async function chooseMarkets(
   if (own === undefined) {
     const known = await store.inspection.streams();
     const chosen = selectMarkets(names, marketsOf(known));
+    const wanted = wantedOf(session.config, kinds);
     for (const { market, marketId } of chosen) {
-      assertCollected(session.config, market, kinds);
+      assertCollected(session.config, market, wanted);
       if (known.some((one) => one.marketId === marketId && !one.isListed)) {
         throw new UsageError('--market', market, 'the exchange does not list it now');
       }

@@ -207,6 +207,10 @@ function nextSteps(gap: Gap, isInFiles: boolean, { config }: Ledger): string[] {
     return [`"tapekeep quarantine --market ${printable(market)}" shows what was refused, and why`];
   }
   const left = leftOutText(config, [gap]);
-  const does = left === undefined ? 'a running daemon fills it' : left;
-  return [`${does}; "tapekeep gaps fill ${id}" does it now, and shows how it goes`];
+  const fill = `"tapekeep gaps fill ${id}"`;
+  return [
+    left === undefined
+      ? `a running daemon fills it; ${fill} does it now, and shows how it goes`
+      : `${left}; ${fill} does it while no daemon runs, and shows how it goes`,
+  ];
 }

@@ -54,7 +54,7 @@ export default command({
     if (due.length === 0)
       return await context.fill(nothing(present.length, ids.length), json, isAll);
     if (isCut) say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
-    if (!isOwn) for (const { market, kind } of due) assertCollected(session.config, market, [kind]);
+    if (!isOwn) for (const gap of due) assertCollected(session.config, gap.market, [gap]);
     await makeDue(store, due, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     say(`Filling ${countOf(due.length, 'gap')}.`);

@@ -4,8 +4,9 @@ import { shownDuration } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
 import { formatSpan, isoMs, isoSpan } from '../../kernel/timestamp.js';
+import type { StreamRef } from '../../model/batch.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
-import { MOMENT_STREAMS, type StreamKind, streamName } from '../../model/series.js';
+import { MOMENT_STREAMS, streamName } from '../../model/series.js';
 import type { BoundedOutput } from '../../observe/bounded-output.js';
 import type { Gap, SpanProgress, Store } from '../../store/index.js';
 import type { Need } from '../command.js';
@@ -27,7 +28,7 @@ import type { FillTask } from './worker.js';
 export function assertCollected(
   config: Config,
   market: string,
-  kinds: readonly StreamKind[],
+  streams: readonly Pick<StreamRef, 'kind' | 'variant'>[],
 ): void {
   const advice = 'stop it, and this program does the work itself';
   const { markets } = config;
@@ -35,12 +36,10 @@ export function assertCollected(
     const why = `the running daemon does not collect it (setting "markets"); add it there, or ${advice}`;
     throw new UsageError('--market', market, why);
   }
-  for (const kind of kinds) {
-    // Any interval of candles is filled: which of them are collected does not matter.
-    const [variant = 0] = kind === 'candles' ? config.streams.candles.intervalsS : [];
-    if (MOMENT_STREAMS.has(kind) || isSwitchedOn(config, { kind, variant })) continue;
+  for (const stream of streams) {
+    if (MOMENT_STREAMS.has(stream.kind) || isSwitchedOn(config, stream)) continue;
     const why = `the running daemon does not collect them (settings below "streams"); enable them, or ${advice}`;
-    throw new UsageError('--kinds', kind, why);
+    throw new UsageError('--kinds', streamName(stream), why);
   }
 }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { assertCollected } from '../../../src/cli/fill/with-filling.js';
 import { leftOutText, nextTryText } from '../../../src/cli/gaps.js';
 import { type ConfigTree, loadConfig } from '../../../src/config/load.js';
 import type { StreamKind } from '../../../src/model/series.js';
@@ -36,6 +37,16 @@ test('what of the archive the settings leave out is named, the first of many', (
   assert.match(
     both ?? '',
     /not name B \(.*\), and switch off times, depth, candles 300s: a daemon/,
+  );
+});
+
+test('beside a daemon only gaps of the candles that it collects are to be filled', () => {
+  const config = loadConfig({ env: {}, overrides: { streams: { candles: { intervalsS: [60] } } } });
+  const of = (variant: number) => [{ kind: 'candles', variant } as const];
+  assertCollected(config, 'A', of(60));
+  assert.throws(
+    () => assertCollected(config, 'A', of(300)),
+    /--kinds: "candles 300s" is not allowed; the running daemon does not collect them/,
   );
 });
 
