@@ -21,8 +21,9 @@ const LOGIN_REFUSED = /^(28...|3D...|42501)$/;
 const LOGIN_ADVICE: ReadonlyArray<readonly [RegExp, string]> = [
   [
     /no encryption/,
-    'its pg_hba.conf has no line for this user, database and address, or one for encrypted connections alone: those are asked for by ?sslmode=verify-full in database.url',
+    'its pg_hba.conf has no line that lets in this user, database and address, or one for encrypted connections alone: those are asked for by ?sslmode=verify-full in database.url',
   ],
+  [/pg_hba\.conf/, 'its pg_hba.conf has no line that lets in this user, database and address'],
   [
     /client certificate/,
     'it asks for a certificate of the client: name its files by sslcert=FILE and sslkey=FILE in database.url',

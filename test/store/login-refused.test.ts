@@ -106,6 +106,16 @@ test('a refused login is advised on by what the server says, and never shows the
       'no pg_hba.conf entry for host "::1", user "u", no encryption',
       /or one for encrypted .*sslmode/,
     ],
+    [
+      '28000',
+      'no pg_hba.conf entry for host "::1", user "u", SSL encryption',
+      /: its pg_hba\.conf has no line that lets in this user, database and address$/,
+    ],
+    [
+      '28000',
+      'pg_hba.conf rejects connection for host "::1", user "u", SSL encryption',
+      /: its pg_hba\.conf has no line that lets in this user/,
+    ],
     ['28000', 'connection requires a valid client certificate', /sslcert=FILE and sslkey=FILE/],
     ['28P01', 'password authentication failed for user "u"', /check the user, the password and/],
     ['3D000', 'database "x" does not exist', /check the user, the password and the database/],
