@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import {
   type ArchiveErrorCode,
   type ColdErrorCode,
@@ -81,17 +82,28 @@ function isFullDisk(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
 }
 
-/** Of rights, of paths, and of disks that are ill or away: the last two of a network that is not there. */
+/** Of rights, of paths, and of disks that are ill, busy or away; the last line is of a network that is not there. */
 const REFUSED: ReadonlySet<string> = new Set([
-  ...['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EISDIR', 'ELOOP', 'ENAMETOOLONG', 'EIO'],
-  ...['ENOTCONN', 'ESTALE'],
+  ...['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EISDIR', 'ELOOP', 'ENAMETOOLONG'],
+  ...['EIO', 'EBUSY', 'ENODEV', 'ENXIO'],
+  ...['ENOTCONN', 'ESTALE', 'EHOSTDOWN', 'EHOSTUNREACH', 'ETIMEDOUT', 'EREMOTEIO'],
 ]);
+/** What Node says of codes that it has no name for: of ESTALE, and of a file system that is damaged. */
+const NAMELESS = /^Unknown system error /;
+
+/** The code of an error of the system, also where Node has no name for it. */
+function systemCodeOf(error: unknown): string {
+  const code = codeOf(error);
+  return NAMELESS.test(code) && (error as NodeJS.ErrnoException).errno === -constants.errno.ESTALE
+    ? 'ESTALE'
+    : code;
+}
 
 /** Names what a file system refused, whatever its form; errors of our own stay as they are. */
 export function asColdError(error: unknown, path: string): unknown {
   // A server's disk is none of ours.
   if (error instanceof ColdError || error instanceof StoreError) return error;
-  const code = codeOf(error);
+  const code = systemCodeOf(error);
   if (isFullDisk(error)) {
     return new ColdError(
       'cold_disk_full',
@@ -105,7 +117,7 @@ export function asColdError(error: unknown, path: string): unknown {
       cause: error,
     });
   }
-  if (REFUSED.has(code)) {
+  if (REFUSED.has(code) || NAMELESS.test(code)) {
     return new ColdError(
       'cold_refused',
       `${path} cannot be read or written (${code}): check the disk and the rights of cold.dir`,

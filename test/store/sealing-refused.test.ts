@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
-import { mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
+import fs, { mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
-import { filesBelow } from '../../src/archive/cold/folder.js';
+import { filesBelow, SCRATCH_FOLDER } from '../../src/archive/cold/folder.js';
 import { readColdManifest } from '../../src/archive/cold/manifest.js';
 import type { LifeReport } from '../../src/archive/sealing/life.js';
 import { AbortedError } from '../../src/kernel/errors.js';
@@ -374,6 +376,35 @@ test('nothing more is moved into files while the folder of those that there are 
   });
   assert.deepEqual(failures, []);
   assert.deepEqual(await statesOf(world), ['expired', 'expired', 'archived']);
+});
+
+test('what tidying is refused takes nothing from the report of the round, whatever Node calls it', async (t) => {
+  // Node has no name for what a network file system says of a handle that its server forgot.
+  const errno = -constants.errno.ESTALE;
+  const stale = Object.assign(new Error(), { errno, code: `Unknown system error ${errno}` });
+  for (const [error, said] of [
+    [Object.assign(new Error(), { code: 'EHOSTDOWN' }), /cannot be read or written \(EHOSTDOWN\)/],
+    [stale, /cannot be read or written \(ESTALE\)/],
+  ] as const) {
+    const world = await openSealingWorld(t);
+    await mkdir(join(world.coldDir, SCRATCH_FOLDER));
+    const removal = t.mock.method(fs, 'rm', () => Promise.reject(error));
+    syncBuiltinESMExports();
+    const report = live(world);
+    await report.catch(() => undefined);
+    removal.mock.restore();
+    syncBuiltinESMExports();
+    const { outcomes, failures } = await report;
+    assert.deepEqual(
+      outcomes.map(({ became }) => became),
+      ['sealed', 'sealed', 'sealed'],
+    );
+    assert.deepEqual(
+      failures.map((one) => one.error.code),
+      ['cold_refused'],
+    );
+    assert.match(failures[0]?.error.message ?? '', said);
+  }
 });
 
 test('what was restored is left alone for a while, and goes again without being asked twice', async (t) => {

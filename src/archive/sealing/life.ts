@@ -132,7 +132,7 @@ class LifeRun {
     try {
       await tidyColdDir(coldDir, partitions);
     } catch (error) {
-      this.#fail(coldDir, error);
+      this.#fail(coldDir, asColdError(error, coldDir));
     }
   }
 
