@@ -131,6 +131,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
     status.out,
     /^Nothing more of XMR_USDT is collected, though .*: the exchange does not list it any more\.$/m,
   );
+  assert.equal(status.out.match(/^Nothing more of /gm)?.length, 1, 'once');
   const unnamed = await runCommand(['status'], settings);
   assert.match(
     unnamed.out,

@@ -4,6 +4,7 @@ import { MarketList } from '../../../src/collect/markets.js';
 import type { CollectEvents } from '../../../src/observe/events.js';
 import { createLogger } from '../../../src/observe/logger.js';
 import { createTelemetry } from '../../../src/observe/telemetry.js';
+import type { Gap } from '../../../src/store/index.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
@@ -60,6 +61,29 @@ test('listed and delisted markets are picked up', async () => {
   );
   await list.refresh(signal);
   assert.equal(world.record.changes.length, 2, 'nothing new, nothing told');
+});
+
+test('what a delisting gave up is told of the markets that are wanted', async () => {
+  const world = new World();
+  const { archive } = world;
+  const of = (marketId: number, name: string) => ({
+    ...{ gapId: null, streamId: marketId, marketId, market: name, kind: 'trades', variant: 0 },
+    ...{ span: { fromMs: 0, toMs: 60_000 }, state: 'open', reason: 'not collected', note: null },
+    ...{ attempts: 0, firstSeenAtMs: null, nextAttemptAtMs: null, isBeforeHistory: false },
+  });
+  const ensure = archive.ensureMarkets.bind(archive);
+  archive.ensureMarkets = async (...list) => ({
+    ...(await ensure(...list)),
+    givenUp: [of(1, 'A'), of(2, 'B')] as Gap[],
+  });
+  const told = async (...wanted: string[]) => {
+    world.record.gaps.length = 0;
+    await world.list(wanted).refresh(signal);
+    return world.record.gaps.map((gap) => [gap.market, gap.reason, gap.count, gap.lengthMs]);
+  };
+  const [a, b] = ['A', 'B'].map((name) => [name, 'delisted', 1, 60_000]);
+  assert.deepEqual(await told(), [a, b]);
+  assert.deepEqual(await told('B'), [b]);
 });
 
 test('an entry that cannot be read is quarantined and is no delisting', async () => {
