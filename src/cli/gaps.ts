@@ -189,29 +189,25 @@ export function startTriesText(
 /**
  * When a gap is tried again without a person. No process tries while nothing collects.
  *
- * @param isWritten whether a daemon collects now
+ * @param by the settings with which a daemon would try it, and whether one collects now
  */
 export function nextTryText(
-  {
-    kind,
-    state,
-    reason,
-    nextAttemptAtMs,
-  }: Pick<Gap, 'kind' | 'state' | 'reason' | 'nextAttemptAtMs'>,
-  isWritten: boolean,
+  gap: Pick<Gap, 'market' | 'kind' | 'variant' | 'state' | 'reason' | 'nextAttemptAtMs'>,
+  by: { readonly config: Config; readonly isWritten: boolean },
   nowMs: number,
 ): string {
+  const { kind, state, reason, nextAttemptAtMs } = gap;
+  if (state === 'unfillable' && MOMENT_STREAMS.has(kind)) return 'none';
+  if (leftOutText(by.config, [gap]) !== undefined) return 'none with these settings';
   if (state === 'unfillable') {
-    if (reason === 'delisted' && !MOMENT_STREAMS.has(kind)) {
-      return 'once the market is listed again';
-    }
+    if (reason === 'delisted') return 'once the market is listed again';
     const isAsked = reason === 'beyond history' || kind === 'candles';
     return isAsked ? 'every hour while a daemon runs' : 'none';
   }
   if (nextAttemptAtMs !== null && nextAttemptAtMs > nowMs) {
     return formatInstant(Math.floor(nextAttemptAtMs));
   }
-  return isWritten ? 'soon' : 'at the next start';
+  return by.isWritten ? 'soon' : 'at the next start';
 }
 
 /** What is covered beyond the exchange's present, in words. */

@@ -88,16 +88,15 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
   const { before, after } = await look.store.inspection.neighbours({ streamId, marketId, span });
   const files = await partitionSpans(look.store, gap.kind, 'archived');
   const isInFiles = subtractSpans(span, files).length === 0;
+  const isWritten = await look.store.inspection.isWritten();
+  const { config } = look;
   const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
   const lines = [
     `Gap ${gapIdOf(gap)}: ${name}`,
     `  from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${length}), UTC`,
     `  ${state}: ${printable(reason)}`,
     ...(words === undefined ? [] : [`  ${words}`]),
-    ...triesOf(
-      gap,
-      isInFiles ? NO_TRY : nextTryText(gap, await look.store.inspection.isWritten(), look.nowMs),
-    ),
+    ...triesOf(gap, isInFiles ? NO_TRY : nextTryText(gap, { config, isWritten }, look.nowMs)),
     ...noteLines(gap.note),
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,

@@ -75,7 +75,7 @@ export default command({
     printReport(json, document, () => [
       ...(shown.length === 0
         ? [nothing(selected, chosen, isAllKnown)]
-        : formatTable(columns(isWritten, nowMs), shown)),
+        : formatTable(columns({ config: session.config, isWritten }, nowMs), shown)),
       ...(listed.length > shown.length || !isAll ? [more(listed.length, shown.length, isAll)] : []),
       ...cutLines(shown, filter.span),
       ...sumLines(listed, isAll),
@@ -201,7 +201,7 @@ function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: nu
   ];
 }
 
-const columns = (isWritten: boolean, nowMs: number): readonly Column<Gap>[] => [
+const columns = (by: Parameters<typeof nextTryText>[1], nowMs: number): readonly Column<Gap>[] => [
   { title: 'id', text: gapIdOf },
   { title: 'market', text: ({ market }) => market },
   { title: 'stream', text: streamName },
@@ -211,6 +211,6 @@ const columns = (isWritten: boolean, nowMs: number): readonly Column<Gap>[] => [
   { title: 'state', text: ({ state }) => state },
   { title: 'reason', text: ({ reason }) => reason },
   figure('tries', ({ attempts }) => String(attempts)),
-  { title: 'next try', text: (gap) => nextTryText(gap, isWritten, nowMs) },
+  { title: 'next try', text: (gap) => nextTryText(gap, by, nowMs) },
   { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '' },
 ];

@@ -51,13 +51,23 @@ test('beside a daemon only gaps of the candles that it collects are to be filled
 });
 
 test('what is missing of a delisted market waits for the list', () => {
-  const gap = { kind: 'trades', state: 'unfillable', reason: 'delisted' } as const;
-  const text = nextTryText({ ...gap, nextAttemptAtMs: null }, true, 0);
-  assert.equal(text, 'once the market is listed again');
-  const given = { kind: 'candles', state: 'unfillable', nextAttemptAtMs: null } as const;
-  const next = (gap: Partial<Parameters<typeof nextTryText>[0]>) =>
-    nextTryText({ ...given, reason: 'walk stalled', ...gap }, true, 0);
+  const market = { market: 'A', variant: 60, nextAttemptAtMs: null };
+  const given = {
+    ...market,
+    kind: 'candles',
+    state: 'unfillable',
+    reason: 'walk stalled',
+  } as const;
+  const next = (gap: Partial<Parameters<typeof nextTryText>[0]>, overrides: ConfigTree = {}) => {
+    const config = loadConfig({ env: {}, overrides });
+    return nextTryText({ ...given, ...gap }, { config, isWritten: true }, 0);
+  };
+  assert.equal(next({ kind: 'trades', reason: 'delisted' }), 'once the market is listed again');
   assert.equal(next({}), 'every hour while a daemon runs');
+  const leftOut = 'none with these settings';
+  assert.equal(next({}, { streams: { candles: { intervalsS: [300] } } }), leftOut);
+  assert.equal(next({ state: 'open' }, { markets: ['B'] }), leftOut);
+  assert.equal(next({ state: 'open' }), 'soon');
   assert.equal(
     next({ kind: 'trades', reason: 'beyond history' }),
     'every hour while a daemon runs',
