@@ -1,15 +1,9 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import type {
-  ActiveOrder,
-  Balance,
-  BookOrder,
-  CreatedOrder,
-  Depth,
-} from '../../contract/resources.js';
+import type { BookOrder, Depth } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
 import type { Clock } from '../../kernel/clock.js';
-import { type Accounts, type Backend, RefusedError, type Slice } from '../../server/backend.js';
+import type { Backend, Slice } from '../../server/backend.js';
 import { formatScaled } from '../amounts.js';
 import { CANDLE_RULES } from '../candles.js';
 import { TapeError } from '../errors.js';
@@ -55,8 +49,6 @@ const OPTIONS = z.object({
   startOffsetS: z.number(OFFSET).min(0, OFFSET).default(0),
   /** Most trades of a market that are served, the newest; default: all. */
   historyMax: z.int(HISTORY).min(1, HISTORY).optional(),
-  /** Activated API keys with their secrets. */
-  keys: z.record(z.string(), z.string()).readonly().default({}),
 });
 
 /** What a tape exchange plays, and how its time runs. */
@@ -107,7 +99,6 @@ export async function openTape(given: TapeOptions, clock: Clock): Promise<TapeBa
     ...{ identity: `sandbox-tape-${digest.slice(0, 32)}`, tapes, clock, seed },
     time: new ExchangeTime(clock, startMs + shiftMs, isInstant ? 1 : pace),
     rules: options,
-    keys: new Map(Object.entries(options.keys)),
   });
 }
 
@@ -116,26 +107,18 @@ interface TapeParts extends MarketDataParts {
   readonly tapes: readonly MarketTape[];
   /** Draws the order books. */
   readonly seed: number;
-  /** Secrets by API key; a tape has no accounts, but signed requests can be answered. */
-  readonly keys: ReadonlyMap<string, string>;
 }
 
-/**
- * An exchange that plays tapes. There is no engine behind it: orders are refused as blocked,
- * balances and active orders are empty.
- */
-export class TapeBackend extends MarketData implements Backend, Accounts {
-  readonly accounts = this;
+/** An exchange that plays tapes. There is no engine behind it, and so there are no accounts. */
+export class TapeBackend extends MarketData implements Backend {
   readonly #tapes: ReadonlyMap<string, MarketTape>;
   readonly #seed: number;
-  readonly #keys: ReadonlyMap<string, string>;
   readonly #books = new Map<string, { readonly lastId: number; readonly book: TapeBook }>();
 
   constructor(parts: TapeParts) {
     super(parts);
     this.#tapes = new Map(parts.tapes.map((tape) => [tape.market.name, tape]));
     this.#seed = parts.seed;
-    this.#keys = parts.keys;
   }
 
   hasMarket(market: string): boolean {
@@ -152,22 +135,6 @@ export class TapeBackend extends MarketData implements Backend, Accounts {
   book(market: string, side: Side, offset: number, limit: number): Slice<BookOrder> {
     const orders = this.#book(this.tapeOf(market))[side].flatMap((level) => level.orders);
     return { total: orders.length, rows: orders.slice(offset, offset + limit) };
-  }
-
-  secretOf(apiKey: string): string | undefined {
-    return this.#keys.get(apiKey);
-  }
-
-  balances(): Record<string, Balance> {
-    return {};
-  }
-
-  placeOrder(): CreatedOrder {
-    throw new RefusedError('operationBlocked', 'a tape takes no orders');
-  }
-
-  activeOrders(): Slice<ActiveOrder> {
-    return { total: 0, rows: [] };
   }
 
   protected override tapes(): Iterable<MarketTape> {

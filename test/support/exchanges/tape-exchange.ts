@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import type { Balance } from '../../../src/contract/resources.js';
 import type { ServerVariants } from '../../../src/contract/variants.js';
 import type { Clock } from '../../../src/kernel/clock.js';
 import { HOUR_MS } from '../../../src/kernel/durations.js';
@@ -14,6 +15,7 @@ import {
   type TapeBackend,
   type TapeOptions,
 } from '../../../src/sandbox/tape/tape-backend.js';
+import { type Accounts, type Backend, RefusedError } from '../../../src/server/backend.js';
 import { FakeClock } from '../fake-clock.js';
 import { type Served, serve } from './served.js';
 
@@ -71,12 +73,30 @@ export async function testTape(options: Partial<TapeOptions> = {}): Promise<Tape
   return { tapes, startOffsetS: (TEST_ORIGIN_MS + HOUR_MS - firstMs) / 1000, ...options };
 }
 
-/** A tape exchange on a free port; ends with the test. */
+/** Secrets by API key. */
+type Keys = Readonly<Record<string, string>>;
+
+/** Accounts that hold nothing, for tests of signed requests. */
+function emptyAccounts(keys: Keys) {
+  const secrets = new Map(Object.entries(keys));
+  return {
+    secretOf: (apiKey: string) => secrets.get(apiKey),
+    balances: (): Record<string, Balance> => ({}),
+    placeOrder: () => {
+      throw new RefusedError('operationBlocked', 'no orders are taken');
+    },
+    activeOrders: () => ({ total: 0, rows: [] }),
+  } satisfies Accounts;
+}
+
+/** A tape exchange on a free port; ends with the test. @param options with `keys`: accounts, too */
 export async function startTapeExchange(
   t: TestContext,
-  options: Partial<TapeOptions> = {},
+  { keys, ...options }: Partial<TapeOptions> & { readonly keys?: Keys } = {},
   variants: Partial<ServerVariants> = {},
   clock: Clock = new FakeClock(),
-): Promise<Served<TapeBackend>> {
-  return serve(t, await openTape(await testTape(options), clock), clock, { variants });
+): Promise<Served<TapeBackend & Backend>> {
+  const backend: TapeBackend & Backend = await openTape(await testTape(options), clock);
+  if (keys !== undefined) Object.assign(backend, { accounts: emptyAccounts(keys) });
+  return serve(t, backend, clock, { variants });
 }
