@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { filesBelow } from '../../src/archive/cold/folder.js';
 import { openArchive } from '../../src/cli/opening/database.js';
-import { loadConfig } from '../../src/config/load.js';
-import { systemClock } from '../../src/kernel/clock.js';
+import { openSession } from '../../src/cli/opening/session.js';
 import type { TradeRow } from '../../src/model/batch.js';
 import { Connection } from '../../src/store/connection.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
@@ -191,10 +190,11 @@ test('trades that stand in files just so are repetitions, also where nothing is 
   const { outcomes } = await liveAll(world, { rules });
   assert.equal(outcomes.filter(({ became }) => became === 'archived').length, 3);
 
-  const config = loadConfig({
-    env: { TAPEKEEP_DATABASE_URL: url, TAPEKEEP_COLD_DIR: coldDir },
-  });
-  const again = await openArchive(config, url, systemClock, quietStoreEvents());
+  const session = openSession(
+    { logLevel: 'silent' },
+    { env: { TAPEKEEP_DATABASE_URL: url, TAPEKEEP_COLD_DIR: coldDir } },
+  );
+  const again = await openArchive(session, url);
   t.after(() => again.stop());
   const own = threeDays().filter(
     ({ marketId, tradedAtS }) => marketId === 1 && tradedAtS * 1000 < gap.toMs,
@@ -221,7 +221,7 @@ test('trades that stand in files just so are repetitions, also where nothing is 
   for (const path of await filesBelow(coldDir)) {
     if (path.endsWith('.parquet')) await truncate(join(coldDir, path), 10);
   }
-  const blind = await openArchive(config, url, systemClock, quietStoreEvents());
+  const blind = await openArchive(session, url);
   t.after(() => blind.stop());
   const refused = await blind.commit({ trades: [first] });
   assert.equal(refused.outcomes.trade.rejected, 1);

@@ -20,16 +20,17 @@ export default command({
       throw new UsageError('migrate', '--citus', allowed);
     }
     const session = openSession(common);
-    const { config, telemetry } = session;
     await withDatabase(session, 'any', async ({ signal, url }) => {
       const progress = new MigrationProgress();
+      const { telemetry } = session;
       const { store } = telemetry;
       // Its line of the log would stand behind the bar.
       const migrated: typeof store.migrated = (event) => {
         progress.end();
         store.migrated(event);
       };
-      const migrating = migrateDatabase(config, url, { ...store, migrated }, progress.begun);
+      const shown = { ...session, telemetry: { ...telemetry, store: { ...store, migrated } } };
+      const migrating = migrateDatabase(shown, url, progress.begun);
       // What is cut off is rolled back; the next run goes on from there.
       const report = await unlessAborted(signal, migrating).finally(() => progress.end());
       process.stdout.write(`${linesOf(report).join('\n')}\n`);

@@ -5,17 +5,17 @@ import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { LedgerCount } from '../../status/document.js';
 import type { StatusServer } from '../../status/server.js';
-import { fullDisk, type Store, startEmbeddedPostgres } from '../../store/index.js';
+import { fullDisk, type Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import { leftOutText } from '../gaps.js';
 import {
   COLD_FILES_ADVICE,
   describeDatabase,
-  embeddedOptions,
   migrateDatabase,
   missingColdFiles,
   openArchive,
   refuseSecondWriter,
+  startEmbedded,
 } from '../opening/database.js';
 import {
   archiveIdentityOf,
@@ -123,7 +123,7 @@ export class Daemon {
   }
 
   async #open(): Promise<DaemonAddresses> {
-    const { config, clock, telemetry, exchangeTime } = this.#options;
+    const { config, telemetry } = this.#options;
     const { signal } = this.#stopping;
     // First of all: what takes long must not look dead from outside.
     try {
@@ -137,13 +137,12 @@ export class Daemon {
     this.#database = database;
     this.#enter('migrating the database');
     const { roles } = await this.#retrying(() => {
-      return migrateDatabase(config, database.url, telemetry.store);
+      return migrateDatabase(this.#options, database.url);
     });
     if (roles.state !== 'busy' && roles.note !== null) {
       telemetry.daemon.warned({ code: 'roles_unsettled', message: roles.note });
     }
-    const exchangeNowMs = () => exchangeTime.nowMs();
-    const opening = () => openArchive(config, database.url, clock, telemetry.store, exchangeNowMs);
+    const opening = () => openArchive(this.#options, database.url);
     const store = await this.#retrying(opening, (late) => late.stop());
     this.#store = store;
     await this.#retrying(() => store.acquireWriterLock());
@@ -331,13 +330,12 @@ export class Daemon {
 
   /** The configured Postgres, or the embedded one, started if need be. */
   async #openDatabase(): Promise<OpenDatabase> {
-    const { config, clock, telemetry } = this.#options;
-    if (config.database.url !== null) return { url: config.database.url };
+    const configured = this.#options.config.database.url;
+    if (configured !== null) return { url: configured };
     const { signal } = this.#stopping;
     const starting = () =>
-      startEmbeddedPostgres({
-        ...embeddedOptions(config),
-        ...{ clock, telemetry: telemetry.store, signal },
+      startEmbedded(this.#options, {
+        signal,
         // Recovery after a crash may take its time.
         startTimeoutMs: Math.max(EMBEDDED_START_MS, this.#waitMs),
         onLost: (error) => this.#fail(error),

@@ -1,7 +1,6 @@
 import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
-import { TapekeepError } from '../../kernel/errors.js';
 import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
 import { formatSpan, isoMs, isoSpan } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
@@ -13,7 +12,7 @@ import type { Need } from '../command.js';
 import { endSoon, untilStopped } from '../ending.js';
 import { EXIT_CODES, type ExitCode, UsageError } from '../failure.js';
 import { gapIdOf, isSwitchedOn } from '../gaps.js';
-import { migrateDatabase, openArchive, withDatabase } from '../opening/database.js';
+import { type ArchiveNeed, type Database, withArchive } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
 import { countOf, printable, printReport } from '../output.js';
 import { Progress, percent } from '../progress.js';
@@ -207,12 +206,8 @@ export interface FillContext {
 /** Tasks, or words for people when there is nothing to do. */
 type Plan = readonly FillTask[] | string;
 
-/**
- * The need of a command that fills: the archive, taken or beside a daemon, and how it goes on stderr.
- *
- * @param need `any` makes the archive when there is none
- */
-export function filling(need: 'existing' | 'any'): Need<FillContext> {
+/** The need of a command that fills: the archive, taken or beside a daemon, and how it goes on stderr. */
+export function filling(need: ArchiveNeed): Need<FillContext> {
   return async (common, use) => {
     const clock = systemClock;
     // The first look is shown as well.
@@ -220,25 +215,23 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
     const write = (line: string) => progress.write(line);
     const destination = ({ isTTY }: BoundedOutput) => ({ isTTY, write });
     const session = openSession({ logLevel: 'warn', ...common }, { destination });
-    const work = () =>
-      withDatabase(session, need, async ({ url, signal }) => {
-        const store = await openOrMake(session, url, need);
-        const say = (text: string) => progress.write(`${text}\n`);
-        const filling = new Filling({
-          ...{ session, store, signal, onWorker: say },
-          onProgress: (totals) => showFill(progress, totals),
-        });
-        const startedMs = clock.monotonicMs();
-        const fill: FillContext['fill'] = (plan, isJson, isAll = true) =>
-          fillAll({ filling, store, startedMs }, plan, isJson, isAll);
-        try {
-          return await use({ session, store, filling, signal, say, fill });
-        } finally {
-          progress.end();
-          await filling.end();
-          await store.stop();
-        }
+    const fillIn = async (store: Store, { signal }: Database) => {
+      const say = (text: string) => progress.write(`${text}\n`);
+      const filling = new Filling({
+        ...{ session, store, signal, onWorker: say },
+        onProgress: (totals) => showFill(progress, totals),
       });
+      const startedMs = clock.monotonicMs();
+      const fill: FillContext['fill'] = (plan, isJson, isAll = true) =>
+        fillAll({ filling, store, startedMs }, plan, isJson, isAll);
+      try {
+        return await use({ session, store, filling, signal, say, fill });
+      } finally {
+        progress.end();
+        await filling.end();
+      }
+    };
+    const work = () => withArchive(session, fillIn, 'by itself', need);
     const notice = () => 'Stopped before anything was asked for.\n';
     return await untilStopped(work, notice).finally(() => endSoon());
   };
@@ -252,24 +245,6 @@ function showFill(
   const share = lengthMs === 0 ? 1 : coveredMs / lengthMs;
   const openShare = 1 - share - (unfillableMs + waitingMs) / Math.max(1, lengthMs);
   progress.show(share, countOf(rows, 'row'), [rows, 'rows'], openShare);
-}
-
-/** A database without a schema is a new archive. */
-async function openOrMake(
-  { config, telemetry, exchangeTime }: Session,
-  url: string,
-  need: 'existing' | 'any',
-): Promise<Store> {
-  const exchangeNowMs = () => exchangeTime.nowMs();
-  const open = () => openArchive(config, url, systemClock, telemetry.store, exchangeNowMs);
-  try {
-    return await open();
-  } catch (error) {
-    const isNew = error instanceof TapekeepError && error.code === 'database_not_migrated';
-    if (!isNew || need === 'existing') throw error;
-    await migrateDatabase(config, url, telemetry.store);
-    return await open();
-  }
 }
 
 /** Works on the tasks, and reports what came of it. */

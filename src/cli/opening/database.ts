@@ -1,10 +1,9 @@
 import { join } from 'node:path';
 import { coldFolder, isColdThere } from '../../archive/cold/folder.js';
 import type { Config } from '../../config/schema.js';
-import { type Clock, systemClock, unlessAborted } from '../../kernel/clock.js';
+import { systemClock, unlessAborted } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
-import type { StoreEvents } from '../../observe/events.js';
 import {
   hasEmbeddedCluster,
   type MigrationReport,
@@ -27,41 +26,45 @@ export interface Database {
   readonly signal: AbortSignal;
 }
 
-/** The settings of the embedded server. */
-export function embeddedOptions({ dataDir, database }: Config) {
+type EmbeddedOptions = Parameters<typeof startEmbeddedPostgres>[0];
+
+/** Starts the embedded server as it is configured, or shares the one that runs. */
+export function startEmbedded(
+  { config: { dataDir, database }, clock, telemetry }: Session,
+  own: Pick<EmbeddedOptions, 'signal' | 'onLost' | 'startTimeoutMs'>,
+) {
   const { embeddedPort, readerName, readerPassword } = database;
-  return {
-    dataDir,
+  return startEmbeddedPostgres({
+    ...{ dataDir, clock, telemetry: telemetry.store, ...own },
     reader: { name: readerName, password: readerPassword },
     ...(embeddedPort === 0 ? {} : { port: embeddedPort }),
-  };
+  });
 }
+
+/** `existing` refuses to make an empty archive just to look at it; `any` makes one where there is none. */
+export type ArchiveNeed = 'existing' | 'any';
 
 /**
  * The configured Postgres for a command, or the embedded one, started if need be: beside a daemon it is
  * shared, and the last of its users ends it. As long as it is in use, a signal does not end the process, but
  * aborts what the command does.
  *
- * @param need `existing` refuses to make an empty archive just to look at it
  * @param onLost called when the embedded server is gone and cannot be started again
  * @throws TapekeepError `no_archive`; EndedError
  */
 export async function withDatabase<T>(
-  { config, telemetry }: Session,
-  need: 'existing' | 'any',
+  session: Session,
+  need: ArchiveNeed,
   use: (database: Database) => Promise<T>,
   onLost?: (error: Error) => void,
 ): Promise<T> {
+  const { config } = session;
   if (need === 'existing') await assertArchive(config);
   using ending = commandEnding.hold();
   const { signal } = ending;
   const { url } = config.database;
   if (url !== null) return await use({ url, readerUrl: url, signal });
-  const embedded = await startEmbeddedPostgres({
-    ...embeddedOptions(config),
-    ...{ clock: systemClock, telemetry: telemetry.store, signal },
-    onLost,
-  });
+  const embedded = await startEmbedded(session, { signal, onLost });
   try {
     return await use({ url: embedded.url, readerUrl: embedded.readerUrl, signal });
   } finally {
@@ -78,9 +81,8 @@ export async function assertArchive({ database, dataDir }: Config): Promise<void
 
 /** Brings the schema up to date. */
 export function migrateDatabase(
-  config: Config,
+  { config, telemetry: { store: telemetry } }: Session,
   databaseUrl: string,
-  telemetry: StoreEvents,
   onStep?: (step: MigrationStep) => void,
 ): Promise<MigrationReport> {
   const partitionWidths = config.database.partitionWidth;
@@ -89,11 +91,8 @@ export function migrateDatabase(
 
 /** Opens the archive with the configured limits. */
 export async function openArchive(
-  config: Config,
+  { config, clock, telemetry, exchangeTime }: Session,
   databaseUrl: string,
-  clock: Clock,
-  telemetry: StoreEvents,
-  exchangeNowMs?: () => number,
 ): Promise<Store> {
   const { poolSize, statementTimeout, commitLatency, partitionsAheadDays, quarantineMax } =
     config.database;
@@ -101,14 +100,14 @@ export async function openArchive(
     databaseUrl,
     clock,
     random: systemRandom,
-    telemetry,
+    telemetry: telemetry.store,
     poolSize,
     statementTimeoutMs: statementTimeout,
     commitLatencyMs: commitLatency,
     partitionsAhead: partitionsAheadDays,
     quarantineKeepRows: quarantineMax,
     drainDeadlineMs: 4000,
-    ...(exchangeNowMs && { exchangeNowMs }),
+    exchangeNowMs: () => exchangeTime.nowMs(),
     async *archivedTrades(marketId, span, signal) {
       const { openReading } = await import('../../archive/reading.js');
       const reading = await openReading(store, { coldDir: coldDirOf(config), signal });
@@ -152,9 +151,20 @@ export function describeDatabase(url: string): string {
 /** What becomes of work on an archive when the command is to end: it is cut off, or ends `by itself`. */
 export type WorkEnds = 'cut off' | 'by itself';
 
+/** A database without a schema is a new archive. */
+async function openOrMake(session: Session, url: string, need: ArchiveNeed): Promise<Store> {
+  try {
+    return await openArchive(session, url);
+  } catch (error) {
+    if (codeOf(error) !== 'database_not_migrated' || need === 'existing') throw error;
+    await migrateDatabase(session, url);
+    return await openArchive(session, url);
+  }
+}
+
 /**
- * Opens the archive for a look, whether or not a daemon runs, and closes it again, also when the
- * command is ended from outside.
+ * Opens the archive, whether or not a daemon runs, and closes it again, also when the command is ended
+ * from outside.
  *
  * @param ends `by itself` for work that heeds the signal
  * @throws EndedError
@@ -163,11 +173,11 @@ export async function withArchive<T>(
   session: Session,
   work: (store: Store, database: Database) => Promise<T>,
   ends: WorkEnds = 'cut off',
+  need: ArchiveNeed = 'existing',
 ): Promise<T> {
-  const { config, telemetry } = session;
-  return await withDatabase(session, 'existing', async (database) => {
+  return await withDatabase(session, need, async (database) => {
     const { signal, url } = database;
-    const opening = openArchive(config, url, systemClock, telemetry.store);
+    const opening = openOrMake(session, url, need);
     const store = await unlessAborted(signal, opening, (late) => late.stop());
     try {
       const working = work(store, database);
