@@ -40,6 +40,8 @@ export function ofWords<F extends Read<unknown>>(words: readonly string[], read:
 /** One option, or a pair that sets and denies it, with the type of its value. */
 export interface Input<T> {
   readonly options: readonly Option[];
+  /** Stands in where it is not given, and is not shown as a default. */
+  readonly unset?: T;
   /** For the compiler alone. */
   readonly gives?: T;
 }
@@ -55,13 +57,9 @@ export interface Argument<T> {
 type Gives<I> = I extends { readonly gives?: infer T } ? T : never;
 export type Values<I> = { readonly [K in keyof I]: Gives<I[K]> };
 
-/** An option without a value: true when given. With `denied` its opposite can be given as well. */
-export function flag(flags: string, description: string, denied?: readonly [string, string]) {
-  const options = [[flags, description], ...(denied === undefined ? [] : [denied])];
-  const made: Input<boolean | undefined> = {
-    options: options.map(([flags = '', description]) => new Option(flags, description)),
-  };
-  return made;
+/** An option without a value: whether it is given. */
+export function flag(flags: string, description: string): Input<boolean> {
+  return { options: [new Option(flags, description)], unset: false };
 }
 
 /** An option with a value; `standard` stands in where it is not given. */
@@ -171,7 +169,8 @@ export function command<
       const values = Object.fromEntries([
         ...names.map((name, at) => [name, given[at]] as const),
         ...inputs.map(([name, input]) => {
-          return [name, optionValues[input.options[0]?.attributeName() ?? '']] as const;
+          const given = optionValues[input.options[0]?.attributeName() ?? ''];
+          return [name, given ?? input.unset] as const;
         }),
       ]) as Values<A> & Values<O>;
       return needs(common, (context) => run(context, values, made));

@@ -1,4 +1,4 @@
-import { InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
 import { DURATION_FORM, parseDuration } from '../config/values.js';
 import { nearestName } from '../kernel/nearest.js';
 import { GAP_REASONS, reasonLabel } from '../model/gap-reasons.js';
@@ -10,7 +10,7 @@ import {
   streamsOf,
   WRITTEN_SERIES,
 } from '../model/series.js';
-import { flag, ofWords, option } from './command.js';
+import { flag, type Input, ofWords, option } from './command.js';
 
 /** Readers of option values; each refusal says what is allowed. Commander adds option and value. */
 
@@ -244,3 +244,8 @@ export const PORT = option(
 );
 export const FOR = option('--for <duration>', 'stop by itself after this time', durationArgument);
 export const READY_AS_JSON = flag('--json', 'print the ready line as JSON');
+/** Whether the paths that steer what is served are there; undefined where nothing is said. */
+export function controlOption(paths: string, denied: string): Input<boolean | undefined> {
+  const about = `serve the paths below ${paths} (default: on loopback)`;
+  return { options: [new Option('--control', about), new Option('--no-control', denied)] };
+}

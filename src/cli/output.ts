@@ -41,12 +41,12 @@ export function marketNames(names: readonly string[]): string {
 
 /** Prints a result: one JSON document for programs, or lines for people. */
 export function printReport(
-  isJson: boolean | undefined,
+  isJson: boolean,
   document: unknown,
   lines: () => readonly string[],
 ): void {
   const shown = () => lines().map((line) => `${line}\n`);
-  process.stdout.write(isJson === true ? jsonLine(document) : shown().join(''));
+  process.stdout.write(isJson ? jsonLine(document) : shown().join(''));
 }
 
 /** Writes to standard output; resolves when the reader's side has taken it. */

@@ -21,7 +21,6 @@ export interface ApiOptions extends CommonOptions {
   readonly url?: string | undefined;
   /** In place of the setting `exchange.dialect`. */
   readonly dialect?: DialectName | undefined;
-  readonly json?: boolean | undefined;
 }
 
 /** Reads the settings. The states stream plays no part here, so its address is not asked for. */

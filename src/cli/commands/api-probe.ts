@@ -77,7 +77,7 @@ export const probe = command({
   },
   needs: nothing,
   async run(common, { market, dialect, url, realtime: given, waitMs, json }): Promise<ExitCode> {
-    const print = json === true ? () => Promise.resolve() : writeOut;
+    const print = json ? () => Promise.resolve() : writeOut;
     const { config, telemetry } = openApiSession({ ...common, url, dialect });
     const realtimeUrl = given ?? config.realtime.url;
     if (realtimeUrl !== null) assertFeedAddress(realtimeUrl);
@@ -119,7 +119,7 @@ export const probe = command({
       realtime = { url: realtimeUrl, isFollowed, findings: heard };
     }
     const document = { fits: fits ?? null, findings, remarks, realtime };
-    if (json === true) await writeOut(jsonLine(document));
+    if (json) await writeOut(jsonLine(document));
     const isGood = fits !== undefined && realtime?.isFollowed !== false;
     return isGood ? EXIT_CODES.ok : EXIT_CODES.exchange;
   },

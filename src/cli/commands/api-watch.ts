@@ -61,7 +61,7 @@ export const watch = command({
     let lastReason = 'no answer';
     try {
       for await (const event of feed) {
-        const line = json === true ? JSON.stringify(event) : lineOf(event, systemClock.wallMs());
+        const line = json ? JSON.stringify(event) : lineOf(event, systemClock.wallMs());
         // As fast as it is read, and the feed's own queue is bounded; the end does not wait for a reader.
         await unlessAborted(stopping.signal, writeOut(`${line}\n`)).catch((error: unknown) => {
           if (!isAborted(error)) throw error;

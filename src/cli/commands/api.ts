@@ -110,6 +110,7 @@ function marketOf({ argument, market }: Readonly<Record<string, unknown>>): stri
 }
 
 interface CallOptions extends ApiOptions {
+  readonly json?: boolean | undefined;
   /** Uses the signed form of a public endpoint. */
   readonly post?: boolean | undefined;
   /** Places an order without asking. */
@@ -128,7 +129,7 @@ async function call<N extends EndpointName>(
   options: CallOptions,
 ): Promise<ExitCode> {
   const order = name === 'orderNew' ? checkOrder(given as ParamsOf<'orderNew'>) : undefined;
-  const isSigned = options.post === true;
+  const { json = false, post: isSigned = false } = options;
   const session = openApiSession(options);
   const { account, exchange } = session.config;
   const access = openApi(session, name, isSigned);
@@ -139,7 +140,7 @@ async function call<N extends EndpointName>(
         return EXIT_CODES.failure;
       }
       const placed = await placeOrder(access, order);
-      printResult('orderNew', placed.data, options.json === true);
+      printResult('orderNew', placed.data, json);
       return EXIT_CODES.ok;
     }
     const params = (await fixTimes(given, access)) as ParamsOf<N>;
@@ -148,7 +149,7 @@ async function call<N extends EndpointName>(
       const secrets = [account.key, account.secret].filter((text) => text !== null);
       throw new UnreadableRowsError(name, reply.rejected, secrets);
     }
-    printResult(name, reply.data, options.json === true);
+    printResult(name, reply.data, json);
     printRejected(reply.rejected);
     printGaps(reply.gaps);
   } catch (error) {

@@ -49,7 +49,7 @@ export default command({
   },
   help: HELP,
   needs: filling('any'),
-  async run(context, { market, from, to, kinds = FILLED_KINDS, again = false, json }) {
+  async run(context, { market, from, to, kinds = FILLED_KINDS, again, json }) {
     const { filling, store, session, say, signal } = context;
     const knownNowMs = await store.exchangeNowMs();
     // Reported before the exchange is asked, where that is possible.

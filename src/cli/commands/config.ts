@@ -41,7 +41,7 @@ const show = command({
     const chosen = all.filter(
       ({ key, source }) =>
         (names.length === 0 || names.some((name) => isOf(key, name))) &&
-        !(isSet === true && source === 'default'),
+        !(isSet && source === 'default'),
     );
     const columns: Column<(typeof chosen)[number]>[] = [
       { title: 'setting', text: ({ key }) => key },

@@ -94,10 +94,10 @@ export default command({
       if (isHidden && findings[0]?.state === 'wrong') continue;
       const found = await look(what, at);
       findings.push(...found);
-      if (json !== true) await writeOut(found.map(lineOf).join(''));
+      if (!json) await writeOut(found.map(lineOf).join(''));
     }
     const isWrong = findings.some(({ state }) => state === 'wrong');
-    if (json === true) await writeOut(jsonLine({ isFit: !isWrong, findings }));
+    if (json) await writeOut(jsonLine({ isFit: !isWrong, findings }));
     return isWrong ? EXIT_CODES.failure : EXIT_CODES.ok;
   },
 });

@@ -52,7 +52,7 @@ export async function exportFor(common: CommonOptions, options: InterchangeSelec
         {
           ...{ tool, ...selected, dir, archive, version: VERSION },
           ...{ latency: latency?.value ?? AS_RECEIVED, isAnyLatency: latency !== undefined },
-          ...{ allowGaps: allowGaps === true, isForced: force === true },
+          ...{ allowGaps, isForced: force },
         },
         {
           ...{ reader: reading, clock: systemClock, signal },

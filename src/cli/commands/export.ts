@@ -117,7 +117,7 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
     const archive = await store.archive();
     const output = await Output.open({
       ...{ path, manifestPath: options.manifest, sink: { write: writeOut } },
-      isForced: options.force === true,
+      isForced: options.force,
     });
     const progress = new SpanProgressBar(parts);
     try {
@@ -129,7 +129,7 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
       const manifest = await exportSeries(
         {
           ...{ kind: options.kind, variantS, parts, format, archive, version: VERSION },
-          allowGaps: options.allowGaps === true,
+          allowGaps: options.allowGaps,
         },
         {
           ...{ reader, output, clock: systemClock, signal },

@@ -14,7 +14,7 @@ export default command({
   options: { citus: flag('--citus', 'not supported yet: refused') },
   needs: nothing,
   async run(common, { citus }) {
-    if (citus === true) {
+    if (citus) {
       const allowed =
         'a Citus cluster is not supported yet, so nothing was migrated: keep the archive on one Postgres server';
       throw new UsageError('migrate', '--citus', allowed);

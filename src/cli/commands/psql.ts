@@ -35,7 +35,7 @@ export default command({
     }
     const session = openSession({ logLevel: 'warn', ...common });
     return await withDatabase(session, 'existing', ({ url, readerUrl, signal }) =>
-      runPsql(isOwner === true ? url : asAnalyst(readerUrl), given, signal),
+      runPsql(isOwner ? url : asAnalyst(readerUrl), given, signal),
     );
   },
 });

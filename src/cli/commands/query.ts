@@ -111,7 +111,7 @@ export default command({
   help: HELP,
   needs: nothing,
   async run(common, { sql: given, ...selected }) {
-    const format = selected.format ?? (selected.json === true ? 'json' : 'table');
+    const format = selected.format ?? (selected.json ? 'json' : 'table');
     const options = { ...common, ...selected, format };
     const sql = readStatement(given, options);
     return await untilStopped(async (ending) => {

@@ -19,6 +19,7 @@ import { UsageError } from '../failure.js';
 import { archive, coldDirOf } from '../opening/database.js';
 import {
   CLAMP,
+  controlOption,
   FOR,
   HOST,
   type Instant,
@@ -92,11 +93,7 @@ export default command({
     host: HOST,
     port: PORT,
     forMs: FOR,
-    control: flag(
-      '--control',
-      'serve the paths below /replay/ that steer time (default: on loopback)',
-      ['--no-control', 'refuse them'],
-    ),
+    control: controlOption('/replay/ that steer time', 'refuse them'),
     json: READY_AS_JSON,
   },
   help: HELP,
@@ -119,7 +116,7 @@ export default command({
     const ids = chosen.map(({ marketId }) => marketId);
     const covered = coveredBy(streams, ids);
     if (covered.toMs < covered.fromMs) throw new ReplayError(NOTHING_COVERED);
-    const within = options.clamp === true ? clampedTo(bounds, covered) : bounds;
+    const within = options.clamp ? clampedTo(bounds, covered) : bounds;
     if (within === undefined) {
       const text = `the archive covers ${formatSpan(covered)} of these markets, and nothing of this span`;
       throw new ReplayError(text);
@@ -133,8 +130,8 @@ export default command({
     const backend = await openReplay({
       ...{ asOf: past, clock, span: { fromMs, toMs }, speed, as },
       markets: markets === undefined ? [] : chosen.map(({ market }) => market),
-      isStrict: options.strict === true,
-      hasDisconnects: options.withDisconnects === true,
+      isStrict: options.strict,
+      hasDisconnects: options.withDisconnects,
       onFailure: (error) =>
         telemetry.server.handlerFailed({
           ...{ endpoint: 'replay', code: codeOf(error), message: messageOf(error) },

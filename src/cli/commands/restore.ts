@@ -35,11 +35,11 @@ export default command({
   },
   help: HELP,
   needs: partitions,
-  async run(look, { kinds, from, to, isRemoving = false, json }) {
+  async run(look, { kinds, from, to, isRemoving, json }) {
     const { config } = look.session;
     const { fromMs = 0, toMs = look.nowMs } = selectSpan({ from, to }, look.nowMs);
     return await workOnLives(look, {
-      isJson: json === true,
+      isJson: json,
       nothing:
         'Nothing to do: no partition of this span is archived ("tapekeep partitions" lists them).',
       inTheEnd: ({ outcomes }) =>

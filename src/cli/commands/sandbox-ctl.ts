@@ -51,7 +51,7 @@ const faults = command({
   },
   needs: nothing,
   run(_, { url, file, rule = [], clear }) {
-    if (clear === true) return steer(SANDBOX, url, 'faults', { method: 'DELETE' });
+    if (clear) return steer(SANDBOX, url, 'faults', { method: 'DELETE' });
     if (file === undefined && rule.length === 0) return steer(SANDBOX, url, 'faults');
     const body = gatherFaultScript(file, rule);
     return steer(SANDBOX, url, 'faults', { method: 'PUT', body });

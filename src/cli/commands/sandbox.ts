@@ -24,6 +24,7 @@ import { choice, command, flag, type Input, nothing, option, type Values } from 
 import { waitForStop } from '../ending.js';
 import { UsageError } from '../failure.js';
 import {
+  controlOption,
   countArgument,
   durationArgument,
   FOR,
@@ -150,11 +151,7 @@ const RATE_LIMIT: Input<number | boolean | undefined> = {
 const STEERING = {
   faults: option('--faults <file>', 'rules of what goes wrong, YAML or JSON'),
   fault: option('--fault <rule>', 'one rule, kind=...,key=value,...; repeatable', gather),
-  control: flag(
-    '--control',
-    'serve the paths below /sandbox/ that steer it (default: on loopback)',
-    ['--no-control', 'do not serve them'],
-  ),
+  control: controlOption('/sandbox/ that steer it', 'do not serve them'),
   keepAll: flag('--keep-all', 'forget no trade, so that /sandbox/truth stays whole; memory grows'),
 };
 

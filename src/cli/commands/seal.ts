@@ -48,24 +48,22 @@ export default command({
     const isGiven = before !== undefined;
     const beforeMs = isGiven ? beforeOf(before, look.nowMs) : Number.POSITIVE_INFINITY;
     return await workOnLives(look, {
-      isJson: json === true,
+      isJson: json,
       nothing: `Nothing to do: no partition that ended ${
         isGiven
           ? 'before that time'
           : `${shownDuration(config.partitions.sealAfter)} ago, as partitions.sealAfter asks,`
-      } is left to be sealed${isArchiving === true ? ' or moved' : ''} ("tapekeep partitions" lists them, and when each is due).`,
-      isPreview: isDryRun === true,
+      } is left to be sealed${isArchiving ? ' or moved' : ''} ("tapekeep partitions" lists them, and when each is due).`,
+      isPreview: isDryRun,
       rules: {
         sealAfterMs: isGiven ? 0 : config.partitions.sealAfter,
-        coldAfterMs: isArchiving === true ? (isGiven ? 0 : config.cold.after) : null,
+        coldAfterMs: isArchiving ? (isGiven ? 0 : config.cold.after) : null,
         restMs: isGiven ? 0 : rules.restMs,
         retentionMs: {},
         needsChecks: config.verification.enabled,
       },
       isChosen: (partition) => isOfKind(partition, kinds) && partition.span.toMs <= beforeMs,
-      ...(isDryRun === true
-        ? { run: previewSealing }
-        : { run: liveOn, keptExit: EXIT_CODES.incomplete }),
+      ...(isDryRun ? { run: previewSealing } : { run: liveOn, keptExit: EXIT_CODES.incomplete }),
     });
   },
 });

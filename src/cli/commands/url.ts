@@ -36,6 +36,6 @@ export default command({
       const text = `the embedded Postgres in ${config.dataDir} does not run now: "tapekeep db" in another terminal keeps it up, as "tapekeep start" does; "tapekeep psql" starts it by itself`;
       throw new TapekeepError('database_unreachable', text);
     }
-    await writeOut(`${isOwner === true ? found.url : found.readerUrl}\n`);
+    await writeOut(`${isOwner ? found.url : found.readerUrl}\n`);
   },
 });

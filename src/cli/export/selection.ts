@@ -131,7 +131,7 @@ export async function exportParts(
       if (!isNamed) continue;
       throw noSuchLength(options, own, market);
     }
-    const within = options.clamp === true ? await clamped(bounds, stream, store) : bounds;
+    const within = options.clamp ? await clamped(bounds, stream, store) : bounds;
     const span = spanOf(stream, within, nowMs);
     if (span === undefined) throw nothingYet(options, stream, own, market);
     if (span.toMs <= span.fromMs) {

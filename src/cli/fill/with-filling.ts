@@ -200,7 +200,7 @@ export interface FillContext {
    *
    * @param isAll false: something that was asked for is left out of the plan
    */
-  fill(plan: Plan, json: boolean | undefined, isAll?: boolean): Promise<ExitCode>;
+  fill(plan: Plan, json: boolean, isAll?: boolean): Promise<ExitCode>;
 }
 
 /** Tasks, or words for people when there is nothing to do. */
@@ -251,7 +251,7 @@ function showFill(
 async function fillAll(
   { filling, store, startedMs }: Pick<FillContext, 'filling' | 'store'> & { startedMs: number },
   tasks: Plan,
-  isJson: boolean | undefined,
+  isJson: boolean,
   isAll: boolean,
 ): Promise<ExitCode> {
   if (typeof tasks === 'string') {
