@@ -157,7 +157,9 @@ export function leftOutText(
     ...(off.length === 0 ? [] : [`switch off ${[...new Set(off.map(streamName))].join(', ')}`]),
   ];
   if (parts.length === 0) return undefined;
-  return `The settings ${parts.join(', and ')}: a daemon with these settings collects nothing more of that`;
+  // One answer shows the tickers of all markets, and one stream covers them.
+  const rest = others.size > 0 && settings.streams.tickers.enabled ? ' but its tickers' : '';
+  return `The settings ${parts.join(', and ')}: a daemon with these settings collects nothing more of that${rest}`;
 }
 
 /** Why an archive does not grow. @param isWritten whether a daemon holds it all the same */

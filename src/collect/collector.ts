@@ -272,7 +272,7 @@ export class Collector {
       this.#standing.keepsTo('tickers', tickersMs);
       this.#tickers = await openTickers(this.#context, {
         periodMs: tickersMs,
-        marketIds: () => this.#markets.collected,
+        markets: this.#markets,
         dispatcher: this.#dispatcher,
       });
     }

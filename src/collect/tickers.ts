@@ -4,6 +4,7 @@ import { SECOND_MS } from '../kernel/durations.js';
 import { hashText } from '../kernel/random.js';
 import { ALL_MARKETS_ID, type TickerRow } from '../model/batch.js';
 import type { CollectContext } from './market-unit.js';
+import type { MarketList } from './markets.js';
 import type { PollDispatcher } from './polling/dispatcher.js';
 import { type ExchangePort, PRIORITY } from './ports.js';
 import { quarantineRows, streamReport } from './reports.js';
@@ -13,7 +14,7 @@ import { type ActivityKind, activityOf, type WindowFigures } from './trades/evid
 
 interface TickerCollectorOptions extends SnapshotOptions {
   readonly exchange: ExchangePort;
-  /** Ids of the markets that are collected, by name; it changes while running. */
+  /** Ids of the listed markets that the archive has, by name; it changes while running. */
   readonly marketIds: () => ReadonlyMap<string, number>;
   /** Given every answer as soon as it is there: it shows which markets moved. */
   readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
@@ -24,7 +25,8 @@ type Trouble = 'no_ticker' | 'ticker_refused';
 
 /**
  * Takes the tickers of all markets with one call, and stores those that changed. One stream covers
- * them all, so a look proves something only when it is whole: every collected market's ticker could
+ * them all, so it takes those of every listed market that the archive has, also where the settings collect
+ * nothing else of it, and a look proves something only when it is whole: every such market's ticker could
  * be read. A market whose ticker was refused, or is gone from the answer although it was there
  * before in this run, makes it a look that stores what it has and covers nothing. A market that the
  * exchange has not listed a ticker for yet has none to miss, and spoils no look.
@@ -33,7 +35,7 @@ export class TickerCollector {
   readonly #options: TickerCollectorOptions;
   readonly #recorder: SnapshotRecorder;
   #lastLooks = new Map<number, string>();
-  /** Markets that had a readable ticker since they are collected. */
+  /** Markets that had a readable ticker since they are listed. */
   #seen = new Set<number>();
   /** What was reported of each market, by name, until its ticker is well again. */
   #reported = new Map<string, Trouble>();
@@ -166,12 +168,12 @@ export async function openTickers(
   context: Omit<CollectContext, 'depthToleranceMs'>,
   options: {
     readonly periodMs: number;
-    readonly marketIds: () => ReadonlyMap<string, number>;
+    readonly markets: Pick<MarketList, 'known' | 'collected'>;
     readonly dispatcher: Pick<PollDispatcher, 'swept'>;
   },
 ): Promise<TickerCollector> {
   const { archive, time } = context;
-  const { periodMs, marketIds, dispatcher } = options;
+  const { periodMs, markets, dispatcher } = options;
   const key = { kind: 'tickers', marketId: ALL_MARKETS_ID, variant: 0 } as const;
   const stream = await archive.ensureStream({ ...key, collectFromMs: Math.floor(time.nowMs()) });
   const [newest] = await archive.coveredRanges(stream, 1);
@@ -182,10 +184,10 @@ export async function openTickers(
     stream,
     toleranceMs: toleranceMs(periodMs),
     coveredUntilMs: newest?.span.toMs ?? stream.collectFromMs ?? undefined,
-    marketIds,
+    marketIds: () => markets.known,
     onTickers: (entries, sentAtMs) => {
       dispatcher.swept(sweep.compare(entries));
-      for (const market of marketIds().keys()) {
+      for (const market of markets.collected.keys()) {
         const { ticker } = entries[market] ?? {};
         if (ticker === undefined) continue;
         context.evidenceOf(market).looked('tickers', windowOf(ticker), sentAtMs);

@@ -611,3 +611,18 @@ test('a traded minute whose candle an earlier run gave up is given up at the fir
   await giveUp(await gapOf(60));
   assert.deepEqual(await start(archive), [[lostMs, 'unfillable', 'walk stalled']]);
 });
+
+test('tickers are taken of markets that the settings name no more, as one stream covers them all', async (t) => {
+  const archive = new ModelArchive();
+  const { ids } = await archive.ensureMarkets(['A', 'B'].map(marketEntry), START_MS);
+  const world = new World(t, ['B'], SCHEDULES.trades, archive);
+  world.names = ['A', 'B', 'C'];
+  await world.collector.start();
+  await world.clock.run(0);
+  assert.deepEqual(world.collector.markets, ['B']);
+  const stream = archive.streams.find(({ kind }) => kind === 'tickers');
+  assert.equal(archive.allRanges(stream?.streamId ?? 0).length, 1);
+  const taken = archive.tickers.map(({ marketId }) => marketId);
+  assert.deepEqual(taken.sort(), [ids.get('A'), ids.get('B')], 'of C the archive knows nothing');
+  await world.collector.stop();
+});
