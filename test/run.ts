@@ -72,8 +72,8 @@ async function startSharedPostgres() {
     readFileSync(file, 'utf8').includes('support/postgres/postgres.js'),
   );
   if (!isNeeded || process.env[POSTGRES_VARIABLE] !== undefined) return undefined;
-  const { startTestPostgres } = await import('./support/postgres/postgres-server.js');
-  const server = await startTestPostgres();
+  const { startQuickPostgres } = await import('./support/postgres/postgres-server.js');
+  const server = await startQuickPostgres();
   process.env[POSTGRES_VARIABLE] = server.url;
   return server;
 }

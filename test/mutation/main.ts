@@ -12,7 +12,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
-import { startTestPostgres } from '../support/postgres/postgres-server.js';
+import { startQuickPostgres } from '../support/postgres/postgres-server.js';
 import { POSTGRES_VARIABLE } from '../support/postgres/postgres-variable.js';
 import { repositoryPath } from '../support/repository/repository.js';
 import { EQUIVALENTS } from './equivalents.js';
@@ -217,7 +217,7 @@ async function main(): Promise<number> {
   writeFileSync(recorder, RECORDER);
   process.env.NODE_OPTIONS = `--import tsx --import ${pathToFileURL(recorder).href}`;
 
-  const postgres = await startTestPostgres();
+  const postgres = await startQuickPostgres();
   process.env[POSTGRES_VARIABLE] = postgres.url;
   process.env.TEST_WORLDS ??= WORLDS;
   try {

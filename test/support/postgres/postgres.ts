@@ -6,7 +6,7 @@ import { openStore, type Store, type StoreOptions } from '../../../src/store/ind
 import {
   quietStoreEvents,
   runSql,
-  startTestPostgres,
+  startQuickPostgres,
   TEMPLATE,
   type TestPostgres,
   withDatabase,
@@ -31,7 +31,7 @@ export function testPostgres(): Promise<TestPostgres> {
   const given = process.env[POSTGRES_VARIABLE];
   shared ??=
     given === undefined || given === ''
-      ? startTestPostgres()
+      ? startQuickPostgres()
       : Promise.resolve({ url: given, stop: () => Promise.resolve() });
   return shared;
 }
@@ -41,7 +41,7 @@ export async function makeDatabase(kind: 'migrated' | 'empty' = 'migrated'): Pro
   const { url } = await testPostgres();
   const name = `test_${randomBytes(6).toString('hex')}`;
   const template = kind === 'migrated' ? TEMPLATE : 'template0';
-  await runSql(url, `CREATE DATABASE ${name} TEMPLATE ${template}`);
+  await runSql(url, `CREATE DATABASE ${name} TEMPLATE ${template} STRATEGY FILE_COPY`);
   created.add(name);
   return withDatabase(url, name);
 }
