@@ -1,14 +1,15 @@
 import { join } from 'node:path';
-import {
-  type DuckDBConnection,
+import type {
+  DuckDBConnection,
   DuckDBInstance,
-  type DuckDBResult,
-  type DuckDBValue,
-  type DuckDBVector,
+  DuckDBResult,
+  DuckDBValue,
+  DuckDBVector,
 } from '@duckdb/node-api';
 import { AbortedError } from '../../kernel/errors.js';
 import { ParquetError } from '../errors.js';
 import { Scratch } from '../files.js';
+import { duckDb } from './duckdb.js';
 
 /** What one piece of work may use. Beyond the memory DuckDB goes to the scratch folder. */
 export interface DuckLimits {
@@ -70,7 +71,7 @@ export class DuckSession implements Disposable {
     limits: DuckLimits = {},
     signal?: AbortSignal,
   ): Promise<DuckSession> {
-    const instance = await DuckDBInstance.create(':memory:', {
+    const instance = await duckDb().DuckDBInstance.create(':memory:', {
       threads: String(limits.threads ?? THREADS),
       memory_limit: `${limits.memoryMb ?? MEMORY_MB}MB`,
       temp_directory: scratchDir,

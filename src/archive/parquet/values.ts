@@ -1,31 +1,24 @@
-import {
-  DuckDBArrayValue,
-  DuckDBBlobValue,
-  DuckDBDecimalValue,
-  DuckDBListValue,
-  DuckDBMapValue,
-  DuckDBStructValue,
-  DuckDBTimestampTZValue,
-  DuckDBTimestampValue,
-  type DuckDBValue,
-} from '@duckdb/node-api';
+import type { DuckDBValue } from '@duckdb/node-api';
+import { duckDb } from './duckdb.js';
 
 /** A value for JSON: what a float could not hold, such as decimals and 64-bit integers, is text. */
 export function jsonOf(value: DuckDBValue): unknown {
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
   if (typeof value === 'number') return Number.isFinite(value) ? value : String(value);
-  if (value instanceof DuckDBTimestampTZValue) return isoOf(value.micros, 'Z');
-  if (value instanceof DuckDBTimestampValue) return isoOf(value.micros, '');
-  if (value instanceof DuckDBBlobValue) return `\\x${Buffer.from(value.bytes).toString('hex')}`;
-  if (value instanceof DuckDBListValue || value instanceof DuckDBArrayValue) {
+  const duck = duckDb();
+  if (value instanceof duck.DuckDBTimestampTZValue) return isoOf(value.micros, 'Z');
+  if (value instanceof duck.DuckDBTimestampValue) return isoOf(value.micros, '');
+  if (value instanceof duck.DuckDBBlobValue)
+    return `\\x${Buffer.from(value.bytes).toString('hex')}`;
+  if (value instanceof duck.DuckDBListValue || value instanceof duck.DuckDBArrayValue) {
     return value.items.map(jsonOf);
   }
-  if (value instanceof DuckDBStructValue) {
+  if (value instanceof duck.DuckDBStructValue) {
     return Object.fromEntries(
       Object.entries(value.entries).map(([name, one]) => [name, jsonOf(one)]),
     );
   }
-  if (value instanceof DuckDBMapValue) {
+  if (value instanceof duck.DuckDBMapValue) {
     return value.entries.map(({ key, value: one }) => ({ key: jsonOf(key), value: jsonOf(one) }));
   }
   return String(value);
@@ -49,9 +42,10 @@ export type PlainValue = bigint | string | null | readonly PlainValue[];
 
 export function plainOf(value: DuckDBValue): PlainValue {
   if (value === null || typeof value === 'bigint' || typeof value === 'string') return value;
-  if (value instanceof DuckDBDecimalValue) return value.value;
-  if (value instanceof DuckDBTimestampTZValue) return value.micros;
-  if (value instanceof DuckDBListValue) return value.items.map(plainOf);
+  const duck = duckDb();
+  if (value instanceof duck.DuckDBDecimalValue) return value.value;
+  if (value instanceof duck.DuckDBTimestampTZValue) return value.micros;
+  if (value instanceof duck.DuckDBListValue) return value.items.map(plainOf);
   return String(value);
 }
 
