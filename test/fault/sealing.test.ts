@@ -9,6 +9,7 @@ import { readColdManifest } from '../../src/archive/cold/manifest.js';
 import type { LifeRules } from '../../src/archive/sealing/plan.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage } from '../support/postgres/postgres-rows.js';
+import { plainArguments } from '../support/programs/plain-child.js';
 import {
   ALL_AT_ONCE,
   allTrades,
@@ -38,7 +39,7 @@ async function runChild(
   step: LifeStep | '',
 ): Promise<void> {
   const text = typeof rules === 'string' ? rules : JSON.stringify(rules);
-  const args = ['--import', 'tsx', CHILD, url, coldDir, text, `${LATER_MS}`, step];
+  const args = [...plainArguments(CHILD), url, coldDir, text, `${LATER_MS}`, step];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(child, 'close');
   let last = '';

@@ -10,13 +10,17 @@ const BUILT = pathToFileURL(join(import.meta.dirname, '../../../dist/')).href;
 const texts = new Map<string, string>();
 
 /**
- * Starts a file of TypeScript as a process that talks by messages. It runs as plain JavaScript, so that
- * each process is spared the loader of TypeScript; therefore it imports nothing but types, and the
- * built program by its address, which is its only argument.
+ * What Node is started with to run a file of TypeScript as plain JavaScript, so that each process is spared
+ * the loader of TypeScript; therefore it imports nothing but types, and the built program by its address,
+ * which is its first argument.
  */
+export function plainArguments(path: string): string[] {
+  return ['--input-type=module', '--eval', plainText(path), BUILT];
+}
+
+/** Starts such a file as a process that talks by messages. */
 export function startPlainChild(path: string): ChildProcess {
-  const args = ['--input-type=module', '--eval', plainText(path), BUILT];
-  return spawn(process.execPath, args, {
+  return spawn(process.execPath, plainArguments(path), {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     env: { PATH: process.env.PATH },
   });
