@@ -82,7 +82,7 @@ async function startSharedPostgres() {
 const DETAILED_FILES = 8;
 const isDetailed = files.length <= DETAILED_FILES;
 /** To start a process and load the program's source takes longer than most of these files do. */
-const SHARE_PROCESSES: ReadonlySet<string | undefined> = new Set(['unit', 'wire']);
+const SHARE_PROCESSES: ReadonlySet<string | undefined> = new Set(['unit', 'wire', 'store']);
 const SHARED_BY = 12;
 
 /** The files that processes are started with: each imports the test files that share it. */

@@ -137,7 +137,7 @@ const WHOLLY_TRIED: ReadonlySet<string> = new Set(['a.csv', 'apart.csv', 'BTC_US
 
 let url = '';
 before(async () => {
-  ({ url } = await openAnalystWorld());
+  ({ url } = await openAnalystWorld('file'));
 });
 
 for (const { name, args } of EXPORTS) {

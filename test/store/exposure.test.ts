@@ -20,7 +20,7 @@ let trades: StreamRef;
 let times: StreamRef;
 
 before(async () => {
-  ({ store, url } = await openTestStore({ commitLatencyMs: 0 }));
+  ({ store, url } = await openTestStore({ commitLatencyMs: 0 }, 'file'));
   await store.ensureMarkets([market('A_USDT'), market('B_USDT'), market('C_USDT')], 0);
   trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });

@@ -95,7 +95,7 @@ let url: string;
 let streams: StreamRef[];
 
 before(async () => {
-  ({ store, url } = await openTestStore({ commitLatencyMs: 0 }));
+  ({ store, url } = await openTestStore({ commitLatencyMs: 0 }, 'file'));
   await store.ensureMarkets([market('A_USDT'), market('B_USDT')], 0);
   streams = [
     await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 }),

@@ -24,7 +24,7 @@ let times: StreamRef;
 let klines: StreamRef;
 
 before(async () => {
-  ({ store, url } = await openTestStore({ commitLatencyMs: 0 }));
+  ({ store, url } = await openTestStore({ commitLatencyMs: 0 }, 'file'));
   await store.ensureMarkets([market], 0);
   trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });

@@ -1,6 +1,6 @@
 import type { DepthRow, KlineRow, StateRow } from '../../../src/model/batch.js';
 import type { Store } from '../../../src/store/index.js';
-import { openTestStore } from '../postgres/postgres.js';
+import { type Life, openTestStore } from '../postgres/postgres.js';
 import { claim, NOON_S, ticker, trade } from '../postgres/postgres-rows.js';
 
 /**
@@ -69,8 +69,8 @@ const state: StateRow = {
 };
 
 /** Fills an archive with the world above. */
-export async function openAnalystWorld(): Promise<AnalystWorld> {
-  const { store, url } = await openTestStore();
+export async function openAnalystWorld(life?: Life): Promise<AnalystWorld> {
+  const { store, url } = await openTestStore({}, life);
   await store.ensureMarkets(MARKETS, NOON_S * 1000);
   const stream = (
     kind: 'trades' | 'depth' | 'tickers' | 'candles' | 'states',
