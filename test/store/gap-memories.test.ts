@@ -9,6 +9,7 @@ import {
   type GapRecord,
   type Store,
 } from '../../src/store/index.js';
+import { FakeClock } from '../support/fake-clock.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
@@ -43,6 +44,29 @@ const attempt = (stream: StreamRef, fromS: number, toS: number): GapRecord => ({
     note: 'HTTP 502',
   },
   ...{ atMs: ms(100), nextAttemptAtMs: ms(200), isAttempt: true },
+});
+
+test('a person who follows a daemon that does nothing of it is not left to guess', async () => {
+  const { store, url, stream } = await openWithGap();
+  await store.acquireWriterLock();
+  const { store: other } = await openTestStore({ databaseUrl: url });
+  const clock = new FakeClock();
+  const ending = new AbortController();
+  const said: string[] = [];
+  const session = { ...openSession({}, { env: {} }), clock };
+  const onWorker = (text: string) => said.push(text);
+  const quiet = { onProgress: () => undefined, onWorker };
+  const filling = new Filling({ session, store: other, signal: ending.signal, ...quiet });
+  assert.equal(await filling.begin(), false);
+  const end = filling.run([{ market: 'A_USDT', stream, span: spanOf(10, 90) }]);
+  for (let seconds = 0; seconds < 130; seconds += 1) {
+    await clock.timersPending();
+    clock.advance(1000);
+  }
+  ending.abort();
+  assert.equal(await end, 'stopped');
+  const hints = said.filter((text) => text.startsWith('Nothing has changed for a minute: '));
+  assert.equal(hints.length, 1, said.join());
 });
 
 function fillingOf(store: Store, signal: AbortSignal, onProgress: () => void): Filling {

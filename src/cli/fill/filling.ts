@@ -39,7 +39,11 @@ const FREE_FOR_MS = 15_000;
 const EXCHANGE_TRIES = 6;
 const STOP_MS = 3500;
 const CLOSE_MS = 1000;
+/** After this long without a change a person is not left to guess. */
+const QUIET_MS = 60_000;
 const DOES_THE_WORK = 'The running daemon does the work.';
+const IS_QUIET =
+  'Nothing has changed for a minute: the daemon has other work to do first, or its settings collect nothing of this (its status page names what they leave out).';
 const HOLDS_THE_ARCHIVE =
   'Another tapekeep holds the archive, and collects nothing at present: the work is done once it does, or has ended.';
 /** Spans that are asked about in one statement. */
@@ -165,16 +169,17 @@ export class Filling {
     return await this.#follow(tasks, STUCK_BESIDE_MS, isFree);
   }
 
-  /** @param isFree whether the other program has gone for good */
+  /** @param isFree whether the other program, which does the work, has gone for good */
   async #follow(
     tasks: readonly FillTask[],
     stuckMs: number,
-    isFree = async () => false,
+    isFree?: () => Promise<boolean>,
   ): Promise<FillEnd | 'free'> {
-    const { session, signal, onProgress } = this.#options;
+    const { session, signal, onProgress, onWorker } = this.#options;
     const { clock } = session;
     let last = '';
     let changedAtMs = clock.monotonicMs();
+    let isQuietSaid = false;
     while (!signal.aborted) {
       await this.#notePresent();
       const parts = await this.progress(tasks, (await this.nowMs()) + NEXT_TRY_MAX_MS);
@@ -184,8 +189,13 @@ export class Filling {
       const now = JSON.stringify(parts);
       if (now !== last) changedAtMs = clock.monotonicMs();
       last = now;
-      if (clock.monotonicMs() - changedAtMs >= stuckMs) return 'stuck';
-      if (await isFree()) return 'free';
+      const quietMs = clock.monotonicMs() - changedAtMs;
+      if (quietMs >= stuckMs) return 'stuck';
+      if (quietMs >= QUIET_MS && isFree !== undefined && !isQuietSaid) {
+        isQuietSaid = true;
+        onWorker(IS_QUIET);
+      }
+      if (await isFree?.()) return 'free';
       await sleep(clock, LOOK_MS, signal).catch(() => undefined);
     }
     return 'stopped';

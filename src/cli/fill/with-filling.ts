@@ -20,24 +20,26 @@ import { type FillEnd, Filling } from './filling.js';
 import type { FillTask } from './worker.js';
 
 /**
- * A running daemon only fills what it collects, by its settings: the same as ours, as a rule.
+ * A running daemon only fills what it collects, by its settings: the same as ours, as a rule. Which those
+ * are is not known here.
  *
- * @throws UsageError naming what it leaves out
+ * @throws UsageError naming what these settings leave out
  */
 export function assertCollected(
   config: Config,
   market: string,
   streams: readonly Pick<StreamRef, 'kind' | 'variant'>[],
 ): void {
-  const advice = 'stop it, and this program does the work itself';
+  const advice =
+    'run this with the settings of the daemon that runs, if they are others, or stop it, and this program does the work itself';
   const { markets } = config;
   if (markets.length > 0 && !markets.includes(market)) {
-    const why = `the running daemon does not collect it (setting "markets"); add it there, or ${advice}`;
+    const why = `a daemon with these settings does not collect it (setting "markets"); ${advice}`;
     throw new UsageError('--market', market, why);
   }
   for (const stream of streams) {
     if (MOMENT_STREAMS.has(stream.kind) || isSwitchedOn(config, stream)) continue;
-    const why = `the running daemon does not collect them (settings below "streams"); enable them, or ${advice}`;
+    const why = `a daemon with these settings does not collect them (below "streams"); ${advice}`;
     throw new UsageError('--kinds', streamName(stream), why);
   }
 }

@@ -49,7 +49,7 @@ test('beside a daemon only gaps of the candles that it collects are to be filled
   assertCollected(config, 'A', of(60));
   assert.throws(
     () => assertCollected(config, 'A', of(300)),
-    /--kinds: "candles 300s" is not allowed; the running daemon does not collect them/,
+    /--kinds: "candles 300s" is not allowed; a daemon with these settings does not collect them/,
   );
 });
 
