@@ -1,4 +1,4 @@
-import { isAlias, LineCounter, parseDocument } from 'yaml';
+import { isMap, isScalar, LineCounter, parseDocument } from 'yaml';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
 import { isObject } from '../kernel/json.js';
 import { nearestName } from '../kernel/nearest.js';
@@ -145,8 +145,10 @@ export function readFileLayer(file: string): Layer {
   if (tree === null || tree === undefined) return { settings: new Map(), problems: [] };
   if (!isObject(tree)) return fault(file, 'must hold keys and values, such as "dataDir: ./data"');
   return flatten(tree, (path) => {
-    const node = document.getIn(path, true) as { range?: [number, number, number] } | undefined;
-    return lineOf(isAlias(node) ? undefined : node?.range?.[0]);
+    // Its value may begin lines below.
+    const around = document.getIn(path.slice(0, -1), true);
+    const keys = isMap(around) ? around.items.map(({ key }) => key).filter(isScalar) : [];
+    return lineOf(keys.find(({ value }) => String(value) === path.at(-1))?.range?.[0]);
   });
 }
 

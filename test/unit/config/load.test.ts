@@ -222,7 +222,7 @@ test('unknown keys and variables are refused with the nearest known name', () =>
   const told = problems.map(({ key, source, expected }) => `${key} | ${source} | ${expected}`);
   assert.deepEqual(told, [
     `exchange.requestPerS | ${file}:2 | no such key; did you mean exchange.requestsPerS?`,
-    `stream | ${file}:4 | no such key; did you mean streams?`,
+    `stream | ${file}:3 | no such key; did you mean streams?`,
     `zzzzzzzz | ${file}:5 | no such key`,
     'TAPEKEEP_DATABSE_URL | environment | no such variable; did you mean TAPEKEEP_DATABASE_URL?',
     'TAPEKEEP_CONFG | environment | no such variable; did you mean TAPEKEEP_CONFIG?',
