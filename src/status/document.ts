@@ -357,7 +357,7 @@ const MOMENT_KINDS: ReadonlySet<string> = MOMENT_STREAMS;
 /** A reason for people: after the first start that of a long way back is no fault. */
 export function reasonText({ kind, reason }: { kind: string; reason: string }): string {
   if (reason !== NOT_COLLECTED || MOMENT_KINDS.has(kind)) return reason;
-  return 'not collected yet (a running daemon walks back to it, the newest first)';
+  return 'not collected yet (a daemon that collects it walks back to it, the newest first)';
 }
 
 /** Gaps by kind and reason, over all markets: those that may still be filled, or those that were given up. */
