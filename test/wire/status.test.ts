@@ -224,7 +224,10 @@ test('the page and the document tell open gaps by reason, the longest first', as
     page,
     />candles<\/td>.*>exchange failed<\/td>.*>2h<\/td>.*>2h 2m<\/td><\/tr>\n<tr>.*>trades<\/td>.*>suspect<\/td>.*>1m<\/td>.*>1m 30s<\/td>/,
   );
-  assert.match(page, />candles<\/td>.*>not collected yet \(a daemon that collects it walks back to it/);
+  assert.match(
+    page,
+    />candles<\/td>.*>not collected yet \(a daemon that collects it walks back to it/,
+  );
   assert.match(page, />states<\/td>.*>not collected</);
   assert.match(page, /&lt;script&gt;alert\(4\)/);
   assert.doesNotMatch(page, /<script/);
