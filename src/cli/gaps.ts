@@ -158,7 +158,7 @@ export function leftOutText(
   ];
   if (parts.length === 0) return undefined;
   // One answer shows the tickers of all markets, and one stream covers them.
-  const rest = others.size > 0 && settings.streams.tickers.enabled ? ' but its tickers' : '';
+  const rest = others.size > 0 && settings.streams.tickers.enabled ? ' but tickers' : '';
   return `The settings ${parts.join(', and ')}: a daemon with these settings collects nothing more of that${rest}`;
 }
 

@@ -20,7 +20,7 @@ interface TickerCollectorOptions extends SnapshotOptions {
   readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
 }
 
-/** Why a collected market has no readable ticker in an answer; also its code in reports. */
+/** Why a market has no readable ticker in an answer; also its code in reports. */
 type Trouble = 'no_ticker' | 'ticker_refused';
 
 /**
@@ -118,7 +118,7 @@ export class TickerCollector {
         code === 'ticker_refused'
           ? `${wordsOf(market, code)}; ${spoils} it can be read again`
           : isMissed
-            ? `${wordsOf(market, code)}; ${spoils} it is back or the market is collected no more`
+            ? `${wordsOf(market, code)}; ${spoils} it is back or the market is listed no more`
             : `the exchange lists no ticker of ${market} yet; the other markets are covered without it`;
       streamReport(this.#options.telemetry, 'tickers', market).skipped(code, message);
     }

@@ -31,7 +31,7 @@ export function assertCollected(
   streams: readonly Pick<StreamRef, 'kind' | 'variant'>[],
 ): void {
   const advice =
-    'run this with the settings of the daemon that runs, if they are others, or stop it, and this program does the work itself';
+    'change them and restart the daemon; or, if it runs with others, run this with those; or stop it, and this program does the work itself';
   const { markets } = config;
   if (markets.length > 0 && !markets.includes(market)) {
     const why = `a daemon with these settings does not collect it (setting "markets"); ${advice}`;

@@ -73,7 +73,7 @@ export async function makeDatabase(
   return withDatabase(url, name);
 }
 
-/** Nobody waits for it but the end of the process. */
+/** Begins to drop them; the end of the process waits for that. */
 function dropUnneeded(): void {
   for (const name of unneeded.splice(0)) {
     if (created.delete(name)) drops.push(drop(name));

@@ -15,7 +15,7 @@ test('what of the archive the settings leave out is named, the first of many', (
   assert.equal(left(['A', 'B'], 'A', '*'), undefined);
   assert.match(
     left(['A'], 'A', 'B', '*') ?? '',
-    /do not name B \(setting "markets"\): .* but its tickers$/,
+    /do not name B \(setting "markets"\): .* but tickers$/,
   );
   const many = left(['A'], 'B', 'C', 'D', 'E', 'F', 'G', 'H') ?? '';
   assert.match(many, /do not name B, C, D, E, F and 2 more markets \(setting "markets"\): /);
