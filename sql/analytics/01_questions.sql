@@ -127,7 +127,7 @@ BEGIN ATOMIC
   SELECT coalesce(range_agg(c.span), '{}')
   FROM stream s JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
   WHERE s.kind = analytics.kind(covered.kind) AND s.variant = covered.variant
-    AND s.market_id IN (covered.market_id, 0) AND c.market_id IN (covered.market_id, 0)
+    AND s.market_id = covered.market_id AND c.market_id = covered.market_id
     AND c.span && analytics.span(from_at, to_at);
 END;
 COMMENT ON FUNCTION analytics.covered IS 'Helper: spans that are proven complete and touch [from_at, to_at), whole. variant: seconds of candles and states, else 0. Example: SELECT analytics.covered(analytics.market_id(''BTC_USDT''), ''trades'', 0, ''2026-01-15'', ''2026-01-16'')';

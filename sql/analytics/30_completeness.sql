@@ -4,7 +4,7 @@ SELECT m.name AS market, s.kind, s.variant, lower(c.span) AS starts_at, upper(c.
 FROM coverage c JOIN stream s ON s.stream_id = c.stream_id AND s.market_id = c.market_id
 JOIN market m ON m.market_id = c.market_id;
 COMMENT ON VIEW analytics.coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Example: SELECT * FROM analytics.coverage WHERE market = ''BTC_USDT'' AND kind = ''trades'' ORDER BY starts_at DESC LIMIT 10';
-COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market; * where one answer covers all: ''BTC_USDT''.';
+COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market; * for balances: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.coverage.kind IS 'trades, times (exact times of trades), depth, tickers, candles or states: ''trades''.';
 COMMENT ON COLUMN analytics.coverage.variant IS 'Seconds of candles and states, else 0: 60.';
 COMMENT ON COLUMN analytics.coverage.starts_at IS 'First moment, exchange time: 2026-01-15 12:00:00+00.';
@@ -22,7 +22,7 @@ BEGIN ATOMIC
   SELECT s.variant, lower(part), upper(part), upper(part) - lower(part)
   FROM (SELECT analytics.market_id(coverage.market, from_at, to_at) AS market_id,
                analytics.kind(coverage.kind) AS kind OFFSET 0) asked
-  JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind = asked.kind
+  JOIN stream s ON s.market_id = asked.market_id AND s.kind = asked.kind
   JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
    AND c.span && analytics.span(from_at, to_at), LATERAL (
     SELECT c.span * analytics.span(from_at, to_at) AS part) cut;
@@ -46,7 +46,7 @@ BEGIN ATOMIC
                     THEN analytics.market_id(of_market, from_at, to_at) END AS market_id,
                analytics.kind(of_kind) AS kind,
                analytics.exchange_now() AS now OFFSET 0) asked
-  JOIN stream s ON (asked.market_id IS NULL OR s.market_id IN (asked.market_id, 0))
+  JOIN stream s ON (asked.market_id IS NULL OR s.market_id = asked.market_id)
    AND (asked.kind IS NULL OR s.kind = asked.kind)
   JOIN market m ON m.market_id = s.market_id, LATERAL (
     SELECT analytics.expected(s.stream_id, from_at, to_at, asked.now) - coalesce((
@@ -150,7 +150,7 @@ BEGIN ATOMIC
              tstzrange(analytics.finite('day', completeness.day::timestamp AT TIME ZONE 'UTC'),
                        (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') AS span,
              analytics.exchange_now() AS now OFFSET 0) asked
-    JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind NOT IN ('balances', 'orders')
+    JOIN stream s ON s.market_id = asked.market_id AND s.kind NOT IN ('balances', 'orders')
     JOIN market m ON m.market_id = s.market_id
     CROSS JOIN LATERAL (
       SELECT analytics.expected(s.stream_id, lower(asked.span), upper(asked.span), asked.now) AS spans OFFSET 0) expected

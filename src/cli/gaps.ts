@@ -157,9 +157,7 @@ export function leftOutText(
     ...(off.length === 0 ? [] : [`switch off ${[...new Set(off.map(streamName))].join(', ')}`]),
   ];
   if (parts.length === 0) return undefined;
-  // One answer shows the tickers of all markets, and one stream covers them.
-  const rest = others.size > 0 && settings.streams.tickers.enabled ? ' but tickers' : '';
-  return `The settings ${parts.join(', and ')}: a daemon with these settings collects nothing more of that${rest}`;
+  return `The settings ${parts.join(', and ')}: a daemon with these settings collects nothing more of that`;
 }
 
 /** Why an archive does not grow. @param isWritten whether a daemon holds it all the same */

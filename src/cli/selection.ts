@@ -128,7 +128,7 @@ export async function archivedMarkets(
 }
 
 /**
- * What the options select, for the archive: of a market with the streams of all markets together.
+ * What the options select, for the archive.
  *
  * @throws UsageError for an unknown market, or a span that ends before it begins
  */
@@ -143,7 +143,7 @@ export function gapFilterOf(
   const { fromMs, toMs } = selectSpan(options, nowMs);
   const isBounded = fromMs !== undefined || toMs !== undefined;
   return {
-    marketIds: market === undefined ? undefined : [...chosen, ALL_MARKETS_ID],
+    marketIds: market === undefined ? undefined : chosen,
     span: isBounded ? { fromMs: fromMs ?? 0, toMs: Math.min(nowMs, toMs ?? nowMs) } : undefined,
     ...{ kinds, states: state, reasons: reason, limit },
   };

@@ -23,7 +23,7 @@ import { retryingArchive, retryingExchange } from './retrying.js';
 import { FillReview } from './review.js';
 import { Schedules, toleranceMs } from './schedule.js';
 import { Standing, type StandingStream } from './standing.js';
-import { openTickers, type TickerCollector } from './tickers.js';
+import { TickerCollector, TickerSweep, windowOf } from './tickers.js';
 import { TradeEvidence } from './trades/evidence.js';
 import { type FedMarket, TradeFeedCollector } from './trades/feed.js';
 import { GapFiller } from './trades/filler.js';
@@ -64,7 +64,7 @@ export class Collector {
   readonly #filler: GapFiller;
   readonly #review: FillReview;
   readonly #markets: MarketList;
-  readonly #context: Omit<CollectContext, 'depthToleranceMs'>;
+  readonly #context: Omit<CollectContext, 'depthToleranceMs' | 'tickers'>;
   #tickers: TickerCollector | undefined;
   #account: AccountCollector | undefined;
   readonly #tradeFeed: TradeFeedCollector | undefined;
@@ -263,19 +263,13 @@ export class Collector {
       this.#depthToleranceMs = toleranceMs(periodMs);
       this.#standing.keepsTo('depth', periodMs);
     }
-    const tickersMs = tickers.enabled
-      ? every('tickers', tickers.schedule, () => this.#pollTickers())
-      : undefined;
+    if (tickers.enabled) {
+      const periodMs = every('tickers', tickers.schedule, () => this.#pollTickers());
+      this.#standing.keepsTo('tickers', periodMs);
+      this.#tickers = this.#tickerCollector(toleranceMs(periodMs));
+    }
     this.#scheduleAccount();
     await this.#firstMarkets();
-    if (tickersMs !== undefined) {
-      this.#standing.keepsTo('tickers', tickersMs);
-      this.#tickers = await openTickers(this.#context, {
-        periodMs: tickersMs,
-        markets: this.#markets,
-        dispatcher: this.#dispatcher,
-      });
-    }
     signal.throwIfAborted();
     this.#filler.start();
     this.#dispatcher.start();
@@ -313,6 +307,22 @@ export class Collector {
     }
   }
 
+  #tickerCollector(toleranceMs: number): TickerCollector {
+    const moved = new TickerSweep();
+    return new TickerCollector({
+      ...this.#context,
+      toleranceMs,
+      onTickers: (entries, sentAtMs) => {
+        this.#dispatcher.swept(moved.compare(entries));
+        for (const market of this.#units.keys()) {
+          const { ticker } = entries[market] ?? {};
+          if (ticker === undefined) continue;
+          this.#evidenceOf(market).looked('tickers', windowOf(ticker), sentAtMs);
+        }
+      },
+    });
+  }
+
   #updateMarkets(signal: AbortSignal): Promise<void> {
     return this.#following.run(() => this.#followMarkets(signal));
   }
@@ -329,7 +339,8 @@ export class Collector {
   }
 
   async #open(market: string, marketId: number): Promise<void> {
-    const context = { ...this.#context, depthToleranceMs: this.#depthToleranceMs };
+    const depthToleranceMs = this.#depthToleranceMs;
+    const context = { ...this.#context, depthToleranceMs, tickers: this.#tickers };
     const unit = await openMarketUnit(context, market, marketId);
     if (this.#stopping.signal.aborted) return;
     this.#units.set(market, unit);
@@ -382,8 +393,10 @@ export class Collector {
   }
 
   #pollTickers(): void {
-    const tickers = this.#tickers;
-    if (tickers !== undefined) this.#runs.start('tickers', '*', (signal) => tickers.poll(signal));
+    const collector = this.#tickers;
+    if (collector === undefined || this.#units.size === 0) return;
+    const tickers = [...this.#units.values()].flatMap(({ ticker }) => ticker ?? []);
+    this.#runs.start('tickers', '*', (signal) => collector.poll(tickers, signal));
   }
 
   /** A run under way goes on with another one: it has passed by what closed or was requested meanwhile. */

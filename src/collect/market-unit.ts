@@ -9,6 +9,7 @@ import { CandleCollector } from './candles/candles.js';
 import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
 import { DepthCollector, type SnapshotOptions } from './snapshot.js';
 import { StateCollector, type StateWatch } from './states.js';
+import type { MarketTicker, TickerCollector } from './tickers.js';
 import type { TradeEvidence } from './trades/evidence.js';
 import type { OffsetKnowledge } from './trades/offset-mode.js';
 import { PushedTrades } from './trades/pushed.js';
@@ -40,6 +41,8 @@ export interface CollectContext extends CollectPorts {
   readonly unproven: SnapshotOptions['unproven'];
   /** Longest time between two depth snapshots that still counts as on schedule. */
   readonly depthToleranceMs: number;
+  /** Asks for the tickers of all markets; left out: none are collected. */
+  readonly tickers?: TickerCollector | undefined;
 }
 
 /** Everything that is collected of one market. */
@@ -50,6 +53,7 @@ export interface MarketUnit {
   /** What is pushed of its trades, for each walk. */
   readonly pushed: readonly PushedTrades[];
   readonly depth: DepthCollector | undefined;
+  readonly ticker: MarketTicker | undefined;
   readonly candles: readonly CandleCollector[];
   readonly states: readonly StateCollector[];
 }
@@ -73,7 +77,7 @@ export async function openMarketUnit(
     return { stream, ranges, coveredUntilMs };
   };
   /** For what can only be observed live: where time begins that is not accounted for yet. */
-  const openLive = async (kind: 'depth' | 'states', variant: number) => {
+  const openLive = async (kind: 'depth' | 'tickers' | 'states', variant: number) => {
     const { stream, coveredUntilMs } = await openStream(kind, variant, nowMs);
     if (coveredUntilMs === undefined) return { stream, coveredUntilMs };
     const backMs = await listedAgainMs(archive, stream, nowMs);
@@ -118,6 +122,8 @@ export async function openMarketUnit(
     depthCollector = new DepthCollector({ ...shared, stream, coveredUntilMs, toleranceMs, levels });
   }
 
+  const ticker = context.tickers?.follow({ market, marketId, ...(await openLive('tickers', 0)) });
+
   const candles: CandleCollector[] = [];
   const tradesWalker = walkers.find(({ kind }) => kind === 'trades');
   const coveredTrades = tradesWalker && (() => tradesWalker.covered);
@@ -154,6 +160,7 @@ export async function openMarketUnit(
     walkers,
     pushed,
     depth: depthCollector,
+    ticker,
     candles,
     states: stateCollectors,
   };

@@ -23,7 +23,6 @@ type MarketListChanges = Awaited<ReturnType<ArchivePort['ensureMarkets']>>;
 /** Keeps the list of markets that are collected, as the exchange and the configuration have it. */
 export class MarketList {
   readonly #options: MarketListOptions;
-  #known: ReadonlyMap<string, number> = new Map();
   #collected: ReadonlyMap<string, number> = new Map();
   #missing: readonly string[] = [];
   #leftOut = 0;
@@ -31,11 +30,6 @@ export class MarketList {
 
   constructor(options: MarketListOptions) {
     this.#options = options;
-  }
-
-  /** Ids of all listed markets that the archive has, whatever the settings name, by name. */
-  get known(): ReadonlyMap<string, number> {
-    return this.#known;
   }
 
   /** Ids of the markets that are collected, by name. */
@@ -79,7 +73,6 @@ export class MarketList {
     const list = { isComplete, take: { wanted, max } };
     const changes = await archive.ensureMarkets(reply.data, nowMs, list);
     const before = this.#collected;
-    this.#known = changes.ids;
     const names = new Set([...reply.data.map(({ name }) => name), ...changes.ids.keys()]);
     this.#choose(changes.ids, names);
     this.#reportChanges(changes, before);

@@ -1,14 +1,12 @@
-import { isNotRecordedYet } from '../contract/gap-notices.js';
 import type { Depth } from '../contract/resources.js';
 import { compareDecimals } from '../kernel/decimal.js';
 import { shownDuration } from '../kernel/durations.js';
-import { messageOf } from '../kernel/errors.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, StreamRef } from '../model/batch.js';
 import { Continuity } from '../model/continuity.js';
-import type { GapReason } from '../model/gap-reasons.js';
 import { tableOfStream } from '../model/series.js';
-import { type ExchangePort, type ExchangeReply, PRIORITY, type StreamContext } from './ports.js';
+import { Answers, type Trouble } from './answers.js';
+import { type ExchangePort, PRIORITY, type StreamContext } from './ports.js';
 import { type StreamReport, streamReport } from './reports.js';
 
 export interface SnapshotOptions extends Omit<StreamContext, 'time'> {
@@ -35,9 +33,6 @@ export interface Look {
   readonly knownSinceMs?: number | null;
 }
 
-/** What an answer says of the time that it shows. */
-type Seen = Pick<ExchangeReply<unknown>, 'answeredAtMs' | 'cachedAtMs' | 'covered'>;
-
 /** A stream that is first observed within this time of its making simply begins then. */
 const BEGINNING_MS = 60_000;
 
@@ -56,77 +51,57 @@ const QUIET_FLUSH_MS = 5000;
 export class SnapshotRecorder {
   readonly #options: SnapshotOptions;
   readonly #report: StreamReport;
-  readonly #continuity: Continuity;
+  /** What is asked for its looks. */
+  readonly answers: Answers;
+  #stream: StreamRef;
+  #continuity: Continuity;
+  #hasBegun: boolean;
   #flushedAtMs = Number.NEGATIVE_INFINITY;
-  #isUnknownReported = false;
-  /** Whether the server said, since the last look, that its archive lacks that time. */
-  #isMissingAtSource = false;
-  /** Why an answer since the last look proved nothing. */
-  #whyMissed: string | undefined;
-  #cachedAtMs = Number.NEGATIVE_INFINITY;
+  /** The last trouble of this stream alone. */
+  #trouble: Trouble | undefined;
+  /** Troubles up to this one are over. */
+  #overTurn = 0;
   /** Observed without news, and not written yet. */
   #pending: Span | undefined;
 
-  constructor(options: SnapshotOptions) {
+  /** @param answers those that the looks are made of, where several streams share them */
+  constructor(options: SnapshotOptions, answers?: Answers) {
+    const { stream, telemetry, market, toleranceMs, coveredUntilMs } = options;
     this.#options = options;
-    this.#report = streamReport(options.telemetry, options.stream.kind, options.market);
-    this.#continuity = new Continuity(options.toleranceMs, options.coveredUntilMs);
+    this.#stream = stream;
+    this.#report = streamReport(telemetry, stream.kind, market);
+    this.#continuity = new Continuity(toleranceMs, coveredUntilMs);
+    this.#hasBegun = coveredUntilMs !== undefined && coveredUntilMs !== stream.collectFromMs;
+    const onUnproven = (why: string) => options.unproven(stream, why);
+    this.answers = answers ?? new Answers({ toleranceMs, report: this.#report, onUnproven });
+  }
+
+  /** Whether anything of its stream was ever covered. */
+  get hasBegun(): boolean {
+    return this.#hasBegun;
   }
 
   /**
-   * Whether the server answered with what it saw last, and does not know the time itself: a replay in
-   * a gap of its archive. That is no observation. It is reported once, until it knows again.
+   * There is nothing to observe yet: the stream begins later. Written now and then.
+   *
+   * @throws the errors of the archive
    */
-  isUnknown({ gaps = [] }: Pick<ExchangeReply<unknown>, 'gaps'>): boolean {
-    const [gap] = gaps;
-    if (gap !== undefined && !this.#isUnknownReported) {
-      const message = `the archive that is replayed has a gap here (${gap.reason}); nothing counts as seen until it ends`;
-      this.#report.skipped('missing_at_source', message);
-    }
-    this.#isUnknownReported = gap !== undefined;
-    this.#isMissingAtSource ||= this.#isUnknownReported;
-    if (this.#isUnknownReported) this.#whyMissed = undefined;
-    return this.#isUnknownReported;
-  }
-
-  /**
-   * Waits for an answer. Of an error the stream's failures say more than what an answer before it was; that
-   * of a replay that has nothing yet says so.
-   */
-  async answer<T>(asked: Promise<T>): Promise<T> {
-    try {
-      return await asked;
-    } catch (error) {
-      this.#isMissingAtSource = isNotRecordedYet(messageOf(error));
-      this.#whyMissed = undefined;
-      throw error;
-    }
-  }
-
-  /**
-   * The time that an answer shows: that of its arrival, not of its reading, or it would seem to know
-   * what happened in between; of a cached one that of the cache. Undefined when it was seen before, so
-   * that nothing was observed anew.
-   */
-  instantOf({ answeredAtMs, cachedAtMs = null, covered = null }: Seen): number | undefined {
-    if (covered !== null) return covered.toMs;
-    if (cachedAtMs === null) return answeredAtMs;
-    const shownMs = Math.min(answeredAtMs, Math.floor(cachedAtMs));
-    // After a jump back the last one lies in the future and is no measure any more.
-    if (shownMs <= this.#cachedAtMs && this.#cachedAtMs <= answeredAtMs) {
-      // A cache that is slower than the schedule, and renewed in time, leaves no gap.
-      if (answeredAtMs - this.#cachedAtMs > this.#options.toleranceMs) {
-        this.#provesNothing('its answers come from a cache, and show what was seen before');
-      }
-      return undefined;
-    }
-    this.#cachedAtMs = shownMs;
-    return shownMs;
+  async notYet(atMs: number): Promise<void> {
+    const nowMs = this.#options.clock.monotonicMs();
+    if (nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) return;
+    await this.#options.archive.setCollectFrom(this.#stream.streamId, atMs);
+    this.#stream = { ...this.#stream, collectFromMs: atMs };
+    this.#continuity = new Continuity(this.#options.toleranceMs, atMs);
+    this.#flushedAtMs = nowMs;
   }
 
   #provesNothing(why: string): void {
-    this.#whyMissed = why;
-    this.#options.unproven(this.#options.stream, why);
+    this.#note(why);
+    this.#options.unproven(this.#stream, why);
+  }
+
+  #note(why: string): void {
+    this.#trouble = { turn: this.answers.nextTurn(), reason: 'not observed', note: why };
   }
 
   async record(look: Look): Promise<void> {
@@ -169,15 +144,15 @@ export class SnapshotRecorder {
   }
 
   #observed(): void {
-    this.#isMissingAtSource = false;
-    this.#whyMissed = undefined;
+    this.#hasBegun = true;
+    this.#overTurn = this.answers.nextTurn();
   }
 
   /** No look follows while one waits to be stored, which a database that is away may let it do for long. */
   #noteWait(sinceMs: number): void {
     const waitedMs = this.#options.clock.monotonicMs() - sinceMs;
     if (waitedMs <= this.#options.toleranceMs) return;
-    this.#whyMissed = `the look before it waited ${shownDuration(waitedMs)} for the database to store it`;
+    this.#note(`the look before it waited ${shownDuration(waitedMs)} for the database to store it`);
   }
 
   /** Stores what there is, and claims nothing: for coverage this is no observation. */
@@ -192,7 +167,8 @@ export class SnapshotRecorder {
   }
 
   async #commit(look: Look, spans: readonly Span[]): Promise<void> {
-    const { stream, archive } = this.#options;
+    const { archive } = this.#options;
+    const stream = this.#stream;
     const { evidence } = look;
     const claims = spans.map((span) => ({ stream, span, evidence }));
     const result = await archive.commit({ ...look.batch, claims });
@@ -200,16 +176,24 @@ export class SnapshotRecorder {
   }
 
   async #noteMissed(span: Span, atMs: number): Promise<void> {
-    const { stream, archive } = this.#options;
+    const { archive } = this.#options;
+    const stream = this.#stream;
     if (isBeginning(stream, span)) {
       await archive.setCollectFrom(stream.streamId, span.toMs);
       return;
     }
-    const reason: GapReason = this.#isMissingAtSource ? 'missing at source' : 'not observed';
-    const note = this.#whyMissed;
+    const { reason, note } = this.#lastTrouble();
     const why = note === undefined ? {} : { note };
     await archive.recordGap({ stream, span, state: 'unfillable', reason, ...why, atMs });
     this.#report.gap(span, reason);
+  }
+
+  /** What came last since the last look: a trouble of its own, or one of the answers. */
+  #lastTrouble(): Pick<Trouble, 'reason' | 'note'> {
+    const { trouble } = this.answers;
+    const own = this.#trouble;
+    const last = own !== undefined && own.turn > trouble.turn ? own : trouble;
+    return last.turn > this.#overTurn ? last : { reason: 'not observed', note: undefined };
   }
 }
 
@@ -238,13 +222,14 @@ export class DepthCollector {
     const { exchange, market, levels, marketId } = this.#options;
     const options = { priority: PRIORITY.snapshot, signal };
     const asked = exchange.call('depth', { market, limit: levels }, options);
-    const reply = await this.#recorder.answer(asked);
-    if (this.#recorder.isUnknown(reply)) return;
+    const { answers } = this.#recorder;
+    const reply = await answers.of(asked);
+    if (answers.isUnknown(reply)) return;
     const { asks, bids } = sortedDepth(reply.data);
     const look = JSON.stringify([asks, bids]);
     const isUnchanged = look === this.#lastLook;
     const { receivedAtMs, covered = null } = reply;
-    const observedAtMs = this.#recorder.instantOf(reply);
+    const observedAtMs = answers.instantOf(reply);
     if (observedAtMs === undefined) return;
     const row = {
       marketId,

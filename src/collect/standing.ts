@@ -84,7 +84,7 @@ export class Standing {
     this.#periodsMs.set(kind, periodMs);
   }
 
-  /** A poll of a stream failed; a market of `*` stands for one that covers all. */
+  /** A poll of a stream failed; a market of `*` stands for that of all of them. */
   failed(kind: string, market: string, error: unknown): void {
     for (const one of this.#of(kind, market)) {
       one.failure = { reason: reasonOf(one.stream.kind, error), note: messageOf(error) };
@@ -179,7 +179,9 @@ export class Standing {
 
   #of(kind: string, market: string): Watched[] {
     const all = [...this.#streams.values()];
-    return all.filter((one) => one.stream.kind === kind && this.#nameOf(one) === market);
+    return all.filter(
+      (one) => one.stream.kind === kind && (market === '*' || this.#nameOf(one) === market),
+    );
   }
 
   #usualMs({ kind, variant }: StreamRef): number {
@@ -221,6 +223,15 @@ export class Standing {
     one.failure = undefined;
     one.isStalled = false;
     one.writtenAtMs = Number.NEGATIVE_INFINITY;
+  }
+
+  /** What is not expected yet is not missing. */
+  #beginsLater(streamId: number, fromMs: number): void {
+    const one = this.#streams.get(streamId);
+    if (one === undefined || one.hasGrown || !MOMENT_STREAMS.has(one.stream.kind)) return;
+    one.coveredUntilMs = fromMs;
+    one.grewAtMs = this.#options.clock.monotonicMs();
+    one.failure = undefined;
   }
 
   /** Coverage was taken back: what comes anew of that time is growth. */
@@ -267,6 +278,10 @@ export class Standing {
         const stream = await archive.ensureStream(key);
         this.#opened(stream);
         return stream;
+      },
+      setCollectFrom: async (streamId, fromMs, reason) => {
+        await archive.setCollectFrom(streamId, fromMs, reason);
+        this.#beginsLater(streamId, fromMs);
       },
       coveredRanges: async (stream, limit) => {
         const ranges = await archive.coveredRanges(stream, limit);

@@ -2,143 +2,192 @@ import type { TickerEntry } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { hashText } from '../kernel/random.js';
-import { ALL_MARKETS_ID, type TickerRow } from '../model/batch.js';
-import type { CollectContext } from './market-unit.js';
-import type { MarketList } from './markets.js';
-import type { PollDispatcher } from './polling/dispatcher.js';
+import type { QuarantineRow, TickerRow } from '../model/batch.js';
+import { Answers } from './answers.js';
 import { type ExchangePort, PRIORITY } from './ports.js';
-import { quarantineRows, streamReport } from './reports.js';
-import { toleranceMs } from './schedule.js';
+import { quarantineRows, type StreamReport, streamReport } from './reports.js';
 import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
-interface TickerCollectorOptions extends SnapshotOptions {
-  readonly exchange: ExchangePort;
-  /** Ids of the listed markets that the archive has, by name; it changes while running. */
-  readonly marketIds: () => ReadonlyMap<string, number>;
-  /** Given every answer as soon as it is there: it shows which markets moved. */
-  readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
+/** When an answer of `tickers` showed what, and since when the server knows all until then. */
+interface SweepTime {
+  readonly observedAtMs: number;
+  readonly receivedAtMs: number;
+  readonly knownSinceMs: number | null;
+}
+
+/** What one answer of `tickers` shows. */
+interface Sweep extends SweepTime {
+  readonly entries: Readonly<Record<string, TickerEntry>>;
+  readonly rejected: ReadonlyMap<string, RejectedRow>;
+}
+
+interface MarketTickerOptions extends SnapshotOptions {
+  readonly marketId: number;
 }
 
 /** Why a market has no readable ticker in an answer; also its code in reports. */
 type Trouble = 'no_ticker' | 'ticker_refused';
 
 /**
- * Takes the tickers of all markets with one call, and stores those that changed. One stream covers
- * them all, so it takes those of every listed market that the archive has, also where the settings collect
- * nothing else of it, and a look proves something only when it is whole: every such market's ticker could
- * be read. A market whose ticker was refused, or is gone from the answer although it was there
- * before in this run, makes it a look that stores what it has and covers nothing. A market that the
- * exchange has not listed a ticker for yet has none to miss, and spoils no look.
+ * Records the ticker of one market from answers that show all of them. One equal to that before is not
+ * stored again. A ticker that was refused, or is gone from the answer, proves nothing of its market; the
+ * stream of a market that the exchange has never listed a ticker for has not begun.
  */
-export class TickerCollector {
-  readonly #options: TickerCollectorOptions;
+export class MarketTicker {
+  readonly market: string;
+  readonly stream: MarketTickerOptions['stream'];
+  readonly #marketId: number;
   readonly #recorder: SnapshotRecorder;
-  #lastLooks = new Map<number, string>();
-  /** Markets that had a readable ticker since they are listed. */
-  #seen = new Set<number>();
-  /** What was reported of each market, by name, until its ticker is well again. */
-  #reported = new Map<string, Trouble>();
-  /** The refused ticker of each market, by name, that is in quarantine. */
-  #quarantined = new Map<string, number>();
+  readonly #report: StreamReport;
+  #lastLook: string | undefined;
+  /** What was reported of it, until its ticker is well again. */
+  #reported: Trouble | undefined;
+  /** Its refused ticker that is in quarantine. */
+  #quarantined: number | undefined;
 
-  constructor(options: TickerCollectorOptions) {
-    this.#options = options;
-    this.#recorder = new SnapshotRecorder(options);
+  constructor(options: MarketTickerOptions, answers: Answers) {
+    const { market, stream, marketId, telemetry } = options;
+    this.market = market;
+    this.stream = stream;
+    this.#marketId = marketId;
+    this.#recorder = new SnapshotRecorder(options, answers);
+    this.#report = streamReport(telemetry, 'tickers', market);
   }
 
-  async poll(signal: AbortSignal): Promise<void> {
-    const { exchange } = this.#options;
-    const asked = exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
-    const reply = await this.#recorder.answer(asked);
-    this.#options.onTickers?.(reply.data, reply.sentAtMs);
-    if (this.#recorder.isUnknown(reply)) return;
-    const { receivedAtMs, covered = null } = reply;
-    const observedAtMs = this.#recorder.instantOf(reply);
-    if (observedAtMs === undefined) return;
-    const marketIds = this.#options.marketIds();
-    const rejected = reply.rejected.filter(({ at }) => marketIds.has(String(at)));
-    const refusedNames = new Set(rejected.map(({ at }) => String(at)));
-    const looks = new Map<number, string>();
-    const changed: TickerRow[] = [];
-    const troubles = new Map<string, Trouble>();
-    const spoilers: string[] = [];
-    for (const [name, marketId] of marketIds) {
-      const entry = reply.data[name];
-      if (entry === undefined) {
-        const isRefused = refusedNames.has(name);
-        troubles.set(name, isRefused ? 'ticker_refused' : 'no_ticker');
-        if (isRefused || this.#seen.has(marketId)) spoilers.push(name);
-        continue;
-      }
-      const look = lookOf(entry);
-      looks.set(marketId, look);
-      if (look === this.#lastLooks.get(marketId)) continue;
-      changed.push({
-        marketId,
-        observedAtMs,
-        receivedAtMs,
-        atMs: Math.round(entry.at * SECOND_MS),
-        ...figuresOf(entry),
-      });
-    }
-    this.#report(troubles, marketIds);
-    const collectedIds = new Set(marketIds.values());
-    this.#seen = new Set([...this.#seen, ...looks.keys()].filter((id) => collectedIds.has(id)));
-    const fresh = rejected.filter((row) => this.#quarantined.get(String(row.at)) !== markOf(row));
+  /** @throws the errors of the archive */
+  async look({ entries, rejected, ...time }: Sweep): Promise<void> {
+    const entry = entries[this.market];
+    const refused = rejected.get(this.market);
+    if (entry !== undefined) await this.#found(entry, time);
+    else if (refused !== undefined) await this.#refused(refused, time);
+    else await this.#missing(time);
+  }
+
+  async #found(entry: TickerEntry, { knownSinceMs, ...seen }: SweepTime) {
+    this.#reported = undefined;
+    const look = lookOf(entry);
+    const isUnchanged = look === this.#lastLook;
+    const row: TickerRow = {
+      marketId: this.#marketId,
+      ...seen,
+      atMs: Math.round(entry.at * SECOND_MS),
+      ...figuresOf(entry),
+    };
     await this.#recorder.record({
-      observedAtMs,
-      batch: {
-        tickers: changed,
-        quarantine: fresh.flatMap((row) =>
-          quarantineRows('tickers', String(row.at), [row], receivedAtMs),
-        ),
-      },
-      evidence: { endpoint: 'tickers', markets: looks.size, withoutTicker: troubles.size },
-      received: looks.size + rejected.length,
-      rejected: rejected.length,
-      unchanged: looks.size - changed.length,
-      unproven: unprovenBy(spoilers, troubles),
-      knownSinceMs: covered?.fromMs ?? null,
+      observedAtMs: seen.observedAtMs,
+      batch: { tickers: isUnchanged ? [] : [row] },
+      evidence: { endpoint: 'tickers' },
+      received: 1,
+      rejected: 0,
+      unchanged: isUnchanged ? 1 : 0,
+      knownSinceMs,
     });
-    this.#lastLooks = looks;
-    for (const row of fresh) this.#quarantined.set(String(row.at), markOf(row));
-    for (const name of this.#quarantined.keys()) {
-      if (!marketIds.has(name)) this.#quarantined.delete(name);
-    }
+    this.#lastLook = look;
+    this.#quarantined = undefined;
   }
 
-  /** Reports what is wrong with a market once, not at every poll. */
-  #report(troubles: Map<string, Trouble>, marketIds: ReadonlyMap<string, number>): void {
-    for (const [market, code] of troubles) {
-      if (this.#reported.get(market) === code) continue;
-      const isMissed = this.#seen.has(marketIds.get(market) ?? -1);
-      const spoils = 'no look at the tickers counts as coverage until';
-      const message =
-        code === 'ticker_refused'
-          ? `${wordsOf(market, code)}; ${spoils} it can be read again`
-          : isMissed
-            ? `${wordsOf(market, code)}; ${spoils} it is back or the market is listed no more`
-            : `the exchange lists no ticker of ${market} yet; the other markets are covered without it`;
-      streamReport(this.#options.telemetry, 'tickers', market).skipped(code, message);
+  async #refused(row: RejectedRow, { observedAtMs, receivedAtMs }: SweepTime) {
+    const why = `the ticker of ${this.market} could not be read and is in quarantine`;
+    this.#reportOnce('ticker_refused', `${why}; it is not covered until it can be read again`);
+    const mark = markOf(row);
+    const isKept = mark === this.#quarantined;
+    await this.#proveNothing(observedAtMs, why, {
+      quarantine: isKept ? [] : quarantineRows('tickers', this.market, [row], receivedAtMs),
+      rejected: 1,
+    });
+    this.#quarantined = mark;
+  }
+
+  async #missing({ observedAtMs }: SweepTime) {
+    if (!this.#recorder.hasBegun) {
+      const text = `the exchange lists no ticker of ${this.market} yet; it is expected from its first one on`;
+      this.#reportOnce('no_ticker', text);
+      await this.#recorder.notYet(observedAtMs);
+      return;
     }
-    this.#reported = troubles;
+    const why = `the ticker of ${this.market} is no longer in the answer`;
+    const until = 'it is back or the market is listed no more';
+    this.#reportOnce('no_ticker', `${why}; it is not covered until ${until}`);
+    await this.#proveNothing(observedAtMs, why, { quarantine: [], rejected: 0 });
+  }
+
+  async #proveNothing(
+    observedAtMs: number,
+    unproven: string,
+    { quarantine, rejected }: { quarantine: readonly QuarantineRow[]; rejected: number },
+  ): Promise<void> {
+    await this.#recorder.record({
+      ...{ observedAtMs, unproven, rejected, received: rejected, unchanged: 0 },
+      batch: { quarantine },
+      evidence: { endpoint: 'tickers' },
+    });
+    // The same one again is news: what was in between is not known.
+    this.#lastLook = undefined;
+  }
+
+  #reportOnce(code: Trouble, message: string): void {
+    if (this.#reported !== code) this.#report.skipped(code, message);
+    this.#reported = code;
   }
 }
 
-const wordsOf = (market: string, code: Trouble | undefined) =>
-  code === 'ticker_refused'
-    ? `the ticker of ${market} could not be read and is in quarantine`
-    : `the ticker of ${market} is no longer in the answer`;
+interface TickerCollectorOptions
+  extends Pick<SnapshotOptions, 'archive' | 'clock' | 'telemetry' | 'unproven' | 'toleranceMs'> {
+  readonly exchange: ExchangePort;
+  /** Given every answer as soon as it is there: it shows which markets moved. */
+  readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
+}
 
-/** Why a look proves nothing; undefined where no market spoils it. */
-function unprovenBy(
-  [first, ...others]: readonly string[],
-  troubles: ReadonlyMap<string, Trouble>,
-): string | undefined {
-  if (first === undefined) return undefined;
-  const more = others.length === 0 ? '' : `, and ${others.length} more are not to be had`;
-  return `${wordsOf(first, troubles.get(first))}${more}`;
+/** Takes the tickers of all markets with one call, and gives each market that is followed its own. */
+export class TickerCollector {
+  readonly #options: TickerCollectorOptions;
+  readonly #answers: Answers;
+  /** Those that the answer which is waited for is for. */
+  #asked: readonly MarketTicker[] = [];
+
+  constructor(options: TickerCollectorOptions) {
+    const { telemetry, toleranceMs, unproven } = options;
+    this.#options = options;
+    this.#answers = new Answers({
+      toleranceMs,
+      report: streamReport(telemetry, 'tickers', '*'),
+      onUnproven: (why) => {
+        for (const { stream } of this.#asked) unproven(stream, why);
+      },
+    });
+  }
+
+  /** Prepares the ticker of one market, for {@link poll}. */
+  follow(
+    of: Pick<MarketTickerOptions, 'market' | 'marketId' | 'stream' | 'coveredUntilMs'>,
+  ): MarketTicker {
+    return new MarketTicker({ ...this.#options, ...of }, this.#answers);
+  }
+
+  /**
+   * Asks once.
+   *
+   * @param tickers those that are stored; of other markets the answer shows what moved, and no more
+   * @throws the errors of the exchange and of the archive
+   */
+  async poll(tickers: readonly MarketTicker[], signal: AbortSignal): Promise<void> {
+    const { exchange } = this.#options;
+    this.#asked = tickers;
+    const asked = exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
+    const reply = await this.#answers.of(asked);
+    this.#options.onTickers?.(reply.data, reply.sentAtMs);
+    if (this.#answers.isUnknown(reply)) return;
+    const observedAtMs = this.#answers.instantOf(reply);
+    if (observedAtMs === undefined) return;
+    const { receivedAtMs, covered = null } = reply;
+    const sweep = {
+      ...{ entries: reply.data, observedAtMs, receivedAtMs, knownSinceMs: covered?.fromMs ?? null },
+      rejected: new Map(reply.rejected.map((row) => [String(row.at), row])),
+    };
+    const looks = await Promise.allSettled(tickers.map((ticker) => ticker.look(sweep)));
+    for (const one of looks) if (one.status === 'rejected') throw one.reason;
+  }
 }
 
 /** What makes two refused tickers the same: all but the time that the exchange wrote into them. */
@@ -158,46 +207,8 @@ function lookOf(entry: TickerEntry): string {
   return Object.values(figuresOf(entry)).join('|');
 }
 
-/**
- * Prepares the one stream of tickers: what it holds already, and what is notified of markets that
- * moved.
- *
- * @param periodMs how often it is polled
- */
-export async function openTickers(
-  context: Omit<CollectContext, 'depthToleranceMs'>,
-  options: {
-    readonly periodMs: number;
-    readonly markets: Pick<MarketList, 'known' | 'collected'>;
-    readonly dispatcher: Pick<PollDispatcher, 'swept'>;
-  },
-): Promise<TickerCollector> {
-  const { archive, time } = context;
-  const { periodMs, markets, dispatcher } = options;
-  const key = { kind: 'tickers', marketId: ALL_MARKETS_ID, variant: 0 } as const;
-  const stream = await archive.ensureStream({ ...key, collectFromMs: Math.floor(time.nowMs()) });
-  const [newest] = await archive.coveredRanges(stream, 1);
-  const sweep = new TickerSweep();
-  return new TickerCollector({
-    ...context,
-    market: '*',
-    stream,
-    toleranceMs: toleranceMs(periodMs),
-    coveredUntilMs: newest?.span.toMs ?? stream.collectFromMs ?? undefined,
-    marketIds: () => markets.known,
-    onTickers: (entries, sentAtMs) => {
-      dispatcher.swept(sweep.compare(entries));
-      for (const market of markets.collected.keys()) {
-        const { ticker } = entries[market] ?? {};
-        if (ticker === undefined) continue;
-        context.evidenceOf(market).looked('tickers', windowOf(ticker), sentAtMs);
-      }
-    },
-  });
-}
-
 /** The figures that move with each trade. */
-function windowOf({ last, vol, deal }: TickerEntry['ticker']): WindowFigures {
+export function windowOf({ last, vol, deal }: TickerEntry['ticker']): WindowFigures {
   return { last, volume: vol, deal };
 }
 

@@ -54,8 +54,6 @@ export interface SeriesEntry {
   readonly retention: string;
   /** The streams whose coverage its rows prove; the first claims for the rows themselves. */
   readonly streams: readonly [string, ...string[]];
-  /** Whether one stream covers all markets together. */
-  readonly isOfAllMarkets: boolean;
   /** Whether its rows belong to a market. */
   readonly hasMarket: boolean;
   /** Whether what is missing can be asked for again, so that it is worth waiting for. */
@@ -153,7 +151,6 @@ interface Holding {
 
 /** What most series have in common: each market's own, and gone when it was not looked at. */
 const OBSERVED_SERIES = {
-  isOfAllMarkets: false,
   hasMarket: true,
   isFetchable: false,
   partition: 'day',
@@ -261,7 +258,6 @@ export const SERIES = {
     batch: 'tickers',
     retention: 'tickers',
     streams: ['tickers'],
-    isOfAllMarkets: true,
     key: ['observed_at'],
     columns: [
       OBSERVED,
@@ -341,7 +337,6 @@ export const SERIES = {
     batch: 'balances',
     retention: 'account',
     streams: ['balances'],
-    isOfAllMarkets: true,
     hasMarket: false,
     partition: 'month',
     key: ['currency', 'observed_at'],

@@ -3,7 +3,6 @@ import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
-import { ALL_MARKETS_ID } from '../model/batch.js';
 import type { StreamKind } from '../model/series.js';
 
 /** How often it is read anew: a daemon may write beside the replay. */
@@ -60,8 +59,7 @@ export class Catalog {
   }
 
   stream(kind: StreamKind, marketId: number, variant = 0): KnownStream | undefined {
-    const ofId = kind === 'tickers' ? ALL_MARKETS_ID : marketId;
-    return this.#streams.get(keyOf(kind, ofId, variant));
+    return this.#streams.get(keyOf(kind, marketId, variant));
   }
 
   /** What is replayed, as {@link coveredBy} has it. */
@@ -119,11 +117,11 @@ export class Catalog {
 }
 
 /**
- * From the oldest to the newest time that is covered of some markets, or of all together. Where nothing is, the
- * end lies before the start.
+ * From the oldest to the newest time that is covered of some markets. Where nothing is, the end lies before
+ * the start.
  */
 export function coveredBy(streams: readonly KnownStream[], marketIds: readonly number[]): Span {
-  const ids = new Set([ALL_MARKETS_ID, ...marketIds]);
+  const ids = new Set(marketIds);
   const ours = streams.filter(({ marketId }) => ids.has(marketId));
   return {
     fromMs: Math.min(...ours.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? [])),

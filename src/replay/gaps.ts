@@ -78,15 +78,26 @@ export class GapBook {
     return await this.touched(kind, stream, { fromMs, toMs: fromMs + 1 }, atMs);
   }
 
-  /** Since when a stream is covered until an instant without a break, as far as the last day goes. */
-  async coveredSince(
+  /**
+   * Since when all of some streams are covered until an instant without a break, as far as the last day goes.
+   * Where a stream begins is no break: it was not shown before.
+   */
+  async allCoveredSince(
     kind: StreamKind,
-    stream: KnownStream | undefined,
+    streams: readonly (KnownStream | undefined)[],
     atMs: number,
   ): Promise<number> {
     const span = { fromMs: atMs - SINCE_MAX_MS, toMs: atMs + 1 };
-    const gaps = await this.touched(kind, stream, span, atMs);
-    return Math.max(span.fromMs, gaps.at(-1)?.span.toMs ?? 0);
+    const since = await Promise.all(
+      streams.map(async (stream) => {
+        const gaps = await this.touched(kind, stream, span, atMs);
+        const fromMs = Math.max(span.fromMs, gaps.at(-1)?.span.toMs ?? 0);
+        return { fromMs, isBegin: fromMs === stream?.oldestCoveredMs };
+      }),
+    );
+    const breaks = since.filter(({ isBegin }) => !isBegin);
+    if (breaks.length > 0) return Math.max(...breaks.map(({ fromMs }) => fromMs));
+    return Math.min(atMs, ...since.map(({ fromMs }) => fromMs));
   }
 
   #missingOf(stream: KnownStream): Promise<readonly Missing[] | undefined> {

@@ -101,7 +101,7 @@ export class ReplayClient implements Backend {
 
   tickers(): Promise<Record<string, TickerEntry>> {
     return this.#parts.ask(async () => {
-      const markets = this.#parts.context.catalog.listed(this.nowMs());
+      const markets = await this.#knownTickers(this.#parts.context.catalog.listed(this.nowMs()));
       const rows = await this.#tickersOf(markets);
       const entries = markets.flatMap(({ name, marketId }) => {
         const row = rows.get(marketId);
@@ -221,6 +221,23 @@ export class ReplayClient implements Backend {
     this.#isLeft = true;
   }
 
+  /**
+   * Those of the markets whose ticker is known now: of one in a gap the last is no ticker of this time, so
+   * that it is not shown, and does not spoil the others. Where none is known, all that are collected.
+   */
+  async #knownTickers(markets: readonly AsOfMarket[]): Promise<readonly AsOfMarket[]> {
+    const { catalog, gaps } = this.#parts.context;
+    const nowMs = this.nowMs();
+    const streamOf = ({ marketId }: AsOfMarket) => catalog.stream('tickers', marketId);
+    const collected = markets.filter((market) => streamOf(market) !== undefined);
+    const found = await Promise.all(
+      collected.map((market) => gaps.touchedAt('tickers', streamOf(market), nowMs)),
+    );
+    const known = collected.filter((_, at) => found[at]?.length === 0);
+    if (known.length > 0) return known;
+    return collected.length > 0 ? collected : markets;
+  }
+
   async #tickersOf(markets: readonly AsOfMarket[]) {
     const { observations } = this.#parts.context;
     const nowMs = this.nowMs();
@@ -229,7 +246,7 @@ export class ReplayClient implements Backend {
     const series = ids.map((marketId) => {
       return { marketId, variantS: 0, fromMs: rows.get(marketId)?.observedAtMs ?? 0 };
     });
-    await this.#noteTime('tickers', 0, series, nowMs);
+    await this.#noteTime('tickers', series, nowMs);
     return rows;
   }
 
@@ -240,7 +257,7 @@ export class ReplayClient implements Backend {
     const row = await observations.depth(marketId, nowMs);
     if (row === undefined) throw this.#nothing(`depth of ${name}`);
     const series = [{ marketId, variantS: 0, fromMs: row.observedAtMs }];
-    await this.#noteTime('depth', marketId, series, nowMs);
+    await this.#noteTime('depth', series, nowMs);
     return row;
   }
 
@@ -266,22 +283,19 @@ export class ReplayClient implements Backend {
   /** Reports what is known of an instant that is shown, and since when. @throws RefusedError when strict */
   async #noteTime(
     kind: 'tickers' | 'depth',
-    marketId: number,
     series: readonly SeriesFrom[],
     nowMs: number,
   ): Promise<void> {
     const { catalog, gaps, late, sight } = this.#parts.context;
-    const stream = catalog.stream(kind, marketId);
-    const here = [
-      ...(await gaps.touchedAt(kind, stream, nowMs)),
-      ...(await late.observed(kind, series, nowMs)),
-    ];
+    const streams = series.map(({ marketId }) => catalog.stream(kind, marketId));
+    const touched = await Promise.all(streams.map((one) => gaps.touchedAt(kind, one, nowMs)));
+    const here = [...distinct(touched.flat()), ...(await late.observed(kind, series, nowMs))];
     this.#note(here);
     if (here.length > 0) return;
     // At its end a replay knows all but that very instant.
     const toMs = Math.min(Math.floor(nowMs), sight.toMs - 1);
     // What was known of the time before may lack what was received later: that is not shown.
-    const sinceMs = sight.isKnownOnly ? toMs : await gaps.coveredSince(kind, stream, nowMs);
+    const sinceMs = sight.isKnownOnly ? toMs : await gaps.allCoveredSince(kind, streams, nowMs);
     this.#client.note(COVERED_HEADER, describeCovered({ fromMs: Math.min(sinceMs, toMs), toMs }));
   }
 
@@ -294,4 +308,10 @@ export class ReplayClient implements Backend {
     }
     this.#client.note(GAP_HEADER, describeGaps(gaps));
   }
+}
+
+/** Gaps of several streams, each span and reason once. */
+function distinct(gaps: readonly TouchedGap[]): TouchedGap[] {
+  const keyOf = ({ reason, span: { fromMs, toMs } }: TouchedGap) => `${fromMs} ${toMs} ${reason}`;
+  return [...new Map(gaps.map((gap) => [keyOf(gap), gap])).values()];
 }

@@ -219,7 +219,7 @@ export function archiveStatus(
   { markets, kinds, worst }: StatusSelection = {},
 ): ArchiveStatus {
   const isWanted = ({ market, kind }: { readonly market: string; readonly kind: StreamKind }) =>
-    (market === '*' || (markets?.includes(market) ?? true)) && (kinds?.includes(kind) ?? true);
+    (markets?.includes(market) ?? true) && (kinds?.includes(kind) ?? true);
   const found = counted.streams.filter(isWanted);
   const streams = found.map((one) => streamOf(one, counted.checks, nowMs));
   const gaps = counted.gaps.filter(isWanted);

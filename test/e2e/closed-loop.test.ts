@@ -91,11 +91,12 @@ const digits = (marketId: number, at: number) =>
 
 /** All series of two markets; observations stand far enough apart for all of them to be seen. */
 async function fill({ store, stream }: World): Promise<void> {
-  const streams: StreamRef[] = [await stream('tickers', 0, 0)];
+  const streams: StreamRef[] = [];
   const kinds = [
     ['trades', 0],
     ['times', 0],
     ['depth', 0],
+    ['tickers', 0],
     ['candles', 60],
     ['states', 60],
   ] as const;

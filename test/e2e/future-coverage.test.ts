@@ -23,7 +23,7 @@ async function openFuture() {
     await store.ensureStream({ kind: 'trades', marketId, variant: 0 }),
     await store.ensureStream({ kind: 'candles', marketId, variant: 60 }),
     await store.ensureStream({ kind: 'depth', marketId, variant: 0 }),
-    await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 }),
+    await store.ensureStream({ kind: 'tickers', marketId, variant: 0 }),
   ];
   const cover = (fromMs: number, toMs: number) =>
     store.commit({

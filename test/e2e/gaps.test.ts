@@ -77,10 +77,10 @@ suite('gaps', { concurrency: 3 }, () => {
       ['open exchange failed'],
     );
     const id = gaps.find(({ kind }) => kind === 'trades')?.id ?? '';
-    // Tickers of all markets are those of each.
     const { gaps: tickers } = await list(world, '--market', TAPE_MARKET, '--kind', 'tickers');
     assert.ok(tickers.length > 0);
-    for (const { market, kind } of tickers) assert.deepEqual([market, kind], ['*', 'tickers']);
+    for (const { market, kind } of tickers)
+      assert.deepEqual([market, kind], [TAPE_MARKET, 'tickers']);
 
     const table = await world.run('gaps', ...TRADES);
     assert.match(
@@ -381,12 +381,12 @@ suite('gaps', { concurrency: 3 }, () => {
     const open = (await world.ask('gaps')).out;
     assert.match(open, /times: the start of history is not reached yet, it is at 20.* not known; /);
     assert.match(open, /the last 3 tries led no further \(walk stalled: no way\), next try at 20/);
-    // Tickers are kept of all markets together; the daemon may have ended before the first of them.
+    // The daemon may have ended before the first of them.
     const tickers = await world.ask('gaps', 'explain', TAPE_MARKET, 'tickers', at(1));
     assert.equal(tickers.code, 0, tickers.err);
     assert.match(
       tickers.out,
-      /^tickers of \*: (never collected of that time|nothing is collected yet)/,
+      /^tickers of BTC_USDT: (never collected of that time|nothing is collected yet)/,
     );
     const timeless = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades');
     assert.equal(timeless.code, 2);

@@ -102,8 +102,6 @@ test('a market comes, goes and comes back in other precisions; what is missing i
     async () => daemon.lines.stdout.length + daemon.lines.stderr.length > commitsLater + 50,
   );
   for (const { kind, state, reason, to } of await gapsOf()) {
-    // Those of all markets go on.
-    if (kind === 'tickers') continue;
     assert.equal(state, 'unfillable', `${kind} ${reason}`);
     assert.ok(Date.parse(to) <= Date.parse(market?.delisted ?? ''), `${kind} ends at ${to}`);
   }

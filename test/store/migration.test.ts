@@ -127,7 +127,8 @@ test('streams of an earlier version get the one word for their kind, and keep wh
   await migrate({ databaseUrl: url });
   const kinds = `SELECT kind || coalesce(' ' || nullif(variant, 0), '') AS kind FROM stream
                  JOIN coverage USING (stream_id) ORDER BY stream_id`;
-  const words = ['trades', 'times', 'depth', 'tickers', 'candles 60', 'candles 3600'];
+  // Tickers go over to the markets that have any.
+  const words = ['trades', 'times', 'depth', 'candles 60', 'candles 3600'];
   assert.deepEqual(
     (await runSql<{ kind: string }>(url, kinds)).map(({ kind }) => kind),
     [...words, 'states 86400', 'balances', 'orders'],
@@ -260,3 +261,71 @@ test('the time until a market was found missing, of which nothing was expected, 
 
 /** The streams of a table that lose their claims with its rows; former versions have none. */
 const claimedBy = (table: SeriesTable) => (SERIES[table].batch === null ? [] : streamsOf(table));
+
+test('tickers that one stream covered are covered of each market from its first on, while it was listed', async () => {
+  const url = await makeOldDatabase(18);
+  const at = (second: number) => `to_timestamp(${NOON_S + second})`;
+  const span = (from: number, to: number) => `tstzrange(${at(from)}, ${at(to)})`;
+  const terms = `'X', 'Y', 8, 8, 4, 0`;
+  await runSql(
+    url,
+    `INSERT INTO market (market_id, name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
+                         first_seen_at, last_seen_at, delisted_at)
+     OVERRIDING SYSTEM VALUE VALUES
+       (1, 'FIRST', ${terms}, ${at(0)}, ${at(900)}, NULL),
+       (2, 'LATER', ${terms}, ${at(300)}, ${at(900)}, NULL),
+       (3, 'GONE', ${terms}, ${at(0)}, ${at(500)}, ${at(600)}),
+       (4, 'AGAIN', ${terms}, ${at(0)}, ${at(900)}, NULL),
+       (5, 'SILENT', ${terms}, ${at(0)}, ${at(900)}, NULL),
+       (6, 'FILED', ${terms}, ${at(-90_000)}, ${at(900)}, NULL);
+     INSERT INTO stream (kind, market_id, collect_from) VALUES ('tickers', 0, ${at(-90_000)}), ('trades', 4, NULL);
+     INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at, note) VALUES
+       (1, 0, ${span(400, 450)}, 'unfillable', 'not observed', ${at(450)}, 'no answer came'),
+       (2, 4, ${span(420, 700)}, 'unfillable', 'delisted', ${at(700)}, NULL);
+     INSERT INTO coverage (stream_id, market_id, span, row_count, evidence) VALUES
+       (1, 0, ${span(-90_000, 400)}, 904, '{}'), (1, 0, ${span(450, 1000)}, 50, '{}');
+     INSERT INTO partition_policy (table_name, width) VALUES ('ticker', 'day');
+     SELECT make_partition('ticker', ${at(0)});
+     INSERT INTO partition_state (table_name, span, state, market_rows)
+     SELECT 'ticker', (partition_at('ticker', ${at(-86_400)})).span, 'archived', '{"6": [12]}';
+     INSERT INTO ticker (market_id, observed_at, received_at, at, bid, ask, open, high, low, last, volume,
+                         deal, change)
+     SELECT id, to_timestamp(${NOON_S} + s), now(), now(), 1, 2, 1, 2, 1, 1, 5, 5, 0
+     FROM (VALUES (1, 2), (1, 500), (2, 303), (3, 4), (4, 5), (6, 7)) rows(id, s)`,
+  );
+  await migrate({ databaseUrl: url });
+  const spans = (of: string) => `
+    SELECT m.name, (extract(epoch FROM lower(x.span)) - ${NOON_S})::int AS from_s,
+           (extract(epoch FROM upper(x.span)) - ${NOON_S})::int AS to_s
+    FROM ${of} x JOIN stream s USING (stream_id, market_id) JOIN market m USING (market_id)
+    WHERE s.kind = 'tickers' ORDER BY market_id, from_s`;
+  const read = async (of: string) =>
+    (await runSql<{ name: string; from_s: number; to_s: number }>(url, spans(of))).map(
+      ({ name, from_s, to_s }) => [name, from_s, to_s],
+    );
+  // The day before noon's, from midnight on, or where the market came to be known.
+  assert.deepEqual(await read('coverage'), [
+    ['FIRST', 2, 400],
+    ['FIRST', 450, 1000],
+    ['LATER', 303, 400],
+    ['LATER', 450, 1000],
+    ['GONE', 4, 400],
+    ['GONE', 450, 600],
+    ['AGAIN', 5, 400],
+    ['AGAIN', 700, 1000],
+    ['FILED', -90_000, 400],
+    ['FILED', 450, 1000],
+  ]);
+  assert.deepEqual(await read('gap'), [
+    ['FIRST', 400, 450],
+    ['LATER', 400, 450],
+    ['GONE', 400, 450],
+    ['AGAIN', 400, 420],
+    ['AGAIN', 420, 700],
+    ['FILED', 400, 450],
+  ]);
+  assert.deepEqual(await runSql(url, `SELECT FROM stream WHERE market_id = 0`), []);
+  const { store } = await openTestStore({ databaseUrl: url });
+  const found = await store.ensureStream({ kind: 'tickers', marketId: 2, variant: 0 });
+  assert.equal(found.collectFromMs, (NOON_S + 303) * 1000);
+});

@@ -13,7 +13,7 @@ async function open(nowS: number) {
   await store.ensureMarkets([BTC], NOON_S * 1000);
   await store.claimArchive({ name: 'x', baseUrl: 'http://x', isSandbox: false, identity: null });
   const stream = (kind: StreamKind, variant = 0) =>
-    store.ensureStream({ kind, variant, marketId: kind === 'tickers' ? 0 : 1 });
+    store.ensureStream({ kind, variant, marketId: 1 });
   const present = (atS: number) => (NOON_S + atS) * 1000;
   return { store, url, time, stream, present };
 }

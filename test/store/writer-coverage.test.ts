@@ -86,8 +86,8 @@ test('a claim of no whole milliseconds is refused with what is wrong', async () 
 
 test('a row counts in the claim that it lies in, one beside all of its claims in the last', async () => {
   const { store } = await openWithStreams();
-  const all = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
-  const claims = [claim(all, 0, 5), claim(all, 10, 15)];
+  const tickers = await store.ensureStream({ kind: 'tickers', marketId: 1, variant: 0 });
+  const claims = [claim(tickers, 0, 5), claim(tickers, 10, 15)];
   const { ranges } = await store.commit({ tickers: [ticker(1, 0), ticker(1, 7)], claims });
   assert.deepEqual(
     ranges.map(({ rowCount }) => rowCount),
@@ -100,10 +100,10 @@ test('rows that were stored while their claim was held back count once it is mad
   const clock = new FakeClock(NOON_S * 1_000);
   const time = new FakeTime(clock);
   const { archive } = new ClaimGate(store, time, clock);
-  const all = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
+  const tickers = await store.ensureStream({ kind: 'tickers', marketId: 1, variant: 0 });
   const candles = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 });
   const look = (atS: number, rows = [ticker(1, atS)]) => {
-    return archive.commit({ tickers: rows, claims: [claim(all, atS, atS + 0.001)] });
+    return archive.commit({ tickers: rows, claims: [claim(tickers, atS, atS + 0.001)] });
   };
   const candle = {
     ...{ marketId: 1, intervalS: 60, openAtS: NOON_S + 60, receivedAtMs: NOON_S * 1_000 },
@@ -113,7 +113,7 @@ test('rows that were stored while their claim was held back count once it is mad
   clock.advance(100_000);
   time.isSettled = false;
   await look(100);
-  await look(100, [ticker(2, 100)]);
+  await look(100.001, [ticker(1, 100.001)]);
   await page();
   assert.deepEqual(await runSql(url, 'SELECT FROM coverage'), []);
   clock.advance(20_000);
@@ -122,11 +122,13 @@ test('rows that were stored while their claim was held back count once it is mad
   await look(100, []);
   await page();
   const counted = async () =>
-    [all, candles].map(async (one) => (await store.coveredRanges(one, 9)).map((r) => r.rowCount));
+    [tickers, candles].map(async (one) =>
+      (await store.coveredRanges(one, 9)).map((r) => r.rowCount),
+    );
   assert.deepEqual(await Promise.all(await counted()), [[2], [1]]);
   await look(101);
   await look(102, []);
-  const sums = (await store.coveredRanges(all, 9)).reduce((sum, one) => sum + one.rowCount, 0);
+  const sums = (await store.coveredRanges(tickers, 9)).reduce((sum, one) => sum + one.rowCount, 0);
   assert.equal(sums, 3, 'each once');
 });
 

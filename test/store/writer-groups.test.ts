@@ -48,13 +48,14 @@ test('batches that arrive together share a transaction and keep their own counts
 
 test('rows of one batch count in its own claims, not in those of batches beside it', async () => {
   const { store } = await openTestStore({ commitLatencyMs: 30 });
-  const all = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
+  await store.ensureMarkets([BTC], NOON_S * 1000);
+  const tickers = await store.ensureStream({ kind: 'tickers', marketId: 1, variant: 0 });
   const results = await Promise.all(
     [0, 10, 20].map((fromS) =>
-      store.commit({ tickers: [ticker(1, fromS)], claims: [claim(all, fromS, fromS + 5)] }),
+      store.commit({ tickers: [ticker(1, fromS)], claims: [claim(tickers, fromS, fromS + 5)] }),
     ),
   );
-  const ranges = await store.coveredRanges(all, 10);
+  const ranges = await store.coveredRanges(tickers, 10);
   assert.deepEqual(
     ranges.map(({ rowCount }) => rowCount),
     [1, 1, 1],

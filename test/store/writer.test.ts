@@ -191,7 +191,7 @@ test('a changed candle keeps its history', async () => {
 
 test('tickers, depths and states are stored once; other content is a conflict', async () => {
   const { store, url } = await openWithStreams();
-  const all = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
+  const tickers = await store.ensureStream({ kind: 'tickers', marketId: 1, variant: 0 });
   const ms = NOON_S * 1_000;
   const sides = {
     bidPrices: ['1.0', '0.9'],
@@ -209,13 +209,13 @@ test('tickers, depths and states are stored once; other content is a conflict', 
     tickers: [ticker(1, 0), ticker(2, 0)],
     depths: [depth],
     states: [state],
-    claims: [claim(all, -5, 0)],
+    claims: [claim(tickers, -5, 0)],
   };
   const first = await store.commit(batch);
   assert.deepEqual(first.outcomes.ticker, counts(2));
-  assert.equal(first.ranges[0]?.rowCount, 2);
+  assert.equal(first.ranges[0]?.rowCount, 1, 'those of its market');
   const again = await store.commit(batch);
-  assert.equal(again.ranges[0]?.rowCount, 2);
+  assert.equal(again.ranges[0]?.rowCount, 1);
   for (const table of ['ticker', 'depth', 'market_state'] as const) {
     assert.equal(again.outcomes[table].duplicate, first.outcomes[table].stored);
   }

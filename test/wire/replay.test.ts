@@ -32,9 +32,10 @@ async function fillWorld({ store, stream }: World): Promise<void> {
   ];
   const [depths, tickers, states] = [
     await stream('depth'),
-    await stream('tickers', 0, 0),
+    await stream('tickers'),
     await stream('states', 60),
   ];
+  const others = await stream('tickers', 0, 2);
   await store.commit({
     trades: [
       exactTrade(1, 1.25),
@@ -55,7 +56,9 @@ async function fillWorld({ store, stream }: World): Promise<void> {
       state(3, 4.5),
       state(4, 6),
     ],
-    claims: [trades, times, klines, depths, tickers, states].map((one) => covered(one, 0, 600)),
+    claims: [trades, times, klines, depths, tickers, others, states].map((one) =>
+      covered(one, 0, 600),
+    ),
   });
 }
 
@@ -268,7 +271,8 @@ test('with --as known only what was received by then is there, in the versions o
 test('what was received later is a gap of what was known, for every answer that needed it', async (t) => {
   const world = await openWorld();
   const [trades, depths] = [await world.stream('trades'), await world.stream('depth')];
-  const [tickers, states] = [await world.stream('tickers', 0, 0), await world.stream('states', 60)];
+  const [tickers, states] = [await world.stream('tickers'), await world.stream('states', 60)];
+  const others = await world.stream('tickers', 0, 2);
   const late = { receivedAtMs: noonMs(500) };
   await world.store.commit({
     trades: [
@@ -280,7 +284,7 @@ test('what was received later is a gap of what was known, for every answer that 
     depths: [depth(10), depth(150, late)],
     tickers: [ticker(1, 10), ticker(2, 10), ticker(2, 150, late)],
     states: [state(1, 10), state(2, 150, late)],
-    claims: [trades, depths, tickers, states].map((one) => covered(one, 0, 600)),
+    claims: [trades, depths, tickers, others, states].map((one) => covered(one, 0, 600)),
   });
   const known = await startReplay(t, world.store, { as: 'known' });
   const strict = await startReplay(t, world.store, { as: 'known', isStrict: true });
@@ -363,7 +367,7 @@ test('of very many trades that came late the newest are told apart, and all belo
 test('what touches a gap says so, and with --strict is refused', async (t) => {
   const world = await openWorld();
   const [trades, klines] = [await world.stream('trades'), await world.stream('candles', 60)];
-  const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers', 0, 0)];
+  const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers')];
   await world.store.commit({
     trades: [exactTrade(1, 10), exactTrade(2, 200), exactTrade(3, 210)],
     klines: [kline(0), kline(180)],
@@ -487,7 +491,7 @@ test('a book is made of a depth snapshot, and says so; private calls are refused
 test('a market of which nothing is recorded yet exists, and no gap begins before all that is', async (t) => {
   const { store, stream } = await openWorld();
   const trades = await stream('trades');
-  const tickers = await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 });
+  const tickers = await stream('tickers');
   const other = await store.ensureStream({ kind: 'trades', marketId: 2, variant: 0 });
   await store.commit({
     claims: [covered(trades, -100, 600), covered(tickers, 0, 600), covered(other, 30, 600)],
@@ -589,7 +593,7 @@ test('with --as known nothing says which markets there are before the first list
 
 test('an answer that shows a moment tells since when all was recorded until then; in a gap it does not', async (t) => {
   const world = await openWorld();
-  const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers', 0, 0)];
+  const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers')];
   await world.store.commit({
     depths: [depth(1), depth(250, { bidPrices: ['99', '98'] })],
     tickers: [ticker(1, 1)],

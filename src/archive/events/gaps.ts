@@ -11,7 +11,7 @@ import { findStream, type PlannedStream, readMarkets, shiftUs, spanOf } from './
 const NAMED_MAX = 100;
 /** Gaps of one stream that are marked; each takes some memory for as long as events are read. */
 const MARKED_MAX = 100_000;
-/** Marks of all streams and markets together, of which a stream of tickers makes one for each market. */
+/** Marks of all streams and markets together. */
 const MARKS_MAX = 400_000;
 
 interface Missing {
@@ -78,11 +78,10 @@ export async function refuseGaps(
   const [first] = gaps;
   if (first === undefined) return;
   const opening = first.kind === 'candles' ? ` of ${first.variantS} s that open` : '';
-  const what = first.market === '*' ? first.kind : `${first.kind} of ${first.market}${opening}`;
   throw new ArchiveGapsError(
     gaps.slice(0, NAMED_MAX),
     count,
-    `${what} from ${isoUs(first.fromUs)} to ${isoUs(first.toUs)}, ${first.reason}`,
+    `${first.kind} of ${first.market}${opening} from ${isoUs(first.fromUs)} to ${isoUs(first.toUs)}, ${first.reason}`,
   );
 }
 
@@ -109,20 +108,19 @@ export async function markGaps(
       const text = `${planned.kind} of ${planned.stream.market} have ${count} gaps there, more than ${MARKED_MAX}: choose a shorter span, or gaps: 'ignore'`;
       throw new ArchiveError('archive_gaps', text);
     }
-    if (marks.length + 2 * gaps.length * planned.markets.length > marksMax) {
+    if (marks.length + 2 * gaps.length > marksMax) {
       const text = `the gaps of these markets and kinds have more than ${marksMax} begins and ends: choose a shorter span, fewer markets or kinds, or gaps: 'ignore'`;
       throw new ArchiveError('archive_gaps', text);
     }
     // Candles are known at their close; the one after the last that is missing closes after the end.
     const shift = shiftUs(planned);
-    for (const market of planned.markets) {
-      for (const { kind, variantS, reason, ...missing } of gaps) {
-        const fromUs = missing.fromUs + shift;
-        const toUs = Math.min(missing.toUs + shift, planned.untilUs);
-        const gap = { kind: 'gap', market, of: kind, variantS, fromUs, reason } as const;
-        marks.push({ ...gap, edge: 'begin', toUs: null, atUs: fromUs, receivedAtUs: fromUs });
-        marks.push({ ...gap, edge: 'end', toUs, atUs: toUs, receivedAtUs: toUs });
-      }
+    const { market } = planned.stream;
+    for (const { kind, variantS, reason, ...missing } of gaps) {
+      const fromUs = missing.fromUs + shift;
+      const toUs = Math.min(missing.toUs + shift, planned.untilUs);
+      const gap = { kind: 'gap', market, of: kind, variantS, fromUs, reason } as const;
+      marks.push({ ...gap, edge: 'begin', toUs: null, atUs: fromUs, receivedAtUs: fromUs });
+      marks.push({ ...gap, edge: 'end', toUs, atUs: toUs, receivedAtUs: toUs });
     }
   }
   return marks.sort(compareMarks);

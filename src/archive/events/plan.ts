@@ -44,8 +44,6 @@ export interface PlannedStream {
   readonly stream: KnownStream;
   readonly kind: SeriesKind;
   readonly variantS: number;
-  /** The markets whose events it covers. */
-  readonly markets: readonly string[];
   /** Of the rows' own time. */
   readonly span: Span;
   /** The end of the events, UNIX microseconds. */
@@ -134,9 +132,7 @@ function marketStreams(
   marketId: number,
 ): KnownStream[] {
   return streams.filter(
-    (one) =>
-      one.kind === streamsOf(tableOfKind(kind))[0] &&
-      (one.marketId === marketId || one.marketId === ALL_MARKETS_ID),
+    (one) => one.kind === streamsOf(tableOfKind(kind))[0] && one.marketId === marketId,
   );
 }
 
@@ -193,21 +189,15 @@ export function planEvents(
   const planned: PlannedStream[] = [];
   const slices: EventSlice[] = [];
   for (const kind of kindsOf(query.kinds)) {
-    const covering = new Map<KnownStream, KnownMarket[]>();
-    for (const one of markets) {
-      for (const stream of chooseStreams(query, kind, one, streams)) {
-        covering.set(stream, [...(covering.get(stream) ?? []), one]);
-      }
-    }
-    const variants = [...new Set([...covering.keys()].map(({ variant }) => variant))];
+    const chosen = markets.flatMap((one) => chooseStreams(query, kind, one, streams));
+    const variants = [...new Set(chosen.map(({ variant }) => variant))];
     for (const variantS of variants.sort((a, b) => a - b)) {
-      const of = [...covering].filter(([stream]) => stream.variant === variantS);
+      const own = chosen.filter(({ variant }) => variant === variantS);
       const slice = { kind, variantS, ...span };
-      slices.push({ ...slice, markets: of.flatMap(([, covered]) => covered) });
-      for (const [stream, covered] of of) {
-        const names = covered.map(({ market }) => market);
+      slices.push({ ...slice, markets: own });
+      for (const stream of own) {
         const span = expectedSpan(slice);
-        planned.push({ stream, kind, variantS, markets: names, span, untilUs: slice.toUs });
+        planned.push({ stream, kind, variantS, span, untilUs: slice.toUs });
       }
     }
   }

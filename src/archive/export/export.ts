@@ -28,7 +28,7 @@ import type { Output } from './output.js';
 export interface ExportPart {
   readonly market: string;
   readonly marketId: number;
-  /** The stream that covers it; that of all markets for tickers. */
+  /** The stream that covers it. */
   readonly stream: StreamPlace;
   readonly span: Span;
 }

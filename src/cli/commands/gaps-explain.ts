@@ -57,7 +57,7 @@ async function findNamed(words: readonly string[], { store, streams, nowMs, conf
     throw new UsageError('<gap>', words.join(' '), text);
   }
   const [chosen] = selectMarkets([first], marketsOf(streams));
-  // Some kinds are kept of all markets together.
+  // Balances are of no market.
   const own = streams.filter(
     (one) =>
       one.marketId === chosen?.marketId || (one.marketId === ALL_MARKETS_ID && one.kind === kind),
@@ -154,9 +154,9 @@ const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'states
 /** Candles summarize what happened, where each trade or state cannot be had; of a book they say nothing. */
 async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise<string[]> {
   if (!REPLACEABLE.has(gap.kind)) return [];
-  const isOf = ({ marketId }: KnownStream) =>
-    gap.marketId === ALL_MARKETS_ID || marketId === gap.marketId;
-  const klines = streams.filter((one) => one.kind === 'candles' && isOf(one));
+  const klines = streams.filter(
+    ({ kind, marketId }) => kind === 'candles' && marketId === gap.marketId,
+  );
   const spans = klines.map(({ streamId, marketId }) => ({ streamId, marketId, span: gap.span }));
   const parts = await store.inspection.progress(spans, nowMs);
   const covered = [...new Set(klines.map(({ variant }) => variant))].flatMap((variant) => {

@@ -6,7 +6,6 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan, isoMs } from '../../kernel/timestamp.js';
-import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { seriesOf, streamName, tableOfStream } from '../../model/series.js';
 import { coveredBy } from '../../replay/catalog.js';
 import { ReplayError } from '../../replay/context.js';
@@ -179,7 +178,7 @@ function contentsOf(
 ): string[] {
   return markets.map(({ market, marketId }) => {
     const parts = streams.flatMap((stream) => {
-      if (stream.marketId !== marketId && stream.marketId !== ALL_MARKETS_ID) return [];
+      if (stream.marketId !== marketId) return [];
       // A candle is covered as a whole.
       const stepMs = stream.kind === 'candles' ? stream.variant * SECOND_MS : 1;
       const from = ceilToMs(Math.max(fromMs, stream.oldestCoveredMs ?? toMs), stepMs);

@@ -15,7 +15,7 @@ import {
   totalLengthMs,
 } from '../../kernel/span.js';
 import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
-import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
+import type { StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import { streamName } from '../../model/series.js';
 import type { BeyondPresent, CheckTarget, Gap, GapFilter, Store } from '../../store/index.js';
@@ -248,9 +248,7 @@ async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<Ma
   for (const target of targets) {
     const found: MarketFindings = {
       ...{ market: target.market, counts: new Map(), mismatches: [], unproven: [], gaps: [] },
-      suspects: beyond.filter(
-        ({ marketId }) => marketId === target.marketId || marketId === ALL_MARKETS_ID,
-      ),
+      suspects: beyond.filter(({ marketId }) => marketId === target.marketId),
     };
     work.push({ target, jobs: await jobsOf(asked, target, found), found });
   }

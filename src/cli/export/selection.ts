@@ -114,13 +114,14 @@ export async function exportParts(
   const bounds = selectSpan(options, nowMs);
   const kind = streamsOf(tableOfKind(options.kind))[0];
   const ofKind = streams.filter((one) => one.kind === kind);
-  const known = options.kind === 'tickers' ? await archivedMarkets(store) : realMarkets(streams);
   const isNamed = options.market !== undefined;
-  const markets = selectMarkets(options.market, known).flatMap(({ market, marketId }) => {
-    const own = ofKind.filter((one) => [marketId, ALL_MARKETS_ID].includes(one.marketId));
-    if (isNamed && own.length === 0) throw nothing(options.kind, market);
-    return own.length === 0 ? [] : [{ market, marketId, own }];
-  });
+  const markets = selectMarkets(options.market, realMarkets(streams)).flatMap(
+    ({ market, marketId }) => {
+      const own = ofKind.filter((one) => one.marketId === marketId);
+      if (isNamed && own.length === 0) throw nothing(options.kind, market);
+      return own.length === 0 ? [] : [{ market, marketId, own }];
+    },
+  );
   if (markets.length === 0) throw nothing(options.kind, options.market?.[0] ?? 'any market');
   const all = markets.flatMap(({ own }) => own);
   const variantS = chooseVariant(options, all);

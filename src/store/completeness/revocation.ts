@@ -343,14 +343,14 @@ async function shareCounts(
   return side === left ? withoutIds(counted, rest - counted) : withoutIds(rest - counted, counted);
 }
 
-/** Counts the rows of a stream in [$2, $3). One stream of tickers, or balances, covers all markets together. */
+/** Counts the rows of a stream in [$2, $3). */
 function countSql(kind: StreamKind): string {
   const table = tableOfStream(kind);
-  const { variant, isOfAllMarkets } = seriesOf(table);
+  const { variant } = seriesOf(table);
   const [time, ofId] = [timeColumnOf(table), table === 'trade' ? 'tid' : 'NULL::bigint'];
   return `
   SELECT count(*) AS row_count, min(${ofId}) AS first_id, max(${ofId}) AS last_id
-  FROM ${table} WHERE ${isOfAllMarkets ? '($1 = 0 OR market_id = $1)' : 'market_id = $1'}
+  FROM ${table} WHERE market_id = $1
     AND ${time} >= $2::timestamptz AND ${time} < $3::timestamptz
     ${variant === null ? '' : `AND ${variant} = $4`} ${kind === 'times' ? NEEDS_TIME : ''}`;
 }

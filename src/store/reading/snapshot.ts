@@ -258,7 +258,7 @@ export class ArchiveSnapshot {
     this.#openFork = openFork;
   }
 
-  /** The streams that cover a series; of tickers the one of all markets. */
+  /** What of a span is covered of a stream, and what is missing. */
   async completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
     return await readSpanCompleteness(this.#connection, stream, span, limit);
   }

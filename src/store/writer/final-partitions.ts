@@ -3,7 +3,6 @@ import { type Clock, startDeadline, unlessAborted } from '../../kernel/clock.js'
 import { AbortedError } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import {
-  ALL_MARKETS_ID,
   type Batch,
   type CommitResult,
   type CoverageClaim,
@@ -207,11 +206,10 @@ function isWithin(trade: TradeRow, stored: TradeRow): boolean {
 
 function placedRows(batch: Batch, index: number): Placed[] {
   return [...SHAPES].flatMap(([table, shape]) => {
-    const { isOfAllMarkets } = SERIES[table];
     const kind = streamsOf(table)[0];
     return rowsIn(batch, table).flatMap((row): Placed[] => {
       const ms = shape.timeMs(row);
-      const marketId = isOfAllMarkets ? ALL_MARKETS_ID : row.marketId;
+      const { marketId } = row;
       const variant = shape.variantOf(row);
       // What is no instant is refused later, by name.
       if (![ms, marketId, variant].every(Number.isSafeInteger)) return [];

@@ -1,14 +1,19 @@
 import { obtain } from '../../kernel/bounded.js';
 import { holdsSpan } from '../../kernel/span.js';
-import {
-  ALL_MARKETS_ID,
-  type Batch,
-  type CommitResult,
-  type CoverageClaim,
-  type CoveredRange,
-  type StreamRef,
+import type {
+  Batch,
+  CommitResult,
+  CoverageClaim,
+  CoveredRange,
+  StreamRef,
 } from '../../model/batch.js';
-import { MOMENT_STREAMS, SERIES, type Series, tableOfStream } from '../../model/series.js';
+import {
+  MOMENT_STREAMS,
+  SERIES,
+  type Series,
+  type SeriesRow,
+  tableOfStream,
+} from '../../model/series.js';
 import { NO_ROWS } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
@@ -246,8 +251,9 @@ function streamWorks(
   }
   addFreshTrades(drafts, group, outcomes, streams);
   const observed = new Map<Draft, number[]>();
+  const stored = storedByBatch(group, outcomes);
   for (const [index, batch] of group.batches.entries()) {
-    for (const [streamId, times] of freshObservations(group, outcomes, batch, index)) {
+    for (const [streamId, times] of freshObservations(batch, stored.get(index))) {
       const draft = drafts.get(streamId);
       if (draft !== undefined) observed.set(draft, [...(observed.get(draft) ?? []), ...times]);
     }
@@ -305,12 +311,28 @@ function freshTrades(
   );
 }
 
-/** Newly stored rows of one batch's streams other than trades, by stream. */
+type StoredRows = ReadonlyMap<Series, readonly SeriesRow[]>;
+
+/** Newly stored rows of all series but trades, by the place of their batch. */
+function storedByBatch(group: PreparedGroup, outcomes: GroupOutcomes): Map<number, StoredRows> {
+  const stored = new Map<number, Map<Series, SeriesRow[]>>();
+  for (const [table, passes] of group.passes) {
+    const results = outcomes.others.get(table);
+    for (const [at, pass] of passes.entries()) {
+      for (const [index, { row, batch }] of pass.entries()) {
+        if (results?.[at]?.[index] !== 'stored') continue;
+        const ofBatch = obtain(stored, batch, () => new Map<Series, SeriesRow[]>());
+        obtain(ofBatch, table, () => []).push(row);
+      }
+    }
+  }
+  return stored;
+}
+
+/** Times of the newly stored rows of one batch's streams other than trades, by stream. */
 function freshObservations(
-  group: PreparedGroup,
-  outcomes: GroupOutcomes,
   { claims = [] }: Batch,
-  batch: number,
+  stored: StoredRows | undefined,
 ): Map<number, number[]> {
   const fresh = new Map<number, number[]>();
   const seen = new Set<number>();
@@ -318,7 +340,7 @@ function freshObservations(
     if (stream.kind === 'trades' || stream.kind === 'times' || seen.has(stream.streamId)) continue;
     seen.add(stream.streamId);
     const spans = claims.filter((one) => one.stream.streamId === stream.streamId);
-    const times = storedTimes(group, outcomes, stream, batch);
+    const times = storedTimes(stream, stored);
     // A row at the very end of its claim, or beside it, still came with that claim.
     const place = (ms: number) => (MOMENT_STREAMS.has(stream.kind) ? placeIn(spans, ms) : ms);
     fresh.set(stream.streamId, times.map(place));
@@ -332,20 +354,13 @@ function placeIn(claims: readonly CoverageClaim[], ms: number): number {
 }
 
 function storedTimes(
-  group: PreparedGroup,
-  outcomes: GroupOutcomes,
   { kind, marketId, variant }: StreamRef,
-  batch: number,
+  stored: StoredRows | undefined,
 ): number[] {
   const table = tableOfStream(kind);
   const shape = SHAPES.get(table);
-  const results = outcomes.others.get(table);
-  return (group.passes.get(table) ?? []).flatMap((pass, at) =>
-    pass.flatMap(({ row, batch: of }, index) => {
-      const isStored = of === batch && results?.[at]?.[index] === 'stored';
-      const isOurs = marketId === ALL_MARKETS_ID || marketId === row.marketId;
-      if (!isStored || !isOurs || shape?.variantOf(row) !== variant) return [];
-      return [shape.timeMs(row)];
-    }),
-  );
+  return (stored?.get(table) ?? []).flatMap((row) => {
+    const isOurs = marketId === row.marketId && shape?.variantOf(row) === variant;
+    return isOurs ? [shape.timeMs(row)] : [];
+  });
 }

@@ -80,7 +80,7 @@ export async function openAnalystWorld(life?: Life): Promise<AnalystWorld> {
   const trades = await stream('trades', 1);
   const candles = await stream('candles', 1, HOUR_S);
   const depth = await stream('depth', 1);
-  const tickers = await stream('tickers', 0);
+  const tickers = await stream('tickers', 1);
   const states = await stream('states', 1, DAY_S);
   const others = await stream('trades', 2);
   await store.setCollectFrom(trades.streamId, (NOON_S - HOUR_S) * 1000);

@@ -109,14 +109,13 @@ export async function openDaysWorld(coldDir: string): Promise<ColdPlace> {
   const listed = MARKETS.map((name) => ({ name, ...currencies, minAmount: '0' }));
   const { ids } = await store.ensureMarkets(listed, WHOLE.fromMs);
   const marketIds = [...ids.values()];
-  const streams: StreamRef[] = [
-    await store.ensureStream({ kind: 'tickers', marketId: 0, variant: 0 }),
-  ];
+  const streams: StreamRef[] = [];
   for (const marketId of marketIds) {
     for (const [kind, variant] of [
       ...([
         ['trades', 0],
         ['depth', 0],
+        ['tickers', 0],
         ['candles', 60],
         ['candles', 3600],
       ] as const),

@@ -85,7 +85,6 @@ export async function makeEventWorld(random: Random, isShort = false): Promise<E
   const streams: StreamRef[] = [];
   const add = async (kind: StreamRef['kind'], marketId: number, variant: number) =>
     streams.push(await store.ensureStream({ kind, marketId, variant }));
-  await add('tickers', 0, 0);
   const events: ArchiveEvent[] = [];
   const superseded: ArchiveEvent[] = [];
   const draw = (below: number) => Math.floor(random() * below);
@@ -95,6 +94,7 @@ export async function makeEventWorld(random: Random, isShort = false): Promise<E
     const marketId = ids.get(market) ?? 0;
     await add('trades', marketId, 0);
     await add('depth', marketId, 0);
+    await add('tickers', marketId, 0);
     for (const intervalS of INTERVALS) await add('candles', marketId, intervalS);
     for (const periodS of PERIODS) await add('states', marketId, periodS);
     const batch = emptyBatch();

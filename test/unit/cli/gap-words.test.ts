@@ -15,7 +15,7 @@ test('what of the archive the settings leave out is named, the first of many', (
   assert.equal(left(['A', 'B'], 'A', '*'), undefined);
   assert.match(
     left(['A'], 'A', 'B', '*') ?? '',
-    /do not name B \(setting "markets"\): .* but tickers$/,
+    /do not name B \(setting "markets"\): .* of that$/,
   );
   const many = left(['A'], 'B', 'C', 'D', 'E', 'F', 'G', 'H') ?? '';
   assert.match(many, /do not name B, C, D, E, F and 2 more markets \(setting "markets"\): /);
@@ -25,13 +25,7 @@ test('what of the archive the settings leave out is named, the first of many', (
   };
   const of = (market: string, kind: StreamKind, variant = 0) => ({ market, kind, variant });
   const known = [
-    ...[
-      of('A', 'trades'),
-      of('A', 'times'),
-      of('A', 'depth'),
-      of('B', 'depth'),
-      of('*', 'tickers'),
-    ],
+    ...[of('A', 'trades'), of('A', 'times'), of('A', 'depth'), of('B', 'depth')],
     ...[of('A', 'candles', 60), of('A', 'candles', 300), of('B', 'states', 86_400)],
   ];
   const off = leftOutText(settings({ markets: [], streams }), known);

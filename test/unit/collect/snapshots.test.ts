@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DepthCollector, sortedDepth } from '../../../src/collect/snapshot.js';
-import { TickerCollector } from '../../../src/collect/tickers.js';
+import { type MarketTicker, TickerCollector } from '../../../src/collect/tickers.js';
 import { REPLAY_TIME } from '../../../src/contract/gap-notices.js';
+import { obtain } from '../../../src/kernel/bounded.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -59,15 +60,23 @@ class World {
     return new DepthCollector({ ...shared, coveredUntilMs: untilMs, marketId: 1, levels: 50 });
   }
 
-  ticker(): TickerCollector {
-    const stream = {
-      streamId: 1,
-      kind: 'tickers',
-      marketId: 0,
-      variant: 0,
-      collectFromMs: null,
-    } as const;
-    return new TickerCollector({ ...this.#shared('*', stream), marketIds: () => this.ids });
+  /** Follows the markets of {@link ids}; the stream of each has the number of its market. */
+  ticker(): { poll(signal: AbortSignal): Promise<void> } {
+    const followed = new Map<string, MarketTicker>();
+    const streamOf = (marketId: number) =>
+      ({ streamId: marketId, kind: 'tickers', marketId, variant: 0, collectFromMs: null }) as const;
+    const collector = new TickerCollector(this.#shared('*', streamOf(1)));
+    const follow = (market: string, marketId: number) => {
+      const { stream, coveredUntilMs } = this.#shared(market, streamOf(marketId));
+      return collector.follow({ market, marketId, stream, coveredUntilMs });
+    };
+    return {
+      poll: (stop) => {
+        for (const name of followed.keys()) if (!this.ids.has(name)) followed.delete(name);
+        for (const [name, id] of this.ids) obtain(followed, name, () => follow(name, id));
+        return collector.poll([...followed.values()], stop);
+      },
+    };
   }
 
   async look(collector: { poll(signal: AbortSignal): Promise<void> }, afterMs = 0): Promise<void> {
@@ -76,9 +85,9 @@ class World {
   }
 
   /** Covered spans in milliseconds after the start, newest first. */
-  covered(): Array<[number, number]> {
+  covered(streamId = 1): Array<[number, number]> {
     return this.archive
-      .allRanges(1)
+      .allRanges(streamId)
       .map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]);
   }
 
@@ -294,7 +303,7 @@ for (const [trouble, broken] of [
   ['refused', { ...entry('7'), ticker: 'none' }],
   ['gone', undefined],
 ] as const) {
-  test(`while a ticker that was there is ${trouble}, the others are stored and nothing is covered`, async () => {
+  test(`while a ticker that was there is ${trouble}, the others are covered and it is not`, async () => {
     const world = new World();
     world.ids.set('ETH_USDT', 2);
     const ticker = world.ticker();
@@ -305,7 +314,8 @@ for (const [trouble, broken] of [
       world.tickers = { BTC_USDT: entry(`1${count}`), ...later };
       await world.look(ticker, 10_000);
     }
-    assert.deepEqual(world.covered(), [[0, 1]]);
+    assert.deepEqual(world.covered(), [[0, 50_001]]);
+    assert.deepEqual(world.covered(2), [[0, 1]]);
     const said = broken === undefined ? /ETH_USDT is no longer in/ : /ETH_USDT.*in quarantine/;
     assert.equal(world.unproven.filter((why) => said.test(why)).length, 5);
     assert.equal(world.archive.tickers.length, 7);
@@ -316,12 +326,18 @@ for (const [trouble, broken] of [
     );
     world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
     await world.look(ticker, 10_000);
-    assert.deepEqual(world.covered(), [
+    assert.deepEqual(world.covered(), [[0, 60_001]]);
+    assert.deepEqual(world.covered(2), [
       [60_000, 60_001],
       [0, 1],
     ]);
     assert.deepEqual(world.gaps(), [[1, 60_000, 'unfillable', 'not observed']]);
-    assert.match(world.archive.memories.get(1)?.[0]?.note ?? '', said);
+    assert.match(world.archive.memories.get(2)?.[0]?.note ?? '', said);
+    // What it was in between is not known: it is stored again, though it is as before.
+    assert.deepEqual(
+      world.archive.tickers.filter(({ marketId }) => marketId === 2).map(({ last }) => last),
+      ['7', '7'],
+    );
     world.record.assertAccounted('tickers');
   });
 }
@@ -346,7 +362,7 @@ test('a gap is not put down to an unread answer where requests failed after it',
   assert.doesNotMatch(world.archive.memories.get(1)?.[0]?.note ?? '', /quarantine/);
 });
 
-test('a market that never had a ticker is told once and leaves the others covered', async () => {
+test('a market that never had a ticker is reported once, and is expected from its first one on', async () => {
   const world = new World();
   world.ids.set('NEW_USDT', 2);
   world.tickers = { BTC_USDT: entry('1') };
@@ -360,21 +376,36 @@ test('a market that never had a ticker is told once and leaves the others covere
     world.record.failures.map(({ market, code, action }) => [market, code, action]),
     [['NEW_USDT', 'no_ticker', 'skip']],
   );
+  assert.deepEqual(world.covered(2), []);
+  assert.equal(world.archive.floorOf(2), START_MS + 15_000);
+  world.tickers = { BTC_USDT: entry('3'), NEW_USDT: entry('1') };
+  await world.look(ticker, 5000);
+  assert.deepEqual(world.covered(2), [[20_000, 20_001]]);
+  assert.equal(world.archive.floorOf(2), START_MS + 20_000);
+  assert.deepEqual(world.gaps(), []);
 });
 
-test('a market collected no more, and then again, is as new', async () => {
+test('a market is covered from where it joins, and no longer when it is collected no more', async () => {
   const world = new World();
-  world.ids.set('ETH_USDT', 2);
   world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
   const ticker = world.ticker();
   await world.look(ticker);
-  world.tickers = { BTC_USDT: entry('2') };
+  world.ids.set('ETH_USDT', 2);
+  await world.look(ticker, 5000);
   world.ids.delete('ETH_USDT');
   await world.look(ticker, 5000);
-  world.ids.set('ETH_USDT', 2);
-  world.tickers = { BTC_USDT: entry('3') };
   await world.look(ticker, 5000);
-  assert.deepEqual(world.covered(), [[0, 10_001]]);
+  world.ids.set('ETH_USDT', 2);
+  await world.look(ticker, 5000);
+  assert.deepEqual(world.covered(), [[0, 20_001]]);
+  assert.deepEqual(world.covered(2), [
+    [20_000, 20_001],
+    [5000, 5001],
+  ]);
+  assert.deepEqual(
+    world.archive.tickers.map(({ marketId }) => marketId),
+    [1, 2, 2],
+  );
 });
 
 test('a refused ticker of the same text is kept once for each market, and again if it changes', async () => {
@@ -390,7 +421,7 @@ test('a refused ticker of the same text is kept once for each market, and again 
   world.archive.before = () => undefined;
   await world.look(ticker);
   await world.look(ticker, 1000);
-  assert.equal(world.archive.commits, 1);
+  assert.equal(world.archive.commits, 2);
   world.tickers = { BTC_USDT: bad, ETH_USDT: { at: 1, ticker: {} } };
   await world.look(ticker, 1000);
   assert.deepEqual(

@@ -12,13 +12,13 @@ const snapshot = {
   completeness: () => Promise.resolve({ missing, missingCount: missing.length, covered: [] }),
 } as unknown as ArchiveSnapshot;
 
-const planned = (markets: readonly string[]) =>
+const planned = (market: string) =>
   ({
-    ...{ stream: { market: '*' }, kind: 'tickers', variantS: 0, markets, untilUs: 60_032_000 },
+    ...{ stream: { market }, kind: 'tickers', variantS: 0, untilUs: 60_032_000 },
   }) as unknown as PlannedStream;
 
 test('marks of all streams and markets together have a bound', async () => {
-  const streams = [planned(['A', 'B']), planned(['C'])];
+  const streams = ['A', 'B', 'C'].map(planned);
   const marks = await markGaps(snapshot, streams, 12);
   assert.equal(marks.length, 12);
   assert.deepEqual(
@@ -32,7 +32,7 @@ test('marks of all streams and markets together have a bound', async () => {
 });
 
 test('gaps of candles begin and end when the candles would have become known, within the span', async () => {
-  const stream = { ...planned(['A']), kind: 'candles', variantS: 60 } as unknown as PlannedStream;
+  const stream = { ...planned('A'), kind: 'candles', variantS: 60 } as unknown as PlannedStream;
   const marks = await markGaps(snapshot, [stream]);
   assert.deepEqual(
     marks.map(({ edge, atUs }) => [edge, atUs]),
@@ -47,7 +47,7 @@ test('gaps of candles begin and end when the candles would have become known, wi
 
 /** A stream with these gaps, milliseconds, and how many there are besides those that were read. */
 const streamOf = (kind: string, gaps: readonly (readonly [number, number])[], more = 0) => ({
-  stream: { ...planned(['A']), kind } as unknown as PlannedStream,
+  stream: { ...planned('A'), kind } as unknown as PlannedStream,
   missing: gaps.map(([fromMs, toMs]) => ({ span: { fromMs, toMs }, reason: 'not collected' })),
   more,
 });

@@ -1,0 +1,108 @@
+-- One stream covered the tickers of all markets, also the time before the archive knew of a market and while the
+-- exchange did not list it. Each market has its own now, as of every other kind, and what was covered
+-- goes over: of each market from its first ticker on, as long as it was listed.
+--
+-- Where the first ticker is in files, its time is not known here: then from the begin of those files, but
+-- not from before the archive knew of the market.
+CREATE TEMPORARY TABLE ticker_time ON COMMIT DROP AS
+WITH away AS (
+  SELECT p.span, one.key::integer AS market_id
+  FROM partition_state p, jsonb_each(p.market_rows) AS one
+  WHERE p.table_name = 'ticker' AND p.state IN ('archived', 'expired')),
+first AS (
+  SELECT m.market_id, m.first_seen_at, m.delisted_at, (
+           SELECT t.observed_at FROM ticker t WHERE t.market_id = m.market_id
+           ORDER BY t.observed_at LIMIT 1) AS here, (
+           SELECT min(lower(a.span)) FROM away a WHERE a.market_id = m.market_id) AS in_files
+  FROM market m WHERE m.market_id <> 0),
+begun AS (
+  SELECT f.market_id, f.delisted_at,
+         CASE WHEN f.in_files IS NULL OR f.here < f.in_files THEN f.here
+              ELSE greatest(f.in_files, f.first_seen_at) END AS from_at
+  FROM first f)
+SELECT b.market_id, b.from_at, away.spans AS unlisted,
+       tstzmultirange(tstzrange(b.from_at, CASE WHEN b.delisted_at IS NOT NULL
+                                           THEN greatest(b.from_at, b.delisted_at) END)) - away.spans AS listed
+FROM begun b, LATERAL (
+  SELECT coalesce(range_agg(g.span * tstzrange(b.from_at, NULL)), '{}') AS spans FROM gap g
+  WHERE g.market_id = b.market_id AND g.reason = 'delisted' AND g.state <> 'filled'
+    AND g.span && tstzrange(b.from_at, NULL)) away
+WHERE b.from_at IS NOT NULL AND EXISTS (
+  SELECT FROM stream s WHERE s.kind = 'tickers' AND s.market_id = 0);
+
+INSERT INTO stream (kind, market_id, variant, collect_from)
+SELECT 'tickers', t.market_id, 0, t.from_at FROM ticker_time t;
+
+-- How many rows of each market a span has was not kept: an even share of them.
+INSERT INTO coverage (stream_id, market_id, span, row_count, evidence, updated_at)
+SELECT s.stream_id, s.market_id, part,
+       round(c.row_count * extract(epoch FROM upper(part) - lower(part))
+             / extract(epoch FROM upper(c.span) - lower(c.span)) / count(*) OVER (PARTITION BY c.span)),
+       c.evidence, c.updated_at
+FROM ticker_time t
+JOIN stream s ON s.kind = 'tickers' AND s.market_id = t.market_id
+JOIN stream o ON o.kind = 'tickers' AND o.market_id = 0
+JOIN coverage c ON c.market_id = o.market_id AND c.stream_id = o.stream_id,
+LATERAL unnest(tstzmultirange(c.span) * t.listed) AS part;
+
+INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at, attempts, next_attempt_at, closed_at,
+                 note, remarks)
+SELECT s.stream_id, s.market_id, part, g.state, g.reason, g.first_seen_at, g.attempts, g.next_attempt_at,
+       g.closed_at, g.note, g.remarks
+FROM ticker_time t
+JOIN stream s ON s.kind = 'tickers' AND s.market_id = t.market_id
+JOIN stream o ON o.kind = 'tickers' AND o.market_id = 0
+JOIN gap g ON g.market_id = o.market_id AND g.stream_id = o.stream_id AND g.state <> 'filled',
+LATERAL unnest(tstzmultirange(g.span) * t.listed) AS part
+UNION ALL
+SELECT s.stream_id, s.market_id, part, 'unfillable', 'delisted', lower(part), 0, NULL, lower(part), NULL, NULL
+FROM ticker_time t JOIN stream s ON s.kind = 'tickers' AND s.market_id = t.market_id,
+LATERAL unnest(t.unlisted) AS part;
+
+DELETE FROM gap WHERE market_id = 0 AND stream_id IN (SELECT stream_id FROM stream WHERE kind = 'tickers');
+DELETE FROM wanted WHERE market_id = 0 AND stream_id IN (SELECT stream_id FROM stream WHERE kind = 'tickers');
+DELETE FROM coverage WHERE market_id = 0 AND stream_id IN (SELECT stream_id FROM stream WHERE kind = 'tickers');
+DELETE FROM stream WHERE kind = 'tickers' AND market_id = 0;
+
+COMMENT ON COLUMN coverage.row_count IS 'Trades and times: exact number of such rows in the span. Candles: the same, but for what was covered before migration 0017, and where rows of both sides of a cut were in files. Other kinds: rows stored under these claims; of tickers before migration 0019 an even share of those of all markets.';
+
+-- As before, but that tickers are counted of their market.
+CREATE OR REPLACE FUNCTION stream_rows(for_table text, for_stream stream, from_at timestamptz, to_at timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+  is_exact CONSTANT boolean := for_table = 'trade';
+  place CONSTANT integer := CASE for_stream.kind WHEN 'times' THEN 3 ELSE 0 END;
+  time_column CONSTANT text := CASE for_table WHEN 'trade' THEN 'traded_at' WHEN 'kline' THEN 'open_at' ELSE 'observed_at' END;
+  condition CONSTANT text := CASE for_table
+    WHEN 'trade' THEN 'market_id = $1' WHEN 'kline' THEN 'market_id = $1 AND interval_s = $2'
+    WHEN 'market_state' THEN 'market_id = $1 AND period_s = $2' ELSE 'market_id = $1' END;
+  asked CONSTANT tstzrange := tstzrange(from_at, to_at);
+  known tstzmultirange := '{}';
+  total bigint := 0;
+  here bigint;
+  one record;
+BEGIN
+  FOR one IN
+    SELECT p.span, p.state, p.market_rows FROM partition_state p
+    WHERE p.table_name = for_table AND p.state IN ('sealed', 'archived') AND p.span && asked
+  LOOP
+    IF is_exact AND one.span <@ asked AND one.market_rows IS NOT NULL THEN
+      known := known + tstzmultirange(one.span);
+      total := total + coalesce((one.market_rows -> for_stream.market_id::text ->> place)::bigint, 0);
+    ELSIF one.state = 'archived' THEN
+      RETURN NULL;
+    END IF;
+  END LOOP;
+  -- One span a statement, as text: so partitions are left out before the work.
+  FOR one IN SELECT part FROM unnest(tstzmultirange(asked) - known) AS part LOOP
+    EXECUTE format('SELECT count(%s) FROM %I WHERE %s AND %I >= %L AND %I < %L',
+        CASE for_stream.kind WHEN 'times' THEN 'executed_at' ELSE '*' END, for_table, condition,
+        time_column, lower(one.part), time_column, upper(one.part))
+      INTO here USING for_stream.market_id, for_stream.variant;
+    total := total + here;
+  END LOOP;
+  RETURN total;
+END
+$$;
