@@ -179,6 +179,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   assert.deepEqual(away.map(({ kind, state }) => `${kind} ${state}`).sort(), [
     'depth unfillable',
     'states unfillable',
+    'tickers unfillable',
   ]);
   daemon.kill('SIGTERM');
   assert.equal((await daemon.ended()).code, 0, daemon.dump());

@@ -292,6 +292,7 @@ test('what is missing of a delisted market is given up with its reason, and take
   const key = { variant: 0, marketId, collectFromMs: at(0) };
   const trades = await store.ensureStream({ ...key, kind: 'trades' });
   const depth = await store.ensureStream({ ...key, kind: 'depth' });
+  const tickers = await store.ensureStream({ ...key, kind: 'tickers' });
   // The candle that is open when it leaves never closes.
   const candles = await store.ensureStream({ ...key, kind: 'candles', variant: 180 });
   await store.commit({
@@ -299,6 +300,7 @@ test('what is missing of a delisted market is given up with its reason, and take
       { stream: candles, span: { fromMs: at(0), toMs: at(3) }, evidence: {} },
       { stream: trades, span: { fromMs: at(1), toMs: at(4) }, evidence: {} },
       { stream: depth, span: { fromMs: at(0), toMs: at(3) }, evidence: {} },
+      { stream: tickers, span: { fromMs: at(0), toMs: at(3) }, evidence: {} },
     ],
   });
   const gaps = async (untilMs: number) => {
@@ -313,17 +315,18 @@ test('what is missing of a delisted market is given up with its reason, and take
   await store.ensureMarkets([A, market('B_USDT')], at(5));
   const left = await store.ensureMarkets([A], at(7));
   assert.deepEqual(left.givenUp.map(({ kind }) => kind).sort(), [
-    ...['candles', 'depth', 'trades', 'trades'],
+    ...['candles', 'depth', 'tickers', 'trades', 'trades'],
   ]);
   const givenUp = [
     'candles 3 6 unfillable delisted',
     'depth 3 7 unfillable delisted',
+    'tickers 3 7 unfillable delisted',
     'trades 0 1 unfillable delisted',
     'trades 4 7 unfillable delisted',
   ];
   assert.deepEqual(await gaps(at(50)), givenUp);
   // Opened meanwhile, though nothing can be asked: given up again with the next list.
-  assert.equal(await store.retryGaps({ limit: 10 }, at(10), true), 4);
+  assert.equal(await store.retryGaps({ limit: 10 }, at(10), true), 5);
   assert.match((await gaps(at(50))).join(), /depth 3 7 open/);
   const again = await store.ensureMarkets([A], at(20));
   assert.deepEqual(again.givenUp, [], 'they were known');
@@ -334,6 +337,8 @@ test('what is missing of a delisted market is given up with its reason, and take
     'candles 6 50 open not collected',
     'depth 3 40 unfillable delisted',
     'depth 40 50 open not collected',
+    'tickers 3 40 unfillable delisted',
+    'tickers 40 50 open not collected',
     'trades 0 1 open not collected',
     'trades 4 7 open not collected',
     'trades 7 50 open not collected',
@@ -345,6 +350,32 @@ test('what is missing of a delisted market is given up with its reason, and take
     note ?? '',
     /list at .*12:05:00.* missing from it at .*12:07:00.* back at .*12:40:00.*: nothing was observed/,
   );
+});
+
+test('more gaps of a delisted market than are given up at once are given up by the next lists', async () => {
+  const { store } = await openTestStore();
+  const at = (second: number) => (NOON_S + second) * 1000;
+  const A = market('A_USDT');
+  const { ids } = await store.ensureMarkets([A, market('B_USDT')], at(0));
+  const marketId = ids.get('B_USDT') ?? 0;
+  const key = { variant: 0, marketId, collectFromMs: at(0) };
+  const stream = await store.ensureStream({ ...key, kind: 'trades' });
+  const seconds = Array.from({ length: 1100 }, (_, n) => 2 * n);
+  await store.commit({
+    claims: seconds.map((s) => ({
+      stream,
+      span: { fromMs: at(s), toMs: at(s + 1) },
+      evidence: {},
+    })),
+  });
+  const open = async () =>
+    (await store.listGaps({ states: ['open'], limit: 2000 }, at(2300))).length;
+  const list = async (s: number) => (await store.ensureMarkets([A], at(s))).givenUp.length;
+  assert.equal(await open(), 1100);
+  assert.deepEqual([await list(2250), await open()], [999, 101]);
+  // The one that was left as a memory is no news any more.
+  assert.deepEqual([await list(2260), await open()], [100, 0]);
+  assert.deepEqual([await list(2270), await open()], [0, 0]);
 });
 
 test('sessions that a crash left open end at their last message, or where what they proved ends', async () => {

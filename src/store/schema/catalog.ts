@@ -406,9 +406,19 @@ async function giveUpMissing(
   const note = `missing when the market was found delisted, at ${isoMs(atMs)}`;
   for (const marketId of [...marketIds].sort((a, b) => a - b)) {
     const filter = { marketIds: [marketId], states: ['open', 'filling'] as const };
-    for (const gap of await listGaps(runner, { ...filter, limit: GIVEN_UP_MAX }, atMs)) {
+    const gaps = await listGaps(runner, { ...filter, limit: GIVEN_UP_MAX }, atMs);
+    for (const gap of gaps.slice(0, GIVEN_UP_MAX - 1)) {
       await giveUp(runner, gap, note, atMs);
       if (gap.gapId === null) found.push(gap);
+    }
+    // There may be more: the last stays open, and as a memory, from which the next list of markets goes on.
+    const last = gaps[GIVEN_UP_MAX - 1];
+    if (last !== undefined && last.gapId === null) {
+      const { span, ...stream } = last;
+      await rememberGap(runner, stream, {
+        ...{ span, state: 'open', reason: OPEN_REASON, note: null },
+        ...{ atMs, nextAttemptAtMs: null, isAttempt: false },
+      });
     }
   }
   return found;
@@ -433,14 +443,14 @@ const REOPEN = `
   WHERE s.stream_id = gap.stream_id AND NOT s.kind = ANY ($2::text[])
     AND gap.market_id = ANY ($1::int[]) AND gap.state = 'unfillable' AND gap.reason = '${REASON}'`;
 
-/** What can only be seen at its instant: from the end of its coverage on nothing was seen. */
+/** Of $3, what can only be seen at its instant: from the end of its coverage on nothing was seen. */
 const UNSEEN = `
   SELECT s.stream_id, s.market_id, c.until AS from, m.last_seen_at AS last_seen, m.delisted_at AS delisted
   FROM stream s JOIN market m USING (market_id), LATERAL (
     SELECT upper(span) AS until FROM coverage
     WHERE market_id = s.market_id AND stream_id = s.stream_id
     ORDER BY lower(span) DESC LIMIT 1) c
-  WHERE s.kind IN ('depth', 'states') AND s.market_id = ANY ($1::int[]) AND c.until < ${fromMs('$2')}
+  WHERE s.kind = ANY ($3::text[]) AND s.market_id = ANY ($1::int[]) AND c.until < ${fromMs('$2')}
   ORDER BY s.market_id, s.stream_id`;
 
 /** @param marketIds markets that are still marked as delisted, and listed again at `atMs` */
@@ -452,7 +462,7 @@ async function resumeListed(
   if (marketIds.length === 0) return;
   const unseen = await runner.rows<
     Record<'streamId' | 'marketId' | 'fromMs' | 'lastSeenMs' | 'delistedMs', number>
-  >(UNSEEN, [marketIds, atMs]);
+  >(UNSEEN, [marketIds, atMs, [...MOMENT_STREAMS]]);
   for (const { streamId, marketId, fromMs: from, lastSeenMs, delistedMs } of unseen) {
     const [seen, missed, back] = [lastSeenMs, delistedMs, atMs].map(isoMs);
     const note = `the market was on the exchange's list at ${seen}, missing from it at ${missed}, and back at ${back}: nothing was observed between`;
