@@ -168,6 +168,8 @@ export class Wakeup {
   }
 
   notify(): void {
+    // To abort once more what is aborted would make an error each time.
+    if (this.#pending) return;
     this.#pending = true;
     this.#waiting?.abort();
   }
