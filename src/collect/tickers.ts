@@ -139,6 +139,9 @@ interface TickerCollectorOptions
   readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
 }
 
+/** Tickers that are handed to the archive at once: trades and depth need room in its queue as well. */
+const STORED_AT_ONCE = 250;
+
 /** Takes the tickers of all markets with one call, and gives each market that is followed its own. */
 export class TickerCollector {
   readonly #options: TickerCollectorOptions;
@@ -185,7 +188,12 @@ export class TickerCollector {
       ...{ entries: reply.data, observedAtMs, receivedAtMs, knownSinceMs: covered?.fromMs ?? null },
       rejected: new Map(reply.rejected.map((row) => [String(row.at), row])),
     };
-    const looks = await Promise.allSettled(tickers.map((ticker) => ticker.look(sweep)));
+    const looks: PromiseSettledResult<void>[] = [];
+    for (let at = 0; at < tickers.length; at += STORED_AT_ONCE) {
+      const part = tickers.slice(at, at + STORED_AT_ONCE);
+      looks.push(...(await Promise.allSettled(part.map((ticker) => ticker.look(sweep)))));
+    }
+    // What keeps one from being stored keeps no other.
     for (const one of looks) if (one.status === 'rejected') throw one.reason;
   }
 }
