@@ -8,7 +8,7 @@ CREATE TEMPORARY TABLE ticker_time ON COMMIT DROP AS
 WITH away AS (
   SELECT p.span, one.key::integer AS market_id
   FROM partition_state p, jsonb_each(p.market_rows) AS one
-  WHERE p.table_name = 'ticker' AND p.state IN ('archived', 'expired')),
+  WHERE p.table_name = 'ticker' AND p.state = 'archived'),
 first AS (
   SELECT m.market_id, m.first_seen_at, m.delisted_at, (
            SELECT t.observed_at FROM ticker t WHERE t.market_id = m.market_id
@@ -18,17 +18,18 @@ first AS (
 begun AS (
   SELECT f.market_id, f.delisted_at,
          CASE WHEN f.in_files IS NULL OR f.here < f.in_files THEN f.here
-              ELSE greatest(f.in_files, f.first_seen_at) END AS from_at
-  FROM first f)
+              ELSE greatest(f.in_files, f.first_seen_at, o.collect_from) END AS from_at
+  FROM first f JOIN stream o ON o.kind = 'tickers' AND o.market_id = 0)
 SELECT b.market_id, b.from_at, away.spans AS unlisted,
        tstzmultirange(tstzrange(b.from_at, CASE WHEN b.delisted_at IS NOT NULL
                                            THEN greatest(b.from_at, b.delisted_at) END)) - away.spans AS listed
 FROM begun b, LATERAL (
-  SELECT coalesce(range_agg(g.span * tstzrange(b.from_at, NULL)), '{}') AS spans FROM gap g
-  WHERE g.market_id = b.market_id AND g.reason = 'delisted' AND g.state <> 'filled'
-    AND g.span && tstzrange(b.from_at, NULL)) away
-WHERE b.from_at IS NOT NULL AND EXISTS (
-  SELECT FROM stream s WHERE s.kind = 'tickers' AND s.market_id = 0);
+  -- As far as other streams that can only be seen at their time remember: of trades any old gap has that reason.
+  SELECT coalesce(range_agg(g.span * tstzrange(b.from_at, NULL)), '{}') AS spans
+  FROM gap g JOIN stream s ON s.stream_id = g.stream_id AND s.market_id = g.market_id
+  WHERE s.kind IN ('depth', 'states') AND g.market_id = b.market_id AND g.reason = 'delisted'
+    AND g.state <> 'filled' AND g.span && tstzrange(b.from_at, NULL)) away
+WHERE b.from_at IS NOT NULL;
 
 INSERT INTO stream (kind, market_id, variant, collect_from)
 SELECT 'tickers', t.market_id, 0, t.from_at FROM ticker_time t;
@@ -104,5 +105,12 @@ BEGIN
     total := total + here;
   END LOOP;
   RETURN total;
+END
+$$;
+
+-- The caller's search_path must not decide what the owner's rights are used on.
+DO $$
+BEGIN
+  EXECUTE format('ALTER FUNCTION stream_rows SET search_path TO %I, pg_temp', current_schema());
 END
 $$;

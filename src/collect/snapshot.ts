@@ -74,6 +74,8 @@ export class SnapshotRecorder {
     this.#hasBegun = coveredUntilMs !== undefined && coveredUntilMs !== stream.collectFromMs;
     const onUnproven = (why: string) => options.unproven(stream, why);
     this.answers = answers ?? new Answers({ toleranceMs, report: this.#report, onUnproven });
+    // What troubled others before it began was no trouble of its own.
+    this.#overTurn = this.answers.nextTurn();
   }
 
   /** Whether anything of its stream was ever covered. */

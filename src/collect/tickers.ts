@@ -100,7 +100,7 @@ export class MarketTicker {
   }
 
   async #missing({ observedAtMs }: SweepTime) {
-    if (!this.#recorder.hasBegun) {
+    if (!this.#recorder.hasBegun && this.#quarantined === undefined) {
       const text = `the exchange lists no ticker of ${this.market} yet; it is expected from its first one on`;
       this.#reportOnce('no_ticker', text);
       await this.#recorder.notYet(observedAtMs);

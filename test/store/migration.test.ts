@@ -278,10 +278,12 @@ test('tickers that one stream covered are covered of each market from its first 
        (4, 'AGAIN', ${terms}, ${at(0)}, ${at(900)}, NULL),
        (5, 'SILENT', ${terms}, ${at(0)}, ${at(900)}, NULL),
        (6, 'FILED', ${terms}, ${at(-90_000)}, ${at(900)}, NULL);
-     INSERT INTO stream (kind, market_id, collect_from) VALUES ('tickers', 0, ${at(-90_000)}), ('trades', 4, NULL);
+     INSERT INTO stream (kind, market_id, collect_from) VALUES ('tickers', 0, ${at(-90_000)}), ('depth', 4, NULL),
+       ('trades', 1, NULL);
      INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at, note) VALUES
        (1, 0, ${span(400, 450)}, 'unfillable', 'not observed', ${at(450)}, 'no answer came'),
-       (2, 4, ${span(420, 700)}, 'unfillable', 'delisted', ${at(700)}, NULL);
+       (2, 4, ${span(420, 700)}, 'unfillable', 'delisted', ${at(700)}, NULL),
+       (3, 1, ${span(200, 300)}, 'unfillable', 'delisted', ${at(900)}, 'an old gap, given up');
      INSERT INTO coverage (stream_id, market_id, span, row_count, evidence) VALUES
        (1, 0, ${span(-90_000, 400)}, 904, '{}'), (1, 0, ${span(450, 1000)}, 50, '{}');
      INSERT INTO partition_policy (table_name, width) VALUES ('ticker', 'day');
@@ -325,6 +327,8 @@ test('tickers that one stream covered are covered of each market from its first 
     ['FILED', 400, 450],
   ]);
   assert.deepEqual(await runSql(url, `SELECT FROM stream WHERE market_id = 0`), []);
+  const settings = `SELECT proconfig[1] AS path FROM pg_proc WHERE proname = 'stream_rows'`;
+  assert.deepEqual(await runSql(url, settings), [{ path: 'search_path=public, pg_temp' }]);
   const { store } = await openTestStore({ databaseUrl: url });
   const found = await store.ensureStream({ kind: 'tickers', marketId: 2, variant: 0 });
   assert.equal(found.collectFromMs, (NOON_S + 303) * 1000);

@@ -18,6 +18,8 @@ class World {
   readonly archive = new ModelArchive();
   readonly record = new CollectRecord();
   readonly ids = new Map([['BTC_USDT', 1]]);
+  /** Where an earlier run ended. */
+  coveredUntilMs: number | undefined;
   /** Why answers proved nothing. */
   readonly unproven: string[] = [];
   bid = '10';
@@ -43,7 +45,7 @@ class World {
       telemetry: this.record,
       unproven: (_stream: StreamRef, why: string) => void this.unproven.push(why),
       toleranceMs: 20_000,
-      coveredUntilMs: this.archive.allRanges(stream.streamId)[0]?.span.toMs,
+      coveredUntilMs: this.archive.allRanges(stream.streamId)[0]?.span.toMs ?? this.coveredUntilMs,
     };
   }
 
@@ -383,6 +385,35 @@ test('a market that never had a ticker is reported once, and is expected from it
   assert.deepEqual(world.covered(2), [[20_000, 20_001]]);
   assert.equal(world.archive.floorOf(2), START_MS + 20_000);
   assert.deepEqual(world.gaps(), []);
+});
+
+test('a first ticker that cannot be read is missing from then on, also where it is gone again', async () => {
+  const world = new World();
+  const ticker = world.ticker();
+  world.tickers = { BTC_USDT: { ...entry('7'), ticker: 'none' } };
+  await world.look(ticker);
+  world.tickers = {};
+  await world.look(ticker, 10_000);
+  assert.equal(world.archive.floorOf(1), null, 'it was there to be seen');
+  assert.match(world.unproven.at(-1) ?? '', /no longer in the answer/);
+});
+
+test('a market that joins is not troubled by what troubled others before', async () => {
+  const world = new World();
+  const ticker = world.ticker();
+  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+  await world.look(ticker);
+  const span = { fromMs: START_MS, toMs: START_MS + 1000 };
+  world.exchange.told = { gaps: [{ kind: 'tickers', span, reason: 'not observed' }] };
+  await world.look(ticker, 1000);
+  world.exchange.told = {};
+  world.coveredUntilMs = START_MS;
+  world.ids.set('ETH_USDT', 2);
+  await world.look(ticker, 20_000);
+  assert.deepEqual(world.gaps(), [
+    [1, 21_000, 'unfillable', 'missing at source'],
+    [0, 21_000, 'unfillable', 'not observed'],
+  ]);
 });
 
 test('a market is covered from where it joins, and no longer when it is collected no more', async () => {
