@@ -91,7 +91,7 @@ SELECT g.market, g.kind, g.variant, g.starts_at, g.ends_at, g.length, g.state, g
        g.attempts, g.first_seen_at, g.next_attempt_at, g.note, g.is_before_history
 FROM analytics.missing_spans(NULL, NULL, NULL, NULL) g;
 COMMENT ON VIEW analytics.gaps IS 'Everything that is expected and not proven complete, of all markets and of all time; the function gaps answers for a span. Example: SELECT market, kind, sum(length) FROM analytics.gaps WHERE state = ''open'' AND NOT is_lag GROUP BY market, kind';
-COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market; * for streams of all markets: ''BTC_USDT''.';
+COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market; * for balances: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.gaps.kind IS 'trades, times, depth, tickers, candles, states, balances or orders: ''trades''.';
 COMMENT ON COLUMN analytics.gaps.variant IS 'Seconds of candles and states, else 0: 0.';
 COMMENT ON COLUMN analytics.gaps.starts_at IS 'First missing moment, exchange time: 2026-01-15 12:00:00+00.';

@@ -34,7 +34,6 @@ export class BadMomentError extends ArchiveError {
 
 /** A part of the archive that is not proven complete. */
 export interface ArchiveGap {
-  /** `*` for what covers all markets together. */
   readonly market: string;
   /** What is missing. */
   readonly kind: SeriesKind;

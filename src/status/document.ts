@@ -188,7 +188,6 @@ export interface LedgerCount {
 
 /** What of it is wanted. */
 export interface StatusSelection {
-  /** With the streams of all markets together. */
   readonly markets?: readonly string[] | undefined;
   readonly kinds?: readonly string[] | undefined;
   /** Lists only so many streams, the least covered first; 0: none. */
