@@ -1,11 +1,10 @@
 import type { DialectName } from '../contract/dialects.js';
-import type { GapNotice } from '../contract/gap-notices.js';
+import type { CoveredTime, GapNotice } from '../contract/gap-notices.js';
 import type { RejectedRow } from '../contract/shape.js';
 import type { SignedContent } from '../contract/signing.js';
 import type { RequestBudget } from '../kernel/budget.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
-import type { Span } from '../kernel/span.js';
 import type { ClientEvents } from '../observe/events.js';
 import type { ExchangeClock } from './exchange-clock.js';
 
@@ -45,7 +44,7 @@ export interface Reply<T> {
    * Of an answer of a replay that shows one time, which is the end of this span: since when it knows
    * all that happened until then (the header `x-tapekeep-covered`). Null elsewhere.
    */
-  readonly covered: Span | null;
+  readonly covered: CoveredTime | null;
   /** This machine's wall clock when the answer was complete. */
   readonly receivedAtMs: number;
   /** From sending to the last byte, milliseconds; waiting for the budget is not in it. */

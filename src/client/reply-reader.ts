@@ -8,6 +8,7 @@ import {
 } from '../contract/error-shapes.js';
 import {
   COVERED_HEADER,
+  type CoveredTime,
   GAP_HEADER,
   type GapNotice,
   IDENTITY_HEADER,
@@ -19,7 +20,6 @@ import {
 import { type Asked, describeShapeError, type ParsedPayload } from '../contract/shape.js';
 import type { RateLimitHeaders } from '../kernel/budget.js';
 import { checkJsonBounds, JsonBoundsError } from '../kernel/json.js';
-import type { Span } from '../kernel/span.js';
 import {
   AuthenticationError,
   type ErrorPlace,
@@ -254,7 +254,7 @@ export function gapsOf(headers: ReplyHeaders): readonly GapNotice[] {
 }
 
 /** What a replay has recorded without a break until the time of its answer; null elsewhere. */
-export function coveredOf(headers: ReplyHeaders): Span | null {
+export function coveredOf(headers: ReplyHeaders): CoveredTime | null {
   const text = isReplay(identityOf(headers)) ? headerText(headers, COVERED_HEADER) : undefined;
   return text === undefined ? null : (readCovered(text) ?? null);
 }

@@ -1,4 +1,6 @@
 import { isNotRecordedYet } from '../contract/gap-notices.js';
+import type { Clock } from '../kernel/clock.js';
+import { shownDuration } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import type { ExchangeReply } from './ports.js';
@@ -9,17 +11,21 @@ export interface Trouble {
   /** Orders troubles of one question, and of the streams that its answers are for. */
   readonly turn: number;
   readonly reason: GapReason;
-  /** Undefined where what failed says more. */
   readonly note: string | undefined;
 }
 
 export interface AnswersOptions {
   /** Longest time between two looks that still counts as keeping the schedule. */
   readonly toleranceMs: number;
+  readonly clock: Clock;
   readonly report: Pick<StreamReport, 'skipped'>;
   /** Called when an answer came that shows nothing new, with the reason. */
   readonly onUnproven: (why: string) => void;
 }
+
+/** That a replay does not know a time, in words. */
+export const missingText = (reason: string) =>
+  `the archive that is replayed has a gap here (${reason}); nothing counts as seen until it ends`;
 
 /**
  * Reads off the answers to one question that is asked again and again which time each of them shows,
@@ -52,26 +58,31 @@ export class Answers {
    * a gap of its archive. That is no observation. It is reported once, until it knows again.
    */
   isUnknown({ gaps = [] }: Pick<ExchangeReply<unknown>, 'gaps'>): boolean {
-    const [gap] = gaps;
+    const gap = gaps.find(({ markets }) => markets === undefined);
     if (gap !== undefined && !this.#isUnknownReported) {
-      const message = `the archive that is replayed has a gap here (${gap.reason}); nothing counts as seen until it ends`;
-      this.#options.report.skipped('missing_at_source', message);
+      this.#options.report.skipped('missing_at_source', missingText(gap.reason));
     }
     this.#isUnknownReported = gap !== undefined;
     if (gap !== undefined) this.#note('missing at source', undefined);
     return this.#isUnknownReported;
   }
 
-  /**
-   * Waits for an answer. Of an error the stream's failures say more than what an answer before it was; that
-   * of a replay that has nothing yet says so.
-   */
+  /** Waits for an answer. The error of a replay that has nothing yet says so. */
   async of<T>(asked: Promise<T>): Promise<T> {
+    const { clock, toleranceMs } = this.#options;
+    const sinceMs = clock.monotonicMs();
     try {
-      return await asked;
+      const answer = await asked;
+      const waitedMs = clock.monotonicMs() - sinceMs;
+      if (waitedMs > toleranceMs) {
+        const waited = shownDuration(waitedMs);
+        this.#note('not observed', `a request waited ${waited} for its turn or its answer`);
+      }
+      return answer;
     } catch (error) {
-      const isMissing = isNotRecordedYet(messageOf(error));
-      this.#note(isMissing ? 'missing at source' : 'not observed', undefined);
+      const message = messageOf(error);
+      const isMissing = isNotRecordedYet(message);
+      this.#note(isMissing ? 'missing at source' : 'not observed', isMissing ? undefined : message);
       throw error;
     }
   }

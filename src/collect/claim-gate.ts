@@ -54,7 +54,12 @@ export class ClaimGate {
       this.#learn(all);
       return all;
     };
-    return { ...this.#archive, commit, coveredRanges };
+    // What has not come yet is no begin either: a clock that lies must not move it there.
+    const setCollectFrom: ArchivePort['setCollectFrom'] = async (streamId, fromMs, reason) => {
+      const untilMs = this.#time.lived?.untilMs ?? Number.POSITIVE_INFINITY;
+      await this.#archive.setCollectFrom(streamId, Math.min(fromMs, untilMs), reason);
+    };
+    return { ...this.#archive, commit, coveredRanges, setCollectFrom };
   }
 
   async #commit(batch: Batch, options: Parameters<ArchivePort['commit']>[1]) {

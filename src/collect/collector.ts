@@ -288,6 +288,7 @@ export class Collector {
     const started = this.#started?.catch(() => undefined);
     const loops = [this.#filler.stop(), this.#dispatcher.stop(), this.#tradeFeed?.stop()];
     await Promise.all([feedsStopped, started, ...loops, this.#runs.settled()]);
+    await Promise.all([...this.#units.values()].map((unit) => this.#flush(unit)));
   }
 
   async #firstMarkets(): Promise<void> {
@@ -312,6 +313,7 @@ export class Collector {
     return new TickerCollector({
       ...this.#context,
       toleranceMs,
+      onFailed: (market, error) => this.#runs.failed('tickers', market, error),
       onTickers: (entries, sentAtMs) => {
         this.#dispatcher.swept(moved.compare(entries));
         for (const market of this.#units.keys()) {
@@ -361,7 +363,13 @@ export class Collector {
     this.#evidence.delete(unit.market);
     for (const walker of unit.walkers) this.#filler.remove(walker);
     const polled = this.#dispatcher.remove(unit.market);
-    await Promise.all([polled, ...unit.states.map((state) => state.stop())]);
+    await Promise.all([polled, ...unit.states.map((state) => state.stop()), this.#flush(unit)]);
+  }
+
+  /** Stores what was seen of a market that is looked at no more. */
+  async #flush({ market, depth, ticker }: MarketUnit): Promise<void> {
+    await depth?.flush().catch((error: unknown) => this.#runs.failed('depth', market, error));
+    await ticker?.flush().catch((error: unknown) => this.#runs.failed('tickers', market, error));
   }
 
   #scheduleAccount(): void {

@@ -4,6 +4,7 @@ import { shownDuration } from '../kernel/durations.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, StreamRef } from '../model/batch.js';
 import { Continuity } from '../model/continuity.js';
+import type { GapReason } from '../model/gap-reasons.js';
 import { tableOfStream } from '../model/series.js';
 import { Answers, type Trouble } from './answers.js';
 import { type ExchangePort, PRIORITY, type StreamContext } from './ports.js';
@@ -59,10 +60,13 @@ export class SnapshotRecorder {
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   /** The last trouble of this stream alone. */
   #trouble: Trouble | undefined;
+  /** When was looked last and nothing was there yet, or since when it is looked. */
+  #nothingAtMs: number;
   /** Troubles up to this one are over. */
   #overTurn = 0;
   /** Observed without news, and not written yet. */
   #pending: Span | undefined;
+  #evidence: Evidence = {};
 
   /** @param answers those that the looks are made of, where several streams share them */
   constructor(options: SnapshotOptions, answers?: Answers) {
@@ -71,9 +75,10 @@ export class SnapshotRecorder {
     this.#stream = stream;
     this.#report = streamReport(telemetry, stream.kind, market);
     this.#continuity = new Continuity(toleranceMs, coveredUntilMs);
+    this.#nothingAtMs = options.clock.monotonicMs();
     this.#hasBegun = coveredUntilMs !== undefined && coveredUntilMs !== stream.collectFromMs;
     const onUnproven = (why: string) => options.unproven(stream, why);
-    this.answers = answers ?? new Answers({ toleranceMs, report: this.#report, onUnproven });
+    this.answers = answers ?? new Answers({ ...options, report: this.#report, onUnproven });
     // What troubled others before it began was no trouble of its own.
     this.#overTurn = this.answers.nextTurn();
   }
@@ -84,26 +89,47 @@ export class SnapshotRecorder {
   }
 
   /**
-   * There is nothing to observe yet: the stream begins later. Written now and then.
+   * There is nothing to observe yet: the stream begins later. Written now and then. Where nothing was looked at
+   * for a while there may have been something, so that all from then on stays expected.
    *
    * @throws the errors of the archive
    */
   async notYet(atMs: number): Promise<void> {
     const nowMs = this.#options.clock.monotonicMs();
-    if (nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) return;
+    if (nowMs - this.#nothingAtMs > this.#options.toleranceMs) this.#hasBegun = true;
+    this.#nothingAtMs = nowMs;
+    if (this.#hasBegun || nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) return;
     await this.#options.archive.setCollectFrom(this.#stream.streamId, atMs);
     this.#stream = { ...this.#stream, collectFromMs: atMs };
     this.#continuity = new Continuity(this.#options.toleranceMs, atMs);
     this.#flushedAtMs = nowMs;
   }
 
+  /** A replay that is asked does not know what it shows of this stream. */
+  missingAtSource(): void {
+    this.#note('missing at source', undefined);
+  }
+
+  /**
+   * Writes what was observed and is not written yet: no look follows.
+   *
+   * @throws the errors of the archive
+   */
+  async flush(): Promise<void> {
+    const span = this.#pending;
+    this.#pending = undefined;
+    if (span === undefined) return;
+    const claim = { stream: this.#stream, span, evidence: this.#evidence };
+    await this.#options.archive.commit({ claims: [claim] });
+  }
+
   #provesNothing(why: string): void {
-    this.#note(why);
+    this.#note('not observed', why);
     this.#options.unproven(this.#stream, why);
   }
 
-  #note(why: string): void {
-    this.#trouble = { turn: this.answers.nextTurn(), reason: 'not observed', note: why };
+  #note(reason: GapReason, note: string | undefined): void {
+    this.#trouble = { turn: this.answers.nextTurn(), reason, note };
   }
 
   async record(look: Look): Promise<void> {
@@ -126,6 +152,7 @@ export class SnapshotRecorder {
     const [only] = spans;
     if (isQuiet && spans.length === 1 && nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) {
       this.#pending = only;
+      this.#evidence = look.evidence;
       this.#observed();
       return;
     }
@@ -154,7 +181,8 @@ export class SnapshotRecorder {
   #noteWait(sinceMs: number): void {
     const waitedMs = this.#options.clock.monotonicMs() - sinceMs;
     if (waitedMs <= this.#options.toleranceMs) return;
-    this.#note(`the look before it waited ${shownDuration(waitedMs)} for the database to store it`);
+    const waited = shownDuration(waitedMs);
+    this.#note('not observed', `the look before it waited ${waited} for the database to store it`);
   }
 
   /** Stores what there is, and claims nothing: for coverage this is no observation. */
@@ -218,6 +246,11 @@ export class DepthCollector {
   constructor(options: DepthCollectorOptions) {
     this.#options = options;
     this.#recorder = new SnapshotRecorder(options);
+  }
+
+  /** Writes what was observed, for the end. @throws the errors of the archive */
+  async flush(): Promise<void> {
+    await this.#recorder.flush();
   }
 
   async poll(signal: AbortSignal): Promise<void> {

@@ -1,33 +1,36 @@
+import type { CoveredTime } from '../contract/gap-notices.js';
 import type { TickerEntry } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { hashText } from '../kernel/random.js';
 import type { QuarantineRow, TickerRow } from '../model/batch.js';
-import { Answers } from './answers.js';
+import { Answers, missingText } from './answers.js';
 import { type ExchangePort, PRIORITY } from './ports.js';
 import { quarantineRows, type StreamReport, streamReport } from './reports.js';
 import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
-/** When an answer of `tickers` showed what, and since when the server knows all until then. */
+/** When an answer of `tickers` showed what, and what it says of the time before. */
 interface SweepTime {
   readonly observedAtMs: number;
   readonly receivedAtMs: number;
-  readonly knownSinceMs: number | null;
+  readonly covered: CoveredTime | null;
 }
 
 /** What one answer of `tickers` shows. */
 interface Sweep extends SweepTime {
   readonly entries: Readonly<Record<string, TickerEntry>>;
   readonly rejected: ReadonlyMap<string, RejectedRow>;
+  /** Why a replay does not know the tickers of these markets. */
+  readonly unknown: ReadonlyMap<string, string>;
 }
 
 interface MarketTickerOptions extends SnapshotOptions {
   readonly marketId: number;
 }
 
-/** Why a market has no readable ticker in an answer; also its code in reports. */
-type Trouble = 'no_ticker' | 'ticker_refused';
+/** Why a market has no ticker that can be taken from an answer; also its code in reports. */
+type Want = 'no_ticker' | 'ticker_refused' | 'missing_at_source';
 
 /**
  * Records the ticker of one market from answers that show all of them. One equal to that before is not
@@ -42,7 +45,9 @@ export class MarketTicker {
   readonly #report: StreamReport;
   #lastLook: string | undefined;
   /** What was reported of it, until its ticker is well again. */
-  #reported: Trouble | undefined;
+  #reported: Want | undefined;
+  /** A ticker was there and could not be read, or a replay did not know whether one was. */
+  #mayHaveBegun = false;
   /** Its refused ticker that is in quarantine. */
   #quarantined: number | undefined;
 
@@ -56,7 +61,14 @@ export class MarketTicker {
   }
 
   /** @throws the errors of the archive */
-  async look({ entries, rejected, ...time }: Sweep): Promise<void> {
+  async look({ entries, rejected, unknown, ...time }: Sweep): Promise<void> {
+    const gap = unknown.get(this.market);
+    if (gap !== undefined) {
+      this.#reportOnce('missing_at_source', missingText(gap));
+      this.#recorder.missingAtSource();
+      this.#mayHaveBegun = true;
+      return;
+    }
     const entry = entries[this.market];
     const refused = rejected.get(this.market);
     if (entry !== undefined) await this.#found(entry, time);
@@ -64,7 +76,12 @@ export class MarketTicker {
     else await this.#missing(time);
   }
 
-  async #found(entry: TickerEntry, { knownSinceMs, ...seen }: SweepTime) {
+  /** Writes what was observed, for the end. @throws the errors of the archive */
+  async flush(): Promise<void> {
+    await this.#recorder.flush();
+  }
+
+  async #found(entry: TickerEntry, { covered, ...seen }: SweepTime) {
     this.#reported = undefined;
     const look = lookOf(entry);
     const isUnchanged = look === this.#lastLook;
@@ -81,7 +98,7 @@ export class MarketTicker {
       received: 1,
       rejected: 0,
       unchanged: isUnchanged ? 1 : 0,
-      knownSinceMs,
+      knownSinceMs: covered?.since?.get(this.market) ?? covered?.fromMs ?? null,
     });
     this.#lastLook = look;
     this.#quarantined = undefined;
@@ -90,6 +107,7 @@ export class MarketTicker {
   async #refused(row: RejectedRow, { observedAtMs, receivedAtMs }: SweepTime) {
     const why = `the ticker of ${this.market} could not be read and is in quarantine`;
     this.#reportOnce('ticker_refused', `${why}; it is not covered until it can be read again`);
+    this.#mayHaveBegun = true;
     const mark = markOf(row);
     const isKept = mark === this.#quarantined;
     await this.#proveNothing(observedAtMs, why, {
@@ -100,13 +118,13 @@ export class MarketTicker {
   }
 
   async #missing({ observedAtMs }: SweepTime) {
-    if (!this.#recorder.hasBegun && this.#quarantined === undefined) {
+    if (!this.#recorder.hasBegun && !this.#mayHaveBegun) {
       const text = `the exchange lists no ticker of ${this.market} yet; it is expected from its first one on`;
       this.#reportOnce('no_ticker', text);
       await this.#recorder.notYet(observedAtMs);
       return;
     }
-    const why = `the ticker of ${this.market} is no longer in the answer`;
+    const why = `the ticker of ${this.market} is not in the answer`;
     const until = 'it is back or the market is listed no more';
     this.#reportOnce('no_ticker', `${why}; it is not covered until ${until}`);
     await this.#proveNothing(observedAtMs, why, { quarantine: [], rejected: 0 });
@@ -126,7 +144,7 @@ export class MarketTicker {
     this.#lastLook = undefined;
   }
 
-  #reportOnce(code: Trouble, message: string): void {
+  #reportOnce(code: Want, message: string): void {
     if (this.#reported !== code) this.#report.skipped(code, message);
     this.#reported = code;
   }
@@ -135,6 +153,8 @@ export class MarketTicker {
 interface TickerCollectorOptions
   extends Pick<SnapshotOptions, 'archive' | 'clock' | 'telemetry' | 'unproven' | 'toleranceMs'> {
   readonly exchange: ExchangePort;
+  /** What one market's ticker could not be stored for, where others could. */
+  readonly onFailed: (market: string, error: unknown) => void;
   /** Given every answer as soon as it is there: it shows which markets moved. */
   readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
 }
@@ -150,10 +170,10 @@ export class TickerCollector {
   #asked: readonly MarketTicker[] = [];
 
   constructor(options: TickerCollectorOptions) {
-    const { telemetry, toleranceMs, unproven } = options;
+    const { telemetry, unproven } = options;
     this.#options = options;
     this.#answers = new Answers({
-      toleranceMs,
+      ...options,
       report: streamReport(telemetry, 'tickers', '*'),
       onUnproven: (why) => {
         for (const { stream } of this.#asked) unproven(stream, why);
@@ -183,9 +203,12 @@ export class TickerCollector {
     if (this.#answers.isUnknown(reply)) return;
     const observedAtMs = this.#answers.instantOf(reply);
     if (observedAtMs === undefined) return;
-    const { receivedAtMs, covered = null } = reply;
+    const { receivedAtMs, covered = null, gaps = [] } = reply;
     const sweep = {
-      ...{ entries: reply.data, observedAtMs, receivedAtMs, knownSinceMs: covered?.fromMs ?? null },
+      ...{ entries: reply.data, observedAtMs, receivedAtMs, covered },
+      unknown: new Map(
+        gaps.flatMap(({ markets = [], reason }) => markets.map((name) => [name, reason])),
+      ),
       rejected: new Map(reply.rejected.map((row) => [String(row.at), row])),
     };
     const looks: PromiseSettledResult<void>[] = [];
@@ -193,8 +216,12 @@ export class TickerCollector {
       const part = tickers.slice(at, at + STORED_AT_ONCE);
       looks.push(...(await Promise.allSettled(part.map((ticker) => ticker.look(sweep)))));
     }
-    // What keeps one from being stored keeps no other.
-    for (const one of looks) if (one.status === 'rejected') throw one.reason;
+    // What keeps one from being stored is not said of the others.
+    const failed = looks.flatMap((one, at) =>
+      one.status === 'rejected' ? [{ market: tickers[at]?.market ?? '*', error: one.reason }] : [],
+    );
+    if (failed.length === looks.length && failed[0] !== undefined) throw failed[0].error;
+    for (const { market, error } of failed) this.#options.onFailed(market, error);
   }
 }
 

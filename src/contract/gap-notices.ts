@@ -60,6 +60,8 @@ export function gapNoticeMessage(isGap: boolean, atMs: number) {
 export interface GapNotice {
   /** Kind of the stream: `trades`, `times`, `candles`, `depth`, `tickers`, `states`. */
   readonly kind: string;
+  /** Those that it is of, in an answer that shows several markets; left out: all that it shows. */
+  readonly markets?: readonly string[];
   /** UNIX milliseconds; infinite at both ends where the words could not be read. */
   readonly span: Span;
   /** Why, in the words of the archive that is replayed. */
@@ -71,11 +73,17 @@ const NAMED_MAX = 20;
 /** A header longer than this is not read: it was not written here. */
 const HEADER_MAX_LENGTH = 16_384;
 const TIMESTAMP = /^(?:\d{4}|[+-]\d{6})-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
-const GAP = /^([a-z]{1,20}) (\S{24,27}) (\S{24,27})(?: (.{0,200}))?$/;
+const GAP = /^([a-z]{1,20})(?: of (\S{1,8000}))? (\S{24,27}) (\S{24,27})(?: (.{0,200}))?$/;
+
+/** Names that take more characters together are left out: what is said then holds for all markets. */
+const NAMES_MAX_LENGTH = 6000;
+const textOf = (names: readonly string[]) => names.map(encodeURIComponent).join('+');
+const namesIn = (text: string) => text.split('+').map(decodeURIComponent);
 
 /**
- * `trades 2026-01-31T12:00:00.000Z 2026-01-31T12:05:00.000Z not collected`, several with commas. Of
- * many the first are named, and the rest of each kind as one span around them.
+ * `trades 2026-01-31T12:00:00.000Z 2026-01-31T12:05:00.000Z not collected`, several with commas;
+ * `tickers of BTC_USDT+ETH_USDT …` where it is of these markets alone. Of many the first are named, and
+ * the rest of each kind as one span around them.
  *
  * @param namedMax how many are named
  */
@@ -84,21 +92,41 @@ export function describeGaps(gaps: readonly GapNotice[], namedMax = NAMED_MAX): 
   const around = [...new Set(rest.map(({ kind }) => kind))].map((kind) => {
     const those = rest.filter((one) => one.kind === kind);
     const span = hullOf(those.map((one) => one.span));
-    return { kind, span, reason: `${those.length} more in this time` };
+    const reason = `${those.length} more in this time`;
+    const isOfAll = those.some(({ markets }) => markets === undefined);
+    const markets = [...new Set(those.flatMap((one) => one.markets ?? []))];
+    return { kind, span, reason, ...(isOfAll ? {} : { markets }) };
   });
-  return [...gaps.slice(0, namedMax), ...around]
-    .map(({ kind, span, reason }) => {
+  const shown: GapNotice[] = [...gaps.slice(0, namedMax), ...around];
+  const length = shown.reduce((sum, { markets = [] }) => sum + textOf(markets).length, 0);
+  return shown
+    .map(({ kind, span, reason, markets = [] }) => {
+      const of = markets.length === 0 || length > NAMES_MAX_LENGTH ? '' : ` of ${textOf(markets)}`;
       const [from, to] = [new Date(span.fromMs), new Date(span.toMs)];
       // Commas part one from the next.
       const words = reason.replace(/[^\x20-\x2b\x2d-\x7e]/g, ' ').slice(0, 200);
-      return `${kind} ${from.toISOString()} ${to.toISOString()} ${words}`;
+      return `${kind}${of} ${from.toISOString()} ${to.toISOString()} ${words}`;
     })
     .join(', ');
 }
 
-/** Two timestamps, ISO 8601. */
-export function describeCovered({ fromMs, toMs }: Span): string {
-  return `${new Date(fromMs).toISOString()} ${new Date(toMs).toISOString()}`;
+/** Until when an answer shows what is recorded, and since when that is without a break. */
+export interface CoveredTime extends Span {
+  /** Since when of some markets, where an answer shows several and not all have the same begin. */
+  readonly since?: ReadonlyMap<string, number>;
+}
+
+/** Two timestamps, ISO 8601; after commas the names of markets with another begin, and that. */
+export function describeCovered({ fromMs, toMs, since = new Map() }: CoveredTime): string {
+  const iso = (ms: number) => new Date(ms).toISOString();
+  const begins = [...new Set(since.values())];
+  const others = begins.map((beginMs) => {
+    const names = [...since].flatMap(([name, ms]) => (ms === beginMs ? [name] : []));
+    return `, ${textOf(names)} ${iso(beginMs)}`;
+  });
+  const text = others.join('');
+  if (text.length <= NAMES_MAX_LENGTH) return `${iso(fromMs)} ${iso(toMs)}${text}`;
+  return `${iso(Math.max(fromMs, ...begins))} ${iso(toMs)}`;
 }
 
 /** What is left of an answer that says something of itself which cannot be read. */
@@ -118,19 +146,39 @@ export function readGaps(texts: readonly string[]): readonly GapNotice[] {
   const text = texts.join(', ');
   if (text.length > HEADER_MAX_LENGTH) return [UNREADABLE];
   return text.split(',').map((one) => {
-    const [, kind = '', from, to, reason = ''] = GAP.exec(one.trim()) ?? [];
+    const [, kind = '', names, from, to, reason = ''] = GAP.exec(one.trim()) ?? [];
     const [fromMs, toMs] = [readTimestamp(from), readTimestamp(to)];
-    if (fromMs === undefined || toMs === undefined || fromMs >= toMs) return UNREADABLE;
-    return { kind, span: { fromMs, toMs }, reason };
+    const markets = names === undefined ? undefined : readNames(names);
+    const isReadable = fromMs !== undefined && toMs !== undefined && fromMs < toMs;
+    if (!isReadable || (names !== undefined && markets === undefined)) return UNREADABLE;
+    return { kind, span: { fromMs, toMs }, reason, ...(markets && { markets }) };
   });
 }
 
-/** The span in {@link COVERED_HEADER}; undefined when it cannot be read. */
-export function readCovered(text: string): Span | undefined {
-  const [from, to, ...more] = text.trim().split(' ');
+function readNames(text: string): readonly string[] | undefined {
+  try {
+    return namesIn(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The time in {@link COVERED_HEADER}; undefined when it cannot be read. */
+export function readCovered(text: string): CoveredTime | undefined {
+  if (text.length > HEADER_MAX_LENGTH) return undefined;
+  const [span = '', ...others] = text.split(',').map((one) => one.trim());
+  const [from, to, ...more] = span.split(' ');
   const [fromMs, toMs] = [readTimestamp(from), readTimestamp(to)];
   if (fromMs === undefined || toMs === undefined || more.length > 0) return undefined;
-  return fromMs <= toMs ? { fromMs, toMs } : undefined;
+  const since = new Map<string, number>();
+  for (const other of others) {
+    const [names = '', begin, ...rest] = other.split(' ');
+    const [markets, beginMs] = [readNames(names), readTimestamp(begin)];
+    if (markets === undefined || beginMs === undefined || rest.length > 0) return undefined;
+    for (const market of markets) since.set(market, beginMs);
+  }
+  if (fromMs > toMs || [...since.values()].some((ms) => ms > toMs)) return undefined;
+  return { fromMs, toMs, ...(since.size > 0 && { since }) };
 }
 
 function readTimestamp(text: string | undefined): number | undefined {

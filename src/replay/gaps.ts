@@ -1,4 +1,5 @@
 import {
+  type AsOfMarket,
   comparePlaces,
   type KnownStream,
   type SeriesFrom,
@@ -6,6 +7,7 @@ import {
   type TradePlace,
 } from '../archive/as-of/reader.js';
 import type { GapNotice } from '../contract/gap-notices.js';
+import { obtain } from '../kernel/bounded.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { GapReason } from '../model/gap-reasons.js';
@@ -27,7 +29,8 @@ const REMEMBERED_MAX = 10_000;
 /** How long they are believed: a daemon may fill gaps beside the replay. */
 const FRESH_MS = 30_000;
 
-const SINCE_MAX_MS = 86_400_000;
+/** Markets of one answer whose gaps are looked up; of more only that they are in one is reported. */
+const NAMED_MAX = 20;
 
 /** Streams of which that is remembered. */
 const STREAMS_MAX = 100_000;
@@ -79,25 +82,60 @@ export class GapBook {
   }
 
   /**
-   * Since when all of some streams are covered until an instant without a break, as far as the last day goes.
-   * Where a stream begins is no break: it was not shown before.
+   * What is known of an instant: since when that is without a break, by the name of the market, and the gaps of
+   * the others, each with the names of its markets unless it is of all. Markets of which nothing of the kind was
+   * ever collected are left out, unless that are all.
    */
-  async allCoveredSince(
-    kind: StreamKind,
-    streams: readonly (KnownStream | undefined)[],
-    atMs: number,
-  ): Promise<number> {
-    const span = { fromMs: atMs - SINCE_MAX_MS, toMs: atMs + 1 };
-    const since = await Promise.all(
-      streams.map(async (stream) => {
-        const gaps = await this.touched(kind, stream, span, atMs);
-        const fromMs = Math.max(span.fromMs, gaps.at(-1)?.span.toMs ?? 0);
-        return { fromMs, isBegin: fromMs === stream?.oldestCoveredMs };
-      }),
+  async knownAt(
+    kind: 'tickers' | 'depth',
+    markets: readonly AsOfMarket[],
+    nowMs: number,
+  ): Promise<{ since: ReadonlyMap<string, number>; gaps: readonly TouchedGap[] }> {
+    const atMs = Math.min(nowMs, this.#sight.toMs - 1);
+    const found = markets.flatMap(({ name, marketId }) => {
+      const stream = this.#catalog.stream(kind, marketId);
+      return stream === undefined ? [] : [{ name, stream }];
+    });
+    if (found.length === 0) {
+      return { since: new Map(), gaps: await this.touchedAt(kind, undefined, nowMs) };
+    }
+    const covered = await this.#sight.asOf.coveredSince(
+      found.map(({ stream }) => stream),
+      atMs,
     );
-    const breaks = since.filter(({ isBegin }) => !isBegin);
-    if (breaks.length > 0) return Math.max(...breaks.map(({ fromMs }) => fromMs));
-    return Math.min(atMs, ...since.map(({ fromMs }) => fromMs));
+    const since = new Map<string, number>();
+    const unknown: typeof found = [];
+    for (const one of found) {
+      const sinceMs = covered.get(one.stream.streamId);
+      if (sinceMs === undefined) unknown.push(one);
+      else since.set(one.name, sinceMs);
+    }
+    const gaps = await this.#named(kind, unknown, nowMs);
+    const isAll = since.size === 0;
+    return { since, gaps: isAll ? gaps.map(({ markets: _all, ...gap }) => gap) : gaps };
+  }
+
+  /** The gaps in which streams are at an instant, those of the same span and reason as one. */
+  async #named(
+    kind: StreamKind,
+    unknown: readonly { readonly name: string; readonly stream: KnownStream }[],
+    nowMs: number,
+  ): Promise<TouchedGap[]> {
+    const named = new Map<string, TouchedGap & { readonly markets: string[] }>();
+    for (const { name, stream } of unknown.slice(0, NAMED_MAX)) {
+      for (const gap of await this.touchedAt(kind, stream, nowMs)) {
+        const { fromMs, toMs } = gap.span;
+        const key = `${fromMs} ${toMs} ${gap.reason}`;
+        obtain(named, key, () => ({ ...gap, markets: [] })).markets.push(name);
+      }
+    }
+    const rest = unknown.slice(NAMED_MAX).map(({ name }) => name);
+    if (rest.length === 0) return [...named.values()];
+    const span = { fromMs: Math.floor(nowMs), toMs: Math.floor(nowMs) + 1 };
+    return [
+      ...named.values(),
+      { kind, span, reason: `${rest.length} more at this time`, markets: rest },
+    ];
   }
 
   #missingOf(stream: KnownStream): Promise<readonly Missing[] | undefined> {

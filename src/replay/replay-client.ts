@@ -1,9 +1,4 @@
-import {
-  type AsOfMarket,
-  type SeriesFrom,
-  startOfSecond,
-  type TickerRow,
-} from '../archive/as-of/reader.js';
+import { type AsOfMarket, startOfSecond, type TickerRow } from '../archive/as-of/reader.js';
 import {
   COVERED_HEADER,
   describeCovered,
@@ -101,7 +96,7 @@ export class ReplayClient implements Backend {
 
   tickers(): Promise<Record<string, TickerEntry>> {
     return this.#parts.ask(async () => {
-      const markets = await this.#knownTickers(this.#parts.context.catalog.listed(this.nowMs()));
+      const markets = this.#parts.context.catalog.listed(this.nowMs());
       const rows = await this.#tickersOf(markets);
       const entries = markets.flatMap(({ name, marketId }) => {
         const row = rows.get(marketId);
@@ -221,43 +216,22 @@ export class ReplayClient implements Backend {
     this.#isLeft = true;
   }
 
-  /**
-   * Those of the markets whose ticker is known now: of one in a gap the last is no ticker of this time, so
-   * that it is not shown, and does not spoil the others. Where none is known, all that are collected.
-   */
-  async #knownTickers(markets: readonly AsOfMarket[]): Promise<readonly AsOfMarket[]> {
-    const { catalog, gaps } = this.#parts.context;
-    const nowMs = this.nowMs();
-    const streamOf = ({ marketId }: AsOfMarket) => catalog.stream('tickers', marketId);
-    const collected = markets.filter((market) => streamOf(market) !== undefined);
-    const found = await Promise.all(
-      collected.map((market) => gaps.touchedAt('tickers', streamOf(market), nowMs)),
-    );
-    const known = collected.filter((_, at) => found[at]?.length === 0);
-    if (known.length > 0) return known;
-    return collected.length > 0 ? collected : markets;
-  }
-
   async #tickersOf(markets: readonly AsOfMarket[]) {
     const { observations } = this.#parts.context;
     const nowMs = this.nowMs();
     const ids = markets.map(({ marketId }) => marketId);
     const rows = ids.length === 0 ? NO_TICKERS : await observations.tickers(ids, nowMs);
-    const series = ids.map((marketId) => {
-      return { marketId, variantS: 0, fromMs: rows.get(marketId)?.observedAtMs ?? 0 };
-    });
-    await this.#noteTime('tickers', series, nowMs);
+    await this.#noteTime('tickers', markets, nowMs, (id) => rows.get(id)?.observedAtMs ?? 0);
     return rows;
   }
 
   async #depthRow(name: string) {
     const { observations } = this.#parts.context;
-    const { marketId } = this.#market(name);
+    const market = this.#market(name);
     const nowMs = this.nowMs();
-    const row = await observations.depth(marketId, nowMs);
+    const row = await observations.depth(market.marketId, nowMs);
     if (row === undefined) throw this.#nothing(`depth of ${name}`);
-    const series = [{ marketId, variantS: 0, fromMs: row.observedAtMs }];
-    await this.#noteTime('depth', series, nowMs);
+    await this.#noteTime('depth', [market], nowMs, () => row.observedAtMs);
     return row;
   }
 
@@ -280,23 +254,33 @@ export class ReplayClient implements Backend {
     return new RefusedError('unavailable', text);
   }
 
-  /** Reports what is known of an instant that is shown, and since when. @throws RefusedError when strict */
+  /**
+   * Reports what is known of an instant that is shown of some markets, and since when.
+   *
+   * @param shownMs when that was observed which is shown of a market
+   * @throws RefusedError when strict
+   */
   async #noteTime(
     kind: 'tickers' | 'depth',
-    series: readonly SeriesFrom[],
+    markets: readonly AsOfMarket[],
     nowMs: number,
+    shownMs: (marketId: number) => number,
   ): Promise<void> {
-    const { catalog, gaps, late, sight } = this.#parts.context;
-    const streams = series.map(({ marketId }) => catalog.stream(kind, marketId));
-    const touched = await Promise.all(streams.map((one) => gaps.touchedAt(kind, one, nowMs)));
-    const here = [...distinct(touched.flat()), ...(await late.observed(kind, series, nowMs))];
-    this.#note(here);
-    if (here.length > 0) return;
+    const { gaps, late, sight } = this.#parts.context;
+    const series = markets.map(({ marketId }) => {
+      return { marketId, variantS: 0, fromMs: shownMs(marketId) };
+    });
+    const known = await gaps.knownAt(kind, markets, nowMs);
+    this.#note([...known.gaps, ...(await late.observed(kind, series, nowMs))]);
+    if (known.since.size === 0 || known.gaps.some((gap) => gap.markets === undefined)) return;
     // At its end a replay knows all but that very instant.
     const toMs = Math.min(Math.floor(nowMs), sight.toMs - 1);
     // What was known of the time before may lack what was received later: that is not shown.
-    const sinceMs = sight.isKnownOnly ? toMs : await gaps.allCoveredSince(kind, streams, nowMs);
-    this.#client.note(COVERED_HEADER, describeCovered({ fromMs: Math.min(sinceMs, toMs), toMs }));
+    const sinceMs = (ms: number) => (sight.isKnownOnly ? toMs : Math.min(ms, toMs));
+    const all = new Map([...known.since].map(([name, ms]) => [name, sinceMs(ms)]));
+    const fromMs = mostOf(all.values());
+    const since = new Map([...all].filter(([, ms]) => ms !== fromMs));
+    this.#client.note(COVERED_HEADER, describeCovered({ fromMs, toMs, since }));
   }
 
   /** Reports gaps by a header, or refuses. @throws RefusedError when strict */
@@ -310,8 +294,10 @@ export class ReplayClient implements Backend {
   }
 }
 
-/** Gaps of several streams, each span and reason once. */
-function distinct(gaps: readonly TouchedGap[]): TouchedGap[] {
-  const keyOf = ({ reason, span: { fromMs, toMs } }: TouchedGap) => `${fromMs} ${toMs} ${reason}`;
-  return [...new Map(gaps.map((gap) => [keyOf(gap), gap])).values()];
+/** The value that comes most often. */
+function mostOf(values: Iterable<number>): number {
+  const counts = new Map<number, number>();
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  const [most = [0]] = [...counts].sort(([, a], [, b]) => b - a);
+  return most[0];
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { type Span, subtractSpans, totalLengthMs } from '../../src/kernel/span.js';
+import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../../src/kernel/span.js';
 import type { StreamRef } from '../../src/model/batch.js';
 import { readTape } from '../support/oracle/tape-world.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
@@ -55,6 +55,10 @@ const GAPS = {
 } as const;
 
 type Kind = keyof typeof GAPS;
+
+/** The tickers of the second market lack more: in that time an answer has those of the first alone. */
+const MORE = { kind: 'tickers', marketId: 2, span: [1, 5.5] } as const;
+const isMore = (kind: string, marketId: number) => kind === MORE.kind && marketId === MORE.marketId;
 
 const spanOf = ([fromS, toS]: readonly [number, number]) => ({
   fromMs: noonMs(fromS),
@@ -122,9 +126,9 @@ async function fill({ store, stream }: World): Promise<void> {
       klines: Array.from({ length: PAST_S / 60 }, (_, at) => 60 * at - PAST_S)
         .filter((openS) => !isIn('candles', openS))
         .map((openS, at) => kline(openS, { marketId, close: digits(marketId, at) })),
-      tickers: seen.map((atS, at) =>
-        ticker(marketId, atS, { last: digits(marketId, at), volume: '1.50' }),
-      ),
+      tickers: seen
+        .filter((atS) => !isMore('tickers', marketId) || atS < MORE.span[0] || atS > MORE.span[1])
+        .map((atS, at) => ticker(marketId, atS, { last: digits(marketId, at), volume: '1.50' })),
       depths: seen.map((atS, at) =>
         depth(atS, { marketId, askPrices: [digits(marketId, at), '300', '301'] }),
       ),
@@ -133,11 +137,13 @@ async function fill({ store, stream }: World): Promise<void> {
     });
   }
   const all = spanOf([-PAST_S, LIVE_S]);
-  const claims = streams.flatMap((one) =>
-    subtractSpans(all, GAPS[one.kind as Kind].map(spanOf)).map((span) => {
+  const claims = streams.flatMap((one) => {
+    const gaps: readonly (readonly [number, number])[] = GAPS[one.kind as Kind];
+    const more = isMore(one.kind, one.marketId) ? [MORE.span] : [];
+    return subtractSpans(all, normalizeSpans([...gaps, ...more].map(spanOf))).map((span) => {
       return { stream: one, span, evidence: {} };
-    }),
-  );
+    });
+  });
   await store.commit({ claims });
 }
 
@@ -225,6 +231,11 @@ const COUNTS = `SELECT (SELECT count(*) FROM trade WHERE executed_at IS NOT NULL
 const GAP_REASONS = `SELECT DISTINCT kind, reason FROM gap JOIN stream USING (stream_id, market_id)
   WHERE kind IN ('trades', 'times', 'candles') AND state <> 'filled' ORDER BY kind, reason`;
 
+const TICKER_GAPS = `
+  SELECT market_id, reason, extract(epoch FROM sum(upper(span) - lower(span)))::float8 AS length_s
+  FROM gap JOIN stream USING (stream_id, market_id)
+  WHERE kind = 'tickers' AND state <> 'filled' GROUP BY 1, 2 ORDER BY 1`;
+
 test('an archive collected from the replay of another one equals it, row by row', async (t) => {
   const world = await openWorld();
   await fill(world);
@@ -303,6 +314,17 @@ test('an archive collected from the replay of another one equals it, row by row'
     await runSql(again, GAP_REASONS),
     ['candles', 'times', 'trades'].map((kind) => ({ kind, reason: 'missing at source' })),
   );
+  // Of each market as its source has it, though one answer shows both.
+  const of = await runSql<{ market_id: number; reason: string; length_s: number }>(
+    again,
+    TICKER_GAPS,
+  );
+  assert.deepEqual(
+    of.map(({ market_id, reason }) => [market_id, reason]),
+    MARKETS.map((marketId) => [marketId, 'missing at source']),
+  );
+  const [first, second] = of.map(({ length_s }) => length_s);
+  assert.ok((second ?? 0) - (first ?? 0) > 2, `${first} s and ${second} s`);
   t.diagnostic(`${JSON.stringify(expected)} rows are equal`);
   assert.deepEqual(replay.failures, []);
   assert.deepEqual(replay.record.failures, []);

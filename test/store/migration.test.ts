@@ -277,7 +277,8 @@ test('tickers that one stream covered are covered of each market from its first 
        (3, 'GONE', ${terms}, ${at(0)}, ${at(500)}, ${at(600)}),
        (4, 'AGAIN', ${terms}, ${at(0)}, ${at(900)}, NULL),
        (5, 'SILENT', ${terms}, ${at(0)}, ${at(900)}, NULL),
-       (6, 'FILED', ${terms}, ${at(-90_000)}, ${at(900)}, NULL);
+       (6, 'FILED', ${terms}, ${at(-90_000)}, ${at(900)}, NULL),
+       (7, 'LOST', ${terms}, ${at(0)}, ${at(1100)}, ${at(1200)});
      INSERT INTO stream (kind, market_id, collect_from) VALUES ('tickers', 0, ${at(-90_000)}), ('depth', 4, NULL),
        ('trades', 1, NULL);
      INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at, note) VALUES
@@ -293,7 +294,8 @@ test('tickers that one stream covered are covered of each market from its first 
      INSERT INTO ticker (market_id, observed_at, received_at, at, bid, ask, open, high, low, last, volume,
                          deal, change)
      SELECT id, to_timestamp(${NOON_S} + s), now(), now(), 1, 2, 1, 2, 1, 1, 5, 5, 0
-     FROM (VALUES (1, 2), (1, 500), (2, 303), (3, 4), (4, 5), (6, 7)) rows(id, s)`,
+     FROM (VALUES (1, 2), (1, 500), (2, 303), (3, 4), (4, 5), (4, 460), (4, 703),
+       (6, 7), (7, 8)) rows(id, s)`,
   );
   await migrate({ databaseUrl: url });
   const spans = (of: string) => `
@@ -314,17 +316,24 @@ test('tickers that one stream covered are covered of each market from its first 
     ['GONE', 4, 400],
     ['GONE', 450, 600],
     ['AGAIN', 5, 400],
-    ['AGAIN', 700, 1000],
+    // It was seen until then, and again with the first ticker after its return.
+    ['AGAIN', 450, 460],
+    ['AGAIN', 703, 1000],
     ['FILED', -90_000, 400],
     ['FILED', 450, 1000],
+    ['LOST', 8, 400],
+    ['LOST', 450, 1000],
   ]);
   assert.deepEqual(await read('gap'), [
     ['FIRST', 400, 450],
     ['LATER', 400, 450],
     ['GONE', 400, 450],
-    ['AGAIN', 400, 420],
-    ['AGAIN', 420, 700],
+    ['AGAIN', 400, 450],
+    ['AGAIN', 460, 703],
     ['FILED', 400, 450],
+    ['LOST', 400, 450],
+    // Not covered up to its delisting: open, for the next list of markets to give up.
+    ['LOST', 1000, 1200],
   ]);
   assert.deepEqual(await runSql(url, `SELECT FROM stream WHERE market_id = 0`), []);
   const settings = `SELECT proconfig[1] AS path FROM pg_proc WHERE proname = 'stream_rows'`;

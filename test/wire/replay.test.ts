@@ -591,6 +591,39 @@ test('with --as known nothing says which markets there are before the first list
   ]);
 });
 
+test('an answer of many tickers tells of each market whether it is known, and since when', async (t) => {
+  const world = await openWorld();
+  const [btc, eth] = [await world.stream('tickers'), await world.stream('tickers', 0, 2)];
+  await world.store.commit({
+    tickers: [ticker(1, 1), ticker(2, 31)],
+    claims: [covered(btc, 0, 600), covered(eth, 30, 100), covered(eth, 150, 600)],
+  });
+  const replay = await startReplay(t, world.store);
+  const strict = await startReplay(t, world.store, { isStrict: true });
+  const at = (seconds: number) => new Date(noonMs(seconds)).toISOString();
+  const gap = (toS: number) => `tickers of ETH_USDT ${at(100)} ${at(toS)} not collected`;
+  for (const [atS, since, told] of [
+    [20, '', `tickers of ETH_USDT ${at(0)} ${at(20)} not collected`],
+    [50, `, ETH_USDT ${at(30)}`, null],
+    [120, '', gap(120)],
+    [160, `, ETH_USDT ${at(150)}`, null],
+  ] as const) {
+    await seek(replay, atS);
+    await seek(strict, atS);
+    const answer = await get(replay, 'tickers');
+    const { headers } = answer;
+    assert.deepEqual(
+      [headers.get(COVERED_HEADER), answer.gap],
+      [`${at(0)} ${at(atS)}${since}`, told],
+      `at ${atS}`,
+    );
+    const shown = Object.keys(answer.result as object);
+    assert.deepEqual(shown, atS === 20 ? ['BTC_USDT'] : ['BTC_USDT', 'ETH_USDT']);
+    assert.equal((await get(strict, 'tickers')).status, told === null ? 200 : 503);
+    assert.equal((await get(strict, 'ticker?market=BTC_USDT')).status, 200);
+  }
+});
+
 test('an answer that shows a moment tells since when all was recorded until then; in a gap it does not', async (t) => {
   const world = await openWorld();
   const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers')];

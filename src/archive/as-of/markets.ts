@@ -36,6 +36,15 @@ export const IDENTITY = `
 const ENDED = `coalesce(closed_at, ${LAST_SEEN_ALIVE})`;
 
 /** $1 stream, $2 market, $3 $4 span */
+/** Of the streams that are covered at $3: since when without a break. */
+export const COVERED_SINCE = `
+  SELECT q.stream_id AS "streamId", ${millisSql('lower(c.span)')} AS "sinceMs"
+  FROM unnest($1::int[], $2::int[]) AS q(stream_id, market_id), LATERAL (
+    SELECT span FROM coverage
+    WHERE market_id = q.market_id AND stream_id = q.stream_id AND lower(span) <= ${timestampSql('$3')}
+    ORDER BY lower(span) DESC LIMIT 1) c
+  WHERE upper(c.span) > ${timestampSql('$3')}`;
+
 export const SESSIONS = `
   SELECT ${millisSql('connected_at')} AS "openedMs",
          ${millisSql(ENDED)} AS "endedMs",

@@ -25,6 +25,7 @@ import {
   type AsOfIdentity,
   type AsOfMarket,
   type AsOfSession,
+  COVERED_SINCE,
   IDENTITY,
   readMarketsWithTerms,
   SESSIONS,
@@ -158,6 +159,22 @@ export class AsOfReader {
     return this.#lease.hold(({ reader, alone }) =>
       alone.run(() => reader.completeness(stream, span, limit)),
     );
+  }
+
+  /** Of the streams that are covered at an instant: since when without a break, by their numbers. */
+  async coveredSince(
+    streams: readonly StreamPlace[],
+    atMs: number,
+  ): Promise<ReadonlyMap<number, number>> {
+    const rows = await this.#store.query<{ readonly streamId: number; readonly sinceMs: number }>(
+      COVERED_SINCE,
+      [
+        streams.map(({ streamId }) => streamId),
+        streams.map(({ marketId }) => marketId),
+        Math.floor(atMs),
+      ],
+    );
+    return new Map(rows.map(({ streamId, sinceMs }) => [streamId, sinceMs]));
   }
 
   /** Connections of a state stream that lived in a span, oldest first. */

@@ -43,9 +43,10 @@ export function printRejected(rejected: readonly RejectedRow[]): void {
 export function printGaps(gaps: readonly GapNotice[]): void {
   printNotice(
     'the archive that is replayed lacks time that this answer speaks of; what it shows may be older, or not all',
-    gaps.map(({ kind, span, reason }) => {
+    gaps.map(({ kind, markets = [], span, reason }) => {
       const isKnown = Number.isFinite(span.fromMs) && Number.isFinite(span.toMs);
-      return `${kind} ${isKnown ? formatSpan(span) : 'of unknown time'}: ${reason}`;
+      const of = markets.length === 0 ? '' : ` of ${markets.join(', ')}`;
+      return `${kind}${of} ${isKnown ? formatSpan(span) : 'of unknown time'}: ${reason}`;
     }),
   );
 }

@@ -174,6 +174,9 @@ async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise
 function nextSteps(gap: Gap, isInFiles: boolean, { config }: Ledger): string[] {
   const { kind, state, reason, market, span } = gap;
   const id = gapIdOf(gap);
+  if (MOMENT_STREAMS.has(kind) && reason === 'delisted') {
+    return [`nothing brings it back; ${printable(market)} was not on the list of the exchange`];
+  }
   if (MOMENT_STREAMS.has(kind)) {
     const left = leftOutText(config, [gap]);
     const next = left ?? 'keep the daemon running, and see that its schedule is kept';

@@ -4,7 +4,7 @@ import { DepthCollector, sortedDepth } from '../../../src/collect/snapshot.js';
 import { type MarketTicker, TickerCollector } from '../../../src/collect/tickers.js';
 import { REPLAY_TIME } from '../../../src/contract/gap-notices.js';
 import { obtain } from '../../../src/kernel/bounded.js';
-import type { StreamRef } from '../../../src/model/batch.js';
+import type { Batch, StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
@@ -20,6 +20,8 @@ class World {
   readonly ids = new Map([['BTC_USDT', 1]]);
   /** Where an earlier run ended. */
   coveredUntilMs: number | undefined;
+  /** What kept the tickers of single markets from being stored. */
+  readonly failed: [string, unknown][] = [];
   /** Why answers proved nothing. */
   readonly unproven: string[] = [];
   bid = '10';
@@ -63,11 +65,12 @@ class World {
   }
 
   /** Follows the markets of {@link ids}; the stream of each has the number of its market. */
-  ticker(): { poll(signal: AbortSignal): Promise<void> } {
+  ticker(): { poll(signal: AbortSignal): Promise<void>; flush(): Promise<unknown> } {
     const followed = new Map<string, MarketTicker>();
     const streamOf = (marketId: number) =>
       ({ streamId: marketId, kind: 'tickers', marketId, variant: 0, collectFromMs: null }) as const;
-    const collector = new TickerCollector(this.#shared('*', streamOf(1)));
+    const onFailed = (market: string, error: unknown) => void this.failed.push([market, error]);
+    const collector = new TickerCollector({ ...this.#shared('*', streamOf(1)), onFailed });
     const follow = (market: string, marketId: number) => {
       const { stream, coveredUntilMs } = this.#shared(market, streamOf(marketId));
       return collector.follow({ market, marketId, stream, coveredUntilMs });
@@ -78,6 +81,7 @@ class World {
         for (const [name, id] of this.ids) obtain(followed, name, () => follow(name, id));
         return collector.poll([...followed.values()], stop);
       },
+      flush: () => Promise.all([...followed.values()].map((one) => one.flush())),
     };
   }
 
@@ -318,7 +322,7 @@ for (const [trouble, broken] of [
     }
     assert.deepEqual(world.covered(), [[0, 50_001]]);
     assert.deepEqual(world.covered(2), [[0, 1]]);
-    const said = broken === undefined ? /ETH_USDT is no longer in/ : /ETH_USDT.*in quarantine/;
+    const said = broken === undefined ? /ETH_USDT is not in the answer/ : /ETH_USDT.*in quarantine/;
     assert.equal(world.unproven.filter((why) => said.test(why)).length, 5);
     assert.equal(world.archive.tickers.length, 7);
     assert.equal(world.archive.quarantine.length, broken === undefined ? 0 : 1);
@@ -361,7 +365,7 @@ test('a gap is not put down to an unread answer where requests failed after it',
   world.tickers = { BTC_USDT: entry('7') };
   await world.look(ticker, 10_000);
   assert.deepEqual(world.gaps(), [[1, 80_000, 'unfillable', 'not observed']]);
-  assert.doesNotMatch(world.archive.memories.get(1)?.[0]?.note ?? '', /quarantine/);
+  assert.equal(world.archive.memories.get(1)?.[0]?.note, 'no answer came');
 });
 
 test('a market that never had a ticker is reported once, and is expected from its first one on', async () => {
@@ -395,7 +399,135 @@ test('a first ticker that cannot be read is missing from then on, also where it 
   world.tickers = {};
   await world.look(ticker, 10_000);
   assert.equal(world.archive.floorOf(1), null, 'it was there to be seen');
-  assert.match(world.unproven.at(-1) ?? '', /no longer in the answer/);
+  assert.match(world.unproven.at(-1) ?? '', /is not in the answer/);
+});
+
+test('time without looks at a market that has no ticker yet stays expected', async () => {
+  const world = new World();
+  const ticker = world.ticker();
+  await world.look(ticker);
+  await world.look(ticker, 10_000);
+  assert.equal(world.archive.floorOf(1), START_MS + 10_000);
+  // What was listed in this hour was not seen.
+  await world.look(ticker, 3_600_000);
+  await world.look(ticker, 10_000);
+  assert.equal(world.archive.floorOf(1), START_MS + 10_000);
+  world.tickers = { BTC_USDT: entry('1') };
+  await world.look(ticker, 1000);
+  assert.deepEqual(world.gaps(), [[10_000, 3_621_000, 'unfillable', 'not observed']]);
+});
+
+test('a replay that does not know the tickers of some markets is a source of the others', async () => {
+  const world = new World();
+  world.ids.set('ETH_USDT', 2);
+  world.ids.set('LATE_USDT', 3);
+  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+  const ticker = world.ticker();
+  const at = (second: number) => START_MS + second * 1000;
+  const told = (second: number, ...unknown: string[]) => {
+    const covered = { fromMs: at(-100), toMs: at(second) };
+    const gap = { kind: 'tickers', span: { fromMs: at(3), toMs: at(second) }, reason: 'outage' };
+    const gaps = unknown.map((market) => ({ ...gap, markets: [market] }));
+    world.exchange.told = { covered, gaps };
+  };
+  told(0, 'LATE_USDT');
+  await world.look(ticker);
+  for (const second of [4, 8]) {
+    told(second, 'ETH_USDT', 'LATE_USDT');
+    await world.look(ticker, 4000);
+  }
+  world.exchange.told = {
+    covered: { fromMs: at(-100), toMs: at(12), since: new Map([['ETH_USDT', at(11)]]) },
+  };
+  await world.look(ticker, 4000);
+  await ticker.flush();
+  assert.deepEqual(world.covered(), [[0, 12_001]]);
+  assert.deepEqual(world.covered(2), [
+    [12_000, 12_001],
+    [0, 1],
+  ]);
+  assert.deepEqual(world.gaps(), [[1, 12_000, 'unfillable', 'missing at source']]);
+  assert.equal(world.archive.floorOf(3), null, 'that it is not known is no begin');
+  assert.deepEqual(
+    world.record.failures.map(({ market, code }) => [market, code]),
+    [
+      ['LATE_USDT', 'missing_at_source'],
+      ['ETH_USDT', 'missing_at_source'],
+      ['LATE_USDT', 'no_ticker'],
+    ],
+  );
+});
+
+test('what was seen and is not written yet is stored at the end', async () => {
+  for (const kind of ['ticker', 'depth'] as const) {
+    const world = new World();
+    world.tickers = { BTC_USDT: entry('1') };
+    const collector = world[kind]();
+    await world.look(collector);
+    await world.look(collector, 4000);
+    assert.deepEqual(world.covered(), [[0, 1]]);
+    await collector.flush();
+    assert.deepEqual(world.covered(), [[0, 4001]]);
+  }
+});
+
+test('what keeps one ticker from being stored is not said of the others', async () => {
+  const world = new World();
+  world.ids.set('ETH_USDT', 2);
+  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+  const commit = world.archive.commit.bind(world.archive);
+  world.archive.commit = async (batch: Batch) => {
+    if (batch.tickers?.[0]?.marketId === 2) throw new Error('refused');
+    return await commit(batch);
+  };
+  await world.look(world.ticker());
+  assert.deepEqual(world.covered(), [[0, 1]]);
+  assert.deepEqual(
+    world.failed.map(([market, error]) => [market, String(error)]),
+    [['ETH_USDT', 'Error: refused']],
+  );
+});
+
+test('answers from a cache that is not renewed let all tickers stand', async () => {
+  const world = new World();
+  world.ids.set('ETH_USDT', 2);
+  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+  const ticker = world.ticker();
+  world.exchange.told = { cachedAtMs: START_MS };
+  await world.look(ticker);
+  await world.look(ticker, 21_000);
+  assert.equal(world.unproven.filter((why) => /come from a cache/.test(why)).length, 2);
+});
+
+test('a request that waited for its turn is why the time before its answer is missed', async () => {
+  const world = new World();
+  const ticker = world.ticker();
+  world.tickers = { BTC_USDT: entry('1') };
+  await world.look(ticker);
+  const { tickers: answer } = world.exchange.answers;
+  assert.ok(answer !== undefined);
+  world.exchange.answers.tickers = async (...args) => {
+    await Promise.resolve();
+    world.clock.advance(25_000);
+    return answer(...args);
+  };
+  await world.look(ticker, 2000);
+  assert.deepEqual(world.gaps(), [[1, 27_000, 'unfillable', 'not observed']]);
+  assert.match(
+    world.archive.memories.get(1)?.[0]?.note ?? '',
+    /^a request waited 25s for its turn/,
+  );
+});
+
+test('a refused ticker that was well in between is kept again', async () => {
+  const world = new World();
+  const ticker = world.ticker();
+  const bad = { ...entry('7'), ticker: 'none' };
+  for (const one of [bad, bad, entry('1'), bad]) {
+    world.tickers = { BTC_USDT: one };
+    await world.look(ticker, 1000);
+  }
+  assert.equal(world.archive.quarantine.length, 2);
 });
 
 test('a market that joins is not troubled by what troubled others before', async () => {

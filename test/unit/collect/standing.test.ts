@@ -219,6 +219,29 @@ test('after a jump back of the time coverage grows from there', async () => {
   assert.deepEqual(world.standing.list(), []);
 });
 
+test('what failed for all markets is why the stream of each stands', async () => {
+  const world = new World();
+  await world.standing.archive.ensureMarkets([BTC_USDT], 0, { isComplete: true });
+  await world.open('tickers', START_MS);
+  world.standing.failed('tickers', '*', new Error('no answer came'));
+  await world.pass(30);
+  const [one] = world.standing.list();
+  assert.deepEqual([one?.market, one?.note], ['BTC_USDT', 'no answer came']);
+});
+
+test('a stream that begins later and later does not stand', async () => {
+  const world = new World();
+  const stream = await world.open('tickers', START_MS);
+  for (let second = 3; second < 90; second += 3) {
+    await world.pass(3);
+    await world.standing.archive.setCollectFrom(stream.streamId, START_MS + second * 1000);
+  }
+  assert.deepEqual(world.standing.list(), []);
+  assert.deepEqual(world.gaps(stream), []);
+  await world.pass(30);
+  assert.equal(world.standing.list().length, 1, 'until that ends');
+});
+
 test('a market that is collected no more does not stand', async () => {
   const world = new World();
   await world.open('trades');
