@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { EndpointName } from '../../contract/endpoints.js';
+import { type EndpointName, endpoints } from '../../contract/endpoints.js';
 import { onlyKeys, refusalOf, show } from '../../contract/shape.js';
 import { boundedText } from '../../contract/values.js';
 import { FaultScriptError } from '../errors.js';
@@ -103,6 +103,14 @@ function readRule(written: unknown, index: number): FaultRule {
     const { to } = written as FaultRuleInput;
     throw new FaultScriptError(
       `${place}: to ${show(to)} is not allowed; expected a time after from`,
+    );
+  }
+  const { where, market } = rule;
+  const isOfMarkets =
+    where === '*' || where === 'realtime' || 'market' in endpoints[where].params.shape;
+  if (market !== undefined && !isOfMarkets) {
+    throw new FaultScriptError(
+      `${place}: market ${show(market)} is not allowed; requests for ${where} are of no market, leave it out`,
     );
   }
   return { ...rule, id: rule.id ?? `rule-${index + 1}`, written: written as object };

@@ -29,6 +29,7 @@ const refused: ReadonlyArray<readonly [unknown, ...string[]]> = [
   [[{ kind: 'conflictRows', where: 'depth' }], 'where "depth"', 'history, historyResult, kline'],
   [[{ kind: 'reset', where: 'histroy' }], 'where "histroy"'],
   [[{ kind: 'reset', market: '' }], 'market ""', '1 to 64'],
+  [[{ kind: 'reset', where: 'tickers', market: 'A' }], 'market "A"', 'tickers are of no market'],
   [[{ kind: 'reset', probability: 1.01 }], 'probability 1.01', 'from 0 to 1'],
   [[{ kind: 'reset', probability: Number.NaN }], 'probability null', 'from 0 to 1'],
   [[{ kind: 'reset', every: 0 }], 'every 0', 'from 1'],
