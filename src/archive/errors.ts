@@ -34,6 +34,7 @@ export class BadMomentError extends ArchiveError {
 
 /** A part of the archive that is not proven complete. */
 export interface ArchiveGap {
+  /** Name of the market. */
   readonly market: string;
   /** What is missing. */
   readonly kind: SeriesKind;

@@ -19,8 +19,8 @@ export interface AnswersOptions {
   readonly toleranceMs: number;
   readonly clock: Clock;
   readonly report: Pick<StreamReport, 'skipped'>;
-  /** Called when an answer came that shows nothing new, with the reason. */
-  readonly onUnproven: (why: string) => void;
+  /** Called when an answer came that proves nothing, with why. */
+  readonly onUnproven: (why: string, reason: GapReason) => void;
 }
 
 /** That a replay does not know a time, in words. */
@@ -63,7 +63,7 @@ export class Answers {
       this.#options.report.skipped('missing_at_source', missingText(gap.reason));
     }
     this.#isUnknownReported = gap !== undefined;
-    if (gap !== undefined) this.#note('missing at source', undefined);
+    if (gap !== undefined) this.#provesNothing('missing at source', missingText(gap.reason));
     return this.#isUnknownReported;
   }
 
@@ -105,13 +105,17 @@ export class Answers {
       // A cache that is slower than the schedule, and renewed in time, leaves no gap.
       if (answeredAtMs - this.#cachedAtMs > this.#options.toleranceMs) {
         const why = 'its answers come from a cache, and show what was seen before';
-        this.#note('not observed', why);
-        this.#options.onUnproven(why);
+        this.#provesNothing('not observed', why);
       }
       return undefined;
     }
     this.#cachedAtMs = shownMs;
     return shownMs;
+  }
+
+  #provesNothing(reason: GapReason, why: string): void {
+    this.#note(reason, why);
+    this.#options.onUnproven(why, reason);
   }
 
   #note(reason: GapReason, note: string | undefined): void {

@@ -16,6 +16,9 @@ interface Waiting {
 const NOTHING_WAITS: Waiting = { spans: [], rows: 0 };
 const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGATIVE_INFINITY };
 
+/** What is known of the present may lag behind an answer by so much. */
+const AHEAD_MS = 60_000;
+
 /**
  * The one way of coverage into the archive: every claim of every stream is cut to what the clock
  * allows, whatever a collector made of the answers.
@@ -57,7 +60,8 @@ export class ClaimGate {
     // What has not come yet is no begin either: a clock that lies must not move it there.
     const setCollectFrom: ArchivePort['setCollectFrom'] = async (streamId, fromMs, reason) => {
       const untilMs = this.#time.lived?.untilMs ?? Number.POSITIVE_INFINITY;
-      await this.#archive.setCollectFrom(streamId, Math.min(fromMs, untilMs), reason);
+      const isAhead = fromMs - untilMs > AHEAD_MS;
+      await this.#archive.setCollectFrom(streamId, isAhead ? untilMs : fromMs, reason);
     };
     return { ...this.#archive, commit, coveredRanges, setCollectFrom };
   }

@@ -111,7 +111,7 @@ export class Collector {
         looked: (market, figures, atMs) => this.#evidenceOf(market).looked('states', figures, atMs),
       },
       evidenceOf: (market) => this.#evidenceOf(market),
-      unproven: (stream, why) => this.#standing.unproven(stream, why),
+      unproven: (stream, why, reason) => this.#standing.unproven(stream, why, reason),
       traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
       offsets: new OffsetModes({ archive, clock, telemetry }),
       onUnpushed:

@@ -14,7 +14,7 @@ export interface SnapshotOptions extends Omit<StreamContext, 'time'> {
   /** Longest time between two looks that still counts as keeping the schedule. */
   readonly toleranceMs: number;
   /** Called when an answer came that proves nothing of the stream, with the reason. */
-  readonly unproven: (stream: StreamRef, why: string) => void;
+  readonly unproven: (stream: StreamRef, why: string, reason: GapReason) => void;
   /** End of the coverage that an earlier run left behind; without one, where it should begin. */
   readonly coveredUntilMs: number | undefined;
 }
@@ -77,7 +77,7 @@ export class SnapshotRecorder {
     this.#continuity = new Continuity(toleranceMs, coveredUntilMs);
     this.#nothingAtMs = options.clock.monotonicMs();
     this.#hasBegun = coveredUntilMs !== undefined && coveredUntilMs !== stream.collectFromMs;
-    const onUnproven = (why: string) => options.unproven(stream, why);
+    const onUnproven = (why: string, of: GapReason) => options.unproven(stream, why, of);
     this.answers = answers ?? new Answers({ ...options, report: this.#report, onUnproven });
     // What troubled others before it began was no trouble of its own.
     this.#overTurn = this.answers.nextTurn();
@@ -106,8 +106,8 @@ export class SnapshotRecorder {
   }
 
   /** A replay that is asked does not know what it shows of this stream. */
-  missingAtSource(): void {
-    this.#note('missing at source', undefined);
+  missingAtSource(why: string): void {
+    this.#provesNothing('missing at source', why);
   }
 
   /**
@@ -123,12 +123,12 @@ export class SnapshotRecorder {
     await this.#options.archive.commit({ claims: [claim] });
   }
 
-  #provesNothing(why: string): void {
-    this.#note('not observed', why);
-    this.#options.unproven(this.#stream, why);
+  #provesNothing(reason: GapReason, why: string): void {
+    this.#note(reason, why);
+    this.#options.unproven(this.#stream, why, reason);
   }
 
-  #note(reason: GapReason, note: string | undefined): void {
+  #note(reason: GapReason, note: string): void {
     this.#trouble = { turn: this.answers.nextTurn(), reason, note };
   }
 
@@ -137,7 +137,7 @@ export class SnapshotRecorder {
     this.#report.received(received);
     this.#report.settled({ rejected, unchanged });
     if (look.unproven !== undefined) {
-      this.#provesNothing(look.unproven);
+      this.#provesNothing('not observed', look.unproven);
       await this.#recordPart(look);
       return;
     }

@@ -98,9 +98,9 @@ export class Standing {
   }
 
   /** An answer for a stream of moments proves nothing of it. */
-  unproven({ streamId }: StreamRef, why: string): void {
+  unproven({ streamId }: StreamRef, why: string, reason: GapReason = 'not observed'): void {
     const one = this.#streams.get(streamId);
-    if (one !== undefined) one.failure = { reason: 'not observed', note: why };
+    if (one !== undefined) one.failure = { reason, note: why };
   }
 
   /** A market is collected no more. */

@@ -295,7 +295,7 @@ export class StateCollector {
     if (session === undefined) {
       const { stream, unproven } = this.#options;
       if (event.detail !== undefined) {
-        unproven?.(stream, `no connection was made: ${event.detail}`);
+        unproven?.(stream, `no connection was made: ${event.detail}`, 'not observed');
       }
       return;
     }

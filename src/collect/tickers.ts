@@ -64,8 +64,9 @@ export class MarketTicker {
   async look({ entries, rejected, unknown, ...time }: Sweep): Promise<void> {
     const gap = unknown.get(this.market);
     if (gap !== undefined) {
-      this.#reportOnce('missing_at_source', missingText(gap));
-      this.#recorder.missingAtSource();
+      const why = missingText(gap);
+      this.#reportOnce('missing_at_source', why);
+      this.#recorder.missingAtSource(why);
       this.#mayHaveBegun = true;
       return;
     }
@@ -175,8 +176,8 @@ export class TickerCollector {
     this.#answers = new Answers({
       ...options,
       report: streamReport(telemetry, 'tickers', '*'),
-      onUnproven: (why) => {
-        for (const { stream } of this.#asked) unproven(stream, why);
+      onUnproven: (why, reason) => {
+        for (const { stream } of this.#asked) unproven(stream, why, reason);
       },
     });
   }

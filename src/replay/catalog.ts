@@ -82,8 +82,9 @@ export class Catalog {
    * look at the list was listed before it, and so may be all that the first list had; unless only what
    * was known counts.
    */
-  isListed({ marketId, firstSeenMs, delistedMs }: AsOfMarket, atMs: number): boolean {
+  isListed({ marketId, firstSeenMs, delistedMs, away }: AsOfMarket, atMs: number): boolean {
     if (delistedMs !== null && atMs >= delistedMs) return false;
+    if (away.some(({ fromMs, toMs }) => fromMs <= atMs && atMs < toMs)) return false;
     if (firstSeenMs <= atMs) return true;
     if (this.#sight.isKnownOnly) return false;
     const isOfFirstList = firstSeenMs <= this.#firstListMs;

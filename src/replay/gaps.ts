@@ -111,8 +111,8 @@ export class GapBook {
       else since.set(one.name, sinceMs);
     }
     const gaps = await this.#named(kind, unknown, nowMs);
-    const isAll = since.size === 0;
-    return { since, gaps: isAll ? gaps.map(({ markets: _all, ...gap }) => gap) : gaps };
+    const isOfAll = since.size === 0 && gaps.length === 1;
+    return { since, gaps: isOfAll ? gaps.map(({ markets: _all, ...gap }) => gap) : gaps };
   }
 
   /** The gaps in which streams are at an instant, those of the same span and reason as one. */

@@ -304,7 +304,7 @@ test('what is missing of a delisted market is given up with its reason, and take
     ],
   });
   const gaps = async (untilMs: number) => {
-    const listed = await store.listGaps({ limit: 10 }, untilMs);
+    const listed = await store.listGaps({ limit: 20 }, untilMs);
     const minute = (ms: number) => (ms - at(0)) / 60_000;
     return listed
       .map(({ kind, span, state, reason }) =>
@@ -335,10 +335,13 @@ test('what is missing of a delisted market is given up with its reason, and take
   assert.deepEqual(await gaps(at(50)), [
     'candles 3 6 open not collected',
     'candles 6 50 open not collected',
-    'depth 3 40 unfillable delisted',
+    // It was on the list until then.
+    'depth 3 5 unfillable not observed',
     'depth 40 50 open not collected',
-    'tickers 3 40 unfillable delisted',
+    'depth 5 40 unfillable delisted',
+    'tickers 3 5 unfillable not observed',
     'tickers 40 50 open not collected',
+    'tickers 5 40 unfillable delisted',
     'trades 0 1 open not collected',
     'trades 4 7 open not collected',
     'trades 7 50 open not collected',

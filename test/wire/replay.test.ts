@@ -624,6 +624,62 @@ test('an answer of many tickers tells of each market whether it is known, and si
   }
 });
 
+test('of markets that are all in gaps each is named with its own', async (t) => {
+  const world = await openWorld();
+  const [btc, eth] = [await world.stream('tickers'), await world.stream('tickers', 0, 2)];
+  await world.store.commit({
+    tickers: [ticker(1, 1), ticker(2, 1)],
+    claims: [
+      covered(btc, 0, 100),
+      covered(eth, 0, 110),
+      ...[btc, eth].map((one) => covered(one, 200, 600)),
+    ],
+  });
+  const replay = await startReplay(t, world.store);
+  const at = (seconds: number) => new Date(noonMs(seconds)).toISOString();
+  await seek(replay, 120);
+  const { gap, headers } = await get(replay, 'tickers');
+  const of = (name: string, fromS: number) =>
+    `tickers of ${name}_USDT ${at(fromS)} ${at(120)} not collected`;
+  assert.equal(gap, `${of('BTC', 100)}, ${of('ETH', 110)}`);
+  assert.equal(headers.get(COVERED_HEADER), null);
+});
+
+test('a market is not listed while it was away, though it came back', async (t) => {
+  const world = await openWorld();
+  const [btc, eth] = [await world.stream('tickers'), await world.stream('tickers', 0, 2)];
+  const { store } = world;
+  await store.commit({
+    tickers: [ticker(1, 1), ticker(2, 1)],
+    claims: [covered(btc, 0, 600), covered(eth, 0, 90)],
+  });
+  const [BTC, ETH] = await store.query<{ name: string }>(
+    `SELECT name, stock, money, stock_prec AS "stockPrec", money_prec AS "moneyPrec",
+       fee_prec AS "feePrec", min_amount::text AS "minAmount" FROM market
+     WHERE market_id > 0 ORDER BY market_id`,
+  );
+  const list = (atS: number, ...markets: unknown[]) =>
+    store.ensureMarkets(markets as Parameters<typeof store.ensureMarkets>[0], noonMs(atS));
+  await list(95, BTC, ETH);
+  await list(100, BTC);
+  await list(200, BTC, ETH);
+  await store.commit({ claims: [covered(eth, 201, 600)] });
+  const replay = await startReplay(t, store);
+  for (const [atS, isListed] of [
+    [80, true],
+    [94, true],
+    [96, false],
+    [150, false],
+    [200, true],
+  ] as const) {
+    await seek(replay, atS);
+    const { result } = await get(replay, 'markets');
+    const names = (result as readonly { readonly name: string }[]).map(({ name }) => name);
+    assert.equal(names.includes('ETH_USDT'), isListed, `at ${atS}`);
+    assert.equal((await get(replay, 'ticker?market=ETH_USDT')).status, isListed ? 200 : 400);
+  }
+});
+
 test('an answer that shows a moment tells since when all was recorded until then; in a gap it does not', async (t) => {
   const world = await openWorld();
   const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers')];

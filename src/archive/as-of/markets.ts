@@ -1,4 +1,6 @@
 import type { Market } from '../../contract/resources.js';
+import type { Span } from '../../kernel/span.js';
+import { MOMENT_STREAMS } from '../../model/series.js';
 import { LAST_SEEN_ALIVE, millisSql, type Store, timestampSql } from '../../store/index.js';
 
 /** What the archive knows beside rows: whose it is, its markets with all their terms, its connections. */
@@ -11,6 +13,8 @@ export interface AsOfMarket {
   readonly terms: ReadonlyArray<{ readonly market: Market; readonly untilMs: number | null }>;
   readonly firstSeenMs: number;
   readonly delistedMs: number | null;
+  /** When it was away from the list and came back, as far as is remembered: from where it was seen last. */
+  readonly away: readonly Span[];
 }
 
 /** A connection that once brought states. */
@@ -60,17 +64,27 @@ const MARKETS = `
   SELECT market_id AS "marketId", name, stock, money, ${TERMS},
          ${millisSql('first_seen_at')} AS "firstSeenMs", ${millisSql('delisted_at')} AS "delistedMs"
   FROM market WHERE market_id <> 0 ORDER BY name`;
+/** Of each return: what can only be seen at its time is missing from where it was seen last. */
+const AWAY = `
+  SELECT g.market_id AS "marketId", ${millisSql('max(lower(g.span))')} AS "fromMs",
+         ${millisSql('upper(g.span)')} AS "toMs"
+  FROM gap g JOIN stream s ON s.stream_id = g.stream_id AND s.market_id = g.market_id
+  JOIN market m ON m.market_id = g.market_id
+  WHERE g.reason = 'delisted' AND g.state = 'unfillable' AND s.kind = ANY ($1::text[])
+    AND upper(g.span) IS DISTINCT FROM m.delisted_at
+  GROUP BY g.market_id, upper(g.span)`;
 const FORMER_TERMS = `
   SELECT market_id AS "marketId", ${TERMS}, ${millisSql('upper(span)')} AS "untilMs"
   FROM market_history WHERE market_id <> 0 ORDER BY market_id, lower(span)`;
 
 type Terms = Omit<Market, 'name' | 'stock' | 'money'>;
-type MarketRecord = Omit<AsOfMarket, 'terms'> & Market;
+type MarketRecord = Omit<AsOfMarket, 'terms' | 'away'> & Market;
 
 /** All markets by name, each with its former terms. */
 export async function readMarketsWithTerms(store: Pick<Store, 'query'>): Promise<AsOfMarket[]> {
   const rows = await store.query<MarketRecord>(MARKETS);
   const former = await store.query<Terms & { marketId: number; untilMs: number }>(FORMER_TERMS);
+  const gone = await store.query<Span & { marketId: number }>(AWAY, [[...MOMENT_STREAMS]]);
   return rows.map((row) => {
     const { marketId, name, stock, money, firstSeenMs, delistedMs } = row;
     const marketOf = ({ stockPrec, moneyPrec, feePrec, minAmount }: Terms): Market => ({
@@ -80,6 +94,7 @@ export async function readMarketsWithTerms(store: Pick<Store, 'query'>): Promise
       .filter((one) => one.marketId === marketId)
       .map((one) => ({ market: marketOf(one), untilMs: one.untilMs }));
     const terms = [...earlier, { market: marketOf(row), untilMs: null }];
-    return { marketId, name, firstSeenMs, delistedMs, terms };
+    const away = gone.filter((one) => one.marketId === marketId);
+    return { marketId, name, firstSeenMs, delistedMs, away, terms };
   });
 }

@@ -175,7 +175,8 @@ function nextSteps(gap: Gap, isInFiles: boolean, { config }: Ledger): string[] {
   const { kind, state, reason, market, span } = gap;
   const id = gapIdOf(gap);
   if (MOMENT_STREAMS.has(kind) && reason === 'delisted') {
-    return [`nothing brings it back; ${printable(market)} was not on the list of the exchange`];
+    const away = `${printable(market)} was not on the list of the exchange, or not all the time`;
+    return [`nothing brings it back; ${away}`];
   }
   if (MOMENT_STREAMS.has(kind)) {
     const left = leftOutText(config, [gap]);

@@ -466,7 +466,17 @@ async function resumeListed(
   for (const { streamId, marketId, fromMs: from, lastSeenMs, delistedMs } of unseen) {
     const [seen, missed, back] = [lastSeenMs, delistedMs, atMs].map(isoMs);
     const note = `the market was on the exchange's list at ${seen}, missing from it at ${missed}, and back at ${back}: nothing was observed between`;
-    await giveUp(runner, { streamId, marketId, span: { fromMs: from, toMs: atMs } }, note, atMs);
+    const stream = { streamId, marketId };
+    const goneMs = Math.max(from, Math.floor(lastSeenMs));
+    if (goneMs >= atMs) continue;
+    if (from < goneMs) {
+      // While it was on the list the daemon was away, or no answer proved anything.
+      await rememberGap(runner, stream, {
+        ...{ span: { fromMs: from, toMs: goneMs }, state: 'unfillable', reason: 'not observed' },
+        ...{ note, atMs, nextAttemptAtMs: null, isAttempt: false },
+      });
+    }
+    await giveUp(runner, { ...stream, span: { fromMs: goneMs, toMs: atMs } }, note, atMs);
   }
   await runner.rows(REOPEN, [marketIds, [...MOMENT_STREAMS]]);
 }

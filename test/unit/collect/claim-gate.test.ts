@@ -53,6 +53,19 @@ test('no claim of any stream ends after the present', async () => {
   assert.deepEqual(world.covered(candles), [[0, 9]], 'whole candles only');
 });
 
+test('no stream begins far beyond the present; a moment beyond what is known of it is no matter', async () => {
+  const world = new World();
+  world.clock.advance(10_000);
+  world.time.isSettled = true;
+  const { streamId } = world.stream('tickers');
+  const begin = async (atMs: number) => {
+    await world.archive.setCollectFrom(streamId, START_MS + atMs);
+    return (world.model.floorOf(streamId) ?? 0) - START_MS;
+  };
+  assert.equal(await begin(10_400), 10_400);
+  assert.ok((await begin(86_400_000)) <= 10_001);
+});
+
 test('before the time is settled nothing grows; what is older than stored rows passes', async () => {
   const world = new World();
   world.clock.advance(100_000);

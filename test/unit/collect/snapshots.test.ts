@@ -440,6 +440,7 @@ test('a replay that does not know the tickers of some markets is a source of the
     covered: { fromMs: at(-100), toMs: at(12), since: new Map([['ETH_USDT', at(11)]]) },
   };
   await world.look(ticker, 4000);
+  assert.equal(world.unproven.filter((why) => /has a gap here \(outage\)/.test(why)).length, 5);
   await ticker.flush();
   assert.deepEqual(world.covered(), [[0, 12_001]]);
   assert.deepEqual(world.covered(2), [
