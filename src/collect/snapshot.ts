@@ -1,6 +1,7 @@
 import type { Depth } from '../contract/resources.js';
 import { compareDecimals } from '../kernel/decimal.js';
 import { shownDuration } from '../kernel/durations.js';
+import { TapekeepError } from '../kernel/errors.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, StreamRef } from '../model/batch.js';
 import { Continuity } from '../model/continuity.js';
@@ -123,8 +124,14 @@ export class SnapshotRecorder {
     await this.#options.archive.commit({ claims: [claim] });
   }
 
+  /** An answer came by which there is nothing to see. */
+  notThere(why: string): void {
+    this.#provesNothing('not observed', why);
+  }
+
   #provesNothing(reason: GapReason, why: string): void {
     this.#note(reason, why);
+    this.#continuity.breakOff();
     this.#options.unproven(this.#stream, why, reason);
   }
 
@@ -258,7 +265,13 @@ export class DepthCollector {
     const options = { priority: PRIORITY.snapshot, signal };
     const asked = exchange.call('depth', { market, limit: levels }, options);
     const { answers } = this.#recorder;
-    const reply = await answers.of(asked);
+    const reply = await answers.of(asked).catch((error: unknown) => {
+      // A market that is refused has no book: no look before it lasts on.
+      if (error instanceof TapekeepError && error.action === 'skip') {
+        this.#recorder.notThere(error.message);
+      }
+      throw error;
+    });
     if (answers.isUnknown(reply)) return;
     const { asks, bids } = sortedDepth(reply.data);
     const look = JSON.stringify([asks, bids]);

@@ -36,6 +36,11 @@ export class Continuity {
     this.#lastAtMs = this.#beforeLastAtMs;
   }
 
+  /** A look in time found that it was not there, or could not be read: the next one begins anew. */
+  breakOff(): void {
+    this.#lastLookMs = undefined;
+  }
+
   /**
    * @param knownSinceMs since when the server itself knows all that happened until this look; where that
    * is after the last look, nothing was observed in between. Null: it says nothing of it

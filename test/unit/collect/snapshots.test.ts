@@ -4,6 +4,7 @@ import { DepthCollector, sortedDepth } from '../../../src/collect/snapshot.js';
 import { type MarketTicker, TickerCollector } from '../../../src/collect/tickers.js';
 import { REPLAY_TIME } from '../../../src/contract/gap-notices.js';
 import { obtain } from '../../../src/kernel/bounded.js';
+import { TapekeepError } from '../../../src/kernel/errors.js';
 import type { Batch, StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -498,6 +499,31 @@ test('answers from a cache that is not renewed let all tickers stand', async () 
   await world.look(ticker);
   await world.look(ticker, 21_000);
   assert.equal(world.unproven.filter((why) => /come from a cache/.test(why)).length, 2);
+});
+
+test('what was not there at one look is no coverage, though the looks around it are in time', async () => {
+  for (const kind of ['ticker', 'depth'] as const) {
+    const world = new World();
+    const collector = world[kind]();
+    const there = { BTC_USDT: entry('1') };
+    const { depth: book } = world.exchange.answers;
+    assert.ok(book !== undefined);
+    world.tickers = there;
+    await world.look(collector);
+    world.tickers = {};
+    world.exchange.answers.depth = () => {
+      throw new TapekeepError('market_unavailable', 'no such market');
+    };
+    const refused = world.look(collector, 4000);
+    if (kind === 'depth') await assert.rejects(refused, { code: 'market_unavailable' });
+    else await refused;
+    world.tickers = there;
+    world.exchange.answers.depth = book;
+    await world.look(collector, 4000);
+    assert.deepEqual(world.gaps(), [[1, 8000, 'unfillable', 'not observed']], kind);
+    const note = world.archive.memories.get(1)?.[0]?.note ?? '';
+    assert.match(note, kind === 'depth' ? /^no such market$/ : /is not in the answer/);
+  }
 });
 
 test('a request that waited for its turn is why the time before its answer is missed', async () => {
