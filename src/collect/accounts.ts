@@ -99,7 +99,7 @@ class BalanceCollector {
     this.#known ??= new Map((await account.knownBalances()).map((row) => [row.currency, row]));
     const known = this.#known;
     const asked = exchange.call('balances', {}, { priority: PRIORITY.snapshot, signal });
-    const reply = await this.#recorder.answers.of(asked);
+    const reply = await this.#recorder.answers.receive(asked);
     const { answeredAtMs: observedAtMs, receivedAtMs, rejected } = reply;
     const seen = { marketId: ALL_MARKETS_ID, observedAtMs, receivedAtMs };
     const listed = Object.entries(reply.data);
@@ -173,9 +173,8 @@ class OrderCollector {
     const { market, marketId, account } = this.#options;
     this.#known ??= new Map((await account.openOrders(marketId)).map((row) => [row.orderId, row]));
     const known = this.#known;
-    const { orders, rejected, observedAtMs, receivedAtMs, pages } = await this.#recorder.answers.of(
-      this.#readAll(signal),
-    );
+    const { orders, rejected, observedAtMs, receivedAtMs, pages } =
+      await this.#recorder.answers.receive(this.#readAll(signal));
     const seen = { marketId, observedAtMs, receivedAtMs };
     const changed = [...orders.values()]
       .map((order): ActiveOrderRow => ({ ...seen, isGone: false, ...fieldsOf(order) }))

@@ -68,7 +68,7 @@ export class Answers {
   }
 
   /** Waits for an answer. The error of a replay that has nothing yet says so. */
-  async of<T>(asked: Promise<T>): Promise<T> {
+  async receive<T>(asked: Promise<T>): Promise<T> {
     const { clock, toleranceMs } = this.#options;
     const sinceMs = clock.monotonicMs();
     try {

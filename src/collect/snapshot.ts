@@ -78,13 +78,13 @@ export class SnapshotRecorder {
     this.#continuity = new Continuity(toleranceMs, coveredUntilMs);
     this.#nothingAtMs = options.clock.monotonicMs();
     this.#hasBegun = coveredUntilMs !== undefined && coveredUntilMs !== stream.collectFromMs;
-    const onUnproven = (why: string, of: GapReason) => options.unproven(stream, why, of);
+    const onUnproven = (why: string, reason: GapReason) => options.unproven(stream, why, reason);
     this.answers = answers ?? new Answers({ ...options, report: this.#report, onUnproven });
     // What troubled others before it began was no trouble of its own.
     this.#overTurn = this.answers.nextTurn();
   }
 
-  /** Whether anything of its stream was ever covered. */
+  /** Whether its stream has begun: something of it was covered, or may have been missed. */
   get hasBegun(): boolean {
     return this.#hasBegun;
   }
@@ -106,11 +106,6 @@ export class SnapshotRecorder {
     this.#flushedAtMs = nowMs;
   }
 
-  /** A replay that is asked does not know what it shows of this stream. */
-  missingAtSource(why: string): void {
-    this.#provesNothing('missing at source', why);
-  }
-
   /**
    * Writes what was observed and is not written yet: no look follows.
    *
@@ -124,12 +119,9 @@ export class SnapshotRecorder {
     await this.#options.archive.commit({ claims: [claim] });
   }
 
-  /** An answer came by which there is nothing to see. */
-  notThere(why: string): void {
-    this.#provesNothing('not observed', why);
-  }
-
-  #provesNothing(reason: GapReason, why: string): void {
+  /** An answer came in which nothing of it could be seen: what was seen before does not last on. */
+  provesNothing(reason: GapReason, why: string): void {
+    this.#hasBegun = true;
     this.#note(reason, why);
     this.#continuity.breakOff();
     this.#options.unproven(this.#stream, why, reason);
@@ -144,7 +136,7 @@ export class SnapshotRecorder {
     this.#report.received(received);
     this.#report.settled({ rejected, unchanged });
     if (look.unproven !== undefined) {
-      this.#provesNothing('not observed', look.unproven);
+      this.provesNothing('not observed', look.unproven);
       await this.#recordPart(look);
       return;
     }
@@ -265,10 +257,10 @@ export class DepthCollector {
     const options = { priority: PRIORITY.snapshot, signal };
     const asked = exchange.call('depth', { market, limit: levels }, options);
     const { answers } = this.#recorder;
-    const reply = await answers.of(asked).catch((error: unknown) => {
+    const reply = await answers.receive(asked).catch((error: unknown) => {
       // A market that is refused has no book: no look before it lasts on.
       if (error instanceof TapekeepError && error.action === 'skip') {
-        this.#recorder.notThere(error.message);
+        this.#recorder.provesNothing('not observed', error.message);
       }
       throw error;
     });

@@ -98,7 +98,7 @@ export class Standing {
   }
 
   /** An answer for a stream of moments proves nothing of it. */
-  unproven({ streamId }: StreamRef, why: string, reason: GapReason = 'not observed'): void {
+  unproven({ streamId }: StreamRef, why: string, reason: GapReason): void {
     const one = this.#streams.get(streamId);
     if (one !== undefined) one.failure = { reason, note: why };
   }

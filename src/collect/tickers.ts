@@ -30,7 +30,7 @@ interface MarketTickerOptions extends SnapshotOptions {
 }
 
 /** Why a market has no ticker that can be taken from an answer; also its code in reports. */
-type Want = 'no_ticker' | 'ticker_refused' | 'missing_at_source';
+type Absence = 'no_ticker' | 'ticker_refused' | 'missing_at_source';
 
 /**
  * Records the ticker of one market from answers that show all of them. One equal to that before is not
@@ -45,9 +45,7 @@ export class MarketTicker {
   readonly #report: StreamReport;
   #lastLook: string | undefined;
   /** What was reported of it, until its ticker is well again. */
-  #reported: Want | undefined;
-  /** A ticker was there and could not be read, or a replay did not know whether one was. */
-  #mayHaveBegun = false;
+  #reported: Absence | undefined;
   /** Its refused ticker that is in quarantine. */
   #quarantined: number | undefined;
 
@@ -66,8 +64,7 @@ export class MarketTicker {
     if (gap !== undefined) {
       const why = missingText(gap);
       this.#reportOnce('missing_at_source', why);
-      this.#recorder.missingAtSource(why);
-      this.#mayHaveBegun = true;
+      this.#recorder.provesNothing('missing at source', why);
       return;
     }
     const entry = entries[this.market];
@@ -108,7 +105,6 @@ export class MarketTicker {
   async #refused(row: RejectedRow, { observedAtMs, receivedAtMs }: SweepTime) {
     const why = `the ticker of ${this.market} could not be read and is in quarantine`;
     this.#reportOnce('ticker_refused', `${why}; it is not covered until it can be read again`);
-    this.#mayHaveBegun = true;
     const mark = markOf(row);
     const isKept = mark === this.#quarantined;
     await this.#proveNothing(observedAtMs, why, {
@@ -119,7 +115,7 @@ export class MarketTicker {
   }
 
   async #missing({ observedAtMs }: SweepTime) {
-    if (!this.#recorder.hasBegun && !this.#mayHaveBegun) {
+    if (!this.#recorder.hasBegun) {
       const text = `the exchange lists no ticker of ${this.market} yet; it is expected from its first one on`;
       this.#reportOnce('no_ticker', text);
       await this.#recorder.notYet(observedAtMs);
@@ -145,7 +141,7 @@ export class MarketTicker {
     this.#lastLook = undefined;
   }
 
-  #reportOnce(code: Want, message: string): void {
+  #reportOnce(code: Absence, message: string): void {
     if (this.#reported !== code) this.#report.skipped(code, message);
     this.#reported = code;
   }
@@ -154,7 +150,7 @@ export class MarketTicker {
 interface TickerCollectorOptions
   extends Pick<SnapshotOptions, 'archive' | 'clock' | 'telemetry' | 'unproven' | 'toleranceMs'> {
   readonly exchange: ExchangePort;
-  /** What one market's ticker could not be stored for, where others could. */
+  /** Called for a market whose ticker could not be stored, where those of others could. */
   readonly onFailed: (market: string, error: unknown) => void;
   /** Given every answer as soon as it is there: it shows which markets moved. */
   readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
@@ -199,7 +195,7 @@ export class TickerCollector {
     const { exchange } = this.#options;
     this.#asked = tickers;
     const asked = exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
-    const reply = await this.#answers.of(asked);
+    const reply = await this.#answers.receive(asked);
     this.#options.onTickers?.(reply.data, reply.sentAtMs);
     if (this.#answers.isUnknown(reply)) return;
     const observedAtMs = this.#answers.instantOf(reply);

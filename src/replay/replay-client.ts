@@ -272,7 +272,7 @@ export class ReplayClient implements Backend {
     });
     const known = await gaps.knownAt(kind, markets, nowMs);
     this.#note([...known.gaps, ...(await late.observed(kind, series, nowMs))]);
-    if (known.since.size === 0 || known.gaps.some((gap) => gap.markets === undefined)) return;
+    if (known.since.size === 0) return;
     // At its end a replay knows all but that very instant.
     const toMs = Math.min(Math.floor(nowMs), sight.toMs - 1);
     // What was known of the time before may lack what was received later: that is not shown.

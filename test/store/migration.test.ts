@@ -336,8 +336,11 @@ test('tickers that one stream covered are covered of each market from its first 
     ['LOST', 1000, 1200],
   ]);
   assert.deepEqual(await runSql(url, `SELECT FROM stream WHERE market_id = 0`), []);
-  const settings = `SELECT proconfig[1] AS path FROM pg_proc WHERE proname = 'stream_rows'`;
-  assert.deepEqual(await runSql(url, settings), [{ path: 'search_path=public, pg_temp' }]);
+  const settings = `SELECT proconfig[1] AS path, prosrc ~ 'ticker' AS is_old FROM pg_proc
+                    WHERE proname = 'stream_rows'`;
+  assert.deepEqual(await runSql(url, settings), [
+    { path: 'search_path=public, pg_temp', is_old: false },
+  ]);
   const { store } = await openTestStore({ databaseUrl: url });
   const found = await store.ensureStream({ kind: 'tickers', marketId: 2, variant: 0 });
   assert.equal(found.collectFromMs, (NOON_S + 303) * 1000);

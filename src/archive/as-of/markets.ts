@@ -39,8 +39,7 @@ export const IDENTITY = `
 
 const ENDED = `coalesce(closed_at, ${LAST_SEEN_ALIVE})`;
 
-/** $1 stream, $2 market, $3 $4 span */
-/** Of the streams that are covered at $3: since when without a break. */
+/** Of the streams that are covered at $3: since when without a break. $1 their numbers, $2 those of their markets. */
 export const COVERED_SINCE = `
   SELECT q.stream_id AS "streamId", ${millisSql('lower(c.span)')} AS "sinceMs"
   FROM unnest($1::int[], $2::int[]) AS q(stream_id, market_id), LATERAL (
@@ -49,6 +48,7 @@ export const COVERED_SINCE = `
     ORDER BY lower(span) DESC LIMIT 1) c
   WHERE upper(c.span) > ${timestampSql('$3')}`;
 
+/** $1 stream, $2 market, $3 $4 span */
 export const SESSIONS = `
   SELECT ${millisSql('connected_at')} AS "openedMs",
          ${millisSql(ENDED)} AS "endedMs",

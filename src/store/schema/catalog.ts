@@ -467,8 +467,7 @@ async function resumeListed(
     const [seen, missed, back] = [lastSeenMs, delistedMs, atMs].map(isoMs);
     const note = `the market was on the exchange's list at ${seen}, missing from it at ${missed}, and back at ${back}: nothing was observed between`;
     const stream = { streamId, marketId };
-    const goneMs = Math.max(from, Math.floor(lastSeenMs));
-    if (goneMs >= atMs) continue;
+    const goneMs = Math.min(atMs, Math.max(from, Math.floor(lastSeenMs)));
     if (from < goneMs) {
       // While it was on the list the daemon was away, or no answer proved anything.
       await rememberGap(runner, stream, {
@@ -476,7 +475,8 @@ async function resumeListed(
         ...{ note, atMs, nextAttemptAtMs: null, isAttempt: false },
       });
     }
-    await giveUp(runner, { ...stream, span: { fromMs: goneMs, toMs: atMs } }, note, atMs);
+    const away = { fromMs: goneMs, toMs: atMs };
+    if (goneMs < atMs) await giveUp(runner, { ...stream, span: away }, note, atMs);
   }
   await runner.rows(REOPEN, [marketIds, [...MOMENT_STREAMS]]);
 }

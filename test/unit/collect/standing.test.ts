@@ -109,7 +109,7 @@ test('a stream of states that no connection brings says why none was made', asyn
   const stream = await world.open('states', START_MS);
   await world.pass(30);
   assert.equal(world.standing.list()[0]?.note, 'no connection brought a state');
-  world.standing.unproven(stream, 'no connection was made: 404');
+  world.standing.unproven(stream, 'no connection was made: 404', 'not observed');
   const [one] = world.standing.list();
   assert.deepEqual([one?.reason, one?.note], ['no connection', 'no connection was made: 404']);
   // Of before a connection that was made.
@@ -165,7 +165,7 @@ test('a stream whose answers come and prove nothing stands, with what is wrong w
   const stream = await world.open('tickers', START_MS);
   await world.cover(stream, 0, 1);
   for (let look = 0; look < 40; look += 1) {
-    world.standing.unproven(stream, 'a ticker could not be read');
+    world.standing.unproven(stream, 'a ticker could not be read', 'not observed');
     await world.pass(3);
   }
   const [gap] = world.gaps(stream);
