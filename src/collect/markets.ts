@@ -76,9 +76,9 @@ export class MarketList {
     const names = new Set([...reply.data.map(({ name }) => name), ...changes.ids.keys()]);
     this.#choose(changes.ids, names);
     this.#reportChanges(changes, before);
-    for (const { kind, market, span } of changes.givenUp) {
+    for (const { kind, market, span, reason } of changes.givenUp) {
       if (wanted.length > 0 && !wanted.includes(market)) continue;
-      streamReport(this.#options.telemetry, kind, market).gap(span, 'delisted');
+      streamReport(this.#options.telemetry, kind, market).gap(span, reason);
     }
     const { delisted } = changes;
     const missing = wanted.filter((name) => !names.has(name));

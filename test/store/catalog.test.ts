@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { readGaps } from '../../src/cli/selection.js';
+import type { StreamKind } from '../../src/model/series.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 
@@ -315,19 +316,22 @@ test('what is missing of a delisted market is given up with its reason, and take
   await store.ensureMarkets([A, market('B_USDT')], at(5));
   const left = await store.ensureMarkets([A], at(7));
   assert.deepEqual(left.givenUp.map(({ kind }) => kind).sort(), [
-    ...['candles', 'depth', 'tickers', 'trades', 'trades'],
+    ...['candles', 'depth', 'depth', 'tickers', 'tickers', 'trades', 'trades'],
   ]);
   const givenUp = [
     'candles 3 6 unfillable delisted',
-    'depth 3 7 unfillable delisted',
-    'tickers 3 7 unfillable delisted',
+    // It was on the list until then.
+    'depth 3 5 unfillable not observed',
+    'depth 5 7 unfillable delisted',
+    'tickers 3 5 unfillable not observed',
+    'tickers 5 7 unfillable delisted',
     'trades 0 1 unfillable delisted',
     'trades 4 7 unfillable delisted',
   ];
   assert.deepEqual(await gaps(at(50)), givenUp);
   // Opened meanwhile, though nothing can be asked: given up again with the next list.
-  assert.equal(await store.retryGaps({ limit: 10 }, at(10), true), 5);
-  assert.match((await gaps(at(50))).join(), /depth 3 7 open/);
+  assert.equal(await store.retryGaps({ limit: 10 }, at(10), true), 7);
+  assert.match((await gaps(at(50))).join(), /depth 3 5 open/);
   const again = await store.ensureMarkets([A], at(20));
   assert.deepEqual(again.givenUp, [], 'they were known');
   assert.deepEqual(await gaps(at(50)), givenUp);
@@ -335,7 +339,6 @@ test('what is missing of a delisted market is given up with its reason, and take
   assert.deepEqual(await gaps(at(50)), [
     'candles 3 6 open not collected',
     'candles 6 50 open not collected',
-    // It was on the list until then.
     'depth 3 5 unfillable not observed',
     'depth 40 50 open not collected',
     'depth 5 40 unfillable delisted',
@@ -346,11 +349,12 @@ test('what is missing of a delisted market is given up with its reason, and take
     'trades 4 7 open not collected',
     'trades 7 50 open not collected',
   ]);
-  const [note] = (await store.listGaps({ kinds: ['depth'], limit: 9 }, at(40))).map(
-    (gap) => gap.note,
-  );
+  const noteOf = async (kind: StreamKind) =>
+    (await store.listGaps({ kinds: [kind], limit: 9 }, at(40))).find(({ note }) => note)?.note ??
+    '';
+  assert.match(await noteOf('trades'), /^the exchange lists the market again since .*12:40:00/);
   assert.match(
-    note ?? '',
+    await noteOf('depth'),
     /list at .*12:05:00.* missing from it at .*12:07:00.* back at .*12:40:00.*: nothing was observed/,
   );
 });

@@ -1,6 +1,6 @@
 import type { Market } from '../../contract/resources.js';
 import { equalDecimals } from '../../kernel/decimal.js';
-import type { Span } from '../../kernel/span.js';
+import { isEmptySpan } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
@@ -33,6 +33,9 @@ export interface MarketChoice {
   readonly max: number;
 }
 
+/** Part of a gap that was given up, with why. */
+type GivenUp = Gap & { readonly reason: GapReason };
+
 /** What a complete list of markets changed. */
 export interface MarketChanges {
   /** Market ids by name, of all markets that are listed now. */
@@ -46,7 +49,7 @@ export interface MarketChanges {
   /** Known from before and not listed now, whenever they left the list. */
   readonly delisted: readonly string[];
   /** Given up of those, where nothing was known of the gap before. */
-  readonly givenUp: readonly Gap[];
+  readonly givenUp: readonly GivenUp[];
 }
 
 export interface StreamKey extends Pick<StreamRef, 'kind' | 'marketId' | 'variant'> {
@@ -384,6 +387,7 @@ export async function rememberOffsetMode(
  */
 
 const REASON: GapReason = 'delisted';
+const MISSED_REASON: GapReason = 'not observed';
 const OPEN_REASON: GapReason = 'not collected';
 /** Gaps of one market that are given up at once, newest first; others by the next list of markets. */
 const GIVEN_UP_MAX = 1000;
@@ -393,23 +397,33 @@ const LEFT_OPEN = `
   SELECT DISTINCT market_id AS id FROM gap JOIN market USING (market_id)
   WHERE gap.state = 'open' AND delisted_at IS NOT NULL`;
 
+/** When each of the markets was last on the list, and found missing from it. */
+const READ_AWAY = `
+  SELECT market_id, last_seen_at AS last_seen, delisted_at AS delisted FROM market
+  WHERE market_id = ANY ($1::int[]) ORDER BY market_id`;
+
 /**
  * @param marketIds markets that are marked as delisted already
  * @returns gaps of which nothing was known before
  */
 async function giveUpMissing(
   runner: Runner,
-  marketIds: Iterable<number>,
+  marketIds: ReadonlySet<number>,
   atMs: number,
-): Promise<Gap[]> {
-  const found: Gap[] = [];
-  const note = `missing when the market was found delisted, at ${isoMs(atMs)}`;
-  for (const marketId of [...marketIds].sort((a, b) => a - b)) {
+): Promise<GivenUp[]> {
+  const found: GivenUp[] = [];
+  if (marketIds.size === 0) return found;
+  const markets = await runner.rows<Record<'marketId' | 'lastSeenMs' | 'delistedMs', number>>(
+    READ_AWAY,
+    [[...marketIds]],
+  );
+  for (const { marketId, lastSeenMs, delistedMs } of markets) {
+    const note = `the market was last on the exchange's list at ${isoMs(lastSeenMs)}, and found missing from it at ${isoMs(delistedMs)}`;
     const filter = { marketIds: [marketId], states: ['open', 'filling'] as const };
     const gaps = await listGaps(runner, { ...filter, limit: GIVEN_UP_MAX }, atMs);
     for (const gap of gaps.slice(0, GIVEN_UP_MAX - 1)) {
-      await giveUp(runner, gap, note, atMs);
-      if (gap.gapId === null) found.push(gap);
+      const parts = await giveUp(runner, gap, { lastSeenMs, note, atMs });
+      if (gap.gapId === null) found.push(...parts.map((part) => ({ ...gap, ...part })));
     }
     // There may be more: the last stays open, and as a memory, from which the next list of markets goes on.
     const last = gaps[GIVEN_UP_MAX - 1];
@@ -424,28 +438,43 @@ async function giveUpMissing(
   return found;
 }
 
+/**
+ * What can only be seen at its instant, and was not while the market was on the list, was missed: the daemon was
+ * away, or no answer proved anything.
+ */
 async function giveUp(
   runner: Runner,
-  { span, ...stream }: { streamId: number; marketId: number; span: Span },
-  note: string,
-  atMs: number,
-): Promise<void> {
-  await rememberGap(runner, stream, {
-    ...{ span, state: 'unfillable', reason: REASON, note },
-    ...{ atMs, nextAttemptAtMs: null, isAttempt: false },
-  });
+  { span, kind, ...stream }: Pick<Gap, 'streamId' | 'marketId' | 'kind' | 'span'>,
+  { lastSeenMs, note, atMs }: { lastSeenMs: number; note: string; atMs: number },
+): Promise<Pick<GivenUp, 'span' | 'reason'>[]> {
+  const { fromMs, toMs } = span;
+  const goneMs = MOMENT_STREAMS.has(kind)
+    ? Math.min(toMs, Math.max(fromMs, Math.floor(lastSeenMs)))
+    : fromMs;
+  const parts = [
+    { span: { fromMs, toMs: goneMs }, reason: MISSED_REASON },
+    { span: { fromMs: goneMs, toMs }, reason: REASON },
+  ].filter((part) => !isEmptySpan(part.span));
+  for (const part of parts) {
+    await rememberGap(runner, stream, {
+      ...{ ...part, state: 'unfillable', note },
+      ...{ atMs, nextAttemptAtMs: null, isAttempt: false },
+    });
+  }
+  return parts;
 }
 
 /** Of what can be fetched later the exchange may return the time between after all. */
 const REOPEN = `
-  UPDATE gap SET state = 'open', reason = '${OPEN_REASON}', closed_at = NULL, next_attempt_at = NULL
+  UPDATE gap SET state = 'open', reason = '${OPEN_REASON}', note = $3, closed_at = NULL,
+    next_attempt_at = NULL
   FROM stream s
   WHERE s.stream_id = gap.stream_id AND NOT s.kind = ANY ($2::text[])
     AND gap.market_id = ANY ($1::int[]) AND gap.state = 'unfillable' AND gap.reason = '${REASON}'`;
 
 /** Of $3, what can only be seen at its instant: from the end of its coverage on nothing was seen. */
 const UNSEEN = `
-  SELECT s.stream_id, s.market_id, c.until AS from, m.last_seen_at AS last_seen, m.delisted_at AS delisted
+  SELECT s.stream_id, s.market_id, s.kind, c.until AS from, m.last_seen_at AS last_seen, m.delisted_at AS delisted
   FROM stream s JOIN market m USING (market_id), LATERAL (
     SELECT upper(span) AS until FROM coverage
     WHERE market_id = s.market_id AND stream_id = s.stream_id
@@ -461,22 +490,17 @@ async function resumeListed(
 ): Promise<void> {
   if (marketIds.length === 0) return;
   const unseen = await runner.rows<
-    Record<'streamId' | 'marketId' | 'fromMs' | 'lastSeenMs' | 'delistedMs', number>
-  >(UNSEEN, [marketIds, atMs, [...MOMENT_STREAMS]]);
-  for (const { streamId, marketId, fromMs: from, lastSeenMs, delistedMs } of unseen) {
-    const [seen, missed, back] = [lastSeenMs, delistedMs, atMs].map(isoMs);
-    const note = `the market was on the exchange's list at ${seen}, missing from it at ${missed}, and back at ${back}: nothing was observed between`;
-    const stream = { streamId, marketId };
-    const goneMs = Math.min(atMs, Math.max(from, Math.floor(lastSeenMs)));
-    if (from < goneMs) {
-      // While it was on the list the daemon was away, or no answer proved anything.
-      await rememberGap(runner, stream, {
-        ...{ span: { fromMs: from, toMs: goneMs }, state: 'unfillable', reason: 'not observed' },
-        ...{ note, atMs, nextAttemptAtMs: null, isAttempt: false },
-      });
+    Record<'streamId' | 'marketId' | 'fromMs' | 'lastSeenMs' | 'delistedMs', number> & {
+      kind: StreamKind;
     }
-    const away = { fromMs: goneMs, toMs: atMs };
-    if (goneMs < atMs) await giveUp(runner, { ...stream, span: away }, note, atMs);
+  >(UNSEEN, [marketIds, atMs, [...MOMENT_STREAMS]]);
+  const back = isoMs(atMs);
+  for (const { fromMs, lastSeenMs, delistedMs, ...stream } of unseen) {
+    const [seen, missed] = [lastSeenMs, delistedMs].map(isoMs);
+    const note = `the market was on the exchange's list at ${seen}, missing from it at ${missed}, and back at ${back}: nothing was observed between`;
+    const span = { fromMs, toMs: atMs };
+    await giveUp(runner, { ...stream, span }, { lastSeenMs, note, atMs });
   }
-  await runner.rows(REOPEN, [marketIds, [...MOMENT_STREAMS]]);
+  const note = `the exchange lists the market again since ${back}`;
+  await runner.rows(REOPEN, [marketIds, [...MOMENT_STREAMS], note]);
 }

@@ -4,7 +4,7 @@ import { MarketList } from '../../../src/collect/markets.js';
 import type { CollectEvents } from '../../../src/observe/events.js';
 import { createLogger } from '../../../src/observe/logger.js';
 import { createTelemetry } from '../../../src/observe/telemetry.js';
-import type { Gap } from '../../../src/store/index.js';
+import type { MarketChanges } from '../../../src/store/index.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
@@ -68,13 +68,13 @@ test('what a delisting gave up is told of the markets that are wanted', async ()
   const { archive } = world;
   const of = (marketId: number, name: string) => ({
     ...{ gapId: null, streamId: marketId, marketId, market: name, kind: 'trades', variant: 0 },
-    ...{ span: { fromMs: 0, toMs: 60_000 }, state: 'open', reason: 'not collected', note: null },
+    ...{ span: { fromMs: 0, toMs: 60_000 }, state: 'unfillable', reason: 'delisted', note: null },
     ...{ attempts: 0, firstSeenAtMs: null, nextAttemptAtMs: null, isBeforeHistory: false },
   });
   const ensure = archive.ensureMarkets.bind(archive);
   archive.ensureMarkets = async (...list) => ({
     ...(await ensure(...list)),
-    givenUp: [of(1, 'A'), of(2, 'B')] as Gap[],
+    givenUp: [of(1, 'A'), of(2, 'B')] as MarketChanges['givenUp'],
   });
   const told = async (...wanted: string[]) => {
     world.record.gaps.length = 0;
