@@ -152,7 +152,7 @@ interface TickerCollectorOptions
   readonly exchange: ExchangePort;
   /** Called for a market whose ticker could not be stored, where those of others could. */
   readonly onFailed: (market: string, error: unknown) => void;
-  /** Given every answer as soon as it is there: it shows which markets moved. */
+  /** Given what each answer knows, as soon as it is there: it shows which markets moved. */
   readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
 }
 
@@ -196,18 +196,19 @@ export class TickerCollector {
     this.#asked = tickers;
     const asked = exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
     const reply = await this.#answers.receive(asked);
-    this.#options.onTickers?.(reply.data, reply.sentAtMs);
     if (this.#answers.isUnknown(reply)) return;
+    const { receivedAtMs, covered = null, gaps = [] } = reply;
+    const unknown = new Map(
+      gaps.flatMap(({ markets = [], reason }) => markets.map((name) => [name, reason])),
+    );
+    const entries = Object.fromEntries(
+      Object.entries(reply.data).filter(([name]) => !unknown.has(name)),
+    );
+    this.#options.onTickers?.(entries, reply.sentAtMs);
     const observedAtMs = this.#answers.instantOf(reply);
     if (observedAtMs === undefined) return;
-    const { receivedAtMs, covered = null, gaps = [] } = reply;
-    const sweep = {
-      ...{ entries: reply.data, observedAtMs, receivedAtMs, covered },
-      unknown: new Map(
-        gaps.flatMap(({ markets = [], reason }) => markets.map((name) => [name, reason])),
-      ),
-      rejected: new Map(reply.rejected.map((row) => [String(row.at), row])),
-    };
+    const rejected = new Map(reply.rejected.map((row) => [String(row.at), row]));
+    const sweep = { entries, observedAtMs, receivedAtMs, covered, unknown, rejected };
     const looks: PromiseSettledResult<void>[] = [];
     for (let at = 0; at < tickers.length; at += STORED_AT_ONCE) {
       const part = tickers.slice(at, at + STORED_AT_ONCE);

@@ -23,6 +23,8 @@ class World {
   coveredUntilMs: number | undefined;
   /** What kept the tickers of single markets from being stored. */
   readonly failed: [string, unknown][] = [];
+  /** Markets of which answers showed what was so then. */
+  readonly shown: string[][] = [];
   /** Why answers proved nothing. */
   readonly unproven: string[] = [];
   bid = '10';
@@ -71,7 +73,9 @@ class World {
     const streamOf = (marketId: number) =>
       ({ streamId: marketId, kind: 'tickers', marketId, variant: 0, collectFromMs: null }) as const;
     const onFailed = (market: string, error: unknown) => void this.failed.push([market, error]);
-    const collector = new TickerCollector({ ...this.#shared('*', streamOf(1)), onFailed });
+    const onTickers = (entries: object) => void this.shown.push(Object.keys(entries));
+    const shared = this.#shared('*', streamOf(1));
+    const collector = new TickerCollector({ ...shared, onFailed, onTickers });
     const follow = (market: string, marketId: number) => {
       const { stream, coveredUntilMs } = this.#shared(market, streamOf(marketId));
       return collector.follow({ market, marketId, stream, coveredUntilMs });
@@ -573,6 +577,19 @@ test('a market that joins is not troubled by what troubled others before', async
     [1, 21_000, 'unfillable', 'missing at source'],
     [0, 21_000, 'unfillable', 'not observed'],
   ]);
+});
+
+test('what a replay shows in a gap says nothing of trades: it is what was so before', async () => {
+  const world = new World();
+  const ticker = world.ticker();
+  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+  const span = { fromMs: START_MS, toMs: START_MS + 1000 };
+  const gap = { kind: 'tickers', span, reason: 'not observed' };
+  for (const gaps of [[], [gap], [{ ...gap, markets: ['ETH_USDT'] }]]) {
+    world.exchange.told = { gaps };
+    await world.look(ticker, 1000);
+  }
+  assert.deepEqual(world.shown, [['BTC_USDT', 'ETH_USDT'], ['BTC_USDT']]);
 });
 
 test('a market is covered from where it joins, and no longer when it is collected no more', async () => {
