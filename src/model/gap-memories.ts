@@ -52,7 +52,8 @@ export interface GapChanges {
 export function placeFinding(near: readonly GapMemory[], finding: GapFinding): GapChanges {
   const { state, reason, atMs, nextAttemptAtMs } = finding;
   const begun = near.find((one) => one.span.fromMs === finding.span.fromMs);
-  const note = finding.note ?? begun?.note ?? null;
+  // What the last try found says nothing of another reason.
+  const note = finding.note ?? (begun?.reason === reason ? begun.note : null);
   const uncoveredAtMs =
     finding.uncoveredAtMs === undefined ? (begun?.uncoveredAtMs ?? null) : finding.uncoveredAtMs;
   const alike = near.filter(

@@ -81,8 +81,9 @@ test('tries go on from the most of any part, and only a try in vain is one more'
   assert.equal(attemptsOf(found(0, 20, { isAttempt: true })), 5);
 });
 
-test('a finding keeps the first sight, the note and the remarks that are known', () => {
-  const known = { note: 'before', remarks: 'one', firstSeenAtMs: 900, uncoveredAtMs: 800 };
+test('a finding keeps the first sight, the remarks, and the note of the same reason', () => {
+  const reason = found(0, 20).reason;
+  const known = { reason, note: 'before', remarks: 'one', firstSeenAtMs: 900, uncoveredAtMs: 800 };
   const held = [memory(1, 0, 10, known), memory(2, 10, 20, { remarks: 'two' })];
   const placed = (what: Partial<GapFinding>) => placeFinding(held, found(0, 20, what)).kept.at(-1);
   const plain = placed({});
@@ -91,6 +92,7 @@ test('a finding keeps the first sight, the note and the remarks that are known',
     [plain?.firstSeenAtMs, plain?.uncoveredAtMs, plain?.closedAtMs],
     [900, 800, null],
   );
+  assert.equal(placed({ reason: 'beyond history' })?.note, null, 'it was of another reason');
   const said = placed({ note: 'now', remarks: 'one', uncoveredAtMs: null, state: 'unfillable' });
   assert.deepEqual([said?.note, said?.remarks], ['now', 'one\ntwo']);
   assert.deepEqual([said?.uncoveredAtMs, said?.closedAtMs], [null, 5000]);
