@@ -86,12 +86,14 @@ interface Asked {
 /** What to write in place of a name that Postgres does not know; undefined where none comes near. */
 async function nameAdvice(
   message: string,
+  sql: string,
   { store, isChosen }: Asked,
 ): Promise<string | undefined> {
   if (message === 'unrecognized configuration parameter "tables"') {
     return '. To list them: select table_schema, table_name from information_schema.tables';
   }
   if (MARKET_COLUMN.test(message)) {
+    if (/\banalytics\./i.test(sql)) return '. SELECT * shows the columns that there are';
     return '. In the tables of the database it is market_id, and market.name has its name; --engine duckdb knows depth and the others by the column market';
   }
   const isFunction = FUNCTION.test(message);
@@ -155,7 +157,7 @@ export async function asRefusal(error: unknown, sql: string, asked: Asked): Prom
   }
   const server: ServerError = cause ?? {};
   const hint = server.hint === undefined ? '' : `. ${server.hint}`;
-  const advice = rightsAdvice(message) ?? (await nameAdvice(message, asked)) ?? hint;
+  const advice = rightsAdvice(message) ?? (await nameAdvice(message, sql, asked)) ?? hint;
   const { position, internalPosition, internalQuery } = server;
   const place = position ?? (internalQuery === sql ? internalPosition : undefined);
   const shown = place === undefined ? '' : pointAt(sql, Number(place) - 1);
