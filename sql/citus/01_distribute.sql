@@ -9,7 +9,7 @@ CREATE EXTENSION IF NOT EXISTS citus;
 
 DO $$
 DECLARE
-  copied CONSTANT text[] := ARRAY['archive', 'market', 'market_history', 'stream',
+  copied CONSTANT text[] := ARRAY['archive', 'market', 'market_history', 'market_absence', 'stream',
                                   'partition_policy', 'partition_state'];
   cut CONSTANT text[] := ARRAY['trade', 'kline', 'kline_revision', 'ticker', 'depth',
                                'market_state', 'balance', 'active_order', 'coverage', 'gap',

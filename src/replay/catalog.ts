@@ -1,12 +1,17 @@
 import type { AsOfMarket, AsOfReader, KnownAt, KnownStream } from '../archive/as-of/reader.js';
 import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
-import { SECOND_MS } from '../kernel/durations.js';
+import { DAY_MS, SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { StreamKind } from '../model/series.js';
 
 /** How often it is read anew: a daemon may write beside the replay. */
 const FRESH_MS = 30_000;
+
+/** A trade of so long after the list that lacked a market first is none of before, whatever the precision of its time. */
+const LEAVING_MS = 2000;
+/** So long after a return its trades are there, if they ever will be. */
+const FILLED_AFTER_MS = DAY_MS;
 
 /** An archive, and what of it may be seen. */
 export interface Sight {
@@ -33,6 +38,8 @@ export class Catalog {
   #firstKnown: ReadonlyMap<number, KnownStream> = new Map();
   #firstListMs = Number.NEGATIVE_INFINITY;
   #covered: Span = coveredBy([], []);
+  /** When a market was back for certain, by the list that had it again. */
+  readonly #returns = new Map<string, number>();
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
 
@@ -80,11 +87,12 @@ export class Catalog {
   /**
    * Whether a market was listed at an instant. That of which anything older is archived than the first
    * look at the list was listed before it, and so may be all that the first list had; unless only what
-   * was known counts.
+   * was known counts. One that came back was listed again as soon as it was traded.
    */
   isListed({ marketId, firstSeenMs, delistedMs, away }: AsOfMarket, atMs: number): boolean {
     if (delistedMs !== null && atMs >= delistedMs) return false;
-    if (away.some(({ fromMs, toMs }) => fromMs <= atMs && atMs < toMs)) return false;
+    const backMs = (toMs: number) => this.#returns.get(keyOfReturn(marketId, toMs)) ?? toMs;
+    if (away.some(({ fromMs, toMs }) => fromMs <= atMs && atMs < backMs(toMs))) return false;
     if (firstSeenMs <= atMs) return true;
     if (this.#sight.isKnownOnly) return false;
     const isOfFirstList = firstSeenMs <= this.#firstListMs;
@@ -113,7 +121,22 @@ export class Catalog {
     this.#firstListMs = Math.min(...markets.map(({ firstSeenMs }) => firstSeenMs));
     const ids = chosen.map(({ marketId }) => marketId);
     this.#covered = coveredBy(streams, ids);
+    if (!this.#sight.isKnownOnly) await this.#findReturns();
     this.#readAtMs = clock.monotonicMs();
+  }
+
+  /** Finds for each market that came back since when its trades show that. */
+  async #findReturns(): Promise<void> {
+    for (const { marketId, away } of this.#markets.values()) {
+      for (const { fromMs, toMs } of away) {
+        const key = keyOfReturn(marketId, toMs);
+        const isFilled = toMs < this.#covered.toMs - FILLED_AFTER_MS;
+        if (this.#returns.has(key) && (isFilled || this.#returns.get(key) !== toMs)) continue;
+        const span = { fromMs: fromMs + LEAVING_MS, toMs };
+        const backMs = await this.#sight.asOf.firstTradeMs(marketId, span);
+        this.#returns.set(key, backMs ?? toMs);
+      }
+    }
   }
 }
 
@@ -148,6 +171,8 @@ function shownMs({ kind, variant, oldestCoveredMs }: KnownStream): number {
   const fromMs = oldestCoveredMs ?? Number.POSITIVE_INFINITY;
   return kind === 'candles' ? fromMs + variant * SECOND_MS : fromMs;
 }
+
+const keyOfReturn = (marketId: number, listedMs: number) => `${marketId} ${listedMs}`;
 
 function keyOf(kind: string, marketId: number, variant: number): string {
   return `${kind} ${marketId} ${variant}`;

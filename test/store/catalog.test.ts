@@ -359,6 +359,29 @@ test('what is missing of a delisted market is given up with its reason, and take
   );
 });
 
+test('a market that leaves before anything of it is covered was away, whatever could have been seen of it', async () => {
+  const { store, url } = await openTestStore();
+  const at = (second: number) => (NOON_S + second) * 1000;
+  const [A, B] = [market('A_USDT'), market('B_USDT')];
+  const { ids } = await store.ensureMarkets([A, B], at(0));
+  const marketId = ids.get('B_USDT') ?? 0;
+  await store.ensureStream({ kind: 'states', variant: 60, marketId, collectFromMs: at(0) });
+  await store.ensureMarkets([A], at(30));
+  await store.ensureMarkets([A, B], at(90));
+  const gaps = await store.listGaps({ limit: 9 }, at(90));
+  assert.deepEqual(
+    gaps.map(({ span, state, reason }) => [span.fromMs, span.toMs, state, reason]),
+    [[at(0), at(90), 'unfillable', 'delisted']],
+  );
+  const away = await runSql(
+    url,
+    `SELECT extract(epoch FROM lower(span))::float8 * 1000 AS from_ms,
+            extract(epoch FROM upper(span))::float8 * 1000 AS to_ms
+     FROM market_absence`,
+  );
+  assert.deepEqual(away, [{ from_ms: at(30), to_ms: at(90) }]);
+});
+
 test('more gaps of a delisted market than are given up at once are given up by the next lists', async () => {
   const { store } = await openTestStore();
   const at = (second: number) => (NOON_S + second) * 1000;

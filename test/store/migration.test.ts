@@ -251,12 +251,52 @@ test('the time until a market was found missing, of which nothing was expected, 
       'candles 240 960 unfillable delisted',
       'depth 240 300 unfillable delisted',
       'depth 300 1000 unfillable delisted',
-      'states 200 1000 unfillable delisted',
+      'states 200 300 unfillable not observed',
+      'states 300 1000 unfillable delisted',
       'trades 240 1000 unfillable delisted',
     ],
   );
   const open = await runSql(url, `SELECT FROM gap WHERE state = 'open'`);
   assert.equal(open.length, 0);
+});
+
+test('when markets were away is taken from the notes of what could not be seen then', async () => {
+  const url = await makeOldDatabase(19);
+  const iso = (second: number) => new Date((NOON_S + second) * 1000).toISOString();
+  const note = `the market was on the exchange's list at ${iso(90)}, missing from it at ${iso(100)}, and back at ${iso(200)}: nothing was observed between`;
+  const at = (second: number) => `to_timestamp(${NOON_S + second})`;
+  const gap = (stream: number, market: number, from: number, to: number, text: string) =>
+    `(${stream}, ${market}, tstzrange(${at(from)}, ${at(to)}), 'unfillable', 'delisted', now(), ${text})`;
+  await runSql(
+    url,
+    `INSERT INTO market (market_id, name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
+                         first_seen_at, last_seen_at, delisted_at)
+     OVERRIDING SYSTEM VALUE
+     SELECT id, name, 'X', 'Y', 8, 8, 4, 0, ${at(0)}, ${at(900)}, delisted_at
+     FROM (VALUES (1, 'BACK', NULL), (2, 'OLD', NULL), (3, 'GONE', ${at(600)})) m(id, name, delisted_at);
+     INSERT INTO stream (kind, market_id, variant) VALUES
+       ('depth', 1, 0), ('tickers', 1, 0), ('trades', 1, 0), ('depth', 2, 0), ('states', 2, 60),
+       ('tickers', 2, 0), ('depth', 3, 0);
+     INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at, note) VALUES
+       ${gap(1, 1, 30, 200, `$note$${note}$note$`)}, ${gap(2, 1, 80, 200, `$note$${note}$note$`)},
+       ${gap(3, 1, 0, 50, 'NULL')}, ${gap(4, 2, 300, 400, 'NULL')}, ${gap(5, 2, 310, 400, 'NULL')},
+       ${gap(6, 2, 310, 403, 'NULL')}, ${gap(7, 3, 500, 600, 'NULL')},
+       ${gap(7, 3, 100, 150, `'missing when the market was found delisted, at X'`)}`,
+  );
+  await migrate({ databaseUrl: url });
+  const rows = await runSql<{ id: number; from_s: number; to_s: number }>(
+    url,
+    `SELECT market_id AS id, (extract(epoch FROM lower(span)) - ${NOON_S})::int AS from_s,
+            (extract(epoch FROM upper(span)) - ${NOON_S})::int AS to_s
+     FROM market_absence ORDER BY 1, 2`,
+  );
+  assert.deepEqual(
+    rows.map(({ id, from_s, to_s }) => [id, from_s, to_s]),
+    [
+      [1, 100, 200],
+      [2, 310, 400],
+    ],
+  );
 });
 
 /** The streams of a table that lose their claims with its rows; former versions have none. */

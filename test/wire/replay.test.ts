@@ -645,7 +645,7 @@ test('of markets that are all in gaps each is named with its own', async (t) => 
   assert.equal(headers.get(COVERED_HEADER), null);
 });
 
-test('a market is not listed while it was away, though it came back', async (t) => {
+test('a market is not listed from where it was missed until it was back, by its trades or the list', async (t) => {
   const world = await openWorld();
   const [btc, eth] = [await world.stream('tickers'), await world.stream('tickers', 0, 2)];
   const { store } = world;
@@ -664,20 +664,33 @@ test('a market is not listed while it was away, though it came back', async (t) 
   await list(100, BTC);
   await list(200, BTC, ETH);
   await store.commit({ claims: [covered(eth, 201, 600)] });
-  const replay = await startReplay(t, store);
-  for (const [atS, isListed] of [
-    [80, true],
-    [94, true],
-    [96, false],
-    [150, false],
-    [200, true],
-  ] as const) {
+  const isListedAt = async (replay: Replayed, atS: number) => {
     await seek(replay, atS);
     const { result } = await get(replay, 'markets');
     const names = (result as readonly { readonly name: string }[]).map(({ name }) => name);
-    assert.equal(names.includes('ETH_USDT'), isListed, `at ${atS}`);
-    assert.equal((await get(replay, 'ticker?market=ETH_USDT')).status, isListed ? 200 : 400);
-  }
+    const isListed = names.includes('ETH_USDT');
+    const { status } = await get(replay, 'history?market=ETH_USDT&lastId=0');
+    assert.equal(status, isListed ? 200 : 400, `at ${atS}`);
+    return isListed;
+  };
+  const listedAt = async (as: 'happened' | 'known') => {
+    const replay = await startReplay(t, store, { as });
+    const listed: number[] = [];
+    for (const atS of [80, 96, 99, 101, 150, 179, 180, 199, 200]) {
+      if (await isListedAt(replay, atS)) listed.push(atS);
+    }
+    return listed;
+  };
+  assert.deepEqual(await listedAt('happened'), [80, 96, 99, 200]);
+  const trades = await world.stream('trades', 0, 2);
+  // One that was made before the market left, and one that shows that it is back.
+  const [left, back] = [99.75, 179.5].map((atS) => ({ ...exactTrade(1, atS), marketId: 2 }));
+  await store.commit({
+    trades: [left, { ...back, tid: 2 }] as Parameters<typeof store.commit>[0]['trades'] & object,
+    claims: [covered(trades, 0, 600)],
+  });
+  assert.deepEqual(await listedAt('happened'), [80, 96, 99, 180, 199, 200]);
+  assert.deepEqual(await listedAt('known'), [80, 96, 99, 200]);
 });
 
 test('an answer that shows a moment tells since when all was recorded until then; in a gap it does not', async (t) => {

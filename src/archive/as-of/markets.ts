@@ -1,6 +1,5 @@
 import type { Market } from '../../contract/resources.js';
 import type { Span } from '../../kernel/span.js';
-import { MOMENT_STREAMS } from '../../model/series.js';
 import { LAST_SEEN_ALIVE, millisSql, type Store, timestampSql } from '../../store/index.js';
 
 /** What the archive knows beside rows: whose it is, its markets with all their terms, its connections. */
@@ -13,7 +12,7 @@ export interface AsOfMarket {
   readonly terms: ReadonlyArray<{ readonly market: Market; readonly untilMs: number | null }>;
   readonly firstSeenMs: number;
   readonly delistedMs: number | null;
-  /** When it was away from the list and came back, as far as is remembered: from where it was seen last. */
+  /** When it was away and came back: from the first list that lacked it to the first that had it again. */
   readonly away: readonly Span[];
 }
 
@@ -64,15 +63,10 @@ const MARKETS = `
   SELECT market_id AS "marketId", name, stock, money, ${TERMS},
          ${millisSql('first_seen_at')} AS "firstSeenMs", ${millisSql('delisted_at')} AS "delistedMs"
   FROM market WHERE market_id <> 0 ORDER BY name`;
-/** Of each return: what can only be seen at its time is missing from where it was seen last. */
 const AWAY = `
-  SELECT g.market_id AS "marketId", ${millisSql('max(lower(g.span))')} AS "fromMs",
-         ${millisSql('upper(g.span)')} AS "toMs"
-  FROM gap g JOIN stream s ON s.stream_id = g.stream_id AND s.market_id = g.market_id
-  JOIN market m ON m.market_id = g.market_id
-  WHERE g.reason = 'delisted' AND g.state = 'unfillable' AND s.kind = ANY ($1::text[])
-    AND upper(g.span) IS DISTINCT FROM m.delisted_at
-  GROUP BY g.market_id, upper(g.span)`;
+  SELECT market_id AS "marketId", ${millisSql('lower(span)')} AS "fromMs",
+         ${millisSql('upper(span)')} AS "toMs"
+  FROM market_absence`;
 const FORMER_TERMS = `
   SELECT market_id AS "marketId", ${TERMS}, ${millisSql('upper(span)')} AS "untilMs"
   FROM market_history WHERE market_id <> 0 ORDER BY market_id, lower(span)`;
@@ -84,7 +78,7 @@ type MarketRecord = Omit<AsOfMarket, 'terms' | 'away'> & Market;
 export async function readMarketsWithTerms(store: Pick<Store, 'query'>): Promise<AsOfMarket[]> {
   const rows = await store.query<MarketRecord>(MARKETS);
   const former = await store.query<Terms & { marketId: number; untilMs: number }>(FORMER_TERMS);
-  const gone = await store.query<Span & { marketId: number }>(AWAY, [[...MOMENT_STREAMS]]);
+  const gone = await store.query<Span & { marketId: number }>(AWAY);
   return rows.map((row) => {
     const { marketId, name, stock, money, firstSeenMs, delistedMs } = row;
     const marketOf = ({ stockPrec, moneyPrec, feePrec, minAmount }: Terms): Market => ({

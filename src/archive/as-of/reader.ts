@@ -278,6 +278,21 @@ export class AsOfReader {
     );
   }
 
+  /** When the first trade of a market was seen after the start of a span and before its end; null: none was. */
+  firstTradeMs(marketId: number, span: Span): Promise<number | null> {
+    return this.#firstTrade([{ marketId, variantS: 0 }], span);
+  }
+
+  #firstTrade(
+    series: readonly SeriesFrom[],
+    { fromMs: afterMs, toMs }: Span,
+  ): Promise<number | null> {
+    // A trade may be seen a second after the one that it is kept under.
+    const fromMs = Math.floor(afterMs / SECOND_MS) * SECOND_MS - SECOND_MS;
+    const trades = { kind: 'trades', where: [tradeIsSeen('after', afterMs)] } as const;
+    return this.#search.first(trades, series, { fromMs, toMs }, TRADE_SEEN);
+  }
+
   /**
    * The next instant after `afterMs` and before `beforeMs` of which anything is recorded of these markets:
    * a trade, a ticker, depth or a state. It may lie between two milliseconds. Null when there is none.
@@ -291,10 +306,7 @@ export class AsOfReader {
     const states = (await this.streams())
       .filter(({ kind, marketId }) => kind === 'states' && marketIds.includes(marketId))
       .map(({ marketId, variant }) => ({ marketId, variantS: variant }));
-    // A trade may be seen a second after the one that it is kept under.
-    const fromMs = Math.floor(afterMs / SECOND_MS) * SECOND_MS - SECOND_MS;
-    const trades = { kind: 'trades', where: [tradeIsSeen('after', afterMs)] } as const;
-    const found = await this.#search.first(trades, series, { fromMs, toMs: beforeMs }, TRADE_SEEN);
+    const found = await this.#firstTrade(series, { fromMs: afterMs, toMs: beforeMs });
     // Each kind is looked for only as far as the one before it was found.
     let nextMs = Math.min(beforeMs, found ?? beforeMs);
     for (const kind of ['tickers', 'depth', 'states'] as const) {

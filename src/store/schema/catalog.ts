@@ -472,13 +472,20 @@ const REOPEN = `
   WHERE s.stream_id = gap.stream_id AND NOT s.kind = ANY ($2::text[])
     AND gap.market_id = ANY ($1::int[]) AND gap.state = 'unfillable' AND gap.reason = '${REASON}'`;
 
-/** Of $3, what can only be seen at its instant: from the end of its coverage on nothing was seen. */
+const KEEP_ABSENCE = `
+  INSERT INTO market_absence (market_id, span)
+  SELECT market_id, tstzrange(delisted_at, ${fromMs('$2')}) FROM market
+  WHERE market_id = ANY ($1::int[]) AND delisted_at < ${fromMs('$2')}
+  ON CONFLICT DO NOTHING`;
+
+/** Of $3, what can only be seen at its instant: from the end of its coverage, or its beginning, on nothing was seen. */
 const UNSEEN = `
   SELECT s.stream_id, s.market_id, s.kind, c.until AS from, m.last_seen_at AS last_seen, m.delisted_at AS delisted
   FROM stream s JOIN market m USING (market_id), LATERAL (
-    SELECT upper(span) AS until FROM coverage
-    WHERE market_id = s.market_id AND stream_id = s.stream_id
-    ORDER BY lower(span) DESC LIMIT 1) c
+    SELECT coalesce((
+      SELECT upper(span) FROM coverage
+      WHERE market_id = s.market_id AND stream_id = s.stream_id
+      ORDER BY lower(span) DESC LIMIT 1), s.collect_from) AS until) c
   WHERE s.kind = ANY ($3::text[]) AND s.market_id = ANY ($1::int[]) AND c.until < ${fromMs('$2')}
   ORDER BY s.market_id, s.stream_id`;
 
@@ -501,6 +508,7 @@ async function resumeListed(
     const span = { fromMs, toMs: atMs };
     await giveUp(runner, { ...stream, span }, { lastSeenMs, note, atMs });
   }
+  await runner.rows(KEEP_ABSENCE, [marketIds, atMs]);
   const note = `the exchange lists the market again since ${back}`;
   await runner.rows(REOPEN, [marketIds, [...MOMENT_STREAMS], note]);
 }

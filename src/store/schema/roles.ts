@@ -120,6 +120,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   archive: { writer: ADD_CHANGE, reader: READ_ROWS },
   market: { writer: ADD_CHANGE, reader: READ_ROWS },
   market_history: { writer: ADD, reader: READ_ROWS },
+  market_absence: { writer: ADD, reader: READ_ROWS },
   stream: { writer: ADD_CHANGE, reader: READ_ROWS },
   coverage: { writer: ALL_ROWS, reader: READ_ROWS },
   gap: { writer: ALL_ROWS, reader: READ_ROWS },
