@@ -174,6 +174,11 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       2,
       /column "market" does not exist\. .*market_id.*--engine duckdb.*\n\nLINE 1: /,
     ],
+    [
+      [`select market from analytics.completeness('BTC_USDT', '2026-01-31')`],
+      2,
+      /column "market" does not exist\. SELECT \* shows the columns that there are\n/,
+    ],
     [['select * from tradez'], 2, /"tradez" does not exist\. Did you mean trades\?\n\nLINE 1: /],
     [
       ['select * from analytics.klinse'],
