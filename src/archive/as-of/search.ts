@@ -6,6 +6,7 @@ import { millisSql, type Store } from '../../store/index.js';
 import type { ArchiveReader } from '../reading.js';
 import type { Segment } from '../segments.js';
 import {
+  type Condition,
   firstHot,
   hotRows,
   newestOfMarkets,
@@ -28,9 +29,11 @@ const OLDEST = `
   FROM partition_state GROUP BY table_name`;
 
 /** A piece of time with its rows as far as they are in files. */
-export interface VisitedPart<Row> extends Segment {
-  /** All of them when ascending, else the newest, at most `limit`; batch by batch. */
-  readonly coldRows: (limit: number, each: (rows: readonly Row[]) => void) => Promise<void>;
+interface VisitedPart<Row> extends Segment {
+  /** Those that meet conditions: the newest ones, newest first, at most `limit`. */
+  readonly coldNewest: (where: readonly Condition<Row>[], limit: number) => Promise<Row[]>;
+  /** All of them, oldest first, batch by batch. */
+  readonly eachCold: (each: (rows: readonly Row[]) => void) => Promise<void>;
 }
 
 /** How rows of the database and of files become what is asked for. */
@@ -84,18 +87,9 @@ export class AsOfSearch {
     fromMs = Number.NEGATIVE_INFINITY,
   ): Promise<RowOfKind<Kind>[]> {
     const span = { fromMs: Math.max(fromMs, await this.#oldestMs(question.kind)), toMs: beforeMs };
-    return await this.#lease.hold(async (held) => {
-      const found: RowOfKind<Kind>[] = [];
-      for (const part of widening(held.reader, question.kind, span, 'newest')) {
-        const left = limit - found.length;
-        if (left <= 0) break;
-        if (part.state === 'hot') {
-          found.push(...(await hotRows(this.#store, question, part.span, 'newest', left)));
-        } else if (part.state === 'cold') {
-          found.push(...(await coldNewest(held, question, part.span, left)));
-        }
-      }
-      return found;
+    return await this.#find(question, 'newest', span, limit, {
+      hot: (part, left) => hotRows(this.#store, question, part, 'newest', left),
+      cold: (row) => row,
     });
   }
 
@@ -142,17 +136,28 @@ export class AsOfSearch {
     question: RowQuestion<Kind>,
     span: Span,
     limit: number,
+    made: Made<Kind, Value>,
+  ): Promise<Value[]> {
+    return await this.#find(question, 'oldest', span, limit, made);
+  }
+
+  /** Looks from one end of a span on until there are `limit` values. */
+  async #find<Kind extends MergedKind, Value>(
+    question: RowQuestion<Kind>,
+    end: 'newest' | 'oldest',
+    span: Span,
+    limit: number,
     { hot, cold }: Made<Kind, Value>,
   ): Promise<Value[]> {
+    const coldRows = end === 'newest' ? coldNewest : coldOldest;
     return await this.#lease.hold(async (held) => {
       const found: Value[] = [];
-      for (const part of widening(held.reader, question.kind, span, 'oldest')) {
+      for (const part of widening(held.reader, question.kind, span, end)) {
         const left = limit - found.length;
         if (left <= 0) break;
         for (const one of part.state === 'hot' ? await hot(part.span, left) : []) found.push(one);
         if (part.state !== 'cold') continue;
-        const rows = await coldOldest(held, question, part.span, left);
-        for (const row of rows) found.push(cold(row));
+        for (const row of await coldRows(held, question, part.span, left)) found.push(cold(row));
       }
       return found;
     });
@@ -189,7 +194,7 @@ export class AsOfSearch {
   }
 
   /**
-   * Hands each part of a span to `visit`, in the order of time, until it answers false. Parts in
+   * Hands each part of a span to `visit`, from one of its ends on, until it answers false. Parts in
    * files come with what reads them.
    */
   async eachPart<Kind extends MergedKind>(
@@ -200,16 +205,20 @@ export class AsOfSearch {
   ): Promise<void> {
     const fromMs = Math.max(await this.#oldestMs(kind), span.fromMs);
     if (span.toMs <= fromMs) return;
-    await this.#lease.hold(async ({ reader, alone }) => {
+    await this.#lease.hold(async (held) => {
+      const { reader, alone } = held;
       const parts = reader.segments(kind, { fromMs, toMs: span.toMs });
       for (const part of order === 'ascending' ? parts : parts.toReversed()) {
-        const slice = { kind, marketId, variantS, span: part.span };
-        const coldRows: VisitedPart<RowOfKind<Kind>>['coldRows'] = (limit, each) =>
-          alone.run(async () => {
-            const rows = order === 'ascending' ? reader.typed(slice) : reader.newest(slice, limit);
-            for await (const batch of rows) each(batch);
-          });
-        if (!(await visit({ ...part, coldRows }))) return;
+        const series = { kind, marketId, variantS };
+        const visited: VisitedPart<RowOfKind<Kind>> = {
+          ...part,
+          coldNewest: (where, limit) => coldNewest(held, { ...series, where }, part.span, limit),
+          eachCold: (each) =>
+            alone.run(async () => {
+              for await (const batch of reader.typed({ ...series, span: part.span })) each(batch);
+            }),
+        };
+        if (!(await visit(visited))) return;
       }
     });
   }

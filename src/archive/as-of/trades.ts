@@ -4,8 +4,8 @@ import type { RowOf } from '../../model/series.js';
 import { type Store, timestampSql } from '../../store/index.js';
 import { appendCandles, type BuiltCandle, CandleMaker } from '../candles.js';
 import { shortest } from '../parquet/values.js';
-import type { Condition } from './hot-rows.js';
-import type { AsOfSearch, VisitedPart } from './search.js';
+import { type Condition, placeIs } from './hot-rows.js';
+import type { AsOfSearch } from './search.js';
 
 /** Runs of trades: counted, and summed up to candles. */
 
@@ -125,10 +125,6 @@ export class TradeRuns {
       'descending',
       async (part) => {
         const left = maxCount - count;
-        const counted = (place: TradePlace) => {
-          count += 1;
-          if (count % step === 0) checkpoints.push({ tradedAtS: place.tradedAtS, tid: place.tid });
-        };
         if (part.state === 'hot') {
           const rows = await this.#store.query<TradePlace & { readonly count: number }>(
             TRADE_MARKS,
@@ -145,7 +141,14 @@ export class TradeRuns {
           count += inPart;
           return inPart < left;
         }
-        return part.state !== 'cold' || countCold(part, before, downTo, left, counted);
+        if (part.state === 'expired') return true;
+        const where = [placeIs('trades', '<', before), placeIs('trades', '>=', downTo)];
+        const rows = await part.coldNewest(where, left);
+        for (const { tradedAtS, tid } of rows) {
+          count += 1;
+          if (count % step === 0) checkpoints.push({ tradedAtS, tid });
+        }
+        return rows.length < left;
       },
     );
     return { checkpoints, count, isWhole: count < maxCount };
@@ -191,7 +194,7 @@ export class TradeRuns {
             const { volume, amount } = done;
             made.push({ ...done, volume: shortest(volume), amount: shortest(amount) });
           };
-          await part.coldRows(Number.MAX_SAFE_INTEGER, (batch) => {
+          await part.eachCold((batch) => {
             for (const row of batch) {
               if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) continue;
               const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
@@ -206,30 +209,5 @@ export class TradeRuns {
       },
     );
     return { candles, lateOpenAtS: [...late].sort((a, b) => a - b) };
-  }
-}
-
-/** Counts what files hold of a part; false when there is more than may be counted. */
-async function countCold(
-  part: VisitedPart<TradeRow>,
-  before: TradePlace,
-  downTo: TradePlace,
-  left: number,
-  counted: (place: TradePlace) => void,
-): Promise<boolean> {
-  // Those at `before` or later are read as well, and are of one second.
-  for (let asked = left; ; asked *= 2) {
-    const rows: TradePlace[] = [];
-    let read = 0;
-    await part.coldRows(asked, (batch) => {
-      read += batch.length;
-      for (const row of batch) {
-        const isMeant = comparePlaces(row, before) < 0 && comparePlaces(row, downTo) >= 0;
-        if (isMeant && rows.length < left) rows.push(row);
-      }
-    });
-    if (rows.length < left && read === asked) continue;
-    for (const row of rows) counted(row);
-    return rows.length < left;
   }
 }
