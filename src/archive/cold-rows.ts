@@ -9,6 +9,7 @@ import {
   type DuckSession,
   identifier,
   literal,
+  literals,
   openDuck,
   type ScratchDuck,
 } from './parquet/session.js';
@@ -137,7 +138,7 @@ function sourceSql({ kind, variantS, fromUs, toUs }: ColdQuery, paths: readonly 
     ...(variant === null || variantS === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
   ];
   // Files may differ in the digits of a decimal; the widest holds all of them.
-  return `read_parquet([${paths.map(literal).join(', ')}], hive_partitioning = false, union_by_name = ${paths.length > 1})
+  return `read_parquet([${literals(paths)}], hive_partitioning = false, union_by_name = ${paths.length > 1})
     WHERE ${conditions.join(' AND ')}`;
 }
 

@@ -18,10 +18,11 @@ import {
   MAX_PRECISION,
   productSql,
   type StagedRows,
+  TOO_LONG,
   typeColumns,
   typedSql,
 } from './parquet/columns.js';
-import { type DuckSession, identifier, literal } from './parquet/session.js';
+import { type DuckSession, identifier, literal, literals } from './parquet/session.js';
 import type { ArchiveReader } from './reading.js';
 
 /**
@@ -138,7 +139,7 @@ async function groupFiles(duck: DuckSession, paths: readonly string[]): Promise<
   const rows = await duck.rows(
     'reading the columns of cold files',
     `SELECT file_name, name, type, converted_type, precision, scale
-     FROM parquet_schema(${listSql(paths)})`,
+     FROM parquet_schema([${literals(paths)}])`,
   );
   const byFile = new Map<string, Map<string, string>>();
   let column = '';
@@ -161,13 +162,11 @@ async function groupFiles(duck: DuckSession, paths: readonly string[]): Promise<
     else group.paths.push(path);
   }
   return [...groups.values()].map((group) => ({
-    from: `read_parquet(${listSql(group.paths)}, hive_partitioning = true,
+    from: `read_parquet([${literals(group.paths)}], hive_partitioning = true,
       hive_types = {'kind': VARCHAR, 'market': VARCHAR, 'date': VARCHAR})`,
     types: group.types,
   }));
 }
-
-const listSql = (paths: readonly string[]) => `[${paths.map(literal).join(', ')}]`;
 
 /**
  * The type that holds what all of these hold. Text is what no type held of the rows of a file: of them
@@ -198,8 +197,6 @@ const SAME_TYPE: Readonly<Record<string, string>> = {
 };
 
 type Targets = ReadonlyMap<string, DecimalForm>;
-
-const TOO_LONG = 'has more digits than a number has here; tapekeep export writes it in full';
 
 /** A value as the common type, or an error; never another number. */
 function castSql(name: string, value: string, from: string, to: DecimalForm): string {

@@ -4,7 +4,8 @@ import { ZipFile } from 'yazl';
 import { SECOND_US } from '../../kernel/durations.js';
 import type { RowOf } from '../../model/series.js';
 import { fillFile } from '../files.js';
-import { DuckSession, literal } from '../parquet/session.js';
+import { csvSql } from '../parquet/columns.js';
+import { DuckSession } from '../parquet/session.js';
 
 /**
  * The events of hftbacktest, as its documentation of data has them: what a row is in the low bits of
@@ -188,10 +189,9 @@ type Scratch = (name: string) => string;
 
 const FAR_US = 60_000_000;
 
-const stagedSql = (scratch: Scratch) => `
-  read_csv(${literal(scratch('events.csv'))}, auto_detect = false, header = false,
-    delim = ',', columns = {'place': 'BIGINT', 'exch': 'BIGINT', 'local': 'BIGINT',
-    'ev': 'BIGINT', 'px': 'DOUBLE', 'qty': 'DOUBLE'})`;
+const STAGED_COLUMNS = `'place': 'BIGINT', 'exch': 'BIGINT', 'local': 'BIGINT', 'ev': 'BIGINT',
+  'px': 'DOUBLE', 'qty': 'DOUBLE'`;
+const stagedSql = (scratch: Scratch) => csvSql(scratch('events.csv'), STAGED_COLUMNS);
 
 /** Gathers events on the disk; those of the same instant keep the order in which they come. */
 export async function stageEvents(
@@ -238,7 +238,8 @@ export async function sealEvents(
     : `local + ${Math.max(0, -leastLatencyUs)}`;
   const sorted = async function* (session: DuckSession, order: string) {
     const sql = `SELECT place, exch, ${local} AS local, ev, px, qty FROM ${stagedSql(scratch)} ORDER BY ${order}`;
-    for await (const columns of session.columns('sorting events', sql)) {
+    const { chunks } = await session.result('sorting events', sql);
+    for await (const columns of chunks) {
       for (const row of columns[0]?.keys() ?? []) {
         yield columns.map((values) => values[row]) as unknown as SortedEvent;
       }

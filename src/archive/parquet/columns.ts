@@ -43,6 +43,11 @@ export function decimalSql({ precision, scale }: DecimalForm): string {
   return `DECIMAL(${precision},${scale})`;
 }
 
+/** The type of the most digits, of them so many after the point. */
+export function longestSql(scale: number): string {
+  return decimalSql({ precision: MAX_PRECISION, scale: Math.trunc(scale) });
+}
+
 /** The rows of a staged file, with decimals still as text. */
 export function stagedSql({ path, columns }: StagedRows): string {
   const types = columns.map(({ name, type }) => {
@@ -195,8 +200,11 @@ export function valueText({ name, type }: SeriesColumn): string {
  * the product of two decimals of 18 digits in as many, and fails where that is not enough.
  */
 export function productSql(priceScale: number): string {
-  return `(price::DECIMAL(${MAX_PRECISION},${Math.trunc(priceScale)}) * amount)`;
+  return `(price::${longestSql(priceScale)} * amount)`;
 }
+
+/** What is said of a value that no type here holds, after its name. */
+export const TOO_LONG = 'has more digits than a number has here; tapekeep export writes it in full';
 
 /**
  * The same where the product of all digits would be too long: exactly, or an error when it is met.
@@ -209,22 +217,21 @@ export function longProductSql(scales: {
   readonly amount: number;
   readonly product: number;
 }): string {
-  const said = `concat('the total of ', price, ' times ', amount, ' has more digits than a number has here; tapekeep export writes it in full')`;
+  const said = `concat('the total of ', price, ' times ', amount, ' ${TOO_LONG}')`;
   // The broken parts alone have a product without a type.
   if (scales.price + scales.amount > MAX_PRECISION) return `error(${said})`;
-  const decimal = (scale: number) => `DECIMAL(${MAX_PRECISION},${Math.trunc(scale)})`;
-  const whole = (name: string) => `trunc(${name})::${decimal(0)}`;
+  const whole = (name: string) => `trunc(${name})::${longestSql(0)}`;
   const broken = (name: 'price' | 'amount') =>
-    `(${name} - trunc(${name}))::${decimal(scales[name])}`;
+    `(${name} - trunc(${name}))::${longestSql(scales[name])}`;
   const least = `(${broken('price')} * ${broken('amount')})`;
   const parts = [
     `(${whole('price')} * ${whole('amount')})`,
     `(${whole('price')} * ${broken('amount')})`,
     `(${broken('price')} * ${whole('amount')})`,
     least,
-  ].map((part) => `${part}::${decimal(scales.product)}`);
+  ].map((part) => `${part}::${longestSql(scales.product)}`);
   // Both sides in the longer type: of two types DuckDB might compare in the shorter.
-  const longer = decimal(scales.price + scales.amount);
-  const isExact = `${least}::${longer} = ${least}::${decimal(scales.product)}::${longer}`;
+  const longer = longestSql(scales.price + scales.amount);
+  const isExact = `${least}::${longer} = ${least}::${longestSql(scales.product)}::${longer}`;
   return `CASE WHEN ${isExact} THEN ${parts.join(' + ')} ELSE error(${said}) END`;
 }

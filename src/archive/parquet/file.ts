@@ -87,6 +87,6 @@ export async function* readStaged(
   rows: StagedRows,
   columns: readonly TypedColumn[],
 ): AsyncGenerator<PlainValue[][]> {
-  const chunks = duck.columns('reading rows', typedSql(rows, columns));
+  const { chunks } = await duck.result('reading rows', typedSql(rows, columns));
   for await (const chunk of chunks) yield chunk.map((values) => values.map(plainOf));
 }

@@ -164,11 +164,6 @@ export class DuckSession implements Disposable {
     }
   }
 
-  /** A large result, some thousand rows at a time, column by column. */
-  async *columns(doing: string, sql: string): AsyncGenerator<DuckDBValue[][]> {
-    yield* (await this.result(doing, sql)).chunks;
-  }
-
   async *#chunks(doing: string, result: DuckDBResult): AsyncGenerator<DuckDBValue[][]> {
     for (;;) {
       const chunk = await this.#guard(doing, () => result.fetchChunk());
@@ -246,6 +241,11 @@ export function isPattern(path: string): boolean {
 /** A text as a SQL literal. */
 export function literal(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;
+}
+
+/** Texts as SQL literals, with commas between. */
+export function literals(texts: readonly string[]): string {
+  return texts.map(literal).join(', ');
 }
 
 /** A name as a SQL identifier. */

@@ -12,7 +12,7 @@ import {
 } from '../errors.js';
 import { fillFile } from '../files.js';
 import { csvSql } from '../parquet/columns.js';
-import { type DuckSession, identifier, literal } from '../parquet/session.js';
+import { type DuckSession, identifier, literals } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
 import type { ArchiveReader } from '../reading.js';
 import { relationSql, type SeriesRows, stageHotRows } from '../relation.js';
@@ -172,7 +172,7 @@ class World {
     };
   }
 
-  /** Markets and coverage and coverage. */
+  /** The same of a folder alone: markets and coverage are those of its manifests. */
   async #openFolder(tables: readonly QueryTable[]): Promise<Source> {
     const { coldDir, onNote } = this.#question;
     const manifests = await folderManifests(coldDir);
@@ -214,8 +214,7 @@ class World {
         : { cold: [], hot: null };
     this.#allowed.push(...rows.cold, ...(rows.hot === null ? [] : [rows.hot.path]));
     const sql = await relationSql(this.#duck, kind, rows, this.#question.selection);
-    const where =
-      markets === undefined ? '' : ` WHERE market IN (${markets.map(literal).join(', ')})`;
+    const where = markets === undefined ? '' : ` WHERE market IN (${literals(markets)})`;
     await this.#view(viewOf(tableOfKind(kind)), `SELECT * FROM (${sql})${where}`);
   }
 
@@ -262,14 +261,13 @@ class World {
     for (let at = 0; at < rows.length; at += FILLED_AT_ONCE) {
       const values = rows
         .slice(at, at + FILLED_AT_ONCE)
-        .map((row) => `(${row.map((value) => literal(String(value))).join(', ')})`);
+        .map((row) => `(${literals(row.map(String))})`);
       await this.#run(`INSERT INTO ${table} VALUES ${values.join(', ')}`);
     }
   }
 
   async #shut(): Promise<void> {
-    const paths = this.#allowed.map(literal).join(', ');
-    await this.#run(`SET allowed_paths = [${paths}]`);
+    await this.#run(`SET allowed_paths = [${literals(this.#allowed)}]`);
     await this.#run('SET enable_external_access = false');
     await this.#run('SET lock_configuration = true');
   }

@@ -1,7 +1,7 @@
 import { SERIES_KINDS, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
 import type { LedgerTable } from '../../store/index.js';
-import { decimalForm, decimalSql, MAX_PRECISION } from '../parquet/columns.js';
+import { decimalForm, longestSql } from '../parquet/columns.js';
 
 /** All tables that it can ask; `depth_levels` are the rows of `depth`, a row for each level. */
 export const QUERY_TABLES = [
@@ -160,7 +160,7 @@ export function questionSql(types: ReadonlyMap<string, string>): string[] {
   // The sum of a column has all of its digits after the point; a zero of another type could cost some.
   const zero = (column: string) => {
     const scale = decimalForm(types.get(column) ?? '')?.scale ?? 0;
-    return `0::${decimalSql({ precision: MAX_PRECISION, scale })}`;
+    return `0::${longestSql(scale)}`;
   };
   const answer = (name: QuestionName) =>
     ANSWERS[name].replaceAll(/\$(amount|total)\b/g, (_, column: string) => zero(column));
