@@ -1,6 +1,6 @@
 import type { Span } from '../../kernel/span.js';
 import { isoUs } from '../../kernel/timestamp.js';
-import type { ArchiveSnapshot, Store } from '../../store/index.js';
+import type { ArchiveSnapshot, MissingPart, Store } from '../../store/index.js';
 import { ArchiveError, type ArchiveGap, ArchiveGapsError } from '../errors.js';
 import { millisOf } from '../segments.js';
 import type { CoverageQuery, GapEvent } from './event.js';
@@ -16,7 +16,7 @@ const MARKS_MAX = 400_000;
 
 interface Missing {
   readonly planned: PlannedStream;
-  readonly gaps: readonly Omit<ArchiveGap, 'market'>[];
+  readonly gaps: readonly ArchiveGap[];
   readonly count: number;
 }
 
@@ -41,7 +41,15 @@ export async function findIncomplete(
 
 const micros = ({ fromMs, toMs }: Span) => ({ fromUs: fromMs * 1000, toUs: toMs * 1000 });
 
-/** What is missing of incomplete streams, in the times of the ledger: of candles where they open. */
+/** A missing part of a stream, in the times of the ledger: of candles where they open. */
+function gapOf(
+  { stream, kind, variantS }: Pick<PlannedStream, 'stream' | 'kind' | 'variantS'>,
+  { span, reason }: MissingPart,
+): ArchiveGap {
+  return { market: stream.market, kind, variantS, reason, ...micros(span) };
+}
+
+/** What is missing of incomplete streams. */
 async function readMissing(
   snapshot: ArchiveSnapshot,
   incomplete: readonly PlannedStream[],
@@ -49,14 +57,9 @@ async function readMissing(
 ): Promise<Missing[]> {
   const found: Missing[] = [];
   for (const planned of incomplete) {
-    const { stream, span, kind, variantS } = planned;
+    const { stream, span } = planned;
     const { missing, missingCount } = await snapshot.completeness(stream, span, limit);
-    const gaps = missing.map((one) => ({
-      kind,
-      variantS,
-      reason: one.reason,
-      ...micros(one.span),
-    }));
+    const gaps = missing.map((one) => gapOf(planned, one));
     found.push({ planned, gaps, count: missingCount });
   }
   return found;
@@ -70,11 +73,7 @@ export async function refuseGaps(
   if (incomplete.length === 0) return;
   const found = await readMissing(snapshot, incomplete, NAMED_MAX);
   const count = found.reduce((sum, one) => sum + one.count, 0);
-  const gaps = found
-    .flatMap(({ planned, gaps: ofStream }) =>
-      ofStream.map((gap) => ({ ...gap, market: planned.stream.market })),
-    )
-    .sort((a, b) => a.fromUs - b.fromUs);
+  const gaps = found.flatMap((one) => one.gaps).sort((a, b) => a.fromUs - b.fromUs);
   const [first] = gaps;
   if (first === undefined) return;
   const opening = first.kind === 'candles' ? ` of ${first.variantS} s that open` : '';
@@ -114,8 +113,7 @@ export async function markGaps(
     }
     // Candles are known at their close; the one after the last that is missing closes after the end.
     const shift = shiftUs(planned);
-    const { market } = planned.stream;
-    for (const { kind, variantS, reason, ...missing } of gaps) {
+    for (const { market, kind, variantS, reason, ...missing } of gaps) {
       const fromUs = missing.fromUs + shift;
       const toUs = Math.min(missing.toUs + shift, planned.untilUs);
       const gap = { kind: 'gap', market, of: kind, variantS, fromUs, reason } as const;
@@ -149,7 +147,8 @@ export async function readCoverage(
 ): Promise<SpanCoverage> {
   const { fromUs, toUs } = spanOf(query);
   const streams = await store.inspection.streams();
-  const { stream } = findStream(query, streams, await readMarkets(store));
+  const stream = findStream(query, streams, await readMarkets(store));
+  const asked = { stream, kind: query.kind, variantS: stream.variant };
   const span = millisOf(fromUs, toUs);
   const snapshot = await store.snapshot();
   try {
@@ -157,10 +156,7 @@ export async function readCoverage(
     return {
       isComplete: found.missingCount === 0,
       covered: found.covered.map(micros),
-      missing: found.missing.map(({ span: gap, reason }) => ({
-        ...{ market: query.market, kind: query.kind, variantS: stream.variant, reason },
-        ...micros(gap),
-      })),
+      missing: found.missing.map((one) => gapOf(asked, one)),
     };
   } finally {
     await snapshot.close();

@@ -23,15 +23,18 @@ export interface KnownMarket {
   readonly marketId: number;
 }
 
+/** A half-open span of events, UNIX microseconds. */
+interface MicrosSpan {
+  readonly fromUs: number;
+  readonly toUs: number;
+}
+
 /** What one source of events gives: a kind, of markets in the order of their names. */
-export interface EventSlice {
+export interface EventSlice extends MicrosSpan {
   readonly kind: MergedKind;
   /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   readonly markets: readonly KnownMarket[];
-  /** The span of events, UNIX microseconds, half-open. */
-  readonly fromUs: number;
-  readonly toUs: number;
 }
 
 /** How much later than the time of its row an event is: candles are known when they close. */
@@ -67,10 +70,7 @@ function listed(names: Iterable<string | number>): string {
 }
 
 /** @throws ArchiveError `bad_moment`, `bad_span` */
-export function spanOf({ from, to }: Pick<EventQuery, 'from' | 'to'>): {
-  readonly fromUs: number;
-  readonly toUs: number;
-} {
+export function spanOf({ from, to }: Pick<EventQuery, 'from' | 'to'>): MicrosSpan {
   const [fromUs, toUs] = [microsOf(from), microsOf(to)];
   if (fromUs < toUs) return { fromUs, toUs };
   const what = fromUs === toUs ? 'is empty' : 'ends before it begins';
@@ -146,16 +146,16 @@ export function findStream(
   { market, kind, variantS }: Pick<CoverageQuery, 'market' | 'kind' | 'variantS'>,
   streams: readonly KnownStream[],
   known: readonly KnownMarket[],
-): { readonly stream: KnownStream; readonly marketId: number } {
+): KnownStream {
   const variants = variantS === undefined ? {} : { intervalsS: [variantS], periodsS: [variantS] };
   const query = { markets: [market], kinds: kindsOf([kind]), ...variants };
-  const [one] = marketsOf(query.markets, known);
-  const found = one === undefined ? [] : chooseStreams(query, kind, one, streams);
+  const asked = marketsOf(query.markets, known);
+  const found = asked.flatMap((one) => chooseStreams(query, kind, one, streams));
   const [stream] = found;
-  if (one === undefined || stream === undefined) {
+  if (stream === undefined) {
     throw new ArchiveError('not_collected', `no ${kind} of ${market} are collected`);
   }
-  if (found.length === 1) return { stream, marketId: one.marketId };
+  if (found.length === 1) return stream;
   const has = listed(found.map(({ variant }) => variant).sort((a, b) => a - b));
   throw new ArchiveError(
     'bad_option',
@@ -255,7 +255,7 @@ function expectedSpan(slice: Omit<EventSlice, 'markets'>) {
 /** @throws ArchiveError `span_outside_archive` when nothing of it can be there */
 function checkExtent(
   planned: readonly PlannedStream[],
-  { fromUs, toUs }: { readonly fromUs: number; readonly toUs: number },
+  { fromUs, toUs }: MicrosSpan,
   streams: readonly KnownStream[],
 ): void {
   let [oldest, newest] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];

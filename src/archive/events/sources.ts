@@ -151,7 +151,7 @@ export async function bookAt(
   const { store, coldDir } = place;
   const streams = await store.inspection.streams();
   const known = await readMarkets(store);
-  const { stream, marketId } = findStream({ market, kind: 'depth' }, streams, known);
+  const stream = findStream({ market, kind: 'depth' }, streams, known);
   const atMs = Math.floor(atUs / 1000);
   const after = { fromMs: atMs + 1, toMs: atMs + 1 };
   const found = await store.inspection.neighbours({ ...stream, span: after });
@@ -161,6 +161,7 @@ export async function bookAt(
   try {
     const span = { fromMs: before.span.fromMs, toMs: atMs + 1 };
     assertNamed(coldDir, reader.segments('depth', span), 'this book');
+    const { marketId } = stream;
     const slice = { kind: 'depth', marketId, variantS: 0, span } as const;
     const make = eventMaker('depth', [{ market, marketId }], 0);
     for await (const [book] of reader.newestAs(slice, 1, { make, ...orderOf('happened') })) {
