@@ -127,6 +127,15 @@ export function asColdError(error: unknown, path: string): unknown {
   return error;
 }
 
+/** Does something with a path, and names what the file system refused. @throws as {@link asColdError} says */
+export async function inColdWords<T>(path: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw asColdError(error, path);
+  }
+}
+
 /**
  * What kept a partition from coming back, and that it is where it was. Errors that say so by themselves
  * stay as they are.

@@ -10,7 +10,7 @@ import {
   readCoverage,
   type SealFacts,
 } from '../../store/index.js';
-import { asColdError, ColdError } from '../errors.js';
+import { asColdError, ColdError, inColdWords } from '../errors.js';
 import { BlockWriter, moveSynced } from '../files.js';
 import { digestParquet, digestStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession, identifier, literal } from '../parquet/session.js';
@@ -61,18 +61,15 @@ export async function archivePartition(
   if (earlier !== undefined) return earlier;
   const folder = join(coldDir, SCRATCH_FOLDER);
   const written: ColdFile[] = [];
-  let facts: SealFacts;
-  try {
+  const facts = await inColdWords(coldDir, async () => {
     await makeFolder(folder);
     using duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
     await watcher.onStep('archive: read', partition.name);
     const decimals = new ColdDecimals(coldDir, partition.table, duck);
-    facts = await stageDays(context, partition, folder, async (day) => {
+    return await stageDays(context, partition, folder, async (day) => {
       written.push(await archiveDay(context, { duck, decimals }, partition, day));
     });
-  } catch (error) {
-    throw asColdError(error, coldDir);
-  }
+  });
   assertSealed(partition, facts, STAYS);
   await watcher.onStep('archive: manifest', partition.name);
   const content = await contentOf(context, partition, facts, written);

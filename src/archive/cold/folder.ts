@@ -6,7 +6,7 @@ import { BoundedSet } from '../../kernel/bounded.js';
 import { codeOf } from '../../kernel/errors.js';
 import { isThere } from '../../kernel/folders.js';
 import type { SeriesTable, SeriesView } from '../../model/series.js';
-import { asColdError, ColdError } from '../errors.js';
+import { asColdError, ColdError, inColdWords } from '../errors.js';
 import { isPattern } from '../parquet/session.js';
 
 /**
@@ -83,9 +83,9 @@ export async function sumFile(
   path: string,
   signal?: AbortSignal,
 ): Promise<{ readonly bytes: number; readonly sha256: string }> {
-  const hash = createHash('sha256');
-  let bytes = 0;
-  try {
+  return await inColdWords(path, async () => {
+    const hash = createHash('sha256');
+    let bytes = 0;
     signal?.throwIfAborted();
     for await (const piece of createReadStream(path, { highWaterMark: READ_BYTES })) {
       signal?.throwIfAborted();
@@ -93,9 +93,7 @@ export async function sumFile(
       bytes += (piece as Buffer).length;
     }
     return { bytes, sha256: hash.digest('hex') };
-  } catch (error) {
-    throw asColdError(error, path);
-  }
+  });
 }
 
 /** @throws ColdError `cold_refused` when DuckDB would take the name of the folder for a pattern */
@@ -117,7 +115,7 @@ interface FileSums {
  * @throws ColdError `cold_missing`, `cold_damaged`, `cold_refused`
  */
 export async function checkFile(path: string, sums: FileSums, signal?: AbortSignal): Promise<void> {
-  const { size } = await statFile(path);
+  const { size } = await inColdWords(path, () => stat(path));
   if (size !== sums.bytes) throw damaged(path, `it has ${size} bytes and not ${sums.bytes}`);
   const { sha256 } = await sumFile(path, signal);
   if (sha256 !== sums.sha256) throw damaged(path, `its sha256 is ${sha256} and not ${sums.sha256}`);
@@ -138,17 +136,11 @@ export async function checkFileOnce(
   sums: FileSums,
   signal?: AbortSignal,
 ): Promise<void> {
-  const { ino, size, mtimeMs } = await statFile(path);
+  const { ino, size, mtimeMs } = await inColdWords(path, () => stat(path));
   const key = [path, ino, size, mtimeMs, sums.bytes, sums.sha256].join('\0');
   if (checked.has(key)) return;
   await checkFile(path, sums, signal);
   checked.add(key);
-}
-
-async function statFile(path: string) {
-  return await stat(path).catch((error: unknown) => {
-    throw asColdError(error, path);
-  });
 }
 
 function damaged(path: string, what: string): ColdError {
@@ -173,7 +165,5 @@ export async function filesBelow(folder: string, at = ''): Promise<string[]> {
 
 /** Whether a file of the folder is there. @throws ColdError where that cannot be seen */
 export async function isColdThere(path: string): Promise<boolean> {
-  return await isThere(path).catch((error: unknown) => {
-    throw asColdError(error, path);
-  });
+  return await inColdWords(path, () => isThere(path));
 }

@@ -8,7 +8,7 @@ import { parseJson } from '../../kernel/json.js';
 import { type ColumnForm, FORM_NAMES } from '../../model/columns.js';
 import { nameMeant } from '../../model/kinds.js';
 import { SERIES_TABLES, STREAM_KINDS, viewOf } from '../../model/series.js';
-import { asColdError, ColdError } from '../errors.js';
+import { asColdError, ColdError, inColdWords } from '../errors.js';
 import { moveSynced, writeSynced } from '../files.js';
 import { isColdPath } from './folder.js';
 
@@ -154,12 +154,7 @@ export async function readColdManifest(coldDir: string, uri: string): Promise<Co
   if (!isColdPath(uri)) {
     throw new ColdError('cold_damaged', `"${uri}" leads out of the folder ${coldDir}`);
   }
-  let text: Buffer;
-  try {
-    text = await readFile(path);
-  } catch (error) {
-    throw asColdError(error, path);
-  }
+  const text = await inColdWords(path, () => readFile(path));
   if (text.length > MAX_BYTES) {
     throw new ColdError('cold_damaged', `${path} has ${text.length} bytes: no manifest`);
   }

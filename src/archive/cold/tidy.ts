@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
 import { makeFolder } from '../../kernel/folders.js';
 import type { PartitionInfo } from '../../store/index.js';
-import { asColdError, ColdError } from '../errors.js';
+import { asColdError, ColdError, inColdWords } from '../errors.js';
 import { writeSynced } from '../files.js';
 import { coldManifestPath, filesBelow, isColdThere, SCRATCH_FOLDER } from './folder.js';
 import { readColdManifest } from './manifest.js';
@@ -49,9 +49,7 @@ export async function claimColdDir(
   } catch (error) {
     if (codeOf(error) !== 'EEXIST') throw asColdError(error, path);
   }
-  const held = await readFile(path, 'utf8').catch((error: unknown) => {
-    throw asColdError(error, path);
-  });
+  const held = await inColdWords(path, () => readFile(path, 'utf8'));
   if (held === text) return;
   throw new ColdError(
     'cold_refused',
