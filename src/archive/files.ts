@@ -113,17 +113,10 @@ export class BlockWriter {
     const block = this.#block.subarray(0, this.#used);
     [this.#block, this.#spare] = [this.#spare, this.#block];
     this.#used = 0;
-    this.#underWay = writeWhole(this.#file, block);
+    // Goes on from where the last one ended.
+    this.#underWay = this.#file.writeFile(block);
     // It is reported to the next one who waits for it.
     this.#underWay.catch(() => undefined);
-  }
-}
-
-/** A write may take less than it was given. */
-async function writeWhole(file: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length; ) {
-    const { bytesWritten } = await file.write(bytes, at, bytes.length - at);
-    at += bytesWritten;
   }
 }
 
