@@ -59,10 +59,10 @@ function validity(values: readonly PlainValue[]) {
 }
 
 /** Where each value begins, and after the last one where it ends. */
-function offsetsOf(values: readonly PlainValue[], lengthOf: (value: PlainValue) => number) {
+function offsetsOf(values: readonly { readonly length: number }[]) {
   const offsets = new Int32Array(values.length + 1);
-  for (const [index, value] of values.entries()) {
-    offsets[index + 1] = (offsets[index] ?? 0) + lengthOf(value);
+  for (const [index, { length }] of values.entries()) {
+    offsets[index + 1] = (offsets[index] ?? 0) + length;
   }
   return offsets;
 }
@@ -77,16 +77,13 @@ function dataOf(type: DataType, values: readonly PlainValue[]): Data {
   const common = { length: values.length, ...validity(values) };
   if (type instanceof Utf8) {
     const texts = values.map((value) => Buffer.from(typeof value === 'string' ? value : ''));
-    const valueOffsets = offsetsOf(values, (value) =>
-      Buffer.byteLength(typeof value === 'string' ? value : ''),
-    );
-    return makeData({ type, ...common, valueOffsets, data: Buffer.concat(texts) });
+    const data = Buffer.concat(texts);
+    return makeData({ type, ...common, valueOffsets: offsetsOf(texts), data });
   }
   if (type instanceof List) {
-    const items = values.flatMap((value) => (Array.isArray(value) ? (value as PlainValue[]) : []));
-    const valueOffsets = offsetsOf(values, (value) => (Array.isArray(value) ? value.length : 0));
-    const child = dataOf((type.children[0] as Field).type as DataType, items);
-    return makeData({ type, ...common, valueOffsets, child });
+    const lists = values.map((value) => (Array.isArray(value) ? (value as PlainValue[]) : []));
+    const child = dataOf((type.children[0] as Field).type as DataType, lists.flat());
+    return makeData({ type, ...common, valueOffsets: offsetsOf(lists), child });
   }
   if (type instanceof Float64) {
     return makeData({ type, ...common, data: Float64Array.from(values, Number) });
