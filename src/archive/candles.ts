@@ -101,8 +101,8 @@ export function joinCandles(earlier: BuiltCandle, later: BuiltCandle): BuiltCand
     openAtS: earlier.openAtS,
     open: earlier.open,
     close: later.close,
-    high: compareDecimals(later.high, earlier.high) > 0 ? later.high : earlier.high,
-    low: compareDecimals(later.low, earlier.low) < 0 ? later.low : earlier.low,
+    high: isGreater(later.high, earlier.high) ? later.high : earlier.high,
+    low: isGreater(earlier.low, later.low) ? later.low : earlier.low,
     volume: addDecimals(earlier.volume, later.volume),
     amount: addDecimals(earlier.amount, later.amount),
   };

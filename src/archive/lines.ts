@@ -171,10 +171,11 @@ export interface RowKey {
   readonly id?: number;
 }
 
+const instantOf = (line: string) => `${(TIMESTAMP.exec(line)?.[0] ?? '').replace(' ', 'T')}Z`;
+
 /** What orders a row, from its line. */
 export function keyOfLine(line: string, isJson: boolean, hasId: boolean): RowKey {
-  const [timestamp] = TIMESTAMP.exec(line) ?? [''];
-  const at = `${timestamp.replace(' ', 'T')}Z`;
+  const at = instantOf(line);
   if (!hasId) return { at };
   const id = isJson ? Object.values(JSON.parse(line) as object)[1] : line.split(',', 2)[1];
   return { at, id: Number(id) };
@@ -182,7 +183,7 @@ export function keyOfLine(line: string, isJson: boolean, hasId: boolean): RowKey
 
 /** The instant of the row of a line, UNIX milliseconds. */
 export function timeOfLine(line: string): number {
-  return Date.parse(`${TIMESTAMP.exec(line)?.[0].replace(' ', 'T') ?? ''}Z`);
+  return Date.parse(instantOf(line));
 }
 
 /** What a spreadsheet may take for the start of a formula. */

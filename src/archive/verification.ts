@@ -265,11 +265,10 @@ export class Verification {
     const { market } = target;
     const { tries, intervalS, span } = known;
     const outcome = slot.outcome === 'match' ? 'match' : 'mismatch';
-    const was = known.differences.map(describeDifference).join('; ');
     const detail =
       outcome === 'match'
-        ? `it adds up after ${tries} refetches; before: ${was}`
-        : `it does not add up after ${tries} refetches: ${detailOf(rowOf(slot))}`;
+        ? `it adds up after ${tries} refetches; before: ${detailOf(known)}`
+        : `it does not add up after ${tries} refetches: ${detailOf(slot)}`;
     telemetry.mismatchSettled({ market, intervalS, fromMs: span.fromMs, outcome, tries, detail });
     if (tries === 0) return;
     // Both were covered when they were checked. The result may have come before the refetch, by a
