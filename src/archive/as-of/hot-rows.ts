@@ -54,7 +54,7 @@ function valueSql(column: Column, value: unknown, add: Add): string {
 type Comparison = '=' | '<' | '<=' | '>' | '>=';
 
 const holds = (order: number, comparison: Comparison) =>
-  comparison === '=' ? order === 0 : comparison[0] === '<' ? order < 0 : order > 0;
+  order === 0 ? comparison.includes('=') : comparison[0] === (order < 0 ? '<' : '>');
 
 /** Rows of which a field or column compares so with a value. */
 export function fieldIs<Kind extends MergedKind>(
@@ -69,8 +69,7 @@ export function fieldIs<Kind extends MergedKind>(
     sql: (add) => `${column.name} ${comparison} ${valueSql(column, value, add)}`,
     isMet: (row) => {
       const found = rankOf(column, row[column.field as keyof typeof row]) as number | string;
-      if (found === wanted) return comparison.includes('=');
-      return holds(found < wanted ? -1 : 1, comparison);
+      return holds(found === wanted ? 0 : found < wanted ? -1 : 1, comparison);
     },
   };
 }
@@ -107,7 +106,7 @@ export function placeIs<Kind extends MergedKind>(
         const difference = (row[field] as number) - (place[field] as number);
         if (difference !== 0) return holds(difference, comparison);
       }
-      return comparison === '>=';
+      return holds(0, comparison);
     },
   };
 }

@@ -103,7 +103,9 @@ export class ReadingLease {
     lease.onUnused();
     if (lease !== this.#lease || this.#takers.isBusy) return;
     const idle = () => {
-      const ending = this.#takers.run(() => (lease.users === 0 ? this.#end() : ended));
+      const ending = this.#takers.run(async () => {
+        if (lease.users === 0) await this.#end();
+      });
       // Nothing waits for it, and nothing can be done about a folder that cannot be removed.
       ending.catch(() => undefined);
     };
@@ -111,5 +113,3 @@ export class ReadingLease {
     this.#cancelIdle = this.#clock.after(IDLE_MS, idle, { background: true });
   }
 }
-
-const ended = Promise.resolve();

@@ -1,6 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
 import { DAY_MS, SECOND_MS } from '../../kernel/durations.js';
-import type { Span } from '../../kernel/span.js';
+import { floorToMs, type Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { RowOf } from '../../model/series.js';
 import {
@@ -12,14 +12,7 @@ import {
 } from '../../store/index.js';
 import type { BuiltCandle } from '../candles.js';
 import { openReading } from '../reading.js';
-import {
-  fieldIs,
-  firstHot,
-  placeIs,
-  type RowQuestion,
-  receivedIs,
-  type SeriesFrom,
-} from './hot-rows.js';
+import { fieldIs, placeIs, type RowQuestion, receivedIs, type SeriesFrom } from './hot-rows.js';
 import { ReadingLease } from './lease.js';
 import {
   type AsOfIdentity,
@@ -263,8 +256,9 @@ export class AsOfReader {
   ): Promise<AsOfUpdate[]> {
     const { observedAtMs, seq } = after;
     const where = [fieldIs('states', 'origin', '=', 'update'), placeIs('states', '>', after)];
-    return this.#search.oldestAs(
+    return this.#search.find(
       { kind: 'states', marketId, variantS: periodS, where },
+      'oldest',
       { fromMs: observedAtMs, toMs: beforeMs },
       limit,
       {
@@ -288,9 +282,9 @@ export class AsOfReader {
     { fromMs: afterMs, toMs }: Span,
   ): Promise<number | null> {
     // A trade may be seen a second after the one that it is kept under.
-    const fromMs = Math.floor(afterMs / SECOND_MS) * SECOND_MS - SECOND_MS;
+    const span = { fromMs: floorToMs(afterMs, SECOND_MS) - SECOND_MS, toMs };
     const trades = { kind: 'trades', where: [tradeIsSeen('after', afterMs)] } as const;
-    return this.#search.first(trades, series, { fromMs, toMs }, TRADE_SEEN);
+    return this.#search.first(trades, series, span, { seenAt: TRADE_SEEN });
   }
 
   /**
@@ -390,16 +384,9 @@ export class AsOfReader {
   ): Promise<number> {
     const after = { fromMs: atMs + 1, toMs: atMs + 1 + DAY_MS };
     const series = marketIds.map((marketId) => ({ marketId, variantS }));
-    let nextAtMs: number | null = null;
-    const one = { kind, variantS, marketId: marketIds[0] ?? 0 };
-    await this.#search.eachPart(one, after, 'ascending', async ({ state, span }) => {
-      if (state === 'hot') {
-        nextAtMs = await firstHot(this.#store, kind, series, where, span, undefined);
-      }
-      // Files are not searched for what may never be asked: the answer holds for its instant only.
-      if (state === 'cold') nextAtMs = span.fromMs;
-      return nextAtMs === null;
-    });
+    // Files are not searched for what may never be asked: the answer holds for its instant only.
+    const isColdAssumed = true;
+    const nextAtMs = await this.#search.first({ kind, where }, series, after, { isColdAssumed });
     return nextAtMs ?? after.toMs;
   }
 }

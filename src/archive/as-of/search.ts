@@ -6,7 +6,6 @@ import { millisSql, type Store } from '../../store/index.js';
 import type { ArchiveReader } from '../reading.js';
 import type { Segment } from '../segments.js';
 import {
-  type Condition,
   firstHot,
   hotRows,
   newestOfMarkets,
@@ -28,18 +27,17 @@ const OLDEST = `
   SELECT table_name AS "table", ${millisSql('min(lower(span))')} AS "oldestMs"
   FROM partition_state GROUP BY table_name`;
 
-/** A piece of time with its rows as far as they are in files. */
-interface VisitedPart<Row> extends Segment {
-  /** Those that meet conditions: the newest ones, newest first, at most `limit`. */
-  readonly coldNewest: (where: readonly Condition<Row>[], limit: number) => Promise<Row[]>;
-  /** All of them, oldest first, batch by batch. */
-  readonly eachCold: (each: (rows: readonly Row[]) => void) => Promise<void>;
-}
-
 /** How rows of the database and of files become what is asked for. */
 interface Made<Kind extends MergedKind, Value> {
   readonly hot: (span: Span, limit: number) => Promise<Value[]>;
   readonly cold: (row: RowOfKind<Kind>) => Value;
+}
+
+/** How a first instant is looked for. */
+interface Look<Row> {
+  readonly seenAt?: SeenAt<Row>;
+  /** Whether a part that is in files is taken for full from its start on, without a look at them. */
+  readonly isColdAssumed?: boolean;
 }
 
 /** Segments from one end of a span on, a day at first and then ever more together. */
@@ -87,7 +85,7 @@ export class AsOfSearch {
     fromMs = Number.NEGATIVE_INFINITY,
   ): Promise<RowOfKind<Kind>[]> {
     const span = { fromMs: Math.max(fromMs, await this.#oldestMs(question.kind)), toMs: beforeMs };
-    return await this.#find(question, 'newest', span, limit, {
+    return await this.find(question, 'newest', span, limit, {
       hot: (part, left) => hotRows(this.#store, question, part, 'newest', left),
       cold: (row) => row,
     });
@@ -125,24 +123,14 @@ export class AsOfSearch {
     span: Span,
     limit: number,
   ): Promise<RowOfKind<Kind>[]> {
-    return await this.oldestAs(question, span, limit, {
+    return await this.find(question, 'oldest', span, limit, {
       hot: (part, left) => hotRows(this.#store, question, part, 'oldest', left),
       cold: (row) => row,
     });
   }
 
-  /** The same as other values than rows. */
-  async oldestAs<Kind extends MergedKind, Value>(
-    question: RowQuestion<Kind>,
-    span: Span,
-    limit: number,
-    made: Made<Kind, Value>,
-  ): Promise<Value[]> {
-    return await this.#find(question, 'oldest', span, limit, made);
-  }
-
-  /** Looks from one end of a span on until there are `limit` values. */
-  async #find<Kind extends MergedKind, Value>(
+  /** Looks from one end of a span on until there are `limit` rows, as the values that are made of them. */
+  async find<Kind extends MergedKind, Value>(
     question: RowQuestion<Kind>,
     end: 'newest' | 'oldest',
     span: Span,
@@ -168,12 +156,13 @@ export class AsOfSearch {
     { kind, where }: Pick<RowQuestion<Kind>, 'kind' | 'where'>,
     series: readonly SeriesFrom[],
     { fromMs, toMs }: Span,
-    seenAt?: SeenAt<RowOfKind<Kind>>,
+    { seenAt, isColdAssumed = false }: Look<RowOfKind<Kind>> = {},
   ): Promise<number | null> {
     const timeOf = seenAt?.of ?? timeOfRow(kind);
     const span = { fromMs: Math.max(fromMs, await this.#oldestMs(kind)), toMs };
     return await this.#lease.hold(async (held) => {
       for (const part of widening(held.reader, kind, span, 'oldest')) {
+        if (part.state === 'cold' && isColdAssumed) return part.span.fromMs;
         let firstMs: number | null = null;
         if (part.state === 'hot') {
           firstMs = await firstHot(this.#store, kind, series, where, part.span, seenAt?.sql);
@@ -194,31 +183,21 @@ export class AsOfSearch {
   }
 
   /**
-   * Hands each part of a span to `visit`, from one of its ends on, until it answers false. Parts in
-   * files come with what reads them.
+   * Hands each part of a span to `visit`, from one of its ends on, until it answers false, with the
+   * reading that reads what is in files.
    */
-  async eachPart<Kind extends MergedKind>(
-    { kind, marketId, variantS }: Omit<RowQuestion<Kind>, 'where'>,
+  async eachPart(
+    kind: MergedKind,
     span: Span,
     order: 'ascending' | 'descending',
-    visit: (part: VisitedPart<RowOfKind<Kind>>) => Promise<boolean>,
+    visit: (part: Segment, held: Held) => Promise<boolean>,
   ): Promise<void> {
     const fromMs = Math.max(await this.#oldestMs(kind), span.fromMs);
     if (span.toMs <= fromMs) return;
     await this.#lease.hold(async (held) => {
-      const { reader, alone } = held;
-      const parts = reader.segments(kind, { fromMs, toMs: span.toMs });
+      const parts = held.reader.segments(kind, { fromMs, toMs: span.toMs });
       for (const part of order === 'ascending' ? parts : parts.toReversed()) {
-        const series = { kind, marketId, variantS };
-        const visited: VisitedPart<RowOfKind<Kind>> = {
-          ...part,
-          coldNewest: (where, limit) => coldNewest(held, { ...series, where }, part.span, limit),
-          eachCold: (each) =>
-            alone.run(async () => {
-              for await (const batch of reader.typed({ ...series, span: part.span })) each(batch);
-            }),
-        };
-        if (!(await visit(visited))) return;
+        if (!(await visit(part, held))) return;
       }
     });
   }
@@ -235,7 +214,8 @@ export class AsOfSearch {
   }
 }
 
-async function coldNewest<Kind extends MergedKind>(
+/** The newest rows of files that meet conditions, newest first, at most `limit`. */
+export async function coldNewest<Kind extends MergedKind>(
   { reader, alone }: Held,
   { kind, marketId, variantS, where }: RowQuestion<Kind>,
   span: Span,

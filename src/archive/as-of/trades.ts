@@ -5,7 +5,7 @@ import { type Store, timestampSql } from '../../store/index.js';
 import { appendCandles, type BuiltCandle, CandleMaker } from '../candles.js';
 import { shortest } from '../parquet/values.js';
 import { type Condition, placeIs } from './hot-rows.js';
-import type { AsOfSearch } from './search.js';
+import { type AsOfSearch, coldNewest } from './search.js';
 
 /** Runs of trades: counted, and summed up to candles. */
 
@@ -120,10 +120,10 @@ export class TradeRuns {
     const checkpoints: TradePlace[] = [];
     let count = 0;
     await this.#search.eachPart(
-      tradesOf(marketId),
+      'trades',
       spanOf(downTo, before),
       'descending',
-      async (part) => {
+      async (part, held) => {
         const left = maxCount - count;
         if (part.state === 'hot') {
           const rows = await this.#store.query<TradePlace & { readonly count: number }>(
@@ -143,7 +143,7 @@ export class TradeRuns {
         }
         if (part.state === 'expired') return true;
         const where = [placeIs('trades', '<', before), placeIs('trades', '>=', downTo)];
-        const rows = await part.coldNewest(where, left);
+        const rows = await coldNewest(held, { ...tradesOf(marketId), where }, part.span, left);
         for (const { tradedAtS, tid } of rows) {
           count += 1;
           if (count % step === 0) checkpoints.push({ tradedAtS, tid });
@@ -169,10 +169,10 @@ export class TradeRuns {
     const candles: BuiltCandle[] = [];
     const late = new Set<number>();
     await this.#search.eachPart(
-      tradesOf(marketId),
+      'trades',
       spanOf(from, before),
       'ascending',
-      async (part) => {
+      async (part, { reader, alone }) => {
         if (part.state === 'hot') {
           const values = [
             ...[marketId, part.span.fromMs, part.span.toMs, from.tradedAtS, from.tid],
@@ -194,13 +194,15 @@ export class TradeRuns {
             const { volume, amount } = done;
             made.push({ ...done, volume: shortest(volume), amount: shortest(amount) });
           };
-          await part.eachCold((batch) => {
-            for (const row of batch) {
-              if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) continue;
-              const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
-              if (isKnown) put(maker.add(row));
-              else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
-            }
+          const add = (row: TradeRow) => {
+            if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) return;
+            const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
+            if (isKnown) put(maker.add(row));
+            else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
+          };
+          const slice = { ...tradesOf(marketId), span: part.span };
+          await alone.run(async () => {
+            for await (const batch of reader.typed(slice)) batch.forEach(add);
           });
           put(maker.end());
           appendCandles(candles, made);
