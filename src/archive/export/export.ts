@@ -3,7 +3,7 @@ import type { Span } from '../../kernel/span.js';
 import { isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { FORM_NAMES } from '../../model/columns.js';
 import { MARKET_COLUMN, type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
-import type { ArchiveIdentity, RowForm, SpanCompleteness, StreamPlace } from '../../store/index.js';
+import type { ArchiveIdentity, RowForm, StreamPlace } from '../../store/index.js';
 import { asDiskFull } from '../errors.js';
 import { fillFile } from '../files.js';
 import { csvField, keyOfLine, LineRewriter, spreadsheetField, timeOfLine } from '../lines.js';
@@ -16,6 +16,7 @@ import {
   COLD_NOTE,
   completenessOf,
   type Format,
+  type Known,
   type Manifest,
   type ManifestColumn,
   type MarketPart,
@@ -81,14 +82,14 @@ export async function exportSeries(
   request: ExportRequest,
   around: ExportSurroundings,
 ): Promise<Manifest> {
-  const { kind, format, parts } = request;
+  const { kind, format } = request;
   const { output, reader } = around;
-  const wanted = parts.map((one) => ({ ...one, kind }));
-  const known = await readCompleteness(reader, wanted, request.allowGaps);
+  const wanted = request.parts.map((one) => ({ ...one, kind }));
+  const parts = await readCompleteness(reader, wanted, request.allowGaps);
   const isText = format === 'csv' || format === 'ndjson';
   const { written, columns } = isText
-    ? await writeText(request, format, known, around)
-    : await writeTyped(request, known, around);
+    ? await writeText(request, format, parts, around)
+    : await writeTyped(request, parts, around);
   around.signal.throwIfAborted();
   const manifest: Manifest = {
     tapekeep: request.version,
@@ -98,7 +99,7 @@ export async function exportSeries(
     ...(request.variantS === 0 ? {} : { variantS: request.variantS }),
     ...{ file: output.fileName, format, ...output.sums() },
     rows: written.reduce((sum, { rows }) => sum + rows, 0),
-    isComplete: parts.every((_, index) => known[index]?.missingCount === 0),
+    isComplete: parts.every(({ known }) => known.missingCount === 0),
     order: orderOf(kind),
     columns: columns.map(({ name, type, isNullable, about }) => ({
       name,
@@ -112,7 +113,7 @@ export async function exportSeries(
     ],
     markets: written,
   };
-  await output.commit(`${JSON.stringify(manifest, null, 2)}\n`);
+  await output.commit(manifest);
   return manifest;
 }
 
@@ -125,14 +126,14 @@ interface Written {
 async function writeText(
   request: ExportRequest,
   format: 'csv' | 'ndjson',
-  known: readonly SpanCompleteness[],
+  parts: readonly Known<ExportPart>[],
   around: ExportSurroundings,
 ): Promise<Written> {
   const write = (bytes: Uint8Array) => around.output.write(bytes);
   const all = [MARKET_COLUMN, ...seriesColumns(request.kind, false)];
   if (format === 'csv') await write(Buffer.from(`${all.map(({ name }) => name).join(',')}\r\n`));
   const form = format === 'csv' ? 'csv' : 'json';
-  const written = await writeLines(request, known, form, around, write);
+  const written = await writeLines(request, parts, form, around, write);
   await around.reader.close();
   return { written, columns: all.map((one) => ({ ...one, type: FORM_NAMES[one.type][format] })) };
 }
@@ -143,7 +144,7 @@ async function writeText(
  */
 async function writeTyped(
   request: ExportRequest,
-  known: readonly SpanCompleteness[],
+  parts: readonly Known<ExportPart>[],
   around: ExportSurroundings,
 ): Promise<Written> {
   const { kind, format, version } = request;
@@ -152,7 +153,7 @@ async function writeTyped(
     path: output.scratch('rows.csv'),
     columns: [MARKET_COLUMN, ...seriesColumns(kind, true)],
   };
-  const staging = fillFile(rows.path, (add) => writeLines(request, known, 'lean', around, add));
+  const staging = fillFile(rows.path, (add) => writeLines(request, parts, 'lean', around, add));
   const written = await staging.catch((error: unknown) => {
     throw asDiskFull(error, output.name);
   });
@@ -189,8 +190,8 @@ function orderOf(kind: SeriesKind): string[] {
 }
 
 async function writeLines(
-  { kind, variantS, parts }: ExportRequest,
-  known: readonly SpanCompleteness[],
+  { kind, variantS }: ExportRequest,
+  parts: readonly Known<ExportPart>[],
   form: RowForm,
   { reader, onProgress }: ExportSurroundings,
   write: (bytes: Uint8Array) => Promise<void>,
@@ -199,7 +200,7 @@ async function writeLines(
   const isJson = form === 'json';
   const options = { lead: isJson ? '{' : '', isCrLf: form === 'csv' };
   const written: MarketPart[] = [];
-  for (const [index, { market, marketId, span }] of parts.entries()) {
+  for (const { market, marketId, span, known } of parts) {
     const lines = new LineRewriter(PREFIXES[form](market), options);
     for await (const piece of reader.rows({ kind, marketId, variantS, span }, form)) {
       const rewritten = lines.push(piece);
@@ -210,11 +211,9 @@ async function writeLines(
     const { rows, first, last } = lines;
     onProgress({ market, rows, doneMs: span.toMs - span.fromMs });
     const key = (line: string | null) => (line === null ? null : keyOfLine(line, isJson, hasId));
-    const one = known[index];
-    if (one === undefined) continue;
     written.push({
       ...{ market, ...isoSpan(span), rows },
-      ...{ first: key(first), last: key(last), ...completenessOf(one) },
+      ...{ first: key(first), last: key(last), ...completenessOf(known) },
     });
   }
   return written;

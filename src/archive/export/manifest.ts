@@ -68,7 +68,7 @@ export interface ManifestColumn {
 }
 
 /** Spans that a manifest lists of one market at most. */
-export const LISTED_MAX = 10_000;
+const LISTED_MAX = 10_000;
 /** Gaps that are looked at to offer spans without one; beyond them none is offered. */
 const REFUSED_MAX = 1_000_000;
 
@@ -80,13 +80,10 @@ export function completenessOf({
   missingCount,
 }: SpanCompleteness): Pick<MarketPart, 'coverage' | 'gaps'> {
   return {
-    coverage: {
-      count: coveredCount,
-      list: covered.map(isoSpan),
-    },
+    coverage: { count: coveredCount, list: covered.slice(0, LISTED_MAX).map(isoSpan) },
     gaps: {
       count: missingCount,
-      list: missing.map(({ span, state, reason, note }) => ({
+      list: missing.slice(0, LISTED_MAX).map(({ span, state, reason, note }) => ({
         ...isoSpan(span),
         state,
         reason,
@@ -102,31 +99,35 @@ interface WantedSpan extends Pick<SeriesGaps, 'kind' | 'market' | 'stream' | 'sp
   readonly label?: string;
 }
 
+/** What is wanted, with the word of the ledger on it. */
+export type Known<Wanted> = Wanted & { readonly known: SpanCompleteness };
+
 /**
  * The ledger of spans that are to be written.
  *
  * @throws ExportGapsError unless all is there, or gaps are allowed
  */
-export async function readCompleteness(
+export async function readCompleteness<Wanted extends WantedSpan>(
   reader: ArchiveReader,
-  wanted: readonly WantedSpan[],
+  wanted: readonly Wanted[],
   allowGaps: boolean,
-): Promise<SpanCompleteness[]> {
-  const known: SpanCompleteness[] = [];
+): Promise<Known<Wanted>[]> {
+  const all: Known<Wanted>[] = [];
   const gaps: SeriesGaps[] = [];
-  for (const { kind, market, span, stream, label = '' } of wanted) {
-    const listed = await reader.completeness(stream, span, LISTED_MAX);
-    known.push(listed);
-    const { missingCount, missingMs } = listed;
+  for (const one of wanted) {
+    const { kind, market, span, stream, label = '' } = one;
+    const known = await reader.completeness(stream, span, LISTED_MAX);
+    all.push({ ...one, known });
+    const { missingCount, missingMs } = known;
     if (missingCount === 0) continue;
     // A refusal offers spans without a gap, and so has to know all of them.
     const isCut = !allowGaps && missingCount > LISTED_MAX;
-    const found = isCut ? await reader.completeness(stream, span, REFUSED_MAX) : listed;
+    const found = isCut ? await reader.completeness(stream, span, REFUSED_MAX) : known;
     const missing = found.missing.map((part) => ({ ...part, reason: label + part.reason }));
     gaps.push({ kind, market, stream, span, missing, missingCount, missingMs });
   }
   if (gaps.length > 0 && !allowGaps) throw new ExportGapsError(gaps);
-  return known;
+  return all;
 }
 
 /** Note in a text whose rows are not all from the database. */

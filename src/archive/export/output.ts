@@ -6,6 +6,7 @@ import { codeOf } from '../../kernel/errors.js';
 import { asDiskFull, OutputError } from '../errors.js';
 import { BlockWriter, moveSynced, Scratch, sweep, writeSynced } from '../files.js';
 import { isPattern } from '../parquet/session.js';
+import type { FileManifest } from './manifest.js';
 
 /** Where bytes go when they go to no file of ours: standard output. */
 export interface ByteSink {
@@ -141,7 +142,7 @@ export class Output {
    * Everything takes its place: the file before its manifest, and an older manifest goes before both,
    * so that at no time a manifest describes another file than that which is there.
    */
-  async commit(manifest: string): Promise<void> {
+  async commit(manifest: FileManifest): Promise<void> {
     const { path, manifestPath } = this.#options;
     try {
       await this.#blocks?.flush();
@@ -155,7 +156,7 @@ export class Output {
       const place = isBeside ? this.#scratch : await Scratch.makeBeside(folder);
       try {
         const written = join(place.path, 'manifest');
-        await writeSynced(written, manifest);
+        await writeSynced(written, `${JSON.stringify(manifest, null, 2)}\n`);
         if (this.#isFile && path !== undefined) {
           await rm(manifestPath, { force: true });
           await moveSynced(join(this.#scratch.path, 'data'), resolve(path));

@@ -3,10 +3,10 @@ import { DAY_MS, SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import type { RowOf } from '../../model/series.js';
-import type { SpanCompleteness } from '../../store/index.js';
 import { type Candle, CoveredWalk, computeCandles, withQuietSlots } from '../candles.js';
 import { InterchangeError } from '../errors.js';
 import { writeArrow } from '../export/arrow.js';
+import type { Known } from '../export/manifest.js';
 import type { Output } from '../export/output.js';
 import type { PlainValue } from '../parquet/values.js';
 import type { ArchiveReader } from '../reading.js';
@@ -21,16 +21,16 @@ import {
   tradeUs,
   zipOne,
 } from './feed.js';
-import type { InterchangePart, InterchangeRequest } from './request.js';
+import type { InterchangePart, InterchangeRequest, Source } from './request.js';
 
-/**
- * What freqtrade keeps in a data folder: feather files, which are Arrow IPC files. Its own writer
- * compresses them; its reader takes both. Numbers are doubles there. This is where exact decimals
- * become such, each by itself and correctly rounded.
- */
+/** Rows as the files of each program. */
 
 type Write = (bytes: Uint8Array) => Promise<void>;
-/** The columns of a feather file, and how they are made of rows. */
+/**
+ * The columns of a feather file, as freqtrade keeps them in a data folder, and how they are made of rows. These
+ * are Arrow IPC files. Its own writer compresses them; its reader takes both. Numbers are doubles there.
+ * This is where exact decimals become such, each by itself and correctly rounded.
+ */
 type Feather<Row> = readonly (readonly [field: Field, of: (row: Row) => PlainValue])[];
 
 const DOUBLE = new Float64();
@@ -118,8 +118,8 @@ export interface FileWork {
   readonly request: InterchangeRequest;
   /** Its span is the file's own. */
   readonly part: InterchangePart;
-  /** Of each source. */
-  readonly known: readonly SpanCompleteness[];
+  /** What it is made of, in the order of the part. */
+  readonly sources: readonly Known<Source>[];
   readonly reader: ArchiveReader;
   readonly output: Output;
   readonly madeAt: Date;
@@ -167,15 +167,16 @@ function candles(
   counts: Counts,
   isWhole: boolean,
 ): AsyncIterable<readonly Candle[]> {
-  const { part, known, request } = work;
+  const { part, sources, request } = work;
+  const [source] = sources;
   const intervalMs = request.intervalS * 1000;
-  const covered = () => new CoveredWalk(known[0]?.covered ?? []);
+  const covered = () => new CoveredWalk(source?.known.covered ?? []);
   const onPartial = add(counts, 'partialSlotsLeftOut');
   // Candles that begin in the span and end outside of it are the exchange's, and whole.
   const { fromMs, toMs } = part.span;
   const grid = { fromMs: ceilToMs(fromMs, intervalMs), toMs: floorToMs(toMs, intervalMs) };
   const some =
-    part.sources[0]?.kind === 'candles'
+    source?.kind === 'candles'
       ? rowsOf(work, 'candles', request.intervalS)
       : computeCandles(rowsOf(work, 'trades', 0, grid), {
           ...{ intervalMs, covered: covered(), onPartial },
@@ -289,9 +290,9 @@ const KNOWN_BEFORE_MAX = 10_000;
 
 /** The book that holds where the span begins, as of that instant; undefined where depth is not covered up to there. */
 async function standingBook(work: FileWork): Promise<RowOf<'depth'> | undefined> {
-  const { reader, part } = work;
+  const { reader, part, sources } = work;
   const { fromMs } = part.span;
-  const source = part.sources.find(({ kind }) => kind === 'depth');
+  const source = sources.find(({ kind }) => kind === 'depth');
   if (source === undefined) return undefined;
   const before = { fromMs: fromMs - STANDING_MAX_MS, toMs: fromMs };
   const { covered } = await reader.completeness(source.stream, before, KNOWN_BEFORE_MAX);

@@ -4,12 +4,11 @@ import { DAY_S } from '../../kernel/durations.js';
 import { codeOf } from '../../kernel/errors.js';
 import { isThere, makeFolder } from '../../kernel/folders.js';
 import { isoSpan } from '../../kernel/timestamp.js';
-import type { SpanCompleteness } from '../../store/index.js';
 import { asDiskFull, InterchangeError, OutputError } from '../errors.js';
 import {
   completenessOf,
   type FileManifest,
-  LISTED_MAX,
+  type Known,
   type MarketPart,
   readCompleteness,
 } from '../export/manifest.js';
@@ -167,9 +166,10 @@ async function writeFile(
 ): Promise<InterchangeManifest> {
   const { reader, clock, signal } = around;
   signal.throwIfAborted();
-  const known: SpanCompleteness[] = [];
-  for (const { stream } of part.sources) {
-    known.push(await reader.completeness(stream, part.span, KNOWN_MAX));
+  const sources: Known<Source>[] = [];
+  for (const one of part.sources) {
+    const known = await reader.completeness(one.stream, part.span, KNOWN_MAX);
+    sources.push({ ...one, known });
   }
   const target = join(request.dir, path);
   const output = await openOutput(target, request.isForced);
@@ -177,12 +177,12 @@ async function writeFile(
     const madeAt = new Date(clock.wallMs());
     const { name } = part.market;
     const written = await write({
-      ...{ request, part, known, reader, output, madeAt, signal, onPhase: around.onPhase },
+      ...{ request, part, sources, reader, output, madeAt, signal, onPhase: around.onPhase },
       onProgress: (rows, atMs) => around.onProgress({ market: name, rows, atMs }),
     });
     signal.throwIfAborted();
     const { tool, content, intervalS, archive, version } = request;
-    const { market, span, sources } = part;
+    const { market, span } = part;
     const candlesFrom = sources[0]?.kind === 'candles' ? 'exchange' : 'trades';
     const manifest: InterchangeManifest = {
       ...{ tapekeep: version, madeAt: madeAt.toISOString(), archive, for: tool, content },
@@ -190,21 +190,12 @@ async function writeFile(
       ...isoSpan(span),
       ...(content === 'candles' ? { intervalS, candlesFrom } : {}),
       ...{ file: output.fileName, ...output.sums(), rows: written.rows },
-      isComplete: known.every(({ missingCount }) => missingCount === 0),
+      isComplete: sources.every(({ known }) => known.missingCount === 0),
       counts: Object.fromEntries(Object.entries(written.counts).filter(([, count]) => count !== 0)),
       notes: CONTENTS[tool][content] ?? [],
-      sources: known.map(({ covered, missing, ...one }, index) => ({
-        kind: sources[index]?.kind ?? 'trades',
-        ...completenessOf({
-          ...{
-            ...one,
-            covered: covered.slice(0, LISTED_MAX),
-            missing: missing.slice(0, LISTED_MAX),
-          },
-        }),
-      })),
+      sources: sources.map(({ kind, known }) => ({ kind, ...completenessOf(known) })),
     };
-    await output.commit(`${JSON.stringify(manifest, null, 2)}\n`);
+    await output.commit(manifest);
     around.onFile(manifest, target);
     return manifest;
   } catch (error) {
