@@ -145,11 +145,7 @@ export class ArchiveReader {
     span: Span,
     marketIds?: readonly number[],
   ): Promise<readonly PlacedFile[]> {
-    const files: PlacedFile[] = [];
-    for (const segment of this.#find(kind, span)) {
-      files.push(...(await this.#place.folder.filesOf(segment, segment.span, marketIds)));
-    }
-    return files;
+    return await this.#place.folder.filesOfAll(this.#find(kind, span), marketIds);
   }
 
   /** Ledger of a span of a stream; lists are cut at `limit`. @throws StoreError */

@@ -3,7 +3,7 @@ import type { ArchiveSnapshot, MergedSlice } from '../store/index.js';
 import { type ColdPlace, coldDays, filesOf, newestOfFile, sortedFiles } from './cold-rows.js';
 import { type Batches, inOneOrder } from './merge.js';
 import { hotBlocks, makeRows, type RowMaker } from './row-blocks.js';
-import type { PlacedFile, PlacedSegment } from './segments.js';
+import type { PlacedSegment } from './segments.js';
 
 /** The one reader of rows: of one series, of one market or several, in any order, wherever they lie. */
 
@@ -39,7 +39,8 @@ export async function* readRows<Row>(
     // The database has no rows of what has left it, so that one statement finds all that are hot.
     const isHot = segments.some(({ state }) => state === 'hot');
     const hot = isHot ? [hotRows(place, slice, maker)] : [];
-    const files = await allFiles(place, slice, segments);
+    const all = await place.folder.filesOfAll(segments, slice.marketIds);
+    const files = all.filter(({ rows }) => rows > 0);
     const cold = files.length === 0 ? [] : [sortedFiles(place, slice, files, maker)];
     yield* inOneOrder([...hot, ...cold], maker);
     return;
@@ -87,16 +88,6 @@ async function* hotDays<Row>(
     days = rows < FEW_ROWS ? Math.min(days * 2, DAYS_MAX) : Math.max(1, Math.floor(days / 2));
     fromUs = toUs;
   }
-}
-
-async function allFiles(
-  place: RowPlace,
-  slice: MergedSlice,
-  segments: readonly PlacedSegment[],
-): Promise<PlacedFile[]> {
-  const files: PlacedFile[] = [];
-  for (const one of segments) files.push(...(await filesOf(place, sliceWithin(slice, one), one)));
-  return files;
 }
 
 /** Newest first, at most `limit`; of one market. */

@@ -138,6 +138,16 @@ export class ColdFolder {
     return files;
   }
 
+  /** The same of several, as much of each as it holds of the span that they were cut from. */
+  async filesOfAll(
+    segments: readonly PlacedSegment[],
+    marketIds: readonly number[] | undefined,
+  ): Promise<PlacedFile[]> {
+    const files: PlacedFile[] = [];
+    for (const one of segments) files.push(...(await this.filesOf(one, one.span, marketIds)));
+    return files;
+  }
+
   #manifestOf(partition: RemovedPartition): Promise<ColdManifest> {
     const { table, uri } = partition;
     const from = isoMs(partition.span.fromMs);
@@ -156,9 +166,10 @@ export class ColdFolder {
     { table, span, manifestSha256 }: RemovedPartition,
     uri: string,
   ): Promise<ColdManifest> {
+    const path = join(this.#dir, uri);
     const manifest = await readColdManifest(this.#dir, uri).catch((error: unknown) => {
       if (!(error instanceof ColdError) || error.code !== 'cold_missing') throw error;
-      const text = `${join(this.#dir, uri)} is not there, though the archive counts on it: bring it back from a copy, or name the folder of cold partitions with cold.dir`;
+      const text = `${path} is not there, though the archive counts on it: bring it back from a copy, or name the folder of cold partitions with cold.dir`;
       throw new ColdError('cold_missing', text, { cause: error });
     });
     const isSame =
@@ -166,12 +177,9 @@ export class ColdFolder {
       Date.parse(manifest.from) === span.fromMs &&
       Date.parse(manifest.to) === span.toMs;
     if (isSame && (manifestSha256 === null || manifest.sha256 === manifestSha256)) return manifest;
-    if (isSame) {
-      const text = `${join(this.#dir, uri)} is a manifest of this partition, but not the one that it was archived with: bring the right one back from a copy`;
-      throw new ColdError('cold_damaged', text);
-    }
-    const path = join(this.#dir, uri);
-    const text = `${path} is of ${manifest.table} from ${manifest.from} to ${manifest.to}, which is another partition: bring the right one back from a copy`;
-    throw new ColdError('cold_damaged', text);
+    const what = isSame
+      ? 'a manifest of this partition, but not the one that it was archived with'
+      : `of ${manifest.table} from ${manifest.from} to ${manifest.to}, which is another partition`;
+    throw new ColdError('cold_damaged', `${path} is ${what}: bring the right one back from a copy`);
   }
 }
