@@ -9,10 +9,9 @@ import { isColdThere, SCRATCH_FOLDER } from '../cold/folder.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import { restorePartition } from '../cold/restoring.js';
 import { claimColdDir, tidyColdDir } from '../cold/tidy.js';
-import { asColdError, ColdError } from '../errors.js';
+import { asColdError, ColdError, inColdWords } from '../errors.js';
 import {
   findObstacles,
-  type LifePlan,
   type LifeRules,
   lifeDates,
   planLife,
@@ -138,24 +137,21 @@ class LifeRun {
 
   /** Reports what would become of each partition, and changes nothing. */
   async preview(): Promise<void> {
-    const { store, nowMs, rules, isChosen } = this.#context;
-    const plan = await this.#plan();
-    const obstacle = await this.#obstacles(plan.seal);
+    const { nowMs, rules } = this.#context;
+    const { chosen, seal, archive } = await this.#plan();
+    const obstacle = await this.#obstacles(seal);
     const report = (partition: PartitionInfo, became: LifeOutcome['became'], note: string | null) =>
       this.#outcomes.push({ partition, became, rows: partition.rows, note });
-    const isOf = (due: readonly PartitionInfo[], { name }: PartitionInfo) =>
-      due.some((one) => one.name === name);
     // What is made ahead has nothing in it to be sealed.
-    const begun = (await store.sealing.partitions()).filter(({ span }) => span.fromMs <= nowMs);
-    for (const one of begun.filter(isChosen)) {
-      if (isOf(plan.seal, one)) {
+    for (const one of chosen.filter(({ span }) => span.fromMs <= nowMs)) {
+      if (seal.includes(one)) {
         const kept = await obstacle(one);
         if (kept === undefined) {
           report(one, 'sealed', await lackNote(this.#context.admin, one));
           const { archivesAtMs } = lifeDates(one, rules);
           if (archivesAtMs !== null && archivesAtMs <= nowMs) report(one, 'archived', null);
         } else report(one, 'kept', kept);
-      } else if (isOf(plan.archive, one)) {
+      } else if (archive.includes(one)) {
         const kept = await unsettledNote(this.#context.admin, one, false);
         report(one, kept === undefined ? 'archived' : 'kept', kept ?? null);
       } else {
@@ -165,11 +161,11 @@ class LifeRun {
     }
   }
 
-  async #plan(): Promise<LifePlan> {
+  /** What of the partitions that were chosen is due. */
+  async #plan() {
     const { store, rules, nowMs, clock, isChosen } = this.#context;
-    const now = { nowMs, wallMs: clock.wallMs() };
-    const partitions = await store.sealing.partitions();
-    return planLife(partitions.filter(isChosen), rules, now);
+    const chosen = (await store.sealing.partitions()).filter(isChosen);
+    return { chosen, ...planLife(chosen, rules, { nowMs, wallMs: clock.wallMs() }) };
   }
 
   /** Runs the work on one partition. Returns false when nothing came of it. */
@@ -274,38 +270,32 @@ class LifeRun {
   async #removeFiles(manifest: ColdManifest | undefined, { uri }: PartitionInfo): Promise<void> {
     const { coldDir } = this.#context;
     this.#isColdTouched = true;
-    try {
-      // The manifest last: without it nothing would find the others before the next tidying.
-      const paths = [
-        ...(manifest?.files ?? []).map(({ path }) => path),
-        ...(uri === null ? [] : [uri]),
-      ];
+    // The manifest last: without it nothing would find the others before the next tidying.
+    const paths = [
+      ...(manifest?.files ?? []).map(({ path }) => path),
+      ...(uri === null ? [] : [uri]),
+    ];
+    await inColdWords(coldDir, async () => {
       for (const path of paths) await rm(join(coldDir, path), { force: true });
-    } catch (error) {
-      throw asColdError(error, coldDir);
-    }
+    });
   }
 
   /** False when the folder cannot be had: a failure that is reported once, and takes nothing from what was done before. */
   async #hasClaimed(): Promise<boolean> {
-    const { coldDir } = this.#context;
+    const { store, coldDir } = this.#context;
     if (this.#failures.some(({ partition }) => partition === coldDir)) return false;
+    const [row] = await store.query<{ name: string; created_at: string }>(
+      `SELECT name, to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at FROM archive`,
+    );
+    const owner = { name: row?.name ?? '', createdAt: row?.created_at ?? '' };
+    const partitions = await store.sealing.partitions();
     try {
-      await this.#claim();
+      await claimColdDir(coldDir, owner, partitions);
       return true;
     } catch (error) {
       this.#fail(coldDir, error);
       return false;
     }
-  }
-
-  async #claim(): Promise<void> {
-    const { store, coldDir } = this.#context;
-    const [row] = await store.query<{ name: string; created_at: string }>(
-      `SELECT name, to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at FROM archive`,
-    );
-    const owner = { name: row?.name ?? '', createdAt: row?.created_at ?? '' };
-    await claimColdDir(coldDir, owner, await store.sealing.partitions());
   }
 }
 

@@ -1,3 +1,4 @@
+import { hullOf } from '../../kernel/span.js';
 import { formatInstant, isoMs } from '../../kernel/timestamp.js';
 import { type SeriesTable, streamName } from '../../model/series.js';
 import {
@@ -54,7 +55,7 @@ export function restsUntilMs({ restoredAtMs }: PartitionInfo, { restMs }: LifeRu
 }
 
 /** What is due by the rules; the work itself may find reasons against it. */
-export interface LifePlan {
+interface LifePlan {
   readonly expire: readonly PartitionInfo[];
   readonly seal: readonly PartitionInfo[];
   readonly archive: readonly PartitionInfo[];
@@ -103,9 +104,7 @@ async function ledgerSuspect(
 ): Promise<string | undefined> {
   const trades = due.filter(({ table }) => table === 'trade').map(({ span }) => span);
   if (trades.length === 0) return undefined;
-  const fromMs = Math.min(...trades.map((span) => span.fromMs));
-  const toMs = Math.max(...trades.map((span) => span.toMs));
-  const [suspect] = await findLedgerSuspects(admin.connection, { fromMs, toMs });
+  const [suspect] = await findLedgerSuspects(admin.connection, hullOf(trades));
   if (suspect === undefined) return undefined;
   const { market, claimed, counted, span } = suspect;
   const at = formatInstant(span.fromMs);

@@ -11,7 +11,6 @@ import {
   type Store,
 } from '../../store/index.js';
 import { ColdError } from '../errors.js';
-import { countLines } from '../parquet/values.js';
 
 /**
  * The steps of the partition lifecycle, in their order. Each is reported when it starts; what a program
@@ -84,6 +83,17 @@ export function kept(partition: PartitionInfo, note: string, rows: number | null
 
 /** Names how a checksum was made; another way of making it gets another name. */
 const CHECKSUM_FORM = 'rows1-sha256';
+
+const LINE_FEED = 10;
+
+/** How many lines end in a piece of text. */
+function countLines(piece: Buffer): number {
+  let count = 0;
+  for (let at = piece.indexOf(LINE_FEED); at >= 0; at = piece.indexOf(LINE_FEED, at + 1)) {
+    count += 1;
+  }
+  return count;
+}
 
 /** Gets the lines of a market, piece by piece; pieces may end anywhere. */
 export type MarketSink = (market: PartitionMarket, lines: AsyncIterable<Buffer>) => Promise<void>;
