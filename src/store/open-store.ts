@@ -39,7 +39,6 @@ import {
   readCoveredRanges,
   readExchangeNow,
   readMissing,
-  readRangesWithin,
   touchSession,
 } from './completeness/ledger.js';
 import { revoke, revokeBeyond } from './completeness/revocation.js';
@@ -65,7 +64,6 @@ import { openSnapshot } from './reading/snapshot.js';
 import {
   hasTradeBefore,
   readKnownBalances,
-  readNewestTrades,
   readOpenOrders,
   readStoredTrades,
   readTradedSlots,
@@ -168,14 +166,14 @@ function bind<
 const LEDGER = {
   ...{ archive: readArchive, claimArchive, ensureMarkets, ensureStream, setCollectFrom },
   ...{ offsetModes: readOffsetModes, rememberOffsetMode, startTries: readStartTries, noteStartTry },
-  ...{ coveredRanges: readCoveredRanges, rangesWithin: readRangesWithin, statusRows: readStatus },
+  ...{ coveredRanges: readCoveredRanges, statusRows: readStatus },
   ...{ databaseBytes: readDatabaseBytes },
   ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, retryGaps },
   ...{ recordGap, closeFilledGaps },
   ...{ want, fillRequests: readFillRequests, revoke, revokeBeyond },
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
   ...{ exposeTrades, recordIdEpoch, storedTrades: readStoredTrades, hasTradeBefore },
-  ...{ newestTrades: readNewestTrades, tradedSlots: readTradedSlots },
+  ...{ tradedSlots: readTradedSlots },
   ...{ openSession, touchSession, closeSession, closeOrphanSessions },
   ...{ knownBalances: readKnownBalances, openOrders: readOpenOrders },
 };

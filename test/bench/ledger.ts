@@ -124,7 +124,7 @@ async function time(samples: number, warmUp: number, ask: () => Promise<number>)
 
 const round = (value: number) => Math.round(value * 100) / 100;
 
-type Question = 'newestIslands' | 'coveredAt' | 'gapsOfWeek' | 'newestGaps' | 'mergedClaim';
+type Question = 'newestIslands' | 'gapsOfWeek' | 'newestGaps' | 'mergedClaim';
 type QuestionOfAll = 'gapTotals' | 'statusRows' | 'pending' | 'verdictTotals';
 type Answers = Readonly<Record<Question | QuestionOfAll, Times>>;
 
@@ -149,10 +149,6 @@ async function ask(store: Store, ledger: Ledger, random: Random): Promise<Answer
   let headMs = END_MS;
   return {
     newestIslands: await measure(async () => (await store.coveredRanges(stream(), 50)).length),
-    coveredAt: await measure(async () => {
-      const fromMs = Math.floor(moment());
-      return (await store.rangesWithin(stream(), { fromMs, toMs: fromMs + 1 }, 1)).length;
-    }),
     gapsOfWeek: await measure(async () => {
       const fromMs = Math.floor(moment());
       const span = { fromMs, toMs: fromMs + WEEK_MS };
@@ -206,7 +202,6 @@ export async function run(): Promise<BenchReport> {
 
 const QUESTIONS: Readonly<Record<Question | QuestionOfAll, string>> = {
   newestIslands: 'newest 50 islands of a stream',
-  coveredAt: 'is an instant covered',
   gapsOfWeek: 'gaps of a market in a week, newest 50',
   newestGaps: 'newest 50 gaps of everything',
   mergedClaim: 'one claim merged, committed to disk',

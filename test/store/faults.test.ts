@@ -15,7 +15,7 @@ import {
   runSql,
 } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
-import { brokenCoverage, claim, trade } from '../support/postgres/postgres-rows.js';
+import { ALWAYS, brokenCoverage, claim, trade } from '../support/postgres/postgres-rows.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 
 const MARKET = {
@@ -193,7 +193,7 @@ test('a daemon that lost its lock cannot write until it has it again', async () 
   await successor.store.acquireWriterLock();
   const late = store.commit({ trades: [trade(1, 1)] });
   await isRefused;
-  assert.deepEqual(await successor.store.newestTrades(1, 1), []);
+  assert.deepEqual(await successor.store.storedTrades(1, ALWAYS, 1), []);
   await successor.store.stop();
   assert.equal((await late).outcomes.trade.stored, 1);
   assert.ok(failed.includes('writer_lock_held'));
@@ -256,5 +256,5 @@ test('a full queue makes commits wait, and giving up waiting is possible', async
   await assert.rejects(given, /enough/);
   await Promise.all(commits);
   assert.ok(Math.max(...sizes) <= 2);
-  assert.equal((await blocker.store.newestTrades(1, 100)).length, 41);
+  assert.equal((await blocker.store.storedTrades(1, ALWAYS, 100)).length, 41);
 });

@@ -4,7 +4,7 @@ import type { StreamRef } from '../../src/model/batch.js';
 import { Connection } from '../../src/store/connection.js';
 import { Partitions } from '../../src/store/schema/partitions.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
+import { ALWAYS, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';
 
 const counts = (stored: number, updated = 0, duplicate = 0, conflict = 0, rejected = 0) => ({
@@ -87,8 +87,8 @@ test('a batch that the database refuses does not hold up its neighbours', async 
     { code: 'data_refused', sqlstate: '23503' },
   );
   assert.deepEqual(
-    (await store.newestTrades(1, 9)).map(({ tid }) => tid),
-    [3, 1],
+    (await store.storedTrades(1, ALWAYS, 9)).map(({ tid }) => tid),
+    [1, 3],
   );
 });
 

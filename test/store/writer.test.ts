@@ -4,7 +4,14 @@ import { systemClock } from '../../src/kernel/clock.js';
 import type { KlineRow } from '../../src/model/batch.js';
 import { WriterSession } from '../../src/store/writer/session.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
-import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
+import {
+  ALWAYS,
+  brokenCoverage,
+  claim,
+  NOON_S,
+  ticker,
+  trade,
+} from '../support/postgres/postgres-rows.js';
 import { openWithStreams } from '../support/worlds/store-world.js';
 
 const counts = (stored: number, updated = 0, duplicate = 0, conflict = 0, rejected = 0) => ({
@@ -27,8 +34,8 @@ test('a page and its claim are stored once, however often they come', async () =
   assert.deepEqual(again.outcomes.trade, counts(0, 0, 3));
   assert.deepEqual(again.ranges, first.ranges);
   assert.deepEqual(await brokenCoverage(url), []);
-  assert.deepEqual(await store.newestTrades(1, 2), [
-    { tid: 3, tradedAtS: NOON_S + 3 },
+  assert.deepEqual(await store.storedTrades(1, ALWAYS, 2), [
+    { tid: 1, tradedAtS: NOON_S + 1 },
     { tid: 2, tradedAtS: NOON_S + 2 },
   ]);
 });

@@ -69,26 +69,6 @@ export async function readCoveredRanges(
   return await runner.rows<CoveredRange>(NEWEST_RANGES, values);
 }
 
-const RANGES_WITHIN = `
-  SELECT ${coveredRangeSql('i')} FROM coverage i WHERE stream_id = $1
-    AND lower(span) < ${fromMs('$3')} AND lower(span) >= coalesce((
-      SELECT lower(c.span) FROM coverage c
-      WHERE c.stream_id = $1 AND lower(c.span) <= ${fromMs('$2')}
-      ORDER BY lower(c.span) DESC LIMIT 1), '-infinity')
-    AND upper(span) > ${fromMs('$2')}
-  ORDER BY lower(span) DESC LIMIT $4`;
-
-/** Covered ranges that overlap a span, newest first; at most `limit`. */
-export async function readRangesWithin(
-  runner: Runner,
-  stream: StreamRef,
-  { fromMs: from, toMs: to }: Span,
-  limit: number,
-): Promise<CoveredRange[]> {
-  const values = [stream.streamId, from, to, limit];
-  return await runner.rows<CoveredRange>(RANGES_WITHIN, values);
-}
-
 const OPEN_SESSION = `
   INSERT INTO session (stream_id, market_id, connected_at, last_message_at)
   VALUES ($1, $2, ${fromMs('$3')}, ${fromMs('$3')}) RETURNING session_id`;

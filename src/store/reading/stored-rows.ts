@@ -8,18 +8,6 @@ import { fromMs, unnested } from '../sql.js';
 /** Stored rows by which collectors and checks go on. */
 
 const TRADE_KEY = `tid, extract(epoch FROM traded_at)::float8 AS traded_at_s`;
-const NEWEST_TRADES = `
-  SELECT ${TRADE_KEY} FROM trade WHERE market_id = $1 ORDER BY traded_at DESC, tid DESC LIMIT $2`;
-
-/** Keys of the newest stored trades, newest first. */
-export async function readNewestTrades(
-  runner: Runner,
-  marketId: number,
-  count: number,
-): Promise<PageRow[]> {
-  return await runner.rows<PageRow>(NEWEST_TRADES, [marketId, count]);
-}
-
 const STORED_TRADES = `
   SELECT ${TRADE_KEY} FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
   ORDER BY traded_at, tid LIMIT $4`;

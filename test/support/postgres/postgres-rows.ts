@@ -3,6 +3,8 @@ import { runSql } from './postgres-server.js';
 
 /** A round second that tests count from: 2026-01-15 12:00:00 UTC. */
 export const NOON_S = Date.UTC(2026, 0, 15, 12) / 1_000;
+/** All time. */
+export const ALWAYS = { fromMs: 0, toMs: Number.POSITIVE_INFINITY };
 
 /** A storable trade of market 1, `atS` seconds after noon, with its own values over it. */
 export function trade(tid: number, atS: number, values: Partial<TradeRow> = {}): TradeRow {
