@@ -67,7 +67,6 @@ export {
   type MigrationReport,
   type MigrationStep,
   migrate,
-  migrateAll,
 } from './schema/migrate.js';
 export type {
   PartitionInfo,

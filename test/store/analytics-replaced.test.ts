@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
-import { migrateAll } from '../../src/store/schema/migrate.js';
+import { migrate } from '../../src/store/schema/migrate.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 
@@ -9,7 +9,7 @@ import { loginAs } from '../support/postgres/postgres-logins.js';
 
 const OTHER_VERSION = `UPDATE analytics.definition SET hash = 'another' WHERE name = '10_trades.sql'`;
 
-const outcome = async (databaseUrl: string) => (await migrateAll({ databaseUrl })).analytics;
+const outcome = async (databaseUrl: string) => (await migrate({ databaseUrl })).analytics;
 
 test('definitions of another version are replaced whole; of the same one they are left', async () => {
   const url = await makeDatabase();
@@ -128,7 +128,7 @@ test('whoever does not own the tables leaves the definitions alone, and says so'
   const url = await makeDatabase();
   await runSql(url, OTHER_VERSION);
   const writer = await loginAs(url, 'tapekeep_writer');
-  const report = await migrateAll({ databaseUrl: writer });
+  const report = await migrate({ databaseUrl: writer });
   assert.equal(report.analytics.state, 'not_allowed');
   assert.match(report.analytics.note ?? '', /let the owner of the tables migrate/);
 });

@@ -22,12 +22,7 @@ import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { kernelRelease } from '../../src/store/embedded/accounts.js';
 import { findRunning, readPostmaster, syncMethodOf } from '../../src/store/embedded/server.js';
-import {
-  findEmbeddedPostgres,
-  migrate,
-  migrateAll,
-  startEmbeddedPostgres,
-} from '../../src/store/index.js';
+import { findEmbeddedPostgres, migrate, startEmbeddedPostgres } from '../../src/store/index.js';
 import {
   asSuperuser,
   makeTempDir,
@@ -222,7 +217,7 @@ test('an archive whose program was the superuser is made over, once, with all th
   for (const time of ['at first', 'again']) {
     const { url, stop } = await start(dataDir);
     assert.equal(new URL(url).username, 'tapekeep_program', time);
-    const report = await migrateAll({ databaseUrl: url });
+    const report = await migrate({ databaseUrl: url });
     assert.deepEqual([report.applied, report.roles.note], [[], null]);
     const owners = await runSql(
       url,

@@ -46,7 +46,7 @@ test('a daemon of the version before is not migrated beneath', async (t) => {
     message: /of an earlier version writes to .* server process \d+.*stop it, and start this one/,
   });
   await earlier.query('SELECT pg_advisory_unlock_all()');
-  assert.ok((await migrate({ databaseUrl: url })).includes('0015_one_vocabulary'));
+  assert.ok((await migrate({ databaseUrl: url })).applied.includes('0015_one_vocabulary'));
 });
 
 test('a daemon of an earlier version is not migrated beneath, and does not write beside a new one', async (t) => {
@@ -72,7 +72,7 @@ test('a login that may not write does not keep an archive from being migrated by
   const url = await makeOldDatabase(7);
   const stranger = await connected(t, await loginAs(url, null));
   await stranger.query(EARLIER_LOCK);
-  assert.ok((await migrate({ databaseUrl: url })).includes('0010_locks_and_ledger'));
+  assert.ok((await migrate({ databaseUrl: url })).applied.includes('0010_locks_and_ledger'));
 });
 
 test('old memories of gaps get the words of the list, and are cut where they overlapped', async () => {

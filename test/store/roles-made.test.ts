@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { startEmbeddedPostgres } from '../../src/store/index.js';
-import { migrate, migrateAll } from '../../src/store/schema/migrate.js';
+import { migrate } from '../../src/store/schema/migrate.js';
 import type { RolesOutcome } from '../../src/store/schema/roles.js';
 import {
   makeDatabase,
@@ -25,7 +25,7 @@ const REFUSED = { code: '42501' };
 test('archives of one server are migrated at the same time', async () => {
   const urls = await Promise.all([1, 2, 3, 4].map(() => makeDatabase('empty')));
   const reports = await Promise.all(
-    [...urls, ...urls].map((databaseUrl) => migrateAll({ databaseUrl })),
+    [...urls, ...urls].map((databaseUrl) => migrate({ databaseUrl })),
   );
   assert.equal(reports.filter(({ applied }) => applied.length > 0).length, 4);
   assert.deepEqual(new Set(reports.map(({ roles }) => roles.note)), new Set([null]));
@@ -33,7 +33,7 @@ test('archives of one server are migrated at the same time', async () => {
 
 test('rights that somebody changed are put right again, and what is right is left alone', async () => {
   const url = await makeDatabase();
-  const again = async () => (await migrateAll({ databaseUrl: url })).roles.state;
+  const again = async () => (await migrate({ databaseUrl: url })).roles.state;
   // A copy of a database is open to every login again.
   assert.equal(await again(), 'granted');
   assert.equal(await again(), 'current');
@@ -58,7 +58,7 @@ async function makeOwnDatabase(attributes = ''): Promise<string> {
 
 test('a user without any right on roles keeps the tables, and grants them all the same', async () => {
   const login = await makeOwnDatabase();
-  const { roles, applied } = await migrateAll({ databaseUrl: login });
+  const { roles, applied } = await migrate({ databaseUrl: login });
   assert.ok(applied.length > 0);
   assert.equal(roles.state, 'granted');
   assert.match(roles.note ?? '', /the tables stay with the user who made them/);
@@ -66,10 +66,10 @@ test('a user without any right on roles keeps the tables, and grants them all th
   const { store } = await openTestStore({ databaseUrl: writer });
   assert.equal((await store.commit({ trades: [trade(1, 5)] })).outcomes.trade.stored, 1);
   await store.stop();
-  const again = await migrateAll({ databaseUrl: login });
+  const again = await migrate({ databaseUrl: login });
   assert.equal(again.roles.state, 'current');
   await runAdvice((await testPostgres()).url, again.roles);
-  assert.deepEqual((await migrateAll({ databaseUrl: login })).roles, {
+  assert.deepEqual((await migrate({ databaseUrl: login })).roles, {
     state: 'granted',
     note: null,
   });
@@ -93,7 +93,7 @@ test('a member of the owners migrates and makes over what it made', async () => 
   const { username } = new URL(login);
   const { url } = await testPostgres();
   await runSql(url, `GRANT tapekeep_owner TO ${username}`);
-  const { roles } = await migrateAll({ databaseUrl: login });
+  const { roles } = await migrate({ databaseUrl: login });
   assert.deepEqual(roles, { state: 'granted', note: null });
   const owners = await runSql(
     login,
@@ -139,7 +139,7 @@ test('several archives of a new server make the roles together', async () => {
     const names = ['one', 'two', 'three', 'four'];
     for (const name of names) await runSql(server.url, `CREATE DATABASE ${name}`);
     const reports = await Promise.all(
-      names.map((name) => migrateAll({ databaseUrl: withDatabase(server.url, name) })),
+      names.map((name) => migrate({ databaseUrl: withDatabase(server.url, name) })),
     );
     for (const { roles } of reports) assert.deepEqual(roles, { state: 'granted', note: null });
   } finally {
@@ -153,7 +153,7 @@ test('where roles cannot be made, it is said how, and the archive works without'
     const login = await loginAs(server.url, null);
     const { username } = new URL(login);
     await runSql(server.url, `ALTER DATABASE tapekeep OWNER TO ${username}`);
-    const { applied, analytics, roles } = await migrateAll({ databaseUrl: login });
+    const { applied, analytics, roles } = await migrate({ databaseUrl: login });
     assert.ok(applied.length > 0);
     assert.equal(analytics.state, 'replaced');
     assert.equal(roles.state, 'not_allowed');
@@ -174,7 +174,7 @@ test('where roles cannot be made, it is said how, and the archive works without'
     await store.stop();
     // With the right to make roles everything falls into place, without a superuser.
     await runSql(server.url, `ALTER ROLE ${username} CREATEROLE`);
-    const later = await migrateAll({ databaseUrl: login });
+    const later = await migrate({ databaseUrl: login });
     assert.deepEqual(later.roles, { state: 'granted', note: null });
     const [owner] = await runSql(
       login,
@@ -183,7 +183,7 @@ test('where roles cannot be made, it is said how, and the archive works without'
     assert.deepEqual(owner, { name: 'tapekeep_owner' });
     const reader = await loginAs(server.url, 'tapekeep_reader');
     assert.equal((await runSql(reader, 'SELECT FROM trade')).length, 1);
-    assert.deepEqual((await migrateAll({ databaseUrl: login })).roles.state, 'current');
+    assert.deepEqual((await migrate({ databaseUrl: login })).roles.state, 'current');
   } finally {
     await server.stop();
   }
@@ -194,8 +194,8 @@ test('what an administrator is asked to run is all that is left to do', async ()
   try {
     const login = await loginAs(server.url, null);
     await runSql(server.url, `ALTER DATABASE tapekeep OWNER TO ${new URL(login).username}`);
-    await runAdvice(server.url, (await migrateAll({ databaseUrl: login })).roles);
-    const { roles } = await migrateAll({ databaseUrl: login });
+    await runAdvice(server.url, (await migrate({ databaseUrl: login })).roles);
+    const { roles } = await migrate({ databaseUrl: login });
     assert.deepEqual(roles, { state: 'granted', note: null });
   } finally {
     await server.stop();

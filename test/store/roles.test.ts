@@ -64,7 +64,7 @@ test('the owner of everything is a group that cannot log in', async () => {
 test('a daemon that only writes does everything it does', async () => {
   const url = await makeDatabase();
   const writer = await loginAs(url, 'tapekeep_writer');
-  assert.deepEqual(await migrate({ databaseUrl: writer }), []);
+  assert.deepEqual((await migrate({ databaseUrl: writer })).applied, []);
   const { store } = await openTestStore({ databaseUrl: writer });
   await store.claimArchive({ name: 'x', baseUrl: 'http://x', isSandbox: true, identity: null });
   await store.acquireWriterLock();

@@ -24,11 +24,12 @@ const open = (databaseUrl: string) =>
 test('twenty programs migrate at once: one does the work, all succeed', async () => {
   const url = await makeDatabase('empty');
   await assert.rejects(open(url), { code: 'database_not_migrated', action: 'fatal' });
-  const applied = await Promise.all(
+  const reports = await Promise.all(
     Array.from({ length: 20 }, () => migrate({ databaseUrl: url })),
   );
-  assert.equal(applied.filter((names) => names.length > 0).length, 1);
-  assert.ok(applied.flat().includes('0001_archive'));
+  const [first, ...others] = reports.filter(({ applied }) => applied.length > 0);
+  assert.ok(first?.applied.includes('0001_archive'));
+  assert.deepEqual(others, []);
   await (await open(url)).stop();
 });
 

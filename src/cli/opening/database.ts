@@ -8,7 +8,7 @@ import {
   hasEmbeddedCluster,
   type MigrationReport,
   type MigrationStep,
-  migrateAll,
+  migrate,
   openStore,
   type Store,
   startEmbeddedPostgres,
@@ -86,7 +86,7 @@ export function migrateDatabase(
   onStep?: (step: MigrationStep) => void,
 ): Promise<MigrationReport> {
   const partitionWidths = config.database.partitionWidth;
-  return migrateAll({ databaseUrl, telemetry, partitionWidths, ...(onStep && { onStep }) });
+  return migrate({ databaseUrl, telemetry, partitionWidths, ...(onStep && { onStep }) });
 }
 
 /** Opens the archive with the configured limits. */

@@ -119,25 +119,15 @@ export interface MigrationReport {
 
 /**
  * Brings the database up to this program's schema. Any number of programs may try at once: they
- * take turns, and the later ones find the work done.
- *
- * @returns the names of the migrations applied now.
- * @throws {@link StoreError} when the database is newer than the program, too old, or refuses.
- */
-export async function migrate(options: MigrateOptions): Promise<string[]> {
-  return [...(await migrateAll(options)).applied];
-}
-
-/**
- * The same, with a full report: also of the analytics schema and of the roles, which never
- * keep the archive from working.
+ * take turns, and the later ones find the work done. The analytics schema and the roles, which are
+ * settled as well, never keep the archive from working.
  *
  * A user without the rights of the tables' owner may call it too, as a daemon that only writes does:
  * it checks that nothing is missing and changes nothing.
  *
- * @throws {@link StoreError} as {@link migrate}
+ * @throws {@link StoreError} when the database is newer than the program, too old, or refuses.
  */
-export async function migrateAll(options: MigrateOptions): Promise<MigrationReport> {
+export async function migrate(options: MigrateOptions): Promise<MigrationReport> {
   const { databaseUrl } = options;
   const limits = { connectTimeoutMs: options.connectTimeoutMs ?? 10_000, statementTimeoutMs: 0 };
   // Statements take as long as they take.
