@@ -124,41 +124,18 @@ async function insertStaged(connection: Connection, shape: Named, expected: numb
   );
 }
 
-/** What the database holds under the keys of the stage. */
-interface Known {
-  readonly ord: number;
-  readonly same: boolean;
-}
-
 /**
- * SQL that looks up, for each row `s` of a stage, what the table `t` holds of it.
+ * SQL that looks up, for each row `s` of a stage, the row `t` of its key, within the bounds $1 and $2.
  *
  * OFFSET 0 keeps the planner from turning the join around. It believes that there is next to nothing
  * in the newest hours of a table, of which no statistics exist yet, and would read these and go
  * through the whole stage for each of their rows: minutes instead of milliseconds.
  */
-function probeSql(shape: Named, columns: string, where: string): string {
-  return `${stageOf(shape)} s CROSS JOIN LATERAL (
-    SELECT ${columns} FROM ${shape.table} t WHERE ${where} OFFSET 0) t`;
-}
-
-/** SQL for: row `t` has the key of row `s`, and lies within the bounds $1 and $2. */
-function sameKeyWithin({ key, timeColumn }: Named): string {
-  return `(${qualified('t', key)}) = (${qualified('s', key)})
-    AND t.${timeColumn} BETWEEN $1::timestamptz AND $2::timestamptz`;
-}
-
-/** Finds the staged rows whose key is stored already, with one index probe each. */
-async function findKnown(
-  connection: Connection,
-  shape: SeriesShape<never>,
-  bounds: TimeBounds,
-): Promise<Known[]> {
-  return await connection.rows<Known>(
-    `SELECT s.ord, ${sameContentSql(shape)} AS same
-     FROM ${probeSql(shape, qualified('t', shape.content), sameKeyWithin(shape))}`,
-    [...bounds],
-  );
+function probeSql({ table, key, timeColumn }: Named): string {
+  return `stage_${table} s CROSS JOIN LATERAL (
+    SELECT * FROM ${table} t
+    WHERE (${qualified('t', key)}) = (${qualified('s', key)})
+      AND t.${timeColumn} BETWEEN $1::timestamptz AND $2::timestamptz OFFSET 0) t`;
 }
 
 type Shape = SeriesShape<SeriesRow>;
@@ -179,24 +156,15 @@ export async function storeRows(
   const { versions } = SERIES[shape.table];
   const bounds = timeBounds(shape, pendingRows);
   // An earlier pass of the same transaction may have left its rows.
-  if (versions !== null) await connection.rows(`DELETE FROM stage_${shape.table}`);
+  if (versions !== null) await connection.rows(`DELETE FROM ${stageOf(shape)}`);
   await stageRows(connection, shape, pendingRows);
-  if (versions === null) {
-    const known = await findKnown(connection, shape, bounds);
-    for (const { ord, same } of known) outcomes[ord] = same ? 'duplicate' : 'conflict';
-    await insertStaged(connection, shape, pendingRows.length - known.length);
-    return outcomes;
-  }
-  const known = await connection.rows<{ ord: number; same: boolean; stale: boolean }>(
-    findVersionsSql(shape),
-    [...bounds],
-  );
+  const known = await connection.rows<Known>(findKnownSql(shape), [...bounds]);
   for (const { ord, same, stale } of known) {
     // A version received before the stored one is not news any more.
-    outcomes[ord] = same ? 'duplicate' : stale ? 'conflict' : 'updated';
+    outcomes[ord] = same ? 'duplicate' : versions === null || stale ? 'conflict' : 'updated';
   }
   const changed = known.filter(({ ord }) => outcomes[ord] === 'updated').map(({ ord }) => ord);
-  if (changed.length > 0) {
+  if (versions !== null && changed.length > 0) {
     await connection.rows(keepVersionsSql(shape, versions), [...bounds, changed]);
     await connection.rows(setVersionsSql(shape), [changed]);
     await connection.rows(SUSPECT_CANDLES, [changed]);
@@ -205,16 +173,25 @@ export async function storeRows(
   return outcomes;
 }
 
-const findVersionsSql = (shape: Shape) => `
+/** What the database holds under the keys of the stage. */
+interface Known {
+  readonly ord: number;
+  readonly same: boolean;
+  /** It was received before what is stored. */
+  readonly stale: boolean;
+}
+
+/** Finds the staged rows whose key is stored already, with one index probe each. */
+const findKnownSql = (shape: Shape) => `
   SELECT s.ord, ${sameContentSql(shape)} AS same, s.received_at < t.received_at AS stale
-  FROM ${probeSql(shape, '*', sameKeyWithin(shape))}`;
+  FROM ${probeSql(shape)}`;
 
 function keepVersionsSql(shape: Shape, versions: string): string {
   const { key, content } = shape;
   return `
   INSERT INTO ${versions} (${[...key, 'revision', 'known_from', 'known_to', ...content].join(', ')})
   SELECT ${qualified('t', key)}, t.revision, t.received_at, s.received_at, ${qualified('t', content)}
-  FROM ${probeSql(shape, '*', sameKeyWithin(shape))}
+  FROM ${probeSql(shape)}
   WHERE s.ord = ANY ($3::int[])
   ORDER BY ${qualified('t', key)}`;
 }
