@@ -15,7 +15,7 @@ export function isEmptySpan({ fromMs, toMs }: Span): boolean {
   return toMs <= fromMs;
 }
 
-function spanLengthMs({ fromMs, toMs }: Span): number {
+export function spanLengthMs({ fromMs, toMs }: Span): number {
   return Math.max(0, toMs - fromMs);
 }
 

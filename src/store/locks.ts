@@ -8,7 +8,7 @@ import { StoreError } from './errors.js';
  */
 
 /** Names of what is locked by rows until the end of a transaction, most of them a market each. */
-type RowLock = 'catalog' | 'gaps' | 'market' | 'verdicts';
+type RowLock = 'catalog' | 'gaps' | 'market' | 'verdicts' | 'writer';
 /** Names of what one connection holds until it ends. */
 type HeldLock = 'sealing' | 'writer';
 
@@ -20,14 +20,17 @@ type HeldLock = 'sealing' | 'writer';
  */
 export const lockRowsSql = (name: RowLock, ids = `'{0}'`) => `SELECT lock_rows('${name}', ${ids})`;
 
+/**
+ * A process that stores trades of markets ($1) or claims coverage of them holds this until COMMIT, so that
+ * counts are exact. Taken in the order of the ids by everybody: no deadlock.
+ */
+export const LOCK_MARKETS = lockRowsSql('market', '$1::int[]');
+
 /** Held by readers until their transaction ends: partitions on their way out wait for it. */
 export const LOCK_READING = 'LOCK TABLE reader_lock IN ACCESS SHARE MODE';
 
 /** What the server calls a program that fills what was asked for, and collects nothing of the time that passes. */
 export const FILLER = 'tapekeep fill';
-
-/** True while a connection writes. */
-export const IS_WRITTEN = `SELECT pid IS NOT NULL AS written FROM lock_holder('writer')`;
 
 const EARLIER_KEY = `hashtext('tapekeep writer')`;
 
@@ -38,7 +41,7 @@ const EARLIER_KEY = `hashtext('tapekeep writer')`;
 export const TAKE_EARLIER_LOCK = `SELECT pg_try_advisory_lock(${EARLIER_KEY}, 0) AS got`;
 
 /** Lets no connection begin to write until the end of the transaction. */
-export const KEEP_WRITERS_OUT = `SELECT lock_rows('writer', '{0}')`;
+export const KEEP_WRITERS_OUT = lockRowsSql('writer');
 
 /** Who writes. */
 export const FIND_WRITER = `

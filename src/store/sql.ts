@@ -22,6 +22,11 @@ export function rangeSql(from: string, to: string): string {
   return `tstzrange(${fromMs(from)}, ${fromMs(to)})`;
 }
 
+/** SQL for the range of all that overlaps this one or touches it. */
+export function touchingSql(from: string, to: string): string {
+  return `tstzrange(${fromMs(from)} - interval '1 microsecond', ${fromMs(to)}, '[]')`;
+}
+
 /** The values of rows, an array for each column, as parameters of an `unnest`. */
 export function unnested<Row, Name extends keyof Row>(
   rows: readonly Row[],

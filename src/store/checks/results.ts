@@ -1,4 +1,4 @@
-import { hullOf, type Span } from '../../kernel/span.js';
+import { ceilToMs, floorToMs, hullOf, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import {
   ABSENT_CANDLE,
@@ -10,7 +10,7 @@ import {
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
-import { fromMs, rangeSql, unnested } from '../sql.js';
+import { fromMs, rangeSql, touchingSql, unnested } from '../sql.js';
 
 /** Reading and writing of check results. Every change reads, merges and replaces under a lock. */
 
@@ -39,16 +39,10 @@ export const IS_GIVEN_UP = `EXISTS (
                       AND c.stream_id = s.stream_id AND c.span @> g.span * v.span))`;
 
 /** Touching rows too, because they may become one. */
-const AROUND = `
-  SELECT ${COLUMNS} FROM verdict v
-  WHERE v.market_id = $1 AND v.interval_s = $2
-    AND v.span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')}, '[]')
-  ORDER BY lower(v.span)`;
-
-const DELETE_AROUND = `
-  DELETE FROM verdict v
-  WHERE v.market_id = $1 AND v.interval_s = $2
-    AND v.span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')}, '[]')`;
+const IS_AROUND = `
+  v.market_id = $1 AND v.interval_s = $2 AND v.span && ${touchingSql('$3', '$4')}`;
+const AROUND = `SELECT ${COLUMNS} FROM verdict v WHERE ${IS_AROUND} ORDER BY lower(v.span)`;
+const DELETE_AROUND = `DELETE FROM verdict v WHERE ${IS_AROUND}`;
 
 const INSERT = `
   INSERT INTO verdict (market_id, interval_s, span, outcome, detail, tries, next_try_at)
@@ -197,7 +191,11 @@ export async function applySuspects(
       for (const { intervalS } of checked) {
         for (const suspect of rows) {
           if (suspect.intervalS !== 0 && suspect.intervalS !== intervalS) continue;
-          const changed = outward(suspect.span, intervalS * 1000);
+          const stepMs = intervalS * 1000;
+          const changed = {
+            fromMs: floorToMs(suspect.span.fromMs, stepMs),
+            toMs: ceilToMs(suspect.span.toMs, stepMs),
+          };
           await changeRows(runner, marketId, intervalS, changed, (known) =>
             invalidateRows(known, changed, nowMs),
           );
@@ -207,11 +205,6 @@ export async function applySuspects(
     });
   }
   return suspects.length;
-}
-
-/** The slots that a span lies in. */
-function outward({ fromMs, toMs }: Span, stepMs: number): Span {
-  return { fromMs: Math.floor(fromMs / stepMs) * stepMs, toMs: Math.ceil(toMs / stepMs) * stepMs };
 }
 
 const MISMATCHES = (condition: string) => `

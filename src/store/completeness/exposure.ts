@@ -3,9 +3,9 @@ import type { IdEpoch, StreamRef, TradeExposure } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { isState, partitionOf } from '../errors.js';
-import { removedRows } from '../schema/partitions.js';
+import { LOCK_MARKETS } from '../locks.js';
+import { REOPEN_PARTITION, removedRows } from '../schema/partitions.js';
 import { fromMs } from '../sql.js';
-import { LOCK_MARKETS } from '../writer/transaction.js';
 import { streamRefSql } from './ledger.js';
 import { hasLeft, takeBack } from './revocation.js';
 
@@ -16,7 +16,6 @@ const STREAMS = `
 const EXPOSE = `SELECT expose_trade($1, ${fromMs('$2')}, $3, $4) AS exposed`;
 /** What sql/0009 counts them under, whatever the samples say besides. */
 export const EXPOSED = 'exposed by later answers';
-const REOPEN = 'SELECT reopen_partition($1)';
 /** Rows to be exposed lie close together: in two partitions at most. */
 const PARTITIONS_MAX = 2;
 
@@ -35,7 +34,7 @@ export async function exposeTrades(database: Database, exposure: TradeExposure):
     } catch (error) {
       const partition = isState(error, 'partition sealed') ? partitionOf(error) : undefined;
       if (partition === undefined || reopened >= PARTITIONS_MAX) throw error;
-      await database.rows(REOPEN, [partition]);
+      await database.rows(REOPEN_PARTITION, [partition]);
     }
   }
 }

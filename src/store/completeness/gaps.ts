@@ -6,7 +6,7 @@ import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
-import { fromMs, rangeSql } from '../sql.js';
+import { fromMs, rangeSql, touchingSql } from '../sql.js';
 import {
   coveredSql,
   expectedSql,
@@ -50,7 +50,7 @@ const READ_NEAR = `
   SELECT gap_id, span, state, reason, note, remarks, first_seen_at, attempts, next_attempt_at,
          closed_at, uncovered_at
   FROM gap WHERE market_id = $1 AND stream_id = $2 AND state <> 'filled'
-    AND span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')}, '[]')
+    AND span && ${touchingSql('$3', '$4')}
   ORDER BY lower(span) FOR UPDATE`;
 
 const REMOVE = 'DELETE FROM gap WHERE market_id = $1 AND gap_id = ANY ($2::bigint[])';

@@ -1,3 +1,4 @@
+import { DAY_MS } from '../../kernel/durations.js';
 import {
   doOverlap,
   holdsSpan,
@@ -5,6 +6,7 @@ import {
   isEmptySpan,
   overlapOf,
   type Span,
+  spanLengthMs,
   subtractSpans,
 } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
@@ -16,9 +18,9 @@ import { invalidateChecks } from '../checks/results.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { StoreError } from '../errors.js';
+import { LOCK_MARKETS } from '../locks.js';
 import { type RemovedRows, removedRows } from '../schema/partitions.js';
 import { fromMs, rangeSql } from '../sql.js';
-import { LOCK_MARKETS } from '../writer/transaction.js';
 import { forgetBeyond, rememberGap } from './gaps.js';
 import {
   type BeyondPresent,
@@ -251,8 +253,6 @@ interface Pieces {
 
 type RowReader = ReturnType<typeof rowReader>;
 
-const lengthMs = ({ fromMs, toMs }: Span) => Math.max(0, toMs - fromMs);
-
 /** What is left on both sides; of one that is empty nothing is kept. */
 interface Sides {
   readonly left: RowCount;
@@ -277,11 +277,11 @@ async function splitCounts(
   const count = (span: Span) => (isEmptySpan(span) ? Promise.resolve(NO_ROWS) : rows.count(span));
   const unknown = [left, right].filter((span) => !isEmptySpan(span) && !rows.canCount(span));
   if (unknown.length > 1) return undefined;
-  const longestMs = Math.max(...[left, taken, right].map(lengthMs));
-  if (unknown.length === 0 && lengthMs(taken) === longestMs) {
+  const longestMs = Math.max(...[left, taken, right].map(spanLengthMs));
+  if (unknown.length === 0 && spanLengthMs(taken) === longestMs) {
     return { left: await count(left), right: await count(right) };
   }
-  const isLeftLong = unknown.length === 0 ? lengthMs(left) === longestMs : unknown[0] === left;
+  const isLeftLong = unknown.length === 0 ? spanLengthMs(left) === longestMs : unknown[0] === left;
   const [long, short] = isLeftLong ? [left, right] : [right, left];
   const gone = await count(taken);
   const counted = await count(short);
@@ -333,10 +333,12 @@ async function shareCounts(
   { count, isHere }: RowReader,
 ): Promise<Sides> {
   const rest = Math.max(0, rowCount - (await count(taken)).rowCount);
-  const sides = lengthMs(left) < lengthMs(right) ? [left, right] : [right, left];
+  const sides = spanLengthMs(left) < spanLengthMs(right) ? [left, right] : [right, left];
   const side = sides.find(isHere);
   if (side === undefined) {
-    const ofLeft = Math.round((rest * lengthMs(left)) / (lengthMs(left) + lengthMs(right)));
+    const ofLeft = Math.round(
+      (rest * spanLengthMs(left)) / (spanLengthMs(left) + spanLengthMs(right)),
+    );
     return withoutIds(ofLeft, rest - ofLeft);
   }
   const counted = isEmptySpan(side) ? 0 : Math.min((await count(side)).rowCount, rest);
@@ -362,7 +364,7 @@ const EDGE_ID = (needsTime: string, order: string) => `
 const NEEDS_TIME = 'AND executed_at IS NOT NULL';
 
 /** First look for a row at an edge, and how much wider each further one is. */
-const NEAR_MS = 86_400_000;
+const NEAR_MS = DAY_MS;
 const WIDER = 16;
 
 /** What the partitions that have left hold of a stream of trades or times. */

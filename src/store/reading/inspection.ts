@@ -11,7 +11,7 @@ import {
 } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { isState } from '../errors.js';
-import { FILLER, IS_WRITTEN } from '../locks.js';
+import { FILLER, FIND_WRITER } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
 
@@ -67,11 +67,14 @@ const STREAMS = `
     FROM coverage GROUP BY stream_id, market_id) c USING (stream_id, market_id)
   ORDER BY m.name, s.kind, s.variant`;
 
-const LENGTH_MS = (spans: string) => `
-  (SELECT coalesce(sum(extract(epoch FROM upper(one) - lower(one))) * 1000, 0)::float8
+/** Summed as whole microseconds, which a float holds exactly. */
+const lengthSql = (spans: string, unitUs: '1e3' | '1e6') => `
+  (SELECT coalesce(sum(round(date_part('epoch', upper(one) - lower(one)) * 1e6)), 0) / ${unitUs}
    FROM unnest(${spans}) AS one)`;
+const millisOf = (spans: string) => lengthSql(spans, '1e3');
+const secondsOf = (spans: string) => lengthSql(spans, '1e6');
 
-const REMEMBERED = (state: string) => `
+const rememberedSql = (state: string) => `
   (SELECT coalesce(range_agg(g.span), '{}') FROM gap g
    WHERE g.market_id = a.market_id AND g.stream_id = a.stream_id AND g.span && a.span
      AND ${state})`;
@@ -88,14 +91,14 @@ const PROGRESS = `
            (SELECT coalesce(range_agg(c.span * a.span), '{}') FROM coverage c
             WHERE c.market_id = a.market_id AND c.stream_id = a.stream_id AND c.span && a.span)
              AS covered,
-           ${REMEMBERED(`g.state = 'unfillable'`)} AS unfillable,
-           ${REMEMBERED(`g.state = 'open' AND g.next_attempt_at > ${fromMs('$5')}`)} AS waiting
+           ${rememberedSql(`g.state = 'unfillable'`)} AS unfillable,
+           ${rememberedSql(`g.state = 'open' AND g.next_attempt_at > ${fromMs('$5')}`)} AS waiting
     FROM asked a),
   parts AS (SELECT *, tstzmultirange(span) - covered AS missing FROM known)
   SELECT extract(epoch FROM upper(span) - lower(span))::float8 * 1000 AS length_ms,
-         ${LENGTH_MS('covered')} AS covered_ms,
-         ${LENGTH_MS('missing * unfillable')} AS unfillable_ms,
-         ${LENGTH_MS('missing * waiting - unfillable')} AS waiting_ms, rows
+         ${millisOf('covered')} AS covered_ms,
+         ${millisOf('missing * unfillable')} AS unfillable_ms,
+         ${millisOf('missing * waiting - unfillable')} AS waiting_ms, rows
   FROM parts ORDER BY ord`;
 
 const NEIGHBOUR = `
@@ -159,8 +162,7 @@ export async function readDatabaseBytes(runner: Runner): Promise<number> {
 
 /** Whether a program writes to this archive at present. */
 export async function readIsWritten(runner: Runner): Promise<boolean> {
-  const [row] = await runner.rows<{ written: boolean }>(IS_WRITTEN);
-  return row?.written === true;
+  return (await runner.rows(FIND_WRITER)).length > 0;
 }
 
 /**
@@ -233,11 +235,6 @@ export interface StreamStatus extends StreamRef, NamedStream {
 
 /** All streams at a glance, from the ledger alone. */
 
-/** Summed as whole microseconds, which a float holds exactly. */
-const SECONDS_OF = (spans: string) => `
-  (SELECT coalesce(sum(round(date_part('epoch', upper(one) - lower(one)) * 1e6)), 0) / 1e6
-   FROM unnest(${spans}) AS one)`;
-
 const STATUS_ROWS = `
   WITH covered AS (
     SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest, min(lower(span)) AS oldest,
@@ -263,12 +260,12 @@ const STATUS_ROWS = `
     FROM seen)
   SELECT stream_id, kind, market_id, name AS market, variant,
          coalesce(row_count, 0)::float8 AS rows, newest AS newest_covered,
-         ${SECONDS_OF('spans')} AS covered_s,
-         ${SECONDS_OF('missing')} AS gap_s,
-         ${SECONDS_OF('missing * unfillable - before_history')} AS unfillable_s,
-         ${SECONDS_OF('missing * before_history')} AS before_history_s,
-         ${SECONDS_OF('never_asked')} AS never_asked_s,
-         ${SECONDS_OF('missing - unfillable - before_history')} AS open_s,
+         ${secondsOf('spans')} AS covered_s,
+         ${secondsOf('missing')} AS gap_s,
+         ${secondsOf('missing * unfillable - before_history')} AS unfillable_s,
+         ${secondsOf('missing * before_history')} AS before_history_s,
+         ${secondsOf('never_asked')} AS never_asked_s,
+         ${secondsOf('missing - unfillable - before_history')} AS open_s,
          (SELECT count(*) FROM unnest(missing - before_history))::int AS gaps_within_history,
          (SELECT count(*) FROM unnest(missing - unfillable - before_history))::int AS open_gaps,
          collect_from, start_reason

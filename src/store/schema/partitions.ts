@@ -20,6 +20,9 @@ interface Ensured {
   readonly span: Span;
 }
 
+/** Makes a sealed partition hot again; answers with the state that it had. */
+export const REOPEN_PARTITION = 'SELECT reopen_partition($1) AS state';
+
 /**
  * Makes partitions, and remembers which exist so that the writer need not ask. What is remembered
  * may turn out wrong (a partition was archived): then {@link Partitions.forget} and ask again.

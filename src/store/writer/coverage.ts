@@ -9,7 +9,14 @@ import { MOMENT_STREAMS, type Series, tableOfStream } from '../../model/series.j
 import { markSuspects } from '../checks/results.js';
 import { coveredRangeSql, NO_ROWS, type RowCount, sumCounts } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
-import { executeSql, fromMs, type NamedStatement, rangeSql, unnested } from '../sql.js';
+import {
+  executeSql,
+  fromMs,
+  type NamedStatement,
+  rangeSql,
+  touchingSql,
+  unnested,
+} from '../sql.js';
 import type { TradeColumnSet } from './trade-columns.js';
 
 /** A row of coverage as it is. */
@@ -21,8 +28,7 @@ export interface Held extends CoveredRange {
 
 const HELD_COLUMNS = `${coveredRangeSql('c')}, c.evidence`;
 
-const IS_NEAR = `
-  c.span && tstzrange(${fromMs('q.from_ms')} - interval '1 microsecond', ${fromMs('q.to_ms')}, '[]')`;
+const IS_NEAR = `c.span && ${touchingSql('q.from_ms', 'q.to_ms')}`;
 
 const OF_STREAMS: NamedStatement = {
   name: 'read_coverage',

@@ -21,6 +21,7 @@ import {
 import { NO_ROWS } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { isState, partitionOf } from '../errors.js';
+import { REOPEN_PARTITION } from '../schema/partitions.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
 import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './groups.js';
 import { type PendingRow, type SaneWindow, SHAPES, TRADE } from './series.js';
@@ -31,8 +32,6 @@ import { type PendingRow, type SaneWindow, SHAPES, TRADE } from './series.js';
  * left and count as repetitions, as do those of a time that is not kept any more, and trades that stand in
  * the files just so; others go to quarantine. Of what they would prove nothing is claimed.
  */
-
-const REOPEN = 'SELECT reopen_partition($1) AS state';
 
 /** A group that was made ready again, and how its results belong to the batches as they came. */
 export interface Resolution {
@@ -79,7 +78,7 @@ export async function resolveFinal(
   const partition = partitionOf(error);
   if (isState(error, 'partition sealed') && partition !== undefined) {
     try {
-      const [row] = await connection.rows<{ state: string | null }>(REOPEN, [partition]);
+      const [row] = await connection.rows<{ state: string | null }>(REOPEN_PARTITION, [partition]);
       if (row?.state === 'sealed') onReopened(partition);
       return resolution;
     } catch (refused) {

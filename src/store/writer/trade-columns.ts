@@ -34,7 +34,7 @@ export interface TradeColumnSet {
 }
 
 /** Both endpoints report one trade with seconds that are this far apart at most. */
-const BESIDE_S = 1;
+export const BESIDE_S = 1;
 
 /** What screening settles at once. */
 interface TradeScreening {

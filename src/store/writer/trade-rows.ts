@@ -4,10 +4,9 @@ import { executeSql, fromMs, type NamedStatement } from '../sql.js';
 import type { StoredNear } from './coverage.js';
 import { type Outcome, TRADE } from './series.js';
 import { sameContentSql, stageLines, type TimeBounds } from './staging.js';
-import { allPlaces, denseLines, type TradeColumnSet } from './trade-columns.js';
+import { allPlaces, BESIDE_S, denseLines, type TradeColumnSet } from './trade-columns.js';
 
-/** Both endpoints report one trade with seconds that are this far apart at most. */
-const BESIDE_MS = 1_000;
+const BESIDE_MS = BESIDE_S * 1_000;
 
 /**
  * What is stored near the trades of each market that are to be stored: its oldest and its newest second,

@@ -1,5 +1,5 @@
 import { obtain } from '../../kernel/bounded.js';
-import { holdsSpan } from '../../kernel/span.js';
+import { holdsSpan, spanContains } from '../../kernel/span.js';
 import type {
   Batch,
   CommitResult,
@@ -52,12 +52,6 @@ const BEGIN = [
   'SET LOCAL enable_seqscan = off',
   'SET LOCAL jit = off',
 ];
-
-/**
- * A process that stores trades of a market or claims coverage of it holds this until COMMIT, so that
- * counts are exact. Taken in the order of the ids by everybody: no deadlock.
- */
-export const LOCK_MARKETS = lockRowsSql('market', '$1::int[]');
 
 interface GroupContext {
   readonly connection: Connection;
@@ -349,7 +343,7 @@ function freshObservations(
 }
 
 function placeIn(claims: readonly CoverageClaim[], ms: number): number {
-  if (claims.some(({ span }) => span.fromMs <= ms && ms < span.toMs)) return ms;
+  if (claims.some(({ span }) => spanContains(span, ms))) return ms;
   return claims.at(-1)?.span.fromMs ?? ms;
 }
 
