@@ -129,8 +129,6 @@ const marketsSql = (name: string) => `
   SELECT h.market_id, coalesce(m.name, h.market_id::text) AS market, m.stock_prec, m.money_prec
   FROM held h LEFT JOIN market m USING (market_id) WHERE h.market_id IS NOT NULL ORDER BY 1`;
 
-const AT = fromMs('$2');
-
 const HOLDERS_MAX = 4;
 /**
  * The sessions that have locks on tables or their indexes, except those that only read them if `$2` is
@@ -151,7 +149,9 @@ const FIND_HOLDERS = `
     LEFT JOIN pg_stat_activity a ON a.pid = l.pid
   ORDER BY a.xact_start NULLS LAST, l.pid LIMIT ${HOLDERS_MAX}`;
 /** Steps that wait for readers of any partition, by the lock that those hold. */
-const SWITCHES = /^(archive_partition|finish_restore|expire_partition)\(/;
+const SWITCHES: ReadonlySet<string> = new Set([
+  ...['archive_partition', 'finish_restore', 'expire_partition'],
+]);
 
 /**
  * The steps of the partition lifecycle, each whole or not at all, on one connection that holds
@@ -184,17 +184,17 @@ export class SealingAdmin {
 
   /** From here on the rows do not change, or the seal fails. False: it is not hot any more. */
   async beginSeal(place: Place): Promise<boolean> {
-    return (await this.#call<string | null>('begin_seal($1, AT)', place)) !== null;
+    return (await this.#call<string | null>('begin_seal', place)) !== null;
   }
 
   /** Builds the indexes anew and drops what an interrupted try left. */
   async rebuildIndexes(place: Place): Promise<void> {
-    await this.#call('drop_broken_indexes($1, AT)', place);
+    await this.#call('drop_broken_indexes', place);
     if (await this.#mayMaintain(place)) {
       const sql = `REINDEX TABLE CONCURRENTLY ${place.name}`;
       await this.#unlessInUse([place.name], true, () => this.connection.rows(sql));
     } else {
-      await this.#call('rebuild_indexes($1, AT)', place);
+      await this.#call('rebuild_indexes', place);
     }
   }
 
@@ -208,7 +208,7 @@ export class SealingAdmin {
 
   /** False: it was reopened meanwhile. */
   async finishSeal(place: Place, { rows, checksum }: SealFacts): Promise<boolean> {
-    return await this.#call<boolean>('finish_seal($1, AT, $3, $4)', place, [rows, checksum]);
+    return await this.#call<boolean>('finish_seal', place, rows, checksum);
   }
 
   /** Markets that have rows in it, by id. @param partition the name of a table with its columns */
@@ -230,18 +230,17 @@ export class SealingAdmin {
     place: Place,
     { uri, manifest }: { uri: string; manifest: { checksum: string } },
   ): Promise<boolean> {
-    const more = [uri, JSON.stringify(manifest)];
-    return await this.#call<boolean>('archive_partition($1, AT, $3, $4)', place, more);
+    return await this.#call<boolean>('archive_partition', place, uri, JSON.stringify(manifest));
   }
 
   /** Drops the table of what is archived or expired. False: it is in use, try again later. */
   async dropEmptied(place: Place): Promise<boolean> {
-    return await this.#call<boolean>('drop_emptied($1, AT)', place);
+    return await this.#call<boolean>('drop_emptied', place);
   }
 
   /** An empty table aside for rows that come back. False: it is not archived. */
   async beginRestore(place: Place): Promise<boolean> {
-    return (await this.#call<string | null>('begin_restore($1, AT)', place)) !== null;
+    return (await this.#call<string | null>('begin_restore', place)) !== null;
   }
 
   /** Adds lines of {@link marketRows} with the market's id before them. */
@@ -253,12 +252,12 @@ export class SealingAdmin {
 
   /** The switch back. False: it is not archived, or not with this checksum. */
   async finishRestore(place: Place, checksum: string): Promise<boolean> {
-    return await this.#call<boolean>('finish_restore($1, AT, $3)', place, [checksum]);
+    return await this.#call<boolean>('finish_restore', place, checksum);
   }
 
   /** Notes that the files of rows that came back are deleted. False: there were none. */
   async forgetFiles(place: Place): Promise<boolean> {
-    return await this.#call<boolean>('forget_files($1, AT)', place);
+    return await this.#call<boolean>('forget_files', place);
   }
 
   /**
@@ -266,7 +265,7 @@ export class SealingAdmin {
    * False: it was expired already, or its time has hardly ended.
    */
   async expire(place: Place): Promise<boolean> {
-    return (await this.#call<string | null>('expire_partition($1, AT)', place)) !== null;
+    return (await this.#call<string | null>('expire_partition', place)) !== null;
   }
 
   async close(): Promise<void> {
@@ -278,19 +277,19 @@ export class SealingAdmin {
     return row?.may === true;
   }
 
-  /** Calls one of the functions of sql/0006 and sql/0010; AT stands for the start of the partition. */
+  /** Takes one of the steps of sql/0006 and sql/0010, which are asked with a table and an instant first. */
   async #call<T>(
-    call: string,
+    step: string,
     { table, span, name }: Place,
-    more: readonly unknown[] = [],
+    ...more: readonly unknown[]
   ): Promise<T> {
-    const values = [table, span.fromMs, ...more];
-    const tables = SWITCHES.test(call) ? [name, 'reader_lock'] : [name];
+    const tables = SWITCHES.has(step) ? [name, 'reader_lock'] : [name];
     // The guard alone lets readers be.
-    const isOfReaders = !call.startsWith('begin_seal(');
+    const isOfReaders = step !== 'begin_seal';
     return await this.#unlessInUse(tables, isOfReaders, async () => {
-      const sql = `SELECT ${call.replace('AT', AT)} AS result`;
-      const [row] = await this.connection.rows<{ result: T }>(sql, values);
+      const given = ['$1', fromMs('$2'), ...more.map((_, index) => `$${index + 3}`)];
+      const sql = `SELECT ${step}(${given.join(', ')}) AS result`;
+      const [row] = await this.connection.rows<{ result: T }>(sql, [table, span.fromMs, ...more]);
       return row?.result as T;
     });
   }
