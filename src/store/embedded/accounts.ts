@@ -26,11 +26,6 @@ export interface Finished {
   readonly output: string;
 }
 
-export function accountOptions(command: Command): Pick<SpawnOptions, 'uid' | 'gid'> {
-  const { uid, gid } = command;
-  return uid === undefined || gid === undefined ? {} : { uid, gid };
-}
-
 /** Collects the newest part of a child's output. The returned function reads it. */
 export function collectOutput(child: ChildProcess): () => string {
   let output = '';
@@ -47,14 +42,13 @@ export function collectOutput(child: ChildProcess): () => string {
  * asks it to end (SIGTERM); its end is awaited all the same.
  */
 export function runToEnd(
-  command: Command,
+  { file, args, uid, gid }: Command,
   { signal, env = MINIMAL_ENV }: { signal?: AbortSignal | undefined; env?: Env } = {},
 ): Promise<Finished> {
   return new Promise((resolve) => {
     try {
       const stdio: SpawnOptions['stdio'] = ['ignore', 'pipe', 'pipe'];
-      const options = { ...accountOptions(command), env, cwd: '/', stdio };
-      const child = spawn(command.file, [...command.args], options);
+      const child = spawn(file, [...args], { uid, gid, env, cwd: '/', stdio });
       const output = collectOutput(child);
       const end = () => child.kill('SIGTERM');
       child.once('error', (error) => resolve({ code: null, output: error.message }));

@@ -8,7 +8,6 @@ import { birthOf, isAlive, isZombie } from '../../kernel/processes.js';
 import { StoreError } from '../errors.js';
 import {
   type Account,
-  accountOptions,
   childrenOf,
   collectOutput,
   commandAs,
@@ -115,12 +114,12 @@ export interface StartOptions {
 export async function launchServer(options: StartOptions, port: number): Promise<Running> {
   const { binaries, account, clusterDir, clock } = options;
   const given = settings(port, syncMethodOf(await kernelRelease()));
-  const command = commandAs(account, binaries.postgres, ['-D', clusterDir, ...given]);
+  const serving = ['-D', clusterDir, ...given];
+  const { file, args, uid, gid } = commandAs(account, binaries.postgres, serving);
   let child: ChildProcess;
   try {
-    child = spawn(command.file, [...command.args], {
-      ...accountOptions(command),
-      env: MINIMAL_ENV,
+    child = spawn(file, [...args], {
+      ...{ uid, gid, env: MINIMAL_ENV },
       cwd: '/',
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -130,12 +129,10 @@ export async function launchServer(options: StartOptions, port: number): Promise
   }
   const output = collectOutput(child);
   let isGone = false;
-  child.once('exit', () => {
+  const gone = () => {
     isGone = true;
-  });
-  child.once('error', () => {
-    isGone = true;
-  });
+  };
+  child.once('exit', gone).once('error', gone);
   // Neither the process nor its pipe keeps ours alive; the supervisor decides when it ends.
   child.unref();
   (child.stderr as Socket | null)?.unref();

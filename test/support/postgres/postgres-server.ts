@@ -8,12 +8,7 @@ import pg from 'pg';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { StoreEvents } from '../../../src/observe/events.js';
 import { silentStoreEvents } from '../../../src/observe/events.js';
-import {
-  accountOptions,
-  chooseAccount,
-  commandAs,
-  MINIMAL_ENV,
-} from '../../../src/store/embedded/accounts.js';
+import { chooseAccount, commandAs, MINIMAL_ENV } from '../../../src/store/embedded/accounts.js';
 import { findBinaries } from '../../../src/store/embedded/binaries.js';
 import { clusterPaths, readPassword } from '../../../src/store/embedded/cluster.js';
 import { EMBEDDED_SUPERUSER } from '../../../src/store/embedded/logins.js';
@@ -111,10 +106,9 @@ export async function startQuickPostgres(): Promise<TestPostgres> {
 async function launch(dataDir: string, clusterDir: string, args: readonly string[]) {
   const binaries = await findBinaries();
   const account = await chooseAccount(binaries, dataDir, clusterDir);
-  const command = commandAs(account, binaries.postgres, args);
-  const server = spawn(command.file, [...command.args], {
-    ...accountOptions(command),
-    env: MINIMAL_ENV,
+  const { file, args: given, uid, gid } = commandAs(account, binaries.postgres, args);
+  const server = spawn(file, [...given], {
+    ...{ uid, gid, env: MINIMAL_ENV },
     cwd: '/',
     stdio: ['ignore', 'ignore', 'pipe'],
   });
