@@ -43,26 +43,19 @@ export const CONFLICT = 'conflict';
 
 /** A refused row as it goes to quarantine. */
 export function refusedRow(table: string, reason: string, row: SeriesRow): Refused {
-  const receivedAtMs = Number.isSafeInteger(row.receivedAtMs) ? row.receivedAtMs : 0;
   const payload = JSON.stringify(row).slice(0, MAX_PAYLOAD);
-  const { marketId } = row;
+  const { receivedAtMs, marketId } = row;
   return { receivedAtMs, endpoint: `store:${table}`, market: null, marketId, reason, payload };
 }
 
-/** The rows of a group, each identity once. */
-class HeldRows {
-  readonly #markets = new Map<number, Map<string | number, PendingRow<SeriesRow>>>();
+/** The rows of a group by market, each identity once. */
+type HeldRows = Map<number, Map<string | number, PendingRow<SeriesRow>>>;
 
-  ofMarket(marketId: number): Map<string | number, PendingRow<SeriesRow>> {
-    return obtain(this.#markets, marketId, () => new Map());
-  }
-
-  /** In the order of the key, which every series begins with the market. */
-  inOrder({ compare }: SeriesShape<SeriesRow>): PendingRow<SeriesRow>[] {
-    const markets = [...this.#markets].sort(([a], [b]) => a - b);
-    // Rows of one market come in order already, forwards or backwards: sorting them is one pass.
-    return markets.flatMap(([, of]) => [...of.values()].sort((a, b) => compare(a.row, b.row)));
-  }
+/** In the order of the key, which every series begins with the market. */
+function inKeyOrder(held: HeldRows, { compare }: SeriesShape<SeriesRow>): PendingRow<SeriesRow>[] {
+  const markets = [...held].sort(([a], [b]) => a - b);
+  // Rows of one market come in order already, forwards or backwards: sorting them is one pass.
+  return markets.flatMap(([, of]) => [...of.values()].sort((a, b) => compare(a.row, b.row)));
 }
 
 class Preparation {
@@ -101,7 +94,7 @@ class Preparation {
     pendingRows: readonly PendingRow<SeriesRow>[],
     window: SaneWindow,
   ) {
-    const held = new HeldRows();
+    const held: HeldRows = new Map();
     /** Rows for a later pass over the same table. */
     const later: PendingRow<SeriesRow>[] = [];
     const hasVersions = seriesOf(shape.table).versions !== null;
@@ -113,7 +106,7 @@ class Preparation {
         this.refused.push(refusedRow(shape.table, fault, row));
         continue;
       }
-      const of = held.ofMarket(row.marketId);
+      const of = obtain(held, row.marketId, () => new Map());
       const identity = shape.identity(row);
       const before = of.get(identity);
       if (before === undefined) {
@@ -128,7 +121,7 @@ class Preparation {
         this.refused.push(refusedRow(shape.table, CONFLICT, row));
       }
     }
-    return { rows: held.inOrder(shape), later };
+    return { rows: inKeyOrder(held, shape), later };
   }
 }
 

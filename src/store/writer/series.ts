@@ -1,3 +1,4 @@
+import type { Span } from '../../kernel/span.js';
 import { type CommitResult, NO_OUTCOMES, type RowOutcomes } from '../../model/batch.js';
 import { isInt4, isTimestampMs } from '../../model/columns.js';
 import {
@@ -25,6 +26,8 @@ export interface TradeRun {
   readonly end: number;
 }
 
+const OUTCOMES = Object.keys(NO_OUTCOMES) as Outcome[];
+
 /** Counts by outcome that can still change. */
 export type RowCounts = Record<Series, Record<Outcome, number>>;
 
@@ -35,16 +38,11 @@ export function newRowCounts(): RowCounts {
 }
 
 /** Outcomes of all batches of a group, by table. */
-export function sumOutcomes(
-  results: readonly CommitResult[],
-): Record<string, Record<string, number>> {
-  const sums: Record<string, Record<string, number>> = newRowCounts();
+export function sumOutcomes(results: readonly CommitResult[]): RowCounts {
+  const sums = newRowCounts();
   for (const { outcomes } of results) {
-    for (const [table, counts] of Object.entries(outcomes)) {
-      for (const [outcome, count] of Object.entries(counts)) {
-        const sum = sums[table];
-        if (sum !== undefined) sum[outcome] = (sum[outcome] ?? 0) + count;
-      }
+    for (const series of WRITTEN_SERIES) {
+      for (const outcome of OUTCOMES) sums[series][outcome] += outcomes[series][outcome];
     }
   }
   return sums;
@@ -74,10 +72,7 @@ export interface SeriesShape<Row> {
 }
 
 /** Times that may be stored, exchange time, both ends inclusive. */
-export interface SaneWindow {
-  readonly fromMs: number;
-  readonly toMs: number;
-}
+export type SaneWindow = Span;
 
 /** Why an instant cannot be stored as that of a row. */
 export function timeFault(ms: number, { fromMs, toMs }: SaneWindow): string | undefined {

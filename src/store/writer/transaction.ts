@@ -34,7 +34,14 @@ import {
 } from './coverage.js';
 import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './groups.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
-import { newRowCounts, type Outcome, SHAPES, TRADE, type TradeRun } from './series.js';
+import {
+  newRowCounts,
+  type Outcome,
+  type PendingRow,
+  SHAPES,
+  TRADE,
+  type TradeRun,
+} from './series.js';
 import { copySql, storeRows } from './staging.js';
 import { type TradeColumnSet, timesOf } from './trade-columns.js';
 import { findStoredSql, type Stored, type StoredTrades, sortOutTrades } from './trade-rows.js';
@@ -156,19 +163,17 @@ function marketsOf(group: PreparedGroup): number[] {
 }
 
 /** All rows but trades. */
-async function storeOthers(
-  connection: Connection,
-  group: PreparedGroup,
-): Promise<GroupOutcomes['others']> {
-  const others = new Map<Series, Outcome[][]>();
+async function storeOthers(connection: Connection, group: PreparedGroup): Promise<SettledRow[]> {
+  const settled: SettledRow[] = [];
   for (const [table, shape] of SHAPES) {
-    const outcomes: Outcome[][] = [];
     for (const pass of group.passes.get(table) ?? []) {
-      outcomes.push(await storeRows(connection, shape, pass));
+      const outcomes = await storeRows(connection, shape, pass);
+      for (const [index, one] of pass.entries()) {
+        settled.push({ ...one, table, outcome: outcomes[index] ?? 'stored' });
+      }
     }
-    others.set(table, outcomes);
   }
-  return others;
+  return settled;
 }
 
 function countOutcomes(group: PreparedGroup, outcomes: GroupOutcomes) {
@@ -182,15 +187,10 @@ function countOutcomes(group: PreparedGroup, outcomes: GroupOutcomes) {
     ofBatch.trade[outcome] += 1;
     if (outcome === 'conflict') conflicts.push(refusedRow('trade', CONFLICT, row));
   }
-  for (const [series, passes] of group.passes) {
-    for (const [pass, pendingRows] of passes.entries()) {
-      for (const [index, { row, batch }] of pendingRows.entries()) {
-        const outcome = outcomes.others.get(series)?.[pass]?.[index] ?? 'stored';
-        const ofBatch = counts[batch];
-        if (ofBatch !== undefined) ofBatch[series][outcome] += 1;
-        if (outcome === 'conflict') conflicts.push(refusedRow(series, CONFLICT, row));
-      }
-    }
+  for (const { table, row, batch, outcome } of outcomes.others) {
+    const ofBatch = counts[batch];
+    if (ofBatch !== undefined) ofBatch[table][outcome] += 1;
+    if (outcome === 'conflict') conflicts.push(refusedRow(table, CONFLICT, row));
   }
   return { counts, conflicts };
 }
@@ -205,11 +205,17 @@ function rangesOf(
   });
 }
 
-/** What became of the rows of a group, in their order. */
+/** A row with what became of it. */
+interface SettledRow extends PendingRow<SeriesRow> {
+  readonly table: Series;
+  readonly outcome: Outcome;
+}
+
+/** What became of the rows of a group. */
 interface GroupOutcomes {
   readonly trades: StoredTrades;
-  /** Of the passes of each other series. */
-  readonly others: ReadonlyMap<Series, readonly (readonly Outcome[])[]>;
+  /** Those of all other series. */
+  readonly others: readonly SettledRow[];
 }
 
 /** A stream in which trades count. */
@@ -245,9 +251,9 @@ function streamWorks(
   }
   addFreshTrades(drafts, group, outcomes, streams);
   const observed = new Map<Draft, number[]>();
-  const stored = storedByBatch(group, outcomes);
+  const stored = storedByBatch(outcomes.others);
   for (const [index, batch] of group.batches.entries()) {
-    for (const [streamId, times] of freshObservations(batch, stored.get(index))) {
+    for (const [streamId, times] of freshObservations(batch, stored.get(index) ?? [])) {
       const draft = drafts.get(streamId);
       if (draft !== undefined) observed.set(draft, [...(observed.get(draft) ?? []), ...times]);
     }
@@ -305,20 +311,11 @@ function freshTrades(
   );
 }
 
-type StoredRows = ReadonlyMap<Series, readonly SeriesRow[]>;
-
-/** Newly stored rows of all series but trades, by the place of their batch. */
-function storedByBatch(group: PreparedGroup, outcomes: GroupOutcomes): Map<number, StoredRows> {
-  const stored = new Map<number, Map<Series, SeriesRow[]>>();
-  for (const [table, passes] of group.passes) {
-    const results = outcomes.others.get(table);
-    for (const [at, pass] of passes.entries()) {
-      for (const [index, { row, batch }] of pass.entries()) {
-        if (results?.[at]?.[index] !== 'stored') continue;
-        const ofBatch = obtain(stored, batch, () => new Map<Series, SeriesRow[]>());
-        obtain(ofBatch, table, () => []).push(row);
-      }
-    }
+/** Newly stored ones of these rows, by the place of their batch. */
+function storedByBatch(rows: readonly SettledRow[]): Map<number, SettledRow[]> {
+  const stored = new Map<number, SettledRow[]>();
+  for (const one of rows) {
+    if (one.outcome === 'stored') obtain(stored, one.batch, () => []).push(one);
   }
   return stored;
 }
@@ -326,7 +323,7 @@ function storedByBatch(group: PreparedGroup, outcomes: GroupOutcomes): Map<numbe
 /** Times of the newly stored rows of one batch's streams other than trades, by stream. */
 function freshObservations(
   { claims = [] }: Batch,
-  stored: StoredRows | undefined,
+  stored: readonly SettledRow[],
 ): Map<number, number[]> {
   const fresh = new Map<number, number[]>();
   const seen = new Set<number>();
@@ -349,12 +346,12 @@ function placeIn(claims: readonly CoverageClaim[], ms: number): number {
 
 function storedTimes(
   { kind, marketId, variant }: StreamRef,
-  stored: StoredRows | undefined,
+  stored: readonly SettledRow[],
 ): number[] {
-  const table = tableOfStream(kind);
-  const shape = SHAPES.get(table);
-  return (stored?.get(table) ?? []).flatMap((row) => {
-    const isOurs = marketId === row.marketId && shape?.variantOf(row) === variant;
+  const ours = tableOfStream(kind);
+  const shape = SHAPES.get(ours);
+  return stored.flatMap(({ table, row }) => {
+    const isOurs = table === ours && marketId === row.marketId && shape?.variantOf(row) === variant;
     return isOurs ? [shape.timeMs(row)] : [];
   });
 }

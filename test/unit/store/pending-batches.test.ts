@@ -3,7 +3,7 @@ import test from 'node:test';
 import { type CommitResult, NO_OUTCOMES } from '../../../src/model/batch.js';
 import { silentStoreEvents } from '../../../src/observe/events.js';
 import { PendingBatches } from '../../../src/store/writer/groups.js';
-import { sumOutcomes } from '../../../src/store/writer/series.js';
+import { newRowCounts, sumOutcomes } from '../../../src/store/writer/series.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { trade } from '../../support/postgres/postgres-rows.js';
 
@@ -95,10 +95,10 @@ test('one that waits for room leaves when its signal aborts, and all when the st
 
 test('the outcomes of a group are those of its batches together, table by table', () => {
   const counts = (stored: number, duplicate: number) => ({ ...NO_OUTCOMES, stored, duplicate });
-  const resultOf = (trades: number, tickers: number) => {
-    const outcomes = { trade: counts(trades, 1), ticker: counts(tickers, 0) };
-    return { outcomes, ranges: [] } as unknown as CommitResult;
-  };
+  const resultOf = (trades: number, tickers: number): CommitResult => ({
+    outcomes: { ...newRowCounts(), trade: counts(trades, 1), ticker: counts(tickers, 0) },
+    ranges: [],
+  });
   const sums = sumOutcomes([resultOf(2, 1), resultOf(3, 0)]);
   assert.deepEqual(sums.trade, counts(5, 2));
   assert.deepEqual(sums.ticker, counts(1, 0));
