@@ -77,6 +77,16 @@ export interface Runner {
   rows<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
 }
 
+/** Asks a question of yes or no; an answer without a row, or with null, is no. */
+export async function isTrue(
+  runner: Runner,
+  sql: string,
+  values: readonly unknown[] = [],
+): Promise<boolean> {
+  const [row] = await runner.rows<Record<string, boolean | null>>(sql, values);
+  return Object.values(row ?? {})[0] === true;
+}
+
 /** How a connection is used, where that is not for short statements. */
 export interface ConnectionUse {
   /**

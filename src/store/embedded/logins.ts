@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { readFile, realpath, rename, writeFile } from 'node:fs/promises';
 import { type Clock, startDeadline, unlessAborted } from '../../kernel/clock.js';
 import { isAlive } from '../../kernel/processes.js';
-import { Connection } from '../connection.js';
+import { Connection, isTrue } from '../connection.js';
 import { makeRoles, passOwnership, settleQueryRole } from '../schema/roles.js';
 
 /** The superuser that initdb makes. The program uses it to set the server up, and for nothing else. */
@@ -38,12 +38,6 @@ const CLOSE_JOURNAL = `
       EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one);
     END LOOP;
   END $$`;
-
-interface Look {
-  readonly hasLogin: boolean;
-  readonly hasDatabase: boolean;
-  readonly isOwner: boolean;
-}
 
 /** Connects as the program to its archive. @param password that of the superuser */
 export function programUrl(port: number, password: string): string {
@@ -98,11 +92,10 @@ export async function settleReader(
   const kept = settled?.name === name ? settled.password : null;
   const password = wanted.password ?? kept ?? derivedPassword(secret, `reader ${name}`);
   if (settled?.name === name && settled.password === password) return;
-  const exists = `SELECT to_regrole('"${name}"') IS NOT NULL AS is_made`;
-  const [found] = await connection.rows<{ isMade: boolean }>(exists);
   const role = `"${name}"`;
+  const isMade = await isTrue(connection, `SELECT to_regrole('${role}') IS NOT NULL`);
   await connection.rows(`
-    ${found?.isMade === true ? '' : `CREATE ROLE ${role};`}
+    ${isMade ? '' : `CREATE ROLE ${role};`}
     ALTER ROLE ${role} LOGIN PASSWORD '${password.replaceAll("'", "''")}';
     ALTER ROLE ${role} SET default_transaction_read_only = on;
     ALTER ROLE ${role} SET search_path = analytics, public;
@@ -177,7 +170,8 @@ export async function settleLogins(
   { connection, port, password }: Running,
   clock: Clock,
 ): Promise<void> {
-  const [found] = await connection.rows<Look>(LOOK);
+  const [found] =
+    await connection.rows<Record<'hasLogin' | 'hasDatabase' | 'isOwner', boolean>>(LOOK);
   if (found?.isOwner === true) return;
   await makeRoles(connection);
   if (found?.hasLogin !== true) {

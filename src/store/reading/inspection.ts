@@ -9,7 +9,7 @@ import {
   type StreamSpan,
   streamRefSql,
 } from '../completeness/ledger.js';
-import type { Runner } from '../connection.js';
+import { isTrue, type Runner } from '../connection.js';
 import { isState } from '../errors.js';
 import { FILLER, FIND_WRITER } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
@@ -176,16 +176,12 @@ const IS_COLLECTING = `
 
 /** Whether a daemon collects at present: one that starts, or waits for the exchange, does not yet; nor does a backfill. */
 export async function readIsCollecting(runner: Runner): Promise<boolean> {
-  const [row] = await runner.rows<{ collecting: boolean | null }>(IS_COLLECTING);
-  return row?.collecting === true;
+  return await isTrue(runner, IS_COLLECTING);
 }
 
 /** Whether this login may store rows, as a daemon does. */
 export async function readMayWrite(runner: Runner): Promise<boolean> {
-  const [row] = await runner.rows<{ may: boolean }>(
-    `SELECT has_table_privilege('coverage', 'INSERT') AS may`,
-  );
-  return row?.may === true;
+  return await isTrue(runner, `SELECT has_table_privilege('coverage', 'INSERT')`);
 }
 
 /** Takes some pages of the disk, and gives them back at the end of its transaction. */

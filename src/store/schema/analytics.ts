@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { messageOf } from '../../kernel/errors.js';
-import type { Runner } from '../connection.js';
+import { isTrue, type Runner } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 
 /** A file of SQL that comes with the program. */
@@ -85,7 +85,7 @@ export interface AnalyticsOutcome {
   readonly note: string | null;
 }
 
-const FIND_DEFINITIONS = `SELECT to_regclass('analytics.definition') IS NOT NULL AS exists`;
+const HAS_DEFINITIONS = `SELECT to_regclass('analytics.definition') IS NOT NULL`;
 const READ_DEFINITIONS = 'SELECT name, hash FROM analytics.definition';
 const CREATE_SCHEMA = `
   CREATE SCHEMA IF NOT EXISTS analytics;
@@ -157,8 +157,7 @@ export async function replaceAnalytics(
 }
 
 async function isCurrent(connection: Runner, files: readonly SqlFile[]): Promise<boolean> {
-  const [found] = await connection.rows<{ exists: boolean }>(FIND_DEFINITIONS);
-  if (found?.exists !== true) return false;
+  if (!(await isTrue(connection, HAS_DEFINITIONS))) return false;
   // A user without rights on the schema cannot see it, and cannot change it either.
   const reading = connection.rows<{ name: string; hash: string }>(READ_DEFINITIONS);
   const rows = await reading.catch(() => []);

@@ -5,7 +5,13 @@ import { messageOf } from '../../kernel/errors.js';
 import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { describeAddress } from '../address.js';
-import { Connection, checkServerVersion, type Runner, refuseReadOnly } from '../connection.js';
+import {
+  Connection,
+  checkServerVersion,
+  isTrue,
+  type Runner,
+  refuseReadOnly,
+} from '../connection.js';
 import { actionOf, isState, StoreError, sqlstateOf } from '../errors.js';
 import { FIND_EARLIER_WRITER, FIND_WRITER, KEEP_WRITERS_OUT, TAKE_EARLIER_LOCK } from '../locks.js';
 import {
@@ -48,7 +54,7 @@ const CREATE_MIGRATIONS_TABLE = `
   CREATE TABLE IF NOT EXISTS public.${MIGRATIONS_TABLE} (
     id SERIAL PRIMARY KEY, name varchar(255) NOT NULL, run_on timestamp NOT NULL)`;
 const APPLIED_MIGRATIONS = `SELECT name FROM ${MIGRATIONS_TABLE} ORDER BY id`;
-const FIND_MIGRATIONS_TABLE = `SELECT to_regclass('${MIGRATIONS_TABLE}') IS NOT NULL AS exists`;
+const HAS_MIGRATIONS_TABLE = `SELECT to_regclass('${MIGRATIONS_TABLE}') IS NOT NULL`;
 const FIND_POLICY = 'SELECT table_name FROM partition_policy';
 const SETTLE_POLICY = `
   INSERT INTO partition_policy (table_name, width)
@@ -93,9 +99,9 @@ async function findMissing(
   database: Runner,
   databaseUrl: string,
 ): Promise<{ readonly missing: readonly string[]; readonly isNew: boolean }> {
-  const [found] = await database.rows<{ exists: boolean }>(FIND_MIGRATIONS_TABLE);
-  const rows =
-    found?.exists === true ? await database.rows<{ name: string }>(APPLIED_MIGRATIONS) : [];
+  const rows = (await isTrue(database, HAS_MIGRATIONS_TABLE))
+    ? await database.rows<{ name: string }>(APPLIED_MIGRATIONS)
+    : [];
   const applied = rows.map(({ name }) => name);
   const known = await knownMigrations();
   const unknown = applied.filter((name) => !known.includes(name));
@@ -136,8 +142,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrationReport>
   try {
     await checkServerVersion(connection, databaseUrl);
     await refuseReadOnly(connection, databaseUrl);
-    const [found] = await connection.rows<{ isOwner: boolean }>(IS_OWNER);
-    const isOwner = found?.isOwner === true;
+    const isOwner = await isTrue(connection, IS_OWNER);
     const applied = await applyMissing(connection, options, isOwner);
     await settlePolicy(connection, options, isOwner);
     const analytics = await replaceAnalytics(connection, isOwner);
@@ -200,8 +205,7 @@ async function refuseEarlierWriter(connection: Runner, databaseUrl: string): Pro
   if (missing.length === 0) return;
   let find = FIND_WRITER;
   if (missing.includes(LOCKS_BY_ROWS)) {
-    const [taken] = await connection.rows<{ got: boolean }>(TAKE_EARLIER_LOCK);
-    if (taken?.got === true) return;
+    if (await isTrue(connection, TAKE_EARLIER_LOCK)) return;
     find = FIND_EARLIER_WRITER;
   } else await connection.rows(KEEP_WRITERS_OUT);
   const [holder] = await connection.rows<{ pid: number; user: string; application: string }>(find);

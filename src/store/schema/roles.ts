@@ -1,6 +1,6 @@
 import { messageOf } from '../../kernel/errors.js';
 import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
-import type { Runner } from '../connection.js';
+import { isTrue, type Runner } from '../connection.js';
 import { isState } from '../errors.js';
 import { unlessInUse } from './analytics.js';
 
@@ -26,12 +26,17 @@ const LOOK = `
     coalesce((SELECT r.rolname = '${QUERY_ROLE}' FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
               WHERE p.oid = to_regprocedure('${QUERY_FUNCTION}(text)')), false) AS is_owner`;
 
+/** A statement within a DO: makes the user a member of a role, if it is none. */
+function joinSql(role: string): string {
+  return `IF NOT pg_has_role(current_user, '${role}', 'USAGE') THEN
+      EXECUTE format('GRANT ${role} TO %I', current_user);
+    END IF;`;
+}
+
 /** A new owner needs the right to create things where the thing is, for as long as it is made over. */
 const MAKE_OVER = `
   DO $$ BEGIN
-    IF NOT pg_has_role(current_user, '${QUERY_ROLE}', 'USAGE') THEN
-      EXECUTE format('GRANT ${QUERY_ROLE} TO %I', current_user);
-    END IF;
+    ${joinSql(QUERY_ROLE)}
     GRANT EXECUTE ON FUNCTION ${QUERY_FUNCTION}(text) TO ${CALLERS};
     EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO ${QUERY_ROLE}', current_schema());
     ALTER FUNCTION ${QUERY_FUNCTION}(text) OWNER TO ${QUERY_ROLE};
@@ -312,16 +317,12 @@ export const OWNED_FUNCTIONS = [
 ];
 export const OWNED_TYPES = ['taker_side', 'state_origin'];
 
-const GIVE_GROUND = `
-  DO $$ BEGIN
-    EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO ${OWNER}', current_schema());
-    EXECUTE format('GRANT CREATE, TEMPORARY ON DATABASE %I TO ${OWNER}', current_database());
-  END $$`;
+/** Prepares a change of owner: the new one needs the right to create things there. */
 const JOIN_OWNERS = `
   DO $$ BEGIN
-    IF NOT pg_has_role(current_user, '${OWNER}', 'USAGE') THEN
-      EXECUTE format('GRANT ${OWNER} TO %I', current_user);
-    END IF;
+    ${joinSql(OWNER)}
+    EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO ${OWNER}', current_schema());
+    EXECUTE format('GRANT CREATE, TEMPORARY ON DATABASE %I TO ${OWNER}', current_database());
   END $$`;
 
 /** Where the user may not pass its tables on, it stays their owner, and all rights are granted alike. */
@@ -331,7 +332,6 @@ export async function passOwnership(connection: Runner): Promise<Settled> {
   if (rows.length === 0) return UNCHANGED;
   const change = async () => {
     await connection.rows(JOIN_OWNERS);
-    await connection.rows(GIVE_GROUND);
     for (const { object } of rows) await connection.rows(`ALTER ${object} OWNER TO ${OWNER}`);
   };
   return await whereAllowed(
@@ -402,13 +402,9 @@ async function grantRights(connection: Runner): Promise<boolean> {
       await connection.rows(grantSql(name, rights));
     }
   }
-  const [functions] = await connection.rows<{ lacks: boolean }>(LACKS_FUNCTIONS, [
-    WRITER_FUNCTIONS,
-  ]);
-  if (functions?.lacks === true) isChanged = true;
+  if (await isTrue(connection, LACKS_FUNCTIONS, [WRITER_FUNCTIONS])) isChanged = true;
   if (isChanged) await connection.rows(GRANT_AROUND);
-  const [analytics] = await connection.rows<{ lacks: boolean }>(LACKS_ANALYTICS);
-  if (analytics?.lacks !== true) return isChanged;
+  if (!(await isTrue(connection, LACKS_ANALYTICS))) return isChanged;
   await connection.rows(GRANT_ANALYTICS);
   return true;
 }

@@ -2,7 +2,7 @@ import type { Span } from '../../kernel/span.js';
 import { columnsOf, leanSql, type SeriesColumn, timeColumnOf } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import type { ConnectionOptions } from '../address.js';
-import { Connection, inStoreWords, type Runner } from '../connection.js';
+import { Connection, inStoreWords, isTrue, type Runner } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
 import { fromMs } from '../sql.js';
@@ -111,9 +111,9 @@ const LOOK_FOR_CLIENT = `
   EXCEPTION WHEN OTHERS THEN NULL;
   END $$`;
 
-const IS_DISTRIBUTED = `SELECT to_regclass('pg_dist_partition') IS NOT NULL AS known`;
-const DISTRIBUTED = `
-  SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = 'trade'::regclass) AS is_so`;
+const HAS_CITUS = `SELECT to_regclass('pg_dist_partition') IS NOT NULL`;
+const IS_DISTRIBUTED = `
+  SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = 'trade'::regclass)`;
 
 /** Rights on the table itself, beyond those of the functions. */
 const MAY_MAINTAIN = `
@@ -273,8 +273,7 @@ export class SealingAdmin {
   }
 
   async #mayMaintain({ name }: Place): Promise<boolean> {
-    const [row] = await this.connection.rows<{ may: boolean }>(MAY_MAINTAIN, [name]);
-    return row?.may === true;
+    return await isTrue(this.connection, MAY_MAINTAIN, [name]);
   }
 
   /** Takes one of the steps of sql/0006 and sql/0010, which are asked with a table and an instant first. */
@@ -328,14 +327,10 @@ async function takeLock(connection: Connection): Promise<void> {
     text: (heldBy) =>
       `another tapekeep is sealing, archiving or restoring partitions of this database (${heldBy}): try again when it has ended`,
   });
-  const [citus] = await connection.rows<{ known: boolean }>(IS_DISTRIBUTED);
-  if (citus?.known === true) {
-    const [found] = await connection.rows<{ isSo: boolean }>(DISTRIBUTED);
-    if (found?.isSo === true) {
-      throw new StoreError(
-        'sealing_refused',
-        'the tables are distributed over a Citus cluster, where partitions are not sealed, archived or given up: set partitions.seal to false, and leave retention at forever',
-      );
-    }
+  if ((await isTrue(connection, HAS_CITUS)) && (await isTrue(connection, IS_DISTRIBUTED))) {
+    throw new StoreError(
+      'sealing_refused',
+      'the tables are distributed over a Citus cluster, where partitions are not sealed, archived or given up: set partitions.seal to false, and leave retention at forever',
+    );
   }
 }
