@@ -67,7 +67,6 @@ import {
   readOpenOrders,
   readStoredTrades,
   readTradedSlots,
-  readTradeIds,
 } from './reading/stored-rows.js';
 import {
   claimArchive,
@@ -201,7 +200,6 @@ const CHECKS = {
     figures: readFigures,
     expected: readExpected,
     contradicted: readContradicted,
-    tradeIds: readTradeIds,
   },
   ...{ record: recordCheckResults, report: reportCheckResults, applySuspects, totals: readTotals },
   ...{ mismatches: readMismatches, dueMismatches: readDueMismatches },

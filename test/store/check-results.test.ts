@@ -289,7 +289,6 @@ test('expected is what both are collected of, up to where both are covered', asy
   assert.deepEqual(await expected(), []);
   await store.commit({ claims: [claim(trades, 500, 600), claim(minutes, 0, 540)] });
   assert.deepEqual(await expected(), [spanS(60, 540)]);
-  assert.deepEqual(await store.checks.tradeIds(1, spanS(0, 600), 5), []);
 });
 
 test('what was asked for is expected of both roads, though it lies before what is collected', async () => {

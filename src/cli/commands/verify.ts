@@ -287,7 +287,8 @@ async function run(
       if (slot.outcome === 'unproven') addUnproven(found, intervalS, slot.span, slot.reason ?? '');
       if (slot.outcome !== 'mismatch' || found.mismatches.length >= KEPT_MAX) continue;
       const isFinest = kline === target.klines[0];
-      const tradeIds = isFinest ? await store.checks.tradeIds(marketId, slot.span, IDS_MAX) : null;
+      const trades = isFinest ? await store.storedTrades(marketId, slot.span, IDS_MAX) : null;
+      const tradeIds = trades?.map(({ tid }) => tid) ?? null;
       found.mismatches.push({ intervalS, slot, tradeIds });
     }
     await store.checks.report(marketId, intervalS, slots, nowMs);

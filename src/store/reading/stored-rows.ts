@@ -2,7 +2,7 @@ import type { Span } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { ActiveOrderRow, BalanceRow } from '../../model/batch.js';
 import type { PageRow } from '../../model/order.js';
-import type { Runner } from '../connection.js';
+import { isTrue, type Runner } from '../connection.js';
 import { fromMs, unnested } from '../sql.js';
 
 /** Stored rows by which collectors and checks go on. */
@@ -22,16 +22,6 @@ export async function readStoredTrades(
   const until = Number.isFinite(span.toMs) ? isoMs(span.toMs) : 'infinity';
   const values = [marketId, isoMs(span.fromMs), until, limit];
   return await runner.rows<PageRow>(STORED_TRADES, values);
-}
-
-/** Ids of the stored trades of a span, in order. */
-export async function readTradeIds(
-  runner: Runner,
-  marketId: number,
-  span: Span,
-  limit: number,
-): Promise<number[]> {
-  return (await readStoredTrades(runner, marketId, span, limit)).map(({ tid }) => tid);
 }
 
 /** Partitions in files that hold trades of a market (SQL). */
@@ -98,8 +88,7 @@ export async function hasTradeBefore(
   marketId: number,
   ms: number,
 ): Promise<boolean> {
-  const [row] = await runner.rows<{ hasTrade: boolean }>(HAS_TRADE_BEFORE, [marketId, ms]);
-  return row?.hasTrade === true;
+  return await isTrue(runner, HAS_TRADE_BEFORE, [marketId, ms]);
 }
 
 /** What the archive knows of the account now: the newest version of each thing that still is. */
