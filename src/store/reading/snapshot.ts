@@ -179,6 +179,7 @@ export function copyTableSql({ kind, marketIds, span }: TableSlice): string {
     JOIN market m ON m.market_id = t.market_id WHERE ${conditions.join(' AND ')}) TO STDOUT (FORMAT csv)`;
 }
 
+/** Tables of the ledger as analysts know them. */
 const LEDGER: Readonly<Record<LedgerTable, string>> = {
   markets: `market, stock, money, stock_prec, money_prec, fee_prec, min_amount, first_seen_at,
     last_seen_at, delisted_at, market_id FROM analytics.markets`,
@@ -187,11 +188,6 @@ const LEDGER: Readonly<Record<LedgerTable, string>> = {
   gaps: `market, kind, variant, starts_at, ends_at, state, reason, is_lag, attempts, first_seen_at,
     next_attempt_at, note, is_before_history FROM analytics.gaps`,
 };
-
-/** A table of the ledger as analysts know it. */
-function copyLedgerSql(table: LedgerTable): string {
-  return `COPY (SELECT ${LEDGER[table]}) TO STDOUT (FORMAT csv)`;
-}
 
 /** A partition whose rows are no longer in the database. */
 export interface RemovedPartition {
@@ -300,7 +296,8 @@ export class ArchiveSnapshot {
 
   /** A table of the ledger as CSV without heading. Otherwise as {@link rows}. */
   ledger(table: LedgerTable, signal?: AbortSignal): AsyncGenerator<Buffer> {
-    return this.#connection.copyOut(copyLedgerSql(table), { signal });
+    const sql = `COPY (SELECT ${LEDGER[table]}) TO STDOUT (FORMAT csv)`;
+    return this.#connection.copyOut(sql, { signal });
   }
 
   /** Safe to call twice. */
