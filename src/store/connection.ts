@@ -46,11 +46,6 @@ export async function checkServerVersion(runner: Runner, databaseUrl: string): P
   );
 }
 
-interface SessionKind {
-  readonly isStandby: boolean;
-  readonly isReadOnly: boolean;
-}
-
 /**
  * Refuses a session that cannot write: of a standby, as the old address after a failover may lead to,
  * or one that a setting makes read-only.
@@ -58,7 +53,7 @@ interface SessionKind {
  * @throws {@link StoreError} `database_read_only`
  */
 export async function refuseReadOnly(runner: Runner, databaseUrl: string): Promise<void> {
-  const [row] = await runner.rows<SessionKind>(
+  const [row] = await runner.rows<Record<'isStandby' | 'isReadOnly', boolean>>(
     `SELECT pg_is_in_recovery() AS "isStandby",
        current_setting('transaction_read_only') = 'on' AS "isReadOnly"`,
   );
@@ -389,14 +384,6 @@ interface DescribedColumn {
   readonly type: number;
 }
 
-/** What the driver calls while the server answers; its types know the first one only. */
-interface Handlers extends pg.Submittable {
-  callback: (error: Error | null) => void;
-  handleRowDescription(message: { readonly fields: readonly pg.FieldDef[] }): void;
-  handleReadyForQuery(): void;
-  handleError(error: Error): void;
-}
-
 /** Messages of the protocol that the driver's types leave out. */
 interface Wire {
   parse(message: { readonly name: string; readonly text: string }): void;
@@ -412,30 +399,17 @@ interface Wire {
  */
 function describe(client: pg.ClientBase, text: string): Promise<DescribedColumn[]> {
   return new Promise((resolve, reject) => {
-    let columns: DescribedColumn[] = [];
-    const handlers: Handlers = {
-      // The driver puts its own in front of this one, which ends its deadline.
-      callback: (error) => {
-        if (error === null) resolve(columns);
-        else reject(error);
-      },
-      submit(connection) {
-        const wire = connection as unknown as Wire;
-        wire.parse({ name: '', text });
-        wire.describe({ type: 'S', name: '' });
-        wire.sync();
-      },
-      handleRowDescription({ fields }) {
-        columns = fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID }));
-      },
-      handleReadyForQuery() {
-        this.callback(null);
-      },
-      handleError(error) {
-        this.callback(error);
-      },
+    const query = new pg.Query(text, (error, answer) => {
+      if (error != null) reject(error);
+      else resolve(answer.fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID })));
+    });
+    query.submit = (connection) => {
+      const wire = connection as unknown as Wire;
+      wire.parse({ name: '', text });
+      wire.describe({ type: 'S', name: '' });
+      wire.sync();
     };
-    client.query(handlers);
+    client.query(query);
   });
 }
 
