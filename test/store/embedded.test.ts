@@ -16,11 +16,11 @@ import {
 } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { type AddressInfo, createServer } from 'node:net';
+import { release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { kernelRelease } from '../../src/store/embedded/accounts.js';
 import { findRunning, readPostmaster, syncMethodOf } from '../../src/store/embedded/server.js';
 import { findEmbeddedPostgres, migrate, startEmbeddedPostgres } from '../../src/store/index.js';
 import {
@@ -101,7 +101,7 @@ test('a cluster is made once, kept, and served on the loopback interface only', 
       'data_checksums on',
       'fsync on',
       'listen_addresses 127.0.0.1',
-      `recovery_init_sync_method ${syncMethodOf(await kernelRelease())}`,
+      `recovery_init_sync_method ${syncMethodOf(process.platform, release())}`,
       'synchronous_commit on',
     ],
   );

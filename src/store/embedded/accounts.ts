@@ -64,11 +64,6 @@ export function runToEnd(
   });
 }
 
-/** The version of the kernel; empty where it is not Linux. */
-export async function kernelRelease(): Promise<string> {
-  return (await readFile('/proc/sys/kernel/osrelease', 'utf8').catch(() => '')).trim();
-}
-
 /** The direct children of a process, where the system lists them (Linux). */
 export async function childrenOf(pid: number): Promise<number[]> {
   const text = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '');

@@ -12,26 +12,18 @@ import type { Binaries } from './binaries.js';
 import { EMBEDDED_SUPERUSER } from './logins.js';
 
 /** Where things are below the data folder. */
-export interface ClusterPaths {
-  readonly dataDir: string;
-  readonly clusterDir: string;
-  /** The superuser's. */
-  readonly passwordFile: string;
-  /** For people who connect by themselves; the program works it out. */
-  readonly programPasswordFile: string;
-  /** Name and password of the login that only reads. */
-  readonly readerFile: string;
-  readonly portFile: string;
-  readonly lockFile: string;
-}
+export type ClusterPaths = Readonly<ReturnType<typeof clusterPaths>>;
 
-export function clusterPaths(dataDir: string): ClusterPaths {
+export function clusterPaths(dataDir: string) {
   const clusterDir = join(dataDir, 'postgres');
   return {
     dataDir,
     clusterDir,
+    /** The superuser's. */
     passwordFile: `${clusterDir}.password`,
+    /** For people who connect by themselves; the program works it out. */
     programPasswordFile: `${clusterDir}.program.password`,
+    /** Name and password of the login that only reads. */
     readerFile: `${clusterDir}.reader`,
     portFile: `${clusterDir}.port`,
     lockFile: `${clusterDir}.lock`,

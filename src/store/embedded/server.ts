@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readdir, readFile, readlink, realpath, rm, stat, statfs } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
+import { release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
@@ -11,7 +12,6 @@ import {
   childrenOf,
   collectOutput,
   commandAs,
-  kernelRelease,
   MINIMAL_ENV,
   mayBePostgres,
   runToEnd,
@@ -70,10 +70,11 @@ function settings(port: number, syncMethod: string): string[] {
  * How a server that was killed makes sure, before it recovers, that all files are on the disk. One by one takes
  * seconds for thousands of partitions; the whole file system at once reports every error since Linux 5.8.
  *
- * @param release of the kernel; empty where it is not Linux
+ * @param kernel its version
  */
-export function syncMethodOf(release: string): 'fsync' | 'syncfs' {
-  const [, major = 0, minor = 0] = /^(\d+)\.(\d+)/.exec(release)?.map(Number) ?? [];
+export function syncMethodOf(platform: NodeJS.Platform, kernel: string): 'fsync' | 'syncfs' {
+  if (platform !== 'linux') return 'fsync';
+  const [, major = 0, minor = 0] = /^(\d+)\.(\d+)/.exec(kernel)?.map(Number) ?? [];
   return major > 5 || (major === 5 && minor >= 8) ? 'syncfs' : 'fsync';
 }
 
@@ -113,7 +114,7 @@ export interface StartOptions {
  */
 export async function launchServer(options: StartOptions, port: number): Promise<Running> {
   const { binaries, account, clusterDir, clock } = options;
-  const given = settings(port, syncMethodOf(await kernelRelease()));
+  const given = settings(port, syncMethodOf(process.platform, release()));
   const serving = ['-D', clusterDir, ...given];
   const { file, args, uid, gid } = commandAs(account, binaries.postgres, serving);
   let child: ChildProcess;

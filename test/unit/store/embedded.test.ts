@@ -32,11 +32,12 @@ test('the whole file system is synced at once where its errors are told, else fi
     '6.1.0',
     '10.0',
   ]) {
-    assert.equal(syncMethodOf(release), 'syncfs', release);
+    assert.equal(syncMethodOf('linux', release), 'syncfs', release);
   }
   for (const release of ['', '5.7.19', '4.4.0', '3.10.0-1160.el7.x86_64', 'unknown']) {
-    assert.equal(syncMethodOf(release), 'fsync', release);
+    assert.equal(syncMethodOf('linux', release), 'fsync', release);
   }
+  assert.equal(syncMethodOf('darwin', '24.5.0'), 'fsync');
 });
 
 test('one at a time holds the lock of a data folder, also of those in one process', async (t) => {
