@@ -3,8 +3,8 @@ import type { RejectedRow } from '../contract/shape.js';
 import { equalDecimals } from '../kernel/decimal.js';
 import { TapekeepError } from '../kernel/errors.js';
 import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../model/batch.js';
-import type { CollectContext } from './market-unit.js';
-import { type ExchangePort, PRIORITY } from './ports.js';
+import { type CollectContext, listedAgainMs } from './market-unit.js';
+import { type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
 import { quarantineRows } from './reports.js';
 import { toleranceMs } from './schedule.js';
 import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
@@ -25,7 +25,7 @@ export interface AccountOptions {
 type AccountContext = Pick<
   CollectContext,
   'exchange' | 'archive' | 'clock' | 'telemetry' | 'unproven'
->;
+> & { readonly time: ExchangeTime };
 
 /**
  * Follows the account behind the client's key: its balances, and its active orders in each market.
@@ -59,11 +59,23 @@ export class AccountCollector {
     await orders.poll(signal);
   }
 
+  /**
+   * The orders of a market are followed no more: what is seen of them when it is back does not go on from before.
+   *
+   * @throws the errors of the archive
+   */
+  async forget(marketId: number): Promise<void> {
+    const orders = this.#orders.get(marketId);
+    this.#orders.delete(marketId);
+    await orders?.flush();
+  }
+
   async #openStream(kind: 'balances' | 'orders', marketId: number) {
-    const { archive } = this.#context;
+    const { archive, time } = this.#context;
     const stream = await archive.ensureStream({ kind, marketId, variant: 0 });
     const [newest] = await archive.coveredRanges(stream, 1);
-    const coveredUntilMs = newest?.span.toMs;
+    const backMs = await listedAgainMs(archive, stream, Math.floor(time.nowMs()));
+    const coveredUntilMs = newest && Math.max(newest.span.toMs, backMs);
     return { ...this.#context, account: this.#account, stream, coveredUntilMs };
   }
 }
@@ -173,8 +185,9 @@ class OrderCollector {
     const { market, marketId, account } = this.#options;
     this.#known ??= new Map((await account.openOrders(marketId)).map((row) => [row.orderId, row]));
     const known = this.#known;
-    const { orders, rejected, observedAtMs, receivedAtMs, pages } =
-      await this.#recorder.answers.receive(this.#readAll(signal));
+    const { orders, rejected, observedAtMs, receivedAtMs, pages } = await this.#recorder.receive(
+      this.#readAll(signal),
+    );
     const seen = { marketId, observedAtMs, receivedAtMs };
     const changed = [...orders.values()]
       .map((order): ActiveOrderRow => ({ ...seen, isGone: false, ...fieldsOf(order) }))
@@ -199,6 +212,11 @@ class OrderCollector {
     for (const row of changed) next.set(row.orderId, row);
     for (const { orderId } of gone) next.delete(orderId);
     this.#known = next;
+  }
+
+  /** Writes what was observed, for the end. @throws the errors of the archive */
+  async flush(): Promise<void> {
+    await this.#recorder.flush();
   }
 
   /** @throws TapekeepError `orders_moving` */

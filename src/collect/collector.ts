@@ -363,7 +363,11 @@ export class Collector {
     this.#evidence.delete(unit.market);
     for (const walker of unit.walkers) this.#filler.remove(walker);
     const polled = this.#dispatcher.remove(unit.market);
-    await Promise.all([polled, ...unit.states.map((state) => state.stop()), this.#flush(unit)]);
+    const orders = this.#account?.forget(unit.marketId).catch((error: unknown) => {
+      this.#runs.failed('orders', unit.market, error);
+    });
+    const states = unit.states.map((state) => state.stop());
+    await Promise.all([polled, orders, ...states, this.#flush(unit)]);
   }
 
   /** Stores what was seen of a market that is looked at no more. */

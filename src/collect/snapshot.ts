@@ -119,6 +119,18 @@ export class SnapshotRecorder {
     await this.#options.archive.commit({ claims: [claim] });
   }
 
+  /** Waits for an answer of its own. Of a market that is refused there is nothing to see: no look before it lasts on. */
+  async receive<T>(asked: Promise<T>): Promise<T> {
+    try {
+      return await this.answers.receive(asked);
+    } catch (error) {
+      if (error instanceof TapekeepError && error.action === 'skip') {
+        this.provesNothing('not observed', error.message);
+      }
+      throw error;
+    }
+  }
+
   /** An answer came in which nothing of it could be seen: what was seen before does not last on. */
   provesNothing(reason: GapReason, why: string): void {
     this.#hasBegun = true;
@@ -257,13 +269,7 @@ export class DepthCollector {
     const options = { priority: PRIORITY.snapshot, signal };
     const asked = exchange.call('depth', { market, limit: levels }, options);
     const { answers } = this.#recorder;
-    const reply = await answers.receive(asked).catch((error: unknown) => {
-      // A market that is refused has no book: no look before it lasts on.
-      if (error instanceof TapekeepError && error.action === 'skip') {
-        this.#recorder.provesNothing('not observed', error.message);
-      }
-      throw error;
-    });
+    const reply = await this.#recorder.receive(asked);
     if (answers.isUnknown(reply)) return;
     const { asks, bids } = sortedDepth(reply.data);
     const look = JSON.stringify([asks, bids]);

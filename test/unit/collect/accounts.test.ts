@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { AccountCollector } from '../../../src/collect/accounts.js';
 import type { ParamsOf } from '../../../src/contract/endpoints.js';
 import type { ActiveOrder } from '../../../src/contract/resources.js';
+import { TapekeepError } from '../../../src/kernel/errors.js';
 import type { ActiveOrderRow, Batch } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -50,6 +51,7 @@ class World {
       exchange: this.exchange,
       archive: this.archive,
       clock: this.clock,
+      time: { nowMs: () => this.clock.wallMs() },
       telemetry: this.record,
       unproven: () => undefined,
     },
@@ -117,6 +119,37 @@ test('orders are stamped with the time at which the answer with their last page 
     [...new Set(world.stored.map(({ observedAtMs }) => observedAtMs))],
     [startMs + 2],
   );
+});
+
+test('orders of a market that was away, or refused, are not covered from one look to the next', async () => {
+  for (const lapse of ['away', 'refused'] as const) {
+    const world = new World();
+    world.orders = [order(1)];
+    const startMs = world.clock.wallMs();
+    const covered = () =>
+      world.archive.allRanges(1).map(({ span }) => [span.fromMs - startMs, span.toMs - startMs]);
+    await world.poll();
+    await world.poll();
+    assert.deepEqual(covered(), [[0, 30_001]]);
+    if (lapse === 'away') await world.account.forget(1);
+    else {
+      world.beforePage = () => {
+        throw new TapekeepError('market_unavailable', 'no such market');
+      };
+      await assert.rejects(world.account.pollOrders('A', 1, signal), /no such market/);
+      world.beforePage = () => undefined;
+    }
+    await world.poll();
+    await world.poll();
+    assert.deepEqual(
+      covered(),
+      [
+        [60_000, 90_001],
+        [0, 30_001],
+      ],
+      lapse,
+    );
+  }
 });
 
 test('orders that never hold still are a failed poll, not a wrong picture', async () => {
