@@ -14,8 +14,7 @@ import {
   TimeoutError,
   TlsRefusedError,
 } from './errors.js';
-import type { RawReply } from './reply-reader.js';
-import { headerText, type ReplyHeaders } from './reply-reader.js';
+import { headerText, type RawReply, type ReplyHead, type ReplyHeaders } from './reply-reader.js';
 
 /** The largest honest answer, the tickers of 10,000 markets, takes some 3 MB. */
 const DEFAULT_MAX_BODY_BYTES = 4 * 1024 * 1024;
@@ -41,11 +40,12 @@ export interface TransportRequest {
   readonly body?: Buffer;
 }
 
-/** The head of an answer, known before its body. */
-export interface ReplyHead {
-  readonly status: number;
-  readonly headers: ReplyHeaders;
-  readonly receivedMonotonicMs: number;
+/** What is reported of a request while it is under way. */
+export interface RequestWatch {
+  /** Its first bytes are about to leave on a connection that stands; before, nothing was sent. */
+  onLeaving?(): void;
+  /** The answer's head is there, also if its body then fails. */
+  onHead(head: ReplyHead): void;
 }
 
 /** A kept-alive connection was closed by the server before it answered anything. */
@@ -104,16 +104,13 @@ export class HttpTransport {
   /**
    * Sends one request and reads the whole answer.
    *
-   * @param onHead called when the answer's head is there, also if its body then fails
-   * @param onLeaving called when the first bytes are about to leave; before, none was sent
    * @throws StaleConnectionError, NetworkError, TimeoutError, ReplyTooLargeError, or the signal's
    *   reason
    */
   async send(
     request: TransportRequest,
     signal: AbortSignal | undefined,
-    onHead: (head: ReplyHead) => void,
-    onLeaving: () => void = () => undefined,
+    watch: RequestWatch,
   ): Promise<RawReply> {
     if (this.#closing !== undefined) throw new AbortedError('the exchange client is closed');
     const { clock, timeoutMs } = this.#options;
@@ -121,11 +118,7 @@ export class HttpTransport {
     const session = this.#session;
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
-    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, {
-      onLeaving,
-      onHead: (status, headers) =>
-        onHead({ status, headers, receivedMonotonicMs: clock.monotonicMs() }),
-    });
+    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, watch);
     this.#underWay.add(handler);
     const onTimeout = () => new TimeoutError(place, timeoutMs);
     using deadline = startDeadline(clock, timeoutMs, onTimeout, signal);
@@ -203,14 +196,6 @@ function describe(error: unknown): string {
   return safeExcerpt(text.includes(code) ? text : `${code} ${text}`);
 }
 
-/** What is reported of a request while it is under way. */
-export interface RequestWatch {
-  /** Its first bytes are about to leave on a connection that stands; before, nothing was sent. */
-  onLeaving(): void;
-  /** The answer's head is there, also if its body then fails. */
-  onHead(status: number, headers: ReplyHeaders): void;
-}
-
 /**
  * Takes in the answer to one request, up to a limit.
  *
@@ -231,7 +216,7 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   #reject: (error: unknown) => void = () => undefined;
   #controller: Dispatcher.DispatchController | undefined;
   #given: Error | undefined;
-  #head: { readonly status: number; readonly headers: ReplyHeaders } | undefined;
+  #head: ReplyHead | undefined;
   #size = 0;
 
   constructor(place: ErrorPlace, maxBodyBytes: number, memory: BodyMemory, watch: RequestWatch) {
@@ -277,7 +262,7 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#given === undefined) this.#watch.onLeaving();
+    if (this.#given === undefined) this.#watch.onLeaving?.();
     else controller.abort(this.#given);
   }
 
@@ -285,7 +270,7 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
     // An interim answer, such as 103.
     if (status < 200 || this.#given !== undefined) return;
     this.#head = { status, headers };
-    this.#watch.onHead(status, headers);
+    this.#watch.onHead(this.#head);
     this.#bound(Number(headerText(headers, 'content-length') ?? 0));
   }
 

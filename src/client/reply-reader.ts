@@ -40,10 +40,14 @@ import {
 } from './errors.js';
 import type { CallOptions } from './exchange-client.js';
 
-/** A complete answer as it came over the wire. */
-export interface RawReply {
+/** The head of an answer, known before its body. */
+export interface ReplyHead {
   readonly status: number;
   readonly headers: ReplyHeaders;
+}
+
+/** A complete answer as it came over the wire. */
+export interface RawReply extends ReplyHead {
   readonly body: Uint8Array;
 }
 

@@ -1,4 +1,4 @@
-import { type Dialect, dialectOf, type SpokenEndpoint } from '../contract/dialects.js';
+import { type Dialect, dialectOf, type Params, type SpokenEndpoint } from '../contract/dialects.js';
 import {
   type Endpoint,
   type EndpointName,
@@ -30,12 +30,7 @@ import {
   type Reply,
   type RequestTurn,
 } from './exchange-client.js';
-import {
-  HttpTransport,
-  type ReplyHead,
-  StaleConnectionError,
-  type TransportRequest,
-} from './http-transport.js';
+import { HttpTransport, StaleConnectionError, type TransportRequest } from './http-transport.js';
 import {
   coveredOf,
   gapsOf,
@@ -43,6 +38,7 @@ import {
   identityOf,
   parseHttpDate,
   parseRetryAfter,
+  type ReplyHead,
   readRateLimit,
   readReply,
 } from './reply-reader.js';
@@ -61,17 +57,17 @@ const WAIT_SPREAD = 0.1;
 /** A request, and the question that it asks in the exchange's words. */
 interface Built {
   readonly request: TransportRequest;
-  readonly query: RequestParams;
+  readonly query: Params;
 }
 
 /** A request on its way: how it is made when its turn has come, and who is notified that it leaves. */
-interface Sending {
+interface Sending<R> {
   readonly name: EndpointName;
+  readonly endpoint: SpokenEndpoint<R>;
+  readonly asked: Params;
+  readonly options: CallOptions;
   readonly build: () => Built | Promise<Built>;
-  readonly asked: RequestParams;
-  readonly isSigned?: boolean;
   readonly onLeaving?: () => void;
-  readonly onAnswer: CallOptions['onAnswer'] | undefined;
 }
 
 /** Calls endpoints of the table: checks, waits, signs, sends, reads, counts. */
@@ -134,7 +130,7 @@ export class EndpointCaller {
    */
   async #callNewest<N extends EndpointName>(
     name: N,
-    params: RequestParams,
+    params: Params,
     field: string,
     options: CallOptions,
   ): Promise<Reply<ResultOf<N>>> {
@@ -156,7 +152,7 @@ export class EndpointCaller {
 
   async #call<N extends EndpointName>(
     name: N,
-    params: RequestParams,
+    params: Params,
     options: CallOptions,
   ): Promise<Reply<ResultOf<N>>> {
     const endpoint = this.#spoken(name, params);
@@ -175,23 +171,23 @@ export class EndpointCaller {
       };
       return { request, query };
     };
-    const sending = { name, build, asked: params, onAnswer: options.onAnswer };
+    const sending = { name, endpoint, asked: params, options, build };
     try {
-      return await this.#sendOnce(endpoint, sending, options);
+      return await this.#sendOnce(sending);
     } catch (error) {
       // The server had closed the idle connection meanwhile: no answer is lost by asking again.
       if (!(error instanceof StaleConnectionError)) throw error;
-      return await this.#sendOnce(endpoint, sending, options);
+      return await this.#sendOnce(sending);
     }
   }
 
   /** As of the time at which the request leaves: some count from the present. */
-  #queryOf(endpoint: SpokenEndpoint, params: RequestParams): RequestParams {
+  #queryOf(endpoint: SpokenEndpoint, params: Params): Params {
     return endpoint.ask(params, this.#options.exchangeClock.nowMs() / 1000);
   }
 
   /** @throws NotOfferedError, InvalidParameterError for what the exchange's dialect has no question for */
-  #spoken<N extends EndpointName>(name: N, params: RequestParams): SpokenEndpoint<ResultOf<N>> {
+  #spoken<N extends EndpointName>(name: N, params: Params): SpokenEndpoint<ResultOf<N>> {
     const { name: dialect, endpoints: spoken, intervalsS, candlesMax, levelsMax } = this.#dialect;
     const endpoint = spoken[name];
     if (endpoint === undefined) throw new NotOfferedError(name, dialect);
@@ -270,7 +266,7 @@ export class EndpointCaller {
   async #callSigned<R>(
     name: EndpointName,
     endpoint: SpokenEndpoint<R>,
-    params: RequestParams,
+    params: Params,
     options: CallOptions,
   ): Promise<Reply<R>> {
     const signer = this.#signer;
@@ -297,9 +293,7 @@ export class EndpointCaller {
       const onLeaving = () => {
         hasLeft = true;
       };
-      const { onAnswer } = options;
-      const sending = { name, build, asked: params, isSigned: true, onLeaving, onAnswer };
-      return await this.#sendOnce(endpoint, sending, options);
+      return await this.#sendOnce({ name, endpoint, asked: params, options, build, onLeaving });
     } catch (error) {
       // Whatever went wrong, it must not be taken for an order that can be sent again.
       const isUnknown = name === 'orderNew' && hasLeft && !isRefusal(error);
@@ -311,14 +305,11 @@ export class EndpointCaller {
   }
 
   /** One request, from the budget to the checked answer. */
-  async #sendOnce<R>(
-    endpoint: Endpoint<Endpoint['params'], R>,
-    sending: Sending,
-    { priority = DEFAULT_PRIORITY, signal, turn }: CallOptions,
-  ): Promise<Reply<R>> {
+  async #sendOnce<R>(sending: Sending<R>): Promise<Reply<R>> {
+    const { priority = DEFAULT_PRIORITY, signal, turn } = sending.options;
     const leave = await this.#gate.take(sending.name, priority, signal, turn);
     try {
-      return await this.#send(endpoint, await sending.build(), sending, signal);
+      return await this.#send(await sending.build(), sending);
     } finally {
       leave();
     }
@@ -326,10 +317,8 @@ export class EndpointCaller {
 
   /** Sends, reads and counts; whatever happens, exactly one `requestEnded` reports it. */
   async #send<R>(
-    endpoint: Endpoint<Endpoint['params'], R>,
     { request, query }: Built,
-    { name, asked, isSigned = false, onLeaving, onAnswer }: Sending,
-    signal: AbortSignal | undefined,
+    { name, endpoint, asked, options, onLeaving }: Sending<R>,
   ): Promise<Reply<R>> {
     const { clock, exchangeClock, telemetry } = this.#options;
     const sentMonotonicMs = clock.monotonicMs();
@@ -346,16 +335,22 @@ export class EndpointCaller {
       const onHead = (head: ReplyHead) => {
         retryAfterMs = this.#learnFromHead(head, sentMonotonicMs);
       };
-      const reply = await this.#transport.send(request, signal, onHead, onLeaving);
+      const watch = { onHead, ...(onLeaving && { onLeaving }) };
+      const reply = await this.#transport.send(request, options.signal, watch);
       const receivedMonotonicMs = clock.monotonicMs();
       const receivedAtMs = clock.wallMs();
       bytes = reply.body.length;
-      const { name: dialect } = this.#dialect;
-      const secrets = this.#secrets;
-      const own = { dialect, isSigned, secrets, retryAfterMs, onAnswer };
-      const inFull = { ...asked, query } as Asked;
-      const reading = readReply<R>({ name, endpoint, asked: inFull, ...own }, reply);
-      const { data, rejected, cachedAtMs } = reading;
+      const question = {
+        name,
+        endpoint,
+        dialect: this.#dialect.name,
+        asked: { ...asked, query } as Asked,
+        isSigned: request.method === 'POST',
+        secrets: this.#secrets,
+        retryAfterMs,
+        onAnswer: options.onAnswer,
+      };
+      const { data, rejected, cachedAtMs } = readReply<R>(question, reply);
       this.#options.budget.served();
       const durationMs = ended(rejected.length === 0 ? 'ok' : 'rejected_rows');
       const offset = OFFSET_FIELDS[name] ?? '';
@@ -387,13 +382,13 @@ export class EndpointCaller {
 
   /** Feeds the clock and the budget. @returns what Retry-After asks for, if this is a refusal */
   #learnFromHead(head: ReplyHead, sentMonotonicMs: number): number | undefined {
-    const { budget, exchangeClock } = this.#options;
+    const { budget, clock, exchangeClock } = this.#options;
     const dateMs = parseHttpDate(headerText(head.headers, 'date'));
+    const receivedMonotonicMs = clock.monotonicMs();
     if (dateMs !== null) {
-      const { receivedMonotonicMs } = head;
       const resolutionMs = DATE_RESOLUTION_MS;
       exchangeClock.observe({ dateMs, sentMonotonicMs, receivedMonotonicMs, resolutionMs });
-    } else exchangeClock.observeUndated(sentMonotonicMs, head.receivedMonotonicMs);
+    } else exchangeClock.observeUndated(sentMonotonicMs, receivedMonotonicMs);
     const limit = readRateLimit(head.headers, exchangeClock.nowMs());
     if (limit !== undefined) budget.observeHeaders(limit);
     if (head.status !== 429 && head.status !== 503) return undefined;
@@ -437,9 +432,6 @@ function newestTickerMs(tickers: ResultOf<'tickers'>): number | undefined {
   return newestS > 0 ? Math.floor(newestS * 1000) : undefined;
 }
 
-/** Parameters of a request, checked and with their defaults. */
-type RequestParams = Readonly<Record<string, unknown>>;
-
 /** Made once: zod compiles a schema on its first use, which costs more than a whole page of rows. */
 const SCHEMAS = Object.fromEntries(
   endpointNames.map((name) => [name, endpoints[name].params.strict()]),
@@ -450,7 +442,7 @@ const SCHEMAS = Object.fromEntries(
  *
  * @throws InvalidParameterError naming the field and the value
  */
-function checkParams<N extends EndpointName>(name: N, given: ParamsOf<N>): RequestParams {
+function checkParams<N extends EndpointName>(name: N, given: ParamsOf<N>): Params {
   if (!Object.hasOwn(SCHEMAS, name)) {
     const detail = `there is no such endpoint; endpoints are ${endpointNames.join(', ')}`;
     throw new InvalidParameterError(safeExcerpt(String(name)), detail);

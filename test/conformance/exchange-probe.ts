@@ -1,12 +1,9 @@
-import {
-  HttpTransport,
-  type ReplyHead,
-  type TransportRequest,
-} from '../../src/client/http-transport.js';
+import { HttpTransport, type TransportRequest } from '../../src/client/http-transport.js';
 import {
   headerText,
   parseHttpDate,
   parseRetryAfter,
+  type ReplyHead,
   type ReplyHeaders,
   readRateLimit,
 } from '../../src/client/reply-reader.js';
@@ -113,9 +110,9 @@ export class ExchangeProbe {
     this.#sent += 1;
     await this.#budget.take(PRIORITY, signal);
     await this.#budget.whenNotPaused(signal);
-    const { status, headers, body } = await this.#transport.send(request, signal, (head) =>
-      this.#learn(head),
-    );
+    const { status, headers, body } = await this.#transport.send(request, signal, {
+      onHead: (head) => this.#learn(head),
+    });
     const text = new TextDecoder().decode(body);
     const query = new URLSearchParams(request.query).toString();
     return {
