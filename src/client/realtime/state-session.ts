@@ -263,7 +263,7 @@ class StateLine {
   /** Made with the connection: it depends on who is at the other end. */
   #stalls: StallDetector | undefined;
   readonly #queries: StateQueries;
-  #phase: 'waiting' | 'following' | 'ended' = 'waiting';
+  #isFollowing = false;
   #identity: string | null = null;
   #lastAliveExchangeMs: number | null = null;
   #hadData = false;
@@ -303,7 +303,7 @@ class StateLine {
   /** The subscription is acknowledged. */
   follow(): void {
     const { clock, exchangeClock } = this.#settings;
-    this.#phase = 'following';
+    this.#isFollowing = true;
     this.#report({
       kind: 'opened',
       identity: this.#identity,
@@ -312,10 +312,6 @@ class StateLine {
     });
     if (this.#isKnown === false) this.#reportGap(exchangeClock.nowMs());
     if (this.#isFollowing) this.#queries.ask();
-  }
-
-  get #isFollowing(): boolean {
-    return this.#phase === 'following';
   }
 
   /** @returns whether it is the answer to this line's question */
@@ -327,7 +323,7 @@ class StateLine {
     const isAnswer = record?.success === true && this.#isOurs(record.data.period);
     this.#queries.settled(isAnswer);
     if (!isAnswer || this.#isKnown !== true || !this.#isFollowing) return true;
-    const found = asFeedRecord(record.data);
+    const found = { ...record.data, period: record.data.period };
     const result = this.#stalls?.observeQuery(found, clock.monotonicMs());
     this.#record('query', found);
     if (!this.#isFollowing) return true;
@@ -402,7 +398,7 @@ class StateLine {
 
   /** Called by the connection alone: a line that is to end asks for it by `end` of its settings. */
   ended({ code, reason, ...end }: SocketEnd): void {
-    this.#phase = 'ended';
+    this.#isFollowing = false;
     this.#wasSilent = reason === 'stalled' && !this.#hadUpdates;
     this.#queries.end();
     const lastAliveExchangeMs = this.#lastAliveExchangeMs;
@@ -413,10 +409,3 @@ class StateLine {
 
 /** The result of a state.query: some servers leave the period out. */
 const queryResult = stateRecord.partial({ period: true });
-
-/** A record with or without its period, as the feed reports it. */
-function asFeedRecord(
-  record: Omit<FeedRecord, 'period'> & { period?: number | undefined },
-): FeedRecord {
-  return { ...record, period: record.period };
-}

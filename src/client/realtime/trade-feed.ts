@@ -13,6 +13,7 @@ import { type FrameOutcome, FrameSocket, type SocketEnd } from './frame-socket.j
 import {
   type FeedSettings,
   type FeedSink,
+  type Followed,
   filledIn,
   ReconnectingFeed,
   type ReconnectingOptions,
@@ -107,10 +108,9 @@ export function openTradeFeed(given: TradeFeedOptions): TradeFeed {
     async follow(sink, signal) {
       if (options.markets().length === 0) return { hadData: false };
       session = new TradeSession(options, words, sink);
-      await session.run(signal);
-      const { hadData, isOffered } = session;
+      const followed = await session.run(signal);
       session = undefined;
-      return { hadData, ...(!isOffered && { waitMs: NOT_OFFERED_WAIT_MS }) };
+      return followed;
     },
     retrying(waitMs, attempts) {
       options.telemetry.socketRetry({ ...ALL, waitMs });
@@ -156,7 +156,9 @@ class TradeSession {
   /** When the next question may leave, monotonic. */
   #askableAtMs = 0;
   #cancelAsk: (() => void) | undefined;
+  /** Whether anything was pushed. */
   #hadData = false;
+  /** False when the exchange refused to push trades, whichever markets it was asked for. */
   #isOffered = true;
 
   constructor(
@@ -177,18 +179,13 @@ class TradeSession {
     });
   }
 
-  /** Whether anything was pushed. */
-  get hadData(): boolean {
-    return this.#hadData;
-  }
-
-  /** False when the exchange refused to push trades, whichever markets it was asked for. */
-  get isOffered(): boolean {
-    return this.#isOffered;
-  }
-
-  run(signal: AbortSignal): Promise<void> {
-    return this.#socket.run(signal);
+  /** Connects, and resolves when something has ended the connection. Never rejects. */
+  async run(signal: AbortSignal): Promise<Followed> {
+    await this.#socket.run(signal);
+    return {
+      hadData: this.#hadData,
+      ...(!this.#isOffered && { waitMs: NOT_OFFERED_WAIT_MS }),
+    };
   }
 
   /** Does nothing before the first subscription, which asks for the markets of then. */
