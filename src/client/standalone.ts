@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { dialectNames, dialectOf } from '../contract/dialects.js';
 import { inSession, sessionIn } from '../contract/gap-notices.js';
-import type { RealtimeWords } from '../contract/realtime.js';
 import { onlyKeys, refusedOptions } from '../contract/shape.js';
 import { RequestBudget } from '../kernel/budget.js';
 import { systemClock } from '../kernel/clock.js';
@@ -99,7 +98,6 @@ export class ExchangeClient extends ExchangeApi {
   readonly time: ExchangeClock;
   readonly #settings: ExchangeClientSettings;
   readonly #feeds = new Set<StateFeed | TradeFeed>();
-  readonly #words: RealtimeWords;
   #states: StateFeeds | undefined;
   #isClosed = false;
 
@@ -110,21 +108,12 @@ export class ExchangeClient extends ExchangeApi {
    */
   constructor(settings: ExchangeClientSettings) {
     checkOptions(SETTINGS, settings);
-    const {
-      requestsPerS,
-      burst,
-      telemetry,
-      realtimeUrl: _realtimeUrl,
-      nonces,
-      session,
-      ...own
-    } = settings;
-    const { credentials } = own;
-    const baseUrl = inSession(own.baseUrl, session);
+    const { credentials, nonces, requestsPerS, burst, telemetry } = settings;
+    const baseUrl = inSession(settings.baseUrl, settings.session);
     const place = nonces ?? { folder: defaultNonceFolder() };
     const exchangeClock = createExchangeClock({ clock: systemClock });
     super({
-      ...own,
+      ...settings,
       baseUrl,
       ...(credentials && { nonceStore: openNonces(place, checkCredentials(credentials).apiKey) }),
       clock: systemClock,
@@ -140,7 +129,6 @@ export class ExchangeClient extends ExchangeApi {
     });
     this.#settings = { ...settings, baseUrl };
     this.time = exchangeClock;
-    this.#words = dialectOf(settings.dialect ?? 'contract').realtime;
   }
 
   /**
@@ -171,7 +159,7 @@ export class ExchangeClient extends ExchangeApi {
 
   #feedSettings() {
     if (this.#isClosed) throw new AbortedError('the exchange client is closed');
-    const { baseUrl, realtimeUrl, telemetry } = this.#settings;
+    const { baseUrl, realtimeUrl, telemetry, dialect = 'contract' } = this.#settings;
     if (realtimeUrl === undefined) throw new MissingRealtimeError();
     const url = readAddress('realtimeUrl', realtimeUrl, ['ws:', 'wss:']);
     return {
@@ -180,7 +168,7 @@ export class ExchangeClient extends ExchangeApi {
       random: systemRandom,
       telemetry: telemetry ?? silentClientEvents,
       exchangeClock: this.time,
-      words: this.#words,
+      words: dialectOf(dialect).realtime,
     };
   }
 
