@@ -16,8 +16,8 @@ const MIN_KEPT_SAMPLES = 8;
  * A sample says: between sending and receiving, the exchange's time lay in
  * `[date, date + resolution)`. So `date + pace·(now − received)` is never ahead of the truth, and
  * the highest of these lines is the estimate; the newest sample's upper end caps it, for the case
- * that the pace is taken too high. The pace is the slowest that all samples allow together
- * (pace.ts), which again errs behind.
+ * that the pace is taken too high. The pace is the slowest that all samples allow together, which again
+ * errs behind.
  */
 export class ClockLine {
   /** Made of this machine's wall clock, because the exchange's answers carry no date. */
@@ -189,7 +189,7 @@ const MIN_SAMPLES = 4;
 const SLACK_MS = 100;
 
 /** Paces from `low` to `high`; none when `low` is above `high`. */
-export interface PaceBounds {
+interface PaceBounds {
   readonly low: number;
   readonly high: number;
 }
@@ -239,7 +239,7 @@ function isConsistent(
 }
 
 /** A pace for people and schedulers, and the slope that an estimate may safely run at. */
-export interface PaceFit {
+interface PaceFit {
   readonly pace: number;
   /** At most the true pace as far as the samples show, so that an estimate falls behind, not ahead. */
   readonly slope: number;
