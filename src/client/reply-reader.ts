@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { type DialectName, dialectShownBy } from '../contract/dialects.js';
 import type { Endpoint } from '../contract/endpoints.js';
 import {
@@ -17,7 +18,7 @@ import {
   readGaps,
   UNREADABLE,
 } from '../contract/gap-notices.js';
-import { type Asked, describeShapeError, type ParsedPayload } from '../contract/shape.js';
+import { type Asked, describeIssues, type ParsedPayload } from '../contract/shape.js';
 import type { RateLimitHeaders } from '../kernel/budget.js';
 import { checkJsonBounds, JsonBoundsError } from '../kernel/json.js';
 import {
@@ -154,12 +155,11 @@ function parsePayload<R>(
   try {
     return question.endpoint.result.parse(payload, question.asked);
   } catch (cause) {
-    const mismatch = describeShapeError(cause);
-    if (mismatch === undefined) throw cause;
+    if (!(cause instanceof z.ZodError)) throw cause;
     const shown = dialectShownBy(question.name, payload);
     if (shown !== undefined && shown !== question.dialect)
       throw new WrongDialectError(place, shown);
-    const detail = safeExcerpt(mismatch, question.secrets);
+    const detail = safeExcerpt(describeIssues(cause), question.secrets);
     throw new MalformedReplyError(place, `not of this endpoint's shape: ${detail}`, { cause });
   }
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isObject } from '../kernel/json.js';
 import type { DialectName } from './dialects.js';
 import { unixSeconds } from './values.js';
 
@@ -75,15 +76,10 @@ export type BodyReading =
   | { readonly kind: 'fieldErrors'; readonly fields: FieldErrors }
   | {
       readonly kind: 'notFound';
-      readonly text: string;
       /** The exchange that says it so, by its dialect. */
       readonly dialect?: DialectName;
     }
   | { readonly kind: 'unrecognised' };
-
-function isObject(body: unknown): body is object {
-  return typeof body === 'object' && body !== null;
-}
 
 /**
  * Reads a decoded JSON body. `success`, not the status, decides on envelopes, because servers of
@@ -95,10 +91,10 @@ function isObject(body: unknown): body is object {
 export function readBody(body: unknown, isEnveloped: boolean): BodyReading {
   // Schemas are asked only about what may be of their form: a refusal of zod is an Error with a
   // stack, which keeps whole pages alive into the old generation of the heap.
-  if (!isObject(body)) return { kind: 'unrecognised' };
   if (Array.isArray(body)) {
     return { kind: isEnveloped ? 'bare' : 'success', payload: body };
   }
+  if (!isObject(body)) return { kind: 'unrecognised' };
   return (
     ('success' in body ? readEnvelope(body, isEnveloped) : undefined) ??
     ('status' in body ? readStatusBody(body) : undefined) ??
@@ -111,7 +107,7 @@ function readEnvelope(body: object, isEnveloped: boolean): BodyReading | undefin
   if (!envelope.success) return undefined;
   const { success, code, errorCode, message, result } = envelope.data;
   // Neither a depth nor a list of trades has such fields of its own.
-  const isWrapped = isEnveloped || isObject(result);
+  const isWrapped = isEnveloped || isObject(result) || Array.isArray(result);
   if (success) return { kind: 'success', payload: isWrapped ? result : body };
   const fields = fieldErrorsShape.safeParse(message);
   if (fields.success) return { kind: 'fieldErrors', fields: fields.data };
@@ -119,7 +115,7 @@ function readEnvelope(body: object, isEnveloped: boolean): BodyReading | undefin
   const meaning = errorCode === undefined ? undefined : COUSIN_CODES[errorCode];
   if (meaning === 'market') return { kind: 'fieldErrors', fields: { market: [text] } };
   if (meaning === 'input') return { kind: 'error', code, text: ERROR_MESSAGES.invalidInput };
-  if (meaning === 'path') return { kind: 'notFound', text, dialect: 'p2b' };
+  if (meaning === 'path') return { kind: 'notFound', dialect: 'p2b' };
   return { kind: 'error', code, text };
 }
 
@@ -135,12 +131,11 @@ export function cachedAtMsOf(body: unknown): number | undefined {
 
 /** Bodies without `success` that name a status: the contract's 404, or a cousin's error. */
 function readStatusBody(body: object): BodyReading | undefined {
-  const notFound = notFoundShape.safeParse(body);
-  if (notFound.success) return { kind: 'notFound', text: `no such path: ${notFound.data.path}` };
+  if (notFoundShape.safeParse(body).success) return { kind: 'notFound' };
   const cousin = cousinErrorShape.safeParse(body);
   if (!cousin.success) return undefined;
   return cousin.data.message.startsWith('Cannot ')
-    ? { kind: 'notFound', text: cousin.data.message }
+    ? { kind: 'notFound' }
     : { kind: 'error', code: undefined, text: cousin.data.message };
 }
 

@@ -1,4 +1,5 @@
 import { hullOf, type Span } from '../kernel/span.js';
+import { isoMs } from '../kernel/timestamp.js';
 
 /**
  * Identity, sessions and gap notices, in headers of our own beside the contract: an
@@ -102,10 +103,9 @@ export function describeGaps(gaps: readonly GapNotice[], namedMax = NAMED_MAX): 
   return shown
     .map(({ kind, span, reason, markets = [] }) => {
       const of = markets.length === 0 || length > NAMES_MAX_LENGTH ? '' : ` of ${textOf(markets)}`;
-      const [from, to] = [new Date(span.fromMs), new Date(span.toMs)];
       // Commas part one from the next.
       const words = reason.replace(/[^\x20-\x2b\x2d-\x7e]/g, ' ').slice(0, 200);
-      return `${kind}${of} ${from.toISOString()} ${to.toISOString()} ${words}`;
+      return `${kind}${of} ${isoMs(span.fromMs)} ${isoMs(span.toMs)} ${words}`;
     })
     .join(', ');
 }
@@ -118,15 +118,14 @@ export interface CoveredTime extends Span {
 
 /** Two timestamps, ISO 8601; after commas the names of markets with another begin, and that. */
 export function describeCovered({ fromMs, toMs, since = new Map() }: CoveredTime): string {
-  const iso = (ms: number) => new Date(ms).toISOString();
   const begins = [...new Set(since.values())];
   const others = begins.map((beginMs) => {
     const names = [...since].flatMap(([name, ms]) => (ms === beginMs ? [name] : []));
-    return `, ${textOf(names)} ${iso(beginMs)}`;
+    return `, ${textOf(names)} ${isoMs(beginMs)}`;
   });
   const text = others.join('');
-  if (text.length <= NAMES_MAX_LENGTH) return `${iso(fromMs)} ${iso(toMs)}${text}`;
-  return `${iso(Math.max(fromMs, ...begins))} ${iso(toMs)}`;
+  if (text.length <= NAMES_MAX_LENGTH) return `${isoMs(fromMs)} ${isoMs(toMs)}${text}`;
+  return `${isoMs(Math.max(fromMs, ...begins))} ${isoMs(toMs)}`;
 }
 
 /** What is left of an answer that says something of itself which cannot be read. */

@@ -196,7 +196,8 @@ export type ServerFrame =
     }
   /** Of a replay: a gap of its archive begins or ends, exchange milliseconds. */
   | { readonly kind: 'gap'; readonly isGap: boolean; readonly atMs: number }
-  | { readonly kind: 'unrecognised'; readonly reason: string };
+  /** Neither a response nor a notification that is known. */
+  | { readonly kind: 'unrecognised' };
 
 /** Frames of one kind. */
 export type FrameOf<Kind extends ServerFrame['kind']> = Extract<ServerFrame, { kind: Kind }>;
@@ -230,7 +231,7 @@ export function readServerFrame(frame: unknown, words: RealtimeWords = {}): Serv
     const [isGap, atMs] = gap.data.params;
     return { kind: 'gap', isGap, atMs };
   }
-  return { kind: 'unrecognised', reason: 'neither a response nor a notification that is known' };
+  return { kind: 'unrecognised' };
 }
 
 /** Answer to a request (contract, Real-time methods). */

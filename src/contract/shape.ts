@@ -125,11 +125,6 @@ function kindOf(given: unknown): string {
   return Array.isArray(given) ? 'a list' : `a ${typeof given}`;
 }
 
-/** The same for anything that {@link ResultShape.parse} threw; undefined when it is no such error. */
-export function describeShapeError(error: unknown): string | undefined {
-  return error instanceof z.ZodError ? describeIssues(error) : undefined;
-}
-
 /** A payload that is good or bad as a whole. */
 export function wholeShape<T>(schema: z.ZodType<T>, tolerance?: Tolerance<T>): ResultShape<T> {
   const parseTolerantly = parserOf(schema, tolerance);

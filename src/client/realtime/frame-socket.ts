@@ -44,7 +44,6 @@ export const NORMAL_CLOSURE = 1000;
 const ABNORMAL_CLOSURE = 1006;
 /** Frames without meaning that one connection may send. */
 const MAX_UNRECOGNISED = 10;
-const UNREADABLE: ServerFrame = { kind: 'unrecognised', reason: 'no JSON that can be read' };
 
 /** Why a connection ends whose library gave up, by the library's own code. */
 function reasonOfFailure(code: string, isOpen: boolean): CloseReason {
@@ -150,8 +149,8 @@ export class FrameSocket {
   #receive(data: RawData, isBinary: boolean): void {
     if (this.#phase === 'ended') return;
     const raw = isBinary ? undefined : parseFrame(data);
-    const frame = raw === undefined ? UNREADABLE : readServerFrame(raw, this.#settings.words);
-    const outcome = this.#handler.received(frame, raw);
+    // What cannot be read means nothing in any words.
+    const outcome = this.#handler.received(readServerFrame(raw, this.#settings.words), raw);
     this.#count(outcome);
     if (outcome !== 'unrecognised') return;
     this.#unrecognised += 1;

@@ -124,10 +124,7 @@ test('success decides also where code and message are of no known type', () => {
 test('an unknown path is read as not found, in the form of the contract and of the family', () => {
   const family = { status: 'error', message: 'Cannot GET /api/v1/none', result: null };
   for (const body of [notFoundBody('/api/v1/none', 1704070810123), family]) {
-    for (const reading of readBoth(body)) {
-      assert.equal(reading.kind, 'notFound');
-      assert.match(reading.kind === 'notFound' ? reading.text : '', /\/api\/v1\/none/);
-    }
+    for (const reading of readBoth(body)) assert.deepEqual(reading, { kind: 'notFound' });
   }
 });
 

@@ -174,15 +174,13 @@ test('an update with a figure that cannot be stored is not recognised', () => {
   }
 });
 
-test('a frame that is neither response nor update is not recognised, and says why', () => {
+test('a frame that is neither response nor update is not recognised', () => {
   for (const frame of [
     ...[null, 1, 'text', true, [], {}, { id: null }, { id: null, result: null, error: null }],
     ...[{ method: 'state.update' }, { method: 'state.update', params: [], id: null }],
     ...[{ method: 'depth.update', params: ['BTC_USDT', record], id: null }, { id: 3 }],
   ]) {
-    const reading = readServerFrame(frame);
-    assert.ok(reading.kind === 'unrecognised', JSON.stringify(frame));
-    assert.ok(reading.reason.length > 0);
+    assert.deepEqual(readServerFrame(frame), { kind: 'unrecognised' }, JSON.stringify(frame));
   }
 });
 
