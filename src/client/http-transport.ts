@@ -66,7 +66,6 @@ export class HttpTransport {
   readonly #pool: Pool;
   readonly #prefix: string;
   readonly #session: string | null;
-  readonly #maxBodyBytes: number;
   readonly #memory: BodyMemory;
   readonly #underWay = new Set<ReplyHandler>();
   readonly #sockets = new Set<Socket>();
@@ -81,12 +80,12 @@ export class HttpTransport {
     }
     this.#session = url.searchParams.get(SESSION_PARAMETER);
     this.#options = options;
-    this.#maxBodyBytes = options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES;
-    this.#memory = new BodyMemory(this.#maxBodyBytes, options.connections);
+    const { maxBodyBytes = DEFAULT_MAX_BODY_BYTES, connections } = options;
+    this.#memory = new BodyMemory(maxBodyBytes, connections);
     this.#prefix = url.pathname.replace(/\/+$/, '');
     const connector = buildConnector({ timeout: options.timeoutMs });
     this.#pool = new Pool(url.origin, {
-      connections: options.connections,
+      connections,
       pipelining: 1,
       connect: (target, done) => {
         connector(target, (...result) => {
@@ -118,7 +117,7 @@ export class HttpTransport {
     const session = this.#session;
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
-    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, watch);
+    const handler = new ReplyHandler(place, this.#memory, watch);
     this.#underWay.add(handler);
     const onTimeout = () => new TimeoutError(place, timeoutMs);
     using deadline = startDeadline(clock, timeoutMs, onTimeout, signal);
@@ -144,11 +143,11 @@ export class HttpTransport {
       return await handler.complete;
     } catch (error) {
       // What was asked for explains more than how the connection then broke.
-      const { status, size, given } = handler;
+      const { head, size, given } = handler;
       if (given !== undefined) throw given;
-      if (status === undefined) throw unanswered(place, error, open);
+      if (head === undefined) throw unanswered(place, error, open);
       const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
-      throw new NetworkError({ ...place, status }, detail, { cause: error });
+      throw new NetworkError({ ...place, status: head.status }, detail, { cause: error });
     } finally {
       handler.release();
       this.#underWay.delete(handler);
@@ -206,8 +205,13 @@ function describe(error: unknown): string {
 class ReplyHandler implements Dispatcher.DispatchHandler {
   /** The whole answer. Rejects with the reason of {@link abort}, or with the connection's error. */
   readonly complete: Promise<RawReply>;
+  /** The answer's head; undefined as long as none came. */
+  head: ReplyHead | undefined;
+  /** Bytes of the body so far. */
+  size = 0;
+  /** Why the request was given up; undefined while it was not. */
+  given: Error | undefined;
   readonly #place: ErrorPlace;
-  readonly #maxBodyBytes: number;
   readonly #memory: BodyMemory;
   readonly #watch: RequestWatch;
   /** The body so far, with room behind it: a server may send it byte by byte. */
@@ -215,13 +219,9 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   #resolve: (reply: RawReply) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
   #controller: Dispatcher.DispatchController | undefined;
-  #given: Error | undefined;
-  #head: ReplyHead | undefined;
-  #size = 0;
 
-  constructor(place: ErrorPlace, maxBodyBytes: number, memory: BodyMemory, watch: RequestWatch) {
+  constructor(place: ErrorPlace, memory: BodyMemory, watch: RequestWatch) {
     this.#place = place;
-    this.#maxBodyBytes = maxBodyBytes;
     this.#memory = memory;
     this.#watch = watch;
     this.complete = new Promise((resolve, reject) => {
@@ -230,56 +230,41 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
     });
   }
 
-  /** Status of the answer; undefined as long as none came. */
-  get status(): number | undefined {
-    return this.#head?.status;
-  }
-
-  /** Bytes of the body so far. */
-  get size(): number {
-    return this.#size;
-  }
-
-  /** Why the request was given up; undefined while it was not. */
-  get given(): Error | undefined {
-    return this.#given;
-  }
-
   /** Gives the body's memory back. To be called once, when the request has ended. */
   release(): void {
-    this.#memory.giveBack(this.#size);
-    this.#size = 0;
-    this.#given ??= new Error('the request has ended');
+    this.#memory.giveBack(this.size);
+    this.size = 0;
+    this.given ??= new Error('the request has ended');
   }
 
   /** Gives the request up, at once: the pool does not look up while it makes a connection. */
   abort(reason: Error): void {
-    if (this.#given !== undefined) return;
-    this.#given = reason;
+    if (this.given !== undefined) return;
+    this.given = reason;
     this.#controller?.abort(reason);
     this.#reject(reason);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#given === undefined) this.#watch.onLeaving?.();
-    else controller.abort(this.#given);
+    if (this.given === undefined) this.#watch.onLeaving?.();
+    else controller.abort(this.given);
   }
 
   onResponseStart(_controller: unknown, status: number, headers: ReplyHeaders): void {
     // An interim answer, such as 103.
-    if (status < 200 || this.#given !== undefined) return;
-    this.#head = { status, headers };
-    this.#watch.onHead(this.#head);
+    if (status < 200 || this.given !== undefined) return;
+    this.head = { status, headers };
+    this.#watch.onHead(this.head);
     this.#bound(Number(headerText(headers, 'content-length') ?? 0));
   }
 
   onResponseData(_controller: unknown, chunk: Buffer): void {
-    if (this.#given !== undefined) return;
-    const before = this.#size;
-    this.#size += chunk.length;
+    if (this.given !== undefined) return;
+    const before = this.size;
+    this.size += chunk.length;
     const hasMemory = this.#memory.take(chunk.length);
-    if (!this.#bound(this.#size)) return;
+    if (!this.#bound(this.size)) return;
     if (!hasMemory) {
       this.#refuse(this.#memory.maxBytes, 'the answers that are read at once are');
       return;
@@ -288,8 +273,8 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
       this.#body = chunk;
       return;
     }
-    if (this.#size > this.#body.length) {
-      const larger = Buffer.allocUnsafe(Math.max(this.#size, 2 * this.#body.length));
+    if (this.size > this.#body.length) {
+      const larger = Buffer.allocUnsafe(Math.max(this.size, 2 * this.#body.length));
       this.#body.copy(larger, 0, 0, before);
       this.#body = larger;
     }
@@ -297,8 +282,8 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    if (this.#head === undefined) return;
-    this.#resolve({ ...this.#head, body: this.#body.subarray(0, this.#size) });
+    if (this.head === undefined) return;
+    this.#resolve({ ...this.head, body: this.#body.subarray(0, this.size) });
   }
 
   onResponseError(_controller: unknown, error: Error): void {
@@ -306,13 +291,14 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   }
 
   #bound(size: number): boolean {
-    if (size <= this.#maxBodyBytes) return true;
-    this.#refuse(this.#maxBodyBytes, 'the answer is');
+    const { maxBodyBytes } = this.#memory;
+    if (size <= maxBodyBytes) return true;
+    this.#refuse(maxBodyBytes, 'the answer is');
     return false;
   }
 
   #refuse(maxBytes: number, what: string): void {
-    const place = { ...this.#place, ...(this.#head && { status: this.#head.status }) };
+    const place = { ...this.#place, ...(this.head && { status: this.head.status }) };
     this.abort(new ReplyTooLargeError(place, what, maxBytes));
   }
 }
@@ -323,11 +309,14 @@ const PER_CONNECTION_BYTES = 256 * 1024;
 const LARGEST_AT_ONCE = 4;
 
 /** Memory for the bodies that all connections are reading at once, bytes. */
-export class BodyMemory {
+class BodyMemory {
+  /** Of one body. */
+  readonly maxBodyBytes: number;
   readonly maxBytes: number;
   #bytes = 0;
 
   constructor(maxBodyBytes: number, connections: number) {
+    this.maxBodyBytes = maxBodyBytes;
     this.maxBytes = maxBodyBytes * LARGEST_AT_ONCE + connections * PER_CONNECTION_BYTES;
   }
 
