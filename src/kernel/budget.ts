@@ -124,7 +124,7 @@ export class RequestBudget {
       signal?.throwIfAborted();
       const waitMs = this.#pausedUntilMs - this.#nowMs();
       if (waitMs <= 0) return;
-      await sleep(this.#options.clock, Math.max(1, Math.ceil(waitMs)), signal);
+      await sleep(this.#options.clock, Math.ceil(waitMs), signal);
     }
   }
 
