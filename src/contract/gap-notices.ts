@@ -79,7 +79,6 @@ const GAP = /^([a-z]{1,20})(?: of (\S{1,8000}))? (\S{24,27}) (\S{24,27})(?: (.{0
 /** Names that take more characters together are left out: what is said then holds for all markets. */
 const NAMES_MAX_LENGTH = 6000;
 const textOf = (names: readonly string[]) => names.map(encodeURIComponent).join('+');
-const namesIn = (text: string) => text.split('+').map(decodeURIComponent);
 
 /**
  * `trades 2026-01-31T12:00:00.000Z 2026-01-31T12:05:00.000Z not collected`, several with commas;
@@ -156,7 +155,7 @@ export function readGaps(texts: readonly string[]): readonly GapNotice[] {
 
 function readNames(text: string): readonly string[] | undefined {
   try {
-    return namesIn(text);
+    return text.split('+').map(decodeURIComponent);
   } catch {
     return undefined;
   }

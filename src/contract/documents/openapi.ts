@@ -203,7 +203,7 @@ function signedBody({ path, params }: Endpoint, book: SchemaBook): JsonObject {
   return {
     required: true,
     content: {
-      'application/json': { schema: { ...objectOf({ ...properties, request }), required } },
+      [JSON_TYPE]: { schema: { ...objectOf({ ...properties, request }), required } },
     },
   };
 }
