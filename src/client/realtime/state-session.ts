@@ -21,7 +21,7 @@ export interface SessionSettings extends FeedSettings {
 }
 
 /** What is followed: one market, over one period. */
-type Followed = Pick<StateFeedOptions, 'market' | 'periodS'>;
+type MarketPeriod = Pick<StateFeedOptions, 'market' | 'periodS'>;
 
 /** How a connection ended for one of its markets. */
 export interface LineEnd {
@@ -71,7 +71,7 @@ export class StateSession {
   #isFollowing = false;
   #identity: string | null = null;
   /** How events call it. */
-  #name: Followed;
+  #name: MarketPeriod;
 
   /** @param number among all connections of these feeds: markets of a list may move to another one */
   constructor(settings: SessionSettings, number: number) {
@@ -100,7 +100,7 @@ export class StateSession {
    * @param signal ends this market's line alone
    */
   async join(
-    { market, periodS }: Followed,
+    { market, periodS }: MarketPeriod,
     sink: FeedSink<StateEvent>,
     signal: AbortSignal,
   ): Promise<LineEnd> {
@@ -249,7 +249,7 @@ export class StateSession {
 }
 
 /** What a line asks of its connection, and what both share. */
-type LineSettings = FeedSettings & Followed & StateQueriesOptions;
+type LineSettings = FeedSettings & MarketPeriod & StateQueriesOptions;
 
 /**
  * The state of one market and period on one connection, which may carry several.

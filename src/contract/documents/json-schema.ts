@@ -3,19 +3,19 @@ import { z } from 'zod';
 /** A JSON Schema, or any other part of a document. */
 export type JsonObject = { [key: string]: unknown };
 
-/** `2020-12` is OpenAPI 3.1's dialect, `draft-7` is AsyncAPI 3.0's. */
-export type Dialect = 'draft-2020-12' | 'draft-7';
+/** `draft-2020-12` is OpenAPI 3.1's draft, `draft-7` is AsyncAPI 3.0's. */
+export type Draft = 'draft-2020-12' | 'draft-7';
 
 /** Where the documents of both kinds keep their named schemas. */
 const COMPONENTS = '#/components/schemas/';
 
 /** Collects the named schemas that the parts of one document refer to. */
 export class SchemaBook {
-  readonly #dialect: Dialect;
+  readonly #draft: Draft;
   readonly #named = new Map<string, JsonObject>();
 
-  constructor(dialect: Dialect) {
-    this.#dialect = dialect;
+  constructor(draft: Draft) {
+    this.#draft = draft;
   }
 
   /** The named schemas met so far, sorted by name. */
@@ -28,7 +28,7 @@ export class SchemaBook {
    * the components of the document.
    */
   of(schema: z.ZodType): JsonObject {
-    const { $defs, definitions, ...own } = convert(schema, this.#dialect);
+    const { $defs, definitions, ...own } = convert(schema, this.#draft);
     for (const [id, part] of Object.entries({ ...asObject($defs), ...asObject(definitions) })) {
       this.#keep(id, asObject(part));
     }
@@ -59,18 +59,18 @@ export function isOptional(schema: z.ZodType): boolean {
   return schema.safeParse(undefined).success;
 }
 
-function convert(schema: z.ZodType, dialect: Dialect): JsonObject {
-  const { $schema: _dialect, ...converted } = z.toJSONSchema(schema, {
-    target: dialect,
+function convert(schema: z.ZodType, draft: Draft): JsonObject {
+  const { $schema: _draft, ...converted } = z.toJSONSchema(schema, {
+    target: draft,
     io: 'input',
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
       const zod: unknown = zodSchema;
       const json = jsonSchema as JsonObject;
-      if (zod instanceof z.ZodPipe) narrow(zod, json, dialect);
+      if (zod instanceof z.ZodPipe) narrow(zod, json, draft);
       if (zod instanceof z.ZodDefault) json.default = zod.def.defaultValue;
       if (zod instanceof z.ZodObject) markRequired(zod, json);
-      if (zod instanceof z.ZodTuple && zod.def.rest === null) close(zod, json, dialect);
+      if (zod instanceof z.ZodTuple && zod.def.rest === null) close(zod, json, draft);
     },
   });
   return withComponents(converted) as JsonObject;
@@ -80,8 +80,8 @@ function convert(schema: z.ZodType, dialect: Dialect): JsonObject {
  * Every pipe of the contract narrows: what passes it satisfies both ends, and a transformation only
  * evens out the notation. So both ends describe the wire together.
  */
-function narrow(pipe: z.ZodPipe, json: JsonObject, dialect: Dialect): void {
-  const ends = [pipe.def.in, pipe.def.out].map((end) => convert(end as z.ZodType, dialect));
+function narrow(pipe: z.ZodPipe, json: JsonObject, draft: Draft): void {
+  const ends = [pipe.def.in, pipe.def.out].map((end) => convert(end as z.ZodType, draft));
   const isInteger = ends.some(({ type }) => type === 'integer');
   Object.assign(json, ...ends, z.globalRegistry.get(pipe));
   if (isInteger) json.type = 'integer';
@@ -95,11 +95,11 @@ function markRequired({ shape }: z.ZodObject, json: JsonObject): void {
 }
 
 /** A tuple has exactly its items. */
-function close({ def }: z.ZodTuple, json: JsonObject, dialect: Dialect): void {
+function close({ def }: z.ZodTuple, json: JsonObject, draft: Draft): void {
   json.minItems = def.items.length;
   json.maxItems = def.items.length;
   // An empty list of item schemas is not allowed.
-  if (def.items.length === 0) delete json[dialect === 'draft-7' ? 'items' : 'prefixItems'];
+  if (def.items.length === 0) delete json[draft === 'draft-7' ? 'items' : 'prefixItems'];
 }
 
 /** References into the document's components instead of the schema's own definitions. */
