@@ -85,7 +85,7 @@ export class PollDispatcher {
     const nowMs = clock.monotonicMs();
     const targets = walkers.map((walker) => new PollTarget(walker, random, nowMs));
     this.#markets.set(market, new MarketTargets(targets));
-    this.#changed();
+    this.wake();
   }
 
   /** Nothing more of the market is polled; resolves when a poll under way has ended. */
@@ -133,13 +133,17 @@ export class PollDispatcher {
     const isTaken = this.#baseline.begin(this.#targets(), clock.monotonicMs(), ({ walker }) =>
       telemetry.runSkipped({ stream: walker.kind }),
     );
-    if (isTaken) this.#changed();
+    if (isTaken) this.wake();
     else telemetry.runSkipped({ stream: 'trades' });
   }
 
-  /** A walk that was at work on a gap is free again: what waited for it may be polled now. */
+  /**
+   * Something may be polled now that could not be before, or is worth more: a walk that was at work on a
+   * gap is free again.
+   */
   wake(): void {
-    this.#changed();
+    this.#giveUpSpare();
+    this.#wakeup.notify();
   }
 
   start(): void {
@@ -207,7 +211,7 @@ export class PollDispatcher {
       turn.giveBack();
       this.#underWay[target.walker.kind] -= 1;
       this.#polls.delete(target);
-      this.#changed();
+      this.wake();
     });
     this.#polls.set(target, poll);
   }
@@ -259,7 +263,7 @@ export class PollDispatcher {
     nowMs: number,
   ): void {
     targets.note(activity, { atMs: nowMs, source });
-    this.#changed();
+    this.wake();
   }
 
   #choose(): Choice | undefined {
@@ -279,11 +283,6 @@ export class PollDispatcher {
     return [...this.#markets.values()].flatMap(({ targets }) =>
       targets.filter((target) => !target.walker.isPushed || target.begunAtMs <= restingMs),
     );
-  }
-
-  #changed(): void {
-    this.#giveUpSpare();
-    this.#wakeup.notify();
   }
 
   /** A spare turn is waited for no longer when there is something worth more. */
