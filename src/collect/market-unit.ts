@@ -14,7 +14,8 @@ import type { TradeEvidence } from './trades/evidence.js';
 import type { OffsetKnowledge } from './trades/offset-mode.js';
 import { PushedTrades } from './trades/pushed.js';
 import { historySource, resultSource } from './trades/source.js';
-import { type ServerTraits, TradeWalker } from './trades/walker.js';
+import type { ServerTraits } from './trades/walk.js';
+import { TradeWalker } from './trades/walker.js';
 
 /** What collecting needs of the rest of a daemon. */
 export interface CollectPorts {

@@ -1,7 +1,8 @@
 import { codeOf } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
-import type { HeadLook, TradeWalker } from '../trades/walker.js';
+import type { HeadLook } from '../trades/head.js';
+import type { TradeWalker } from '../trades/walker.js';
 
 /** A walk over one market's trades, as far as polling its newest page goes. */
 export type HeadWalker = Pick<

@@ -20,9 +20,6 @@ import {
   WalkStalledError,
 } from './walk.js';
 
-export type { HeadLook } from './head.js';
-export type { ServerTraits, WalkerOptions } from './walk.js';
-
 /** Every so many steps go to another gap than the newest, so that an endless one starves none. */
 const OTHER_GAP_STEPS = 8;
 

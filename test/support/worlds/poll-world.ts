@@ -1,7 +1,7 @@
 import type { RequestTurn } from '../../../src/client/index.js';
 import { PollDispatcher } from '../../../src/collect/polling/dispatcher.js';
 import type { HeadWalker } from '../../../src/collect/polling/poll-target.js';
-import type { HeadLook } from '../../../src/collect/trades/walker.js';
+import type { HeadLook } from '../../../src/collect/trades/head.js';
 import { RequestBudget } from '../../../src/kernel/budget.js';
 import { sleep } from '../../../src/kernel/clock.js';
 import { seededRandom } from '../../../src/kernel/random.js';
