@@ -2,13 +2,7 @@ import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
 import type { CoveredRange } from '../../model/batch.js';
-import {
-  comparePlaces,
-  orderPage,
-  type PageRow,
-  placeKey,
-  SEAM_ROWS_MIN,
-} from '../../model/order.js';
+import { comparePlaces, type PageRow, placeKey, SEAM_ROWS_MIN } from '../../model/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
 import { PRIORITY } from '../ports.js';
 import { sureRows } from './known.js';
@@ -119,12 +113,12 @@ export class Head {
     options: CallOptions,
   ): Promise<{ page: TradePage; asked: number }> {
     let [page, asked] = [first, limit];
-    let rows = sureRows(page, orderPage(page.trades));
+    let rows = sureRows(page);
     if (rows.length === 0 && page.held.length > 0) {
       // The only trade that there is has no neighbour: a second answer must show it as well.
       asked = limit === PAGE_MAX ? OTHER_PAGE : PAGE_MAX;
       page = await this.#walk.fetch(0, asked, options);
-      rows = sureRows(page, orderPage(page.trades));
+      rows = sureRows(page);
     }
     await this.#recall(rows);
     const { pages, known } = this.#walk;
@@ -135,7 +129,7 @@ export class Head {
       await pages.refuse(page);
       page = await this.#walk.fetch(0, size, options);
       asked = size;
-      rows = sureRows(page, orderPage(page.trades));
+      rows = sureRows(page);
       const { missing, isLater } = known.against(page, rows);
       const before = new Set(found.missing.map(placeKey));
       const both = missing.filter((row) => before.has(placeKey(row)));
@@ -167,7 +161,7 @@ export class Head {
   async store(page: TradePage, limit: number): Promise<Stored> {
     const { pages, chains, book, options } = this.#walk;
     const { source, cacheMarginMs } = options;
-    const rows = sureRows(page, orderPage(page.trades));
+    const rows = sureRows(page);
     const [newest, oldest] = [rows[0], rows.at(-1)];
     const shownMs = provenUntilMs(page, cacheMarginMs);
     const untilMs = options.evidence?.provenUntilMs(source.kind, page, newest, shownMs) ?? shownMs;

@@ -154,19 +154,21 @@ export class PageEnds {
     const ends = isFirstSure ? [last] : [first, last];
     const held = ends
       .filter((end) => end !== undefined)
-      .filter((end) => !this.#isSure(end, isKnown));
+      .filter((end) => !this.#seen.has(placeKey(end)) && !isKnown(end));
     for (const row of held) this.confirm(row);
     return held.length === 0 ? page : { ...page, held };
   }
-
-  #isSure(row: PageRow, isKnown: (row: PageRow) => boolean): boolean {
-    return this.#seen.has(placeKey(row)) || isKnown(row);
-  }
 }
 
-/** Rows of a page that are not held back, newest first. */
-export function sureRows(page: TradePage, rows: readonly SourceTrade[]): readonly SourceTrade[] {
-  const { held } = page;
+/**
+ * Rows of a page that are not held back, newest first.
+ *
+ * @param rows all of them, where they are in order already
+ */
+export function sureRows(
+  { trades, held }: TradePage,
+  rows: readonly SourceTrade[] = orderPage(trades),
+): readonly SourceTrade[] {
   if (held.length === 0) return rows;
   return rows.filter((row) => held.every((one) => comparePlaces(one, row) !== 0));
 }

@@ -163,7 +163,7 @@ async function lookBelow(
     const below = await walk.fetchForStep(skip, PAGE_MAX, signal);
     isNews = await compareStored(walk, gap, below, skip, signal);
     await walk.pages.commit(below);
-    rows = sureRows(below, orderPage(below.trades));
+    rows = sureRows(below);
     // There is nothing older.
     if ((rows.at(-1)?.tradedAtS ?? oldestS) >= oldestS) return;
   }
