@@ -82,6 +82,11 @@ export class PushedTrades {
     return this.#runs.reduce((sum, run) => sum + run.length, 0);
   }
 
+  /** The run of this connection. */
+  get #live(): SourceTrade[] | undefined {
+    return this.#isLive ? this.#runs.at(-1) : undefined;
+  }
+
   /** Nothing that was pushed so far counts any more. */
   forget(): void {
     this.#runs = [];
@@ -117,7 +122,7 @@ export class PushedTrades {
     this.#floor = isBehind ? ordered[0] : undefined;
     this.#isBehind = false;
     if (isBehind) return;
-    let last = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
+    let last = this.#live?.[0];
     let rows: SourceTrade[] = [];
     for (const row of ordered.toReversed()) {
       if (floor !== undefined && comparePlaces(row, floor) <= 0) continue;
@@ -158,7 +163,7 @@ export class PushedTrades {
   #pushRows(oldestFirst: readonly SourceTrade[]): void {
     if (oldestFirst.length === 0) return;
     const rows = oldestFirst.toReversed();
-    const live = this.#isLive ? this.#runs.at(-1) : undefined;
+    const live = this.#live;
     if (live === undefined) {
       this.#add(rows);
       this.#isLive = true;
@@ -237,7 +242,7 @@ export class PushedTrades {
   #link(rows: readonly SourceTrade[]): void {
     const keys = new Set(rows.map(placeKey));
     const touched = this.#runs.filter((run) => run.some((row) => keys.has(placeKey(row))));
-    const live = this.#isLive ? this.#runs.at(-1) : undefined;
+    const live = this.#live;
     const own = live !== undefined && touched.includes(live) ? live[0] : undefined;
     if (touched.length === 0) return;
     // Newer ones than were pushed will be pushed; if they are not, that must show.
@@ -279,7 +284,7 @@ export class PushedTrades {
 
   /** Newer trades than were pushed will be pushed; where others are that are newer still, that must show. */
   #await(rows: readonly SourceTrade[]): void {
-    const newest = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
+    const newest = this.#live?.[0];
     const isAwaited = (row: PageRow) => newest === undefined || comparePlaces(row, newest) > 0;
     this.#awaited = orderPage([...this.#awaited, ...rows])
       .filter(isAwaited)
@@ -290,7 +295,7 @@ export class PushedTrades {
   #unpushedOf(rows: readonly SourceTrade[], { sentAtMs }: TradePage): SourceTrade | undefined {
     const openedMs = this.#openedMs;
     if (openedMs === undefined) return undefined;
-    const newest = this.#isLive ? this.#runs.at(-1)?.[0] : undefined;
+    const newest = this.#live?.[0];
     return rows.find((row) => {
       const ms = row.tradedAtS * SECOND_MS;
       if (ms < openedMs + BEGINNING_MS || ms + LATE_MS > sentAtMs) return false;
