@@ -3,7 +3,7 @@ import type { GapNotice } from '../../contract/gap-notices.js';
 import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { SECOND_MS } from '../../kernel/durations.js';
-import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
+import { ceilToMs, doOverlap, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../model/batch.js';
 import { saneWindow } from '../../model/columns.js';
 import { orderPage, screenPage } from '../../model/order.js';
@@ -131,8 +131,8 @@ export function withoutNewest(page: TradePage): TradePage {
   return { ...page, unread: [...unseen, ...page.unread], rowCount: Math.max(1, page.rowCount) };
 }
 
-/** Trades are kept under whole seconds: one of which a part is unknown is unknown. */
-function wholeSeconds({ fromMs, toMs }: Span): Span {
+/** Trades are kept under whole seconds: one of which a part is unknown is unknown, or wanted is wanted. */
+export function wholeSeconds({ fromMs, toMs }: Span): Span {
   return { fromMs: floorToMs(fromMs, SECOND_MS), toMs: ceilToMs(toMs, SECOND_MS) };
 }
 
@@ -143,10 +143,8 @@ function wholeSeconds({ fromMs, toMs }: Span): Span {
 function exactOnly(trade: SourceTrade, gaps: readonly GapNotice[] = []): SourceTrade {
   const { executedAtUs, tradedAtS } = trade;
   const isWhole = executedAtUs === tradedAtS * MICROS;
-  const isUnknown = ({ kind, span }: GapNotice) =>
-    kind !== 'trades' &&
-    span.fromMs < (tradedAtS + 1) * SECOND_MS &&
-    tradedAtS * SECOND_MS < span.toMs;
+  const second = { fromMs: tradedAtS * SECOND_MS, toMs: (tradedAtS + 1) * SECOND_MS };
+  const isUnknown = ({ kind, span }: GapNotice) => kind !== 'trades' && doOverlap(span, second);
   return isWhole && gaps.some(isUnknown) ? { ...trade, executedAtUs: null } : trade;
 }
 

@@ -2,14 +2,7 @@ import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
-import {
-  ceilToMs,
-  floorToMs,
-  normalizeSpans,
-  type Span,
-  spanContains,
-  subtractSpans,
-} from '../../kernel/span.js';
+import { normalizeSpans, type Span, spanContains, subtractSpans } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
 import {
@@ -31,7 +24,13 @@ import { KnownTrades, PageEnds } from './known.js';
 import type { OffsetKnowledge } from './offset-mode.js';
 import { PageStore, type PageStoreOptions } from './page-store.js';
 import type { PushedTrades } from './pushed.js';
-import { endsUnread, type SourceTrade, type TradePage, withoutNewest } from './source.js';
+import {
+  endsUnread,
+  type SourceTrade,
+  type TradePage,
+  wholeSeconds,
+  withoutNewest,
+} from './source.js';
 
 export interface WalkerOptions extends GapBookOptions {
   /** Age that caches in front of the exchange may add to an answer, exchange milliseconds. */
@@ -135,9 +134,8 @@ export class Walk {
     return this.#hasTrades || this.newest !== undefined;
   }
 
-  /** Trades are kept under whole seconds, so what is wanted is widened to them. */
-  backfill({ fromMs, toMs }: Span): void {
-    const whole = { fromMs: floorToMs(fromMs, SECOND_MS), toMs: ceilToMs(toMs, SECOND_MS) };
+  backfill(span: Span): void {
+    const whole = wholeSeconds(span);
     if (subtractSpans(whole, this.#backfills).length === 0) return;
     this.#backfills = normalizeSpans([...this.#backfills, whole]);
     this.#isWantedAnew = true;
