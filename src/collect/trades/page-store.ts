@@ -147,8 +147,7 @@ export class PageStore {
   /** Keeps nothing of a page that is not believed but its refused rows, in quarantine. */
   async refuse(page: TradePage): Promise<void> {
     if (page.rejected.length === 0) return;
-    const { length: rowCount } = page.rejected;
-    await this.commit({ ...page, trades: [], unread: [], rowCount });
+    await this.commit({ ...page, trades: [] });
   }
 
   /** Call after the commit of a head page: its rows, newest first, are not sent again while they stay the same. */
@@ -257,7 +256,7 @@ class RecentTrades {
   #hashes = new Map<number, number>();
 
   /** The trades that are not known to be stored just so. */
-  fresh<T extends SourceTrade>(trades: readonly T[]): T[] {
+  fresh(trades: readonly SourceTrade[]): SourceTrade[] {
     return trades.filter((trade) => this.#hashes.get(trade.tid) !== hashOf(trade));
   }
 
