@@ -459,23 +459,23 @@ export class CandleCollector {
   }
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
-  async #noteOpen(spans: readonly Span[], reason: GapReason, how: GapHow = {}): Promise<void> {
+  async #noteOpen(
+    spans: readonly Span[],
+    reason: GapReason,
+    { isLost = false, ...note }: GapHow = {},
+  ): Promise<void> {
+    const { archive, stream, time, clock } = this.#options;
     // A candle that is stored already and cannot be read again is no gap.
     const open = subtractSpans(spans, this.#ranges.spans);
-    this.#pauses.putOff(open, this.#options.clock.monotonicMs(), reason, how.isLost);
-    for (const span of open) await this.#list(span, reason, how);
-  }
-
-  /** Lists a span as a gap that was asked for in vain. */
-  async #list(span: Span, reason: GapReason, how: GapHow) {
-    const { archive, stream, time } = this.#options;
-    const { isLost = false, ...note } = how;
-    const atMs = Math.floor(time.nowMs());
+    this.#pauses.putOff(open, clock.monotonicMs(), reason, isLost);
     const state = isLost ? 'unfillable' : 'open';
-    const nextAttemptAtMs = isLost ? null : atMs + pauseAfter(reason, false);
-    const tried = { stream, span, state, reason, ...note, isAttempt: true } as const;
-    await archive.recordGap({ ...tried, atMs, nextAttemptAtMs });
-    this.#report.gap(span, reason, reason === BEYOND);
+    for (const span of open) {
+      const atMs = Math.floor(time.nowMs());
+      const nextAttemptAtMs = isLost ? null : atMs + pauseAfter(reason, false);
+      const tried = { stream, span, state, reason, ...note, isAttempt: true } as const;
+      await archive.recordGap({ ...tried, atMs, nextAttemptAtMs });
+      this.#report.gap(span, reason, reason === BEYOND);
+    }
   }
 }
 
