@@ -2,7 +2,7 @@ import { isNotRecordedYet } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
-import type { Span } from '../kernel/span.js';
+import { floorToMs, type Span } from '../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../model/batch.js';
 import { type GapReason, isLost } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
@@ -198,7 +198,7 @@ export class Standing {
     const { time, clock } = this.#options;
     this.#streams.set(stream.streamId, {
       stream,
-      openedAtMs: Math.floor(time.nowMs() / SECOND_MS) * SECOND_MS,
+      openedAtMs: floorToMs(time.nowMs(), SECOND_MS),
       coveredUntilMs: undefined,
       grewAtMs: clock.monotonicMs(),
       hasGrown: false,
