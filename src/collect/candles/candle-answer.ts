@@ -37,6 +37,8 @@ export interface CandleAnswer {
   readonly open: number;
   /** Open times of refused candles; undefined: it is not readable. */
   readonly refusedMs: ReadonlyArray<number | undefined>;
+  /** None of them is undefined: else the answer does not even say which candles are absent, and proves nothing. */
+  readonly isReadable: boolean;
   /** Slots of which the answer speaks, in candles or in refused ones. */
   readonly heldMs: readonly number[];
   /** Slots of which the reply does not speak, or the server not know all. */
@@ -68,9 +70,10 @@ export function readCandles(question: CandleQuestion, reply: KlineReply): Candle
   const ended = gaps.filter(({ reason }) => isLost(reason));
   const beyond = ended.filter(({ reason }) => reason === BEYOND).map(({ span }) => span);
   const lost = ended.flatMap(({ span }) => subtractSpans(span, beyond));
+  const isReadable = readable.length === refusedMs.length;
   const heldMs = [...rows.map(({ openAtS }) => openAtS * 1000), ...readable];
   return {
-    ...{ reply, seenMs, closed, finalToMs, rows, rejected, open, refusedMs },
+    ...{ reply, seenMs, closed, finalToMs, rows, rejected, open, refusedMs, isReadable },
     ...{ unknown: inClosed(unknown), beyond: inClosed(beyond), lost: inClosed(lost) },
     heldMs: heldMs.map((ms) => grid.floor(ms)),
   };

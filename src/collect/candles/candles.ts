@@ -140,20 +140,23 @@ export class CandleCollector {
     return this.#mutex.run(async () => {
       const { archive, stream, time } = this.#options;
       const atMs = Math.floor(time.nowMs());
-      await archive.revoke(stream, this.#grid.around(span), { reason: 'suspect', note, atMs });
-      this.#ranges.replace(await archive.coveredRanges(stream, RANGES_MAX));
-      this.#absences.forget(this.#grid.around(span));
-      this.#contradictions.forget([this.#grid.around(span)]);
+      const slots = this.#grid.around(span);
+      await archive.revoke(stream, slots, { reason: 'suspect', note, atMs });
+      await this.#readRanges();
+      this.#absences.forget(slots);
+      this.#contradictions.forget([slots]);
       this.retry(span);
     });
   }
 
   /** Reads anew what is covered: others have taken some of it back. */
   reload(): Promise<void> {
+    return this.#mutex.run(() => this.#readRanges());
+  }
+
+  async #readRanges(): Promise<void> {
     const { archive, stream } = this.#options;
-    return this.#mutex.run(async () =>
-      this.#ranges.replace(await archive.coveredRanges(stream, RANGES_MAX)),
-    );
+    this.#ranges.replace(await archive.coveredRanges(stream, RANGES_MAX));
   }
 
   /** Lets the candles of a span be asked for at once, whatever their pause. */
@@ -350,9 +353,9 @@ export class CandleCollector {
   }
 
   /** What an answer proves, given what earlier ones left out as well. */
-  #confirmed({ refusedMs, heldMs }: CandleAnswer, believed: readonly Span[]): readonly Span[] {
-    // With an unreadable time among them it proves nothing, and is put off as a whole.
-    if (refusedMs.includes(undefined)) return believed;
+  #confirmed({ isReadable, heldMs }: CandleAnswer, believed: readonly Span[]): readonly Span[] {
+    // One that is not readable is put off as a whole.
+    if (!isReadable) return believed;
     return this.#absences.confirmed(believed, heldMs, this.#ranges.spans, this.#grid.stepMs);
   }
 
@@ -361,9 +364,9 @@ export class CandleCollector {
    * candle was shown. Of these what lies below is asked for as well, as far as a page holds.
    */
   #suspectEnds(answer: CandleAnswer): EmptyEnd[] {
-    const { closed, refusedMs, heldMs, unknown } = answer;
+    const { closed, isReadable, heldMs, unknown } = answer;
     // It proves nothing anyway, and is put off as a whole.
-    if (refusedMs.includes(undefined)) return [];
+    if (!isReadable) return [];
     const { stepMs } = this.#grid;
     const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
     const known = [...this.#ranges.spans, ...unknown, ...putOff];
@@ -388,10 +391,8 @@ export class CandleCollector {
   /** @param said what the answer proves, apart from candles that were refused */
   async #store(answer: CandleAnswer, said: readonly Span[], isSecond = false): Promise<void> {
     const { archive, stream, market, marketId, intervalS } = this.#options;
-    const { rows, rejected, open, reply, heldMs, refusedMs } = answer;
+    const { rows, rejected, open, reply, heldMs, refusedMs, isReadable } = answer;
     const { stepMs } = this.#grid;
-    // With an unreadable time among them the answer does not even say which candles are absent.
-    const isReadable = !refusedMs.includes(undefined);
     const younger = above(isReadable ? this.#historyFrom(answer) : Number.NEGATIVE_INFINITY);
     // Of these an absent candle says something; of the others it may be older than history.
     const older = subtractSpans(said, [younger, ...this.#tradedSlots, ...slotsOf(heldMs, stepMs)]);
