@@ -175,8 +175,13 @@ export class TradeEvidence {
 
   /** Whether the other endpoint of history shows a row as its newest one. */
   isShownBy(kind: Kind, row: PageRow): boolean {
-    const other = this.#heads.get(kind === 'trades' ? 'times' : 'trades');
+    const other = this.#otherHead(kind);
     return other !== undefined && comparePlaces(other.newest, row) === 0;
+  }
+
+  /** What the other endpoint of history showed last. */
+  #otherHead(kind: Kind): Head | undefined {
+    return this.#heads.get(kind === 'trades' ? 'times' : 'trades');
   }
 
   /** Trades that were seen elsewhere and are newer than all that a page shows. */
@@ -187,7 +192,7 @@ export class TradeEvidence {
   ): readonly SeenElsewhere[] {
     const endMs = ((newest?.tradedAtS ?? 0) + 1) * SECOND_MS;
     const unshown = this.#seen.filter(({ afterMs }) => endMs <= afterMs);
-    const other = this.#heads.get(kind === 'trades' ? 'times' : 'trades');
+    const other = this.#otherHead(kind);
     if (other === undefined || other.seenAtMs > sentAtMs) return unshown;
     const { tid, tradedAtS } = other.newest;
     const isNewer = tid > (newest?.tid ?? 0) && tradedAtS >= (newest?.tradedAtS ?? 0);
