@@ -10,8 +10,14 @@ import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ExchangeTime } from './ports.js';
 import { WalkStalledError } from './trades/walk.js';
 
+/** Why the coverage of a stream does not grow. */
+interface Failure {
+  readonly reason: GapReason;
+  readonly note: string;
+}
+
 /** A stream whose coverage does not grow, and why as far as is known. */
-export interface StandingStream {
+export interface StandingStream extends Failure {
   readonly kind: StreamKind;
   readonly market: string;
   readonly variant: number;
@@ -19,8 +25,6 @@ export interface StandingStream {
   readonly standingMs: number;
   /** It never grew since the program started. */
   readonly isFromStart: boolean;
-  readonly reason: GapReason;
-  readonly note: string;
 }
 
 export interface StandingOptions {
@@ -43,7 +47,7 @@ interface Watched {
   grewAtMs: number;
   hasGrown: boolean;
   /** What went wrong since it grew last. */
-  failure: { readonly reason: GapReason; readonly note: string } | undefined;
+  failure: Failure | undefined;
   /** Connections of the real-time interface that are open. */
   readonly sessions: Set<number>;
   /** The last of them showed that it lacks updates, and nothing was covered since. */
@@ -52,10 +56,10 @@ interface Watched {
 }
 
 /** Why a feed stands that is connected again and again, and brings no update. */
-const STALLED = {
+const STALLED: Failure = {
   reason: 'no updates',
   note: 'answers to queries show deals that no update brought',
-} as const;
+};
 
 /**
  * Watches that the coverage of every stream grows. One that stands is a gap with a reason from the
@@ -144,7 +148,7 @@ export class Standing {
 
   async #write(
     { stream, coveredUntilMs, openedAtMs }: Watched,
-    { reason, note }: NonNullable<Watched['failure']>,
+    { reason, note }: Failure,
   ): Promise<void> {
     const { archive, time } = this.#options;
     const atMs = Math.floor(time.nowMs());
@@ -162,7 +166,7 @@ export class Standing {
   }
 
   /** Why a stream stands; undefined for one that does not, or of which that is not known. */
-  #failureOf(one: Watched, nowMs: number): Watched['failure'] {
+  #failureOf(one: Watched, nowMs: number): Failure | undefined {
     if (nowMs - one.grewAtMs < STANDING_MS + this.#usualMs(one.stream)) return undefined;
     const { kind } = one.stream;
     if (kind === 'states') {
