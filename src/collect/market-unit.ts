@@ -98,7 +98,7 @@ export async function openMarketUnit(
   ];
   // Trades are covered in whole seconds.
   const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
-  const isAllWanted = trades.history === 'all';
+  const isAllWanted = floorMs === undefined;
   const { cacheMargin: cacheMarginMs, keptAtLeast: keptAtLeastMs } = trades;
   const ofTrades = { ...shared, evidence, cacheMarginMs, keptAtLeastMs, isAllWanted };
   for (const source of trades.enabled ? sources : []) {

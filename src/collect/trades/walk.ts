@@ -51,9 +51,9 @@ export interface WalkerOptions extends GapBookOptions {
   readonly onRevoked?: (span: Span) => void;
   /**
    * Everything that the exchange has is wanted, so that a start of history which was found once is
-   * looked for again, below it. By default so where no start is known yet.
+   * looked for again, below it.
    */
-  readonly isAllWanted?: boolean;
+  readonly isAllWanted: boolean;
 }
 
 /** Facts about a server that its answers reveal. */
@@ -112,7 +112,6 @@ export class Walk {
   #uncounted: SeenDepth & { readonly place: PageRow } = { place: NOWHERE, depth: 0 };
   /** Newest trades that are known and not counted yet: their second may go on. */
   #topRows = 0;
-  readonly #isAllWanted: boolean;
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
   #known: { readonly key: readonly unknown[]; readonly gaps: readonly Gap[] } | undefined;
 
@@ -122,7 +121,6 @@ export class Walk {
     this.book = new GapBook(options, this.pages);
     this.ends = new HistoryEnds(options.clock);
     this.empty = new EmptyMarket(ranges, options.keptAtLeastMs);
-    this.#isAllWanted = options.isAllWanted ?? options.stream.collectFromMs === null;
     this.epochs = new IdEpochs(options);
     this.known = new KnownTrades(options.clock);
     // The newest covered range may hold no trade, and yet there are older ones.
@@ -191,8 +189,8 @@ export class Walk {
 
   /** Whether a start of history that is known is to be looked for again. */
   #isStartDue(): boolean {
-    const { clock, offsets, source } = this.options;
-    if (!this.#isAllWanted || !this.hasTrades || offsets.of(source.endpoint) !== 'skip') {
+    const { clock, offsets, source, isAllWanted } = this.options;
+    if (!isAllWanted || !this.hasTrades || offsets.of(source.endpoint) !== 'skip') {
       return false;
     }
     return clock.monotonicMs() - this.#startFoundAtMs >= START_RECHECK_MS;
@@ -201,7 +199,7 @@ export class Walk {
   /** The proven start of what the exchange has; one that is known only ever moves down. */
   async startFoundAt(startMs: number): Promise<void> {
     const { collectFromMs } = this.pages;
-    if (collectFromMs === null || (this.#isAllWanted && startMs < collectFromMs)) {
+    if (collectFromMs === null || (this.options.isAllWanted && startMs < collectFromMs)) {
       await this.pages.beginAt(startMs, 'history begins');
     }
     this.#startFoundAtMs = this.options.clock.monotonicMs();

@@ -102,6 +102,7 @@ export class WalkRun {
         telemetry,
         cacheMarginMs: 60_000,
         keptAtLeastMs: 900_000,
+        isAllWanted: this.stream.collectFromMs === null,
         traits: { largestPage: 0 },
         offsets: new OffsetModes({ archive, clock, telemetry }),
       },

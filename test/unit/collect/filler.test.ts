@@ -76,6 +76,7 @@ class World {
         telemetry: this.record,
         cacheMarginMs: 0,
         keptAtLeastMs: 900_000,
+        isAllWanted: true,
         traits: { largestPage: PAGE },
         offsets: knownMode(() => 'skip'),
       },

@@ -128,6 +128,7 @@ class GapRun {
         stream: { ...STREAM, collectFromMs: archive.floorOf(1) ?? null },
         time: { nowMs: () => this.nowMs },
         random: seededRandom(this.#world.seed),
+        isAllWanted: archive.floorOf(1) === null,
         ...{ cacheMarginMs: 1000, keptAtLeastMs: 900_000, traits: { largestPage: 0 } },
         offsets: new OffsetModes({ archive, clock, telemetry }),
       },

@@ -86,6 +86,7 @@ test('a walk claims only what it stored, over any history, and in the end has ev
             telemetry: noTelemetry.collect,
             cacheMarginMs: 60_000,
             keptAtLeastMs: 900_000,
+            isAllWanted: archive.floorOf(1) === null,
             traits: { largestPage: 0 },
             offsets: knownMode(() => 'skip'),
           },
