@@ -1,7 +1,7 @@
 import type { RequestTurn } from '../../client/index.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
-import { type Span, subtractSpans } from '../../kernel/span.js';
+import { doOverlap, type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
@@ -200,9 +200,8 @@ export class TradeWalker {
     const isSame = rest.some(({ edgeMs }) => edgeMs === gap.edgeMs);
     if (isSame && chains.at(gap.edgeMs)?.tid === before?.tid) {
       const { unknown } = this.#walk;
-      const isUnknown = unknown.some(
-        ({ span }) => span.fromMs < gap.edgeMs && gap.fromMs < span.toMs,
-      );
+      const inGap = { fromMs: gap.fromMs, toMs: gap.edgeMs };
+      const isUnknown = unknown.some(({ span }) => doOverlap(span, inGap));
       const reason = isUnknown ? 'missing at source' : 'walk stalled';
       await book.failed(gap, reason, 'a step changed nothing');
       return;
