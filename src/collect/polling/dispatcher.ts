@@ -8,13 +8,7 @@ import { type ExchangePort, type ExchangeTime, PRIORITY, Reservation } from '../
 import { streamReport } from '../reports.js';
 import type { ActivityKind } from '../trades/evidence.js';
 import { BaselineSchedule, type Choice, Chooser } from './choice.js';
-import {
-  type ActivitySignal,
-  type ActivitySource,
-  type HeadWalker,
-  PollTarget,
-  type Waiting,
-} from './poll-target.js';
+import { type ActivitySignal, type HeadWalker, PollTarget, type Waiting } from './poll-target.js';
 
 interface DispatcherOptions {
   readonly exchange: Pick<ExchangePort, 'reserve'>;
@@ -101,7 +95,8 @@ export class PollDispatcher {
     const targets = this.#markets.get(market);
     if (targets === undefined) return;
     if (activity === 'trade') targets.pushedAtMs = nowMs;
-    this.#note(targets, activity, 'pushed', nowMs);
+    targets.note(activity, { atMs: nowMs, source: 'pushed' });
+    this.wake();
   }
 
   /** Whether the state feed of a market is connected, so that trades will be pushed. */
@@ -117,7 +112,8 @@ export class PollDispatcher {
       const targets = this.#markets.get(market);
       // What was pushed meanwhile is known; where a feed is connected it will still come.
       if (targets === undefined || targets.pushedAtMs >= this.#lastSweepMs) continue;
-      this.#note(targets, targets.isFollowed ? 'maybe' : activity, 'swept', nowMs);
+      targets.note(targets.isFollowed ? 'maybe' : activity, { atMs: nowMs, source: 'swept' });
+      this.wake();
     }
     this.#lastSweepMs = nowMs;
   }
@@ -254,16 +250,6 @@ export class PollDispatcher {
       streamReport(telemetry, kind, market).failed(error);
       onFailed?.(walker, error);
     }
-  }
-
-  #note(
-    targets: MarketTargets,
-    activity: ActivityKind,
-    source: ActivitySource,
-    nowMs: number,
-  ): void {
-    targets.note(activity, { atMs: nowMs, source });
-    this.wake();
   }
 
   #choose(): Choice | undefined {
