@@ -98,8 +98,12 @@ export class GapBook {
     this.#edges.restore(lowest.span.fromMs, tries.attempts, nowMs + waitMs);
   }
 
+  get #nowMs(): number {
+    return this.#options.clock.monotonicMs();
+  }
+
   isBlocked(edgeMs: number): boolean {
-    return this.#edges.isBlocked(edgeMs, this.#options.clock.monotonicMs());
+    return this.#edges.isBlocked(edgeMs, this.#nowMs);
   }
 
   /** The walk has got on below an edge. */
@@ -120,12 +124,12 @@ export class GapBook {
 
   /** Allows another try at the gaps of a span. */
   release({ fromMs, toMs }: Span): void {
-    this.#edges.release(fromMs, toMs, this.#options.clock.monotonicMs());
+    this.#edges.release(fromMs, toMs, this.#nowMs);
   }
 
   /** Puts a gap off without a word to the archive: the failure was not the exchange's. */
   putOff(edgeMs: number): void {
-    this.#edges.block(edgeMs, this.#options.clock.monotonicMs());
+    this.#edges.block(edgeMs, this.#nowMs);
   }
 
   /** An answer showed that history ends: the next one, soon, may prove it. */
@@ -135,8 +139,7 @@ export class GapBook {
 
   /** A pause that failures of before do not lengthen. */
   #pause(edgeMs: number, waitMs: number): void {
-    const nowMs = this.#options.clock.monotonicMs();
-    this.#edges.restore(edgeMs, this.#edges.attempts(edgeMs), nowMs + waitMs);
+    this.#edges.restore(edgeMs, this.#edges.attempts(edgeMs), this.#nowMs + waitMs);
   }
 
   #countAnswered(edgeMs: number): number {
@@ -147,14 +150,13 @@ export class GapBook {
 
   /** Rows right below an edge could not be read; the gap is listed already. */
   refused(edgeMs: number): void {
-    this.#edges.block(edgeMs, this.#options.clock.monotonicMs(), RETRY_CAP_MS);
+    this.#edges.block(edgeMs, this.#nowMs, RETRY_CAP_MS);
   }
 
   /** A try at a gap led nowhere; it is repeated after a growing pause. */
   async failed(gap: Gap, reason: GapReason, note: string): Promise<void> {
     const capMs = reason === 'exchange failed' ? EXCHANGE_RETRY_CAP_MS : RETRY_CAP_MS;
-    const nowMs = this.#options.clock.monotonicMs();
-    const waitMs = this.#edges.block(gap.edgeMs, nowMs, 0, capMs);
+    const waitMs = this.#edges.block(gap.edgeMs, this.#nowMs, 0, capMs);
     await this.#record(gap, 'open', reason, note, waitMs);
   }
 
@@ -209,7 +211,7 @@ export class GapBook {
   }
 
   async #lost(gap: Gap, reason: GapReason, note: string, retryMs: number): Promise<void> {
-    this.#edges.block(gap.edgeMs, this.#options.clock.monotonicMs(), retryMs, retryMs);
+    this.#edges.block(gap.edgeMs, this.#nowMs, retryMs, retryMs);
     await this.#record(gap, 'unfillable', reason, note, retryMs);
   }
 
@@ -218,7 +220,7 @@ export class GapBook {
    * part is filled, an edge within that was given up must be tried again: it is listed as open now.
    */
   #retryWithin({ fromMs, edgeMs }: Gap): void {
-    this.#edges.release(fromMs, edgeMs - 1, this.#options.clock.monotonicMs());
+    this.#edges.release(fromMs, edgeMs - 1, this.#nowMs);
   }
 
   /** A try at the lowest gap while its start is unknown: no gap could be listed with it. */
