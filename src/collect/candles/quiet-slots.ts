@@ -168,8 +168,7 @@ export function emptyEnds(answered: Span, heldMs: readonly number[], stepMs: num
   const inside = heldMs.filter((ms) => spanContains(answered, ms)).sort((a, b) => a - b);
   const [oldestMs, newestMs] = [inside[0], inside.at(-1)];
   if (oldestMs === undefined || newestMs === undefined) {
-    const whole = { span: answered, question: { fromMs, toMs: toMs - stepMs } };
-    return [whole];
+    return [{ span: answered, question: { fromMs, toMs: toMs - stepMs } }];
   }
   const older = { fromMs, toMs: oldestMs };
   const newer = { fromMs: newestMs + stepMs, toMs };
