@@ -82,7 +82,7 @@ export function subtractSpans(whole: Span | readonly Span[], parts: Iterable<Spa
 
 /** Total length of a list of spans in milliseconds, each instant counted once. */
 export function totalLengthMs(spans: Iterable<Span>): number {
-  return normalizeSpans(spans).reduce((sum, { fromMs, toMs }) => sum + (toMs - fromMs), 0);
+  return normalizeSpans(spans).reduce((sum, one) => sum + spanLengthMs(one), 0);
 }
 
 /** The greatest multiple of `stepMs` that is not after `instantMs`. */
