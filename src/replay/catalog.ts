@@ -178,7 +178,11 @@ function keyOf(kind: string, marketId: number, variant: number): string {
   return `${kind} ${marketId} ${variant}`;
 }
 
-/** The terms of a market at an instant; before the first that is known, those. */
-export function termsAt({ terms }: AsOfMarket, atMs: number): Market | undefined {
-  return terms.find(({ untilMs }) => untilMs === null || atMs < untilMs)?.market;
+/**
+ * The terms of a market at an instant; before the first that is known, those. One that came back did so with those that
+ * the list had then.
+ */
+export function termsAt({ terms, away }: AsOfMarket, atMs: number): Market | undefined {
+  const { toMs = atMs } = away.find(({ fromMs, toMs }) => fromMs <= atMs && atMs < toMs) ?? {};
+  return terms.find(({ untilMs }) => untilMs === null || toMs < untilMs)?.market;
 }

@@ -662,13 +662,16 @@ test('a market is not listed from where it was missed until it was back, by its 
     store.ensureMarkets(markets as Parameters<typeof store.ensureMarkets>[0], noonMs(atS));
   await list(95, BTC, ETH);
   await list(100, BTC);
-  await list(200, BTC, ETH);
+  await list(200, BTC, { ...ETH, moneyPrec: 1 });
   await store.commit({ claims: [covered(eth, 201, 600)] });
   const isListedAt = async (replay: Replayed, atS: number) => {
     await seek(replay, atS);
     const { result } = await get(replay, 'markets');
-    const names = (result as readonly { readonly name: string }[]).map(({ name }) => name);
-    const isListed = names.includes('ETH_USDT');
+    const listed = result as readonly { readonly name: string; readonly moneyPrec: number }[];
+    const found = listed.find(({ name }) => name === 'ETH_USDT');
+    const isListed = found !== undefined;
+    // It came back with other terms.
+    if (isListed) assert.equal(found.moneyPrec === 1, atS > 101, `terms at ${atS}`);
     const { status } = await get(replay, 'history?market=ETH_USDT&lastId=0');
     assert.equal(status, isListed ? 200 : 400, `at ${atS}`);
     return isListed;
