@@ -210,6 +210,20 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
     earlier.err,
     /"tapekeep backfill --market BTC_USDT --kinds trades --from 2026-01-15T11:00:00.000Z --to 2026-01-15T12:00:00.000Z" asks/,
   );
+  // What was collected and given up is another thing, and asked for by nothing.
+  await runSql(
+    url,
+    `INSERT INTO partition_state (table_name, span, state)
+     VALUES ('trade', '[2026-01-14 11:00Z, 2026-01-15 11:30Z)', 'expired')`,
+  );
+  const expired = await within('11:00:00', '11:20:00', '--force');
+  assert.match(expired.err, /11:20:00 +20m +given up +given up by retention/);
+  assert.match(expired.err, /trades from before 2026-01-15 11:20:00 were given up by retention/);
+  assert.doesNotMatch(expired.err, /tapekeep gaps|backfill|begin at/);
+  const both = await within('11:00:00', '13:00:00', '--force');
+  assert.match(both.err, /11:30:00 +30m +given up .*\n.*12:00:00 +30m +before collecting/);
+  assert.match(both.err, /--from 2026-01-15T11:30:00.000Z --to 2026-01-15T12:00:00.000Z" asks/);
+  await runSql(url, `DELETE FROM partition_state WHERE state = 'expired'`);
   const allowed = await run(url, ...args, '--allow-gaps', '--force');
   assert.equal(allowed.code, 0, allowed.err);
   assert.match(allowed.err, /2 gaps in it; the manifest lists them/);

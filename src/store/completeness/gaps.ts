@@ -6,6 +6,7 @@ import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
+import { keptFromSql } from '../schema/partitions.js';
 import { fromMs, rangeSql, touchingSql } from '../sql.js';
 import {
   coveredSql,
@@ -513,8 +514,8 @@ export async function noteGaps(
 
 /** A missing part of a span, with what is remembered of it. */
 export interface MissingPart extends Pick<Gap, 'span' | 'reason' | 'note'> {
-  /** What comes before a stream is no open gap: no filling works on it. */
-  readonly state: Gap['state'] | 'before history' | 'before collecting';
+  /** What comes before a stream, or was given up by retention, is no open gap: no filling works on it. */
+  readonly state: Gap['state'] | 'before history' | 'before collecting' | 'given up';
 }
 
 /** Ledger of a span, whether or not all of it was expected. */
@@ -544,9 +545,13 @@ const MISSING_PARTS = `
   parts AS (
     SELECT * FROM remembered
     UNION ALL
-    SELECT rest, 'open', 'not collected', NULL FROM unnest(
-      (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}'))
-      AS rest)
+    SELECT part, state, reason, NULL FROM (
+      SELECT (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}') AS spans,
+             (SELECT ${keptFromSql('s.kind')} FROM stream s WHERE s.market_id = $1 AND s.stream_id = $2) AS kept_from) rest,
+      LATERAL (VALUES
+        ('given up', 'given up by retention', tstzrange(NULL, coalesce(kept_from, '-infinity'))),
+        ('open', 'not collected', tstzrange(kept_from, NULL))) AS cut(state, reason, span),
+      LATERAL unnest(rest.spans * tstzmultirange(cut.span)) AS part)
   SELECT parts.span, known.state, note, count(*) OVER (),
          CASE known.state WHEN 'before history' THEN 'beyond history' ELSE reason END AS reason,
          (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS sum_ms
