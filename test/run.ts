@@ -18,7 +18,7 @@ const root = import.meta.dirname;
 const ROOMS = ['fault', 'e2e', 'store', 'wire', 'unit'];
 const turnOf = (path: string) => ROOMS.indexOf(path.split(sep)[0] ?? '');
 /** Beyond the two cores of a small machine: daemons and exchanges mostly wait for each other. */
-const PROCESSES = 3;
+const PROCESSES = 4;
 /** A file that hangs fails by name, and does not take the others' time with it. */
 const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
 /** These take longer than all others together: daemons that are killed, exchanges that lie for minutes. */
