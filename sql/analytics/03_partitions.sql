@@ -73,7 +73,7 @@ BEGIN
       RAISE EXCEPTION '%', what
         USING ERRCODE = code, HINT = hint,
               DETAIL = format('%s of its parts: %s', missing.parts, missing.spans)
-                       || coalesce(format('; the first manifest is %s', missing.first_uri), '');
+                       || coalesce('; the first manifest is ' || missing.first_uri, '');
     END IF;
   END LOOP;
   RETURN true;

@@ -185,7 +185,7 @@ function beforeHistoryLines(gaps: readonly Gap[], limit: number): string[] {
     return `Never to be had: ${name} from ${formatInstant(fromMs)} to ${formatInstant(toMs)}, before the exchange's history begins (${countOf(own.length, 'gap')}).`;
   });
   if (groups.size > limit) lines.push(`… and the same of ${groups.size - limit} more.`);
-  if (groups.size > 0) lines.push('--all lists these one by one.');
+  if (groups.size > 0) lines.push('--all lists these one by one, as far as --limit goes.');
   return lines;
 }
 
