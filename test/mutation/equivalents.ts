@@ -183,11 +183,6 @@ export const EQUIVALENTS: readonly {
     reason: 'how much room there is at first; it grows when it is used up',
   },
   {
-    id: 'edf95628',
-    file: 'store/writer/trade-rows.ts',
-    reason: 'what is new for sure is looked up as well, and not found',
-  },
-  {
     id: '101229db',
     file: 'store/writer/writer.ts',
     reason: 'only when the next group is prepared, not what is in it',
@@ -243,11 +238,6 @@ export const EQUIVALENTS: readonly {
     reason: 'no covered range is empty, so the two are never the same',
   },
   {
-    id: '8ff3c2c8',
-    file: 'store/writer/trade-rows.ts',
-    reason: 'more trades are looked up, and the same ones are found',
-  },
-  {
     id: '3c3d4e9e',
     file: 'store/writer/writer.ts',
     reason: 'a wait of no time is a turn of the loop',
@@ -256,11 +246,6 @@ export const EQUIVALENTS: readonly {
     id: '2bec1727',
     file: 'store/writer/coverage.ts',
     reason: 'a statement about no streams reads no rows',
-  },
-  {
-    id: '5f321278',
-    file: 'store/writer/trade-rows.ts',
-    reason: 'more trades are looked up, and the same ones are found',
   },
   {
     id: '7275d211',
@@ -298,29 +283,9 @@ export const EQUIVALENTS: readonly {
     reason: 'a price with a point goes the slower way, to the same text',
   },
   {
-    id: '946b2ab9',
-    file: 'kernel/tls.ts',
-    reason: 'no code goes on behind it',
-  },
-  {
     id: 'c0d47337',
     file: 'store/writer/trade-encoder.ts',
     reason: 'each price goes the slower way, to the same text',
-  },
-  {
-    id: '229b1c7f',
-    file: 'store/writer/trade-rows.ts',
-    reason: 'more trades are looked up, and the same ones are found',
-  },
-  {
-    id: '8d603b77',
-    file: 'store/writer/trade-rows.ts',
-    reason: 'more trades are looked up, and the same ones are found',
-  },
-  {
-    id: '86c4b0b0',
-    file: 'store/writer/trade-rows.ts',
-    reason: 'more trades are looked up, and the same ones are found',
   },
   {
     id: '3d34362b',
@@ -346,5 +311,40 @@ export const EQUIVALENTS: readonly {
     id: '74a4d439',
     file: 'store/writer/trade-encoder.ts',
     reason: 'an end of what is written is never 0',
+  },
+  {
+    id: '64ab4f4e',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: '325ccd7b',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: 'ff137399',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: '20e6079f',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: '2200698e',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: 'a0c7b510',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
+  },
+  {
+    id: '48c7c259',
+    file: 'store/writer/trade-rows.ts',
+    reason: 'more trades are looked up, and the same ones are found',
   },
 ];
