@@ -21,9 +21,9 @@ export const GAP_REASONS = {
   'beyond history':
     'The exchange showed nothing of it, nor anything older: it serves nothing as old as this any more, or never had any.',
   delisted:
-    'The market was not on the list of the exchange for a part of it at least, or left it before this was asked for: nothing can be asked about a market that is not listed.',
+    'The market was not on the list of the exchange, or left it before this was asked for: nothing can be asked about a market that is not listed.',
   'not observed':
-    'It could be seen only while it happened, and nothing was asked then (no daemon ran, or its settings left the stream or the market out), or no answer showed it.',
+    'It could be seen only while it happened, and nothing was asked then (no daemon ran, or its settings left the stream or the market out), or no answer showed it, as of a market that is leaving the list.',
   'missing at source':
     'It was collected from the replay of an archive that says it does not have this itself; unless it is lost there, or could be seen only while it happened, it is asked for again now and then.',
   'clock jumped':

@@ -100,6 +100,14 @@ export class Catalog {
     return knownFromMs !== undefined && knownFromMs <= atMs;
   }
 
+  /** Whether a list that lacked a market, for some of a span, was there to be known at an instant. */
+  wasMissing(id: number, { fromMs }: Span, atMs: number): boolean {
+    const market = [...this.#markets.values()].find(({ marketId }) => marketId === id);
+    if (market === undefined) return false;
+    const absences = [...market.away, { fromMs: market.delistedMs ?? Infinity, toMs: Infinity }];
+    return absences.some((away) => away.fromMs <= atMs && fromMs < away.toMs);
+  }
+
   /** Whether a list of markets was there to be known at an instant: before the first none was. */
   hasList(atMs: number): boolean {
     return !this.#sight.isKnownOnly || atMs >= this.#firstListMs;

@@ -11,7 +11,7 @@ import { obtain } from '../kernel/bounded.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { GapReason } from '../model/gap-reasons.js';
-import type { StreamKind } from '../model/series.js';
+import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
 import { FreshCache } from './caches.js';
 import type { Catalog, Sight } from './catalog.js';
 
@@ -23,6 +23,8 @@ export interface TouchedGap extends GapNotice {
 }
 
 const NOT_COLLECTED: GapReason = 'not collected';
+const NOT_OBSERVED: GapReason = 'not observed';
+const LEFT: GapReason = 'delisted';
 
 /** Missing parts of one stream that are remembered; a stream with more is asked each time. */
 const REMEMBERED_MAX = 10_000;
@@ -65,10 +67,19 @@ export class GapBook {
     const missing = all ?? withHistory((await this.#completeness(stream, span)).missing);
     return missing
       .filter((one) => one.span.fromMs < span.toMs && one.span.toMs > span.fromMs)
-      .map(({ span: { fromMs, toMs }, reason }) => {
+      .map((one) => {
+        const { fromMs, toMs } = one.span;
+        const reason = this.#reasonAt(stream, one, nowMs);
         const startMs = Math.max(fromMs, floorMs);
         return { kind, reason, span: { fromMs: startMs, toMs: cutAt(nowMs, startMs, toMs) } };
       });
+  }
+
+  /** That a market would leave was not known before a list lacked it. */
+  #reasonAt({ kind, marketId }: KnownStream, { span, reason }: Missing, nowMs: number): string {
+    if (reason !== LEFT || span.toMs <= nowMs) return reason;
+    if (this.#catalog.wasMissing(marketId, span, nowMs)) return reason;
+    return MOMENT_STREAMS.has(kind) ? NOT_OBSERVED : NOT_COLLECTED;
   }
 
   /** Whether an instant lies in a gap; that at which the replay ends is judged by the one before, up to which it knows all. */

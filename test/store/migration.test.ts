@@ -250,9 +250,8 @@ test('the time until a market was found missing, of which nothing was expected, 
     [
       'candles 240 960 unfillable delisted',
       'depth 240 300 unfillable delisted',
-      'depth 300 1000 unfillable delisted',
-      'states 200 300 unfillable not observed',
-      'states 300 1000 unfillable delisted',
+      'depth 300 1000 unfillable not observed',
+      'states 200 1000 unfillable not observed',
       'trades 240 1000 unfillable delisted',
     ],
   );

@@ -696,6 +696,53 @@ test('a market is not listed from where it was missed until it was back, by its 
   assert.deepEqual(await listedAt('known'), [80, 96, 99, 200]);
 });
 
+test('that a market left is no reason of a gap before a list lacked it', async (t) => {
+  const world = await openWorld();
+  const { store } = world;
+  const streams = [
+    await world.stream('tickers', 0, 2),
+    await world.stream('trades', 0, 2),
+    await world.stream('depth', 0, 2),
+  ];
+  await store.commit({
+    tickers: [ticker(2, 1)],
+    depths: [{ ...depth(1), marketId: 2 }],
+    trades: [{ ...exactTrade(1, 80), marketId: 2 }],
+    claims: streams.map((one) => covered(one, 0, 90)),
+  });
+  const [BTC, ETH] = await store.query<{ name: string }>(
+    `SELECT name, stock, money, stock_prec AS "stockPrec", money_prec AS "moneyPrec",
+       fee_prec AS "feePrec", min_amount::text AS "minAmount" FROM market
+     WHERE market_id > 0 ORDER BY market_id`,
+  );
+  const list = (atS: number, ...markets: unknown[]) =>
+    store.ensureMarkets(markets as Parameters<typeof store.ensureMarkets>[0], noonMs(atS));
+  await list(92, BTC, ETH);
+  await list(100, BTC);
+  // As earlier versions kept it.
+  const [, , ofDepth] = streams;
+  await store.recordGap({
+    ...{ stream: ofDepth ?? assert.fail(), span: { fromMs: noonMs(90), toMs: noonMs(100) } },
+    ...{ state: 'unfillable', reason: 'delisted', atMs: noonMs(100) },
+  });
+  const at = (seconds: number) => new Date(noonMs(seconds)).toISOString();
+  for (const as of ['happened', 'known'] as const) {
+    const replay = await startReplay(t, store, { as });
+    for (const atS of [91, 99]) {
+      await seek(replay, atS);
+      const gapOf = async (path: string) => (await get(replay, path)).gap;
+      const until = `${at(90)} ${at(atS)}`;
+      assert.equal(await gapOf('ticker?market=ETH_USDT'), `tickers ${until} not observed`);
+      assert.equal(await gapOf('depth/result?market=ETH_USDT'), `depth ${until} not observed`);
+      assert.equal(
+        await gapOf('history?market=ETH_USDT&limit=1'),
+        `trades ${until} not collected`,
+        as,
+      );
+    }
+  }
+});
+
 test('an answer that shows a moment tells since when all was recorded until then; in a gap it does not', async (t) => {
   const world = await openWorld();
   const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers')];

@@ -422,7 +422,7 @@ async function giveUpMissing(
     const filter = { marketIds: [marketId], states: ['open', 'filling'] as const };
     const gaps = await listGaps(runner, { ...filter, limit: GIVEN_UP_MAX }, atMs);
     for (const gap of gaps.slice(0, GIVEN_UP_MAX - 1)) {
-      const parts = await giveUp(runner, gap, { lastSeenMs, note, atMs });
+      const parts = await giveUp(runner, gap, { delistedMs, note, atMs });
       if (gap.gapId === null) found.push(...parts.map((part) => ({ ...gap, ...part })));
     }
     // There may be more: the last stays open, and as a memory, from which the next list of markets goes on.
@@ -439,17 +439,17 @@ async function giveUpMissing(
 }
 
 /**
- * What can only be seen at its instant, and was not while the market was on the list, was missed: the daemon was
- * away, or no answer proved anything.
+ * Until a list lacked the market it may have been there: what can only be seen at its instant, and was not, was missed
+ * until then, as of any other market. So a replay of that time does not say which markets will leave.
  */
 async function giveUp(
   runner: Runner,
   { span, kind, ...stream }: Pick<Gap, 'streamId' | 'marketId' | 'kind' | 'span'>,
-  { lastSeenMs, note, atMs }: { lastSeenMs: number; note: string; atMs: number },
+  { delistedMs, note, atMs }: { delistedMs: number; note: string; atMs: number },
 ): Promise<Pick<GivenUp, 'span' | 'reason'>[]> {
   const { fromMs, toMs } = span;
   const goneMs = MOMENT_STREAMS.has(kind)
-    ? Math.min(toMs, Math.max(fromMs, Math.floor(lastSeenMs)))
+    ? Math.min(toMs, Math.max(fromMs, Math.floor(delistedMs)))
     : fromMs;
   const parts = [
     { span: { fromMs, toMs: goneMs }, reason: MISSED_REASON },
@@ -478,14 +478,18 @@ const KEEP_ABSENCE = `
   WHERE market_id = ANY ($1::int[]) AND delisted_at < ${fromMs('$2')}
   ON CONFLICT DO NOTHING`;
 
-/** Of $3, what can only be seen at its instant: from the end of its coverage, or its beginning, on nothing was seen. */
+/**
+ * Of $3, what can only be seen at its instant: from the end of its coverage, or its beginning, on nothing was seen. An
+ * absence before this one is given up already.
+ */
 const UNSEEN = `
   SELECT s.stream_id, s.market_id, s.kind, c.until AS from, m.last_seen_at AS last_seen, m.delisted_at AS delisted
   FROM stream s JOIN market m USING (market_id), LATERAL (
-    SELECT coalesce((
+    SELECT greatest(coalesce((
       SELECT upper(span) FROM coverage
       WHERE market_id = s.market_id AND stream_id = s.stream_id
-      ORDER BY lower(span) DESC LIMIT 1), s.collect_from) AS until) c
+      ORDER BY lower(span) DESC LIMIT 1), s.collect_from), (
+      SELECT max(upper(span)) FROM market_absence WHERE market_id = s.market_id)) AS until) c
   WHERE s.kind = ANY ($3::text[]) AND s.market_id = ANY ($1::int[]) AND c.until < ${fromMs('$2')}
   ORDER BY s.market_id, s.stream_id`;
 
@@ -506,7 +510,7 @@ async function resumeListed(
     const [seen, missed] = [lastSeenMs, delistedMs].map(isoMs);
     const note = `the market was on the exchange's list at ${seen}, missing from it at ${missed}, and back at ${back}: nothing was observed between`;
     const span = { fromMs, toMs: atMs };
-    await giveUp(runner, { ...stream, span }, { lastSeenMs, note, atMs });
+    await giveUp(runner, { ...stream, span }, { delistedMs, note, atMs });
   }
   await runner.rows(KEEP_ABSENCE, [marketIds, atMs]);
   const note = `the exchange lists the market again since ${back}`;
