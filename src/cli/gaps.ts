@@ -207,7 +207,7 @@ export function nextTryText(
   if (nextAttemptAtMs !== null && nextAttemptAtMs > nowMs) {
     return formatInstant(Math.floor(nextAttemptAtMs));
   }
-  return by.isWritten ? 'soon' : 'at the next start';
+  return by.isWritten ? 'when the rate limit allows' : 'at the next start';
 }
 
 /** What is covered beyond the exchange's present, in words. */

@@ -104,7 +104,7 @@ export interface StreamContext {
 /**
  * Order in which work may use the request budget (kernel, `queueKeyOf`): heads of trades and the tickers
  * that show which of them moved get every other turn; the rest goes ahead by some seconds for each
- * step; filling waits for all others.
+ * step; filling waits for all others, but for one request in ten that is kept for it.
  */
 export const PRIORITY = {
   head: -1,

@@ -33,6 +33,8 @@ export interface RequestBudgetOptions {
   readonly onChange?: (state: RequestBudgetState) => void;
   /** Called when requests are held back for a time. */
   readonly onPause?: (event: { readonly reason: string; readonly waitMs: number }) => void;
+  /** Called when background work goes ahead of so many others, by the tenth that is kept for it. */
+  readonly onShared?: (others: number) => void;
 }
 
 /** What a server says about its own limit. `resetS` is the time until its window starts anew. */
@@ -67,7 +69,7 @@ export class BudgetOverrunError extends TapekeepError {
  */
 export class RequestBudget {
   readonly #options: RequestBudgetOptions;
-  readonly #line = new WaitingLine();
+  readonly #line: WaitingLine;
   #tokens: number;
   #refilledAtMs: number;
   #pausedUntilMs = Number.NEGATIVE_INFINITY;
@@ -88,6 +90,7 @@ export class RequestBudget {
       throw new RangeError(`burst and maxWaiting must be 1 or more, not ${burst}, ${maxWaiting}`);
     }
     this.#options = options;
+    this.#line = new WaitingLine(options.onShared);
     this.#tokens = burst;
     this.#refilledAtMs = options.clock.monotonicMs();
   }

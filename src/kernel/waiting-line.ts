@@ -1,5 +1,7 @@
-/** From this priority on work is background: it gets what the others leave over, and no more. */
+/** From this priority on work is background: it gets what the others leave over, and a small share besides. */
 export const BACKGROUND_PRIORITY = 3;
+/** After so many admissions that went past background work it gets one: others may never leave anything over. */
+const PAST_BACKGROUND_MAX = 9;
 /**
  * Work that leads: while others wait too it gets every other admission, however many they are and however
  * long they have waited, and never more than that.
@@ -15,8 +17,8 @@ const BEFORE_ALL_MS = -1e15;
 /**
  * Sort key of a waiter that arrives at `nowMs` (monotonic): its priority moves it behind
  * those that arrive some seconds later, not behind everybody for ever. So work of every priority
- * goes on when there is more of it than the rate allows. Background work does wait for all others; work that
- * leads waits for none but its like, and {@link WaitingLine} sees to it that the others go on.
+ * goes on when there is more of it than the rate allows. Background work stands behind all others, work that
+ * leads behind none but its like, and {@link WaitingLine} sees to it that those whom others pass go on.
  */
 export function queueKeyOf(priority: number, nowMs: number): number {
   if (priority <= LEAD_PRIORITY) return BEFORE_ALL_MS + nowMs;
@@ -42,6 +44,14 @@ export class WaitingLine {
   #waiters: Waiter[] = [];
   /** Whether one that leads may go: the last one served did not lead past somebody. */
   #mayLead = true;
+  /** Admissions that went past background work since it had one. */
+  #pastBackground = 0;
+  readonly #onShared: ((others: number) => void) | undefined;
+
+  /** @param onShared called when background work is admitted ahead of so many others */
+  constructor(onShared?: (others: number) => void) {
+    this.#onShared = onShared;
+  }
 
   get size(): number {
     return this.#waiters.length;
@@ -80,17 +90,35 @@ export class WaitingLine {
 
   /**
    * Serves the first in line; false without waiters. After one that leads, the first of the others
-   * goes, unless only background work waits.
+   * goes, unless only background work waits; and one in ten is background work while any waits.
    */
   admitNext(): boolean {
-    const first = this.#waiters[0];
-    if (first === undefined) return false;
-    const follower = isLeading(first) ? this.#firstFollower() : -1;
-    const at = follower >= 0 && !this.#mayLead ? follower : 0;
-    this.#mayLead = at > 0 || follower < 0;
+    const at = this.#nextAt();
     const [next] = this.#waiters.splice(at, 1);
-    next?.admit();
+    if (next === undefined) return false;
+    if (isBackground(next)) {
+      this.#pastBackground = 0;
+      if (at > 0) this.#onShared?.(at);
+    } else if (this.#isBackgroundWaiting) {
+      this.#pastBackground += 1;
+    }
+    next.admit();
     return true;
+  }
+
+  get #isBackgroundWaiting(): boolean {
+    const last = this.#waiters.at(-1);
+    return last !== undefined && isBackground(last);
+  }
+
+  #nextAt(): number {
+    if (this.#pastBackground >= PAST_BACKGROUND_MAX && this.#isBackgroundWaiting) {
+      return this.#waiters.findIndex(isBackground);
+    }
+    const follower = this.#firstFollower();
+    const at = follower > 0 && !this.#mayLead ? follower : 0;
+    this.#mayLead = at > 0 || follower <= 0;
+    return at;
   }
 
   /** Where the first foreground waiter stands that does not lead; -1 without one. */

@@ -48,6 +48,8 @@ export interface ClientEvents {
   budgetChanged(event: RequestBudgetState): void;
   /** The exchange asked us to wait (429, Retry-After, exhausted headers). */
   budgetPaused(event: { readonly reason: string; readonly waitMs: number }): void;
+  /** A request that fills a gap went ahead of so many others that wait for the budget: they ask for all of it. */
+  budgetShared(event: { readonly waiting: number }): void;
   /** Exchange time minus this machine's time, and how fast it runs (1 is real time). */
   exchangeClock(event: { readonly offsetMs: number; readonly pace: number }): void;
   /** Answers contradict the course of the exchange's time that is in use. */
@@ -117,6 +119,11 @@ const CLIENT = {
     text: 'the exchange asks us to wait',
     flood: ({ reason }) => `pause ${slug(reason)}`,
     moves: { request_budget_pauses_total: 1, request_budget_pause_seconds_total: 'waitMs' },
+  }),
+  budgetShared: event<Of<'budgetShared'>>({
+    level: 'trace',
+    text: 'a request that fills a gap goes ahead of others',
+    moves: { request_budget_shared_total: 1 },
   }),
   exchangeClock: event<Of<'exchangeClock'>>({
     level: 'debug',

@@ -21,6 +21,8 @@ const COUNTERS = {
   'request_budget_pauses_total{reason}':
     'Times that the exchange made us wait, by what it used to say so.',
   request_budget_pause_seconds_total: 'Time that the exchange asked us to wait, summed up.',
+  request_budget_shared_total:
+    'Requests that fill gaps, and second looks, that went out ahead of others by the tenth that is kept for them; the others ask for all of the budget.',
   'exchange_clock_disputes_total{outcome}':
     "Times that answers contradicted the exchange's time: held against them, or followed.",
   realtime_connections_opened_total: 'WebSocket connections to the exchange that came to be.',
@@ -53,7 +55,7 @@ const COUNTERS = {
   'poll_failures_total{stream,code,action}':
     'Polls that failed, by error code and what follows (retry, skip, fatal).',
   'head_polls_total{stream,cause}':
-    'Polls of the newest trades, by cause: pushed and swept follow a sign of a trade, urgent a page that fills up, floor the schedule; spare ones use requests that nobody else needs.',
+    'Polls of the newest trades, by cause: pushed and swept follow a sign of a trade, urgent a page that fills up, floor the schedule; spare ones use requests that no other work needs, or that are kept for the filling of gaps.',
   'runs_skipped_total{stream}': 'Scheduled runs left out because the one before was still going.',
   'walks_total{stream,connected}':
     'Turns of walking back through history, by whether known ground was reached.',

@@ -71,6 +71,7 @@ export function openExchange(session: Session, address: ExchangeAddress): Exchan
     maxWaiting: WAITING_MAX,
     onChange: (state) => telemetry.client.budgetChanged(state),
     onPause: (event) => telemetry.client.budgetPaused(event),
+    onShared: (waiting) => telemetry.client.budgetShared({ waiting }),
   });
   const client = createExchangeClient({
     baseUrl: address.url,

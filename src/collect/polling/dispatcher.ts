@@ -44,8 +44,8 @@ type Kind = HeadWalker['kind'];
  * What it goes by: activity signals of trades, pushed over the state feeds or swept from the tickers; the
  * schedule, which marks every walk that was not polled since its previous run; and how full the next
  * page is expected to be ({@link Chooser}). News and schedule take every other turn of the request
- * budget while other streams wait; what is only worth a request that no other work needs waits in
- * line with the filling of gaps. An activity signal needs one request: the walk over `history` brings the trade
+ * budget while other streams wait; what is only worth a request that no other work needs, or that is kept
+ * for background work, waits in line with the filling of gaps. An activity signal needs one request: the walk over `history` brings the trade
  * with its exact time, the walk over `history/result` proves it as well, in spare turns or by
  * schedule.
  *

@@ -24,7 +24,7 @@ const RECHECK_MS = 1000;
 const TURN_STEPS = 20;
 
 /**
- * Works on gaps in trade history in the background, with whatever the request budget leaves over:
+ * Works on gaps in trade history in the background, with what the request budget leaves over, or keeps for it:
  * first where the walk has lost touch with the head, then what is in work already, then the newest
  * gap of all. After {@link TURN_STEPS} steps a walk stands back until every other had its turn, so
  * that a gap without end starves none.

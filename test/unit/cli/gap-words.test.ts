@@ -64,7 +64,7 @@ test('what is missing of a delisted market waits for the list', () => {
   const leftOut = 'none with these settings';
   assert.equal(next({}, { streams: { candles: { intervalsS: [300] } } }), leftOut);
   assert.equal(next({ state: 'open' }, { markets: ['B'] }), leftOut);
-  assert.equal(next({ state: 'open' }), 'soon');
+  assert.equal(next({ state: 'open' }), 'when the rate limit allows');
   assert.equal(
     next({ kind: 'trades', reason: 'beyond history' }),
     'every hour while a daemon runs',

@@ -315,9 +315,15 @@ test('over any span no more requests start than burst and rate allow', async () 
   );
 });
 
-test('more work than turns: every priority goes on, background work waits for all others', async () => {
+test('more work than turns: every priority goes on, background work by a tenth of them', async () => {
   const clock = new FakeClock();
-  const budget = new RequestBudget({ clock, ratePerS: 5, burst: 1, maxWaiting: 10_000 });
+  let shared = 0;
+  const onShared = () => {
+    shared += 1;
+  };
+  const budget = new RequestBudget({
+    ...{ clock, ratePerS: 5, burst: 1, maxWaiting: 10_000, onShared },
+  });
   const served = new Map<number, number>();
   for (let second = 0; second < 60; second += 1) {
     // Head polls alone ask for more than the budget has.
@@ -337,7 +343,12 @@ test('more work than turns: every priority goes on, background work waits for al
   }
   assert.ok((served.get(1) ?? 0) > 20, `snapshots had ${served.get(1)} turns`);
   assert.ok((served.get(2) ?? 0) > 8, `klines had ${served.get(2)} turns`);
-  assert.equal(served.get(3) ?? 0, 0, 'filling takes only what is left over');
+  assert.equal(
+    served.get(3),
+    30,
+    'of 300 turns filling has one in ten, and none that others leave over',
+  );
+  assert.equal(shared, 30);
 });
 
 test('work that leads gets every other turn, however many others wait and how long', async () => {

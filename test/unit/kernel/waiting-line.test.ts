@@ -32,6 +32,30 @@ test('after one that leads the first of the others goes, then one that leads aga
   assert.deepEqual(served, ['0:-1', '4:0', '1:-1', '3:1', '2:-1', '5:3']);
 });
 
+test('background work has one admission in ten while others would take all, also once it has joined anew', async () => {
+  const others = Array.from({ length: 30 }, () => LEAD);
+  const served = await servedOf(BACK, BACK, BACK, ...others);
+  const at = served.flatMap((one, index) => (one.endsWith(`:${BACK}`) ? [index] : []));
+  assert.deepEqual(at, [9, 19, 29]);
+
+  // A waiter that is given up and comes back has not lost what its kind has waited.
+  let ahead = 0;
+  const line = new WaitingLine((others) => {
+    ahead = others;
+  });
+  for (let count = 0; count < 12; count += 1) void line.join(queueKeyOf(LEAD, count));
+  const first = new AbortController();
+  const given = assert.rejects(line.join(queueKeyOf(BACK, 0), first.signal));
+  for (let count = 0; count < 8; count += 1) line.admitNext();
+  first.abort(new Error('given up'));
+  await given;
+  const again = line.join(queueKeyOf(BACK, 0));
+  line.admitNext();
+  line.admitNext();
+  await again;
+  assert.equal(ahead, 3);
+});
+
 test('equals go in the order of their arrival, whatever joined between', async () => {
   assert.deepEqual(await servedOf(1, 0, 1, 0), ['1:0', '3:0', '0:1', '2:1']);
 });

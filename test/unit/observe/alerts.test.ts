@@ -103,6 +103,20 @@ const CASES: Readonly<Record<string, Case>> = {
     },
   },
   TapekeepBudgetShort: one('20m', 'tapekeep_request_budget_waiting', '51x30', '49x30'),
+  TapekeepFillsWait: {
+    at: '40m',
+    fires: {
+      tapekeep_request_budget_shared_total: '0+9x50',
+      'tapekeep_requests_total{endpoint="a",outcome="ok"}': '0+80x50',
+      'tapekeep_requests_total{endpoint="b",outcome="timeout"}': '0+20x50',
+      'tapekeep_open_gaps{stream="candles",market="A"}': '1x50',
+    },
+    quiet: {
+      tapekeep_request_budget_shared_total: '0+7x50',
+      'tapekeep_requests_total{endpoint="a",outcome="ok"}': '0+100x50',
+      'tapekeep_open_gaps{stream="candles",market="A"}': '1x50',
+    },
+  },
   TapekeepTradesWait: {
     at: '40m',
     fires: {
