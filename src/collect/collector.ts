@@ -314,6 +314,7 @@ export class Collector {
       ...this.#context,
       toleranceMs,
       onFailed: (market, error) => this.#runs.failed('tickers', market, error),
+      onGone: (market, why) => this.#units.get(market)?.depth?.gone(why),
       onTickers: (entries, sentAtMs) => {
         this.#dispatcher.swept(moved.compare(entries));
         for (const market of this.#units.keys()) {

@@ -264,6 +264,11 @@ export class DepthCollector {
     await this.#recorder.flush();
   }
 
+  /** Another answer shows that the market went, which between two looks is seen by no look of its own. */
+  gone(why: string): void {
+    this.#recorder.provesNothing('not observed', why);
+  }
+
   async poll(signal: AbortSignal): Promise<void> {
     const { exchange, market, levels, marketId } = this.#options;
     const options = { priority: PRIORITY.snapshot, signal };

@@ -27,6 +27,8 @@ interface Sweep extends SweepTime {
 
 interface MarketTickerOptions extends SnapshotOptions {
   readonly marketId: number;
+  /** Called when an answer lacks a market that those before had, with what that says. */
+  readonly onGone: (market: string, why: string) => void;
 }
 
 /** Why a market has no ticker that can be taken from an answer; also its code in reports. */
@@ -43,6 +45,7 @@ export class MarketTicker {
   readonly #marketId: number;
   readonly #recorder: SnapshotRecorder;
   readonly #report: StreamReport;
+  readonly #onGone: MarketTickerOptions['onGone'];
   #lastLook: string | undefined;
   /** What was reported of it, until its ticker is well again. */
   #reported: Absence | undefined;
@@ -56,6 +59,7 @@ export class MarketTicker {
     this.#marketId = marketId;
     this.#recorder = new SnapshotRecorder(options, answers);
     this.#report = streamReport(telemetry, 'tickers', market);
+    this.#onGone = options.onGone;
   }
 
   /** @throws the errors of the archive */
@@ -122,6 +126,7 @@ export class MarketTicker {
       return;
     }
     const why = `the ticker of ${this.market} is not in the answer`;
+    if (this.#reported !== 'no_ticker') this.#onGone(this.market, why);
     const until = 'it is back or the market is listed no more';
     this.#reportOnce('no_ticker', `${why}; it is not covered until ${until}`);
     await this.#proveNothing(observedAtMs, why, { quarantine: [], rejected: 0 });
@@ -148,7 +153,10 @@ export class MarketTicker {
 }
 
 interface TickerCollectorOptions
-  extends Pick<SnapshotOptions, 'archive' | 'clock' | 'telemetry' | 'unproven' | 'toleranceMs'> {
+  extends Pick<
+    MarketTickerOptions,
+    'archive' | 'clock' | 'telemetry' | 'unproven' | 'toleranceMs' | 'onGone'
+  > {
   readonly exchange: ExchangePort;
   /** Called for a market whose ticker could not be stored, where those of others could. */
   readonly onFailed: (market: string, error: unknown) => void;

@@ -612,6 +612,35 @@ test('a traded minute whose candle an earlier run gave up is given up at the fir
   assert.deepEqual(await start(archive), [[lostMs, 'unfillable', 'walk stalled']]);
 });
 
+test('a market that only the tickers show to be away ends what its depth covers, once', async (t) => {
+  const world = new World(t, ['B']);
+  const { archive, clock } = world;
+  await world.collector.start();
+  await world.tick('depth');
+  const [depth] = archive.streams.filter(({ kind }) => kind === 'depth');
+  const look = async () => {
+    await clock.run(1000);
+    await world.tick('depth');
+    await world.tick('tickers');
+  };
+  await look();
+  world.names = ['A'];
+  await clock.run(500);
+  await world.tick('tickers');
+  const awayMs = world.time.nowMs();
+  // One that has no ticker for longer, and answers all the same, is there.
+  await look();
+  await look();
+  world.names = ['A', 'B'];
+  await look();
+  await world.collector.stop();
+  const gaps = depth === undefined ? [] : archive.gapsOf(depth, world.time.nowMs());
+  assert.deepEqual(
+    gaps.map(({ span: { fromMs, toMs }, note }) => [fromMs < awayMs, toMs > awayMs, note]),
+    [[true, true, 'the ticker of B is not in the answer']],
+  );
+});
+
 test('tickers are taken, and covered, of the markets that are collected and of no others', async (t) => {
   const archive = new ModelArchive();
   const { ids } = await archive.ensureMarkets(['A', 'B'].map(marketEntry), START_MS);

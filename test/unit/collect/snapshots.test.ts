@@ -49,6 +49,7 @@ class World {
       clock: this.clock,
       telemetry: this.record,
       unproven: (_stream: StreamRef, why: string) => void this.unproven.push(why),
+      onGone: () => undefined,
       toleranceMs: 20_000,
       coveredUntilMs: this.archive.allRanges(stream.streamId)[0]?.span.toMs ?? this.coveredUntilMs,
     };
