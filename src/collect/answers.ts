@@ -1,7 +1,7 @@
 import { isNotRecordedYet } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { shownDuration } from '../kernel/durations.js';
-import { messageOf } from '../kernel/errors.js';
+import { isAborted, messageOf } from '../kernel/errors.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import type { ExchangeReply } from './ports.js';
 import type { StreamReport } from './reports.js';
@@ -22,6 +22,9 @@ export interface AnswersOptions {
   /** Called when an answer came that proves nothing, with why. */
   readonly onUnproven: (why: string, reason: GapReason) => void;
 }
+
+/** A request that a stop ends so long after its beginning is one that hung. */
+const HANG_MS = 5000;
 
 /** That a replay does not know a time, in words. */
 export const missingText = (reason: string) =>
@@ -73,13 +76,13 @@ export class Answers {
     const sinceMs = clock.monotonicMs();
     try {
       const answer = await asked;
-      const waitedMs = clock.monotonicMs() - sinceMs;
-      if (waitedMs > toleranceMs) {
-        const waited = shownDuration(waitedMs);
-        this.#note('not observed', `a request waited ${waited} for its turn or its answer`);
-      }
+      this.#noteWait(sinceMs, toleranceMs);
       return answer;
     } catch (error) {
+      if (isAborted(error)) {
+        this.#noteWait(sinceMs, HANG_MS);
+        throw error;
+      }
       const message = messageOf(error);
       const isMissing = isNotRecordedYet(message);
       this.#note(isMissing ? 'missing at source' : 'not observed', isMissing ? undefined : message);
@@ -111,6 +114,13 @@ export class Answers {
     }
     this.#cachedAtMs = shownMs;
     return shownMs;
+  }
+
+  #noteWait(sinceMs: number, usualMs: number): void {
+    const waitedMs = this.#options.clock.monotonicMs() - sinceMs;
+    if (waitedMs <= usualMs) return;
+    const waited = shownDuration(waitedMs);
+    this.#note('not observed', `a request waited ${waited} for its turn or its answer`);
   }
 
   #provesNothing(reason: GapReason, why: string): void {

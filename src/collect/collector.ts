@@ -289,6 +289,7 @@ export class Collector {
     const loops = [this.#filler.stop(), this.#dispatcher.stop(), this.#tradeFeed?.stop()];
     await Promise.all([feedsStopped, started, ...loops, this.#runs.settled()]);
     await Promise.all([...this.#units.values()].map((unit) => this.#flush(unit)));
+    await this.#standing.stop().catch((error: unknown) => this.#runs.failed('gaps', '*', error));
   }
 
   async #firstMarkets(): Promise<void> {

@@ -1,7 +1,7 @@
 import type { Depth } from '../contract/resources.js';
 import { compareDecimals } from '../kernel/decimal.js';
 import { shownDuration } from '../kernel/durations.js';
-import { TapekeepError } from '../kernel/errors.js';
+import { isAborted, TapekeepError } from '../kernel/errors.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, StreamRef } from '../model/batch.js';
 import { Continuity } from '../model/continuity.js';
@@ -107,16 +107,19 @@ export class SnapshotRecorder {
   }
 
   /**
-   * Writes what was observed and is not written yet: no look follows.
+   * Writes what was observed and is not written yet: no look follows. Says what went wrong since.
    *
    * @throws the errors of the archive
    */
   async flush(): Promise<void> {
     const span = this.#pending;
     this.#pending = undefined;
-    if (span === undefined) return;
-    const claim = { stream: this.#stream, span, evidence: this.#evidence };
-    await this.#options.archive.commit({ claims: [claim] });
+    if (span !== undefined) {
+      const claim = { stream: this.#stream, span, evidence: this.#evidence };
+      await this.#options.archive.commit({ claims: [claim] });
+    }
+    const { reason, note } = this.#lastTrouble();
+    if (note !== undefined) this.#options.unproven(this.#stream, note, reason);
   }
 
   /** Waits for an answer of its own. Of a market that is refused there is nothing to see: no look before it lasts on. */
@@ -124,7 +127,7 @@ export class SnapshotRecorder {
     try {
       return await this.answers.receive(asked);
     } catch (error) {
-      if (error instanceof TapekeepError && error.action === 'skip') {
+      if (error instanceof TapekeepError && error.action === 'skip' && !isAborted(error)) {
         this.provesNothing('not observed', error.message);
       }
       throw error;

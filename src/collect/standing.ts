@@ -3,6 +3,7 @@ import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
 import { floorToMs, type Span } from '../kernel/span.js';
+import { formatInstant } from '../kernel/timestamp.js';
 import type { CoveredRange, StreamRef } from '../model/batch.js';
 import { type GapReason, isLost } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
@@ -146,6 +147,21 @@ export class Standing {
     telemetry.streamsStanding({ streams: this.list() });
   }
 
+  /**
+   * Writes what went wrong when nothing more is looked at, for what cannot be fetched later: the next start
+   * knows nothing of it.
+   *
+   * @throws the errors of the archive
+   */
+  async stop(): Promise<void> {
+    const stoppedAt = formatInstant(Math.floor(this.#options.time.nowMs()));
+    for (const one of this.#streams.values()) {
+      if (one.failure === undefined || !MOMENT_STREAMS.has(one.stream.kind)) continue;
+      const { reason, note } = this.#troubleOf(one) ?? one.failure;
+      await this.#write(one, { reason, note: `${note}; the program stopped at ${stoppedAt}` });
+    }
+  }
+
   async #write(
     { stream, coveredUntilMs, openedAtMs }: Watched,
     { reason, note }: Failure,
@@ -167,7 +183,12 @@ export class Standing {
 
   /** Why a stream stands; undefined for one that does not, or of which that is not known. */
   #failureOf(one: Watched, nowMs: number): Failure | undefined {
-    if (nowMs - one.grewAtMs < STANDING_MS + this.#usualMs(one.stream)) return undefined;
+    const isUsual = nowMs - one.grewAtMs < STANDING_MS + this.#usualMs(one.stream);
+    return isUsual ? undefined : this.#troubleOf(one);
+  }
+
+  /** What went wrong since it grew last; undefined where that is not known. */
+  #troubleOf(one: Watched): Failure | undefined {
     const { kind } = one.stream;
     if (kind === 'states') {
       if (one.isStalled) return STALLED;

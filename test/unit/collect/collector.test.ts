@@ -537,6 +537,66 @@ test('stopping waits for a commit under way; a second stop waits for the first',
   await world.assertNothingRuns();
 });
 
+/** No answer before the caller ends it. */
+const hanging = (_: unknown, signal?: AbortSignal) =>
+  new Promise<never>((_resolve, reject) => {
+    signal?.addEventListener('abort', () => reject(signal.reason as Error));
+  });
+
+test('a stop while the exchange does not answer leaves a gap that says so, also after the next start', async (t) => {
+  const archive = new ModelArchive();
+  const world = new World(t, ['A'], SCHEDULES.trades, archive);
+  await world.collector.start();
+  await world.clock.run(2000);
+  // The same again: covered, and not written yet.
+  await world.tick('depth');
+  await world.tick('tickers');
+  Object.assign(world.exchange.answers, { depth: hanging, tickers: hanging });
+  await world.clock.run(2000);
+  await world.tick('depth');
+  await world.tick('tickers');
+  await world.clock.run(7000);
+  await world.collector.stop();
+
+  const later = new World(t, ['A'], SCHEDULES.trades, archive);
+  later.clock.advance(60_000);
+  await later.collector.start();
+  await later.clock.run(0);
+  await later.collector.stop();
+  for (const kind of ['depth', 'tickers']) {
+    const [stream] = archive.streams.filter((one) => one.kind === kind);
+    const gaps = stream === undefined ? [] : archive.gapsOf(stream, later.time.nowMs());
+    assert.deepEqual(
+      gaps.map(({ span, reason, note }) => [
+        span.fromMs - START_MS,
+        span.toMs - START_MS,
+        reason,
+        note,
+      ]),
+      [
+        [
+          ...[2001, 60_000, 'not observed'],
+          'a request waited 7.0s for its turn or its answer; the program stopped at 2026-01-01 12:00:11',
+        ],
+      ],
+      kind,
+    );
+  }
+});
+
+test('a stop while a request is under way, as requests are, leaves no gap of what is seen live', async (t) => {
+  const world = new World(t, ['A']);
+  const { archive, clock, collector, exchange } = world;
+  await collector.start();
+  await clock.run(2000);
+  exchange.answers.depth = hanging;
+  await world.tick('depth');
+  await clock.run(1000);
+  await collector.stop();
+  const [depth] = archive.streams.filter(({ kind }) => kind === 'depth');
+  assert.deepEqual(archive.memories.get(depth?.streamId ?? 0) ?? [], []);
+});
+
 test('a schedule that is none is fatal and names the setting', async (t) => {
   const world = new World(t, [], 'now and then');
   await assert.rejects(world.collector.start(), {
