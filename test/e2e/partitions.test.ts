@@ -104,7 +104,8 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   assert.equal(restMs, 2 * 86_400_000, 'a daemon leaves it alone for the time of cold.after');
   const short = { ...env, TAPEKEEP_RETENTION_TRADES: '1d' };
   const given = await runCommand(['partitions', '--kind', 'trades'], short);
-  assert.match(given.out, /^trade_20260114 .* now$/m);
+  assert.match(given.out, /^trade_20260114 .* at next look$/m);
+  assert.match(given.out, /^at next look: a daemon .* looks every 10m \(partitions\.every\)$/m);
   assert.match(
     given.out,
     /^trade_20260116 .* – +2026-01-18$/m,

@@ -23,7 +23,8 @@ expired   older than its retention: gone for good
 ~ stands before rows that are not counted yet: they are reckoned from the size of the table.
 
 next and expires tell when a daemon with these settings seals a partition, moves it into files, and gives
-it up for good. A partition that is due may still wait for gaps: "tapekeep seal --dry-run" says why.
+it up for good: the day, or "at next look" for what is due already. It looks every partitions.every. A partition
+that is due may still wait for gaps: "tapekeep seal --dry-run" says why.
 
   tapekeep partitions --kind trades
   tapekeep partitions --json | jq '.partitions[] | select(.state == "archived")'`;
@@ -61,6 +62,7 @@ export default command({
         : [
             ...formatTable(columnsAt(nowMs), dated),
             ...leads.map(({ table, leadMs }) => leadLine(table, leadMs)),
+            ...lookLines(dated, session.config.partitions.every, nowMs),
           ],
     );
   },
@@ -108,10 +110,21 @@ function document({ partition, dates }: Dated) {
 }
 
 const dayOf = (ms: number) => formatInstant(ms).slice(0, 10);
+const NEXT_LOOK = 'at next look';
 /** What is due already waits for nothing but a daemon's next look. */
-const dueOf = (ms: number, nowMs: number) => (ms <= nowMs ? 'now' : dayOf(ms));
+const dueOf = (ms: number, nowMs: number) => (ms <= nowMs ? NEXT_LOOK : dayOf(ms));
 
-/** The next step of a partition that stays: `seal 2026-02-01`, or `seal now` when nothing but a run is missing. */
+/** When that is, where it is spoken of. */
+function lookLines(dated: readonly Dated[], everyMs: number, nowMs: number): string[] {
+  const isDue = ({ dates }: Dated) =>
+    Object.values(dates).some((ms: number | null) => ms !== null && ms <= nowMs);
+  if (!dated.some(isDue)) return [];
+  return [
+    `${NEXT_LOOK}: a daemon with these settings looks every ${shownDuration(everyMs)} (partitions.every)`,
+  ];
+}
+
+/** The next step of a partition that stays: `seal 2026-02-01`, or `seal at next look` when nothing but a run is missing. */
 function nextOf({ sealsAtMs, archivesAtMs }: LifeDates, nowMs: number): string {
   const [step, atMs] = sealsAtMs === null ? ['move', archivesAtMs] : ['seal', sealsAtMs];
   if (atMs === null) return '–';
