@@ -1,9 +1,10 @@
 import type { Config } from '../config/schema.js';
 import { spanContains } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
-import type { StreamRef } from '../model/batch.js';
+import { ALL_MARKETS_ID, type StreamRef } from '../model/batch.js';
 import {
   MOMENT_STREAMS,
+  SERIES,
   type StreamKind,
   seriesOf,
   streamName,
@@ -18,7 +19,6 @@ import type {
   Store,
 } from '../store/index.js';
 import { UsageError } from './failure.js';
-import { givenUpUntilMs } from './life.js';
 import { marketNames, printable } from './output.js';
 import { withoutLag } from './selection.js';
 
@@ -167,6 +167,31 @@ export function notCollecting(isWritten: boolean): string {
     : 'Nothing collects at present.';
 }
 
+/** Kinds of streams of which retention gave up something from `fromMs` on, with until when. */
+export function givenUpOf(
+  streams: readonly (Pick<KnownStream, 'givenUpUntilMs'> & { readonly kind: string })[],
+  fromMs = Number.NEGATIVE_INFINITY,
+): readonly (readonly [kind: string, untilMs: number])[] {
+  const found = streams.flatMap(({ kind, givenUpUntilMs: ms }) =>
+    ms !== null && fromMs < ms ? [[kind, ms] as const] : [],
+  );
+  return [...new Map(found)];
+}
+
+/** Says that of what was given up nothing is missed. */
+export function givenUpLines(givenUp: ReturnType<typeof givenUpOf>): string[] {
+  if (givenUp.length === 0) return [];
+  const parts = givenUp.map(([kind, ms]) => `${kind} from before ${formatInstant(ms)}`);
+  return [`Given up by retention: ${parts.join(', ')}; no gap and no share counts that time.`];
+}
+
+/** A stream and whose it is. */
+export function streamText(stream: Pick<KnownStream, 'kind' | 'variant' | 'market' | 'marketId'>) {
+  const { kind, market, marketId } = stream;
+  const ofAll = SERIES[tableOfStream(kind)].retention === 'account' ? 'the account' : 'all markets';
+  return `${streamName(stream)} of ${marketId === ALL_MARKETS_ID ? ofAll : printable(market)}`;
+}
+
 /** Why history that exists cannot be asked for. */
 export const HORIZON_WHY =
   'the exchange serves only its newest trades, those that it has not forgotten or those of its newest page (docs/guides/gaps.md)';
@@ -236,7 +261,7 @@ async function whyNoGap(
   nowMs: number,
 ): Promise<string> {
   const { streamId, newestCoveredMs, oldestCoveredMs, collectFromMs, kind } = stream;
-  const name = `${streamName(stream)} of ${printable(stream.market)}`;
+  const name = streamText(stream);
   if (before !== null && before.span.toMs > atMs) {
     const { fromMs, toMs } = before.span;
     const beyond = await store.beyondPresent();
@@ -254,9 +279,9 @@ async function whyNoGap(
     const whole = endMs > newestCoveredMs ? 'is collected or listed as missing' : 'is collected';
     return `${name}: that is newer than all that ${whole}, which ends at ${formatInstant(endMs)}; ${goesOnText(stream)}`;
   }
-  const keptFromMs = await givenUpUntilMs(store, kind);
-  if (keptFromMs !== null && atMs < keptFromMs) {
-    return `${name}: given up by retention, which keeps nothing from before ${formatInstant(keptFromMs)}; it is not collected again`;
+  const { givenUpUntilMs } = stream;
+  if (givenUpUntilMs !== null && atMs < givenUpUntilMs) {
+    return `${name}: given up by retention, which keeps nothing from before ${formatInstant(givenUpUntilMs)}; it is not collected again`;
   }
   if (oldestCoveredMs === null) return `${name}: nothing is collected yet`;
   const start = formatInstant(oldestCoveredMs);

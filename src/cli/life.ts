@@ -102,12 +102,6 @@ export async function partitionSpans(
     .map(({ span }) => span);
 }
 
-/** Until when the rows of a kind of stream were given up by their retention; null: none ever were. */
-export async function givenUpUntilMs(store: Store, kind: StreamKind): Promise<number | null> {
-  const ends = (await partitionSpans(store, kind, 'expired')).map(({ toMs }) => toMs);
-  return ends.length === 0 ? null : Math.max(...ends);
-}
-
 /** What brings back a span that is in files. */
 export function restoreAdvice(kind: StreamKind, span: Span): string {
   const [from, to] = [span.fromMs, span.toMs].map((ms) => new Date(ms).toISOString());

@@ -53,6 +53,11 @@ const KIND = z.object({
   ),
   coverageRatio: ratio().nullable().describe('of all its streams together'),
   lowestCoverageRatio: ratio().nullable().describe('of its least covered stream'),
+  givenUpUntilMs: timeMs()
+    .nullable()
+    .describe(
+      'before it all was given up by retention, which no share and no gap counts; null: nothing',
+    ),
 });
 
 const GAPS_BY_REASON = z.object({
@@ -231,7 +236,7 @@ export function archiveStatus(
     markets: new Set(streams.flatMap(({ market }) => (market === '*' ? [] : [market]))).size,
     rows: streams.reduce((sum, { rows }) => sum + rows, 0),
     ...figuresOf(streams),
-    kinds: kindsOf(streams),
+    kinds: kindsOf(streams, found),
     openGaps: openGaps.map((one) => shownGaps(one, nowMs)),
     lostGaps: gapsByReason(gaps, 'unfillable').map((one) => shownGaps(one, nowMs)),
     oldestOpenGapAgeS: oldestMs === null ? null : tenths(nowMs - oldestMs),
@@ -253,13 +258,17 @@ export function isPartOfHistory({
 }
 
 /** Each kind by itself: what is long of one must not hide what is missing of another. */
-function kindsOf(streams: readonly StatusStream[]): ArchiveStatus['kinds'] {
+function kindsOf(
+  streams: readonly StatusStream[],
+  counted: readonly StreamStatus[],
+): ArchiveStatus['kinds'] {
   const kinds = [...new Set(streams.map((one) => one.kind))].map((kind) => {
     const own = streams.filter((one) => one.kind === kind);
     const { coverageRatio, lowestCoverageRatio } = figuresOf(own);
     return {
       ...{ kind, streams: own.length, partialStreams: own.filter(isPartOfHistory).length },
       ...{ coverageRatio, lowestCoverageRatio },
+      givenUpUntilMs: counted.find((one) => one.kind === kind)?.givenUpUntilMs ?? null,
     };
   });
   return kinds.sort((a, b) => (a.coverageRatio ?? 2) - (b.coverageRatio ?? 2));

@@ -218,7 +218,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   );
   const expired = await within('11:00:00', '11:20:00', '--force');
   assert.match(expired.err, /11:20:00 +20m +given up +given up by retention/);
-  assert.match(expired.err, /trades from before 2026-01-15 11:20:00 were given up by retention/);
+  assert.match(expired.err, /trades from before 2026-01-15 11:30:00 were given up by retention/);
   assert.doesNotMatch(expired.err, /tapekeep gaps|backfill|begin at/);
   const both = await within('11:00:00', '13:00:00', '--force');
   assert.match(both.err, /11:30:00 +30m +given up .*\n.*12:00:00 +30m +before collecting/);

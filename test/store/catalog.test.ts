@@ -168,7 +168,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
       openS: 10,
     },
     collectFromMs: ms(0),
-    startReason: null,
+    ...{ startReason: null, givenUpUntilMs: null },
   });
   const refused = { fromMs: ms(42), toMs: ms(48) };
   await store.recordGap({ ...gap, span: refused, state: 'open', reason: 'refused rows' });

@@ -17,7 +17,7 @@ const DOCUMENT = servedDocument({
     kinds: ['depth', 'tickers', 'states', 'candles', 'times', 'trades', 'balances', 'orders'].map(
       (kind) => ({
         ...{ kind, streams: 500, partialStreams: 500 },
-        ...{ coverageRatio: 0.25, lowestCoverageRatio: 0.01 },
+        ...{ coverageRatio: 0.25, lowestCoverageRatio: 0.01, givenUpUntilMs: null },
       }),
     ),
     lostGaps: [{ kind: 'depth', reason: 'not observed', lengthS: 636_348.2, oldestAgeS: 7e6 }],

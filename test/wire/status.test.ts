@@ -187,7 +187,7 @@ function countOf(
       ...{ newestCoveredMs: 9000, coveredS: 3600, gapS: 0, unfillableS: 0 },
       ...{ beforeHistoryS: 0, neverAskedS: 0, gapsWithinHistory: 0, openGaps: 0, openS: 0 },
       collectFromMs: null,
-      startReason: null,
+      ...{ startReason: null, givenUpUntilMs: null },
       ...one,
     })),
   };

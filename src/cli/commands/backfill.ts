@@ -12,7 +12,8 @@ import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
-import { givenUpUntilMs, partitionSpans, restoreAdvice } from '../life.js';
+import { givenUpOf } from '../gaps.js';
+import { partitionSpans, restoreAdvice } from '../life.js';
 import {
   FILLED_KINDS,
   fetchedKindsArgument,
@@ -123,10 +124,11 @@ async function refuseGivenUp(
 ): Promise<void> {
   const { from, again, nowMs } = asked;
   const away = new Map<StreamKind, Span[]>();
+  const givenUp = new Map(givenUpOf(await store.inspection.streams()));
   for (const kind of new Set(tasks.map(({ stream }) => stream.kind))) {
     const own = tasks.filter(({ stream }) => stream.kind === kind);
-    const keptFromMs = await givenUpUntilMs(store, kind);
-    if (keptFromMs !== null && own.some(({ span }) => span.fromMs < keptFromMs)) {
+    const keptFromMs = givenUp.get(kind);
+    if (keptFromMs !== undefined && own.some(({ span }) => span.fromMs < keptFromMs)) {
       const why = `${kind} from before ${formatInstant(keptFromMs)} were given up by retention and are not collected again: begin there, or later`;
       throw new UsageError('--from', from.text, why);
     }

@@ -4,11 +4,11 @@ import { subtractSpans } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { GAP_REASONS, isLost } from '../../model/gap-reasons.js';
-import { MOMENT_STREAMS, STREAM_KINDS, type StreamKind, streamName } from '../../model/series.js';
+import { MOMENT_STREAMS, STREAM_KINDS, type StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
-import { findGap, findGapsAt, gapIdOf, leftOutText, nextTryText } from '../gaps.js';
+import { findGap, findGapsAt, gapIdOf, leftOutText, nextTryText, streamText } from '../gaps.js';
 import { partitionSpans, restoreAdvice } from '../life.js';
 import { archive, type Look } from '../opening/database.js';
 import { instantArgument, kindOf, resolveInstant } from '../options.js';
@@ -31,10 +31,8 @@ export default command({
     for (const gap of gaps.slice(0, EXPLAINED_MAX)) texts.push(await explain(gap, look));
     if (gaps.length > EXPLAINED_MAX)
       texts.push(`… and ${countOf(gaps.length - EXPLAINED_MAX, 'more piece')}.\n`);
-    if (gaps.length === 0) {
-      if (memory !== null) texts.push(explainClosed(memory, look.streams));
-      texts.push(...others.map((line) => `${line}.\n`));
-    }
+    if (gaps.length === 0 && memory !== null) texts.push(explainClosed(memory, look.streams));
+    texts.push(...others.map((line) => `${line}.\n`));
     process.stdout.write(texts.join('\n'));
   },
 });
@@ -70,7 +68,9 @@ async function findNamed(words: readonly string[], { store, streams, nowMs, conf
       config,
       own.filter((one) => one.kind === kind),
     );
-  return { gaps, others: left === undefined ? others : [...others, left], memory: null };
+  // What is to be done about a gap says it too.
+  const isSaid = left === undefined || gaps.length > 0;
+  return { gaps, others: isSaid ? others : [...others, left], memory: null };
 }
 
 function readInstant(text: string) {
@@ -83,7 +83,6 @@ function readInstant(text: string) {
 
 async function explain(gap: Gap, look: Ledger): Promise<string> {
   const { streamId, marketId, span, state, reason } = gap;
-  const name = `${printable(gap.market)} ${streamName(gap)}`;
   const length = shownDuration(span.toMs - span.fromMs);
   const { before, after } = await look.store.inspection.neighbours({ streamId, marketId, span });
   const files = await partitionSpans(look.store, gap.kind, 'archived');
@@ -92,7 +91,7 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
   const { config } = look;
   const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
   const lines = [
-    `Gap ${gapIdOf(gap)}: ${name}`,
+    `Gap ${gapIdOf(gap)}: ${streamText(gap)}`,
     `  from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${length}), UTC`,
     `  ${state}: ${printable(reason)}`,
     ...(words === undefined ? [] : [`  ${words}`]),
@@ -109,7 +108,7 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
 function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): string {
   const { gapId, streamId, span, state, reason, closedAtMs, note } = memory;
   const stream = streams.find((one) => one.streamId === streamId);
-  const name = stream === undefined ? '' : `${printable(stream.market)} ${streamName(stream)}`;
+  const name = stream === undefined ? '' : streamText(stream);
   const when = closedAtMs === null ? '' : ` at ${formatInstant(Math.floor(closedAtMs))}`;
   const end = state === 'filled' ? `It was filled${when}.` : 'All of it is covered by now.';
   const lines = [

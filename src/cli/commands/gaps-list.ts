@@ -9,6 +9,8 @@ import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
 import {
   gapIdOf,
+  givenUpLines,
+  givenUpOf,
   HORIZON_WHY,
   leftOutText,
   nextTryText,
@@ -52,6 +54,7 @@ export default command({
     const unreached = chosen.filter(isPartOfHistory);
     const isWritten = await store.inspection.isWritten();
     const isCollecting = await store.inspection.isCollecting();
+    const givenUp = givenUpOf(chosen, filter.span?.fromMs);
     const document = {
       at: new Date(nowMs),
       isWritten,
@@ -64,6 +67,7 @@ export default command({
         ...unreachedDocument(stream),
         tries: stream.startTries === null ? null : triesDocument(stream.startTries),
       })),
+      givenUp: givenUp.map(([kind, untilMs]) => ({ kind, until: new Date(untilMs) })),
     };
     const isEach = all === true || selected.reason !== undefined;
     const before = isEach ? [] : gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
@@ -80,6 +84,7 @@ export default command({
       ...cutLines(shown, filter.span),
       ...sumLines(listed, isAll),
       ...beforeHistoryLines(before, limit),
+      ...givenUpLines(givenUp),
       ...unreached.map((stream) => unreachedLine(stream, nowMs)),
       ...(isCollecting ? [] : lagLines(chosen, isWritten, nowMs)),
       ...(left === undefined

@@ -10,7 +10,7 @@ import {
 } from '../../status/document.js';
 import type { KnownStream } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { HORIZON_WHY, leftOutText, notCollecting } from '../gaps.js';
+import { givenUpLines, givenUpOf, HORIZON_WHY, leftOutText, notCollecting } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, kindsArgument, limitOrNoneArgument, MARKETS } from '../options.js';
 import {
@@ -83,6 +83,7 @@ export default command({
       ...tableLines(status),
       summaryLine(status, all),
       ...gapLines(status),
+      ...givenUpLines(givenUpOf(status.kinds)),
       ...apartLines(all),
       ...historyLines(status.streams, all),
       ...mismatchLines(status.streams),

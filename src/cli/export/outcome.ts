@@ -113,7 +113,7 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
   const { isFetchable } = SERIES[tableOfKind(kind)];
   const newestMs = known?.newestCoveredMs ?? Number.POSITIVE_INFINITY;
   const untouched = missing.filter(({ reason }) => reason.endsWith(NOT_COLLECTED));
-  const givenUp = missing.findLast(({ state }) => state === 'given up');
+  const isGivenUp = missing.some(({ state }) => state === 'given up');
   const before = missing.find((one) => isBeforeStart(one, known));
   const after = untouched.find(({ span }) => span.fromMs >= newestMs);
   const listed = missing.filter(
@@ -125,10 +125,10 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
       ? []
       : [`  "tapekeep gaps --market ${name}" lists what is missing and why`]),
     ...(canBeFetched ? [`  "tapekeep gaps fill --market ${name}" has it fetched`] : []),
-    ...(givenUp === undefined
+    ...(!isGivenUp || typeof known?.givenUpUntilMs !== 'number'
       ? []
       : [
-          `  ${kind} from before ${formatInstant(Math.ceil(givenUp.span.toMs))} were given up by retention, and are not collected again`,
+          `  ${kind} from before ${formatInstant(known.givenUpUntilMs)} were given up by retention, and are not collected again`,
         ]),
     ...(before === undefined ? [] : [beforeStart(gaps, known, before.span)]),
     ...(after === undefined

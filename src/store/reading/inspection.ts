@@ -13,10 +13,17 @@ import { isTrue, type Runner } from '../connection.js';
 import { isState } from '../errors.js';
 import { FILLER, FIND_WRITER } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
+import { GIVEN_UP_OF_KINDS } from '../schema/partitions.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
 
+/** What retention took of a kind of stream. */
+export interface RetainedStream {
+  /** Until when its rows were given up by retention, of all markets; null: none ever were. */
+  readonly givenUpUntilMs: number | null;
+}
+
 /** A stream with what its coverage reaches. */
-export interface KnownStream extends StreamRef, NamedStream {
+export interface KnownStream extends StreamRef, NamedStream, RetainedStream {
   /** Whether the exchange lists the market, as far as the archive has seen. */
   readonly isListed: boolean;
   readonly oldestCoveredMs: number | null;
@@ -61,8 +68,8 @@ const STREAMS = `
            'c.newest',
            `(SELECT max(upper(g.span)) FROM gap g
              WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')`,
-         )} AS counted_until, ${START_TRIES}, s.start_reason
-  FROM stream s JOIN market m USING (market_id) LEFT JOIN (
+         )} AS counted_until, ${START_TRIES}, s.start_reason, kept.given_up_until
+  FROM stream s JOIN market m USING (market_id) JOIN ${GIVEN_UP_OF_KINDS} kept USING (kind) LEFT JOIN (
     SELECT stream_id, market_id, min(lower(span)) AS oldest, max(upper(span)) AS newest
     FROM coverage GROUP BY stream_id, market_id) c USING (stream_id, market_id)
   ORDER BY m.name, s.kind, s.variant`;
@@ -199,7 +206,7 @@ export async function tryStoring(runner: Runner): Promise<void> {
 }
 
 /** One stream at a glance, from the ledger alone. */
-export interface StreamStatus extends StreamRef, NamedStream {
+export interface StreamStatus extends StreamRef, NamedStream, RetainedStream {
   /** Rows stored under coverage. */
   readonly rows: number;
   /** End of the newest covered span; null while nothing is covered. */
@@ -264,8 +271,8 @@ const STATUS_ROWS = `
          ${secondsOf('missing - unfillable - before_history')} AS open_s,
          (SELECT count(*) FROM unnest(missing - before_history))::int AS gaps_within_history,
          (SELECT count(*) FROM unnest(missing - unfillable - before_history))::int AS open_gaps,
-         collect_from, start_reason
-  FROM missed ORDER BY name, kind, variant`;
+         collect_from, start_reason, given_up_until
+  FROM missed JOIN ${GIVEN_UP_OF_KINDS} kept USING (kind) ORDER BY name, kind, variant`;
 
 export async function readStatus(runner: Runner, untilMs: number): Promise<StreamStatus[]> {
   return await runner.rows<StreamStatus>(STATUS_ROWS, [untilMs]);

@@ -118,3 +118,7 @@ const TABLES = STREAM_KINDS.map((kind) => `WHEN '${kind}' THEN '${tableOfStream(
 export const keptFromSql = (kind: string) => `
   (SELECT max(upper(p.span)) FROM partition_state p
    WHERE p.state = 'expired' AND p.table_name = CASE ${kind} ${TABLES} END)`;
+
+/** A kind of stream with until when its rows were given up, worked out once for all streams of it (SQL). */
+export const GIVEN_UP_OF_KINDS = `
+  (SELECT kind, ${keptFromSql('kind')} AS given_up_until FROM (SELECT DISTINCT kind FROM stream) kinds)`;

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { runSql } from '../support/postgres/postgres.js';
+import { runCommand } from '../support/programs/commands.js';
+import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
+
+/** What commands say of time that retention gave up: what, until when, and that it is no gap. */
+
+const MARKET = ['--market', 'BTC_USD'];
+const LIMIT = '2026-01-15 00:00:00';
+const GIVEN_UP = `trades from before ${LIMIT} were given up by retention`;
+/** Eight hours, of which the trades of the first four are given up. */
+const ACROSS = ['--from', `${DAYS[0]}T20:00:00Z`, '--to', `${DAYS[1]}T04:00:00Z`];
+
+/** Three days in which nobody traded, so that all of it is proven; the trades of the first are given up. */
+async function giveUp(t: Parameters<typeof makeFolder>[0]) {
+  const { store, url, coldDir } = await openDaysWorld(await makeFolder(t));
+  await runSql(url, 'DELETE FROM trade; DELETE FROM kline');
+  const run = (...args: string[]) =>
+    runCommand(args, { TAPEKEEP_DATABASE_URL: url, TAPEKEEP_COLD_DIR: coldDir });
+  const expire = (table: string, day: string) =>
+    runSql(url, `SELECT expire_partition('${table}', '${day}')`);
+  return { store, url, run, expire };
+}
+
+test('status, gaps and an export name what is given up, and its true limit', async (t) => {
+  const { run, expire } = await giveUp(t);
+  assert.doesNotMatch((await run('status')).out, /retention/);
+  await expire('trade', DAYS[0]);
+  await expire('depth', DAYS[1]);
+  const said = `Given up by retention: depth from before 2026-01-16 00:00:00, trades from before ${LIMIT}; no gap and no share counts that time.`;
+  for (const args of [['status'], ['status', '--summary'], ['gaps']]) {
+    const { out } = await run(...args);
+    const [line = '', ...more] = out.split('\n').filter((one) => one.includes('retention'));
+    assert.deepEqual([line.split(/: |, |; /).sort(), more], [said.split(/: |, |; /).sort(), []]);
+  }
+  const { archive } = JSON.parse((await run('status', '--json', '--kind', 'trades,states')).out);
+  const untilOf = archive.kinds.map(({ kind, givenUpUntilMs }: Record<string, unknown>) => [
+    ...[kind, givenUpUntilMs],
+  ]);
+  assert.deepEqual(untilOf.sort(), [
+    ['states', null],
+    ['trades', Date.parse(DAYS[1])],
+  ]);
+  const gaps = async (...args: string[]) =>
+    JSON.parse((await run('gaps', '--json', ...args)).out).givenUp;
+  const trades = { kind: 'trades', until: `${DAYS[1]}T00:00:00.000Z` };
+  assert.deepEqual(await gaps(...ACROSS, '--kind', 'trades,candles'), [trades]);
+  assert.deepEqual(await gaps('--from', DAYS[1], '--kind', 'trades,candles'), []);
+  const asked = await run('gaps', ...ACROSS, '--kind', 'trades');
+  assert.match(
+    asked.out,
+    new RegExp(`^No gaps of that sort\\.\\nGiven up by retention: trades from before ${LIMIT}`),
+  );
+
+  const within = ['--from', `${DAYS[0]}T13:00:00Z`, '--to', `${DAYS[0]}T20:00:00Z`];
+  const refused = await run('export', ...MARKET, '--kind', 'trades', ...within);
+  assert.match(refused.err, new RegExp(`^  ${GIVEN_UP}, and are not collected again$`, 'm'));
+});
+
+test('each length of candles is explained, and tickers of all markets are called so', async (t) => {
+  const { store, url, run } = await giveUp(t);
+  const stream = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 3600 });
+  const [fromMs, toMs] = [20, 22].map((hour) => Date.parse(`${DAYS[0]}T${hour}:00Z`));
+  const span = { fromMs: fromMs ?? 0, toMs: toMs ?? 0 };
+  await store.revoke(stream, span, { reason: 'suspect', note: '', atMs: span.toMs });
+  await runSql(url, `INSERT INTO stream (kind, market_id, variant) VALUES ('tickers', 0, 0)`);
+  const explain = (kind: string) => run('gaps', 'explain', 'BTC_USD', kind, '2026-01-14T20:30:00Z');
+  const candles = await explain('candles');
+  assert.match(candles.out, /^Gap \d+: candles 3600s of BTC_USD$/m);
+  assert.match(candles.out, /^candles 60s of BTC_USD: nothing is missing there, all is covered/m);
+  const tickers = await explain('tickers');
+  assert.match(tickers.out, /^tickers of BTC_USD: nothing is missing/m);
+  assert.match(tickers.out, /^tickers of all markets: nothing is collected yet/m);
+});
