@@ -10,6 +10,7 @@ import { makeFolder } from '../support/worlds/export-world.js';
 const MARKET = ['--market', 'BTC_USD'];
 const LIMIT = '2026-01-15 00:00:00';
 const GIVEN_UP = `trades from before ${LIMIT} were given up by retention`;
+const UNCOMPARED = `${GIVEN_UP}, so the candles there cannot be compared`;
 /** Eight hours, of which the trades of the first four are given up. */
 const ACROSS = ['--from', `${DAYS[0]}T20:00:00Z`, '--to', `${DAYS[1]}T04:00:00Z`];
 
@@ -23,6 +24,64 @@ async function giveUp(t: Parameters<typeof makeFolder>[0]) {
     runSql(url, `SELECT expire_partition('${table}', '${day}')`);
   return { store, url, run, expire };
 }
+
+test('verify names candles whose trades are given up, and judges the others', async (t) => {
+  const { run, expire } = await giveUp(t);
+  const whole = await run('verify', ...MARKET);
+  assert.equal(whole.code, 0, whole.out);
+  assert.doesNotMatch(whole.out, /Not judged/);
+  await expire('trade', DAYS[0]);
+  const plain = await run('verify', ...MARKET);
+  assert.equal(plain.code, 0, plain.out);
+  assert.deepEqual(plain.out.split('\n').slice(-2), [
+    `Not judged: ${UNCOMPARED}.`,
+    'Proven: candles and stored trades agree (2,928 slots).',
+  ]);
+  const { givenUp } = JSON.parse((await run('verify', ...MARKET, '--json')).out);
+  assert.deepEqual(givenUp, { kind: 'trades', until: `${DAYS[1]}T00:00:00.000Z` });
+
+  const named = await run('verify', ...MARKET, ...ACROSS);
+  assert.equal(named.code, 6, named.err);
+  assert.equal(
+    named.out,
+    [
+      'BTC_USD',
+      '  candles of 60 s, 480 slots: 240 match, 0 do not, 240 unproven',
+      '  candles of 3600 s, 8 slots: 4 match, 0 do not, 4 unproven',
+      `  UNPROVEN 2026-01-14 20:00:00 – ${LIMIT} (60 s): ${UNCOMPARED}`,
+      `  UNPROVEN 2026-01-14 20:00:00 – ${LIMIT} (3600 s): ${UNCOMPARED}`,
+      'Not proven: BTC_USD.',
+    ].join('\n'),
+  );
+  const later = await run('verify', ...MARKET, '--from', DAYS[1], '--to', DAYS[2]);
+  assert.equal(later.code, 0, later.out);
+  assert.doesNotMatch(later.out, /given up/);
+
+  // Where nothing is left of either, nothing is left out.
+  await expire('kline', DAYS[0]);
+  assert.doesNotMatch((await run('verify', ...MARKET)).out, /Not judged/);
+  await expire('kline', DAYS[1]);
+  assert.match(
+    (await run('verify', ...MARKET)).out,
+    /^Not judged: candles from before 2026-01-16 00:00:00 were .*, so the trades there cannot/m,
+  );
+});
+
+test('of files with candles whose trades are given up it is not said that they could be judged', async (t) => {
+  const { url, run, expire } = await giveUp(t);
+  await expire('trade', DAYS[0]);
+  await runSql(
+    url,
+    `UPDATE partition_state SET state = 'archived', market_rows = '{}'
+     WHERE table_name = 'kline' AND lower(span) = '${DAYS[0]}Z'`,
+  );
+  const plain = await run('verify', ...MARKET);
+  assert.doesNotMatch(plain.out, /tapekeep restore/);
+  assert.match(plain.out, new RegExp(`^Not judged: ${UNCOMPARED}\\.$`, 'm'));
+  const named = await run('verify', ...MARKET, ...ACROSS);
+  assert.doesNotMatch(named.out, /in cold files/);
+  assert.match(named.out, new RegExp(`\\(3600 s\\): ${UNCOMPARED}$`, 'm'));
+});
 
 test('status, gaps and an export name what is given up, and its true limit', async (t) => {
   const { run, expire } = await giveUp(t);

@@ -18,10 +18,18 @@ import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import { streamName } from '../../model/series.js';
-import type { BeyondPresent, CheckTarget, Gap, GapFilter, Store } from '../../store/index.js';
+import type {
+  BeyondPresent,
+  CheckTarget,
+  Gap,
+  GapFilter,
+  KnownStream,
+  Store,
+} from '../../store/index.js';
 import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
-import { suspectText } from '../gaps.js';
+import { givenUpOf, suspectText } from '../gaps.js';
+import { partitionSpans } from '../life.js';
 import { archive, type Look } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN } from '../options.js';
 import { countOf, printReport, whole } from '../output.js';
@@ -117,15 +125,16 @@ function marketLines(found: MarketFindings): string[] {
 /** The findings for people. */
 function findingLines(
   findings: readonly MarketFindings[],
-  leftOut: readonly Span[],
+  { inFiles, givenUp }: LeftOut,
   isNamedTime: boolean,
   isWhole: boolean,
 ): string[] {
   const lines = findings.flatMap(marketLines);
-  if (leftOut.length > 0) {
-    const spans = leftOut.map(formatSpan).join(', ');
+  if (inFiles.length > 0) {
+    const spans = inFiles.map(formatSpan).join(', ');
     lines.push(`Not judged: ${spans}, ${IN_FILES}; "tapekeep restore" brings the rows back.`);
   }
+  if (givenUp !== null) lines.push(`Not judged: ${givenUpText(givenUp)}.`);
   const marketsOf = (state: ReturnType<typeof stateOf>) =>
     findings.flatMap((found) => (stateOf(found) === state ? [found.market] : [])).join(', ');
   const [unproven, unjudged] = [marketsOf('unproven'), marketsOf('unjudged')];
@@ -147,13 +156,14 @@ function findingLines(
 /** The findings for programs. */
 function verifyDocument(
   findings: readonly MarketFindings[],
-  leftOut: readonly Span[],
+  { inFiles, givenUp }: LeftOut,
   isWhole: boolean,
 ) {
   return {
     isWhole,
     isProven: isWhole && findings.length > 0 && findings.every(isProven),
-    inColdFiles: leftOut.map(isoSpan),
+    inColdFiles: inFiles.map(isoSpan),
+    givenUp: givenUp && { kind: givenUp.gone, until: new Date(givenUp.untilMs) },
     markets: findings.map((found) => ({
       market: found.market,
       isProven: isProven(found),
@@ -177,8 +187,8 @@ function verifyDocument(
 const HELP = `
 The exchange reports trades and candles in two ways. Where the archive holds both, their sums
 and prices must agree to the last digit. A slot is the time of one candle, also where nobody traded and there
-is none. Without a span all that was collected is judged, but for what lies before the exchange's history
-and for what is in cold files, whose time is named.
+is none. Without a span all that was collected is judged, but for what lies before the exchange's history,
+for what is in cold files, and for what was given up by retention of one of the two: that time is named.
 
   tapekeep verify
   tapekeep verify --market BTC_USDT --from 2h
@@ -205,11 +215,16 @@ export default command({
   async run({ store, nowMs, signal }, { market, from, to, json }) {
     const targets = selectMarkets(market, await store.checks.targets());
     const bounds = selectSpan({ from, to }, nowMs);
-    const archived = await archivedSpans(store);
-    const findings = await verify({ store, nowMs, signal, bounds, archived }, targets);
+    const streams = selectMarkets(market, await store.inspection.streams());
+    const givenUp = readGivenUp(streams);
+    const archived = await archivedSpans(store, givenUp);
+    const findings = await verify({ store, nowMs, signal, bounds, archived, givenUp }, targets);
     const isWhole = !signal.aborted;
     // Of a time that is named it is listed slot by slot.
-    const leftOut = isNamed(bounds) ? [] : archived;
+    const leftOut = {
+      inFiles: isNamed(bounds) ? [] : archived,
+      givenUp: bounds.fromMs === undefined && givenUp?.isKept === true ? givenUp : null,
+    };
     const document = verifyDocument(findings, leftOut, isWhole);
     printReport(json, document, () => findingLines(findings, leftOut, isNamed(bounds), isWhole));
     if (!isWhole) return EXIT_CODES.forced;
@@ -221,11 +236,45 @@ const IN_FILES = 'in cold files, which are not read here';
 const NO_SLOT = 'no whole slot of it is collected and in the database';
 const BEFORE_HISTORY = "before the exchange's history begins, never to be had";
 
-/** Time of which trades or candles are in files. */
-async function archivedSpans(store: Store): Promise<Span[]> {
-  const all = await store.sealing.partitions();
-  const own = all.filter(({ table }) => table === 'trade' || table === 'kline');
-  return normalizeSpans(own.flatMap(({ state, span }) => (state === 'archived' ? [span] : [])));
+/** What was judged by nothing, though it is stored. */
+interface LeftOut {
+  readonly inFiles: readonly Span[];
+  readonly givenUp: GivenUp | null;
+}
+
+/** Of trades or candles nothing is kept from before an instant: there the others have nothing to agree with. */
+interface GivenUp {
+  readonly gone: string;
+  readonly kept: string;
+  readonly untilMs: number;
+  /** Whether any of the others are stored there. */
+  readonly isKept: boolean;
+}
+
+/** What retention gave up, of the two the later; null where nothing was. */
+function readGivenUp(streams: readonly KnownStream[]): GivenUp | null {
+  const judged = streams.filter(({ kind }) => kind === 'trades' || kind === 'candles');
+  const [latest] = [...givenUpOf(judged)].sort(([, a], [, b]) => b - a);
+  if (latest === undefined) return null;
+  const [gone, untilMs] = latest;
+  const others = judged.filter(({ kind }) => kind !== gone);
+  const isKept = others.some(({ oldestCoveredMs: ms }) => ms !== null && ms < untilMs);
+  return { gone, kept: gone === 'trades' ? 'candles' : 'trades', untilMs, isKept };
+}
+
+const givenUpText = ({ gone, kept, untilMs }: GivenUp) =>
+  `${gone} from before ${formatInstant(untilMs)} were given up by retention, so the ${kept} there cannot be compared`;
+
+const spanOf = (givenUp: GivenUp | null): Span[] =>
+  givenUp === null ? [] : [{ fromMs: Number.NEGATIVE_INFINITY, toMs: givenUp.untilMs }];
+
+/** Time of which trades or candles are in files, and can be judged once they are brought back. */
+async function archivedSpans(store: Store, givenUp: GivenUp | null): Promise<Span[]> {
+  const spans = normalizeSpans([
+    ...(await partitionSpans(store, 'trades', 'archived')),
+    ...(await partitionSpans(store, 'candles', 'archived')),
+  ]);
+  return subtractSpans(spans, spanOf(givenUp));
 }
 
 const isNamed = ({ fromMs, toMs }: Partial<Span>) => fromMs !== undefined || toMs !== undefined;
@@ -235,6 +284,7 @@ interface Asked extends Pick<Look, 'store' | 'nowMs' | 'signal'> {
   readonly bounds: Partial<Span>;
   /** What is in files. */
   readonly archived: readonly Span[];
+  readonly givenUp: GivenUp | null;
 }
 
 async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<MarketFindings[]> {
@@ -312,7 +362,7 @@ async function gapsOf(
  * collected at all needs no judging slot by slot.
  */
 async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings): Promise<Job[]> {
-  const { store, bounds, archived } = asked;
+  const { store, bounds, archived, givenUp } = asked;
   const jobs: Job[] = [];
   const beyond = await gapsOf(asked, target, { reasons: ['beyond history'] });
   const before = beyond.filter(({ isBeforeHistory }) => isBeforeHistory);
@@ -333,7 +383,8 @@ async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings):
         toMs: ceilToMs(expected.at(-1)?.toMs ?? named.toMs, stepMs),
       };
       const inFiles = normalizeSpans(archived.map((span) => wholeSlots(span, stepMs, true)));
-      const seen = [known, ...inFiles].map((span) => overlapOf(span, named));
+      const gone = spanOf(givenUp).map((span) => wholeSlots(span, stepMs, true));
+      const seen = [known, ...inFiles, ...gone].map((span) => overlapOf(span, named));
       spans = index === 0 ? [named] : normalizeSpans(seen);
       const keep = (kept: (span: Span) => Span[], reasonOfRest: string) => {
         for (const span of spans.flatMap((one) => subtractSpans(one, kept(one)))) {
@@ -350,6 +401,7 @@ async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings):
         keep(possible, BEFORE_HISTORY);
       }
       // Time of which the database holds nothing needs no judging slot by slot.
+      if (givenUp !== null) keep((span) => subtractSpans(span, gone), givenUpText(givenUp));
       keep((span) => subtractSpans(span, inFiles), IN_FILES);
       keep((span) => [overlapOf(span, known)], 'nothing is collected of this time');
     }
