@@ -155,11 +155,12 @@ export class Standing {
    */
   async stop(): Promise<void> {
     const stoppedAt = formatInstant(Math.floor(this.#options.time.nowMs()));
-    for (const one of this.#streams.values()) {
-      if (one.failure === undefined || !MOMENT_STREAMS.has(one.stream.kind)) continue;
+    const writes = [...this.#streams.values()].map(async (one) => {
+      if (one.failure === undefined || !MOMENT_STREAMS.has(one.stream.kind)) return;
       const { reason, note } = this.#troubleOf(one) ?? one.failure;
       await this.#write(one, { reason, note: `${note}; the program stopped at ${stoppedAt}` });
-    }
+    });
+    await Promise.all(writes);
   }
 
   async #write(
