@@ -38,7 +38,11 @@ export const GAP_REASONS = {
 
 export type GapReason = keyof typeof GAP_REASONS;
 
-const LOST: ReadonlySet<string> = new Set<GapReason>([
+/** What a part is named by that retention has given up: no gap, because no filling works on it. */
+export const GIVEN_UP = 'given up by retention';
+
+const LOST: ReadonlySet<string> = new Set<GapReason | typeof GIVEN_UP>([
+  GIVEN_UP,
   'history horizon',
   'beyond history',
   'delisted',

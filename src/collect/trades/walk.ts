@@ -4,6 +4,7 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { normalizeSpans, type Span, spanContains, subtractSpans } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
+import { isLost } from '../../model/gap-reasons.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
 import {
   comparePlaces,
@@ -196,11 +197,15 @@ export class Walk {
     return clock.monotonicMs() - this.#startFoundAtMs >= START_RECHECK_MS;
   }
 
-  /** The proven start of what the exchange has; one that is known only ever moves down. */
-  async startFoundAt(startMs: number): Promise<void> {
+  /**
+   * The proven start of what the exchange has; one that is known only ever moves down.
+   *
+   * @param hasLost whether there was more before that, which it does not have any more
+   */
+  async startFoundAt(startMs: number, hasLost: boolean): Promise<void> {
     const { collectFromMs } = this.pages;
     if (collectFromMs === null || (this.options.isAllWanted && startMs < collectFromMs)) {
-      await this.pages.beginAt(startMs, 'history begins');
+      await this.pages.beginAt(startMs, hasLost ? 'history horizon' : 'history begins');
     }
     this.#startFoundAtMs = this.options.clock.monotonicMs();
   }
@@ -208,6 +213,17 @@ export class Walk {
   /** Rows that both answers hold which are to show the end of history. */
   get #roomAtEnd(): number {
     return Math.min(OTHER_PAGE, this.options.traits.largestPage);
+  }
+
+  /** What the server does not know itself, as its last answer said, of the time before the second of a trade; without one, of all. */
+  unknownBelow(trade: PageRow | undefined): TradePage['gaps'] {
+    const belowMs = trade === undefined ? Infinity : trade.tradedAtS * SECOND_MS;
+    return this.unknown.filter(({ span }) => span.fromMs < belowMs);
+  }
+
+  /** Whether the server may come to have what is older than its oldest trade: it lacks that, and has not lost it. */
+  isFilledBelow(trade: PageRow | undefined): boolean {
+    return this.unknownBelow(trade).some(({ reason }) => !isLost(reason));
   }
 
   /** What a page of a search says of the end of history: see `endShown` of searches. */
@@ -221,7 +237,7 @@ export class Walk {
   /**
    * Weighs an answer that says that history ends. It is believed when pages of another size say the
    * same, and when all of that was so before, at least a second ago, below the same trade. Until then
-   * the gap is put off.
+   * the gap is put off; a server that lacks what is below, and may fill it, leaves that to the step.
    *
    * @param place the edge that was walked, and the trade right above it; 0 where none is known
    * @param first that answer: empty, or with the end of history in it
@@ -238,7 +254,8 @@ export class Walk {
       first.rowCount === 0
         ? await this.#isEmptyAgain(search, signal)
         : await this.#endsAgain(search, first, signal);
-    if (isSame) {
+    if (isSame && this.isFilledBelow(lowest)) this.ends.forget(edgeMs);
+    else if (isSame) {
       if (lowest !== undefined) this.ends.seenBelow(lowest);
       if (this.ends.isAgain(edgeMs, tid)) return true;
       this.book.awaitSign(edgeMs);

@@ -198,7 +198,8 @@ export class TradeWalker {
     }
     const rest = this.#walk.openGaps();
     const isSame = rest.some(({ edgeMs }) => edgeMs === gap.edgeMs);
-    if (isSame && chains.at(gap.edgeMs)?.tid === before?.tid) {
+    const after = chains.at(gap.edgeMs) ?? before;
+    if (isSame && after?.tid === before?.tid) {
       const { unknown } = this.#walk;
       const inGap = { fromMs: gap.fromMs, toMs: gap.edgeMs };
       const isUnknown = unknown.some(({ span }) => doOverlap(span, inGap));

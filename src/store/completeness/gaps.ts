@@ -1,7 +1,7 @@
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../model/gap-memories.js';
-import type { GapReason } from '../../model/gap-reasons.js';
+import { type GapReason, GIVEN_UP } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
@@ -549,7 +549,7 @@ const MISSING_PARTS = `
       SELECT (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}') AS spans,
              (SELECT ${keptFromSql('s.kind')} FROM stream s WHERE s.market_id = $1 AND s.stream_id = $2) AS kept_from) rest,
       LATERAL (VALUES
-        ('given up', 'given up by retention', tstzrange(NULL, coalesce(kept_from, '-infinity'))),
+        ('given up', '${GIVEN_UP}', tstzrange(NULL, coalesce(kept_from, '-infinity'))),
         ('open', 'not collected', tstzrange(kept_from, NULL))) AS cut(state, reason, span),
       LATERAL unnest(rest.spans * tstzmultirange(cut.span)) AS part)
   SELECT parts.span, known.state, note, count(*) OVER (),

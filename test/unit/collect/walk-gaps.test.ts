@@ -309,3 +309,49 @@ test('the looks below a gap that is closed end where history does', async () => 
   // The page that closes it, one that shows the oldest trade as well, and one that shows nothing older.
   assert.equal(world.exchange.asked.length - before, 3);
 });
+
+test('where a replay lacks what came before its oldest trade, no start of history is found there', async () => {
+  const told = (fromMs: number, toMs: number, reason: string) => ({
+    gaps: [{ kind: 'trades', span: { fromMs, toMs }, reason }],
+  });
+  const oldest = START_MS + 1000;
+  for (const [gaps, start, tried] of [
+    // Of the oldest trade's second it is not known whether there was more; before it there was nothing.
+    [told(START_MS, oldest, 'beyond history'), 'history begins', undefined],
+    [told(0, START_MS, 'given up by retention'), 'history horizon', undefined],
+    [told(0, oldest, 'beyond history'), 'history horizon', undefined],
+    [told(0, oldest, 'not collected'), undefined, 'missing at source'],
+  ] as const) {
+    const what = JSON.stringify(gaps);
+    const rows = every(20, 1).map(({ tid, atS }) => ({ tid: tid + 100, atS }));
+    const world = new TradeWorld(rows, 30);
+    world.exchange.told = gaps;
+    let walker = world.walker();
+    const walkOn = async (minutes: number) => {
+      const before = world.exchange.asked.length;
+      for (let second = 0; second < minutes * 60; second += 1) {
+        if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+        world.clock.advance(1000);
+      }
+      return world.exchange.asked.length - before;
+    };
+    await walker.pollHead(signal);
+    await walkOn(60);
+    // The next run knows the place from the ledger alone, and what that does not count is not there any more.
+    world.trades = rows.slice(1);
+    walker = world.walker();
+    await walkOn(30);
+    const asked = await walkOn(60);
+    assert.ok(asked <= 30, `${what}: asked for again now and then only: ${asked}`);
+    assert.equal(world.archive.startReasons.get(1), start, what);
+    assert.equal(world.archive.tries.get(1)?.reason, tried, what);
+    assert.deepEqual(world.covered(), [[1, 30]], what);
+    if (tried === undefined) continue;
+    // Found there meanwhile, down to where history begins.
+    world.trades = [...every(5, 1, -5), ...rows];
+    world.exchange.told = {};
+    await walkOn(15);
+    assert.deepEqual(world.covered(), [[-4, 30]]);
+    assert.equal(world.archive.startReasons.get(1), 'history begins');
+  }
+});
