@@ -141,13 +141,13 @@ export class ReplayClient implements Backend {
       const stream = catalog.stream('trades', marketId);
       const upper = above === 0 ? undefined : found[0];
       const oldest = rows.at(-1);
-      // A page that ends early shows where the archive begins, which may be in the middle of a gap; and
-      // of a time before that it shows nothing, which is no quiet market.
-      const startMs = stream?.collectFromMs ?? stream?.oldestCoveredMs ?? nowMs;
+      // A page that ends early reaches all time below it, and no further than to where history is known to begin.
       const isShort = rows.length < limit;
       const oldestMs = oldest === undefined ? nowMs : oldest.tradedAtS * SECOND_MS;
+      const isBegun = stream?.startReason === 'history begins';
+      const beginsMs = (isBegun ? stream.collectFromMs : null) ?? 0;
       const span = {
-        fromMs: isShort ? Math.min(startMs, oldestMs, nowMs - 1) : oldestMs,
+        fromMs: isShort ? Math.min(beginsMs, oldestMs, nowMs - 1) : oldestMs,
         toMs: upper === undefined ? nowMs : (upper.tradedAtS + 1) * SECOND_MS,
       };
       const run = {
@@ -161,10 +161,11 @@ export class ReplayClient implements Backend {
       const isInexact =
         form === 'history' && rows.some(({ executedAtUs }) => executedAtUs === null);
       const times = catalog.stream('times', marketId);
+      const shown = { fromMs: oldestMs, toMs: span.toMs };
       this.#note([
         ...(await gaps.touched('trades', stream, span, nowMs)),
         ...(await late.trades(marketId, run, rows, nowMs)).gaps,
-        ...(isInexact ? await gaps.touched('times', times, span, nowMs) : []),
+        ...(isInexact ? await gaps.touched('times', times, shown, nowMs) : []),
       ]);
       return rows.map(({ tid, tradedAtS, executedAtUs, price, amount, total, side }) => {
         const timeUs = executedAtUs ?? tradedAtS * SECOND_US;

@@ -28,8 +28,8 @@ const SPAN = ['--from', isoOf(0), '--to', isoOf(600)];
 
 /** Trades and states of ten minutes, with a gap in the trades. */
 async function makeArchive(): Promise<string> {
-  const { store, url, stream } = await openWorld();
-  const [trades, states] = [await stream('trades'), await stream('states', 60)];
+  const { store, url, stream, begun } = await openWorld();
+  const [trades, states] = [await begun(0), await stream('states', 60)];
   const [orders, candles] = [await stream('orders'), await stream('candles', 60)];
   await store.commit({
     trades: [exactTrade(1, 10.5), exactTrade(2, 300), exactTrade(3, 400)],

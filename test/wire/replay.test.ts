@@ -24,9 +24,9 @@ const seek = (replay: Replayed, atS: number, session?: string) =>
   control(replay, 'seek', { to: noonMs(atS) }, session);
 
 /** Ten minutes of everything, covered whole. */
-async function fillWorld({ store, stream }: World): Promise<void> {
+async function fillWorld({ store, stream, begun }: World): Promise<void> {
   const [trades, times, klines] = [
-    await stream('trades'),
+    await begun(0),
     await stream('times'),
     await stream('candles', 60),
   ];
@@ -206,7 +206,7 @@ test('a page far back is the same as by walking there, at every depth', async (t
 
 test('trades whose exact time is unknown appear at the end of their second, and nothing before them', async (t) => {
   const world = await openWorld();
-  const [trades, times] = [await world.stream('trades'), await world.stream('times')];
+  const [trades, times] = [await world.begun(0), await world.stream('times')];
   await world.store.commit({
     trades: [
       exactTrade(1, 10.2),
@@ -234,7 +234,7 @@ test('trades whose exact time is unknown appear at the end of their second, and 
 
 test('with --as known only what was received by then is there, in the versions of then', async (t) => {
   const world = await openWorld();
-  const [trades, klines] = [await world.stream('trades'), await world.stream('candles', 60)];
+  const [trades, klines] = [await world.begun(0), await world.stream('candles', 60)];
   const late = { receivedAtMs: noonMs(100) };
   await world.store.commit({
     trades: [exactTrade(1, 1), exactTrade(2, 2, late), exactTrade(3, 3)],
@@ -270,7 +270,7 @@ test('with --as known only what was received by then is there, in the versions o
 
 test('what was received later is a gap of what was known, for every answer that needed it', async (t) => {
   const world = await openWorld();
-  const [trades, depths] = [await world.stream('trades'), await world.stream('depth')];
+  const [trades, depths] = [await world.begun(0), await world.stream('depth')];
   const [tickers, states] = [await world.stream('tickers'), await world.stream('states', 60)];
   const others = await world.stream('tickers', 0, 2);
   const late = { receivedAtMs: noonMs(500) };
@@ -346,7 +346,7 @@ test('what was received later is a gap of what was known, for every answer that 
 
 test('of very many trades that came late the newest are told apart, and all below is in doubt', async (t) => {
   const world = await openWorld();
-  const trades = await world.stream('trades');
+  const trades = await world.begun(0);
   // Of eight in a row one was there at once.
   const rows = Array.from({ length: 2400 }, (_, at) =>
     exactTrade(at + 1, at / 10, { receivedAtMs: noonMs(at % 8 === 0 ? 300 : 900) }),
@@ -366,7 +366,7 @@ test('of very many trades that came late the newest are told apart, and all belo
 
 test('what touches a gap says so, and with --strict is refused', async (t) => {
   const world = await openWorld();
-  const [trades, klines] = [await world.stream('trades'), await world.stream('candles', 60)];
+  const [trades, klines] = [await world.begun(0), await world.stream('candles', 60)];
   const [depths, tickers] = [await world.stream('depth'), await world.stream('tickers')];
   await world.store.commit({
     trades: [exactTrade(1, 10), exactTrade(2, 200), exactTrade(3, 210)],
@@ -390,7 +390,7 @@ test('what touches a gap says so, and with --strict is refused', async (t) => {
   const gap = '2026-01-15T12:01:00.000Z 2026-01-15T12:03:00.000Z not collected';
   const goesOn = '2026-01-15T12:01:00.000Z 2026-01-15T12:03:35.000Z';
   for (const [atS, path, told] of [
-    [-30, 'history?market=BTC_USDT', /^trades .* not collected$/],
+    [-30, 'history?market=BTC_USDT', /^trades .* beyond history$/],
     // No gap begins before all that the archive has.
     [10, 'tickers', 'tickers 2026-01-15T12:00:00.000Z 2026-01-15T12:00:10.000Z not collected'],
     [50, 'history?market=BTC_USDT', undefined],
@@ -488,9 +488,9 @@ test('a book is made of a depth snapshot, and says so; private calls are refused
   assert.equal(((await reply.json()) as { message: string }).message, 'authentication failure');
 });
 
-test('a market of which nothing is recorded yet exists, and no gap begins before all that is', async (t) => {
-  const { store, stream } = await openWorld();
-  const trades = await stream('trades');
+test('a market of which nothing is recorded yet exists, and no gap of a moment begins before all that is', async (t) => {
+  const { store, stream, begun } = await openWorld();
+  const trades = await begun(-100);
   const tickers = await stream('tickers');
   const other = await store.ensureStream({ kind: 'trades', marketId: 2, variant: 0 });
   await store.commit({
@@ -498,9 +498,10 @@ test('a market of which nothing is recorded yet exists, and no gap begins before
   });
   const replay = await startReplay(t, store, { span: { fromMs: noonMs(-100), toMs: noonMs(600) } });
   await seek(replay, -50);
-  const begins = `${new Date(noonMs(-100)).toISOString()} ${new Date(noonMs(-50)).toISOString()}`;
+  const now = new Date(noonMs(-50)).toISOString();
+  const begins = `${new Date(noonMs(-100)).toISOString()} ${now}`;
   for (const [path, told] of [
-    ['history?market=ETH_USDT', `trades ${begins} not collected`],
+    ['history?market=ETH_USDT', `trades 1970-01-01T00:00:00.000Z ${now} not collected`],
     ['history?market=BTC_USDT', null],
     ['tickers', `tickers ${begins} not collected`],
   ] as const) {

@@ -73,6 +73,8 @@ export interface World {
   readonly store: Store;
   readonly url: string;
   readonly stream: (kind: StreamKind, variant?: number, marketId?: number) => Promise<StreamRef>;
+  /** The trades of the first market, whose history begins so many seconds after noon. */
+  readonly begun: (atS: number) => Promise<StreamRef>;
 }
 
 const MARKET = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
@@ -89,6 +91,11 @@ export async function openWorld(): Promise<World> {
   return {
     ...{ store, url },
     stream: (kind, variant = 0, marketId = 1) => store.ensureStream({ kind, marketId, variant }),
+    begun: async (atS) => {
+      const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+      await store.setCollectFrom(stream.streamId, noonMs(atS), 'history begins');
+      return stream;
+    },
   };
 }
 
