@@ -355,3 +355,26 @@ test('where a replay lacks what came before its oldest trade, no start of histor
     assert.equal(world.archive.startReasons.get(1), 'history begins');
   }
 });
+
+test('of a market without trades, what a replay lacks is asked for again, and not beyond history', async () => {
+  for (const [reason, listed] of [
+    ['not collected', 'missing at source'],
+    ['given up by retention', 'beyond history'],
+  ] as const) {
+    const world = new TradeWorld([], 30);
+    const walker = world.walker('trades', 29);
+    for (let look = 0; look < 3; look += 1) {
+      await walker.pollHead(signal);
+      world.clock.advance(2000);
+    }
+    assert.equal(world.covered().length, 1, 'it was seen empty');
+    const span = { fromMs: START_MS, toMs: START_MS + 20_000 };
+    world.exchange.told = { gaps: [{ kind: 'trades', span, reason }] };
+    walker.backfill(span);
+    for (let second = 0; second < 60; second += 1) {
+      if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+      world.clock.advance(1000);
+    }
+    assert.deepEqual([...new Set(world.archive.gaps.map((gap) => gap.reason))], [listed]);
+  }
+});
