@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { COVERED_HEADER, REPLAY_TIME } from '../../src/contract/gap-notices.js';
+import type { Market } from '../../src/contract/resources.js';
+import type { Store } from '../../src/store/index.js';
 import { ticker } from '../support/postgres/postgres-rows.js';
 import {
   control,
@@ -646,6 +648,20 @@ test('of markets that are all in gaps each is named with its own', async (t) => 
   assert.equal(headers.get(COVERED_HEADER), null);
 });
 
+/** Both markets of a world, and how it comes to know lists of them. */
+async function listsOf(store: Store) {
+  const [BTC, ETH] = await store.query<Market>(
+    `SELECT name, stock, money, stock_prec AS "stockPrec", money_prec AS "moneyPrec",
+       fee_prec AS "feePrec", min_amount::text AS "minAmount" FROM market
+     WHERE market_id > 0 ORDER BY market_id`,
+  );
+  assert.ok(BTC !== undefined && ETH !== undefined);
+  const list = async (atS: number, ...markets: Market[]) => {
+    await store.ensureMarkets(markets, noonMs(atS));
+  };
+  return { BTC, ETH, list };
+}
+
 test('a market is not listed from where it was missed until it was back, by its trades or the list', async (t) => {
   const world = await openWorld();
   const [btc, eth] = [await world.stream('tickers'), await world.stream('tickers', 0, 2)];
@@ -654,13 +670,7 @@ test('a market is not listed from where it was missed until it was back, by its 
     tickers: [ticker(1, 1), ticker(2, 1)],
     claims: [covered(btc, 0, 600), covered(eth, 0, 90)],
   });
-  const [BTC, ETH] = await store.query<{ name: string }>(
-    `SELECT name, stock, money, stock_prec AS "stockPrec", money_prec AS "moneyPrec",
-       fee_prec AS "feePrec", min_amount::text AS "minAmount" FROM market
-     WHERE market_id > 0 ORDER BY market_id`,
-  );
-  const list = (atS: number, ...markets: unknown[]) =>
-    store.ensureMarkets(markets as Parameters<typeof store.ensureMarkets>[0], noonMs(atS));
+  const { BTC, ETH, list } = await listsOf(store);
   await list(95, BTC, ETH);
   await list(100, BTC);
   await list(200, BTC, { ...ETH, moneyPrec: 1 });
@@ -711,13 +721,7 @@ test('that a market left is no reason of a gap before a list lacked it', async (
     trades: [{ ...exactTrade(1, 80), marketId: 2 }],
     claims: streams.map((one) => covered(one, 0, 90)),
   });
-  const [BTC, ETH] = await store.query<{ name: string }>(
-    `SELECT name, stock, money, stock_prec AS "stockPrec", money_prec AS "moneyPrec",
-       fee_prec AS "feePrec", min_amount::text AS "minAmount" FROM market
-     WHERE market_id > 0 ORDER BY market_id`,
-  );
-  const list = (atS: number, ...markets: unknown[]) =>
-    store.ensureMarkets(markets as Parameters<typeof store.ensureMarkets>[0], noonMs(atS));
+  const { BTC, ETH, list } = await listsOf(store);
   await list(92, BTC, ETH);
   await list(100, BTC);
   // As earlier versions kept it.
