@@ -222,7 +222,7 @@ export function nextTryText(
   nowMs: number,
 ): string {
   const { kind, state, reason, nextAttemptAtMs } = gap;
-  if (state === 'unfillable' && MOMENT_STREAMS.has(kind)) return 'none';
+  if (MOMENT_STREAMS.has(kind)) return 'none';
   if (leftOutText(by.config, [gap]) !== undefined) return 'none with these settings';
   if (state === 'unfillable') {
     if (reason === 'delisted') return 'once the market is listed again';

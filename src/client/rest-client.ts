@@ -21,6 +21,7 @@ import {
   type OrderRequest,
   RateLimitedError,
   safeExcerpt,
+  TimeoutError,
   UnknownOutcomeError,
 } from './errors.js';
 import {
@@ -74,6 +75,7 @@ interface Sending<R> {
 export class EndpointCaller {
   readonly #options: ExchangeClientOptions;
   readonly #transport: HttpTransport;
+  readonly #timeoutMs: number;
   readonly #gate: RequestGate;
   /** Signed requests go one at a time, so that nonces arrive in their order. */
   readonly #signing = new Semaphore(1);
@@ -88,10 +90,11 @@ export class EndpointCaller {
     this.#options = options;
     this.#dialect = dialectOf(options.dialect ?? 'contract');
     const connections = options.connections ?? DEFAULT_CONNECTIONS;
+    this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     this.#transport = new HttpTransport({
       baseUrl: options.baseUrl,
       clock: options.clock,
-      timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
+      timeoutMs: this.#timeoutMs,
       maxBodyBytes: options.maxBodyBytes,
       connections,
     });
@@ -340,6 +343,10 @@ export class EndpointCaller {
       const receivedMonotonicMs = clock.monotonicMs();
       const receivedAtMs = clock.wallMs();
       bytes = reply.body.length;
+      // A process that stood still reads what waited before its timers run. What became of an order counts all the same.
+      const isLate = receivedMonotonicMs - sentMonotonicMs > this.#timeoutMs;
+      if (isLate && onLeaving === undefined)
+        throw new TimeoutError({ endpoint: name }, this.#timeoutMs);
       const question = {
         name,
         endpoint,

@@ -74,6 +74,7 @@ const OWN_REASONS: ReadonlySet<string> = new Set([
   'query_refused',
   'silent',
   'stalled',
+  'stood_still',
   'overflow',
   'garbage',
   'oversized',

@@ -364,10 +364,14 @@ test('a market that leaves twice before anything of it is covered was away twice
   const { ids } = await store.ensureMarkets([A, B], at(0));
   const marketId = ids.get('B_USDT') ?? 0;
   await store.ensureStream({ kind: 'states', variant: 60, marketId, collectFromMs: at(0) });
+  // Of what never began nothing is missing.
+  const unbegun = await store.ensureStream({ kind: 'depth', variant: 0, marketId });
   await store.ensureMarkets([A], at(30));
   await store.ensureMarkets([A, B], at(90));
   await store.ensureMarkets([A], at(100));
   await store.ensureMarkets([A, B], at(120));
+  const ofUnbegun = await runSql(url, `SELECT FROM gap WHERE stream_id = ${unbegun.streamId}`);
+  assert.equal(ofUnbegun.length, 0);
   const gaps = await store.listGaps({ limit: 9 }, at(120));
   assert.deepEqual(
     gaps.map(({ span, state, reason }) => [span.fromMs, span.toMs, state, reason]),

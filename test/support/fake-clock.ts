@@ -53,10 +53,10 @@ export class FakeClock implements Clock {
     return [...this.#timers].filter((timer) => !timer.background).length;
   }
 
-  /** Milliseconds until the next timer, or undefined when none is pending. */
+  /** Milliseconds until the next timer that keeps a process alive, or undefined when none is pending. */
   get nextTimerMs(): number | undefined {
-    const next = this.#next(Number.POSITIVE_INFINITY);
-    return next === undefined ? undefined : next.atMs - this.#monotonicMs;
+    const waits = [...this.#timers].flatMap(({ atMs, background }) => (background ? [] : [atMs]));
+    return waits.length === 0 ? undefined : Math.min(...waits) - this.#monotonicMs;
   }
 
   /** Resolves as soon as at least `count` timers are pending. */
@@ -85,6 +85,11 @@ export class FakeClock implements Clock {
     }
     this.#moveTo(endMs);
     await turn();
+  }
+
+  /** Moves time and fires nothing: what was due meanwhile is late, as in a process that was stopped. */
+  standStill(ms: number): void {
+    this.#moveTo(this.#monotonicMs + ms);
   }
 
   /** Moves only the wall clock, forwards or back. No timer fires. */

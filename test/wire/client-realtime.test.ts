@@ -353,6 +353,32 @@ test('stalled: two answers that show untold deals close the feed, an update betw
   assert.equal((await reader.closed('stalled')).lastAliveExchangeMs, exchangeMs);
 });
 
+test('what waited while the process stood still is no update of when it is read', async (t) => {
+  const connections: StubConnection[] = [];
+  const stub = await startRealtimeStub(t, {
+    connection: (connection) => connections.push(connection),
+    call: answerWell,
+  });
+  const reader = new FeedReader(t, stub.url);
+  await reader.opened();
+  const [first] = connections;
+  reader.clock.standStill(4000);
+  first?.send(update(state('3', '11')));
+  assert.equal((await reader.expect('record')).record.last, '3');
+  reader.clock.advance(1000);
+  const aliveMs = reader.clock.wallMs() - 1000;
+  reader.clock.standStill(6000);
+  first?.send(update(state('4', '12')));
+  const closed = await reader.closed('stood_still');
+  assert.deepEqual([closed.lastAliveExchangeMs, closed.exchangeMs], [aliveMs, aliveMs + 7000]);
+  // Without anything to read it is noticed as well.
+  reader.clock.advance((await reader.expect('retrying')).waitMs);
+  await reader.opened();
+  reader.clock.standStill(6000);
+  reader.clock.advance(0);
+  await reader.closed('stood_still');
+});
+
 test('queries refused three times in a row close the feed', async (t) => {
   const stub = await startRealtimeStub(t, {
     call: (connection, call) => {

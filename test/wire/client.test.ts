@@ -434,6 +434,16 @@ test('the deadline also ends a connection that does not come about', async (t) =
   assert.equal(ended[0]?.durationMs, timeoutMs);
 });
 
+test('an answer that waited while the process stood still comes too late', async (t) => {
+  const clock = new FakeClock();
+  const stub = await startHttpStub(t, (_request, response) => {
+    clock.standStill(10_001);
+    sendJson(response, successEnvelope([]));
+  });
+  const { client } = makeStubClient(t, stub.baseUrl, { clock });
+  await assert.rejects(client.markets(), TimeoutError);
+});
+
 test('an order is never sent twice, whatever happens to its connection', async (t) => {
   const stub = await startTcpStub(t, (socket) => {
     socket.write(rawJson(JSON.stringify(balances)));

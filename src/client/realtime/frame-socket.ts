@@ -42,6 +42,10 @@ export interface FrameHandler {
 export const NORMAL_CLOSURE = 1000;
 /** Close code where no close frame came (RFC 6455, 7.1.5). */
 const ABNORMAL_CLOSURE = 1006;
+/** This process looks at its own pace so often while a connection is open. */
+const BEAT_MS = 1000;
+/** One that stood still for so long (stopped, suspended, starved) cannot say when what it reads then came. */
+const STOOD_STILL_MS = 5000;
 /** Frames without meaning that one connection may send. */
 const MAX_UNRECOGNISED = 10;
 
@@ -56,7 +60,7 @@ function reasonOfFailure(code: string, isOpen: boolean): CloseReason {
  * One connection of the real-time interface, and the frames that it carries.
  *
  * States: *connecting* (with a deadline) → *open* → *ended*. From each it goes to *ended* exactly once, which
- * clears its timer, destroys the socket and reports how it ended.
+ * clears its timers, destroys the socket and reports how it ended.
  */
 export class FrameSocket {
   readonly #settings: FrameSocketSettings;
@@ -65,6 +69,8 @@ export class FrameSocket {
   #phase: 'connecting' | 'open' | 'ended' = 'connecting';
   #startedMs: number;
   #cancelDeadline: (() => void) | undefined;
+  #beatAtMs = 0;
+  #cancelBeat: (() => void) | undefined;
   #lastId = 0;
   #identity: string | null = null;
   #unrecognised = 0;
@@ -103,6 +109,8 @@ export class FrameSocket {
       socket.on('open', () => {
         this.#phase = 'open';
         this.clearDeadline();
+        this.#beatAtMs = clock.monotonicMs();
+        this.#beatLater();
         this.#handler.opened(this.#identity);
       });
       socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
@@ -146,7 +154,25 @@ export class FrameSocket {
     this.#settings.telemetry.frameReceived({ outcome });
   }
 
+  /** After a standstill what waited in the connection is read before any timer runs. */
+  #endIfStoodStill(): void {
+    const stillMs = this.#settings.clock.monotonicMs() - this.#beatAtMs;
+    if (stillMs > STOOD_STILL_MS) this.end('stood_still');
+  }
+
+  #beatLater(): void {
+    const { clock } = this.#settings;
+    const beat = () => {
+      this.#endIfStoodStill();
+      if (this.#phase === 'ended') return;
+      this.#beatAtMs = clock.monotonicMs();
+      this.#beatLater();
+    };
+    this.#cancelBeat = clock.after(BEAT_MS, beat, { background: true });
+  }
+
   #receive(data: RawData, isBinary: boolean): void {
+    if (this.#phase === 'open') this.#endIfStoodStill();
     if (this.#phase === 'ended') return;
     const raw = isBinary ? undefined : parseFrame(data);
     // What cannot be read means nothing in any words.
@@ -172,6 +198,7 @@ export class FrameSocket {
     const { clock } = this.#settings;
     this.#phase = 'ended';
     this.clearDeadline();
+    this.#cancelBeat?.();
     const isOurs = this.#socket?.readyState === WebSocket.OPEN;
     if (isOurs) this.#socket?.close(NORMAL_CLOSURE);
     this.#socket?.terminate();

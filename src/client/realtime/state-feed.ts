@@ -26,6 +26,8 @@ export type CloseReason =
   | 'silent'
   /** Queries show a state that the updates never reported: the subscription is dead. */
   | 'stalled'
+  /** This process stood still for seconds: when what waited meanwhile came is not known. */
+  | 'stood_still'
   /** The consumer is too slow: the queue is full. */
   | 'overflow'
   /** Too many frames that mean nothing. */

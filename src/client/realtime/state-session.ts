@@ -321,7 +321,8 @@ class StateLine {
     const { clock, exchangeClock } = this.#settings;
     const record = frame.error === null ? queryResult.safeParse(frame.result) : undefined;
     const isAnswer = record?.success === true && this.#isOurs(record.data.period);
-    this.#queries.settled(isAnswer);
+    // A replay refuses to answer before its first state, and pushes that when its time has come.
+    this.#queries.settled(isAnswer || isReplay(this.#identity));
     if (!isAnswer || this.#isKnown !== true || !this.#isFollowing) return true;
     const found = { ...record.data, period: record.data.period };
     const result = this.#stalls?.observeQuery(found, clock.monotonicMs());

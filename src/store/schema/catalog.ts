@@ -485,12 +485,13 @@ const KEEP_ABSENCE = `
 const UNSEEN = `
   SELECT s.stream_id, s.market_id, s.kind, c.until AS from, m.last_seen_at AS last_seen, m.delisted_at AS delisted
   FROM stream s JOIN market m USING (market_id), LATERAL (
-    SELECT greatest(coalesce((
+    SELECT coalesce((
       SELECT upper(span) FROM coverage
       WHERE market_id = s.market_id AND stream_id = s.stream_id
-      ORDER BY lower(span) DESC LIMIT 1), s.collect_from), (
+      ORDER BY lower(span) DESC LIMIT 1), s.collect_from) AS at) began, LATERAL (
+    SELECT greatest(began.at, (
       SELECT max(upper(span)) FROM market_absence WHERE market_id = s.market_id)) AS until) c
-  WHERE s.kind = ANY ($3::text[]) AND s.market_id = ANY ($1::int[]) AND c.until < ${fromMs('$2')}
+  WHERE s.kind = ANY ($3::text[]) AND s.market_id = ANY ($1::int[]) AND began.at IS NOT NULL AND c.until < ${fromMs('$2')}
   ORDER BY s.market_id, s.stream_id`;
 
 /** @param marketIds markets that are still marked as delisted, and listed again at `atMs` */

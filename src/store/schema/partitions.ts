@@ -119,6 +119,9 @@ export const keptFromSql = (kind: string) => `
   (SELECT max(upper(p.span)) FROM partition_state p
    WHERE p.state = 'expired' AND p.table_name = CASE ${kind} ${TABLES} END)`;
 
-/** A kind of stream with until when its rows were given up, worked out once for all streams of it (SQL). */
+/**
+ * A kind of stream with until when its rows were given up, worked out once for all streams of it: the planner would move
+ * that into each of their rows (SQL).
+ */
 export const GIVEN_UP_OF_KINDS = `
-  (SELECT kind, ${keptFromSql('kind')} AS given_up_until FROM (SELECT DISTINCT kind FROM stream) kinds)`;
+  (SELECT kind, ${keptFromSql('kind')} AS given_up_until FROM (SELECT DISTINCT kind FROM stream) kinds OFFSET 0)`;

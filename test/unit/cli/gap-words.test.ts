@@ -65,6 +65,7 @@ test('what is missing of a delisted market waits for the list', () => {
   assert.equal(next({}, { streams: { candles: { intervalsS: [300] } } }), leftOut);
   assert.equal(next({ state: 'open' }, { markets: ['B'] }), leftOut);
   assert.equal(next({ state: 'open' }), 'when the rate limit allows');
+  assert.equal(next({ state: 'open', kind: 'depth' }), 'none', 'what is gone is not asked for');
   assert.equal(
     next({ kind: 'trades', reason: 'beyond history' }),
     'every hour while a daemon runs',
