@@ -6,6 +6,7 @@ import { Mutex } from '../kernel/mutex.js';
 import { Backoff } from '../kernel/retry.js';
 import { floorToMs } from '../kernel/span.js';
 import type { CollectEvents } from '../observe/events.js';
+import type { FillRequests } from '../store/index.js';
 import { AccountCollector, type AccountOptions } from './accounts.js';
 import { pollByTurns } from './candles/candles.js';
 import { ClaimGate } from './claim-gate.js';
@@ -337,16 +338,22 @@ export class Collector {
     for (const [market, unit] of this.#units) {
       if (!wanted.has(market)) await this.#close(unit);
     }
-    for (const [market, marketId] of wanted) {
-      if (!this.#units.has(market) && !signal.aborted) await this.#open(market, marketId);
+    const added = [...wanted].filter(([market]) => !this.#units.has(market));
+    if (added.length === 0) return;
+    const { archive, time } = this.#context;
+    // Requests that others make wait for the review; what is given up is known before the first page.
+    const limits = await archive.fillRequests(Math.floor(time.nowMs()), []);
+    for (const [market, marketId] of added) {
+      if (!signal.aborted) await this.#open(market, marketId, limits);
     }
   }
 
-  async #open(market: string, marketId: number): Promise<void> {
+  async #open(market: string, marketId: number, limits: FillRequests): Promise<void> {
     const depthToleranceMs = this.#depthToleranceMs;
     const context = { ...this.#context, depthToleranceMs, tickers: this.#tickers };
     const unit = await openMarketUnit(context, market, marketId);
     if (this.#stopping.signal.aborted) return;
+    this.#review.limit(limits, [unit]);
     this.#units.set(market, unit);
     if (unit.pushed.length > 0) {
       const { pushed } = unit;

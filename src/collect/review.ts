@@ -48,13 +48,7 @@ export class FillReview {
     all: readonly T[],
   ): Promise<ReadonlySet<T>> {
     const touched = new Set<T>();
-    for (const { walkers, candles } of all) {
-      for (const walker of walkers) walker.keepFrom(expired.trades ?? Number.NEGATIVE_INFINITY);
-      for (const one of candles) {
-        one.keepFrom(expired.candles ?? Number.NEGATIVE_INFINITY);
-        one.leaveOut(candlesInFiles);
-      }
-    }
+    this.limit({ expired, candlesInFiles }, all);
     const suspectKey = ({ gapId }: FillRequests['suspects'][number]) => `suspect ${gapId}`;
     // After another try, or when its pause was ended, it is another request.
     const dueKey = ({ gapId, attempts, nextAttemptAtMs }: FillRequests['due'][number]) =>
@@ -91,6 +85,20 @@ export class FillReview {
     );
     if (failed?.status === 'rejected') throw failed.reason;
     return touched;
+  }
+
+  /** Says what nothing can be added to: to be called before a unit asks for anything. */
+  limit(
+    { expired, candlesInFiles }: Pick<FillRequests, 'expired' | 'candlesInFiles'>,
+    all: readonly ReviewedUnit[],
+  ): void {
+    for (const { walkers, candles } of all) {
+      for (const walker of walkers) walker.keepFrom(expired.trades ?? Number.NEGATIVE_INFINITY);
+      for (const one of candles) {
+        one.keepFrom(expired.candles ?? Number.NEGATIVE_INFINITY);
+        one.leaveOut(candlesInFiles);
+      }
+    }
   }
 
   /** What is not asked for any more was done: the next time it is another request. */

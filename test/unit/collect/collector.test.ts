@@ -411,6 +411,52 @@ test('only what its own streams are asked for is read of the requests', async (t
   await world.collector.stop();
 });
 
+test('a start looks for no start of history in what retention gave up', async (t) => {
+  const keptFromMs = START_MS - 2_000_000;
+  const trade = (ageS: number) => {
+    const tradedAtS = START_MS / 1000 - ageS;
+    const terms = { price: '10', amount: '1', total: '10' };
+    return { ...{ tid: 10_000 - ageS, tradedAtS }, ...terms };
+  };
+  const ages = Array.from({ length: 3000 }, (_, index) => index + 1);
+  const archive = new ModelArchive();
+  const world = new World(t, ['A'], SCHEDULES.trades, archive);
+  const page = (skip: unknown, limit: unknown) =>
+    ages.slice(Number(skip), Number(skip) + Number(limit)).map(trade);
+  world.exchange.answers.historyResult = ({ since, limit }) =>
+    page(since, limit).map(({ tradedAtS, ...row }) => ({ ...row, date: tradedAtS, type: 'buy' }));
+  world.exchange.answers.history = ({ lastId, limit }) =>
+    page(lastId, limit).map(({ tid, tradedAtS, ...row }) => ({
+      ...{ ...row, id: tid, time: tradedAtS, type: 'buy' },
+    }));
+  const { ids } = await archive.ensureMarkets([marketEntry('A')], 0, { isComplete: true });
+  const marketId = ids.get('A') ?? 0;
+  for (const kind of ['trades', 'times'] as const) {
+    const key = { kind, marketId, variant: 0 };
+    const stream = await archive.ensureStream({ ...key, collectFromMs: keptFromMs });
+    const rows = ages.slice(0, 2000).map((ageS) => {
+      const { tradedAtS, ...row } = trade(ageS);
+      const times = { tradedAtS, executedAtUs: tradedAtS * 1e6, receivedAtMs: START_MS };
+      return { ...row, ...times, marketId, side: 'buy' as const };
+    });
+    const span = { fromMs: keptFromMs, toMs: START_MS };
+    await archive.commit({ trades: rows, claims: [{ stream, span, evidence: {} }] });
+  }
+  const { fillRequests } = archive;
+  archive.fillRequests = async (nowMs, streamIds) => ({
+    ...(await fillRequests.call(archive, nowMs, streamIds)),
+    expired: { trades: keptFromMs, candles: null },
+  });
+  await world.collector.start();
+  await world.clock.run(10_000);
+  const asked = world.exchange.asked.flatMap(({ endpoint, params: { since, lastId } }) =>
+    endpoint === 'historyResult' || endpoint === 'history' ? Number(since ?? lastId) : [],
+  );
+  assert.deepEqual([...new Set(asked)], [0], 'the head alone is asked for');
+  assert.equal(archive.trades.size, 2000);
+  await world.collector.stop();
+});
+
 test('a poll that failed is told, and the next one is made all the same', async (t) => {
   const world = new World(t);
   world.exchange.answers.depth = () => {
