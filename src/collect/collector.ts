@@ -184,9 +184,13 @@ export class Collector {
     return this.#started;
   }
 
-  /** Stops asking, lets what is under way end, and stores what has arrived. Safe to call twice. */
-  stop(): Promise<void> {
-    this.#stopped ??= this.#stop();
+  /**
+   * Stops asking, lets what is under way end, and stores what has arrived. Safe to call twice.
+   *
+   * @param withinMs after which no more is written of what failed last
+   */
+  stop(withinMs = Number.POSITIVE_INFINITY): Promise<void> {
+    this.#stopped ??= this.#stop(this.#options.clock.monotonicMs() + withinMs);
     return this.#stopped;
   }
 
@@ -281,7 +285,7 @@ export class Collector {
     this.#pollAccount();
   }
 
-  async #stop(): Promise<void> {
+  async #stop(untilMs: number): Promise<void> {
     this.#schedules.stop();
     const states = [...this.#units.values()].flatMap((unit) => unit.states);
     const feedsStopped = Promise.all(states.map((state) => state.stop()));
@@ -290,7 +294,8 @@ export class Collector {
     const loops = [this.#filler.stop(), this.#dispatcher.stop(), this.#tradeFeed?.stop()];
     await Promise.all([feedsStopped, started, ...loops, this.#runs.settled()]);
     await Promise.all([...this.#units.values()].map((unit) => this.#flush(unit)));
-    await this.#standing.stop().catch((error: unknown) => this.#runs.failed('gaps', '*', error));
+    const noted = this.#standing.stop(untilMs);
+    await noted.catch((error: unknown) => this.#runs.failed('gaps', '*', error));
   }
 
   async #firstMarkets(): Promise<void> {

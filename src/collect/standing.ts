@@ -39,6 +39,8 @@ export interface StandingOptions {
 const STANDING_MS = 15_000;
 /** The gap of one that stands grows with the time, and is written again this often. */
 const REWRITE_MS = 60_000;
+/** Gaps that are written at the same time at a stop: what is begun when its time is over must end soon. */
+const WRITTEN_AT_ONCE = 32;
 
 interface Watched {
   readonly stream: StreamRef;
@@ -149,18 +151,27 @@ export class Standing {
 
   /**
    * Writes what went wrong when nothing more is looked at, for what cannot be fetched later: the next start
-   * knows nothing of it.
+   * knows nothing of it. Of very many streams no more than there is time for.
    *
-   * @throws the errors of the archive
+   * @param untilMs when no more is begun, of the monotonic clock
+   * @throws the first error of the archive, after the others were written
    */
-  async stop(): Promise<void> {
-    const stoppedAt = formatInstant(Math.floor(this.#options.time.nowMs()));
-    const writes = [...this.#streams.values()].map(async (one) => {
-      if (one.failure === undefined || !MOMENT_STREAMS.has(one.stream.kind)) return;
+  async stop(untilMs: number): Promise<void> {
+    const { time, clock } = this.#options;
+    const stoppedAt = formatInstant(Math.floor(time.nowMs()));
+    const failing = [...this.#streams.values()].flatMap((one) => {
+      if (one.failure === undefined || !MOMENT_STREAMS.has(one.stream.kind)) return [];
       const { reason, note } = this.#troubleOf(one) ?? one.failure;
-      await this.#write(one, { reason, note: `${note}; the program stopped at ${stoppedAt}` });
+      return [{ one, failure: { reason, note: `${note}; the program stopped at ${stoppedAt}` } }];
     });
-    await Promise.all(writes);
+    const errors: unknown[] = [];
+    for (let at = 0; at < failing.length && clock.monotonicMs() < untilMs; at += WRITTEN_AT_ONCE) {
+      const part = failing.slice(at, at + WRITTEN_AT_ONCE);
+      const write = ({ one, failure }: (typeof part)[number]) =>
+        this.#write(one, failure).catch((error: unknown) => errors.push(error));
+      await Promise.all(part.map(write));
+    }
+    if (errors.length > 0) throw errors[0];
   }
 
   async #write(

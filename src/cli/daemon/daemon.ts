@@ -260,8 +260,8 @@ export class Daemon {
     // Only when the stage has ended is it known what there is to stop.
     await boundedStep(this.#options, 'start', leftMs(), () => this.#stage);
     const reservedMs = this.#database?.stop === undefined ? 0 : SERVER_STOP_MS;
-    const steps: Array<[string, () => Promise<unknown> | undefined, number?]> = [
-      ['collector', () => this.#collector?.stop(), INTAKE_STOP_MS],
+    const steps: Array<[string, (withinMs: number) => Promise<unknown> | undefined, number?]> = [
+      ['collector', (withinMs) => this.#collector?.stop(withinMs), INTAKE_STOP_MS],
       ['client', () => this.#access?.close()],
       ['gaps', () => (leftMs() - reservedMs > 3 * COUNT_STOP_MS ? this.#countAtEnd() : undefined)],
       ['store', () => this.#store?.stop()],
@@ -270,12 +270,8 @@ export class Daemon {
       ['exchange', () => this.#builtIn?.stop()],
     ];
     for (const [name, step, mostMs = STOP_MS] of steps) {
-      await boundedStep(
-        this.#options,
-        name,
-        Math.min(mostMs, Math.max(0, leftMs() - reservedMs)),
-        step,
-      );
+      const withinMs = Math.min(mostMs, Math.max(0, leftMs() - reservedMs));
+      await boundedStep(this.#options, name, withinMs, () => step(withinMs));
     }
     const timeoutMs = Math.max(leftMs(), reservedMs);
     await boundedStep(this.#options, 'database', timeoutMs + 1000, () =>

@@ -271,3 +271,36 @@ test('a stream that grows again below what was taken back of it does not stand',
   }
   assert.deepEqual(standing.list(), []);
 });
+
+test('a stop writes no more gaps at once than end soon, none after its time, and all that it can', async () => {
+  for (const [withinMs, expected] of [
+    [Number.POSITIVE_INFINITY, 100],
+    [250, 96],
+    [0, 0],
+  ] as const) {
+    const { clock, model, standing } = new World();
+    for (let marketId = 1; marketId <= 100; marketId += 1) {
+      const key = { kind: 'depth', marketId, variant: 0, collectFromMs: START_MS } as const;
+      standing.unproven(await standing.archive.ensureStream(key), 'no answer', 'not observed');
+    }
+    clock.advance(1000);
+    let [begun, ended, most] = [0, 0, 0];
+    const { recordGap } = model;
+    model.recordGap = async (gap) => {
+      begun += 1;
+      most = Math.max(most, begun - ended);
+      await new Promise<void>((resolve) => clock.after(100, resolve));
+      ended += 1;
+      if (gap.stream.marketId === 1) throw new Error('no lock was had');
+      await recordGap.call(model, gap);
+    };
+    const stopped = standing.stop(clock.monotonicMs() + withinMs).then(
+      () => 'written',
+      (error: Error) => error.message,
+    );
+    await clock.run(1000);
+    assert.equal(await stopped, expected > 0 ? 'no lock was had' : 'written');
+    assert.deepEqual([begun, ended], [expected, expected], `within ${withinMs} ms`);
+    assert.ok(most <= 32);
+  }
+});
