@@ -425,9 +425,14 @@ export class Collector {
     this.#runs.start('tickers', '*', (signal) => collector.poll(tickers, signal));
   }
 
-  /** A run under way goes on with another one: it has passed by what closed or was requested meanwhile. */
+  /**
+   * A run under way goes on with another one: it has passed by what closed or was requested meanwhile. Those that wait
+   * for older candles lose their place in line by that, so that the longest without any goes first.
+   */
   #pollCandles(units: Iterable<MarketUnit> = this.#units.values()): void {
-    for (const unit of units) {
+    const servedAtMs = ({ candles }: MarketUnit) =>
+      Math.max(0, ...candles.map(({ spareTurnAtMs }) => spareTurnAtMs));
+    for (const unit of [...units].sort((a, b) => servedAtMs(a) - servedAtMs(b))) {
       this.#dueCandles.add(unit);
       for (const candles of unit.candles) candles.giveUpSpare();
       if (this.#runs.isUnderWay('candles', unit.market)) continue;

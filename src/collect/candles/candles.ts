@@ -99,6 +99,7 @@ export class CandleCollector {
   readonly #questions: CandleQuestions;
   /** A spare request for older candles that is waited for. */
   #spare: Reservation | undefined;
+  #spareTurnAtMs = 0;
 
   constructor(options: CandleCollectorOptions, ranges: readonly CoveredRange[]) {
     this.#options = options;
@@ -167,6 +168,11 @@ export class CandleCollector {
   /** Ends a poll that waits to ask for older candles: it rejects with AbortedError, and newer ones may be asked for. */
   giveUpSpare(): void {
     this.#spare?.giveUp();
+  }
+
+  /** When it was last given a request for older candles, of the monotonic clock; 0 for never. */
+  get spareTurnAtMs(): number {
+    return this.#spareTurnAtMs;
   }
 
   /** Nothing of before an instant is kept any more: nothing of it is expected. */
@@ -264,7 +270,9 @@ export class CandleCollector {
   async #spareTurn(signal: AbortSignal): Promise<RequestTurn> {
     this.#spare = new Reservation(this.#options.exchange, 'kline', PRIORITY.fill, signal);
     try {
-      return await this.#spare.turn;
+      const turn = await this.#spare.turn;
+      this.#spareTurnAtMs = this.#options.clock.monotonicMs();
+      return turn;
     } finally {
       this.#spare = undefined;
     }

@@ -355,6 +355,48 @@ test('newer candles are asked for while older ones wait for a request that no ot
   await world.assertNothingRuns();
 });
 
+test('of markets that wait for older candles the one that had none for longest goes first', async (t) => {
+  const world = new World(t);
+  await world.collector.start();
+  await world.clock.run(0);
+  world.exchange.answers.kline = ({ market, start, end, interval }) => {
+    const figures = { open: '1', close: '1', highest: '1', lowest: '1', volume: '1', amount: '1' };
+    return { market, start, end, interval, kline: [{ time: end, market, ...figures }] };
+  };
+  let waiting: Array<() => void> = [];
+  world.exchange.reserve = (name, _priority, signal) =>
+    new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      const admit = () => resolve({ giveBack: () => undefined });
+      if (name !== 'kline') return admit();
+      waiting.push(admit);
+      signal.addEventListener('abort', () => {
+        waiting = waiting.filter((one) => one !== admit);
+        reject(signal.reason as Error);
+      });
+    });
+  for (const { streamId, kind, marketId, variant } of world.archive.streams) {
+    if (kind !== 'candles' || variant !== 60) continue;
+    for (const days of [2, 4, 6]) {
+      const fromMs = START_MS - days * 86_400_000;
+      const stream = { streamId, kind, marketId, variant, collectFromMs: null };
+      await world.archive.want(stream, { fromMs, toMs: fromMs + 60_000 });
+    }
+  }
+  await world.collector.review();
+  const isOld = ({ endpoint, params }: (typeof world.exchange.asked)[number]) =>
+    endpoint === 'kline' && Number(params.end) * 1000 < START_MS - 86_400_000;
+  const served = () => world.exchange.asked.filter(isOld).map(({ params }) => params.market);
+  for (let minute = 0; minute < 20 && served().length < 4; minute += 1) {
+    await world.clock.run(61_000);
+    await world.tick('candles');
+    waiting.shift()?.();
+    await world.clock.run(0);
+  }
+  assert.deepEqual(served(), ['A', 'B', 'A', 'B']);
+  await world.collector.stop();
+});
+
 test('answers that contradict the time hold up claims, and the noted present goes on all the same', async (t) => {
   const world = new World(t, ['A']);
   await world.collector.start();
