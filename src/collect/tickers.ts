@@ -62,6 +62,17 @@ export class MarketTicker {
     this.#onGone = options.onGone;
   }
 
+  /** To be called with an answer before anything of it is stored, which may take long. */
+  announce({ entries, rejected, unknown }: Sweep): void {
+    const isKnown = [unknown, rejected].some((some) => some.has(this.market));
+    if (isKnown || entries[this.market] !== undefined || !this.#recorder.hasBegun) return;
+    if (this.#reported !== 'no_ticker') this.#onGone(this.market, this.#whyMissing);
+  }
+
+  get #whyMissing(): string {
+    return `the ticker of ${this.market} is not in the answer`;
+  }
+
   /** @throws the errors of the archive */
   async look({ entries, rejected, unknown, ...time }: Sweep): Promise<void> {
     const gap = unknown.get(this.market);
@@ -125,8 +136,7 @@ export class MarketTicker {
       await this.#recorder.notYet(observedAtMs);
       return;
     }
-    const why = `the ticker of ${this.market} is not in the answer`;
-    if (this.#reported !== 'no_ticker') this.#onGone(this.market, why);
+    const why = this.#whyMissing;
     const until = 'it is back or the market is listed no more';
     this.#reportOnce('no_ticker', `${why}; it is not covered until ${until}`);
     await this.#proveNothing(observedAtMs, why, { quarantine: [], rejected: 0 });
@@ -217,6 +227,7 @@ export class TickerCollector {
     if (observedAtMs === undefined) return;
     const rejected = new Map(reply.rejected.map((row) => [String(row.at), row]));
     const sweep = { entries, observedAtMs, receivedAtMs, covered, unknown, rejected };
+    for (const ticker of tickers) ticker.announce(sweep);
     const looks: PromiseSettledResult<void>[] = [];
     for (let at = 0; at < tickers.length; at += STORED_AT_ONCE) {
       const part = tickers.slice(at, at + STORED_AT_ONCE);

@@ -25,6 +25,8 @@ class World {
   readonly failed: [string, unknown][] = [];
   /** Markets of which answers showed what was so then. */
   readonly shown: string[][] = [];
+  /** Markets that answers showed to be away. */
+  readonly gone: string[] = [];
   /** Why answers proved nothing. */
   readonly unproven: string[] = [];
   bid = '10';
@@ -49,7 +51,7 @@ class World {
       clock: this.clock,
       telemetry: this.record,
       unproven: (_stream: StreamRef, why: string) => void this.unproven.push(why),
-      onGone: () => undefined,
+      onGone: (gone: string) => void this.gone.push(gone),
       toleranceMs: 20_000,
       coveredUntilMs: this.archive.allRanges(stream.streamId)[0]?.span.toMs ?? this.coveredUntilMs,
     };
@@ -372,6 +374,24 @@ test('a gap is not put down to an unread answer where requests failed after it',
   await world.look(ticker, 10_000);
   assert.deepEqual(world.gaps(), [[1, 80_000, 'unfillable', 'not observed']]);
   assert.equal(world.archive.memories.get(1)?.[0]?.note, 'no answer came');
+});
+
+test('a market that is gone from an answer is away before anything of it is stored, and once', async () => {
+  const world = new World();
+  world.ids.set('ETH_USDT', 2);
+  const ticker = world.ticker();
+  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+  await world.look(ticker);
+  const goneBefore: string[][] = [];
+  world.archive.before = (method) => {
+    if (method === 'commit') goneBefore.push([...world.gone]);
+  };
+  for (const last of ['2', '3']) {
+    world.tickers = { BTC_USDT: entry(last) };
+    await world.look(ticker, 10_000);
+  }
+  assert.deepEqual(goneBefore[0], ['ETH_USDT']);
+  assert.deepEqual(world.gone, ['ETH_USDT']);
 });
 
 test('a market that never had a ticker is reported once, and is expected from its first one on', async () => {
