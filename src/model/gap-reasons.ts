@@ -41,8 +41,12 @@ export type GapReason = keyof typeof GAP_REASONS;
 /** What a part is named by that retention has given up: no gap, because no filling works on it. */
 export const GIVEN_UP = 'given up by retention';
 
-const LOST: ReadonlySet<string> = new Set<GapReason | typeof GIVEN_UP>([
+/** What a part is named by that comes before a stream by its settings: no gap, because it was never asked for. */
+export const BEFORE_COLLECTING = 'before collecting';
+
+const LOST: ReadonlySet<string> = new Set<GapReason | typeof GIVEN_UP | typeof BEFORE_COLLECTING>([
   GIVEN_UP,
+  BEFORE_COLLECTING,
   'history horizon',
   'beyond history',
   'delisted',

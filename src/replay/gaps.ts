@@ -10,7 +10,7 @@ import type { GapNotice } from '../contract/gap-notices.js';
 import { obtain } from '../kernel/bounded.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
-import type { GapReason } from '../model/gap-reasons.js';
+import { BEFORE_COLLECTING, type GapReason } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
 import { FreshCache } from './caches.js';
 import type { Catalog, Sight } from './catalog.js';
@@ -51,8 +51,8 @@ export class GapBook {
 
   /**
    * The gaps of a stream in a span, each whole as far as it had come by an instant, oldest first. Of the
-   * time before anything was archived only what lies in the span is named. A stream that is none is
-   * missing whole.
+   * time before anything was archived, or history is known to begin, only what lies in the span is named.
+   * A stream that is none is missing whole.
    */
   async touched(
     kind: StreamKind,
@@ -63,7 +63,7 @@ export class GapBook {
     if (span.toMs <= span.fromMs) return [];
     if (stream === undefined) return [{ kind, span, reason: NOT_COLLECTED }];
     const all = await this.#missingOf(stream);
-    const floorMs = Math.min(this.#catalog.startMs, span.fromMs);
+    const floorMs = Math.min(historyBeginsMs(stream) ?? this.#catalog.startMs, span.fromMs);
     const missing = all ?? withHistory((await this.#completeness(stream, span)).missing);
     return missing
       .filter((one) => one.span.fromMs < span.toMs && one.span.toMs > span.fromMs)
@@ -76,7 +76,9 @@ export class GapBook {
   }
 
   /** That a market would leave was not known before a list lacked it. */
-  #reasonAt({ kind, marketId }: KnownStream, { span, reason }: Missing, nowMs: number): string {
+  #reasonAt({ kind, marketId }: KnownStream, one: Missing, nowMs: number): string {
+    const { span, reason } = one;
+    if (reason === NOT_COLLECTED && one.state === BEFORE_COLLECTING) return BEFORE_COLLECTING;
     if (reason !== LEFT || span.toMs <= nowMs) return reason;
     if (this.#catalog.wasMissing(marketId, span, nowMs)) return reason;
     return MOMENT_STREAMS.has(kind) ? NOT_OBSERVED : NOT_COLLECTED;
@@ -159,6 +161,12 @@ export class GapBook {
   #completeness(stream: KnownStream, span: Span) {
     return this.#sight.asOf.completeness(stream, span, REMEMBERED_MAX);
   }
+}
+
+/** From where on a stream is expected, where the history of its market is known to begin; else undefined. */
+export function historyBeginsMs(stream: KnownStream): number | undefined {
+  const { startReason, collectFromMs } = stream;
+  return startReason === 'history begins' ? (collectFromMs ?? undefined) : undefined;
 }
 
 const BEYOND: GapReason = 'beyond history';

@@ -1,4 +1,9 @@
-import { type AsOfMarket, startOfSecond, type TickerRow } from '../archive/as-of/reader.js';
+import {
+  type AsOfMarket,
+  type KnownStream,
+  startOfSecond,
+  type TickerRow,
+} from '../archive/as-of/reader.js';
 import {
   COVERED_HEADER,
   describeCovered,
@@ -29,7 +34,7 @@ import {
 } from '../server/backend.js';
 import { termsAt } from './catalog.js';
 import type { ReplayContext } from './context.js';
-import type { TouchedGap } from './gaps.js';
+import { historyBeginsMs, type TouchedGap } from './gaps.js';
 import { depthOf, ordersOf, recordOf, tickerEntryOf, tickerOf } from './observations.js';
 import type { ReplaySession } from './sessions.js';
 
@@ -141,13 +146,10 @@ export class ReplayClient implements Backend {
       const stream = catalog.stream('trades', marketId);
       const upper = above === 0 ? undefined : found[0];
       const oldest = rows.at(-1);
-      // A page that ends early reaches all time below it, and no further than to where history is known to begin.
       const isShort = rows.length < limit;
       const oldestMs = oldest === undefined ? nowMs : oldest.tradedAtS * SECOND_MS;
-      const isBegun = stream?.startReason === 'history begins';
-      const beginsMs = (isBegun ? stream.collectFromMs : null) ?? 0;
       const span = {
-        fromMs: isShort ? Math.min(beginsMs, oldestMs, nowMs - 1) : oldestMs,
+        fromMs: isShort ? Math.min(lowestMs(stream, nowMs), oldestMs) : oldestMs,
         toMs: upper === undefined ? nowMs : (upper.tradedAtS + 1) * SECOND_MS,
       };
       const run = {
@@ -293,6 +295,16 @@ export class ReplayClient implements Backend {
     }
     this.#client.note(GAP_HEADER, describeGaps(gaps));
   }
+}
+
+/**
+ * Down to where a page of trades that ends early reaches: all time, or to where history is known to begin. Of the
+ * time before that nothing is known: whatever shows as the present then is missing.
+ */
+function lowestMs(stream: KnownStream | undefined, nowMs: number): number {
+  const beginsMs = stream === undefined ? undefined : historyBeginsMs(stream);
+  if (beginsMs === undefined) return 0;
+  return nowMs < beginsMs ? nowMs - 1 : beginsMs;
 }
 
 /** The value that comes most often. */

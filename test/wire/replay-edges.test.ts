@@ -17,7 +17,7 @@ import {
 test('a page that ends early names what is missing below it, unless history begins there', async (t) => {
   for (const [why, fromS, prepare] of [
     ['not collected', 0, async () => undefined],
-    ['not collected', 0, ({ store }: World, id: number) => store.setCollectFrom(id, noonMs(0))],
+    ['before collecting', 0, ({ store }: World, id: number) => store.setCollectFrom(id, noonMs(0))],
     [
       'beyond history',
       0,
@@ -64,5 +64,58 @@ test('a page that ends early names what is missing below it, unless history begi
         assert.equal(refused.status, isShort && gap !== null ? 503 : 200, what);
       }
     }
+  }
+});
+
+test('where history begins, the second of the oldest trade alone is named, whatever is older of other streams', async (t) => {
+  for (const [other, kind, variant, marketId] of [
+    ['nothing', 'trades', 0, 1],
+    ['candles', 'candles', 60, 1],
+    ['another market', 'trades', 0, 2],
+  ] as const) {
+    const world = await openWorld();
+    const receivedAtMs = noonMs(0);
+    // As a walk leaves it: of the oldest trade's second it is not proven that there was no more.
+    const trades = await world.begun(2);
+    await world.store.commit({
+      trades: [1.5, 5].map((atS, at) => exactTrade(at + 1, atS, { receivedAtMs })),
+      claims: [covered(trades, 2, 600)],
+    });
+    if (other !== 'nothing') {
+      const stream = await world.stream(kind, variant, marketId);
+      await world.store.commit({ claims: [covered(stream, -7200, 600)] });
+    }
+    const replay = await startReplay(t, world.store);
+    await control(replay, 'seek', { to: noonMs(300) });
+    const gap = 'trades 2026-01-15T12:00:01.000Z 2026-01-15T12:00:02.000Z beyond history';
+    for (const [query, named] of [
+      ['limit=100&since=0', gap],
+      ['limit=2&since=0', gap],
+      ['limit=100&since=1', gap],
+      ['limit=1&since=0', null],
+    ] as const) {
+      const page = await get(replay, `history/result?market=BTC_USDT&${query}`);
+      assert.equal(page.gap, named, `${other} ${query}`);
+    }
+  }
+});
+
+test('nothing is missing at the very start of a history that begins without a trade', async (t) => {
+  const world = await openWorld();
+  const trades = await world.begun(1);
+  const first = exactTrade(1, 10, { receivedAtMs: noonMs(0) });
+  await world.store.commit({ trades: [first], claims: [covered(trades, 1, 600)] });
+  const candles = await world.stream('candles', 60);
+  await world.store.commit({ claims: [covered(candles, -7200, 600)] });
+  const strict = await startReplay(t, world.store, { isStrict: true });
+  for (const [atS, status] of [
+    [1, 200],
+    [2, 200],
+    // Of what was before, nothing is known.
+    [0.5, 503],
+  ] as const) {
+    await control(strict, 'seek', { to: noonMs(atS) });
+    const page = await get(strict, 'history?market=BTC_USDT&limit=10');
+    assert.deepEqual([page.status, page.gap], [status, null], `${atS}`);
   }
 });

@@ -198,13 +198,17 @@ export class Walk {
   }
 
   /**
-   * The proven start of what the exchange has; one that is known only ever moves down.
+   * The proven start of what the exchange has; one that is known only ever moves down, and only ever turns from a
+   * horizon into where history begins.
    *
    * @param hasLost whether there was more before that, which it does not have any more
    */
   async startFoundAt(startMs: number, hasLost: boolean): Promise<void> {
-    const { collectFromMs } = this.pages;
-    if (collectFromMs === null || (this.options.isAllWanted && startMs < collectFromMs)) {
+    const { isAllWanted } = this.options;
+    const knownMs = this.pages.collectFromMs ?? Number.POSITIVE_INFINITY;
+    const isLower = knownMs === Number.POSITIVE_INFINITY || (isAllWanted && startMs < knownMs);
+    const isBegun = isAllWanted && startMs === knownMs && !hasLost;
+    if (isLower || isBegun) {
       await this.pages.beginAt(startMs, hasLost ? 'history horizon' : 'history begins');
     }
     this.#startFoundAtMs = this.options.clock.monotonicMs();
@@ -215,10 +219,13 @@ export class Walk {
     return Math.min(OTHER_PAGE, this.options.traits.largestPage);
   }
 
-  /** What the server does not know itself, as its last answer said, of the time before the second of a trade; without one, of all. */
+  /**
+   * The trades that the server does not have itself, as its last answer said, of the time before the second of a
+   * trade; without one, of all. Exact times that it lacks say nothing of where history begins.
+   */
   unknownBelow(trade: PageRow | undefined): TradePage['gaps'] {
     const belowMs = trade === undefined ? Infinity : trade.tradedAtS * SECOND_MS;
-    return this.unknown.filter(({ span }) => span.fromMs < belowMs);
+    return this.unknown.filter(({ kind, span }) => kind !== 'times' && span.fromMs < belowMs);
   }
 
   /** Whether the server may come to have what is older than its oldest trade: it lacks that, and has not lost it. */
@@ -237,7 +244,7 @@ export class Walk {
   /**
    * Weighs an answer that says that history ends. It is believed when pages of another size say the
    * same, and when all of that was so before, at least a second ago, below the same trade. Until then
-   * the gap is put off; a server that lacks what is below, and may fill it, leaves that to the step.
+   * the gap is put off; a server that lacks what is below, and may fill it, is asked no more, and leaves that to the step.
    *
    * @param place the edge that was walked, and the trade right above it; 0 where none is known
    * @param first that answer: empty, or with the end of history in it
@@ -251,9 +258,10 @@ export class Walk {
     const { edgeMs, tid } = place;
     const { lowest } = search;
     const isSame =
-      first.rowCount === 0
+      this.isFilledBelow(lowest) ||
+      (first.rowCount === 0
         ? await this.#isEmptyAgain(search, signal)
-        : await this.#endsAgain(search, first, signal);
+        : await this.#endsAgain(search, first, signal));
     if (isSame && this.isFilledBelow(lowest)) this.ends.forget(edgeMs);
     else if (isSame) {
       if (lowest !== undefined) this.ends.seenBelow(lowest);

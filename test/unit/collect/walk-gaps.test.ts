@@ -311,8 +311,8 @@ test('the looks below a gap that is closed end where history does', async () => 
 });
 
 test('where a replay lacks what came before its oldest trade, no start of history is found there', async () => {
-  const told = (fromMs: number, toMs: number, reason: string) => ({
-    gaps: [{ kind: 'trades', span: { fromMs, toMs }, reason }],
+  const told = (fromMs: number, toMs: number, reason: string, kind = 'trades') => ({
+    gaps: [{ kind, span: { fromMs, toMs }, reason }],
   });
   const oldest = START_MS + 1000;
   for (const [gaps, start, tried] of [
@@ -320,7 +320,10 @@ test('where a replay lacks what came before its oldest trade, no start of histor
     [told(START_MS, oldest, 'beyond history'), 'history begins', undefined],
     [told(0, START_MS, 'given up by retention'), 'history horizon', undefined],
     [told(0, oldest, 'beyond history'), 'history horizon', undefined],
+    [told(0, START_MS, 'before collecting'), 'history horizon', undefined],
     [told(0, oldest, 'not collected'), undefined, 'missing at source'],
+    // The exact times that it lacks are no trades.
+    [told(0, oldest, 'not collected', 'times'), 'history begins', undefined],
   ] as const) {
     const what = JSON.stringify(gaps);
     const rows = every(20, 1).map(({ tid, atS }) => ({ tid: tid + 100, atS }));
@@ -342,7 +345,7 @@ test('where a replay lacks what came before its oldest trade, no start of histor
     walker = world.walker();
     await walkOn(30);
     const asked = await walkOn(60);
-    assert.ok(asked <= 30, `${what}: asked for again now and then only: ${asked}`);
+    assert.ok(asked <= 15, `${what}: asked for again now and then only: ${asked}`);
     assert.equal(world.archive.startReasons.get(1), start, what);
     assert.equal(world.archive.tries.get(1)?.reason, tried, what);
     assert.deepEqual(world.covered(), [[1, 30]], what);
@@ -356,10 +359,49 @@ test('where a replay lacks what came before its oldest trade, no start of histor
   }
 });
 
+test('where history seemed to be cut, its begin is found once nothing is missing below', async () => {
+  const rows = every(20, 1).map(({ tid, atS }) => ({ tid: tid + 100, atS }));
+  for (const [isStored, reason] of [
+    [false, 'history begins'],
+    [true, 'history horizon'],
+  ] as const) {
+    const world = new TradeWorld(rows, 30);
+    const gaps = (fromMs: number, why: string) => ({
+      gaps: [{ kind: 'trades', span: { fromMs, toMs: START_MS + 1000 }, reason: why }],
+    });
+    const walker = world.walker();
+    const walkOn = async (minutes: number) => {
+      for (let second = 0; second < minutes * 60; second += 1) {
+        if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+        world.clock.advance(1000);
+      }
+    };
+    world.exchange.told = gaps(0, 'beyond history');
+    await walker.pollHead(signal);
+    await walkOn(5);
+    assert.equal(world.archive.startReasons.get(1), 'history horizon');
+    if (isStored) await world.archive.commit({ trades: [tradeBefore] });
+    world.exchange.told = gaps(START_MS, 'beyond history');
+    await walkOn(70);
+    assert.equal(world.archive.startReasons.get(1), reason, String(isStored));
+    world.exchange.told = gaps(0, 'given up by retention');
+    await walkOn(70);
+    assert.equal(world.archive.startReasons.get(1), reason, 'what is known to begin stays');
+    assert.deepEqual(world.covered(), [[1, 30]]);
+  }
+});
+
+/** A trade that an earlier run stored, of before all that is served. */
+const tradeBefore = {
+  ...{ marketId: 7, tid: 50, tradedAtS: START_MS / 1000 - 100, executedAtUs: null },
+  ...{ price: '10', amount: '1', total: '10', side: 'buy' as const, receivedAtMs: START_MS },
+};
+
 test('of a market without trades, what a replay lacks is asked for again, and not beyond history', async () => {
   for (const [reason, listed] of [
     ['not collected', 'missing at source'],
     ['given up by retention', 'beyond history'],
+    ['before collecting', 'beyond history'],
   ] as const) {
     const world = new TradeWorld([], 30);
     const walker = world.walker('trades', 29);
