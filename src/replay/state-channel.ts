@@ -1,5 +1,5 @@
 import type { AsOfSession, AsOfUpdate, StatePlace } from '../archive/as-of/reader.js';
-import type { Span } from '../kernel/span.js';
+import { normalizeSpans, type Span } from '../kernel/span.js';
 import type { StateFollower, WrittenUpdate } from '../server/backend.js';
 import type { Sight } from './catalog.js';
 import { type Observations, updateOf } from './observations.js';
@@ -70,12 +70,12 @@ export class StateChannel {
   constructor(options: ChannelOptions, sinceMs: number) {
     this.#options = options;
     this.#sinceMs = sinceMs;
-    this.#edges = options.missing
-      .flatMap(({ fromMs, toMs }) => [
-        { atMs: fromMs, isGap: true },
-        { atMs: toMs, isGap: false },
-      ])
-      .filter(({ atMs }) => atMs < options.toMs);
+    // From its end on a replay knows nothing, and says so like of any gap.
+    const ended = { fromMs: options.toMs, toMs: Number.POSITIVE_INFINITY };
+    this.#edges = normalizeSpans([...options.missing, ended]).flatMap(({ fromMs, toMs }) => [
+      { atMs: fromMs, isGap: true },
+      ...(toMs === Number.POSITIVE_INFINITY ? [] : [{ atMs: toMs, isGap: false }]),
+    ]);
   }
 
   get isFollowed(): boolean {

@@ -523,4 +523,8 @@ test('who asks is told where states are not known, before what comes then; other
   replay.backend.clockControl.seek(undefined, noonMs(25));
   await late.until(() => notices().length > 1);
   assert.deepEqual(notices()[1], gapNoticeMessage(false, noonMs(20)));
+  // What its end is followed by is not known either: an answer of then shows nothing new.
+  await replay.backend.clockControl.step(undefined, 600_000);
+  await late.until(() => notices().length > 2);
+  assert.deepEqual(notices()[2], gapNoticeMessage(true, noonMs(600)));
 });

@@ -180,7 +180,8 @@ function nextSteps(gap: Gap, isInFiles: boolean, { config }: Ledger): string[] {
   if (MOMENT_STREAMS.has(kind)) {
     const left = leftOutText(config, [gap]);
     const next =
-      left ?? 'what is seen at its time needs a daemon that runs and an exchange that answers';
+      left ??
+      'what is seen at its time needs a daemon that runs, requests to spare, and an exchange that answers';
     return [`nothing brings it back; ${next}`];
   }
   const note = `tapekeep gaps note ${id} "…"`;
