@@ -86,6 +86,15 @@ const CHECK = (databaseUrl: string, fromMs: number, toMs: number) => async () =>
   (await isCovered(databaseUrl, 'trades', fromMs, toMs).catch(() => false)) &&
   (await isCovered(databaseUrl, 'times', fromMs, toMs).catch(() => false));
 
+/** Whether the walks down have found where history begins. */
+async function isBackfilled(databaseUrl: string): Promise<boolean> {
+  const rows = await runSql(
+    databaseUrl,
+    `SELECT 1 FROM stream WHERE kind IN ('trades', 'times') AND collect_from IS NOT NULL`,
+  ).catch(() => []);
+  return rows.length === 2;
+}
+
 /** Where coverage begins: the second after that of the first trade. */
 async function provenFromMs(url: string): Promise<number> {
   const [first] = await runSql<{ ms: string }>(
@@ -106,14 +115,7 @@ test('the exchange dies and comes back: the daemon reconnects and fills what it 
     TAPEKEEP_EXCHANGE_URL: url,
     TAPEKEEP_REALTIME_URL: realtimeUrl,
   });
-  const isBackfilled = async () => {
-    const rows = await runSql(
-      databaseUrl,
-      `SELECT 1 FROM stream WHERE kind IN ('trades', 'times') AND collect_from IS NOT NULL`,
-    ).catch(() => []);
-    return rows.length === 2;
-  };
-  await daemon.until(isBackfilled);
+  await daemon.until(() => isBackfilled(databaseUrl));
   first.program.kill('SIGKILL');
   await first.program.ended();
   const awayFromMs = systemClock.wallMs();
@@ -170,6 +172,8 @@ test('Postgres stops and starts again: the daemon waits, and stores what it coul
     await answering;
   }
   const backAtMs = systemClock.wallMs();
+  // Until then the first that is stored is not the first that was traded.
+  await daemon.until(() => isBackfilled(server.url));
   await daemon.until(async () => {
     const fromMs = await provenFromMs(server.url).catch(() => Number.NaN);
     return CHECK(server.url, fromMs, backAtMs)();
