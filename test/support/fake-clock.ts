@@ -53,10 +53,14 @@ export class FakeClock implements Clock {
     return [...this.#timers].filter((timer) => !timer.background).length;
   }
 
-  /** Milliseconds until the next timer that keeps a process alive, or undefined when none is pending. */
+  /** Milliseconds until the next timer, or undefined when none is pending. */
   get nextTimerMs(): number | undefined {
-    const waits = [...this.#timers].flatMap(({ atMs, background }) => (background ? [] : [atMs]));
-    return waits.length === 0 ? undefined : Math.min(...waits) - this.#monotonicMs;
+    return this.#untilMs([...this.#timers]);
+  }
+
+  /** The same of timers that would keep a process alive. */
+  get nextForegroundTimerMs(): number | undefined {
+    return this.#untilMs([...this.#timers].filter((timer) => !timer.background));
   }
 
   /** Resolves as soon as at least `count` timers are pending. */
@@ -95,6 +99,11 @@ export class FakeClock implements Clock {
   /** Moves only the wall clock, forwards or back. No timer fires. */
   stepWall(ms: number): void {
     this.#wallMs += ms;
+  }
+
+  #untilMs(timers: readonly Timer[]): number | undefined {
+    const next = Math.min(...timers.map(({ atMs }) => atMs));
+    return timers.length === 0 ? undefined : next - this.#monotonicMs;
   }
 
   #next(endMs: number): Timer | undefined {

@@ -392,7 +392,7 @@ test('queries refused three times in a row close the feed', async (t) => {
   for (const answered of [2, 3]) {
     await stub.received(answered);
     // The next query is due 20 s after the answer: it has come when that is the next timer.
-    while (reader.clock.nextTimerMs !== 20_000) await reader.clock.run(0);
+    while (reader.clock.nextForegroundTimerMs !== 20_000) await reader.clock.run(0);
     reader.clock.advance(20_000);
   }
   await reader.closed('query_refused');

@@ -334,7 +334,7 @@ test('questions of a full list keep the limit that an exchange has for a connect
     );
     assert.equal(asked, round * MARKETS_PER_CONNECTION);
     // More than 20 s, so that no minute has more than three rounds and what else is asked.
-    assert.equal(followed.clock.nextTimerMs, 25_000);
+    assert.equal(followed.clock.nextForegroundTimerMs, 25_000);
     await followed.clock.run(25_000);
   }
 });

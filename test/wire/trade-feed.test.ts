@@ -306,7 +306,7 @@ test('questions for newest trades keep the limit that an exchange has for a conn
   for (let answers = 1; answers <= 50; answers += 1) await reader.expect('trades');
   for (let answers = 51; answers <= 53; answers += 1) {
     assert.equal(asked, answers - 1);
-    assert.equal(reader.clock.nextTimerMs, 600);
+    assert.equal(reader.clock.nextForegroundTimerMs, 600);
     await reader.clock.run(600);
     await reader.expect('trades');
   }
