@@ -5,7 +5,7 @@ CREATE TABLE market_absence (
   span tstzrange NOT NULL CHECK (NOT isempty(span)),
   PRIMARY KEY (market_id, span)
 );
-COMMENT ON TABLE market_absence IS 'When a market was missing from the complete list and came back: from the first list that lacked it to the first that had it again. It left between that first list and the one before it, and may have been back earlier.';
+COMMENT ON TABLE market_absence IS 'When a market was missing from the complete list and came back: from the first list that lacked it to the first that had it again. It left some time after market.last_seen_at of then, and may have been back before.';
 
 -- The note of such a gap says when the market was missing first; those of earlier versions have none. Gaps of tickers
 -- without one are of migration 0019, and end with the first ticker after the return.

@@ -345,7 +345,7 @@ export class EndpointCaller {
       bytes = reply.body.length;
       // A process that stood still reads what waited before its timers run. What became of an order counts all the same.
       const isLate = receivedMonotonicMs - sentMonotonicMs > this.#timeoutMs;
-      if (isLate && onLeaving === undefined)
+      if (isLate && name !== 'orderNew')
         throw new TimeoutError({ endpoint: name }, this.#timeoutMs);
       const question = {
         name,

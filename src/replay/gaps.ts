@@ -75,10 +75,13 @@ export class GapBook {
       });
   }
 
-  /** That a market would leave was not known before a list lacked it. */
+  /**
+   * What is not expected by the settings is not on its way; and that a market would leave was not known before a list
+   * lacked it.
+   */
   #reasonAt({ kind, marketId }: KnownStream, one: Missing, nowMs: number): string {
-    const { span, reason } = one;
-    if (reason === NOT_COLLECTED && one.state === BEFORE_COLLECTING) return BEFORE_COLLECTING;
+    const { span, state, reason } = one;
+    if (reason === NOT_COLLECTED && state === BEFORE_COLLECTING) return BEFORE_COLLECTING;
     if (reason !== LEFT || span.toMs <= nowMs) return reason;
     if (this.#catalog.wasMissing(marketId, span, nowMs)) return reason;
     return MOMENT_STREAMS.has(kind) ? NOT_OBSERVED : NOT_COLLECTED;

@@ -141,6 +141,19 @@ for (const [name, answer, is] of refusals) {
   });
 }
 
+test('the answer to an order counts however late it is read, that to a signed question does not', async (t) => {
+  const clock = new FakeClock();
+  const stub = await startHttpStub(t, ({ url }, response) => {
+    clock.standStill(10_001);
+    const isOrder = url?.endsWith('/order/new') === true;
+    if (isOrder) json(errorEnvelope(400, 'operation blocked'), 400)(response);
+    else json(successEnvelope({}))(response);
+  });
+  const { client } = makeStubClient(t, stub.baseUrl, { credentials, clock });
+  await assert.rejects(client.placeOrder(ORDER), errors.OperationBlockedError);
+  await assert.rejects(client.balances(), errors.TimeoutError);
+});
+
 /** A stub that never answers, and a client whose time stands still. */
 async function startSilent(t: TestContext) {
   const clock = new FakeClock();

@@ -267,12 +267,7 @@ export async function endOfHistory(
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
   const { suspectEdgesMs } = await pages.commit(page, span, evidence);
   for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
-  // Where a start is found again, what an earlier run saw below it counts as well.
-  const hasLost =
-    walk.unknownBelow(chain).length > 0 ||
-    (fromMs === pages.collectFromMs &&
-      (await options.archive.hasTradeBefore(options.marketId, chain.tradedAtS * SECOND_MS)));
-  await walk.startFoundAt(fromMs, hasLost);
+  await walk.startFoundAt(fromMs, walk.unknownBelow(chain).length > 0);
   // What is expected of the time before that cannot be had.
   for (const rest of walk.gaps()) {
     if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);

@@ -198,17 +198,13 @@ export class Walk {
   }
 
   /**
-   * The proven start of what the exchange has; one that is known only ever moves down, and only ever turns from a
-   * horizon into where history begins.
+   * The proven start of what the exchange has; one that is known only ever moves down.
    *
    * @param hasLost whether there was more before that, which it does not have any more
    */
   async startFoundAt(startMs: number, hasLost: boolean): Promise<void> {
-    const { isAllWanted } = this.options;
-    const knownMs = this.pages.collectFromMs ?? Number.POSITIVE_INFINITY;
-    const isLower = knownMs === Number.POSITIVE_INFINITY || (isAllWanted && startMs < knownMs);
-    const isBegun = isAllWanted && startMs === knownMs && !hasLost;
-    if (isLower || isBegun) {
+    const { collectFromMs } = this.pages;
+    if (collectFromMs === null || (this.options.isAllWanted && startMs < collectFromMs)) {
       await this.pages.beginAt(startMs, hasLost ? 'history horizon' : 'history begins');
     }
     this.#startFoundAtMs = this.options.clock.monotonicMs();
@@ -257,13 +253,15 @@ export class Walk {
   ): Promise<boolean> {
     const { edgeMs, tid } = place;
     const { lowest } = search;
+    if (this.isFilledBelow(lowest)) {
+      this.ends.forget(edgeMs);
+      return false;
+    }
     const isSame =
-      this.isFilledBelow(lowest) ||
-      (first.rowCount === 0
+      first.rowCount === 0
         ? await this.#isEmptyAgain(search, signal)
-        : await this.#endsAgain(search, first, signal));
-    if (isSame && this.isFilledBelow(lowest)) this.ends.forget(edgeMs);
-    else if (isSame) {
+        : await this.#endsAgain(search, first, signal);
+    if (isSame) {
       if (lowest !== undefined) this.ends.seenBelow(lowest);
       if (this.ends.isAgain(edgeMs, tid)) return true;
       this.book.awaitSign(edgeMs);

@@ -359,44 +359,6 @@ test('where a replay lacks what came before its oldest trade, no start of histor
   }
 });
 
-test('where history seemed to be cut, its begin is found once nothing is missing below', async () => {
-  const rows = every(20, 1).map(({ tid, atS }) => ({ tid: tid + 100, atS }));
-  for (const [isStored, reason] of [
-    [false, 'history begins'],
-    [true, 'history horizon'],
-  ] as const) {
-    const world = new TradeWorld(rows, 30);
-    const gaps = (fromMs: number, why: string) => ({
-      gaps: [{ kind: 'trades', span: { fromMs, toMs: START_MS + 1000 }, reason: why }],
-    });
-    const walker = world.walker();
-    const walkOn = async (minutes: number) => {
-      for (let second = 0; second < minutes * 60; second += 1) {
-        if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
-        world.clock.advance(1000);
-      }
-    };
-    world.exchange.told = gaps(0, 'beyond history');
-    await walker.pollHead(signal);
-    await walkOn(5);
-    assert.equal(world.archive.startReasons.get(1), 'history horizon');
-    if (isStored) await world.archive.commit({ trades: [tradeBefore] });
-    world.exchange.told = gaps(START_MS, 'beyond history');
-    await walkOn(70);
-    assert.equal(world.archive.startReasons.get(1), reason, String(isStored));
-    world.exchange.told = gaps(0, 'given up by retention');
-    await walkOn(70);
-    assert.equal(world.archive.startReasons.get(1), reason, 'what is known to begin stays');
-    assert.deepEqual(world.covered(), [[1, 30]]);
-  }
-});
-
-/** A trade that an earlier run stored, of before all that is served. */
-const tradeBefore = {
-  ...{ marketId: 7, tid: 50, tradedAtS: START_MS / 1000 - 100, executedAtUs: null },
-  ...{ price: '10', amount: '1', total: '10', side: 'buy' as const, receivedAtMs: START_MS },
-};
-
 test('of a market without trades, what a replay lacks is asked for again, and not beyond history', async () => {
   for (const [reason, listed] of [
     ['not collected', 'missing at source'],
