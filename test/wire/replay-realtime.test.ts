@@ -13,7 +13,7 @@ import { gapNoticeMessage } from '../../src/contract/gap-notices.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openSocket, TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { noTelemetry } from '../support/no-telemetry.js';
+import { hearing, noTelemetry } from '../support/no-telemetry.js';
 import {
   control,
   covered,
@@ -527,4 +527,29 @@ test('who asks is told where states are not known, before what comes then; other
   await replay.backend.clockControl.step(undefined, 600_000);
   await late.until(() => notices().length > 2);
   assert.deepEqual(notices()[2], gapNoticeMessage(true, noonMs(600)));
+});
+
+test('a connection goes on though a replay has no state to answer with yet', async (t) => {
+  const world = await openWorld();
+  const states = await world.stream('states', 60);
+  await world.store.commit({ states: [state(1, 20)], claims: [covered(states, 0, 600)] });
+  const replay = await startReplay(t, world.store);
+  const clock = systemClock;
+  const closed: string[] = [];
+  let answers = 0;
+  const telemetry = hearing(noTelemetry.client, {
+    socketClosed: ({ reason }) => closed.push(reason),
+    frameReceived: ({ outcome }) => {
+      answers += outcome === 'response' ? 1 : 0;
+      // That of the subscription and of gaps, and five refusals: three in a row end other connections.
+      if (answers === 7) void replay.backend.clockControl.step(undefined, 30_000);
+    },
+  });
+  const feed = openStateFeed({
+    ...{ url: replay.server.realtimeUrl, market: 'BTC_USDT', periodS: 60, clock, telemetry },
+    ...{ random: () => 0.5, exchangeClock: createExchangeClock({ clock }), queryEveryMs: 1 },
+  });
+  t.after(() => feed.stop());
+  for await (const event of feed) if (event.kind === 'record') break;
+  assert.deepEqual(closed, ['stopped']);
 });
