@@ -44,6 +44,11 @@ export interface CollectContext extends CollectPorts {
   readonly depthToleranceMs: number;
   /** Asks for the tickers of all markets; left out: none are collected. */
   readonly tickers?: TickerCollector | undefined;
+  /**
+   * True: of trades and candles only what is requested is filled, whatever the ledger expects. New streams are made as
+   * the settings say all the same: a later start expects the same of them.
+   */
+  readonly isOnRequest?: boolean;
 }
 
 /** Everything that is collected of one market. */
@@ -65,13 +70,15 @@ export async function openMarketUnit(
   market: string,
   marketId: number,
 ): Promise<MarketUnit> {
-  const { settings, archive, time } = context;
+  const { settings, archive, time, isOnRequest = false } = context;
   const { trades, depth, states } = settings.streams;
   const openStream = async (kind: StreamKind, variant: number, collectFromMs?: number) => {
     const key = { kind, marketId, variant };
-    const stream = await archive.ensureStream(
+    const kept = await archive.ensureStream(
       collectFromMs === undefined ? key : { ...key, collectFromMs },
     );
+    const expectedFromMs = kind === 'candles' ? null : nowMs;
+    const stream = isOnRequest ? { ...kept, collectFromMs: expectedFromMs } : kept;
     const ranges = await archive.coveredRanges(stream, RANGES_MAX);
     // Nothing covered yet: what passes before the first look is missed like any other time.
     const coveredUntilMs = ranges[0]?.span.toMs ?? stream.collectFromMs ?? undefined;
@@ -98,7 +105,7 @@ export async function openMarketUnit(
   ];
   // Trades are covered in whole seconds.
   const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
-  const isAllWanted = floorMs === undefined;
+  const isAllWanted = floorMs === undefined && !isOnRequest;
   const { cacheMargin: cacheMarginMs, keptAtLeast: keptAtLeastMs } = trades;
   const ofTrades = { ...shared, evidence, cacheMarginMs, keptAtLeastMs, isAllWanted };
   for (const source of trades.enabled ? sources : []) {

@@ -80,6 +80,19 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.equal(kline, 0);
   });
 
+  test('only what was requested is filled, however much history the settings want', async (t) => {
+    const world = await TapeProgram.make(t, 28, 'empty');
+    await world.openExchange(420, '--page-cap', '100');
+    const settings = { TAPEKEEP_STREAMS_TRADES_HISTORY: 'all' };
+    const early = ['--from', at(100), '--to', at(130), '--kinds', 'trades'];
+    const filling = world.start(['backfill', '--market', TAPE_MARKET, ...early], settings);
+    assert.equal((await filling.ended()).code, 0, filling.dump());
+    assert.deepEqual(await world.storedBetween(100, 130), world.idsBetween(100, 130));
+    // The search for its place leaves pages here and there.
+    const newer = await world.storedBetween(130, 400);
+    assert.ok(newer.length < world.idsBetween(130, 400).length / 2, `${newer.length} newer trades`);
+  });
+
   test('what retention gave up is not asked for again, and is named as given up', async (t) => {
     const world = await TapeProgram.make(t, 27, 'empty');
     await world.openExchange(420);

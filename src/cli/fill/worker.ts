@@ -30,21 +30,6 @@ export interface UnitSurroundings extends Session {
   readonly signal: AbortSignal;
 }
 
-/**
- * The archive, with streams that expect nothing before now: what their collectors take for missing
- * is then only what was requested. What the ledger itself expects stays as it is.
- */
-function onlyWanted(archive: ArchivePort, nowMs: number): ArchivePort {
-  return {
-    ...archive,
-    async ensureStream(key): Promise<StreamRef> {
-      const stream = await archive.ensureStream(key);
-      return { ...stream, collectFromMs: key.kind === 'candles' ? null : nowMs };
-    },
-    setCollectFrom: async () => undefined,
-  };
-}
-
 const RETRY = { baseMs: 1000, capMs: 15_000 };
 /** How often is looked again while the newest part of a span is still happening, or at rest. */
 const AGAIN_MS = 2000;
@@ -67,10 +52,7 @@ export class FillWorker {
     this.#surroundings = surroundings;
     const { archive, clock, telemetry, signal, exchangeTime: time } = surroundings;
     const retrying = retryingArchive(archive, { clock, random: systemRandom, signal });
-    this.#archive = onlyWanted(
-      new ClaimGate(retrying, time, clock).archive,
-      Math.floor(time.nowMs()),
-    );
+    this.#archive = new ClaimGate(retrying, time, clock).archive;
     this.#offsets = new OffsetModes({ archive: retrying, clock, telemetry: telemetry.collect });
   }
 
@@ -103,6 +85,7 @@ export class FillWorker {
     };
     const context = {
       ...{ settings, exchange, archive: this.#archive, time, clock, random: systemRandom },
+      isOnRequest: true,
       telemetry: telemetry.collect,
       traits: this.#traits,
       offsets: this.#offsets,
