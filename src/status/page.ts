@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { SECOND_MS, shownDuration } from '../kernel/durations.js';
+import { formatInstant } from '../kernel/timestamp.js';
 import {
   type ArchiveStatus,
   type DaemonStatus,
@@ -158,7 +159,11 @@ function factsOf(document: ServedDocument): [string, string | number][] {
   ];
   if (archive !== null) {
     const { lowestCoverageRatio: low, oldestOpenGapAgeS: oldest, verifiedLagS: lag } = archive;
+    const givenUp = archive.kinds.flatMap(({ kind, givenUpUntilMs: ms }) =>
+      ms === null ? [] : [`${kind} from before ${formatInstant(ms)}`],
+    );
     facts.push(
+      ['given up by retention', givenUp.length > 0 && givenUp.join(', ')],
       ['least covered stream', low !== null && share(low)],
       ['oldest open gap', oldest === null ? 'none' : ago(oldest)],
       ['candles that do not match the trades', archive.mismatches],

@@ -132,7 +132,7 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
     ready: async () => ill,
     statusJson: (_selection, reports) =>
       servedDocument({
-        archive: archiveStatus(countOf([{ market }]), 10_000),
+        archive: archiveStatus(countOf([{ market, givenUpUntilMs: 3_600_000 }]), 10_000),
         daemon: {
           ...reports,
           ...{ rows: statusRows(telemetry.counts.snapshot(), 10_000), markets: 278 },
@@ -151,6 +151,10 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
   assert.match(page, /Not ready: database: refused &lt;script&gt;/);
   assert.match(page, /history: network: &lt;script&gt;3 \(4 in a row, and none answered since\)/);
   assert.match(page, /<dt>markets<\/dt><dd>278 of 500<\/dd>/);
+  assert.match(
+    page,
+    /<dt>given up by retention<\/dt><dd>trades from before 1970-01-01 01:00:00<\/dd>/,
+  );
   assert.match(page, /<dt>requests<\/dt><dd>5\.0 a second at most, and 1,990 wait: /);
   assert.doesNotMatch(page, /(src|href)="(https?:)?\/\//);
 
