@@ -220,7 +220,7 @@ export class Collector {
   async #keepWithinPresent(): Promise<void> {
     const { archive } = this.#context;
     const { time, telemetry } = this.#options;
-    const { lived, jumps, pace } = time;
+    const { lived, jumps } = time;
     if (lived === undefined) return;
     if (this.#revokedJumps !== jumps) {
       const isStart = this.#revokedJumps === undefined;
@@ -235,7 +235,12 @@ export class Collector {
       if (revoked.length > 0) await this.#reload(fromMs);
       this.#revokedJumps = jumps;
     }
-    await archive.notePresent(lived.presentMs, pace);
+    await this.#notePresent();
+  }
+
+  async #notePresent(): Promise<void> {
+    const { lived, pace } = this.#options.time;
+    if (lived !== undefined) await this.#context.archive.notePresent(lived.presentMs, pace);
   }
 
   /** Lets those that keep in mind what is covered read it anew. */
@@ -294,6 +299,8 @@ export class Collector {
     const loops = [this.#filler.stop(), this.#dispatcher.stop(), this.#tradeFeed?.stop()];
     await Promise.all([feedsStopped, started, ...loops, this.#runs.settled()]);
     await Promise.all([...this.#units.values()].map((unit) => this.#flush(unit)));
+    // One that had waited for a database that hung was dated when that went on.
+    await this.#notePresent().catch((error: unknown) => this.#runs.failed('gaps', '*', error));
     const noted = this.#standing.stop(untilMs);
     await noted.catch((error: unknown) => this.#runs.failed('gaps', '*', error));
   }
