@@ -178,7 +178,7 @@ export interface TimeWindow {
 }
 
 /** Paces beyond these are no exchange, they are jumps. */
-const MIN_PACE = 0.01;
+export const MIN_PACE = 0.01;
 const MAX_PACE = 1000;
 /** A pace this close to 1 is 1: no real clock runs that wrong. */
 const SNAP = 0.05;

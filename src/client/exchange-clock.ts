@@ -1,6 +1,7 @@
+import type { TimeNotice } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import type { ClientEvents } from '../observe/events.js';
-import { ClockLine, type TimeWindow } from './clock-line.js';
+import { ClockLine, MIN_PACE, type TimeWindow } from './clock-line.js';
 
 /** One reading of the exchange's clock. */
 export interface ExchangeTimeSample {
@@ -75,6 +76,9 @@ const JUMP_BACK_MS = 15_000;
 const JUMP_UNWITNESSED_MS = 600_000;
 /** Without a dated answer for this long, the local clock is all there is. */
 const UNDATED_MS = 60_000;
+/** A notice of the time was written at most so long before it is read; in exchange time at its pace, and no less than a Date says. */
+const NOTICE_WAY_MS = 250;
+const NOTICE_LEAST_MS = 1000;
 
 /** The clock of one exchange, fed by the client with every answer. */
 export function createExchangeClock(options: ExchangeClockOptions): ExchangeClock {
@@ -100,7 +104,8 @@ export function createExchangeClock(options: ExchangeClockOptions): ExchangeCloc
  *
  * Until then, what may be claimed ends at the earliest line that may be right. The line in use and
  * the wall clock agree within 2 s at most exchanges: then the wall clock is taken as it is. A step of
- * the wall clock ends that and moves nothing else.
+ * the wall clock ends that and moves nothing else. A replay says itself how its time goes on
+ * ({@link ExchangeClock.told}): that line is in use at once.
  */
 export class ExchangeClock {
   readonly #options: ExchangeClockOptions;
@@ -112,6 +117,7 @@ export class ExchangeClock {
   /** Since when, exchange time, the line in use is lived through; undefined: not settled. */
   #sinceMs: number | undefined;
   #jumps = 0;
+  #toldChange: number | undefined;
   #datedMs = Number.NEGATIVE_INFINITY;
   #isLocal = true;
   #reported: { atMs: number; offsetMs: number; pace: number; isLocal: boolean } | undefined;
@@ -200,6 +206,38 @@ export class ExchangeClock {
     const resolutionMs = wallMs - dateMs + 1;
     const window = readWindow({ dateMs, sentMonotonicMs, receivedMonotonicMs, resolutionMs });
     if (window !== undefined) this.#take(window, true);
+  }
+
+  /**
+   * Takes what a replay says of its own time, which is held, sped up and sought: true at once, where answers would have
+   * to agree first. One that was taken before, from another connection, changes nothing.
+   */
+  told({ nowMs, pace, change, isJump }: TimeNotice): void {
+    if (change === this.#toldChange) return;
+    const isFirst = this.#toldChange === undefined;
+    this.#toldChange = change;
+    const atMs = this.#options.clock.monotonicMs();
+    const slope = Math.max(pace, MIN_PACE);
+    const highMs = nowMs + Math.max(NOTICE_LEAST_MS, NOTICE_WAY_MS * pace);
+    const line = new ClockLine(
+      { lowMs: nowMs, highMs, sentMs: atMs, receivedMs: atMs },
+      slope,
+      false,
+    );
+    const differenceMs = Math.abs(nowMs - this.nowMs());
+    const isFar = differenceMs > LOCAL_TOLERANCE_MS * Math.max(1, this.pace);
+    const hasJumped = isFar || (isJump && !isFirst);
+    this.#line = line;
+    // What contradicted the former time says nothing of this one.
+    this.#rivals = [];
+    this.#recent = [];
+    this.#datedMs = atMs;
+    this.#isLocal = this.#agreesWithWall(line, LOCAL_TOLERANCE_MS);
+    if (hasJumped && this.#sinceMs !== undefined) {
+      this.#jumps += 1;
+      this.#sinceMs = nowMs;
+    }
+    this.#reportLineInUse();
   }
 
   /** Takes the time of something that has happened at the exchange, as of a new trade. */

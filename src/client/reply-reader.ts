@@ -268,6 +268,9 @@ const MAX_VALUE_LENGTH = 200;
 /** `Sun, 06 Nov 1994 08:49:37 GMT`: the only form of an HTTP date still in use (RFC 9110, 5.6.7). */
 const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 
+/** Resolution of the Date header. */
+export const DATE_RESOLUTION_MS = 1000;
+
 /** An HTTP date as UNIX milliseconds; null when absent or not one. */
 export function parseHttpDate(text: string | undefined): number | null {
   if (text === undefined || !HTTP_DATE.test(text)) return null;

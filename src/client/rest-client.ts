@@ -34,6 +34,7 @@ import {
 import { HttpTransport, StaleConnectionError, type TransportRequest } from './http-transport.js';
 import {
   coveredOf,
+  DATE_RESOLUTION_MS,
   gapsOf,
   headerText,
   identityOf,
@@ -48,8 +49,6 @@ import { RequestSigner } from './request-signer.js';
 
 const DEFAULT_TIMEOUT_MS = 10_000;
 const DEFAULT_CONNECTIONS = 8;
-/** Resolution of the Date header. */
-const DATE_RESOLUTION_MS = 1000;
 /** How long to wait after a 429 that does not say how long. */
 const UNSPOKEN_RETRY_AFTER_MS = 1000;
 /** Waits that the exchange asks for are lengthened by up to this fraction. */

@@ -52,6 +52,31 @@ export const GAP_NOTICES_METHOD = 'tapekeep.gaps';
 /** The notification: whether a gap begins (or it ends), and the time, UNIX milliseconds. */
 export const GAP_NOTICE = 'tapekeep.gap';
 
+/**
+ * With this parameter it asks for {@link TIME_NOTICE} as well: at once, and whenever the time of its session
+ * goes on otherwise than before.
+ */
+export const WITH_TIME = 'time';
+/** The notification: the time, its pace, the number of the change, and whether that was a jump. */
+export const TIME_NOTICE = 'tapekeep.time';
+
+/** How the time of a replay goes on. */
+export interface TimeNotice {
+  /** UNIX milliseconds. */
+  readonly nowMs: number;
+  /** Its seconds per second of ours; 0 while it stands. */
+  readonly pace: number;
+  /** Another number for each change: one that was told before is none. */
+  readonly change: number;
+  /** Whether the time went to another place with it. */
+  readonly isJump: boolean;
+}
+
+/** The frame {@link TIME_NOTICE}. */
+export function timeNoticeMessage({ nowMs, pace, change, isJump }: TimeNotice) {
+  return { method: TIME_NOTICE, params: [nowMs, pace, change, isJump], id: null };
+}
+
 /** The frame {@link GAP_NOTICE}. */
 export function gapNoticeMessage(isGap: boolean, atMs: number) {
   return { method: GAP_NOTICE, params: [isGap, atMs], id: null };

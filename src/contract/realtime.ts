@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { GAP_NOTICE } from './gap-notices.js';
+import { GAP_NOTICE, TIME_NOTICE, type TimeNotice } from './gap-notices.js';
 import { type StateRecord, stateRecord } from './resources.js';
 import { boundedList, boundedText, nameText, wholeNumber } from './values.js';
 
@@ -174,6 +174,12 @@ const gapNotice = z.object({
   params: z.tuple([z.boolean(), z.number()]),
 });
 
+/** The other one. */
+const timeNotice = z.object({
+  method: z.literal(TIME_NOTICE),
+  params: z.tuple([z.number().positive(), z.number().min(0), z.number(), z.boolean()]),
+});
+
 /** What a frame from the server turned out to be. */
 export type ServerFrame =
   | {
@@ -196,6 +202,8 @@ export type ServerFrame =
     }
   /** Of a replay: a gap of its archive begins or ends, exchange milliseconds. */
   | { readonly kind: 'gap'; readonly isGap: boolean; readonly atMs: number }
+  /** Of a replay: its time goes on otherwise than before. */
+  | ({ readonly kind: 'time' } & TimeNotice)
   /** Neither a response nor a notification that is known. */
   | { readonly kind: 'unrecognised' };
 
@@ -230,6 +238,11 @@ export function readServerFrame(frame: unknown, words: RealtimeWords = {}): Serv
   if (gap.success) {
     const [isGap, atMs] = gap.data.params;
     return { kind: 'gap', isGap, atMs };
+  }
+  const time = timeNotice.safeParse(frame);
+  if (time.success) {
+    const [nowMs, pace, change, isJump] = time.data.params;
+    return { kind: 'time', nowMs, pace, change, isJump };
   }
   return { kind: 'unrecognised' };
 }

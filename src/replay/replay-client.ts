@@ -10,6 +10,7 @@ import {
   describeGaps,
   GAP_HEADER,
   REPLAY_TIME,
+  type TimeNotice,
 } from '../contract/gap-notices.js';
 import type {
   BookOrder,
@@ -212,6 +213,10 @@ export class ReplayClient implements Backend {
 
   follow(market: string, periodS: number, follower: StateFollower): () => void {
     return this.#parts.session.follow(market, periodS, follower);
+  }
+
+  watchTime(watcher: (time: TimeNotice) => void): () => void {
+    return this.#parts.session.watchTime(watcher);
   }
 
   leave(): void {

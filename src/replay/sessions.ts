@@ -1,3 +1,4 @@
+import type { TimeNotice } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import {
   type ClockControl,
@@ -22,6 +23,7 @@ export class ReplaySession {
   readonly #context: ReplayContext;
   readonly #playback: Playback;
   readonly #followers = new Set<StateFollower>();
+  readonly #timeWatchers = new Set<(time: TimeNotice) => void>();
   #connections = 0;
   #usedAtMs: number;
   #isStopped = false;
@@ -33,7 +35,11 @@ export class ReplaySession {
     this.#clock = clock;
     this.#context = context;
     this.#usedAtMs = clock.monotonicMs();
-    this.time = new VirtualClock(clock, span, speed, () => this.#playback.changed());
+    this.time = new VirtualClock(clock, span, speed, () => {
+      const { notice } = this.time;
+      if (notice !== undefined) for (const watcher of this.#timeWatchers) watcher(notice);
+      this.#playback.changed();
+    });
     this.#playback = new Playback(context, this.time);
   }
 
@@ -70,6 +76,13 @@ export class ReplaySession {
       this.#followers.delete(follower);
       end();
     };
+  }
+
+  watchTime(watcher: (time: TimeNotice) => void): () => void {
+    this.#timeWatchers.add(watcher);
+    const { notice } = this.time;
+    if (notice !== undefined) watcher(notice);
+    return () => void this.#timeWatchers.delete(watcher);
   }
 
   seek(atMs: number): void {

@@ -1,3 +1,4 @@
+import type { TimeNotice } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
 import type { ClockReading, PlaySpeed } from '../server/backend.js';
@@ -20,6 +21,9 @@ export class VirtualClock {
   /** The time at the instant `#anchoredAtMs` of the monotonic clock. */
   #anchorMs: number;
   #anchoredAtMs: number;
+  /** Begins at this machine's time: that of a session made anew has other numbers. */
+  #changes: number;
+  #isJump = false;
 
   /** @param onChange called when time will pass otherwise than before */
   constructor(clock: Clock, span: Span, speed: PlaySpeed, onChange: () => void) {
@@ -29,6 +33,15 @@ export class VirtualClock {
     this.#onChange = onChange;
     this.#anchorMs = span.fromMs;
     this.#anchoredAtMs = clock.monotonicMs();
+    this.#changes = Math.floor(clock.wallMs());
+  }
+
+  /** How it goes on from now; undefined where followers drive it. */
+  get notice(): TimeNotice | undefined {
+    if (this.#speed === 'max') return undefined;
+    const isRunning = this.state === 'running' && typeof this.#speed === 'number';
+    const pace = isRunning ? Number(this.#speed) : 0;
+    return { nowMs: this.nowMs(), pace, change: this.#changes, isJump: this.#isJump };
   }
 
   /** Whole UNIX milliseconds; goes back by {@link VirtualClock.seek} only. */
@@ -74,7 +87,7 @@ export class VirtualClock {
   setSpeed(speed: PlaySpeed): void {
     this.#anchor(this.nowMs());
     this.#speed = speed;
-    this.#onChange();
+    this.#changed(false);
   }
 
   get jump(): { readonly toMs: number } | undefined {
@@ -85,7 +98,7 @@ export class VirtualClock {
     const toMs = Math.min(this.span.toMs, Math.max(this.span.fromMs, atMs));
     this.#jump = { toMs };
     this.#anchor(toMs);
-    this.#onChange();
+    this.#changed(true);
   }
 
   /** Goes ahead to an instant; never back, and not beyond the end. No callback. */
@@ -97,6 +110,12 @@ export class VirtualClock {
   #become(phase: 'running' | 'paused'): void {
     this.#anchor(this.nowMs());
     this.#phase = phase;
+    this.#changed(false);
+  }
+
+  #changed(isJump: boolean): void {
+    this.#changes += 1;
+    this.#isJump = isJump;
     this.#onChange();
   }
 

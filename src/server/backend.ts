@@ -1,3 +1,4 @@
+import type { TimeNotice } from '../contract/gap-notices.js';
 import type {
   ActiveOrder,
   Balance,
@@ -158,6 +159,11 @@ export interface Backend {
    * @throws RefusedError `badSession`, `unavailable`
    */
   sessionFor?(client: ClientSession): Backend;
+  /**
+   * Reports how the time of this client's session goes on: at once, and whenever that changes. Left out: time
+   * goes on by itself. Returns a function that ends it.
+   */
+  watchTime?(listener: (time: TimeNotice) => void): () => void;
   /** Called when the connection of this session has ended. */
   leave?(): void;
   /** Left out where there are none: then no signature is right. */

@@ -553,3 +553,43 @@ test('a connection goes on though a replay has no state to answer with yet', asy
   for await (const event of feed) if (event.kind === 'record') break;
   assert.deepEqual(closed, ['stopped']);
 });
+
+test('states have the time of the replay, however that is steered, though nothing else is asked', async (t) => {
+  const world = await openWorld();
+  await fillStates(
+    world,
+    Array.from({ length: 600 }, (_, atS) => atS),
+  );
+  const replay = await startReplay(t, world.store, { speed: 5 });
+  const time = replay.backend.clockControl;
+  const clock = systemClock;
+  const exchangeClock = createExchangeClock({ clock });
+  const feed = openStateFeed({
+    ...{ url: replay.server.realtimeUrl, market: 'BTC_USDT', periodS: 60, clock, exchangeClock },
+    ...{ random: () => 0.5, telemetry: noTelemetry.client },
+  });
+  t.after(() => feed.stop());
+  const steer = [
+    () => time.seek(undefined, noonMs(300)),
+    () => {
+      time.pause(undefined);
+      time.seek(undefined, noonMs(100));
+      time.resume(undefined);
+    },
+    () => time.setSpeed(undefined, 2),
+    () => time.seek(undefined, noonMs(90)),
+    () => time.setSpeed(undefined, 10),
+  ];
+  let records = 0;
+  for await (const event of feed) {
+    if (event.kind !== 'record' || event.origin === 'query') continue;
+    const recordedMs = noonMs(Number(event.record.last) - 1);
+    const lateMs = event.exchangeMs - recordedMs;
+    records += 1;
+    assert.ok(lateMs > -1000 && lateMs < 5000, `${event.record.last}: ${lateMs} ms`);
+    if (records % 6 !== 0) continue;
+    const next = steer.shift();
+    if (next === undefined) break;
+    next();
+  }
+});

@@ -1,4 +1,4 @@
-import { safeExcerpt } from '../../client/index.js';
+import { createExchangeClock, safeExcerpt } from '../../client/index.js';
 import {
   type FrameOutcome,
   FrameSocket,
@@ -74,9 +74,10 @@ class Conversation {
   constructor({ url, telemetry, waitMs }: RealtimeProbeSettings, words: readonly RealtimeWords[]) {
     this.#waitMs = waitMs;
     this.#words = words;
+    const exchangeClock = createExchangeClock({ clock: systemClock });
     const limits = { acknowledgeTimeoutMs: waitMs, maxFrameBytes: MAX_FRAME_BYTES };
     this.#socket = new FrameSocket(
-      { url, clock: systemClock, telemetry, words: {}, ...limits },
+      { url, clock: systemClock, exchangeClock, telemetry, words: {}, ...limits },
       {
         opened: () => {
           this.#isOpen = true;

@@ -3,14 +3,20 @@ import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import { tlsRefusal } from '../../kernel/tls.js';
-import { identityOf } from '../reply-reader.js';
+import { DATE_RESOLUTION_MS, headerText, identityOf, parseHttpDate } from '../reply-reader.js';
 import type { FeedSettings } from './reconnecting.js';
 import type { CloseReason } from './state-feed.js';
 
 /** What every connection of the real-time interface needs. */
 type FrameSocketSettings = Pick<
   FeedSettings,
-  'url' | 'clock' | 'telemetry' | 'words' | 'acknowledgeTimeoutMs' | 'maxFrameBytes'
+  | 'url'
+  | 'clock'
+  | 'exchangeClock'
+  | 'telemetry'
+  | 'words'
+  | 'acknowledgeTimeoutMs'
+  | 'maxFrameBytes'
 >;
 
 /** How a connection ended. */
@@ -105,6 +111,7 @@ export class FrameSocket {
       this.#socket = socket;
       socket.on('upgrade', ({ headers }) => {
         this.#identity = identityOf(headers);
+        this.#observeDate(parseHttpDate(headerText(headers, 'date')));
       });
       socket.on('open', () => {
         this.#phase = 'open';
@@ -124,6 +131,14 @@ export class FrameSocket {
 
   get #isOpen(): boolean {
     return this.#phase !== 'connecting';
+  }
+
+  /** Who asks nothing else of the exchange has no other hint of its time. */
+  #observeDate(dateMs: number | null): void {
+    const { clock, exchangeClock } = this.#settings;
+    if (dateMs === null) return;
+    const window = { sentMonotonicMs: this.#startedMs, receivedMonotonicMs: clock.monotonicMs() };
+    exchangeClock.observe({ dateMs, ...window, resolutionMs: DATE_RESOLUTION_MS });
   }
 
   /** Ends the connection for this reason, unless the deadline is cleared or set anew. */

@@ -39,7 +39,10 @@ export type CloseReason =
   /** The server or the network ended it. */
   | 'remote';
 
-/** What a feed reports, in order. All `…ExchangeMs` are estimates of exchange time. */
+/**
+ * What a feed reports, in order. All `…ExchangeMs` are estimates of exchange time, and this machine's time while the
+ * exchange has not said any (in answers, or with the handshake).
+ */
 export type StateEvent =
   /** The subscription was acknowledged. `atMs` is this machine's wall clock. */
   | {

@@ -1,4 +1,4 @@
-import { GAP_NOTICES_METHOD } from '../../contract/gap-notices.js';
+import { GAP_NOTICES_METHOD, WITH_TIME } from '../../contract/gap-notices.js';
 import {
   type FrameOf,
   LIST_PERIOD_S,
@@ -163,7 +163,7 @@ export class StateSession {
     const [first] = lines;
     if (first === undefined) return;
     for (const line of lines) line.connected(identity);
-    if (isReplay(identity)) this.#socket.send(GAP_NOTICES_METHOD, [], GAPS_ID);
+    if (isReplay(identity)) this.#socket.send(GAP_NOTICES_METHOD, [WITH_TIME], GAPS_ID);
     const markets = lines.map(({ market }) => market);
     this.#request = new SubscriptionRequest(this.#settings.form, markets, first.periodS);
     this.#askToSubscribe(this.#request);
@@ -177,8 +177,10 @@ export class StateSession {
   #received(frame: ServerFrame): FrameOutcome {
     if (frame.kind === 'response') return this.#answered(frame);
     if (frame.kind === 'update') return this.#updated(frame);
-    if (frame.kind !== 'gap' || !isReplay(this.#identity)) return 'unrecognised';
-    for (const { line } of this.#members.values()) line.gapTold(frame);
+    if (!isReplay(this.#identity)) return 'unrecognised';
+    if (frame.kind === 'time') this.#settings.exchangeClock.told(frame);
+    else if (frame.kind !== 'gap') return 'unrecognised';
+    else for (const { line } of this.#members.values()) line.gapTold(frame);
     return 'response';
   }
 

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';
-import { GAP_NOTICES_METHOD } from '../../contract/gap-notices.js';
+import { GAP_NOTICES_METHOD, timeNoticeMessage, WITH_TIME } from '../../contract/gap-notices.js';
 import {
   errorMessage,
   LIST_PERIOD_S,
@@ -163,6 +163,7 @@ export class RealtimeConnection {
   #cancelIdle: (() => void) | undefined;
   #closeReason = 'client';
   #notifiesGaps = false;
+  #endTimeWatch: (() => void) | undefined;
   /** Present where the exchange limits the requests of a connection. */
   readonly #window: RateWindows | undefined;
   /** Present when things are made to go wrong on purpose. */
@@ -228,6 +229,7 @@ export class RealtimeConnection {
     this.#closeReason = reason;
     this.#endSubscriptions();
     this.#endTrades();
+    this.#endTimeWatch?.();
     this.#cancelIdle?.();
     this.#gate?.end();
   }
@@ -282,6 +284,7 @@ export class RealtimeConnection {
     if (word === GAP_NOTICES_METHOD && this.#context.backend.follow !== undefined) {
       this.#notifiesGaps = true;
       this.#send(responseMessage(id, [], STATUS_SUCCESS));
+      if (params.includes(WITH_TIME)) this.#watchTime();
       return;
     }
     const method = methodOf(word, this.#context);
@@ -330,6 +333,15 @@ export class RealtimeConnection {
     if (target === undefined) throw invalidArgument();
     const record = await this.#context.backend.state(...target);
     this.#send(responseMessage(id, params, record));
+  }
+
+  #watchTime(): void {
+    this.#endTimeWatch?.();
+    this.#endTimeWatch = this.#context.backend.watchTime?.((time) => {
+      this.#send(timeNoticeMessage(time));
+    });
+    // Sending may have cut a slow reader.
+    if (!this.#isOpen) this.#endTimeWatch?.();
   }
 
   /** Refuses a whole list for one unknown market, where the exchange does so. */

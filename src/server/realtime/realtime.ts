@@ -9,6 +9,7 @@ import {
   BAD_REQUEST,
   bareReplyText,
   type ErrorReply,
+  httpDate,
   isUnambiguous,
   notFound,
   refusedReply,
@@ -32,13 +33,16 @@ export class RealtimeServer {
     // Text is decoded strictly by the connection, which then does what its variant says.
     skipUTF8Validation: true,
   });
+  /** As the client of each handshake sees it: another session has another time. */
+  readonly #opening = new WeakMap<IncomingMessage, Backend>();
   #isStopped = false;
 
   constructor(context: ServerContext) {
     this.#context = context;
     // As on every HTTP reply: a client must not mix two exchanges' data.
-    this.#server.on('headers', (headers) => {
-      headers.push(`${IDENTITY_HEADER}: ${context.backend.identity}`);
+    this.#server.on('headers', (headers, request) => {
+      const backend = this.#opening.get(request) ?? context.backend;
+      headers.push(`${IDENTITY_HEADER}: ${backend.identity}`, `Date: ${httpDate(backend.nowMs())}`);
     });
     // The library would answer a faulty handshake with statuses and texts of its own.
     this.#server.on('wsClientError', (_error, socket) => {
@@ -62,6 +66,7 @@ export class RealtimeServer {
     } else {
       const backend = this.#openSession(request, socket);
       if (backend === undefined) return;
+      this.#opening.set(request, backend);
       this.#server.handleUpgrade(request, socket, head, (webSocket) => {
         const context = { ...this.#context, backend };
         const connection = new RealtimeConnection(

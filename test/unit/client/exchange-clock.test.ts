@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import { createExchangeClock } from '../../../src/client/exchange-clock.js';
+import { DAY_MS } from '../../../src/kernel/durations.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { ClockDispute } from '../../../src/observe/events.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -27,6 +28,10 @@ class SimulatedExchange {
   constructor(startMs: number, pace = 1) {
     this.#baseMs = startMs;
     this.#pace = pace;
+  }
+
+  get pace(): number {
+    return this.#pace;
   }
 
   nowMs(): number {
@@ -500,4 +505,56 @@ test('samples that say nothing are ignored', () => {
   }
   assert.equal(estimate.isSynced, false);
   assert.equal(estimate.nowMs(), clock.wallMs());
+});
+
+test('what a replay says of its own time is true at once, once for each change', () => {
+  const exchange = new SimulatedExchange(20_000 * DAY_MS, 20);
+  const { estimate } = exchange;
+  let changes = 0;
+  const tell = (isJump = false) => {
+    changes += 1;
+    const [nowMs, pace] = [exchange.nowMs(), exchange.pace];
+    // From each connection.
+    for (let at = 0; at < 3; at += 1) estimate.told({ nowMs, pace, change: changes, isJump });
+  };
+  const assertRight = () => {
+    const aheadMs = estimate.nowMs() - exchange.nowMs();
+    assert.ok(Math.abs(aheadMs) <= RESOLUTION_MS, `${aheadMs} ms ahead of ${exchange.nowMs()}`);
+  };
+  tell();
+  assertRight();
+  exchange.clock.advance(5000);
+  assertRight();
+  exchange.askEvery(200, 40);
+  assertRight();
+  assert.notEqual(estimate.lived, undefined);
+
+  const heldMs = exchange.nowMs();
+  exchange.seek(heldMs, 0);
+  tell();
+  exchange.askEvery(200, 30);
+  assertRight();
+  assert.ok((estimate.lived?.untilMs ?? Infinity) <= heldMs + RESOLUTION_MS);
+  exchange.seek(heldMs, 20);
+  tell();
+  assertRight();
+  exchange.clock.advance(300);
+  assertRight();
+  exchange.seek(exchange.nowMs(), 2);
+  tell();
+  exchange.askEvery(200, 10);
+  assertRight();
+  assert.equal(estimate.jumps, 0);
+
+  for (const toMs of [exchange.nowMs() + 20_000, exchange.nowMs() - 300_000]) {
+    const { jumps } = estimate;
+    exchange.seek(toMs, 20);
+    tell(true);
+    assertRight();
+    assert.equal(estimate.jumps, jumps + 1);
+    assert.equal(estimate.lived?.sinceMs, toMs);
+    exchange.askEvery(200, 10);
+    assertRight();
+  }
+  assert.deepEqual(exchange.disputes, []);
 });
