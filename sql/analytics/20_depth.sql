@@ -51,9 +51,14 @@ BEGIN ATOMIC
     ORDER BY lower(n.span) DESC LIMIT 1) c
   WHERE c.span @> book_watched.at OR NOT EXISTS (
     SELECT FROM coverage l WHERE l.market_id = book_watched.market_id
-      AND l.stream_id = c.stream_id AND lower(l.span) > book_watched.at);
+      AND l.stream_id = c.stream_id AND lower(l.span) > book_watched.at
+    UNION ALL
+    SELECT FROM gap g WHERE g.market_id = book_watched.market_id AND g.stream_id = c.stream_id
+      AND g.state <> 'filled' AND g.span && tstzrange(book_watched.at, NULL)
+    UNION ALL
+    SELECT FROM market m WHERE m.market_id = book_watched.market_id AND m.delisted_at IS NOT NULL);
 END;
-COMMENT ON FUNCTION analytics.book_watched IS 'Helper: the span without a break in which the book that counts at a moment was watched: the one around it, or the newest of all where none has begun since. Null within a gap. Example: SELECT analytics.book_watched(analytics.market_id(''BTC_USDT''), now())';
+COMMENT ON FUNCTION analytics.book_watched IS 'Helper: the span without a break in which the book that counts at a moment was watched: the one around it, or the newest of all where the moment is newer than all that is known of it. Null within a gap, and after the last look at a market that is delisted. Example: SELECT analytics.book_watched(analytics.market_id(''BTC_USDT''), now())';
 
 -- Looks for the book itself, because the time to be asked for is that since it held.
 CREATE OR REPLACE FUNCTION analytics.book_known_at(market text, at timestamptz)
@@ -158,4 +163,4 @@ BEGIN ATOMIC
     FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS p(price, amount, level)
   ) l;
 END;
-COMMENT ON FUNCTION analytics.depth_at IS 'The order book of a market as it held at a moment, best level first; total_amount is the amount up to and with the level. A moment after the newest look, such as now(), gets the last book: age is the time since the newest look, zero before that look. What the book was between two looks is not known: it is taken to be that of the earlier one. No rows within a gap. Example: SELECT * FROM analytics.depth_at(''BTC_USDT'', ''2026-01-15 12:00Z'') ORDER BY side, level';
+COMMENT ON FUNCTION analytics.depth_at IS 'The order book of a market as it held at a moment, best level first; total_amount is the amount up to and with the level. A moment after the newest look, such as now(), gets the last book: age is the time since the newest look, zero before that look. What the book was between two looks is not known: it is taken to be that of the earlier one. No rows within a gap that is no lag, nor after the last look at a market that is delisted. Example: SELECT * FROM analytics.depth_at(''BTC_USDT'', ''2026-01-15 12:00Z'') ORDER BY side, level';

@@ -275,3 +275,47 @@ test('questions that the archive cannot answer, and readers that leave', async (
     await assertNothingOpen(world.url);
   });
 });
+
+test('no book is known within a gap, nor once a market has left; after a stop it is the last', async (t) => {
+  const world = await makeEventWorld(seededRandom(8));
+  const { store, streams, url } = world;
+  const archive = await openWorld(t, world);
+  const endMs = EVENT_SPAN.to.getTime();
+  const afterEnd = (seconds: number) => new Date(endMs + seconds * 1000);
+  /** Ages in seconds, of the library and of SQL; null where there is no book. */
+  const agesOf = async (market: string, at: Date) => {
+    const book = await archive.bookAt(market, at);
+    const [row] = await runSql<{ age: number | null }>(
+      url,
+      `SELECT extract(epoch FROM min(age))::float8 AS age
+       FROM analytics.depth_at('${market}', '${at.toISOString()}')`,
+    );
+    return [book === null ? null : book.ageUs / 1e6, row?.age];
+  };
+  assert.deepEqual(await agesOf('AAA_USD', afterEnd(30)), [30, 30]);
+
+  const [of] = await runSql<{ market_id: number }>(
+    url,
+    `SELECT market_id FROM market WHERE name = 'AAA_USD'`,
+  );
+  const stream = streams.find((one) => one.kind === 'depth' && one.marketId === of?.market_id);
+  await store.recordGap({
+    ...{ stream: stream ?? assert.fail(), state: 'unfillable', reason: 'not observed' },
+    ...{ span: { fromMs: endMs + 60_000, toMs: endMs + 120_000 }, atMs: endMs + 120_000 },
+  });
+  const none = [null, null];
+  assert.deepEqual(await agesOf('AAA_USD', afterEnd(-1)), [0, 0]);
+  assert.deepEqual(await agesOf('AAA_USD', afterEnd(30)), none, 'what is older than it is no lag');
+  assert.deepEqual(await agesOf('AAA_USD', afterEnd(119)), none);
+  assert.deepEqual(await agesOf('AAA_USD', afterEnd(120)), [120, 120], 'newer is lag');
+
+  assert.deepEqual(await agesOf('CCC_USD', afterEnd(30)), [30, 30]);
+  const terms = { stock: 'X', money: 'USD', stockPrec: 8, moneyPrec: 8, feePrec: 4 };
+  const left = ['AAA_USD', 'BBB_USD'].map((name) => ({ name, ...terms, minAmount: '0' }));
+  await store.ensureMarkets(left, endMs + 60_000);
+  assert.deepEqual(await agesOf('CCC_USD', afterEnd(-1)), [0, 0]);
+  for (const seconds of [0, 30, 60, 86_400]) {
+    assert.deepEqual(await agesOf('CCC_USD', afterEnd(seconds)), none);
+  }
+  assert.deepEqual(await agesOf('BBB_USD', afterEnd(30)), [30, 30]);
+});

@@ -166,8 +166,8 @@ export class Archive {
 
   /**
    * The order book of a market as it held at an instant: the last one observed until then. After the
-   * newest look at it, as at the present, it is the last book with its age. Null within a gap: what was
-   * seen before may have changed.
+   * newest look at it, as at the present, it is the last book with its age. Null within a gap that is no
+   * lag, as what was seen before may have changed; and after the last look at a market that is delisted.
    *
    * @throws ArchiveError `unknown_market`, `not_collected`, `bad_moment`, `bad_option`; StoreError; ColdError
    */

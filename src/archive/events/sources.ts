@@ -142,7 +142,7 @@ async function* cut(
   }
 }
 
-/** The book of a market as it held at an instant, or the last one; null within a gap. */
+/** The book of a market as it held at an instant; of an instant newer than all that is known of it, the last one. */
 export async function bookAt(
   place: { readonly store: Store; readonly coldDir: string | null },
   market: string,
@@ -156,7 +156,10 @@ export async function bookAt(
   const after = { fromMs: atMs + 1, toMs: atMs + 1 };
   const found = await store.inspection.neighbours({ ...stream, span: after });
   const { before } = found;
-  if (before === null || (before.span.toMs <= atMs && found.after !== null)) return null;
+  if (before === null) return null;
+  const isWatched = atMs < before.span.toMs;
+  const isLag = found.after === null && stream.isListed && atMs >= (stream.countedUntilMs ?? 0);
+  if (!isWatched && !isLag) return null;
   const reader = await openReading(store, { coldDir: coldDir ?? '' });
   try {
     const span = { fromMs: before.span.fromMs, toMs: atMs + 1 };
