@@ -34,10 +34,11 @@ const ANSWERS: Readonly<Record<string, readonly string[]>> = {
     '15:00 | null | null | 0.008700',
   ],
   '05_gaps_of_a_week.sql': [
-    '10:00 | 10:03:20 | open | not collected',
-    '11:00 | 12:00 | open | not collected',
-    '14:10 | 14:20 | unfillable | beyond history',
-    '14:20 | 14:30 | open | not collected',
+    'trades | 0 | 10:00 | 10:03:20 | open | not collected',
+    'trades | 0 | 11:00 | 12:00 | open | not collected',
+    'depth | 0 | 12:30 | 12:40 | open | not collected',
+    'trades | 0 | 14:10 | 14:20 | unfillable | beyond history',
+    'trades | 0 | 14:20 | 14:30 | open | not collected',
   ],
   '06_candle_against_trades.sql': ['12:00 | 8 | 8 | 0 | true', '13:00 | 1.8 | 1.8 | 0.01 | true'],
   '07_busiest_seconds.sql': ['13:01 | 3 | 1.8 | 0.2', '12:00 | 2 | 3 | 1', '12:59:59 | 1 | 4 | 0'],
@@ -84,7 +85,8 @@ function questionOf(name: string): string {
   const moments = [...(MOMENTS[name] ?? AFTERNOON)];
   const sql = readFileSync(join(COOKBOOK, name), 'utf8').replaceAll(
     /now\(\)(?: - interval '[^']+')?/g,
-    () => `'${moments.shift() ?? assert.fail(`${name} has more moments than are known here`)}'`,
+    () =>
+      `timestamptz '${moments.shift() ?? assert.fail(`${name} has more moments than are known here`)}'`,
   );
   assert.deepEqual(moments, [], `moments that ${name} does not ask for`);
   return sql;
@@ -99,4 +101,20 @@ test('the cookbook answers its ten questions, asked by a reader', async () => {
     const rows = await runSql(reader, questionOf(name));
     assert.deepEqual(rows.map(lineOf), ANSWERS[name], name);
   }
+});
+
+test('what the exchange no longer had of the week is among what is missing of it', async () => {
+  const { store, url } = await openAnalystWorld();
+  const reader = await loginAs(url, 'tapekeep_reader');
+  const name = '05_gaps_of_a_week.sql';
+  const startMs = Date.parse('2026-01-15T11:00Z');
+  const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  const asked = async () => (await runSql(reader, questionOf(name))).map(lineOf);
+  await store.setCollectFrom(trades.streamId, startMs, 'history horizon');
+  assert.deepEqual(await asked(), [
+    'trades | 0 | 00:00 | 11:00 | unfillable | history horizon',
+    ...(ANSWERS[name] ?? []),
+  ]);
+  await store.setCollectFrom(trades.streamId, startMs, 'history begins');
+  assert.deepEqual(await asked(), ANSWERS[name]);
 });
