@@ -217,6 +217,10 @@ test('the asker may leave rows out, and is told of what is not there', async (t)
     gone.notes.join(),
     /trades from 2026-01-14 00:00:00 to 2026-01-15 00:00:00 are no longer kept/,
   );
+  const within = await ask(place, "FROM trades WHERE traded_at <= '2026-01-14 12:00'");
+  assert.deepEqual(within.notes, gone.notes, 'by its own limits');
+  const after = await ask(place, "FROM trades WHERE traded_at >= '2026-01-15'");
+  assert.deepEqual(after.notes, [], 'what begins at its end asks for none of it');
 });
 
 test('files alone answer as well; a damaged one is an error and no answer', async (t) => {

@@ -1,4 +1,4 @@
-import type { Span } from '../../kernel/span.js';
+import { doOverlap, type Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
@@ -22,6 +22,7 @@ import {
   assertMarkets,
   assertWhole,
   type Bounds,
+  EVER,
   narrowed,
   PLANNED,
   planBounds,
@@ -228,8 +229,11 @@ class World {
     const files = await source.files(kind, bounds, marketIds);
     const cold = files.map(({ absolutePath }) => absolutePath);
     if (reader === null) return { cold, hot: null };
-    const gone = reader.segments(kind, bounds).filter(({ state }) => state === 'expired');
-    for (const { span } of gone) onNote(`${kind} ${spanText(span)} are no longer kept`);
+    // By its own limits, as the statement may compare with an instant that is none.
+    for (const { span, state } of reader.segments(kind, EVER)) {
+      if (state !== 'expired' || !doOverlap(span, bounds)) continue;
+      onNote(`${kind} ${spanText(span)} are no longer kept`);
+    }
     onPhase(`reading ${kind} from the database`);
     const path = this.#statement.scratch(`${kind}.csv`);
     const staging = stageHotRows(reader, path, kind, bounds, marketIds, signal);

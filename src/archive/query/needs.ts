@@ -21,7 +21,7 @@ export interface Selection {
 }
 
 /** Before and after everything that is stored. */
-const EVER: Bounds = { markets: null, fromMs: 0, toMs: Date.UTC(9999, 0) };
+export const EVER: Bounds = { markets: null, fromMs: 0, toMs: Date.UTC(9999, 0) };
 /** For what is only described, or thrown away whole. */
 const NOTHING: Bounds = { markets: new Set(), fromMs: 0, toMs: 0 };
 
@@ -149,9 +149,10 @@ function scanBounds(kind: SeriesKind, filters: readonly string[]): Bounds {
     const [, column, comparison = '', text = ''] = COMPARED.exec(one) ?? [];
     const ms = Date.parse(text.replace(' ', 'T').replace(/\+00$/, 'Z'));
     if (column !== time || Number.isNaN(ms)) continue;
-    // Instants have microseconds; rows beside them do no harm.
-    if (!comparison.includes('<')) fromMs = Math.max(fromMs, ms - 1);
-    if (!comparison.includes('>')) toMs = Math.min(toMs, ms + 1);
+    // Of an instant with microseconds `ms` is the millisecond that it lies in.
+    const isBefore = comparison === '<' && !/\.\d{4}/.test(text);
+    if (!comparison.includes('<')) fromMs = Math.max(fromMs, ms);
+    if (!comparison.includes('>')) toMs = Math.min(toMs, isBefore ? ms : ms + 1);
   }
   return { markets, fromMs, toMs };
 }

@@ -16,7 +16,7 @@ const TABLES = [
   ...questionSql(new Map()),
 ];
 
-/** What a statement needs of trades; instants a moment wider than they were written. */
+/** What a statement needs of trades; in milliseconds, the end excluded. */
 async function needOf(sql: string) {
   const statement = await openStatement(sql, new AbortController().signal);
   const { duck } = statement;
@@ -28,8 +28,8 @@ async function needOf(sql: string) {
     const at = (ms: number) => new Date(ms).toISOString();
     return {
       markets: markets === null ? '*' : [...markets].sort(),
-      from: fromMs === 0 ? null : at(fromMs + 1),
-      to: toMs === Date.UTC(9999, 0) ? null : at(toMs - 1),
+      from: fromMs === 0 ? null : at(fromMs),
+      to: toMs === Date.UTC(9999, 0) ? null : at(toMs),
     };
   } finally {
     await statement.close();
@@ -38,7 +38,7 @@ async function needOf(sql: string) {
 
 const ALL = { markets: '*', from: null, to: null };
 const [FIRST, SECOND] = ['2026-01-01T00:00:00.000Z', '2026-01-02T00:00:00.000Z'];
-const NONE = { markets: [], from: null, to: '1969-12-31T23:59:59.999Z' };
+const NONE = { markets: [], from: null, to: '1970-01-01T00:00:00.000Z' };
 
 test('rows are left out where the statement throws them away', async () => {
   const ofA = { ...ALL, markets: ['A'] };
@@ -55,9 +55,14 @@ test('rows are left out where the statement throws them away', async () => {
     ["from trades where market = 'it''s' or market = ', ('", { ...ALL, markets: [', (', "it's"] }],
     [
       "from trades where traded_at between '2026-01-01' and date '2026-01-01' + interval '1 day'",
-      { markets: '*', from: FIRST, to: SECOND },
+      { markets: '*', from: FIRST, to: '2026-01-02T00:00:00.001Z' },
     ],
-    ["from trades where traded_at = '2026-01-01'", { markets: '*', from: FIRST, to: FIRST }],
+    [
+      "from trades where traded_at = '2026-01-01'",
+      { markets: '*', from: FIRST, to: '2026-01-01T00:00:00.001Z' },
+    ],
+    ["from trades where traded_at < '2026-01-02'", { ...ALL, to: SECOND }],
+    ["from trades where traded_at < '2026-01-01 23:59:59.999999'", { ...ALL, to: SECOND }],
     [
       "from trades where traded_at >= '2026-01-01 02:00:00.123456+02' and traded_at < 'infinity'",
       { ...ALL, from: '2026-01-01T00:00:00.123Z' },
@@ -132,5 +137,5 @@ test('now is the same when it is planned and when it runs', async () => {
   });
   const [row] = await duck.rows('asking', 'select epoch_ms(now())');
   await statement.close();
-  assert.equal(bounds('trades').fromMs, Number(row?.[0]) - 1);
+  assert.equal(bounds('trades').fromMs, Number(row?.[0]));
 });
