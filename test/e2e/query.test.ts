@@ -40,7 +40,7 @@ test('one statement over hot and cold, in each form; what is not in an answer is
   assert.deepEqual([half.code, half.out], [0, '{"count":"48"}']);
   assert.match(
     half.err,
-    /rows of trade have moved to cold files.*2026-01-14.*the table trades has all/,
+    /rows of trade have moved to cold files.*2026-01-14.*analytics refuses such a time.*the table trades has all/,
   );
   const refused = await query(
     `select * from analytics.trades('BTC_USD', '2026-01-14', '2026-01-15')`,
@@ -154,6 +154,12 @@ test('the statement decides what runs it, and mistakes are named', async () => {
       2,
       /there is no function cuont here\. Did you mean count\(…\)\?\n/,
     ],
+    [
+      ['select kind,\n sum(length) from gaps group by kind'],
+      2,
+      /refused: DuckDB sums no lengths: write sum\(epoch\(…\)\).*\n\nLINE 2: {2}sum\(length\)/,
+    ],
+    [['select sum(epoch(length)) from gaps'], 0, /sum/],
     [['pivot trades on side using count(*)'], 2, /name them, as in PIVOT trades ON side IN/],
     [
       ['select tid,\n  prise from analytics.trades'],
@@ -172,7 +178,7 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [
       [`select * from depth where market = 'BTC_USDT'`],
       2,
-      /column "market" does not exist\. .*market_id.*--engine duckdb.*\n\nLINE 1: /,
+      /column "market" does not exist\. .*market_id.*analytics\.coverage, analytics\.depth_levels.*--engine duckdb\n\nLINE 1: /,
     ],
     [
       [`select market from analytics.completeness('BTC_USDT', '2026-01-31')`],

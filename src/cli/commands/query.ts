@@ -198,7 +198,7 @@ function coldWarnings({ cold }: Answer): string[] {
     const other = otherName(table);
     const advice =
       other === undefined ? 'tapekeep restore brings them back' : `the table ${other} has all`;
-    return `rows of ${table} have moved to cold files, within ${time}; what is read of that time from the table itself is not all (analytics answers with all, unless tapekeep.missing is set). In this command ${advice}`;
+    return `rows of ${table} have moved to cold files, within ${time}; what is read of that time from the table itself is not all (analytics refuses such a time, unless tapekeep.missing is set). In this command ${advice}`;
   });
 }
 

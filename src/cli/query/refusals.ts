@@ -30,6 +30,8 @@ function nearestAdvice(word: string, known: readonly Name[]): string | undefined
 const NO_FUNCTION =
   /Catalog Error: (?:Table|Scalar) Function with name "?(\w+)"? does not exist!\nDid you mean "(?:main\.)?(\w+)".*/;
 
+const NO_SUM = /Binder Error: No function matches .* 'sum\(INTERVAL\)'.*?(?=\n\nLINE |$)/s;
+
 /** With the table or the question that was meant, where DuckDB runs a statement. */
 export function asOwnRefusal(error: unknown): unknown {
   if (error instanceof NoSuchTableError) {
@@ -41,6 +43,11 @@ export function asOwnRefusal(error: unknown): unknown {
   }
   if (!(error instanceof StatementRefusedError)) return error;
   const message = messageOf(error);
+  if (NO_SUM.test(message)) {
+    const advice =
+      'DuckDB sums no lengths: write sum(epoch(…)) for their seconds, or ask analytics.gaps';
+    return refused(message.replace(NO_SUM, advice), error);
+  }
   const [found, word = '', suggested = ''] = NO_FUNCTION.exec(message) ?? [];
   if (found === undefined) return error;
   // It leaves out the schema and the case of letters; the line that it quotes has both.
@@ -94,7 +101,7 @@ async function nameAdvice(
   }
   if (MARKET_COLUMN.test(message)) {
     if (/\banalytics\./i.test(sql)) return '. SELECT * shows the columns that there are';
-    return '. In the tables of the database it is market_id, and market.name has its name; --engine duckdb knows depth and the others by the column market';
+    return '. In the tables of the database it is market_id, and market.name has its name. The views of analytics (analytics.coverage, analytics.depth_levels) have the column market, and so have coverage and depth with --engine duckdb';
   }
   const isFunction = FUNCTION.test(message);
   const found = (isFunction ? FUNCTION : RELATION).exec(message);
