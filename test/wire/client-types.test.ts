@@ -105,6 +105,19 @@ test('a program of a user compiles against the package, strictly', () => {
   assert.equal(faults.length, 1, 'a name that is not exported is a fault');
 });
 
+test('what resolves without exports finds the same declarations', () => {
+  const { exports, typesVersions } = JSON.parse(
+    readFileSync(join(repositoryPath, 'package.json'), 'utf8'),
+  ) as {
+    readonly exports: Readonly<Record<string, string | { readonly types: string }>>;
+    readonly typesVersions: { readonly '*': Readonly<Record<string, readonly string[]>> };
+  };
+  for (const [entry, found] of Object.entries(exports)) {
+    if (typeof found === 'string' || entry === '.') continue;
+    assert.deepEqual(typesVersions['*'][entry.replace('./', '')], [found.types], entry);
+  }
+});
+
 /** Types of the package's own that a declaration mentions; `isTypeOnly` when it is exported as a type. */
 function mentionedTypes(checker: ts.TypeChecker, declaration: ts.Declaration, isTypeOnly: boolean) {
   const found: ts.Symbol[] = [];
