@@ -211,6 +211,21 @@ export function startTriesText(
   return `; ${tries} led no further (${printable(reason)}: ${printable(note)}), ${next}`;
 }
 
+/** What the exchange has of a stream before all that is covered: see {@link isPartOfHistory}. */
+export function unreachedText(stream: KnownStream, nowMs: number): string {
+  const { market, kind, oldestCoveredMs: ms, collectFromMs } = stream;
+  const name = `${printable(market)} ${kind}`;
+  if (stream.startReason === 'history horizon') {
+    const edge = formatInstant(collectFromMs ?? ms ?? 0);
+    return `${name}: history before ${edge} exists and cannot be had: ${HORIZON_WHY}`;
+  }
+  const where =
+    ms === null
+      ? 'nothing is covered yet'
+      : `the walk is at ${formatInstant(ms)}, and a daemon goes on down from there`;
+  return `${name}: the start of history is not reached yet: ${where}; how much is before that is not known${startTriesText(stream, nowMs)}`;
+}
+
 /**
  * When a gap is tried again without a person. No process tries while nothing collects.
  *
@@ -283,7 +298,7 @@ async function whyNoGap(
   if (givenUpUntilMs !== null && atMs < givenUpUntilMs) {
     return `${name}: given up by retention, which keeps nothing from before ${formatInstant(givenUpUntilMs)}; it is not collected again`;
   }
-  if (oldestCoveredMs === null) return `${name}: nothing is collected yet`;
+  if (oldestCoveredMs === null) return `${name}: nothing is covered yet`;
   const start = formatInstant(oldestCoveredMs);
   if ((kind === 'trades' || kind === 'times') && collectFromMs === null) {
     return `${name}: not collected as far back as that yet; a running daemon goes on down from ${start}${startTriesText(stream, nowMs)}`;

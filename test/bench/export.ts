@@ -59,7 +59,7 @@ async function makeArchive(server: string): Promise<Archive> {
   await runSql(url, MAKE_TRADES);
   await store.commit({ claims: [{ stream, span, evidence: { made: 'for the benchmark' } }] });
   await runSql(url, 'VACUUM ANALYZE');
-  return { url, store, parts: [{ market: 'BTC_USDT', marketId: 1, stream, span }] };
+  return { url, store, parts: [{ market: 'BTC_USDT', marketId: 1, stream, span, notes: [] }] };
 }
 
 /** The same rows, read by the same driver and thrown away. */

@@ -83,6 +83,48 @@ test('an export of nothing says why: there was nothing, or nobody has looked', a
   assert.doesNotMatch(some.err, /no trades/);
 });
 
+test('an export from the start of history says when that is not all that the exchange has', async (t) => {
+  const { url } = await openTradeArchive({ A_B: awkwardTrades(3) });
+  const folder = await makeFolder(t);
+  const path = join(folder, 'a.csv');
+  const file = ['--kind', 'trades', '--out', path];
+  const bars = ['--for', 'vectorbt', '--candles', 'trades', '--interval', '1h', '--dir', folder];
+  const notesOf = async (asked: readonly string[], ...span: readonly string[]) => {
+    const { code, err } = await run(url, '--market', 'A_B', ...asked, ...span, '--force');
+    assert.equal(code, 0, err);
+    const written = asked === file ? path : join(folder, 'A_B-1h.csv');
+    const { notes } = JSON.parse(await readFile(`${written}.manifest.json`, 'utf8'));
+    const about = (notes as string[]).filter((line) => line.startsWith('A_B trades: '));
+    // What the file says, the terminal says.
+    for (const line of about) assert.ok(err.split('\n').includes(line), err);
+    return about;
+  };
+  const startsWith = (reason: string) =>
+    runSql(
+      url,
+      `UPDATE stream SET collect_from = '2026-01-15 12:00Z', start_reason = '${reason}' WHERE kind = 'trades'`,
+    );
+  const GOES_ON =
+    /start of history is not reached yet: the walk is at 2026-01-15 12:00:00, and a daemon goes on down from there; how much is before that is not known\.$/;
+  const inside = ['--from', '2026-01-15T12:00:10Z', '--to', '2026-01-15T12:01:00Z'];
+  for (const asked of [file, bars]) {
+    for (const span of [[], ['--from', 'start'], ['--from', '2026-01-14', '--clamp']]) {
+      const [note, ...others] = await notesOf(asked, ...span);
+      assert.match(note ?? '', GOES_ON);
+      assert.deepEqual(others, []);
+    }
+    assert.deepEqual(await notesOf(asked, ...inside), [], 'it is whole as asked');
+  }
+  await startsWith('history horizon');
+  for (const asked of [file, bars]) {
+    const [note] = await notesOf(asked, '--from', 'start');
+    assert.match(note ?? '', /history before 2026-01-15 12:00:00 exists and cannot be had: /);
+    assert.deepEqual(await notesOf(asked, ...inside), []);
+  }
+  await startsWith('history begins');
+  for (const asked of [file, bars]) assert.deepEqual(await notesOf(asked, '--from', 'start'), []);
+});
+
 test('a span with gaps is refused by an exit code of its own, with what can be done', async (t) => {
   const { url } = await openAnalystWorld();
   const folder = await makeFolder(t);

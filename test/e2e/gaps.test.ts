@@ -379,7 +379,10 @@ suite('gaps', { concurrency: 3 }, () => {
     );
     await stall(at(90_000));
     const open = (await world.ask('gaps')).out;
-    assert.match(open, /times: the start of history is not reached yet, it is at 20.* not known; /);
+    assert.match(
+      open,
+      /times: the start of history is not reached yet: the walk is at 20.* not known; /,
+    );
     assert.match(open, /the last 3 tries led no further \(walk stalled: no way\), next try at 20/);
     // The daemon may have ended before the first of them.
     const tickers = await world.ask('gaps', 'explain', TAPE_MARKET, 'tickers', at(1));

@@ -131,5 +131,5 @@ test('each length of candles is explained, and tickers of all markets are called
   assert.match(candles.out, /^candles 60s of BTC_USD: nothing is missing there, all is covered/m);
   const tickers = await explain('tickers');
   assert.match(tickers.out, /^tickers of BTC_USD: nothing is missing/m);
-  assert.match(tickers.out, /^tickers of all markets: nothing is collected yet/m);
+  assert.match(tickers.out, /^tickers of all markets: nothing is covered yet/m);
 });

@@ -49,7 +49,7 @@ async function partOf(store: Store, asked: Asked, hours: number): Promise<Interc
     sources.push({ kind, stream });
   }
   const span = { fromMs: NOON_S * 1000, toMs: (NOON_S + hours * HOUR_S) * 1000 };
-  return { market: MARKET, span, sources };
+  return { market: MARKET, span, sources, notes: [] };
 }
 
 /** Everything that is written for every program, by path. */

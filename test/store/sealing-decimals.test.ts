@@ -161,7 +161,7 @@ test('files of few digits and of many, and the database, are one: asked, exporte
   });
 
   const path = `${await makeFolder(t)}/all.csv`;
-  const part = { market: BTC.name, marketId: ids.get(BTC.name) ?? 0, stream, span };
+  const part = { market: BTC.name, marketId: ids.get(BTC.name) ?? 0, stream, span, notes: [] };
   await runExport({ store, kind: 'trades', parts: [part], format: 'csv', path, coldDir });
   const [, ...lines] = await readCsv(path);
   assert.deepEqual(

@@ -32,6 +32,8 @@ export interface ExportPart {
   /** The stream that covers it. */
   readonly stream: StreamPlace;
   readonly span: Span;
+  /** What a reader has to know of it beside its rows. */
+  readonly notes: readonly string[];
 }
 
 export interface ExportRequest {
@@ -110,6 +112,7 @@ export async function exportSeries(
     notes: [
       ...notesOf(kind, !isText),
       ...(isText && isPartlyCold(request, reader) ? [COLD_NOTE] : []),
+      ...request.parts.flatMap((one) => one.notes),
     ],
     markets: written,
   };

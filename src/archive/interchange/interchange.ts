@@ -192,7 +192,7 @@ async function writeFile(
       ...{ file: output.fileName, ...output.sums(), rows: written.rows },
       isComplete: sources.every(({ known }) => known.missingCount === 0),
       counts: Object.fromEntries(Object.entries(written.counts).filter(([, count]) => count !== 0)),
-      notes: CONTENTS[tool][content] ?? [],
+      notes: [...(CONTENTS[tool][content] ?? []), ...part.notes],
       sources: sources.map(({ kind, known }) => ({ kind, ...completenessOf(known) })),
     };
     await output.commit(manifest);

@@ -63,6 +63,8 @@ export interface InterchangePart {
   readonly span: Span;
   /** Candles: of the exchange (`candles`), or computed (`trades`). Events: trades, then depth. */
   readonly sources: readonly Source[];
+  /** What a reader has to know of it beside its rows. */
+  readonly notes: readonly string[];
 }
 
 export interface InterchangeRequest {

@@ -3,16 +3,13 @@ import {
   type InterchangeManifest,
   exportFor as writeFilesFor,
 } from '../../archive/interchange/interchange.js';
+import type { InterchangePart } from '../../archive/interchange/request.js';
 import { openReading } from '../../archive/reading.js';
 import { systemClock } from '../../kernel/clock.js';
 import type { KnownStream } from '../../store/index.js';
 import { type CommonOptions, VERSION } from '../command.js';
 import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
-import {
-  type InterchangeSelection,
-  interchangeParts,
-  type SelectedParts,
-} from '../export/selection.js';
+import { type InterchangeSelection, interchangeParts } from '../export/selection.js';
 import { UsageError } from '../failure.js';
 import { coldDirOf } from '../opening/database.js';
 import { countOf, printable, whole } from '../output.js';
@@ -64,11 +61,11 @@ export async function exportFor(common: CommonOptions, options: InterchangeSelec
             files += 1;
             look.left = leaves(files);
             const isEmpty = manifest.rows === 0;
-            reportExport(
-              manifest,
-              path,
-              isEmpty ? emptySources(manifest, selected, streams, nowMs) : [],
-            );
+            const part = selected.parts.find(({ market }) => market.name === manifest.market);
+            reportExport(manifest, path, [
+              ...(isEmpty ? emptySources(manifest, part, streams, nowMs) : []),
+              ...(part?.notes ?? []),
+            ]);
           },
         },
       );
@@ -88,7 +85,7 @@ export async function exportFor(common: CommonOptions, options: InterchangeSelec
 function reportExport(
   { rows, bytes, content, sources, counts }: InterchangeManifest,
   path: string,
-  empty: readonly string[],
+  remarks: readonly string[],
 ): void {
   const gaps = sources.reduce((sum, one) => sum + one.gaps.count, 0);
   const filled = counts.quietSlotsFilled ?? 0;
@@ -101,17 +98,16 @@ function reportExport(
     `${whole(bytes)} bytes`,
     ...facts,
   ];
-  process.stderr.write(`${[summary.join(', '), ...empty].join('\n')}\n`);
+  process.stderr.write(`${[summary.join(', '), ...remarks].join('\n')}\n`);
 }
 
 /** Why there was nothing to read. */
 function emptySources(
   { market, from, to, sources }: InterchangeManifest,
-  { parts }: SelectedParts,
+  part: InterchangePart | undefined,
   streams: readonly KnownStream[],
   nowMs: number,
 ): string[] {
-  const part = parts.find((one) => one.market.name === market);
   return sources.map(({ kind, coverage }) => {
     const streamId = part?.sources.find((one) => one.kind === kind)?.stream.streamId;
     return emptyReason({ what: kind, market, from, to, coverage, streamId }, streams, nowMs);

@@ -137,7 +137,13 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
           onPhase: (phase) => progress.say(`${phase} …`),
         },
       ).finally(end);
-      reportExport(manifest, output, emptyLines(manifest, parts, streams, nowMs));
+      reportExport(manifest, output, [
+        ...emptyLines(manifest, parts, streams, nowMs),
+        ...firstOf(
+          parts.flatMap(({ notes }) => notes),
+          (rest) => `… and ${countOf(rest, 'note')} more in the manifest`,
+        ),
+      ]);
     } finally {
       await output.discard();
     }
@@ -148,7 +154,7 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
  * What was written, beside the data: those may be on standard output, and then only the manifest is
  * printed, for programs to read.
  */
-function reportExport(manifest: Manifest, output: Output, empty: readonly string[]): void {
+function reportExport(manifest: Manifest, output: Output, remarks: readonly string[]): void {
   if (output.manifestPath === undefined) {
     process.stderr.write(jsonLine(manifest));
     return;
@@ -157,15 +163,20 @@ function reportExport(manifest: Manifest, output: Output, empty: readonly string
   const gaps = markets.reduce((sum, one) => sum + one.gaps.count, 0);
   const lines = [
     `${countOf(rows, 'row')} of ${kind} in ${printable(output.name)} (${whole(bytes)} bytes, sha256 ${sha256})`,
-    ...empty,
+    ...remarks,
     `manifest in ${printable(output.manifestPath)}`,
     ...(gaps === 0 ? [] : [`${countOf(gaps, 'gap')} in it; the manifest lists them`]),
   ];
   process.stderr.write(`${lines.join('\n')}\n`);
 }
 
-/** Most markets whose reasons are printed; the manifest has the coverage of all. */
+/** Most markets of which something is printed; the manifest has it of all. */
 const EXPLAINED_MAX = 5;
+
+function firstOf(lines: readonly string[], more: (rest: number) => string): readonly string[] {
+  const rest = lines.length - EXPLAINED_MAX;
+  return rest <= 0 ? lines : [...lines.slice(0, EXPLAINED_MAX), more(rest)];
+}
 
 /** Why there is nothing of markets of which there is nothing. */
 function emptyLines(
@@ -173,11 +184,10 @@ function emptyLines(
   parts: readonly ExportPart[],
   streams: readonly KnownStream[],
   nowMs: number,
-): string[] {
+): readonly string[] {
   const empty = markets.flatMap((one, at) =>
     one.rows > 0 ? [] : [{ ...one, what: kind, streamId: parts[at]?.stream.streamId }],
   );
-  const lines = empty.slice(0, EXPLAINED_MAX).map((one) => emptyReason(one, streams, nowMs));
-  const rest = empty.length - lines.length;
-  return rest === 0 ? lines : [...lines, `… and none of ${rest} other markets`];
+  const lines = empty.map((one) => emptyReason(one, streams, nowMs));
+  return firstOf(lines, (rest) => `… and none of ${rest} other markets`);
 }

@@ -15,7 +15,7 @@ import {
   leftOutText,
   nextTryText,
   notCollecting,
-  startTriesText,
+  unreachedText,
 } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT } from '../options.js';
@@ -85,7 +85,7 @@ export default command({
       ...sumLines(listed, isAll),
       ...beforeHistoryLines(before, limit),
       ...givenUpLines(givenUp),
-      ...unreached.map((stream) => unreachedLine(stream, nowMs)),
+      ...unreached.map((stream) => `${unreachedText(stream, nowMs)}.`),
       ...(isCollecting ? [] : lagLines(chosen, isWritten, nowMs)),
       ...(left === undefined
         ? []
@@ -98,17 +98,6 @@ function unreachedDocument({ market, kind, oldestCoveredMs, startReason }: Known
   const reached = oldestCoveredMs === null ? null : new Date(oldestCoveredMs);
   const cannotBeHad = startReason === 'history horizon';
   return { market, kind, reached, cannotBeHad, why: cannotBeHad ? HORIZON_WHY : null };
-}
-
-function unreachedLine(stream: KnownStream, nowMs: number): string {
-  const { market, kind, oldestCoveredMs: ms, collectFromMs } = stream;
-  if (stream.startReason === 'history horizon') {
-    const edge = formatInstant(collectFromMs ?? ms ?? 0);
-    return `${printable(market)} ${kind}: history before ${edge} exists and cannot be had: ${HORIZON_WHY}.`;
-  }
-  const where = ms === null ? 'nothing is collected yet' : `it is at ${formatInstant(ms)}`;
-  const tries = startTriesText(stream, nowMs);
-  return `${printable(market)} ${kind}: the start of history is not reached yet, ${where}; how much is before that is not known${tries}.`;
 }
 
 function triesDocument({ attempts, reason, note, nextAttemptAtMs }: StartTries) {
@@ -124,7 +113,7 @@ function nothing(
   const isAny = Object.values(selected).every((one) => one === undefined);
   if (!isAny) return 'No gaps of that sort.';
   if (streams.every(({ newestCoveredMs }) => newestCoveredMs === null)) {
-    return 'Nothing has been collected yet.';
+    return 'Nothing is covered yet.';
   }
   return isAllKnown
     ? 'No gaps: all that is expected is covered.'

@@ -17,9 +17,11 @@ import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { nameMeant, SERIES_KINDS, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { SERIES, streamsOf, tableOfStream } from '../../model/series.js';
+import { isPartOfHistory } from '../../status/document.js';
 import { type KnownStream, millisSql, type Store, timestampSql } from '../../store/index.js';
 import { flag, ofWords, option, type Values } from '../command.js';
 import { UsageError } from '../failure.js';
+import { unreachedText } from '../gaps.js';
 import {
   CLAMP,
   durationArgument,
@@ -140,7 +142,7 @@ export async function exportParts(
       const to = options.to?.text ?? formatInstant(span.toMs);
       throw new UsageError('--to', to, `${begins}; name --from as well`);
     }
-    parts.push({ market, marketId, stream, span });
+    parts.push({ market, marketId, stream, span, notes: startNotes(stream, span, bounds, nowMs) });
   }
   return { variantS, parts };
 }
@@ -231,6 +233,17 @@ function spanOf(
   return { fromMs, toMs: bounds.toMs === undefined && endMs <= fromMs ? nowMs : endMs };
 }
 
+/** A file that begins where its stream does, and was to begin earlier, may lack what the exchange has. */
+function startNotes(
+  stream: KnownStream,
+  { fromMs }: Span,
+  { fromMs: askedMs = Number.NEGATIVE_INFINITY }: Partial<Span>,
+  nowMs: number,
+): readonly string[] {
+  const isCut = askedMs < fromMs && fromMs === stream.oldestCoveredMs;
+  return isCut && isPartOfHistory(stream) ? [`${unreachedText(stream, nowMs)}.`] : [];
+}
+
 /** Nothing of a stream is covered: what there is instead. */
 function nothingYet(
   options: ExportSelection,
@@ -284,24 +297,31 @@ export async function interchangeParts(
       : content === 'trades' || isComputed
         ? ['trades']
         : ['candles'];
-  const found = new Map<number, { span: Span; sources: Source[] }>();
+  const found = new Map<number, Omit<InterchangePart, 'market'>>();
   let variantS = 0;
   for (const kind of kinds) {
     const interval = kind === 'candles' ? options.interval : undefined;
     const selection = { ...options, kind, interval, period: undefined };
     const chosen = await exportParts(selection, store, streams, nowMs);
     variantS = chosen.variantS;
-    for (const { marketId, stream, span } of chosen.parts) {
-      const before = found.get(marketId);
-      const sources = [...(before?.sources ?? []), { kind, stream }];
-      const common = before === undefined ? span : overlapOf(before.span, span);
-      found.set(marketId, { span: common, sources });
+    for (const { marketId, stream, span: own, notes } of chosen.parts) {
+      const before = found.get(marketId) ?? { span: own, sources: [], notes: [] };
+      const span = overlapOf(before.span, own);
+      found.set(marketId, {
+        span,
+        sources: [...before.sources, { kind, stream }],
+        // Where the file begins later than a source it lacks nothing of that.
+        notes: [
+          ...(before.span.fromMs === span.fromMs ? before.notes : []),
+          ...(own.fromMs === span.fromMs ? notes : []),
+        ],
+      });
     }
   }
-  const parts = [...found].flatMap(([marketId, { span, sources }]): InterchangePart[] => {
+  const parts = [...found].flatMap(([marketId, { span, sources, notes }]): InterchangePart[] => {
     const one = markets.find((some) => some.marketId === marketId);
     if (one === undefined || sources.length < kinds.length) return [];
-    if (span.toMs > span.fromMs) return [{ market: one, span, sources }];
+    if (span.toMs > span.fromMs) return [{ market: one, span, sources, notes }];
     throw new UsageError(
       '--market',
       one.name,

@@ -113,7 +113,7 @@ export async function openTradeArchive(
     const stream = await store.ensureStream({ kind: 'trades', marketId, variant: 0 });
     const trades = rows.map((row) => ({ ...row, marketId }));
     await store.commit({ trades, claims: [claim(stream, 0, 100)] });
-    parts.push({ market, marketId, stream, span: secondsAfterNoon(0, 100) });
+    parts.push({ market, marketId, stream, span: secondsAfterNoon(0, 100), notes: [] });
   }
   return { store, url, parts };
 }
