@@ -38,8 +38,10 @@ test('the database stays without a daemon, with one beside it, and ends with the
   assert.equal((await toEnd('migrate')).code, 0);
 
   const kept = run('db');
-  await kept.line((line) => line.startsWith('database  postgres://analyst@127.0.0.1:'));
+  await kept.line((line) => line.startsWith('database  postgresql://analyst@127.0.0.1:'));
   const url = (await toEnd('url')).stdout;
+  // The only name of the scheme that SQLAlchemy takes.
+  assert.match(url, /^postgresql:\/\/analyst:/);
   const [row] = await runSql<{ who: string }>(
     url,
     'SELECT current_user::text AS who FROM (SELECT count(*) FROM trades) t',
@@ -60,6 +62,21 @@ test('the database stays without a daemon, with one beside it, and ends with the
   const ended = await toEnd('url');
   assert.equal(ended.code, 1);
   assert.match(ended.stderr, /does not run now: "tapekeep db"/);
+  assert.equal(ended.stdout, '');
+});
+
+test("of a database of one's own url prints the address that is set, by the scheme's long name", async () => {
+  const url = await makeDatabase();
+  const migrated = new Program(['migrate'], { env: { ...env, TAPEKEEP_DATABASE_URL: url } });
+  programs.push(migrated);
+  assert.equal((await migrated.ended()).code, 0, migrated.dump());
+  for (const scheme of ['postgres:', 'postgresql:']) {
+    const set = url.replace(/^postgres(ql)?:/, scheme);
+    const program = new Program(['url'], { env: { ...env, TAPEKEEP_DATABASE_URL: set } });
+    programs.push(program);
+    assert.equal((await program.ended()).code, 0, program.dump());
+    assert.equal(program.text('stdout').trim(), url.replace(/^postgres(ql)?:/, 'postgresql:'));
+  }
 });
 
 test('psql gets the reader, or the owner, with the password out of sight', async (t) => {

@@ -113,6 +113,12 @@ test('every script that a document runs by npm is one of the package', () => {
   );
 });
 
+test('no document hands psql an address that may be empty: it would open another database', () => {
+  for (const { path, text } of readDocuments()) {
+    assert.doesNotMatch(text, /psql[^\n]*\$\((npx )?tapekeep url/, path);
+  }
+});
+
 test('the package carries every file that its documents link to', () => {
   // Its scripts would build dist/ anew below other tests.
   const pack = ['pack', '--dry-run', '--json', '--ignore-scripts'];

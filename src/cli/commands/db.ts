@@ -12,7 +12,7 @@ For psql, notebooks and Grafana while nothing is collected. A daemon or any comm
 beside it uses the same server, and the last of them to end stops it.
 
   tapekeep db
-  psql "$(tapekeep url)"
+  url=$(tapekeep url) && psql "$url"
 
 The port stays the same from one start to the next while it is free; database.embeddedPort settles it.
 Stop with Ctrl-C.`;

@@ -11,10 +11,11 @@ The login of the embedded Postgres only reads (database.readerName, database.rea
 of your own the address is database.url, with and without --owner, whose login may write: give readers
 logins of their own (docs/guides/sql.md). The password stands in the address: mind where you print it.
 
-  psql "$(tapekeep url)"
-  TAPEKEEP_DATABASE_URL="$(tapekeep url --owner)" tapekeep start
+  url=$(tapekeep url) && psql "$url"
+  url=$(tapekeep url --owner) && TAPEKEEP_DATABASE_URL=$url tapekeep start
 
-The embedded Postgres has to run: "tapekeep db" keeps it up, and so does "tapekeep start".`;
+The embedded Postgres has to run: "tapekeep db" keeps it up, and so does "tapekeep start". Where it does not
+nothing is printed, and the exit code is 1: psql of an empty address would open another database.`;
 
 /** The login that may write. */
 export const OWNER = flag('--owner', "log in as the archive's owner, who may write");
@@ -36,6 +37,8 @@ export default command({
       const text = `the embedded Postgres in ${config.dataDir} does not run now: "tapekeep db" in another terminal keeps it up, as "tapekeep start" does; "tapekeep psql" starts it by itself`;
       throw new TapekeepError('database_unreachable', text);
     }
-    await writeOut(`${isOwner ? found.url : found.readerUrl}\n`);
+    const url = isOwner ? found.url : found.readerUrl;
+    // SQLAlchemy knows the other name of the scheme alone.
+    await writeOut(`${url.replace(/^postgres:/, 'postgresql:')}\n`);
   },
 });

@@ -45,7 +45,7 @@ export function programUrl(port: number, password: string): string {
 }
 
 function urlOf(user: string, password: string, port: number, database: string): string {
-  return `postgres://${user}:${password}@127.0.0.1:${port}/${database}`;
+  return `postgresql://${user}:${password}@127.0.0.1:${port}/${database}`;
 }
 
 /** Follows from the superuser's, which does not follow from it. */
