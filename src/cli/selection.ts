@@ -149,6 +149,17 @@ export function gapFilterOf(
   };
 }
 
+/** The streams whose gaps are selected. */
+export function streamsMeant(
+  streams: readonly KnownStream[],
+  { marketIds, kinds }: Pick<GapFilter, 'marketIds' | 'kinds'>,
+): readonly KnownStream[] {
+  return streams.filter(
+    ({ marketId, kind }) =>
+      (marketIds?.includes(marketId) ?? true) && (kinds?.includes(kind) ?? true),
+  );
+}
+
 /** The newest candle is final, and asked for, only some time after its end. */
 const SETTLING_MS = 60_000;
 

@@ -234,13 +234,16 @@ suite('gaps', { concurrency: 3 }, () => {
     const idle = await world.ask('gaps', 'fill', ...TRADES);
     assert.deepEqual(
       [idle.code, idle.out],
-      [0, `Nothing to fill. ${gaps.length} gaps were given up; --again tries once more.`],
+      [
+        0,
+        `Nothing to fill. ${gaps.length} gaps were given up as not to be had; --again tries once more.`,
+      ],
     );
     const id = gaps[0]?.id ?? '';
     const named = await world.ask('gaps', 'fill', id);
     assert.deepEqual(
       [named.code, named.out],
-      [7, 'Nothing to fill. It was given up; --again tries once more.'],
+      [7, 'Nothing to fill. It was given up as not to be had; --again tries once more.'],
     );
     const again = await world.run('gaps', 'fill', id, '--again');
     assert.equal(again.code, 7, again.out + again.err);

@@ -264,4 +264,21 @@ test('gaps whose time has left are not filled, and it is said what would bring t
   const back = await fill('--to', `${DAYS[0]}T12:00:00Z`);
   assert.doesNotMatch(back.err, /left out/);
   assert.match(back.err, /^Filling 1 gap\.$/m);
+  // Of what retention gave up there is no gap that could be named.
+  await runSql(url, `SELECT expire_partition('trade', '${DAYS[0]}')`);
+  const expired = await fill('--from', DAYS[0], '--to', `${DAYS[0]}T12:00:00Z`);
+  assert.equal(expired.out, 'Nothing to fill.');
+  assert.match(
+    expired.err,
+    new RegExp(`^Given up by retention: trades from before ${DAYS[1]} 00:00:00; no gap`, 'm'),
+  );
+  const kept = await fill('--from', DAYS[1], '--to', `${DAYS[1]}T12:00:00Z`);
+  assert.equal(kept.out, 'Nothing to fill.');
+  assert.doesNotMatch(kept.err, /retention/);
+  const lost = await runCommand(['restore', '--kind', 'trades', ...span], env);
+  assert.equal(lost.code, 0, lost.err);
+  assert.match(
+    lost.out,
+    /^Nothing to do: no partition of this span is archived; 1 partition of it was given up by retention, gone for good /,
+  );
 });

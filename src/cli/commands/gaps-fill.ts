@@ -4,11 +4,17 @@ import type { Gap, Store } from '../../store/index.js';
 import { argument, command, flag } from '../command.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
-import { findGap } from '../gaps.js';
+import { findGap, givenUpLines, givenUpOf } from '../gaps.js';
 import { partitionSpans } from '../life.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { countOf, marketNames } from '../output.js';
-import { GAP_SELECTION, type GapOptions, gapFilterOf, readGaps } from '../selection.js';
+import {
+  GAP_SELECTION,
+  type GapOptions,
+  gapFilterOf,
+  readGaps,
+  streamsMeant,
+} from '../selection.js';
 
 /** Gaps of one run; the others are named by the next. */
 const FILLED_MAX = 2000;
@@ -51,6 +57,9 @@ export default command({
     // What was given up is meant where it is named, or with --again.
     const meant = ids.length > 0 ? found : found.filter(isOpen);
     const isAll = !isCut && due.length === meant.length;
+    if (due.length === 0 && ids.length === 0) {
+      for (const line of await retentionLines(context, selected, nowMs)) say(line);
+    }
     if (due.length === 0)
       return await context.fill(nothing(present.length, ids.length), json, isAll);
     if (isCut) say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
@@ -88,11 +97,22 @@ async function withoutArchived(store: Store, gaps: readonly Gap[]): Promise<read
   return gaps.filter(({ kind, span }) => subtractSpans(span, gone.get(kind) ?? []).length > 0);
 }
 
+/** Of time that was given up by retention there is no gap: nothing else would name it. */
+async function retentionLines(
+  { store }: FillContext,
+  selected: GapOptions,
+  nowMs: number,
+): Promise<readonly string[]> {
+  const streams = await store.inspection.streams();
+  const { marketIds, kinds, span } = gapFilterOf(selected, streams, nowMs, FILLED_MAX);
+  return givenUpLines(givenUpOf(streamsMeant(streams, { marketIds, kinds }), span?.fromMs));
+}
+
 function nothing(unfillable: number, ids: number): string {
   if (unfillable === 0) return 'Nothing to fill.';
   const what =
     ids === 0 ? `${countOf(unfillable, 'gap')} ${unfillable === 1 ? 'was' : 'were'}` : 'It was';
-  return `Nothing to fill. ${what} given up; --again tries once more.`;
+  return `Nothing to fill. ${what} given up as not to be had; --again tries once more.`;
 }
 
 async function select(

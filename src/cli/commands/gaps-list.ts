@@ -28,7 +28,7 @@ import {
   printReport,
   whole,
 } from '../output.js';
-import { GAP_SELECTION, gapFilterOf, readGaps } from '../selection.js';
+import { GAP_SELECTION, gapFilterOf, readGaps, streamsMeant } from '../selection.js';
 
 /** Gaps that are looked at for the sums, beyond those that are shown. */
 const SUMMED_MAX = 5000;
@@ -46,11 +46,7 @@ export default command({
     const streams = await store.inspection.streams();
     const filter = gapFilterOf(selected, streams, nowMs, Math.max(limit, SUMMED_MAX));
     const { gaps, isAll } = await readGaps(store, filter, streams, nowMs);
-    const { marketIds, kinds } = filter;
-    const chosen = streams.filter(
-      ({ marketId, kind }) =>
-        (marketIds?.includes(marketId) ?? true) && (kinds?.includes(kind) ?? true),
-    );
+    const chosen = streamsMeant(streams, filter);
     const unreached = chosen.filter(isPartOfHistory);
     const isWritten = await store.inspection.isWritten();
     const isCollecting = await store.inspection.isCollecting();

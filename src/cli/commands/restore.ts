@@ -1,9 +1,11 @@
 import { restore } from '../../archive/sealing/life.js';
 import { doOverlap } from '../../kernel/span.js';
+import type { PartitionInfo } from '../../store/index.js';
 import { command, flag, required } from '../command.js';
 import { isOfKind, lifeKindsArgument, lifeRulesOf, partitions, workOnLives } from '../life.js';
 import { coldDirOf } from '../opening/database.js';
 import { instantArgument, JSON_DOCUMENT } from '../options.js';
+import { countOf } from '../output.js';
 import { selectSpan } from '../selection.js';
 
 const HELP = `
@@ -38,17 +40,23 @@ export default command({
   async run(look, { kinds, from, to, isRemoving, json }) {
     const { config } = look.session;
     const { fromMs = 0, toMs = look.nowMs } = selectSpan({ from, to }, look.nowMs);
+    const isChosen = (partition: PartitionInfo) =>
+      isOfKind(partition, kinds) && doOverlap(partition.span, { fromMs, toMs });
+    const partitions = (await look.store.sealing.partitions()).filter(isChosen);
+    const expired = partitions.filter(({ state }) => state === 'expired').length;
+    const gone =
+      expired === 0
+        ? ''
+        : `; ${countOf(expired, 'partition')} of it ${expired === 1 ? 'was' : 'were'} given up by retention, gone for good`;
     return await workOnLives(look, {
       isJson: json,
-      nothing:
-        'Nothing to do: no partition of this span is archived ("tapekeep partitions" lists them).',
+      nothing: `Nothing to do: no partition of this span is archived${gone} ("tapekeep partitions" lists them).`,
       inTheEnd: ({ outcomes }) =>
         !isRemoving && outcomes.some(({ became }) => became === 'restored')
           ? `Their files stay in ${coldDirOf(config)}: they are not read now, and serve again when the partitions leave. The same command with --remove-files deletes them.`
           : null,
       rules: lifeRulesOf(config),
-      isChosen: (partition) =>
-        isOfKind(partition, kinds) && doOverlap(partition.span, { fromMs, toMs }),
+      isChosen,
       run: (work) => restore(work, isRemoving),
     });
   },
