@@ -4,7 +4,7 @@ import { exchangeNameOf } from '../../config/load.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
 import { archiveStatus, type LedgerCount, statusOf, statusRows } from '../../status/document.js';
-import { type HealthReport, healthReport } from '../../status/health.js';
+import { type HealthReport, healthReport, shared } from '../../status/health.js';
 import { standingText } from '../../status/page.js';
 import { type StatusServer, startStatusServer } from '../../status/server.js';
 import type { Store } from '../../store/index.js';
@@ -46,6 +46,9 @@ const SILENT_PERIODS = 3;
 /** A commit that takes longer means that nothing is stored at present. */
 const COMMIT_STUCK_MS = 15_000;
 
+/** A database that does not answer in this time is named, before the whole look has taken too long. */
+const PING_LIMIT_MS = 3_000;
+
 /** Opens the status pages of a daemon, unless they are switched off. */
 export async function openDaemonStatus(
   { config, clock, telemetry, exchangeTime }: Session,
@@ -53,6 +56,7 @@ export async function openDaemonStatus(
 ): Promise<StatusServer | undefined> {
   if (!config.http.enabled) return undefined;
   const { host, port, token } = config.http;
+  const ping = shared(clock, PING_LIMIT_MS, async () => await look().store?.ping());
   return startStatusServer({
     host,
     port,
@@ -61,7 +65,7 @@ export async function openDaemonStatus(
     telemetry: telemetry.daemon,
     metricsText: () => telemetry.metricsText(),
     health: async () => health(look()),
-    ready: () => ready(look()),
+    ready: () => ready(look(), ping),
     knownMarkets: () => knownMarkets(look(), config.markets),
     statusJson: (selection, reports) => {
       const nowMs = exchangeTime.nowMs();
@@ -133,9 +137,10 @@ function health({ idleMs, failure }: DaemonView): HealthReport {
   ]);
 }
 
-async function ready(view: DaemonView): Promise<HealthReport> {
+async function ready(view: DaemonView, ping: () => Promise<void>): Promise<HealthReport> {
   const { phase, silentMs, collector, store } = view;
-  const unanswered = await (store?.ping().then(() => undefined, messageOf) ?? 'not open yet');
+  const unanswered =
+    store === undefined ? 'not open yet' : await ping().then(() => undefined, messageOf);
   // That no one answers at an address says less than why.
   const pingFailure = unanswered && (view.databaseTrouble ?? unanswered);
   const oldestCommitMs = store?.oldestCommitMs() ?? 0;
