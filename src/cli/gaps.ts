@@ -20,7 +20,7 @@ import type {
 } from '../store/index.js';
 import { UsageError } from './failure.js';
 import { marketNames, printable } from './output.js';
-import { withoutLag } from './selection.js';
+import { openCandle, openCandleText, withoutLag } from './selection.js';
 
 /**
  * How people name gaps: by the number of what is remembered, or, where nothing is remembered, by
@@ -284,6 +284,10 @@ async function whyNoGap(
     if (future !== undefined && future.span.fromMs <= atMs)
       return `${name}: ${suspectText(future)}`;
     return `${name}: nothing is missing there, all is covered from ${formatInstant(fromMs)} to ${formatInstant(toMs)}`;
+  }
+  const candle = openCandle(stream, nowMs);
+  if (candle !== undefined && atMs <= nowMs && spanContains(candle, atMs)) {
+    return `${name}: ${openCandleText(candle)}`;
   }
   if (newestCoveredMs !== null && atMs >= newestCoveredMs) {
     const endMs = Math.max(newestCoveredMs, stream.countedUntilMs ?? 0);

@@ -1,6 +1,8 @@
 import type { InterchangeMarket } from '../archive/interchange/request.js';
+import { DAY_MS, shownDuration } from '../kernel/durations.js';
 import { nearestName } from '../kernel/nearest.js';
 import { floorToMs, isEmptySpan, overlapOf, type Span } from '../kernel/span.js';
+import { formatInstant } from '../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../model/batch.js';
 import type { Gap, GapFilter, KnownStream, Store } from '../store/index.js';
 import { option, type Values } from './command.js';
@@ -162,6 +164,25 @@ export function streamsMeant(
 
 /** The newest candle is final, and asked for, only some time after its end. */
 const SETTLING_MS = 60_000;
+
+/** The candle that is not complete yet; undefined for another kind, and where no slot of such a length is known. */
+export function openCandle(
+  { kind, variant, newestCoveredMs }: Pick<KnownStream, 'kind' | 'variant' | 'newestCoveredMs'>,
+  nowMs: number,
+): Span | undefined {
+  const stepMs = variant * 1000;
+  // Slots of more than a day begin where the exchange has them.
+  const knownMs = newestCoveredMs ?? (DAY_MS % stepMs === 0 ? 0 : undefined);
+  if (kind !== 'candles' || knownMs === undefined) return undefined;
+  const fromMs = knownMs + floorToMs(nowMs - SETTLING_MS - knownMs, stepMs);
+  return { fromMs, toMs: fromMs + stepMs };
+}
+
+/** That a candle is only not complete yet, and until when. */
+export function openCandleText({ fromMs, toMs }: Span): string {
+  const [from, to] = [fromMs, toMs].map((ms) => formatInstant(Math.floor(ms)));
+  return `the candle of ${shownDuration(toMs - fromMs)} that begins at ${from} is not complete before ${to}, and is asked for some time after`;
+}
 
 /** A gap without what of it a stream has only not reached yet; undefined where that is all of it. */
 export function withoutLag(

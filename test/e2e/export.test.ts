@@ -306,6 +306,35 @@ test('a length of candles of which none is complete yet is named, and what there
   }
 });
 
+test('a candle whose time has not ended is said to be incomplete, and until when', async () => {
+  const { url, store } = await openAnalystWorld();
+  await runSql(
+    url,
+    `INSERT INTO archive (name, base_url, is_sandbox) VALUES ('A', 'http://a.test', true)`,
+  );
+  await store.notePresent(Date.parse('2026-01-15T16:30:00Z'), 1);
+  const hours = ['--kind', 'candles', '--interval', '1h', '--market', 'BTC_USDT'];
+  const refused = async (from: string, to: string) => {
+    const span = ['--from', `2026-01-15T${from}Z`, '--to', `2026-01-15T${to}Z`];
+    const { code, err } = await run(url, ...hours, ...span);
+    assert.equal(code, 8, err);
+    return err;
+  };
+  const OPEN =
+    /^ +the candle of 1h that begins at 2026-01-15 16:00:00 is not complete before 2026-01-15 17:00:00, and is asked for some time after$/m;
+  const running = await refused('16:00:00', '16:30:00');
+  assert.match(running, OPEN);
+  assert.doesNotMatch(running, /tapekeep gaps|goes on from there/);
+  assert.match(await refused('15:00:00', '16:30:00'), OPEN);
+  assert.doesNotMatch(await refused('11:00:00', '13:00:00'), /is not complete before/);
+  const explain = ['gaps', 'explain', 'BTC_USDT', 'candles', '2026-01-15T16:20:00Z'];
+  const { out } = await runCommand(explain, { TAPEKEEP_DATABASE_URL: url });
+  assert.match(
+    out,
+    /^candles 3600s of BTC_USDT: the candle of 1h that begins at .* 16:00:00 is not/m,
+  );
+});
+
 test('wrong arguments are refused by name, before anything is written', async (t) => {
   const { url } = await openAnalystWorld();
   const folder = await makeFolder(t);

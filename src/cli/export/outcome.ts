@@ -13,6 +13,7 @@ import { EXIT_CODES } from '../failure.js';
 import { type Left, type Look, stoppable } from '../opening/database.js';
 import { type Column, countOf, figure, formatTable, printable, whole } from '../output.js';
 import { Progress } from '../progress.js';
+import { openCandle, openCandleText } from '../selection.js';
 
 /**
  * The need of a command that exports. Gaps, and being stopped, have exit codes of their own.
@@ -28,7 +29,7 @@ export function exporting(left: string): Need<Look & Left> {
       } catch (error) {
         if (commandEnding.outputCode !== undefined || !(error instanceof ExportGapsError))
           throw error;
-        const lines = gapLines(error, await look.store.inspection.streams());
+        const lines = gapLines(error, await look.store.inspection.streams(), look.nowMs);
         process.stderr.write(`${lines.join('\n')}\n`);
         return EXIT_CODES.gaps;
       }
@@ -87,7 +88,11 @@ function isBeforeStart(
 }
 
 /** Why an export was refused, and what can be done about it. */
-function gapLines(error: ExportGapsError, streams: readonly KnownStream[]): string[] {
+function gapLines(
+  error: ExportGapsError,
+  streams: readonly KnownStream[],
+  nowMs: number,
+): string[] {
   const lines = error.gaps.flatMap(({ market, missing }) =>
     missing.map((one): Line => ({ ...one, market })),
   );
@@ -100,13 +105,13 @@ function gapLines(error: ExportGapsError, streams: readonly KnownStream[]): stri
     ...(rest === 0 ? [] : [`  … and ${whole(rest)} more`]),
     'What can be done:',
     ...wholeSpans(error.gaps),
-    ...new Set(error.gaps.flatMap((one) => remedies(one, streams))),
+    ...new Set(error.gaps.flatMap((one) => remedies(one, streams, nowMs))),
     '  --allow-gaps writes what there is, and lists the gaps in the manifest',
   ];
 }
 
 /** What can be done about what one stream lacks; nothing is advised that would not help. */
-function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
+function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: number): string[] {
   const { kind, market, missing, stream } = gaps;
   const known = streams.find(({ streamId }) => streamId === stream.streamId);
   const name = printable(market);
@@ -115,9 +120,13 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
   const untouched = missing.filter(({ reason }) => reason.endsWith(NOT_COLLECTED));
   const isGivenUp = missing.some(({ state }) => state === 'given up');
   const before = missing.find((one) => isBeforeStart(one, known));
-  const after = untouched.find(({ span }) => span.fromMs >= newestMs);
+  const candle = known && openCandle(known, nowMs);
+  const open = candle && untouched.find(({ span }) => span.toMs > candle.fromMs);
+  const isOnlyOpen = candle && open && open.span.fromMs >= candle.fromMs;
+  const after = isOnlyOpen ? undefined : untouched.find(({ span }) => span.fromMs >= newestMs);
   const listed = missing.filter(
-    (one) => one !== before && one !== after && one.state !== 'given up',
+    (one) =>
+      one !== before && one !== after && !(isOnlyOpen && one === open) && one.state !== 'given up',
   );
   const canBeFetched = isFetchable && listed.some(({ state }) => state !== 'unfillable');
   return [
@@ -130,6 +139,7 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[]): string[] {
       : [
           `  ${kind} from before ${formatInstant(known.givenUpUntilMs)} were given up by retention, and are not collected again`,
         ]),
+    ...(candle === undefined || open === undefined ? [] : [`  ${openCandleText(candle)}`]),
     ...(before === undefined ? [] : [beforeStart(gaps, known, before.span)]),
     ...(after === undefined
       ? []
