@@ -216,6 +216,14 @@ function readTimestamp(text: string | undefined): number | undefined {
  */
 export const REPLAY_TIME = 'the time of this replay';
 
+/** How a strict replay begins to say which gaps an answer would touch. */
+export const REFUSED_FOR_GAPS = 'gap in the archive: ';
+
+/** Whether a strict replay refused: asking again does not close its gap. */
+export function isRefusedForGaps(message: string): boolean {
+  return message.includes(REFUSED_FOR_GAPS);
+}
+
 /** Whether a refusal says that nothing is recorded up to the time of a replay. */
 export function isNotRecordedYet(message: string): boolean {
   return message.includes(REPLAY_TIME);

@@ -9,6 +9,7 @@ import {
   describeCovered,
   describeGaps,
   GAP_HEADER,
+  REFUSED_FOR_GAPS,
   REPLAY_TIME,
   type TimeNotice,
 } from '../contract/gap-notices.js';
@@ -296,7 +297,7 @@ export class ReplayClient implements Backend {
     if (gaps.length === 0) return;
     if (this.#parts.context.options.isStrict) {
       const described = describeGaps(gaps, REFUSED_FOR_MAX);
-      throw new RefusedError('unavailable', `gap in the archive: ${described}`);
+      throw new RefusedError('unavailable', `${REFUSED_FOR_GAPS}${described}`);
     }
     this.#client.note(GAP_HEADER, describeGaps(gaps));
   }
