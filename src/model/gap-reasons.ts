@@ -19,7 +19,7 @@ export const GAP_REASONS = {
   'history horizon':
     'The exchange gives only its newest trades, and these had gone before they were asked for.',
   'beyond history':
-    'The exchange showed nothing of it, nor anything older: it serves nothing as old as this any more, or never had any.',
+    'The endpoint of this stream showed nothing of it, nor anything older: the exchange serves nothing as old as this there any more, or never had any.',
   delisted:
     'The market was not on the list of the exchange, or left it before this was asked for: nothing can be asked about a market that is not listed.',
   'not observed':

@@ -354,7 +354,10 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.equal(code, 7, out + err);
     assert.match(out, /Not all of it is covered/);
     assert.match(out, /BTC_USDT trades .*unfillable, beyond history \(gaps? \d+/);
-    assert.match(out, /beyond history: The exchange showed nothing of it, nor anything older:/);
+    assert.match(
+      out,
+      /beyond history: The endpoint of this stream showed nothing of it, nor anything older:/,
+    );
     assert.deepEqual(await world.storedBetween(0, 60), world.idsBetween(0, 60));
     const gaps = await world.ask('gaps', '--state', 'unfillable');
     assert.match(gaps.out, /^Never to be had: trades of BTC_USDT from .* \(1 gap\)\.$/m);

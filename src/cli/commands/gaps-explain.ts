@@ -99,6 +99,7 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
     ...noteLines(gap.note),
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,
+    ...(await twin(gap, look)),
     ...(await substitutes(gap, look)),
     ...nextSteps(gap, isInFiles, look).map((step) => `What to do: ${step}`),
   ];
@@ -151,23 +152,47 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'states', 'tickers']);
 
 /** Candles summarize what happened, where each trade or state cannot be had; of a book they say nothing. */
-async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise<string[]> {
+async function substitutes(gap: Gap, look: Ledger): Promise<string[]> {
   if (!REPLACEABLE.has(gap.kind)) return [];
-  const klines = streams.filter(
-    ({ kind, marketId }) => kind === 'candles' && marketId === gap.marketId,
-  );
-  const spans = klines.map(({ streamId, marketId }) => ({ streamId, marketId, span: gap.span }));
+  const covered = await coveredShares(gap, 'candles', look);
+  if (covered.length === 0) return ['In its place: no candles of this time are stored.'];
+  const shares = covered.map(([variant, share]) => `${variant} s (${share} of the time)`);
+  return [`In its place: the candles of ${shares.join(', ')} are stored.`];
+}
+
+/** The streams of a market's trades: each proves what its own endpoint showed. */
+const TWINS: Readonly<Partial<Record<StreamKind, StreamKind>>> = {
+  trades: 'times',
+  times: 'trades',
+};
+
+/** Trades that are stored all the same. */
+async function twin(gap: Gap, look: Ledger): Promise<string[]> {
+  const other = TWINS[gap.kind];
+  const [covered] = other === undefined ? [] : await coveredShares(gap, other, look);
+  if (covered === undefined) return [];
+  return [
+    `In the other stream: ${other} are covered in ${covered[1]} of the time, and their trades are stored; that proves nothing of ${gap.kind}.`,
+  ];
+}
+
+/** How much of a gap's time the streams of another kind cover; those that cover none are left out. */
+async function coveredShares(
+  gap: Gap,
+  kind: StreamKind,
+  { store, streams, nowMs }: Ledger,
+): Promise<readonly (readonly [variant: number, share: string])[]> {
+  const others = streams.filter((one) => one.kind === kind && one.marketId === gap.marketId);
+  const spans = others.map(({ streamId, marketId }) => ({ streamId, marketId, span: gap.span }));
   const parts = await store.inspection.progress(spans, nowMs);
-  const covered = [...new Set(klines.map(({ variant }) => variant))].flatMap((variant) => {
-    const own = parts.filter((_, at) => klines[at]?.variant === variant);
+  return [...new Set(others.map(({ variant }) => variant))].flatMap((variant) => {
+    const own = parts.filter((_, at) => others[at]?.variant === variant);
     const coveredMs = own.reduce((sum, one) => sum + one.coveredMs, 0);
     const lengthMs = own.reduce((sum, one) => sum + one.lengthMs, 0);
     return coveredMs > 0
-      ? [`${variant} s (${percent(Math.min(1, (coveredMs + 0.5) / lengthMs))} of the time)`]
+      ? [[variant, percent(Math.min(1, (coveredMs + 0.5) / lengthMs))] as const]
       : [];
   });
-  if (covered.length === 0) return ['In its place: no candles of this time are stored.'];
-  return [`In its place: the candles of ${covered.join(', ')} are stored.`];
 }
 
 function nextSteps(gap: Gap, isInFiles: boolean, { config }: Ledger): string[] {
