@@ -13,7 +13,7 @@ import {
   GAP_HEADER,
   type GapNotice,
   IDENTITY_HEADER,
-  REPLAY_IDENTITY,
+  isReplay,
   readCovered,
   readGaps,
   UNREADABLE,
@@ -238,11 +238,6 @@ export function headerText(headers: ReplyHeaders, name: string): string | undefi
 /** Which exchange's history this is; null where the server does not say. */
 export function identityOf(headers: ReplyHeaders): string | null {
   return headerText(headers, IDENTITY_HEADER)?.slice(0, MAX_VALUE_LENGTH) ?? null;
-}
-
-/** Only a replay reports gaps: what another server sends under these names is not looked at. */
-export function isReplay(identity: string | null | undefined): boolean {
-  return identity?.startsWith(REPLAY_IDENTITY) === true;
 }
 
 const NO_GAPS: readonly GapNotice[] = [];

@@ -1,5 +1,5 @@
 import type { StateEvent } from '../client/index.js';
-import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
+import { isReplay } from '../contract/gap-notices.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
 import { isEmptySpan, type Span, spanContains } from '../kernel/span.js';
@@ -216,7 +216,7 @@ export class StateCollector {
     const openedMs = Math.floor(event.exchangeMs);
     const sessionId = await archive.openSession(stream, openedMs);
     const touchedAtMs = this.#options.clock.monotonicMs();
-    const isVouchedFor = event.identity?.startsWith(REPLAY_IDENTITY) === true;
+    const isVouchedFor = isReplay(event.identity);
     const nothing = { seq: 0, hasData: false, unproven: 0, uncounted: [], isAtGap: false };
     const own = { sessionId, openedMs, isVouchedFor, coveredUntilMs: openedMs, touchedAtMs };
     this.#session = { ...own, ...nothing };

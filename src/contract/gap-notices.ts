@@ -43,6 +43,12 @@ export const COVERED_HEADER = 'x-tapekeep-covered';
 
 /** Prefix of a replay's identity. */
 export const REPLAY_IDENTITY = 'replay-';
+
+/** Only a replay reports gaps: what another server sends under these names is not looked at. */
+export function isReplay(identity: string | null | undefined): boolean {
+  return identity?.startsWith(REPLAY_IDENTITY) === true;
+}
+
 /**
  * A client that asks for it on a connection to a replay (method without parameters) is notified by
  * {@link GAP_NOTICE} whether the states of its subscription are known: before their first, and whenever

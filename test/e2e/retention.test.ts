@@ -84,8 +84,15 @@ test('of files with candles whose trades are given up it is not said that they c
 });
 
 test('status, gaps and an export name what is given up, and its true limit', async (t) => {
-  const { run, expire } = await giveUp(t);
-  assert.doesNotMatch((await run('status')).out, /retention/);
+  const { url, run, expire } = await giveUp(t);
+  await runSql(
+    url,
+    `INSERT INTO archive (name, base_url, is_sandbox, identity)
+     VALUES ('A', 'http://a.test', true, 'replay-1')`,
+  );
+  const { out: plain } = await run('status');
+  assert.match(plain, /^Archive of A \(replay\)/);
+  assert.doesNotMatch(plain, /retention/);
   await expire('trade', DAYS[0]);
   await expire('depth', DAYS[1]);
   const said = `Given up by retention: depth from before 2026-01-16 00:00:00, trades from before ${LIMIT}; no gap and no share counts that time.`;

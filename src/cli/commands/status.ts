@@ -1,3 +1,4 @@
+import { isReplay } from '../../contract/gap-notices.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { streamName } from '../../model/series.js';
 import {
@@ -8,7 +9,7 @@ import {
   type StatusStream,
   statusOf,
 } from '../../status/document.js';
-import type { KnownStream } from '../../store/index.js';
+import type { ArchiveIdentity, KnownStream } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
 import { givenUpLines, givenUpOf, HORIZON_WHY, leftOutText, notCollecting } from '../gaps.js';
 import { archive } from '../opening/database.js';
@@ -70,7 +71,7 @@ export default command({
     const title =
       identity === null
         ? 'The archive is empty: nothing was collected yet.'
-        : `Archive of ${identity.name}${identity.isSandbox ? ' (sandbox)' : ''}`;
+        : `Archive of ${identity.name}${madeUp(identity)}`;
     const all = archiveStatus(counted, nowMs, { markets, kinds }).streams;
     const shown = new Set(all.map(({ market }) => market));
     const left = leftOutText(
@@ -121,6 +122,11 @@ function gapLines({ openGaps, lostGaps, markets }: ArchiveStatus): string[] {
       return `${what}: ${shownDuration(lengthS * 1000)} of ${gap.kind}, ${reasonText(gap)}${together}; the oldest of it is ${age} old.`;
     });
   return [...linesOf('Open', openGaps), ...linesOf('Lost', lostGaps)];
+}
+
+function madeUp({ isSandbox, identity }: ArchiveIdentity): string {
+  if (isReplay(identity)) return ' (replay)';
+  return isSandbox ? ' (sandbox)' : '';
 }
 
 /** What no share counts: what was asked for and never existed, and what lies between covered spans unasked. */

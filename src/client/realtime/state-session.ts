@@ -1,4 +1,4 @@
-import { GAP_NOTICES_METHOD, WITH_TIME } from '../../contract/gap-notices.js';
+import { GAP_NOTICES_METHOD, isReplay, WITH_TIME } from '../../contract/gap-notices.js';
 import {
   type FrameOf,
   LIST_PERIOD_S,
@@ -8,7 +8,6 @@ import {
 import { stateRecord } from '../../contract/resources.js';
 import { sleep } from '../../kernel/clock.js';
 import { DEFAULT_PRIORITY } from '../exchange-client.js';
-import { isReplay } from '../reply-reader.js';
 import { type FrameOutcome, FrameSocket, NORMAL_CLOSURE, type SocketEnd } from './frame-socket.js';
 import type { FeedSettings, FeedSink } from './reconnecting.js';
 import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
