@@ -197,7 +197,7 @@ export const HORIZON_WHY =
   'the exchange serves only its newest trades, those that it has not forgotten or those of its newest page (docs/guides/gaps.md)';
 
 /** What became of going on down while the start of history is not known: the rest of a sentence, or nothing. */
-export function startTriesText(
+function startTriesText(
   { startTries }: Pick<KnownStream, 'startTries'>,
   nowMs: number,
 ): string {
