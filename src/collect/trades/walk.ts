@@ -73,6 +73,8 @@ const START_RECHECK_MS = 3_600_000;
 export const LOCATE_REQUESTS_MAX = 12;
 /** Searches that are remembered; one that is forgotten begins anew. */
 const SEARCHES_MAX = 100;
+/** A search takes some tries; one that took so many goes before nothing any more. */
+const VAIN_TRIES = 4;
 
 /** Below every trade. */
 const NOWHERE: PageRow = { tid: 0, tradedAtS: Number.NEGATIVE_INFINITY };
@@ -104,6 +106,9 @@ export class Walk {
   /** What the server said in its last answer that it does not know itself. */
   unknown: TradePage['gaps'] = [];
   #backfills: readonly Span[] = [];
+  /** Those that go before the walk back through history. */
+  #firstWanted: readonly Span[] = [];
+  readonly #vainTries = new BoundedMap<number, number>(SEARCHES_MAX);
   #isWantedAnew = false;
   /** Rows of before are not kept any more. */
   #keptFromMs = Number.NEGATIVE_INFINITY;
@@ -137,6 +142,7 @@ export class Walk {
     const whole = wholeSeconds(span);
     if (subtractSpans(whole, this.#backfills).length === 0) return;
     this.#backfills = normalizeSpans([...this.#backfills, whole]);
+    this.#firstWanted = normalizeSpans([...this.#firstWanted, whole]);
     this.#isWantedAnew = true;
   }
 
@@ -326,8 +332,42 @@ export class Walk {
     }
   }
 
+  /**
+   * Gaps that may be tried now, newest first. While the walk back through history goes on, those within what is wanted
+   * go before, and so does what is wanted far below all that is covered: it is had before the walk comes there.
+   */
   openGaps(): Gap[] {
-    return this.gaps().filter((gap) => !this.book.isBlocked(gap.edgeMs));
+    const isOpen = ({ edgeMs }: Gap) => !this.book.isBlocked(edgeMs);
+    const open = this.gaps().filter(isOpen);
+    if (this.pages.collectFromMs !== null) return open;
+    const wanted = open.filter(({ edgeMs }) =>
+      this.#firstWanted.some(({ fromMs, toMs }) => fromMs < edgeMs && edgeMs <= toMs),
+    );
+    const others = open.filter((gap) => !wanted.includes(gap));
+    return [...wanted, ...this.#apart(others).filter(isOpen), ...others];
+  }
+
+  /** A try below an edge led nowhere. What is wanted there may lie before history, which the walk will show. */
+  triedInVain(edgeMs: number): void {
+    const tries = (this.#vainTries.get(edgeMs) ?? 0) + 1;
+    this.#vainTries.set(edgeMs, tries);
+    if (tries < VAIN_TRIES) return;
+    this.#firstWanted = this.#firstWanted.filter(
+      ({ fromMs, toMs }) => edgeMs <= fromMs || toMs < edgeMs,
+    );
+  }
+
+  /** What is wanted within the gap below all that is covered: it is sought by itself. */
+  #apart(open: readonly Gap[]): Gap[] {
+    const { offsets, source } = this.options;
+    const lowestMs = this.pages.ranges.all.at(-1)?.span.fromMs;
+    const below = open.find(({ edgeMs }) => edgeMs === lowestMs);
+    if (below === undefined || offsets.of(source.endpoint) !== 'skip') return [];
+    return this.#firstWanted
+      .filter(({ fromMs, toMs }) => below.fromMs <= fromMs && toMs < below.edgeMs)
+      .map(({ fromMs, toMs }) => ({ fromMs: Math.max(fromMs, this.#keptFromMs), edgeMs: toMs }))
+      .filter(({ fromMs, edgeMs }) => fromMs < edgeMs)
+      .reverse();
   }
 
   /** From where the walk can go down below an edge; undefined when the place must be sought. */

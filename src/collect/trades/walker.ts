@@ -204,6 +204,7 @@ export class TradeWalker {
       const inGap = { fromMs: gap.fromMs, toMs: gap.edgeMs };
       const isUnknown = unknown.some(({ span }) => doOverlap(span, inGap));
       const reason = isUnknown ? 'missing at source' : 'walk stalled';
+      this.#walk.triedInVain(gap.edgeMs);
       await book.failed(gap, reason, 'a step changed nothing');
       return;
     }
@@ -272,6 +273,7 @@ export class TradeWalker {
 
   async #failed(gap: Gap, error: unknown): Promise<void> {
     const { book } = this.#walk;
+    if (error instanceof WalkStalledError) this.#walk.triedInVain(gap.edgeMs);
     const isOurs = !(error instanceof FetchFailure || error instanceof WalkStalledError);
     if (isOurs || isOverrun(error)) book.putOff(gap.edgeMs);
     else await book.failed(gap, ...reasonOf(error));

@@ -39,6 +39,50 @@ test('a span deep in history is reached without walking what lies between', asyn
   world.record.assertAccounted('trades');
 });
 
+test('a span deep in history is reached before a walk through all of it comes there', async () => {
+  const world = new TradeWorld(every(20_000, 1), 20_000);
+  world.cap = 100;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await walker.fillStep(signal);
+  const before = world.exchange.asked.length;
+  walker.backfill(span(4000.5, 4300));
+  const isReached = () => world.covered().some(([fromS, toS]) => fromS <= 4000 && toS >= 4300);
+  while (!isReached() && world.exchange.asked.length - before < 60) {
+    await walker.fillStep(signal).catch(() => world.clock.advance(3000));
+  }
+  const requests = world.exchange.asked.length - before;
+  assert.ok(isReached() && requests <= 25, `${requests} requests; walking would take 160`);
+  world.assertHonest();
+  // Then the walk goes on where it was, down to the start.
+  await fillAll(walker, 500);
+  assert.deepEqual(world.covered().length, 1);
+  assert.notEqual(world.archive.floorOf(1), null);
+  world.assertHonest();
+  world.record.assertAccounted('trades');
+});
+
+test('what is wanted below a history that is not walked yet is beyond it, and the start is found', async () => {
+  const world = new TradeWorld(every(2000, 1), 2000);
+  world.cap = 50;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await walker.fillStep(signal);
+  walker.backfill(span(-500, -400));
+  let steps = 0;
+  while (walker.pendingGap() !== undefined && steps < 500) {
+    await walker.fillStep(signal).catch(() => world.clock.advance(3000));
+    world.clock.advance(100);
+    steps += 1;
+  }
+  assert.deepEqual(world.covered(), [[1, 2000]]);
+  assert.equal(world.archive.gaps.at(-1)?.reason, 'beyond history');
+  assert.deepEqual(world.gaps().at(-1), [-500, -400, 'unfillable']);
+  await fillAll(walker, 500);
+  assert.equal(world.archive.floorOf(1), START_MS + 1000);
+  world.assertHonest();
+});
+
 test('nothing is asked for of a time that is not kept any more, nor listed as missing', async () => {
   const world = new TradeWorld(every(5000, 1), 5000);
   world.cap = 100;
