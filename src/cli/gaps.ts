@@ -197,10 +197,7 @@ export const HORIZON_WHY =
   'the exchange serves only its newest trades, those that it has not forgotten or those of its newest page (docs/guides/gaps.md)';
 
 /** What became of going on down while the start of history is not known: the rest of a sentence, or nothing. */
-function startTriesText(
-  { startTries }: Pick<KnownStream, 'startTries'>,
-  nowMs: number,
-): string {
+function startTriesText({ startTries }: Pick<KnownStream, 'startTries'>, nowMs: number): string {
   if (startTries === null) return '';
   const { attempts, reason, note, nextAttemptAtMs } = startTries;
   const tries = attempts === 1 ? 'the last try' : `the last ${attempts} tries`;

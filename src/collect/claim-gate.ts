@@ -3,6 +3,7 @@ import { SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../kernel/span.js';
 import type { Batch, CoverageClaim, CoveredRange, StreamRef } from '../model/batch.js';
 import { MOMENT_STREAMS, tableOfStream } from '../model/series.js';
+import type { Present } from '../store/index.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 
 /** What of a stream waits for its next claim. */
@@ -181,6 +182,25 @@ export class ClaimGate {
       await this.#archive.recordGap({ stream, span, ...memory });
     }
   }
+}
+
+/** The database takes a note of the present at once, or it is left to the next one. */
+const NOTED_WITHIN_MS = 2000;
+
+/** The exchange's present, to be read when the database has begun to note it; undefined when it took too long. */
+export function presentSoon({
+  time,
+  clock,
+}: {
+  readonly time: ClaimTime;
+  readonly clock: Clock;
+}): () => Present | undefined {
+  const askedMs = clock.monotonicMs();
+  return () => {
+    const { lived, pace } = time;
+    const isLate = clock.monotonicMs() - askedMs > NOTED_WITHIN_MS;
+    return lived === undefined || isLate ? undefined : { presentMs: lived.presentMs, pace };
+  };
 }
 
 /** What spans have between two instants. */

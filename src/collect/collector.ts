@@ -9,7 +9,7 @@ import type { CollectEvents } from '../observe/events.js';
 import type { FillRequests } from '../store/index.js';
 import { AccountCollector, type AccountOptions } from './accounts.js';
 import { pollByTurns } from './candles/candles.js';
-import { ClaimGate } from './claim-gate.js';
+import { ClaimGate, presentSoon } from './claim-gate.js';
 import {
   type CollectContext,
   type CollectPorts,
@@ -235,12 +235,7 @@ export class Collector {
       if (revoked.length > 0) await this.#reload(fromMs);
       this.#revokedJumps = jumps;
     }
-    await this.#notePresent();
-  }
-
-  async #notePresent(): Promise<void> {
-    const { lived, pace } = this.#options.time;
-    if (lived !== undefined) await this.#context.archive.notePresent(lived.presentMs, pace);
+    await archive.notePresent(presentSoon(this.#options));
   }
 
   /** Lets those that keep in mind what is covered read it anew. */
@@ -299,8 +294,6 @@ export class Collector {
     const loops = [this.#filler.stop(), this.#dispatcher.stop(), this.#tradeFeed?.stop()];
     await Promise.all([feedsStopped, started, ...loops, this.#runs.settled()]);
     await Promise.all([...this.#units.values()].map((unit) => this.#flush(unit)));
-    // One that had waited for a database that hung was dated when that went on.
-    await this.#notePresent().catch((error: unknown) => this.#runs.failed('gaps', '*', error));
     const noted = this.#standing.stop(untilMs);
     await noted.catch((error: unknown) => this.#runs.failed('gaps', '*', error));
   }

@@ -22,6 +22,7 @@ export type {
 export {
   type BeyondPresent,
   LAST_SEEN_ALIVE,
+  type Present,
   type StreamPlace,
   type StreamSpan,
 } from './completeness/ledger.js';

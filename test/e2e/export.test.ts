@@ -312,7 +312,7 @@ test('a candle whose time has not ended is said to be incomplete, and until when
     url,
     `INSERT INTO archive (name, base_url, is_sandbox) VALUES ('A', 'http://a.test', true)`,
   );
-  await store.notePresent(Date.parse('2026-01-15T16:30:00Z'), 1);
+  await store.notePresent(() => ({ presentMs: Date.parse('2026-01-15T16:30:00Z'), pace: 1 }));
   const hours = ['--kind', 'candles', '--interval', '1h', '--market', 'BTC_USDT'];
   const refused = async (from: string, to: string) => {
     const span = ['--from', `2026-01-15T${from}Z`, '--to', `2026-01-15T${to}Z`];

@@ -34,7 +34,7 @@ async function openFuture() {
       })),
     });
   await cover(nowMs - HOUR_MS, nowMs);
-  await store.notePresent(nowMs, 1);
+  await store.notePresent(() => ({ presentMs: nowMs, pace: 1 }));
   const run = (...args: readonly string[]) => runCommand(args, { TAPEKEEP_DATABASE_URL: url });
   return { store, nowMs, run, coverFuture: () => cover(nowMs, nowMs + HOUR_MS) };
 }

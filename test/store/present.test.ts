@@ -7,9 +7,9 @@ import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgr
 import { BTC } from '../support/worlds/store-world.js';
 
 /** An archive whose exchange's time a test sets; seconds after noon of the rows' day. */
-async function open(nowS: number) {
+async function open(nowS: number, poolSize = 4) {
   const time = { nowMs: (NOON_S + nowS) * 1000 };
-  const { store, url } = await openTestStore({ exchangeNowMs: () => time.nowMs });
+  const { store, url } = await openTestStore({ poolSize, exchangeNowMs: () => time.nowMs });
   await store.ensureMarkets([BTC], NOON_S * 1000);
   await store.claimArchive({ name: 'x', baseUrl: 'http://x', isSandbox: false, identity: null });
   const stream = (kind: StreamKind, variant = 0) =>
@@ -27,11 +27,11 @@ test('a daemon collects once it has noted the present, and what fills gaps does 
   const { store, url, present } = await open(60);
   const { inspection } = store;
   const states = async () => [await inspection.isWritten(), await inspection.isCollecting()];
-  await store.notePresent(present(60), 1);
+  await store.notePresent(() => ({ presentMs: present(60), pace: 1 }));
   assert.deepEqual(await states(), [false, false], 'an earlier one did');
   await store.acquireWriterLock();
   assert.deepEqual(await states(), [true, false], 'it waits');
-  await store.notePresent(present(60), 1);
+  await store.notePresent(() => ({ presentMs: present(60), pace: 1 }));
   assert.deepEqual(await states(), [true, true]);
   await runSql(
     url,
@@ -42,9 +42,29 @@ test('a daemon collects once it has noted the present, and what fills gaps does 
   await store.stop();
   const filling = await openTestStore({ databaseUrl: url });
   await filling.store.acquireWriterLock(FILLER);
-  await filling.store.notePresent(present(60), 1);
+  await filling.store.notePresent(() => ({ presentMs: present(60), pace: 1 }));
   assert.equal(await filling.store.inspection.isWritten(), true);
   assert.equal(await filling.store.inspection.isCollecting(), false, 'none but what is asked for');
+});
+
+test('a note of the present is dated by its begin, however long the database then hangs', async () => {
+  const { store, url, present } = await open(60, 1);
+  const [{ pid }] = (await store.query('SELECT pg_backend_pid() AS pid')) as [{ pid: number }];
+  let noted: Promise<void> | undefined;
+  await new Promise<void>((resolve) => {
+    noted = store.notePresent(() => {
+      process.kill(pid, 'SIGSTOP');
+      resolve();
+      return { presentMs: present(60), pace: 1 };
+    });
+  });
+  const [{ at }] = (await runSql(url, 'SELECT clock_timestamp()::text AS at')) as [{ at: string }];
+  process.kill(pid, 'SIGCONT');
+  await noted;
+  const before = 'SELECT FROM archive WHERE present_noted_at < $1::timestamptz';
+  assert.equal((await runSql(url, before, [at])).length, 1);
+  await store.notePresent(() => undefined);
+  assert.equal((await runSql(url, before, [at])).length, 1, 'nothing is noted');
 });
 
 test('a claim that ends after the present is refused, by name, with all of its batch and nothing of others', async () => {
@@ -138,7 +158,7 @@ test('coverage beyond the noted present is suspect, and the present that readers
   const depth = await stream('depth');
   assert.deepEqual(await store.beyondPresent(), [], 'nothing was ever noted');
   await store.commit({ claims: [claim(depth, 0, 500)] });
-  await store.notePresent(present(500), 1);
+  await store.notePresent(() => ({ presentMs: present(500), pace: 1 }));
   assert.deepEqual(await store.beyondPresent(), []);
   time.nowMs = present(9000);
   await store.commit({ claims: [claim(depth, 500, 4000)] });
@@ -154,7 +174,7 @@ test('what is suspect begins with the second, or the candle, in which the presen
   const streams = await Promise.all([stream('trades'), stream('candles', 60), stream('depth')]);
   await store.commit({ claims: streams.map((one) => claim(one, 0, 480)) });
   // A pace of nought: the present stays where it was noted.
-  await store.notePresent(present(130) + 500, 0);
+  await store.notePresent(() => ({ presentMs: present(130) + 500, pace: 0 }));
   const found = await store.beyondPresent();
   assert.deepEqual(
     found.map(({ kind, span }) => [kind, span.fromMs - present(0), span.toMs - present(0)]),
@@ -170,7 +190,7 @@ test('after a run whose clock was ahead to its end, the pause before the start i
   const { store, stream, present, url } = await open(600);
   const depth = await stream('depth');
   await store.commit({ claims: [claim(depth, 0, 500)] });
-  await store.notePresent(present(500), 1);
+  await store.notePresent(() => ({ presentMs: present(500), pace: 1 }));
   // The note was made at 440, by a clock that is right.
   await runSql(url, `UPDATE archive SET present_noted_at = now() - interval '25 seconds'`);
   await store.revokeBeyond(present(465), { isStart: true });
@@ -184,7 +204,7 @@ test('of a sandbox that begins anew, a start takes back only what never was past
   await runSql(url, 'UPDATE archive SET is_sandbox = true');
   const depth = await stream('depth');
   await store.commit({ claims: [claim(depth, 0, 500)] });
-  await store.notePresent(present(300), 1);
+  await store.notePresent(() => ({ presentMs: present(300), pace: 1 }));
   const [revoked, ...others] = await store.revokeBeyond(present(50), { isStart: true });
   assert.deepEqual(others, []);
   assert.ok((revoked?.span.fromMs ?? 0) >= present(300), 'the former run had come as far as that');

@@ -1,3 +1,4 @@
+import { presentSoon } from '../../collect/claim-gate.js';
 import { sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
 import { FILLER, type SpanProgress, type Store } from '../../store/index.js';
@@ -140,8 +141,9 @@ export class Filling {
 
   /** What this program covers must not seem to lie in the future to those who look later. */
   async #notePresent(): Promise<void> {
-    const { lived, pace = 1 } = this.#own?.time ?? {};
-    if (lived !== undefined) await this.#options.store.notePresent(lived.presentMs, pace);
+    if (this.#own === undefined) return;
+    const { clock } = this.#options.session;
+    await this.#options.store.notePresent(presentSoon({ time: this.#own.time, clock }));
   }
 
   async #work(own: Own, tasks: readonly FillTask[]): Promise<FillEnd | 'free'> {

@@ -1,6 +1,7 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
+import type { Database } from '../database.js';
 import { removedSql } from '../schema/partitions.js';
 import { fromMs } from '../sql.js';
 
@@ -238,9 +239,26 @@ const LEEWAY = `interval '10 seconds'`;
 const NOTE_PRESENT = `
   UPDATE archive SET present = ${fromMs('$1')}, present_noted_at = now(), present_pace = $2`;
 
-/** Notes the exchange's time, and exchange seconds per second; for {@link readBeyondPresent}. */
-export async function notePresent(runner: Runner, presentMs: number, pace: number): Promise<void> {
-  await runner.rows(NOTE_PRESENT, [presentMs, pace]);
+/** The exchange's time, UNIX milliseconds, and exchange seconds per second. */
+export interface Present {
+  readonly presentMs: number;
+  readonly pace: number;
+}
+
+/**
+ * Notes the exchange's time; for {@link readBeyondPresent}. It is dated by the begin of the transaction: a server that
+ * hangs may run what it was sent long after that.
+ *
+ * @param read called when the transaction has begun; undefined: nothing is noted
+ */
+export async function notePresent(
+  database: Database,
+  read: () => Present | undefined,
+): Promise<void> {
+  await database.transaction(async (runner) => {
+    const present = read();
+    if (present !== undefined) await runner.rows(NOTE_PRESENT, [present.presentMs, present.pace]);
+  });
 }
 
 /** The latest that the present can be; null where it was never noted. */

@@ -154,9 +154,9 @@ export class ModelArchive implements ArchivePort {
     return [];
   }
 
-  async notePresent(presentMs: number): Promise<void> {
+  async notePresent(read: () => { readonly presentMs: number } | undefined): Promise<void> {
     await this.before('notePresent');
-    this.presentMs = presentMs;
+    this.presentMs = read()?.presentMs ?? this.presentMs;
   }
 
   #storeTrade(row: TradeRow): keyof RowOutcomes {

@@ -409,16 +409,6 @@ test('answers that contradict the time hold up claims, and the noted present goe
   assert.equal(world.archive.presentMs, nowMs + 1);
 });
 
-test('a stop notes the present once more: one that waited for the database is older than it is dated', async (t) => {
-  const world = new World(t, ['A']);
-  await world.collector.start();
-  await world.collector.review();
-  const reviewedMs = world.archive.presentMs ?? 0;
-  await world.clock.advance(50_000);
-  await world.collector.stop();
-  assert.ok((world.archive.presentMs ?? 0) >= reviewedMs + 50_000);
-});
-
 test('why a stream stands is known, be it a feed that is refused or a page that lacks trades', async (t) => {
   const world = new World(t, ['A']);
   const rest = { price: '1', amount: '1', total: '1', type: 'buy' } as const;
