@@ -115,7 +115,7 @@ test('what is covered beyond a new present is taken back of every stream, as a g
   const rows = await runSql<{ count: number }>(url, 'SELECT count(*)::int AS count FROM depth');
   assert.deepEqual(rows, [{ count: 3 }]);
   const [gap] = await rememberedGaps(store, depth);
-  assert.deepEqual([gap?.reason, gap?.state], ['clock jumped', 'open']);
+  assert.deepEqual([gap?.reason, gap?.state], ['clock jumped', 'unfillable']);
   assert.deepEqual(await brokenCoverage(url), []);
   assert.deepEqual(await store.revokeBeyond(time.nowMs, { isStart: false }), []);
 });

@@ -126,8 +126,10 @@ export async function takeBack(
 ): Promise<CoveredRange[]> {
   const rests = await revokePart(runner, stream, span, removed);
   await invalidateChecks(runner, stream, span);
+  // What can be seen at its time alone is not had again.
+  const state = MOMENT_STREAMS.has(stream.kind) ? 'unfillable' : 'open';
   await rememberGap(runner, stream, {
-    ...{ span, state: 'open', reason, note, atMs, nextAttemptAtMs: null },
+    ...{ span, state, reason, note, atMs, nextAttemptAtMs: null },
     ...{ isAttempt: false, uncoveredAtMs: atMs },
   });
   return rests;
