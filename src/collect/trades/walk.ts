@@ -2,7 +2,7 @@ import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
-import { normalizeSpans, type Span, spanContains, subtractSpans } from '../../kernel/span.js';
+import { type Span, spanContains } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { isLost } from '../../model/gap-reasons.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
@@ -25,13 +25,8 @@ import { KnownTrades, PageEnds } from './known.js';
 import type { OffsetKnowledge } from './offset-mode.js';
 import { PageStore, type PageStoreOptions } from './page-store.js';
 import type { PushedTrades } from './pushed.js';
-import {
-  endsUnread,
-  type SourceTrade,
-  type TradePage,
-  wholeSeconds,
-  withoutNewest,
-} from './source.js';
+import { endsUnread, type SourceTrade, type TradePage, withoutNewest } from './source.js';
+import { WantedSpans } from './wanted.js';
 
 export interface WalkerOptions extends GapBookOptions {
   /** Age that caches in front of the exchange may add to an answer, exchange milliseconds. */
@@ -73,8 +68,6 @@ const START_RECHECK_MS = 3_600_000;
 export const LOCATE_REQUESTS_MAX = 12;
 /** Searches that are remembered; one that is forgotten begins anew. */
 const SEARCHES_MAX = 100;
-/** A search takes some tries; one that took so many goes before nothing any more. */
-const VAIN_TRIES = 4;
 
 /** Below every trade. */
 const NOWHERE: PageRow = { tid: 0, tradedAtS: Number.NEGATIVE_INFINITY };
@@ -105,11 +98,7 @@ export class Walk {
   stepTurn: RequestTurn | undefined;
   /** What the server said in its last answer that it does not know itself. */
   unknown: TradePage['gaps'] = [];
-  #backfills: readonly Span[] = [];
-  /** Those that go before the walk back through history. */
-  #firstWanted: readonly Span[] = [];
-  readonly #vainTries = new BoundedMap<number, number>(SEARCHES_MAX);
-  #isWantedAnew = false;
+  readonly wanted = new WantedSpans();
   /** Rows of before are not kept any more. */
   #keptFromMs = Number.NEGATIVE_INFINITY;
   /** Searches for the place of an edge that take several steps. */
@@ -138,25 +127,16 @@ export class Walk {
     return this.#hasTrades || this.newest !== undefined;
   }
 
-  backfill(span: Span): void {
-    const whole = wholeSeconds(span);
-    if (subtractSpans(whole, this.#backfills).length === 0) return;
-    this.#backfills = normalizeSpans([...this.#backfills, whole]);
-    this.#firstWanted = normalizeSpans([...this.#firstWanted, whole]);
-    this.#isWantedAnew = true;
-  }
-
   /**
    * What is wanted anew may lie in the gap below all that is covered, which is put off for long once the start of history was
    * looked for there in vain: that gap is tried at once. Between steps only, because a step may yet put it off.
    */
   releaseWanted(): void {
     const lowest = this.pages.ranges.all.at(-1);
-    if (!this.#isWantedAnew || lowest === undefined) return;
-    this.#isWantedAnew = false;
-    for (const { fromMs, edgeMs } of this.gaps()) {
-      const isWanted = this.#backfills.some((span) => fromMs < span.toMs && span.fromMs < edgeMs);
-      if (!isWanted || edgeMs > lowest.span.fromMs) continue;
+    if (lowest === undefined || !this.wanted.takeNew()) return;
+    for (const gap of this.gaps()) {
+      const { edgeMs } = gap;
+      if (!this.wanted.touches(gap) || edgeMs > lowest.span.fromMs) continue;
       this.book.release({ fromMs: edgeMs - 1, toMs: edgeMs });
     }
   }
@@ -174,7 +154,7 @@ export class Walk {
     const edgesMs = this.chains.edgesMs;
     const isStartOpen = collectFromMs === null || this.#isStartDue();
     const keptFromMs = this.#keptFromMs;
-    const key = [ranges.all, collectFromMs, isStartOpen, keptFromMs, this.#backfills, ...edgesMs];
+    const key = [ranges.all, collectFromMs, isStartOpen, keptFromMs, this.wanted.all, ...edgesMs];
     const known = this.#known;
     if (known?.key.length === key.length && key.every((one, at) => one === known.key[at])) {
       return known.gaps;
@@ -182,7 +162,7 @@ export class Walk {
     const topMs = Math.max(ranges.top?.span.toMs ?? -Infinity, ...edgesMs);
     const startMs = isStartOpen ? keptFromMs : Math.max(keptFromMs, collectFromMs);
     const always = { fromMs: startMs, toMs: topMs };
-    const wanted = this.#backfills.flatMap(({ fromMs, toMs }) =>
+    const wanted = this.wanted.all.flatMap(({ fromMs, toMs }) =>
       toMs <= keptFromMs ? [] : [{ fromMs: Math.max(fromMs, keptFromMs), toMs }],
     );
     // While the start of history is open, what is expected has a start of its own to be listed with.
@@ -339,35 +319,15 @@ export class Walk {
   openGaps(): Gap[] {
     const isOpen = ({ edgeMs }: Gap) => !this.book.isBlocked(edgeMs);
     const open = this.gaps().filter(isOpen);
-    if (this.pages.collectFromMs !== null) return open;
-    const wanted = open.filter(({ edgeMs }) =>
-      this.#firstWanted.some(({ fromMs, toMs }) => fromMs < edgeMs && edgeMs <= toMs),
-    );
-    const others = open.filter((gap) => !wanted.includes(gap));
-    return [...wanted, ...this.#apart(others).filter(isOpen), ...others];
-  }
-
-  /** A try below an edge led nowhere. What is wanted there may lie before history, which the walk will show. */
-  triedInVain(edgeMs: number): void {
-    const tries = (this.#vainTries.get(edgeMs) ?? 0) + 1;
-    this.#vainTries.set(edgeMs, tries);
-    if (tries < VAIN_TRIES) return;
-    this.#firstWanted = this.#firstWanted.filter(
-      ({ fromMs, toMs }) => edgeMs <= fromMs || toMs < edgeMs,
-    );
-  }
-
-  /** What is wanted within the gap below all that is covered: it is sought by itself. */
-  #apart(open: readonly Gap[]): Gap[] {
     const { offsets, source } = this.options;
-    const lowestMs = this.pages.ranges.all.at(-1)?.span.fromMs;
-    const below = open.find(({ edgeMs }) => edgeMs === lowestMs);
-    if (below === undefined || offsets.of(source.endpoint) !== 'skip') return [];
-    return this.#firstWanted
-      .filter(({ fromMs, toMs }) => below.fromMs <= fromMs && toMs < below.edgeMs)
-      .map(({ fromMs, toMs }) => ({ fromMs: Math.max(fromMs, this.#keptFromMs), edgeMs: toMs }))
-      .filter(({ fromMs, edgeMs }) => fromMs < edgeMs)
-      .reverse();
+    const { collectFromMs, ranges } = this.pages;
+    if (collectFromMs !== null || offsets.of(source.endpoint) !== 'skip') return open;
+    const first = open.filter((gap) => this.wanted.isFirst(gap));
+    const others = open.filter((gap) => !first.includes(gap));
+    // Below all that is covered.
+    const below = others.find(({ edgeMs }) => edgeMs === ranges.all.at(-1)?.span.fromMs);
+    const apart = below === undefined ? [] : this.wanted.within(below).filter(isOpen);
+    return [...first, ...apart, ...others];
   }
 
   /** From where the walk can go down below an edge; undefined when the place must be sought. */

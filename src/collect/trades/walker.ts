@@ -126,7 +126,7 @@ export class TradeWalker {
 
   /** Expects a span of history besides what is collected anyway. The same span twice is one. */
   backfill(span: Span): void {
-    this.#walk.backfill(span);
+    this.#walk.wanted.add(span);
   }
 
   /** Takes back that a span is covered, so that it is fetched again like any other gap. */
@@ -204,7 +204,7 @@ export class TradeWalker {
       const inGap = { fromMs: gap.fromMs, toMs: gap.edgeMs };
       const isUnknown = unknown.some(({ span }) => doOverlap(span, inGap));
       const reason = isUnknown ? 'missing at source' : 'walk stalled';
-      this.#walk.triedInVain(gap.edgeMs);
+      this.#walk.wanted.triedInVain(gap.edgeMs);
       await book.failed(gap, reason, 'a step changed nothing');
       return;
     }
@@ -273,7 +273,7 @@ export class TradeWalker {
 
   async #failed(gap: Gap, error: unknown): Promise<void> {
     const { book } = this.#walk;
-    if (error instanceof WalkStalledError) this.#walk.triedInVain(gap.edgeMs);
+    if (error instanceof WalkStalledError) this.#walk.wanted.triedInVain(gap.edgeMs);
     const isOurs = !(error instanceof FetchFailure || error instanceof WalkStalledError);
     if (isOurs || isOverrun(error)) book.putOff(gap.edgeMs);
     else await book.failed(gap, ...reasonOf(error));
