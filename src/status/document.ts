@@ -83,7 +83,7 @@ const LEDGER = z.object({
     .array(GAPS_BY_REASON)
     .describe('the same of what can never be had, but for what is older than the history'),
   oldestOpenGapAgeS: seconds().nullable(),
-  mismatches: count(),
+  mismatches: count().describe('candles with which the stored trades do not agree'),
   verifiedLagS: seconds()
     .nullable()
     .describe('of the market whose shortest candles are furthest behind'),
@@ -228,7 +228,7 @@ export function archiveStatus(
   const streams = found.map((one) => streamOf(one, counted.checks, nowMs));
   const gaps = counted.gaps.filter(isWanted);
   const openGaps = gapsByReason(gaps, 'open');
-  const checks = counted.checks.filter(({ market }) => isWanted({ market, kind: 'candles' }));
+  const checks = checksOf(counted, { markets, kinds });
   const oldestMs = lowest(openGaps.map((one) => one.oldestMs));
   const listed = worst === undefined ? streams : [...streams].sort(byNeed).slice(0, worst);
   return {
@@ -245,6 +245,15 @@ export function archiveStatus(
     streams: listed,
     streamsLeftOut: streams.length - listed.length,
   };
+}
+
+/** Results of holding trades against candles: they speak of both kinds. */
+export function checksOf(
+  { checks }: LedgerCount,
+  { markets, kinds }: Omit<StatusSelection, 'worst'>,
+): readonly CheckTotals[] {
+  const isOfKinds = kinds?.some((kind) => kind === 'trades' || kind === 'candles') ?? true;
+  return isOfKinds ? checks.filter(({ market }) => markets?.includes(market) ?? true) : [];
 }
 
 /** Streams of which the exchange has more: the walk down has not found the first trade yet, or cannot. */

@@ -320,3 +320,34 @@ test('what verify tells of an archive', async (t) => {
     },
   );
 });
+
+test('status names slots that do not match in all its forms, whatever it lists', async (t) => {
+  const { url } = await openDaysWorld(await makeFolder(t));
+  const env = { TAPEKEEP_DATABASE_URL: url };
+  const status = async (...args: string[]) => (await runCommand(['status', ...args], env)).out;
+  assert.doesNotMatch(await status(), /^Mismatch/m);
+  assert.equal((await verify(env)).code, 6);
+  const { archive } = JSON.parse(await status('--json'));
+  const countOf = (market: string, intervalS: number): string =>
+    archive.streams.find(
+      (one: Record<string, unknown>) =>
+        one.market === market && one.kind === 'candles' && one.intervalS === intervalS,
+    ).mismatches;
+  const [short, long] = [countOf('BTC_USD', 60), countOf('BTC_USD', 3600)];
+  const named = `Mismatch: the stored trades do not match the candles of ${short} slots of 60 s of BTC_USD, ${long} slots of 3600 s of BTC_USD; "tapekeep verify" names them (docs/runbook.md says what to do).`;
+  for (const form of [[], ['--summary'], ['--worst', '1'], ['--kind', 'trades']]) {
+    const lines = (await status('--market', 'BTC_USD', ...form)).split('\n');
+    assert.deepEqual(
+      lines.filter((line) => line.startsWith('Mismatch')),
+      [named],
+      form.join(' '),
+    );
+  }
+  assert.match(
+    await status('--summary'),
+    /(s of \d+ s of .*){3}, 1 more stream; "tapekeep verify"/,
+  );
+  assert.doesNotMatch(await status('--kind', 'depth'), /^Mismatch/m);
+  const trades = JSON.parse(await status('--kind', 'trades', '--json'));
+  assert.equal(trades.archive.mismatches, archive.mismatches);
+});

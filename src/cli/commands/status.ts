@@ -4,12 +4,13 @@ import { streamName } from '../../model/series.js';
 import {
   type ArchiveStatus,
   archiveStatus,
+  checksOf,
   isPartOfHistory,
   reasonText,
   type StatusStream,
   statusOf,
 } from '../../status/document.js';
-import type { ArchiveIdentity, KnownStream } from '../../store/index.js';
+import type { ArchiveIdentity, CheckTotals, KnownStream } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
 import { givenUpLines, givenUpOf, HORIZON_WHY, leftOutText, notCollecting } from '../gaps.js';
 import { archive } from '../opening/database.js';
@@ -30,6 +31,8 @@ import { marketsOf, selectMarkets } from '../selection.js';
 const HELP = `
 covered   the share of what is expected that is proven complete, up to the newest time that is covered or was asked
           for in vain
+verified until
+          held against the trades up to there; what does not match is named below the table
 lag       what is newer than "covered until": it is part of the share only as far as it was asked for in vain
 
   tapekeep status --summary
@@ -87,7 +90,7 @@ export default command({
       ...givenUpLines(givenUpOf(status.kinds)),
       ...apartLines(all),
       ...historyLines(status.streams, all),
-      ...mismatchLines(status.streams),
+      ...mismatchLines(checksOf(counted, { markets, kinds })),
       ...(identity === null ? [] : absentLines(session.config.markets, known, shown)),
       ...(left === undefined ? [] : [`${left}.`]),
       ...(isCollecting ? [] : [notCollecting(isWritten)]),
@@ -207,12 +210,26 @@ function absentLines(
   ];
 }
 
-function mismatchLines(streams: readonly StatusStream[]): string[] {
-  const bad = streams.filter(({ mismatches }) => mismatches > 0);
-  return bad.map(
-    ({ market, intervalS, mismatches }) =>
-      `${market}: the stored trades do not add up to ${whole(mismatches)} of its candles of ${intervalS} s; "tapekeep verify --market ${market}" names them.`,
-  );
+/** Markets and lengths of candles that are named; the others are counted. */
+const MISMATCHED_MAX = 3;
+
+/** Of all that is asked for, also where the table lists less. */
+function mismatchLines(checks: readonly CheckTotals[]): string[] {
+  const bad = checks
+    .filter(({ mismatches }) => mismatches > 0)
+    .sort((a, b) => b.mismatches - a.mismatches);
+  if (bad.length === 0) return [];
+  const named = bad
+    .slice(0, MISMATCHED_MAX)
+    .map(
+      ({ market, intervalS, mismatches }) =>
+        `${countOf(mismatches, 'slot')} of ${intervalS} s of ${printable(market)}`,
+    );
+  const left = bad.length - named.length;
+  const all = [...named, ...(left > 0 ? [countOf(left, 'more stream')] : [])].join(', ');
+  return [
+    `Mismatch: the stored trades do not match the candles of ${all}; "tapekeep verify" names them (docs/runbook.md says what to do).`,
+  ];
 }
 
 const instant = (ms: number | null) =>
