@@ -382,7 +382,7 @@ export interface CompletenessCount {
     readonly market: string;
     readonly intervalS: number;
     readonly mismatches: number;
-    /** The exchange's time now minus the end of the newest check; null without one. */
+    /** The exchange's time now minus the end of the newest check; null without one, or of a market that is not listed. */
     readonly lagMs: number | null;
   }[];
 }

@@ -135,7 +135,7 @@ const GAUGES = {
     "The exchange's time now minus the oldest moment that is missing and may still be had.",
   'mismatches{market,interval}': 'Candles with which the stored trades do not agree at present.',
   'verified_lag_seconds{market,interval}':
-    "The exchange's time now minus the end of the newest check result.",
+    "The exchange's time now minus the end of the newest check result, of markets that are listed.",
   served_realtime_connections: 'WebSocket connections served as an exchange, open.',
   shutdown_duration_seconds: 'Time that the last stop took.',
 } as const;

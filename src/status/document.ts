@@ -86,7 +86,7 @@ const LEDGER = z.object({
   mismatches: count().describe('candles with which the stored trades do not agree'),
   verifiedLagS: seconds()
     .nullable()
-    .describe('of the market whose shortest candles are furthest behind'),
+    .describe('of the listed market whose shortest candles are furthest behind'),
   streams: z.array(STREAM).describe('the least covered first if their number is limited'),
   streamsLeftOut: count().describe('not listed, by a limit; the figures above count them all'),
 });
@@ -335,12 +335,21 @@ function byNeed(a: StatusStream, b: StatusStream): number {
   return first - second || behind - than || a.mismatches - b.mismatches;
 }
 
+/** How far checks are behind; of a market that is not listed any more nothing is checked, and nothing lags. */
+export function checksLagMs(
+  { isListed, judgedUntilMs }: CheckTotals,
+  nowMs: number,
+): number | null {
+  return isListed && judgedUntilMs !== null ? Math.max(0, nowMs - judgedUntilMs) : null;
+}
+
 /** Of the shortest candles, the market that is furthest behind. */
-function verifiedLagS(checks: readonly CheckTotals[], nowMs: number): number | null {
+function verifiedLagS(totals: readonly CheckTotals[], nowMs: number): number | null {
+  const checks = totals.filter(({ isListed }) => isListed);
   const shortestS = checks.reduce((low, one) => Math.min(low, one.intervalS), Number.MAX_VALUE);
   const shortest = checks.filter(({ intervalS }) => intervalS === shortestS);
-  const untilMs = lowest(shortest.flatMap(({ judgedUntilMs }) => judgedUntilMs ?? []));
-  return untilMs === null ? null : tenths(nowMs - untilMs);
+  const lags = shortest.flatMap((one) => checksLagMs(one, nowMs) ?? []);
+  return lags.length === 0 ? null : tenths(Math.max(...lags));
 }
 
 /** Turns the running totals into rows of the status. */

@@ -121,8 +121,13 @@ test('pending are whole slots that both roads cover, without those judged', asyn
     ...one,
     market: 'BTC_USDT',
     mismatches: 1,
+    isListed: true,
     judgedUntilMs: spanS(0, 300).toMs,
   });
+  const delist = (at: string) => runSql(url, `UPDATE market SET delisted_at = ${at}`);
+  await delist('now()');
+  assert.equal((await store.checks.totals())[0]?.isListed, false);
+  await delist('NULL');
   const counted = async () => {
     const [known] = await store.checks.totals();
     const [asked] = await runSql(

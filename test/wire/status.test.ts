@@ -280,8 +280,13 @@ test('the document lists what is asked for, the least covered first, and counts 
     {
       checks: [
         {
-          ...{ marketId: 1, market: 'A', intervalS: 60, matchMs: 1, mismatches: 2 },
+          ...{ marketId: 1, market: 'A', intervalS: 60, mismatches: 2, isListed: true },
           judgedUntilMs: 4000,
+        },
+        // Delisted long ago: nothing of it is verified any more, so it does not lag.
+        {
+          ...{ marketId: 2, market: 'B', intervalS: 30, mismatches: 0, isListed: false },
+          judgedUntilMs: 1000,
         },
       ],
     },

@@ -7,8 +7,8 @@ import { obtain } from '../../kernel/bounded.js';
 import { sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Telemetry } from '../../observe/events.js';
-import { gapsByReason, type LedgerCount } from '../../status/document.js';
-import type { CheckTotals, Store, StreamStatus } from '../../store/index.js';
+import { checksLagMs, gapsByReason, type LedgerCount } from '../../status/document.js';
+import type { Store, StreamStatus } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import { lifeRulesOf } from '../life.js';
 import { coldDirOf } from '../opening/database.js';
@@ -162,7 +162,7 @@ function reportCompleteness(counted: LedgerCount, telemetry: Telemetry): void {
       ...{ stream: kind, ...gap },
       oldestAgeMs: Math.max(0, nowMs - oldestMs),
     })),
-    checks: checks.map((totals) => checksOf(totals, nowMs)),
+    checks: checks.map((one) => ({ ...one, lagMs: checksLagMs(one, nowMs) })),
   });
 }
 
@@ -178,11 +178,6 @@ function coverageOf(streams: readonly StreamStatus[]) {
   return [...sums.values()]
     .filter(({ all }) => all > 0)
     .map(({ stream, market, covered, all }) => ({ stream, market, ratio: covered / all }));
-}
-
-function checksOf({ market, intervalS, mismatches, judgedUntilMs }: CheckTotals, nowMs: number) {
-  const lagMs = judgedUntilMs === null ? null : Math.max(0, nowMs - judgedUntilMs);
-  return { market, intervalS, mismatches, lagMs };
 }
 
 /**

@@ -203,6 +203,8 @@ export interface CheckTotals {
   readonly market: string;
   readonly intervalS: number;
   readonly mismatches: number;
+  /** Whether the exchange lists the market: of one that it does not, nothing more is checked. */
+  readonly isListed: boolean;
   /** End of the newest check result; null while there is none. */
   readonly judgedUntilMs: number | null;
 }
@@ -369,7 +371,7 @@ const TOTALS = `
            max(upper(v.span)) AS judged_until
     FROM verdict v LEFT JOIN known k USING (market_id, interval_s)
     GROUP BY v.market_id, v.interval_s)
-  SELECT k.market_id, m.name AS market, k.variant AS interval_s,
+  SELECT k.market_id, m.name AS market, k.variant AS interval_s, m.delisted_at IS NULL AS is_listed,
          coalesce(j.mismatches, 0) AS mismatches, j.judged_until
   FROM stream k JOIN market m USING (market_id)
     LEFT JOIN judged j ON j.market_id = k.market_id AND j.interval_s = k.variant
