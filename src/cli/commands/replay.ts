@@ -11,7 +11,7 @@ import { coveredBy } from '../../replay/catalog.js';
 import { ReplayError } from '../../replay/context.js';
 import { openReplay } from '../../replay/replay-backend.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
-import type { KnownStream } from '../../store/index.js';
+import type { KnownStream, Store } from '../../store/index.js';
 import { choice, command, flag, option } from '../command.js';
 import { waitForStop } from '../ending.js';
 import { UsageError } from '../failure.js';
@@ -138,6 +138,7 @@ export default command({
     }).catch((error: unknown) => {
       throw namingOption(error, { from, to });
     });
+    const contents = await contentsOf(store, streams, chosen, { fromMs, toMs }, nowMs);
     const server = await startExchangeServer({
       ...{ backend, clock, telemetry: telemetry.server, host, port },
       variants: { rateLimit: false, tradeFeed: 'pushed' },
@@ -151,7 +152,7 @@ export default command({
     printReport(options.json, { ready: true, ...ready, pid: process.pid }, () => [
       `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${fromText} to ${toText}`,
       ...laterNote(bounds, fromMs),
-      ...contentsOf(streams, chosen, { fromMs, toMs }),
+      ...contents,
     ]);
     await waitForStop(clock, options.forMs, () => undefined);
     await server.stop();
@@ -171,22 +172,31 @@ function laterNote({ fromMs: askedMs = Number.POSITIVE_INFINITY }: Partial<Span>
 }
 
 /** What the archive covers of the span, a line for each market. */
-function contentsOf(
+async function contentsOf(
+  store: Store,
   streams: readonly KnownStream[],
   markets: readonly { readonly market: string; readonly marketId: number }[],
   { fromMs, toMs }: Span,
-): string[] {
+  nowMs: number,
+): Promise<string[]> {
+  const ids = new Set(markets.map(({ marketId }) => marketId));
+  const parts = streams.flatMap((stream) => {
+    if (!ids.has(stream.marketId)) return [];
+    // A candle is covered as a whole.
+    const stepMs = stream.kind === 'candles' ? stream.variant * SECOND_MS : 1;
+    const from = ceilToMs(Math.max(fromMs, stream.oldestCoveredMs ?? toMs), stepMs);
+    const to = floorToMs(Math.min(toMs, stream.newestCoveredMs ?? fromMs), stepMs);
+    return from < to ? [{ ...stream, span: { fromMs: from, toMs: to } }] : [];
+  });
+  const progress = await store.inspection.progress(parts, nowMs);
   return markets.map(({ market, marketId }) => {
-    const parts = streams.flatMap((stream) => {
-      if (stream.marketId !== marketId) return [];
-      // A candle is covered as a whole.
-      const stepMs = stream.kind === 'candles' ? stream.variant * SECOND_MS : 1;
-      const from = ceilToMs(Math.max(fromMs, stream.oldestCoveredMs ?? toMs), stepMs);
-      const to = floorToMs(Math.min(toMs, stream.newestCoveredMs ?? fromMs), stepMs);
-      const span = `${formatInstant(from)} – ${formatInstant(to)}`;
-      return from < to ? [`${streamName(stream)} ${span}`] : [];
+    const texts = parts.flatMap((part, at) => {
+      const { coveredMs = 0, lengthMs = 0 } = progress[at] ?? {};
+      if (part.marketId !== marketId || coveredMs === 0) return [];
+      const isWhole = coveredMs > lengthMs - 0.5;
+      return [`${streamName(part)} ${formatSpan(part.span)}${isWhole ? '' : ' in parts'}`];
     });
-    const held = parts.length === 0 ? 'nothing of it in this span' : parts.join(', ');
+    const held = texts.length === 0 ? 'nothing of it in this span' : texts.join(', ');
     return `  ${printable(market)}: ${held}`;
   });
 }
