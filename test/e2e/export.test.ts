@@ -148,6 +148,14 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
     tail.err,
     /trades of BTC_USDT are collected up to 2026-01-15 16:00:00; a daemon goes/,
   );
+  const delist = (at: string) => runSql(url, `UPDATE market SET delisted_at = ${at}`);
+  await delist("'2026-01-15 16:00Z'");
+  const left = await within('15:00:00', '17:00:00');
+  await delist('NULL');
+  const gone = 'the exchange does not list the market any more';
+  assert.match(left.err, new RegExp(`16:00:00; ${gone}$`, 'm'));
+  assert.match(left.err, new RegExp(`not listed +${gone}$`, 'm'));
+  assert.doesNotMatch(left.err, /a daemon goes on|not collected/);
   assert.doesNotMatch(tail.err, /tapekeep gaps|tapekeep backfill/);
   const head = await within('11:00:00', '13:00:00');
   assert.match(head.err, /--from 2026-01-15T12:00:00.000Z --to 2026-01-15T13:00:00.000Z is what/);

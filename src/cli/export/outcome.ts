@@ -58,7 +58,7 @@ export class SpanProgressBar extends Progress {
 /** Gaps that are shown; a manifest with --allow-gaps lists more. */
 const SHOWN = 20;
 
-type Line = MissingPart & { readonly market: string };
+type Line = Pick<MissingPart, 'span'> & Record<'market' | 'state' | 'reason', string>;
 
 const COLUMNS: readonly Column<Line>[] = [
   { title: 'market', text: ({ market }) => market },
@@ -87,15 +87,27 @@ function isBeforeStart(
   return isUnknown && span.toMs <= startOf(stream);
 }
 
+const NOT_LISTED = 'the exchange does not list the market any more';
+
+/** Whether a missing part is newer than all that is collected, and was never asked for. */
+function isAfterEnd({ reason, span }: MissingPart, stream: KnownStream | undefined): boolean {
+  const newestMs = stream?.newestCoveredMs ?? Number.POSITIVE_INFINITY;
+  return reason.endsWith(NOT_COLLECTED) && span.fromMs >= newestMs;
+}
+
 /** Why an export was refused, and what can be done about it. */
 function gapLines(
   error: ExportGapsError,
   streams: readonly KnownStream[],
   nowMs: number,
 ): string[] {
-  const lines = error.gaps.flatMap(({ market, missing }) =>
-    missing.map((one): Line => ({ ...one, market })),
-  );
+  const lines = error.gaps.flatMap(({ market, missing, stream }) => {
+    const known = streams.find(({ streamId }) => streamId === stream.streamId);
+    return missing.map((one): Line => {
+      const isGone = known?.isListed === false && isAfterEnd(one, known);
+      return { ...one, market, ...(isGone ? { state: 'not listed', reason: NOT_LISTED } : {}) };
+    });
+  });
   const count = error.gaps.reduce((sum, { missingCount }) => sum + missingCount, 0);
   const shown = formatTable(COLUMNS, lines.slice(0, SHOWN)).map((line) => `  ${line}`);
   const rest = count - Math.min(count, SHOWN);
@@ -123,7 +135,7 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: numb
   const candle = known && openCandle(known, nowMs);
   const open = candle && untouched.find(({ span }) => span.toMs > candle.fromMs);
   const isOnlyOpen = candle && open && open.span.fromMs >= candle.fromMs;
-  const after = isOnlyOpen ? undefined : untouched.find(({ span }) => span.fromMs >= newestMs);
+  const after = isOnlyOpen ? undefined : untouched.find((one) => isAfterEnd(one, known));
   const listed = missing.filter(
     (one) =>
       one !== before && one !== after && !(isOnlyOpen && one === open) && one.state !== 'given up',
@@ -144,7 +156,7 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: numb
     ...(after === undefined
       ? []
       : [
-          `  ${kind} of ${name} are collected up to ${formatInstant(newestMs)}; a daemon goes on from there`,
+          `  ${kind} of ${name} are collected up to ${formatInstant(newestMs)}; ${known?.isListed === false ? NOT_LISTED : 'a daemon goes on from there'}`,
         ]),
   ];
 }
