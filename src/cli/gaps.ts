@@ -178,11 +178,16 @@ export function givenUpOf(
   return [...new Map(found)];
 }
 
+/** What of a kind was given up, in words: that of "times" reads as another word. */
+export const givenUpText = ([kind, ms]: readonly [kind: string, untilMs: number]) =>
+  `${kind === 'times' ? 'exact times' : kind} from before ${formatInstant(ms)}`;
+
 /** Says that of what was given up nothing is missed. */
 export function givenUpLines(givenUp: ReturnType<typeof givenUpOf>): string[] {
   if (givenUp.length === 0) return [];
-  const parts = givenUp.map(([kind, ms]) => `${kind} from before ${formatInstant(ms)}`);
-  return [`Given up by retention: ${parts.join(', ')}; no gap and no share counts that time.`];
+  return [
+    `Given up by retention: ${givenUp.map(givenUpText).join(', ')}; no gap and no share counts that time.`,
+  ];
 }
 
 /** A stream and whose it is. */

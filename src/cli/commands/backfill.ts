@@ -12,7 +12,7 @@ import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
-import { givenUpOf } from '../gaps.js';
+import { givenUpOf, givenUpText } from '../gaps.js';
 import { partitionSpans, restoreAdvice } from '../life.js';
 import {
   FILLED_KINDS,
@@ -129,7 +129,7 @@ async function refuseGivenUp(
     const own = tasks.filter(({ stream }) => stream.kind === kind);
     const keptFromMs = givenUp.get(kind);
     if (keptFromMs !== undefined && own.some(({ span }) => span.fromMs < keptFromMs)) {
-      const why = `${kind} from before ${formatInstant(keptFromMs)} were given up by retention and are not collected again: begin there, or later`;
+      const why = `${givenUpText([kind, keptFromMs])} were given up by retention and are not collected again: begin there, or later`;
       throw new UsageError('--from', from.text, why);
     }
     const files = await partitionSpans(store, kind, 'archived');
