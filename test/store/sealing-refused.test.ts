@@ -69,6 +69,28 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
   );
 });
 
+test('rows of a day of which nothing is expected are not all of it, which is said', async (t) => {
+  const world = await openSealingWorld(t);
+  const secondMs = FIRST_MS + DAY_MS;
+  await runSql(
+    world.url,
+    `UPDATE coverage c SET span = c.span * tstzrange($1, NULL), row_count = (
+       SELECT count(*) FROM trade t WHERE t.market_id = c.market_id AND t.traded_at >= $1)`,
+    [new Date(secondMs)],
+  );
+  await runSql(world.url, 'UPDATE stream SET collect_from = $1', [new Date(secondMs)]);
+  const notWhole =
+    /^it is not whole: trades of BTC_USDT from 2026-01-13 00:00:00 to 2026-01-14 00:00:00 are not there, given up or never asked for/;
+  for (const look of [preview, live]) {
+    const { outcomes } = await look(world, { isChosen: ({ span }) => span.fromMs === FIRST_MS });
+    assert.deepEqual(
+      outcomes.map(({ became }) => became),
+      ['sealed'],
+    );
+    assert.match(outcomes[0]?.note ?? '', notWhole, look.name);
+  }
+});
+
 test('a day that began before its history is sealed, and not without a word', async (t) => {
   const world = await openSealingWorld(t);
   const beginsMs = FIRST_MS + 3_600_000;

@@ -1,6 +1,7 @@
 import { obtain } from '../../kernel/bounded.js';
 import type { Span } from '../../kernel/span.js';
-import { seriesOf } from '../../model/series.js';
+import { timeColumnOf } from '../../model/kinds.js';
+import { type SeriesTable, seriesOf } from '../../model/series.js';
 import { slotsInSql } from '../checks/inputs.js';
 import { IS_GIVEN_UP } from '../checks/results.js';
 import { coveredSql, expectedSql, leftSql, rangeBeforeSql } from '../completeness/ledger.js';
@@ -116,12 +117,27 @@ const OPEN_CHECK = `
   SELECT 'mismatch' AS why, 'candles' AS kind, m.name AS market, o.interval_s AS variant_s, o.span
   FROM open o JOIN market m USING (market_id) ORDER BY lower(o.span) LIMIT 1`;
 
-/** Of a market that is delisted nothing is lacking from when it was missing from the list. */
-const LACKS = `
+/** Rows of stream `s`. */
+function rowsWithinSql(table: SeriesTable): string {
+  const { variant } = seriesOf(table);
+  const time = timeColumnOf(table);
+  return `
+          SELECT FROM ${table} r WHERE r.market_id = s.market_id
+            AND r.${time} >= ${FROM} AND r.${time} < ${UNTIL}
+            ${variant === null ? '' : `AND r.${variant} = s.variant`}`;
+}
+
+/**
+ * Of a market that is delisted nothing is lacking from when it was missing from the list. Rows of time of which nothing is
+ * expected, as a search leaves them, are not all of it.
+ */
+const lacksSql = (table: SeriesTable) => `
   SELECT s.kind, m.name AS market, s.variant AS variant_s, one AS span
   FROM stream s JOIN market m USING (market_id), ${rangeBeforeSql(FROM)}, ${expectedSql(UNTIL)},
     ${coveredSql(`coalesce(range_before.at, '-infinity')`, UNTIL)},
-    LATERAL (SELECT upper(expected.spans * tstzmultirange(${SPAN})) AS at OFFSET 0) expected_to,
+    LATERAL (
+      SELECT coalesce(upper(expected.spans * tstzmultirange(${SPAN})), (
+        SELECT ${UNTIL} WHERE EXISTS (${rowsWithinSql(table)}))) AS at OFFSET 0) expected_to,
     LATERAL (
       SELECT one FROM unnest(tstzmultirange(tstzrange(${FROM}, expected_to.at)) - covered.spans) AS one
       ORDER BY upper(one) - lower(one) DESC, lower(one) LIMIT 1) longest
@@ -133,7 +149,7 @@ export async function findLacks(runner: Runner, { table, span }: Part): Promise<
   const { streams, isFetchable } = seriesOf(table);
   // What can only be seen at its instant is never whole.
   if (!isFetchable) return [];
-  return await runner.rows<Lack>(LACKS, [span.fromMs, span.toMs, streams]);
+  return await runner.rows<Lack>(lacksSql(table), [span.fromMs, span.toMs, streams]);
 }
 
 /** The first thing that keeps a partition from being settled; undefined when it is. */
