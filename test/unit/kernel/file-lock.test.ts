@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { FileLock, type FileLockOptions } from '../../../src/kernel/file-lock.js';
@@ -137,12 +138,17 @@ test('a holder that has ended, and that its parent does not collect, holds nothi
 }, async (t) => {
   if ((await birthOf(process.pid)) === '') return t.skip('no births of processes here');
   const path = await lockPath(t);
-  // The shell becomes a program that never asks for its children.
-  const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 60']);
+  // The shell becomes a program that never asks for its children; before that it might ask for this one.
+  const parent = spawn('sh', ['-c', 'sh -c "read _" <&3 & echo $!; exec sleep 60'], {
+    stdio: ['ignore', 'pipe', 'inherit', 'pipe'],
+  });
   t.after(() => parent.kill('SIGKILL'));
-  const [said] = (await once(parent.stdout, 'data')) as [Buffer];
+  const [said] = (await once(parent.stdout as Readable, 'data')) as [Buffer];
   const pid = Number(said.toString());
   // No event says so; each look reads a file.
+  const nameOf = () => readFile(`/proc/${parent.pid}/comm`, 'utf8');
+  for (let name = ''; name !== 'sleep\n'; ) name = await nameOf();
+  (parent.stdio[3] as Writable).end('\n');
   for (let isEnded = false; !isEnded; ) isEnded = await isZombie(pid);
   await writeFile(path, `${pid} ${hostname()} ${await birthOf(pid)} word\n`);
   await (await lockAt(path, { waitMs: 0 }).acquire())();
