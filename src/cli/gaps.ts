@@ -10,6 +10,7 @@ import {
   streamName,
   tableOfStream,
 } from '../model/series.js';
+import { givenUpText } from '../status/document.js';
 import type {
   BeyondPresent,
   CoverageNeighbour,
@@ -177,10 +178,6 @@ export function givenUpOf(
   );
   return [...new Map(found)];
 }
-
-/** What of a kind was given up, in words: that of "times" reads as another word. */
-export const givenUpText = ([kind, ms]: readonly [kind: string, untilMs: number]) =>
-  `${kind === 'times' ? 'exact times' : kind} from before ${formatInstant(ms)}`;
 
 /** Says that of what was given up nothing is missed. */
 export function givenUpLines(givenUp: ReturnType<typeof givenUpOf>): string[] {

@@ -105,7 +105,7 @@ export function createExchangeClock(options: ExchangeClockOptions): ExchangeCloc
  * Until then, what may be claimed ends at the earliest line that may be right. The line in use and
  * the wall clock agree within 2 s at most exchanges: then the wall clock is taken as it is. A step of
  * the wall clock ends that and moves nothing else. A replay says itself how its time goes on
- * ({@link ExchangeClock.told}): that line is in use at once.
+ * ({@link ExchangeClock.noticed}): that line is in use at once.
  */
 export class ExchangeClock {
   readonly #options: ExchangeClockOptions;
@@ -117,7 +117,7 @@ export class ExchangeClock {
   /** Since when, exchange time, the line in use is lived through; undefined: not settled. */
   #sinceMs: number | undefined;
   #jumps = 0;
-  #toldChange: number | undefined;
+  #noticedChange: number | undefined;
   #datedMs = Number.NEGATIVE_INFINITY;
   #isLocal = true;
   #reported: { atMs: number; offsetMs: number; pace: number; isLocal: boolean } | undefined;
@@ -212,10 +212,10 @@ export class ExchangeClock {
    * Takes what a replay says of its own time, which is held, sped up and sought: true at once, where answers would have
    * to agree first. One that was taken before, from another connection, changes nothing.
    */
-  told({ nowMs, pace, change, isJump }: TimeNotice): void {
-    if (change === this.#toldChange) return;
-    const isFirst = this.#toldChange === undefined;
-    this.#toldChange = change;
+  noticed({ nowMs, pace, change, isJump }: TimeNotice): void {
+    if (change === this.#noticedChange) return;
+    const isFirst = this.#noticedChange === undefined;
+    this.#noticedChange = change;
     const atMs = this.#options.clock.monotonicMs();
     const slope = Math.max(pace, MIN_PACE);
     const highMs = nowMs + Math.max(NOTICE_LEAST_MS, NOTICE_WAY_MS * pace);

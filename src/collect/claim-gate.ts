@@ -188,7 +188,7 @@ export class ClaimGate {
 const NOTED_WITHIN_MS = 2000;
 
 /** The exchange's present, to be read when the database has begun to note it; undefined when it took too long. */
-export function presentSoon({
+export function presentUnlessLate({
   time,
   clock,
 }: {

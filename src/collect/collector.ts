@@ -9,7 +9,7 @@ import type { CollectEvents } from '../observe/events.js';
 import type { FillRequests } from '../store/index.js';
 import { AccountCollector, type AccountOptions } from './accounts.js';
 import { pollByTurns } from './candles/candles.js';
-import { ClaimGate, presentSoon } from './claim-gate.js';
+import { ClaimGate, presentUnlessLate } from './claim-gate.js';
 import {
   type CollectContext,
   type CollectPorts,
@@ -235,7 +235,7 @@ export class Collector {
       if (revoked.length > 0) await this.#reload(fromMs);
       this.#revokedJumps = jumps;
     }
-    await archive.notePresent(presentSoon(this.#options));
+    await archive.notePresent(presentUnlessLate(this.#options));
   }
 
   /** Lets those that keep in mind what is covered read it anew. */

@@ -72,7 +72,7 @@ export interface TimeNotice {
   readonly nowMs: number;
   /** Its seconds per second of ours; 0 while it stands. */
   readonly pace: number;
-  /** Another number for each change: one that was told before is none. */
+  /** Another number for each change: one that was sent before is none. */
   readonly change: number;
   /** Whether the time went to another place with it. */
   readonly isJump: boolean;

@@ -39,8 +39,7 @@ export class VirtualClock {
   /** How it goes on from now; undefined where followers drive it. */
   get notice(): TimeNotice | undefined {
     if (this.#speed === 'max') return undefined;
-    const isRunning = this.state === 'running' && typeof this.#speed === 'number';
-    const pace = isRunning ? Number(this.#speed) : 0;
+    const pace = this.state === 'running' && typeof this.#speed === 'number' ? this.#speed : 0;
     return { nowMs: this.nowMs(), pace, change: this.#changes, isJump: this.#isJump };
   }
 

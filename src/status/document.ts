@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { formatInstant } from '../kernel/timestamp.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
@@ -379,6 +380,10 @@ const NOT_COLLECTED: GapReason = 'not collected';
 
 /** Never walked back to. */
 const MOMENT_KINDS: ReadonlySet<string> = MOMENT_STREAMS;
+
+/** What of a kind retention gave up, in words: that of "times" reads as another word. */
+export const givenUpText = ([kind, ms]: readonly [kind: string, untilMs: number]) =>
+  `${kind === 'times' ? 'exact times' : kind} from before ${formatInstant(ms)}`;
 
 /** A reason for people: after the first start that of a long way back is no fault. */
 export function reasonText({ kind, reason }: { kind: string; reason: string }): string {

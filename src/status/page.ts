@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { SECOND_MS, shownDuration } from '../kernel/durations.js';
-import { formatInstant } from '../kernel/timestamp.js';
 import {
   type ArchiveStatus,
   type DaemonStatus,
+  givenUpText,
   isPartOfHistory,
   reasonText,
   type StatusDocument,
@@ -160,7 +160,7 @@ function factsOf(document: ServedDocument): [string, string | number][] {
   if (archive !== null) {
     const { lowestCoverageRatio: low, oldestOpenGapAgeS: oldest, verifiedLagS: lag } = archive;
     const givenUp = archive.kinds.flatMap(({ kind, givenUpUntilMs: ms }) =>
-      ms === null ? [] : [`${kind} from before ${formatInstant(ms)}`],
+      ms === null ? [] : [givenUpText([kind, ms])],
     );
     facts.push(
       ['given up by retention', givenUp.length > 0 && givenUp.join(', ')],

@@ -137,11 +137,11 @@ test('each length of candles is explained, and tickers of all markets are called
   const times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
   await store.revoke(trades, span, { reason: 'suspect', note: '', atMs: span.toMs });
   const half = { ...span, toMs: (span.fromMs + span.toMs) / 2 };
-  const twin =
+  const other =
     /^In the other stream: times are covered in 50\.0% .* that proves nothing of trades\.$/m;
   assert.doesNotMatch((await explain('trades')).out, /In the other stream/);
   await store.commit({ claims: [{ stream: times, span: half, evidence: {} }] });
-  assert.match((await explain('trades')).out, twin);
+  assert.match((await explain('trades')).out, other);
   const candles = await explain('candles');
   assert.match(candles.out, /^Gap \d+: candles 3600s of BTC_USD$/m);
   assert.match(candles.out, /^candles 60s of BTC_USD: nothing is missing there, all is covered/m);

@@ -7,12 +7,13 @@ import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
 import { type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
+import { givenUpText } from '../../status/document.js';
 import type { KnownStream, SpanProgress, Store } from '../../store/index.js';
 import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
-import { givenUpOf, givenUpText } from '../gaps.js';
+import { givenUpOf } from '../gaps.js';
 import { partitionSpans, restoreAdvice } from '../life.js';
 import {
   FILLED_KINDS,

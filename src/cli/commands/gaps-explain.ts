@@ -99,7 +99,7 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
     ...noteLines(gap.note),
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,
-    ...(await twin(gap, look)),
+    ...(await otherStream(gap, look)),
     ...(await substitutes(gap, look)),
     ...nextSteps(gap, isInFiles, look).map((step) => `What to do: ${step}`),
   ];
@@ -161,14 +161,14 @@ async function substitutes(gap: Gap, look: Ledger): Promise<string[]> {
 }
 
 /** The streams of a market's trades: each proves what its own endpoint showed. */
-const TWINS: Readonly<Partial<Record<StreamKind, StreamKind>>> = {
+const OTHER_STREAMS: Readonly<Partial<Record<StreamKind, StreamKind>>> = {
   trades: 'times',
   times: 'trades',
 };
 
 /** Trades that are stored all the same. */
-async function twin(gap: Gap, look: Ledger): Promise<string[]> {
-  const other = TWINS[gap.kind];
+async function otherStream(gap: Gap, look: Ledger): Promise<string[]> {
+  const other = OTHER_STREAMS[gap.kind];
   const [covered] = other === undefined ? [] : await coveredShares(gap, other, look);
   if (covered === undefined) return [];
   return [

@@ -1,4 +1,4 @@
-import { presentSoon } from '../../collect/claim-gate.js';
+import { presentUnlessLate } from '../../collect/claim-gate.js';
 import { sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
 import { FILLER, type SpanProgress, type Store } from '../../store/index.js';
@@ -143,7 +143,7 @@ export class Filling {
   async #notePresent(): Promise<void> {
     if (this.#own === undefined) return;
     const { clock } = this.#options.session;
-    await this.#options.store.notePresent(presentSoon({ time: this.#own.time, clock }));
+    await this.#options.store.notePresent(presentUnlessLate({ time: this.#own.time, clock }));
   }
 
   async #work(own: Own, tasks: readonly FillTask[]): Promise<FillEnd | 'free'> {

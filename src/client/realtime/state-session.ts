@@ -177,7 +177,7 @@ export class StateSession {
     if (frame.kind === 'response') return this.#answered(frame);
     if (frame.kind === 'update') return this.#updated(frame);
     if (!isReplay(this.#identity)) return 'unrecognised';
-    if (frame.kind === 'time') this.#settings.exchangeClock.told(frame);
+    if (frame.kind === 'time') this.#settings.exchangeClock.noticed(frame);
     else if (frame.kind !== 'gap') return 'unrecognised';
     else for (const { line } of this.#members.values()) line.gapTold(frame);
     return 'response';

@@ -515,7 +515,7 @@ test('what a replay says of its own time is true at once, once for each change',
     changes += 1;
     const [nowMs, pace] = [exchange.nowMs(), exchange.pace];
     // From each connection.
-    for (let at = 0; at < 3; at += 1) estimate.told({ nowMs, pace, change: changes, isJump });
+    for (let at = 0; at < 3; at += 1) estimate.noticed({ nowMs, pace, change: changes, isJump });
   };
   const assertRight = () => {
     const aheadMs = estimate.nowMs() - exchange.nowMs();

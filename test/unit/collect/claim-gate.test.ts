@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { ClaimGate, presentSoon } from '../../../src/collect/claim-gate.js';
+import { ClaimGate, presentUnlessLate } from '../../../src/collect/claim-gate.js';
 import type { Batch, StreamRef } from '../../../src/model/batch.js';
 import type { StreamKind } from '../../../src/model/series.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -68,7 +68,7 @@ test('no stream begins far beyond the present; a moment beyond what is known of 
 
 test('the present that a database is slow to take is not noted: it is over by then', () => {
   const world = new World();
-  const read = presentSoon(world);
+  const read = presentUnlessLate(world);
   world.clock.advance(1500);
   assert.deepEqual(read(), { presentMs: world.time.lived?.presentMs, pace: 1 });
   world.clock.advance(1500);
