@@ -19,6 +19,10 @@ const commit = fc.record({
   claimed: fc.option(fc.tuple(fc.nat(9), fc.integer({ min: 1, max: 6 }))),
 });
 
+/** A row of the same second may have the exact time that the one before it has not, in conflict too. */
+const knowsMore = (known: TradeRow, row: TradeRow) =>
+  known.tradedAtS === row.tradedAtS && known.executedAtUs === null && row.executedAtUs !== null;
+
 /** The rules for trades of one market in the fewest words. */
 class Model {
   readonly rows = new Map<string, TradeRow>();
@@ -32,10 +36,13 @@ class Model {
         ({ tid, tradedAtS }) => tid === row.tid && Math.abs(tradedAtS - row.tradedAtS) <= 1,
       );
       const held = once[at];
-      const outcome = held === undefined ? 'stored' : this.#against(held, row);
-      if (outcome === 'stored') once.push(row);
-      if (outcome === 'updated') once[at] = row;
-      if (held !== undefined) outcomes[outcome === 'updated' ? 'duplicate' : outcome] += 1;
+      if (held === undefined) {
+        once.push(row);
+        continue;
+      }
+      const outcome = this.#against(held, row);
+      if (knowsMore(held, row)) once[at] = row;
+      outcomes[outcome === 'updated' ? 'duplicate' : outcome] += 1;
     }
     for (const row of once) {
       const at = (second: number) => this.rows.get(`${row.tid} ${second}`);
@@ -43,7 +50,7 @@ class Model {
       const outcome = known === undefined ? 'stored' : this.#against(known, row);
       outcomes[outcome] += 1;
       if (outcome === 'stored') this.rows.set(`${row.tid} ${row.tradedAtS}`, row);
-      if (outcome === 'updated' && known !== undefined) {
+      if (known !== undefined && knowsMore(known, row)) {
         const { executedAtUs } = row;
         this.rows.set(`${row.tid} ${row.tradedAtS}`, { ...known, executedAtUs });
       }

@@ -119,6 +119,27 @@ test('a trade learns its exact time once, and its times count', async () => {
   assert.deepEqual(await brokenCoverage(url), []);
 });
 
+test('a trade learns its exact time also from a row that contradicts it, and a claim of times holds', async () => {
+  const { store, url, trades, times } = await openWithStreams();
+  const timed = (tid: number, atS: number) =>
+    trade(tid, atS, { amount: '9', executedAtUs: (NOON_S + atS) * 1_000_000 + 5 });
+  await store.commit({ trades: [trade(1, 1)], claims: [claim(trades, 0, 5)] });
+  const claims = [claim(times, 1, 3)];
+  // The first is stored already, the second comes with the row that contradicts it.
+  const one = await store.commit({ trades: [timed(1, 1), trade(2, 2), timed(2, 2)], claims });
+  assert.deepEqual(one.outcomes.trade, counts(1, 0, 0, 2));
+  assert.equal(one.ranges[0]?.rowCount, 2);
+  const rows = await runSql(
+    url,
+    'SELECT tid::int, amount::text, executed_at IS NOT NULL AS timed FROM trade ORDER BY tid',
+  );
+  assert.deepEqual(rows, [
+    { tid: 1, amount: trade(1, 1).amount, timed: true },
+    { tid: 2, amount: '9', timed: true },
+  ]);
+  assert.deepEqual(await brokenCoverage(url), []);
+});
+
 test('both tellings of a trade in one batch make one row', async () => {
   const { store } = await openWithStreams();
   const executedAtUs = (NOON_S + 1) * 1_000_000 + 5;

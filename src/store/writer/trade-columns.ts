@@ -148,16 +148,17 @@ class Arrivals {
         held.set(row.tid, [...same, number]);
         continue;
       }
-      const outcome = repeatedTrade(beforeRow, row);
-      if (outcome === 'updated') {
-        // It knows more than the one before it, which so becomes its repetition: what the table
-        // makes of the two is reported of the one that knows more.
-        screening.settle(this.batches[before] ?? 0, 'duplicate');
-        same[at] = number;
-        continue;
-      }
-      screening.settle(this.batches[number] ?? 0, outcome);
-      if (outcome === 'conflict') screening.refuse('conflict', row);
+      // Of the two that one stays that knows its exact time, else the first: what the table makes of
+      // them is reported of it. Also in conflict, for a claim of exact times may come with it.
+      const knowsMore =
+        beforeRow.tradedAtS === row.tradedAtS &&
+        beforeRow.executedAtUs === null &&
+        row.executedAtUs !== null;
+      const goes = knowsMore ? before : number;
+      if (knowsMore) same[at] = number;
+      const isSame = isSameTrade(beforeRow, row);
+      screening.settle(this.batches[goes] ?? 0, isSame ? 'duplicate' : 'conflict');
+      if (!isSame) screening.refuse('conflict', knowsMore ? beforeRow : row);
     }
     return [...held.values()].flat();
   }
@@ -179,16 +180,17 @@ function isSameTotal(held: TradeRow, again: TradeRow): boolean {
 const digitsOf = (text: string) => toPlainDecimal(text).split('.')[1]?.length ?? 0;
 
 /** The two history endpoints return one trade twice, and only one of them knows its exact time. */
-function repeatedTrade(held: TradeRow, again: TradeRow): Outcome {
-  const isSame =
+function isSameTrade(held: TradeRow, again: TradeRow): boolean {
+  return (
     held.tradedAtS === again.tradedAtS &&
     held.side === again.side &&
     equalDecimals(held.price, again.price) &&
     equalDecimals(held.amount, again.amount) &&
-    isSameTotal(held, again);
-  if (!isSame) return 'conflict';
-  if (again.executedAtUs === null || held.executedAtUs === again.executedAtUs) return 'duplicate';
-  return held.executedAtUs === null ? 'updated' : 'conflict';
+    isSameTotal(held, again) &&
+    (held.executedAtUs === null ||
+      again.executedAtUs === null ||
+      held.executedAtUs === again.executedAtUs)
+  );
 }
 
 export function tradeColumnSet(

@@ -60,9 +60,11 @@ const LOOKED_AT = TRADE.content.concat('traded_at', 'executed_at').map((name) =>
  * twice. OFFSET 0 for the reason given at probeSql.
  */
 const FIND_KNOWN = `
-  SELECT found, string_agg(ord::text, ',') AS ords
+  SELECT found, learns, string_agg(ord::text, ',') AS ords
   FROM (
-    SELECT s.ord, CASE
+    SELECT s.ord,
+      t.traded_at IS NOT NULL AND s.executed_at IS NOT NULL AND t.executed_at IS NULL AS learns,
+      CASE
       WHEN t.traded_at IS NULL THEN 'beside'
       WHEN NOT (${SAME_TRADE}) OR coalesce(s.executed_at <> t.executed_at, false)
         THEN 'conflict'
@@ -80,7 +82,7 @@ const FIND_KNOWN = `
           s.traded_at - interval '1 second', s.traded_at + interval '1 second'])
         AND k.traded_at BETWEEN $1::timestamptz AND $2::timestamptz OFFSET 0) b ON true
     WHERE t.traded_at IS NOT NULL OR b.tid IS NOT NULL) known
-  GROUP BY found`;
+  GROUP BY found, learns`;
 
 /** All of these keys are there: nothing is inserted, and each is found by its key. */
 const SET_EXACT_TIME = `
@@ -92,6 +94,8 @@ const SET_EXACT_TIME = `
 export interface StoredTrades {
   /** What becomes of those that are not stored as new, by place. */
   readonly outcomes: ReadonlyMap<number, Outcome>;
+  /** Those whose exact time the stored row did not have, and has now, by place. */
+  readonly learnt: ReadonlySet<number>;
   /** What was there before them, by market. */
   readonly near: ReadonlyMap<number, StoredNear>;
   /** The new ones that are still to be copied. */
@@ -100,7 +104,8 @@ export interface StoredTrades {
 
 /**
  * Finds out what becomes of trades; a known trade may learn its exact time, and nothing else of it ever
- * changes. New ones are left to be copied. The caller holds the locks of their markets.
+ * changes. A row in conflict gives its time too, which is that of the id: a claim of exact times
+ * covers the stored row, whatever else the two do not agree on. New ones are left to be copied. The caller holds the locks of their markets.
  *
  * @param stored the rows of {@link findStoredSql}
  * @param whenSent called when the server has got the larger part of its work and is busy with it
@@ -112,7 +117,8 @@ export async function sortOutTrades(
   whenSent: () => void,
 ): Promise<StoredTrades> {
   const outcomes = new Map<number, Outcome>();
-  if (columns.length === 0) return { outcomes, near: new Map(), copyText: undefined };
+  const learnt = new Set<number>();
+  if (columns.length === 0) return { outcomes, learnt, near: new Map(), copyText: undefined };
   const near = nearEach(columns, stored);
   const staged = placesToLookUp(columns, stored);
   if (staged.length > 0) {
@@ -120,10 +126,14 @@ export async function sortOutTrades(
     await stageLines(connection, TRADE, columns.encoder.pickNumbered(numbers));
     const finding = findKnown(connection, boundsOf(columns));
     if (2 * staged.length > columns.length) whenSent();
-    const known = await finding;
-    for (const [ord, outcome] of known) outcomes.set(staged[ord] ?? 0, outcome);
+    for (const { numbers, outcome, learns } of await finding) {
+      for (const number of numbers) {
+        outcomes.set(staged[number] ?? 0, outcome);
+        if (learns) learnt.add(staged[number] ?? 0);
+      }
+    }
   }
-  if (outcomes.size === columns.length) return { outcomes, near, copyText: undefined };
+  if (outcomes.size === columns.length) return { outcomes, learnt, near, copyText: undefined };
   const copyText =
     outcomes.size === 0
       ? columns.denseLines
@@ -131,7 +141,7 @@ export async function sortOutTrades(
           columns,
           allPlaces(columns.length).filter((place) => !outcomes.has(place)),
         );
-  return { outcomes, near, copyText };
+  return { outcomes, learnt, near, copyText };
 }
 
 /** With room for those that are reported a second beside. */
@@ -195,23 +205,29 @@ function placesToLookUp(
   return Uint32Array.from(places);
 }
 
-/**
- * Looks up the staged trades; those that are known learn their exact time.
- *
- * @returns the outcomes of the known ones, by their number in the stage
- */
-async function findKnown(
-  connection: Connection,
-  bounds: TimeBounds,
-): Promise<Map<number, Outcome>> {
-  const outcomes = new Map<number, Outcome>();
-  const known = await connection.rows<{ found: Outcome | 'beside'; ords: string }>(FIND_KNOWN, [
-    ...bounds,
-  ]);
-  for (const { found, ords } of known) {
-    const numbers = ords.split(',').map(Number);
-    for (const ord of numbers) outcomes.set(ord, found === 'beside' ? 'conflict' : found);
-    if (found === 'updated') await connection.rows(SET_EXACT_TIME, [numbers]);
+/** Staged trades that are known, by their numbers in the stage. */
+interface Known {
+  readonly numbers: readonly number[];
+  readonly outcome: Outcome;
+  readonly learns: boolean;
+}
+
+/** Looks up the staged trades; those that are known learn their exact time. */
+async function findKnown(connection: Connection, bounds: TimeBounds): Promise<Known[]> {
+  const rows = await connection.rows<{
+    readonly found: Outcome | 'beside';
+    readonly learns: boolean;
+    readonly ords: string;
+  }>(FIND_KNOWN, [...bounds]);
+  const known = rows.map(
+    ({ found, learns, ords }): Known => ({
+      numbers: ords.split(',').map(Number),
+      outcome: found === 'beside' ? 'conflict' : found,
+      learns,
+    }),
+  );
+  for (const { numbers, learns } of known) {
+    if (learns) await connection.rows(SET_EXACT_TIME, [numbers]);
   }
-  return outcomes;
+  return known;
 }

@@ -283,7 +283,7 @@ function addFreshTrades(
     const run = runs.get(stream.marketId);
     if (run === undefined) continue;
     const draft = draftOf(drafts, stream);
-    draft.fresh = freshTrades(trades, run, stream.kind, outcomes.trades.outcomes);
+    draft.fresh = freshTrades(trades, run, stream.kind, outcomes.trades);
     draft.near = outcomes.trades.near.get(stream.marketId);
   }
 }
@@ -293,12 +293,12 @@ function freshTrades(
   { ms, tids, timed }: TradeColumnSet,
   { start, end }: TradeRun,
   kind: 'trades' | 'times',
-  outcomes: ReadonlyMap<number, Outcome>,
+  { outcomes, learnt }: StoredTrades,
 ): FreshRows {
   const isFresh = (place: number) => {
-    const outcome = outcomes.size === 0 ? 'stored' : (outcomes.get(place) ?? 'stored');
-    if (kind === 'trades') return outcome === 'stored';
-    return timed[place] === 1 && (outcome === 'stored' || outcome === 'updated');
+    const isStored = outcomes.size === 0 || !outcomes.has(place);
+    if (kind === 'trades') return isStored;
+    return (timed[place] === 1 && isStored) || learnt.has(place);
   };
   let place = start;
   while (place < end && isFresh(place)) place += 1;
