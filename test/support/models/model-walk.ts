@@ -27,8 +27,13 @@ export interface WalkWorld extends HistoryTraits {
   readonly invalidateEvery: number;
 }
 
-/** Looks in a row that change nothing until a world counts as settled: signs of an end come in twos. */
-const SETTLED_ROUNDS = 3;
+/**
+ * Seconds between the last rounds: one beyond every pause, then some that are soon enough for a second sign
+ * of an end to count, also where the first one took two steps to come to.
+ */
+const ROUND_WAITS_S = [7200, 700, 700, 700];
+/** Rounds in a row that change nothing until a world counts as settled. */
+const SETTLED_ROUNDS = ROUND_WAITS_S.length;
 
 /** What befell all the runs of this process. */
 export const fired = {
@@ -159,9 +164,8 @@ export class WalkRun {
     fired.forgotten += this.exchange.forgotten;
     let last = '';
     let sameRounds = 0;
-    for (let round = 0; round < 16 && sameRounds < SETTLED_ROUNDS; round += 1) {
-      // By steps beyond every pause, and soon enough for the second sign of an end to count.
-      const waitS = round % 2 === 0 ? 7200 : 700;
+    for (let round = 0; round < 24 && sameRounds < SETTLED_ROUNDS; round += 1) {
+      const waitS = ROUND_WAITS_S[round % ROUND_WAITS_S.length] ?? 0;
       this.clock.advance(waitS * 1000);
       this.exchange.rest(waitS);
       await this.attempt(() => this.walker.pollHead(signal));
