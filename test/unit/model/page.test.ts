@@ -76,6 +76,12 @@ const CASES: readonly Case[] = [
     expected: again(11),
   },
   {
+    name: 'a page that ends at the target after long strides: right below it',
+    tids: [60, 50],
+    input: { search: { ...searchFrom(10), stride: 8 } },
+    expected: again(11),
+  },
+  {
     name: 'a short page where no longer one was ever seen',
     tids: [60, 50],
     input: { largestPage: 2 },

@@ -93,6 +93,12 @@ test('while newer rows push the end down, a long page that ends at the lowest ro
   assert.equal(ends({ ...search, skip: 0 }, 50, 3), 'isEnd', 'all that there is');
   const above = ends(search, 50, 3);
   assert.deepEqual(above, { ...search, skip: 993 }, 'so short a page may be cut just there');
+  const half = ends(search, 50, 3, 40);
+  assert.ok(
+    typeof half === 'object',
+    'a longer page may show it where it has room for as much again',
+  );
+  assert.equal(ends(search, 50, 3, 39), undefined);
   const seen = goShallower(
     { ...goShallower({ ...search, skip: 1045 }, 100), skip: 1040 },
     100,
