@@ -290,8 +290,8 @@ test('a walk that lost touch with the head stands back after its turn for gaps d
   await world.filler.stop();
   const order = world.marketsAsked(before);
   assert.ok(order.length > 100, `${order.length} requests`);
-  assert.deepEqual(new Set(order.slice(0, 20)), new Set(['TOP']));
-  assert.ok(order.slice(20, 40).includes('DEEP'), order.join(' '));
+  // Of 20 steps the first one takes 12 requests, in search of its place.
+  assert.equal(order.indexOf('DEEP'), 12 + 19, order.join(' '));
 });
 
 test('a step that a stop breaks off is told as no failure', async () => {

@@ -81,6 +81,20 @@ test('where far more or far fewer trades are skipped than were asked for, nothin
   }
 });
 
+test('where the second look at the head lacks what the first one showed, nothing is settled', async () => {
+  const source = new ModelHistory({ ...STEADY, mode: 'skip' });
+  const fetch = source.fetch.bind(source);
+  let heads = 0;
+  source.fetch = (market, skip, ...rest) => {
+    if (skip === 0) heads += 1;
+    // As a cache has it that was filled before.
+    return fetch(market, skip === 0 && heads % 2 === 0 ? 5 : skip, ...rest);
+  };
+  const modes = open().begin();
+  await modes.look(source, 'M', signal);
+  assert.equal(modes.of('historyResult'), undefined);
+});
+
 test('of a history shorter than a page the second look asks for another depth than the first', async () => {
   const source = new ModelHistory({ ...STEADY, mode: 'skip', history: 5 });
   const fetch = source.fetch.bind(source);

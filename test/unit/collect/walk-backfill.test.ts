@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { WantedSpans } from '../../../src/collect/trades/wanted.js';
 import {
   every,
   failTries,
@@ -60,6 +61,18 @@ test('a span deep in history is reached before a walk through all of it comes th
   assert.notEqual(world.archive.floorOf(1), null);
   world.assertHonest();
   world.record.assertAccounted('trades');
+});
+
+test('what is wanted goes before within a gap that holds all of it, and in no other', () => {
+  const wanted = new WantedSpans();
+  wanted.add(span(10, 20));
+  const gap = (fromS: number, edgeS: number) => {
+    const { fromMs, toMs: edgeMs } = span(fromS, edgeS);
+    return { fromMs, edgeMs };
+  };
+  assert.deepEqual(wanted.within(gap(10, 21)), [gap(10, 20)]);
+  assert.deepEqual(wanted.within(gap(11, 30)), [], 'it begins below the gap');
+  assert.deepEqual(wanted.within(gap(0, 20)), [], 'the gap ends with it, and is tried as it is');
 });
 
 test('what is wanted below a history that is not walked yet is beyond it, and the start is found', async () => {

@@ -362,7 +362,20 @@ test('one row below what is known is shown by a second answer, at another addres
   await walker.fillStep(signal);
   const limits = world.exchange.asked.slice(before).map(({ params }) => params.limit);
   assert.deepEqual(limits, [1000, 999]);
+  assert.equal(
+    world.record.steps.at(-1)?.connected,
+    false,
+    'a step into a gap is no look at the head',
+  );
   assert.equal(world.archive.tries.get(1), undefined, 'no try has failed');
+});
+
+test('the only trade that there is is shown by a second answer, at another address', async () => {
+  const world = new TradeWorld(every(1, 1), 1);
+  await world.walker().pollHead(signal);
+  const limits = world.exchange.asked.map(({ params }) => params.limit);
+  assert.deepEqual(limits, [1000, 500]);
+  assert.equal(world.archive.trades.size, 1);
 });
 
 test('a start of history that lies lower an hour later moves down, and one that lies higher does not', async () => {
