@@ -175,7 +175,10 @@ suite('backfill', { concurrency: 3 }, () => {
       /What to do: its rows are in files, .*tapekeep restore --kind trades/,
     );
     const fill = await world.run('gaps', 'fill', '--market', TAPE_MARKET, '--kind', 'trades');
-    assert.match(fill.err, /Left out: 1 gap; nothing can be added to partitions that are archived/);
+    assert.match(
+      fill.err,
+      /Left out: 1 gap of trades; nothing can be added to partitions that are/,
+    );
     // What is given up is not lacking, unless it is tried once more; nothing brings it back.
     await runSql(
       world.databaseUrl,

@@ -241,7 +241,7 @@ test('gaps whose time has left are not filled, and it is said what would bring t
     const { code } = await filling.ended();
     return { code, out: filling.text('stdout'), err: filling.text('stderr') };
   };
-  const LEFT_OUT = /Left out: 1 gap; .*archived or expired; "tapekeep restore" brings/;
+  const LEFT_OUT = /Left out: 1 gap of trades; .*archived or expired; "tapekeep restore" brings/;
   const none = await fill('--to', `${DAYS[0]}T12:00:00Z`);
   assert.deepEqual([none.code, none.out], [7, 'Nothing to fill.'], none.err);
   assert.match(none.err, LEFT_OUT);
@@ -253,7 +253,7 @@ test('gaps whose time has left are not filled, and it is said what would bring t
   // Of the other one a part can still be filled.
   const part = await fill();
   assert.match(part.err, LEFT_OUT);
-  assert.match(part.err, /^Filling 1 gap\.$/m);
+  assert.match(part.err, /^Filling 1 gap of trades\.$/m);
   const cold = await runSql(
     url,
     `SELECT count(*)::int AS n FROM trade WHERE traded_at < '${DAYS[2]}'`,
@@ -263,7 +263,7 @@ test('gaps whose time has left are not filled, and it is said what would bring t
   assert.equal((await runCommand(['restore', '--kind', 'trades', ...span], env)).code, 0);
   const back = await fill('--to', `${DAYS[0]}T12:00:00Z`);
   assert.doesNotMatch(back.err, /left out/);
-  assert.match(back.err, /^Filling 1 gap\.$/m);
+  assert.match(back.err, /^Filling 1 gap of trades\.$/m);
   // Of what retention gave up there is no gap that could be named.
   await runSql(url, `SELECT expire_partition('trade', '${DAYS[0]}')`);
   const expired = await fill('--from', DAYS[0], '--to', `${DAYS[0]}T12:00:00Z`);

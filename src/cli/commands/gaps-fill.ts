@@ -1,5 +1,5 @@
 import { type Span, subtractSpans } from '../../kernel/span.js';
-import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
+import { MOMENT_STREAMS, type StreamKind, streamName } from '../../model/series.js';
 import type { Gap, Store } from '../../store/index.js';
 import { argument, command, flag } from '../command.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
@@ -37,18 +37,16 @@ export default command({
     const nowMs = await filling.nowMs();
     const found = await select(context, ids, selected, nowMs);
     const fetchable = found.filter(({ kind }) => !MOMENT_STREAMS.has(kind));
-    const passed = found.length - fetchable.length;
-    if (passed > 0) {
-      say(
-        `Not filled: ${countOf(passed, 'gap')} of what could be seen only at its moment (depth, tickers, states, an account).`,
-      );
+    const passed = found.filter(({ kind }) => MOMENT_STREAMS.has(kind));
+    if (passed.length > 0) {
+      say(`Not filled: ${gapsOf(passed)}, which could be seen only at the moment.`);
     }
     const askable = await withoutUnlisted(context, fetchable);
     const present = await withoutArchived(store, askable);
-    const away = askable.length - present.length;
-    if (away > 0) {
+    const away = askable.filter((gap) => !present.includes(gap));
+    if (away.length > 0) {
       say(
-        `Left out: ${countOf(away, 'gap')}; nothing can be added to partitions that are archived or expired; "tapekeep restore" brings archived ones back.`,
+        `Left out: ${gapsOf(away)}; nothing can be added to partitions that are archived or expired; "tapekeep restore" brings archived ones back.`,
       );
     }
     const isOpen = ({ state }: Gap) => again || state !== 'unfillable';
@@ -66,10 +64,15 @@ export default command({
     if (!isOwn) for (const gap of due) assertCollected(session.config, gap.market, [gap]);
     await makeDue(store, due, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
-    say(`Filling ${countOf(due.length, 'gap')}.`);
+    say(`Filling ${gapsOf(due)}.`);
     return await context.fill(due.map(taskOf), json, isAll);
   },
 });
+
+/** How many, and of which streams: a run has several numbers of gaps, and these are others each time. */
+function gapsOf(gaps: readonly Gap[]): string {
+  return `${countOf(gaps.length, 'gap')} of ${[...new Set(gaps.map(streamName))].join(', ')}`;
+}
 
 /** Of a market that is not listed nothing can be asked: a gap made due there would stay open. */
 async function withoutUnlisted(
@@ -82,7 +85,7 @@ async function withoutUnlisted(
   if (away.length > 0) {
     const names = marketNames([...new Set(away.map(({ market }) => market))]);
     say(
-      `Left out: ${countOf(away.length, 'gap')} of ${names}, which the exchange does not list now; a daemon fills what can be fetched once it is listed again.`,
+      `Left out: ${gapsOf(away)} of ${names}, which the exchange does not list now; a daemon fills what can be fetched once it is listed again.`,
     );
   }
   return gaps.filter(({ marketId }) => !unlisted.has(marketId));
