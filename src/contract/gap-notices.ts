@@ -1,3 +1,4 @@
+import { exchangeKindOf } from '../kernel/exchange-kind.js';
 import { hullOf, type Span } from '../kernel/span.js';
 import { isoMs } from '../kernel/timestamp.js';
 
@@ -41,12 +42,9 @@ export const GAP_HEADER = 'x-tapekeep-gap';
  */
 export const COVERED_HEADER = 'x-tapekeep-covered';
 
-/** Prefix of a replay's identity. */
-export const REPLAY_IDENTITY = 'replay-';
-
 /** Only a replay reports gaps: what another server sends under these names is not looked at. */
 export function isReplay(identity: string | null | undefined): boolean {
-  return identity?.startsWith(REPLAY_IDENTITY) === true;
+  return exchangeKindOf(identity) === 'replay';
 }
 
 /**

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { AsOfIdentity } from '../archive/as-of/reader.js';
-import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
 import { TapekeepError } from '../kernel/errors.js';
+import { REPLAY_IDENTITY } from '../kernel/exchange-kind.js';
 import type { Span } from '../kernel/span.js';
 import { isoMs } from '../kernel/timestamp.js';
 import {

@@ -1,9 +1,10 @@
 import { z } from 'zod';
+import { EXCHANGE_KINDS, exchangeKindOf } from '../kernel/exchange-kind.js';
 import { formatInstant } from '../kernel/timestamp.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
-import type { CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
+import type { ArchiveIdentity, CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
 import { REPORT } from './health.js';
 
 /**
@@ -159,7 +160,11 @@ export const STATUS = z.object({
   format: z.literal(1).describe('grows when a name is removed or changes its meaning'),
   version: z.string().describe('of the program'),
   exchange: z.string().nullable(),
-  isSandbox: z.boolean().nullable(),
+  isSandbox: z.boolean().nullable().describe('what it has is made up, or of the past'),
+  exchangeKind: z
+    .enum(EXCHANGE_KINDS)
+    .nullable()
+    .describe('null before its first answer, as isSandbox'),
   atMs: timeMs().describe("the exchange's time now"),
   leftOut: z
     .string()
@@ -205,16 +210,30 @@ const toMilliseconds = (seconds: number) => Math.round(seconds * 1000) / 1000;
 /** Cut, so that whole seconds of it are rounded as those of the milliseconds would be. */
 const tenths = (ms: number) => Math.floor(Math.max(0, ms) / 100) / 10;
 
+/** The exchange of an archive; of one that has not answered yet only the name is known. */
+export type KnownExchange = Pick<ArchiveIdentity, 'name'> & Partial<ArchiveIdentity>;
+
 /** Program, exchange and time: what stands above all. */
 export function statusOf(
   program: string,
-  identity: { readonly name: string; readonly isSandbox: boolean | null } | null,
+  identity: KnownExchange | null,
   atMs: number,
   leftOut: string | undefined,
 ): Omit<StatusDocument, 'archive' | 'daemon'> {
-  const { name = null, isSandbox = null } = identity ?? {};
-  const of = { format: 1, version: program, exchange: name, isSandbox } as const;
+  const exchange = identity?.name ?? null;
+  const isSandbox = identity?.isSandbox ?? null;
+  const exchangeKind = isSandbox === null ? null : exchangeKindOf(identity?.identity);
+  const of = { format: 1, version: program, exchange, isSandbox, exchangeKind } as const;
   return { ...of, atMs: Math.floor(atMs), leftOut: leftOut ?? null };
+}
+
+/** The exchange's name, and what it is where it is no real one. */
+export function exchangeText({
+  exchange,
+  exchangeKind,
+}: Pick<StatusDocument, 'exchange' | 'exchangeKind'>): string {
+  const isReal = exchangeKind === null || exchangeKind === 'exchange';
+  return isReal ? `${exchange}` : `${exchange} (${exchangeKind})`;
 }
 
 /** Reads off the ledger's count what is wanted. */

@@ -3,6 +3,7 @@ import { SECOND_MS, shownDuration } from '../kernel/durations.js';
 import {
   type ArchiveStatus,
   type DaemonStatus,
+  exchangeText,
   givenUpText,
   isPartOfHistory,
   reasonText,
@@ -145,7 +146,7 @@ function factsOf(document: ServedDocument): [string, string | number][] {
   const { markets, wantedMarkets, leftOutMarkets, missingMarkets, lastFailedRequest } = daemon;
   const isOpening = markets < wantedMarkets;
   const facts: [string, string | number | false][] = [
-    ['exchange', `${document.exchange}${document.isSandbox === true ? ' (sandbox)' : ''}`],
+    ['exchange', exchangeText(document)],
     ['version', document.version],
     ['phase', daemon.phase],
     ['markets', isOpening ? `${markets} of ${wantedMarkets}` : markets],

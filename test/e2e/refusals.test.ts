@@ -200,6 +200,8 @@ test('an archive of another exchange is named though that one does not answer', 
     /is the archive of the sandbox "acme" at .*, and the settings name .*127\.0\.0\.1:1/,
   ];
   await ended(t, ['start', '--for', '6s'], elsewhere, 3, ...said);
+  await runSql(databaseUrl, "UPDATE archive SET identity = 'replay-1'");
+  await ended(t, ['start', '--for', '6s'], elsewhere, 3, /is the archive of the replay "acme"/);
   // An exchange that names no identity is known by its name alone.
   await runSql(databaseUrl, 'UPDATE archive SET identity = NULL, is_sandbox = false');
   await ended(t, ['start'], elsewhere, 3, /is the archive of the exchange "acme"/);

@@ -42,6 +42,11 @@ test('an archive belongs to one exchange', async () => {
       message: /"sandbox".*cannot take the data of/,
     });
   }
+  for (const kind of ['sandbox', 'replay']) {
+    await assert.rejects(store.claimArchive({ ...moved, identity: `${kind}-2` }), {
+      message: new RegExp(`cannot take the data of the ${kind} "sandbox" at`),
+    });
+  }
 });
 
 test('of a long list only what is wanted and has room is taken in', async () => {

@@ -34,6 +34,7 @@ export function servedDocument({
       version: '0.0.0',
       exchange: 'test',
       isSandbox: false,
+      exchangeKind: 'exchange',
       atMs: 10_000,
       leftOut: null,
     },

@@ -21,7 +21,12 @@ test('a database that does not answer is named as the check that failed', async 
     outage: () => undefined,
   };
   const view = {
-    ...{ phase: 'collecting', isSandbox: true, failure: undefined, databaseTrouble: undefined },
+    ...{
+      phase: 'collecting',
+      exchange: { name: 'x' },
+      failure: undefined,
+      databaseTrouble: undefined,
+    },
     ...{ collector: undefined, access: undefined, store, idleMs: 0, silentMs: 0 },
     ...{ standingLimitMs: 60_000, counted: undefined, leftOut: undefined },
   } as unknown as DaemonView;

@@ -7,9 +7,11 @@ import { createLogger } from '../../src/observe/logger.js';
 import { createTelemetry } from '../../src/observe/telemetry.js';
 import {
   archiveStatus,
+  type KnownExchange,
   type LedgerCount,
   STATUS,
   type StatusDocument,
+  statusOf,
   statusRows,
 } from '../../src/status/document.js';
 import { type HealthReport, healthReport } from '../../src/status/health.js';
@@ -161,6 +163,24 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
   const json = STATUS.parse(await (await fetch(`${server.url}/status`)).json());
   assert.equal(json.daemon?.rows[0]?.lagS, 2.4);
   assert.deepEqual(json.daemon.ready, ill);
+});
+
+test('page and document say what an exchange is that is no real one', async () => {
+  const read = async (exchange: KnownExchange) => {
+    const server = await start({
+      statusJson: (_selection, daemon) =>
+        servedDocument({ ...statusOf('0.0.0', exchange, 0, undefined), daemon }),
+    });
+    const { exchangeKind } = STATUS.parse(await (await fetch(`${server.url}/status`)).json());
+    const page = await (await fetch(server.url)).text();
+    return [exchangeKind, /<dt>exchange<\/dt><dd>(.*)<\/dd>/.exec(page)?.[1]];
+  };
+  const name = 'acme';
+  const played = { name, isSandbox: true };
+  assert.deepEqual(await read({ ...played, identity: 'replay-1' }), ['replay', 'acme (replay)']);
+  assert.deepEqual(await read({ ...played, identity: 'sandbox-1' }), ['sandbox', 'acme (sandbox)']);
+  assert.deepEqual(await read({ name, isSandbox: false, identity: null }), ['exchange', name]);
+  assert.deepEqual(await read({ name }), [null, name]);
 });
 
 test('the page says that the time is disputed in the words of the alert', async () => {

@@ -6,6 +6,7 @@ import type { Config } from '../../config/schema.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
+import { type ExchangeKind, exchangeKindOf } from '../../kernel/exchange-kind.js';
 import { nearestName } from '../../kernel/nearest.js';
 import {
   type ArchiveIdentity,
@@ -28,7 +29,6 @@ import {
 import {
   archiveIdentityOf,
   firstAnswer,
-  isPlayed,
   openExchange,
   refuseOtherDialect,
 } from '../opening/exchange.js';
@@ -287,7 +287,7 @@ async function exchangeOf(session: Session, bound: ArchiveIdentity | null): Prom
       ...(address.realtimeUrl === null || first === undefined
         ? []
         : [await feedOf(access.openStateFeed(first, 86_400), address.realtimeUrl)]),
-      clockOf(exchangeTime.offsetMs, isPlayed(identity)),
+      clockOf(exchangeTime.offsetMs, exchangeKindOf(identity)),
     ];
   } finally {
     await access.close();
@@ -316,12 +316,12 @@ async function feedOf(feed: Feed, url: string): Promise<Found> {
 
 /**
  * @param offsetMs of the exchange's clock from that of this machine
- * @param isPlayed whether it is a sandbox or a replay, whose time may be another one on purpose
+ * @param kind of the exchange: the time of a sandbox or a replay may be another one on purpose
  */
-function clockOf(offsetMs: number, isPlayed: boolean): Found {
+function clockOf(offsetMs: number, kind: ExchangeKind): Found {
   if (Math.abs(offsetMs) <= CLOCK_LIMIT_MS) return ok('its clock and that of this machine agree');
   const off = shownDuration(Math.abs(offsetMs));
-  if (isPlayed) {
+  if (kind !== 'exchange') {
     const side = offsetMs > 0 ? 'ahead of' : 'behind';
     return ok(`it plays a time of its own, at present ${off} ${side} this machine's`);
   }

@@ -1,16 +1,16 @@
-import { isReplay } from '../../contract/gap-notices.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { streamName } from '../../model/series.js';
 import {
   type ArchiveStatus,
   archiveStatus,
   checksOf,
+  exchangeText,
   isPartOfHistory,
   reasonText,
   type StatusStream,
   statusOf,
 } from '../../status/document.js';
-import type { ArchiveIdentity, CheckTotals, KnownStream } from '../../store/index.js';
+import type { CheckTotals, KnownStream } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
 import { givenUpLines, givenUpOf, HORIZON_WHY, leftOutText, notCollecting } from '../gaps.js';
 import { archive } from '../opening/database.js';
@@ -71,10 +71,6 @@ export default command({
     const counted = { atMs: nowMs, streams, gaps, checks };
     const limit = isSummary === true ? 0 : worst;
     const status = archiveStatus(counted, nowMs, { markets, kinds, worst: limit });
-    const title =
-      identity === null
-        ? 'The archive is empty: nothing was collected yet.'
-        : `Archive of ${identity.name}${madeUp(identity)}`;
     const all = archiveStatus(counted, nowMs, { markets, kinds }).streams;
     const shown = new Set(all.map(({ market }) => market));
     const left = leftOutText(
@@ -82,6 +78,10 @@ export default command({
       streams.filter(({ market, kind }) => shown.has(market) && kinds?.includes(kind) !== false),
     );
     const of = statusOf(VERSION, identity, nowMs, left);
+    const title =
+      identity === null
+        ? 'The archive is empty: nothing was collected yet.'
+        : `Archive of ${exchangeText(of)}`;
     printReport(json, { ...of, archive: status, daemon: null }, () => [
       title,
       ...tableLines(status),
@@ -125,11 +125,6 @@ function gapLines({ openGaps, lostGaps, markets }: ArchiveStatus): string[] {
       return `${what}: ${shownDuration(lengthS * 1000)} of ${gap.kind}, ${reasonText(gap)}${together}; the oldest of it is ${age} old.`;
     });
   return [...linesOf('Open', openGaps), ...linesOf('Lost', lostGaps)];
-}
-
-function madeUp({ isSandbox, identity }: ArchiveIdentity): string {
-  if (isReplay(identity)) return ' (replay)';
-  return isSandbox ? ' (sandbox)' : '';
 }
 
 /** What no share counts: what was asked for and never existed, and what lies between covered spans unasked. */

@@ -1,9 +1,14 @@
 import type { Collector } from '../../collect/collector.js';
 import type { StandingStream } from '../../collect/standing.js';
-import { exchangeNameOf } from '../../config/load.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
-import { archiveStatus, type LedgerCount, statusOf, statusRows } from '../../status/document.js';
+import {
+  archiveStatus,
+  type KnownExchange,
+  type LedgerCount,
+  statusOf,
+  statusRows,
+} from '../../status/document.js';
 import { type HealthReport, healthReport, shared } from '../../status/health.js';
 import { standingText } from '../../status/page.js';
 import { type StatusServer, startStatusServer } from '../../status/server.js';
@@ -16,8 +21,8 @@ import type { Session } from '../opening/session.js';
 export interface DaemonView {
   /** What it is doing, in words. */
   readonly phase: string;
-  /** Whether what it collects is made up; null before the exchange's first answer. */
-  readonly isSandbox: boolean | null;
+  /** What is collected from. */
+  readonly exchange: KnownExchange;
   /** After which it cannot go on, and ends. */
   readonly failure: Error | undefined;
   /** Why the embedded server cannot be started again; undefined while there is no such trouble. */
@@ -73,9 +78,8 @@ export async function openDaemonStatus(
       const { collector, access } = view;
       const counts = telemetry.counts.snapshot();
       const { requests, failedRequests, lastFailure } = counts;
-      const identity = { name: exchangeNameOf(config), isSandbox: view.isSandbox };
       return {
-        ...statusOf(VERSION, identity, nowMs, view.leftOut),
+        ...statusOf(VERSION, view.exchange, nowMs, view.leftOut),
         archive: view.counted === undefined ? null : archiveStatus(view.counted, nowMs, selection),
         daemon: {
           phase: phaseText(view),

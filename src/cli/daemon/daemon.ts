@@ -1,5 +1,6 @@
 import { Collector } from '../../collect/collector.js';
 import { calledBy, type StateFeedPort, type TradeFeedPort } from '../../collect/ports.js';
+import { exchangeNameOf } from '../../config/load.js';
 import { endsInTime, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
@@ -351,10 +352,10 @@ export class Daemon {
     const nowMs = this.#options.clock.monotonicMs();
     return {
       phase: this.#phase,
-      isSandbox:
+      exchange:
         this.#identity === undefined
-          ? null
-          : archiveIdentityOf(this.#options.config, this.#identity.value).isSandbox,
+          ? { name: exchangeNameOf(this.#options.config) }
+          : archiveIdentityOf(this.#options.config, this.#identity.value),
       failure: this.#failure,
       databaseTrouble: this.#database?.trouble?.(),
       ...{ collector: this.#collector, access: this.#access, store: this.#store },

@@ -20,6 +20,7 @@ import { variantsLike } from '../../contract/variants.js';
 import { RequestBudget } from '../../kernel/budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
+import { exchangeKindOf } from '../../kernel/exchange-kind.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { ArchiveIdentity, Store } from '../../store/index.js';
@@ -156,8 +157,6 @@ const RETRY = { baseMs: 500, capMs: 15_000 };
 const SETTLE_ANSWERS_MAX = 8;
 const SETTLE_AT_ONCE = 2;
 const SETTLE_EVERY_MS = 700;
-/** What is no real exchange names itself so: a sandbox, or the replay of an archive. */
-const PLAYED_IDENTITY = /^(sandbox|replay)-/;
 
 /** Where the exchange is; the built-in one is started for it. */
 export async function exchangeAddress({ config, clock, telemetry }: Session): Promise<{
@@ -284,17 +283,12 @@ function isForAPerson({ action, code }: TapekeepError): boolean {
   return action === 'fatal' || code === 'tls_refused';
 }
 
-/** Whether it is a sandbox or a replay, by what it calls itself. */
-export function isPlayed(identity: string | null): boolean {
-  return PLAYED_IDENTITY.test(identity ?? '');
-}
-
 /** What an archive is bound to, see `Store.claimArchive`. */
 export function archiveIdentityOf(config: Config, identity: string | null): ArchiveIdentity {
   return {
     name: exchangeNameOf(config),
     baseUrl: config.exchange.url ?? 'built-in',
-    isSandbox: isPlayed(identity),
+    isSandbox: exchangeKindOf(identity) !== 'exchange',
     dialect: dialectOfConfig(config),
     identity,
   };
@@ -315,7 +309,7 @@ export async function identityConflictOf(
   const wanted = archiveIdentityOf(config, null);
   if (bound === null || bound.name === wanted.name) return undefined;
   if (bound.identity === null) await store.claimArchive(wanted);
-  const whose = `this database is the archive of ${bound.isSandbox ? 'the sandbox ' : ''}"${bound.name}" at ${bound.baseUrl}, and the settings name "${wanted.name}" at ${wanted.baseUrl}`;
+  const whose = `this database is the archive of the ${exchangeKindOf(bound.identity)} "${bound.name}" at ${bound.baseUrl}, and the settings name "${wanted.name}" at ${wanted.baseUrl}`;
   const text = `${whose}, which has not shown that it is the same: name another database (database.url) or dataDir, or the exchange that it belongs to`;
   return new TapekeepError('archive_of_another_exchange', text);
 }

@@ -1,5 +1,6 @@
 import type { Market } from '../../contract/resources.js';
 import { equalDecimals } from '../../kernel/decimal.js';
+import { exchangeKindOf } from '../../kernel/exchange-kind.js';
 import { isEmptySpan } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
@@ -18,6 +19,7 @@ import { keptFromSql } from './partitions.js';
 export interface ArchiveIdentity {
   readonly name: string;
   readonly baseUrl: string;
+  /** What it has is made up, or of the past: see {@link exchangeKindOf}. */
   readonly isSandbox: boolean;
   /** Names the exchange's history (its header `x-tapekeep-exchange`); null where none is sent. */
   readonly identity: string | null;
@@ -104,14 +106,12 @@ function isSameExchange(bound: ArchiveIdentity, wanted: ArchiveIdentity): boolea
 function describeExchange({
   name,
   baseUrl,
-  isSandbox,
   identity,
   dialect = 'contract',
 }: ArchiveIdentity): string {
-  const kind = isSandbox ? 'sandbox' : 'exchange';
   const history = identity === null ? '' : `, history ${identity}`;
   const asked = dialect === 'contract' ? '' : `, asked as ${dialect}`;
-  return `the ${kind} "${name}" at ${baseUrl}${history}${asked}`;
+  return `the ${exchangeKindOf(identity)} "${name}" at ${baseUrl}${history}${asked}`;
 }
 
 /** Why an archive that is bound to one exchange cannot take the data of another; undefined where it is the same. */
