@@ -75,13 +75,9 @@ export class GapBook {
       });
   }
 
-  /**
-   * What is not expected by the settings is not on its way; and that a market would leave was not known before a list
-   * lacked it.
-   */
+  /** That a market would leave was not known before a list lacked it. */
   #reasonAt({ kind, marketId }: KnownStream, one: Missing, nowMs: number): string {
-    const { span, state, reason } = one;
-    if (reason === NOT_COLLECTED && state === BEFORE_COLLECTING) return BEFORE_COLLECTING;
+    const { span, reason } = one;
     if (reason !== LEFT || span.toMs <= nowMs) return reason;
     if (this.#catalog.wasMissing(marketId, span, nowMs)) return reason;
     return MOMENT_STREAMS.has(kind) ? NOT_OBSERVED : NOT_COLLECTED;
@@ -174,10 +170,15 @@ export function historyBeginsMs(stream: KnownStream): number | undefined {
 
 const BEYOND: GapReason = 'beyond history';
 
+/** What was never asked for, now or by the settings. */
+const UNASKED: ReadonlySet<string> = new Set([NOT_COLLECTED, BEFORE_COLLECTING]);
+
 /** The oldest that was not asked for, where what follows is beyond history, is so as well. */
 function withHistory(missing: readonly Missing[]): Missing[] {
   const [oldest, next, ...others] = missing;
-  if (oldest?.reason !== NOT_COLLECTED || next?.reason !== BEYOND) return [...missing];
+  if (oldest === undefined || !UNASKED.has(oldest.reason) || next?.reason !== BEYOND) {
+    return [...missing];
+  }
   const isNext = next.span.fromMs === oldest.span.toMs;
   return [isNext ? { ...oldest, reason: BEYOND } : oldest, next, ...others];
 }

@@ -151,10 +151,19 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const delist = (at: string) => runSql(url, `UPDATE market SET delisted_at = ${at}`);
   await delist("'2026-01-15 16:00Z'");
   const left = await within('15:00:00', '17:00:00');
+  assert.equal((await within('15:00:00', '17:00:00', '--allow-gaps')).code, 0);
+  const { markets } = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8'));
+  assert.deepEqual(markets[0].gaps.list, [
+    {
+      ...{ from: '2026-01-15T16:00:00.000Z', to: '2026-01-15T17:00:00.000Z' },
+      ...{ state: 'not listed', reason: 'delisted' },
+    },
+  ]);
   await delist('NULL');
+  for (const made of [path, `${path}.manifest.json`]) await rm(made);
   const gone = 'the exchange does not list the market any more';
   assert.match(left.err, new RegExp(`16:00:00; ${gone}$`, 'm'));
-  assert.match(left.err, new RegExp(`not listed +${gone}$`, 'm'));
+  assert.match(left.err, /not listed +delisted$/m);
   assert.doesNotMatch(left.err, /a daemon goes on|not collected/);
   assert.doesNotMatch(tail.err, /tapekeep gaps|tapekeep backfill/);
   const head = await within('11:00:00', '13:00:00');
@@ -255,7 +264,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
     `UPDATE stream SET start_reason = NULL WHERE kind = 'trades' AND market_id = 1`,
   );
   const earlier = await within('11:00:00', '13:00:00', '--force');
-  assert.match(earlier.err, /12:00:00 +1h +before collecting +not collected/);
+  assert.match(earlier.err, /12:00:00 +1h +before collecting +before collecting/);
   assert.match(
     earlier.err,
     /"tapekeep backfill --market BTC_USDT --kinds trades --from 2026-01-15T11:00:00.000Z --to 2026-01-15T12:00:00.000Z" asks/,

@@ -252,6 +252,13 @@ test('questions that the archive cannot answer, and readers that leave', async (
       { fromUs: from.getTime() * 1000, toUs: to.getTime() * 1000 },
     ]);
     assert.ok(coverage.isComplete);
+    // What was never asked for is no gap that filling works on, in the words of a replay.
+    const early = { market: 'AAA_USD', kind: 'depth', from: after(-60_000), to: from } as const;
+    const { missing } = await archive.coverage(early);
+    assert.deepEqual(
+      missing.map(({ reason }) => reason),
+      ['before collecting'],
+    );
     const markets = await archive.markets();
     assert.deepEqual(
       markets.map(({ market }) => market),

@@ -90,9 +90,12 @@ function isBeforeStart(
 const NOT_LISTED = 'the exchange does not list the market any more';
 
 /** Whether a missing part is newer than all that is collected, and was never asked for. */
-function isAfterEnd({ reason, span }: MissingPart, stream: KnownStream | undefined): boolean {
+function isAfterEnd(
+  { state, reason, span }: MissingPart,
+  stream: KnownStream | undefined,
+): boolean {
   const newestMs = stream?.newestCoveredMs ?? Number.POSITIVE_INFINITY;
-  return reason.endsWith(NOT_COLLECTED) && span.fromMs >= newestMs;
+  return state === 'not listed' || (reason.endsWith(NOT_COLLECTED) && span.fromMs >= newestMs);
 }
 
 /** Why an export was refused, and what can be done about it. */
@@ -101,13 +104,9 @@ function gapLines(
   streams: readonly KnownStream[],
   nowMs: number,
 ): string[] {
-  const lines = error.gaps.flatMap(({ market, missing, stream }) => {
-    const known = streams.find(({ streamId }) => streamId === stream.streamId);
-    return missing.map((one): Line => {
-      const isGone = known?.isListed === false && isAfterEnd(one, known);
-      return { ...one, market, ...(isGone ? { state: 'not listed', reason: NOT_LISTED } : {}) };
-    });
-  });
+  const lines = error.gaps.flatMap(({ market, missing }) =>
+    missing.map((one): Line => ({ ...one, market })),
+  );
   const count = error.gaps.reduce((sum, { missingCount }) => sum + missingCount, 0);
   const shown = formatTable(COLUMNS, lines.slice(0, SHOWN)).map((line) => `  ${line}`);
   const rest = count - Math.min(count, SHOWN);
@@ -135,10 +134,13 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: numb
   const candle = known && openCandle(known, nowMs);
   const open = candle && untouched.find(({ span }) => span.toMs > candle.fromMs);
   const isOnlyOpen = candle && open && open.span.fromMs >= candle.fromMs;
-  const after = isOnlyOpen ? undefined : untouched.find((one) => isAfterEnd(one, known));
+  const after = isOnlyOpen ? undefined : missing.find((one) => isAfterEnd(one, known));
   const listed = missing.filter(
     (one) =>
-      one !== before && one !== after && !(isOnlyOpen && one === open) && one.state !== 'given up',
+      one !== before &&
+      !isAfterEnd(one, known) &&
+      !(isOnlyOpen && one === open) &&
+      one.state !== 'given up',
   );
   const canBeFetched = isFetchable && listed.some(({ state }) => state !== 'unfillable');
   return [

@@ -1,7 +1,7 @@
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../model/gap-memories.js';
-import { type GapReason, GIVEN_UP } from '../../model/gap-reasons.js';
+import { BEFORE_COLLECTING, type GapReason, GIVEN_UP } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
@@ -514,8 +514,13 @@ export async function noteGaps(
 
 /** A missing part of a span, with what is remembered of it. */
 export interface MissingPart extends Pick<Gap, 'span' | 'reason' | 'note'> {
-  /** What comes before a stream, or was given up by retention, is no open gap: no filling works on it. */
-  readonly state: Gap['state'] | 'before history' | 'before collecting' | 'given up';
+  /** What lies before a stream, after its market, or was given up by retention, is no open gap: no filling works on it. */
+  readonly state:
+    | Gap['state']
+    | 'before history'
+    | typeof BEFORE_COLLECTING
+    | 'given up'
+    | 'not listed';
 }
 
 /** Ledger of a span, whether or not all of it was expected. */
@@ -547,13 +552,16 @@ const MISSING_PARTS = `
     UNION ALL
     SELECT part, state, reason, NULL FROM (
       SELECT (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}') AS spans,
-             (SELECT ${keptFromSql('s.kind')} FROM stream s WHERE s.market_id = $1 AND s.stream_id = $2) AS kept_from) rest,
+             (SELECT ${keptFromSql('s.kind')} FROM stream s WHERE s.market_id = $1 AND s.stream_id = $2) AS kept_from,
+             (SELECT delisted_at FROM market WHERE market_id = $1) AS gone_at) rest,
       LATERAL (VALUES
         ('given up', '${GIVEN_UP}', tstzrange(NULL, coalesce(kept_from, '-infinity'))),
-        ('open', 'not collected', tstzrange(kept_from, NULL))) AS cut(state, reason, span),
+        ('open', 'not collected', tstzrange(kept_from, greatest(kept_from, coalesce(gone_at, 'infinity')))),
+        ('not listed', 'delisted', tstzrange(greatest(kept_from, coalesce(gone_at, 'infinity')), NULL))) AS cut(state, reason, span),
       LATERAL unnest(rest.spans * tstzmultirange(cut.span)) AS part)
   SELECT parts.span, known.state, note, count(*) OVER (),
-         CASE known.state WHEN 'before history' THEN 'beyond history' ELSE reason END AS reason,
+         CASE known.state WHEN 'before history' THEN 'beyond history'
+                          WHEN '${BEFORE_COLLECTING}' THEN '${BEFORE_COLLECTING}' ELSE reason END AS reason,
          (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS sum_ms
   FROM parts, stream s, LATERAL (
     SELECT coalesce(s.collect_from, (
@@ -566,7 +574,7 @@ const MISSING_PARTS = `
       -- The walk of trades has not found the start, and goes on down.
       WHEN kind IN ('trades', 'times') AND collect_from IS NULL THEN parts.state
       WHEN start_reason IS NOT NULL AND NOT kind = ANY ($6::text[]) THEN 'before history'
-      ELSE 'before collecting' END AS state) known
+      ELSE '${BEFORE_COLLECTING}' END AS state) known
   WHERE s.market_id = $1 AND s.stream_id = $2
   ORDER BY lower(parts.span) LIMIT $5`;
 
