@@ -110,6 +110,11 @@ export async function spanOf(
 }
 
 /** Whether gaps may be passed over; a backtest over gaps tells little, so that it has to be said. */
-export function gapsOf({ gaps }: Arguments): 'throw' | 'ignore' {
-  return gaps === 'ignore' ? 'ignore' : 'throw';
+export function gapsOf({ gaps }: Arguments): 'throw' | 'mark' {
+  return gaps === 'ignore' ? 'mark' : 'throw';
+}
+
+/** The end of a result's line: how many gaps it was played over, if any. */
+export function passedOver(gaps: number): string {
+  return gaps === 0 ? '' : `; passed over ${gaps} ${gaps === 1 ? 'gap' : 'gaps'}`;
 }

@@ -15,7 +15,7 @@ import {
   multiplyDecimals,
   subtractDecimals,
 } from 'tapekeep';
-import { archiveOf, gapsOf, readArguments, required, spanOf } from './arguments.js';
+import { archiveOf, gapsOf, passedOver, readArguments, required, spanOf } from './arguments.js';
 
 export interface MarketMakingOptions {
   readonly archive: Archive;
@@ -26,7 +26,8 @@ export interface MarketMakingOptions {
   readonly amount: string;
   /** Most that is held, long or short. */
   readonly most: string;
-  readonly gaps: 'throw' | 'ignore';
+  /** `mark` plays over them, and counts them. */
+  readonly gaps: 'throw' | 'mark';
 }
 
 export interface MarketMakingResult {
@@ -34,6 +35,8 @@ export interface MarketMakingResult {
   readonly trades: number;
   readonly bought: number;
   readonly sold: number;
+  /** Gaps of books or trades that it was played over. */
+  readonly gaps: number;
   /** Held at the end, in the stock currency; negative when more was sold than bought. */
   readonly stock: string;
   /** Gained or lost, with what is held at the last middle of the book. */
@@ -46,7 +49,7 @@ const DIGITS = 8;
 export async function marketMaking(options: MarketMakingOptions): Promise<MarketMakingResult> {
   const { archive, market, from, to, amount, most, gaps } = options;
   const least = multiplyDecimals(most, '-1');
-  let [books, trades, bought, sold] = [0, 0, 0, 0];
+  let [books, trades, bought, sold, passed] = [0, 0, 0, 0, 0];
   let [money, stock, middle] = ['0', '0', '0'];
   let bid: string | undefined;
   let ask: string | undefined;
@@ -75,10 +78,10 @@ export async function marketMaking(options: MarketMakingOptions): Promise<Market
         sold += 1;
         ask = undefined;
       }
-    }
+    } else if (event.kind === 'gap' && event.edge === 'begin') passed += 1;
   }
   const gain = addDecimals(money, multiplyDecimals(stock, middle));
-  return { books, trades, bought, sold, stock, gain };
+  return { books, trades, bought, sold, gaps: passed, stock, gain };
 }
 
 /** Runs it from the command line. */
@@ -95,8 +98,8 @@ export async function main(args: readonly string[]): Promise<void> {
       ])),
       ...{ amount: '0.01', most: '0.1', gaps: gapsOf(values) },
     });
-    const { books, trades, bought, sold, stock, gain } = found;
-    process.stdout.write(`books: ${books}, trades: ${trades}\n`);
+    const { books, trades, bought, sold, gaps, stock, gain } = found;
+    process.stdout.write(`books: ${books}, trades: ${trades}${passedOver(gaps)}\n`);
     process.stdout.write(`bought: ${bought}, sold: ${sold}; holds ${stock}\n`);
     process.stdout.write(`gained ${gain} in the money currency\n`);
   } finally {

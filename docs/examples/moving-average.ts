@@ -15,7 +15,7 @@ import {
   multiplyDecimals,
   subtractDecimals,
 } from 'tapekeep';
-import { archiveOf, gapsOf, readArguments, required, spanOf } from './arguments.js';
+import { archiveOf, gapsOf, passedOver, readArguments, required, spanOf } from './arguments.js';
 import { wholeNumber } from './whole-number.js';
 
 export interface MovingAverageOptions {
@@ -31,11 +31,14 @@ export interface MovingAverageOptions {
   readonly money: string;
   /** Rate of the fee of a trade. */
   readonly fee: string;
-  readonly gaps: 'throw' | 'ignore';
+  /** `mark` plays over them, and counts them. */
+  readonly gaps: 'throw' | 'mark';
 }
 
 export interface MovingAverageResult {
   readonly candles: number;
+  /** Gaps of candles that it was played over. */
+  readonly gaps: number;
   readonly trades: readonly {
     readonly at: string;
     readonly side: 'buy' | 'sell';
@@ -54,8 +57,9 @@ export async function movingAverage(options: MovingAverageOptions): Promise<Movi
   const keep = subtractDecimals('1', fee);
   const closes: string[] = [];
   const trades: MovingAverageResult['trades'][number][] = [];
-  let [money, stock, candles, last] = [options.money, '0', 0, '0'];
+  let [money, stock, candles, passed, last] = [options.money, '0', 0, 0, '0'];
   for await (const candle of archive.candles({ market, intervalS, from, to, gaps })) {
+    if (candle.kind === 'gap' && candle.edge === 'begin') passed += 1;
     if (candle.kind !== 'candle') continue;
     candles += 1;
     last = candle.close;
@@ -77,7 +81,12 @@ export async function movingAverage(options: MovingAverageOptions): Promise<Movi
       trades.push({ at, side: 'sell', price: last });
     }
   }
-  return { candles, trades, worth: addDecimals(money, multiplyDecimals(stock, last)) };
+  return {
+    candles,
+    gaps: passed,
+    trades,
+    worth: addDecimals(money, multiplyDecimals(stock, last)),
+  };
 }
 
 /** Runs it from the command line. */
@@ -86,7 +95,7 @@ export async function main(args: readonly string[]): Promise<void> {
   const archive = await archiveOf(values);
   try {
     const intervalS = wholeNumber(values, 'interval', 60);
-    const { candles, trades, worth } = await movingAverage({
+    const { candles, gaps, trades, worth } = await movingAverage({
       archive,
       market: required(values, 'market'),
       intervalS,
@@ -94,7 +103,9 @@ export async function main(args: readonly string[]): Promise<void> {
       ...{ fast: 5, slow: 20, money: '1000', fee: '0.001', gaps: gapsOf(values) },
     });
     for (const { at, side, price } of trades) process.stdout.write(`${at} ${side} at ${price}\n`);
-    process.stdout.write(`candles: ${candles}, trades: ${trades.length}, 1000 became ${worth}\n`);
+    process.stdout.write(
+      `candles: ${candles}, trades: ${trades.length}, 1000 became ${worth}${passedOver(gaps)}\n`,
+    );
   } finally {
     await archive.close();
   }

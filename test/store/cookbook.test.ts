@@ -73,6 +73,7 @@ const TWO_HOURS = ['2026-01-15 12:00Z', '2026-01-15 14:00Z'];
 const MOMENTS: Readonly<Record<string, readonly string[]>> = {
   '02_spread_over_the_day.sql': ['2026-01-15 12:00Z', '2026-01-15 15:00Z'],
   '03_depth_imbalance.sql': ['2026-01-15 12:00Z', '2026-01-15 13:00Z'],
+  '04_returns.sql': ['2026-01-15 11:00Z', '2026-01-15 16:00Z'],
   '05_gaps_of_a_week.sql': ['2026-01-09', '2026-01-16'],
   '06_candle_against_trades.sql': [...AFTERNOON, ...AFTERNOON],
   '07_busiest_seconds.sql': ['2026-01-15', '2026-01-16'],
