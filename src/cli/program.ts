@@ -196,9 +196,10 @@ function declare(
   for (const option of options) command.addOption(option);
   if (description !== undefined) command.description(description);
   if (help !== undefined) command.addHelpText('after', help);
-  // What is as good as a program of its own does not list the options of this one.
   if (hint !== undefined) {
-    command.showHelpAfterError(hint).configureHelp({ subcommandTerm: termOf });
+    command.showHelpAfterError(hint);
+    // What is as good as a program of its own does not list the options of this one.
+    if (commands !== undefined) command.configureHelp({ subcommandTerm: termOf });
   }
   if (commands !== undefined) addCommands(command, commands, running, standard);
   if (run === undefined) {

@@ -89,8 +89,14 @@ test('psql gets the reader, or the owner, with the password out of sight', async
   const owner = await toEnd('psql', '--owner', '--', '-Atc', 'SELECT current_user');
   assert.equal(owner.stdout, 'tapekeep_program');
   assert.equal((await toEnd('psql', '--', '-c', 'SELECT 1/0')).code, 1);
-  const meant = await toEnd('psql', '-c', 'SELECT 1');
-  assert.deepEqual([meant.code, /tapekeep psql -- -c/.test(meant.stderr)], [2, true], meant.stderr);
+});
+
+test('options of psql that stand before -- are refused with what helps', async () => {
+  for (const option of ['-c', '-Atc']) {
+    const meant = await toEnd('psql', option, 'SELECT 1');
+    assert.equal(meant.code, 2, meant.stderr);
+    assert.match(meant.stderr, /what is for psql stands behind "--": tapekeep psql -- -c/);
+  }
 });
 
 test("psql on a database of one's own begins as an analyst's, but for --owner", async (t) => {

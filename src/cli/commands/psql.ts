@@ -21,17 +21,19 @@ transactions begin as read-only, and names are looked for in analytics first.
 
 psql is part of the Postgres client of your system; "tapekeep query" needs none.`;
 
+const BEHIND = 'what is for psql stands behind "--": tapekeep psql -- -c "…"';
+
 /** Runs psql on the archive. Exits with 0 when psql does. */
 export default command({
   args: { given: argument<readonly string[]>("psql's own arguments, after --") },
   options: { isOwner: OWNER },
   help: HELP,
+  hint: `(${BEHIND})`,
   needs: nothing,
   async run(common, { given, isOwner }) {
     // The program's own -c names a settings file; a statement was meant.
     if (common.config !== undefined && !existsSync(common.config)) {
-      const text = `there is no such file; what is for psql stands behind "--": tapekeep psql -- -c "…"`;
-      throw new UsageError('--config', common.config, text);
+      throw new UsageError('--config', common.config, `there is no such file; ${BEHIND}`);
     }
     const session = openSession({ logLevel: 'warn', ...common });
     return await withDatabase(session, 'existing', ({ url, readerUrl, signal }) =>

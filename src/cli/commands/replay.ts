@@ -68,7 +68,11 @@ export default command({
       'where time begins (default: where the archive does)',
       spanStartArgument,
     ),
-    to: option('--to <time>', 'where it ends (default: where the archive does now)', instantArgument),
+    to: option(
+      '--to <time>',
+      'where it ends (default: where the archive does now)',
+      instantArgument,
+    ),
     clamp: CLAMP,
     markets: option(
       '-m, --markets <names>',
