@@ -210,13 +210,24 @@ function startTriesText({ startTries }: Pick<KnownStream, 'startTries'>, nowMs: 
   return `; ${tries} led no further (${printable(reason)}: ${printable(note)}), ${next}`;
 }
 
-/** What the exchange has of a stream before all that is covered: see {@link isPartOfHistory}. */
-export function unreachedText(stream: KnownStream, nowMs: number): string {
+/**
+ * What the exchange has of a stream before all that is covered: see {@link isPartOfHistory}.
+ *
+ * @param before gaps from before history, as a backfill finds them where the walk has not come to yet
+ */
+export function unreachedText(
+  stream: KnownStream,
+  nowMs: number,
+  before: readonly Pick<Gap, 'streamId'>[] = [],
+): string {
   const { market, kind, oldestCoveredMs: ms, collectFromMs } = stream;
   const name = `${printable(market)} ${kind}`;
   if (stream.startReason === 'history horizon') {
     const edge = formatInstant(collectFromMs ?? ms ?? 0);
     return `${name}: history before ${edge} exists and cannot be had: ${HORIZON_WHY}`;
+  }
+  if (ms !== null && before.some(({ streamId }) => streamId === stream.streamId)) {
+    return `${name}: the start of history is not certain yet: nothing was shown below ${formatInstant(ms)} when that was asked for, and the walk of a daemon looks there again${startTriesText(stream, nowMs)}`;
   }
   const where =
     ms === null

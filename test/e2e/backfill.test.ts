@@ -393,6 +393,16 @@ suite('backfill', { concurrency: 3 }, () => {
       named.out,
       /candles of 60 s, 4 slots: 1 match, 0 do not, 3 unproven$\n {2}UNPROVEN .* \(60 s\): before the exchange's history begins, never to be had$\nNot proven/m,
     );
+    // While a walk has not come there, what was asked for in vain is no sign of more, nor that of the start.
+    await runSql(world.databaseUrl, `UPDATE stream SET collect_from = NULL WHERE kind = 'trades'`);
+    for (const all of [[], ['--all']]) {
+      const uncertain = await world.ask('gaps', ...all);
+      assert.match(
+        uncertain.out,
+        /BTC_USDT trades: the start of history is not certain yet: nothing/,
+      );
+      assert.doesNotMatch(uncertain.out, /not reached yet/);
+    }
   });
 
   test('a server that counts in ids has nothing older than its newest page', async (t) => {

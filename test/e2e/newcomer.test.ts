@@ -68,6 +68,13 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
     return SIZES.every((name) => new RegExp(`^tapekeep_${name} [1-9]`, 'm').test(page));
   });
   assert.deepEqual(await otherWords(cwd, url), [], 'one word for a kind everywhere');
+  // What no market's history has is said once for all of them.
+  const never =
+    /^Never to be had: candles 60s of BTC_USDT, ETH_BTC, .* at most, before .* gaps\)\.$/m;
+  await daemon.until(async () => {
+    const { out } = await runCommand(['gaps'], { TAPEKEEP_DATA_DIR: join(cwd, 'data') });
+    return never.test(out);
+  });
   const before = await status(cwd);
   assert.equal(before.isSandbox, true);
   const served = STATUS.parse(await (await fetch(new URL('/status?worst=1', url))).json());

@@ -24,7 +24,7 @@ import {
   countOf,
   figure,
   formatTable,
-  printable,
+  marketNames,
   printReport,
   whole,
 } from '../output.js';
@@ -66,7 +66,8 @@ export default command({
       givenUp: givenUp.map(([kind, untilMs]) => ({ kind, until: new Date(untilMs) })),
     };
     const isEach = all === true || selected.reason !== undefined;
-    const before = isEach ? [] : gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
+    const older = gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
+    const before = isEach ? [] : older;
     const listed = isEach ? gaps : gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
     const shown = listed.slice(0, limit);
     const left = leftOutText(session.config, chosen);
@@ -79,9 +80,9 @@ export default command({
       ...(listed.length > shown.length || !isAll ? [more(listed.length, shown.length, isAll)] : []),
       ...cutLines(shown, filter.span),
       ...sumLines(listed, isAll),
-      ...beforeHistoryLines(before, limit),
+      ...beforeHistoryLines(before),
       ...givenUpLines(givenUp),
-      ...unreached.map((stream) => `${unreachedText(stream, nowMs)}.`),
+      ...unreached.map((stream) => `${unreachedText(stream, nowMs, older)}.`),
       ...(isCollecting ? [] : lagLines(chosen, isWritten, nowMs)),
       ...(left === undefined
         ? []
@@ -161,20 +162,19 @@ function sumLines(gaps: readonly Gap[], isAll: boolean): string[] {
   ];
 }
 
-/** A line for each stream: what was asked for and was never there to be had. */
-function beforeHistoryLines(gaps: readonly Gap[], limit: number): string[] {
+/** A line for each kind and length: what was asked for and was never there to be had. */
+function beforeHistoryLines(gaps: readonly Gap[]): string[] {
   const groups = new Map<string, Gap[]>();
   const byStream = (a: Gap, b: Gap) =>
-    (a.market + a.kind).localeCompare(b.market + b.kind) || a.variant - b.variant;
-  for (const gap of gaps.toSorted(byStream)) {
-    const name = `${streamName(gap)} of ${printable(gap.market)}`;
-    obtain(groups, name, () => []).push(gap);
-  }
-  const lines = [...groups].slice(0, limit).map(([name, own]) => {
+    (a.kind + a.market).localeCompare(b.kind + b.market) || a.variant - b.variant;
+  for (const gap of gaps.toSorted(byStream)) obtain(groups, streamName(gap), () => []).push(gap);
+  const lines = [...groups].map(([name, own]) => {
     const { fromMs, toMs } = hullOf(own.map(({ span }) => span));
-    return `Never to be had: ${name} from ${formatInstant(fromMs)} to ${formatInstant(toMs)}, before the exchange's history begins (${countOf(own.length, 'gap')}).`;
+    const markets = [...new Set(own.map(({ market }) => market))];
+    // Where it begins differs from market to market.
+    const most = markets.length > 1 ? ' at most' : '';
+    return `Never to be had: ${name} of ${marketNames(markets)} from ${formatInstant(fromMs)} to ${formatInstant(toMs)}${most}, before the exchange's history begins (${countOf(own.length, 'gap')}).`;
   });
-  if (groups.size > limit) lines.push(`… and the same of ${groups.size - limit} more.`);
   if (groups.size > 0) lines.push('--all lists these one by one, as far as --limit goes.');
   return lines;
 }
