@@ -52,6 +52,17 @@ test('down, then starting up: it waits, says what for, and goes on', async (t) =
   await stopWell(daemon);
 });
 
+test('a run that is over while it waits says what it waited for', async (t) => {
+  const { proxy, url } = await openProxy(t, await makeDatabase('empty'));
+  proxy.retarget(undefined);
+  const daemon = startDaemon(t, url, {}, '--for', '1s', '--wait-for-database', '1m');
+  assert.equal((await daemon.ended()).code, 1, daemon.dump());
+  assert.match(
+    daemon.lines.stderr.at(-1) ?? '',
+    /was over while it waited for the database: cannot connect to Postgres at 127\.0\.0\.1:/,
+  );
+});
+
 test('the answer to the COMMIT of the migrations is lost: they are found to be done', async (t) => {
   const { proxy, url } = await openProxy(t, await makeDatabase('empty'));
   proxy.cutAfterNextCommit();

@@ -12,6 +12,7 @@ import {
   SIMULATING_PAST,
   WAITING_FOR_EXCHANGE,
 } from '../daemon/daemon.js';
+import type { DaemonView } from '../daemon/daemon-status.js';
 import { ServiceManager } from '../daemon/service-manager.js';
 import { LiveSummary } from '../daemon/summary.js';
 import { endSoon, type StopReason, waitForStop } from '../ending.js';
@@ -119,9 +120,7 @@ export default command({
 
     const ended = await Promise.race([stopWanted, time.isUp, failed]);
     const isUnready = ended === 'time is up' && !daemon.isConnected;
-    const wanted = isUnready
-      ? (daemon.identityConflict ?? unready(daemon.view.phase, config))
-      : ended;
+    const wanted = isUnready ? (daemon.identityConflict ?? unready(daemon.view, config)) : ended;
     const reason = wanted instanceof Error ? codeOf(wanted) : wanted;
     telemetry.daemon.stopping({ reason });
     const stoppingMs = clock.monotonicMs();
@@ -173,7 +172,11 @@ function notStored(rows: number): TapekeepError {
 }
 
 /** Why a run had no time to collect. */
-function unready(phase: string, { exchange }: Config): TapekeepError {
+function unready({ phase, databaseTrouble }: DaemonView, { exchange }: Config): TapekeepError {
+  if (databaseTrouble !== undefined) {
+    const text = `the time of this run was over while it waited for the database: ${databaseTrouble}; give it longer, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL)`;
+    return new TapekeepError('start_unfinished', text);
+  }
   if (phase === WAITING_FOR_EXCHANGE && exchange.url !== null) {
     const text = `the exchange at ${exchange.url} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
     return new TapekeepError('exchange_silent', text);

@@ -25,7 +25,7 @@ export interface DaemonView {
   readonly exchange: KnownExchange;
   /** After which it cannot go on, and ends. */
   readonly failure: Error | undefined;
-  /** Why the embedded server cannot be started again; undefined while there is no such trouble. */
+  /** Why the embedded server cannot be started again, or the database is waited for; undefined while neither is so. */
   readonly databaseTrouble: string | undefined;
   /** What is there of it: undefined before its turn has come at the start. */
   readonly collector: Collector | undefined;

@@ -4,6 +4,7 @@ import { exchangeNameOf } from '../../config/load.js';
 import { endsInTime, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
+import type { StoreEvents } from '../../observe/events.js';
 import type { LedgerCount } from '../../status/document.js';
 import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store } from '../../store/index.js';
@@ -100,6 +101,8 @@ export class Daemon {
   #lastTickMs: number;
   #counted: LedgerCount | undefined;
   #leftOut: string | undefined;
+  /** Why the database is waited for; undefined while it is not. */
+  #awaited: string | undefined;
   #lastAnswerMs: number | undefined;
   #stopped: Promise<void> | undefined;
 
@@ -305,14 +308,20 @@ export class Daemon {
       work().catch(async (error: Error) => {
         throw (await fullDisk(config.dataDir, error)) ?? error;
       });
+    const databaseAwaited: StoreEvents['databaseAwaited'] = (event) => {
+      this.#awaited = event.detail;
+      telemetry.store.databaseAwaited(event);
+    };
     return whenDatabaseAnswers(
       {
-        ...{ clock, telemetry: telemetry.store, waitMs: this.#waitMs },
+        ...{ clock, telemetry: { databaseAwaited }, waitMs: this.#waitMs },
         ...{ databaseUrl: this.#database?.url ?? null, signal: this.#stopping.signal },
       },
       config.database.url === null ? onOwnDisk : work,
       discard,
-    );
+    ).finally(() => {
+      this.#awaited = undefined;
+    });
   }
 
   /** Health fails from here on: only a new start can help. */
@@ -357,7 +366,7 @@ export class Daemon {
           ? { name: exchangeNameOf(this.#options.config) }
           : archiveIdentityOf(this.#options.config, this.#identity.value),
       failure: this.#failure,
-      databaseTrouble: this.#database?.trouble?.(),
+      databaseTrouble: this.#database?.trouble?.() ?? this.#awaited,
       ...{ collector: this.#collector, access: this.#access, store: this.#store },
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,

@@ -14,7 +14,8 @@ export interface DatabaseWaitOptions {
   /** Asked beside the work; null: nothing to ask, and work that ends by itself when the signal comes. */
   readonly databaseUrl: string | null;
   readonly clock: Clock;
-  readonly telemetry: StoreEvents;
+  /** Hears that it waits: at once, and again while that lasts. */
+  readonly telemetry: Pick<StoreEvents, 'databaseAwaited'>;
   /** Time that the database may be away in one piece of work; 0: the first failure is the last. */
   readonly waitMs: number;
   readonly signal: AbortSignal;
