@@ -8,6 +8,7 @@ import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
+import { mountSmallDisk } from '../support/small-disk.js';
 
 const folder = await makeTempDir();
 const programs: Program[] = [];
@@ -184,6 +185,15 @@ test('a folder behind a link to a disk that is not there is not one that will be
       /data folder: wrong: .*link leads to .*not-mounted, which is not/,
     );
   }
+});
+
+test('on a disk with hardly any room the database is looked at all the same', async (t) => {
+  const disk = await mountSmallDisk(t, 64);
+  if (disk === undefined) return;
+  const { code, states } = await doctor({ TAPEKEEP_DATA_DIR: join(disk.path, 'data') });
+  assert.equal(code, 1);
+  assert.match(states[1] ?? '', /^data folder: wrong: \d+ MiB free on the disk of /);
+  assert.match(states[2] ?? '', /^database: ok: no archive yet; "tapekeep start" makes one/);
 });
 
 test('what is wrong is named with what to do, and the exit code says it', async () => {

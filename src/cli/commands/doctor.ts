@@ -140,7 +140,11 @@ async function folderOf(path: string, setting: string): Promise<Found[]> {
   const room = free < GIB ? `${Math.floor(free / MIB)} MiB` : `${(free / GIB).toFixed(1)} GiB`;
   const text = `${room} free on the disk of ${folder}`;
   const isMade = existing === folder ? '' : ' (which is made when it is needed)';
-  if (free < LEAST_BYTES) return [wrong(text, 'make room there before anything is collected')];
+  if (free < LEAST_BYTES) {
+    // What lies in it can be seen all the same.
+    const writable = ok(`${existing} can be written`);
+    return [writable, wrong(text, 'make room there before anything is collected')];
+  }
   if (free < LOW_BYTES)
     return [warning(text, 'make room, or see retention and cold in the settings')];
   return [ok(`${text}${isMade}`)];
