@@ -16,8 +16,6 @@ export type {
   GapRecord,
   GapState,
   GapTotals,
-  MissingPart,
-  SpanCompleteness,
 } from './completeness/gaps.js';
 export {
   type BeyondPresent,
@@ -26,6 +24,7 @@ export {
   type StreamPlace,
   type StreamSpan,
 } from './completeness/ledger.js';
+export type { MissingPart, SpanCompleteness } from './completeness/span-completeness.js';
 export { pingPostgres } from './connection.js';
 export { fullDisk } from './embedded/cluster.js';
 export {

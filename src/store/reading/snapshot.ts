@@ -13,8 +13,8 @@ import {
 } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import type { ConnectionOptions } from '../address.js';
-import { readSpanCompleteness, type SpanCompleteness } from '../completeness/gaps.js';
 import type { StreamPlace } from '../completeness/ledger.js';
+import { readSpanCompleteness, type SpanCompleteness } from '../completeness/span-completeness.js';
 import { Connection, inStoreWords } from '../connection.js';
 import { LOCK_READING } from '../locks.js';
 
