@@ -18,6 +18,16 @@ export const EQUIVALENTS: readonly {
     reason: 'a row that a page lacks is none of its rows',
   },
   {
+    id: '34df9bb2',
+    file: 'kernel/tls.ts',
+    reason: 'no code of an error has these words but at its begin',
+  },
+  {
+    id: '1cec3ca7',
+    file: 'archive/merge.ts',
+    reason: 'the same rows in smaller batches',
+  },
+  {
     id: '530eaed3',
     file: 'model/columns.ts',
     reason: 'the slower way comes to the same for decimals of the usual look',

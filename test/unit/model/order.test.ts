@@ -60,6 +60,11 @@ test('a few rows more than a minute ahead are refused; more of them, or all, sho
   assert.deepEqual(refusedOf(100, 170, 170, 170, 170, 100, 99, 98, 97), {});
   assert.deepEqual(refusedOf(100, 170), {});
   assert.deepEqual(refusedOf(100, 170, 100), { 0: AHEAD });
+  assert.deepEqual(
+    refusedOf(100, 100, 170, 99, 98),
+    { 1: AHEAD },
+    'amid others it is not misplaced',
+  );
 });
 
 test('a page that came shuffled is screened in the order of its ids', () => {
