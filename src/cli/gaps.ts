@@ -2,6 +2,7 @@ import type { Config } from '../config/schema.js';
 import { spanContains } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../model/batch.js';
+import { GAP_REASONS } from '../model/gap-reasons.js';
 import {
   MOMENT_STREAMS,
   SERIES,
@@ -96,32 +97,26 @@ async function gapAt(
   return await whyNoGap(store, stream, before, atMs, nowMs);
 }
 
-/**
- * The gaps of a market at a time, one for each stream of the kind that has one; and of the other
- * streams, why they have none.
- *
- * @throws UsageError when the market has no stream of the kind
- */
+/** The gaps at a time, one for each stream that has one; and of the other streams, why they have none. */
 export async function findGapsAt(
   store: Store,
   streams: readonly KnownStream[],
-  kind: StreamKind,
   atMs: number,
   nowMs: number,
 ): Promise<{ readonly gaps: readonly Gap[]; readonly others: readonly string[] }> {
   const gaps: Gap[] = [];
   const others: string[] = [];
-  const asked = streams.filter((one) => one.kind === kind);
-  if (asked.length === 0) {
-    const advice = 'the archive has no such stream of this market; "tapekeep status" lists all';
-    throw new UsageError('<kind>', kind, advice);
-  }
-  for (const stream of asked) {
+  for (const stream of streams) {
     const gap = await gapAt(store, stream, atMs, nowMs, (one) => withoutLag(one, stream, nowMs));
     if (typeof gap === 'string') others.push(gap);
     else gaps.push(gap);
   }
   return { gaps, others };
+}
+
+/** What a reason means; undefined for one that is not known here. */
+export function reasonWords(reason: string): string | undefined {
+  return (GAP_REASONS as Readonly<Record<string, string>>)[reason];
 }
 
 /** Whether a daemon with these settings collects a stream, if it collects its market. */
@@ -180,11 +175,9 @@ export function givenUpOf(
 }
 
 /** Says that of what was given up nothing is missed. */
-export function givenUpLines(givenUp: ReturnType<typeof givenUpOf>): string[] {
-  if (givenUp.length === 0) return [];
-  return [
-    `Given up by retention: ${givenUp.map(givenUpText).join(', ')}; no gap and no share counts that time.`,
-  ];
+export function givenUpLine(givenUp: ReturnType<typeof givenUpOf>): string | undefined {
+  if (givenUp.length === 0) return undefined;
+  return `Given up by retention: ${givenUp.map(givenUpText).join(', ')}; no gap and no share counts that time.`;
 }
 
 /** A stream and whose it is. */

@@ -17,7 +17,15 @@ import { VERSION } from './command.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
 import { coldDirOf, type Look, stoppable } from './opening/database.js';
 import { listArgument, oneOf } from './options.js';
-import { type Column, figure, formatTable, printable, printReport, whole } from './output.js';
+import {
+  type Column,
+  figure,
+  formatTable,
+  type Lines,
+  printable,
+  printReport,
+  whole,
+} from './output.js';
 import { Progress } from './progress.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
@@ -78,7 +86,7 @@ export interface LifeWork {
   /** Text printed when there was nothing to do. */
   readonly nothing: string;
   /** Text printed after all of it. */
-  readonly inTheEnd?: (report: LifeReport) => string | null;
+  readonly inTheEnd?: (report: LifeReport) => Lines;
 }
 
 /** Whether a partition belongs to one of these kinds; to any when none is named. */
@@ -171,15 +179,14 @@ const columnsOf = (isPreview: boolean): readonly Column<LifeOutcome>[] => [
   figure('file B/row', ({ coldBytes, rows }) => each(coldBytes, rows)),
 ];
 
-function linesOf(report: LifeReport, work: LifeWork): readonly string[] {
-  const { nothing, inTheEnd, isPreview = false } = work;
+function linesOf(report: LifeReport, { nothing, inTheEnd, isPreview = false }: LifeWork): Lines {
   const { outcomes, failures } = report;
-  if (outcomes.length === 0) return failures.length > 0 ? [] : [nothing];
-  const end = inTheEnd?.(report) ?? null;
-  const notes = outcomes.flatMap(({ partition, note }) =>
-    note === null ? [] : [`${partition.name}: ${printable(note)}.`],
-  );
-  return [...formatTable(columnsOf(isPreview), outcomes), ...notes, ...(end === null ? [] : [end])];
+  if (outcomes.length === 0) return failures.length === 0 && nothing;
+  return [
+    formatTable(columnsOf(isPreview), outcomes),
+    outcomes.map(({ partition: { name }, note }) => note && `${name}: ${printable(note)}.`),
+    inTheEnd?.(report),
+  ];
 }
 
 function toDocument({ outcomes, failures }: LifeReport) {

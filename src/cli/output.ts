@@ -39,14 +39,18 @@ export function marketNames(names: readonly string[]): string {
   return rest > 0 ? `${shown} and ${countOf(rest, 'more market')}` : shown;
 }
 
+/** Lines for people; what there is nothing to say of is no line. */
+export type Lines = string | null | undefined | false | readonly Lines[];
+
+/** Those that there are, in their order, each with its end. */
+export function textOf(lines: Lines): string {
+  if (typeof lines === 'string') return `${lines}\n`;
+  return lines ? lines.map(textOf).join('') : '';
+}
+
 /** Prints a result: one JSON document for programs, or lines for people. */
-export function printReport(
-  isJson: boolean,
-  document: unknown,
-  lines: () => readonly string[],
-): void {
-  const shown = () => lines().map((line) => `${line}\n`);
-  process.stdout.write(isJson ? jsonLine(document) : shown().join(''));
+export function printReport(isJson: boolean, document: unknown, lines: () => Lines): void {
+  process.stdout.write(isJson ? jsonLine(document) : textOf(lines()));
 }
 
 /** Writes to standard output; resolves when the reader's side has taken it. */

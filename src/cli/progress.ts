@@ -114,6 +114,11 @@ class Pace {
   }
 }
 
+/** How much of a span is covered; its lengths come as floating point of microseconds. */
+export function coveredShare(of: { readonly coveredMs: number; readonly lengthMs: number }) {
+  return percent(Math.min(1, (of.coveredMs + 0.5) / of.lengthMs));
+}
+
 /** Never rounds up to 100: that is kept for what is complete. */
 export function percent(share: number, digits = 1): string {
   const parts = 10 ** (digits + 2);

@@ -49,7 +49,7 @@ const show = command({
       { title: 'from', text: ({ source }) => source },
     ];
     printReport(json, chosen, () =>
-      chosen.length === 0 ? ['Nothing is set.'] : formatTable(columns, chosen),
+      chosen.length === 0 ? 'Nothing is set.' : formatTable(columns, chosen),
     );
   },
 });

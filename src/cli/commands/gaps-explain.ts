@@ -3,17 +3,25 @@ import { shownDuration } from '../../kernel/durations.js';
 import { subtractSpans } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
-import { GAP_REASONS, isLost } from '../../model/gap-reasons.js';
+import { isLost } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, STREAM_KINDS, type StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
-import { findGap, findGapsAt, gapIdOf, leftOutText, nextTryText, streamText } from '../gaps.js';
+import {
+  findGap,
+  findGapsAt,
+  gapIdOf,
+  leftOutText,
+  nextTryText,
+  reasonWords,
+  streamText,
+} from '../gaps.js';
 import { partitionSpans, restoreAdvice } from '../life.js';
 import { archive, type Look } from '../opening/database.js';
 import { instantArgument, kindOf, resolveInstant } from '../options.js';
-import { countOf, printable, whole } from '../output.js';
-import { percent } from '../progress.js';
+import { countOf, type Lines, printable, textOf, whole } from '../output.js';
+import { coveredShare } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
 /** Pieces of one gap that are explained. */
@@ -23,17 +31,16 @@ const EXPLAINED_MAX = 10;
 export default command({
   args: { words: argument<string[]>('an id, or a market, a kind and a time') },
   needs: archive(),
-  async run({ session, store, nowMs }, { words }) {
-    const { config } = session;
+  async run({ session: { config }, store, nowMs }, { words }) {
     const look = { store, nowMs, config, streams: await store.inspection.streams() };
     const { gaps, memory, others } = await findNamed(words, look);
-    const texts: string[] = [];
+    const texts: Lines[] = [];
     for (const gap of gaps.slice(0, EXPLAINED_MAX)) texts.push(await explain(gap, look));
     if (gaps.length > EXPLAINED_MAX)
-      texts.push(`… and ${countOf(gaps.length - EXPLAINED_MAX, 'more piece')}.\n`);
+      texts.push(`… and ${countOf(gaps.length - EXPLAINED_MAX, 'more piece')}.`);
     if (gaps.length === 0 && memory !== null) texts.push(explainClosed(memory, look.streams));
-    texts.push(...others.map((line) => `${line}.\n`));
-    process.stdout.write(texts.join('\n'));
+    texts.push(...others.map((line) => `${line}.`));
+    process.stdout.write(texts.map(textOf).join('\n'));
   },
 });
 
@@ -58,16 +65,15 @@ async function findNamed(words: readonly string[], { store, streams, nowMs, conf
   // Balances are of no market.
   const own = streams.filter(
     (one) =>
-      one.marketId === chosen?.marketId || (one.marketId === ALL_MARKETS_ID && one.kind === kind),
+      one.kind === kind && (one.marketId === chosen?.marketId || one.marketId === ALL_MARKETS_ID),
   );
   const atMs = resolveInstant(readInstant(time.join(' ')), nowMs);
-  const { gaps, others } = await findGapsAt(store, own, kind, atMs, nowMs);
-  const left =
-    chosen &&
-    leftOutText(
-      config,
-      own.filter((one) => one.kind === kind),
-    );
+  if (own.length === 0) {
+    const advice = 'the archive has no such stream of this market; "tapekeep status" lists all';
+    throw new UsageError('<kind>', kind, advice);
+  }
+  const { gaps, others } = await findGapsAt(store, own, atMs, nowMs);
+  const left = chosen && leftOutText(config, own);
   // What is to be done about a gap says it too.
   const isSaid = left === undefined || gaps.length > 0;
   return { gaps, others: isSaid ? others : [...others, left], memory: null };
@@ -81,7 +87,7 @@ function readInstant(text: string) {
   }
 }
 
-async function explain(gap: Gap, look: Ledger): Promise<string> {
+async function explain(gap: Gap, look: Ledger): Promise<Lines> {
   const { streamId, marketId, span, state, reason } = gap;
   const length = shownDuration(span.toMs - span.fromMs);
   const { before, after } = await look.store.inspection.neighbours({ streamId, marketId, span });
@@ -89,52 +95,49 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
   const isInFiles = subtractSpans(span, files).length === 0;
   const isWritten = await look.store.inspection.isWritten();
   const { config } = look;
-  const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
-  const lines = [
+  const words = reasonWords(reason);
+  return [
     `Gap ${gapIdOf(gap)}: ${streamText(gap)}`,
     `  from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${length}), UTC`,
     `  ${state}: ${printable(reason)}`,
-    ...(words === undefined ? [] : [`  ${words}`]),
-    ...triesOf(gap, isInFiles ? NO_TRY : nextTryText(gap, { config, isWritten }, look.nowMs)),
-    ...noteLines(gap.note),
+    words && `  ${words}`,
+    triesOf(gap, isInFiles ? NO_TRY : nextTryText(gap, { config, isWritten }, look.nowMs)),
+    noteLines(gap.note),
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,
-    ...(await otherStream(gap, look)),
-    ...(await substitutes(gap, look)),
-    ...nextSteps(gap, isInFiles, look).map((step) => `What to do: ${step}`),
+    await otherStream(gap, look),
+    await substitutes(gap, look),
+    whatToDo(gap, isInFiles, look).map((step) => `What to do: ${step}`),
   ];
-  return `${lines.join('\n')}\n`;
 }
 
-function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): string {
+function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): Lines {
   const { gapId, streamId, span, state, reason, closedAtMs, note } = memory;
   const stream = streams.find((one) => one.streamId === streamId);
   const name = stream === undefined ? '' : streamText(stream);
   const when = closedAtMs === null ? '' : ` at ${formatInstant(Math.floor(closedAtMs))}`;
   const end = state === 'filled' ? `It was filled${when}.` : 'All of it is covered by now.';
-  const lines = [
+  return [
     `Gap ${gapId}: ${name}`,
     `  from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)}, UTC`,
     `  ${end} Before that: ${printable(reason)}, ${triesText(memory.attempts)}.`,
-    ...noteLines(note),
+    noteLines(note),
   ];
-  return `${lines.join('\n')}\n`;
 }
 
 const NO_TRY = 'none adds anything while its rows are in files';
 
-function triesOf(gap: Gap, nextTry: string): string[] {
-  const { attempts, firstSeenAtMs, gapId } = gap;
-  if (gapId === null) return ['  Nothing was tried yet.'];
+function triesOf({ attempts, firstSeenAtMs, gapId }: Gap, nextTry: string): string {
+  if (gapId === null) return '  Nothing was tried yet.';
   const seen =
     firstSeenAtMs === null ? '' : `first seen ${formatInstant(Math.floor(firstSeenAtMs))}; `;
-  return [`  ${seen}${triesText(attempts)}; next try: ${nextTry}`];
+  return `  ${seen}${triesText(attempts)}; next try: ${nextTry}`;
 }
 
 const triesText = (count: number) => (count === 1 ? '1 try' : `${whole(count)} tries`);
 
-function noteLines(note: string | null): string[] {
-  return note === null ? [] : note.split('\n').map((line) => `  note: ${printable(line)}`);
+function noteLines(note: string | null): Lines {
+  return note?.split('\n').map((line) => `  note: ${printable(line)}`);
 }
 
 const EVIDENCE_MAX = 300;
@@ -152,12 +155,12 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'states', 'tickers']);
 
 /** Candles summarize what happened, where each trade or state cannot be had; of a book they say nothing. */
-async function substitutes(gap: Gap, look: Ledger): Promise<string[]> {
-  if (!REPLACEABLE.has(gap.kind)) return [];
+async function substitutes(gap: Gap, look: Ledger): Promise<string | undefined> {
+  if (!REPLACEABLE.has(gap.kind)) return undefined;
   const covered = await coveredShares(gap, 'candles', look);
-  if (covered.length === 0) return ['In its place: no candles of this time are stored.'];
+  if (covered.length === 0) return 'In its place: no candles of this time are stored.';
   const shares = covered.map(([variant, share]) => `${variant} s (${share} of the time)`);
-  return [`In its place: the candles of ${shares.join(', ')} are stored.`];
+  return `In its place: the candles of ${shares.join(', ')} are stored.`;
 }
 
 /** The streams of a market's trades: each proves what its own endpoint showed. */
@@ -167,13 +170,11 @@ const OTHER_STREAMS: Readonly<Partial<Record<StreamKind, StreamKind>>> = {
 };
 
 /** Trades that are stored all the same. */
-async function otherStream(gap: Gap, look: Ledger): Promise<string[]> {
+async function otherStream(gap: Gap, look: Ledger): Promise<string | undefined> {
   const other = OTHER_STREAMS[gap.kind];
   const [covered] = other === undefined ? [] : await coveredShares(gap, other, look);
-  if (covered === undefined) return [];
-  return [
-    `In the other stream: ${other} are covered in ${covered[1]} of the time, and their trades are stored; that proves nothing of ${gap.kind}.`,
-  ];
+  if (covered === undefined) return undefined;
+  return `In the other stream: ${other} are covered in ${covered[1]} of the time, and their trades are stored; that proves nothing of ${gap.kind}.`;
 }
 
 /** How much of a gap's time the streams of another kind cover; those that cover none are left out. */
@@ -189,57 +190,41 @@ async function coveredShares(
     const own = parts.filter((_, at) => others[at]?.variant === variant);
     const coveredMs = own.reduce((sum, one) => sum + one.coveredMs, 0);
     const lengthMs = own.reduce((sum, one) => sum + one.lengthMs, 0);
-    return coveredMs > 0
-      ? [[variant, percent(Math.min(1, (coveredMs + 0.5) / lengthMs))] as const]
-      : [];
+    return coveredMs > 0 ? [[variant, coveredShare({ coveredMs, lengthMs })] as const] : [];
   });
 }
 
-function nextSteps(gap: Gap, isInFiles: boolean, { config }: Ledger): string[] {
-  const { kind, state, reason, market, span } = gap;
+const SEEN_AT_ITS_TIME =
+  'what is seen at its time needs a daemon that runs, requests to spare, and an exchange that answers';
+
+function whatToDo(gap: Gap, isInFiles: boolean, { config }: Ledger): string[] {
+  const { kind, state, reason, span } = gap;
   const id = gapIdOf(gap);
-  if (MOMENT_STREAMS.has(kind) && reason === 'delisted') {
-    const away = `${printable(market)} was not on the list of the exchange, or not all the time`;
-    return [`nothing brings it back; ${away}`];
-  }
+  const market = printable(gap.market);
+  const left = leftOutText(config, [gap]);
+  const keeps = `tapekeep gaps note ${id} "…" keeps what you know`;
   if (MOMENT_STREAMS.has(kind)) {
-    const left = leftOutText(config, [gap]);
-    const next =
-      left ??
-      'what is seen at its time needs a daemon that runs, requests to spare, and an exchange that answers';
-    return [`nothing brings it back; ${next}`];
+    const away = `${market} was not on the list of the exchange, or not all the time`;
+    const why = reason === 'delisted' ? away : (left ?? SEEN_AT_ITS_TIME);
+    return [`nothing brings it back; ${why}`];
   }
-  const note = `tapekeep gaps note ${id} "…"`;
-  if (reason === 'delisted') {
-    return [
-      `wait until the exchange lists ${printable(market)} again; ${note} keeps what you know`,
-    ];
-  }
-  if (isInFiles && isLost(reason)) return [`${note} keeps what you know`];
+  if (reason === 'delisted') return [`wait until the exchange lists ${market} again; ${keeps}`];
+  if (isInFiles && isLost(reason)) return [keeps];
   if (isInFiles) {
-    return [
-      `its rows are in files, where nothing can be added: ${restoreAdvice(kind, span)} first`,
-    ];
+    const restore = restoreAdvice(kind, span);
+    return [`its rows are in files, where nothing can be added: ${restore} first`];
   }
   if (state === 'unfillable') {
-    const steps = [
-      `"tapekeep gaps fill ${id} --again" tries once more; ${note} keeps what you know`,
-    ];
-    return reason === 'history horizon'
-      ? [
-          ...steps,
-          'poll more often, or give the exchange a larger budget, so that it does not happen again',
-        ]
-      : steps;
+    const steps = [`"tapekeep gaps fill ${id} --again" tries once more; ${keeps}`];
+    const more =
+      'poll more often, or give the exchange a larger budget, so that it does not happen again';
+    return reason === 'history horizon' ? [...steps, more] : steps;
   }
   if (reason === 'refused rows') {
-    return [`"tapekeep quarantine --market ${printable(market)}" shows what was refused, and why`];
+    return [`"tapekeep quarantine --market ${market}" shows what was refused, and why`];
   }
-  const left = leftOutText(config, [gap]);
-  const fill = `"tapekeep gaps fill ${id}"`;
-  return [
-    left === undefined
-      ? `a running daemon fills it; ${fill} does it now, and shows how it goes`
-      : `${left}; ${fill} does it while no daemon runs, and shows how it goes`,
-  ];
+  const fill = `"tapekeep gaps fill ${id}" does it`;
+  return left === undefined
+    ? [`a running daemon fills it; ${fill} now, and shows how it goes`]
+    : [`${left}; ${fill} while no daemon runs, and shows how it goes`];
 }

@@ -4,7 +4,7 @@ import type { Gap, Store } from '../../store/index.js';
 import { argument, command, flag } from '../command.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
-import { findGap, givenUpLines, givenUpOf } from '../gaps.js';
+import { findGap, givenUpLine, givenUpOf } from '../gaps.js';
 import { partitionSpans } from '../life.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { countOf, marketNames } from '../output.js';
@@ -56,7 +56,8 @@ export default command({
     const meant = ids.length > 0 ? found : found.filter(isOpen);
     const isAll = !isCut && due.length === meant.length;
     if (due.length === 0 && ids.length === 0) {
-      for (const line of await retentionLines(context, selected, nowMs)) say(line);
+      const line = await retentionLine(context, selected, nowMs);
+      if (line !== undefined) say(line);
     }
     if (due.length === 0)
       return await context.fill(nothing(present.length, ids.length), json, isAll);
@@ -101,14 +102,10 @@ async function withoutArchived(store: Store, gaps: readonly Gap[]): Promise<read
 }
 
 /** Of time that was given up by retention there is no gap: nothing else would name it. */
-async function retentionLines(
-  { store }: FillContext,
-  selected: GapOptions,
-  nowMs: number,
-): Promise<readonly string[]> {
+async function retentionLine({ store }: FillContext, selected: GapOptions, nowMs: number) {
   const streams = await store.inspection.streams();
-  const { marketIds, kinds, span } = gapFilterOf(selected, streams, nowMs, FILLED_MAX);
-  return givenUpLines(givenUpOf(streamsMeant(streams, { marketIds, kinds }), span?.fromMs));
+  const filter = gapFilterOf(selected, streams, nowMs, FILLED_MAX);
+  return givenUpLine(givenUpOf(streamsMeant(streams, filter), filter.span?.fromMs));
 }
 
 function nothing(unfillable: number, ids: number): string {

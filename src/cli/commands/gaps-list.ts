@@ -9,7 +9,7 @@ import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
 import {
   gapIdOf,
-  givenUpLines,
+  givenUpLine,
   givenUpOf,
   HORIZON_WHY,
   leftOutText,
@@ -24,6 +24,7 @@ import {
   countOf,
   figure,
   formatTable,
+  type Lines,
   marketNames,
   printReport,
   whole,
@@ -74,19 +75,17 @@ export default command({
     const isAllKnown =
       unreached.length === 0 && before.length === 0 && isCollecting && left === undefined;
     printReport(json, document, () => [
-      ...(shown.length === 0
-        ? [nothing(selected, chosen, isAllKnown)]
-        : formatTable(columns({ config: session.config, isWritten }, nowMs), shown)),
-      ...(listed.length > shown.length || !isAll ? [more(listed.length, shown.length, isAll)] : []),
-      ...cutLines(shown, filter.span),
-      ...sumLines(listed, isAll),
-      ...beforeHistoryLines(before),
-      ...givenUpLines(givenUp),
-      ...unreached.map((stream) => `${unreachedText(stream, nowMs, older)}.`),
-      ...(isCollecting ? [] : lagLines(chosen, isWritten, nowMs)),
-      ...(left === undefined
-        ? []
-        : [`${left}; what is missed meanwhile is listed once it is collected again.`]),
+      shown.length === 0
+        ? nothing(selected, chosen, isAllKnown)
+        : formatTable(columns({ config: session.config, isWritten }, nowMs), shown),
+      (listed.length > shown.length || !isAll) && more(listed.length, shown.length, isAll),
+      cutLine(shown, filter.span),
+      sumLines(listed, isAll),
+      beforeHistoryLines(before),
+      givenUpLine(givenUp),
+      unreached.map((stream) => `${unreachedText(stream, nowMs, older)}.`),
+      !isCollecting && lagLine(chosen, isWritten, nowMs),
+      left && `${left}; what is missed meanwhile is listed once it is collected again.`,
     ]);
   },
 });
@@ -123,14 +122,12 @@ function more(found: number, shown: number, isAll: boolean): string {
 }
 
 /** Only the part of a gap is known that lies in the span asked about. */
-function cutLines(shown: readonly Gap[], cutTo: Span | undefined): string[] {
+function cutLine(shown: readonly Gap[], cutTo: Span | undefined): Lines {
   const cut = shown.filter(
     ({ span }) => span.fromMs === cutTo?.fromMs || span.toMs === cutTo?.toMs,
   );
-  if (cutTo === undefined || cut.length === 0) return [];
-  return [
-    `Cut to ${formatSpan(cutTo)}, as asked: ${cut.length} of these may go on outside of it; without --from and --to they are listed whole.`,
-  ];
+  if (cutTo === undefined || cut.length === 0) return undefined;
+  return `Cut to ${formatSpan(cutTo)}, as asked: ${cut.length} of these may go on outside of it; without --from and --to they are listed whole.`;
 }
 
 /** Time by state and reason, the longest first. */
@@ -148,7 +145,7 @@ function sumsOf(gaps: readonly Gap[]) {
   return [...sums.values()].sort((a, b) => b.lengthMs - a.lengthMs);
 }
 
-function sumLines(gaps: readonly Gap[], isAll: boolean): string[] {
+function sumLines(gaps: readonly Gap[], isAll: boolean): Lines {
   const of = (isLost: boolean) =>
     sumsOf(gaps)
       .filter(({ state }) => (state === 'unfillable') === isLost)
@@ -156,14 +153,11 @@ function sumLines(gaps: readonly Gap[], isAll: boolean): string[] {
       .join(', ');
   const part = isAll ? '' : ` (of the newest ${whole(gaps.length)})`;
   const [open, lost] = [of(false), of(true)];
-  return [
-    ...(open === '' ? [] : [`Open${part}: ${open}.`]),
-    ...(lost === '' ? [] : [`Lost${part}: ${lost}.`]),
-  ];
+  return [open !== '' && `Open${part}: ${open}.`, lost !== '' && `Lost${part}: ${lost}.`];
 }
 
 /** A line for each kind and length: what was asked for and was never there to be had. */
-function beforeHistoryLines(gaps: readonly Gap[]): string[] {
+function beforeHistoryLines(gaps: readonly Gap[]): Lines {
   const groups = new Map<string, Gap[]>();
   const byStream = (a: Gap, b: Gap) =>
     (a.kind + a.market).localeCompare(b.kind + b.market) || a.variant - b.variant;
@@ -175,20 +169,17 @@ function beforeHistoryLines(gaps: readonly Gap[]): string[] {
     const most = markets.length > 1 ? ' at most' : '';
     return `Never to be had: ${name} of ${marketNames(markets)} from ${formatInstant(fromMs)} to ${formatInstant(toMs)}${most}, before the exchange's history begins (${countOf(own.length, 'gap')}).`;
   });
-  if (groups.size > 0) lines.push('--all lists these one by one, as far as --limit goes.');
-  return lines;
+  return [lines, groups.size > 0 && '--all lists these one by one, as far as --limit goes.'];
 }
 
 /** Without a collector the time since is missing as well, without being a gap yet. */
-function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: number): string[] {
+function lagLine(streams: readonly KnownStream[], isWritten: boolean, nowMs: number): Lines {
   const why = notCollecting(isWritten);
   const newest = streams.flatMap(({ newestCoveredMs: ms }) => (ms === null ? [] : [ms]));
-  if (newest.length === 0) return [why];
+  if (newest.length === 0) return why;
   const ms = Math.max(...newest);
   const ago = shownDuration(nowMs - ms);
-  return [
-    `${why} What happened since a stream ends (the newest at ${formatInstant(ms)}, ${ago} ago) is not listed.`,
-  ];
+  return `${why} What happened since a stream ends (the newest at ${formatInstant(ms)}, ${ago} ago) is not listed.`;
 }
 
 const columns = (by: Parameters<typeof nextTryText>[1], nowMs: number): readonly Column<Gap>[] => [

@@ -5,7 +5,7 @@ import { command, flag, nothing } from '../command.js';
 import { UsageError } from '../failure.js';
 import { migrateDatabase, withDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
-import { countOf } from '../output.js';
+import { countOf, type Lines, textOf } from '../output.js';
 import { Progress } from '../progress.js';
 
 const DRAW_MS = 1000;
@@ -33,7 +33,7 @@ export default command({
       const migrating = migrateDatabase(shown, url, progress.begun);
       // What is cut off is rolled back; the next run goes on from there.
       const report = await unlessAborted(signal, migrating).finally(() => progress.end());
-      process.stdout.write(`${linesOf(report).join('\n')}\n`);
+      process.stdout.write(textOf(linesOf(report)));
     });
   },
 });
@@ -62,14 +62,14 @@ class MigrationProgress extends Progress {
   }
 }
 
-function linesOf({ applied, analytics, roles }: MigrationReport): string[] {
+function linesOf({ applied, analytics, roles }: MigrationReport): Lines {
   return [
     applied.length === 0
       ? 'The schema is up to date; nothing was applied.'
       : `Applied ${applied.join(', ')}.`,
-    ...(analytics.state === 'replaced' ? ['Made the analytics schema.'] : []),
-    ...(analytics.note === null ? [] : [`Analytics: ${analytics.note}.`]),
-    ...(roles.state === 'granted' ? ['Settled the rights of owner, writer and reader.'] : []),
-    ...(roles.note === null ? [] : [`Roles: ${roles.note}.`]),
+    analytics.state === 'replaced' && 'Made the analytics schema.',
+    analytics.note && `Analytics: ${analytics.note}.`,
+    roles.state === 'granted' && 'Settled the rights of owner, writer and reader.',
+    roles.note && `Roles: ${roles.note}.`,
   ];
 }

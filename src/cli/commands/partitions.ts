@@ -51,18 +51,15 @@ export default command({
     const partitions = all.filter((one) => isOfKind(one, kinds));
     const leads = leadsOf(partitions, nowMs);
     const rules = lifeRulesOf(session.config);
-    const dated = partitions.map((partition) => ({
-      partition,
-      dates: datesOf(partition, rules),
-    }));
+    const dated = partitions.map((partition) => ({ partition, dates: datesOf(partition, rules) }));
     const report = { at: new Date(nowMs), partitions: dated.map(document), leads };
     printReport(json, report, () =>
       partitions.length === 0
-        ? ['There are no partitions yet.']
+        ? 'There are no partitions yet.'
         : [
-            ...formatTable(columnsAt(nowMs), dated),
-            ...leads.map(({ table, leadMs }) => leadLine(table, leadMs)),
-            ...lookLines(dated, session.config.partitions.every, nowMs),
+            formatTable(columnsAt(nowMs), dated),
+            leads.map(({ table, leadMs }) => leadLine(table, leadMs)),
+            lookLine(dated, session.config.partitions.every, nowMs),
           ],
     );
   },
@@ -115,13 +112,11 @@ const NEXT_LOOK = 'at next look';
 const dueOf = (ms: number, nowMs: number) => (ms <= nowMs ? NEXT_LOOK : dayOf(ms));
 
 /** When that is, where it is spoken of. */
-function lookLines(dated: readonly Dated[], everyMs: number, nowMs: number): string[] {
+function lookLine(dated: readonly Dated[], everyMs: number, nowMs: number): string | undefined {
   const isDue = ({ dates }: Dated) =>
     Object.values(dates).some((ms: number | null) => ms !== null && ms <= nowMs);
-  if (!dated.some(isDue)) return [];
-  return [
-    `${NEXT_LOOK}: a daemon with these settings looks every ${shownDuration(everyMs)} (partitions.every)`,
-  ];
+  if (!dated.some(isDue)) return undefined;
+  return `${NEXT_LOOK}: a daemon with these settings looks every ${shownDuration(everyMs)} (partitions.every)`;
 }
 
 /** The next step of a partition that stays: `seal 2026-02-01`, or `seal at next look` when nothing but a run is missing. */

@@ -6,7 +6,15 @@ import { argument, command, group, option } from '../command.js';
 import { UsageError } from '../failure.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT } from '../options.js';
-import { type Column, figure, formatTable, printable, printReport, whole } from '../output.js';
+import {
+  type Column,
+  figure,
+  formatTable,
+  type Lines,
+  printable,
+  printReport,
+  whole,
+} from '../output.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
 const HELP = `
@@ -102,19 +110,17 @@ function listLines(
   counts: readonly QuarantineCount[],
   rows: readonly QuarantinedRow[],
   market: string | undefined,
-): string[] {
-  if (counts.length === 0) return ['Nothing was refused.'];
+): Lines {
+  if (counts.length === 0) return 'Nothing was refused.';
   const total = counts.reduce((sum, { count }) => sum + count, 0);
   const of = market === undefined ? '' : ', of all markets';
-  const kept =
-    rows.length === 0
-      ? ['No sample of these is kept; all are counted.']
-      : [...formatTable(ROW_COLUMNS, rows), '"tapekeep quarantine show <id>" shows one whole.'];
   return [
     `Refused since the archive began${of}: ${whole(total)}`,
-    ...formatTable(COUNT_COLUMNS, counts),
+    formatTable(COUNT_COLUMNS, counts),
     '',
-    ...kept,
+    rows.length === 0
+      ? 'No sample of these is kept; all are counted.'
+      : [formatTable(ROW_COLUMNS, rows), '"tapekeep quarantine show <id>" shows one whole.'],
   ];
 }
 

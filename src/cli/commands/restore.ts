@@ -52,9 +52,9 @@ export default command({
       isJson: json,
       nothing: `Nothing to do: no partition of this span is archived${gone} ("tapekeep partitions" lists them).`,
       inTheEnd: ({ outcomes }) =>
-        !isRemoving && outcomes.some(({ became }) => became === 'restored')
-          ? `Their files stay in ${coldDirOf(config)}: they are not read now, and serve again when the partitions leave. The same command with --remove-files deletes them.`
-          : null,
+        !isRemoving &&
+        outcomes.some(({ became }) => became === 'restored') &&
+        `Their files stay in ${coldDirOf(config)}: they are not read now, and serve again when the partitions leave. The same command with --remove-files deletes them.`,
       rules: lifeRulesOf(config),
       isChosen,
       run: (work) => restore(work, isRemoving),

@@ -19,7 +19,7 @@ import { endSoon, type StopReason, waitForStop } from '../ending.js';
 import { EXIT_CODES, exitCodeOf } from '../failure.js';
 import { openSession } from '../opening/session.js';
 import { durationArgument, waitArgument } from '../options.js';
-import { countOf } from '../output.js';
+import { countOf, textOf } from '../output.js';
 
 const HELP = `
 Without settings it needs nothing: it boots the Postgres that ships with it below ./data, starts the
@@ -193,14 +193,13 @@ function unready({ phase, databaseTrouble }: DaemonView, { exchange }: Config): 
 
 function greeting(addresses: DaemonAddresses, dataDir: string): string {
   const { exchange, realtime, database, status } = addresses;
-  const lines = [
+  return textOf([
     `tapekeep ${VERSION}`,
     `  exchange  ${exchange}`,
-    ...(realtime === null ? [] : [`  realtime  ${redactUrl(realtime)}`]),
+    realtime !== null && `  realtime  ${redactUrl(realtime)}`,
     `  database  ${database}`,
-    ...(status === null ? [] : [`  status    ${status}/`, `  metrics   ${status}/metrics`]),
+    status !== null && [`  status    ${status}/`, `  metrics   ${status}/metrics`],
     `  data      ${dataDir}`,
     '  Stop with Ctrl-C; ask "tapekeep status" or "tapekeep query" from another terminal.',
-  ];
-  return `${lines.join('\n')}\n`;
+  ]);
 }

@@ -12,7 +12,7 @@ import {
 } from '../../status/document.js';
 import type { CheckTotals, KnownStream } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { givenUpLines, givenUpOf, HORIZON_WHY, leftOutText, notCollecting } from '../gaps.js';
+import { givenUpLine, givenUpOf, HORIZON_WHY, leftOutText, notCollecting } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, kindsArgument, limitOrNoneArgument, MARKETS } from '../options.js';
 import {
@@ -20,6 +20,7 @@ import {
   countOf,
   figure,
   formatTable,
+  type Lines,
   marketNames,
   printable,
   printReport,
@@ -84,24 +85,24 @@ export default command({
         : `Archive of ${exchangeText(of)}`;
     printReport(json, { ...of, archive: status, daemon: null }, () => [
       title,
-      ...tableLines(status),
+      tableLines(status),
       summaryLine(status, all),
-      ...gapLines(status),
-      ...givenUpLines(givenUpOf(status.kinds)),
-      ...apartLines(all),
-      ...historyLines(status.streams, all),
-      ...mismatchLines(checksOf(counted, { markets, kinds })),
-      ...(identity === null ? [] : absentLines(session.config.markets, known, shown)),
-      ...(left === undefined ? [] : [`${left}.`]),
-      ...(isCollecting ? [] : [notCollecting(isWritten)]),
+      gapLines(status),
+      givenUpLine(givenUpOf(status.kinds)),
+      apartLines(all),
+      historyLines(status.streams, all),
+      mismatchLine(checksOf(counted, { markets, kinds })),
+      identity !== null && absentLines(session.config.markets, known, shown),
+      left !== undefined && `${left}.`,
+      !isCollecting && notCollecting(isWritten),
     ]);
   },
 });
 
-function tableLines({ streams, streamsLeftOut }: ArchiveStatus): readonly string[] {
-  if (streams.length === 0 && streamsLeftOut > 0) return [];
+function tableLines({ streams, streamsLeftOut }: ArchiveStatus): Lines {
+  if (streams.length === 0 && streamsLeftOut > 0) return undefined;
   const more = `… and ${countOf(streamsLeftOut, 'more stream')}.`;
-  return [...formatTable(COLUMNS, streams), ...(streamsLeftOut === 0 ? [] : [more])];
+  return [formatTable(COLUMNS, streams), streamsLeftOut > 0 && more];
 }
 
 function summaryLine(status: ArchiveStatus, streamsOfAll: readonly StatusStream[]): string {
@@ -117,14 +118,14 @@ function summaryLine(status: ArchiveStatus, streamsOfAll: readonly StatusStream[
   return `All: ${of}; of the time ${shares.join(', ')}; the least covered stream ${lowest}.`;
 }
 
-function gapLines({ openGaps, lostGaps, markets }: ArchiveStatus): string[] {
+function gapLines({ openGaps, lostGaps, markets }: ArchiveStatus): Lines {
   const together = markets > 1 ? ', all markets together' : '';
   const linesOf = (what: string, gaps: ArchiveStatus['openGaps']) =>
     gaps.map(({ lengthS, oldestAgeS, ...gap }) => {
       const age = shownDuration(oldestAgeS * 1000);
       return `${what}: ${shownDuration(lengthS * 1000)} of ${gap.kind}, ${reasonText(gap)}${together}; the oldest of it is ${age} old.`;
     });
-  return [...linesOf('Open', openGaps), ...linesOf('Lost', lostGaps)];
+  return [linesOf('Open', openGaps), linesOf('Lost', lostGaps)];
 }
 
 /** What no share counts: what was asked for and never existed, and what lies between covered spans unasked. */
@@ -139,8 +140,8 @@ const APART = {
   ],
 } as const;
 
-function apartLines(streams: readonly StatusStream[]): string[] {
-  return (['beforeHistoryS', 'neverAskedS'] as const).flatMap((field) => {
+function apartLines(streams: readonly StatusStream[]): Lines {
+  return (['beforeHistoryS', 'neverAskedS'] as const).map((field) => {
     const [what, why] = APART[field];
     const found = streams.filter((one) => one[field] > 0);
     return [...new Set(found.map(({ kind }) => kind))].map((kind) => {
@@ -156,7 +157,7 @@ function apartLines(streams: readonly StatusStream[]): string[] {
 function historyLines(
   streams: readonly StatusStream[],
   streamsOfAll: readonly StatusStream[],
-): string[] {
+): Lines {
   const listed = streams.filter(isPartOfHistory);
   const others = streamsOfAll.filter(isPartOfHistory).length - listed.length;
   const lines = listed.map((stream) => {
@@ -167,11 +168,11 @@ function historyLines(
     const start = instant(stream.collectFromMs);
     return `Cannot be had: history of ${name} before ${start}: ${HORIZON_WHY}. The share is that of the time since.`;
   });
-  if (others === 0) return lines;
   const more = countOf(others, listed.length === 0 ? 'stream' : 'more stream');
   return [
-    ...lines,
-    `Not reached, or not to be had: the start of the history of ${more}; the share is that of the time since. "tapekeep status --kind trades,times" names them.`,
+    lines,
+    others > 0 &&
+      `Not reached, or not to be had: the start of the history of ${more}; the share is that of the time since. "tapekeep status --kind trades,times" names them.`,
   ];
 }
 
@@ -183,25 +184,23 @@ function absentLines(
   wanted: readonly string[],
   known: readonly KnownStream[],
   shown: ReadonlySet<string>,
-): string[] {
+): Lines {
   const away = new Set(known.flatMap(({ market, isListed }) => (isListed ? [] : [market])));
   const others = [...shown].filter((name) => away.has(name) && !wanted.includes(name));
-  const lines = wanted.flatMap((name) => {
+  const lines = wanted.map((name) => {
     const stream = known.find(({ market }) => market === name);
-    if (stream?.isListed === true) return [];
+    if (stream?.isListed === true) return undefined;
     const [more, when] =
       stream === undefined
         ? ['', 'did not list it so far']
         : ['more ', 'does not list it any more'];
-    return [
-      `Nothing ${more}of ${printable(name)} is collected, though the setting "markets" names it: the exchange ${when}.`,
-    ];
+    return `Nothing ${more}of ${printable(name)} is collected, though the setting "markets" names it: the exchange ${when}.`;
   });
-  if (others.length === 0) return lines;
   const them = others.length === 1 ? 'it' : 'them';
   return [
-    ...lines,
-    `Nothing more of ${marketNames(others)} is collected: the exchange does not list ${them} any more.`,
+    lines,
+    others.length > 0 &&
+      `Nothing more of ${marketNames(others)} is collected: the exchange does not list ${them} any more.`,
   ];
 }
 
@@ -209,11 +208,11 @@ function absentLines(
 const MISMATCHED_MAX = 3;
 
 /** Of all that is asked for, also where the table lists less. */
-function mismatchLines(checks: readonly CheckTotals[]): string[] {
+function mismatchLine(checks: readonly CheckTotals[]): Lines {
   const bad = checks
     .filter(({ mismatches }) => mismatches > 0)
     .sort((a, b) => b.mismatches - a.mismatches);
-  if (bad.length === 0) return [];
+  if (bad.length === 0) return undefined;
   const named = bad
     .slice(0, MISMATCHED_MAX)
     .map(
@@ -221,10 +220,8 @@ function mismatchLines(checks: readonly CheckTotals[]): string[] {
         `${countOf(mismatches, 'slot')} of ${intervalS} s of ${printable(market)}`,
     );
   const left = bad.length - named.length;
-  const all = [...named, ...(left > 0 ? [countOf(left, 'more stream')] : [])].join(', ');
-  return [
-    `Mismatch: the stored trades do not match the candles of ${all}; "tapekeep verify" names them (docs/runbook.md says what to do).`,
-  ];
+  if (left > 0) named.push(countOf(left, 'more stream'));
+  return `Mismatch: the stored trades do not match the candles of ${named.join(', ')}; "tapekeep verify" names them (docs/runbook.md says what to do).`;
 }
 
 const instant = (ms: number | null) =>

@@ -4,18 +4,17 @@ import { shownDuration } from '../../kernel/durations.js';
 import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
 import { formatSpan, isoMs, isoSpan } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
-import { GAP_REASONS } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, streamName } from '../../model/series.js';
 import type { BoundedOutput } from '../../observe/bounded-output.js';
 import type { Gap, SpanProgress, Store } from '../../store/index.js';
 import type { Need } from '../command.js';
 import { endSoon, untilStopped } from '../ending.js';
 import { EXIT_CODES, type ExitCode, UsageError } from '../failure.js';
-import { gapIdOf, isSwitchedOn } from '../gaps.js';
+import { gapIdOf, isSwitchedOn, reasonWords } from '../gaps.js';
 import { type ArchiveNeed, type Database, withArchive } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
-import { countOf, printable, printReport } from '../output.js';
-import { Progress, percent } from '../progress.js';
+import { countOf, type Lines, printable, printReport } from '../output.js';
+import { coveredShare, Progress } from '../progress.js';
 import { type FillEnd, Filling } from './filling.js';
 import type { FillTask } from './worker.js';
 
@@ -80,61 +79,52 @@ function isCovered({ tasks }: FillOutcome): boolean {
 }
 
 /** For people. */
-function outcomeLines(outcome: FillOutcome): string[] {
+function outcomeLines(outcome: FillOutcome): Lines {
   const { tasks, rows, durationMs } = outcome;
-  const lines = tasks.map(({ market, stream, span, progress }) => {
-    const share = percent(Math.min(1, (progress.coveredMs + 0.5) / progress.lengthMs));
-    return `${spanText(market, stream, span)}: ${share} covered`;
-  });
   const how = isCovered(outcome) ? 'All of it is covered' : 'Not all of it is covered';
   const came = `${countOf(rows, 'row')} of these streams became covered, of any time`;
-  lines.push(`${how} after ${shownDuration(durationMs)}. Meanwhile ${came}.`);
-  const rest = isCovered(outcome) ? [] : leftLines(outcome);
-  const leftOut = outcome.isAll ? [] : ['The gaps that were left out stay as they are.'];
-  return [...lines, ...rest, ...leftOut];
+  return [
+    tasks.map(({ market, stream, span, progress }) => {
+      return `${spanText(market, stream, span)}: ${coveredShare(progress)} covered`;
+    }),
+    `${how} after ${shownDuration(durationMs)}. Meanwhile ${came}.`,
+    !isCovered(outcome) && leftLines(outcome),
+    !outcome.isAll && 'The gaps that were left out stay as they are.',
+  ];
 }
 
 /** What is left of the tasks, why, and what becomes of it. */
-function leftLines({ gaps, end }: FillOutcome): string[] {
+function leftLines({ gaps, end }: FillOutcome): Lines {
   if (end === 'stopped') {
-    return [`Stopped. What is stored stays; run it again to go on from there: ${AGAIN}`];
+    return `Stopped. What is stored stays; run it again to go on from there: ${AGAIN}`;
   }
-  const lines: string[] = [];
   const holes = joined(gaps);
-  for (const { gap, span, ids } of holes.slice(0, NAMED_MAX)) {
-    const named = `${ids.length === 1 ? 'gap' : 'gaps'} ${ids.join(', ')}`;
-    lines.push(`  ${spanText(gap.market, gap, span)}: ${gap.state}, ${gap.reason} (${named})`);
-  }
-  if (holes.length > NAMED_MAX)
-    lines.push(`  … and ${countOf(holes.length - NAMED_MAX, 'more gap')}`);
-  for (const reason of new Set(gaps.map((gap) => gap.reason))) {
-    const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
-    lines.push(`  ${reason}: ${words ?? 'see "tapekeep gaps explain"'}`);
-  }
-  if (gaps.some(({ state }) => state === 'unfillable')) {
-    lines.push(
+  const open =
+    end === 'stuck'
+      ? `Nothing has changed for a while. A running daemon goes on trying; so does: ${AGAIN}`
+      : `What is open is tried again later by a running daemon, or at once by: ${AGAIN}`;
+  return [
+    holes.slice(0, NAMED_MAX).map(({ gap, span, ids }) => {
+      const named = `${ids.length === 1 ? 'gap' : 'gaps'} ${ids.join(', ')}`;
+      return `  ${spanText(gap.market, gap, span)}: ${gap.state}, ${gap.reason} (${named})`;
+    }),
+    holes.length > NAMED_MAX && `  … and ${countOf(holes.length - NAMED_MAX, 'more gap')}`,
+    [...new Set(gaps.map((gap) => gap.reason))].map(
+      (reason) => `  ${reason}: ${reasonWords(reason) ?? 'see "tapekeep gaps explain"'}`,
+    ),
+    gaps.some(({ state }) => state === 'unfillable') &&
       'What is unfillable was not to be had; "tapekeep gaps fill --again" asks for it whenever you wish, and "tapekeep gaps --all" says whether a running daemon does so by itself.',
-    );
-  }
-  if (gaps.some(({ state }) => state !== 'unfillable')) {
-    lines.push(
-      end === 'stuck'
-        ? `Nothing has changed for a while. A running daemon goes on trying; so does: ${AGAIN}`
-        : `What is open is tried again later by a running daemon, or at once by: ${AGAIN}`,
-    );
-  }
-  return lines;
-}
-
-interface Hole {
-  readonly gap: Gap;
-  readonly span: Span;
-  readonly ids: readonly string[];
+    gaps.some(({ state }) => state !== 'unfillable') && open,
+  ];
 }
 
 /** Gaps of one stream that lie beside each other and are the same in all else, as one: by stream, oldest first. */
-function joined(gaps: readonly Gap[]): Hole[] {
-  const holes: Hole[] = [];
+function joined(gaps: readonly Gap[]) {
+  const holes: {
+    readonly gap: Gap;
+    readonly span: { fromMs: number; toMs: number };
+    ids: string[];
+  }[] = [];
   for (const gap of gaps.toSorted(
     (a, b) => a.streamId - b.streamId || a.span.fromMs - b.span.fromMs,
   )) {
@@ -144,12 +134,9 @@ function joined(gaps: readonly Gap[]): Hole[] {
       last.gap.state === gap.state &&
       last.gap.reason === gap.reason &&
       last.span.toMs === gap.span.fromMs;
-    const id = gapIdOf(gap);
-    if (!isOne) holes.push({ gap, span: gap.span, ids: [id] });
-    else {
-      const span = { fromMs: last.span.fromMs, toMs: gap.span.toMs };
-      holes[holes.length - 1] = { ...last, span, ids: [...last.ids, id] };
-    }
+    if (isOne) last.span.toMs = gap.span.toMs;
+    else holes.push({ gap, span: { ...gap.span }, ids: [] });
+    holes.at(-1)?.ids.push(gapIdOf(gap));
   }
   return holes;
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { assertCollected } from '../../../src/cli/fill/with-filling.js';
-import { givenUpLines, leftOutText, nextTryText } from '../../../src/cli/gaps.js';
+import { givenUpLine, leftOutText, nextTryText } from '../../../src/cli/gaps.js';
 import { type ConfigTree, loadConfig } from '../../../src/config/load.js';
 import type { StreamKind } from '../../../src/model/series.js';
 
@@ -75,13 +75,11 @@ test('what is missing of a delisted market waits for the list', () => {
 
 test('exact times that retention gave up are named in words', () => {
   const atMs = Date.parse('2026-01-15T00:00:00Z');
-  assert.deepEqual(
-    givenUpLines([
+  assert.equal(
+    givenUpLine([
       ['times', atMs],
       ['trades', atMs],
     ]),
-    [
-      'Given up by retention: exact times from before 2026-01-15 00:00:00, trades from before 2026-01-15 00:00:00; no gap and no share counts that time.',
-    ],
+    'Given up by retention: exact times from before 2026-01-15 00:00:00, trades from before 2026-01-15 00:00:00; no gap and no share counts that time.',
   );
 });
