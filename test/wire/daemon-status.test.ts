@@ -28,7 +28,7 @@ test('a database that does not answer is named as the check that failed', async 
       databaseTrouble: undefined,
     },
     ...{ collector: undefined, access: undefined, store, idleMs: 0, silentMs: 0 },
-    ...{ standingLimitMs: 60_000, counted: undefined, leftOut: undefined },
+    ...{ counted: undefined, leftOut: undefined },
   } as unknown as DaemonView;
   const config = loadConfig({ env: {}, overrides: { http: { port: 0 } } });
   const telemetry = { daemon: { warned: () => undefined }, metricsText: () => Promise.resolve('') };

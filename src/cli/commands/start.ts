@@ -1,9 +1,12 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { redactUrl } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
-import { type Clock, endsInTime, systemClock } from '../../kernel/clock.js';
+import { type Clock, endsInTime, sleep, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
+import type { Telemetry } from '../../observe/events.js';
 import type { RunCountsSnapshot } from '../../observe/run-counts.js';
 import { command, nothing, option, VERSION } from '../command.js';
 import {
@@ -13,7 +16,6 @@ import {
   WAITING_FOR_EXCHANGE,
 } from '../daemon/daemon.js';
 import type { DaemonView } from '../daemon/daemon-status.js';
-import { ServiceManager } from '../daemon/service-manager.js';
 import { LiveSummary } from '../daemon/summary.js';
 import { endSoon, type StopReason, waitForStop } from '../ending.js';
 import { EXIT_CODES, exitCodeOf } from '../failure.js';
@@ -92,16 +94,16 @@ export default command({
       if (stream === 'stdout') summary?.abandon();
     });
     const daemon = new Daemon({ ...session, waitMs, onFatal: fail });
-    const serviceManager = new ServiceManager({
-      ...{ env: process.env, clock, telemetry: telemetry.daemon },
-      isAlive: () => daemon.isAlive,
-    });
+    let signs: Promise<void> | undefined;
+    const ending = new AbortController();
     const work = (async () => {
       if (config.database.url !== null) time.begin();
       const addresses = await daemon.open();
       stdout.write(greeting(addresses, config.dataDir));
       telemetry.daemon.started({ detail: { version: VERSION, ...addresses } as never });
-      await serviceManager.started();
+      // The daemon is up: it will wait for the exchange and the database by itself.
+      await reportToService('READY=1', telemetry);
+      signs = giveSigns(daemon, telemetry, ending.signal);
       if (config.exchange.url !== null) time.begin();
       await daemon.connect();
       summary = new LiveSummary({
@@ -125,7 +127,9 @@ export default command({
     telemetry.daemon.stopping({ reason });
     const stoppingMs = clock.monotonicMs();
     const before = telemetry.counts.snapshot();
-    await Promise.all([daemon.stop(), serviceManager.stopping()]);
+    ending.abort();
+    const reporting = Promise.resolve(signs).then(() => reportToService('STOPPING=1', telemetry));
+    await Promise.all([daemon.stop(), reporting]);
     await endsInTime(clock, LEFTOVER_MS, work);
     await summary?.stop();
     const unstored = unstoredRows(before, telemetry.counts.snapshot());
@@ -140,6 +144,36 @@ export default command({
     return exitCode;
   },
 });
+
+/** The program of systemd that speaks its protocol: Node has no sockets of that kind. */
+const NOTIFY = 'systemd-notify';
+const NOTIFY_LIMIT_MS = 5000;
+/** Signs of life within the time after which the service manager takes the daemon for dead. */
+const SIGNS = 3;
+
+/** Reports to systemd; does nothing where no service manager asked for it (`NOTIFY_SOCKET`). */
+async function reportToService(state: string, { daemon }: Telemetry): Promise<void> {
+  const { env } = process;
+  if ((env.NOTIFY_SOCKET ?? '') === '') return;
+  await promisify(execFile)(NOTIFY, [state], { env, timeout: NOTIFY_LIMIT_MS }).catch(
+    (error: unknown) => {
+      const message = `${NOTIFY} ${state} failed (${messageOf(error)}): systemd does not know it`;
+      daemon.warned({ code: 'service_report_failed', message });
+    },
+  );
+}
+
+/**
+ * Tells systemd that the daemon lives, where it wants to know (`WATCHDOG_USEC`). One whose loops have stopped gives
+ * no sign of life, and is started anew.
+ */
+async function giveSigns(daemon: Daemon, telemetry: Telemetry, signal: AbortSignal): Promise<void> {
+  const periodMs = Number(process.env.WATCHDOG_USEC) / 1000 / SIGNS;
+  while (periodMs > 0 && !signal.aborted) {
+    if (daemon.isAlive) await reportToService('WATCHDOG=1', telemetry);
+    await sleep(systemClock, periodMs, signal).catch(() => undefined);
+  }
+}
 
 /** The time of `--for`. The timer does not keep a process alive that ends for another reason. */
 function runTime(clock: Clock, forMs: number | undefined) {

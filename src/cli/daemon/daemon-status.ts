@@ -35,8 +35,6 @@ export interface DaemonView {
   readonly idleMs: number;
   /** Time since the exchange last answered; undefined before the first answer. */
   readonly silentMs: number | undefined;
-  /** A stream that stands for longer makes the daemon not ready, milliseconds. */
-  readonly standingLimitMs: number;
   /** The ledger as it was last gone through; undefined before the first time. */
   readonly counted: LedgerCount | undefined;
   /** What of the archive the settings leave out, in words; undefined: nothing, or not known yet. */
@@ -70,7 +68,7 @@ export async function openDaemonStatus(
     telemetry: telemetry.daemon,
     metricsText: () => telemetry.metricsText(),
     health: async () => health(look()),
-    ready: () => ready(look(), ping),
+    ready: () => ready(look(), ping, config.http.notReadyAfter),
     knownMarkets: () => knownMarkets(look(), config.markets),
     statusJson: (selection, reports) => {
       const nowMs = exchangeTime.nowMs();
@@ -141,7 +139,12 @@ function health({ idleMs, failure }: DaemonView): HealthReport {
   ]);
 }
 
-async function ready(view: DaemonView, ping: () => Promise<void>): Promise<HealthReport> {
+/** @param standingLimitMs a stream that stands for longer makes the daemon not ready */
+async function ready(
+  view: DaemonView,
+  ping: () => Promise<void>,
+  standingLimitMs: number,
+): Promise<HealthReport> {
   const { phase, silentMs, collector, store } = view;
   const unanswered =
     store === undefined ? 'not open yet' : await ping().then(() => undefined, messageOf);
@@ -155,7 +158,7 @@ async function ready(view: DaemonView, ping: () => Promise<void>): Promise<Healt
   // While nothing can be stored nothing is asked: then its silence says nothing about the exchange.
   const isAnswering = silentMs !== undefined && (silentMs < limitMs || !isStoring);
   const standing = (collector?.standing ?? []).filter(
-    ({ standingMs }) => standingMs > view.standingLimitMs,
+    ({ standingMs }) => standingMs > standingLimitMs,
   );
   const answer = silentMs === undefined ? 'no answer yet' : `last answer ${ago(silentMs)}`;
   return healthReport([
@@ -176,7 +179,7 @@ async function ready(view: DaemonView, ping: () => Promise<void>): Promise<Healt
       ok: standing.length === 0,
       detail:
         standing.length === 0
-          ? `the coverage of no stream stands still for longer than ${shownDuration(view.standingLimitMs)}`
+          ? `the coverage of no stream stands still for longer than ${shownDuration(standingLimitMs)}`
           : `coverage does not grow: ${standingText(standing.map(standingOf))}`,
     },
     // Settings are no fault; but what they leave out stands still, and no other check says so.

@@ -371,7 +371,6 @@ export class Daemon {
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
       ...{ counted: this.#counted, leftOut: this.#leftOut },
-      standingLimitMs: this.#options.config.http.notReadyAfter,
     };
   }
 }

@@ -6,7 +6,6 @@ import { Verification } from '../../archive/verification.js';
 import { obtain } from '../../kernel/bounded.js';
 import { sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import type { Telemetry } from '../../observe/events.js';
 import { checksLagMs, gapsByReason, type LedgerCount } from '../../status/document.js';
 import type { Store, StreamStatus } from '../../store/index.js';
 import { VERSION } from '../command.js';
@@ -36,68 +35,76 @@ interface HouseOptions extends Session {
  * others ask for taken up, and what is stored verified. Ends when all of it has ended after `signal` aborted.
  */
 export async function keepHouse(store: Store, options: HouseOptions): Promise<void> {
+  const { collector, config, clock, telemetry, exchangeTime } = options;
+  const { enabled: isVerifying, every: pauseMs } = config.verification;
+  const nowMs = () => exchangeTime.nowMs();
+  const verifying = { archive: store, clock, nowMs, telemetry: telemetry.verify, pauseMs };
   await Promise.all([
-    keepVerifying(store, options),
-    keepReviewing(options),
+    isVerifying && new Verification(verifying).run(options.signal),
+    // What others ask of the collectors over the archive: commands, and the verification.
+    repeat(options, REVIEW_MS, () => collector.review()),
     keepPartitions(store, options),
-    keepRounds(store, options),
+    repeat(options, ROUND_MS, rounds(store, options)),
   ]);
 }
 
-/** Takes what others ask of the collectors over the archive: commands, and the verification. */
-async function keepReviewing(options: HouseOptions): Promise<void> {
-  const { collector, clock, telemetry, signal } = options;
+/** Works at once and after each pause, until `signal` aborts. */
+async function repeat(
+  { clock, telemetry, signal }: HouseOptions,
+  pauseMs: number,
+  work: () => Promise<void>,
+): Promise<void> {
   while (!signal.aborted) {
-    await collector.review().catch((error: unknown) => {
+    await work().catch((error: unknown) => {
       if (signal.aborted) return;
       telemetry.daemon.warned({ code: codeOf(error), message: messageOf(error) });
     });
-    await sleep(clock, REVIEW_MS, signal).catch(() => undefined);
+    await sleep(clock, pauseMs, signal).catch(() => undefined);
   }
 }
 
-async function keepRounds(store: Store, options: HouseOptions): Promise<void> {
-  const { clock, telemetry, exchangeTime, signal, tick } = options;
+function rounds(store: Store, options: HouseOptions) {
+  const { clock, exchangeTime, tick } = options;
   let countAtMs = clock.monotonicMs();
-  for (let round = 1; !signal.aborted; round += 1) {
+  let round = 0;
+  return async () => {
     tick();
+    round += 1;
     const startMs = clock.monotonicMs();
+    const isCounting = startMs >= countAtMs;
     try {
       if (round % PARTITION_ROUNDS === 0) await store.makePartitionsAhead(exchangeTime.nowMs());
-      if (startMs >= countAtMs) await countLedger(store, options);
-    } catch (error) {
-      if (!signal.aborted) {
-        telemetry.daemon.warned({ code: codeOf(error), message: messageOf(error) });
-      }
+      if (isCounting) await countLedger(store, options);
+    } finally {
+      const endMs = clock.monotonicMs();
+      if (isCounting) countAtMs = endMs + REST_FACTOR * (endMs - startMs);
     }
-    const endMs = clock.monotonicMs();
-    if (startMs >= countAtMs) countAtMs = endMs + REST_FACTOR * (endMs - startMs);
-    await sleep(clock, ROUND_MS, signal).catch(() => undefined);
-  }
+  };
 }
 
-/** Goes through the ledger whole. */
+/** Goes through the ledger whole, and reports how complete the archive is. */
 export async function countLedger(store: Store, options: HouseOptions): Promise<void> {
+  const { exchangeTime, telemetry, onCounted } = options;
   await store.closeFilledGaps();
-  const atMs = options.exchangeTime.nowMs();
-  const rows = await store.statusRows(atMs);
-  const gaps = rows.map((row) => {
-    const { kind: stream, market, openGaps: count, gapsWithinHistory, openS, unfillableS } = row;
-    const lostCount = Math.max(0, gapsWithinHistory - count);
-    return {
-      stream,
-      market,
-      count,
-      lostCount,
-      lengthMs: openS * 1000,
-      unfillableMs: unfillableS * 1000,
-    };
+  const atMs = exchangeTime.nowMs();
+  const streams = await store.statusRows(atMs);
+  telemetry.collect.gapsCounted({
+    gaps: streams.map(({ kind, market, openGaps, gapsWithinHistory, openS, unfillableS }) => ({
+      ...{ stream: kind, market, count: openGaps },
+      lostCount: Math.max(0, gapsWithinHistory - openGaps),
+      ...{ lengthMs: openS * 1000, unfillableMs: unfillableS * 1000 },
+    })),
   });
-  options.telemetry.collect.gapsCounted({ gaps });
-  const [totals, checks] = await Promise.all([store.gapTotals(atMs), store.checks.totals()]);
-  const counted = { atMs, streams: rows, gaps: totals, checks };
-  options.onCounted(counted);
-  reportCompleteness(counted, options.telemetry);
+  const [gaps, checks] = await Promise.all([store.gapTotals(atMs), store.checks.totals()]);
+  onCounted({ atMs, streams, gaps, checks });
+  telemetry.verify.completenessCounted({
+    coverage: coverageOf(streams),
+    openGaps: gapsByReason(gaps, 'open').map(({ kind, oldestMs, ...gap }) => ({
+      ...{ stream: kind, ...gap },
+      oldestAgeMs: Math.max(0, atMs - oldestMs),
+    })),
+    checks: checks.map((one) => ({ ...one, lagMs: checksLagMs(one, atMs) })),
+  });
   await reportSize(store, options);
 }
 
@@ -137,35 +144,6 @@ async function reportSize(store: Store, { config, telemetry }: HouseOptions): Pr
   telemetry.sealing.partitionsCounted({ partitions: [...counts.values()] });
 }
 
-/** Verifies what is collected until `signal` aborts; at once over when that is switched off. */
-async function keepVerifying(
-  store: Store,
-  { config: { verification }, clock, telemetry, exchangeTime, signal }: HouseOptions,
-): Promise<void> {
-  if (!verification.enabled) return;
-  const work = new Verification({
-    archive: store,
-    clock,
-    nowMs: () => exchangeTime.nowMs(),
-    telemetry: telemetry.verify,
-    pauseMs: verification.every,
-  });
-  await work.run(signal);
-}
-
-/** Reports how complete the archive is, by its ledger. */
-function reportCompleteness(counted: LedgerCount, telemetry: Telemetry): void {
-  const { atMs: nowMs, streams, gaps, checks } = counted;
-  telemetry.verify.completenessCounted({
-    coverage: coverageOf(streams),
-    openGaps: gapsByReason(gaps, 'open').map(({ kind, oldestMs, ...gap }) => ({
-      ...{ stream: kind, ...gap },
-      oldestAgeMs: Math.max(0, nowMs - oldestMs),
-    })),
-    checks: checks.map((one) => ({ ...one, lagMs: checksLagMs(one, nowMs) })),
-  });
-}
-
 /** Streams of several intervals of one market are one: what all of them cover of all they should. */
 function coverageOf(streams: readonly StreamStatus[]) {
   const sums = new Map<string, { stream: string; market: string; covered: number; all: number }>();
@@ -188,13 +166,14 @@ async function keepPartitions(
   store: Store,
   { collector, config, clock, telemetry, exchangeTime, signal }: HouseOptions,
 ): Promise<void> {
+  const { sealing } = telemetry;
   const rules = lifeRulesOf(config);
   const nothing = () => undefined;
   for (;;) {
     await sleep(clock, config.partitions.every, signal).catch(nothing);
     if (signal.aborted) return;
     try {
-      const report = isAnythingWanted(rules)
+      const { outcomes, failures } = isAnythingWanted(rules)
         ? await liveOn({
             ...{ store, rules, clock, signal, version: VERSION, nowMs: exchangeTime.nowMs() },
             coldDir: coldDirOf(config),
@@ -202,14 +181,21 @@ async function keepPartitions(
           })
         : NOTHING_DONE;
       // Nothing is asked for any more of what is not kept, from now on.
-      if (report.outcomes.some(({ became }) => became === 'expired')) await collector.review();
-      reportLifecycle(report, telemetry);
-      telemetry.sealing.roundEnded({ codes: report.failures.map(({ error }) => error.code) });
+      if (outcomes.some(({ became }) => became === 'expired')) await collector.review();
+      for (const { partition, became, rows } of outcomes) {
+        if (became === 'kept') continue;
+        const { table, name } = partition;
+        sealing.partitionChanged({ table, partition: name, became, rows });
+      }
+      for (const { error } of failures) {
+        sealing.failed({ code: error.code, message: error.message });
+      }
+      sealing.roundEnded({ codes: failures.map(({ error }) => error.code) });
     } catch (error) {
       // A command that works on the same is no failure: it does what was to be done.
       if (signal.aborted || codeOf(error) === 'sealing_busy') continue;
-      telemetry.sealing.failed({ code: codeOf(error), message: messageOf(error) });
-      telemetry.sealing.roundEnded({ codes: [codeOf(error)] });
+      sealing.failed({ code: codeOf(error), message: messageOf(error) });
+      sealing.roundEnded({ codes: [codeOf(error)] });
     }
   }
 }
@@ -219,12 +205,4 @@ const NOTHING_DONE: LifeReport = { outcomes: [], failures: [] };
 /** Where nothing is to be sealed, moved or given up, nothing is refused either, as on a cluster. */
 function isAnythingWanted({ sealAfterMs, coldAfterMs, retentionMs }: LifeRules): boolean {
   return sealAfterMs !== null || coldAfterMs !== null || Object.keys(retentionMs).length > 0;
-}
-
-function reportLifecycle({ outcomes, failures }: LifeReport, { sealing }: Telemetry): void {
-  for (const { partition, became, rows } of outcomes) {
-    if (became === 'kept') continue;
-    sealing.partitionChanged({ table: partition.table, partition: partition.name, became, rows });
-  }
-  for (const { error } of failures) sealing.failed({ code: error.code, message: error.message });
 }
