@@ -1,20 +1,25 @@
 import { extname } from 'node:path';
 import type { Command } from 'commander';
-import { type ExportPart, exportSeries } from '../../archive/export/export.js';
+import { exportSeries } from '../../archive/export/export.js';
 import { FORMATS, type Format, type Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
+import { exportFor, type InterchangeManifest } from '../../archive/interchange/interchange.js';
 import type { Tool } from '../../archive/interchange/request.js';
 import { openReading } from '../../archive/reading.js';
 import { systemClock } from '../../kernel/clock.js';
-import type { KnownStream } from '../../store/index.js';
 import { type CommonOptions, command, nothing, VERSION } from '../command.js';
 import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
-import { EXPORT_OPTIONS, type ExportSelection, exportParts } from '../export/selection.js';
+import {
+  EXPORT_OPTIONS,
+  type ExportSelection,
+  exportParts,
+  type InterchangeSelection,
+  interchangeParts,
+} from '../export/selection.js';
 import { UsageError } from '../failure.js';
 import { coldDirOf } from '../opening/database.js';
 import type { Typed } from '../options.js';
-import { countOf, jsonLine, printable, whole, writeOut } from '../output.js';
-import { exportFor } from './export-for.js';
+import { countOf, jsonLine, type Lines, printable, textOf, whole, writeOut } from '../output.js';
 
 const HELP = `
   tapekeep export --kind trades --market BTC_USDT --from 2026-01-01 --to 2026-02-01 --out btc.parquet
@@ -87,7 +92,7 @@ export default command({
   async run(common, options, given) {
     const { for: tool, kind } = options;
     refuseOthers(given, tool === undefined ? FOR_OPTIONS : FILE_OPTIONS, tool);
-    if (tool !== undefined) return await exportFor(common, { ...options, for: tool });
+    if (tool !== undefined) return await exportFiles(common, { ...options, for: tool });
     if (kind === undefined)
       return given.error("error: required option '--kind <kind>' not specified");
     return await exportFile(common, { ...options, kind });
@@ -137,12 +142,15 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
           onPhase: (phase) => progress.say(`${phase} …`),
         },
       ).finally(end);
-      reportExport(manifest, output, [
-        ...emptyLines(manifest, parts, streams, nowMs),
-        ...firstOf(
-          parts.flatMap(({ notes }) => notes),
-          (rest) => `… and ${countOf(rest, 'note')} more in the manifest`,
-        ),
+      const { kind, markets } = manifest;
+      const empty = markets.flatMap((one, at) =>
+        one.rows > 0 ? [] : [{ ...one, what: kind, streamId: parts[at]?.stream.streamId }],
+      );
+      const why = empty.map((one) => emptyReason(one, streams, nowMs));
+      const notes = parts.flatMap((one) => one.notes);
+      reportFile(manifest, output, [
+        firstOf(why, (rest) => `… and none of ${rest} other markets`),
+        firstOf(notes, (rest) => `… and ${countOf(rest, 'note')} more in the manifest`),
       ]);
     } finally {
       await output.discard();
@@ -154,40 +162,108 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
  * What was written, beside the data: those may be on standard output, and then only the manifest is
  * printed, for programs to read.
  */
-function reportExport(manifest: Manifest, output: Output, remarks: readonly string[]): void {
-  if (output.manifestPath === undefined) {
-    process.stderr.write(jsonLine(manifest));
-    return;
-  }
+function reportFile(manifest: Manifest, output: Output, remarks: Lines): void {
   const { rows, bytes, sha256, kind, markets } = manifest;
   const gaps = markets.reduce((sum, one) => sum + one.gaps.count, 0);
-  const lines = [
-    `${countOf(rows, 'row')} of ${kind} in ${printable(output.name)} (${whole(bytes)} bytes, sha256 ${sha256})`,
-    ...remarks,
-    `manifest in ${printable(output.manifestPath)}`,
-    ...(gaps === 0 ? [] : [`${countOf(gaps, 'gap')} in it; the manifest lists them`]),
-  ];
-  process.stderr.write(`${lines.join('\n')}\n`);
+  process.stderr.write(
+    output.manifestPath === undefined
+      ? jsonLine(manifest)
+      : textOf([
+          `${countOf(rows, 'row')} of ${kind} in ${printable(output.name)} (${whole(bytes)} bytes, sha256 ${sha256})`,
+          remarks,
+          `manifest in ${printable(output.manifestPath)}`,
+          gaps > 0 && `${countOf(gaps, 'gap')} in it; the manifest lists them`,
+        ]),
+  );
 }
 
 /** Most markets of which something is printed; the manifest has it of all. */
 const EXPLAINED_MAX = 5;
 
-function firstOf(lines: readonly string[], more: (rest: number) => string): readonly string[] {
+function firstOf(lines: readonly string[], more: (rest: number) => string): Lines {
   const rest = lines.length - EXPLAINED_MAX;
-  return rest <= 0 ? lines : [...lines.slice(0, EXPLAINED_MAX), more(rest)];
+  return [lines.slice(0, EXPLAINED_MAX), rest > 0 && more(rest)];
 }
 
-/** Why there is nothing of markets of which there is nothing. */
-function emptyLines(
-  { kind, markets }: Manifest,
-  parts: readonly ExportPart[],
-  streams: readonly KnownStream[],
-  nowMs: number,
-): readonly string[] {
-  const empty = markets.flatMap((one, at) =>
-    one.rows > 0 ? [] : [{ ...one, what: kind, streamId: parts[at]?.stream.streamId }],
-  );
-  const lines = empty.map((one) => emptyReason(one, streams, nowMs));
-  return firstOf(lines, (rest) => `… and none of ${rest} other markets`);
+const FOLDERS = {
+  freqtrade: 'user_data/data/<exchange>',
+  backtrader: 'data',
+  vectorbt: 'data',
+  hftbacktest: 'data',
+} as const;
+
+/**
+ * Writes files that another program reads by itself, into its folder.
+ *
+ * @throws UsageError, OutputError and InterchangeError before anything is written; DiskFullError
+ */
+async function exportFiles(common: CommonOptions, options: InterchangeSelection) {
+  const { for: tool, dir, latency, allowGaps, force } = options;
+  if (dir === undefined) {
+    const advice = `name the folder of ${tool}, such as ${FOLDERS[tool]}`;
+    throw new UsageError('--dir', undefined, advice);
+  }
+  const leaves = (files: number) =>
+    `${files} ${files === 1 ? 'file is' : 'files are'} written, each whole`;
+  return await exporting(leaves(0))(common, async (look) => {
+    const { session, store, nowMs, signal } = look;
+    const streams = await store.inspection.streams();
+    const selected = await interchangeParts(options, store, streams, nowMs);
+    const partOf = (name: string) => selected.parts.find(({ market }) => market.name === name);
+    const progress = new SpanProgressBar(selected.parts);
+    const archive = await store.archive();
+    const reader = await openReading(store, { coldDir: coldDirOf(session.config), signal });
+    let files = 0;
+    try {
+      await exportFor(
+        {
+          ...{ tool, ...selected, dir, archive, version: VERSION, allowGaps, isForced: force },
+          ...{ latency: latency?.value ?? { kind: 'received' } },
+          isAnyLatency: latency !== undefined,
+        },
+        {
+          ...{ reader, clock: systemClock, signal },
+          onProgress: ({ market, rows, atMs }) =>
+            progress.of(market, rows, atMs - (partOf(market)?.span.fromMs ?? atMs)),
+          onPhase: (phase) => progress.say(`${phase} …`),
+          onFile: (manifest, path) => {
+            progress.end();
+            files += 1;
+            look.left = leaves(files);
+            const { rows, sources, market } = manifest;
+            const part = partOf(market);
+            // Why there was nothing to read.
+            const why = sources.map(({ kind, coverage }) => {
+              const streamId = part?.sources.find((one) => one.kind === kind)?.stream.streamId;
+              const empty = { ...manifest, what: kind, coverage, streamId };
+              return emptyReason(empty, streams, nowMs);
+            });
+            reportFileFor(manifest, path, [rows === 0 && why, part?.notes]);
+          },
+        },
+      );
+    } finally {
+      progress.end();
+      await reader.close();
+    }
+    if (files === 0) {
+      process.stderr.write(
+        `nothing to write for ${tool} in that time; there is no file ("tapekeep status" shows what the archive holds)\n`,
+      );
+    }
+  });
+}
+
+/** A line for each file, and what a person should know of it. */
+function reportFileFor(manifest: InterchangeManifest, path: string, remarks: Lines): void {
+  const { rows, bytes, content, sources, counts } = manifest;
+  const gaps = sources.reduce((sum, one) => sum + one.gaps.count, 0);
+  const filled = counts.quietSlotsFilled ?? 0;
+  const facts = [
+    `${whole(rows)} ${rows === 1 ? content.slice(0, -1) : content} in ${printable(path)}`,
+    `${whole(bytes)} bytes`,
+    filled > 0 && `${whole(filled)} of slots without trades`,
+    gaps > 0 && `${countOf(gaps, 'gap')} in it, see its manifest`,
+  ];
+  process.stderr.write(textOf([facts.filter((fact) => fact !== false).join(', '), remarks]));
 }
