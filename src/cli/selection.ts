@@ -4,7 +4,7 @@ import { nearestName } from '../kernel/nearest.js';
 import { floorToMs, isEmptySpan, overlapOf, type Span } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../model/batch.js';
-import type { Gap, GapFilter, KnownStream, Store } from '../store/index.js';
+import type { Gap, KnownStream, Store } from '../store/index.js';
 import { option, type Values } from './command.js';
 import { UsageError } from './failure.js';
 import {
@@ -106,7 +106,7 @@ export const GAP_SELECTION = {
   state: option('--state <list>', 'only these; separate several by commas', statesArgument),
   reason: option('--reason <list>', 'only these; separate several by commas', reasonsArgument),
 };
-export type GapOptions = Values<typeof GAP_SELECTION>;
+type GapOptions = Values<typeof GAP_SELECTION>;
 
 /** A market, by its name and by its number in the archive. */
 export type NamedMarket = Pick<KnownStream, 'market' | 'marketId'>;
@@ -126,39 +126,6 @@ export async function archivedMarkets(
     `SELECT market_id AS "marketId", name AS market, name, stock, money, stock_prec AS "stockPrec",
        money_prec AS "moneyPrec" FROM market WHERE market_id <> $1 ORDER BY name`,
     [ALL_MARKETS_ID],
-  );
-}
-
-/**
- * What the options select, for the archive.
- *
- * @throws UsageError for an unknown market, or a span that ends before it begins
- */
-export function gapFilterOf(
-  options: GapOptions,
-  streams: readonly KnownStream[],
-  nowMs: number,
-  limit: number,
-): GapFilter {
-  const { market, kinds, state, reason } = options;
-  const chosen = selectMarkets(market, marketsOf(streams)).map(({ marketId }) => marketId);
-  const { fromMs, toMs } = selectSpan(options, nowMs);
-  const isBounded = fromMs !== undefined || toMs !== undefined;
-  return {
-    marketIds: market === undefined ? undefined : chosen,
-    span: isBounded ? { fromMs: fromMs ?? 0, toMs: Math.min(nowMs, toMs ?? nowMs) } : undefined,
-    ...{ kinds, states: state, reasons: reason, limit },
-  };
-}
-
-/** The streams whose gaps are selected. */
-export function streamsMeant(
-  streams: readonly KnownStream[],
-  { marketIds, kinds }: Pick<GapFilter, 'marketIds' | 'kinds'>,
-): readonly KnownStream[] {
-  return streams.filter(
-    ({ marketId, kind }) =>
-      (marketIds?.includes(marketId) ?? true) && (kinds?.includes(kind) ?? true),
   );
 }
 
@@ -199,27 +166,35 @@ export function withoutLag(
 }
 
 /**
- * The newest gaps without those that are only lag: what is newer than all that is covered of a stream, or was
- * asked for in vain, has not been asked for yet, and is no gap.
+ * The newest gaps that the options select, and the streams that are meant. Those that are only lag are left out: what
+ * is newer than all that is covered of a stream, or was asked for in vain, has not been asked for yet, and is no gap.
  *
- * @returns no more than `filter.limit`; `isAll`: whether there are no others
+ * @returns no more than `limit`; `isAll`: whether there are no others
+ * @throws UsageError for an unknown market, or a span that ends before it begins
  */
-export async function readGaps(
-  store: Store,
-  filter: GapFilter,
-  streams: readonly KnownStream[],
-  nowMs: number,
-): Promise<{ readonly gaps: readonly Gap[]; readonly isAll: boolean }> {
-  const streamOf = new Map(streams.map((one) => [one.streamId, one]));
+export async function selectGaps(store: Store, options: GapOptions, nowMs: number, limit: number) {
+  const { market, kinds, state: states, reason: reasons } = options;
+  const all = await store.inspection.streams();
+  const chosen = selectMarkets(market, marketsOf(all)).map(({ marketId }) => marketId);
+  const { fromMs, toMs } = selectSpan(options, nowMs);
+  const isBounded = fromMs !== undefined || toMs !== undefined;
+  const span = { fromMs: fromMs ?? 0, toMs: Math.min(nowMs, toMs ?? nowMs) };
+  const cutTo = isBounded ? span : undefined;
+  const streams = all.filter(
+    ({ marketId, kind }) => chosen.includes(marketId) && (kinds?.includes(kind) ?? true),
+  );
+  const streamOf = new Map(all.map((one) => [one.streamId, one]));
   // Each stream has at most one lag.
-  const asked = filter.limit + streams.length + 1;
-  const found = await store.listGaps({ ...filter, limit: asked }, nowMs);
+  const asked = limit + all.length + 1;
+  const marketIds = market === undefined ? undefined : chosen;
+  const filter = { marketIds, span: cutTo, kinds, states, reasons, limit: asked };
+  const found = await store.listGaps(filter, nowMs);
   const gaps = found.flatMap((gap) => {
     const stream = streamOf.get(gap.streamId);
     return stream === undefined ? [gap] : (withoutLag(gap, stream, nowMs) ?? []);
   });
   // What was cut ends earlier than what it came before.
   gaps.sort((a, b) => b.span.toMs - a.span.toMs);
-  const isAll = found.length < asked && gaps.length <= filter.limit;
-  return { gaps: gaps.slice(0, filter.limit), isAll };
+  const isAll = found.length < asked && gaps.length <= limit;
+  return { gaps: gaps.slice(0, limit), isAll, streams, cutTo };
 }

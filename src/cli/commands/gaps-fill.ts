@@ -8,13 +8,7 @@ import { findGap, givenUpLine, givenUpOf } from '../gaps.js';
 import { partitionSpans } from '../life.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { countOf, marketNames } from '../output.js';
-import {
-  GAP_SELECTION,
-  type GapOptions,
-  gapFilterOf,
-  readGaps,
-  streamsMeant,
-} from '../selection.js';
+import { GAP_SELECTION, selectGaps } from '../selection.js';
 
 /** Gaps of one run; the others are named by the next. */
 const FILLED_MAX = 2000;
@@ -30,12 +24,16 @@ export default command({
   needs: filling('existing'),
   async run(context, { ids, again = false, json, ...selected }) {
     const { filling, store, session, say, signal } = context;
+    const select = async (nowMs: number) =>
+      ids.length === 0
+        ? await selectGaps(store, selected, nowMs, FILLED_MAX)
+        : { gaps: await gapsNamed(store, ids, nowMs), streams: [], cutTo: undefined };
     // Mistakes are reported before the exchange is asked.
-    await select(context, ids, selected, await filling.nowMs());
+    await select(await filling.nowMs());
     const isOwn = await filling.begin();
     signal.throwIfAborted();
     const nowMs = await filling.nowMs();
-    const found = await select(context, ids, selected, nowMs);
+    const { gaps: found, streams, cutTo } = await select(nowMs);
     const fetchable = found.filter(({ kind }) => !MOMENT_STREAMS.has(kind));
     const passed = found.filter(({ kind }) => MOMENT_STREAMS.has(kind));
     if (passed.length > 0) {
@@ -55,15 +53,20 @@ export default command({
     // What was given up is meant where it is named, or with --again.
     const meant = ids.length > 0 ? found : found.filter(isOpen);
     const isAll = !isCut && due.length === meant.length;
-    if (due.length === 0 && ids.length === 0) {
-      const line = await retentionLine(context, selected, nowMs);
-      if (line !== undefined) say(line);
-    }
-    if (due.length === 0)
+    if (due.length === 0) {
+      // Of time that was given up by retention there is no gap: nothing else would name it.
+      const givenUp = givenUpLine(givenUpOf(streams, cutTo?.fromMs));
+      if (givenUp !== undefined) say(givenUp);
       return await context.fill(nothing(present.length, ids.length), json, isAll);
+    }
     if (isCut) say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
     if (!isOwn) for (const gap of due) assertCollected(session.config, gap.market, [gap]);
-    await makeDue(store, due, nowMs, again);
+    // Ends their pauses; a neighbour of the same market and time may come along.
+    for (const { gapId, marketId, kind, span } of due) {
+      if (gapId === null) continue;
+      const filter = { marketIds: [marketId], kinds: [kind], span, limit: FILLED_MAX };
+      await store.retryGaps(filter, nowMs, again);
+    }
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     say(`Filling ${gapsOf(due)}.`);
     return await context.fill(due.map(taskOf), json, isAll);
@@ -101,13 +104,6 @@ async function withoutArchived(store: Store, gaps: readonly Gap[]): Promise<read
   return gaps.filter(({ kind, span }) => subtractSpans(span, gone.get(kind) ?? []).length > 0);
 }
 
-/** Of time that was given up by retention there is no gap: nothing else would name it. */
-async function retentionLine({ store }: FillContext, selected: GapOptions, nowMs: number) {
-  const streams = await store.inspection.streams();
-  const filter = gapFilterOf(selected, streams, nowMs, FILLED_MAX);
-  return givenUpLine(givenUpOf(streamsMeant(streams, filter), filter.span?.fromMs));
-}
-
 function nothing(unfillable: number, ids: number): string {
   if (unfillable === 0) return 'Nothing to fill.';
   const what =
@@ -115,36 +111,12 @@ function nothing(unfillable: number, ids: number): string {
   return `Nothing to fill. ${what} given up as not to be had; --again tries once more.`;
 }
 
-async function select(
-  { store }: FillContext,
-  ids: readonly string[],
-  selected: GapOptions,
-  nowMs: number,
-): Promise<readonly Gap[]> {
-  if (ids.length > 0) {
-    const gaps: Gap[] = [];
-    for (const id of ids) gaps.push(...(await findGap(store, id, nowMs)).gaps);
-    return gaps;
-  }
-  const streams = await store.inspection.streams();
-  const filter = gapFilterOf(selected, streams, nowMs, FILLED_MAX);
-  return (await readGaps(store, filter, streams, nowMs)).gaps;
+async function gapsNamed(store: Store, ids: readonly string[], nowMs: number): Promise<Gap[]> {
+  const gaps: Gap[] = [];
+  for (const id of ids) gaps.push(...(await findGap(store, id, nowMs)).gaps);
+  return gaps;
 }
 
 function taskOf({ streamId, kind, marketId, variant, market, span }: Gap): FillTask {
   return { market, stream: { streamId, kind, marketId, variant, collectFromMs: null }, span };
-}
-
-/** Ends the pauses of these gaps; a neighbour of the same market and time may come along. */
-async function makeDue(
-  store: Store,
-  gaps: readonly Gap[],
-  nowMs: number,
-  isUnfillableToo: boolean,
-): Promise<void> {
-  for (const { gapId, marketId, kind, span } of gaps) {
-    if (gapId === null) continue;
-    const filter = { marketIds: [marketId], kinds: [kind], span, limit: FILLED_MAX };
-    await store.retryGaps(filter, nowMs, isUnfillableToo);
-  }
 }

@@ -4,7 +4,7 @@ import { hullOf, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
 import { streamName } from '../../model/series.js';
 import { isPartOfHistory } from '../../status/document.js';
-import type { Gap, KnownStream, StartTries } from '../../store/index.js';
+import type { Gap, KnownStream } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
 import {
@@ -29,7 +29,7 @@ import {
   printReport,
   whole,
 } from '../output.js';
-import { GAP_SELECTION, gapFilterOf, readGaps, streamsMeant } from '../selection.js';
+import { GAP_SELECTION, selectGaps } from '../selection.js';
 
 /** Gaps that are looked at for the sums, beyond those that are shown. */
 const SUMMED_MAX = 5000;
@@ -44,26 +44,21 @@ export default command({
   },
   needs: archive(),
   async run({ session, store, nowMs }, { limit, all, json, ...selected }) {
-    const streams = await store.inspection.streams();
-    const filter = gapFilterOf(selected, streams, nowMs, Math.max(limit, SUMMED_MAX));
-    const { gaps, isAll } = await readGaps(store, filter, streams, nowMs);
-    const chosen = streamsMeant(streams, filter);
-    const unreached = chosen.filter(isPartOfHistory);
+    const most = Math.max(limit, SUMMED_MAX);
+    const { gaps, isAll, streams, cutTo } = await selectGaps(store, selected, nowMs, most);
+    const unreached = streams.filter(isPartOfHistory);
     const isWritten = await store.inspection.isWritten();
     const isCollecting = await store.inspection.isCollecting();
-    const givenUp = givenUpOf(chosen, filter.span?.fromMs);
+    const givenUp = givenUpOf(streams, cutTo?.fromMs);
     const document = {
       at: new Date(nowMs),
       isWritten,
       isCollecting,
-      cutTo: filter.span === undefined ? null : isoSpan(filter.span),
+      cutTo: cutTo === undefined ? null : isoSpan(cutTo),
       gaps: gaps.slice(0, limit).map(gapDocument),
       sums: sumsOf(gaps),
       isSumOfAll: isAll,
-      historyNotReached: unreached.map((stream) => ({
-        ...unreachedDocument(stream),
-        tries: stream.startTries === null ? null : triesDocument(stream.startTries),
-      })),
+      historyNotReached: unreached.map(unreachedDocument),
       givenUp: givenUp.map(([kind, untilMs]) => ({ kind, until: new Date(untilMs) })),
     };
     const isEach = all === true || selected.reason !== undefined;
@@ -71,33 +66,37 @@ export default command({
     const before = isEach ? [] : older;
     const listed = isEach ? gaps : gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
     const shown = listed.slice(0, limit);
-    const left = leftOutText(session.config, chosen);
+    const left = leftOutText(session.config, streams);
     const isAllKnown =
       unreached.length === 0 && before.length === 0 && isCollecting && left === undefined;
     printReport(json, document, () => [
       shown.length === 0
-        ? nothing(selected, chosen, isAllKnown)
+        ? nothing(selected, streams, isAllKnown)
         : formatTable(columns({ config: session.config, isWritten }, nowMs), shown),
       (listed.length > shown.length || !isAll) && more(listed.length, shown.length, isAll),
-      cutLine(shown, filter.span),
+      cutLine(shown, cutTo),
       sumLines(listed, isAll),
       beforeHistoryLines(before),
       givenUpLine(givenUp),
       unreached.map((stream) => `${unreachedText(stream, nowMs, older)}.`),
-      !isCollecting && lagLine(chosen, isWritten, nowMs),
+      !isCollecting && lagLine(streams, isWritten, nowMs),
       left && `${left}; what is missed meanwhile is listed once it is collected again.`,
     ]);
   },
 });
 
-function unreachedDocument({ market, kind, oldestCoveredMs, startReason }: KnownStream) {
+function unreachedDocument({
+  market,
+  kind,
+  oldestCoveredMs,
+  startReason,
+  startTries,
+}: KnownStream) {
   const reached = oldestCoveredMs === null ? null : new Date(oldestCoveredMs);
   const cannotBeHad = startReason === 'history horizon';
-  return { market, kind, reached, cannotBeHad, why: cannotBeHad ? HORIZON_WHY : null };
-}
-
-function triesDocument({ attempts, reason, note, nextAttemptAtMs }: StartTries) {
-  return { attempts, reason, note, nextTry: new Date(nextAttemptAtMs) };
+  const { attempts, reason, note, nextAttemptAtMs = 0 } = startTries ?? {};
+  const tries = startTries && { attempts, reason, note, nextTry: new Date(nextAttemptAtMs) };
+  return { market, kind, reached, cannotBeHad, why: cannotBeHad ? HORIZON_WHY : null, tries };
 }
 
 /** Says no more than is known: outside of what was collected there may be anything. */
