@@ -12,7 +12,7 @@ const CLEAR_LINE = '\r\x1b[2K';
  * Progress of a long piece of work: a bar in place on a terminal, a line now and then
  * elsewhere, nothing for work that ends soon. It goes to stderr, so that stdout holds results only.
  */
-export class Progress {
+export class Progress implements Disposable {
   readonly #unit: string;
   readonly #total: number;
   readonly #pace = new Pace();
@@ -77,6 +77,10 @@ export class Progress {
   end(): void {
     if (this.#drawn !== '') process.stderr.write(CLEAR_LINE);
     this.#drawn = '';
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
   }
 
   #draw(text: string): void {

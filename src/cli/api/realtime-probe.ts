@@ -21,7 +21,7 @@ import {
   type ServerFrame,
   type TradeWords,
 } from '../../contract/realtime.js';
-import { systemClock } from '../../kernel/clock.js';
+import { systemClock, Wakeup } from '../../kernel/clock.js';
 import type { ClientEvents } from '../../observe/events.js';
 
 /** What can be asked or waited for; `trades` subscribes those that are pushed. */
@@ -67,8 +67,9 @@ class Conversation {
   readonly #ending = new AbortController();
   #heard: Heard[] = [];
   #isOpen = false;
-  #end: SocketEnd | undefined;
-  #wake: () => void = () => undefined;
+  /** Undefined while it is open. */
+  end: SocketEnd | undefined;
+  readonly #news = new Wakeup(systemClock);
 
   /** @param words in which frames may come */
   constructor({ url, telemetry, waitMs }: RealtimeProbeSettings, words: readonly RealtimeWords[]) {
@@ -81,21 +82,16 @@ class Conversation {
       {
         opened: () => {
           this.#isOpen = true;
-          this.#wake();
+          this.#news.notify();
         },
         received: (_frame, raw) => this.#received(raw),
         ended: (end) => {
-          this.#end = end;
-          this.#wake();
+          this.end = end;
+          this.#news.notify();
         },
       },
     );
     void this.#socket.run(this.#ending.signal);
-  }
-
-  /** Undefined while it is open. */
-  get end(): SocketEnd | undefined {
-    return this.#end;
   }
 
   /** Whether it came about. */
@@ -131,30 +127,18 @@ class Conversation {
     const frame = read.find(({ kind }) => kind !== 'unrecognised');
     if (frame === undefined) return 'unrecognised';
     this.#heard = [...this.#heard.slice(1 - FRAMES_MAX), { raw, frame }];
-    this.#wake();
+    this.#news.notify();
     return 'response';
   }
 
   /** Waits until something is so, the connection ends, or time is up. */
   async #until(isSo: () => boolean): Promise<void> {
-    let isLate = false;
-    const cancel = systemClock.after(this.#waitMs, () => {
-      isLate = true;
-      this.#wake();
-    });
-    while (!isSo() && !isLate && this.#end === undefined) {
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
+    const endMs = systemClock.monotonicMs() + this.#waitMs;
+    for (let leftMs = this.#waitMs; leftMs > 0; leftMs = endMs - systemClock.monotonicMs()) {
+      if (isSo() || this.end !== undefined) return;
+      await this.#news.wait(leftMs, this.#ending.signal);
     }
-    cancel();
   }
-}
-
-/** One way to say a thing. */
-interface Way {
-  readonly method: string;
-  readonly params: readonly unknown[];
 }
 
 /**
@@ -222,11 +206,8 @@ async function* askAll(
     params: one,
   }));
   yield* inEachWay(conversation, 'query', queries, as('state.query'));
-  yield* askForTrades(
-    conversation,
-    words.flatMap(({ trades }) => trades ?? []),
-    market,
-  );
+  const pushing = words.flatMap(({ trades }) => trades ?? []);
+  yield* askForTrades(conversation, pushing, market);
 }
 
 async function* askForTrades(
@@ -275,7 +256,7 @@ function as(method: RealtimeMethod): Judgement {
 async function* inEachWay(
   conversation: Conversation,
   step: Step,
-  ways: readonly Way[],
+  ways: readonly { readonly method: string; readonly params: readonly unknown[] }[],
   { isGood, departures }: Judgement,
 ): AsyncGenerator<RealtimeFinding, boolean, undefined> {
   const different = new Map(ways.map((way) => [JSON.stringify([way.method, way.params]), way]));

@@ -88,7 +88,7 @@ export const probe = command({
     for (const one of dialect === undefined ? dialectNames : [dialect]) {
       const own = new Markets(market);
       markets.set(one, own);
-      for await (const found of ask({ ...common, url, dialect: one }, one, own)) {
+      for await (const found of ask({ ...common, url, dialect: one }, own)) {
         if ('remark' in found) remarks.push(found);
         else findings.push(found);
         await print(lineOf(found));
@@ -132,80 +132,66 @@ const NOT_FOLLOWED = 'States cannot be followed: no known way to subscribe was a
 
 /** The markets that may be asked about, the best first; a named one alone. */
 class Markets {
-  readonly #isNamed: boolean;
-  #names: readonly string[];
-  readonly #refused: string[] = [];
+  readonly #names: string[];
+  /** Those that are not available. */
+  readonly refused: string[] = [];
 
   constructor(named: string | undefined) {
-    this.#isNamed = named !== undefined;
     this.#names = named === undefined ? [] : [named];
   }
 
   /** Undefined: none is left that may be tried. */
   get current(): string | undefined {
-    return this.#refused.length > OTHERS_MAX ? undefined : this.#names[this.#refused.length];
-  }
-
-  /** Those that are not available. */
-  get refused(): readonly string[] {
-    return this.#refused;
+    return this.refused.length > OTHERS_MAX ? undefined : this.#names[this.refused.length];
   }
 
   /** Takes them in the exchange's order. */
   list(markets: ResultOf<'markets'>): void {
-    if (!this.#isNamed) this.#names = markets.map(({ name }) => name);
+    if (this.#names.length === 0) this.#names.push(...markets.map(({ name }) => name));
   }
 
   /** Those with a last price before all others, the largest volume in money first. */
   rank(tickers: ResultOf<'tickers'>): void {
-    if (this.#isNamed) return;
     const figure = (market: string) => {
       const { last = '0', deal = null } = tickers[market]?.ticker ?? {};
       return decimalSign(last) === 0 ? '-1' : (deal ?? '0');
     };
-    this.#names = this.#names.toSorted((one, other) => compareDecimals(figure(other), figure(one)));
-  }
-
-  /** The current one is not available. @returns the next one */
-  refuse(): string | undefined {
-    if (this.current !== undefined) this.#refused.push(this.current);
-    return this.current;
+    this.#names.sort((one, other) => compareDecimals(figure(other), figure(one)));
   }
 }
 
 /** Each public endpoint that the dialect has; only the first one where that fails. */
 async function* ask(
   options: ApiOptions,
-  dialect: DialectName,
   markets: Markets,
 ): AsyncGenerator<Finding | Remark, void, undefined> {
-  const access = openApi(openApiSession(options), 'markets', false);
+  await using access = openApi(openApiSession(options), 'markets', false);
+  const { dialect } = access;
   const lacking: EndpointName[] = [];
   const unasked: EndpointName[] = [];
-  try {
-    for (const endpoint of endpointNames) {
-      if (endpoints[endpoint].access !== 'public') continue;
-      const spoken = dialectOf(dialect).endpoints[endpoint];
-      if (spoken === undefined) lacking.push(endpoint);
-      else if (isOfMarket(endpoint) && markets.current === undefined) unasked.push(endpoint);
-      else {
-        let finding = await askOnce(access, dialect, spoken, markets, endpoint);
-        while (finding.outcome === 'unavailable') {
-          const refused = markets.current;
-          const next = markets.refuse();
-          if (next === undefined) break;
-          yield { dialect, remark: `${refused} is not available, ${next} is asked about` };
-          finding = await askOnce(access, dialect, spoken, markets, endpoint);
-        }
-        yield finding;
-        if (endpoint === 'markets' && finding.outcome !== 'ok') {
-          yield { dialect, remark: 'nothing else is asked in it' };
-          return;
-        }
+  for (const endpoint of endpointNames) {
+    if (endpoints[endpoint].access !== 'public') continue;
+    const spoken = dialectOf(dialect).endpoints[endpoint];
+    if (spoken === undefined) lacking.push(endpoint);
+    else if (isOfMarket(endpoint) && markets.current === undefined) unasked.push(endpoint);
+    else {
+      let finding = await askOnce(access, spoken, markets, endpoint);
+      while (finding.outcome === 'unavailable' && markets.current !== undefined) {
+        const refused = markets.current;
+        markets.refused.push(refused);
+        if (markets.current === undefined) break;
+        yield {
+          dialect,
+          remark: `${refused} is not available, ${markets.current} is asked about`,
+        };
+        finding = await askOnce(access, spoken, markets, endpoint);
+      }
+      yield finding;
+      if (endpoint === 'markets' && finding.outcome !== 'ok') {
+        yield { dialect, remark: 'nothing else is asked in it' };
+        return;
       }
     }
-  } finally {
-    await access.close();
   }
   if (lacking.length > 0) yield { dialect, remark: `not offered: ${lacking.join(', ')}` };
   if (unasked.length === 0) return;
@@ -217,8 +203,7 @@ async function* ask(
 const isOfMarket = (endpoint: EndpointName) => 'market' in endpoints[endpoint].params.shape;
 
 async function askOnce(
-  { client, time }: ExchangeAccess,
-  dialect: DialectName,
+  { client, time, dialect }: ExchangeAccess,
   spoken: SpokenEndpoint,
   markets: Markets,
   endpoint: EndpointName,
@@ -290,18 +275,14 @@ function judge({ data, rejected, isRaised, cachedAtMs, dateMs }: Reply<unknown>)
   const [first] = rejected;
   const untold = untoldIn(data);
   const remarks = [
-    first === undefined
-      ? ''
-      : `${countOf(rejected.length, 'row')} refused, the first for ${first.reason}`,
-    untold.length === 0 ? '' : `kept as null: ${untold.join(', ')}`,
-    isRaised ? 'an offset of 1 was sent in place of 0' : '',
-    cachedAtMs === null ? '' : 'from a cache that tells its time',
-    dateMs === null ? 'without a Date header' : '',
+    first && `${countOf(rejected.length, 'row')} refused, the first for ${first.reason}`,
+    untold.length > 0 && `kept as null: ${untold.join(', ')}`,
+    isRaised && 'an offset of 1 was sent in place of 0',
+    cachedAtMs !== null && 'from a cache that tells its time',
+    dateMs === null && 'without a Date header',
   ];
-  return {
-    outcome: rejected.length === 0 ? ('ok' as const) : ('failed' as const),
-    detail: remarks.filter((text) => text !== '').join('; '),
-  };
+  const outcome = first === undefined ? ('ok' as const) : ('failed' as const);
+  return { outcome, detail: remarks.filter(Boolean).join('; ') };
 }
 
 /** Names of fields that are null somewhere in a result. */
@@ -318,18 +299,20 @@ function untoldIn(data: unknown): string[] {
   return [...names];
 }
 
+/** What each dialect that was asked in found, where nothing failed in it. */
+function withoutFailure(findings: readonly Finding[]): Finding[][] {
+  return dialectNames
+    .map((name) => findings.filter(({ dialect }) => dialect === name))
+    .filter((own) => own.length > 0 && own.every(({ outcome }) => outcome !== 'failed'));
+}
+
 /** The dialect in which nothing failed and most was answered, some of it of a market; undefined: there is none. */
 function bestOf(findings: readonly Finding[]): DialectName | undefined {
-  const counts = dialectNames.map((name) => {
-    const own = findings.filter(({ dialect }) => dialect === name);
-    const good = own.filter(({ outcome }) => outcome === 'ok');
-    const isFitting =
-      own.every(({ outcome }) => outcome !== 'failed') &&
-      good.some(({ endpoint }) => isOfMarket(endpoint));
-    return { name, count: isFitting ? good.length : 0 };
-  });
-  const best = counts.reduce((one, other) => (other.count > one.count ? other : one));
-  return best.count === 0 ? undefined : best.name;
+  const [best] = withoutFailure(findings)
+    .map((own) => own.filter(({ outcome }) => outcome === 'ok'))
+    .filter((good) => good.some(({ endpoint }) => isOfMarket(endpoint)))
+    .sort((one, other) => other.length - one.length);
+  return best?.[0]?.dialect;
 }
 
 const COLUMNS = { dialect: 10, name: 15 };
@@ -338,13 +321,13 @@ function lineOf(found: Finding | Remark): string {
   const start = found.dialect.padEnd(COLUMNS.dialect);
   if ('remark' in found) return `${start}${printable(found.remark)}\n`;
   const { endpoint, outcome, detail, departures } = found;
-  const what = [outcome === 'ok' ? 'ok' : '', detail].filter((text) => text !== '').join('; ');
+  const what = [outcome === 'ok' && 'ok', detail].filter(Boolean).join('; ');
   const line = `${start}${endpoint.padEnd(COLUMNS.name)}${printable(what)}\n`;
   return `${line}${departureLines(departures)}`;
 }
 
 function realtimeLineOf({ step, sent, outcome, detail, departures }: RealtimeFinding): string {
-  const what = [outcome, detail].filter((text) => text !== '').join(': ');
+  const what = [outcome, detail].filter(Boolean).join(': ');
   const start = step.padEnd(COLUMNS.dialect + COLUMNS.name);
   const line = `${start}${printable(sent === '' ? what : `${what}; ${sent}`)}\n`;
   return `${line}${departureLines(departures)}`;
@@ -371,11 +354,7 @@ function conclusionOf(fits: DialectName | undefined, findings: readonly Finding[
         : `set exchange.dialect: ${fits} (TAPEKEEP_EXCHANGE_DIALECT)`;
     return `${fits} fits: ${own.length} endpoints were answered, ${how}; ${setting}.\n`;
   }
-  const isOpen = dialectNames.some((name) => {
-    const own = findings.filter(({ dialect }) => dialect === name);
-    return own.length > 0 && own.every(({ outcome }) => outcome !== 'failed');
-  });
-  return isOpen
+  return withoutFailure(findings).length > 0
     ? 'Which dialect fits cannot be said: no market could be asked about.\n'
     : 'No dialect fits: each fails somewhere. What does not fit would be refused, not stored.\n';
 }

@@ -46,7 +46,7 @@ export const watch = command({
       );
     }
     const url = given === undefined ? (config.exchange.url ?? NOT_ASKED) : NOT_ASKED;
-    const access = openExchange(session, { url, realtimeUrl });
+    await using access = openExchange(session, { url, realtimeUrl });
     const { isList } = dialectOf(dialectOfConfig(config)).realtime;
     const { period = isList === true ? LIST_PERIOD_S : DEFAULT_PERIOD_S } = chosen;
     const feed = access.openStateFeed(market, period);
@@ -59,31 +59,27 @@ export const watch = command({
     });
     let hasOpened = false;
     let lastReason = 'no answer';
-    try {
-      for await (const event of feed) {
-        const line = json ? JSON.stringify(event) : lineOf(event, systemClock.wallMs());
-        // As fast as it is read, and the feed's own queue is bounded; the end does not wait for a reader.
-        await unlessAborted(stopping.signal, writeOut(`${line}\n`)).catch((error: unknown) => {
-          if (!isAborted(error)) throw error;
-        });
-        if (event.kind === 'opened') hasOpened = true;
-        if (event.kind !== 'closed' || hasOpened) continue;
-        if (event.reason === 'period_not_offered') {
-          throw new TapekeepError(
-            'usage',
-            `--period ${period}: this exchange tells states over a day only; write --period ${LIST_PERIOD_S}`,
-          );
-        }
-        if (event.reason === 'subscribe_refused') {
-          throw new TapekeepError(
-            'subscription_refused',
-            `the exchange refuses to subscribe to ${market} over ${period} s: check the market's name and --period; a replay has the periods that were recorded, mostly ${LIST_PERIOD_S}`,
-          );
-        }
-        if (event.reason !== 'stopped') lastReason = event.reason;
+    for await (const event of feed) {
+      const line = json ? JSON.stringify(event) : lineOf(event, systemClock.wallMs());
+      // As fast as it is read, and the feed's own queue is bounded; the end does not wait for a reader.
+      await unlessAborted(stopping.signal, writeOut(`${line}\n`)).catch((error: unknown) => {
+        if (!isAborted(error)) throw error;
+      });
+      if (event.kind === 'opened') hasOpened = true;
+      if (event.kind !== 'closed' || hasOpened) continue;
+      if (event.reason === 'period_not_offered') {
+        throw new TapekeepError(
+          'usage',
+          `--period ${period}: this exchange tells states over a day only; write --period ${LIST_PERIOD_S}`,
+        );
       }
-    } finally {
-      await access.close();
+      if (event.reason === 'subscribe_refused') {
+        throw new TapekeepError(
+          'subscription_refused',
+          `the exchange refuses to subscribe to ${market} over ${period} s: check the market's name and --period; a replay has the periods that were recorded, mostly ${LIST_PERIOD_S}`,
+        );
+      }
+      if (event.reason !== 'stopped') lastReason = event.reason;
     }
     if (isTimeUp && !hasOpened) {
       const message = `${realtimeUrl}: no subscription came about (${lastReason})`;

@@ -1,11 +1,14 @@
+import { createInterface } from 'node:readline/promises';
 import { Option } from 'commander';
+import { type OrderRequest, UnknownOutcomeError } from '../../client/index.js';
 import {
   type EndpointName,
   endpointNames,
   endpoints,
   type ParamsOf,
 } from '../../contract/endpoints.js';
-import { TapekeepError } from '../../kernel/errors.js';
+import { decimalSign, multiplyDecimals } from '../../kernel/decimal.js';
+import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import {
   type ApiOptions,
   EXCHANGE_OPTIONS,
@@ -14,7 +17,7 @@ import {
   openApiSession,
   relativeTimeArgument,
 } from '../api/access.js';
-import { explained } from '../api/advice.js';
+import { explained, nameCall } from '../api/advice.js';
 import {
   hasRows,
   printGaps,
@@ -23,28 +26,24 @@ import {
   UnreadableRowsError,
 } from '../api/rows.js';
 import { argument, command, type Declared, flag, group, nothing } from '../command.js';
+import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
+import type { ExchangeAccess } from '../opening/exchange.js';
 import { kebabCase } from '../options.js';
-import { checkOrder, isConfirmed, ORDER_HELP, placeOrder, WITHOUT_ASKING } from './api-order.js';
 import { probe } from './api-probe.js';
 import { watch } from './api-watch.js';
 
-const HELP = `
-The exchange is the one of the settings (exchange.url, realtime.url), or of --url and --realtime-url;
-watch takes the latter only. That of a replay may name a session: http://127.0.0.1:8080/?session=NAME.
-Signed calls take the key from TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or from the files
-that TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE name; never from an option, where
-others on this machine could read it.
-
-  tapekeep api markets --url http://127.0.0.1:8080
-  tapekeep api markets --url http://127.0.0.1:8080 --dialect whitebit
-  tapekeep api kline BTC_USDT --start -1h --end now --json
-  tapekeep api watch BTC_USDT --period 60 --for 10s
-  tapekeep api probe --url http://127.0.0.1:8080 --realtime-url ws://127.0.0.1:8080/ws
-  tapekeep api order-new BTC_USDT --side buy --price 60000 --amount 0.001`;
-
 /** Time parameters are marked in the table. */
 const UNIX_TIME = /\bUNIX (?:time|seconds)\b/;
+
+/** How values are called in help, where not as a number. */
+const VALUE_NAMES: Readonly<Record<string, string>> = {
+  ...{ market: 'name', interval: 'seconds', price: 'decimal', amount: 'decimal' },
+};
+
+const ORDER_HELP = `
+Shows the order and asks before it is sent; --yes leaves the question out, and without a terminal it
+is required. An order is sent once. When no answer tells what became of it, the exit code is 5.`;
 
 const RESULT_AS_JSON = flag('--json', 'the result as one JSON document');
 const SIGNED_FORM = flag('--post', 'use the signed form');
@@ -61,9 +60,9 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
       ...Object.fromEntries(params.map((one) => [one.attributeName(), { options: [one] }])),
       ...{ ...EXCHANGE_OPTIONS, json: RESULT_AS_JSON },
       ...(access === 'public' ? { post: SIGNED_FORM } : {}),
-      ...(name === 'orderNew' ? { yes: WITHOUT_ASKING } : {}),
+      ...(name === 'orderNew' ? { yes: flag('--yes', 'place it without asking') } : {}),
     },
-    ...(name === 'orderNew' ? { help: ORDER_HELP } : {}),
+    ...(name === 'orderNew' && { help: ORDER_HELP }),
     needs: nothing,
     async run(common, values: Readonly<Record<string, unknown>>) {
       const named = hasMarket ? { ...values, market: marketOf(values) } : values;
@@ -82,7 +81,19 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
 
 export default group({
   description: "Calls the exchange's API: one command for each endpoint, watch, and probe.",
-  help: HELP,
+  help: `
+The exchange is the one of the settings (exchange.url, realtime.url), or of --url and --realtime-url;
+watch takes the latter only. That of a replay may name a session: http://127.0.0.1:8080/?session=NAME.
+Signed calls take the key from TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or from the files
+that TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE name; never from an option, where
+others on this machine could read it.
+
+  tapekeep api markets --url http://127.0.0.1:8080
+  tapekeep api markets --url http://127.0.0.1:8080 --dialect whitebit
+  tapekeep api kline BTC_USDT --start -1h --end now --json
+  tapekeep api watch BTC_USDT --period 60 --for 10s
+  tapekeep api probe --url http://127.0.0.1:8080 --realtime-url ws://127.0.0.1:8080/ws
+  tapekeep api order-new BTC_USDT --side buy --price 60000 --amount 0.001`,
   hint: '(tapekeep api --help lists the endpoints)',
   commands: {
     ...Object.fromEntries(endpointNames.map(endpointCommand)),
@@ -132,7 +143,7 @@ async function call<N extends EndpointName>(
   const { json = false, post: isSigned = false } = options;
   const session = openApiSession(options);
   const { account, exchange } = session.config;
-  const access = openApi(session, name, isSigned);
+  await using access = openApi(session, name, isSigned);
   try {
     if (order !== undefined) {
       if (options.yes !== true && !(await isConfirmed(order, exchange.url ?? ''))) {
@@ -154,8 +165,6 @@ async function call<N extends EndpointName>(
     printGaps(reply.gaps);
   } catch (error) {
     throw await explained(error, { name, params: given }, access.client);
-  } finally {
-    await access.close();
   }
   return EXIT_CODES.ok;
 }
@@ -176,7 +185,7 @@ function optionsOf(name: EndpointName): readonly Option[] {
     const filled = schema.safeParse(undefined);
     const also = isTime ? ' (or such as 2026-01-31T12:00:00Z, now, -5m)' : '';
     const standard = filled.success ? ` (default: ${String(filled.data)})` : '';
-    const value = isTime ? 'time' : (choices?.join('|') ?? valueName(param));
+    const value = isTime ? 'time' : (choices?.join('|') ?? VALUE_NAMES[param] ?? 'number');
     const about = (schema.description ?? param) + also + standard;
     const option = new Option(`--${kebabCase(param)} <${value}>`, about);
     if (choices !== undefined) option.choices(choices);
@@ -186,8 +195,100 @@ function optionsOf(name: EndpointName): readonly Option[] {
   });
 }
 
-function valueName(param: string): string {
-  if (param === 'market') return 'name';
-  if (param === 'interval') return 'seconds';
-  return param === 'price' || param === 'amount' ? 'decimal' : 'number';
+/**
+ * Places one limit order. It is sent once, whatever happens.
+ *
+ * @throws TapekeepError with code `order_outcome_unknown` when no answer shows whether it exists
+ */
+async function placeOrder({ client }: ExchangeAccess, order: OrderRequest) {
+  using ending = commandEnding.hold();
+  try {
+    return await client.placeOrder(order, { signal: ending.signal });
+  } catch (error) {
+    throw error instanceof UnknownOutcomeError ? describeUnknown(error) : error;
+  }
+}
+
+/** Shows an order to a person, and asks. */
+async function isConfirmed(order: OrderRequest, exchange: string): Promise<boolean> {
+  if (process.stdin.isTTY !== true || process.stderr.isTTY !== true) {
+    throw new TapekeepError(
+      'usage',
+      'an order is placed only after a person has confirmed it on a terminal; without one, add --yes',
+    );
+  }
+  process.stderr.write(describeOrder(order, exchange));
+  return await confirm('Place it? [y/N] ', process.stdin, process.stderr);
+}
+
+/**
+ * Checks an order before anybody is asked to confirm it.
+ *
+ * @throws TapekeepError `usage` naming the field
+ */
+export function checkOrder(given: OrderRequest): OrderRequest {
+  const checked = endpoints.orderNew.params.safeParse(given);
+  if (!checked.success) {
+    const named = checked.error.issues.map(
+      ({ path, message }) => `--${path.join('.')}: ${message}`,
+    );
+    throw new TapekeepError('usage', `the order cannot be placed: ${named.join('; ')}`);
+  }
+  const { price, amount } = checked.data;
+  for (const [name, text] of Object.entries({ price, amount })) {
+    if (decimalSign(text) <= 0) {
+      throw new TapekeepError('usage', `the order cannot be placed: --${name}: must be above zero`);
+    }
+  }
+  return checked.data;
+}
+
+/** What a person confirms: the order with its exact total. */
+export function describeOrder(
+  { market, side, price, amount }: OrderRequest,
+  exchange: string,
+): string {
+  const [stock = '', money = ''] = market.split('_');
+  return [
+    `A new order at ${exchange}:`,
+    `  market  ${market}`,
+    `  side    ${side}`,
+    `  price   ${price} ${money}`.trimEnd(),
+    `  amount  ${amount} ${stock}`.trimEnd(),
+    `  total   ${multiplyDecimals(price, amount)} ${money}`.trimEnd(),
+    '',
+  ].join('\n');
+}
+
+/** Asks a question; only `y` and `yes` count as consent, the end of the input does not. */
+export async function confirm(
+  question: string,
+  input: NodeJS.ReadableStream,
+  output: NodeJS.WritableStream,
+): Promise<boolean> {
+  const lines = createInterface({ input, output });
+  const given = new AbortController();
+  lines.once('close', () => given.abort());
+  try {
+    const answer = await lines.question(question, { signal: given.signal });
+    return /^\s*y(es)?\s*$/i.test(answer);
+  } catch (error) {
+    if (isAborted(error)) return false;
+    throw error;
+  } finally {
+    lines.close();
+  }
+}
+
+/** The same error in the words of the command line, with its cause and what to look at. */
+export function describeUnknown(error: UnknownOutcomeError): TapekeepError {
+  const { market } = error.order;
+  // Without what is advised after other calls: that is to try again.
+  const cause = nameCall(messageOf(error.cause), { name: 'orderNew', params: { ...error.order } });
+  const text = [
+    `the outcome of the order is UNKNOWN: ${cause}`,
+    'It was sent once and is not sent again. It may rest in the book or have been executed:',
+    `look at "tapekeep api orders ${market}" and "tapekeep api balances" before you place it anew.`,
+  ].join('\n');
+  return new TapekeepError(error.code, text, { action: error.action, cause: error });
 }

@@ -1,6 +1,7 @@
 import { access, constants, readlink, rm, statfs, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, relative, resolve, sep } from 'node:path';
+import type { StateFeed } from '../../client/index.js';
 import { exchangeNameOf, redactUrl } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
@@ -36,11 +37,6 @@ import { openSession, type Session } from '../opening/session.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { countOf, jsonLine, printable, writeOut } from '../output.js';
 
-const HELP = `
-Looks at the settings, the data folder and its disk, the database, the port of the status page, the exchange
-and the clock, changes nothing, and says of each whether it serves and what to do where it does not.
-Exit code 0: collecting can begin; 1: something has to be changed first. A warning alone is 0.`;
-
 /** What one look found. */
 interface Finding {
   readonly what: string;
@@ -51,6 +47,8 @@ interface Finding {
 }
 
 type Found = Omit<Finding, 'what'>;
+/** What is not found is false, or none. */
+type Look = () => Promise<readonly (Found | false | null | undefined)[]>;
 const ok = (found: string): Found => ({ state: 'ok', found });
 const warning = (found: string, advice: string): Found => ({ state: 'warning', found, advice });
 const wrong = (found: string, advice?: string): Found => ({ state: 'wrong', found, advice });
@@ -60,9 +58,9 @@ const LOGIN_ADVICE =
   'name one of tapekeep_writer in database.url: "Users" in docs/guides/sql.md says what each group may do';
 
 /** One look that fails or hangs is a finding, and the next one comes all the same. */
-async function look(what: string, at: () => Promise<Found[]>): Promise<Finding[]> {
+async function look(what: string, at: Look): Promise<Finding[]> {
   try {
-    return (await at()).map((found) => ({ what, ...found }));
+    return (await at()).flatMap((found) => (found ? [{ what, ...found }] : []));
   } catch (error) {
     if (error instanceof EndedError) throw error;
     return [{ what, ...wrong(messageOf(error), adviceOn(error)) }];
@@ -72,17 +70,20 @@ async function look(what: string, at: () => Promise<Found[]>): Promise<Finding[]
 /** Says what is wrong with the surroundings of the daemon, and what to do. */
 export default command({
   options: { json: JSON_DOCUMENT },
-  help: HELP,
+  help: `
+Looks at the settings, the data folder and its disk, the database, the port of the status page, the exchange
+and the clock, changes nothing, and says of each whether it serves and what to do where it does not.
+Exit code 0: collecting can begin; 1: something has to be changed first. A warning alone is 0.`,
   needs: nothing,
   async run(common, { json }) {
     const session = openSession({ logLevel: 'silent', ...common }, { isSigning: true });
     const { config } = session;
     let bound: ArchiveIdentity | null = null;
-    const looks: readonly (readonly [string, () => Promise<Found[]>])[] = [
+    const coldFolder: Look = async () =>
+      config.cold.enabled ? await folderOf(coldDirOf(config), 'cold.dir') : [];
+    const looks: readonly (readonly [string, Look])[] = [
       ['data folder', () => folderOf(config.dataDir, 'dataDir (TAPEKEEP_DATA_DIR)')],
-      ...(config.cold.enabled
-        ? [['cold folder', () => folderOf(coldDirOf(config), 'cold.dir')] as const]
-        : []),
+      ['cold folder', coldFolder],
       ['database', () => databaseOf(session, (archive) => (bound = archive))],
       ['status page', () => portOf(session)],
       ['exchange', () => exchangeOf(session, bound)],
@@ -150,11 +151,15 @@ async function folderOf(path: string, setting: string): Promise<Found[]> {
   return [ok(`${text}${isMade}`)];
 }
 
-/** Called with the exchange whose archive it is, where that is known. */
-type OnBound = (archive: ArchiveIdentity | null) => void;
-
-/** Whether the database answers, with a schema that fits, and whose archive it holds. */
-async function databaseOf(session: Session, onBound: OnBound): Promise<Found[]> {
+/**
+ * Whether the database answers, with a schema that fits, and whose archive it holds.
+ *
+ * @param onBound called with the exchange whose archive it is, where that is known
+ */
+async function databaseOf(
+  session: Session,
+  onBound: (archive: ArchiveIdentity | null) => void,
+): ReturnType<Look> {
   const { config } = session;
   if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) {
     return [ok('no archive yet; "tapekeep start" makes one with the embedded Postgres')];
@@ -178,12 +183,6 @@ const WRITER_ADVICE = 'it is the only one that may: "tapekeep start" is refused 
 const IDLE_ADVICE =
   'it starts, waits for its exchange, or fills gaps; end it where it hangs: "tapekeep start" is refused until then';
 
-async function writerFound(store: Store, where: string): Promise<Found> {
-  return (await store.inspection.isCollecting())
-    ? warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)
-    : warning(`${where}: a tapekeep holds it, and collects nothing at present`, IDLE_ADVICE);
-}
-
 /** A statement that reads nothing takes no longer. */
 const ASK_LIMIT_MS = 5000;
 
@@ -192,25 +191,23 @@ async function archiveFound(
   where: string,
   config: Config,
   archive: ArchiveIdentity | null,
-): Promise<Found[]> {
+): ReturnType<Look> {
   const missing = await missingColdFiles(config, store);
-  const failureOf = (work: Promise<unknown>) =>
-    work.then(
-      () => undefined,
-      (error: unknown) => messageOf(error),
-    );
+  const failureOf = (work: Promise<unknown>) => work.then(() => undefined, messageOf);
   const unasked = await failureOf(store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS));
+  const isCollecting = await store.inspection.isCollecting();
+  const writer = isCollecting
+    ? warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)
+    : warning(`${where}: a tapekeep holds it, and collects nothing at present`, IDLE_ADVICE);
   const mayWrite = await store.inspection.mayWrite();
   const unstored = mayWrite ? await failureOf(store.inspection.tryStoring()) : undefined;
   return [
     whose(where, exchangeNameOf(config), archive),
-    ...(mayWrite ? [] : [wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE)]),
-    ...(unstored === undefined ? [] : [wrong(`${where} stores nothing: ${unstored}`)]),
-    ...((await store.inspection.isWritten()) ? [await writerFound(store, where)] : []),
-    ...(missing === null ? [] : [warning(missing, COLD_FILES_ADVICE)]),
-    ...(unasked === undefined
-      ? []
-      : [warning('no "tapekeep query" of tables of Postgres', unasked)]),
+    !mayWrite && wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE),
+    unstored !== undefined && wrong(`${where} stores nothing: ${unstored}`),
+    (await store.inspection.isWritten()) && writer,
+    missing !== null && warning(missing, COLD_FILES_ADVICE),
+    unasked !== undefined && warning('no "tapekeep query" of tables of Postgres', unasked),
   ];
 }
 
@@ -264,43 +261,37 @@ const CLOCK_LIMIT_MS = 2000;
  *
  * @param bound the archive's exchange, where it is known
  */
-async function exchangeOf(session: Session, bound: ArchiveIdentity | null): Promise<Found[]> {
+async function exchangeOf(session: Session, bound: ArchiveIdentity | null): ReturnType<Look> {
   const { config, exchangeTime } = session;
   const { url } = config.exchange;
   if (url === null)
     return [
       ok('the built-in sandbox: its clock is ours; whether it answers, /readyz of its daemon says'),
     ];
-  const address = { url, realtimeUrl: config.realtime.url };
-  const access = openExchange(session, address);
-  try {
-    const { signal } = new AbortController();
-    const sentMs = systemClock.monotonicMs();
-    const identity = await firstAnswer(access, signal, session, 1);
-    const tookMs = systemClock.monotonicMs() - sentMs;
-    await refuseOtherDialect(access, signal);
-    const { data } = await access.client.markets();
-    const names = data.map(({ name }) => name);
-    const missing = config.markets.filter((market) => !names.includes(market));
-    const other = bound && otherExchange(bound, archiveIdentityOf(config, identity));
-    const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
-    return [
-      ok(`${url} answers in ${shownDuration(tookMs)} and lists ${countOf(names.length, 'market')}`),
-      ...(other ? [wrong(other.message)] : []),
-      ...(missing.length === 0 ? [] : [unlisted(missing, config.markets, names)]),
-      ...(address.realtimeUrl === null || first === undefined
-        ? []
-        : [await feedOf(access.openStateFeed(first, 86_400), address.realtimeUrl)]),
-      clockOf(exchangeTime.offsetMs, exchangeKindOf(identity)),
-    ];
-  } finally {
-    await access.close();
-  }
+  const realtimeUrl = config.realtime.url;
+  await using access = openExchange(session, { url, realtimeUrl });
+  const { signal } = new AbortController();
+  const sentMs = systemClock.monotonicMs();
+  const identity = await firstAnswer(access, signal, session, 1);
+  const tookMs = systemClock.monotonicMs() - sentMs;
+  await refuseOtherDialect(access, signal);
+  const { data } = await access.client.markets();
+  const names = data.map(({ name }) => name);
+  const missing = config.markets.filter((market) => !names.includes(market));
+  const other = bound && otherExchange(bound, archiveIdentityOf(config, identity));
+  const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
+  return [
+    ok(`${url} answers in ${shownDuration(tookMs)} and lists ${countOf(names.length, 'market')}`),
+    other && wrong(other.message),
+    missing.length > 0 && unlisted(missing, config.markets, names),
+    realtimeUrl !== null &&
+      first !== undefined &&
+      (await feedOf(access.openStateFeed(first, 86_400), realtimeUrl)),
+    clockOf(exchangeTime.offsetMs, exchangeKindOf(identity)),
+  ];
 }
 
-type Feed = ReturnType<ReturnType<typeof openExchange>['openStateFeed']>;
-
-async function feedOf(feed: Feed, url: string): Promise<Found> {
+async function feedOf(feed: StateFeed, url: string): Promise<Found> {
   let failure = 'no answer';
   const opened = (async () => {
     for await (const event of feed) {

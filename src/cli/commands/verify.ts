@@ -18,21 +18,14 @@ import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import { streamName } from '../../model/series.js';
-import type {
-  BeyondPresent,
-  CheckTarget,
-  Gap,
-  GapFilter,
-  KnownStream,
-  Store,
-} from '../../store/index.js';
+import type { BeyondPresent, CheckTarget, Gap, GapFilter, KnownStream } from '../../store/index.js';
 import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
 import { givenUpOf, suspectText } from '../gaps.js';
 import { partitionSpans } from '../life.js';
 import { archive, type Look } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN } from '../options.js';
-import { countOf, printReport, whole } from '../output.js';
+import { countOf, type Lines, printReport, whole } from '../output.js';
 import { Progress } from '../progress.js';
 import { selectMarkets, selectSpan, withoutLag } from '../selection.js';
 
@@ -97,29 +90,28 @@ function stateOf({ counts, gaps, suspects }: MarketFindings): 'proven' | 'unprov
 /** What was not judged is not proven either. */
 const isProven = (found: MarketFindings) => stateOf(found) === 'proven';
 
-function marketLines(found: MarketFindings): string[] {
-  const lines = [...found.counts].map(([intervalS, counts]) => {
-    const { slots, matches, mismatches, unproven, beforeHistoryS } = counts;
+function marketLines({ market, counts, mismatches, unproven, gaps, suspects }: MarketFindings) {
+  const judged = [...counts].map(([intervalS, count]) => {
+    const { slots, matches, beforeHistoryS } = count;
     const before =
       beforeHistoryS === 0 ? '' : `; ${shownDuration(beforeHistoryS * 1000)} ${BEFORE_HISTORY}`;
-    return `  candles of ${intervalS} s, ${countOf(slots, 'slot')}: ${whole(matches)} match, ${whole(mismatches)} do not, ${whole(unproven)} unproven${before}`;
+    return `  candles of ${intervalS} s, ${countOf(slots, 'slot')}: ${whole(matches)} match, ${whole(count.mismatches)} do not, ${whole(count.unproven)} unproven${before}`;
   });
-  if (lines.length === 0) lines.push('  nothing is collected that could be judged');
-  for (const { intervalS, slot, tradeIds } of found.mismatches) {
-    const what = slot.differences.map(describeDifference).join('; ');
-    const ids = tradeIds === null ? '' : `; trade ids: ${tradeIds.join(', ') || 'none'}`;
-    lines.push(`  MISMATCH ${formatInstant(slot.span.fromMs)} (${intervalS} s): ${what}${ids}`);
-  }
-  for (const { intervalS, reason, ...span } of found.unproven) {
-    lines.push(`  UNPROVEN ${formatSpan(span)} (${intervalS} s): ${reason}`);
-  }
-  for (const gap of found.gaps) {
-    lines.push(`  GAP ${formatSpan(gap.span)} (${streamName(gap)}): ${gap.reason}`);
-  }
-  for (const suspect of found.suspects) {
-    lines.push(`  SUSPECT ${streamName(suspect)}: ${suspectText(suspect)}`);
-  }
-  return [found.market, ...lines];
+  return [
+    market,
+    judged.length > 0 ? judged : '  nothing is collected that could be judged',
+    mismatches.map(({ intervalS, slot, tradeIds }) => {
+      const what = slot.differences.map(describeDifference).join('; ');
+      const ids = tradeIds === null ? '' : `; trade ids: ${tradeIds.join(', ') || 'none'}`;
+      return `  MISMATCH ${formatInstant(slot.span.fromMs)} (${intervalS} s): ${what}${ids}`;
+    }),
+    unproven.map(
+      ({ intervalS, reason, ...span }) =>
+        `  UNPROVEN ${formatSpan(span)} (${intervalS} s): ${reason}`,
+    ),
+    gaps.map((gap) => `  GAP ${formatSpan(gap.span)} (${streamName(gap)}): ${gap.reason}`),
+    suspects.map((suspect) => `  SUSPECT ${streamName(suspect)}: ${suspectText(suspect)}`),
+  ];
 }
 
 /** The findings for people. */
@@ -128,29 +120,29 @@ function findingLines(
   { inFiles, givenUp }: LeftOut,
   isNamedTime: boolean,
   isWhole: boolean,
-): string[] {
-  const lines = findings.flatMap(marketLines);
-  if (inFiles.length > 0) {
-    const spans = inFiles.map(formatSpan).join(', ');
-    lines.push(`Not judged: ${spans}, ${IN_FILES}; "tapekeep restore" brings the rows back.`);
-  }
-  if (givenUp !== null) lines.push(`Not judged: ${givenUpText(givenUp)}.`);
+): Lines {
   const marketsOf = (state: ReturnType<typeof stateOf>) =>
     findings.flatMap((found) => (stateOf(found) === state ? [found.market] : [])).join(', ');
   const [unproven, unjudged] = [marketsOf('unproven'), marketsOf('unjudged')];
   const judged = findings
     .flatMap(({ counts }) => [...counts.values()])
     .reduce((sum, { slots }) => sum + slots, 0);
-  if (!isWhole) lines.push('Interrupted: the figures above are only a part.');
-  else if (findings.length === 0) lines.push('Nothing is collected that could be verified.');
-  else if (unproven !== '') lines.push(`Not proven: ${unproven}.`);
-  else if (unjudged === '')
-    lines.push(`Proven: candles and stored trades agree (${countOf(judged, 'slot')}).`);
-  if (isWhole && unjudged !== '') {
-    const when = isNamedTime ? 'in this time' : 'so far';
-    lines.push(`Nothing to judge of ${unjudged} ${when}: ${NO_SLOT}.`);
-  }
-  return lines;
+  const result = () => {
+    if (!isWhole) return 'Interrupted: the figures above are only a part.';
+    if (findings.length === 0) return 'Nothing is collected that could be verified.';
+    if (unproven !== '') return `Not proven: ${unproven}.`;
+    if (unjudged !== '') return undefined;
+    return `Proven: candles and stored trades agree (${countOf(judged, 'slot')}).`;
+  };
+  const spans = inFiles.map(formatSpan).join(', ');
+  const when = isNamedTime ? 'in this time' : 'so far';
+  return [
+    findings.map(marketLines),
+    spans !== '' && `Not judged: ${spans}, ${IN_FILES}; "tapekeep restore" brings the rows back.`,
+    givenUp && `Not judged: ${givenUpText(givenUp)}.`,
+    result(),
+    isWhole && unjudged !== '' && `Nothing to judge of ${unjudged} ${when}: ${NO_SLOT}.`,
+  ];
 }
 
 /** The findings for programs. */
@@ -184,19 +176,6 @@ function verifyDocument(
   };
 }
 
-const HELP = `
-The exchange reports trades and candles in two ways. Where the archive holds both, their sums
-and prices must agree to the last digit. A slot is the time of one candle, also where nobody traded and there
-is none. Without a span all that was collected is judged, but for what lies before the exchange's history,
-for what is in cold files, and for what was given up by retention of one of the two: that time is named.
-
-  tapekeep verify
-  tapekeep verify --market BTC_USDT --from 2h
-  tapekeep verify --from 2026-01-31 --to 2026-02-01T12:00:00Z --json
-
-It exits with 0 only when all is proven: a mismatch, a gap, a candle that cannot be judged, or a market of
-which there is nothing to judge yet makes it 6. A running daemon fetches again what does not agree.`;
-
 /** One interval of one market, in whole slots. */
 interface Job {
   readonly target: CheckTarget;
@@ -210,14 +189,30 @@ interface Job {
  */
 export default command({
   options: { market: MARKETS, ...SPAN, json: JSON_DOCUMENT },
-  help: HELP,
+  help: `
+The exchange reports trades and candles in two ways. Where the archive holds both, their sums
+and prices must agree to the last digit. A slot is the time of one candle, also where nobody traded and there
+is none. Without a span all that was collected is judged, but for what lies before the exchange's history,
+for what is in cold files, and for what was given up by retention of one of the two: that time is named.
+
+  tapekeep verify
+  tapekeep verify --market BTC_USDT --from 2h
+  tapekeep verify --from 2026-01-31 --to 2026-02-01T12:00:00Z --json
+
+It exits with 0 only when all is proven: a mismatch, a gap, a candle that cannot be judged, or a market of
+which there is nothing to judge yet makes it 6. A running daemon fetches again what does not agree.`,
   needs: archive('by itself'),
   async run({ store, nowMs, signal }, { market, from, to, json }) {
     const targets = selectMarkets(market, await store.checks.targets());
     const bounds = selectSpan({ from, to }, nowMs);
     const streams = selectMarkets(market, await store.inspection.streams());
     const givenUp = readGivenUp(streams);
-    const archived = await archivedSpans(store, givenUp);
+    // Time of which trades or candles are in files, and can be judged once they are brought back.
+    const inFiles = [
+      ...(await partitionSpans(store, 'trades', 'archived')),
+      ...(await partitionSpans(store, 'candles', 'archived')),
+    ];
+    const archived = subtractSpans(normalizeSpans(inFiles), spanOf(givenUp));
     const findings = await verify({ store, nowMs, signal, bounds, archived, givenUp }, targets);
     const isWhole = !signal.aborted;
     // Of a time that is named it is listed slot by slot.
@@ -268,15 +263,6 @@ const givenUpText = ({ gone, kept, untilMs }: GivenUp) =>
 const spanOf = (givenUp: GivenUp | null): Span[] =>
   givenUp === null ? [] : [{ fromMs: Number.NEGATIVE_INFINITY, toMs: givenUp.untilMs }];
 
-/** Time of which trades or candles are in files, and can be judged once they are brought back. */
-async function archivedSpans(store: Store, givenUp: GivenUp | null): Promise<Span[]> {
-  const spans = normalizeSpans([
-    ...(await partitionSpans(store, 'trades', 'archived')),
-    ...(await partitionSpans(store, 'candles', 'archived')),
-  ]);
-  return subtractSpans(spans, spanOf(givenUp));
-}
-
 const isNamed = ({ fromMs, toMs }: Partial<Span>) => fromMs !== undefined || toMs !== undefined;
 
 /** What all of it is judged by, and within. */
@@ -289,11 +275,7 @@ interface Asked extends Pick<Look, 'store' | 'nowMs' | 'signal'> {
 
 async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<MarketFindings[]> {
   const { store, signal } = asked;
-  const work: {
-    readonly target: CheckTarget;
-    readonly jobs: readonly Job[];
-    readonly found: MarketFindings;
-  }[] = [];
+  const work: { target: CheckTarget; jobs: readonly Job[]; found: MarketFindings }[] = [];
   const beyond = await store.beyondPresent();
   for (const target of targets) {
     const found: MarketFindings = {
@@ -305,16 +287,12 @@ async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<Ma
   const slots = work
     .flatMap(({ jobs }) => jobs)
     .reduce((sum, { span, kline }) => sum + (span.toMs - span.fromMs) / (kline.variant * 1000), 0);
-  const progress = new Progress('slots', slots);
-  try {
-    for (const { target, jobs, found } of work) {
-      for (const job of jobs) await run(asked, job, found, progress);
-      if (signal.aborted) break;
-      const gaps = await gapsAround(asked, target, jobs);
-      found.gaps = gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
-    }
-  } finally {
-    progress.end();
+  using progress = new Progress('slots', slots);
+  for (const { target, jobs, found } of work) {
+    for (const job of jobs) await run(asked, job, found, progress);
+    if (signal.aborted) break;
+    const gaps = await gapsAround(asked, target, jobs);
+    found.gaps = gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
   }
   return work.map(({ found }) => found);
 }

@@ -165,31 +165,26 @@ export class Daemon {
   }
 
   async #connect(): Promise<void> {
-    const { config } = this.#options;
+    const { config, clock, telemetry } = this.#options;
     const { signal } = this.#stopping;
     const [store, access] = [this.#store, this.#access];
     if (store === undefined || access === undefined) throw new Error('open() comes first');
     this.#enter(WAITING_FOR_EXCHANGE);
-    this.#identityConflict = await this.#retrying(() => identityConflictOf(store, config));
-    if (this.#identityConflict !== undefined) {
-      this.#options.telemetry.daemon.warned({
-        code: this.#identityConflict.code,
-        message: this.#identityConflict.message,
-      });
-    }
+    const conflict = await this.#retrying(() => identityConflictOf(store, config));
+    this.#identityConflict = conflict;
+    if (conflict) telemetry.daemon.warned({ code: conflict.code, message: conflict.message });
     const identity = await firstAnswer(access, signal, this.#options);
-    this.#lastAnswerMs = this.#options.clock.monotonicMs();
+    this.#lastAnswerMs = clock.monotonicMs();
     const retrying = <T>(work: () => Promise<T>) => this.#retrying(work);
     await bindArchive(store, access, identity, signal, this.#options, retrying);
     const missing = await this.#retrying(() => missingColdFiles(config, store));
     if (missing !== null) {
       const message = `${missing}: ${COLD_FILES_ADVICE}; until then what reads that time is refused`;
-      this.#options.telemetry.daemon.warned({ code: 'cold_files_missing', message });
+      telemetry.daemon.warned({ code: 'cold_files_missing', message });
     }
-    this.#leftOut = leftOutText(config, await this.#retrying(() => store.inspection.streams()));
-    if (this.#leftOut !== undefined) {
-      this.#options.telemetry.daemon.warned({ code: 'streams_left_out', message: this.#leftOut });
-    }
+    const leftOut = leftOutText(config, await this.#retrying(() => store.inspection.streams()));
+    this.#leftOut = leftOut;
+    if (leftOut) telemetry.daemon.warned({ code: 'streams_left_out', message: leftOut });
     this.#identity = { value: identity };
   }
 
@@ -266,7 +261,7 @@ export class Daemon {
     const reservedMs = this.#database?.stop === undefined ? 0 : SERVER_STOP_MS;
     const steps: Array<[string, (withinMs: number) => Promise<unknown> | undefined, number?]> = [
       ['collector', (withinMs) => this.#collector?.stop(withinMs), INTAKE_STOP_MS],
-      ['client', () => this.#access?.close()],
+      ['client', () => this.#access?.[Symbol.asyncDispose]()],
       ['gaps', () => (leftMs() - reservedMs > 3 * COUNT_STOP_MS ? this.#countAtEnd() : undefined)],
       ['store', () => this.#store?.stop()],
       ['housekeeping', () => this.#housekeeping],

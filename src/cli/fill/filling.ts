@@ -232,7 +232,7 @@ async function connect({ session, store, signal }: FillingOptions) {
   const { address, builtIn } = await exchangeAddress(session);
   const access = openExchange(session, address);
   const close = async () => {
-    await access.close();
+    await access[Symbol.asyncDispose]();
     await builtIn?.stop();
   };
   try {

@@ -52,7 +52,7 @@ export interface ExchangeAccess {
   requestsPerS(): number;
   /** The same of one endpoint, where the exchange limits each. */
   endpointRequestsPerS(): number;
-  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** More callers than any configuration has streams and markets would be a fault of ours. */
@@ -130,7 +130,7 @@ export function openExchange(session: Session, address: ExchangeAddress): Exchan
     requestsPerS: () => budget.state().ratePerS,
     endpointRequestsPerS: () => Math.min(budget.state().ratePerS, endpointRatePerS),
     requestsWaiting: () => budget.state().waiting,
-    close: () => client.close(),
+    [Symbol.asyncDispose]: () => client.close(),
   };
 }
 
@@ -192,7 +192,11 @@ export async function firstAnswer(
     } catch (error) {
       if (signal.aborted) throw error;
       if (tries === 1 && codeOf(error) === 'not_found') await refuseOtherDialect(access, signal);
-      if (tries >= triesMax || (error instanceof TapekeepError && isForAPerson(error))) throw error;
+      // No other try helps at a start; a daemon that runs waits for a certificate to be renewed.
+      const isForAPerson =
+        error instanceof TapekeepError &&
+        (error.action === 'fatal' || error.code === 'tls_refused');
+      if (tries >= triesMax || isForAPerson) throw error;
       streamReport(telemetry.collect, 'markets', '*').failed(error, 'retry');
       await sleep(clock, backoff.nextMs(), signal);
     }
@@ -220,13 +224,9 @@ export async function refuseOtherDialect(
   if (refusal === 'given' || refusal === 'unclear') return;
   if (refusal instanceof WrongDialectError) throw refusal;
   for (const dialect of dialectNames.filter((one) => one !== access.dialect)) {
-    const other = access.inDialect(dialect);
-    try {
-      if ((await askForCandles(other, signal)) !== 'given') continue;
-      throw new WrongDialectError({ endpoint: refusal.endpoint }, dialect);
-    } finally {
-      await other.close();
-    }
+    await using other = access.inDialect(dialect);
+    if ((await askForCandles(other, signal)) !== 'given') continue;
+    throw new WrongDialectError({ endpoint: refusal.endpoint }, dialect);
   }
 }
 
@@ -276,11 +276,6 @@ async function settleTime(
       if (signal.aborted) throw error;
     });
   }
-}
-
-/** No other try helps at a start; a daemon that runs waits for a certificate to be renewed. */
-function isForAPerson({ action, code }: TapekeepError): boolean {
-  return action === 'fatal' || code === 'tls_refused';
 }
 
 /** What an archive is bound to, see `Store.claimArchive`. */

@@ -6,7 +6,7 @@ import {
   confirm,
   describeOrder,
   describeUnknown,
-} from '../../../src/cli/commands/api-order.js';
+} from '../../../src/cli/commands/api.js';
 import { TimeoutError, UnknownOutcomeError } from '../../../src/client/index.js';
 
 const ORDER = { market: 'BTC_USDT', side: 'buy', price: '60000.10', amount: '0.3' } as const;
