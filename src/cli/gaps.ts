@@ -94,7 +94,7 @@ async function gapAt(
       .find((one) => spanContains(one.span, atMs));
     if (gap !== undefined) return gap;
   }
-  return await whyNoGap(store, stream, before, atMs, nowMs);
+  return `${streamText(stream)}: ${await whyNoGap(store, stream, before, atMs, nowMs)}`;
 }
 
 /** The gaps at a time, one for each stream that has one; and of the other streams, why they have none. */
@@ -279,46 +279,42 @@ async function whyNoGap(
   nowMs: number,
 ): Promise<string> {
   const { streamId, newestCoveredMs, oldestCoveredMs, collectFromMs, kind } = stream;
-  const name = streamText(stream);
   if (before !== null && before.span.toMs > atMs) {
     const { fromMs, toMs } = before.span;
     const beyond = await store.beyondPresent();
     const future = beyond.find((one) => one.streamId === streamId && one.span.toMs > atMs);
-    if (future !== undefined && future.span.fromMs <= atMs)
-      return `${name}: ${suspectText(future)}`;
-    return `${name}: nothing is missing there, all is covered from ${formatInstant(fromMs)} to ${formatInstant(toMs)}`;
+    if (future !== undefined && future.span.fromMs <= atMs) return suspectText(future);
+    return `nothing is missing there, all is covered from ${formatInstant(fromMs)} to ${formatInstant(toMs)}`;
   }
   const candle = openCandle(stream, nowMs);
-  if (candle !== undefined && atMs <= nowMs && spanContains(candle, atMs)) {
-    return `${name}: ${openCandleText(candle)}`;
-  }
+  if (candle && atMs <= nowMs && spanContains(candle, atMs)) return openCandleText(candle);
   if (newestCoveredMs !== null && atMs >= newestCoveredMs) {
     const endMs = Math.max(newestCoveredMs, stream.countedUntilMs ?? 0);
     if (atMs > nowMs || atMs < endMs) {
       const listed = endMs > atMs ? `; it is listed as missing up to ${formatInstant(endMs)}` : '';
-      return `${name}: that time has not come yet at the exchange${listed}`;
+      return `that time has not come yet at the exchange${listed}`;
     }
     const whole = endMs > newestCoveredMs ? 'is collected or listed as missing' : 'is collected';
-    return `${name}: that is newer than all that ${whole}, which ends at ${formatInstant(endMs)}; ${goesOnText(stream)}`;
+    return `that is newer than all that ${whole}, which ends at ${formatInstant(endMs)}; ${goesOnText(stream)}`;
   }
   const { givenUpUntilMs } = stream;
   if (givenUpUntilMs !== null && atMs < givenUpUntilMs) {
-    return `${name}: given up by retention, which keeps nothing from before ${formatInstant(givenUpUntilMs)}; it is not collected again`;
+    return `given up by retention, which keeps nothing from before ${formatInstant(givenUpUntilMs)}; it is not collected again`;
   }
-  if (oldestCoveredMs === null) return `${name}: nothing is covered yet`;
+  if (oldestCoveredMs === null) return 'nothing is covered yet';
   const start = formatInstant(oldestCoveredMs);
   if ((kind === 'trades' || kind === 'times') && collectFromMs === null) {
-    return `${name}: not collected as far back as that yet; a running daemon goes on down from ${start}${startTriesText(stream, nowMs)}`;
+    return `not collected as far back as that yet; a running daemon goes on down from ${start}${startTriesText(stream, nowMs)}`;
   }
   if (stream.startReason === 'history horizon') {
-    return `${name}: history before ${start} exists and cannot be had: ${HORIZON_WHY}`;
+    return `history before ${start} exists and cannot be had: ${HORIZON_WHY}`;
   }
   if (stream.startReason === 'history begins') {
-    return `${name}: the exchange's history begins at ${formatInstant(collectFromMs ?? oldestCoveredMs)}`;
+    return `the exchange's history begins at ${formatInstant(collectFromMs ?? oldestCoveredMs)}`;
   }
   const series = seriesOf(tableOfStream(kind));
   const advice = series.isFetchable
     ? `"tapekeep backfill --market ${printable(stream.market)} --kinds ${series.kind} --from …" asks for it`
     : 'it could only be seen at its moment';
-  return `${name}: never collected of that time, collecting begins at ${formatInstant(collectFromMs ?? oldestCoveredMs)}; ${advice}`;
+  return `never collected of that time, collecting begins at ${formatInstant(collectFromMs ?? oldestCoveredMs)}; ${advice}`;
 }

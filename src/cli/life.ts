@@ -29,7 +29,7 @@ import {
 import { Progress } from './progress.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
-export type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
+type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
 const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].retention))];
 
 /** Reads and gathers a list of such kinds with commas. */
@@ -39,25 +39,12 @@ export const lifeKindsArgument = listArgument(LIFE_KIND_NAMES, (word): LifeKind 
   return meant ?? oneOf(word, 'kind', LIFE_KIND_NAMES);
 });
 
-/** The tables whose rows are called so. */
-export function tablesKept(kind: LifeKind): SeriesTable[] {
-  return SERIES_TABLES.filter((table) => SERIES[table].retention === kind);
-}
-
-type LifeSettings = Pick<Config, 'partitions' | 'cold' | 'retention' | 'verification'>;
-
 /** The rules that the settings make. */
-export function lifeRulesOf({
-  partitions,
-  cold,
-  retention,
-  verification,
-}: LifeSettings): LifeRules {
+export function lifeRulesOf({ partitions, cold, retention, verification }: Config): LifeRules {
   const retentionMs: Partial<Record<SeriesTable, number>> = {};
-  for (const kind of LIFE_KIND_NAMES) {
-    const keptMs = retention[kind];
-    if (keptMs === null) continue;
-    for (const table of tablesKept(kind)) retentionMs[table] = keptMs;
+  for (const table of SERIES_TABLES) {
+    const keptMs = retention[SERIES[table].retention];
+    if (keptMs !== null) retentionMs[table] = keptMs;
   }
   return {
     sealAfterMs: partitions.seal ? partitions.sealAfter : null,
@@ -94,7 +81,7 @@ export function isOfKind(
   { table }: PartitionInfo,
   kinds: readonly LifeKind[] | undefined,
 ): boolean {
-  return kinds?.some((kind) => tablesKept(kind).some((one) => one === table)) ?? true;
+  return kinds?.includes(SERIES[table].retention) ?? true;
 }
 
 /** Time of a kind of stream whose partitions are in one of these states. */

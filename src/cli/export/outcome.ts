@@ -11,7 +11,16 @@ import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import { type Left, type Look, stoppable } from '../opening/database.js';
-import { type Column, countOf, figure, formatTable, printable, whole } from '../output.js';
+import {
+  type Column,
+  countOf,
+  figure,
+  formatTable,
+  type Lines,
+  printable,
+  textOf,
+  whole,
+} from '../output.js';
 import { Progress } from '../progress.js';
 import { openCandle, openCandleText } from '../selection.js';
 
@@ -30,7 +39,7 @@ export function exporting(left: string): Need<Look & Left> {
         if (commandEnding.outputCode !== undefined || !(error instanceof ExportGapsError))
           throw error;
         const lines = gapLines(error, await look.store.inspection.streams(), look.nowMs);
-        process.stderr.write(`${lines.join('\n')}\n`);
+        process.stderr.write(textOf(lines));
         return EXIT_CODES.gaps;
       }
     });
@@ -99,11 +108,7 @@ function isAfterEnd(
 }
 
 /** Why an export was refused, and what can be done about it. */
-function gapLines(
-  error: ExportGapsError,
-  streams: readonly KnownStream[],
-  nowMs: number,
-): string[] {
+function gapLines(error: ExportGapsError, streams: readonly KnownStream[], nowMs: number): Lines {
   const lines = error.gaps.flatMap(({ market, missing }) =>
     missing.map((one): Line => ({ ...one, market })),
   );
@@ -112,22 +117,23 @@ function gapLines(
   const rest = count - Math.min(count, SHOWN);
   return [
     `tapekeep: ${printable(error.message)}`,
-    ...shown,
-    ...(rest === 0 ? [] : [`  … and ${whole(rest)} more`]),
+    shown,
+    rest > 0 && `  … and ${whole(rest)} more`,
     'What can be done:',
-    ...wholeSpans(error.gaps),
-    ...new Set(error.gaps.flatMap((one) => remedies(one, streams, nowMs))),
+    wholeSpans(error.gaps),
+    [...new Set(error.gaps.flatMap((one) => remedies(one, streams, nowMs)))],
     '  --allow-gaps writes what there is, and lists the gaps in the manifest',
   ];
 }
 
 /** What can be done about what one stream lacks; nothing is advised that would not help. */
-function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: number): string[] {
+function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: number) {
   const { kind, market, missing, stream } = gaps;
   const known = streams.find(({ streamId }) => streamId === stream.streamId);
   const name = printable(market);
   const { isFetchable } = SERIES[tableOfKind(kind)];
   const newestMs = known?.newestCoveredMs ?? Number.POSITIVE_INFINITY;
+  const givenUpMs = known?.givenUpUntilMs ?? null;
   const untouched = missing.filter(({ reason }) => reason.endsWith(NOT_COLLECTED));
   const isGivenUp = missing.some(({ state }) => state === 'given up');
   const before = missing.find((one) => isBeforeStart(one, known));
@@ -144,22 +150,15 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: numb
   );
   const canBeFetched = isFetchable && listed.some(({ state }) => state !== 'unfillable');
   return [
-    ...(listed.length === 0
-      ? []
-      : [`  "tapekeep gaps --market ${name}" lists what is missing and why`]),
-    ...(canBeFetched ? [`  "tapekeep gaps fill --market ${name}" has it fetched`] : []),
-    ...(!isGivenUp || typeof known?.givenUpUntilMs !== 'number'
-      ? []
-      : [
-          `  ${kind} from before ${formatInstant(known.givenUpUntilMs)} were given up by retention, and are not collected again`,
-        ]),
-    ...(candle === undefined || open === undefined ? [] : [`  ${openCandleText(candle)}`]),
-    ...(before === undefined ? [] : [beforeStart(gaps, known, before.span)]),
-    ...(after === undefined
-      ? []
-      : [
-          `  ${kind} of ${name} are collected up to ${formatInstant(newestMs)}; ${known?.isListed === false ? NOT_LISTED : 'a daemon goes on from there'}`,
-        ]),
+    listed.length > 0 && `  "tapekeep gaps --market ${name}" lists what is missing and why`,
+    canBeFetched && `  "tapekeep gaps fill --market ${name}" has it fetched`,
+    isGivenUp &&
+      givenUpMs !== null &&
+      `  ${kind} from before ${formatInstant(givenUpMs)} were given up by retention, and are not collected again`,
+    candle && open && `  ${openCandleText(candle)}`,
+    before && beforeStart(gaps, known, before.span),
+    after &&
+      `  ${kind} of ${name} are collected up to ${formatInstant(newestMs)}; ${known?.isListed === false ? NOT_LISTED : 'a daemon goes on from there'}`,
   ];
 }
 
@@ -181,9 +180,9 @@ function beforeStart(
 }
 
 /** Spans within the refused one that are whole: as options, to be copied. */
-function wholeSpans(gaps: readonly SeriesGaps[]): string[] {
+function wholeSpans(gaps: readonly SeriesGaps[]): Lines {
   // What is not listed might lie in any of them.
-  if (gaps.some(({ missing, missingCount }) => missing.length < missingCount)) return [];
+  if (gaps.some(({ missing, missingCount }) => missing.length < missingCount)) return undefined;
   const fromMs = Math.max(...gaps.map(({ span }) => span.fromMs));
   const toMs = Math.min(...gaps.map(({ span }) => span.toMs));
   // Pieces that lie beside each other, each with a reason of its own, are one hole.
@@ -195,7 +194,7 @@ function wholeSpans(gaps: readonly SeriesGaps[]): string[] {
     return one.fromMs < one.toMs ? [one] : [];
   });
   const last = whole.at(-1);
-  if (last === undefined) return [];
+  if (last === undefined) return undefined;
   const advice = (span: Span, what: string) => {
     const { from, to } = isoSpan(span);
     return `  --from ${from} --to ${to} is ${what}, ${shownDuration(span.toMs - span.fromMs)}`;
@@ -206,7 +205,7 @@ function wholeSpans(gaps: readonly SeriesGaps[]): string[] {
   const longest = whole.reduce((a, b) => (b.toMs - b.fromMs >= a.toMs - a.fromMs ? b : a));
   return [
     advice(last, 'the last span of it without a gap'),
-    ...(longest === last ? [] : [advice(longest, 'the longest one')]),
+    longest !== last && advice(longest, 'the longest one'),
   ];
 }
 

@@ -117,13 +117,12 @@ export async function exportParts(
   const kind = streamsOf(tableOfKind(options.kind))[0];
   const ofKind = streams.filter((one) => one.kind === kind);
   const isNamed = options.market !== undefined;
-  const markets = selectMarkets(options.market, realMarkets(streams)).flatMap(
-    ({ market, marketId }) => {
-      const own = ofKind.filter((one) => one.marketId === marketId);
-      if (isNamed && own.length === 0) throw nothing(options.kind, market);
-      return own.length === 0 ? [] : [{ market, marketId, own }];
-    },
-  );
+  const known = marketsOf(streams).filter(({ marketId }) => marketId !== ALL_MARKETS_ID);
+  const markets = selectMarkets(options.market, known).flatMap(({ market, marketId }) => {
+    const own = ofKind.filter((one) => one.marketId === marketId);
+    if (isNamed && own.length === 0) throw nothing(options.kind, market);
+    return own.length === 0 ? [] : [{ market, marketId, own }];
+  });
   if (markets.length === 0) throw nothing(options.kind, options.market?.[0] ?? 'any market');
   const all = markets.flatMap(({ own }) => own);
   const variantS = chooseVariant(options, all);
@@ -147,16 +146,9 @@ export async function exportParts(
   return { variantS, parts };
 }
 
-function realMarkets(streams: readonly KnownStream[]) {
-  return marketsOf(streams).filter(({ marketId }) => marketId !== ALL_MARKETS_ID);
-}
-
 function nothing(kind: SeriesKind, market: string): UsageError {
-  return new UsageError(
-    '--kind',
-    kind,
-    `the archive has none of ${market}; "tapekeep status" lists what it holds`,
-  );
+  const advice = `the archive has none of ${market}; "tapekeep status" lists what it holds`;
+  return new UsageError('--kind', kind, advice);
 }
 
 /** @throws UsageError when there are several and none was named, or one where there are none */
@@ -271,12 +263,6 @@ export interface InterchangeSelection extends ExportOptions {
   readonly for: Tool;
 }
 
-export interface SelectedParts {
-  readonly content: Content;
-  readonly intervalS: number;
-  readonly parts: readonly InterchangePart[];
-}
-
 /**
  * What is to be written for a program.
  *
@@ -287,7 +273,7 @@ export async function interchangeParts(
   store: Store,
   streams: readonly KnownStream[],
   nowMs: number,
-): Promise<SelectedParts> {
+) {
   const content = contentOf(options);
   const markets = await archivedMarkets(store);
   const isComputed = options.candles === 'trades';

@@ -1,9 +1,10 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { z } from 'zod';
 import type { Config } from '../../config/schema.js';
 import { DEFAULT_VARIANTS, type ServerVariants, variantsLike } from '../../contract/variants.js';
 import type { Clock } from '../../kernel/clock.js';
-import { TapekeepError } from '../../kernel/errors.js';
+import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { makeFolder } from '../../kernel/folders.js';
 import { parseJson } from '../../kernel/json.js';
 import type { ServerEvents } from '../../observe/events.js';
@@ -95,22 +96,19 @@ async function originOf(dataDir: string, seed: number, newOriginMs: number): Pro
   return originMs;
 }
 
+const ORIGINS = z.object({ origins: z.record(z.string(), z.int()) });
+
 async function readOrigins(path: string): Promise<Readonly<Record<string, number>>> {
-  let text: string;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
+  const text = await readFile(path, 'utf8').catch((error: unknown) => {
+    if (codeOf(error) === 'ENOENT') return '{"origins": {}}';
     throw error;
-  }
+  });
   try {
-    const { origins } = parseJson(text) as { origins: Record<string, number> };
-    if (Object.values(origins).every(Number.isSafeInteger)) return origins;
+    return ORIGINS.parse(parseJson(text)).origins;
   } catch {
-    // Falls through to the error below, which names the file.
+    throw new TapekeepError(
+      'bad_sandbox_file',
+      `${path} is damaged; it remembers when the built-in exchange began. Delete it and start with an empty database, or restore it.`,
+    );
   }
-  throw new TapekeepError(
-    'bad_sandbox_file',
-    `${path} is damaged; it remembers when the built-in exchange began. Delete it and start with an empty database, or restore it.`,
-  );
 }
