@@ -27,15 +27,6 @@ import {
 import { countOf, printable } from '../output.js';
 import { marketsOf, type NamedMarket, refuseEmptySpan, selectMarkets } from '../selection.js';
 
-const HELP = `
-  tapekeep backfill --market BTC_USDT --from 2026-01-01 --to 2026-02-01
-  tapekeep backfill --market BTC_USDT --market ETH_USDT --from 30d --kinds candles
-
-Trades come with their exact times where these are collected, candles in all configured intervals.
-Beside a running daemon, the daemon does the work; without one, this command does it itself. Ctrl-C
-stops it; what is stored stays, and the same command goes on from there. It exits with 0 only when
-all of the span is covered, with 7 when some of it cannot be had, and says why.`;
-
 /** Gaps whose pauses are ended at once. */
 const RETRIED_MAX = 10_000;
 
@@ -49,7 +40,14 @@ export default command({
     again: flag('--again', 'also try again what was given up'),
     json: JSON_DOCUMENT,
   },
-  help: HELP,
+  help: `
+  tapekeep backfill --market BTC_USDT --from 2026-01-01 --to 2026-02-01
+  tapekeep backfill --market BTC_USDT --market ETH_USDT --from 30d --kinds candles
+
+Trades come with their exact times where these are collected, candles in all configured intervals.
+Beside a running daemon, the daemon does the work; without one, this command does it itself. Ctrl-C
+stops it; what is stored stays, and the same command goes on from there. It exits with 0 only when
+all of the span is covered, with 7 when some of it cannot be had, and says why.`,
   needs: filling('any'),
   async run(context, { market, from, to, kinds = FILLED_KINDS, again, json }) {
     const { filling, store, session, say, signal } = context;

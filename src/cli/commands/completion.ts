@@ -3,20 +3,18 @@ import { argument, command, LISTED, loadCommands, nothing } from '../command.js'
 import { wordArgument } from '../options.js';
 import { writeOut } from '../output.js';
 
-const HELP = `
-  bash   tapekeep completion bash > ~/.local/share/bash-completion/completions/tapekeep
-  zsh    tapekeep completion zsh > "\${fpath[1]}/_tapekeep"
-  fish   tapekeep completion fish > ~/.config/fish/completions/tapekeep.fish
-
-It completes commands, options, and values that are one of a few words, lists of them too; other values
-as names of files.`;
-
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
 /** Prints a script that completes the command line. It holds every name, so that nothing is started. */
 export default command({
   args: { shell: argument('the shell that completes', wordArgument('shell', SHELLS)) },
-  help: HELP,
+  help: `
+  bash   tapekeep completion bash > ~/.local/share/bash-completion/completions/tapekeep
+  zsh    tapekeep completion zsh > "\${fpath[1]}/_tapekeep"
+  fish   tapekeep completion fish > ~/.config/fish/completions/tapekeep.fish
+
+It completes commands, options, and values that are one of a few words, lists of them too; other values
+as names of files.`,
   needs: nothing,
   async run(_, { shell }, made) {
     let root = made;

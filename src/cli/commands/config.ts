@@ -12,14 +12,6 @@ import { UsageError } from '../failure.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, printReport, writeOut } from '../output.js';
 
-const HELP = `
-Sources, the weaker first: the defaults, the file (--config, TAPEKEEP_CONFIG, or ./tapekeep.yaml), the
-environment, the options of the command line. Secrets are shown as ***.
-
-  tapekeep config show
-  tapekeep config show exchange database.url
-  tapekeep config check --config tapekeep.yaml`;
-
 const settingsOf = (common: CommonOptions) =>
   configSources({ env: process.env, isSigning: true, ...sourcesOf(common) });
 
@@ -74,7 +66,13 @@ const check = command({
 });
 
 export default group({
-  help: HELP,
+  help: `
+Sources, the weaker first: the defaults, the file (--config, TAPEKEEP_CONFIG, or ./tapekeep.yaml), the
+environment, the options of the command line. Secrets are shown as ***.
+
+  tapekeep config show
+  tapekeep config show exchange database.url
+  tapekeep config check --config tapekeep.yaml`,
   commands: {
     'show [options] [names...]': ['print every setting, its value and where that is from', show],
     check: ['look for mistakes in file and environment; exit code 2 names each', check],

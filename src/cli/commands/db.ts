@@ -7,7 +7,10 @@ import { openSession } from '../opening/session.js';
 import { FOR, READY_AS_JSON } from '../options.js';
 import { printReport } from '../output.js';
 
-const HELP = `
+/** Keeps the embedded server up until it is stopped. */
+export default command({
+  options: { forMs: FOR, json: READY_AS_JSON },
+  help: `
 For psql, notebooks and Grafana while nothing is collected. A daemon or any command that is started
 beside it uses the same server, and the last of them to end stops it.
 
@@ -15,12 +18,7 @@ beside it uses the same server, and the last of them to end stops it.
   url=$(tapekeep url) && psql "$url"
 
 The port stays the same from one start to the next while it is free; database.embeddedPort settles it.
-Stop with Ctrl-C.`;
-
-/** Keeps the embedded server up until it is stopped. */
-export default command({
-  options: { forMs: FOR, json: READY_AS_JSON },
-  help: HELP,
+Stop with Ctrl-C.`,
   needs: nothing,
   async run(common, { forMs, json }) {
     const session = openSession({ logLevel: 'warn', ...common });

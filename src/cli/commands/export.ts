@@ -21,38 +21,6 @@ import { coldDirOf } from '../opening/database.js';
 import type { Typed } from '../options.js';
 import { countOf, jsonLine, type Lines, printable, textOf, whole, writeOut } from '../output.js';
 
-const HELP = `
-  tapekeep export --kind trades --market BTC_USDT --from 2026-01-01 --to 2026-02-01 --out btc.parquet
-  tapekeep export --kind candles --interval 1m --market BTC_USDT --from 30d --clamp --out candles.csv
-  tapekeep export --kind depth --market BTC_USDT --from 2h --clamp --format ndjson | gzip > depth.ndjson.gz
-
-Without --from and --to all that is covered is written, with --clamp what is covered between them. Rows
-are in the order of market, time and id. Numbers keep every digit. Beside the file comes
-FILE.manifest.json: counts, checksum, coverage, columns.
-Both take their place only when they are whole. A span with gaps is refused with exit code 8, unless
---allow-gaps is given; the manifest lists them. The refusal offers a whole span, as --from and --to.
-
-csv      RFC 4180 with a heading; begins of formulas in texts are made harmless
-ndjson   an object a line, decimals in quotes
-parquet  zstd, exact decimals, times in UTC; the total of a trade where it is not price × amount
-arrow    IPC file (a stream on standard output), columns as in Parquet
-
-With --for the files are those of another program, in its folder (--dir), one for each market, each
-with its manifest. They take candles of the exchange, or those computed from trades:
-
-  tapekeep export --for freqtrade --market BTC_USDT --interval 1m --dir user_data/data/myexchange
-  tapekeep export --for freqtrade --market BTC_USDT --kind trades --dir user_data/data/myexchange
-  tapekeep export --for backtrader --market BTC_USDT --interval 1m --dir data
-  tapekeep export --for vectorbt --market BTC_USDT --interval 15m --candles trades --dir data
-  tapekeep export --for hftbacktest --market BTC_USDT --from 1d --clamp --latency 100ms --dir data
-
-freqtrade    PAIR-1m.feather, PAIR-trades.feather; absent candles are its own to fill
-backtrader   PAIR-1h.csv as GenericCSVData reads it; slots without trades have the close before
-vectorbt     PAIR-1h.csv as pandas reads it; slots without trades have the close before
-hftbacktest  PAIR.npz: trades and the book; --latency received takes the times of the collector
-
-freqtrade and hftbacktest keep doubles: there, and nowhere before, decimals are rounded to the nearest.`;
-
 /** What files end with, and the form that says so. */
 const ENDINGS: Readonly<Record<string, Format>> = {
   ...(Object.fromEntries(FORMATS.map((one) => [`.${one}`, one])) as Record<string, Format>),
@@ -87,7 +55,37 @@ const FILE_OPTIONS = ['out', 'format', 'manifest', 'period'] as const;
  */
 export default command({
   options: EXPORT_OPTIONS,
-  help: HELP,
+  help: `
+  tapekeep export --kind trades --market BTC_USDT --from 2026-01-01 --to 2026-02-01 --out btc.parquet
+  tapekeep export --kind candles --interval 1m --market BTC_USDT --from 30d --clamp --out candles.csv
+  tapekeep export --kind depth --market BTC_USDT --from 2h --clamp --format ndjson | gzip > depth.ndjson.gz
+
+Without --from and --to all that is covered is written, with --clamp what is covered between them. Rows
+are in the order of market, time and id. Numbers keep every digit. Beside the file comes
+FILE.manifest.json: counts, checksum, coverage, columns.
+Both take their place only when they are whole. A span with gaps is refused with exit code 8, unless
+--allow-gaps is given; the manifest lists them. The refusal offers a whole span, as --from and --to.
+
+csv      RFC 4180 with a heading; begins of formulas in texts are made harmless
+ndjson   an object a line, decimals in quotes
+parquet  zstd, exact decimals, times in UTC; the total of a trade where it is not price × amount
+arrow    IPC file (a stream on standard output), columns as in Parquet
+
+With --for the files are those of another program, in its folder (--dir), one for each market, each
+with its manifest. They take candles of the exchange, or those computed from trades:
+
+  tapekeep export --for freqtrade --market BTC_USDT --interval 1m --dir user_data/data/myexchange
+  tapekeep export --for freqtrade --market BTC_USDT --kind trades --dir user_data/data/myexchange
+  tapekeep export --for backtrader --market BTC_USDT --interval 1m --dir data
+  tapekeep export --for vectorbt --market BTC_USDT --interval 15m --candles trades --dir data
+  tapekeep export --for hftbacktest --market BTC_USDT --from 1d --clamp --latency 100ms --dir data
+
+freqtrade    PAIR-1m.feather, PAIR-trades.feather; absent candles are its own to fill
+backtrader   PAIR-1h.csv as GenericCSVData reads it; slots without trades have the close before
+vectorbt     PAIR-1h.csv as pandas reads it; slots without trades have the close before
+hftbacktest  PAIR.npz: trades and the book; --latency received takes the times of the collector
+
+freqtrade and hftbacktest keep doubles: there, and nowhere before, decimals are rounded to the nearest.`,
   needs: nothing,
   async run(common, options, given) {
     const { for: tool, kind } = options;

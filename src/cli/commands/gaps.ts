@@ -4,22 +4,6 @@ import { UsageError } from '../failure.js';
 import { findGap } from '../gaps.js';
 import { archive } from '../opening/database.js';
 
-const HELP = `
-Without a command it is "list", and takes its options. A gap is a span that is expected and not covered. Its id is a number, or stream and begin;
-list --all shows that of each.
-
-  tapekeep gaps --market BTC_USDT --kind trades,candles --from 2d
-  tapekeep gaps explain 17
-  tapekeep gaps explain BTC_USDT trades 2026-01-31T12:00:00Z
-  tapekeep gaps note 17 "maintenance of the exchange, announced on its status page"
-  tapekeep gaps fill 17 --again
-  tapekeep gaps fill --market BTC_USDT
-
-A running daemon fills gaps by itself. "fill" ends their pauses, shows how it goes, and exits with 0
-when all of them are filled, with 7 when some could not be or were left out. What was given up,
-and with it what nothing brings back, counts only with --again, or where you name it; where nothing is
-missing it exits with 0.`;
-
 const NOTE_MAX_LENGTH = 2000;
 
 /** Writes a person's words to gaps. */
@@ -52,7 +36,21 @@ const note = command({
 });
 
 export default group({
-  help: HELP,
+  help: `
+Without a command it is "list", and takes its options. A gap is a span that is expected and not covered. Its id is a number, or stream and begin;
+list --all shows that of each.
+
+  tapekeep gaps --market BTC_USDT --kind trades,candles --from 2d
+  tapekeep gaps explain 17
+  tapekeep gaps explain BTC_USDT trades 2026-01-31T12:00:00Z
+  tapekeep gaps note 17 "maintenance of the exchange, announced on its status page"
+  tapekeep gaps fill 17 --again
+  tapekeep gaps fill --market BTC_USDT
+
+A running daemon fills gaps by itself. "fill" ends their pauses, shows how it goes, and exits with 0
+when all of them are filled, with 7 when some could not be or were left out. What was given up,
+and with it what nothing brings back, counts only with --again, or where you name it; where nothing is
+missing it exits with 0.`,
   standard: 'list',
   commands: {
     'list [options]': ['show what is missing, the newest first', () => import('./gaps-list.js')],

@@ -14,21 +14,6 @@ import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { type Column, figure, formatTable, printReport, whole } from '../output.js';
 
-const HELP = `
-hot       being written
-sealed    final: checked, counted, summed up; late rows open it again, and that is reported
-archived  its rows are in files below cold.dir; "tapekeep restore" brings them back
-expired   older than its retention: gone for good
-
-~ stands before rows that are not counted yet: they are reckoned from the size of the table.
-
-next and expires tell when a daemon with these settings seals a partition, moves it into files, and gives
-it up for good: the day, or "at next look" for what is due already. It looks every partitions.every. A partition
-that is due may still wait for gaps: "tapekeep seal --dry-run" says why.
-
-  tapekeep partitions --kind trades
-  tapekeep partitions --json | jq '.partitions[] | select(.state == "archived")'`;
-
 /** A partition with what is before it. */
 interface Dated {
   readonly partition: PartitionInfo;
@@ -44,7 +29,20 @@ export default command({
     kinds: option('--kind <list>', 'only these; separate several by commas', lifeKindsArgument),
     json: JSON_DOCUMENT,
   },
-  help: HELP,
+  help: `
+hot       being written
+sealed    final: checked, counted, summed up; late rows open it again, and that is reported
+archived  its rows are in files below cold.dir; "tapekeep restore" brings them back
+expired   older than its retention: gone for good
+
+~ stands before rows that are not counted yet: they are reckoned from the size of the table.
+
+next and expires tell when a daemon with these settings seals a partition, moves it into files, and gives
+it up for good: the day, or "at next look" for what is due already. It looks every partitions.every. A partition
+that is due may still wait for gaps: "tapekeep seal --dry-run" says why.
+
+  tapekeep partitions --kind trades
+  tapekeep partitions --json | jq '.partitions[] | select(.state == "archived")'`,
   needs: archive(),
   async run({ session, store, nowMs }, { kinds, json }) {
     const all = await store.sealing.partitions();
@@ -58,7 +56,11 @@ export default command({
         ? 'There are no partitions yet.'
         : [
             formatTable(columnsAt(nowMs), dated),
-            leads.map(({ table, leadMs }) => leadLine(table, leadMs)),
+            leads.map(({ table, leadMs }) =>
+              leadMs === 0
+                ? `${table}: none for the present; it is made when a row comes`
+                : `${table}: made for another ${shownDuration(leadMs)}`,
+            ),
             lookLine(dated, session.config.partitions.every, nowMs),
           ],
     );
@@ -83,12 +85,6 @@ function leadsOf(partitions: readonly PartitionInfo[], nowMs: number) {
     for (const { span } of own) if (span.fromMs <= endMs && endMs < span.toMs) endMs = span.toMs;
     return [{ table, leadMs: endMs - nowMs }];
   });
-}
-
-function leadLine(table: string, leadMs: number): string {
-  return leadMs === 0
-    ? `${table}: none for the present; it is made when a row comes`
-    : `${table}: made for another ${shownDuration(leadMs)}`;
 }
 
 function document({ partition, dates }: Dated) {

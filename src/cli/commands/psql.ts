@@ -9,7 +9,13 @@ import { withDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { OWNER } from './url.js';
 
-const HELP = `
+const BEHIND = 'what is for psql stands behind "--": tapekeep psql -- -c "…"';
+
+/** Runs psql on the archive. Exits with 0 when psql does. */
+export default command({
+  args: { given: argument<readonly string[]>("psql's own arguments, after --") },
+  options: { isOwner: OWNER },
+  help: `
 The embedded Postgres is started if need be, and stopped at the end unless others use it. What follows
 "--" is for psql:
 
@@ -19,15 +25,7 @@ The embedded Postgres is started if need be, and stopped at the end unless other
 Of a database of your own (database.url) the login is the same with and without --owner; without it,
 transactions begin as read-only, and names are looked for in analytics first.
 
-psql is part of the Postgres client of your system; "tapekeep query" needs none.`;
-
-const BEHIND = 'what is for psql stands behind "--": tapekeep psql -- -c "…"';
-
-/** Runs psql on the archive. Exits with 0 when psql does. */
-export default command({
-  args: { given: argument<readonly string[]>("psql's own arguments, after --") },
-  options: { isOwner: OWNER },
-  help: HELP,
+psql is part of the Postgres client of your system; "tapekeep query" needs none.`,
   hint: `(${BEHIND})`,
   needs: nothing,
   async run(common, { given, isOwner }) {

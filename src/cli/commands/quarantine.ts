@@ -17,10 +17,6 @@ import {
 } from '../output.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
-const HELP = `
-  tapekeep quarantine --endpoint kline --reason "not a number"
-  tapekeep quarantine show 4711`;
-
 /** Shows what was refused: counts by endpoint and reason, and the newest samples that are kept. */
 const list = command({
   options: {
@@ -80,7 +76,9 @@ const show = command({
 });
 
 export default group({
-  help: HELP,
+  help: `
+  tapekeep quarantine --endpoint kline --reason "not a number"
+  tapekeep quarantine show 4711`,
   standard: 'list',
   commands: {
     'list [options]': ['counts by endpoint and reason, and the newest samples', list],

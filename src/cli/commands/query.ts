@@ -35,38 +35,6 @@ import {
 } from '../query/time-limit.js';
 import { selectSpan } from '../selection.js';
 
-const HELP = `
-  tapekeep query "select market, count(*), sum(total) from trades where traded_at >= '2026-01-01' group by 1"
-  tapekeep query "select * from vwap('BTC_USDT', '1 hour', '2026-01-15', '2026-01-16')"
-  tapekeep query --file spread.sql --format csv > spread.csv
-  tapekeep query --cold /backup/cold "select market, min(traded_at) from trades group by 1"
-
-One statement that reads. The names of its tables decide what runs it (or --engine does):
-
-duckdb    trades, klines, tickers, depth, depth_levels, states, markets, coverage, gaps, and the functions
-          candles, vwap and returns (market, step, from, to): rows in the database and rows in cold
-          files as one. Rows of the database are brought to it first; those
-          that a WHERE leaves out (market = or IN, and the time column against constants) are not. It can
-          read nothing else: no other file, no network.
-postgres  the tables of the archive (trade, kline, …), its functions and the schema analytics. Rows
-          that have moved to cold files are not there: functions refuse such a span, and for tables a
-          warning on stderr says of which time they can be missing in the answer.
-
-Without --engine, a table called trades, klines, tickers, depth_levels, states, markets or gaps, or one of
-those functions, is asked by DuckDB when no schema stands before its name, and so is a statement that begins
-with FROM, PIVOT, UNPIVOT, DESCRIBE or SUMMARIZE; all else goes to Postgres.
-
-Postgres takes SELECT, VALUES, WITH, TABLE, SHOW and EXPLAIN, with the rights of the role tapekeep_query: it
-reads what tapekeep_reader reads, and nothing else. --timeout ends what takes longer, in both; it does not
-count the time in which the answer waits for its reader.
-
---cold DIR asks the cold files of a folder alone; no database is needed.
---market, --from and --to leave out rows of the DuckDB tables that the statement would not need.
-Decimals are exact: sums and products too, and what has more than 38 digits is an error. A quotient or an
-average in DuckDB is a floating-point number. Where decimals of two columns meet in CASE, coalesce, UNION or
-a comparison, DuckDB may round the one with more digits after the point, if together they need more than 38:
-cast first, or ask whether a - b is zero.`;
-
 /** What can run a statement. */
 const ENGINES = ['auto', 'postgres', 'duckdb'] as const;
 
@@ -108,7 +76,37 @@ interface QueryOptions extends CommonOptions, Values<typeof OPTIONS> {
 export default command({
   args: { sql: argument<string | undefined>('the statement') },
   options: OPTIONS,
-  help: HELP,
+  help: `
+  tapekeep query "select market, count(*), sum(total) from trades where traded_at >= '2026-01-01' group by 1"
+  tapekeep query "select * from vwap('BTC_USDT', '1 hour', '2026-01-15', '2026-01-16')"
+  tapekeep query --file spread.sql --format csv > spread.csv
+  tapekeep query --cold /backup/cold "select market, min(traded_at) from trades group by 1"
+
+One statement that reads. The names of its tables decide what runs it (or --engine does):
+
+duckdb    trades, klines, tickers, depth, depth_levels, states, markets, coverage, gaps, and the functions
+          candles, vwap and returns (market, step, from, to): rows in the database and rows in cold
+          files as one. Rows of the database are brought to it first; those
+          that a WHERE leaves out (market = or IN, and the time column against constants) are not. It can
+          read nothing else: no other file, no network.
+postgres  the tables of the archive (trade, kline, …), its functions and the schema analytics. Rows
+          that have moved to cold files are not there: functions refuse such a span, and for tables a
+          warning on stderr says of which time they can be missing in the answer.
+
+Without --engine, a table called trades, klines, tickers, depth_levels, states, markets or gaps, or one of
+those functions, is asked by DuckDB when no schema stands before its name, and so is a statement that begins
+with FROM, PIVOT, UNPIVOT, DESCRIBE or SUMMARIZE; all else goes to Postgres.
+
+Postgres takes SELECT, VALUES, WITH, TABLE, SHOW and EXPLAIN, with the rights of the role tapekeep_query: it
+reads what tapekeep_reader reads, and nothing else. --timeout ends what takes longer, in both; it does not
+count the time in which the answer waits for its reader.
+
+--cold DIR asks the cold files of a folder alone; no database is needed.
+--market, --from and --to leave out rows of the DuckDB tables that the statement would not need.
+Decimals are exact: sums and products too, and what has more than 38 digits is an error. A quotient or an
+average in DuckDB is a floating-point number. Where decimals of two columns meet in CASE, coalesce, UNION or
+a comparison, DuckDB may round the one with more digits after the point, if together they need more than 38:
+cast first, or ask whether a - b is zero.`,
   needs: nothing,
   async run(common, { sql: given, ...selected }) {
     const format = selected.format ?? (selected.json ? 'json' : 'table');

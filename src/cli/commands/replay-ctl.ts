@@ -9,20 +9,6 @@ import {
   resolveInstant,
 } from '../options.js';
 
-const HELP = `
-Every answer is one JSON document: how the time of the session stands afterwards. Without --session it is
-that of the session in the address (http://127.0.0.1:8080/?session=mine), else the one that all share. A
-session begins with the first request of a client that names it, or by begin; no other command makes one.
-
-  export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
-  tapekeep replay ctl pause
-  tapekeep replay ctl seek 2026-01-31T12:00:00Z     # or this long before now, such as 5m
-  tapekeep replay ctl step            # to the next recorded trade or observation
-  tapekeep replay ctl step 30s
-  tapekeep replay ctl speed 100
-  tapekeep replay ctl begin --session mine
-  tapekeep replay ctl clock --session mine`;
-
 /** A time; one that counts back does so from now, as where the replay was started. */
 const momentArgument = (text: string) =>
   resolveInstant(instantArgument(text), systemClock.wallMs());
@@ -60,7 +46,19 @@ const step: Argument<number | undefined> = argument('such as 500ms or 30s', dura
 const speed = argument('1, 100, max or step', playSpeedArgument);
 
 export default group({
-  help: HELP,
+  help: `
+Every answer is one JSON document: how the time of the session stands afterwards. Without --session it is
+that of the session in the address (http://127.0.0.1:8080/?session=mine), else the one that all share. A
+session begins with the first request of a client that names it, or by begin; no other command makes one.
+
+  export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
+  tapekeep replay ctl pause
+  tapekeep replay ctl seek 2026-01-31T12:00:00Z     # or this long before now, such as 5m
+  tapekeep replay ctl step            # to the next recorded trade or observation
+  tapekeep replay ctl step 30s
+  tapekeep replay ctl speed 100
+  tapekeep replay ctl begin --session mine
+  tapekeep replay ctl clock --session mine`,
   hint: '(options stand behind the command: tapekeep replay ctl clock --url …; --help explains all)',
   commands: {
     'clock [options]': ['show how time stands', steering('GET', 'clock')],

@@ -31,27 +31,6 @@ import {
 import { printable, printReport } from '../output.js';
 import { archivedMarkets, clampedTo, selectMarkets, selectSpan } from '../selection.js';
 
-const HELP = `
-Serves the archive as the exchange that it recorded, as of a moment that moves: every public GET
-endpoint, and state.query and state.subscribe at the recorded spacing. Nothing later than that moment
-is ever shown. Time begins with the first request, and stands at its end. Orders are refused: a
-recording has no keys. The book is made of depth snapshots, a level an order.
-
-  tapekeep replay --from 2026-01-31 --to 2026-02-01 --speed 20 --port 8080
-  tapekeep replay --from 2h --markets BTC_USDT,ETH_USDT --speed step --json
-  tapekeep replay --from 2026-01-31T12:00 --to 2026-01-31T13:00 --as known --strict
-
-An answer that touches a gap carries the header x-tapekeep-gap (kind, from, to, reason); with --strict
-it is refused with 503. A client that sends the header X-Tapekeep-Session, or the parameter session, has
-a time of its own, which begins with its first request; sessions that are not used for ten minutes end.
-
---speed   seconds of the recording in a second; max: as fast as real-time clients read; step: by hand
---as      happened: every trade and candle, however late it was collected (default);
-          known: only what this archive had received by then, in the versions of then
-          (what came later is reported like a gap, "received later")
-Collecting from a replay needs a database of its own; it is never mixed with the real exchange. What is
-missing here is then listed as missing there; with --strict nothing around it can be collected either.`;
-
 function namesArgument(text: string, earlier: readonly string[] = []): string[] {
   const names = text.split(',').map((name) => name.trim());
   if (names.some((name) => name === '')) {
@@ -99,7 +78,26 @@ export default command({
     control: controlOption('/replay/ that steer time', 'refuse them'),
     json: READY_AS_JSON,
   },
-  help: HELP,
+  help: `
+Serves the archive as the exchange that it recorded, as of a moment that moves: every public GET
+endpoint, and state.query and state.subscribe at the recorded spacing. Nothing later than that moment
+is ever shown. Time begins with the first request, and stands at its end. Orders are refused: a
+recording has no keys. The book is made of depth snapshots, a level an order.
+
+  tapekeep replay --from 2026-01-31 --to 2026-02-01 --speed 20 --port 8080
+  tapekeep replay --from 2h --markets BTC_USDT,ETH_USDT --speed step --json
+  tapekeep replay --from 2026-01-31T12:00 --to 2026-01-31T13:00 --as known --strict
+
+An answer that touches a gap carries the header x-tapekeep-gap (kind, from, to, reason); with --strict
+it is refused with 503. A client that sends the header X-Tapekeep-Session, or the parameter session, has
+a time of its own, which begins with its first request; sessions that are not used for ten minutes end.
+
+--speed   seconds of the recording in a second; max: as fast as real-time clients read; step: by hand
+--as      happened: every trade and candle, however late it was collected (default);
+          known: only what this archive had received by then, in the versions of then
+          (what came later is reported like a gap, "received later")
+Collecting from a replay needs a database of its own; it is never mixed with the real exchange. What is
+missing here is then listed as missing there; with --strict nothing around it can be collected either.`,
   commands: {
     ctl: [
       'steer a running replay: pause, resume, seek, step, speed',
@@ -155,8 +153,10 @@ export default command({
     const ready = { url, realtimeUrl, markets: names, identity: backend.identity, ...played };
     printReport(options.json, { ready: true, ...ready, pid: process.pid }, () => [
       `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${fromText} to ${toText}`,
-      ...laterNote(bounds, fromMs),
-      ...contents,
+      // Time begins later than was asked.
+      (bounds.fromMs ?? Infinity) < fromMs &&
+        `  begins at the first recording: nothing older than ${formatInstant(fromMs)} is covered`,
+      contents,
     ]);
     await waitForStop(clock, options.forMs, () => undefined);
     await server.stop();
@@ -166,14 +166,6 @@ export default command({
 });
 
 const NOTHING_COVERED = 'the archive covers no time of these markets yet; collect something first';
-
-/** Why time begins later than was asked. */
-function laterNote({ fromMs: askedMs = Number.POSITIVE_INFINITY }: Partial<Span>, fromMs: number) {
-  if (askedMs >= fromMs) return [];
-  return [
-    `  begins at the first recording: nothing older than ${formatInstant(fromMs)} is covered`,
-  ];
-}
 
 /** What the archive covers of the span, a line for each market. */
 async function contentsOf(
@@ -205,13 +197,11 @@ async function contentsOf(
   });
 }
 
-interface Played {
-  readonly from: Instant | undefined;
-  readonly to: Instant | undefined;
-}
-
 /** Errors of a replay speak of what they are; here it is an option that is wrong. */
-function namingOption(error: unknown, { from, to }: Played): unknown {
+function namingOption(
+  error: unknown,
+  { from, to }: Readonly<Record<'from' | 'to', Instant | undefined>>,
+): unknown {
   if (!(error instanceof ReplayError) || error.option === undefined) return error;
   const given = error.option === 'to' ? to : from;
   if (given === undefined) return error;

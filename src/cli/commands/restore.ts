@@ -8,18 +8,6 @@ import { instantArgument, JSON_DOCUMENT } from '../options.js';
 import { countOf } from '../output.js';
 import { selectSpan } from '../selection.js';
 
-const HELP = `
-  tapekeep restore --kind trades --from 2026-01-01 --to 2026-02-01
-  tapekeep restore --kind candles --from 2025-12-01 --to 2026-01-01 --remove-files
-
-Whole partitions come back: all that hold a moment of the span. Their rows must add up to the checksum
-that they were sealed with. A daemon leaves them in the database for the time of cold.after.
-
-Their files stay: they are not read any more, and serve again, unwritten, when the partition leaves
-once more with the same rows; rows that come late make them void, and the next run deletes them. With
---remove-files they are deleted at once, when the rows in the database have been held against the
-checksum; for partitions that are back already the same command does that too.`;
-
 /**
  * Brings the archived partitions of a span back into the database, and deletes their files if asked:
  * also of those that came back earlier.
@@ -35,7 +23,17 @@ export default command({
     ),
     json: JSON_DOCUMENT,
   },
-  help: HELP,
+  help: `
+  tapekeep restore --kind trades --from 2026-01-01 --to 2026-02-01
+  tapekeep restore --kind candles --from 2025-12-01 --to 2026-01-01 --remove-files
+
+Whole partitions come back: all that hold a moment of the span. Their rows must add up to the checksum
+that they were sealed with. A daemon leaves them in the database for the time of cold.after.
+
+Their files stay: they are not read any more, and serve again, unwritten, when the partition leaves
+once more with the same rows; rows that come late make them void, and the next run deletes them. With
+--remove-files they are deleted at once, when the rows in the database have been held against the
+checksum; for partitions that are back already the same command does that too.`,
   needs: partitions,
   async run(look, { kinds, from, to, isRemoving, json }) {
     const { config } = look.session;

@@ -4,17 +4,6 @@ import { UsageError } from '../failure.js';
 import { gather } from '../options.js';
 import { gatherFaultScript } from '../sandbox/files.js';
 
-const HELP = `
-Changes need a sandbox that was started with --run or --key: what is done to it makes its history one
-of its own. Every answer is one JSON document; truth prints one trade a line.
-
-  tapekeep sandbox --port 8080 --run mine --key alice:USDT=100000
-  export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
-  tapekeep sandbox ctl create XMR_USDT moneyPrec=3 activity=0.4 basePrice=150
-  tapekeep sandbox ctl block BTC_USDT
-  tapekeep sandbox ctl deposit alice BTC 2.5
-  tapekeep sandbox ctl truth XMR_USDT > truth.ndjson`;
-
 const SANDBOX: Steered = {
   name: 'sandbox',
   unknown:
@@ -85,7 +74,16 @@ const markets = command({
 });
 
 export default group({
-  help: HELP,
+  help: `
+Changes need a sandbox that was started with --run or --key: what is done to it makes its history one
+of its own. Every answer is one JSON document; truth prints one trade a line.
+
+  tapekeep sandbox --port 8080 --run mine --key alice:USDT=100000
+  export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
+  tapekeep sandbox ctl create XMR_USDT moneyPrec=3 activity=0.4 basePrice=150
+  tapekeep sandbox ctl block BTC_USDT
+  tapekeep sandbox ctl deposit alice BTC 2.5
+  tapekeep sandbox ctl truth XMR_USDT > truth.ndjson`,
   hint: '(options stand behind the command: tapekeep sandbox ctl markets --url …; --help explains all)',
   commands: {
     'markets [options]': ['show all markets with their states', markets],

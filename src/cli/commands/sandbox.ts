@@ -41,24 +41,6 @@ import { countOf, printReport } from '../output.js';
 import { Progress } from '../progress.js';
 import { gatherFaultScript, gatherKeys, type NamedKey, readMarketsFile } from '../sandbox/files.js';
 
-const HELP = `
-Without --tape it is a working exchange: simulated traders, seeded, on a matching engine. The same
-seed and markets are the same exchange after every start. With --key or --keys others can trade too,
-and with --run its markets can be changed while it runs (tapekeep sandbox ctl); what is done to it lasts
-as long as the process, and each such run is an exchange of its own.
-
---like sets all behaviours as one exchange has them, and --dialect without --like does, too. An option for
-one of them goes before --like: --like whitebit --dialect p2b is WhiteBIT, asked as P2B is.
-
-A tape is a CSV file with the columns id,time_ms,price,amount,side.
-
-  tapekeep sandbox --port 8080 --seed 7
-  tapekeep sandbox --port 8080 --key alice:USDT=100000,BTC=2 --json
-  tapekeep sandbox --port 8080 --tape trades.csv --market BTC_USDT --speed 20 --start-offset 60s
-  tapekeep sandbox --tape a.csv --market BTC_USDT --tape b.csv --market ETH_USDT --time now
-
-The one line it prints when ready names its addresses and new keys (with --json for programs).`;
-
 const RATE_WINDOW_MS = 60_000;
 const { emptyCandles, candleOpen } = CANDLE_CHOICES;
 
@@ -160,7 +142,23 @@ interface Sandbox extends Values<typeof OPTIONS>, Values<typeof STEERING> {}
 /** Runs an exchange with simulated traders, or one that plays trades, until a signal. */
 export default command({
   options: { ...OPTIONS, ...VARIANTS, rateLimit: RATE_LIMIT, ...STEERING },
-  help: HELP,
+  help: `
+Without --tape it is a working exchange: simulated traders, seeded, on a matching engine. The same
+seed and markets are the same exchange after every start. With --key or --keys others can trade too,
+and with --run its markets can be changed while it runs (tapekeep sandbox ctl); what is done to it lasts
+as long as the process, and each such run is an exchange of its own.
+
+--like sets all behaviours as one exchange has them, and --dialect without --like does, too. An option for
+one of them goes before --like: --like whitebit --dialect p2b is WhiteBIT, asked as P2B is.
+
+A tape is a CSV file with the columns id,time_ms,price,amount,side.
+
+  tapekeep sandbox --port 8080 --seed 7
+  tapekeep sandbox --port 8080 --key alice:USDT=100000,BTC=2 --json
+  tapekeep sandbox --port 8080 --tape trades.csv --market BTC_USDT --speed 20 --start-offset 60s
+  tapekeep sandbox --tape a.csv --market BTC_USDT --tape b.csv --market ETH_USDT --time now
+
+The one line it prints when ready names its addresses and new keys (with --json for programs).`,
   commands: {
     ctl: [
       'steer a running sandbox: markets, orders, funds, faults, its truth',

@@ -5,19 +5,6 @@ import { EXIT_CODES, UsageError } from '../failure.js';
 import { isOfKind, lifeKindsArgument, lifeRulesOf, partitions, workOnLives } from '../life.js';
 import { type Instant, instantArgument, JSON_DOCUMENT, resolveInstant } from '../options.js';
 
-const HELP = `
-A running daemon does this by itself (partitions, cold in the settings). A partition is sealed when its
-time is over, nothing of it is missing that can still be had, and its candles are verified.
-
-  tapekeep seal --dry-run
-  tapekeep seal --kind trades --before 2026-02-01
-  tapekeep seal --archive --before 2026-01-01
-
---dry-run lists what would be done, what keeps a partition that is due (a gap, a doubt, a candle that is
-not verified yet), and from when on the others are due: their end and partitions.sealAfter after it.
-A run that had to leave a partition as it was says why and ends with exit code 7. Ctrl-C stops it at any
-point; the next run goes on from there.`;
-
 /**
  * Seals partitions whose time is over, and moves sealed ones into files if asked. Gives nothing up: that
  * is for the daemon, by its settings.
@@ -40,7 +27,18 @@ export default command({
     ),
     json: JSON_DOCUMENT,
   },
-  help: HELP,
+  help: `
+A running daemon does this by itself (partitions, cold in the settings). A partition is sealed when its
+time is over, nothing of it is missing that can still be had, and its candles are verified.
+
+  tapekeep seal --dry-run
+  tapekeep seal --kind trades --before 2026-02-01
+  tapekeep seal --archive --before 2026-01-01
+
+--dry-run lists what would be done, what keeps a partition that is due (a gap, a doubt, a candle that is
+not verified yet), and from when on the others are due: their end and partitions.sealAfter after it.
+A run that had to leave a partition as it was says why and ends with exit code 7. Ctrl-C stops it at any
+point; the next run goes on from there.`,
   needs: partitions,
   async run(look, { kinds, before, isArchiving, isDryRun, json }) {
     const { config } = look.session;

@@ -23,17 +23,6 @@ import { openSession } from '../opening/session.js';
 import { durationArgument, waitArgument } from '../options.js';
 import { countOf, textOf } from '../output.js';
 
-const HELP = `
-Without settings it needs nothing: it boots the Postgres that ships with it below ./data, starts the
-built-in sandbox exchange, and collects its trades, depth, tickers, candles and states.
-
-  tapekeep start --for 60s
-  TAPEKEEP_EXCHANGE_URL=https://api.example.com TAPEKEEP_REALTIME_URL=wss://ws.example.com \\
-    TAPEKEEP_DATABASE_URL=postgres://user@host/db TAPEKEEP_MARKETS=BTC_USDT,ETH_USDT tapekeep start
-
-Every setting is explained in config/default.yaml. Stop with Ctrl-C: what has arrived is stored
-first; a second Ctrl-C ends at once, and nothing is lost but time.`;
-
 /** After a stop, what is left over gets this long before the process ends all the same. */
 const LEFTOVER_MS = 300;
 
@@ -57,7 +46,16 @@ export default command({
       waitArgument,
     ),
   },
-  help: HELP,
+  help: `
+Without settings it needs nothing: it boots the Postgres that ships with it below ./data, starts the
+built-in sandbox exchange, and collects its trades, depth, tickers, candles and states.
+
+  tapekeep start --for 60s
+  TAPEKEEP_EXCHANGE_URL=https://api.example.com TAPEKEEP_REALTIME_URL=wss://ws.example.com \\
+    TAPEKEEP_DATABASE_URL=postgres://user@host/db TAPEKEEP_MARKETS=BTC_USDT,ETH_USDT tapekeep start
+
+Every setting is explained in config/default.yaml. Stop with Ctrl-C: what has arrived is stored
+first; a second Ctrl-C ends at once, and nothing is lost but time.`,
   needs: nothing,
   async run(common, { forMs, waitMs }) {
     // A daemon lives for months beside other programs: its heap shall stay close to what is in use
@@ -133,14 +131,13 @@ export default command({
     await endsInTime(clock, LEFTOVER_MS, work);
     await summary?.stop();
     const unstored = unstoredRows(before, telemetry.counts.snapshot());
-    const outcome = wanted instanceof Error || unstored <= 0 ? wanted : notStored(unstored);
-    const exitCode = outcome instanceof Error ? exitCodeOf(outcome) : EXIT_CODES.ok;
-    if (outcome instanceof Error) {
-      telemetry.daemon.failed({ code: codeOf(outcome), message: messageOf(outcome) });
-    }
+    const failure =
+      wanted instanceof Error ? wanted : unstored > 0 ? notStored(unstored) : undefined;
+    const exitCode = failure === undefined ? EXIT_CODES.ok : exitCodeOf(failure);
+    if (failure) telemetry.daemon.failed({ code: codeOf(failure), message: messageOf(failure) });
     endSoon(LEFTOVER_MS);
     telemetry.daemon.stopped({ durationMs: clock.monotonicMs() - stoppingMs, exitCode });
-    if (outcome instanceof Error) throw outcome;
+    if (failure) throw failure;
     return exitCode;
   },
 });

@@ -29,20 +29,6 @@ import {
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
-const HELP = `
-covered   the share of what is expected that is proven complete, up to the newest time that is covered or was asked
-          for in vain
-verified until
-          held against the trades up to there; what does not match is named below the table
-lag       what is newer than "covered until": it is part of the share only as far as it was asked for in vain
-
-  tapekeep status --summary
-  tapekeep status --worst 20 --kind trades,candles
-  tapekeep status --json | jq '.archive.streams[] | select(.coverageRatio != null and .coverageRatio < 1)'
-
-The JSON is the document that a daemon serves as /status, whose daemon is null here; its JSON Schema is
-docs/reference/status.schema.json, and /status/schema of a daemon.`;
-
 export default command({
   options: {
     markets: MARKETS,
@@ -55,7 +41,19 @@ export default command({
     isSummary: flag('--summary', 'only the figures of all together'),
     json: JSON_DOCUMENT,
   },
-  help: HELP,
+  help: `
+covered   the share of what is expected that is proven complete, up to the newest time that is covered or was asked
+          for in vain
+verified until
+          held against the trades up to there; what does not match is named below the table
+lag       what is newer than "covered until": it is part of the share only as far as it was asked for in vain
+
+  tapekeep status --summary
+  tapekeep status --worst 20 --kind trades,candles
+  tapekeep status --json | jq '.archive.streams[] | select(.coverageRatio != null and .coverageRatio < 1)'
+
+The JSON is the document that a daemon serves as /status, whose daemon is null here; its JSON Schema is
+docs/reference/status.schema.json, and /status/schema of a daemon.`,
   needs: archive(),
   async run({ session, store, nowMs }, { markets, kinds, worst, isSummary, json }) {
     const [identity, isWritten, isCollecting, known, streams, gaps, checks] = await Promise.all([

@@ -6,7 +6,13 @@ import { assertArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { writeOut } from '../output.js';
 
-const HELP = `
+/** The login that may write. */
+export const OWNER = flag('--owner', "log in as the archive's owner, who may write");
+
+/** Prints where the archive is, for programs that connect by themselves. */
+export default command({
+  options: { isOwner: OWNER },
+  help: `
 The login of the embedded Postgres only reads (database.readerName, database.readerPassword). Of a database
 of your own the address is database.url, with and without --owner, whose login may write: give readers
 logins of their own (docs/guides/sql.md). The password stands in the address: mind where you print it.
@@ -15,15 +21,7 @@ logins of their own (docs/guides/sql.md). The password stands in the address: mi
   url=$(tapekeep url --owner) && TAPEKEEP_DATABASE_URL=$url tapekeep start
 
 The embedded Postgres has to run: "tapekeep db" keeps it up, and so does "tapekeep start". Where it does not
-nothing is printed, and the exit code is 1: psql of an empty address would open another database.`;
-
-/** The login that may write. */
-export const OWNER = flag('--owner', "log in as the archive's owner, who may write");
-
-/** Prints where the archive is, for programs that connect by themselves. */
-export default command({
-  options: { isOwner: OWNER },
-  help: HELP,
+nothing is printed, and the exit code is 1: psql of an empty address would open another database.`,
   needs: nothing,
   async run(common, { isOwner }) {
     const { config } = openSession({ logLevel: 'warn', ...common });
