@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { OpenPivotError, StatementRefusedError } from '../../archive/errors.js';
+import { spreadsheetField } from '../../archive/lines.js';
 import type { Statement } from '../../archive/query/statement.js';
 import { isQuestion, QUERY_TABLES, QUESTIONS } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
@@ -22,9 +23,8 @@ import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { gather, instantArgument, spanStartArgument, timeoutArgument } from '../options.js';
-import { printable, writeOut } from '../output.js';
+import { formatTable, jsonLine, printable, writeOut } from '../output.js';
 import { Progress } from '../progress.js';
-import { ANSWER_FORMATS, type AnswerFormat, writeAnswer } from '../query/query-output.js';
 import { asOwnRefusal, asRefusal } from '../query/refusals.js';
 import {
   DEFAULT_TIMEOUT_MS,
@@ -34,6 +34,10 @@ import {
   unlessStuck,
 } from '../query/time-limit.js';
 import { selectSpan } from '../selection.js';
+
+/** The forms of an answer. */
+const ANSWER_FORMATS = ['table', 'csv', 'json'] as const;
+type AnswerFormat = (typeof ANSWER_FORMATS)[number];
 
 /** What can run a statement. */
 const ENGINES = ['auto', 'postgres', 'duckdb'] as const;
@@ -193,19 +197,13 @@ async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
 function coldWarnings({ cold }: Answer): string[] {
   return cold.map(({ table, span }) => {
     const time = `${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)}`;
-    const other = otherName(table);
-    const advice =
-      other === undefined ? 'tapekeep restore brings them back' : `the table ${other} has all`;
+    const own = WRITTEN_SERIES.find((one) => one === table && SERIES[one].retention !== 'account');
+    // The name by which both engines answer for rows in files too.
+    const kind = own && SERIES[own].kind;
+    const other = kind === own ? `${kind} (with --engine duckdb)` : kind;
+    const advice = own ? `the table ${other} has all` : 'tapekeep restore brings them back';
     return `rows of ${table} have moved to cold files, within ${time}; what is read of that time from the table itself is not all (analytics refuses such a time, unless tapekeep.missing is set). In this command ${advice}`;
   });
-}
-
-/** The name by which both engines answer for rows in files too. */
-function otherName(table: string): string | undefined {
-  const own = WRITTEN_SERIES.find((one) => one === table && SERIES[one].retention !== 'account');
-  if (own === undefined) return undefined;
-  const { kind } = SERIES[own];
-  return kind === own ? `${kind} (with --engine duckdb)` : kind;
 }
 
 async function askTogether(
@@ -263,4 +261,105 @@ function readStatement(
   } catch (error) {
     throw new UsageError('--file', file, `it cannot be read (${messageOf(error)})`);
   }
+}
+
+/** An answer as it comes: values as for JSON, decimals in text. */
+interface PrintableAnswer {
+  readonly names: readonly string[];
+  readonly chunks:
+    | AsyncIterable<ReadonlyArray<readonly unknown[]>>
+    | Iterable<ReadonlyArray<readonly unknown[]>>;
+}
+
+/** Rows that settle how wide the columns of a table are. */
+const MEASURED_ROWS = 1_000;
+
+/**
+ * Writes an answer out, some thousand rows at a time: memory does not grow with their number.
+ *
+ * @param write resolves when more may come
+ */
+async function writeAnswer(
+  { names, chunks }: PrintableAnswer,
+  format: AnswerFormat,
+  write: (text: string) => Promise<void>,
+): Promise<void> {
+  if (format === 'table') return await writeTable(names, chunks, write);
+  if (format === 'csv') {
+    if (names.length > 0) await write(`${names.map(spreadsheetField).join(',')}\r\n`);
+    for await (const rows of chunks) {
+      await write(rows.map((row) => `${row.map(csvCell).join(',')}\r\n`).join(''));
+    }
+    return;
+  }
+  const keys = distinct(names);
+  for await (const rows of chunks) {
+    const objects = rows.map((row) => Object.fromEntries(keys.map((key, at) => [key, row[at]])));
+    await write(objects.map(jsonLine).join(''));
+  }
+}
+
+async function writeTable(
+  names: readonly string[],
+  chunks: PrintableAnswer['chunks'],
+  write: (text: string) => Promise<void>,
+): Promise<void> {
+  const columns = names.map((title, at) => ({
+    title,
+    text: (row: readonly unknown[]) => cell(row[at]),
+  }));
+  const put = async (lines: readonly string[]) => {
+    if (lines.length > 0) await write(`${lines.join('\n')}\n`);
+  };
+  let count = 0;
+  let first: (readonly unknown[])[] | undefined = [];
+  // What comes later is laid out as if it stood beneath the widest text of each column.
+  let widest: string[] = [];
+  const putFirst = async (rows: readonly (readonly unknown[])[]) => {
+    if (rows.length > 0) await put(formatTable(columns, rows));
+    widest = names.map((_, at) => longest(rows.map((row) => cell(row[at]))));
+    first = undefined;
+  };
+  for await (const rows of chunks) {
+    count += rows.length;
+    if (first === undefined) {
+      await put(formatTable(columns, [widest, ...rows]).slice(2));
+      continue;
+    }
+    first.push(...rows);
+    if (first.length >= MEASURED_ROWS) await putFirst(first);
+  }
+  if (first !== undefined) await putFirst(first);
+  await put([`(${count} ${count === 1 ? 'row' : 'rows'})`]);
+}
+
+function longest(texts: readonly string[]): string {
+  return texts.reduce((long, text) => (text.length > long.length ? text : long), '');
+}
+
+function cell(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
+
+/** A number is none of a formula, also below zero. */
+const NUMBER = /^-?(\d+(\.\d+)?(e[+-]?\d+)?|infinity)$/i;
+/** Nor is a length of time, as both engines write it: `-00:00:00.25`, `-1 days +02:03:04`. */
+const INTERVAL = /^(-?\d+ (year|mon|month|day)s?( (?=.)|$))*([+-]?\d+:\d\d:\d\d(\.\d+)?)?$/;
+
+function csvCell(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  const text = cell(value);
+  return text !== '' && (NUMBER.test(text) || INTERVAL.test(text)) ? text : spreadsheetField(text);
+}
+
+/** Names of which none hides another in an object. */
+function distinct(names: readonly string[]): string[] {
+  const taken = new Set<string>();
+  return names.map((name) => {
+    let free = name;
+    for (let more = 2; taken.has(free); more += 1) free = `${name}_${more}`;
+    taken.add(free);
+    return free;
+  });
 }

@@ -149,18 +149,7 @@ export function describeDatabase(url: string): string {
 }
 
 /** What becomes of work on an archive when the command is to end: it is cut off, or ends `by itself`. */
-export type WorkEnds = 'cut off' | 'by itself';
-
-/** A database without a schema is a new archive. */
-async function openOrMake(session: Session, url: string, need: ArchiveNeed): Promise<Store> {
-  try {
-    return await openArchive(session, url);
-  } catch (error) {
-    if (codeOf(error) !== 'database_not_migrated' || need === 'existing') throw error;
-    await migrateDatabase(session, url);
-    return await openArchive(session, url);
-  }
-}
+type WorkEnds = 'cut off' | 'by itself';
 
 /**
  * Opens the archive, whether or not a daemon runs, and closes it again, also when the command is ended
@@ -177,7 +166,12 @@ export async function withArchive<T>(
 ): Promise<T> {
   return await withDatabase(session, need, async (database) => {
     const { signal, url } = database;
-    const opening = openOrMake(session, url, need);
+    const opening = openArchive(session, url).catch(async (error: unknown) => {
+      // A database without a schema is a new archive.
+      if (codeOf(error) !== 'database_not_migrated' || need === 'existing') throw error;
+      await migrateDatabase(session, url);
+      return await openArchive(session, url);
+    });
     const store = await unlessAborted(signal, opening, (late) => late.stop());
     try {
       const working = work(store, database);
