@@ -392,7 +392,7 @@ suite('gaps', { concurrency: 3 }, () => {
     assert.equal(tickers.code, 0, tickers.err);
     assert.match(
       tickers.out,
-      /^tickers of BTC_USDT: (never collected of that time|nothing is collected yet)/,
+      /^tickers of BTC_USDT: (never collected of that time|nothing is covered yet)/,
     );
     const timeless = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades');
     assert.equal(timeless.code, 2);

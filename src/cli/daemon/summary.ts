@@ -40,13 +40,30 @@ function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
   ];
 }
 
-interface Rates {
-  readonly rowsPerS: number;
-  readonly requestsPerS: number;
+/** What was counted up to an instant, in milliseconds. */
+interface Counted {
+  readonly atMs: number;
+  readonly rows: number;
+  readonly requests: number;
 }
 
-const storedIn = ({ streams }: RunCountsSnapshot) =>
-  streams.reduce((sum, stream) => sum + stream.stored + stream.updated, 0);
+const NOTHING_COUNTED: Counted = { atMs: 0, rows: 0, requests: 0 };
+
+function countedAt(atMs: number, { streams, requests }: RunCountsSnapshot): Counted {
+  const rows = streams.reduce((sum, stream) => sum + stream.stored + stream.updated, 0);
+  return { atMs, rows, requests };
+}
+
+/** What came in a second between two instants. */
+function ratesOf(before: Counted, now: Counted) {
+  const seconds = Math.max((now.atMs - before.atMs) / 1000, 0.001);
+  return {
+    rowsPerS: (now.rows - before.rows) / seconds,
+    requestsPerS: (now.requests - before.requests) / seconds,
+  };
+}
+
+type Rates = ReturnType<typeof ratesOf>;
 
 function footLine(snapshot: RunCountsSnapshot, rates: Rates): string {
   return [
@@ -73,17 +90,12 @@ function oneLine(snapshot: RunCountsSnapshot, nowMs: number, rates: Rates): stri
 
 /** The table of totals that closes a run. */
 function finalSummary(snapshot: RunCountsSnapshot, nowMs: number, ranMs: number): string {
-  const seconds = Math.max(ranMs / 1000, 0.001);
-  const rates = {
-    rowsPerS: storedIn(snapshot) / seconds,
-    requestsPerS: snapshot.requests / seconds,
-  };
   // What is not stored by now never is by this run.
   const streams = snapshot.streams.map((one) => ({ ...one, lost: one.lost + one.inFlight }));
   return [
     `Collected for ${shownDuration(ranMs)}.`,
     ...formatTable(columnsAt(nowMs), streams),
-    footLine(snapshot, rates),
+    footLine(snapshot, ratesOf(NOTHING_COUNTED, countedAt(ranMs, snapshot))),
     '',
   ].join('\n');
 }
@@ -104,13 +116,13 @@ export class LiveSummary {
   #loop: Promise<void> | undefined;
   #drawnLines = 0;
   #rates: Rates = { rowsPerS: 0, requestsPerS: 0 };
-  #before: { readonly atMs: number; readonly rows: number; readonly requests: number };
+  #before: Counted;
 
   constructor(options: SummaryOptions) {
     this.#options = options;
     this.#isTerminal = options.output.isTTY === true;
     this.#startedMs = options.clock.monotonicMs();
-    this.#before = { atMs: this.#startedMs, rows: 0, requests: 0 };
+    this.#before = { ...NOTHING_COUNTED, atMs: this.#startedMs };
   }
 
   /** Starts drawing. Idempotent. */
@@ -149,7 +161,9 @@ export class LiveSummary {
     try {
       for (;;) {
         await sleep(this.#options.clock, periodMs, this.#stopping.signal);
-        this.#measure();
+        const now = countedAt(this.#options.clock.monotonicMs(), snapshot());
+        this.#rates = ratesOf(this.#before, now);
+        this.#before = now;
         this.#erase();
         if (this.#isTerminal) this.#draw();
         else output.write(`${oneLine(snapshot(), exchangeNowMs(), this.#rates)}\n`);
@@ -157,21 +171,6 @@ export class LiveSummary {
     } catch (error) {
       if (!isAborted(error)) throw error;
     }
-  }
-
-  #measure(): void {
-    const snapshot = this.#options.snapshot();
-    const now = {
-      atMs: this.#options.clock.monotonicMs(),
-      rows: storedIn(snapshot),
-      requests: snapshot.requests,
-    };
-    const seconds = Math.max((now.atMs - this.#before.atMs) / 1000, 0.001);
-    this.#rates = {
-      rowsPerS: (now.rows - this.#before.rows) / seconds,
-      requestsPerS: (now.requests - this.#before.requests) / seconds,
-    };
-    this.#before = now;
   }
 
   #draw(): void {
