@@ -27,11 +27,6 @@ export function unitBound(digits: number): bigint {
   return powerOfTen(MAX_WHOLE_DIGITS + digits);
 }
 
-/** Number of places that the value of a plain decimal text needs: `1.50` needs one. */
-export function placesOf(text: string): number {
-  return (DECIMAL.exec(text)?.[3] ?? '').replace(CLOSING_ZEROS, '').length;
-}
-
 /**
  * Reads plain decimal text of a value above zero in units of 10^−`digits`. Zeros that close the
  * fraction do not count as places.

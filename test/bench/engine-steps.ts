@@ -1,24 +1,20 @@
-import { LevelEntry, type LevelKey, LevelList } from '../../src/sandbox/engine/level-list.js';
+import { BookSide, type Order } from '../../src/sandbox/engine/book.js';
 import { apply, newEngine, type Operation, type Place, type Stream } from './engine-stream.js';
 
-/** A price level of which only the key and the number of its orders matter. */
-class Level extends LevelEntry {
-  held = 0;
-}
+const HUGE = 2n ** 60n;
 
 /**
- * One side of a book whose prices count how often they are compared. The engine's own list of levels
- * is asked the same as in the engine, so the count is what the engine does, whatever machine it is.
+ * One side of a book whose prices count how often they are compared. The engine's own side is asked the
+ * same as in the engine, so the count is what the engine does, whatever machine it is.
  */
 class CountingSide {
-  readonly #sign: 1 | -1;
-  readonly #keys = new Map<number, LevelKey>();
-  readonly #list = new LevelList<Level>((key) => new Level(key));
-  readonly #levels = new Map<number, Level>();
+  readonly #prices = new Map<number, bigint>();
+  readonly #side: BookSide;
+  readonly #orders = new Map<number, Order>();
   #reads = 0;
 
   constructor(side: 'buy' | 'sell') {
-    this.#sign = side === 'buy' ? -1 : 1;
+    this.#side = new BookSide(side);
   }
 
   /** Each comparison reads two prices. */
@@ -26,37 +22,34 @@ class CountingSide {
     return this.#reads / 2;
   }
 
-  /** An order begins to rest at a price. */
-  add(ticks: number): void {
-    const level = this.#list.obtain(this.#keyOf(ticks));
-    level.held += 1;
-    this.#levels.set(ticks, level);
+  /** An order begins to rest. */
+  add({ id, ticks }: Place): void {
+    const order = { price: this.#priceOf(ticks), left: 0n } as Order;
+    this.#side.add(order);
+    this.#orders.set(id, order);
   }
 
-  /** An order at a price is finished or cancelled. */
-  remove(ticks: number): void {
-    const level = this.#levels.get(ticks);
-    if (level === undefined) throw new Error(`no level at ${ticks}`);
-    level.held -= 1;
-    if (level.held > 0) return;
-    this.#list.remove(level);
-    this.#levels.delete(ticks);
+  /** An order is finished or cancelled. */
+  remove({ id }: Place): void {
+    const order = this.#orders.get(id);
+    if (order === undefined) throw new Error(`no order ${id}`);
+    this.#side.remove(order);
+    this.#orders.delete(id);
   }
 
-  /** The list compares keys by `<` and `===` only, which an object with a value does as well. */
-  #keyOf(ticks: number): LevelKey {
-    const known = this.#keys.get(ticks);
+  /** Prices beyond all exact numbers are compared as they are, which one object for each does as well. */
+  #priceOf(ticks: number): bigint {
+    const known = this.#prices.get(ticks);
     if (known !== undefined) return known;
-    const value = this.#sign * ticks;
     const counted = {
       valueOf: () => {
         this.#reads += 1;
-        return value;
+        return HUGE + BigInt(ticks);
       },
     };
-    const key = counted as unknown as LevelKey;
-    this.#keys.set(ticks, key);
-    return key;
+    const price = counted as unknown as bigint;
+    this.#prices.set(ticks, price);
+    return price;
   }
 }
 
@@ -70,7 +63,7 @@ export function comparisonsAStep({ resting, operations }: Stream): number {
   });
   const close = (id: number) => {
     const order = open.get(id);
-    if (order !== undefined && open.delete(id)) sides[order.side].remove(order.ticks);
+    if (order !== undefined && open.delete(id)) sides[order.side].remove(order);
   };
   const step = (operation: Operation) => {
     apply(engine, operation);
@@ -78,7 +71,7 @@ export function comparisonsAStep({ resting, operations }: Stream): number {
     for (const maker of filled) if (engine.order(maker) === undefined) close(maker);
     filled = [];
     if (engine.order(operation.id) === undefined) return;
-    sides[operation.side].add(operation.ticks);
+    sides[operation.side].add(operation);
     open.set(operation.id, operation);
   };
   for (const order of resting) step(order);

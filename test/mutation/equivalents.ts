@@ -53,16 +53,6 @@ export const EQUIVALENTS: readonly {
     reason: 'rows that all lie within the span are held against it once more',
   },
   {
-    id: '7bdde3a9',
-    file: 'sandbox/engine/level-list.ts',
-    reason: 'one chunk of all levels has the same order, and takes longer to change',
-  },
-  {
-    id: '342da6d1',
-    file: 'sandbox/engine/level-list.ts',
-    reason: 'what follows adds nothing to a full list',
-  },
-  {
     id: '996aacfe',
     file: 'store/writer/trade-encoder.ts',
     reason: 'the slower way, for unusual decimals, writes the same bytes',
@@ -231,11 +221,6 @@ export const EQUIVALENTS: readonly {
     id: 'b900f3d9',
     file: 'store/writer/transaction.ts',
     reason: 'the slower way, for trades that are known in part, lists the same ones',
-  },
-  {
-    id: 'f998fac4',
-    file: 'sandbox/engine/level-list.ts',
-    reason: 'the next chunk ends at its first entry',
   },
   {
     id: 'b1ebf522',

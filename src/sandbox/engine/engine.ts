@@ -3,10 +3,10 @@ import type { Side } from '../../contract/values.js';
 import type { Slice } from '../../server/backend.js';
 import { EngineError, Rejection } from '../errors.js';
 import { Accounts, type Currency } from './accounts.js';
+import type { Order, OrderState, PriceLevel } from './book.js';
 import { faultOf, type LimitOrder } from './limit-order.js';
 import { ListedMarket, type MarketRules } from './market.js';
 import { freeze, matchOrder, release, type Trade } from './matching.js';
-import { Order, type OrderState } from './order.js';
 
 export interface EngineOptions {
   /** Called once for every trade, in order of ids, when its operation is done. It must not change the engine. */
@@ -16,11 +16,7 @@ export interface EngineOptions {
 }
 
 /** One price of a book, in units of its market. */
-export interface DepthLevel {
-  readonly price: bigint;
-  /** Sum of what is left of the orders. */
-  readonly amount: bigint;
-}
+export type DepthLevel = Readonly<Pick<PriceLevel, 'price' | 'amount'>>;
 
 const MAX_OPEN_ORDERS = 10_000;
 
@@ -60,7 +56,6 @@ export class MatchingEngine {
     const base = this.#accounts.currency(rules.stock);
     const quote = this.#accounts.currency(rules.money);
     this.#markets.set(rules.name, new ListedMarket(rules, base, quote));
-    this.#rescale();
   }
 
   /**
@@ -72,16 +67,11 @@ export class MatchingEngine {
     this.#guard();
     const market = this.#markets.get(name);
     if (market === undefined) return unknownMarket(name);
-    let count = 0;
-    for (const side of [market.buy, market.sell]) {
-      for (let order = side.best?.oldest; order !== undefined; order = side.best?.oldest) {
-        this.#takeOut(market, order);
-        count += 1;
-      }
-    }
+    const open = [market.buy, market.sell].flatMap((side) => side.page(0, side.orders));
+    for (const order of open) this.#takeOut(market, order);
     this.#markets.delete(name);
     this.#notify();
-    return count;
+    return open.length;
   }
 
   /** Lets the ids of orders and trades go on from `next`, if that is ahead of them. */
@@ -112,9 +102,7 @@ export class MatchingEngine {
   /** Adds funds from outside; `amount` is plain decimal text above zero. */
   deposit(account: string, currency: string, amount: string): Rejection | undefined {
     this.#guard();
-    const rejection = this.#accounts.deposit(account, currency, amount);
-    this.#rescale();
-    return rejection;
+    return this.#accounts.deposit(account, currency, amount);
   }
 
   /**
@@ -130,15 +118,29 @@ export class MatchingEngine {
     if (fault !== undefined) return fault;
     this.#timeUs = Math.max(this.#timeUs, order.timeUs);
     const participant = market.participant(order.account);
-    const id = this.#nextOrderId;
+    const { account, side, price, amount } = order;
+    const { takerFee, makerFee } = market;
+    const taker: Order = {
+      id: this.#nextOrderId,
+      account,
+      participant,
+      market: order.market,
+      side,
+      timeUs: this.#timeUs,
+      price,
+      amount,
+      left: amount,
+      dealMoney: 0n,
+      takerFee,
+      makerFee,
+    };
     this.#nextOrderId += 1;
-    const taker = new Order(id, participant, this.#timeUs, order, market);
     matchOrder(market, taker, this.#filled);
     if (taker.left > 0n) {
       freeze(market, taker);
       market.side(taker.side).add(taker);
-      participant.add(taker);
-      this.#orders.set(id, taker);
+      participant.orders.add(taker);
+      this.#orders.set(taker.id, taker);
     }
     this.#notify();
     return taker;
@@ -172,10 +174,10 @@ export class MatchingEngine {
     return this.#accounts.currencies();
   }
 
-  /** The open orders of an account in a market, newest first. Costs O(offset + limit). */
+  /** The open orders of an account in a market, newest first. */
   activeOrders(account: string, market: string, offset: number, limit: number): Slice<OrderState> {
-    const participant = this.#markets.get(market)?.findParticipant(account);
-    return { total: participant?.total ?? 0, rows: participant?.page(offset, limit) ?? [] };
+    const orders = [...(this.#markets.get(market)?.findParticipant(account)?.orders ?? [])];
+    return { total: orders.length, rows: orders.reverse().slice(offset, offset + limit) };
   }
 
   /** The open orders of one side, best price first and oldest first within a price. */
@@ -196,7 +198,7 @@ export class MatchingEngine {
   }
 
   #forget(order: Order): void {
-    order.participant.remove(order);
+    order.participant.orders.delete(order);
     this.#orders.delete(order.id);
   }
 
@@ -229,11 +231,6 @@ export class MatchingEngine {
     } finally {
       this.#isNotifying = false;
     }
-  }
-
-  /** Fits the markets' factors to the digits of their currencies. */
-  #rescale(): void {
-    for (const market of this.#markets.values()) market.rescale();
   }
 
   #guard(): void {

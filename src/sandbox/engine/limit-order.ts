@@ -58,7 +58,7 @@ export function faultOf(
   if (held === undefined || held.available < needOf(market, side, price, amount)) {
     return fundsShort(account, currency.name);
   }
-  if (participant !== undefined && participant.total >= maxOpenOrders) {
+  if (participant !== undefined && participant.orders.size >= maxOpenOrders) {
     const most = `${account} has ${maxOpenOrders} open orders in ${rules.name}, the most allowed`;
     return new Rejection('tooManyOrders', most);
   }

@@ -2,11 +2,9 @@ import type { Market } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
 import { obtain } from '../../kernel/bounded.js';
 import { MAX_PLACES, parseUnits, powerOfTen, unitBound } from '../amounts.js';
-import type { Rejection } from '../errors.js';
-import { EngineError } from '../errors.js';
+import { EngineError, type Rejection } from '../errors.js';
 import type { Currency, Holding } from './accounts.js';
-import { BookSide } from './book-side.js';
-import { Participant } from './order.js';
+import { BookSide, type Participant } from './book.js';
 
 /** A market as it is listed. */
 export interface MarketRules extends Market {
@@ -47,12 +45,12 @@ export class ListedMarket {
   readonly quote: Currency;
   isBlocked = false;
   /** Units of the base currency in one unit of an amount. */
-  baseFactor = 1n;
+  readonly baseFactor: bigint;
   /** Units of the quote currency in one unit of price × amount. */
-  quoteFactor = 1n;
+  readonly quoteFactor: bigint;
   /** Units of the currency in one unit of amount × rate, and of price × amount × rate. */
-  baseFeeFactor = 1n;
-  quoteFeeFactor = 1n;
+  readonly baseFeeFactor: bigint;
+  readonly quoteFeeFactor: bigint;
   readonly #participants = new Map<string, Participant>();
 
   /** @throws EngineError when the rules cannot be */
@@ -82,18 +80,10 @@ export class ListedMarket {
     if (this.takerFee >= rateBound || this.makerFee >= rateBound) {
       throw new EngineError(`market ${name}: fee rates go from 0 to below 1`);
     }
-    base.widen(stockPrec + feePrec);
-    quote.widen(stockPrec + moneyPrec + feePrec);
-    this.rescale();
-  }
-
-  /** To be called when a currency has got more digits. */
-  rescale(): void {
-    const { stockPrec, moneyPrec, feePrec } = this.rules;
-    this.baseFactor = powerOfTen(this.base.digits - stockPrec);
-    this.baseFeeFactor = powerOfTen(this.base.digits - stockPrec - feePrec);
-    this.quoteFactor = powerOfTen(this.quote.digits - stockPrec - moneyPrec);
-    this.quoteFeeFactor = powerOfTen(this.quote.digits - stockPrec - moneyPrec - feePrec);
+    this.baseFactor = powerOfTen(MAX_PLACES - stockPrec);
+    this.baseFeeFactor = powerOfTen(MAX_PLACES - stockPrec - feePrec);
+    this.quoteFactor = powerOfTen(MAX_PLACES - stockPrec - moneyPrec);
+    this.quoteFeeFactor = powerOfTen(MAX_PLACES - stockPrec - moneyPrec - feePrec);
   }
 
   side(side: Side): BookSide {
@@ -107,12 +97,11 @@ export class ListedMarket {
 
   /** The participant of an account, made at its first order. */
   participant(account: string): Participant {
-    const { base, quote } = this;
-    return obtain(
-      this.#participants,
-      account,
-      () => new Participant(account, base.holding(account), quote.holding(account)),
-    );
+    return obtain(this.#participants, account, () => ({
+      base: this.base.holding(account),
+      quote: this.quote.holding(account),
+      orders: new Set(),
+    }));
   }
 
   /** The participant of an account that has ordered here. */

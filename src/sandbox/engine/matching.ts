@@ -1,6 +1,6 @@
 import type { Side } from '../../contract/values.js';
+import type { Order } from './book.js';
 import { type ListedMarket, needOf } from './market.js';
-import type { Order } from './order.js';
 
 /** A trade as the engine made it. Quantities are in units of its market. */
 export interface Trade {
@@ -33,7 +33,7 @@ export function matchOrder(market: ListedMarket, taker: Order, onFilled: OnFille
   const book = isBuy ? market.sell : market.buy;
   while (taker.left > 0n) {
     const level = book.best;
-    const maker = level?.oldest;
+    const maker = level?.orders[0];
     if (level === undefined || maker === undefined) break;
     if (isBuy ? level.price > taker.price : level.price < taker.price) break;
     const amount = maker.left < taker.left ? maker.left : taker.left;

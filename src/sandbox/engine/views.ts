@@ -1,8 +1,8 @@
 import type { ActiveOrder, BookOrder, CreatedOrder } from '../../contract/resources.js';
 import { formatScaled, formatTrimmed } from '../amounts.js';
+import type { OrderState } from './book.js';
 import type { DepthLevel } from './engine.js';
 import type { MarketRules } from './market.js';
-import type { OrderState } from './order.js';
 
 /*
  * What the engine holds, as the contract shows it. Prices and amounts have all places of their
@@ -21,7 +21,7 @@ function progress(order: OrderState, { stockPrec, moneyPrec, feePrec }: MarketRu
     timestamp: order.timeUs / 1_000_000,
     takerFee: formatTrimmed(order.takerFee, feePrec),
     makerFee: formatTrimmed(order.makerFee, feePrec),
-    dealStock: formatTrimmed(order.dealStock, stockPrec),
+    dealStock: formatTrimmed(order.amount - order.left, stockPrec),
     dealMoney: formatTrimmed(order.dealMoney, stockPrec + moneyPrec),
   };
 }

@@ -2,8 +2,8 @@ import type { Side } from '../../contract/values.js';
 import { SECOND_US } from '../../kernel/durations.js';
 import { hashText, type Random, seededRandom } from '../../kernel/random.js';
 import { drawHeavy, mix, PriceSwing } from '../draws.js';
+import type { OrderState } from '../engine/book.js';
 import type { MatchingEngine } from '../engine/engine.js';
-import type { OrderState } from '../engine/order.js';
 import { Rejection } from '../errors.js';
 import type { FlowShape } from '../markets.js';
 

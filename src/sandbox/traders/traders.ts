@@ -1,4 +1,5 @@
 import { firstNot } from '../../kernel/sorted.js';
+import { MAX_PLACES, powerOfTen } from '../amounts.js';
 import type { MatchingEngine } from '../engine/engine.js';
 import { EngineError } from '../errors.js';
 import type { FlowShape } from '../markets.js';
@@ -203,8 +204,8 @@ export class Traders {
   /** Far more than a session can use: what the traders do never depends on what they have. */
   #fund(): void {
     const { engine } = this.#options;
-    for (const { name, digits, holdings } of engine.currencies()) {
-      const wanted = FUNDS * 10n ** BigInt(digits);
+    const wanted = FUNDS * powerOfTen(MAX_PLACES);
+    for (const { name, holdings } of engine.currencies()) {
       for (const account of [MAKERS, TAKERS]) {
         if ((holdings.get(account)?.available ?? 0n) * 2n >= wanted) continue;
         const refused = engine.deposit(account, name, String(FUNDS));

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { OrderState } from '../../../../src/sandbox/engine/book.js';
 import { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
 import type { LimitOrderText } from '../../../../src/sandbox/engine/limit-order.js';
 import type { MarketRules } from '../../../../src/sandbox/engine/market.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
-import type { OrderState } from '../../../../src/sandbox/engine/order.js';
 import {
   createdOrderView,
   depthView,
@@ -348,7 +348,7 @@ test('deposits are exact and bounded', () => {
   assert.equal(engine.deposit('ann', 'BTC', '0.000000000000000001'), undefined);
   assert.equal(engine.deposit('ann', 'BTC', '5'), undefined);
   assert.deepEqual(engine.balances('ann'), { BTC: held('5.000000000000000001') });
-  assert.equal(engine.deposit('ann', 'BTC', '0.0000000000000000001')?.reason, 'precisionExceeded');
+  assert.equal(engine.deposit('ann', 'BTC', `0.${'0'.repeat(40)}1`)?.reason, 'precisionExceeded');
   assert.equal(engine.deposit('ann', 'BTC', '0')?.reason, 'notPositive');
   assert.equal(engine.deposit('ann', 'BTC', '9'.repeat(30))?.reason, 'tooManyDigits');
 });

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Side } from '../../../../src/contract/values.js';
-import { formatTrimmed } from '../../../../src/sandbox/amounts.js';
+import { formatTrimmed, MAX_PLACES } from '../../../../src/sandbox/amounts.js';
+import type { OrderState } from '../../../../src/sandbox/engine/book.js';
 import { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
 import type { MarketRules } from '../../../../src/sandbox/engine/market.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
-import type { OrderState } from '../../../../src/sandbox/engine/order.js';
 import { Rejection } from '../../../../src/sandbox/errors.js';
 import { worlds } from '../../../support/seeds.js';
 import { assertInvariants, placeText } from './invariants.js';
@@ -112,7 +112,7 @@ function orderWords(order: OrderState, { stockPrec, moneyPrec, feePrec }: Market
     takerFee: formatTrimmed(order.takerFee, feePrec),
     makerFee: formatTrimmed(order.makerFee, feePrec),
     left: stock(order.left),
-    dealStock: stock(order.dealStock),
+    dealStock: stock(order.amount - order.left),
     dealMoney: formatTrimmed(order.dealMoney, stockPrec + moneyPrec),
   };
 }
@@ -220,9 +220,9 @@ class Pair {
         assert.deepEqual([available, freeze], [shown(purse.available), shown(purse.freeze)]);
       }
     }
-    for (const { name, digits, fees } of this.engine.currencies()) {
+    for (const { name, fees } of this.engine.currencies()) {
       const expected = shown(this.model.purse(FEE_ACCOUNT, name).available);
-      assert.equal(formatTrimmed(fees.available, digits), expected);
+      assert.equal(formatTrimmed(fees.available, MAX_PLACES), expected);
     }
     assertInvariants(this.engine, this.deposited, 60);
   }
