@@ -59,32 +59,19 @@ function candle(
   candleOpen: CandleRules['candleOpen'],
 ): Candle | undefined {
   const previous = from > columns.base ? columns.priceAt(from - 1) : undefined;
-  const price = (value: bigint) => formatScaled(value, columns.priceDigits);
-  if (from === to) {
-    if (previous === undefined) return undefined;
-    const flat = price(previous);
-    return {
-      time: timeS,
-      open: flat,
-      close: flat,
-      highest: flat,
-      lowest: flat,
-      volume: '0',
-      amount: '0',
-      market: market.name,
-    };
-  }
-  const { amount, quoteVolume, high, low } = columns.figures(from, to);
+  const isEmpty = from === to;
+  if (isEmpty && previous === undefined) return undefined;
   const first = columns.priceAt(from);
-  const open = candleOpen === 'previous' ? (previous ?? first) : first;
-  const isHighest = open > high;
-  const isLowest = open < low;
+  // Of an empty one the only price is that of the last trade before it.
+  const open = isEmpty || candleOpen === 'previous' ? (previous ?? first) : first;
+  const { amount, quoteVolume, high, low } = columns.figures(from, to);
+  const price = (value: bigint) => formatScaled(value, columns.priceDigits);
   return {
     time: timeS,
     open: price(open),
-    close: price(columns.priceAt(to - 1)),
-    highest: price(isHighest ? open : high),
-    lowest: price(isLowest ? open : low),
+    close: price(isEmpty ? open : columns.priceAt(to - 1)),
+    highest: price(isEmpty || open > high ? open : high),
+    lowest: price(isEmpty || open < low ? open : low),
     volume: formatTrimmed(amount, columns.amountDigits),
     amount: formatTrimmed(quoteVolume, columns.amountDigits + columns.priceDigits),
     market: market.name,

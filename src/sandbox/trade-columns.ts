@@ -14,8 +14,7 @@ export interface Figures {
 }
 
 const NO_FIGURES: Readonly<Figures> = { count: 0, amount: 0n, quoteVolume: 0n, high: 0n, low: 0n };
-const BLOCK = 64;
-const SUPERBLOCK = BLOCK * BLOCK;
+const BLOCK = 256;
 const INITIAL_CAPACITY = 1024;
 
 function addFigures(sum: Figures, part: Readonly<Figures>): void {
@@ -31,8 +30,8 @@ function addFigures(sum: Figures, part: Readonly<Figures>): void {
  * The trades of one market in order of time, kept in parallel arrays (33 bytes a trade).
  *
  * A trade is named by its position, counted from the first one ever appended; the oldest can be
- * dropped and positions stay. Sums over any stretch come from blocks of 64 and 4096 trades that are
- * added up once, so a stretch of a million costs some hundreds of steps.
+ * dropped and positions stay. Sums over any stretch come from blocks of trades that are added up once, so
+ * a stretch of a hundred thousand costs some hundreds of steps.
  */
 export class TradeColumns {
   readonly priceDigits: number;
@@ -45,7 +44,6 @@ export class TradeColumns {
   #amounts = new BigInt64Array(INITIAL_CAPACITY);
   #isSell = new Uint8Array(INITIAL_CAPACITY);
   readonly #blocks = new Map<number, Figures>();
-  readonly #superblocks = new Map<number, Figures>();
 
   constructor(priceDigits: number, amountDigits: number) {
     this.priceDigits = priceDigits;
@@ -132,10 +130,7 @@ export class TradeColumns {
     const sum: Figures = { ...NO_FIGURES };
     let position = from;
     while (position < to) {
-      if (position % SUPERBLOCK === 0 && position + SUPERBLOCK <= to) {
-        addFigures(sum, this.#superblock(position));
-        position += SUPERBLOCK;
-      } else if (position % BLOCK === 0 && position + BLOCK <= to) {
+      if (position % BLOCK === 0 && position + BLOCK <= to) {
         addFigures(sum, this.#block(position));
         position += BLOCK;
       } else {
@@ -182,7 +177,6 @@ export class TradeColumns {
     for (const column of columns) column.copyWithin(0, count, held);
     this.#base += count;
     for (const at of this.#blocks.keys()) if (at < this.#base) this.#blocks.delete(at);
-    for (const at of this.#superblocks.keys()) if (at < this.#base) this.#superblocks.delete(at);
   }
 
   #addTrade(sum: Figures, position: number): void {
@@ -199,14 +193,6 @@ export class TradeColumns {
     return obtain(this.#blocks, from, () => {
       const sum: Figures = { ...NO_FIGURES };
       for (let at = from; at < from + BLOCK; at += 1) this.#addTrade(sum, at);
-      return sum;
-    });
-  }
-
-  #superblock(from: number): Figures {
-    return obtain(this.#superblocks, from, () => {
-      const sum: Figures = { ...NO_FIGURES };
-      for (let at = from; at < from + SUPERBLOCK; at += BLOCK) addFigures(sum, this.#block(at));
       return sum;
     });
   }

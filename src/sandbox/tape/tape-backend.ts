@@ -11,7 +11,7 @@ import { ExchangeTime, MarketData, type MarketDataParts, type Touch } from '../m
 import { MarketTape } from '../market-tape.js';
 import { describeMarket, refusing, splitPair } from '../markets.js';
 import { type ReadTape, readCsvTape } from './recorded-tape.js';
-import { drawBook, EMPTY_BOOK, type TapeBook } from './tape-book.js';
+import { drawBook, type TapeBook } from './tape-book.js';
 
 /** A recorded tape in a file; see `readCsvTape` for its format. */
 export interface RecordedTape {
@@ -155,7 +155,7 @@ export class TapeBackend extends MarketData implements Backend {
 
   #book(tape: MarketTape): TapeBook {
     const visible = tape.visible(this.nowMs());
-    if (visible.first === visible.end) return EMPTY_BOOK;
+    if (visible.first === visible.end) return { buy: [], sell: [] };
     const lastId = tape.columns.idAt(visible.end - 1);
     const known = this.#books.get(tape.market.name);
     if (known?.lastId === lastId) return known.book;

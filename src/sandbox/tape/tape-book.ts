@@ -14,8 +14,6 @@ interface BookLevel {
 
 export type TapeBook = Readonly<Record<Side, readonly BookLevel[]>>;
 
-export const EMPTY_BOOK: TapeBook = { buy: [], sell: [] };
-
 const LEVELS = 240;
 const MAX_ORDERS_PER_LEVEL = 3;
 /** Trades whose mean amount sets the size of the book. */
@@ -34,12 +32,11 @@ interface Drawing {
 }
 
 /**
- * A plausible book around the last trade. A tape has no resting orders, so they are drawn from
+ * A plausible book around the last trade that is visible. A tape has no resting orders, so they are drawn from
  * (seed, market, last trade): the same trade shows the same book, a level away from the touch keeps
  * its orders while the price moves, and amounts thin out with distance.
  */
 export function drawBook(tape: MarketTape, seed: number, { first, end }: Visible): TapeBook {
-  if (first === end) return EMPTY_BOOK;
   const { columns } = tape;
   const last = end - 1;
   const from = Math.max(first, end - SIZE_SAMPLE);
