@@ -24,35 +24,22 @@ export function share(seed: number, a: number, b: number, c: number): number {
 }
 
 /** Smooth noise in `[0, 1)` over time: a random value every `periodS` seconds, eased between. */
-export class Noise {
-  readonly #seed: number;
-  readonly #salt: number;
-  readonly #periodS: number;
-  readonly #channel: number;
-  /** The stretch between two values that was asked for last; most questions are about it again. */
-  #left = Number.NaN;
-  #from = 0;
-  #to = 0;
-
-  constructor(seed: number, salt: number, periodS: number, channel: number) {
-    this.#seed = seed;
-    this.#salt = salt;
-    this.#periodS = periodS;
-    this.#channel = channel;
-  }
-
-  at(atS: number): number {
-    const at = atS / this.#periodS;
-    const left = Math.floor(at);
-    if (left !== this.#left) {
-      this.#from = share(this.#seed, this.#salt, left, this.#channel);
-      this.#to = share(this.#seed, this.#salt, left + 1, this.#channel);
-      this.#left = left;
+export function noise(seed: number, salt: number, periodS: number, channel: number) {
+  // The stretch between two values that was asked for last; most questions are about it again.
+  let left = Number.NaN;
+  let from = 0;
+  let to = 0;
+  return (atS: number): number => {
+    const at = atS / periodS;
+    const floor = Math.floor(at);
+    if (floor !== left) {
+      from = share(seed, salt, floor, channel);
+      to = share(seed, salt, floor + 1, channel);
+      left = floor;
     }
-    const part = at - left;
-    const eased = part * part * (3 - 2 * part);
-    return this.#from + (this.#to - this.#from) * eased;
-  }
+    const part = at - floor;
+    return from + (to - from) * (part * part * (3 - 2 * part));
+  };
 }
 
 /** Swings of a price: lattice distance in seconds, and size as a share of the base price. */
@@ -66,24 +53,16 @@ const SWINGS: ReadonlyArray<readonly [periodS: number, size: number]> = [
 ];
 const FIRST_SWING_CHANNEL = 10;
 
-/** How a market's price swings around its base: noise of several periods added up. */
-export class PriceSwing {
-  readonly #noises: readonly Noise[];
-
-  constructor(seed: number, salt: number) {
-    this.#noises = SWINGS.map(([periodS], index) => {
-      return new Noise(seed, salt, periodS, FIRST_SWING_CHANNEL + index);
-    });
-  }
-
-  /** What the base price is multiplied by: around 1, within some percent. */
-  at(atS: number): number {
-    let swing = 0;
-    for (const [index, [, size]] of SWINGS.entries()) {
-      swing += size * (2 * (this.#noises[index]?.at(atS) ?? 0) - 1);
-    }
-    return 1 + swing;
-  }
+/**
+ * How a market's price swings around its base: noise of several periods added up.
+ *
+ * @returns what the base price is multiplied by at a time: around 1, within some percent
+ */
+export function priceSwing(seed: number, salt: number): (atS: number) => number {
+  const swings = SWINGS.map(([periodS, size], index) => {
+    return { size, at: noise(seed, salt, periodS, FIRST_SWING_CHANNEL + index) };
+  });
+  return (atS) => 1 + swings.reduce((swing, { size, at }) => swing + size * (2 * at(atS) - 1), 0);
 }
 
 /** Least share that a heavy tail is drawn from: no draw is more than a thousand times the scale. */

@@ -1,6 +1,6 @@
 import { SECOND_US } from '../../kernel/durations.js';
 import { hashText } from '../../kernel/random.js';
-import { drawCount, drawExponential, drawHeavy, Noise } from '../draws.js';
+import { drawCount, drawExponential, drawHeavy, noise } from '../draws.js';
 import type { MatchingEngine } from '../engine/engine.js';
 import type { FlowShape } from '../markets.js';
 import { Makers } from './makers.js';
@@ -50,8 +50,8 @@ export class MarketFlow {
   readonly #context: TraderContext;
   readonly #makers: Makers;
   readonly #schedule: ScheduleEvent;
-  readonly #mood: Noise;
-  readonly #sides: Noise;
+  readonly #mood: ReturnType<typeof noise>;
+  readonly #sides: ReturnType<typeof noise>;
   readonly #newcomersPerS: number;
   readonly #quotesPerS: number;
   #followers = 0;
@@ -68,8 +68,8 @@ export class MarketFlow {
     this.#makers = new Makers(this.#context);
     this.#schedule = schedule;
     const salt = hashText(shape.name);
-    this.#mood = new Noise(seed, salt, 180, 3);
-    this.#sides = new Noise(seed, salt, 25, 6);
+    this.#mood = noise(seed, salt, 180, 3);
+    this.#sides = noise(seed, salt, 25, 6);
     const takersPerS = TAKERS_PER_S * shape.activity;
     // The highest rate that the mood allows; the mood then leaves some out.
     this.#newcomersPerS = (takersPerS / ORDERS_PER_NEWCOMER) * (LEAST_MOOD + MOOD_RANGE);
@@ -97,7 +97,7 @@ export class MarketFlow {
       this.#followers -= 1;
     } else {
       this.#scheduleNext('newcomer', timeUs, this.#newcomersPerS);
-      const mood = LEAST_MOOD + MOOD_RANGE * this.#mood.at(timeUs / SECOND_US);
+      const mood = LEAST_MOOD + MOOD_RANGE * this.#mood(timeUs / SECOND_US);
       if (this.#context.random() * (LEAST_MOOD + MOOD_RANGE) >= mood) return;
     }
     this.#take(timeUs);
@@ -140,7 +140,7 @@ export class MarketFlow {
 
   /** The share of buyers: a slow mood, and a pull of the book towards the reference. */
   #buyShare(timeUs: number): number {
-    const mood = 0.2 + 0.6 * this.#sides.at(timeUs / SECOND_US);
+    const mood = 0.2 + 0.6 * this.#sides(timeUs / SECOND_US);
     const bid = this.#context.best('buy');
     const ask = this.#context.best('sell');
     if (bid === undefined || ask === undefined) return mood;

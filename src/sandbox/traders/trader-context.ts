@@ -1,7 +1,7 @@
 import type { Side } from '../../contract/values.js';
 import { SECOND_US } from '../../kernel/durations.js';
 import { hashText, type Random, seededRandom } from '../../kernel/random.js';
-import { drawHeavy, mix, PriceSwing } from '../draws.js';
+import { drawHeavy, mix, priceSwing } from '../draws.js';
 import type { OrderState } from '../engine/book.js';
 import type { MatchingEngine } from '../engine/engine.js';
 import { Rejection } from '../errors.js';
@@ -22,20 +22,20 @@ export class TraderContext {
   readonly random: Random;
   /** How far from the best price is still near, in ticks. */
   readonly reach: number;
-  readonly #swing: PriceSwing;
+  readonly #swing: ReturnType<typeof priceSwing>;
 
   constructor(engine: MatchingEngine, shape: FlowShape, seed: number, session: number) {
     this.engine = engine;
     this.shape = shape;
     const salt = hashText(shape.name);
     this.random = seededRandom(mix(seed, salt, session, 200));
-    this.#swing = new PriceSwing(seed, salt);
+    this.#swing = priceSwing(seed, salt);
     this.reach = Math.max(LEAST_REACH_TICKS, REACH * shape.baseTicks);
   }
 
   /** What the market is thought to be worth: wanders by itself, and knows no sessions. */
   referenceAt(timeUs: number): number {
-    return Math.max(2, this.shape.baseTicks * this.#swing.at(timeUs / SECOND_US));
+    return Math.max(2, this.shape.baseTicks * this.#swing(timeUs / SECOND_US));
   }
 
   /** Best price of a side. */

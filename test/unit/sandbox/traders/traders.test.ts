@@ -7,7 +7,7 @@ import {
   drawCount,
   drawExponential,
   drawHeavy,
-  PriceSwing,
+  priceSwing,
 } from '../../../../src/sandbox/draws.js';
 import { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
@@ -224,7 +224,7 @@ test('makers never take, takers never rest, and the book follows what the market
     traders.advanceTo(ORIGIN_US + minute * 60_000_000);
     for (const market of ['BTC_USDT', 'LTC_USDT']) {
       const { baseTicks } = flowShapeOf(usualMarket(market));
-      const worth = baseTicks * new PriceSwing(7, hashText(market)).at(traders.nowUs / 1e6);
+      const worth = baseTicks * priceSwing(7, hashText(market))(traders.nowUs / 1e6);
       const [bid] = engine.depth(market, 'buy', 1);
       const [ask] = engine.depth(market, 'sell', 1);
       const middle = Number((bid?.price ?? 0n) + (ask?.price ?? 0n)) / 2;
