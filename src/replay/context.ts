@@ -6,7 +6,7 @@ import type { PlaySpeed } from '../server/backend.js';
 import { CandleView } from './candle-view.js';
 import { Catalog, type Sight } from './catalog.js';
 import { GapBook, LateGaps } from './gaps.js';
-import { Observations } from './observations.js';
+import { observations } from './observations.js';
 import { TradeView } from './trade-view.js';
 
 /** A replay cannot do what was asked of it; the message says why, and what to do. */
@@ -42,38 +42,29 @@ export interface ReplayOptions {
   readonly sessionIdleMs?: number;
 }
 
+export type ReplayContext = ReturnType<typeof replayContext>;
+
 /** Everything that can be seen of the archive at some instant; the same for all sessions. */
-export class ReplayContext {
-  readonly options: ReplayOptions;
-  readonly sight: Sight;
-  readonly catalog: Catalog;
-  readonly gaps: GapBook;
-  readonly late: LateGaps;
-  readonly trades: TradeView;
-  readonly candles: CandleView;
-  readonly observations: Observations;
-
-  constructor(options: ReplayOptions) {
-    const { asOf, clock, markets, span, as } = options;
-    const sight = { asOf, clock, markets, toMs: span.toMs, isKnownOnly: as === 'known' };
-    const catalog = new Catalog(sight);
-    const gaps = new GapBook(sight, catalog);
-    const trades = new TradeView(sight);
-    const late = new LateGaps(sight);
-    this.options = options;
-    this.sight = sight;
-    this.catalog = catalog;
-    this.gaps = gaps;
-    this.trades = trades;
-    this.late = late;
-    this.candles = new CandleView({ ...sight, catalog, gaps, late, trades });
-    this.observations = new Observations(sight);
-  }
-
-  /** The next instant of which anything is recorded of the replayed markets; undefined: none is left. */
-  async nextTimeMs(nowMs: number): Promise<number | undefined> {
-    const marketIds = Array.from(this.catalog.markets, ({ marketId }) => marketId);
-    const { asOf, toMs } = this.sight;
-    return (await asOf.nextTimeMs(marketIds, nowMs, toMs)) ?? undefined;
-  }
+export function replayContext(options: ReplayOptions) {
+  const { asOf, clock, markets, span, as } = options;
+  const sight: Sight = { asOf, clock, markets, toMs: span.toMs, isKnownOnly: as === 'known' };
+  const catalog = new Catalog(sight);
+  const shared = {
+    catalog,
+    gaps: new GapBook(sight, catalog),
+    late: new LateGaps(sight),
+    trades: new TradeView(sight),
+  };
+  return {
+    options,
+    sight,
+    ...shared,
+    candles: new CandleView({ ...sight, ...shared }),
+    observations: observations(sight),
+    /** The next instant of which anything is recorded of the replayed markets; undefined: none is left. */
+    async nextTimeMs(nowMs: number): Promise<number | undefined> {
+      const marketIds = Array.from(catalog.markets, ({ marketId }) => marketId);
+      return (await asOf.nextTimeMs(marketIds, nowMs, span.toMs)) ?? undefined;
+    },
+  };
 }

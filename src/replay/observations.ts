@@ -19,56 +19,49 @@ interface SeenTickers extends Holding {
   readonly rows: ReadonlyMap<number, TickerRow>;
 }
 
+export type Observations = ReturnType<typeof observations>;
+
 /** What was looked at last, at some times: tickers, depth and states. */
-export class Observations {
-  readonly #sight: Sight;
-  readonly #tickers: SeenCache<SeenTickers>;
-  readonly #depths: SeenCache<SeenRow<DepthRow>>;
-  readonly #states: SeenCache<SeenRow<StateRow>>;
-
-  constructor(sight: Sight) {
-    this.#sight = sight;
-    this.#tickers = new SeenCache(sight, TICKERS_MAX);
-    this.#depths = new SeenCache(sight, DEPTHS_MAX);
-    this.#states = new SeenCache(sight, STATES_MAX);
-  }
-
-  /** The last tickers of these markets, by their ids. */
-  async tickers(
-    marketIds: readonly number[],
-    nowMs: number,
-  ): Promise<ReadonlyMap<number, TickerRow>> {
-    const seen = await this.#tickers.get(marketIds.join(' '), nowMs, async (atMs, known) => {
-      const found = await this.#sight.asOf.lastTickers(marketIds, atMs, known);
-      const rows = new Map(found.rows.map((row) => [row.marketId, row]));
-      const newestMs = Math.max(0, ...found.rows.map(({ observedAtMs }) => observedAtMs));
-      const isWhole = rows.size === marketIds.length;
-      return { rows, sinceMs: isWhole ? newestMs : atMs, nextAtMs: found.nextAtMs };
-    });
-    return seen.rows;
-  }
-
-  async depth(marketId: number, nowMs: number): Promise<DepthRow | undefined> {
-    const seen = await this.#depths.get(String(marketId), nowMs, async (atMs, known) => {
-      return heldRow(await this.#sight.asOf.lastDepth(marketId, atMs, known), atMs);
-    });
-    return seen.row;
-  }
-
-  /** @param isUpdate only what the exchange pushed */
-  async state(
-    marketId: number,
-    periodS: number,
-    nowMs: number,
-    isUpdate: boolean,
-  ): Promise<StateRow | undefined> {
-    const { asOf } = this.#sight;
-    const key = `${marketId} ${periodS} ${isUpdate}`;
-    const seen = await this.#states.get(key, nowMs, async (atMs, known) => {
-      return heldRow(await asOf.lastState(marketId, periodS, atMs, isUpdate, known), atMs);
-    });
-    return seen.row;
-  }
+export function observations(sight: Sight) {
+  const { asOf } = sight;
+  const allTickers = new SeenCache<SeenTickers>(sight, TICKERS_MAX);
+  const depths = new SeenCache<SeenRow<DepthRow>>(sight, DEPTHS_MAX);
+  const states = new SeenCache<SeenRow<StateRow>>(sight, STATES_MAX);
+  return {
+    /** The last tickers of these markets, by their ids. */
+    async tickers(
+      marketIds: readonly number[],
+      nowMs: number,
+    ): Promise<ReadonlyMap<number, TickerRow>> {
+      const seen = await allTickers.get(marketIds.join(' '), nowMs, async (atMs, known) => {
+        const found = await asOf.lastTickers(marketIds, atMs, known);
+        const rows = new Map(found.rows.map((row) => [row.marketId, row]));
+        const newestMs = Math.max(0, ...found.rows.map(({ observedAtMs }) => observedAtMs));
+        const isWhole = rows.size === marketIds.length;
+        return { rows, sinceMs: isWhole ? newestMs : atMs, nextAtMs: found.nextAtMs };
+      });
+      return seen.rows;
+    },
+    async depth(marketId: number, nowMs: number): Promise<DepthRow | undefined> {
+      const seen = await depths.get(String(marketId), nowMs, async (atMs, known) => {
+        return heldRow(await asOf.lastDepth(marketId, atMs, known), atMs);
+      });
+      return seen.row;
+    },
+    /** @param isUpdate only what the exchange pushed */
+    async state(
+      marketId: number,
+      periodS: number,
+      nowMs: number,
+      isUpdate: boolean,
+    ): Promise<StateRow | undefined> {
+      const key = `${marketId} ${periodS} ${isUpdate}`;
+      const seen = await states.get(key, nowMs, async (atMs, known) => {
+        return heldRow(await asOf.lastState(marketId, periodS, atMs, isUpdate, known), atMs);
+      });
+      return seen.row;
+    },
+  };
 }
 
 /** From when until when a row is the last; where there is none, at the instant asked about. */

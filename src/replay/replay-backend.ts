@@ -10,7 +10,7 @@ import {
   type ClockControl,
   RefusedError,
 } from '../server/backend.js';
-import { ReplayContext, ReplayError, type ReplayOptions } from './context.js';
+import { type ReplayContext, ReplayError, type ReplayOptions, replayContext } from './context.js';
 import { ReplayClient, type ReplayClientParts } from './replay-client.js';
 import { Sessions } from './sessions.js';
 
@@ -29,7 +29,7 @@ export async function openReplay(options: ReplayOptions): Promise<ReplayBackend>
   const { asOf, span, markets, as } = options;
   const identity = await asOf.identity();
   if (identity === null) throw new ReplayError('the archive is empty: nothing was collected yet');
-  const context = new ReplayContext(options);
+  const context = replayContext(options);
   await context.catalog.refresh();
   for (const name of markets) {
     if (context.catalog.market(name) !== undefined) continue;
