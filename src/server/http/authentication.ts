@@ -60,30 +60,23 @@ function parseObject(body: Uint8Array) {
  * that it can be repeated as it was.
  *
  * State per key: *idle* or *busy with n waiting*; keys that the backend does not know leave none.
+ *
+ * @returns runs `work` with the sender's key and the fields of the body, one at a time for that key;
+ *   `isCompleted` says whether an error of it is an answer like any other. Throws a ReplyError when the
+ *   sender is not established.
  */
-export class Authenticator {
-  readonly #secretOf: (apiKey: string) => string | undefined;
-  readonly #content: SignedContent;
-  readonly #keys = new Map<string, KeyState>();
-
-  constructor(secretOf: (apiKey: string) => string | undefined, content: SignedContent) {
-    this.#secretOf = secretOf;
-    this.#content = content;
-  }
-
-  /**
-   * Runs `work` with the sender's key and the fields of the body, one at a time for that key.
-   *
-   * @param isCompleted whether an error of `work` is an answer like any other
-   * @throws ReplyError when the sender is not established
-   */
-  async run<T>(
+export function authenticator(
+  secretOf: (apiKey: string) => string | undefined,
+  content: SignedContent,
+) {
+  const keys = new Map<string, KeyState>();
+  return async <T>(
     request: SignedRequest,
     isCompleted: (error: unknown) => boolean,
     work: (apiKey: string, fields: RawParams) => Promise<T>,
-  ): Promise<T> {
-    const { apiKey, fields, nonce } = this.#verify(request);
-    const state = this.#stateOf(apiKey);
+  ): Promise<T> => {
+    const { apiKey, fields, nonce } = verify(request, secretOf, content);
+    const state = obtain(keys, apiKey, () => ({ mutex: new Mutex(), waiting: 0, lastNonce: 0 }));
     if (state.waiting >= MAX_WAITING_PER_KEY) throw new ReplyError(BUSY);
     state.waiting += 1;
     return state.mutex.run(async () => {
@@ -98,30 +91,31 @@ export class Authenticator {
         throw error;
       }
     });
-  }
+  };
+}
 
-  #verify({ path, headers, body }: SignedRequest) {
-    const apiKey = headers[AUTH_HEADERS.apiKey];
-    const payload = headers[AUTH_HEADERS.payload];
-    const signature = headers[AUTH_HEADERS.signature];
-    const isComplete =
-      typeof apiKey === 'string' && typeof payload === 'string' && typeof signature === 'string';
-    if (!isComplete || body === undefined || !isJson(headers['content-type'])) throw failure();
-    if (isEncoded(headers)) throw failure();
-    const secret = this.#secretOf(apiKey);
-    if (secret === undefined) throw failure();
-    if (!isSignedBy(secret, body, payload, signature, this.#content)) throw failure();
-    const { text, fields } = parseObject(body);
-    const signed = signedFields.safeParse(fields);
-    if (!signed.success || signed.data.request !== path) throw failure();
-    // In 13 digits, nothing else (contract, Limits).
-    if (!DIGITS.test(nonceTextOf(text) ?? '')) throw failure();
-    return { apiKey, fields, nonce: signed.data.nonce };
+function verify(
+  { path, headers, body }: SignedRequest,
+  secretOf: (apiKey: string) => string | undefined,
+  content: SignedContent,
+) {
+  const apiKey = headers[AUTH_HEADERS.apiKey];
+  const payload = headers[AUTH_HEADERS.payload];
+  const signature = headers[AUTH_HEADERS.signature];
+  const isComplete =
+    typeof apiKey === 'string' && typeof payload === 'string' && typeof signature === 'string';
+  if (!isComplete || body === undefined || !isJson(headers['content-type'])) throw failure();
+  if (isEncoded(headers)) throw failure();
+  const secret = secretOf(apiKey);
+  if (secret === undefined || !isSignedBy(secret, body, payload, signature, content)) {
+    throw failure();
   }
-
-  #stateOf(apiKey: string): KeyState {
-    return obtain(this.#keys, apiKey, () => ({ mutex: new Mutex(), waiting: 0, lastNonce: 0 }));
-  }
+  const { text, fields } = parseObject(body);
+  const signed = signedFields.safeParse(fields);
+  if (!signed.success || signed.data.request !== path) throw failure();
+  // In 13 digits, nothing else (contract, Limits).
+  if (!DIGITS.test(nonceTextOf(text) ?? '')) throw failure();
+  return { apiKey, fields, nonce: signed.data.nonce };
 }
 
 /** One second is the shortest wait that Retry-After can name. */

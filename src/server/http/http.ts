@@ -17,9 +17,9 @@ import { REALTIME_PATH, type ServerContext } from '../context.js';
 import { addControl } from '../control/control.js';
 import { isControlPath } from '../control/control-replies.js';
 import { answerText, sendAnswer, sendJson } from './answers.js';
-import { Authenticator } from './authentication.js';
+import { authenticator } from './authentication.js';
 import { addInterference } from './faults-http.js';
-import { EndpointBlocks, RateWindows } from './rate-window.js';
+import { endpointBlocks, rateWindows } from './rate-window.js';
 import {
   AUTHENTICATION_FAILURE,
   BAD_REQUEST,
@@ -101,7 +101,7 @@ function addRoutes(
   const { backend, variants } = context;
   const spoken = dialectOf(variants.dialect).endpoints;
   const isWatched = context.interference !== undefined;
-  const authenticator = new Authenticator(
+  const authenticated = authenticator(
     (apiKey) => backend.accounts?.secretOf(apiKey),
     variants.signedContent,
   );
@@ -131,7 +131,7 @@ function addRoutes(
       const body = Buffer.isBuffer(request.body) ? request.body : undefined;
       const signed = { path, headers: request.headers, body };
       const sessionBackend = sessionBackendOf(backend, request);
-      const text = await authenticator.run(signed, isAnswer, async (apiKey, fields) =>
+      const text = await authenticated(signed, isAnswer, async (apiKey, fields) =>
         answer(sessionBackend, fields, apiKey),
       );
       return sendAnswer(reply, text, isWatched);
@@ -144,9 +144,9 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
   const { backend, clock, variants } = context;
   const { rateLimit } = variants;
   const rule = typeof rateLimit === 'object' ? rateLimit : undefined;
-  const windows = rule && new RateWindows(clock, rule);
+  const countOf = rule && rateWindows(clock, rule);
   const limit = rateLimit === 'dialect' ? dialectOf(variants.dialect).endpointLimit : undefined;
-  const blocks = limit && new EndpointBlocks(clock, limit);
+  const blockedSOf = limit && endpointBlocks(clock, limit);
   app.addHook('onRequest', (request, reply, done) => {
     // Node would write this machine's time; clients estimate the exchange's time from this header.
     reply.raw.sendDate = false;
@@ -160,8 +160,8 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
       reply.header('date', httpDate(backend.nowMs()));
       return done(error as Error);
     }
-    if (windows && isClient) {
-      const standing = windows.count(request.ip);
+    if (countOf && isClient) {
+      const standing = countOf(request.ip);
       reply.header('x-ratelimit-limit', String(standing.limit));
       reply.header('x-ratelimit-remaining', String(standing.remaining));
       reply.header('x-ratelimit-reset', String(standing.resetS));
@@ -169,7 +169,7 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
         return done(new ReplyError(tooManyRequests(standing.resetS)));
       }
     }
-    const blockedS = isClient ? (blocks?.count(request.ip, pathOf(request.url)) ?? 0) : 0;
+    const blockedS = isClient ? (blockedSOf?.(request.ip, pathOf(request.url)) ?? 0) : 0;
     if (blockedS > 0) return done(new ReplyError(tooManyRequests(blockedS)));
     if (!isUnambiguous(request.raw)) return done(new ReplyError(BAD_REQUEST));
     return done();

@@ -20,61 +20,58 @@ export interface RateStanding {
   readonly isExceeded: boolean;
 }
 
-/** Counts requests in fixed windows, per remote address or whatever names it (field notes, HTTP). */
-export class RateWindows {
-  readonly #clock: Clock;
-  readonly #rule: Omit<RateLimitVariant, 'enforce'>;
-  readonly #windows = new BoundedMap<string, Window>(MAX_ADDRESSES);
-
-  constructor(clock: Clock, rule: Omit<RateLimitVariant, 'enforce'>) {
-    this.#clock = clock;
-    this.#rule = rule;
-  }
-
-  /** Counts one request of `address`. */
-  count(address: string): RateStanding {
-    const nowMs = this.#clock.monotonicMs();
-    let window = this.#windows.get(address);
+/**
+ * Counts requests in fixed windows, per remote address or whatever names it (field notes, HTTP).
+ *
+ * @returns counts one request of an address
+ */
+export function rateWindows(
+  clock: Clock,
+  { limit, windowMs }: Omit<RateLimitVariant, 'enforce'>,
+): (address: string) => RateStanding {
+  const windows = new BoundedMap<string, Window>(MAX_ADDRESSES);
+  return (address) => {
+    const nowMs = clock.monotonicMs();
+    let window = windows.get(address);
     if (window === undefined || window.endsAtMs <= nowMs) {
-      window = { endsAtMs: nowMs + this.#rule.windowMs, used: 0 };
-      this.#windows.set(address, window);
+      window = { endsAtMs: nowMs + windowMs, used: 0 };
+      windows.set(address, window);
     }
     window.used += 1;
     return {
-      limit: this.#rule.limit,
-      remaining: Math.max(0, this.#rule.limit - window.used),
+      limit,
+      remaining: Math.max(0, limit - window.used),
       resetS: Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)),
-      isExceeded: window.used > this.#rule.limit,
+      isExceeded: window.used > limit,
     };
-  }
+  };
 }
 
 /** How long an address is refused at an endpoint whose limit it exceeded (P2B's document). */
 const BLOCK_S = 60;
 
-/** Refuses an address at an endpoint for a minute once it has exceeded the limit that each endpoint has. */
-export class EndpointBlocks {
-  readonly #clock: Clock;
-  readonly #windows: readonly RateWindows[];
-  readonly #endsAtMs = new BoundedMap<string, number>(MAX_ADDRESSES);
-
-  constructor(clock: Clock, { perSecond, perMinute }: EndpointLimit) {
-    this.#clock = clock;
-    this.#windows = [
-      new RateWindows(clock, { limit: perSecond, windowMs: 1000 }),
-      new RateWindows(clock, { limit: perMinute, windowMs: 60_000 }),
-    ];
-  }
-
-  /** Counts one request. @returns seconds until the next one is answered; 0: this one is */
-  count(address: string, path: string): number {
+/**
+ * Refuses an address at an endpoint for a minute once it has exceeded the limit that each endpoint has.
+ *
+ * @returns counts one request; tells the seconds until the next one is answered, 0: this one is
+ */
+export function endpointBlocks(
+  clock: Clock,
+  { perSecond, perMinute }: EndpointLimit,
+): (address: string, path: string) => number {
+  const windows = [
+    rateWindows(clock, { limit: perSecond, windowMs: 1000 }),
+    rateWindows(clock, { limit: perMinute, windowMs: 60_000 }),
+  ];
+  const endsAtMs = new BoundedMap<string, number>(MAX_ADDRESSES);
+  return (address, path) => {
     const place = `${address} ${path}`;
-    const nowMs = this.#clock.monotonicMs();
-    const leftMs = (this.#endsAtMs.get(place) ?? nowMs) - nowMs;
+    const nowMs = clock.monotonicMs();
+    const leftMs = (endsAtMs.get(place) ?? nowMs) - nowMs;
     if (leftMs > 0) return Math.ceil(leftMs / 1000);
-    const isExceeded = this.#windows.map((window) => window.count(place).isExceeded).includes(true);
+    const isExceeded = windows.map((count) => count(place).isExceeded).includes(true);
     if (!isExceeded) return 0;
-    this.#endsAtMs.set(place, nowMs + BLOCK_S * 1000);
+    endsAtMs.set(place, nowMs + BLOCK_S * 1000);
     return BLOCK_S;
-  }
+  };
 }

@@ -23,10 +23,10 @@ import { Mutex } from '../../kernel/mutex.js';
 import { RefusedError } from '../backend.js';
 import type { ServerContext } from '../context.js';
 import type { AskedMethod } from '../faults.js';
-import { RateWindows } from '../http/rate-window.js';
+import { rateWindows } from '../http/rate-window.js';
 import { failureOf } from '../http/replies.js';
 import { FrameGate, type GateFrame } from './faults-realtime.js';
-import { followState, StateSubscription, type Subscription } from './subscriptions.js';
+import { followState, paceState, type Subscription } from './subscriptions.js';
 import { pushedRow, TradeSubscription } from './trade-subscription.js';
 
 /** Bytes that may wait for a reader who does not read; beyond it the connection is cut. */
@@ -165,7 +165,7 @@ export class RealtimeConnection {
   #notifiesGaps = false;
   #endTimeWatch: (() => void) | undefined;
   /** Present where the exchange limits the requests of a connection. */
-  readonly #window: RateWindows | undefined;
+  readonly #count: ReturnType<typeof rateWindows> | undefined;
   /** Present when things are made to go wrong on purpose. */
   readonly #gate: FrameGate | undefined;
   #asked: Pick<GateFrame, 'method' | 'market'> = { method: undefined, market: undefined };
@@ -184,10 +184,8 @@ export class RealtimeConnection {
     this.#lastFrameAtMs = context.clock.monotonicMs();
     const { words, variants } = context;
     const limit = variants.rateLimit === 'dialect' ? words.requestsPerMinute : undefined;
-    this.#window =
-      limit === undefined
-        ? undefined
-        : new RateWindows(context.clock, { limit, windowMs: MINUTE_MS });
+    this.#count =
+      limit === undefined ? undefined : rateWindows(context.clock, { limit, windowMs: MINUTE_MS });
     socket.on('message', (data, isBinary) => this.#onFrame(data, isBinary));
     socket.on('error', () => {
       // Oversized frames and protocol faults end here; the socket is closed by its library.
@@ -251,7 +249,7 @@ export class RealtimeConnection {
 
   #onFrame(data: RawData, isBinary: boolean): void {
     this.#lastFrameAtMs = this.#context.clock.monotonicMs();
-    if (this.#window?.count('').isExceeded === true) {
+    if (this.#count?.('').isExceeded === true) {
       this.#close(CLOSE_POLICY, 'too many requests');
       return;
     }
@@ -390,7 +388,7 @@ export class RealtimeConnection {
       const send = (text: string) =>
         this.#sendFrame({ kind: 'update', method: undefined, market: target[0], text });
       return this.#context.backend.follow === undefined
-        ? new StateSubscription(this.#context, target, send)
+        ? paceState(this.#context, target, send)
         : followState(this.#context, target, {
             send,
             notifiesGaps: this.#notifiesGaps,

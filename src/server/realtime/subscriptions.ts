@@ -20,69 +20,57 @@ export interface Subscription {
  * *ended*. A read also happens once per interval without any trade, because trades that fall out
  * of the rolling period change the record too.
  */
-export class StateSubscription implements Subscription {
-  readonly #context: ServerContext;
-  readonly #params: StateParams;
-  readonly #send: (text: string) => void;
-  readonly #endWatch: () => void;
-  #cancelTimer: (() => void) | undefined;
-  #lastText = '';
-  #sentAtMs = Number.NEGATIVE_INFINITY;
-  #isReading = false;
-  #isEnded = false;
-
-  constructor(context: ServerContext, params: StateParams, send: (text: string) => void) {
-    this.#context = context;
-    this.#params = params;
-    this.#send = send;
-    this.#endWatch = context.backend.watch(params[0], () => this.#readIfDue());
-    void this.#read();
-  }
-
-  end(): void {
-    this.#isEnded = true;
-    this.#endWatch();
-    this.#cancelTimer?.();
-  }
-
-  #readIfDue(): void {
-    const { clock, variants } = this.#context;
-    // While pacing, the pending timer starts the next read.
-    if (clock.monotonicMs() - this.#sentAtMs < variants.updateIntervalMs) return;
-    void this.#read();
-  }
-
-  async #read(): Promise<void> {
-    if (this.#isEnded || this.#isReading) return;
-    const { backend, clock, variants } = this.#context;
-    const [market, periodS] = this.#params;
-    this.#isReading = true;
-    this.#cancelTimer?.();
+export function paceState(
+  { backend, clock, telemetry, variants, words }: ServerContext,
+  [market, periodS]: StateParams,
+  send: (text: string) => void,
+): Subscription {
+  let cancelTimer: (() => void) | undefined;
+  let lastText = '';
+  let sentAtMs = Number.NEGATIVE_INFINITY;
+  let isReading = false;
+  let isEnded = false;
+  const isList = variants.subscribeForm === 'markets';
+  const read = async (): Promise<void> => {
+    if (isEnded || isReading) return;
+    isReading = true;
+    cancelTimer?.();
     try {
       const record = await backend.state(market, periodS);
-      const isList = variants.subscribeForm === 'markets';
       const message =
         variants.updateShape === 'family' || isList
-          ? familyUpdateMessage(market, record, { ...this.#context.words, isList })
+          ? familyUpdateMessage(market, record, { ...words, isList })
           : updateMessage(record);
       const text = JSON.stringify(message);
-      if (!this.#isEnded && text !== this.#lastText) {
-        this.#lastText = text;
-        this.#sentAtMs = clock.monotonicMs();
-        this.#send(text);
+      if (!isEnded && text !== lastText) {
+        lastText = text;
+        sentAtMs = clock.monotonicMs();
+        send(text);
       }
     } catch (error) {
-      this.#context.telemetry.handlerFailed(failureOf('state.update', error));
+      telemetry.handlerFailed(failureOf('state.update', error));
       // A notification has no place for an error: the subscriber sees silence, and the next read
       // may succeed.
     } finally {
-      this.#isReading = false;
-      if (!this.#isEnded) {
-        const next = () => void this.#read();
-        this.#cancelTimer = clock.after(variants.updateIntervalMs, next, { background: true });
+      isReading = false;
+      if (!isEnded) {
+        const next = () => void read();
+        cancelTimer = clock.after(variants.updateIntervalMs, next, { background: true });
       }
     }
-  }
+  };
+  const endWatch = backend.watch(market, () => {
+    // While pacing, the pending timer starts the next read.
+    if (clock.monotonicMs() - sentAtMs >= variants.updateIntervalMs) void read();
+  });
+  void read();
+  return {
+    end() {
+      isEnded = true;
+      endWatch();
+      cancelTimer?.();
+    },
+  };
 }
 
 /** The connection that a subscription sends to. */

@@ -1,44 +1,44 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { EndpointBlocks, RateWindows } from '../../../src/server/http/rate-window.js';
+import { endpointBlocks, rateWindows } from '../../../src/server/http/rate-window.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const RULE = { limit: 2, windowMs: 60_000, enforce: true };
 
 test('a window counts down, is exceeded past its limit, and begins anew at its end', () => {
   const clock = new FakeClock();
-  const windows = new RateWindows(clock, RULE);
-  assert.deepEqual(windows.count('a'), { limit: 2, remaining: 1, resetS: 60, isExceeded: false });
+  const count = rateWindows(clock, RULE);
+  assert.deepEqual(count('a'), { limit: 2, remaining: 1, resetS: 60, isExceeded: false });
   clock.advance(59_500);
-  assert.deepEqual(windows.count('a'), { limit: 2, remaining: 0, resetS: 1, isExceeded: false });
-  assert.deepEqual(windows.count('a'), { limit: 2, remaining: 0, resetS: 1, isExceeded: true });
-  assert.equal(windows.count('b').isExceeded, false, 'each address has its own');
+  assert.deepEqual(count('a'), { limit: 2, remaining: 0, resetS: 1, isExceeded: false });
+  assert.deepEqual(count('a'), { limit: 2, remaining: 0, resetS: 1, isExceeded: true });
+  assert.equal(count('b').isExceeded, false, 'each address has its own');
   clock.advance(500);
-  assert.deepEqual(windows.count('a'), { limit: 2, remaining: 1, resetS: 60, isExceeded: false });
+  assert.deepEqual(count('a'), { limit: 2, remaining: 1, resetS: 60, isExceeded: false });
 });
 
 test('a wall clock that steps changes nothing', () => {
   const clock = new FakeClock();
-  const windows = new RateWindows(clock, RULE);
-  windows.count('a');
+  const count = rateWindows(clock, RULE);
+  count('a');
   clock.stepWall(3_600_000);
-  assert.equal(windows.count('a').remaining, 0);
+  assert.equal(count('a').remaining, 0);
 });
 
 test('addresses are remembered up to a bound, and the oldest gives way', () => {
-  const windows = new RateWindows(new FakeClock(), RULE);
-  windows.count('first');
-  for (let at = 0; at < 9_999; at += 1) windows.count(`address ${at}`);
-  assert.equal(windows.count('first').remaining, 0, 'still known');
-  windows.count('one more');
-  assert.equal(windows.count('first').remaining, 1, 'forgotten');
+  const count = rateWindows(new FakeClock(), RULE);
+  count('first');
+  for (let at = 0; at < 9_999; at += 1) count(`address ${at}`);
+  assert.equal(count('first').remaining, 0, 'still known');
+  count('one more');
+  assert.equal(count('first').remaining, 1, 'forgotten');
 });
 
 test('an endpoint is closed for a minute to an address beyond its limit, and to no other', () => {
   const clock = new FakeClock();
-  const blocks = new EndpointBlocks(clock, { perSecond: 2, perMinute: 4 });
+  const blockedS = endpointBlocks(clock, { perSecond: 2, perMinute: 4 });
   const counts = (...places: readonly (readonly [string, string])[]) =>
-    places.map(([address, path]) => blocks.count(address, path));
+    places.map(([address, path]) => blockedS(address, path));
   const [a, other, b] = [
     ['a', '/history'],
     ['a', '/depth'],
