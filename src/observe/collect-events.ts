@@ -423,7 +423,9 @@ function summaryOf({ coverage, openGaps, checks }: CompletenessCount) {
 }
 
 /** Of the shortest candles, the market that is furthest behind. */
-function verifiedLagOf(checks: CompletenessCount['checks']): number | null {
+export function verifiedLagOf(
+  checks: readonly Pick<CompletenessCount['checks'][number], 'intervalS' | 'lagMs'>[],
+): number | null {
   const shortestS = checks.reduce((low, one) => Math.min(low, one.intervalS), Infinity);
   const shortest = checks.filter(({ intervalS }) => intervalS === shortestS);
   const lags = shortest.flatMap(({ lagMs }) => lagMs ?? []);

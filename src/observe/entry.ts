@@ -57,7 +57,6 @@ export class Recorder {
   readonly partitionEnds = new Map<string, number>();
   /** Undefined until the first report of the database, so that a start is logged as one. */
   wasUp: boolean | undefined;
-  readonly #openSockets = new Set<string>();
   readonly #begun = new Set<string>();
 
   constructor(logger: Logger, metrics: Metrics, counts: RunCounts, clock: Clock) {
@@ -80,23 +79,6 @@ export class Recorder {
       this.metrics.move('rows_total', 0, { stream, outcome });
     }
     return stream;
-  }
-
-  socketOpened(name: string): void {
-    this.#openSockets.add(name);
-    this.#countSockets();
-  }
-
-  socketClosed(name: string, livedMs: number): void {
-    if (this.#openSockets.delete(name)) {
-      this.metrics.move('realtime_connection_lifetime_seconds', livedMs / 1000);
-    }
-    this.#countSockets();
-  }
-
-  #countSockets(): void {
-    this.metrics.move('realtime_connections', this.#openSockets.size);
-    this.counts.socketsOpen(this.#openSockets.size);
   }
 
   #move<E extends object>(entry: Entry<E>, event: E): void {

@@ -147,7 +147,10 @@ const CLIENT = {
     level: 'debug',
     text: 'real-time connection opened',
     moves: { realtime_connections_opened_total: 1 },
-    record: (recorder, { market, periodS }) => recorder.socketOpened(`${market} ${periodS}`),
+    record({ metrics, counts }, { market, periodS }) {
+      counts.openSockets.add(`${market} ${periodS}`);
+      metrics.move('realtime_connections', counts.openSockets.size);
+    },
   }),
   socketClosed: event<Of<'socketClosed'>>({
     level: ({ code, reason }) =>
@@ -157,8 +160,12 @@ const CLIENT = {
     fields: ({ market, periodS, code, ...rest }) => ({ market, periodS, closeCode: code, ...rest }),
     labels: ({ code, reason }) => ({ reason: closeReason(code, reason) }),
     moves: { realtime_connections_closed_total: 1 },
-    record: (recorder, { market, periodS, livedMs }) =>
-      recorder.socketClosed(`${market} ${periodS}`, livedMs),
+    record({ metrics, counts }, { market, periodS, livedMs }) {
+      if (counts.openSockets.delete(`${market} ${periodS}`)) {
+        metrics.move('realtime_connection_lifetime_seconds', livedMs / 1000);
+      }
+      metrics.move('realtime_connections', counts.openSockets.size);
+    },
   }),
   socketRetry: event<Of<'socketRetry'>>({
     level: 'debug',

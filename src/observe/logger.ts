@@ -66,14 +66,14 @@ export function createLogger(options: LoggerOptions): Logger {
     },
     stream,
   );
-  const repeats = new Repeats(clock, REPEAT_PERIOD_MS);
+  const noted = repeats(clock, REPEAT_PERIOD_MS);
   const write: Logger['write'] = (at, message, fields) => log[at](shortened(fields), message);
   return {
     write,
     redact,
     writeRepeating(at, key, message, fields) {
       if (!log.isLevelEnabled(at)) return;
-      const heldBack = repeats.note(key);
+      const heldBack = noted(key);
       if (heldBack === undefined) return;
       write(at, message, heldBack === 0 ? fields : { ...fields, heldBack });
     },
@@ -106,33 +106,22 @@ interface LastLine {
 /**
  * Keeps a repeated failure from flooding the log: the first occurrence is logged, then at most one
  * in each period, together with how many were kept back in between. Metrics count all of them.
+ *
+ * @returns notes one occurrence of a key, and says how many were kept back since the last line if this one
+ *   is to be logged, else undefined
  */
-export class Repeats {
-  readonly #clock: Clock;
-  readonly #periodMs: number;
-  readonly #lastLines = new BoundedMap<string, LastLine>(MAX_KEYS);
-
-  constructor(clock: Clock, periodMs: number) {
-    this.#clock = clock;
-    this.#periodMs = periodMs;
-  }
-
-  /**
-   * Notes one occurrence of `key`.
-   *
-   * @returns how many were kept back since the last line if this one is to be logged, else
-   *   undefined.
-   */
-  note(key: string): number | undefined {
-    const nowMs = this.#clock.monotonicMs();
-    const last = this.#lastLines.get(key);
-    if (last !== undefined && nowMs - last.atMs < this.#periodMs) {
+export function repeats(clock: Clock, periodMs: number): (key: string) => number | undefined {
+  const lastLines = new BoundedMap<string, LastLine>(MAX_KEYS);
+  return (key) => {
+    const nowMs = clock.monotonicMs();
+    const last = lastLines.get(key);
+    if (last !== undefined && nowMs - last.atMs < periodMs) {
       last.heldBack += 1;
       return undefined;
     }
-    this.#lastLines.set(key, { atMs: nowMs, heldBack: 0 });
+    lastLines.set(key, { atMs: nowMs, heldBack: 0 });
     return last?.heldBack ?? 0;
-  }
+  };
 }
 
 /** What stands where a secret was. */

@@ -102,7 +102,8 @@ export class RunCounts {
   #requests = 0;
   #failedRequests = 0;
   #lastFailure: FailedRequests | null = null;
-  #openSockets = 0;
+  /** Connections to the exchange, by what they are for. */
+  readonly openSockets = new Set<string>();
 
   received(stream: string, count: number): void {
     this.#of(stream).received += count;
@@ -152,10 +153,6 @@ export class RunCounts {
     this.#lastFailure = { endpoint, outcome, message, inARow: (before?.inARow ?? 0) + 1 };
   }
 
-  socketsOpen(count: number): void {
-    this.#openSockets = count;
-  }
-
   /** Newest stored time by stream and market. */
   *newest(): Iterable<{ stream: string; market: string; newestMs: number }> {
     for (const [stream, state] of this.#streams) {
@@ -180,7 +177,7 @@ export class RunCounts {
       requests: this.#requests,
       failedRequests: this.#failedRequests,
       lastFailure: this.#lastFailure,
-      openSockets: this.#openSockets,
+      openSockets: this.openSockets.size,
     };
   }
 

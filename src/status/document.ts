@@ -3,6 +3,7 @@ import { EXCHANGE_KINDS, exchangeKindOf } from '../kernel/exchange-kind.js';
 import { formatInstant } from '../kernel/timestamp.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
+import { verifiedLagOf } from '../observe/collect-events.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
 import type { ArchiveIdentity, CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
 import { REPORT } from './health.js';
@@ -363,13 +364,10 @@ export function checksLagMs(
   return isListed && judgedUntilMs !== null ? Math.max(0, nowMs - judgedUntilMs) : null;
 }
 
-/** Of the shortest candles, the market that is furthest behind. */
 function verifiedLagS(totals: readonly CheckTotals[], nowMs: number): number | null {
-  const checks = totals.filter(({ isListed }) => isListed);
-  const shortestS = checks.reduce((low, one) => Math.min(low, one.intervalS), Number.MAX_VALUE);
-  const shortest = checks.filter(({ intervalS }) => intervalS === shortestS);
-  const lags = shortest.flatMap((one) => checksLagMs(one, nowMs) ?? []);
-  return lags.length === 0 ? null : tenths(Math.max(...lags));
+  const listed = totals.filter(({ isListed }) => isListed);
+  const lagMs = verifiedLagOf(listed.map((one) => ({ ...one, lagMs: checksLagMs(one, nowMs) })));
+  return lagMs === null ? null : tenths(lagMs);
 }
 
 /** Turns the running totals into rows of the status. */

@@ -4,7 +4,7 @@ import {
   createLogger,
   type LogFormat,
   type LogLevel,
-  Repeats,
+  repeats,
 } from '../../../src/observe/logger.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -102,9 +102,9 @@ test('a repeating trouble is told once, then once in 30 s with the number kept b
 });
 
 test('only a bounded number of troubles is remembered', () => {
-  const repeats = new Repeats(new FakeClock(), 1000);
-  assert.equal(repeats.note('first'), 0);
-  for (let index = 0; index < 500; index += 1) repeats.note(`key ${index}`);
-  assert.equal(repeats.note('key 499'), undefined);
-  assert.equal(repeats.note('first'), 0);
+  const noted = repeats(new FakeClock(), 1000);
+  assert.equal(noted('first'), 0);
+  for (let index = 0; index < 500; index += 1) noted(`key ${index}`);
+  assert.equal(noted('key 499'), undefined);
+  assert.equal(noted('first'), 0);
 });
