@@ -1,6 +1,32 @@
 import type { Side } from '../../contract/values.js';
+import { obtain } from '../../kernel/bounded.js';
 import { firstNot } from '../../kernel/sorted.js';
-import type { Holding } from './accounts.js';
+
+/** What one account holds of one currency, in units of 10^−MAX_PLACES. */
+export class Holding {
+  /** Not bound in orders. */
+  available = 0n;
+  /** Bound in open orders. */
+  freeze = 0n;
+}
+
+/** A currency and everything that exists of it. */
+export class Currency {
+  readonly name: string;
+  readonly holdings = new Map<string, Holding>();
+  /** The exchange's own account: all fees ever paid. */
+  readonly fees = new Holding();
+  /** All that was ever deposited. */
+  deposited = 0n;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  holding(account: string): Holding {
+    return obtain(this.holdings, account, () => new Holding());
+  }
+}
 
 /** An account in one market: its holdings of the two currencies and its open orders. */
 export interface Participant {

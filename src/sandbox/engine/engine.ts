@@ -1,12 +1,12 @@
 import type { Balance } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
+import { obtain } from '../../kernel/bounded.js';
 import type { Slice } from '../../server/backend.js';
+import { formatTrimmed, MAX_PLACES, parseUnits, unitBound } from '../amounts.js';
 import { EngineError, Rejection } from '../errors.js';
-import { Accounts, type Currency } from './accounts.js';
-import type { Order, OrderState, PriceLevel } from './book.js';
-import { faultOf, type LimitOrder } from './limit-order.js';
-import { ListedMarket, type MarketRules } from './market.js';
-import { freeze, matchOrder, release, type Trade } from './matching.js';
+import { Currency, type Order, type OrderState, type PriceLevel } from './book.js';
+import { faultOf, type LimitOrder, ListedMarket, type MarketRules } from './market.js';
+import { bind, matchOrder, type Trade } from './matching.js';
 
 export interface EngineOptions {
   /** Called once for every trade, in order of ids, when its operation is done. It must not change the engine. */
@@ -30,7 +30,8 @@ const MAX_OPEN_ORDERS = 10_000;
 export class MatchingEngine {
   readonly #onTrade: EngineOptions['onTrade'];
   readonly #maxOpenOrders: number;
-  readonly #accounts = new Accounts();
+  /** An account begins with its first deposit. */
+  readonly #currencies = new Map<string, Currency>();
   readonly #markets = new Map<string, ListedMarket>();
   readonly #orders = new Map<number, Order>();
   #nextOrderId = 1;
@@ -53,8 +54,8 @@ export class MatchingEngine {
   addMarket(rules: MarketRules): void {
     this.#guard();
     if (this.#markets.has(rules.name)) throw new EngineError(`${rules.name} is listed already`);
-    const base = this.#accounts.currency(rules.stock);
-    const quote = this.#accounts.currency(rules.money);
+    const base = this.#currency(rules.stock);
+    const quote = this.#currency(rules.money);
     this.#markets.set(rules.name, new ListedMarket(rules, base, quote));
   }
 
@@ -100,9 +101,17 @@ export class MatchingEngine {
   }
 
   /** Adds funds from outside; `amount` is plain decimal text above zero. */
-  deposit(account: string, currency: string, amount: string): Rejection | undefined {
+  deposit(account: string, name: string, amount: string): Rejection | undefined {
     this.#guard();
-    return this.#accounts.deposit(account, currency, amount);
+    const currency = this.#currency(name);
+    const units = parseUnits(amount, MAX_PLACES, 'amount');
+    if (units instanceof Rejection) return units;
+    if (currency.deposited + units >= unitBound(MAX_PLACES)) {
+      return new Rejection('tooManyDigits', `deposit of ${amount} ${name}: more than can be held`);
+    }
+    currency.holding(account).available += units;
+    currency.deposited += units;
+    return undefined;
   }
 
   /**
@@ -137,7 +146,7 @@ export class MatchingEngine {
     this.#nextOrderId += 1;
     matchOrder(market, taker, this.#filled);
     if (taker.left > 0n) {
-      freeze(market, taker);
+      bind(market, taker, 1n);
       market.side(taker.side).add(taker);
       participant.orders.add(taker);
       this.#orders.set(taker.id, taker);
@@ -166,12 +175,17 @@ export class MatchingEngine {
 
   /** What an account holds of every currency there is, as decimal texts. */
   balances(account: string): Record<string, Balance> {
-    return this.#accounts.balances(account);
+    const entries = Array.from(this.#currencies.values(), ({ name, holdings }) => {
+      const { available = 0n, freeze = 0n } = holdings.get(account) ?? {};
+      const text = (units: bigint) => formatTrimmed(units, MAX_PLACES);
+      return [name, { available: text(available), freeze: text(freeze) }] as const;
+    });
+    return Object.fromEntries(entries);
   }
 
   /** All currencies with all that is held of them, to look at only. */
   currencies(): Iterable<Currency> {
-    return this.#accounts.currencies();
+    return this.#currencies.values();
   }
 
   /** The open orders of an account in a market, newest first. */
@@ -191,9 +205,14 @@ export class MatchingEngine {
     return this.#markets.get(market)?.side(side).levels(limit) ?? [];
   }
 
+  /** The currency of this name, made if there is none. */
+  #currency(name: string): Currency {
+    return obtain(this.#currencies, name, () => new Currency(name));
+  }
+
   #takeOut(market: ListedMarket, order: Order): void {
     market.side(order.side).remove(order);
-    release(market, order);
+    bind(market, order, -1n);
     this.#forget(order);
   }
 

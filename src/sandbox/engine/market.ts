@@ -1,10 +1,10 @@
 import type { Market } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
 import { obtain } from '../../kernel/bounded.js';
+import type { NewOrder } from '../../server/backend.js';
 import { MAX_PLACES, parseUnits, powerOfTen, unitBound } from '../amounts.js';
-import { EngineError, type Rejection } from '../errors.js';
-import type { Currency, Holding } from './accounts.js';
-import { BookSide, type Participant } from './book.js';
+import { EngineError, Rejection } from '../errors.js';
+import { BookSide, type Currency, type Participant } from './book.js';
 
 /** A market as it is listed. */
 export interface MarketRules extends Market {
@@ -90,11 +90,6 @@ export class ListedMarket {
     return side === 'buy' ? this.buy : this.sell;
   }
 
-  /** The holding that an order of this side is paid from. */
-  payingOf(participant: Participant, side: Side): Holding {
-    return side === 'buy' ? participant.quote : participant.base;
-  }
-
   /** The participant of an account, made at its first order. */
   participant(account: string): Participant {
     return obtain(this.#participants, account, () => ({
@@ -113,4 +108,62 @@ export class ListedMarket {
 /** What an order of this size takes at most, in units of the currency that it is paid in. */
 export function needOf(market: ListedMarket, side: Side, price: bigint, amount: bigint): bigint {
   return side === 'buy' ? price * amount * market.quoteFactor : amount * market.baseFactor;
+}
+
+/** A limit order in units of its market. */
+export interface LimitOrder {
+  readonly account: string;
+  readonly market: string;
+  readonly side: Side;
+  /** Units of 10^−moneyPrec. */
+  readonly price: bigint;
+  /** Units of 10^−stockPrec. */
+  readonly amount: bigint;
+  /** UNIX microseconds. The engine's time never goes back: an earlier one counts as the latest. */
+  readonly timeUs: number;
+}
+
+/** A limit order with plain decimal texts, as it comes from a client. */
+export type LimitOrderText = NewOrder & Pick<LimitOrder, 'account' | 'timeUs'>;
+
+/** Reads the texts of an order as integers; refuses what is no decimal or has too many digits. */
+export function readOrder(text: LimitOrderText, rules: MarketRules): LimitOrder | Rejection {
+  const price = parseUnits(text.price, rules.moneyPrec, 'price');
+  if (price instanceof Rejection) return price;
+  const amount = parseUnits(text.amount, rules.stockPrec, 'amount');
+  return amount instanceof Rejection ? amount : { ...text, price, amount };
+}
+
+/**
+ * Why an order cannot be taken, or undefined.
+ *
+ * @param maxOpenOrders most open orders of one account in one market
+ */
+export function faultOf(
+  market: ListedMarket,
+  order: LimitOrder,
+  maxOpenOrders: number,
+): Rejection | undefined {
+  const { account, side, price, amount } = order;
+  const { rules } = market;
+  if (market.isBlocked) return new Rejection('blocked', `${rules.name} takes no orders now`);
+  if (price <= 0n || amount <= 0n) {
+    return new Rejection('notPositive', 'price and amount must be above zero');
+  }
+  if (price >= market.priceBound || amount >= market.amountBound) {
+    return new Rejection('tooManyDigits', 'price or amount has too many digits');
+  }
+  if (amount < market.minAmount) {
+    return new Rejection('belowMinAmount', `${rules.name} trades at least ${rules.minAmount}`);
+  }
+  const currency = side === 'buy' ? market.quote : market.base;
+  const held = currency.holdings.get(account);
+  if (held === undefined || held.available < needOf(market, side, price, amount)) {
+    return new Rejection('fundsShort', `${account} has not enough ${currency.name} available`);
+  }
+  if ((market.findParticipant(account)?.orders.size ?? 0) >= maxOpenOrders) {
+    const most = `${account} has ${maxOpenOrders} open orders in ${rules.name}, the most allowed`;
+    return new Rejection('tooManyOrders', most);
+  }
+  return undefined;
 }

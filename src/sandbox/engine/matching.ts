@@ -81,18 +81,16 @@ function settle(
   market.quote.fees.available += quoteFee;
 }
 
-/** Binds what an order needs as long as it is open: its base amount, or its price × what is left. */
-export function freeze(market: ListedMarket, order: Order): void {
-  const holding = market.payingOf(order.participant, order.side);
-  const units = needOf(market, order.side, order.price, order.left);
+/**
+ * Freezes what an order needs as long as it is open, its base amount or its price × what is left; or sets
+ * free what of that fills have not used.
+ *
+ * @param sign 1 freezes, −1 sets free
+ */
+export function bind(market: ListedMarket, order: Order, sign: 1n | -1n): void {
+  const { participant, side, price, left } = order;
+  const holding = side === 'buy' ? participant.quote : participant.base;
+  const units = sign * needOf(market, side, price, left);
   holding.available -= units;
   holding.freeze += units;
-}
-
-/** Sets free what {@link freeze} has bound and fills have not used. */
-export function release(market: ListedMarket, order: Order): void {
-  const holding = market.payingOf(order.participant, order.side);
-  const units = needOf(market, order.side, order.price, order.left);
-  holding.freeze -= units;
-  holding.available += units;
 }

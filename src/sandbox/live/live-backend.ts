@@ -16,7 +16,7 @@ import {
   type Slice,
 } from '../../server/backend.js';
 import { formatScaled } from '../amounts.js';
-import { readOrder } from '../engine/limit-order.js';
+import { readOrder } from '../engine/market.js';
 import { createdOrderView, depthView, openOrderView } from '../engine/views.js';
 import { LiveError, Rejection } from '../errors.js';
 import { MarketData, type MarketDataParts, type Touch } from '../market-data.js';

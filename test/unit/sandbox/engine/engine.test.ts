@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { OrderState } from '../../../../src/sandbox/engine/book.js';
 import { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
-import type { LimitOrderText } from '../../../../src/sandbox/engine/limit-order.js';
-import type { MarketRules } from '../../../../src/sandbox/engine/market.js';
+import type { LimitOrderText, MarketRules } from '../../../../src/sandbox/engine/market.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
 import {
   createdOrderView,

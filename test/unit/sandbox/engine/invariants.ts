@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { MAX_PLACES } from '../../../../src/sandbox/amounts.js';
 import type { OrderState } from '../../../../src/sandbox/engine/book.js';
 import type { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
-import { type LimitOrderText, readOrder } from '../../../../src/sandbox/engine/limit-order.js';
+import { type LimitOrderText, readOrder } from '../../../../src/sandbox/engine/market.js';
 import { Rejection } from '../../../../src/sandbox/errors.js';
 
 /** Places an order as it comes over HTTP, in decimal texts. */

@@ -1,6 +1,5 @@
 import type { Side } from '../../../../src/contract/values.js';
-import type { LimitOrderText } from '../../../../src/sandbox/engine/limit-order.js';
-import type { MarketRules } from '../../../../src/sandbox/engine/market.js';
+import type { LimitOrderText, MarketRules } from '../../../../src/sandbox/engine/market.js';
 import type { RejectionReason } from '../../../../src/sandbox/errors.js';
 
 /*
