@@ -1,4 +1,5 @@
 import type { Candle, Market, StateRecord, Ticker, TickerEntry } from '../contract/resources.js';
+import { obtain } from '../kernel/bounded.js';
 import type { Clock } from '../kernel/clock.js';
 import { DAY_MS } from '../kernel/durations.js';
 import type { BackendTrade, KlineQuery, TradeForm } from '../server/backend.js';
@@ -59,14 +60,14 @@ export abstract class MarketData {
   readonly identity: string;
   readonly #time: ExchangeTime;
   readonly #rules: CandleRules;
-  readonly #watchers: TradeWatchers;
+  readonly #watchers: ReturnType<typeof tradeWatchers>;
   readonly #texts = new TradeTexts();
 
   constructor({ identity, clock, time, rules }: MarketDataParts) {
     this.identity = identity;
     this.#time = time;
     this.#rules = rules;
-    this.#watchers = new TradeWatchers(clock, time, (market) => this.tapeOf(market));
+    this.#watchers = tradeWatchers(clock, time, (market) => this.tapeOf(market));
   }
 
   /** All markets that are listed now. */
@@ -166,78 +167,66 @@ interface Watched {
  * trade of any watched market; without watchers there is none.
  *
  * States: *idle* (no listener), *waiting* (timer set), *stopped* for good.
+ *
+ * @param tapeOf read at every check: a market that is listed again may have another tape
  */
-class TradeWatchers {
-  readonly #clock: Clock;
-  readonly #time: ExchangeTime;
-  readonly #tapeOf: (market: string) => MarketTape;
-  readonly #watched = new Map<string, Watched>();
-  #cancelTimer: (() => void) | undefined;
-  #isStopped = false;
-
-  /** @param tapeOf read at every check: a market that is listed again may have another tape */
-  constructor(clock: Clock, time: ExchangeTime, tapeOf: (market: string) => MarketTape) {
-    this.#clock = clock;
-    this.#time = time;
-    this.#tapeOf = tapeOf;
-  }
-
-  /** Returns a function that ends the watch. */
-  add(market: string, listener: () => void): () => void {
-    if (this.#isStopped) return () => {};
-    const watched = this.#watched.get(market) ?? {
-      listeners: new Set(),
-      end: this.#tapeOf(market).visible(this.#time.nowMs()).end,
-    };
-    this.#watched.set(market, watched);
-    // One function may watch twice; each watch has its own end.
-    const own = () => listener();
-    watched.listeners.add(own);
-    this.#schedule(0);
-    return () => {
-      watched.listeners.delete(own);
-      if (watched.listeners.size === 0 && this.#watched.get(market) === watched) {
-        this.#watched.delete(market);
-      }
-      if (this.#watched.size === 0) this.#cancelTimer?.();
-    };
-  }
-
-  /** Checks at once, because trades may have come that could not be foreseen. */
-  check(): void {
-    if (this.#watched.size > 0) this.#schedule(0);
-  }
-
-  stop(): void {
-    this.#isStopped = true;
-    this.#cancelTimer?.();
-    this.#watched.clear();
-  }
-
-  #schedule(minWaitMs: number): void {
-    this.#cancelTimer?.();
-    this.#cancelTimer = undefined;
-    if (this.#isStopped) return;
-    const nowMs = this.#time.nowMs();
+function tradeWatchers(clock: Clock, time: ExchangeTime, tapeOf: (market: string) => MarketTape) {
+  const watchedMarkets = new Map<string, Watched>();
+  let cancelTimer: (() => void) | undefined;
+  let isStopped = false;
+  const schedule = (minWaitMs: number) => {
+    cancelTimer?.();
+    cancelTimer = undefined;
+    if (isStopped) return;
+    const nowMs = time.nowMs();
     let nextMs = Number.POSITIVE_INFINITY;
-    for (const [market, { end }] of this.#watched) {
-      const tape = this.#tapeOf(market);
+    for (const [market, { end }] of watchedMarkets) {
+      const tape = tapeOf(market);
       const isBehind = tape.visible(nowMs).end !== end;
       nextMs = Math.min(nextMs, isBehind ? nowMs : (tape.nextAfterMs(nowMs) ?? nextMs));
     }
     if (nextMs === Number.POSITIVE_INFINITY) return;
-    const waitMs = Math.max(minWaitMs, this.#time.delayMs(nextMs));
-    this.#cancelTimer = this.#clock.after(waitMs, () => this.#notify(), { background: true });
-  }
-
-  #notify(): void {
-    const nowMs = this.#time.nowMs();
-    for (const [market, watched] of this.#watched) {
-      const { end } = this.#tapeOf(market).visible(nowMs);
+    const waitMs = Math.max(minWaitMs, time.delayMs(nextMs));
+    cancelTimer = clock.after(waitMs, notify, { background: true });
+  };
+  const notify = () => {
+    const nowMs = time.nowMs();
+    for (const [market, watched] of watchedMarkets) {
+      const { end } = tapeOf(market).visible(nowMs);
       if (end === watched.end) continue;
       watched.end = end;
       for (const listener of watched.listeners) listener();
     }
-    this.#schedule(MIN_GAP_MS);
-  }
+    schedule(MIN_GAP_MS);
+  };
+  return {
+    /** Returns a function that ends the watch. */
+    add(market: string, listener: () => void): () => void {
+      if (isStopped) return () => {};
+      const watched = obtain(watchedMarkets, market, () => ({
+        listeners: new Set<() => void>(),
+        end: tapeOf(market).visible(time.nowMs()).end,
+      }));
+      // One function may watch twice; each watch has its own end.
+      const own = () => listener();
+      watched.listeners.add(own);
+      schedule(0);
+      return () => {
+        watched.listeners.delete(own);
+        if (watched.listeners.size === 0 && watchedMarkets.get(market) === watched) {
+          watchedMarkets.delete(market);
+        }
+        if (watchedMarkets.size === 0) cancelTimer?.();
+      };
+    },
+    /** Checks at once, because trades may have come that could not be foreseen. */
+    check() {
+      if (watchedMarkets.size > 0) schedule(0);
+    },
+    stop() {
+      isStopped = true;
+      cancelTimer?.();
+      watchedMarkets.clear();
+    },
+  };
 }
