@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { SESSION_HEADER } from '../../contract/gap-notices.js';
 import { onlyKeys, refusalOf, show } from '../../contract/shape.js';
@@ -129,44 +129,6 @@ const QUERY = z
     path: ['from'],
     error: 'a time before "to"',
   });
-type TruthQuery = z.output<typeof QUERY>;
-
-interface TruthPage {
-  readonly lines: string;
-  /** The last trade of the page when there are more. */
-  readonly last: BackendTrade | undefined;
-}
-
-/** Within one tick: trades could be forgotten in between. */
-function readPage(backend: Backend, query: TruthQuery): TruthPage {
-  const { market, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = query;
-  const { after = -1, limit = PAGE_MAX } = query;
-  const lines: string[] = [];
-  let last: BackendTrade | undefined;
-  for (const trade of backend.truth?.(market, from) ?? []) {
-    if (trade.timeUs >= to) break;
-    if (trade.id <= after) continue;
-    if (lines.length === limit) return { lines: lines.join(''), last };
-    lines.push(`${JSON.stringify(trade)}\n`);
-    last = trade;
-  }
-  return { lines: lines.join(''), last: undefined };
-}
-
-function linkNext(
-  reply: FastifyReply,
-  { market, to, limit = PAGE_MAX }: TruthQuery,
-  last: BackendTrade,
-): void {
-  const next = new URLSearchParams({
-    market,
-    from: (last.timeUs / SECOND_US).toFixed(6),
-    ...(to === undefined ? {} : { to: (to / SECOND_US).toFixed(6) }),
-    after: String(last.id),
-    limit: String(limit),
-  });
-  reply.header('link', `<${CONTROL_PREFIX}truth?${next.toString()}>; rel="next"`);
-}
 
 /**
  * `/sandbox/truth?market=…` for every trade ever issued, oldest first, one JSON object a line: in
@@ -180,8 +142,29 @@ function addTruthControl(app: FastifyInstance, backend: Backend): void {
     const written = asked.kind === 'read' ? { ...asked.values } : {};
     const { data: query, error } = QUERY.safeParse(written);
     if (error !== undefined) return refuse(reply, 400, refusalOf(error, written));
-    const { lines, last } = readPage(backend, query);
-    if (last !== undefined) linkNext(reply, query, last);
+    const { market, from = Number.NEGATIVE_INFINITY, to, after = -1, limit = PAGE_MAX } = query;
+    const page: BackendTrade[] = [];
+    let hasMore = false;
+    // Within one tick: trades could be forgotten in between.
+    for (const trade of backend.truth(market, from)) {
+      if (trade.timeUs >= (to ?? Number.POSITIVE_INFINITY)) break;
+      if (trade.id <= after) continue;
+      hasMore = page.length === limit;
+      if (hasMore) break;
+      page.push(trade);
+    }
+    const last = page.at(-1);
+    if (hasMore && last !== undefined) {
+      const next = new URLSearchParams({
+        market,
+        from: (last.timeUs / SECOND_US).toFixed(6),
+        ...(to === undefined ? {} : { to: (to / SECOND_US).toFixed(6) }),
+        after: String(last.id),
+        limit: String(limit),
+      });
+      reply.header('link', `<${CONTROL_PREFIX}truth?${next.toString()}>; rel="next"`);
+    }
+    const lines = page.map((trade) => `${JSON.stringify(trade)}\n`).join('');
     return reply.type('application/x-ndjson').send(Buffer.from(lines));
   });
 }
