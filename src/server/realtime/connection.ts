@@ -25,7 +25,7 @@ import type { ServerContext } from '../context.js';
 import type { AskedMethod } from '../faults.js';
 import { rateWindows } from '../http/rate-window.js';
 import { failureOf } from '../http/replies.js';
-import { FrameGate, type GateFrame } from './faults-realtime.js';
+import { frameGate, type GateFrame } from './faults-realtime.js';
 import { followState, paceState, type Subscription } from './subscriptions.js';
 import { pushedRow, TradeSubscription } from './trade-subscription.js';
 
@@ -167,7 +167,7 @@ export class RealtimeConnection {
   /** Present where the exchange limits the requests of a connection. */
   readonly #count: ReturnType<typeof rateWindows> | undefined;
   /** Present when things are made to go wrong on purpose. */
-  readonly #gate: FrameGate | undefined;
+  readonly #gate: ReturnType<typeof frameGate> | undefined;
   #asked: Pick<GateFrame, 'method' | 'market'> = { method: undefined, market: undefined };
 
   /** @param onClosed called once, with the cause of the end */
@@ -199,7 +199,7 @@ export class RealtimeConnection {
     const interference = context.interference?.connection();
     this.#gate =
       interference &&
-      new FrameGate(context, interference, {
+      frameGate(context, interference, {
         send: (data) => this.#outlet.write(data),
         cut: (reason) => this.terminate(reason),
       });

@@ -29,78 +29,56 @@ interface Delayed {
  * States: *serving* → *quiet* (updates are swallowed) → *mute* (everything is), and *ended*. A
  * frame that is held up holds up those behind it: order is changed by decision only.
  */
-export class FrameGate {
-  readonly #context: ServerContext;
-  readonly #interference: ConnectionInterference;
-  readonly #socket: Socket;
-  readonly #delayed: Delayed[] = [];
-  #fate: ConnectionFate = 'serve';
-  #cancelTimer: (() => void) | undefined;
-
-  constructor(context: ServerContext, interference: ConnectionInterference, socket: Socket) {
-    this.#context = context;
-    this.#interference = interference;
-    this.#socket = socket;
-  }
-
-  open(): void {
-    this.#become(this.#interference.opened(this.#context.backend.nowMs()));
-  }
-
-  asked(asked: RealtimeAsked) {
-    return this.#interference.asked(asked);
-  }
-
-  send(frame: GateFrame): void {
-    if (!this.#isAudible(frame.kind)) return;
-    const decided = this.#interference.frame({ ...frame, atMs: this.#context.backend.nowMs() });
-    const { frames, waitMs, fate } = decided ?? { frames: [frame.text], waitMs: 0, fate: 'serve' };
-    this.#after(waitMs, () => {
-      if (!this.#isAudible(frame.kind)) return;
-      for (const data of frames) this.#socket.send(data);
-      this.#become(fate);
-    });
-  }
-
-  /** Forgets what is held up. May be called more than once. */
-  end(): void {
-    this.#fate = 'mute';
-    this.#delayed.length = 0;
-    this.#cancelTimer?.();
-  }
-
-  #isAudible(kind: RealtimeFrame['kind']): boolean {
-    return this.#fate === 'serve' || (this.#fate === 'quiet' && kind === 'response');
-  }
-
-  #become(fate: ConnectionFate): void {
-    if (fate === 'drop') this.#socket.cut('fault');
-    else if (fate !== 'serve' && this.#fate !== 'mute') this.#fate = fate;
-  }
-
-  #after(waitMs: number, deliver: () => void): void {
-    if (waitMs === 0 && this.#delayed.length === 0) {
-      deliver();
-      return;
-    }
-    if (this.#delayed.length >= MAX_DELAYED_FRAMES) {
-      this.#socket.cut('fault backlog');
-      return;
-    }
-    const dueMs = this.#context.clock.monotonicMs() + waitMs;
-    this.#delayed.push({ dueMs, deliver });
-    if (this.#delayed.length === 1) this.#schedule();
-  }
-
-  #schedule(): void {
-    const [next] = this.#delayed;
+export function frameGate(
+  { backend, clock }: ServerContext,
+  interference: ConnectionInterference,
+  socket: Socket,
+) {
+  const delayed: Delayed[] = [];
+  let fate: ConnectionFate = 'serve';
+  let cancelTimer: (() => void) | undefined;
+  const isAudible = (kind: RealtimeFrame['kind']) =>
+    fate === 'serve' || (fate === 'quiet' && kind === 'response');
+  const become = (next: ConnectionFate) => {
+    if (next === 'drop') socket.cut('fault');
+    else if (next !== 'serve' && fate !== 'mute') fate = next;
+  };
+  const schedule = () => {
+    const [next] = delayed;
     if (next === undefined) return;
-    const waitMs = Math.max(0, next.dueMs - this.#context.clock.monotonicMs());
     const onTimer = () => {
-      this.#delayed.shift();
+      delayed.shift();
       next.deliver();
-      this.#schedule();
+      schedule();
     };
-    this.#cancelTimer = this.#context.clock.after(waitMs, onTimer, { background: true });
-  }
+    const waitMs = Math.max(0, next.dueMs - clock.monotonicMs());
+    cancelTimer = clock.after(waitMs, onTimer, { background: true });
+  };
+  const after = (waitMs: number, deliver: () => void) => {
+    if (waitMs === 0 && delayed.length === 0) return deliver();
+    if (delayed.length >= MAX_DELAYED_FRAMES) return socket.cut('fault backlog');
+    delayed.push({ dueMs: clock.monotonicMs() + waitMs, deliver });
+    if (delayed.length === 1) schedule();
+  };
+  return {
+    open: () => become(interference.opened(backend.nowMs())),
+    asked: (asked: RealtimeAsked) => interference.asked(asked),
+    send(frame: GateFrame) {
+      if (!isAudible(frame.kind)) return;
+      const decided = interference.frame({ ...frame, atMs: backend.nowMs() });
+      const asItIs = { frames: [frame.text], waitMs: 0, fate: 'serve' } as const;
+      const { frames, waitMs, fate: next } = decided ?? asItIs;
+      after(waitMs, () => {
+        if (!isAudible(frame.kind)) return;
+        for (const data of frames) socket.send(data);
+        become(next);
+      });
+    },
+    /** Forgets what is held up. May be called more than once. */
+    end() {
+      fate = 'mute';
+      delayed.length = 0;
+      cancelTimer?.();
+    },
+  };
 }
