@@ -52,12 +52,6 @@ export interface Setting {
 
 /** One source of settings, flattened to key paths, with the mistakes that showed on the way. */
 export interface Layer {
-  readonly settings: ReadonlyMap<string, Setting>;
-  readonly problems: readonly ConfigProblem[];
-}
-
-/** A layer while it is read. */
-interface OpenLayer {
   readonly settings: Map<string, Setting>;
   readonly problems: ConfigProblem[];
 }
@@ -70,7 +64,7 @@ function suggestion(name: string, known: Iterable<string>, kind: string): string
 }
 
 /** Reads a secret from the file that `file` names, or notes why that is not possible. */
-function readSecret(path: string, file: unknown, source: string, layer: OpenLayer): void {
+function readSecret(path: string, file: unknown, source: string, layer: Layer): void {
   if (file === undefined || file === null) return;
   if (layer.settings.has(path)) {
     const expected =

@@ -63,16 +63,11 @@ export class SeenCache<T extends Holding> {
   }
 }
 
-interface Entry<T> {
-  readonly madeAtMs: number;
-  readonly value: Promise<T>;
-}
-
 /** Remembers a bounded number of answers for a while; of those asked for at once one is fetched. */
 export class FreshCache<T> {
   readonly #clock: Clock;
   readonly #freshMs: number;
-  readonly #entries: BoundedMap<string, Entry<T>>;
+  readonly #entries: BoundedMap<string, Held<Promise<T>>>;
 
   constructor(clock: Clock, max: number, freshMs = FRESH_MS) {
     this.#clock = clock;
