@@ -27,7 +27,7 @@ import { rateWindows } from '../http/rate-window.js';
 import { failureOf } from '../http/replies.js';
 import { frameGate, type GateFrame } from './faults-realtime.js';
 import { followState, paceState, type Subscription } from './subscriptions.js';
-import { pushedRow, TradeSubscription } from './trade-subscription.js';
+import { beginTrades, pushedRow, type TradeSubscription } from './trade-subscription.js';
 
 /** Bytes that may wait for a reader who does not read; beyond it the connection is cut. */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
@@ -415,11 +415,9 @@ export class RealtimeConnection {
     const begun: TradeSubscription[] = [];
     for (const market of wanted) {
       const going = this.#tradeSubscriptions.get(market);
-      const subscription = going ?? this.#tradesOf(market);
+      const subscription = going ?? (await this.#beginTrades(market));
       subscriptions.set(market, subscription);
-      if (going !== undefined) continue;
-      await subscription.begin();
-      begun.push(subscription);
+      if (going === undefined) begun.push(subscription);
     }
     if (!this.#isOpen) return;
     for (const [market, old] of this.#tradeSubscriptions) {
@@ -431,10 +429,10 @@ export class RealtimeConnection {
     for (const subscription of begun) subscription.start();
   }
 
-  #tradesOf(market: string): TradeSubscription {
-    const send = (text: string) =>
-      this.#sendFrame({ kind: 'update', method: 'trades.subscribe', market, text });
-    return new TradeSubscription(this.#context, market, send);
+  #beginTrades(market: string): Promise<TradeSubscription> {
+    return beginTrades(this.#context, market, (text) =>
+      this.#sendFrame({ kind: 'update', method: 'trades.subscribe', market, text }),
+    );
   }
 
   /** The newest trades of one market above an id, newest first. */
