@@ -6,6 +6,7 @@ import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { type FedMarket, TradeFeedCollector } from '../../../src/collect/trades/feed.js';
 import { PushedTrades } from '../../../src/collect/trades/pushed.js';
 import { toPushed } from '../../../src/collect/trades/source.js';
+import { AbortedError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import type { Batch } from '../../../src/model/batch.js';
 import { FakeTime } from '../../support/fake-time.js';
@@ -26,6 +27,7 @@ class ToldFeed {
   readonly questions: string[] = [];
   readonly collector: TradeFeedCollector;
   readonly #events = new BoundedQueue<TradeFeedEvent>(1000);
+  #failure: Error | undefined;
 
   constructor(commit: ArchivePort['commit'], markets = ['A']) {
     const { record: telemetry, clock } = this.world;
@@ -42,13 +44,23 @@ class ToldFeed {
           resubscribe: () => this.asked.push('resubscribe'),
           renew: () => this.asked.push('renew'),
           stop: async () => this.#events.close(),
-          [Symbol.asyncIterator]: () => this.#events[Symbol.asyncIterator](),
+          [Symbol.asyncIterator]: () => this.#iterate(),
         };
       },
       onClosed: () => {
         this.asked.push('closed');
       },
     });
+  }
+
+  async *#iterate() {
+    if (this.#failure !== undefined) throw this.#failure;
+    yield* this.#events;
+  }
+
+  /** The feed is at its end as soon as it is read. */
+  failWith(error: Error): void {
+    this.#failure = error;
   }
 
   add(market: string): PushedTrades {
@@ -123,6 +135,19 @@ test('pushed rows are stored at once without a claim, unreadable ones in quarant
   const lost = await collected(told, () => Promise.reject(new Error('no database')));
   assert.deepEqual(lost.telemetry.outcomesOf('trades'), { rejected: 1, lost: 2 });
   assert.equal(lost.telemetry.failures.length, 1);
+});
+
+test('a feed that gives up is a failure, and one that is stopped is none', async () => {
+  for (const [error, failures] of [
+    [new Error('no address'), 1],
+    [new AbortedError(), 0],
+  ] as const) {
+    const feed = new ToldFeed(storesAll);
+    feed.failWith(error);
+    feed.collector.start();
+    await feed.collector.stop();
+    assert.equal(feed.world.record.failures.length, failures, error.message);
+  }
 });
 
 type TradesEvent = Parameters<typeof toPushed>[0];
