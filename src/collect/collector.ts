@@ -85,7 +85,7 @@ export class Collector {
     const signal = this.#stopping.signal;
     // Every poll, feed and wait listens to it, and there are many of them.
     setMaxListeners(0, signal);
-    const patient = retryingArchive(options.archive, { clock, random, signal });
+    const patient = retryingArchive(options.archive, { clock, random, signal, telemetry });
     const gate = new ClaimGate(patient, time, clock);
     this.#standing = new Standing({ archive: gate.archive, time, clock, telemetry });
     const { archive } = this.#standing;

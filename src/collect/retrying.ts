@@ -3,7 +3,9 @@ import type { Clock } from '../kernel/clock.js';
 import { isAborted, TapekeepError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { retry } from '../kernel/retry.js';
+import type { CollectEvents } from '../observe/events.js';
 import { ARCHIVE_METHODS, type ArchivePort, calledBy, type ExchangePort } from './ports.js';
+import { streamReport } from './reports.js';
 
 const TRIES_MAX = 4;
 const BACKOFF = { baseMs: 200, capMs: 2000 };
@@ -67,6 +69,9 @@ export function retryingExchange(
 /** With the longest pause this is half a day without a database; then the caller sees the error. */
 const ATTEMPTS_MAX = 40_000;
 
+/** About twice a minute. */
+const REPORT_EVERY = 30;
+
 type Method = (...rest: unknown[]) => Promise<unknown>;
 
 /**
@@ -75,9 +80,14 @@ type Method = (...rest: unknown[]) => Promise<unknown>;
  */
 export function retryingArchive(
   archive: ArchivePort,
-  options: { clock: Clock; random: Random; signal: AbortSignal },
+  options: { clock: Clock; random: Random; signal: AbortSignal; telemetry: CollectEvents },
 ): ArchivePort {
-  const limits = { ...options, ...BACKOFF, maxAttempts: ATTEMPTS_MAX, isRetryable: isPassing };
+  const { telemetry, ...of } = options;
+  const limits = { ...of, ...BACKOFF, maxAttempts: ATTEMPTS_MAX, isRetryable: isPassing };
+  // A database that is away is reported by the writer; one that refuses this alone is reported here.
+  const onRetry = (error: unknown, attempt: number) => {
+    if (attempt % REPORT_EVERY === 0) streamReport(telemetry, 'archive', '*').failed(error);
+  };
   const methods = archive as unknown as Record<keyof ArchivePort, Method>;
   const patient = ARCHIVE_METHODS.filter((name) => name !== 'commit').map(
     (name): [string, Method] => [
@@ -85,7 +95,7 @@ export function retryingArchive(
       async (...rest) => {
         const call = () => methods[name](...rest);
         try {
-          return await retry(limits, call);
+          return await retry({ ...limits, onRetry }, call);
         } catch (error) {
           // A stop ends a pause: the database may be back, and data in hand wait for this.
           if (options.signal.aborted && isAborted(error)) return await call();

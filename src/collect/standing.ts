@@ -37,6 +37,8 @@ export interface StandingOptions {
 
 /** A stream counts as standing when it has not grown for so long beyond what is usual for it. */
 const STANDING_MS = 15_000;
+/** The same of one of which nothing is known to have failed: it may wait for its turn. */
+const SILENT_MS = 300_000;
 /** The gap of one that stands grows with the time, and is written again this often. */
 const REWRITE_MS = 60_000;
 /** Gaps that are written at the same time at a stop: what is begun when its time is over must end soon. */
@@ -195,8 +197,18 @@ export class Standing {
 
   /** Why a stream stands; undefined for one that does not, or of which that is not known. */
   #failureOf(one: Watched, nowMs: number): Failure | undefined {
-    const isUsual = nowMs - one.grewAtMs < STANDING_MS + this.#usualMs(one.stream);
-    return isUsual ? undefined : this.#troubleOf(one);
+    const stoodMs = nowMs - one.grewAtMs - this.#usualMs(one.stream);
+    if (stoodMs < STANDING_MS) return undefined;
+    return this.#troubleOf(one) ?? this.#silenceOf(one, stoodMs);
+  }
+
+  /** Nothing failed, and yet nothing is proven any more. Where the exchange's time stands still nothing is missing. */
+  #silenceOf(one: Watched, stoodMs: number): Failure | undefined {
+    const { kind } = one.stream;
+    const behindMs = this.#options.time.nowMs() - (one.coveredUntilMs ?? one.openedAtMs);
+    if (kind === 'states' || Math.min(stoodMs, behindMs) < SILENT_MS) return undefined;
+    const reason = MOMENT_STREAMS.has(kind) ? 'not observed' : 'not collected';
+    return { reason, note: 'no answer since then proved anything of it' };
   }
 
   /** What went wrong since it grew last; undefined where that is not known. */

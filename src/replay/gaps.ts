@@ -75,10 +75,10 @@ export class GapBook {
       });
   }
 
-  /** That a market would leave was not known before a list lacked it. */
+  /** That a market would leave was not known before a list lacked it; a gap from before that was open then. */
   #reasonAt({ kind, marketId }: KnownStream, one: Missing, nowMs: number): string {
     const { span, reason } = one;
-    if (reason !== LEFT || span.toMs <= nowMs) return reason;
+    if (reason !== LEFT) return reason;
     if (this.#catalog.wasMissing(marketId, span, nowMs)) return reason;
     return MOMENT_STREAMS.has(kind) ? NOT_OBSERVED : NOT_COLLECTED;
   }

@@ -159,8 +159,28 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
       ...{ state: 'not listed', reason: 'delisted' },
     },
   ]);
-  await delist('NULL');
   for (const made of [path, `${path}.manifest.json`]) await rm(made);
+  // A candle that was open then never closed, and none were collected at all.
+  await runSql(
+    url,
+    `INSERT INTO stream (kind, market_id, variant, collect_from)
+     SELECT 'candles', market_id, 60, '2026-01-15 15:59Z' FROM market WHERE name = 'BTC_USDT'`,
+  );
+  await delist("'2026-01-15 16:00:30Z'");
+  const ofCandles = ['--kind', 'candles', '--interval', '1m', ...args.slice(2)];
+  const open = await run(
+    url,
+    ...[...ofCandles, '--from', '2026-01-15T16:00:00Z', '--to', '2026-01-15T16:01:00Z'],
+  );
+  assert.equal(open.code, 8, open.err);
+  assert.match(open.err, /16:00:00 +2026-01-15 16:01:00 +1m +not listed +delisted$/m);
+  assert.match(
+    open.err,
+    /none of the candles of BTC_USDT were collected; the exchange does not list/,
+  );
+  assert.doesNotMatch(open.err, /gaps fill/);
+  await runSql(url, "DELETE FROM stream WHERE kind = 'candles' AND variant = 60");
+  await delist('NULL');
   const gone = 'the exchange does not list the market any more';
   assert.match(left.err, new RegExp(`16:00:00; ${gone}$`, 'm'));
   assert.match(left.err, /not listed +delisted$/m);

@@ -29,6 +29,7 @@ test('an archive belongs to one exchange', async () => {
   assert.deepEqual(await store.archive(), moved);
   // An address that gives another name is no other exchange while its identity is the known one.
   await store.claimArchive({ ...moved, name: 'elsewhere' });
+  assert.deepEqual(await store.archive(), { ...moved, name: 'elsewhere' });
   const others = [
     { name: 'other', identity: null },
     { isSandbox: false },
@@ -39,7 +40,7 @@ test('an archive belongs to one exchange', async () => {
     await assert.rejects(store.claimArchive({ ...moved, ...other }), {
       code: 'archive_of_another_exchange',
       action: 'fatal',
-      message: /"sandbox".*cannot take the data of/,
+      message: /"elsewhere".*cannot take the data of/,
     });
   }
   for (const kind of ['sandbox', 'replay']) {

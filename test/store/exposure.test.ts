@@ -116,6 +116,35 @@ test('the same id in a new epoch is another trade, in one batch and in two', asy
   assert.deepEqual(await brokenCoverage(url), []);
 });
 
+test('a row whose second the other stream alone covers takes that coverage back, wherever the span ends', async () => {
+  const C = { marketId: 3 };
+  const own = await store.ensureStream({ kind: 'trades', variant: 0, ...C });
+  const exact = await store.ensureStream({ kind: 'times', variant: 0, ...C });
+  const rows = [...Array(10).keys()].map((s) => ({ ...timed(s + 1, s), ...C }));
+  const wrong = { ...timed(700, 8), ...C };
+  await store.commit({
+    trades: [...rows, wrong],
+    claims: [claim(own, 0, 5), claim(exact, 0, 10)],
+  });
+  await store.exposeTrades({
+    ...C,
+    rows: [{ tid: 700, tradedAtS: NOON_S + 8 }],
+    span: spanOf(4, 5),
+    note: 'no trade',
+    atMs: ms(70),
+  });
+  assert.deepEqual(await spansOf(own), [{ fromS: 0, toS: 4, rows: 4 }]);
+  assert.deepEqual(await spansOf(exact), [
+    { fromS: 0, toS: 4, rows: 4 },
+    { fromS: 9, toS: 10, rows: 1 },
+  ]);
+  assert.deepEqual(await brokenCoverage(url), []);
+  const [left] = await store.coveredRanges(own, 1);
+  await store.revoke(own, left?.span ?? assert.fail(), { reason: 'suspect', note: '', atMs: 0 });
+  await store.revoke(exact, spanOf(0, 10), { reason: 'suspect', note: '', atMs: 0 });
+  await runSql(url, 'DELETE FROM trade WHERE market_id = 3');
+});
+
 test('an epoch of ids is recorded once', async () => {
   const epoch = {
     ...{ marketId: 2, beginsMs: ms(10), firstId: 1, lastBeforeMs: ms(2), lastIdBefore: 3 },

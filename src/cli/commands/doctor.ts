@@ -178,6 +178,7 @@ async function databaseOf(
 }
 
 const OTHER_ADVICE = 'name another database or dataDir, or the exchange that it belongs to';
+const MOVED_ADVICE = `a start goes on with it where the exchange shows that it is the same; else ${OTHER_ADVICE}`;
 const WRITER_ADVICE = 'it is the only one that may: "tapekeep start" is refused until it has ended';
 
 const IDLE_ADVICE =
@@ -202,7 +203,7 @@ async function archiveFound(
   const mayWrite = await store.inspection.mayWrite();
   const unstored = mayWrite ? await failureOf(store.inspection.tryStoring()) : undefined;
   return [
-    whose(where, exchangeNameOf(config), archive),
+    whose(where, config, archive),
     !mayWrite && wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE),
     unstored !== undefined && wrong(`${where} stores nothing: ${unstored}`),
     (await store.inspection.isWritten()) && writer,
@@ -211,11 +212,14 @@ async function archiveFound(
   ];
 }
 
-function whose(where: string, wanted: string, archive: { name: string } | null): Found {
+function whose(where: string, config: Config, archive: ArchiveIdentity | null): Found {
+  const wanted = exchangeNameOf(config);
   if (archive === null) return ok(`${where}: an archive that is still empty`);
   if (archive.name === wanted) return ok(`${where}: the archive of ${wanted}`);
   const text = `${where} holds the archive of ${archive.name}, and the settings name ${wanted}`;
-  return wrong(text, OTHER_ADVICE);
+  // The same exchange may have moved: its answer decides, which is looked at next.
+  const isOpen = archive.identity !== null && config.exchange.url !== null;
+  return isOpen ? warning(text, MOVED_ADVICE) : wrong(text, OTHER_ADVICE);
 }
 
 /** Where none of the markets is listed, the start is refused. */

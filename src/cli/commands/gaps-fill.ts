@@ -75,7 +75,7 @@ export default command({
 
 /** How many, and of which streams: a run has several numbers of gaps, and these are others each time. */
 function gapsOf(gaps: readonly Gap[]): string {
-  return `${countOf(gaps.length, 'gap')} of ${[...new Set(gaps.map(streamName))].join(', ')}`;
+  return `${countOf(gaps.length, 'gap')} of ${[...new Set(gaps.map(streamName))].sort().join(', ')}`;
 }
 
 /** Of a market that is not listed nothing can be asked: a gap made due there would stay open. */

@@ -4,7 +4,7 @@ import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
 import { normalizeSpans, type Span, totalLengthMs } from '../../kernel/span.js';
 import { formatInstant, isoMs, isoSpan } from '../../kernel/timestamp.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import { tableOfKind } from '../../model/kinds.js';
+import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { SERIES } from '../../model/series.js';
 import type { KnownStream, MissingPart } from '../../store/index.js';
 import type { Need } from '../command.js';
@@ -132,7 +132,6 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: numb
   const known = streams.find(({ streamId }) => streamId === stream.streamId);
   const name = printable(market);
   const { isFetchable } = SERIES[tableOfKind(kind)];
-  const newestMs = known?.newestCoveredMs ?? Number.POSITIVE_INFINITY;
   const givenUpMs = known?.givenUpUntilMs ?? null;
   const untouched = missing.filter(({ reason }) => reason.endsWith(NOT_COLLECTED));
   const isGivenUp = missing.some(({ state }) => state === 'given up');
@@ -158,8 +157,15 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: numb
     candle && open && `  ${openCandleText(candle)}`,
     before && beforeStart(gaps, known, before.span),
     after &&
-      `  ${kind} of ${name} are collected up to ${formatInstant(newestMs)}; ${known?.isListed === false ? NOT_LISTED : 'a daemon goes on from there'}`,
+      `  ${collectedUntil(kind, name, known)}; ${known?.isListed === false ? NOT_LISTED : 'a daemon goes on from there'}`,
   ];
+}
+
+function collectedUntil(kind: SeriesKind, name: string, stream: KnownStream | undefined): string {
+  const newestMs = stream?.newestCoveredMs ?? null;
+  return newestMs === null
+    ? `none of the ${kind} of ${name} were collected`
+    : `${kind} of ${name} are collected up to ${formatInstant(newestMs)}`;
 }
 
 /** What came before a stream was collected is no gap, and no command lists it as one. */

@@ -51,7 +51,8 @@ export class FillWorker {
   constructor(surroundings: UnitSurroundings) {
     this.#surroundings = surroundings;
     const { archive, clock, telemetry, signal, exchangeTime: time } = surroundings;
-    const retrying = retryingArchive(archive, { clock, random: systemRandom, signal });
+    const how = { clock, random: systemRandom, signal, telemetry: telemetry.collect };
+    const retrying = retryingArchive(archive, how);
     this.#archive = new ClaimGate(retrying, time, clock).archive;
     this.#offsets = new OffsetModes({ archive: retrying, clock, telemetry: telemetry.collect });
   }

@@ -481,7 +481,10 @@ export class Walk {
   async expose(rows: readonly PageRow[], { fromMs, toMs }: Span): Promise<void> {
     const { archive, marketId, market, source, telemetry, time } = this.options;
     const topMs = this.pages.ranges.top?.span.toMs ?? fromMs;
-    const span = { fromMs, toMs: Math.max(fromMs + SECOND_MS, Math.min(toMs, topMs)) };
+    // Their own seconds at least: the other stream may cover what this one does not yet.
+    const lastS = Math.max(...rows.map(({ tradedAtS }) => tradedAtS));
+    const leastMs = Math.max(fromMs, lastS * SECOND_MS) + SECOND_MS;
+    const span = { fromMs, toMs: Math.max(leastMs, Math.min(toMs, topMs)) };
     const ids = rows.map(({ tid }) => tid).join(', ');
     const note = `trade ${ids} is not among those that ${source.endpoint} shows of that time`;
     await archive.exposeTrades({ marketId, rows, span, note, atMs: Math.floor(time.nowMs()) });

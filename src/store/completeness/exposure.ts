@@ -1,4 +1,5 @@
-import { subtractSpans } from '../../kernel/span.js';
+import { SECOND_MS } from '../../kernel/durations.js';
+import { hullOf, subtractSpans } from '../../kernel/span.js';
 import type { IdEpoch, StreamRef, TradeExposure } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
@@ -45,12 +46,17 @@ async function expose(runner: Runner, exposure: TradeExposure): Promise<void> {
   const streams = await runner.rows<StreamRef>(STREAMS, [marketId]);
   const removed = await removedRows(runner, 'trade', marketId);
   const gone = removed.map((one) => one.span);
+  const seconds = rows.map(({ tradedAtS }) => ({
+    fromMs: tradedAtS * SECOND_MS,
+    toMs: (tradedAtS + 1) * SECOND_MS,
+  }));
+  // No row may leave a second that is still covered.
+  const hull = hullOf([span, ...seconds]);
   for (const stream of streams) {
-    for (const { tradedAtS } of rows) {
-      const second = { fromMs: tradedAtS * 1000, toMs: tradedAtS * 1000 + 1000 };
+    for (const second of seconds) {
       if (subtractSpans(second, gone).length === 0) throw hasLeft(stream, removed, second);
     }
-    for (const part of subtractSpans(span, gone)) {
+    for (const part of subtractSpans(hull, gone)) {
       await takeBack(runner, stream, part, { reason: 'suspect', note, atMs }, removed);
     }
   }

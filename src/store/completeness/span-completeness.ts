@@ -34,6 +34,11 @@ const COVERED = `
   FROM coverage c WHERE c.market_id = $1 AND c.stream_id = $2 AND c.span && ${SPAN}`;
 const COVERED_SPANS = `
   SELECT c.span * ${SPAN} AS span, count(*) OVER () ${COVERED} ORDER BY lower(c.span) LIMIT $5`;
+/** A candle that was open when the market left never closed. Longer ones may begin at any hour or weekday. */
+const GONE_AT = `
+  CASE WHEN s.kind = 'candles' AND s.variant < 86400
+    THEN to_timestamp(floor(extract(epoch FROM m.delisted_at) / s.variant) * s.variant)
+    ELSE m.delisted_at END`;
 const MISSING_PARTS = `
   WITH missing AS (
     SELECT one AS span FROM unnest(
@@ -48,7 +53,8 @@ const MISSING_PARTS = `
     SELECT part, state, reason, NULL FROM (
       SELECT (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}') AS spans,
              (SELECT ${keptFromSql('s.kind')} FROM stream s WHERE s.market_id = $1 AND s.stream_id = $2) AS kept_from,
-             (SELECT coalesce(delisted_at, 'infinity') FROM market WHERE market_id = $1) AS gone_at) rest,
+             (SELECT coalesce(${GONE_AT}, 'infinity') FROM market m JOIN stream s USING (market_id)
+              WHERE market_id = $1 AND s.stream_id = $2) AS gone_at) rest,
       LATERAL (VALUES
         ('given up', '${GIVEN_UP}', tstzrange(NULL, coalesce(kept_from, '-infinity'))),
         ('open', 'not collected', tstzrange(kept_from, greatest(kept_from, gone_at))),

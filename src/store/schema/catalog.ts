@@ -66,12 +66,13 @@ const READ_ARCHIVE = `
 const CLAIM_ARCHIVE = `
   INSERT INTO archive (name, base_url, is_sandbox, identity, dialect) VALUES ($1, $2, $3, $4, $5)
   ON CONFLICT (is_only) DO UPDATE
-    SET base_url = excluded.base_url, identity = coalesce(excluded.identity, archive.identity),
+    SET name = excluded.name, base_url = excluded.base_url, identity = coalesce(excluded.identity, archive.identity),
         since_modes = CASE archive.base_url WHEN excluded.base_url THEN archive.since_modes
                                             ELSE '{}' END`;
 
 /**
- * Binds this archive to an exchange, or checks that it is bound to this one.
+ * Binds this archive to an exchange, or checks that it is bound to this one: which may have moved, with the name that
+ * is made from its address.
  *
  * @throws {@link StoreError} `archive_of_another_exchange`
  */

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { Market } from '../../../src/contract/resources.js';
 import {
@@ -466,6 +467,12 @@ export class ModelArchive implements ArchivePort {
     }
     for (const stream of wasCovered) {
       await this.revoke(stream, span, { reason: 'suspect', note, atMs });
+      for (const { tradedAtS } of rows) {
+        const isCovered = this.allRanges(stream.streamId).some((range) =>
+          spanContains(range.span, tradedAtS * 1000),
+        );
+        assert.ok(!isCovered, 'no row leaves a second that is covered');
+      }
     }
   }
 

@@ -106,7 +106,7 @@ export class TradeWorld {
     const isForBoth = kind === 'trades' && endpoint === 'history';
     const { clock, record } = this;
     const times: StreamRef = { ...stream, streamId: 2, kind: 'times' };
-    const both = { clock, random: seededRandom(1), signal };
+    const both = { clock, random: seededRandom(1), signal, telemetry: record };
     const options = {
       market: MARKET,
       marketId: 7,

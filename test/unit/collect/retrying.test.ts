@@ -6,6 +6,7 @@ import { retryingArchive, retryingExchange } from '../../../src/collect/retrying
 import { AbortedError, type ErrorCode, TapekeepError } from '../../../src/kernel/errors.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const reply = { data: {}, rejected: [], sentAtMs: 0, dateMs: null, receivedAtMs: 0 };
 const failure = (code: ErrorCode = 'server_error') => new TapekeepError(code, code);
@@ -111,7 +112,12 @@ for (const [what, isBack] of [
       if (failed !== undefined) throw failed;
     };
     const archive = retryingArchive({ recordGap } as unknown as ArchivePort, {
-      ...{ clock, random: seededRandom(5), signal: stopping.signal },
+      ...{
+        clock,
+        random: seededRandom(5),
+        signal: stopping.signal,
+        telemetry: new CollectRecord(),
+      },
     });
     const recorded = archive.recordGap({} as never).then(
       () => 'recorded',
@@ -124,3 +130,26 @@ for (const [what, isBack] of [
     assert.equal(calls, 2);
   });
 }
+
+test('what the database alone refuses again and again is reported about twice a minute', async () => {
+  const [clock, telemetry, stopping] = [
+    new FakeClock(),
+    new CollectRecord(),
+    new AbortController(),
+  ];
+  const recordGap = () => Promise.reject(failure('database_unreachable'));
+  const { signal } = stopping;
+  const archive = retryingArchive({ recordGap } as unknown as ArchivePort, {
+    ...{ clock, random: seededRandom(5), signal, telemetry },
+  });
+  const recorded = archive.recordGap({} as never).catch((error: Error) => error.message);
+  await clock.run(120_000);
+  const reports = telemetry.failures.map(({ stream, code }) => [stream, code]);
+  assert.deepEqual(reports.slice(0, 2), [
+    ['archive', 'database_unreachable'],
+    ['archive', 'database_unreachable'],
+  ]);
+  assert.ok(reports.length <= 6, `${reports.length} reports in two minutes`);
+  stopping.abort(new AbortedError());
+  assert.equal(await recorded, 'database_unreachable');
+});

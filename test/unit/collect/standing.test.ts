@@ -26,7 +26,9 @@ class World {
   readonly model = new ModelArchive();
   readonly record = new CollectRecord();
   readonly standing = new Standing({
-    archive: retryingArchive(this.model, { clock: this.clock, random: seededRandom(1), signal }),
+    archive: retryingArchive(this.model, {
+      ...{ clock: this.clock, random: seededRandom(1), signal, telemetry: this.record },
+    }),
     time: { nowMs: () => this.clock.wallMs() },
     clock: this.clock,
     telemetry: this.record,
@@ -176,15 +178,22 @@ test('a stream whose answers come and prove nothing stands, with what is wrong w
   assert.deepEqual(world.standing.list(), []);
 });
 
-test('what is quiet and does not fail is not said to stand', async () => {
+test('what does not fail stands once nothing was proven for five minutes, and a quiet feed never', async () => {
   const world = new World();
   const trades = await world.open('trades');
   const state = await world.open('states', START_MS);
   await world.cover(trades, -100, 0);
   await world.standing.archive.openSession(state, START_MS);
-  await world.pass(600);
+  await world.pass(290);
   assert.deepEqual(world.standing.list(), []);
   assert.equal(world.model.gaps.length, 0);
+  await world.pass(300);
+  const standing = world.standing.list().map(({ kind, reason, note }) => [kind, reason, note]);
+  const note = 'no answer since then proved anything of it';
+  assert.deepEqual(standing, [['trades', 'not collected', note]]);
+  assert.deepEqual(world.gaps(trades)[0]?.slice(0, 1), [0]);
+  await world.cover(trades, 0, 590);
+  assert.deepEqual(world.standing.list(), []);
 });
 
 test('a feed that is connected and proven to lack updates stands, until an update comes', async () => {

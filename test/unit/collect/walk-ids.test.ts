@@ -283,6 +283,28 @@ for (const [what, lackedBy] of [
   });
 }
 
+test('a newest row that never was is exposed also where the other endpoint alone covers its second', async () => {
+  const world = new TradeWorld(every(300, 1), 302);
+  await world.walker().pollHead(signal);
+  const [[, topS] = [0, 0]] = world.covered();
+  world.clock.advance(8000);
+  world.liesOnce = [...world.trades, { tid: 301, atS: 306 }];
+  await world.walker('times').pollHead(signal);
+  assert.ok(topS < 306 && (world.covered(2)[0]?.[1] ?? 0) > 306, JSON.stringify(world.covered(2)));
+  const walker = world.walker();
+  const answer = world.exchange.answers.historyResult ?? assert.fail();
+  let answers = 0;
+  world.exchange.answers.historyResult = (params) => {
+    if (answers === 1) world.trades.push({ tid: 301, atS: 304 });
+    answers += 1;
+    return answer(params);
+  };
+  await walker.pollHead(signal);
+  assert.equal(world.record.exposed.length, 1);
+  world.assertNothingElse();
+  for (const streamId of [1, 2]) world.assertHonest(streamId);
+});
+
 test('a newest row that never was is exposed at the first look of which one answer is newer', async () => {
   const world = new TradeWorld(every(300, 1), 310);
   const walker = world.walker();
