@@ -181,6 +181,23 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   assert.doesNotMatch(open.err, /gaps fill/);
   await runSql(url, "DELETE FROM stream WHERE kind = 'candles' AND variant = 60");
   await delist('NULL');
+  // What is whole need not be right.
+  await runSql(
+    url,
+    `INSERT INTO verdict (market_id, interval_s, span, outcome, detail, next_try_at)
+     SELECT market_id, 60, '[2026-01-15 12:10Z, 2026-01-15 12:11Z)', 'mismatch', '{}', 'infinity'
+     FROM market WHERE name = 'BTC_USDT'`,
+  );
+  const noted = await within('12:00:00', '13:00:00');
+  assert.equal(noted.code, 0, noted.err);
+  const note =
+    'Candles and trades of BTC_USDT contradict each other in 1 slot of this span: "tapekeep verify" names them.';
+  assert.ok(noted.err.includes(note), noted.err);
+  assert.ok(JSON.parse(await readFile(`${path}.manifest.json`, 'utf8')).notes.includes(note));
+  const beside = await within('12:30:00', '13:00:00', '--force');
+  assert.doesNotMatch(beside.err, /contradict/);
+  await runSql(url, "DELETE FROM verdict WHERE outcome = 'mismatch'");
+  for (const made of [path, `${path}.manifest.json`]) await rm(made);
   const gone = 'the exchange does not list the market any more';
   assert.match(left.err, new RegExp(`16:00:00; ${gone}$`, 'm'));
   assert.match(left.err, /not listed +delisted$/m);

@@ -32,6 +32,7 @@ import {
   type Typed,
   wordArgument,
 } from '../options.js';
+import { countOf } from '../output.js';
 import { archivedMarkets, marketsOf, selectMarkets, selectSpan } from '../selection.js';
 
 /** @throws InvalidArgumentError */
@@ -108,6 +109,21 @@ const OPTION_OF: Readonly<Partial<Record<SeriesKind, 'interval' | 'period'>>> = 
  * @throws UsageError for an unknown market, a length that is not collected, a span that is none
  */
 export async function exportParts(
+  options: ExportSelection,
+  store: Store,
+  streams: readonly KnownStream[],
+  nowMs: number,
+) {
+  const { variantS, parts } = await chooseParts(options, store, streams, nowMs);
+  const noted: ExportPart[] = [];
+  for (const part of parts) {
+    const mismatches = await mismatchNotes(store, part, options.kind, variantS);
+    noted.push({ ...part, notes: [...part.notes, ...mismatches] });
+  }
+  return { variantS, parts: noted };
+}
+
+async function chooseParts(
   options: ExportSelection,
   store: Store,
   streams: readonly KnownStream[],
@@ -225,6 +241,26 @@ function spanOf(
   return { fromMs, toMs: bounds.toMs === undefined && endMs <= fromMs ? nowMs : endMs };
 }
 
+/** Slots that a note counts at most. */
+const MISMATCHES_MAX = 1000;
+
+/** What is whole need not be right: candles or trades are wrong where they contradict each other. */
+async function mismatchNotes(
+  store: Pick<Store, 'checks'>,
+  { market, marketId, span }: Pick<ExportPart, 'market' | 'marketId' | 'span'>,
+  kind: SeriesKind,
+  variantS: number,
+): Promise<readonly string[]> {
+  if (kind !== 'trades' && kind !== 'candles') return [];
+  const all = await store.checks.mismatches({ marketId, span }, MISMATCHES_MAX);
+  const found = all.filter(({ intervalS }) => kind === 'trades' || intervalS === variantS);
+  if (found.length === 0) return [];
+  const slots = `${found.length < MISMATCHES_MAX ? '' : 'at least '}${countOf(found.length, 'slot')}`;
+  return [
+    `Candles and trades of ${market} contradict each other in ${slots} of this span: "tapekeep verify" names them.`,
+  ];
+}
+
 /** A file that begins where its stream does, and was to begin earlier, may lack what the exchange has. */
 function startNotes(
   stream: KnownStream,
@@ -288,7 +324,7 @@ export async function interchangeParts(
   for (const kind of kinds) {
     const interval = kind === 'candles' ? options.interval : undefined;
     const selection = { ...options, kind, interval, period: undefined };
-    const chosen = await exportParts(selection, store, streams, nowMs);
+    const chosen = await chooseParts(selection, store, streams, nowMs);
     variantS = chosen.variantS;
     for (const { marketId, stream, span: own, notes } of chosen.parts) {
       const before = found.get(marketId) ?? { span: own, sources: [], notes: [] };
@@ -304,16 +340,22 @@ export async function interchangeParts(
       });
     }
   }
-  const parts = [...found].flatMap(([marketId, { span, sources, notes }]): InterchangePart[] => {
+  const parts: InterchangePart[] = [];
+  for (const [marketId, { span, sources, notes }] of found) {
     const one = markets.find((some) => some.marketId === marketId);
-    if (one === undefined || sources.length < kinds.length) return [];
-    if (span.toMs > span.fromMs) return [{ market: one, span, sources, notes }];
-    throw new UsageError(
-      '--market',
-      one.name,
-      `its ${kinds.join(' and its ')} are covered at different times, up to ${formatInstant(span.toMs)} and from ${formatInstant(span.fromMs)} on; name --from and --to`,
-    );
-  });
+    if (one === undefined || sources.length < kinds.length) continue;
+    if (span.toMs <= span.fromMs) {
+      throw new UsageError(
+        '--market',
+        one.name,
+        `its ${kinds.join(' and its ')} are covered at different times, up to ${formatInstant(span.toMs)} and from ${formatInstant(span.fromMs)} on; name --from and --to`,
+      );
+    }
+    const [kind = 'trades'] = kinds;
+    const place = { market: one.name, marketId, span };
+    const mismatches = await mismatchNotes(store, place, kind, variantS);
+    parts.push({ market: one, span, sources, notes: [...notes, ...mismatches] });
+  }
   if (parts.length === 0) {
     throw new UsageError('--for', options.for, `no market has ${kinds.join(' and ')}`);
   }
