@@ -207,8 +207,7 @@ export class Standing {
     const { kind } = one.stream;
     const behindMs = this.#options.time.nowMs() - (one.coveredUntilMs ?? one.openedAtMs);
     if (kind === 'states' || Math.min(stoodMs, behindMs) < SILENT_MS) return undefined;
-    const reason = MOMENT_STREAMS.has(kind) ? 'not observed' : 'not collected';
-    return { reason, note: 'no answer since then proved anything of it' };
+    return nothingProven(kind, 'then');
   }
 
   /** What went wrong since it grew last; undefined where that is not known. */
@@ -222,8 +221,7 @@ export class Standing {
         : { reason: 'no connection', note: one.failure?.note ?? 'no connection brought a state' };
     }
     if (one.failure !== undefined || one.hasGrown) return one.failure;
-    const reason = MOMENT_STREAMS.has(kind) ? 'not observed' : 'not collected';
-    return { reason, note: 'no answer since the start proved anything of it' };
+    return nothingProven(kind, 'the start');
   }
 
   #of(kind: string, market: string): Watched[] {
@@ -354,6 +352,11 @@ export class Standing {
       },
     };
   }
+}
+
+function nothingProven(kind: StreamKind, since: string): Failure {
+  const reason = MOMENT_STREAMS.has(kind) ? 'not observed' : 'not collected';
+  return { reason, note: `no answer since ${since} proved anything of it` };
 }
 
 function reasonOf(kind: StreamKind, error: unknown): GapReason {

@@ -333,7 +333,7 @@ test('whitebit, p2b: more levels than they are known to answer are refused, not 
   assert.deepEqual(stub.seen, []);
 });
 
-/** Candles by their place before the open one, as P2B counts them; one is missing where nobody traded. */
+/** Candles by their place before the open one, as P2B counts them; one is missing where no trade happened. */
 async function startP2bCandles(t: TestContext, nowS: number, missing: (place: number) => boolean) {
   const places = Array.from({ length: 3000 }, (_, at) => at).filter((place) => !missing(place));
   return await startHttpStub(t, ({ url = '' }, response) => {

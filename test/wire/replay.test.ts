@@ -234,7 +234,7 @@ test('trades whose exact time is unknown appear at the end of their second, and 
   assert.equal(seconds.gap, null);
 });
 
-test('with --as known only what was received by then is there, in the versions of then', async (t) => {
+test('with --as known only what was received by then is there, in its versions at that time', async (t) => {
   const world = await openWorld();
   const [trades, klines] = [await world.begun(0), await world.stream('candles', 60)];
   const late = { receivedAtMs: noonMs(100) };

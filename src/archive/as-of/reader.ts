@@ -40,7 +40,7 @@ export type StatePlace = Pick<RowOf<'market_state'>, 'observedAtMs' | 'seq'>;
 
 /**
  * When this machine learned of a row decides whether it is there: only rows received at this instant
- * or before, in the versions of then. Null: every row is, however late it came. Of a trade the first
+ * or before, in their versions at that time. Null: every row is, however late it came. Of a trade the first
  * receipt counts: when its exact time was learned, by another endpoint, is not kept.
  */
 export type KnownAt = number | null;

@@ -94,7 +94,7 @@ a time of its own, which begins with its first request; sessions that are not us
 
 --speed   seconds of the recording in a second; max: as fast as real-time clients read; step: by hand
 --as      happened: every trade and candle, however late it was collected (default);
-          known: only what this archive had received by then, in the versions of then
+          known: only what this archive had received by then, in its versions at that time
           (what came later is reported like a gap, "received later")
 Collecting from a replay needs a database of its own; it is never mixed with the real exchange. What is
 missing here is then listed as missing there; with --strict nothing around it can be collected either.`,

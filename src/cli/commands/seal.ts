@@ -35,7 +35,7 @@ time is over, nothing of it is missing that can still be had, and its candles ar
   tapekeep seal --kind trades --before 2026-02-01
   tapekeep seal --archive --before 2026-01-01
 
---dry-run lists what would be done, what keeps a partition that is due (a gap, a doubt, a candle that is
+--dry-run lists what would be done, what keeps a partition that is due (a gap, a suspect span, a candle that is
 not verified yet), and from when on the others are due: their end and partitions.sealAfter after it.
 A run that had to leave a partition as it was says why and ends with exit code 7. Ctrl-C stops it at any
 point; the next run goes on from there.`,

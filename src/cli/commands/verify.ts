@@ -191,8 +191,8 @@ export default command({
   options: { market: MARKETS, ...SPAN, json: JSON_DOCUMENT },
   help: `
 The exchange reports trades and candles in two ways. Where the archive holds both, their sums
-and prices must agree to the last digit. A slot is the time of one candle, also where nobody traded and there
-is none. Without a span all that was collected is judged, but for what lies before the exchange's history,
+and prices must agree to the last digit. A slot is the time of one candle, also where no trade happened and
+there is none. Without a span all that was collected is judged, but for what lies before the exchange's history,
 for what is in cold files, and for what was given up by retention of one of the two: that time is named.
 
   tapekeep verify

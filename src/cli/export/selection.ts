@@ -123,6 +123,7 @@ export async function exportParts(
   return { variantS, parts: noted };
 }
 
+/** The same without a look at what checks have found in them. */
 async function chooseParts(
   options: ExportSelection,
   store: Store,

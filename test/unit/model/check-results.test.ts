@@ -148,7 +148,7 @@ test('an open at the edge of a candle excuses no trade beyond it', () => {
   assert.deepEqual(named({ low: '5' }), ['low']);
 });
 
-test('silence matches: no candle, or one without volume, where nobody traded', () => {
+test('silence matches: no candle, or one without volume, where no trade happened', () => {
   const flat = { open: '5', close: '5', high: '5', low: '5', volume: '0.000', amount: '0' };
   assert.equal(judgeSlot(slot(null, null)).outcome, 'match');
   assert.equal(judgeSlot(slot(null, flat)).outcome, 'match');
