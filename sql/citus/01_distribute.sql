@@ -16,6 +16,7 @@ DECLARE
                                'session', 'verdict', 'verdict_doubt', 'wanted', 'trade_epoch'];
   one text;
   key record;
+  guarded record;
 BEGIN
   CREATE TEMPORARY TABLE moved_key ON COMMIT DROP AS
     SELECT k.conrelid::regclass AS held_by, k.conname, pg_get_constraintdef(k.oid) AS definition
@@ -34,6 +35,14 @@ BEGIN
   END LOOP;
   FOREACH one IN ARRAY cut LOOP
     IF NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = one::regclass) THEN
+      -- A table that is cut takes no triggers, nor do its partitions.
+      FOR guarded IN
+        SELECT t.tgrelid::regclass AS held_by FROM pg_trigger t
+        WHERE t.tgname = 'rows_stay' AND (t.tgrelid = one::regclass
+          OR t.tgrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = one::regclass))
+      LOOP
+        EXECUTE format('DROP TRIGGER rows_stay ON %s', guarded.held_by);
+      END LOOP;
       PERFORM create_distributed_table(one, 'market_id', colocate_with =>
         CASE WHEN one = 'trade' THEN 'default' ELSE 'trade' END);
     END IF;

@@ -76,6 +76,8 @@ const STORE = {
   }),
   ...entries('retry', 'failure', {
     database_unreachable: 'Postgres does not answer.',
+    database_went_back:
+      'The database is older than it was left, or another one; collecting starts again from it.',
     embedded_postgres_disk_full: 'The disk of the embedded Postgres is full.',
     sealing_busy: 'A reader or another program holds the partition.',
   }),

@@ -265,6 +265,12 @@ const STORE = {
     labels: ({ partition }) => ({ table: partition.replace(/_\d+$/, '') }),
     moves: { partitions_reopened_total: 1 },
   }),
+  /** The database is older than it was left, or another one. */
+  databaseWentBack: event<{ acknowledged: number; found: number; why: string }>({
+    level: 'error',
+    text: 'the database went back; collecting starts again from what is stored',
+    moves: { database_went_back_total: 1 },
+  }),
   databaseState: event<{ up: boolean; detail?: string }>({
     level: ({ up }, { wasUp }) => (up === wasUp ? undefined : up ? 'info' : 'error'),
     text: ({ up }) => (up ? 'the database takes rows' : 'the database takes no rows'),

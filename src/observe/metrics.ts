@@ -36,6 +36,8 @@ const COUNTERS = {
     'Transactions that failed, by error code and whether they are repeated.',
   commits_blocked_total:
     'Times that a commit was seen to wait long for a lock; the log names its holder.',
+  database_went_back_total:
+    'Times that the database was older than it was left, or another one, so that collecting began again from it.',
   'archive_rows_total{table,outcome}': 'Rows given to the archive, by what came of them.',
   'quarantined_total{endpoint,reason}': 'Pieces of data refused and set aside, by reason.',
   'partitions_made_total{table}': 'Partitions made.',

@@ -237,12 +237,17 @@ export async function openStore(options: StoreOptions) {
   /** Ends what reads a snapshot: any number at once. */
   const ending = new AbortController();
   setMaxListeners(0, ending.signal);
-  const pending = new PendingSearch();
+  let pending = new PendingSearch();
+  const onWentBack = new Set<() => void>();
   const writer = new Writer({
     ...{ ...settings, connection, partitions },
     limits: { maxBatches: settings.maxQueuedBatches, maxRows: QUEUED_ROWS_MAX },
     presentMs: () => settings.exchangeNowMs() + 1,
     saneWindow: () => saneWindow(settings.exchangeNowMs()),
+    onWentBack: () => {
+      pending = new PendingSearch();
+      for (const listener of onWentBack) listener();
+    },
   });
   /** Commits that have not ended, the oldest first. */
   const underWay = new Set<{ readonly sinceMs: number }>();
@@ -281,13 +286,17 @@ export async function openStore(options: StoreOptions) {
      * harmless. Waits while the queue is full.
      *
      * @param how.signal gives up waiting; the batch may then have been stored or not.
+     * @param how.era in which the batch was made: of an older one only the rows are stored. Default: the first
      * @throws {@link StoreError} when the batch itself cannot be stored; AbortedError when stopped.
      */
-    async commit(batch: Batch, how?: { readonly signal?: AbortSignal }): Promise<CommitResult> {
+    async commit(
+      batch: Batch,
+      how?: { readonly signal?: AbortSignal; readonly era?: number },
+    ): Promise<CommitResult> {
       const entry = { sinceMs: clock.monotonicMs() };
       underWay.add(entry);
       try {
-        return await writer.commit(batch, how?.signal);
+        return await writer.commit(batch, how?.era ?? 0, how?.signal);
       } finally {
         underWay.delete(entry);
       }
@@ -297,6 +306,18 @@ export async function openStore(options: StoreOptions) {
     oldestCommitMs(): number {
       const [oldest] = underWay;
       return oldest === undefined ? 0 : clock.monotonicMs() - oldest.sinceMs;
+    },
+
+    /**
+     * Grows each time that the database turned out to be older than it was left, or another one. Whoever remembers
+     * what is stored has to read it again then.
+     */
+    era: () => writer.era,
+
+    /** Calls a listener at each new era. Returns what ends that. */
+    onWentBack(listener: () => void): () => void {
+      onWentBack.add(listener);
+      return () => void onWentBack.delete(listener);
     },
 
     /** Why nothing can be stored at present, such as a full disk; undefined while that is possible. */

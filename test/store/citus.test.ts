@@ -32,6 +32,8 @@ const LOCAL = [
   'tapekeep_migration',
   'exclusive_lock',
   'reader_lock',
+  'writer_commit',
+  'incident',
 ];
 
 interface Rule {

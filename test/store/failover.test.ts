@@ -16,8 +16,9 @@ import {
   testPostgres,
 } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
-import { trade } from '../support/postgres/postgres-rows.js';
+import { NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
+import { BTC } from '../support/worlds/store-world.js';
 
 /** The address of the database leads to a server that takes no rows, and later to one that does. */
 
@@ -157,6 +158,7 @@ test('a standby: it is named, and when it is promoted what waited is stored', as
   const { telemetry, failures, isRefused } = watchStore();
   const { store } = await openTestStore({ databaseUrl, telemetry, retryCapMs: 50 });
   await store.acquireWriterLock();
+  await store.ensureMarkets([BTC], NOON_S * 1_000);
   await store.commit({ trades: [trade(1, 1)] });
 
   // The same files come back as a standby does, at another port of the same address.

@@ -3,6 +3,7 @@ import { calledBy, type StateFeedPort, type TradeFeedPort } from '../../collect/
 import { exchangeNameOf } from '../../config/load.js';
 import { endsInTime, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
+import { Mutex } from '../../kernel/mutex.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { LedgerCount } from '../../status/document.js';
@@ -92,6 +93,8 @@ export class Daemon {
   #access: ExchangeAccess | undefined;
   #status: StatusServer | undefined;
   #collector: Collector | undefined;
+  /** One collector is started or ended at a time. */
+  readonly #turn = new Mutex();
   #housekeeping: Promise<void> | undefined;
   #countOnceMore: (() => Promise<void>) | undefined;
   #identity: { readonly value: string | null } | undefined;
@@ -199,17 +202,45 @@ export class Daemon {
   }
 
   async #collect(): Promise<void> {
-    const { config, clock, telemetry, exchangeTime } = this.#options;
-    const onFatal = (error: Error) => this.#fail(error);
+    const { clock } = this.#options;
+    const { store } = this.#opened;
+    store.onWentBack(() => void this.#collectAgain());
+    const { signal } = this.#stopping;
+    const tick = () => {
+      this.#lastTickMs = clock.monotonicMs();
+    };
+    const onCounted = (counted: LedgerCount) => {
+      this.#counted = counted;
+    };
+    const collector = { review: async () => await this.#collector?.review() };
+    const beside = { ...this.#options, signal, tick, collector, onCounted };
+    this.#collector = this.#newCollector();
+    this.#housekeeping = keepHouse(store, beside);
+    this.#countOnceMore = () => countLedger(store, beside);
+    await this.#turn.run(() => this.#startCollector());
+  }
+
+  /** What {@link connect} has made sure of. */
+  get #opened() {
     const [store, access, identity] = [this.#store, this.#access, this.#identity];
     if (store === undefined || access === undefined || identity === undefined) {
       throw new Error('connect() comes first');
     }
+    return { store, access, identity };
+  }
+
+  /** A collector that knows nothing but what the ledger says now. */
+  #newCollector(): Collector {
+    const { config, clock, telemetry, exchangeTime } = this.#options;
+    const { store, access, identity } = this.#opened;
+    const onFatal = (error: Error) => this.#fail(error);
     const guarded = guardIdentity(access.client, identity.value, onFatal);
     const { openTradeFeed } = access;
     const guardFeed = <Feed extends StateFeedPort | TradeFeedPort>(feed: Feed): Feed =>
       guardFeedIdentity(feed, identity.value, onFatal);
-    const collector = new Collector({
+    const era = store.era();
+    const commit: Store['commit'] = (batch, how) => store.commit(batch, { ...how, era });
+    return new Collector({
       settings: config,
       exchange: calledBy(guarded, async (name, params, options) => {
         const reply = await guarded.call(name, params, options);
@@ -217,7 +248,7 @@ export class Daemon {
         return reply;
       }),
       requestsPerS: () => access.endpointRequestsPerS(),
-      archive: store,
+      archive: { ...store, commit },
       openStateFeed: (market, periodS) => guardFeed(access.openStateFeed(market, periodS)),
       ...(openTradeFeed && { openTradeFeed: (of) => guardFeed(openTradeFeed(of)) }),
       time: exchangeTime,
@@ -228,20 +259,28 @@ export class Daemon {
         ? { account: { schedule: config.account.schedule, archive: store } }
         : {}),
     });
-    this.#collector = collector;
-    const { signal } = this.#stopping;
-    const tick = () => {
-      this.#lastTickMs = clock.monotonicMs();
-    };
-    const onCounted = (counted: LedgerCount) => {
-      this.#counted = counted;
-    };
-    const beside = { ...this.#options, signal, tick, collector, onCounted };
-    this.#housekeeping = keepHouse(store, beside);
-    this.#countOnceMore = () => countLedger(store, beside);
+  }
+
+  async #startCollector(): Promise<void> {
     this.#enter('opening the markets');
-    await unlessAborted(signal, collector.start());
+    await unlessAborted(this.#stopping.signal, this.#collector?.start() ?? Promise.resolve());
     this.#enter('collecting');
+  }
+
+  /** The database went back: what the collector remembers of it is wrong. */
+  async #collectAgain(): Promise<void> {
+    try {
+      await this.#turn.run(async () => {
+        const { store } = this.#opened;
+        this.#enter('reading the ledger again');
+        await this.#collector?.stop();
+        await this.#retrying(() => store.closeOrphanSessions());
+        this.#collector = this.#newCollector();
+        await this.#startCollector();
+      });
+    } catch (error) {
+      if (!this.#stopping.signal.aborted) this.#fail(error as Error);
+    }
   }
 
   /** Stops intake, stores what has arrived, closes everything. Safe to call twice. */

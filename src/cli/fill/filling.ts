@@ -243,14 +243,25 @@ async function connect({ session, store, signal }: FillingOptions) {
       fail = reject;
     });
     failed.catch(() => undefined);
+    const quit = store.onWentBack(() => fail(wentBack()));
     const exchange = guardIdentity(access.client, identity, (error) => fail(error));
     const worker = new FillWorker({ ...session, archive: store, exchange, signal });
     // It rejects when going on would be wrong, and never resolves.
-    return { exchange, time: session.exchangeTime, worker, failed, close };
+    const end = async () => {
+      quit();
+      await close();
+    };
+    return { exchange, time: session.exchangeTime, worker, failed, close: end };
   } catch (error) {
     await close();
     throw error;
   }
+}
+
+function wentBack(): TapekeepError {
+  const text =
+    'the database is older than it was left, or another one: run the command again, it goes on from what is stored';
+  return new TapekeepError('database_went_back', text, { action: 'retry' });
 }
 
 function isSettled({ lengthMs, coveredMs, unfillableMs, waitingMs }: SpanProgress): boolean {

@@ -140,6 +140,8 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   partition_state: { writer: READ_ROWS, reader: READ_ROWS },
   exclusive_lock: { writer: ADD_CHANGE, reader: READ_ROWS },
   reader_lock: { writer: READ_ROWS, reader: READ_ROWS },
+  writer_commit: { writer: ADD_CHANGE, reader: READ_ROWS },
+  incident: { writer: ADD, reader: READ_ROWS },
   tapekeep_migration: { writer: READ_ROWS, reader: READ_ROWS },
 };
 
@@ -310,7 +312,7 @@ const WRITER_FUNCTIONS = [
 /** Functions and types of the archive beside its tables. */
 export const OWNED_FUNCTIONS = [
   ...WRITER_FUNCTIONS,
-  ...['build_partition', 'guard_partition', 'empty_partition', 'partition_is_final'],
+  ...['build_partition', 'guard_partition', 'empty_partition', 'partition_is_final', 'rows_stay'],
   ...['balances_at', 'orders_open_at', 'lock_holder', 'streams_of', 'stream_rows'],
   ...['add_market_locks'],
   ...['revoke_ledger', 'forget_plans', 'rows_by_market'],

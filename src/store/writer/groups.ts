@@ -153,6 +153,8 @@ function batchSize(batch: Batch): number {
 /** A batch that waits for its transaction. */
 export interface PendingBatch {
   readonly batch: Batch;
+  /** Which life of the database it was made in; see {@link Writer.era}. */
+  readonly era: number;
   readonly rows: number;
   readonly arrivedMs: number;
   resolve(result: CommitResult): void;
@@ -202,14 +204,15 @@ export class PendingBatches {
   }
 
   /** Adds a batch as soon as there is room; settles when it is committed, refused or given up. */
-  async add(batch: Batch, signal?: AbortSignal): Promise<CommitResult> {
+  async add(batch: Batch, signal?: AbortSignal, era = 0): Promise<CommitResult> {
     const rows = batchSize(batch);
     while (!this.#isClosed && !this.#hasRoom(rows)) await this.#room(signal);
     if (this.#isClosed) throw new AbortedError('the store is stopped');
     if (signal?.aborted) throw signal.reason as Error;
     let giveUp = () => {};
     const settled = new Promise<CommitResult>((resolve, reject) => {
-      const entry = { batch, rows, arrivedMs: this.#options.clock.monotonicMs(), resolve, reject };
+      const arrivedMs = this.#options.clock.monotonicMs();
+      const entry = { batch, era, rows, arrivedMs, resolve, reject };
       giveUp = () => this.#remove(entry);
       this.#waiting.push(entry);
     });

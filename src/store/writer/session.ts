@@ -10,6 +10,7 @@ import {
   TAKE_EARLIER_LOCK,
 } from '../locks.js';
 import { prepareSql } from '../sql.js';
+import { CommitNumber } from './commit-number.js';
 import { COVERAGE_STATEMENTS } from './coverage.js';
 import { CREATE_STAGES } from './staging.js';
 import { FIND_STORED } from './trade-rows.js';
@@ -28,6 +29,7 @@ const PREPARE = [CREATE_STAGES, ...[FIND_STORED, ...COVERAGE_STATEMENTS].map(pre
  */
 export class WriterSession {
   readonly #options: ConnectionOptions;
+  readonly number: CommitNumber;
   #connection: Connection | undefined;
   #mustHoldLock = false;
   #application: string | undefined;
@@ -35,6 +37,7 @@ export class WriterSession {
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
+    this.number = new CommitNumber(options.databaseUrl);
   }
 
   /**
@@ -46,21 +49,28 @@ export class WriterSession {
   async acquireLock(application?: string): Promise<void> {
     this.#application = application;
     try {
-      await this.#lock(await this.connection(), 'fatal');
+      const connection = await this.connection();
+      await this.number.settle(connection, () => this.#lock(connection, 'fatal'));
     } catch (error) {
       throw inStoreWords(error);
     }
     this.#mustHoldLock = true;
   }
 
-  /** The open connection, or a new one that holds the lock if it must. */
+  /**
+   * The open connection, or a new one that holds the lock if it must.
+   *
+   * @throws WentBackError when a new one finds the database at another number than the last one left it
+   */
   async connection(): Promise<Connection> {
     if (this.#connection !== undefined && !this.#connection.isLost) return this.#connection;
     const connection = await Connection.open(this.#options);
     try {
       await refuseReadOnly(connection, this.#options.databaseUrl);
       await connection.rows(PREPARE.join(';\n'));
-      if (this.#mustHoldLock) await this.#lock(connection, 'retry');
+      if (this.#mustHoldLock) {
+        await this.number.settle(connection, () => this.#lock(connection, 'retry'));
+      }
       if (this.#isClosed) throw new StoreError('database_unreachable', 'closed');
     } catch (error) {
       connection.destroy();

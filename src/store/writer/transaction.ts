@@ -18,6 +18,7 @@ import { NO_ROWS } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
+import type { CommitNumber } from './commit-number.js';
 import {
   type ChangedRange,
   type CountedStream,
@@ -62,6 +63,7 @@ const BEGIN = [
 
 interface GroupContext {
   readonly connection: Connection;
+  readonly number: CommitNumber;
   readonly partitions: Partitions;
   readonly quarantine: Quarantine;
   /** Called when the server has got the larger part of its work and is busy with it. */
@@ -73,14 +75,16 @@ export interface GroupResult {
   readonly refused: readonly RefusedCount[];
 }
 
-/** @throws the database's error as it came; the connection may be inside a failed transaction. */
+/**
+ * @throws WentBackError; the database's error as it came. The connection may be inside a failed transaction.
+ */
 export async function commitGroup(
   context: GroupContext,
   group: PreparedGroup,
 ): Promise<GroupResult> {
   const { connection } = context;
   await makePartitions(context.partitions, group);
-  const { streams, stored, held } = await begin(connection, group);
+  const { streams, stored, held } = await begin(context, group);
   const trades = await sortOutTrades(connection, group.trades, stored, context.whenSent);
   const outcomes = { trades, others: await storeOthers(connection, group) };
   const works = streamWorks(group, outcomes, streams);
@@ -108,21 +112,21 @@ interface Found {
   readonly held: ReadonlyMap<number, readonly Held[]>;
 }
 
-/** Takes the locks of the markets, and asks then for all that the rest is decided by. */
-async function begin(connection: Connection, group: PreparedGroup): Promise<Found> {
+/** Advances the number, takes the locks of the markets, and asks then for all that the rest is decided by. */
+async function begin({ connection, number }: GroupContext, group: PreparedGroup): Promise<Found> {
   const ids = marketsOf(group)
     .map((id) => Math.trunc(id))
     .join(',');
-  if (ids === '') {
-    await connection.script(BEGIN);
-    return { streams: [], stored: [], held: new Map() };
-  }
   const markets = `'{${ids}}'::int[]`;
   const held = readHeldSql(group.batches, group.trades);
   const ofTrades = group.trades.length > 0 ? [findStoredSql(group.trades)] : [];
-  const opening = [...BEGIN, lockRowsSql('market', markets)];
-  const script = [...opening, tradeStreamsSql(markets), ...held, ...ofTrades];
-  const [streams, ...answers] = (await connection.script(script)).slice(opening.length);
+  const questions =
+    ids === ''
+      ? []
+      : [lockRowsSql('market', markets), tradeStreamsSql(markets), ...held, ...ofTrades];
+  const all = await connection.script([...BEGIN, number.advanceSql, ...questions]);
+  const [advanced, , streams, ...answers] = all.slice(BEGIN.length);
+  await number.begun(connection, advanced);
   return {
     streams: (streams ?? []) as TradeStream[],
     held: heldByStream(answers.slice(0, held.length).flat() as Held[]),

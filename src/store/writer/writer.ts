@@ -16,6 +16,7 @@ import {
   toStoreError,
 } from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
+import { recordWentBack, WentBackError, withoutClaims } from './commit-number.js';
 import {
   type ArchivedTrades,
   isFinalPartition,
@@ -55,6 +56,8 @@ interface WriterOptions extends PendingOptions {
   /** First instant of exchange time that has not come yet. */
   readonly presentMs: () => number;
   readonly archivedTrades?: ArchivedTrades;
+  /** Called when the database turned out to be older than it was left, or another one. */
+  readonly onWentBack: () => void;
 }
 
 /** Batches that go to the database together, made ready for it. */
@@ -85,6 +88,9 @@ const MAX_PROGRAM_ERRORS = 3;
  * Repeating is safe because storing a batch twice changes nothing; so a COMMIT whose answer was
  * lost is simply repeated. A batch that the database refuses for what it is must not hold up
  * others: its group is committed one batch at a time.
+ *
+ * When the database went back, a new *era* begins: batches of an older one keep their rows and lose
+ * their claims, because whoever made them relied on rows that may be gone.
  */
 export class Writer {
   readonly #options: WriterOptions;
@@ -99,6 +105,11 @@ export class Writer {
   #stopped: Promise<void> | undefined;
   /** Made ready while the group before it was at the database. */
   #ahead: Taken | undefined;
+  #era = 0;
+  /** How this era began. */
+  #wentBack: WentBackError | undefined;
+  /** Whether that is still to be written down. */
+  #isUnrecorded = false;
 
   constructor(options: WriterOptions) {
     this.#options = options;
@@ -109,7 +120,13 @@ export class Writer {
     this.#running = this.#run();
   }
 
-  async commit(batch: Batch, signal?: AbortSignal): Promise<CommitResult> {
+  /** Grows each time that the database went back. */
+  get era(): number {
+    return this.#era;
+  }
+
+  /** @param era in which the batch was made */
+  async commit(batch: Batch, era: number, signal?: AbortSignal): Promise<CommitResult> {
     for (const { span, stream } of batch.claims ?? []) {
       if (isEmptySpan(span) || !Number.isInteger(span.fromMs) || !Number.isInteger(span.toMs)) {
         const text = `[${span.fromMs}, ${span.toMs})`;
@@ -119,7 +136,7 @@ export class Writer {
         );
       }
     }
-    return await this.#pending.add(batch, signal);
+    return await this.#pending.add(batch, signal, era);
   }
 
   /** Why nothing can be stored at present; undefined while that is possible. */
@@ -128,7 +145,13 @@ export class Writer {
   }
 
   async acquireLock(application?: string): Promise<void> {
-    await this.#turn.run(() => this.#session.acquireLock(application));
+    await this.#turn
+      .run(() => this.#session.acquireLock(application))
+      .catch(async (error: unknown) => {
+        if (!(error instanceof WentBackError)) throw error;
+        this.#beginEra(error);
+        await this.#turn.run(() => this.#session.acquireLock(application));
+      });
     // There may be nothing to commit for long, and yet the database is known to be there.
     this.#outages.over();
   }
@@ -164,7 +187,10 @@ export class Writer {
   }
 
   #prepare(entries: readonly PendingBatch[]): Taken {
-    const batches = entries.map(({ batch }) => batch);
+    const start = this.#wentBack;
+    const batches = entries.map(({ batch, era }) =>
+      era === this.#era || start === undefined ? batch : withoutClaims(batch, start),
+    );
     return { entries, group: prepareGroup(batches, this.#options.saneWindow()) };
   }
 
@@ -194,6 +220,11 @@ export class Writer {
         entry.resolve(results[index] ?? { outcomes: newRowCounts(), ranges: [] });
       }
     } catch (error) {
+      if (error instanceof WentBackError) {
+        this.#beginEra(error);
+        await this.#settle(this.#prepare(entries));
+        return;
+      }
       const isOneToBlame = !isAborted(error) && actionOf(error) === 'data';
       if (isOneToBlame && entries.length > 1) {
         for (const entry of entries) await this.#settle(this.#prepare([entry]));
@@ -202,6 +233,19 @@ export class Writer {
       const failure = toStoreError(error, 'the batch was refused');
       for (const entry of entries) entry.reject(failure);
     }
+  }
+
+  /** What was made ready, and what is remembered, belongs to the database as it was. */
+  #beginEra(error: WentBackError): void {
+    const { partitions, telemetry, onWentBack } = this.#options;
+    this.#era += 1;
+    this.#wentBack = error;
+    this.#isUnrecorded = true;
+    partitions.forget();
+    if (this.#ahead !== undefined) this.#ahead = this.#prepare(this.#ahead.entries);
+    const { acknowledged, found, why } = error;
+    telemetry.databaseWentBack({ acknowledged, found, why });
+    onWentBack();
   }
 
   async #commitUntilDone(prepared: PreparedGroup): Promise<readonly CommitResult[]> {
@@ -264,18 +308,25 @@ export class Writer {
     const { partitions, clock, telemetry } = this.#options;
     const startedMs = clock.monotonicMs();
     using watch = new BlockerWatch(this.#options.connection, telemetry, connection.pid);
+    const { number } = this.#session;
     try {
+      if (this.#isUnrecorded && this.#wentBack !== undefined) {
+        await recordWentBack(connection, this.#wentBack);
+        this.#isUnrecorded = false;
+      }
       const committed = await commitGroup(
         {
-          ...{ connection, partitions, quarantine: this.#quarantine },
+          ...{ connection, number, partitions, quarantine: this.#quarantine },
           whenSent: () => this.#prepareAhead(),
         },
         group,
       );
+      number.committed();
       return { committed, durationMs: clock.monotonicMs() - startedMs };
     } catch (error) {
       // Only an answer of the server proves that the connection is in step.
       const isInStep = sqlstateOf(error) !== undefined || error instanceof StoreError;
+      number.failed(isInStep);
       // What was the primary is one no longer: only a new connection can find the new one.
       const isPrimary = !isState(error, 'read only');
       await this.#session.reset(isInStep && isPrimary && !connection.isLost);
@@ -286,6 +337,7 @@ export class Writer {
   /** Prepares the next try, or throws what cannot be helped. */
   async #recover(error: unknown, retry: RetryState): Promise<void> {
     const { clock, telemetry, partitions } = this.#options;
+    if (error instanceof WentBackError) throw error;
     const action = actionOf(error);
     const isSurprise = action === 'partition' || action === 'duplicate';
     if (isSurprise && retry.surprises < MAX_SURPRISES) {

@@ -41,6 +41,7 @@ const CASES: Readonly<Record<string, Case>> = {
     '1x9 2x9 3x9 4x60',
   ),
   TapekeepDatabaseDown: one('10m', 'tapekeep_database_up', '1x5 0x20', '1x30'),
+  TapekeepDatabaseWentBack: known('tapekeep_database_went_back_total'),
   TapekeepEmbeddedPostgresKilled: known('tapekeep_embedded_postgres_phases_total{phase="lost"}'),
   TapekeepOutputUnread: known('tapekeep_output_lines_dropped_total{output="stderr"}'),
   TapekeepRowsLost: known('tapekeep_rows_total{stream="states",outcome="lost"}'),

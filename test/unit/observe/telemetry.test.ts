@@ -72,6 +72,7 @@ const EXAMPLES: Examples = {
     partitionMade: { table: 'trade', partition: 'trade_2026_01_01' },
     partitionLead: { table: 'trade', endMs: NOW_MS + 86_400_000 },
     partitionReopened: { partition: 'trade_20260101' },
+    databaseWentBack: { acknowledged: 41, found: 38, why: 'an older copy' },
     databaseState: { up: true },
     spaceMeasured: {
       ...{ databaseBytes: 9000, coldBytes: 800 },

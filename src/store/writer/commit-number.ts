@@ -1,0 +1,223 @@
+import { type Batch, type QuarantineRow, rowsIn } from '../../model/batch.js';
+import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
+import { describeAddress } from '../address.js';
+import type { Runner } from '../connection.js';
+import { StoreError } from '../errors.js';
+import { refusedRow } from './groups.js';
+
+/**
+ * The number that each transaction of the writer advances. A database that is not at the number that
+ * it confirmed last has come back older than it was, or another program has written to it.
+ */
+
+/** The server behind a connection; null where it may not be asked. */
+interface Server {
+  readonly system: string | null;
+  readonly timeline: string | null;
+}
+
+/** The database is not the one that was written to last: what is remembered as stored may be gone. */
+export class WentBackError extends StoreError {
+  readonly acknowledged: number;
+  readonly found: number;
+  readonly why: string;
+  readonly known: Known;
+
+  constructor(
+    databaseUrl: string,
+    {
+      acknowledged,
+      found,
+      why,
+      known,
+    }: Pick<WentBackError, 'acknowledged' | 'found' | 'why' | 'known'>,
+  ) {
+    super(
+      'database_went_back',
+      `Postgres at ${describeAddress(databaseUrl)} is at commit ${found}, and had confirmed ${acknowledged} (${why}); collecting starts again from what is stored. If this was no failover, check who replaced the database`,
+      { action: 'retry' },
+    );
+    this.acknowledged = acknowledged;
+    this.found = found;
+    this.why = why;
+    this.known = known;
+  }
+}
+
+/** What a database still knows after it went back. */
+interface Known {
+  readonly marketIds: ReadonlySet<number>;
+  readonly lastSessionId: number;
+}
+
+const KNOWN = `
+  SELECT (SELECT coalesce(array_agg(market_id), '{}') FROM market) AS market_ids,
+         (SELECT coalesce(max(session_id), 0) FROM session) AS last_session_id`;
+
+async function readKnown(connection: Runner): Promise<Known> {
+  const [row] = await connection.rows<{ marketIds: number[]; lastSessionId: number }>(KNOWN);
+  return { marketIds: new Set(row?.marketIds), lastSessionId: row?.lastSessionId ?? 0 };
+}
+
+const RECORD = `
+  INSERT INTO incident (kind, acknowledged, found, note) VALUES ('went back', $1, $2, $3)`;
+
+/** Writes an incident down. */
+export async function recordWentBack(
+  connection: Runner,
+  { acknowledged, found, why }: WentBackError,
+): Promise<void> {
+  await connection.rows(RECORD, [acknowledged, found, why]);
+}
+
+const SERVER = `
+  SELECT system_identifier::text AS system,
+         left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline FROM pg_control_system()`;
+const READ = 'SELECT commit_no FROM writer_commit WHERE share = 0';
+const HELD_BY = `SELECT token::text FROM exclusive_lock WHERE name = 'writer' AND id = 0`;
+
+/** Where a connection finds the database. */
+interface Place extends Server {
+  readonly number: number;
+  /** Drawn by whoever took the writer's lock last. */
+  readonly token: string | null;
+}
+
+async function readPlace(connection: Runner): Promise<Place> {
+  // Managed servers may not let it be asked.
+  const [server] = await connection.rows<Server>(SERVER).catch(() => []);
+  const { system = null, timeline = null } = server ?? {};
+  const [row] = await connection.rows<{ commitNo: number }>(READ);
+  const [held] = await connection.rows<{ token: string | null }>(HELD_BY);
+  return { system, timeline, number: row?.commitNo ?? 0, token: held?.token ?? null };
+}
+
+/**
+ * What is known of the number. Only the holder of the writer's lock can know it: without the lock every
+ * number is right.
+ *
+ * States: *new* → *known* ↔ *unknown* (a COMMIT was sent, and its answer is lost: one more is right too).
+ */
+export class CommitNumber {
+  readonly #databaseUrl: string;
+  #place: Place | undefined;
+  #isUnknown = false;
+  /** Of the transaction under way. */
+  #begun: number | undefined;
+
+  constructor(databaseUrl: string) {
+    this.#databaseUrl = databaseUrl;
+  }
+
+  /**
+   * Compares a new connection with what is known.
+   *
+   * @param hold takes the writer's lock on it
+   * @throws WentBackError; from here on what it found is known
+   */
+  async settle(connection: Runner, hold: () => Promise<void>): Promise<void> {
+    const before = await readPlace(connection);
+    await hold();
+    const now = await readPlace(connection);
+    const last = this.#place;
+    const isNext = this.#isUnknown && last?.number === now.number - 1;
+    const other = last && differenceOf(last, before);
+    if (last === undefined || (other === undefined && (last.number === now.number || isNext))) {
+      this.#learn(now);
+      return;
+    }
+    throw await this.#wentBack(connection, last, now, other);
+  }
+
+  /** The statement that begins a transaction; what it returns goes to {@link begun}. */
+  get advanceSql(): string {
+    const advance = 'UPDATE writer_commit SET commit_no = commit_no + 1 WHERE share = 0';
+    const known = this.#place?.number;
+    const right = known === undefined ? [] : this.#isUnknown ? [known, known + 1] : [known];
+    const condition = right.length === 0 ? '' : ` AND commit_no IN (${right.join(', ')})`;
+    return `${advance}${condition} RETURNING commit_no`;
+  }
+
+  /** @throws WentBackError; from here on what it found is known */
+  async begun(connection: Runner, rows: readonly object[] | undefined): Promise<void> {
+    const [row] = (rows ?? []) as { readonly commitNo: number }[];
+    const last = this.#place;
+    if (last === undefined) return;
+    if (row !== undefined) {
+      this.#begun = row.commitNo;
+      this.#learn({ ...last, number: row.commitNo - 1 });
+      return;
+    }
+    const [found] = await connection.rows<{ commitNo: number }>(READ);
+    throw await this.#wentBack(connection, last, { ...last, number: found?.commitNo ?? 0 });
+  }
+
+  committed(): void {
+    if (this.#place !== undefined && this.#begun !== undefined) {
+      this.#place = { ...this.#place, number: this.#begun };
+    }
+    this.#begun = undefined;
+  }
+
+  /** @param isInStep whether the server said that it failed: then nothing was committed */
+  failed(isInStep: boolean): void {
+    if (this.#begun !== undefined && !isInStep) this.#isUnknown = true;
+    this.#begun = undefined;
+  }
+
+  #learn(place: Place): void {
+    this.#place = place;
+    this.#isUnknown = false;
+  }
+
+  /** What it found is known only when all of it could be read: else the next look finds it again. */
+  async #wentBack(
+    connection: Runner,
+    { number: acknowledged }: Place,
+    now: Place,
+    other?: string,
+  ): Promise<WentBackError> {
+    const { number: found } = now;
+    const seen = found < acknowledged ? IS_OLDER : WAS_WRITTEN;
+    const why = other === undefined || other === WAS_WRITTEN ? seen : other;
+    const known = await readKnown(connection);
+    this.#learn(now);
+    return new WentBackError(this.#databaseUrl, { acknowledged, found, why, known });
+  }
+}
+
+const IS_OLDER = 'an older copy, or a standby that lacked the last commits';
+const WAS_WRITTEN = 'another program has written to it';
+
+/** What shows that it is not the same server, or that another held the writer's lock meanwhile. */
+function differenceOf(last: Place, { system, timeline, token }: Place): string | undefined {
+  const isOther = (a: string | null, b: string | null) => a !== null && b !== null && a !== b;
+  if (isOther(last.system, system)) return 'another server';
+  if (isOther(last.timeline, timeline)) return 'a standby was promoted, or a backup was restored';
+  return last.token === token ? undefined : WAS_WRITTEN;
+}
+
+const UNKNOWN_OWNER = 'its market or session is lost';
+
+/**
+ * What may still be stored of a batch that was made before the database went back. It claims nothing: what its
+ * claims rest on may be gone. Rows of a market or session that is gone go to quarantine, because its id will be
+ * given to another one.
+ */
+export function withoutClaims(
+  batch: Batch,
+  { known: { marketIds, lastSessionId } }: Pick<WentBackError, 'known'>,
+): Batch {
+  const isKnown = (row: { readonly marketId: number; readonly sessionId?: number }) =>
+    marketIds.has(row.marketId) && (row.sessionId ?? 0) <= lastSessionId;
+  const lost: QuarantineRow[] = [];
+  const rows: Record<string, unknown> = {};
+  for (const series of WRITTEN_SERIES) {
+    const all = rowsIn(batch, series);
+    rows[SERIES[series].batch] = all.filter(isKnown);
+    lost.push(
+      ...all.filter((row) => !isKnown(row)).map((row) => refusedRow(series, UNKNOWN_OWNER, row)),
+    );
+  }
+  return { ...rows, quarantine: [...(batch.quarantine ?? []), ...lost] };
+}
