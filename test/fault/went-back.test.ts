@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import test, { type TestContext } from 'node:test';
 import type { StateRecord } from '../../src/contract/resources.js';
 import { systemClock } from '../../src/kernel/clock.js';
@@ -197,19 +201,11 @@ async function ends(url: string): Promise<Map<number, number>> {
   return new Map(rows.map(({ id, toMs }) => [id, toMs]));
 }
 
-test(`a standby without the last commits is promoted ${ROUNDS} times: nothing is covered that is not stored`, {
-  timeout: 30 * 60_000,
-}, async (t) => {
-  if (process.platform === 'win32') {
-    t.skip('a server is ended by a signal here, which Windows has not');
-    return;
-  }
-  const folder = await makeTempDir();
-  t.after(() => rm(folder, { recursive: true, force: true }));
-  let primary = await BareServer.make(folder);
-  t.after(() => removeServer(primary));
+const urlOf = ({ url }: BareServer) => withDatabase(url, 'archive');
+
+/** A daemon that collects from an exchange into a server, over a wire that can lead elsewhere. */
+async function startWorld(t: TestContext, folder: string, primary: BareServer) {
   await runSql(primary.url, 'CREATE DATABASE archive');
-  const urlOf = ({ url }: BareServer) => withDatabase(url, 'archive');
   await migrate({ databaseUrl: urlOf(primary) });
   const proxy = new PostgresProxy(urlOf(primary));
   t.after(() => proxy.stop());
@@ -241,23 +237,42 @@ test(`a standby without the last commits is promoted ${ROUNDS} times: nothing is
       return [...now.values()].filter((toMs) => toMs > ms).length >= 8;
     });
   };
+  const number = async (server: BareServer) => {
+    const [row] = await runSql<{ n: number }>(
+      urlOf(server),
+      'SELECT commit_no::int AS n FROM writer_commit',
+    );
+    return row?.n ?? 0;
+  };
+  return { exchange, daemon, proxy, isReady, coveredBeyond, number };
+}
+
+test(`a standby without the last commits is promoted ${ROUNDS} times: nothing is covered that is not stored`, {
+  timeout: 30 * 60_000,
+}, async (t) => {
+  if (process.platform === 'win32') {
+    t.skip('a server is ended by a signal here, which Windows has not');
+    return;
+  }
+  const folder = await makeTempDir();
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  let primary = await BareServer.make(folder);
+  t.after(() => removeServer(primary));
+  const { exchange, daemon, proxy, isReady, coveredBeyond, number } = await startWorld(
+    t,
+    folder,
+    primary,
+  );
   await coveredBeyond(urlOf(primary), exchange.backend.nowMs() + SHOWN_MS);
   let lost = 0;
   for (let round = 1; round <= ROUNDS; round += 1) {
     const standby: Standby = await startStandby(primary, join(folder, `standby-${round}`));
     await standby.cutOff();
     exchange.change();
-    const number = async () => {
-      const [row] = await runSql<{ n: number }>(
-        urlOf(primary),
-        'SELECT commit_no::int AS n FROM writer_commit',
-      );
-      return row?.n ?? 0;
-    };
-    const from = await number();
-    await daemon.until(async () => (await number()) >= from + LOST_COMMITS);
+    const from = await number(primary);
+    await daemon.until(async () => (await number(primary)) >= from + LOST_COMMITS);
     const killed = primary;
-    const before = await number();
+    const before = await number(primary);
     proxy.retarget(undefined);
     await killed.kill();
     await standby.server.promote();
@@ -282,11 +297,55 @@ test(`a standby without the last commits is promoted ${ROUNDS} times: nothing is
     );
     await removeServer(killed);
   }
-  const metrics = await (await fetch(`${page}/metrics`)).text();
+  const metrics = await (await fetch(`${await daemon.page()}/metrics`)).text();
   assert.match(metrics, new RegExp(`tapekeep_database_went_back_total ${ROUNDS}\n`));
   assert.ok(lost >= ROUNDS * (LOST_COMMITS - 1));
   daemon.kill('SIGTERM');
   assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
   assert.deepEqual(await lies(urlOf(primary), exchange), NOTHING, 'after its end');
   t.diagnostic(`${lost} commits lost in ${ROUNDS} promotions, none of them claimed`);
+});
+
+/** An installation of Postgres with pg_dump; the embedded one has none. */
+async function findPrograms(): Promise<string | undefined> {
+  const all = await readdir('/usr/lib/postgresql').catch((): string[] => []);
+  const found = all.map((version) => join('/usr/lib/postgresql', version, 'bin'));
+  return found.find((folder) =>
+    ['initdb', 'postgres', 'pg_dump', 'pg_restore'].every((one) => existsSync(join(folder, one))),
+  );
+}
+
+test('a dump is restored while a daemon collects: nothing is covered that is not stored', async (t) => {
+  const programs = await findPrograms();
+  if (programs === undefined) {
+    t.skip('no installation of Postgres with pg_dump was found under /usr/lib/postgresql');
+    return;
+  }
+  const folder = await makeTempDir();
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const server = await BareServer.makeOf(programs, folder);
+  t.after(() => removeServer(server));
+  const { exchange, daemon, isReady, coveredBeyond, number } = await startWorld(t, folder, server);
+  const run = async (program: string, args: readonly string[]) => {
+    const child = spawn(join(programs, program), [...args], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    const said = text(child.stderr);
+    const [code] = (await once(child, 'exit')) as [number | null];
+    assert.equal(code, 0, await said);
+  };
+  await coveredBeyond(urlOf(server), exchange.backend.nowMs() + SHOWN_MS);
+  const dump = join(folder, 'archive.dump');
+  await run('pg_dump', ['--format=custom', `--file=${dump}`, `--dbname=${urlOf(server)}`]);
+  exchange.change();
+  const from = await number(server);
+  await daemon.until(async () => (await number(server)) >= from + LOST_COMMITS);
+  await runSql(server.url, 'DROP DATABASE archive WITH (FORCE)');
+  await runSql(server.url, 'CREATE DATABASE archive');
+  await run('pg_restore', [`--dbname=${urlOf(server)}`, dump]);
+  await coveredBeyond(urlOf(server), exchange.backend.nowMs() + SHOWN_MS);
+  await daemon.until(isReady);
+  assert.deepEqual(await lies(urlOf(server), exchange), NOTHING);
+  const incidents = await runSql(urlOf(server), `SELECT FROM incident WHERE kind = 'went back'`);
+  assert.equal(incidents.length, 1);
 });

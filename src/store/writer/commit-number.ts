@@ -83,13 +83,24 @@ interface Place extends Server {
   readonly token: string | null;
 }
 
+/** @throws StoreError while a dump is restored and its row is not there yet */
+async function readNumber(connection: Runner): Promise<number> {
+  const [row] = await connection.rows<{ commitNo: number }>(READ);
+  if (row !== undefined) return row.commitNo;
+  throw new StoreError(
+    'database_failed',
+    'the table writer_commit is empty: commits wait until the archive is restored whole',
+    { action: 'retry' },
+  );
+}
+
 async function readPlace(connection: Runner): Promise<Place> {
   // Managed servers may not let it be asked.
   const [server] = await connection.rows<Server>(SERVER).catch(() => []);
   const { system = null, timeline = null } = server ?? {};
-  const [row] = await connection.rows<{ commitNo: number }>(READ);
+  const number = await readNumber(connection);
   const [held] = await connection.rows<{ token: string | null }>(HELD_BY);
-  return { system, timeline, number: row?.commitNo ?? 0, token: held?.token ?? null };
+  return { system, timeline, number, token: held?.token ?? null };
 }
 
 /**
@@ -148,8 +159,7 @@ export class CommitNumber {
       this.#learn({ ...last, number: row.commitNo - 1 });
       return;
     }
-    const [found] = await connection.rows<{ commitNo: number }>(READ);
-    throw await this.#wentBack(connection, last, { ...last, number: found?.commitNo ?? 0 });
+    throw await this.#wentBack(connection, last, { ...last, number: await readNumber(connection) });
   }
 
   committed(): void {

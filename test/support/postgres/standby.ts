@@ -31,9 +31,12 @@ export class BareServer {
     this.#child = child;
   }
 
-  /** @param like the address of a server with the same logins */
-  static async start(clusterDir: string, like: string): Promise<BareServer> {
-    const { postgres } = await findBinaries();
+  /**
+   * @param like the address of a server with the same logins
+   * @param program of another installation
+   */
+  static async start(clusterDir: string, like: string, program?: string): Promise<BareServer> {
+    const postgres = program ?? (await findBinaries()).postgres;
     const { uid, gid } = await stat(clusterDir);
     const port = await freePort(0);
     const given = Object.entries({ ...SETTINGS, port }).flatMap((entry) => ['-c', entry.join('=')]);
@@ -62,6 +65,22 @@ export class BareServer {
     const url = await asSuperuser(made.url, dataDir);
     await made.stop();
     return await BareServer.start(clusterPaths(dataDir).clusterDir, url);
+  }
+
+  /** A new cluster of another installation, whose folder of programs is given; root's programs run as its user. */
+  static async makeOf(programs: string, folder: string): Promise<BareServer> {
+    const clusterDir = join(folder, 'other');
+    await mkdir(clusterDir, { mode: 0o700 });
+    const account = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
+    if (account.uid !== undefined) await chown(clusterDir, account.uid, account.gid);
+    const settings = ['--auth=trust', '--username=postgres', '--encoding=UTF8', '--locale=C'];
+    const made = spawn(join(programs, 'initdb'), ['-D', clusterDir, ...settings], {
+      ...{ ...account, cwd: '/', stdio: 'ignore', env: { PATH: '/usr/bin:/bin', LC_ALL: 'C' } },
+    });
+    const [code] = (await once(made, 'exit')) as [number | null];
+    if (code !== 0) throw new Error(`initdb of ${programs} ended with ${code}`);
+    const like = 'postgres://postgres@127.0.0.1/postgres';
+    return await BareServer.start(clusterDir, like, join(programs, 'postgres'));
   }
 
   /** Ends it at once, as a machine does that loses its power. */
