@@ -90,6 +90,30 @@ BEGIN
 END
 $$;
 
+-- In place of a partition that somebody dropped or detached a new one, without rows. What the ledger said of its time
+-- is revoked in the same transaction. The writer finds its number changed and forgets what it remembers.
+CREATE FUNCTION replace_partition(for_table text, at timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
+AS $$
+DECLARE
+  place record;
+BEGIN
+  SELECT * INTO place FROM partition_at(for_table, at);
+  IF to_regclass(place.name) IS NOT NULL THEN
+    EXECUTE format('ALTER TABLE %I RENAME TO %I', place.name, left(place.name, 40) || '_detached_' || extract(epoch FROM now())::bigint);
+  END IF;
+  UPDATE partition_state
+  SET state = 'hot', row_count = NULL, checksum = NULL, market_rows = NULL, sealed_at = NULL, restored_at = NULL
+  WHERE table_name = for_table AND span = place.span;
+  PERFORM make_partition(for_table, at);
+  UPDATE writer_commit SET commit_no = commit_no + 2;
+  INSERT INTO incident (kind, note)
+  VALUES ('rows removed', format('the partition %s was dropped or detached; what it covered is a gap', place.name));
+END
+$$;
+COMMENT ON FUNCTION replace_partition IS 'Makes a partition again that was dropped or detached by hand.';
+
 DO $$
 DECLARE
   is_cut CONSTANT boolean := to_regclass('pg_dist_partition') IS NOT NULL;
@@ -105,7 +129,7 @@ BEGIN
       EXECUTE format('CREATE TRIGGER rows_stay BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION rows_stay()', one);
     END LOOP;
   END IF;
-  FOREACH name IN ARRAY ARRAY['build_partition(text, text)', 'reopen_partition(text)', 'rows_stay()'] LOOP
+  FOREACH name IN ARRAY ARRAY['build_partition(text, text)', 'replace_partition(text, timestamptz)', 'reopen_partition(text)', 'rows_stay()'] LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path TO %I, pg_temp', name, current_schema());
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', name);
   END LOOP;

@@ -41,7 +41,7 @@ import {
   readMissing,
   touchSession,
 } from './completeness/ledger.js';
-import { revoke, revokeBeyond } from './completeness/revocation.js';
+import { replaceRemovedPartitions, revoke, revokeBeyond } from './completeness/revocation.js';
 import { checkServerVersion } from './connection.js';
 import { Database } from './database.js';
 import { readAnswer } from './reading/answers.js';
@@ -170,6 +170,7 @@ const LEDGER = {
   ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, retryGaps },
   ...{ recordGap, closeFilledGaps },
   ...{ want, fillRequests: readFillRequests, revoke, revokeBeyond },
+  ...{ replaceRemovedPartitions },
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
   ...{ exposeTrades, recordIdEpoch, storedTrades: readStoredTrades, hasTradeBefore },
   ...{ tradedSlots: readTradedSlots },

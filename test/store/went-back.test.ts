@@ -201,3 +201,37 @@ test('no table or partition of a series can be truncated', async () => {
   }
   assert.equal((await store.query('SELECT FROM trade')).length, 1);
 });
+
+test('a partition dropped or detached by hand is replaced, and what it covered revoked', async () => {
+  const url = await makeDatabase();
+  const { store, trades, eras, commit } = await openWorld(url);
+  const tickers = await store.ensureStream({ kind: 'tickers', marketId: 1, variant: 0 });
+  const NEXT_DAY_S = 86_400;
+  await commit({
+    trades: [trade(1, 1), trade(2, NEXT_DAY_S)],
+    tickers: [ticker(1, 1)],
+    claims: [claim(trades, 0, NEXT_DAY_S + 1), claim(tickers, 0, 10)],
+  });
+  assert.deepEqual(await store.replaceRemovedPartitions(NOON_S * 1_000), []);
+  await runSql(
+    url,
+    'DROP TABLE trade_20260115; ALTER TABLE ticker DETACH PARTITION ticker_20260115',
+  );
+  const names = await store.replaceRemovedPartitions(NOON_S * 1_000);
+  assert.deepEqual(names, ['ticker_20260115', 'trade_20260115']);
+  const [left] = await store.coveredRanges(trades, 10);
+  assert.deepEqual(
+    [left?.span.fromMs, left?.rowCount],
+    [Date.UTC(2026, 0, 16), 1],
+    'the rest keeps an exact count',
+  );
+  assert.deepEqual(await store.coveredRanges(tickers, 10), []);
+  const late = await commit({ claims: [claim(trades, 0, 2)] });
+  assert.deepEqual([late.ranges, eras], [[], [1]], 'the writer forgets what it remembers');
+  assert.equal((await commit({ trades: [trade(1, 1)] })).outcomes.trade.stored, 1);
+  const detached = await runSql(
+    url,
+    `SELECT FROM pg_class WHERE relname LIKE 'ticker_20260115_detached_%' AND relkind = 'r'`,
+  );
+  assert.equal(detached.length, 1, 'rows that were detached are kept');
+});

@@ -64,12 +64,17 @@ async function repeat(
 }
 
 function rounds(store: Store, options: HouseOptions) {
-  const { clock, exchangeTime, tick } = options;
+  const { clock, exchangeTime, telemetry, tick } = options;
   let countAtMs = clock.monotonicMs();
   let round = 0;
   return async () => {
     tick();
     round += 1;
+    const removed = await store.replaceRemovedPartitions(Math.floor(exchangeTime.nowMs()));
+    for (const name of removed) {
+      const message = `the partition ${name} was dropped or detached by hand: what it covered is a gap now, and trades and candles of it are fetched again`;
+      telemetry.daemon.warned({ code: 'partition_removed', message });
+    }
     const startMs = clock.monotonicMs();
     const isCounting = startMs >= countAtMs;
     try {

@@ -13,7 +13,14 @@ import { isoMs } from '../../kernel/timestamp.js';
 import type { CoveredRange, Evidence, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { timeColumnOf } from '../../model/kinds.js';
-import { MOMENT_STREAMS, type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
+import {
+  MOMENT_STREAMS,
+  type SeriesTable,
+  STREAM_KINDS,
+  type StreamKind,
+  seriesOf,
+  tableOfStream,
+} from '../../model/series.js';
 import { invalidateChecks } from '../checks/results.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
@@ -30,6 +37,7 @@ import {
   NO_ROWS,
   type RowCount,
   readBeyond,
+  streamRefSql,
   sumCounts,
 } from './ledger.js';
 
@@ -162,6 +170,52 @@ export async function revokeBeyond(
     });
   }
   return found;
+}
+
+/** A partition whose rows the ledger counts on, and that is not there. */
+interface RemovedPartition {
+  readonly tableName: SeriesTable;
+  readonly name: string;
+  readonly span: Span;
+}
+
+const FIND_REMOVED = `
+  SELECT p.table_name, place.name, p.span
+  FROM partition_state p, partition_at(p.table_name, lower(p.span)) AS place
+  WHERE p.state IN ('hot', 'sealed') AND NOT EXISTS (
+    SELECT FROM pg_inherits i
+    WHERE i.inhparent = to_regclass(p.table_name) AND i.inhrelid = to_regclass(place.name))
+  ORDER BY p.table_name, p.span`;
+const STREAMS_OF_KINDS = `
+  SELECT ${streamRefSql('stream')} FROM stream WHERE kind = ANY ($1::text[]) ORDER BY market_id, stream_id`;
+const REPLACE_PARTITION = `SELECT replace_partition($1, ${fromMs('$2')})`;
+
+/**
+ * Revokes what was covered by partitions that somebody dropped or detached by hand, and makes them again, empty.
+ * Trades and candles are then fetched again; the rest stays a gap.
+ *
+ * @param atMs exchange time
+ * @returns their names
+ */
+export async function replaceRemovedPartitions(
+  database: Database,
+  atMs: number,
+): Promise<string[]> {
+  const found = await database.rows<RemovedPartition>(FIND_REMOVED);
+  for (const { tableName, name, span } of found) {
+    await database.transaction(async (runner) => {
+      const kinds = STREAM_KINDS.filter((kind) => tableOfStream(kind) === tableName);
+      const streams = await runner.rows<StreamRef>(STREAMS_OF_KINDS, [kinds]);
+      await runner.rows(LOCK_MARKETS, [[...new Set(streams.map(({ marketId }) => marketId))]]);
+      const note = `the partition ${name} was dropped or detached`;
+      for (const stream of streams) {
+        const removed = await removedRows(runner, tableName, stream.marketId);
+        await takeBack(runner, stream, span, { reason: 'suspect', note, atMs }, removed);
+      }
+      await runner.rows(REPLACE_PARTITION, [tableName, span.fromMs]);
+    });
+  }
+  return found.map(({ name }) => name);
 }
 
 /** @param span holds nothing that has left the database */

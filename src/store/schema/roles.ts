@@ -307,7 +307,7 @@ const WRITER_FUNCTIONS = [
   ...['make_partition', 'partition_at', 'begin_seal', 'finish_seal', 'reopen_partition'],
   ...['drop_broken_indexes', 'rebuild_indexes', 'archive_partition', 'drop_emptied'],
   ...['begin_restore', 'finish_restore', 'forget_files', 'expire_partition', 'expose_trade'],
-  ...['lock_rows', 'hold_lock'],
+  ...['lock_rows', 'hold_lock', 'replace_partition'],
 ];
 /** Functions and types of the archive beside its tables. */
 export const OWNED_FUNCTIONS = [

@@ -197,7 +197,7 @@ export class CommitNumber {
 }
 
 const IS_OLDER = 'an older copy, or a standby that lacked the last commits';
-const WAS_WRITTEN = 'another program has written to it';
+const WAS_WRITTEN = 'another program has written to it, or rows were removed by hand';
 
 /** What shows that it is not the same server, or that another held the writer's lock meanwhile. */
 function differenceOf(last: Place, { system, timeline, token }: Place): string | undefined {
