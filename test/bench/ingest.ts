@@ -84,7 +84,10 @@ async function openIngest(databaseUrl: string, nowMs: number): Promise<Store> {
 
 /** Every contestant begins with the same empty table. */
 async function clear({ url }: World): Promise<void> {
-  await runSql(url, 'TRUNCATE trade, coverage, verdict_doubt');
+  await runSql(
+    url,
+    'SET session_replication_role = replica; TRUNCATE trade, coverage, verdict_doubt',
+  );
   await runSql(url, 'CHECKPOINT');
 }
 

@@ -33,7 +33,10 @@ before(async () => {
 beforeEach(() => clear());
 
 async function clear(): Promise<void> {
-  await runSql(url, 'TRUNCATE coverage, gap, wanted, trade, kline');
+  await runSql(
+    url,
+    'SET session_replication_role = replica; TRUNCATE coverage, gap, wanted, trade, kline',
+  );
 }
 
 /** One trade a second, some seconds with three, some with none; those of odd seconds have a time. */
