@@ -79,8 +79,14 @@ const QUICK_SETTINGS: Readonly<Record<string, string | number>> = {
 const MEMORY_DIR = '/dev/shm';
 const MEMORY_BYTES = 4 * 2 ** 30;
 
-/** The same for the files of a run; else it is as the program makes it, with its users and rights. */
-export async function startQuickPostgres(): Promise<TestPostgres> {
+/**
+ * The same for the files of a run; else it is as the program makes it, with its users and rights.
+ *
+ * @param more settings of the server, such as those of a publisher
+ */
+export async function startQuickPostgres(
+  more: Readonly<Record<string, string | number>> = {},
+): Promise<TestPostgres> {
   const memory = await statfs(MEMORY_DIR).catch(() => undefined);
   const isRoomy = memory !== undefined && memory.bavail * memory.bsize >= MEMORY_BYTES;
   const dir = await makeTempDir(isRoomy ? MEMORY_DIR : undefined);
@@ -89,7 +95,10 @@ export async function startQuickPostgres(): Promise<TestPostgres> {
   const { pid = 0 } = (await readPostmaster(clusterDir)) ?? {};
   const [, ...args] = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0').slice(0, -1);
   await made.server.stop();
-  const others = Object.entries(QUICK_SETTINGS).flatMap((entry) => ['-c', entry.join('=')]);
+  const others = Object.entries({ ...QUICK_SETTINGS, ...more }).flatMap((entry) => [
+    '-c',
+    entry.join('='),
+  ]);
   const server = await launch(made.dataDir, clusterDir, [...args, ...others]);
   return {
     url: made.url,

@@ -53,8 +53,12 @@ export interface SealingWorld {
 }
 
 /** Three days of two markets, covered whole. */
-export async function openSealingWorld(t: TestContext, perDay?: number): Promise<SealingWorld> {
-  const { store, url, trades } = await openWithStreams();
+export async function openSealingWorld(
+  t: TestContext,
+  perDay?: number,
+  databaseUrl?: string,
+): Promise<SealingWorld> {
+  const { store, url, trades } = await openWithStreams(databaseUrl);
   const other = await store.ensureStream({ kind: 'trades', marketId: 2, variant: 0 });
   const span = { fromMs: FIRST_MS, toMs: FIRST_MS + 3 * DAY_MS };
   const streams = [trades, other];

@@ -16,13 +16,13 @@ export const BTC: Market = {
 };
 
 /** A store with two markets, and the streams of the first one's trades. */
-export async function openWithStreams(): Promise<{
+export async function openWithStreams(databaseUrl?: string): Promise<{
   store: Store;
   url: string;
   trades: StreamRef;
   times: StreamRef;
 }> {
-  const { store, url } = await openTestStore();
+  const { store, url } = await openTestStore(databaseUrl === undefined ? {} : { databaseUrl });
   await store.ensureMarkets([BTC, { ...BTC, name: 'ETH_USDT', stock: 'ETH' }], NOON_S * 1_000);
   const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   const times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
