@@ -48,6 +48,7 @@ function entries<Code extends string>(
 const STORE = {
   ...entries('fatal', 'database', {
     archive_of_another_exchange: 'The archive belongs to another exchange, or to the sandbox.',
+    database_encoding: 'The database stores text in another encoding than UTF-8.',
     database_not_migrated:
       'The schema is older than the program, and this command does not migrate.',
     database_too_new: 'The schema is newer than the program.',

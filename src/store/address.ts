@@ -33,6 +33,10 @@ const LOGIN_ADVICE: ReadonlyArray<readonly [RegExp, string]> = [
     'the user has no right to connect to it: GRANT CONNECT ON DATABASE gives it, there',
   ],
   [/not permitted to log in/, 'the role has no login: ALTER ROLE with LOGIN gives it one, there'],
+  [
+    /permission denied to set parameter/,
+    'ALTER ROLE or ALTER DATABASE sets it to a value that tapekeep cannot work with, and this user may not change it: let an administrator reset it there',
+  ],
   [/^/, 'check the user, the password and the database name'],
 ];
 

@@ -11,6 +11,7 @@ import {
   describeAddress,
 } from './address.js';
 import { actionOf, StoreError, sqlstateOf, toStoreError } from './errors.js';
+import { sessionSettings } from './session-settings.js';
 import { namedRows, ROW_TYPES } from './sql.js';
 
 /** The oldest server whose SQL we speak (multiranges, NULLS NOT DISTINCT, MERGE). */
@@ -20,29 +21,27 @@ export const CLIENT_GRACE_MS = 5_000;
 /** Read ahead of a slow reader, bytes. */
 const READ_AHEAD = 256 * 1024;
 /**
- * Runs on every new connection. The server's own defaults may be anything. Compiling a plan takes
- * longer than any question of the ledger. What waits for a lock must see what its last holder wrote,
- * which stricter isolation would hide.
+ * Refuses a server that is too old, and a database whose texts are not Unicode: it could not hold the name of every
+ * market.
+ *
+ * @throws {@link StoreError} `database_too_old`, `database_encoding`
  */
-export function sessionSettings(statementTimeoutMs: number): string {
-  return `SET statement_timeout = ${Math.trunc(statementTimeoutMs)};
-    SET idle_in_transaction_session_timeout = ${Math.trunc(statementTimeoutMs * 2)};
-    SET synchronous_commit = on;
-    SET default_transaction_isolation = 'read committed';
-    SET jit = off;
-    SET timezone = 'UTC';
-    SET datestyle = 'ISO, YMD';
-    SET client_min_messages = warning`;
-}
-
-/** @throws {@link StoreError} `database_too_old` */
-export async function checkServerVersion(runner: Runner, databaseUrl: string): Promise<void> {
-  const [row] = await runner.rows<{ serverVersionNum: string }>('SHOW server_version_num');
-  const major = Math.floor(Number(row?.serverVersionNum ?? 0) / 10_000);
-  if (major >= OLDEST_SERVER) return;
+export async function checkDatabase(runner: Runner, databaseUrl: string): Promise<void> {
+  const [row] = await runner.rows<{ version: string; encoding: string }>(
+    `SELECT current_setting('server_version_num') AS version,
+       current_setting('server_encoding') AS encoding`,
+  );
+  const major = Math.floor(Number(row?.version ?? 0) / 10_000);
+  if (major < OLDEST_SERVER) {
+    throw new StoreError(
+      'database_too_old',
+      `Postgres at ${describeAddress(databaseUrl)} is version ${major}; tapekeep needs ${OLDEST_SERVER} or newer`,
+    );
+  }
+  if (row?.encoding === 'UTF8') return;
   throw new StoreError(
-    'database_too_old',
-    `Postgres at ${describeAddress(databaseUrl)} is version ${major}; tapekeep needs ${OLDEST_SERVER} or newer`,
+    'database_encoding',
+    `the database at ${describeAddress(databaseUrl)} has the encoding ${row?.encoding}, and tapekeep needs UTF8: make another one by "CREATE DATABASE name ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0" and name it in database.url (TAPEKEEP_DATABASE_URL)`,
   );
 }
 

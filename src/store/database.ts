@@ -5,14 +5,9 @@ import type { Random } from '../kernel/random.js';
 import { retry } from '../kernel/retry.js';
 import type { StoreEvents } from '../observe/events.js';
 import { type ConnectionOptions, clientConfig, connectFailure } from './address.js';
-import {
-  CLIENT_GRACE_MS,
-  Connection,
-  inStoreWords,
-  type Runner,
-  sessionSettings,
-} from './connection.js';
+import { CLIENT_GRACE_MS, Connection, inStoreWords, type Runner } from './connection.js';
 import { isState, sqlstateOf } from './errors.js';
+import { sessionSettings } from './session-settings.js';
 
 const REPEATS = { maxAttempts: 6, baseMs: 20, capMs: 1_000 };
 /** What is under way at the end gets this long; then its wire is cut. */

@@ -42,7 +42,7 @@ import {
   touchSession,
 } from './completeness/ledger.js';
 import { replaceRemovedPartitions, revoke, revokeBeyond } from './completeness/revocation.js';
-import { checkServerVersion } from './connection.js';
+import { checkDatabase } from './connection.js';
 import { Database } from './database.js';
 import { readAnswer } from './reading/answers.js';
 import {
@@ -228,7 +228,7 @@ export async function openStore(options: StoreOptions) {
   const { poolSize, random, telemetry } = settings;
   const database = new Database({ ...connection, poolSize, random, telemetry });
   try {
-    await checkServerVersion(database, databaseUrl);
+    await checkDatabase(database, databaseUrl);
     await checkMigrated(database, databaseUrl);
   } catch (error) {
     await database.close();

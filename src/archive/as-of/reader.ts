@@ -60,8 +60,8 @@ export interface AsOfUpdate
 }
 
 const US_PER_MS = 1000;
-/** Whole microseconds: what is lost in seconds as a double is less than half of one. */
-const microsText = (expression: string) => `round(date_part('epoch', ${expression}) * 1e6)`;
+/** Whole microseconds, which a session's form of floating-point numbers cannot round. */
+const microsText = (expression: string) => `(extract(epoch FROM ${expression}) * 1000000)::bigint`;
 
 /**
  * $1 market, $2 $3 span, $4 period, $5 $6 place, $7 limit. One text with a line for each row: instant,

@@ -431,7 +431,7 @@ const GAP_TOTALS = `
          p.reason, sums.*
   FROM parts p JOIN stream s USING (stream_id) JOIN market m USING (market_id), LATERAL (
     SELECT count(*)::int AS count, min(lower(one)) AS oldest,
-           sum(round(date_part('epoch', upper(one) - lower(one)) * 1e6)) / 1e3 AS length_ms
+           (sum(extract(epoch FROM upper(one) - lower(one))) * 1000)::float8 AS length_ms
     FROM unnest(p.spans) AS one) sums
   WHERE sums.count > 0
   ORDER BY m.name, s.kind, s.variant, p.state, p.reason`;

@@ -74,12 +74,12 @@ const STREAMS = `
     FROM coverage GROUP BY stream_id, market_id) c USING (stream_id, market_id)
   ORDER BY m.name, s.kind, s.variant`;
 
-/** Summed as whole microseconds, which a float holds exactly. */
-const lengthSql = (spans: string, unitUs: '1e3' | '1e6') => `
-  (SELECT coalesce(sum(round(date_part('epoch', upper(one) - lower(one)) * 1e6)), 0) / ${unitUs}
+/** Summed as decimals, in the end a float. */
+const lengthSql = (spans: string, perSecond: 1 | 1000) => `
+  (SELECT (coalesce(sum(extract(epoch FROM upper(one) - lower(one))), 0) * ${perSecond})::float8
    FROM unnest(${spans}) AS one)`;
-const millisOf = (spans: string) => lengthSql(spans, '1e3');
-const secondsOf = (spans: string) => lengthSql(spans, '1e6');
+const millisOf = (spans: string) => lengthSql(spans, 1000);
+const secondsOf = (spans: string) => lengthSql(spans, 1);
 
 const rememberedSql = (state: string) => `
   (SELECT coalesce(range_agg(g.span), '{}') FROM gap g
@@ -102,7 +102,7 @@ const PROGRESS = `
            ${rememberedSql(`g.state = 'open' AND g.next_attempt_at > ${fromMs('$5')}`)} AS waiting
     FROM asked a),
   parts AS (SELECT *, tstzmultirange(span) - covered AS missing FROM known)
-  SELECT extract(epoch FROM upper(span) - lower(span))::float8 * 1000 AS length_ms,
+  SELECT (extract(epoch FROM upper(span) - lower(span)) * 1000)::float8 AS length_ms,
          ${millisOf('covered')} AS covered_ms,
          ${millisOf('missing * unfillable')} AS unfillable_ms,
          ${millisOf('missing * waiting - unfillable')} AS waiting_ms, rows

@@ -5,13 +5,7 @@ import { messageOf } from '../../kernel/errors.js';
 import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { describeAddress } from '../address.js';
-import {
-  Connection,
-  checkServerVersion,
-  isTrue,
-  type Runner,
-  refuseReadOnly,
-} from '../connection.js';
+import { Connection, checkDatabase, isTrue, type Runner, refuseReadOnly } from '../connection.js';
 import { actionOf, isState, StoreError, sqlstateOf } from '../errors.js';
 import { FIND_EARLIER_WRITER, FIND_WRITER, KEEP_WRITERS_OUT, TAKE_EARLIER_LOCK } from '../locks.js';
 import {
@@ -140,7 +134,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrationReport>
   const use = { silenceMs: null };
   const connection = await Connection.open({ databaseUrl, clock: systemClock, ...limits }, use);
   try {
-    await checkServerVersion(connection, databaseUrl);
+    await checkDatabase(connection, databaseUrl);
     await refuseReadOnly(connection, databaseUrl);
     const isOwner = await isTrue(connection, IS_OWNER);
     const applied = await applyMissing(connection, options, isOwner);

@@ -72,9 +72,14 @@ const short = (text: string) =>
  * Makes the world; the same seed makes the same.
  *
  * @param isShort whether decimals are stored without zeros at their ends, as no file keeps them
+ * @param databaseUrl where it is made; a new database when left out
  */
-export async function makeEventWorld(random: Random, isShort = false): Promise<EventWorld> {
-  const { store, url } = await openTestStore();
+export async function makeEventWorld(
+  random: Random,
+  isShort = false,
+  databaseUrl?: string,
+): Promise<EventWorld> {
+  const { store, url } = await openTestStore(databaseUrl === undefined ? {} : { databaseUrl });
   await store.claimArchive({ name: 'test', baseUrl: 'http://x', isSandbox: false, identity: null });
   const written = (batch: Rows): Rows => (isShort ? shortRows(batch) : batch);
   const prec = { stock: 'X', money: 'USD', stockPrec: 8, moneyPrec: 8, feePrec: 4 };
