@@ -59,6 +59,8 @@ const STORE = {
   }),
   ...entries('retry', 'database', {
     database_login_refused: 'Postgres refuses the user, the password or the database.',
+    database_pooled:
+      'A pooler in transaction or statement mode lies between: no session lasts longer than a transaction.',
     database_read_only: 'The address leads to a standby or to read-only sessions.',
     database_tls_refused: 'The certificate of Postgres is not trusted, or it speaks no TLS.',
   }),

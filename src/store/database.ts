@@ -47,6 +47,11 @@ export class Database implements Runner {
     return this.#repeating((connection) => connection.rows<Row>(sql, values));
   }
 
+  /** Runs `work` on one connection, without a transaction. */
+  session<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#lend(work);
+  }
+
   /**
    * Runs `work` between BEGIN and COMMIT on one connection; any failure rolls back. After a deadlock or
    * a serialization failure it runs again from its start, some times.

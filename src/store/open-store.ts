@@ -60,6 +60,7 @@ import {
   readStreams,
   tryStoring,
 } from './reading/inspection.js';
+import { refuseSharedSession } from './pooling.js';
 import { openSnapshot } from './reading/snapshot.js';
 import {
   hasTradeBefore,
@@ -229,6 +230,7 @@ export async function openStore(options: StoreOptions) {
   const database = new Database({ ...connection, poolSize, random, telemetry });
   try {
     await checkDatabase(database, databaseUrl);
+    await database.session((one) => refuseSharedSession(one, connection));
     await checkMigrated(database, databaseUrl);
   } catch (error) {
     await database.close();

@@ -52,10 +52,14 @@ export async function whenDatabaseAnswers<T>(
   }
 }
 
+/** What may change under a daemon that runs; at a start a person is there to read the message. */
+const FOR_A_PERSON: ReadonlySet<string> = new Set([
+  ...['database_tls_refused', 'database_login_refused', 'database_pooled'],
+]);
+
 function isPassing(error: unknown): boolean {
   if (!(error instanceof TapekeepError) || error.action !== 'retry') return false;
-  // They may change under a daemon that runs; at a start a person is there to read the message.
-  return error.code !== 'database_tls_refused' && error.code !== 'database_login_refused';
+  return !FOR_A_PERSON.has(error.code);
 }
 
 /** Whether the server answered the work and refused it, as with a full disk, or was too slow at it: neither down, nor on its way. */

@@ -15,6 +15,7 @@ import {
   packageRoot,
   replaceAnalytics,
 } from './analytics.js';
+import { refuseSharedSession } from '../pooling.js';
 import { type RolesOutcome, settleRoles } from './roles.js';
 
 /** How much time one partition holds. All boundaries are UTC. */
@@ -57,6 +58,9 @@ const SETTLE_POLICY = `
 const IS_OWNER = `
   SELECT coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                    WHERE oid = to_regclass('${MIGRATIONS_TABLE}')), true) AS is_owner`;
+
+/** Of a question that takes no time. */
+const PROBE_TIMEOUT_MS = 30_000;
 
 /** From here on writers exclude each other by rows, which earlier versions do not know. */
 const LOCKS_BY_ROWS = '0010_locks_and_ledger';
@@ -132,9 +136,11 @@ export async function migrate(options: MigrateOptions): Promise<MigrationReport>
   const limits = { connectTimeoutMs: options.connectTimeoutMs ?? 10_000, statementTimeoutMs: 0 };
   // Statements take as long as they take.
   const use = { silenceMs: null };
-  const connection = await Connection.open({ databaseUrl, clock: systemClock, ...limits }, use);
+  const address = { databaseUrl, clock: systemClock, ...limits };
+  const connection = await Connection.open(address, use);
   try {
     await checkDatabase(connection, databaseUrl);
+    await refuseSharedSession(connection, { ...address, statementTimeoutMs: PROBE_TIMEOUT_MS });
     await refuseReadOnly(connection, databaseUrl);
     const isOwner = await isTrue(connection, IS_OWNER);
     const applied = await applyMissing(connection, options, isOwner);

@@ -9,6 +9,7 @@ import {
   type LockHolder,
   TAKE_EARLIER_LOCK,
 } from '../locks.js';
+import { refuseSharedSession } from '../pooling.js';
 import { prepareSql } from '../sql.js';
 import { CommitNumber } from './commit-number.js';
 import { COVERAGE_STATEMENTS } from './coverage.js';
@@ -67,6 +68,7 @@ export class WriterSession {
     const connection = await Connection.open(this.#options);
     try {
       await refuseReadOnly(connection, this.#options.databaseUrl);
+      await refuseSharedSession(connection, this.#options);
       await connection.rows(PREPARE.join(';\n'));
       if (this.#mustHoldLock) {
         await this.number.settle(connection, () => this.#lock(connection, 'retry'));
