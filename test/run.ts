@@ -34,7 +34,15 @@ const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   ],
   store: [
     ...['analytics-plans', 'analytics-replaced', 'blocked', 'cold-manifests', 'embedded'],
-    ...['failover', 'faults', 'migration', 'replication', 'reading-analytics', 'roles-made', 'sealing-decimals'],
+    ...[
+      'failover',
+      'faults',
+      'migration',
+      'replication',
+      'reading-analytics',
+      'roles-made',
+      'sealing-decimals',
+    ],
     ...['sealing-doubts', 'sealing-kinds', 'sealing-late', 'sealing-refused'],
   ],
   wire: [

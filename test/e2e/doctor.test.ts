@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
-import { makeTempDir } from '../support/postgres/postgres-server.js';
+import { makeTempDir, withDatabase } from '../support/postgres/postgres-server.js';
+import { TransactionPooler } from '../support/postgres/transaction-pooler.js';
 import { Program } from '../support/programs/program.js';
 import { mountSmallDisk } from '../support/small-disk.js';
 
@@ -36,6 +37,32 @@ async function doctor(env: Readonly<Record<string, string>>) {
   const states = findings.map(({ what, state, found }) => `${what}: ${state}: ${found}`);
   return { code, states, advice: findings.map(({ advice }) => advice ?? '') };
 }
+
+test('the doctor names a pooler of transactions and a database that is not UTF8', async (t) => {
+  const database = await makeDatabase();
+  const [pooler, pooled] = await TransactionPooler.start(database, 2, 'newest');
+  t.after(() => pooler.stop());
+  const exchange = { TAPEKEEP_EXCHANGE_URL: 'http://127.0.0.1:9' };
+  const behind = await doctor({ ...exchange, TAPEKEEP_DATABASE_URL: pooled });
+  assert.equal(behind.code, 1);
+  assert.match(
+    behind.states.join('\n'),
+    /^database: wrong: .*pooler in transaction or statement mode/m,
+  );
+  const name = `${new URL(database).pathname.slice(1)}_ascii`;
+  await runSql(
+    database,
+    `CREATE DATABASE ${name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0`,
+  );
+  t.after(() => runSql(database, `DROP DATABASE ${name} WITH (FORCE)`));
+  const url = withDatabase(database, name);
+  const other = await doctor({ ...exchange, TAPEKEEP_DATABASE_URL: url });
+  assert.equal(other.code, 1);
+  assert.match(
+    other.states.join('\n'),
+    /^database: wrong: .*encoding SQL_ASCII.*TEMPLATE template0/m,
+  );
+});
 
 test('the doctor finds nothing wrong where all is right, and warns of what is only odd', async () => {
   const sandbox = run(['sandbox', '--json']);
