@@ -34,15 +34,8 @@ const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   ],
   store: [
     ...['analytics-plans', 'analytics-replaced', 'blocked', 'cold-manifests', 'embedded'],
-    ...[
-      'failover',
-      'faults',
-      'migration',
-      'replication',
-      'reading-analytics',
-      'roles-made',
-      'sealing-decimals',
-    ],
+    ...['failover', 'faults', 'migration', 'reading-analytics', 'replication', 'roles-made'],
+    ...['sealing-decimals'],
     ...['sealing-doubts', 'sealing-kinds', 'sealing-late', 'sealing-refused'],
   ],
   wire: [

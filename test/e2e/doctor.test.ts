@@ -42,8 +42,7 @@ test('the doctor names a pooler of transactions and a database that is not UTF8'
   const database = await makeDatabase();
   const [pooler, pooled] = await TransactionPooler.start(database, 2, 'newest');
   t.after(() => pooler.stop());
-  const exchange = { TAPEKEEP_EXCHANGE_URL: 'http://127.0.0.1:9' };
-  const behind = await doctor({ ...exchange, TAPEKEEP_DATABASE_URL: pooled });
+  const behind = await doctor({ TAPEKEEP_DATABASE_URL: pooled });
   assert.equal(behind.code, 1);
   assert.match(
     behind.states.join('\n'),
@@ -56,7 +55,7 @@ test('the doctor names a pooler of transactions and a database that is not UTF8'
   );
   t.after(() => runSql(database, `DROP DATABASE ${name} WITH (FORCE)`));
   const url = withDatabase(database, name);
-  const other = await doctor({ ...exchange, TAPEKEEP_DATABASE_URL: url });
+  const other = await doctor({ TAPEKEEP_DATABASE_URL: url });
   assert.equal(other.code, 1);
   assert.match(
     other.states.join('\n'),
