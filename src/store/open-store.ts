@@ -44,6 +44,7 @@ import {
 import { replaceRemovedPartitions, revoke, revokeBeyond } from './completeness/revocation.js';
 import { checkDatabase } from './connection.js';
 import { Database } from './database.js';
+import { refuseSharedSession } from './pooling.js';
 import { readAnswer } from './reading/answers.js';
 import {
   readDatabaseBytes,
@@ -60,7 +61,6 @@ import {
   readStreams,
   tryStoring,
 } from './reading/inspection.js';
-import { refuseSharedSession } from './pooling.js';
 import { openSnapshot } from './reading/snapshot.js';
 import {
   hasTradeBefore,

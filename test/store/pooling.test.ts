@@ -8,12 +8,12 @@ import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
+import { freePort } from '../../src/store/embedded/server.js';
 import { migrate, openStore } from '../../src/store/index.js';
 import { makeDatabase, openTestStore, quietStoreEvents } from '../support/postgres/postgres.js';
-import { trade } from '../support/postgres/postgres-rows.js';
-import { freePort } from '../../src/store/embedded/server.js';
-import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
+import { trade } from '../support/postgres/postgres-rows.js';
+import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { type Pick, TransactionPooler } from '../support/postgres/transaction-pooler.js';
 
 /** Poolers between the store and its server: those that keep a session, and those that do not. */

@@ -8,6 +8,7 @@ import { describeAddress } from '../address.js';
 import { Connection, checkDatabase, isTrue, type Runner, refuseReadOnly } from '../connection.js';
 import { actionOf, isState, StoreError, sqlstateOf } from '../errors.js';
 import { FIND_EARLIER_WRITER, FIND_WRITER, KEEP_WRITERS_OUT, TAKE_EARLIER_LOCK } from '../locks.js';
+import { refuseSharedSession } from '../pooling.js';
 import {
   type AnalyticsOutcome,
   BEGIN_ALONE,
@@ -15,7 +16,6 @@ import {
   packageRoot,
   replaceAnalytics,
 } from './analytics.js';
-import { refuseSharedSession } from '../pooling.js';
 import { type RolesOutcome, settleRoles } from './roles.js';
 
 /** How much time one partition holds. All boundaries are UTC. */
