@@ -157,7 +157,7 @@ export function asRestoreError(error: unknown, coldDir: string, partition: strin
     return new StoreError(code, text, { action, cause: error, sqlstate });
   }
   if (isFullDisk(error)) {
-    const text = `no space is left for what is laid aside in ${coldDir} while reading: ${stays}. Free some, then run the same command again`;
+    const text = `no space is left in the folder of TMPDIR for what is laid aside while reading: ${stays}. Free some, then run the same command again`;
     return new ColdError('cold_disk_full', text, { cause: error });
   }
   return asColdError(error, coldDir);

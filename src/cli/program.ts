@@ -75,6 +75,7 @@ const COMMANDS: Commands = {
     'bring archived partitions back into the database',
     () => import('./commands/restore.js'),
   ],
+  adopt: ['give the folder of cold files to this database', () => import('./commands/adopt.js')],
   'replay [options]': [
     'serve the archive as an exchange of the past',
     () => import('./commands/replay.js'),

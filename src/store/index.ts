@@ -69,6 +69,7 @@ export {
   migrate,
 } from './schema/migrate.js';
 export type {
+  DatabaseIdentity,
   PartitionInfo,
   PartitionMarket,
   SealFacts,

@@ -82,7 +82,7 @@ import {
 } from './schema/catalog.js';
 import { checkMigrated } from './schema/migrate.js';
 import { Partitions } from './schema/partitions.js';
-import { readPartitions, SealingAdmin } from './sealing/partitions.js';
+import { readDatabaseIdentity, readPartitions, SealingAdmin } from './sealing/partitions.js';
 import type { ArchivedTrades } from './writer/final-partitions.js';
 import { Writer } from './writer/writer.js';
 
@@ -270,7 +270,7 @@ export async function openStore(options: StoreOptions) {
     },
     /** Where partitions are, and a connection to work on them. */
     sealing: {
-      ...bind(open, { partitions: readPartitions }),
+      ...bind(open, { partitions: readPartitions, identity: readDatabaseIdentity }),
       /**
        * Opens a connection that alone may change partition states.
        *

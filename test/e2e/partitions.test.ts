@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { filesBelow } from '../../src/archive/cold/folder.js';
@@ -87,6 +88,17 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
     await doctor(join(coldDir, 'elsewhere')),
     /^warning +database +trade_20260114 is in cold files, and .*elsewhere.* cannot be found$/m,
   );
+  const marker = join(coldDir, 'archive.json');
+  const owner = JSON.parse(await readFile(marker, 'utf8'));
+  await writeFile(marker, JSON.stringify({ ...owner, database: 'original', databaseOid: 1 }));
+  assert.match(
+    await doctor(coldDir),
+    /^warning +database +\S+ belongs to the database original .*, and this one is test_/m,
+  );
+  const adopted = await run('adopt');
+  assert.deepEqual([adopted.code, adopted.err], [0, '']);
+  assert.match(adopted.out, /belongs to the database test_\w+ now\.$/);
+  assert.deepEqual(JSON.parse(await readFile(marker, 'utf8')), owner);
 
   const span = ['--from', DAYS[1], '--to', '2026-01-15T12:00:00Z'];
   const copied = await run('restore', '--kind', 'trades', ...span);

@@ -1,13 +1,12 @@
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SERIES } from '../../model/series.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { linesOf } from '../cold-rows.js';
 import { asRestoreError, ColdError, ParquetError } from '../errors.js';
-import { DuckSession } from '../parquet/session.js';
+import { type DuckSession, openDuck } from '../parquet/session.js';
 import { type LifeContext, sumRows } from '../sealing/seal.js';
 import { DUCK_LIMITS } from './archiving.js';
-import { assertColdDir, checkFile, SCRATCH_FOLDER } from './folder.js';
+import { assertColdDir, checkFile } from './folder.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from './manifest.js';
 
 /** Lines that go to the database together. */
@@ -65,24 +64,25 @@ export async function restorePartition(
     // What came so far is of no use; should this fail too, the next run takes it away.
     if (!signal.aborted) await admin.dropEmptied(partition).catch(() => undefined);
     throw asRestoreError(error, coldDir, partition.name);
-  } finally {
-    await rm(spillOf(coldDir), { recursive: true, force: true }).catch(() => undefined);
   }
 }
-
-const spillOf = (coldDir: string) => join(coldDir, SCRATCH_FOLDER, 'spill');
 
 async function loadFiles(
   context: LifeContext,
   partition: PartitionInfo,
   { files, rows: total }: ColdManifest,
 ): Promise<void> {
-  using duck = await DuckSession.open(spillOf(context.coldDir), DUCK_LIMITS, context.signal);
-  let rows = 0;
-  for (const file of files) {
-    await loadFile(context, duck, partition, file);
-    rows += file.rows;
-    context.watcher.onRows(rows, total);
+  // Not in the folder, which may belong to the database that this one is a copy of.
+  const duck = await openDuck('restore', DUCK_LIMITS, context.signal);
+  try {
+    let rows = 0;
+    for (const file of files) {
+      await loadFile(context, duck.session, partition, file);
+      rows += file.rows;
+      context.watcher.onRows(rows, total);
+    }
+  } finally {
+    await duck.close();
   }
 }
 

@@ -7,8 +7,9 @@ import type { PartitionInfo, SealingAdmin } from '../../store/index.js';
 import { archivePartition } from '../cold/archiving.js';
 import { isColdThere, SCRATCH_FOLDER } from '../cold/folder.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
+import { assertColdOwner, claimColdDir, coldOwnerConflict } from '../cold/owner.js';
 import { restorePartition } from '../cold/restoring.js';
-import { claimColdDir, tidyColdDir } from '../cold/tidy.js';
+import { tidyColdDir } from '../cold/tidy.js';
 import { asColdError, ColdError, inColdWords } from '../errors.js';
 import {
   findObstacles,
@@ -100,7 +101,7 @@ class LifeRun {
     const isInUse = (await store.sealing.partitions()).some(({ state }) => state === 'archived');
     // A folder that is away is said in each round, and not when the next partition comes to its time.
     if (due.length === 0 && (rules.coldAfterMs === null || !isInUse)) return;
-    if (!(await this.#hasClaimed())) return;
+    if (!(await this.#hasFolder(claimColdDir))) return;
     for (const one of due) {
       await this.#each(one, () => this.#archive(one));
       if (this.#isFull) return;
@@ -110,7 +111,10 @@ class LifeRun {
   /** Brings archived partitions back; without their files also takes those of earlier ones away. */
   async restoreChosen(isWithoutFiles: boolean): Promise<void> {
     const partitions = await this.#context.store.sealing.partitions();
-    for (const one of partitions.filter(this.#context.isChosen)) {
+    const chosen = partitions.filter(this.#context.isChosen);
+    const hasFiles = chosen.some(({ uri }) => uri !== null);
+    if (isWithoutFiles && hasFiles && !(await this.#hasFolder(assertColdOwner))) return;
+    for (const one of chosen) {
       if (one.state === 'archived') await this.#each(one, () => this.#restore(one, isWithoutFiles));
       // What was restored and has not changed since still knows its files.
       const isBack = one.state === 'sealed' && one.uri !== null;
@@ -124,10 +128,9 @@ class LifeRun {
     const { coldDir, store, watcher, signal } = this.#context;
     signal.throwIfAborted();
     const partitions = await store.sealing.partitions();
-    const wasStopped = await isColdThere(join(coldDir, SCRATCH_FOLDER)).catch(() => false);
-    if (!this.#isColdTouched && !wasStopped) return;
+    if (!this.#isColdTouched && !(await this.#hasLeftover())) return;
     await watcher.onStep('tidy', '');
-    if (!(await this.#hasClaimed())) return;
+    if (!(await this.#hasFolder(claimColdDir))) return;
     try {
       await tidyColdDir(coldDir, partitions);
     } catch (error) {
@@ -195,7 +198,8 @@ class LifeRun {
   }
 
   async #expire(one: PartitionInfo): Promise<LifeOutcome> {
-    const { watcher } = this.#context;
+    const { watcher, coldDir, store } = this.#context;
+    if (one.uri !== null) await assertColdOwner(coldDir, await store.sealing.identity());
     const manifest =
       one.uri === null ? undefined : await this.#manifestOf(one).catch(() => undefined);
     await watcher.onStep('retention: expire', one.name);
@@ -280,17 +284,21 @@ class LifeRun {
     });
   }
 
+  /** Whether a run of this database that was stopped left anything in the folder. */
+  async #hasLeftover(): Promise<boolean> {
+    const { store, coldDir } = this.#context;
+    const isThere = await isColdThere(join(coldDir, SCRATCH_FOLDER)).catch(() => false);
+    if (!isThere) return false;
+    return (await coldOwnerConflict(coldDir, await store.sealing.identity())) === null;
+  }
+
   /** False when the folder cannot be had: a failure that is reported once, and takes nothing from what was done before. */
-  async #hasClaimed(): Promise<boolean> {
+  async #hasFolder(take: typeof claimColdDir | typeof assertColdOwner): Promise<boolean> {
     const { store, coldDir } = this.#context;
     if (this.#failures.some(({ partition }) => partition === coldDir)) return false;
-    const [row] = await store.query<{ name: string; created_at: string }>(
-      `SELECT name, to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at FROM archive`,
-    );
-    const owner = { name: row?.name ?? '', createdAt: row?.created_at ?? '' };
-    const partitions = await store.sealing.partitions();
+    const [mine, partitions] = [await store.sealing.identity(), await store.sealing.partitions()];
     try {
-      await claimColdDir(coldDir, owner, partitions);
+      await take(coldDir, mine, partitions);
       return true;
     } catch (error) {
       this.#fail(coldDir, error);

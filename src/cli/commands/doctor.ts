@@ -21,10 +21,9 @@ import { nearestFolder } from '../daemon/housekeeping.js';
 import { EndedError } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import {
-  COLD_FILES_ADVICE,
   coldDirOf,
+  coldFolderTrouble,
   describeDatabase,
-  missingColdFiles,
   withArchive,
 } from '../opening/database.js';
 import {
@@ -193,7 +192,7 @@ async function archiveFound(
   config: Config,
   archive: ArchiveIdentity | null,
 ): ReturnType<Look> {
-  const missing = await missingColdFiles(config, store);
+  const trouble = await coldFolderTrouble(config, store);
   const failureOf = (work: Promise<unknown>) => work.then(() => undefined, messageOf);
   const unasked = await failureOf(store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS));
   const isCollecting = await store.inspection.isCollecting();
@@ -207,7 +206,7 @@ async function archiveFound(
     !mayWrite && wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE),
     unstored !== undefined && wrong(`${where} stores nothing: ${unstored}`),
     (await store.inspection.isWritten()) && writer,
-    missing !== null && warning(missing, COLD_FILES_ADVICE),
+    trouble !== null && warning(trouble.found, trouble.advice),
     unasked !== undefined && warning('no "tapekeep query" of tables of Postgres', unasked),
   ];
 }

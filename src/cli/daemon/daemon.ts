@@ -12,10 +12,9 @@ import { fullDisk, type Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import { leftOutText } from '../gaps.js';
 import {
-  COLD_FILES_ADVICE,
+  coldFolderTrouble,
   describeDatabase,
   migrateDatabase,
-  missingColdFiles,
   openArchive,
   refuseSecondWriter,
   startEmbedded,
@@ -180,10 +179,10 @@ export class Daemon {
     this.#lastAnswerMs = clock.monotonicMs();
     const retrying = <T>(work: () => Promise<T>) => this.#retrying(work);
     await bindArchive(store, access, identity, signal, this.#options, retrying);
-    const missing = await this.#retrying(() => missingColdFiles(config, store));
-    if (missing !== null) {
-      const message = `${missing}: ${COLD_FILES_ADVICE}; until then what reads that time is refused`;
-      telemetry.daemon.warned({ code: 'cold_files_missing', message });
+    const trouble = await this.#retrying(() => coldFolderTrouble(config, store));
+    if (trouble !== null) {
+      const { code, found, advice } = trouble;
+      telemetry.daemon.warned({ code, message: `${found}: ${advice}` });
     }
     const leftOut = leftOutText(config, await this.#retrying(() => store.inspection.streams()));
     this.#leftOut = leftOut;

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { coldFolder, isColdThere } from '../../archive/cold/folder.js';
+import { COLD_OWNER_ADVICE, coldOwnerConflict } from '../../archive/cold/owner.js';
 import type { Config } from '../../config/schema.js';
 import { systemClock, unlessAborted } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
@@ -126,19 +127,42 @@ export function coldDirOf({ dataDir, cold }: Pick<Config, 'dataDir' | 'cold'>): 
   return coldFolder(dataDir, cold.dir);
 }
 
-/** The first archived partition whose files cannot be found, in a sentence; null where all are there. */
-export async function missingColdFiles(config: Config, store: Store): Promise<string | null> {
+/**
+ * Returns what is wrong with the folder of cold files: files of an archived partition cannot be found, or it belongs to
+ * another database. Null where nothing is, or nothing lies in it.
+ */
+export async function coldFolderTrouble(
+  config: Config,
+  store: Store,
+): Promise<{ readonly code: string; readonly found: string; readonly advice: string } | null> {
+  const coldDir = coldDirOf(config);
   const partitions = await store.sealing.partitions();
-  for (const { name, uri } of partitions.filter(({ state }) => state === 'archived')) {
-    const path = join(coldDirOf(config), uri ?? '');
-    if (!(await isColdThere(path).catch(() => false)))
-      return `${name} is in cold files, and ${path} cannot be found`;
+  const archived = partitions.filter(({ state }) => state === 'archived');
+  for (const { name, uri } of archived) {
+    const path = join(coldDir, uri ?? '');
+    if (await isColdThere(path).catch(() => false)) continue;
+    const found = `${name} is in cold files, and ${path} cannot be found`;
+    const code = 'cold_files_missing';
+    return {
+      code,
+      found,
+      advice: `${COLD_FILES_ADVICE}; until then what reads that time is refused`,
+    };
   }
-  return null;
+  if (archived.length === 0 && !config.cold.enabled) return null;
+  const conflict = await coldOwnerConflict(coldDir, await store.sealing.identity()).catch(
+    () => null,
+  );
+  if (conflict === null) return null;
+  return {
+    code: 'cold_refused',
+    found: conflict,
+    advice: `${COLD_OWNER_ADVICE}; until then it is only read`,
+  };
 }
 
 /** What brings them back. */
-export const COLD_FILES_ADVICE =
+const COLD_FILES_ADVICE =
   'bring them back from a copy, or name the right folder by cold.dir (TAPEKEEP_COLD_DIR)';
 
 /** A database's address without its password. */
