@@ -5,9 +5,10 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { STREAM_KINDS } from '../../src/model/series.js';
 import { STATUS } from '../../src/status/document.js';
+import { blocksOf, readDocument } from '../support/documents/documents.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { runCommand } from '../support/programs/commands.js';
-import { Program } from '../support/programs/program.js';
+import { Program, startSandbox } from '../support/programs/program.js';
 import { repositoryPath } from '../support/repository/repository.js';
 
 /** What a newcomer does: start without any setting, look, stop, and start again. */
@@ -149,6 +150,37 @@ test('a first start for a second collects for a second, however long its server 
   const first = run(t, cwd, ...START, '--for', '1s');
   assert.equal((await first.ended()).code, 0, first.dump());
   assert.ok((await status(cwd)).archive.markets > 0);
+});
+
+test('the way of the README to an exchange of one’s own begins an archive of its own', async (t) => {
+  const cwd = await emptyFolder(t);
+  const first = run(t, cwd, 'start', '--for', '1s');
+  assert.equal((await first.ended()).code, 0, first.dump());
+  const { program: sandbox, ready } = await startSandbox(['--seed', '8', '--run', 'real']);
+  t.after(() => sandbox.dispose());
+  const { text } = readDocument('README.md');
+  const block = blocksOf(text, 'sh').find((one) => one.includes('TAPEKEEP_EXCHANGE_URL=')) ?? '';
+  const set = Object.fromEntries(
+    Array.from(block.matchAll(/^export (\w+)=(\S+)/gm), ([, name = '', value = '']) => [
+      name,
+      value,
+    ]),
+  );
+  const unset = /`unset ([\w ]+)`/.exec(text)?.[1]?.split(' ') ?? [];
+  assert.deepEqual([...unset].sort(), Object.keys(set).sort());
+  // Without the database, as the text below the block has it.
+  const { TAPEKEEP_DATABASE_URL: _database, ...settings } = set;
+  const own = new Program(['start', '--for', '1s'], {
+    cwd,
+    env: {
+      ...settings,
+      ...QUIET_PORT,
+      TAPEKEEP_EXCHANGE_URL: ready.url,
+      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+    },
+  });
+  t.after(() => own.dispose());
+  assert.equal((await own.ended()).code, 0, own.dump());
 });
 
 test('npm start without the development packages says that they are missing, and what to do', async (t) => {

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { runCommand } from '../support/programs/commands.js';
 import { Program } from '../support/programs/program.js';
+import { repositoryPath } from '../support/repository/repository.js';
 import { openAnalystWorld } from '../support/worlds/analyst-world.js';
 import { archiveDay } from '../support/worlds/cold-world.js';
 import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
@@ -286,4 +288,51 @@ test('a statement that DuckDB cannot stop ends with its process', async () => {
     return;
   }
   assert.fail('each was stopped');
+});
+
+/** The lines that a terminal shows in the end of what was written to it. */
+function shownBy(written: string): string[] {
+  return written.split('\n').map((line) => {
+    const shown = line.replace(/\r$/, '').split('\u001b[2K').at(-1) ?? '';
+    return shown.split('\r').at(-1) ?? '';
+  });
+}
+
+test('on a terminal the progress of a query leaves nothing beside its answer', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  await archiveDay(place, 'trades', DAYS[0]);
+  const env = {
+    PATH: process.env.PATH ?? '',
+    TAPEKEEP_DATABASE_URL: place.url,
+    TAPEKEEP_COLD_DIR: place.coldDir,
+  };
+  const main = join(repositoryPath, 'dist/cli/main.js');
+  const sql = "select count(*) as n from trades where market in ('BTC_USD', 'NONE')";
+  // Both streams are one file, in the order of their writes.
+  const path = join(place.coldDir, 'written');
+  const file = await open(path, 'w');
+  const isTerminal = 'data:text/javascript,process.stderr.isTTY=true';
+  spawnSync(process.execPath, ['--import', isTerminal, main, 'query', sql], {
+    stdio: ['ignore', file.fd, file.fd],
+    env,
+  });
+  await file.close();
+  const written = [await readFile(path, 'utf8')];
+  const script = spawnSync(
+    'script',
+    ['-qec', `'${process.execPath}' '${main}' query "${sql}"`, '/dev/null'],
+    { encoding: 'utf8', env },
+  );
+  if (script.error === undefined) written.push(script.stdout);
+  else t.diagnostic('not seen on a real pseudo-terminal: there is no "script" here');
+  for (const one of written) {
+    assert.match(one, /reading trades from the database …/);
+    assert.deepEqual(shownBy(one), [
+      'n',
+      '36',
+      '(1 row)',
+      'tapekeep: the archive has no market NONE',
+      '',
+    ]);
+  }
 });

@@ -147,7 +147,14 @@ test('what the commands of the documents write into the clone is ignored, also b
     path.includes('.') ? [path, `${path}.manifest.json`] : [`${path}/x.manifest.json`, `${path}/x`],
   );
   // What a page lets its reader save, pack or write in another form.
-  const paths = [...named, 'try.mts', 'tapekeep-0.1.0.tgz', 'data/again/x', 'btc.arrow'];
+  const paths = [
+    ...named,
+    'try.mts',
+    'tapekeep-0.1.0.tgz',
+    'data/again/x',
+    'my-exchange/x',
+    'btc.arrow',
+  ];
   const { stdout, status } = spawnSync('git', ['check-ignore', '--no-index', ...paths], {
     cwd: repositoryPath,
     encoding: 'utf8',

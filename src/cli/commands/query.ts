@@ -188,7 +188,7 @@ async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
       const isChosen = options.engine === 'postgres';
       throw await asRefusal(error, sql, { store, isChosen });
     });
-    for (const line of coldWarnings(answer)) note(line);
+    for (const line of coldWarnings(answer)) process.stderr.write(noteLine(line));
     await writeAnswer({ names: answer.names, chunks: [answer.rows] }, options.format, writeOut);
   });
 }
@@ -217,13 +217,18 @@ async function askTogether(
   const { answerQuestion } = await import('../../archive/query/answer.js');
   const { openReading } = await import('../../archive/reading.js');
   const coldDir = cold ?? coldDirOf(session.config);
-  const progress = new Progress();
+  using progress = new Progress();
   const onPhase = (phase: string) => progress.say(`${phase} …`);
-  const write = (text: string) => limit.without(writeOut(text));
+  const onNote = (text: string) => progress.write(noteLine(text));
+  const write = (text: string) => {
+    // The answer comes to the same terminal.
+    progress.end();
+    return limit.without(writeOut(text));
+  };
   const ask = async (store: Store | null, nowMs: number) => {
     const reader = store === null ? null : await openReading(store, { coldDir, signal });
     const selection = { ...selectSpan(options, nowMs), ...(market && { markets: market }) };
-    const question = { reader, coldDir, selection, onPhase, onNote: note };
+    const question = { reader, coldDir, selection, onPhase, onNote };
     try {
       const answering = answerQuestion(statement, question, (one) =>
         writeAnswer(one, format, write),
@@ -238,9 +243,7 @@ async function askTogether(
   await withArchive(session, askStore, 'by itself');
 }
 
-function note(text: string): void {
-  process.stderr.write(`tapekeep: ${printable(text)}\n`);
-}
+const noteLine = (text: string) => `tapekeep: ${printable(text)}\n`;
 
 /** @throws UsageError unless exactly one of argument and file is given */
 function readStatement(
