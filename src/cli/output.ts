@@ -84,8 +84,12 @@ const MAX_CELL = 60;
 const WIDE =
   /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}/u;
 
-function clean(text: string): string {
-  const shown = [...text.replace(CONTROL, '·')];
+/** Units of UTF-16 that the longest text of one place cannot have more of. */
+const LOOKED_AT = 4 * MAX_CELL;
+
+/** A text as a table shows it: harmless, and of bounded length. */
+export function shownText(text: string): string {
+  const shown = [...text.slice(0, LOOKED_AT).replace(CONTROL, '·')];
   if (shown.length <= MAX_CELL) return shown.join('');
   // Behind a word, where that leaves most of it.
   return `${shown
@@ -100,6 +104,16 @@ function widthOf(text: string): number {
   return width;
 }
 
+/** The widest text of each column. */
+export function widestTexts(columns: number, rows: readonly (readonly string[])[]): string[] {
+  return Array.from({ length: columns }, (_, at) =>
+    rows.reduce((widest, row) => {
+      const text = row[at] ?? '';
+      return widthOf(text) > widthOf(widest) ? text : widest;
+    }, ''),
+  );
+}
+
 /**
  * Draws rows as aligned plain text: a heading, then a line a row, two spaces between columns, no
  * blanks at the ends of lines.
@@ -109,8 +123,8 @@ export function formatTable<Row>(
   rows: readonly Row[],
 ): readonly string[] {
   const cells = [
-    columns.map((column) => clean(column.title)),
-    ...rows.map((row) => columns.map((column) => clean(column.text(row)))),
+    columns.map((column) => shownText(column.title)),
+    ...rows.map((row) => columns.map((column) => shownText(column.text(row)))),
   ];
   const widths = columns.map((_, index) =>
     cells.reduce((widest, line) => Math.max(widest, widthOf(line[index] ?? '')), 0),

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { open, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
+import { makeDatabase } from '../support/postgres/postgres.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program } from '../support/programs/program.js';
 import { repositoryPath } from '../support/repository/repository.js';
@@ -334,5 +335,37 @@ test('on a terminal the progress of a query leaves nothing beside its answer', a
       'tapekeep: the archive has no market NONE',
       '',
     ]);
+  }
+});
+
+test('an answer is never held whole, in either engine and any form', async (t) => {
+  const cold = await makeFolder(t);
+  await mkdir(join(cold, 'manifests'));
+  const env = { PATH: process.env.PATH ?? '', TAPEKEEP_DATABASE_URL: await makeDatabase() };
+  const hook =
+    'data:text/javascript,process.on("exit",()=>console.error(process.resourceUsage().maxRSS))';
+  const peakMb = (...args: string[]) => {
+    const main = join(repositoryPath, 'dist/cli/main.js');
+    const stdio = ['ignore', 'ignore', 'pipe'] as const;
+    const given = ['--import', hook, main, 'query', ...args];
+    const { status, stderr } = spawnSync(process.execPath, given, {
+      ...{ env, encoding: 'utf8', stdio: [...stdio] },
+    });
+    assert.equal(status, 0, stderr);
+    return Number(stderr.trim().split('\n').at(-1)) / 1024;
+  };
+  // 800 MB of text, of which DuckDB makes 2,048 rows together; and 300 MB.
+  const long = "select i, repeat('x', 20000) || i as t from range(40000) t(i)";
+  const many = "select i, repeat('x', 1000) || i as t from generate_series(1, 300000) i";
+  for (const format of ['csv', 'json', 'table']) {
+    const [duck, postgres] = [
+      peakMb('--format', format, '--cold', cold, long),
+      peakMb('--format', format, '--engine', 'postgres', many),
+    ];
+    t.diagnostic(
+      `${format}: ${duck.toFixed(0)} MB in DuckDB, ${postgres.toFixed(0)} MB in Postgres`,
+    );
+    assert.ok(duck < 900, `${format}: ${duck} MB`);
+    assert.ok(postgres < 330, `${format}: ${postgres} MB`);
   }
 });

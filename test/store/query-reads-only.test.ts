@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { openReading } from '../../src/archive/reading.js';
 import { messageOf } from '../../src/kernel/errors.js';
+import { askAll } from '../support/postgres/ask-all.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { askRows } from '../support/worlds/asking.js';
@@ -93,7 +94,7 @@ async function notRefused(place: Pick<ColdPlace, 'store'>): Promise<string[]> {
   const wrong: string[] = [];
   for (const [sql, how] of REFUSED) {
     const path = mark();
-    const asking = place.store.inspection.ask(sql.replaceAll('$mark', path), LIMIT_MS);
+    const asking = askAll(place.store, sql.replaceAll('$mark', path), LIMIT_MS);
     const said = await refusalOf(asking);
     if (!how.test(said)) wrong.push(`${sql}: ${said}`);
     if (existsSync(path)) wrong.push(`${sql} wrote a file`);
@@ -120,11 +121,12 @@ test('a statement cannot end or see what others do, its own login included', asy
   assert.ok(pids.length > 0);
   for (const { pid } of pids) {
     for (const name of ['pg_terminate_backend', 'pg_cancel_backend']) {
-      const asking = store.inspection.ask(`select ${name}(${pid})`, LIMIT_MS);
+      const asking = askAll(store, `select ${name}(${pid})`, LIMIT_MS);
       assert.match(await refusalOf(asking), DENIED);
     }
   }
-  const { rows } = await store.inspection.ask(
+  const { rows } = await askAll(
+    store,
     `select distinct query from pg_stat_activity
      where pid <> pg_backend_pid() and datname = current_database()`,
     LIMIT_MS,
@@ -137,11 +139,11 @@ test('what a statement sets or makes goes with it', async () => {
   const { store } = await openTestStore({ poolSize: 1 });
   const pathNow = async () => (await store.query(`select current_setting('search_path') as p`))[0];
   const before = await pathNow();
-  await store.inspection.ask(`select set_config('search_path', 'pg_temp', false)`, LIMIT_MS);
+  await askAll(store, `select set_config('search_path', 'pg_temp', false)`, LIMIT_MS);
   assert.deepEqual(await pathNow(), before);
   // The one way round READ ONLY that Postgres leaves: the rollback undoes it.
   const made = 'explain analyze select * into temp mine from market';
-  await store.inspection.ask(made, LIMIT_MS).catch((error: unknown) => {
+  await askAll(store, made, LIMIT_MS).catch((error: unknown) => {
     assert.match(messageOf(error), DENIED);
   });
   assert.deepEqual(await store.query(`select to_regclass('pg_temp.mine') as mine`), [
@@ -158,18 +160,18 @@ test('a statement has a time limit, whatever it sets', async () => {
     'explain analyze select pg_sleep(600)',
   ]) {
     await assert.rejects(
-      store.inspection.ask(sql, 300),
+      askAll(store, sql, 300),
       { code: 'query_timeout', message: /longer than 300 ms/ },
       sql,
     );
   }
-  assert.deepEqual((await store.inspection.ask('values (1)', LIMIT_MS)).rows, [[1]]);
+  assert.deepEqual((await askAll(store, 'values (1)', LIMIT_MS)).rows, [[1]]);
 });
 
 test('the shortest time limit is either kept or named', async () => {
   const { store } = await openTestStore();
   for (let at = 0; at < 20; at += 1) {
-    const answer = await store.inspection.ask('values (1)', 1).catch((error: unknown) => error);
+    const answer = await askAll(store, 'values (1)', 1).catch((error: unknown) => error);
     const code = (answer as { code?: string }).code ?? 'answered';
     assert.match(code, /^(answered|query_timeout)$/, messageOf(answer));
   }
@@ -177,7 +179,7 @@ test('the shortest time limit is either kept or named', async () => {
 
 test('all that reads is answered: names, types, and rows of each form', async () => {
   const { store } = await openTestStore();
-  const ask = async (sql: string) => await store.inspection.ask(sql, LIMIT_MS);
+  const ask = async (sql: string) => await askAll(store, sql, LIMIT_MS);
   for (const [sql, names, rows] of [
     ['select 1 as a, 2 as a', ['a', 'a'], [[1, 2]]],
     ['  ( select 1 ) union all values (2) order by 1', ['?column?'], [[1], [2]]],
@@ -206,10 +208,10 @@ test('a login without the role that queries run as gets no answer, and is told w
   const { url } = await openTestStore();
   const reader = await loginAs(url, 'tapekeep_reader');
   const asReader = await openTestStore({ databaseUrl: reader });
-  assert.deepEqual((await asReader.store.inspection.ask('select 1 as x', LIMIT_MS)).rows, [[1]]);
+  assert.deepEqual((await askAll(asReader.store, 'select 1 as x', LIMIT_MS)).rows, [[1]]);
   // As where the roles could not be made: the function then has the rights of the tables' owner.
   await runSql(url, 'ALTER FUNCTION run_query OWNER TO CURRENT_USER');
-  await assert.rejects(asReader.store.inspection.ask('select 1', LIMIT_MS), {
+  await assert.rejects(askAll(asReader.store, 'select 1', LIMIT_MS), {
     code: 'query_role_missing',
     message: /tapekeep_query.*tapekeep migrate/,
   });

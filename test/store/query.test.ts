@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import type { Selection } from '../../src/archive/query/needs.js';
 import { openReading } from '../../src/archive/reading.js';
+import { askAll } from '../support/postgres/ask-all.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { type Asked, askRows } from '../support/worlds/asking.js';
 import { archiveDay, type ColdPlace } from '../support/worlds/cold-world.js';
@@ -88,7 +89,7 @@ test('hot and cold together answer what all of it answered while it was hot', as
   const { store: analyst } = await openTestStore({ databaseUrl });
   const expected: unknown[][][] = [];
   for (const sql of SAME) {
-    const { rows } = await analyst.inspection.ask(sql, 30_000);
+    const { rows } = await askAll(analyst, sql, 30_000);
     expected.push(rows.map((row) => row.map(plain)));
   }
   const check = async () => {

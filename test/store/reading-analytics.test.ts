@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
+import { askAll } from '../support/postgres/ask-all.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { archiveDay } from '../support/worlds/cold-world.js';
@@ -108,7 +109,7 @@ test('what is asked before and after a partition leaves is answered by what hold
 
 test('a statement that touches a series with rows in files tells so', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
-  const cold = async (sql: string) => (await place.store.inspection.ask(sql, 30_000)).cold;
+  const cold = async (sql: string) => (await askAll(place.store, sql, 30_000)).cold;
   assert.deepEqual(await cold('SELECT count(*) FROM trade'), []);
   await archiveDay(place, 'trades', DAYS[1]);
   const fromMs = Date.parse(`${DAYS[1]}T00:00:00Z`);
@@ -144,7 +145,8 @@ test('a statement that touches a series with rows in files tells so', async (t) 
   ]) {
     assert.deepEqual(await cold(sql), told, sql);
   }
-  const { names, rows } = await place.store.inspection.ask(
+  const { names, rows } = await askAll(
+    place.store,
     `SELECT 1 AS a, 2 AS a, '{1.10,2}'::numeric[] AS exact, 12345678901234567.5 AS b,
        timestamptz '2026-01-15 12:00:00.123457Z' AS at, date '2026-01-15' AS day,
        ARRAY[timestamptz '2026-01-15 12:00:00.123457Z', NULL] AS ats, bytea '\\xDEAD00' AS bytes,

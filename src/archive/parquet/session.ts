@@ -128,13 +128,27 @@ export class DuckSession implements Disposable {
     return { names: result.columnNames(), chunks: this.#chunks(doing, result) };
   }
 
+  /** The same, a few rows at a time: what is held does not grow with the length of texts and lists. */
+  async answer(
+    doing: string,
+    sql: string,
+    rowsMax: number,
+  ): Promise<{ readonly names: string[]; readonly pieces: AsyncGenerator<RowVectors> }> {
+    const result = await this.#guard(doing, () => this.#connection.stream(sql));
+    return { names: result.columnNames(), pieces: this.#pieces(doing, result, rowsMax) };
+  }
+
   /**
    * A large result, a few rows at a time, with values that are made when they are asked for: for many
    * results that are read side by side. Pieces remember the values that they made, so that small ones
    * are forgotten soon. Each piece is good until the next one.
    */
   async *vectors(doing: string, sql: string, rowsMax: number): AsyncGenerator<RowVectors> {
-    const result = await this.#guard(doing, () => this.#connection.stream(sql));
+    const { pieces } = await this.answer(doing, sql, rowsMax);
+    yield* pieces;
+  }
+
+  async *#pieces(doing: string, result: DuckDBResult, rowsMax: number): AsyncGenerator<RowVectors> {
     const fetch = () => {
       const fetched = this.#guard(doing, () => result.fetchChunk());
       // Reported on request; after the reader has left nothing may ask.

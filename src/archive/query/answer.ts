@@ -12,7 +12,7 @@ import {
 } from '../errors.js';
 import { fillFile } from '../files.js';
 import { csvSql } from '../parquet/columns.js';
-import { type DuckSession, identifier, literals } from '../parquet/session.js';
+import { type DuckSession, identifier, literals, type RowVectors } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
 import type { ArchiveReader } from '../reading.js';
 import { relationSql, type SeriesRows, stageHotRows } from '../relation.js';
@@ -53,7 +53,10 @@ export interface Question {
   readonly onNote: (note: string) => void;
 }
 
-/** The answer as it comes: some thousand rows at a time, values as for JSON. */
+/** Rows whose values are made together: few, as a text or a list of one may be large. */
+const ROWS_TOGETHER = 128;
+
+/** The answer as it comes: some rows at a time, values as for JSON. */
 export interface QueryAnswer {
   readonly names: readonly string[];
   readonly chunks: AsyncIterable<ReadonlyArray<readonly unknown[]>>;
@@ -74,8 +77,9 @@ export async function answerQuestion(
   try {
     assertColdDir(question.coldDir);
     const unknown = await new World(statement, question).prepare();
-    const { names, chunks } = await statement.duck.result('answering', statement.sql);
-    await take({ names, chunks: rowsOf(chunks) });
+    const { duck, sql } = statement;
+    const { names, pieces } = await duck.answer('answering', sql, ROWS_TOGETHER);
+    await take({ names, chunks: rowsOf(pieces) });
     // Where an unknown market is an error, that says so itself.
     for (const name of unknown) question.onNote(`the archive has no market ${name}`);
   } catch (error) {
@@ -85,10 +89,11 @@ export async function answerQuestion(
   }
 }
 
-async function* rowsOf(chunks: Awaited<ReturnType<DuckSession['result']>>['chunks']) {
-  for await (const columns of chunks) {
-    const length = columns[0]?.length ?? 0;
-    yield Array.from({ length }, (_, row) => columns.map((values) => jsonOf(values[row] ?? null)));
+async function* rowsOf(pieces: AsyncIterable<RowVectors>) {
+  for await (const { rows, columns } of pieces) {
+    yield Array.from({ length: rows }, (_, row) =>
+      columns.map((vector) => jsonOf(vector.getItem(row))),
+    );
   }
 }
 

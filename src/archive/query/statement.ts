@@ -4,6 +4,9 @@ import { isQueryTable } from './tables.js';
 
 export type Statement = Awaited<ReturnType<typeof openStatement>>;
 
+/** Of an answer: as it counts no text's length, no more than a few thousand rows. */
+const AHEAD_KB = 32;
+
 /**
  * A statement in the DuckDB that is to run it, parsed and not run yet.
  *
@@ -11,7 +14,7 @@ export type Statement = Awaited<ReturnType<typeof openStatement>>;
  * @throws StatementRefusedError unless it is one statement that reads; the signal's reason
  */
 export async function openStatement(sql: string, signal: AbortSignal) {
-  const { session: duck, scratch, close } = await openDuck('query', {}, signal);
+  const { session: duck, scratch, close } = await openDuck('query', { aheadKb: AHEAD_KB }, signal);
   try {
     const syntax = await parseStatement(duck, sql);
     return { sql, syntax, duck, signal, scratch, close };

@@ -194,7 +194,9 @@ async function archiveFound(
 ): ReturnType<Look> {
   const trouble = await coldFolderTrouble(config, store);
   const failureOf = (work: Promise<unknown>) => work.then(() => undefined, messageOf);
-  const unasked = await failureOf(store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS));
+  const unasked = await failureOf(
+    store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS, async () => undefined),
+  );
   const isCollecting = await store.inspection.isCollecting();
   const writer = isCollecting
     ? warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)

@@ -23,7 +23,7 @@ import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { gather, instantArgument, spanStartArgument, timeoutArgument } from '../options.js';
-import { formatTable, jsonLine, printable, writeOut } from '../output.js';
+import { formatTable, jsonLine, printable, shownText, widestTexts, writeOut } from '../output.js';
 import { Progress } from '../progress.js';
 import { asOwnRefusal, asRefusal } from '../query/refusals.js';
 import {
@@ -183,13 +183,15 @@ async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
   const session = openSession({ logLevel: 'warn', ...options });
   const { timeoutMs } = options;
   await withArchive(session, async (store) => {
-    const answer = await store.inspection.ask(sql, timeoutMs).catch(async (error: unknown) => {
+    const take = async (answer: Answer) => {
+      for (const line of coldWarnings(answer)) process.stderr.write(noteLine(line));
+      await writeAnswer(answer, options.format, writeOut);
+    };
+    await store.inspection.ask(sql, timeoutMs, take).catch(async (error: unknown) => {
       if (codeOf(error) === 'query_timeout') throw new QueryTimeoutError(timeoutMs, error);
       const isChosen = options.engine === 'postgres';
       throw await asRefusal(error, sql, { store, isChosen });
     });
-    for (const line of coldWarnings(answer)) process.stderr.write(noteLine(line));
-    await writeAnswer({ names: answer.names, chunks: [answer.rows] }, options.format, writeOut);
   });
 }
 
@@ -269,16 +271,14 @@ function readStatement(
 /** An answer as it comes: values as for JSON, decimals in text. */
 interface PrintableAnswer {
   readonly names: readonly string[];
-  readonly chunks:
-    | AsyncIterable<ReadonlyArray<readonly unknown[]>>
-    | Iterable<ReadonlyArray<readonly unknown[]>>;
+  readonly chunks: AsyncIterable<ReadonlyArray<readonly unknown[]>>;
 }
 
 /** Rows that settle how wide the columns of a table are. */
 const MEASURED_ROWS = 1_000;
 
 /**
- * Writes an answer out, some thousand rows at a time: memory does not grow with their number.
+ * Writes an answer out, some rows at a time: memory does not grow with their number.
  *
  * @param write resolves when more may come
  */
@@ -309,22 +309,23 @@ async function writeTable(
 ): Promise<void> {
   const columns = names.map((title, at) => ({
     title,
-    text: (row: readonly unknown[]) => cell(row[at]),
+    text: (row: readonly string[]) => row[at] ?? '',
   }));
   const put = async (lines: readonly string[]) => {
     if (lines.length > 0) await write(`${lines.join('\n')}\n`);
   };
   let count = 0;
-  let first: (readonly unknown[])[] | undefined = [];
+  let first: (readonly string[])[] | undefined = [];
   // What comes later is laid out as if it stood beneath the widest text of each column.
-  let widest: string[] = [];
-  const putFirst = async (rows: readonly (readonly unknown[])[]) => {
+  let widest: readonly string[] = [];
+  const putFirst = async (rows: readonly (readonly string[])[]) => {
     if (rows.length > 0) await put(formatTable(columns, rows));
-    widest = names.map((_, at) => longest(rows.map((row) => cell(row[at]))));
+    widest = widestTexts(names.length, rows);
     first = undefined;
   };
-  for await (const rows of chunks) {
-    count += rows.length;
+  for await (const values of chunks) {
+    count += values.length;
+    const rows = values.map((row) => row.map((value) => shownText(cell(value))));
     if (first === undefined) {
       await put(formatTable(columns, [widest, ...rows]).slice(2));
       continue;
@@ -334,10 +335,6 @@ async function writeTable(
   }
   if (first !== undefined) await putFirst(first);
   await put([`(${count} ${count === 1 ? 'row' : 'rows'})`]);
-}
-
-function longest(texts: readonly string[]): string {
-  return texts.reduce((long, text) => (text.length > long.length ? text : long), '');
 }
 
 function cell(value: unknown): string {

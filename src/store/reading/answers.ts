@@ -8,8 +8,8 @@ import { toMs } from '../sql.js';
 /** What a statement of a person comes to. */
 export interface Answer {
   readonly names: readonly string[];
-  /** Decimals, 64-bit integers and timestamps are text. */
-  readonly rows: ReadonlyArray<readonly unknown[]>;
+  /** Some rows at a time. Decimals, 64-bit integers and timestamps are text. */
+  readonly chunks: AsyncIterable<ReadonlyArray<readonly unknown[]>>;
   /** Tables that the statement looked at and of which a part is in files, and can be missing in the answer. */
   readonly cold: readonly { readonly table: string; readonly span: Span }[];
 }
@@ -58,8 +58,13 @@ const FIND_FUNCTION = `
   WHERE p.oid = to_regprocedure('${QUERY_FUNCTION}(text)') AND p.prosecdef
     AND r.rolname = '${QUERY_ROLE}' AND NOT r.rolsuper`;
 
+/** Rows that are fetched together: few, as a value of one may be large. */
+const FETCHED_TOGETHER = 256;
+
 const LIMIT_TIME = `SELECT set_config('statement_timeout', $1, true),
   set_config('idle_in_transaction_session_timeout', $2, true)`;
+/** Waits for the reader of an answer, whose time is not the statement's. */
+const UNLIMIT_IDLE = 'SET LOCAL idle_in_transaction_session_timeout = 0';
 /** Between the statements of one answer; a session that was ended could not report what took too long. */
 const IDLE_GRACE_MS = 30_000;
 
@@ -78,31 +83,34 @@ const NAME_TYPES = `
  * Runs one statement that comes from outside, reading only: with the rights of a role that reads and
  * nothing else, in a transaction that changes nothing.
  *
+ * @param take gets the answer once; all of it is gone when it returns
  * @throws StoreError `query_refused`, `query_timeout`, `query_role_missing`
  */
 export async function readAnswer(
   database: Database,
   sql: string,
   timeoutMs: number,
-): Promise<Answer> {
+  take: (answer: Answer) => Promise<void>,
+): Promise<void> {
   assertReads(sql);
   try {
-    return await database.reading(timeoutMs, async (runner) => {
+    await database.reading(timeoutMs, async (runner) => {
       const limitMs = Math.ceil(timeoutMs);
       await runner.rows(LIMIT_TIME, [String(limitMs), String(limitMs + IDLE_GRACE_MS)]);
       const [found] = await runner.rows<{ schema: string }>(FIND_FUNCTION);
       if (found === undefined) throw roleMissing();
-      const { names, rows } = await run(runner, sql, found.schema);
+      const { names, chunks } = await run(runner, sql, found.schema);
       const cold = await runner.rows<{ table: string; fromMs: number; toMs: number }>(
         touched(found.schema),
         [wordsOf(sql)],
       );
-      return {
-        ...{ names, rows },
+      await runner.rows(UNLIMIT_IDLE);
+      await take({
+        ...{ names, chunks },
         cold: cold.map(({ table, fromMs, toMs: endMs }) => ({
           ...{ table, span: { fromMs, toMs: endMs } },
         })),
-      };
+      });
     });
   } catch (error) {
     if (!isState(error, 'out of time')) throw error;
@@ -111,11 +119,12 @@ export async function readAnswer(
   }
 }
 
+/** Runs it up to its first rows: from then on it has looked at all that it looks at. */
 async function run(
   runner: Connection,
   sql: string,
   schema: string,
-): Promise<{ readonly names: string[]; readonly rows: unknown[][] }> {
+): Promise<Pick<Answer, 'names' | 'chunks'>> {
   const columns = await runner.describe(sql);
   const names = columns.map(({ name }) => name);
   // A function that returns rows has columns; those of a statement without any cannot be shown either.
@@ -123,16 +132,27 @@ async function run(
   const types = await runner.rows<ColumnType>(NAME_TYPES, [columns.map(({ type }) => type)]);
   const list = types.map(({ type, isPseudo }, at) => `c${at} ${isPseudo ? 'text' : type}`);
   const call = `SELECT * FROM ${schema}.${QUERY_FUNCTION}($1) AS answer (${list.join(', ')})`;
-  const cast = () => runner.table(call, [castTo(sql, types)]);
-  if (types.some(({ isPseudo }) => isPseudo)) return { names, rows: await cast() };
+  const fetch = () => runner.table(`FETCH ${FETCHED_TOGETHER} FROM asked`, []);
+  const begin = async (statement: string) => {
+    await runner.table(`DECLARE asked NO SCROLL CURSOR FOR ${call}`, [statement]);
+    return { names, chunks: restOf(await fetch(), fetch) };
+  };
+  if (types.some(({ isPseudo }) => isPseudo)) return await begin(castTo(sql, types));
   await runner.rows('SAVEPOINT asked');
   try {
-    return { names, rows: await runner.table(call, [sql]) };
+    return await begin(sql);
   } catch (error) {
     if (!isState(error, 'other types')) throw error;
     // A column of a domain is described by the type beneath it, as those of information_schema are.
     await runner.rows('ROLLBACK TO asked');
-    return { names, rows: await cast() };
+    return await begin(castTo(sql, types));
+  }
+}
+
+async function* restOf(first: unknown[][], fetch: () => Promise<unknown[][]>) {
+  for (let rows = first; rows.length > 0; rows = await fetch()) {
+    yield rows;
+    if (rows.length < FETCHED_TOGETHER) return;
   }
 }
 
