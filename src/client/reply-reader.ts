@@ -18,9 +18,14 @@ import {
   readGaps,
   UNREADABLE,
 } from '../contract/gap-notices.js';
-import { type Asked, describeIssues, type ParsedPayload } from '../contract/shape.js';
+import {
+  type Asked,
+  describeIssues,
+  type ParsedPayload,
+  parseAsWritten,
+} from '../contract/shape.js';
 import type { RateLimitHeaders } from '../kernel/budget.js';
-import { checkJsonBounds, JsonBoundsError } from '../kernel/json.js';
+import { checkJsonBounds, JsonBoundsError, parseNumbersAsText } from '../kernel/json.js';
 import {
   AuthenticationError,
   type ErrorPlace,
@@ -115,7 +120,7 @@ export function readReply<R>(question: Question<R>, reply: RawReply): Reading<R>
   }
   if (opening.trimStart().startsWith('<')) throw new UnexpectedPageError(errorPlace, undefined);
 
-  const body = parseJson(errorPlace, question, reply);
+  const [body, text] = parseJson(errorPlace, question, reply);
   question.onAnswer?.({ status, contentType, body });
   const reading = readBody(body, question.endpoint.envelope);
   if (reading.kind !== 'success' && reading.kind !== 'bare') {
@@ -123,14 +128,22 @@ export function readReply<R>(question: Question<R>, reply: RawReply): Reading<R>
   }
   if (status < 200 || status >= 300)
     throw errorOfStatus(errorPlace, question, 'a status without error');
-  const parsed = parsePayload(errorPlace, question, reading.payload);
+  const asWritten = () => {
+    const again = readBody(parseNumbersAsText(text), question.endpoint.envelope);
+    return 'payload' in again ? again.payload : reading.payload;
+  };
+  const parsed = parsePayload(errorPlace, question, reading.payload, asWritten);
   if (reading.kind === 'bare' && !question.endpoint.result.isTelling(parsed)) {
     throw errorOfStatus(errorPlace, question, "not of this endpoint's shape");
   }
   return { ...parsed, cachedAtMs: cachedAtMsOf(body) };
 }
 
-function parseJson(place: ErrorPlace, question: Question<unknown>, reply: RawReply): unknown {
+function parseJson(
+  place: ErrorPlace,
+  question: Question<unknown>,
+  reply: RawReply,
+): readonly [body: unknown, text: string] {
   let text: string;
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(reply.body);
@@ -139,7 +152,7 @@ function parseJson(place: ErrorPlace, question: Question<unknown>, reply: RawRep
   }
   try {
     checkJsonBounds(reply.body);
-    return JSON.parse(text);
+    return [JSON.parse(text), text];
   } catch (cause) {
     const isBeyond = cause instanceof JsonBoundsError;
     const detail = isBeyond ? cause.message : 'it is not valid JSON, or was cut off';
@@ -151,9 +164,10 @@ function parsePayload<R>(
   place: ErrorPlace,
   question: Question<R>,
   payload: unknown,
+  asWritten: () => unknown,
 ): ParsedPayload<R> {
   try {
-    return question.endpoint.result.parse(payload, question.asked);
+    return parseAsWritten(question.endpoint.result, payload, asWritten, question.asked);
   } catch (cause) {
     if (!(cause instanceof z.ZodError)) throw cause;
     const shown = dialectShownBy(question.name, payload);

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isObject } from '../kernel/json.js';
 import { GAP_NOTICE, TIME_NOTICE, type TimeNotice } from './gap-notices.js';
 import { type StateRecord, stateRecord } from './resources.js';
 import { boundedList, boundedText, nameText, wholeNumber } from './values.js';
@@ -245,6 +246,52 @@ export function readServerFrame(frame: unknown, words: RealtimeWords = {}): Serv
     return { kind: 'time', nowMs, pace, change, isJump };
   }
   return { kind: 'unrecognised' };
+}
+
+const AMOUNTS: ReadonlySet<string> = new Set([
+  ...[
+    'price',
+    'amount',
+    'total',
+    'last',
+    'open',
+    'close',
+    'high',
+    'low',
+    'deal',
+    'volume',
+    'change',
+  ],
+]);
+
+/** Whether a frame has an amount as a bare number, within a record or a row. */
+function hasBareAmount(value: unknown): boolean {
+  if (Array.isArray(value)) return value.some(hasBareAmount);
+  if (!isObject(value)) return false;
+  return Object.entries(value).some(([name, one]) =>
+    typeof one === 'number' ? AMOUNTS.has(name) : hasBareAmount(one),
+  );
+}
+
+/**
+ * Returns a frame whose amounts are texts, as they were written; other numbers beside them too.
+ *
+ * @param asWritten the frame with every number as text
+ */
+export function withAmountsAsWritten(frame: unknown, asWritten: () => unknown): unknown {
+  if (!isObject(frame) || !(hasBareAmount(frame.params) || hasBareAmount(frame.result))) {
+    return frame;
+  }
+  const written = asWritten();
+  return isObject(written) ? { ...frame, ...pick(written, frame) } : frame;
+}
+
+/** What a frame is about; its id and its error stay as they are. */
+function pick(
+  { params, result }: Readonly<Record<string, unknown>>,
+  of: Readonly<Record<string, unknown>>,
+) {
+  return { ...('params' in of && { params }), ...('result' in of && { result }) };
 }
 
 /** Answer to a request (contract, Real-time methods). */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isObject } from '../kernel/json.js';
 import { quickParser } from './exact-form.js';
-import { nameText } from './values.js';
+import { DECIMAL_EXPECTED, nameText } from './values.js';
 
 /** A row that did not fit its schema: kept with its reason, so that nothing vanishes silently. */
 export interface RejectedRow {
@@ -72,6 +72,31 @@ export function describeIssues(error: z.ZodError): string {
   const texts = error.issues.map((issue) => `${issue.path.join('.') || 'value'}: ${issue.message}`);
   // One value may break several rules that say the same to people.
   return [...new Set(texts)].slice(0, 5).join('; ');
+}
+
+/**
+ * Reads a payload, and where an amount is no text reads it again with its numbers as they were written:
+ * some servers send amounts as bare numbers.
+ *
+ * @param asWritten the payload with every number as text
+ * @throws z.ZodError as the shape does
+ */
+export function parseAsWritten<T>(
+  shape: Pick<ResultShape<T>, 'parse'>,
+  payload: unknown,
+  asWritten: () => unknown,
+  asked?: Asked,
+): ParsedPayload<T> {
+  try {
+    const parsed = shape.parse(payload, asked);
+    if (!parsed.rejected.some(({ reason }) => reason.includes(DECIMAL_EXPECTED))) return parsed;
+  } catch (error) {
+    const isAmount =
+      error instanceof z.ZodError &&
+      error.issues.some(({ message }) => message === DECIMAL_EXPECTED);
+    if (!isAmount) throw error;
+  }
+  return shape.parse(asWritten(), asked);
 }
 
 /** A value as it may be shown in an error. */

@@ -61,10 +61,13 @@ const UNSIGNED_FORM = DECIMAL_PATTERN.source.replace('(-?)', '');
 
 const DECIMAL_FORM = 'not a decimal number such as 0.5, of bounded length';
 
+/** Refusal of an amount that is a bare number, among others. */
+export const DECIMAL_EXPECTED = 'expected a decimal number as text, such as "0.5"';
+
 /** A decimal number as text, any sign, in plain notation. */
 export const decimalText = withExactForm(
   z
-    .string({ error: 'expected a decimal number as text, such as "0.5"' })
+    .string({ error: DECIMAL_EXPECTED })
     .refine(isDecimalText, { error: DECIMAL_FORM })
     .transform(toPlainDecimal)
     .meta({ pattern: DECIMAL_PATTERN.source, maxLength: MAX_DECIMAL_LENGTH }),

@@ -59,6 +59,18 @@ export function checkJsonBounds(bytes: Uint8Array, valuesMax = JSON_VALUES_MAX):
   if (values > valuesMax) throw new JsonBoundsError(`it holds more than ${valuesMax} values`);
 }
 
+const TEXT_OR_NUMBER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
+
+/**
+ * Reads JSON with every number as the text that it was written as: `1E-7` stays `1E-7`, where a float would
+ * round longer ones.
+ *
+ * @param text JSON that was read before, and so is within the bounds
+ */
+export function parseNumbersAsText(text: string): unknown {
+  return JSON.parse(text.replaceAll(TEXT_OR_NUMBER, (one) => (one[0] === '"' ? one : `"${one}"`)));
+}
+
 /**
  * JSON from outside this process: bounded before it is parsed.
  *

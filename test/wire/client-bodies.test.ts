@@ -151,3 +151,38 @@ test('a body that comes byte by byte is read whole', async (t) => {
   assert.deepEqual(data, { asks: [['1', '2']], bids: [] });
   assert.equal(bytes, body.length);
 });
+
+/** Spellings of JSON numbers, and the decimals that they are. */
+const BARE = [
+  ['1E-7', '0.0000001'],
+  ['1e+2', '100'],
+  ['0.0000001', '0.0000001'],
+  ['12345678901234567890.123', '12345678901234567890.123'],
+  ['61837.63000000', '61837.63000000'],
+  ['5', '5'],
+] as const;
+
+test('amounts that are bare numbers are read by their digits, never by a float', async (t) => {
+  const rows = BARE.map(
+    ([price], at) =>
+      `{"tid":${at + 1},"date":1700000000,"price":${price},"type":"buy","amount":${price},"total":-0}`,
+  );
+  const levels = `[${BARE.map(([price]) => `[${price}, ${price}]`).join(',')}]`;
+  const stub = await startHttpStub(t, ({ url }, response) => {
+    const body = url.includes('depth') ? `{"asks":${levels},"bids":[]}` : `[${rows.join(',')}]`;
+    response.writeHead(200, JSON_TYPE).end(body);
+  });
+  const { client } = makeStubClient(t, stub.baseUrl);
+  const market = 'BTC_USDT';
+  const { data, rejected } = await client.historyResult({ market, since: 0, limit: 1000 });
+  assert.deepEqual(rejected, []);
+  assert.deepEqual(
+    data.map(({ tid, date, price, amount, total }) => [tid, date, price, amount, total]),
+    BARE.map(([, plain], at) => [at + 1, 1_700_000_000, plain, plain, '0']),
+  );
+  const depth = await client.depth({ market });
+  assert.deepEqual(
+    depth.data.asks,
+    BARE.map(([, plain]) => [plain, plain]),
+  );
+});

@@ -118,6 +118,34 @@ class FeedReader {
   }
 }
 
+test('figures that are bare numbers are read by their digits, pushed or asked for', async (t) => {
+  const bare = (frame: unknown) =>
+    JSON.stringify(frame).replace(
+      /("(?:last|open|close|high|low|deal|volume|change)"):"([^"]+)"/g,
+      '$1:$2',
+    );
+  const shown = state('1E-7', '12345678901234567890.123');
+  const stub = await startRealtimeStub(t, {
+    call: ({ socket }, { method, id }) => {
+      const isQuery = method === 'state.query';
+      socket.send(bare(responseMessage(id, [], isQuery ? shown : STATUS_SUCCESS)));
+      if (method !== 'state.subscribe') return;
+      socket.send(bare(update(shown)));
+      socket.send(bare(familyUpdateMessage('BTC_USDT', shown)));
+    },
+  });
+  const reader = new FeedReader(t, stub.url);
+  await reader.expect('opened');
+  for (const origin of ['update', 'update', 'query']) {
+    const { record, ...event } = await reader.expect('record');
+    assert.equal(event.origin, origin);
+    assert.deepEqual(
+      [record.last, record.volume, record.high],
+      ['0.0000001', '12345678901234567890.123', '9'],
+    );
+  }
+});
+
 test('a subscription is opened by its acknowledgement, then queried, then follows updates', async (t) => {
   const stub = await startRealtimeStub(t, {
     call: (connection, call) => {

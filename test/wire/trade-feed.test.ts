@@ -180,7 +180,7 @@ test('rows are judged one by one; a market that was not asked for is dropped', a
       push(connection, MARKET, [row(1)]);
       connection.send(responseMessage(id, [], STATUS_SUCCESS));
       push(connection, 'ETH_USDT', [row(2)]);
-      push(connection, MARKET, [row(4), row(3, { price: 7 }), { id: 'x' }, null]);
+      push(connection, MARKET, [row(4), row(3, { price: 'seven' }), { id: 'x' }, null]);
     },
   });
   const reader = new FeedReader(t, stub.url);

@@ -1,7 +1,11 @@
 import { type RawData, WebSocket } from 'ws';
-import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
+import {
+  readServerFrame,
+  type ServerFrame,
+  withAmountsAsWritten,
+} from '../../contract/realtime.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import { parseJson } from '../../kernel/json.js';
+import { parseJson, parseNumbersAsText } from '../../kernel/json.js';
 import { tlsRefusal } from '../../kernel/tls.js';
 import { DATE_RESOLUTION_MS, headerText, identityOf, parseHttpDate } from '../reply-reader.js';
 import type { FeedSettings } from './reconnecting.js';
@@ -229,7 +233,8 @@ export class FrameSocket {
 function parseFrame(data: RawData): unknown {
   try {
     // Text of at most `maxFrameBytes`, valid UTF-8: ws has checked both.
-    return parseJson(String(data));
+    const text = String(data);
+    return withAmountsAsWritten(parseJson(text), () => parseNumbersAsText(text));
   } catch {
     return undefined;
   }

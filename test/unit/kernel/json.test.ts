@@ -7,6 +7,7 @@ import {
   JSON_VALUES_MAX,
   JsonBoundsError,
   parseJson,
+  parseNumbersAsText,
 } from '../../../src/kernel/json.js';
 
 function isWithin(text: string): boolean {
@@ -83,4 +84,32 @@ test('the depth is that of the parsed value', () => {
     { numRuns: 2000 },
   );
   assert.ok(refused > 20, `${refused} texts were too deep`);
+});
+
+test('every number keeps the form in which it was written; texts stay as they are', () => {
+  const numbers = [
+    '1E-7',
+    '1e+2',
+    '0.0000001',
+    '12345678901234567890.123',
+    '-0',
+    '-1.50',
+    '7',
+    '0.10',
+  ];
+  const text = `{"a":[${numbers.join(' , ')}],"b\\"1":"x\\\\","-2":-2e0,"c":"5 \\" 6","d":[true,null]}`;
+  assert.deepEqual(parseNumbersAsText(text), {
+    ...{ a: numbers, 'b"1': 'x\\', '-2': '-2e0', c: '5 " 6', d: [true, null] },
+  });
+  const form = fc.json({ maxDepth: 3 });
+  const texts = (value: unknown): unknown =>
+    JSON.parse(JSON.stringify(value), (_, one) => (typeof one === 'number' ? String(one) : one));
+  fc.assert(
+    fc.property(form, (one) => {
+      assert.deepEqual(
+        JSON.parse(JSON.stringify(parseNumbersAsText(JSON.stringify(JSON.parse(one))))),
+        texts(JSON.parse(one)),
+      );
+    }),
+  );
 });
