@@ -82,7 +82,9 @@ const CONTROL = /\p{Cc}|\p{Cf}/gu;
 const MAX_CELL = 60;
 /** Characters that a terminal draws two columns wide. */
 const WIDE =
-  /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}/u;
+  /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}|[！-｠]/u;
+/** Characters that it draws into the one before. */
+const COMBINING = /\p{Mn}|\p{Me}/u;
 
 /** Units of UTF-16 that the longest text of one place cannot have more of. */
 const LOOKED_AT = 4 * MAX_CELL;
@@ -100,7 +102,9 @@ export function shownText(text: string): string {
 
 function widthOf(text: string): number {
   let width = 0;
-  for (const character of text) width += WIDE.test(character) ? 2 : 1;
+  for (const character of text) {
+    if (!COMBINING.test(character)) width += WIDE.test(character) ? 2 : 1;
+  }
   return width;
 }
 

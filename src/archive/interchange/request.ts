@@ -100,7 +100,9 @@ export function timeframeOf(seconds: number): string {
 }
 
 /** Names come from outside and must not lead out of the folder, nor mean something else there. */
-const PLAIN = /^[A-Za-z0-9_-]{1,80}$/;
+const PLAIN = /^[\p{L}\p{M}\p{N}\p{Emoji_Presentation}_-]+$/u;
+/** What a file system takes, less the ending. */
+const NAME_BYTES = 200;
 
 /**
  * What stands for a market in the name of a file: `BTC_USDT`, from which freqtrade makes the pair
@@ -110,7 +112,7 @@ const PLAIN = /^[A-Za-z0-9_-]{1,80}$/;
  */
 export function pairName({ name, stock, money }: InterchangeMarket): string {
   const pair = `${stock}_${money}`;
-  if (PLAIN.test(pair)) return pair;
+  if (PLAIN.test(pair) && Buffer.byteLength(pair) <= NAME_BYTES) return pair;
   throw new OutputError(
     pair,
     `the currencies of ${name} make no name of a file that the tool would know; use another format`,

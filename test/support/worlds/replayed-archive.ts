@@ -79,13 +79,13 @@ export interface World {
 
 const MARKET = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
 
-/** An archive of two markets, without rows. */
-export async function openWorld(): Promise<World> {
+/** An archive of two markets, without rows. @param stocks their currencies */
+export async function openWorld([one, other] = ['BTC', 'ETH']): Promise<World> {
   const { store, url } = await openTestStore();
   await store.claimArchive({ name: 'test', baseUrl: 'http://x', isSandbox: false, identity: null });
   const markets = [
-    { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', ...MARKET },
-    { name: 'ETH_USDT', stock: 'ETH', money: 'USDT', ...MARKET },
+    { name: `${one}_USDT`, stock: `${one}`, money: 'USDT', ...MARKET },
+    { name: `${other}_USDT`, stock: `${other}`, money: 'USDT', ...MARKET },
   ];
   await store.ensureMarkets(markets, noonMs(0));
   return {

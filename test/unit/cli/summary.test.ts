@@ -124,6 +124,7 @@ test('tables align their columns and keep control characters from the terminal',
       ['BTC_USDT', 5],
       ['\x1b[31mRED', 12_345],
       ['日本', 1],
+      ['🚀e\u0301_ＵＳＤ', 1],
       ['x'.repeat(100), 1],
       [`depth: ${'gap in the archive '.repeat(4)}`, 1],
     ],
@@ -131,7 +132,10 @@ test('tables align their columns and keep control characters from the terminal',
   assert.equal(lines[1]?.trimEnd(), `BTC_USDT${' '.repeat(58)}5`);
   assert.ok(lines[2]?.startsWith('·[31mRED'));
   assert.ok(lines[3]?.startsWith(`日本${' '.repeat(56)}`));
-  assert.match(lines[4] ?? '', /x…\s+1$/);
+  // An accent of its own takes no column, a letter of full width takes two.
+  assert.ok(lines[4]?.startsWith(`🚀e\u0301_ＵＳＤ${' '.repeat(50)}`));
+  assert.equal(lines[4]?.length, '🚀e\u0301_ＵＳＤ'.length + 60 - 10 + 2 + 4 + 1);
+  assert.match(lines[5] ?? '', /x…\s+1$/);
   // Words are not cut amid.
-  assert.match(lines[5] ?? '', /^depth: (gap in the archive ){2}gap in the… +1$/);
+  assert.match(lines[6] ?? '', /^depth: (gap in the archive ){2}gap in the… +1$/);
 });

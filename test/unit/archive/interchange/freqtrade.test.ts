@@ -7,6 +7,7 @@ import {
   TRADES,
   writeFeatherOf,
 } from '../../../../src/archive/interchange/file-writers.js';
+import { pairName } from '../../../../src/archive/interchange/request.js';
 import type { TradeRow } from '../../../../src/model/batch.js';
 import { batches } from '../../../support/worlds/interchange.js';
 
@@ -79,5 +80,16 @@ test('trades: ids stay text, times are milliseconds, the type of the order is no
       ...{ timestamp: BigInt(Math.floor(atUs(index) / 1000)), id: String(trade(index).tid) },
       ...{ type: null, side: trade(index).side, price: 61_837.63, amount: 0.1, cost: 6183.763 },
     });
+  }
+});
+
+test('a file is named by any letters of its currencies, and by nothing that leads elsewhere', () => {
+  const named = (stock: string) =>
+    pairName({ marketId: 1, name: `${stock}_USDT`, stock, money: 'USDT' });
+  for (const stock of ['BTC', 'ÄTH', '柴犬', '🚀e\u0301']) {
+    assert.equal(named(stock), `${stock}_USDT`);
+  }
+  for (const stock of ['..', 'a/b', 'a\u202eb', 'a b', '柴'.repeat(70)]) {
+    assert.throws(() => named(stock), { code: 'output_refused' }, stock);
   }
 });
