@@ -26,7 +26,7 @@ const tape = path === undefined ? [] : readTape(path);
 
 const MARKETS = [1, 2];
 /** Names take any letters: also of two bytes, two columns or two code points, and an emoji. */
-const STOCKS = ['ÄTH', '🚀e\u0301柴犬'];
+const STOCKS: [string, string] = ['ÄTH', '🚀e\u0301柴犬'];
 /** Half an hour lies behind when the replay begins. */
 const PAST_S = 1800;
 const LIVE_S = path === undefined ? 16 : 40;

@@ -83,9 +83,11 @@ test('trades: ids stay text, times are milliseconds, the type of the order is no
   }
 });
 
+const PRECISIONS = { stockPrec: 8, moneyPrec: 2 };
+
 test('a file is named by any letters of its currencies, and by nothing that leads elsewhere', () => {
   const named = (stock: string) =>
-    pairName({ marketId: 1, name: `${stock}_USDT`, stock, money: 'USDT' });
+    pairName({ marketId: 1, name: `${stock}_USDT`, stock, money: 'USDT', ...PRECISIONS });
   for (const stock of ['BTC', 'ÄTH', '柴犬', '🚀e\u0301']) {
     assert.equal(named(stock), `${stock}_USDT`);
   }
