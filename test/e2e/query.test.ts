@@ -320,7 +320,7 @@ test('on a terminal the progress of a query leaves nothing beside its answer', a
   await file.close();
   const written = [await readFile(path, 'utf8')];
   const script = spawnSync(
-    '/usr/bin/script',
+    'script',
     ['-qec', `'${process.execPath}' '${main}' query "${sql}"`, '/dev/null'],
     { encoding: 'utf8', env },
   );
