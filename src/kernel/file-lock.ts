@@ -29,11 +29,15 @@ export interface FileLockOptions {
   readonly leaseMs?: number | undefined;
   /** What is thrown when the others take too long. @param holder such as `process 12 on HOST` */
   readonly refusal: (holder: string) => Error;
+  /** Called once, when the others take longer than a moment. @param holder as above */
+  readonly onWait?: ((holder: string) => void) | undefined;
 }
 
 const DEFAULT_LEASE_MS = 10_000;
 /** Mean pause between two looks at a held lock. */
 const LOOK_EVERY_MS = 20;
+/** A wait that lasts this long is reported. */
+const REPORT_AFTER_MS = 1_000;
 const SIGNS_A_LEASE = 4;
 /** Ends the name of a lock that is moved away; before it stands who moves it. */
 const ASIDE = '.stale';
@@ -72,10 +76,11 @@ export class FileLock {
    * @throws the refusal when the others take too long; the signal's reason; errors of the disk
    */
   async acquire(signal?: AbortSignal): Promise<() => Promise<void>> {
-    const { clock, random, waitMs, refusal } = this.#options;
+    const { clock, random, waitMs, refusal, onWait } = this.#options;
     const birth = (await birthOf(process.pid)) || '-';
     const own = `${process.pid} ${hostname()} ${birth} ${random().toString(36).slice(2)}\n`;
     const startedMs = clock.monotonicMs();
+    let isReported = false;
     let seen: (Found & { readonly sinceMs: number }) | undefined;
     for (;;) {
       signal?.throwIfAborted();
@@ -91,6 +96,10 @@ export class FileLock {
         }
       }
       if (nowMs - startedMs >= waitMs) throw refusal(nameOf(seen));
+      if (!isReported && nowMs - startedMs >= REPORT_AFTER_MS) {
+        isReported = true;
+        onWait?.(nameOf(seen));
+      }
       await sleep(clock, LOOK_EVERY_MS * (0.5 + random()), signal);
     }
   }

@@ -23,6 +23,12 @@ export async function isZombie(pid: number): Promise<boolean> {
   return (await statOf(pid))[0] === 'Z';
 }
 
+/** The process that started this one, or took it over; undefined where the system does not say (not Linux). */
+export async function parentOf(pid: number): Promise<number | undefined> {
+  const parent = (await statOf(pid))[1];
+  return parent === undefined ? undefined : Number(parent);
+}
+
 /**
  * Distinguishes this use of a process id from an earlier one, where the system allows it
  * (Linux: boot id and start time), else an empty text. Ids are reused: in a container, after every

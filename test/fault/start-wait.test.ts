@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { whenDatabaseAnswers } from '../../src/cli/opening/waiting.js';
 import { sleep, systemClock } from '../../src/kernel/clock.js';
-import { childrenOf, signalIfAlive } from '../../src/store/embedded/accounts.js';
+import { childrenOf, signalIfAlive } from '../../src/store/embedded/processes.js';
 import { readPostmaster } from '../../src/store/embedded/server.js';
 import { StoreError, startEmbeddedPostgres } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';

@@ -64,34 +64,6 @@ export function runToEnd(
   });
 }
 
-/** The direct children of a process, where the system lists them (Linux). */
-export async function childrenOf(pid: number): Promise<number[]> {
-  const text = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '');
-  return text
-    .trim()
-    .split(/\s+/)
-    .map(Number)
-    .filter((child) => child > 0);
-}
-
-/** Sends a signal to a process that may be gone by now. False when it is, or is not ours. */
-export function signalIfAlive(pid: number, signal: NodeJS.Signals): boolean {
-  try {
-    return process.kill(pid, signal);
-  } catch {
-    return false;
-  }
-}
-
-/** False only where the system proves that the process is not a Postgres server. */
-export async function mayBePostgres(pid: number): Promise<boolean> {
-  try {
-    return (await readFile(`/proc/${pid}/cmdline`, 'utf8')).includes('postgres');
-  } catch {
-    return true;
-  }
-}
-
 /**
  * Which OS account the server runs as. Postgres refuses to run as root, so under root there are
  * two ways: as another user (who must reach the programs and the data folder), or, on Linux, in a

@@ -51,6 +51,8 @@ interface LockLimits {
   /** Of the monotonic clock. */
   readonly deadlineMs: number;
   readonly signal?: AbortSignal | undefined;
+  /** Called once, when others are waited for. */
+  readonly onWait?: (holder: string) => void;
 }
 
 /**
@@ -62,7 +64,7 @@ interface LockLimits {
  */
 export async function lockDataDir(
   { lockFile, dataDir }: Pick<ClusterPaths, 'lockFile' | 'dataDir'>,
-  { clock, deadlineMs, signal }: LockLimits,
+  { clock, deadlineMs, signal, onWait }: LockLimits,
 ): Promise<AsyncDisposable | undefined> {
   const refusal = (holder: string) =>
     new StoreError(
@@ -70,7 +72,8 @@ export async function lockDataDir(
       `another tapekeep (${holder}) has been starting or stopping the database in ${dataDir} for long: try again when it has ended, end it if it hangs, or give this one another dataDir (TAPEKEEP_DATA_DIR)`,
     );
   const waitMs = deadlineMs - clock.monotonicMs();
-  const lock = new FileLock({ path: lockFile, clock, random: systemRandom, waitMs, refusal });
+  const options = { path: lockFile, clock, random: systemRandom, waitMs, refusal, onWait };
+  const lock = new FileLock(options);
   try {
     return { [Symbol.asyncDispose]: await lock.acquire(signal) };
   } catch (error) {

@@ -1,9 +1,10 @@
 import { createHmac } from 'node:crypto';
 import { readFile, realpath, rename, writeFile } from 'node:fs/promises';
 import { type Clock, startDeadline, unlessAborted } from '../../kernel/clock.js';
-import { isAlive } from '../../kernel/processes.js';
+import { isAlive, parentOf } from '../../kernel/processes.js';
 import { Connection, isTrue } from '../connection.js';
 import { makeRoles, passOwnership, settleQueryRole } from '../schema/roles.js';
+import { whose } from './processes.js';
 
 /** The superuser that initdb makes. The program uses it to set the server up, and for nothing else. */
 export const EMBEDDED_SUPERUSER = 'tapekeep';
@@ -118,7 +119,7 @@ export interface Running {
 }
 
 /**
- * Connects as the superuser, counted as a user of the server.
+ * Connects as the superuser, counted as a user of the server. A port that is another program's by now is not asked.
  *
  * @returns undefined when no server of this cluster answers there
  */
@@ -126,7 +127,7 @@ export async function joinServer(
   { pid, port }: Pick<Running, 'pid' | 'port'>,
   { password, clusterDir, clock }: { password: string; clusterDir: string; clock: Clock },
 ): Promise<Running | undefined> {
-  if (port === 0) return undefined;
+  if (port === 0 || (await whose(pid, clusterDir)) === 'other') return undefined;
   let connection: Connection | undefined;
   try {
     connection = await openAsSuperuser(clock, port, password, MAINTENANCE);
@@ -141,6 +142,15 @@ export async function joinServer(
   }
   await connection?.close();
   return undefined;
+}
+
+/**
+ * Whether the process is proven to be the server that was joined: by the process behind an open connection to it,
+ * whose parent it is, else by its working folder.
+ */
+export async function isServer({ pid, connection }: Running, clusterDir: string): Promise<boolean> {
+  if (connection.isLost) return (await whose(pid, clusterDir)) === 'ours';
+  return process.platform !== 'linux' || (await parentOf(connection.pid)) === pid;
 }
 
 /**

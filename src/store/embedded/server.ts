@@ -1,36 +1,22 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readdir, readFile, readlink, realpath, rm, stat, statfs } from 'node:fs/promises';
+import { readdir, readFile, rm, stat, statfs } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
 import { release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
-import { birthOf, isAlive, isZombie } from '../../kernel/processes.js';
+import { isAlive } from '../../kernel/processes.js';
 import { StoreError } from '../errors.js';
-import {
-  type Account,
-  childrenOf,
-  collectOutput,
-  commandAs,
-  MINIMAL_ENV,
-  mayBePostgres,
-  runToEnd,
-  signalIfAlive,
-} from './accounts.js';
-import { type Binaries, findBinaries } from './binaries.js';
+import { type Account, collectOutput, commandAs, MINIMAL_ENV } from './accounts.js';
+import type { Binaries } from './binaries.js';
 import { fullDisk } from './cluster.js';
 import { joinServer, type Running } from './logins.js';
+import { endServer, type Whose, whose } from './processes.js';
 
 /** How often a starting or ending server is looked at. */
 const LOOK_EVERY_MS = 25;
-/** A fast shutdown that takes longer is followed by an immediate one (recovery at next start). */
-export const STOP_TIMEOUT_MS = 30_000;
-const IMMEDIATE_STOP_MS = 1_000;
-const KILL_STOP_MS = 500;
 /** For a server that never served: it has nothing to write out. */
 const GIVEN_UP_STOP_MS = 4_000;
-/** A fast shutdown is tried for this long even when the time is over. */
-const SHORTEST_STOP_MS = 500;
 
 /** A server needs that much at once: some segments of its journal, of 16 MiB each. */
 const SCARCE_BYTES = 64 * 2 ** 20;
@@ -189,100 +175,54 @@ async function newestLog(clusterDir: string): Promise<string> {
 }
 
 /**
- * Joins a server that still runs on the cluster, as after a kill of the daemon. Waits for one
- * that is starting or going down, and ends it when the signal aborts that. A stale `postmaster.pid` whose process id now belongs to some
- * other program is removed, because Postgres itself would refuse to start over it.
+ * Joins a server that still runs on the cluster, as after a kill of the daemon. Waits for one that is starting or
+ * going down, and ends it when the signal aborts that. A `postmaster.pid` whose process id belongs to another
+ * program by now, also to another server, is removed, because Postgres itself would refuse to start over it.
+ *
+ * @param options.onWait called once, when a process is waited for
  */
 export async function findRunning(
-  options: Pick<StartOptions, 'clusterDir' | 'password' | 'clock' | 'deadlineMs' | 'signal'>,
+  options: Pick<StartOptions, 'clusterDir' | 'password' | 'clock' | 'deadlineMs' | 'signal'> & {
+    readonly onWait?: (pid: number) => void;
+  },
 ): Promise<Running | undefined> {
   const { clusterDir, clock, signal } = options;
-  for (;;) {
+  for (let isNoted = false; ; ) {
     const found = await readPostmaster(clusterDir);
     if (found === undefined || !isAlive(found.pid)) return undefined;
-    if (!(await mayBePostgres(found.pid))) {
+    const owner = await whose(found.pid, clusterDir);
+    if (owner === 'other') {
       await rm(join(clusterDir, 'postmaster.pid'), { force: true });
       return undefined;
     }
     const running = await joinServer(found, options);
     if (running !== undefined) return running;
     if (signal?.aborted === true) {
-      await endServer(found.pid, clusterDir, clock, GIVEN_UP_STOP_MS);
+      if (owner === 'ours') await endServer(found.pid, clusterDir, clock, GIVEN_UP_STOP_MS);
       signal.throwIfAborted();
     }
     if (clock.monotonicMs() >= options.deadlineMs) {
       // Where the disk is full, no one can log in.
       const full = await fullByLog(clusterDir, await newestLog(clusterDir));
-      if (full !== undefined) throw full;
-      throw new StoreError(
-        'embedded_postgres_failed',
-        `a Postgres server (process ${found.pid}) holds ${clusterDir} but does not answer on port ${found.port} to the stored password; end that process, then start again`,
-      );
+      throw full ?? noAnswer(clusterDir, found, owner);
     }
+    if (!isNoted) options.onWait?.(found.pid);
+    isNoted = true;
     await sleep(clock, LOOK_EVERY_MS);
   }
 }
 
-/**
- * Ends the server: a fast shutdown, then an immediate one, then SIGKILL, which a server that is
- * frozen cannot ignore. After the last two it recovers at its next start; nothing committed is
- * lost. Returns when the process is gone.
- *
- * @param timeoutMs time for all of it; the hard ways get the last part
- */
-export async function endServer(
-  pid: number,
+function noAnswer(
   clusterDir: string,
-  clock: Clock,
-  timeoutMs = STOP_TIMEOUT_MS,
-): Promise<void> {
-  const hardMs = IMMEDIATE_STOP_MS + KILL_STOP_MS;
-  const fastMs = Math.max(timeoutMs - hardMs, SHORTEST_STOP_MS);
-  if (process.platform === 'win32') {
-    // Windows has no signals to ask with.
-    const { pg_ctl: file } = await findBinaries();
-    const stop = (mode: string, waitMs: number) => {
-      const wait = ['-w', '-t', String(Math.max(1, Math.round(waitMs / 1000)))];
-      const args = ['stop', '-D', clusterDir, '-m', mode, ...wait];
-      return runToEnd({ file, args });
-    };
-    if ((await stop('fast', fastMs)).code !== 0) await stop('immediate', hardMs);
-    return;
-  }
-  const birth = await birthOf(pid);
-  if (await signalAndWait(pid, 'SIGINT', fastMs, clock)) return;
-  if (await signalAndWait(pid, 'SIGQUIT', IMMEDIATE_STOP_MS, clock)) return;
-  // Ids are reused, so the hardest signal goes only to the very process that was asked before.
-  if ((await birthOf(pid)) !== birth || !(await mayBePostgres(pid))) return;
-  const children = await childrenOf(pid);
-  // A frozen backend would outlive its parent, and then no server could start on these files.
-  const ended = signalAndWait(pid, 'SIGKILL', KILL_STOP_MS, clock);
-  for (const child of children) await signalAndWait(child, 'SIGKILL', 0, clock);
-  await ended;
-}
-
-async function signalAndWait(
-  pid: number,
-  signal: NodeJS.Signals,
-  waitMs: number,
-  clock: Clock,
-): Promise<boolean> {
-  if (!signalIfAlive(pid, signal)) return true;
-  return await comesTrue(clock, waitMs, async () => !isAlive(pid) || (await isZombie(pid)));
-}
-
-/** Whether something is so, or comes to be in time. */
-async function comesTrue(
-  clock: Clock,
-  waitMs: number,
-  isSo: () => Promise<boolean>,
-): Promise<boolean> {
-  const deadlineMs = clock.monotonicMs() + waitMs;
-  for (;;) {
-    if (await isSo()) return true;
-    if (clock.monotonicMs() >= deadlineMs) return false;
-    await sleep(clock, LOOK_EVERY_MS);
-  }
+  { pid, port }: Pick<Running, 'pid' | 'port'>,
+  owner: Whose,
+): StoreError {
+  const file = join(clusterDir, 'postmaster.pid');
+  const text =
+    owner === 'ours'
+      ? `a Postgres server (process ${pid}) holds ${clusterDir} but does not answer on port ${port} to the stored password; end that process, then start again`
+      : `${file} names process ${pid}, which runs, and nothing shows whether it is the server of this folder: it does not answer on port ${port} to the stored password. End it if it is that server, or remove ${file} if it is another program; then start again`;
+  return new StoreError('embedded_postgres_failed', text);
 }
 
 /**
@@ -298,42 +238,4 @@ export async function readPostmaster(
   if (!Number.isInteger(pid) || pid < 1) return undefined;
   // A server that has only begun to start has not written its port yet.
   return { pid, port: Number(lines[3] ?? '') || 0 };
-}
-
-/** They end by themselves at once, unless they are frozen or busy. */
-const GRACE_MS = 500;
-const ASKED_MS = 500;
-const KILLED_MS = 5_000;
-
-/**
- * Ends what a killed server left behind: a backend that has not noticed holds the shared memory, and
- * Postgres starts no server beside it. To be called when no server runs on these files, under the lock of
- * the data folder. Where the system does not list them (not Linux), it waits for nothing.
- */
-export async function endOrphans(clusterDir: string, clock: Clock): Promise<void> {
-  const areGone = async () => (await orphansOf(clusterDir)).length === 0;
-  if (await comesTrue(clock, GRACE_MS, areGone)) return;
-  for (const [signal, waitMs] of [
-    ['SIGQUIT', ASKED_MS],
-    // Nothing is lost by it: the next server recovers from the journal anyway.
-    ['SIGKILL', KILLED_MS],
-  ] as const) {
-    for (const { pid, birth } of await orphansOf(clusterDir)) {
-      if ((await birthOf(pid)) === birth) signalIfAlive(pid, signal);
-    }
-    if (await comesTrue(clock, waitMs, areGone)) return;
-  }
-}
-
-/** Processes of Postgres whose working folder is that of the cluster, as that of all its backends is. */
-async function orphansOf(clusterDir: string): Promise<{ pid: number; birth: string }[]> {
-  const folder = await realpath(clusterDir).catch(() => clusterDir);
-  const found: { pid: number; birth: string }[] = [];
-  for (const name of await readdir('/proc').catch(() => [])) {
-    if (!/^\d+$/.test(name)) continue;
-    const cwd = await readlink(`/proc/${name}/cwd`).catch(() => undefined);
-    if (cwd !== folder || !(await mayBePostgres(Number(name)))) continue;
-    found.push({ pid: Number(name), birth: await birthOf(Number(name)) });
-  }
-  return found;
 }

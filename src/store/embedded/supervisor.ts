@@ -7,7 +7,7 @@ import { isAlive } from '../../kernel/processes.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { StoreError } from '../errors.js';
-import { chooseAccount, describeAccount, mayBePostgres } from './accounts.js';
+import { chooseAccount, describeAccount } from './accounts.js';
 import { findBinaries } from './binaries.js';
 import {
   type ClusterPaths,
@@ -19,6 +19,7 @@ import {
   readPassword,
 } from './cluster.js';
 import {
+  isServer,
   joinServer,
   otherUsers,
   programUrl,
@@ -30,14 +31,12 @@ import {
   settleReader,
   writeProgramPassword,
 } from './logins.js';
+import { endOrphans, endServer, STOP_TIMEOUT_MS } from './processes.js';
 import {
-  endOrphans,
-  endServer,
   findRunning,
   freePort,
   launchServer,
   readPostmaster,
-  STOP_TIMEOUT_MS,
   type StartOptions,
 } from './server.js';
 
@@ -189,7 +188,9 @@ async function bringUp(
   paths: ClusterPaths,
   lost?: Lost,
 ): Promise<Running> {
-  await using _lock = await lockDataDir(paths, { ...options, deadlineMs: deadlineOf(options) });
+  const onWait = (holder: string) => waits(options, `${holder} starts or stops the server`);
+  const limits = { ...options, deadlineMs: deadlineOf(options), onWait };
+  await using _lock = await lockDataDir(paths, limits);
   try {
     const found = await findServer(options, paths);
     if (found?.pid !== lost?.server.pid) lost?.report();
@@ -211,6 +212,10 @@ async function bringUp(
   }
 }
 
+function waits({ telemetry }: EmbeddedOptions, detail: string): void {
+  telemetry.embeddedPostgres({ phase: 'waiting', detail });
+}
+
 /** The server that runs on these files, if one does. */
 async function findServer(
   options: EmbeddedOptions,
@@ -223,7 +228,8 @@ async function findServer(
   }
   const password = await readPassword(paths);
   const deadlineMs = deadlineOf(options);
-  const found = await findRunning({ clusterDir, password, clock, deadlineMs, signal });
+  const onWait = (pid: number) => waits(options, `process ${pid} does not answer yet`);
+  const found = await findRunning({ clusterDir, password, clock, deadlineMs, signal, onWait });
   if (found === undefined) return undefined;
   const phase = (await otherUsers(found, clock)).length > 0 ? 'joined' : 'adopted';
   telemetry.embeddedPostgres({ phase, detail: `process ${found.pid}` });
@@ -400,12 +406,9 @@ async function letGo(
   const others = await otherUsers(current, clock);
   if (others.length === 0) {
     telemetry.embeddedPostgres({ phase: 'stopping' });
-    // In a folder that was moved away there is no file, or by now that of another's server.
-    const isOwn = found?.pid === current.pid;
-    const pid = current.connection.isLost ? (isOwn ? found?.pid : undefined) : current.pid;
-    if (pid !== undefined && isAlive(pid) && (await mayBePostgres(pid))) {
+    if (await isServer(current, clusterDir)) {
       const leftMs = endMs === undefined ? undefined : endMs - clock.monotonicMs();
-      await endServer(pid, clusterDir, clock, leftMs);
+      await endServer(current.pid, clusterDir, clock, leftMs);
     }
   }
   await current.connection.close();

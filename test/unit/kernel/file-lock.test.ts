@@ -86,12 +86,15 @@ test('waiting ends with the name of the holder, or when it is given up', async (
   stopping.abort(new Error('enough'));
   await assert.rejects(given, /enough/);
   let failure: unknown;
-  const impatient = lockAt(path, { clock, random, waitMs: 3000 }).acquire();
+  const waited: string[] = [];
+  const onWait = (holder: string) => waited.push(holder);
+  const impatient = lockAt(path, { clock, random, waitMs: 3000, onWait }).acquire();
   impatient.catch((error: unknown) => {
     failure = error;
   });
   await runUntil(clock, () => failure !== undefined);
   await assert.rejects(impatient, new RegExp(`held by process ${process.pid} on `));
+  assert.deepEqual(waited, [`process ${process.pid} on ${hostname()}`], 'it was reported, once');
   await release();
 });
 
