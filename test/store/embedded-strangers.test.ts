@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { watch, writeFileSync } from 'node:fs';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
@@ -98,10 +98,12 @@ test('a start that is given up ends no other server', async (t) => {
   const dataDir = await folder(t);
   await (await start(t, dataDir)).stop();
   await writeFile(join(dataDir, 'postgres/postmaster.pid'), other.lines.join('\n'));
+  const stopping = new AbortController();
+  const changes = watch(dataDir, () => stopping.abort(new Error('given up')));
+  t.after(() => changes.close());
   const given = startEmbeddedPostgres({
-    ...{ dataDir, clock: systemClock, startTimeoutMs: START_MS },
+    ...{ dataDir, clock: systemClock, startTimeoutMs: START_MS, signal: stopping.signal },
     telemetry: quietStoreEvents(),
-    signal: AbortSignal.abort(new Error('given up')),
   });
   await assert.rejects(given, /given up/);
   await other.stillLives('given up');
