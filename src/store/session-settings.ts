@@ -4,9 +4,8 @@ import type pg from 'pg';
  * Settings that change the meaning of our statements, or the text of a value, with the one value that the program is
  * written for. A server, a database, a role, PGOPTIONS or `options` in database.url may set any of them to another one.
  *
- * Three are left alone on purpose. `default_transaction_read_only`: hosts switch it on when a disk is full, so it is a
+ * Two are left alone on purpose. `default_transaction_read_only`: hosts switch it on when a disk is full, so it is a
  * reason to refuse. `lc_messages`: no statement depends on the language of a message, and not every login may set it.
- * `search_path`: a matter of where the tables are.
  */
 const PINNED: Readonly<Record<string, string>> = {
   // How values are written.
@@ -51,12 +50,16 @@ const STRONGER: Readonly<Record<string, string>> = { synchronous_commit: 'remote
 
 /**
  * Passes over what a server does not know, and what is as it should be: to set some of them takes a right, even to the
- * value that they have.
+ * value that they have. A search path that lacks the schema of the archive begins with it.
  */
 const PIN = `
   SELECT pg_catalog.set_config(name, value, false)
   FROM unnest($1::text[], $2::text[], $3::text[]) AS pinned(name, value, stronger)
-  WHERE pg_catalog.current_setting(name, true) NOT IN (value, stronger)`;
+  WHERE pg_catalog.current_setting(name, true) NOT IN (value, stronger)
+  UNION ALL
+  SELECT pg_catalog.set_config('search_path',
+    concat_ws(', ', 'public', nullif(pg_catalog.current_setting('search_path'), '')), false)
+  WHERE 'public' <> ALL (pg_catalog.current_schemas(false))`;
 
 /** The first statement of every connection. */
 export function sessionSettings(statementTimeoutMs: number): pg.QueryConfig {
