@@ -132,9 +132,9 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   // user:password@ inside a URL
   [/([a-z][a-z0-9+.-]{1,20}:\/\/[^\s:@/"]{0,200}):[^\s@/"]{1,500}@/gi, `$1:${REDACTED}@`],
   [/\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}/gi, `$1 ${REDACTED}`],
-  // password=…, "apiKey":"…", X-TXC-SIGNATURE: …
+  // password=…, "apiKey":"…", X-TXC-SIGNATURE: … – not the word behind a file of that name: "/data/postgres.password: restore it"
   [
-    /((?:passw(?:or)?d|secret|token|api_?key|x-txc-[a-z]{1,12}|signature)\\?["']?\s*[=:]\s*\\?["']?)[^\s"'\\,;&}]{1,1000}/gi,
+    /((?:passw(?:or)?d|secret|token|api_?key|x-txc-[a-z]{1,12}|signature)(?!(?<=(?:^|[\s"'(])\.{0,2}\/[^\s"'=:?]{1,300}): [a-z]{1,12}[ :,])\\?["']?\s*[=:]\s*\\?["']?)[^\s"'\\,;&}]{1,1000}/gi,
     `$1${REDACTED}`,
   ],
 ];

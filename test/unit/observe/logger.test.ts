@@ -82,6 +82,29 @@ test('no secret reaches the log, whatever field or text carries it', () => {
   assert.doesNotThrow(() => JSON.parse(lines[0] ?? '') as unknown);
 });
 
+test('a word behind the name of a file is shown, a secret behind that of a value is not', () => {
+  const { logger } = open({});
+  const plain =
+    'the database in /data/postgres has lost its password file /data/postgres.password: restore that file';
+  assert.equal(logger.redact(plain), plain);
+  const unread = 'cannot read ./run/secrets/api_key: permission denied, token missing';
+  assert.equal(logger.redact(unread), unread);
+  for (const text of [
+    'password: canary',
+    'database.password: canary for all',
+    'postgres.password=canary',
+    '/data/postgres.password=canary for all',
+    '{"/data/password": "canary"}',
+    "{'a/token': 'canary' }",
+    'https://h/a?token=canary and more',
+    'https://h/api/token: canary and more',
+    '/data/postgres.password: c4nary-and-more',
+    'X-TXC-SIGNATURE: canary ',
+  ]) {
+    assert.doesNotMatch(logger.redact(text), /c[a4]nary/, text);
+  }
+});
+
 test('a repeating trouble is told once, then once in 30 s with the number kept back', () => {
   const { clock, lines, logger } = open({});
   for (let second = 0; second <= 60; second += 1) {
