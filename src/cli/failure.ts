@@ -1,4 +1,11 @@
-import { ERRORS, EXITS, type ExitName, messageOf, TapekeepError } from '../kernel/errors.js';
+import {
+  addedByServer,
+  ERRORS,
+  EXITS,
+  type ExitName,
+  messageOf,
+  TapekeepError,
+} from '../kernel/errors.js';
 
 /** One of {@link EXITS}. */
 export type ExitCode = (typeof EXITS)[ExitName][0];
@@ -33,6 +40,9 @@ export function describeFailure(error: unknown): string {
   if (code === 'EADDRINUSE') {
     return `tapekeep: port ${port} is in use by another program; choose another one with --port, or 0 for any free one`;
   }
+  // An error of the database that reached us as the driver throws it.
+  const added = addedByServer(error);
+  if (added !== '') return `tapekeep: the database failed: ${messageOf(error)}${added}`;
   const detail = error instanceof Error ? (error.stack ?? error.message) : messageOf(error);
   return `tapekeep: unexpected failure, please report it: ${detail}`;
 }

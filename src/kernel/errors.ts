@@ -289,6 +289,18 @@ export function isAborted(error: unknown): boolean {
   return error instanceof AbortedError || (error instanceof Error && error.name === 'AbortError');
 }
 
+/** A server may quote a whole row. */
+const ADDED_LETTERS = 400;
+
+/** What Postgres adds to the message of an error: what is wrong in detail, and what to do. Empty where it adds nothing. */
+export function addedByServer(error: unknown): string {
+  const { detail, hint } = (error ?? {}) as { readonly detail?: unknown; readonly hint?: unknown };
+  return Object.entries({ detail, hint })
+    .filter(([, text]) => typeof text === 'string' && text !== '')
+    .map(([name, text]) => `; ${name}: ${String(text).slice(0, ADDED_LETTERS)}`)
+    .join('');
+}
+
 /** The text of any thrown value, for log lines and messages. */
 export function messageOf(error: unknown): string {
   if (error instanceof Error) return error.message;

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import type { Clock } from '../kernel/clock.js';
-import { messageOf } from '../kernel/errors.js';
+import { addedByServer, messageOf } from '../kernel/errors.js';
 import { SSL_MODES, tlsRefusal } from '../kernel/tls.js';
 import { StoreError, sqlstateOf } from './errors.js';
 
@@ -125,7 +125,7 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
   const sqlstate = sqlstateOf(error);
   const inner = error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : '';
   const detail = messageOf(error) || inner || 'no reason given';
-  const text = `cannot connect to Postgres at ${where} (${detail})`;
+  const text = `cannot connect to Postgres at ${where} (${detail}${addedByServer(error)})`;
   const context = { cause: error, sqlstate };
   if (sqlstate !== undefined && LOGIN_REFUSED.test(sqlstate)) {
     const [, advice] = LOGIN_ADVICE.find(([said]) => said.test(detail)) ?? [];

@@ -1,4 +1,5 @@
 import {
+  addedByServer,
   type ErrorDetails,
   isAborted,
   messageOf,
@@ -133,7 +134,7 @@ export function toStoreError(error: unknown, doing: string): Error {
   const action = actionOf(error);
   const said = messageOf(error) || 'connection lost';
   const advice = isState(error, 'not allowed') ? RIGHTS_ADVICE : '';
-  const text = `${doing}: ${said}${sqlstate === undefined ? '' : ` (SQLSTATE ${sqlstate})`}${advice}`;
+  const text = `${doing}: ${said}${sqlstate === undefined ? '' : ` (SQLSTATE ${sqlstate})`}${addedByServer(error)}${advice}`;
   const partition = PARTITION_CODES[sqlstate ?? ''];
   if (partition !== undefined) {
     return new StoreError(partition, said, { action: 'skip', cause: error, sqlstate });

@@ -5,6 +5,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test from 'node:test';
+import { describeFailure } from '../../src/cli/failure.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
@@ -257,4 +258,28 @@ test('a full queue makes commits wait, and giving up waiting is possible', async
   await Promise.all(commits);
   assert.ok(Math.max(...sizes) <= 2);
   assert.equal((await blocker.store.storedTrades(1, ALWAYS, 100)).length, 41);
+});
+
+test('what the server adds to an error, such as the setting to raise, reaches the user', async () => {
+  const { store, url } = await openTestStore();
+  const hint = 'You might need to increase "max_locks_per_transaction".';
+  const failing = (detail: string) => `DO $$ BEGIN RAISE 'out of shared memory'
+    USING ERRCODE = '53200', DETAIL = '${detail}', HINT = '${hint}'; END $$`;
+  const told = `out of shared memory (SQLSTATE 53200); detail: the lock table; hint: ${hint}`;
+  await assert.rejects(store.query(failing('the lock table')), (error: Error) => {
+    assert.match(error.message, /the database is in trouble/);
+    assert.ok(error.message.includes(told), error.message);
+    return true;
+  });
+  // A row that is quoted is cut short.
+  await assert.rejects(
+    store.query(failing('x'.repeat(5_000))),
+    (error: Error) => error.message.length < 800 && error.message.endsWith(hint),
+  );
+  // As a driver throws it, of what has no words of its own.
+  await assert.rejects(runSql(url, failing('the lock table')), (error: Error) => {
+    assert.ok(describeFailure(error).endsWith(`; hint: ${hint}`), describeFailure(error));
+    assert.doesNotMatch(describeFailure(error), /please report it|at .*\.js/);
+    return true;
+  });
 });

@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../kernel/clock.js';
-import { messageOf } from '../../kernel/errors.js';
+import { addedByServer, messageOf } from '../../kernel/errors.js';
 import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { describeAddress } from '../address.js';
@@ -242,7 +242,7 @@ function migrationFailed(error: unknown, databaseUrl: string, isLost: boolean): 
   const isPassing = isLost || (actionOf(error) === 'retry' && sqlstateOf(error) !== undefined);
   return new StoreError(
     'migration_failed',
-    `the database at ${describeAddress(databaseUrl)} could not be migrated: ${messageOf(error)}`,
+    `the database at ${describeAddress(databaseUrl)} could not be migrated: ${messageOf(error)}${addedByServer(error)}`,
     { action: isPassing ? 'retry' : 'fatal', cause: error, sqlstate: sqlstateOf(error) },
   );
 }
