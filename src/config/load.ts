@@ -5,7 +5,7 @@ import { stringify } from 'yaml';
 import type { z } from 'zod';
 import { dialectOf } from '../contract/dialects.js';
 import { hasSessionAtMost, SESSION_PARAMETER } from '../contract/gap-notices.js';
-import { SSL_MODES } from '../kernel/tls.js';
+import { SSL_MODES, withUrlHost } from '../kernel/tls.js';
 import { CONFIG_FILE_VARIABLE, deepFreeze, KEY_PATHS } from './keys.js';
 import {
   ConfigError,
@@ -297,7 +297,8 @@ const SECRET_PARAMETER = /pass|secret|token|key|signature/i;
  * rest is kept. Text that is no URL is hidden whole after its scheme, since any part of it may be
  * the secret.
  */
-export function redactUrl(text: string): string {
+export function redactUrl(address: string): string {
+  const text = withUrlHost(address);
   if (!URL.canParse(text)) {
     const scheme = /^[a-z][a-z0-9+.-]{0,20}:\/\//i.exec(text)?.[0];
     return scheme === undefined ? REDACTED : `${scheme}${REDACTED}`;

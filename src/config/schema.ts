@@ -7,6 +7,7 @@ import {
   ofChoices,
   type VARIANT_CHOICES,
 } from '../contract/variants.js';
+import { withUrlHost } from '../kernel/tls.js';
 import { SERIES, type Series, WRITTEN_SERIES } from '../model/series.js';
 import {
   credentialOrNull,
@@ -69,7 +70,7 @@ const PARTITION_WIDTHS = Object.fromEntries(
 
 const PERCENT_ENCODED = ' (# / ? @ of a password are written %23 %2F %3F %40)';
 const database = section({
-  url: urlOrNull(['postgres', 'postgresql'], PERCENT_ENCODED).prefault(null),
+  url: urlOrNull(['postgres', 'postgresql'], PERCENT_ENCODED, withUrlHost).prefault(null),
   embeddedPort: whole(0, 65_535).prefault(0),
   readerName: loginNameOrNull().prefault(null),
   readerPassword: credentialOrNull().prefault(null),

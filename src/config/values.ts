@@ -159,13 +159,23 @@ function isUrlOf(text: string, schemes: readonly string[]): boolean {
   return schemes.includes(protocol.slice(0, -1)) && hash === '';
 }
 
-/** A URL with one of the schemes, or null. Other schemes (`file:`) could point inward. */
-export const urlOrNull = (schemes: readonly string[], form = '') =>
+/**
+ * A URL with one of the schemes, or null. Other schemes (`file:`) could point inward.
+ *
+ * @param complete makes a URL of other forms of address
+ */
+export const urlOrNull = (
+  schemes: readonly string[],
+  form = '',
+  complete = (text: string) => text,
+) =>
   valueOrNull(
     `a URL beginning with ${schemes.map((name) => `${name}://`).join(' or ')}${form}`,
     (raw) => {
-      const text = lineOf(raw, 2000);
-      return text !== REFUSED && isUrlOf(text, schemes) ? text : REFUSED;
+      const line = lineOf(raw, 2000);
+      if (line === REFUSED) return REFUSED;
+      const text = complete(line);
+      return isUrlOf(text, schemes) ? text : REFUSED;
     },
   );
 

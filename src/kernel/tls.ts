@@ -1,6 +1,18 @@
 /** Words for TLS in the address of a Postgres server that its driver understands. */
 export const SSL_MODES = ['disable', 'no-verify', 'prefer', 'require', 'verify-ca', 'verify-full'];
 
+/**
+ * An address of Postgres that URLs can hold: it may name its host as a parameter alone, which is the folder of a
+ * socket as a rule (`postgres://user@/db?host=/run/postgresql`). The parameter counts wherever there is one.
+ */
+export function withUrlHost(address: string): string {
+  if (URL.canParse(address)) return address;
+  return address.replace(
+    /^(postgres(?:ql)?:\/\/[^/?#@]*@)(?=(?::\d+)?(?:\/[^?]*)?\?(?:.*&)?host=[^&])/,
+    '$1localhost',
+  );
+}
+
 /** Why the other side of a TLS connection was not believed, in words that say what to do. */
 const REASONS: ReadonlyArray<readonly [RegExp, string]> = [
   [/^CERT_HAS_EXPIRED$/, 'its certificate has expired: it has to be renewed there'],

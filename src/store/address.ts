@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type { Clock } from '../kernel/clock.js';
 import { addedByServer, messageOf } from '../kernel/errors.js';
-import { SSL_MODES, tlsRefusal } from '../kernel/tls.js';
+import { SSL_MODES, tlsRefusal, withUrlHost } from '../kernel/tls.js';
 import { StoreError, sqlstateOf } from './errors.js';
 
 /** The address of the server: what it says, what the driver is given of it, and why no connection came about. */
@@ -44,7 +44,8 @@ const LOGIN_ADVICE: ReadonlyArray<readonly [RegExp, string]> = [
  * The address as the driver is given it. Its next version will check no certificate under `prefer` and `require`,
  * and no host name under `verify-ca`; they mean `verify-full` here, as before.
  */
-function connectionString(databaseUrl: string): string {
+function connectionString(address: string): string {
+  const databaseUrl = withUrlHost(address);
   const url = new URL(databaseUrl);
   const mode = url.searchParams.get('sslmode');
   const isCompatible = url.searchParams.get('uselibpqcompat') === 'true';
@@ -70,13 +71,13 @@ export function clientConfig(
   { databaseUrl, connectTimeoutMs }: ConnectionOptions,
   applicationName = 'tapekeep',
 ): pg.ClientConfig {
-  if (!/^postgres(ql)?:\/\//.test(databaseUrl) || !URL.canParse(databaseUrl)) {
+  if (!/^postgres(ql)?:\/\//.test(databaseUrl) || !URL.canParse(withUrlHost(databaseUrl))) {
     throw new StoreError(
       'bad_database_url',
       'the database URL is not of the form postgres://user:password@host:port/database',
     );
   }
-  const mode = new URL(databaseUrl).searchParams.get('sslmode') ?? 'disable';
+  const mode = new URL(withUrlHost(databaseUrl)).searchParams.get('sslmode') ?? 'disable';
   if (!SSL_MODES.includes(mode)) {
     const text = `sslmode=${mode} in the database URL is not known: allowed are ${SSL_MODES.join(', ')}`;
     throw new StoreError('bad_database_url', text);

@@ -112,7 +112,8 @@ export async function startQuickPostgres(
   };
 }
 
-async function launch(dataDir: string, clusterDir: string, args: readonly string[]) {
+/** Starts a server on a cluster that was made, with settings of its own. */
+export async function launch(dataDir: string, clusterDir: string, args: readonly string[]) {
   const binaries = await findBinaries();
   const account = await chooseAccount(binaries, dataDir, clusterDir);
   const { file, args: given, uid, gid } = commandAs(account, binaries.postgres, args);
