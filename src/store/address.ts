@@ -56,10 +56,29 @@ function connectionString(address: string): string {
   return url.href;
 }
 
+/**
+ * The driver's client. What a session is to be comes from the address alone: PGOPTIONS, PGREPLICATION and
+ * PGSSLNEGOTIATION of the shell are meant for other servers.
+ */
+export class Client extends pg.Client {
+  constructor(config: pg.ClientConfig & { readonly connectionString: string }) {
+    super({ sslnegotiation: 'postgres', ...config } as pg.ClientConfig);
+    const { searchParams } = new URL(config.connectionString);
+    // The driver has them; its types do not.
+    const { connectionParameters } = this as unknown as {
+      readonly connectionParameters: Record<'options' | 'replication', string | null>;
+    };
+    connectionParameters.options = searchParams.get('options');
+    connectionParameters.replication = searchParams.get('replication');
+  }
+}
+
 /** Where a connection string leads, for messages: never with the password. */
 export function describeAddress(databaseUrl: string): string {
   try {
-    const { host, port, database } = new pg.Client(connectionString(databaseUrl));
+    const { host, port, database } = new Client({
+      connectionString: connectionString(databaseUrl),
+    });
     return `${host}:${port}, database ${database ?? '(none)'}`;
   } catch {
     return 'the address given';
@@ -70,7 +89,7 @@ export function describeAddress(databaseUrl: string): string {
 export function clientConfig(
   { databaseUrl, connectTimeoutMs }: ConnectionOptions,
   applicationName = 'tapekeep',
-): pg.ClientConfig {
+): pg.ClientConfig & { readonly connectionString: string } {
   if (!/^postgres(ql)?:\/\//.test(databaseUrl) || !URL.canParse(withUrlHost(databaseUrl))) {
     throw new StoreError(
       'bad_database_url',
@@ -84,7 +103,7 @@ export function clientConfig(
   }
   try {
     // It reads the files that the address names.
-    new pg.Client(connectionString(databaseUrl));
+    new Client({ connectionString: connectionString(databaseUrl) });
   } catch (error) {
     throw connectFailure(error, databaseUrl);
   }

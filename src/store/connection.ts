@@ -5,6 +5,7 @@ import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, messageOf } from '../kernel/errors.js';
 import {
+  Client,
   type ConnectionOptions,
   clientConfig,
   connectFailure,
@@ -145,7 +146,7 @@ export class Connection implements Runner {
   /** @throws {@link StoreError} naming host, port and database; the signal's reason */
   static async open(options: ConnectionOptions, use: ConnectionUse = {}): Promise<Connection> {
     use.signal?.throwIfAborted();
-    const client = new pg.Client(clientConfig(options, use.applicationName));
+    const client = new Client(clientConfig(options, use.applicationName));
     const connection = new Connection(client, options, use);
     try {
       await client.connect();

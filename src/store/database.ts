@@ -4,7 +4,7 @@ import { messageOf, TapekeepError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { retry } from '../kernel/retry.js';
 import type { StoreEvents } from '../observe/events.js';
-import { type ConnectionOptions, clientConfig, connectFailure } from './address.js';
+import { Client, type ConnectionOptions, clientConfig, connectFailure } from './address.js';
 import { CLIENT_GRACE_MS, Connection, inStoreWords, type Runner } from './connection.js';
 import { isState, sqlstateOf } from './errors.js';
 import { sessionSettings } from './session-settings.js';
@@ -33,6 +33,7 @@ export class Database implements Runner {
     this.#options = options;
     this.#pool = new pg.Pool({
       ...clientConfig(options),
+      Client: Client as unknown as typeof pg.Client,
       max: options.poolSize,
       stream: () => this.#newSocket(),
       idleTimeoutMillis: 30_000,

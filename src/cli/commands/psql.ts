@@ -34,19 +34,25 @@ psql is part of the Postgres client of your system; "tapekeep query" needs none.
       throw new UsageError('--config', common.config, `there is no such file; ${BEHIND}`);
     }
     const session = openSession({ logLevel: 'warn', ...common });
+    const env = session.config.database.url === null ? withoutPostgres(process.env) : process.env;
     return await withDatabase(session, 'existing', ({ url, readerUrl, signal }) =>
-      runPsql(isOwner ? url : asAnalyst(readerUrl), given, signal),
+      runPsql(isOwner ? url : asAnalyst(readerUrl, env), given, env, signal),
     );
   },
 });
+
+/** What the shell says of servers of the user's own: the embedded one is reached as the program says. */
+function withoutPostgres(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('PG')));
+}
 
 /**
  * The login of a database of the user's own may write, and has no search path: the session is made to begin as that of
  * an analyst.
  */
-function asAnalyst(address: string): string {
+function asAnalyst(address: string, env: NodeJS.ProcessEnv): string {
   const url = new URL(address);
-  const options = url.searchParams.get('options') ?? process.env.PGOPTIONS ?? '';
+  const options = url.searchParams.get('options') ?? env.PGOPTIONS ?? '';
   const own = '-c search_path=analytics,public -c default_transaction_read_only=on';
   url.searchParams.set('options', `${own} ${options}`.trim());
   // A plus sign is no space to libpq.
@@ -55,11 +61,16 @@ function asAnalyst(address: string): string {
 }
 
 /** The password goes by the environment: arguments are seen by every user of the machine. */
-async function runPsql(address: string, args: readonly string[], signal: AbortSignal) {
+async function runPsql(
+  address: string,
+  args: readonly string[],
+  shell: NodeJS.ProcessEnv,
+  signal: AbortSignal,
+) {
   const shown = new URL(address);
   const password = decodeURIComponent(shown.password);
   shown.password = '';
-  const env = { ...process.env, ...(password === '' ? {} : { PGPASSWORD: password }) };
+  const env = { ...shell, ...(password === '' ? {} : { PGPASSWORD: password }) };
   using _terminal = commandEnding.leaveInterrupts();
   const psql = spawn('psql', ['-d', shown.href, ...args], { stdio: 'inherit', env });
   const end = () => psql.kill('SIGTERM');

@@ -46,7 +46,8 @@ export function programUrl(port: number, password: string): string {
 }
 
 function urlOf(user: string, password: string, port: number, database: string): string {
-  return `postgresql://${user}:${password}@127.0.0.1:${port}/${database}`;
+  // Whatever PGSSLMODE says in the shell, also in that of who is given the address.
+  return `postgresql://${user}:${password}@127.0.0.1:${port}/${database}?sslmode=disable`;
 }
 
 /** Follows from the superuser's, which does not follow from it. */
