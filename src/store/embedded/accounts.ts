@@ -1,5 +1,6 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { readFile, stat } from 'node:fs/promises';
+import { userInfo } from 'node:os';
 import { messageOf } from '../../kernel/errors.js';
 import { StoreError } from '../errors.js';
 import type { Binaries } from './binaries.js';
@@ -168,7 +169,8 @@ export async function chooseAccount(
   const self = process.getuid?.();
   if (self !== 0) {
     const owner = await stat(clusterDir).catch(() => undefined);
-    if (self === undefined || owner === undefined || owner.uid === self) return { kind: 'self' };
+    if (self === undefined || owner?.uid === self) return { kind: 'self' };
+    if (owner === undefined) return hasName() ? { kind: 'self' } : await named(binaries, dataDir);
     throw new StoreError(
       'embedded_postgres_needs_user',
       `the database in ${clusterDir} belongs to uid ${owner.uid}, not to you (${self}): run tapekeep as the user who made it, give it another data folder, or set TAPEKEEP_DATABASE_URL`,
@@ -189,6 +191,25 @@ export async function chooseAccount(
   ];
   const none = 'no other user can reach it and user namespaces are not allowed';
   return await firstUsable(ways, binaries, dataDir, none);
+}
+
+/** Whether the system has a name for this user. In a container it may be any number. */
+function hasName(): boolean {
+  try {
+    return userInfo().username !== '';
+  } catch {
+    return false;
+  }
+}
+
+/** Of those who make a database Postgres asks the name. A user without one can have another's in a namespace. */
+async function named(binaries: Binaries, dataDir: string): Promise<Account> {
+  const ways = (await candidates()).map((entry) => ({ kind: 'namespace' as const, ...entry }));
+  for (const way of ways) if (await canServe(way, binaries, dataDir)) return way;
+  throw new StoreError(
+    'embedded_postgres_needs_user',
+    `this user (uid ${process.getuid?.()}) has no name, which Postgres needs to make a database in ${dataDir}, and user namespaces are not allowed here: add a line for the uid to /etc/passwd, run tapekeep as a user that has one, or set TAPEKEEP_DATABASE_URL`,
+  );
 }
 
 async function firstUsable(

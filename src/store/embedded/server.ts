@@ -103,6 +103,7 @@ export async function launchServer(options: StartOptions, port: number): Promise
   const given = settings(port, syncMethodOf(process.platform, release()));
   const serving = ['-D', clusterDir, ...given];
   const { file, args, uid, gid } = commandAs(account, binaries.postgres, serving);
+  const before = await endOfLog(clusterDir);
   let child: ChildProcess;
   try {
     child = spawn(file, [...args], {
@@ -135,24 +136,58 @@ export async function launchServer(options: StartOptions, port: number): Promise
     await endServer(child.pid, clusterDir, clock, GIVEN_UP_STOP_MS);
   }
   options.signal?.throwIfAborted();
-  // Its own words last: the log may hold nothing but those of the server before.
   const said = isGone ? output() : `${output()}\nno answer in time`;
-  throw await launchFailed(clusterDir, said, { log: await newestLog(clusterDir) });
+  throw await launchFailed(clusterDir, said, { before });
 }
 
+/** @param about `before`: where its log ended before this start */
 async function launchFailed(
   clusterDir: string,
   said: string,
-  { log = '', cause }: { readonly log?: string; readonly cause?: unknown },
+  about: { readonly before?: LogEnd; readonly cause?: unknown },
 ): Promise<StoreError> {
-  const full = (await fullDisk(dirname(clusterDir), said)) ?? (await fullByLog(clusterDir, log));
+  const { earlier, now } = await readLog(clusterDir, about.before);
+  const full =
+    (await fullDisk(dirname(clusterDir), said)) ?? (await fullByLog(clusterDir, earlier + now));
   if (full !== undefined) return full;
-  const lines = `${log}\n${said}`.split('\n').filter((line) => line.trim() !== '');
-  return new StoreError(
-    'embedded_postgres_failed',
-    `the embedded Postgres in ${clusterDir} did not start: ${lines.slice(-6).join(' | ').slice(0, 1_500)}`,
-    { cause },
-  );
+  const own = reasonOf(`${said}\n${now}`) ?? lastLines(`${now}\n${said}`, 6);
+  const [, advice = ''] = ADVICE.find(([pattern]) => pattern.test(own)) ?? [];
+  const before = lastLines(earlier, 3);
+  const text = [
+    `the embedded Postgres in ${clusterDir} did not start: ${own.slice(0, 1_000)}`,
+    advice.replace('FOLDER', clusterDir),
+    before === '' ? '' : `its log from before: ${before.slice(0, 500)}`,
+  ];
+  const message = text.filter((part) => part !== '').join('; ');
+  return new StoreError('embedded_postgres_failed', message, { cause: about.cause });
+}
+
+/** What to do about it, by what the server says. */
+const ADVICE: ReadonlyArray<readonly [RegExp, string]> = [
+  [
+    /incompatible with server/,
+    'start the tapekeep that made it, or bring the archive over as "Upgrade" in docs/guides/keeping-an-archive.md says',
+  ],
+  [/invalid permissions/, 'run chmod 700 FOLDER'],
+  [
+    /wrong ownership/,
+    'run tapekeep as the user that owns FOLDER, or pass the folder on with chown',
+  ],
+  [/Permission denied/, 'all files below FOLDER must belong to the user that the server runs as'],
+];
+
+function lastLines(text: string, count: number): string {
+  const lines = text.split('\n').filter((line) => line.trim() !== '');
+  return lines.slice(-count).join(' | ');
+}
+
+/** What a server says last before it gives up, with its own detail and hint. */
+function reasonOf(text: string): string | undefined {
+  const lines = text.split('\n').map((line) => line.replace(/^.*?\b(?=[A-Z]+: {2})/, ''));
+  const at = lines.findLastIndex((line) => /^(FATAL|PANIC): {2}/.test(line));
+  if (at === -1) return undefined;
+  const added = lines.slice(at + 1, at + 3).filter((line) => /^(DETAIL|HINT): {2}/.test(line));
+  return [lines[at] ?? '', ...added].map((line) => line.replace(/^[A-Z]+: {2}/, '')).join('; ');
 }
 
 /** A disk that the log calls full, where it has hardly any room now: its newest lines may be of last week. */
@@ -161,17 +196,34 @@ async function fullByLog(clusterDir: string, log: string): Promise<StoreError | 
   return bavail * bsize < SCARCE_BYTES ? await fullDisk(dirname(clusterDir), log) : undefined;
 }
 
-async function newestLog(clusterDir: string): Promise<string> {
+/** The newest file of a server's log, and how long it is. */
+interface LogEnd {
+  readonly path: string;
+  readonly size: number;
+}
+
+async function endOfLog(clusterDir: string): Promise<LogEnd> {
   const dir = join(clusterDir, 'log');
-  const names = await readdir(dir).catch(() => []);
-  let newest = { path: '', at: 0 };
-  for (const name of names) {
+  let newest = { path: '', size: 0, at: 0 };
+  for (const name of await readdir(dir).catch(() => [])) {
     const path = join(dir, name);
-    const at = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0;
-    if (at > newest.at) newest = { path, at };
+    const { mtimeMs: at, size } = (await stat(path).catch(() => undefined)) ?? {
+      mtimeMs: 0,
+      size: 0,
+    };
+    if (at > newest.at) newest = { path, size, at };
   }
-  if (newest.path === '') return '';
-  return (await readFile(newest.path, 'utf8').catch(() => '')).slice(-2_000);
+  return newest;
+}
+
+/** The end of the log: what a start has added, and what stood there before it. */
+async function readLog(clusterDir: string, before?: LogEnd) {
+  const { path } = await endOfLog(clusterDir);
+  const bytes = await readFile(path).catch(() => Buffer.alloc(0));
+  const isSame = before !== undefined && before.path === path && before.size <= bytes.length;
+  const at = before === undefined ? bytes.length : isSame ? before.size : 0;
+  const end = (part: Buffer) => part.subarray(-2_000).toString('utf8');
+  return { earlier: end(bytes.subarray(0, at)), now: end(bytes.subarray(at)) };
 }
 
 /**
@@ -203,7 +255,7 @@ export async function findRunning(
     }
     if (clock.monotonicMs() >= options.deadlineMs) {
       // Where the disk is full, no one can log in.
-      const full = await fullByLog(clusterDir, await newestLog(clusterDir));
+      const full = await fullByLog(clusterDir, (await readLog(clusterDir)).earlier);
       throw full ?? noAnswer(clusterDir, found, owner);
     }
     if (!isNoted) options.onWait?.(found.pid);
