@@ -2,6 +2,7 @@ import { readlinkSync, rmSync } from 'node:fs';
 import { type FileHandle, mkdtemp, open, readdir, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { makeTemporary } from '../kernel/folders.js';
 import { isAlive } from '../kernel/processes.js';
 
 /** Whose a folder is stands in its name: the process, and where its number counts. */
@@ -27,7 +28,7 @@ export class Scratch {
   static async make(purpose: string): Promise<Scratch> {
     swept ??= sweep(tmpdir());
     await swept;
-    return await Scratch.#makeIn(tmpdir(), `tapekeep-${purpose}`);
+    return new Scratch(await makeTemporary(nameOf(`tapekeep-${purpose}`)));
   }
 
   /**
@@ -38,11 +39,7 @@ export class Scratch {
    */
   static async makeBeside(folder: string): Promise<Scratch> {
     await sweep(folder);
-    return await Scratch.#makeIn(folder, '.tapekeep-export');
-  }
-
-  static async #makeIn(folder: string, name: string): Promise<Scratch> {
-    return new Scratch(await mkdtemp(join(folder, `${name}-${process.pid}.${numberSpace()}-`)));
+    return new Scratch(await mkdtemp(join(folder, nameOf('.tapekeep-export'))));
   }
 
   /** Safe to call twice. */
@@ -51,6 +48,9 @@ export class Scratch {
     process.off('exit', this.#onExit);
   }
 }
+
+/** Start of the name of a folder. */
+const nameOf = (name: string) => `${name}-${process.pid}.${numberSpace()}-`;
 
 let swept: Promise<void> | undefined;
 

@@ -225,6 +225,7 @@ const OTHER = {
     output_refused: 'The place to write to cannot be used.',
     replay_invalid:
       'A replay cannot do what was asked of it; the message says why, and what to do.',
+    temporary_folder: 'The folder for temporary files, which TMPDIR names, cannot be written.',
     tape_invalid:
       'A tape file or the options of a tape are not usable; the message says where and what is allowed.',
     usage: 'A wrong option or argument, or a statement that the database does not accept.',

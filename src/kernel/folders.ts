@@ -1,6 +1,7 @@
-import { mkdir, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { codeOf } from './errors.js';
+import { mkdir, mkdtemp, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { codeOf, TapekeepError } from './errors.js';
 
 /**
  * Makes a folder with its parents, if it is not there. Node's `recursive` says ENOENT where the disk is
@@ -35,4 +36,27 @@ export async function isThere(path: string): Promise<boolean> {
 async function assertFolder(path: string, error: unknown): Promise<void> {
   const found = await stat(path).catch(() => undefined);
   if (found?.isDirectory() !== true) throw error;
+}
+
+/** Whoever meets them says so in words of his own. */
+const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
+
+/**
+ * Makes a folder of one's own among the temporary files.
+ *
+ * @param prefix of its name
+ * @throws TapekeepError `temporary_folder`; the system's error where the disk is full
+ */
+export async function makeTemporary(prefix: string): Promise<string> {
+  const folder = tmpdir();
+  try {
+    return await mkdtemp(join(folder, prefix));
+  } catch (error) {
+    if (FULL.has(codeOf(error))) throw error;
+    throw new TapekeepError(
+      'temporary_folder',
+      `the folder for temporary files, ${folder}, cannot be written (${codeOf(error)}): let TMPDIR name a folder that exists and that this user may write`,
+      { cause: error },
+    );
+  }
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import test from 'node:test';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
@@ -53,4 +54,29 @@ test('the embedded server is reached whatever PG* variables the shell has', asyn
     return;
   }
   assert.match(await run('psql', '--', '-Atc', 'select 1 + 1'), /^2$/m);
+});
+
+test('a TMPDIR that cannot be written is named, and nothing waits for it', async (t) => {
+  const cwd = await makeTempDir();
+  t.after(() => rm(cwd, { recursive: true, force: true }));
+  const run = async (TMPDIR: string, ...args: string[]) => {
+    const one = new Program(args, { cwd, env: { TMPDIR, TAPEKEEP_HTTP_PORT: '0' } });
+    t.after(() => one.dispose());
+    const { code } = await one.ended();
+    return { code, said: one.lines.stderr.at(-1) ?? '' };
+  };
+  const refused = (folder: string) =>
+    new RegExp(`^tapekeep: the folder for temporary files, ${folder}, cannot be written .*TMPDIR`);
+  // A new archive is migrated, by a package that makes a folder there.
+  const unmade = await run('/proc/none', 'start', '--for', '1s');
+  assert.match(unmade.said, refused('/proc/none'));
+  assert.equal(unmade.code, 2);
+  assert.equal((await run(cwd, 'start', '--for', '1s')).code, 0);
+  const file = join(cwd, 'data/postgres.port');
+  for (const folder of ['/proc', join(cwd, 'none'), file]) {
+    const asked = await run(folder, 'query', '--engine', 'duckdb', 'select count(*) from trades');
+    assert.match(asked.said, refused(folder));
+    assert.equal(asked.code, 2);
+    assert.equal((await run(folder, 'start', '--for', '1s')).code, 0, 'nothing is to be migrated');
+  }
 });

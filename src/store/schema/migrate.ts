@@ -1,7 +1,8 @@
-import { readdir } from 'node:fs/promises';
+import { readdir, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../kernel/clock.js';
-import { addedByServer, messageOf } from '../../kernel/errors.js';
+import { addedByServer, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { makeTemporary } from '../../kernel/folders.js';
 import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { describeAddress } from '../address.js';
@@ -173,6 +174,8 @@ async function applyMissing(
   await connection.rows(CREATE_MIGRATIONS_TABLE).catch((error: unknown) => {
     if (!isState(error, 'made meanwhile')) throw error;
   });
+  // One of the runner's packages makes a folder there as it is loaded, and tries for ever where it cannot (as in /proc).
+  await rmdir(await makeTemporary('tapekeep-migrate-'));
   // Loaded where something is to be applied: every start looks, and few find anything.
   const { runner } = await import('node-pg-migrate');
   // A loser of the race waits here and finds the work done. The runner's own BEGIN adds nothing, and
@@ -238,7 +241,7 @@ async function settlePolicy(
 
 /** What is applied is applied in one transaction: of a lost connection all may be tried again. */
 function migrationFailed(error: unknown, databaseUrl: string, isLost: boolean): Error {
-  if (error instanceof StoreError) return error;
+  if (error instanceof TapekeepError) return error;
   const isPassing = isLost || (actionOf(error) === 'retry' && sqlstateOf(error) !== undefined);
   return new StoreError(
     'migration_failed',
