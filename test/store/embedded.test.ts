@@ -5,7 +5,6 @@ import { chmodSync, cpSync, mkdirSync, mkdtempSync } from 'node:fs';
 import {
   appendFile,
   chown,
-  cp,
   mkdir,
   readdir,
   readFile,
@@ -370,15 +369,20 @@ test('a server that takes no login because its disk is full is not said to be on
     refused,
     'a line of when it was full, and it has room now',
   );
-  const disk = await mountSmallDisk(t, 8);
+  const disk = await mountSmallDisk(t, 200);
   if (disk === undefined) return;
-  for (const part of ['postmaster.pid', 'log']) {
-    await cp(join(clusterDir, part), join(disk.path, 'postgres', part), { recursive: true });
-  }
+  const small = join(disk.path, 'data');
+  await start(small);
+  await disk.fill();
+  const smallDir = join(small, 'postgres');
   const full = { code: 'embedded_postgres_disk_full', message: /make room there/ };
-  await assert.rejects(look(join(disk.path, 'postgres')), full);
-  await writeFile(join(disk.path, 'postgres/log', name), '');
-  await assert.rejects(look(join(disk.path, 'postgres')), refused);
+  await assert.rejects(look(smallDir), refused, 'nothing says so yet');
+  await disk.free();
+  const [log = ''] = await readdir(join(smallDir, 'log'));
+  await appendFile(join(smallDir, 'log', log), said);
+  await disk.fill();
+  await assert.rejects(look(smallDir), full);
+  await disk.free();
 });
 
 test('as root, the server runs as another user', async (context) => {
