@@ -3,6 +3,7 @@ import type { Random } from '../kernel/random.js';
 import { floorToMs, type Span } from '../kernel/span.js';
 import type { StreamRef } from '../model/batch.js';
 import { RANGES_MAX } from '../model/covered-ranges.js';
+import type { PageRow } from '../model/order.js';
 import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
@@ -112,14 +113,15 @@ export async function openMarketUnit(
     const { stream, ranges } = await openStream(source.kind, 0, floorMs);
     const isForBoth = trades.exactTimes && !hasResult;
     const times = isForBoth ? await openStream('times', 0, floorMs) : undefined;
-    const onRevoked = (span: Span) => {
-      for (const other of walkers) if (other.kind !== source.kind) other.revoked(span);
+    const onExposed = (rows: readonly PageRow[], span: Span) => {
+      for (const other of walkers) if (other.kind !== source.kind) other.exposed(rows, span);
     };
+    const witness = sources.find((other) => other !== source);
     const fed = onUnpushed && new PushedTrades((tradedMs) => onUnpushed(market, tradedMs));
     if (fed !== undefined) pushed.push(fed);
     const traits = context.traits[source.kind];
-    const own = { stream, source, traits, timesStream: times?.stream, pushed: fed, onRevoked };
-    walkers.push(new TradeWalker({ ...ofTrades, ...own }, ranges));
+    const own = { stream, source, traits, timesStream: times?.stream, pushed: fed };
+    walkers.push(new TradeWalker({ ...ofTrades, ...own, witness, onExposed }, ranges));
   }
 
   let depthCollector: DepthCollector | undefined;

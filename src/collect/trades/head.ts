@@ -2,10 +2,18 @@ import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
 import type { CoveredRange } from '../../model/batch.js';
-import { comparePlaces, type PageRow, placeKey, SEAM_ROWS_MIN } from '../../model/order.js';
+import {
+  comparePlaces,
+  orderPage,
+  type PageRow,
+  placeKey,
+  SEAM_ROWS_MIN,
+} from '../../model/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
 import { PRIORITY } from '../ports.js';
+import { exposeLacked, storedWithin } from './exposure.js';
 import { sureRows } from './known.js';
+
 import { type SourceTrade, type TradePage, timeMsOf } from './source.js';
 import { OTHER_PAGE, PAGE_MAX, type Walk } from './walk.js';
 
@@ -46,6 +54,8 @@ const LONGER = 4;
  * cached it, and in none that would not reach down to what is missing.
  */
 const AGAIN_SIZES = [PAGE_MAX - 1, PAGE_MAX];
+/** Answers that must lack a trade before it is exposed. */
+const ANSWERS = 3;
 /** Stored trades that the first page of a run is held against. */
 const RECALLED_MAX = 2 * PAGE_MAX;
 
@@ -102,8 +112,8 @@ export class Head {
 
   /**
    * Asks on while a page lacks trades that earlier ones showed: it may be stale, or not whole. Trades
-   * that several pages in a row lack, and that are shown to be older than these, never were: they go
-   * to quarantine, and what is covered around them is taken back.
+   * that several answers in a row lack, and that are shown to be older than these, never were or are no more:
+   * they go to quarantine, and what is covered around them is taken back.
    *
    * @returns the last page, and how many rows were asked for
    */
@@ -121,9 +131,10 @@ export class Head {
       rows = sureRows(page);
     }
     await this.#recall(rows);
-    const { pages, known } = this.#walk;
+    const { pages, known, lacked } = this.#walk;
     let found = known.against(page, rows);
     for (const size of AGAIN_SIZES) {
+      lacked.answered(found.missing, new Set(rows.map(placeKey)));
       if (found.missing.length === 0) return { page, asked };
       // Its rows come again with the next page, if they are true.
       await pages.refuse(page);
@@ -131,18 +142,21 @@ export class Head {
       asked = size;
       rows = sureRows(page);
       const { missing, isLater } = known.against(page, rows);
-      const before = new Set(found.missing.map(placeKey));
-      const both = missing.filter((row) => before.has(placeKey(row)));
+      const shown = new Set(rows.map(placeKey));
       // Pages that lack different rows contradict each other, and expose none.
-      if (both.length < missing.length) return { page, asked };
-      found = { missing: both, isLater: isLater || found.isLater };
+      if (found.missing.some((row) => shown.has(placeKey(row)))) {
+        lacked.answered(missing, shown);
+        return { page, asked };
+      }
+      found = { missing, isLater: isLater || found.isLater };
     }
-    const [newest] = rows;
-    if (newest !== undefined && found.missing.length > 0 && known.isExposed(found, newest)) {
-      await this.#walk.expose(found.missing, known.spanAround(found.missing, rows, Infinity));
-      known.forget(found.missing);
-      this.#walk.newest = known.rows[0];
-    }
+    // More is stored of that time than is remembered.
+    const { strangers } = await storedWithin(this.#walk, page, rows, rows);
+    const all = orderPage([...found.missing, ...strangers]);
+    lacked.answered(all, new Set(rows.map(placeKey)));
+    const { isLater } = found;
+    const how = { rows, skip: 0, answers: ANSWERS, isLater, toMs: Infinity };
+    await exposeLacked(this.#walk, all, how, options);
     return { page, asked };
   }
 
@@ -201,7 +215,7 @@ export class Head {
     if (topBefore !== undefined) await this.#seamInGap(rows, topBefore, claim.fromMs);
     this.#hasStored = true;
     this.#walk.newest = newest;
-    this.#walk.known.believe(rows);
+    this.#walk.known.add(rows);
     options.pushed?.settled(newest);
     await this.#walk.epochs.look(rows);
     pages.remember(rows);

@@ -1,5 +1,4 @@
 import { BoundedSet } from '../../kernel/bounded.js';
-import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
 import { comparePlaces, isOddHead, orderPage, type PageRow, placeKey } from '../../model/order.js';
@@ -8,16 +7,11 @@ import type { SourceTrade, TradePage } from './source.js';
 
 /** The newest trades that are remembered, to hold the next page against them. */
 const KNOWN_MAX = 1000;
-/** Rows that pages may expose at once: more of them are no slip of one answer. */
-const FEW = 5;
-/** And at most so many, when all answers lack them for {@link LASTING_MS}. */
-const MANY = 100;
-const LASTING_MS = 120_000;
 
 /** Rows that a page should hold and does not. */
 export interface Contradiction {
   readonly missing: readonly PageRow[];
-  /** The page is newer than the ones that showed them: it holds trades that these did not. */
+  /** The page is newer than the ones that showed them: it holds trades that these did not, or later ones. */
   readonly isLater: boolean;
 }
 
@@ -27,14 +21,8 @@ export interface Contradiction {
  * never were; which of these it is, the next pages show.
  */
 export class KnownTrades {
-  readonly #clock: Clock;
   /** Newest first. */
   #rows: readonly PageRow[] = [];
-  #sinceMs: number | undefined;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
 
   /** Newest first. */
   get rows(): readonly PageRow[] {
@@ -45,14 +33,7 @@ export class KnownTrades {
     return this.#rows.some((one) => comparePlaces(one, row) === 0);
   }
 
-  /** Takes over what a page that contradicts nothing shows. */
-  believe(rows: readonly PageRow[]): void {
-    // What it could not contradict stays: rows that it holds unreadable, or of the second it ends in.
-    this.add(rows);
-    this.#sinceMs = undefined;
-  }
-
-  /** Takes over what is stored besides, by an earlier run or from a page that was not believed. */
+  /** Takes over what a page shows, or what is stored besides. What a page could not contradict stays. */
   add(rows: readonly PageRow[]): void {
     const places = rows.map(({ tid, tradedAtS }) => ({ tid, tradedAtS }));
     this.#rows = orderPage([...this.#rows, ...places]).slice(0, KNOWN_MAX);
@@ -62,7 +43,6 @@ export class KnownTrades {
   forget(rows: readonly PageRow[]): void {
     const gone = new Set(rows.map(placeKey));
     this.#rows = this.#rows.filter((row) => !gone.has(placeKey(row)));
-    this.#sinceMs = undefined;
   }
 
   /**
@@ -83,27 +63,14 @@ export class KnownTrades {
         !isUnread(page, row) &&
         !isUnknown(row),
     );
-    if (missing.length === 0) this.#sinceMs = undefined;
-    else this.#sinceMs ??= this.#clock.monotonicMs();
     const known = new Set(this.#rows.map(placeKey));
     const lowest = this.#rows.at(-1);
-    const isLater = rows.some(
+    const isNews = rows.some(
       (row) => lowest !== undefined && comparePlaces(row, lowest) > 0 && !known.has(placeKey(row)),
     );
-    return { missing, isLater };
-  }
-
-  /**
-   * Whether pages that agree prove that rows never were. A stale page lacks the newest ones as well: only
-   * one with trades that are later proves something at once, or one that shows later rows than them.
-   *
-   * @param newest of the page that lacks them
-   */
-  isExposed({ missing, isLater }: Contradiction, newest: PageRow): boolean {
-    const isInner = missing.every((row) => comparePlaces(row, newest) < 0);
-    if (missing.length <= FEW && (isInner || isLater)) return true;
-    const sinceMs = this.#sinceMs ?? Number.POSITIVE_INFINITY;
-    return missing.length <= MANY && this.#clock.monotonicMs() - sinceMs >= LASTING_MS;
+    const [newest] = rows;
+    const isInner = newest !== undefined && missing.every((row) => comparePlaces(row, newest) < 0);
+    return { missing, isLater: isNews || isInner };
   }
 
   /** From the second of the row below the lowest of some rows to that of the one above the highest. */

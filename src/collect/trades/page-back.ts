@@ -6,15 +6,18 @@ import { comparePlaces, orderPage, placeKey } from '../../model/order.js';
 import { locate } from '../../model/page.js';
 import { coveredSpan, deeperSpan } from '../../model/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../model/search.js';
+import { PRIORITY } from '../ports.js';
 import { type ChainCursor, seenDepth } from './chains.js';
+import { exposeLacked, storedWithin } from './exposure.js';
 import type { Head } from './head.js';
-import { isUnread, sureRows } from './known.js';
+import { sureRows } from './known.js';
+import { FEW } from './lacked.js';
 import { endsUnread, type SourceTrade, type TradePage } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
 
-/** Stored rows that a page is held against, and how many of them it may expose. */
-const STORED_MAX = 2 * PAGE_MAX;
-const STRANGERS_MAX = 5;
+/** Answers that must lack a stored trade before it is exposed. */
+const ANSWERS = 2;
+const CONTRADICTED = 'its pages contradict what they held before';
 /** How far below the newest row under a gap its pages should reach, and requests spent on that. */
 const SEEN_ONCE_S = 3;
 const LOOKS_BELOW_MAX = 6;
@@ -171,7 +174,8 @@ async function lookBelow(
 
 /**
  * Holds a page against what is stored. What an earlier run stored between its rows, and it does not hold,
- * never was: where that run ended before its next look, only this shows it. A second answer must agree.
+ * never was: where that run ended before its next look, only this shows it. A second answer must agree, and of more
+ * than a few rows later ones too.
  *
  * @returns whether the page shows trades of the time covered right below the gap that are not stored
  * @throws WalkStalledError when the two contradict each other
@@ -183,20 +187,11 @@ async function compareStored(
   skip: number,
   signal: AbortSignal,
 ): Promise<boolean> {
+  // Below all that is known nothing was stored but pages of this very walk.
+  if (gap.fromMs === -Infinity) return false;
   const all = orderPage(page.trades);
   const rows = sureRows(page, all);
-  const [newest, oldest] = [rows[0], rows.at(-1)];
-  // Below all that is known nothing was stored but pages of this very walk.
-  if (newest === undefined || oldest === undefined || gap.fromMs === -Infinity) {
-    return false;
-  }
-  const { archive, marketId } = walk.options;
-  const fromMs = (oldest.tradedAtS + 1) * SECOND_MS;
-  const span = { fromMs, toMs: newest.tradedAtS * SECOND_MS };
-  if (span.fromMs >= span.toMs) return false;
-  const stored = await archive.storedTrades(marketId, span, STORED_MAX);
-  const held = new Set(all.map(placeKey));
-  const strangers = stored.filter((row) => !held.has(placeKey(row)) && !isUnread(page, row));
+  const { stored, strangers, span } = await storedWithin(walk, page, all, rows);
   const known = new Set(stored.map(placeKey));
   const below = walk.pages.ranges.all.find((range) => range.span.toMs === gap.fromMs);
   const covered = {
@@ -207,17 +202,22 @@ async function compareStored(
     (row) => spanContains(covered, row.tradedAtS * SECOND_MS) && !known.has(placeKey(row)),
   );
   if (strangers.length === 0) return isNews;
+  walk.lacked.answered(strangers, new Set(all.map(placeKey)));
   const again = await walk.fetchForStep(skip, PAGE_MAX - 1, signal);
-  const other = new Set(again.trades.map(placeKey));
+  const shown = new Set(again.trades.map(placeKey));
   const lowest = orderPage(again.trades).at(-1);
-  const isShown = strangers.some((row) => other.has(placeKey(row)));
-  const isBelow = strangers.some((row) => lowest === undefined || comparePlaces(row, lowest) < 0);
-  const isFew = strangers.length <= STRANGERS_MAX;
-  if (isShown || !isFew) throw walk.stalled('its pages contradict what they held before');
-  // A shorter page that does not reach them says nothing of them.
-  if (isBelow) return isNews;
-  await walk.expose(strangers, walk.known.spanAround(strangers.toReversed(), rows, -Infinity));
-  return isNews;
+  // A shorter page that does not reach some says nothing of them.
+  const reached = strangers.filter(
+    (row) => lowest !== undefined && comparePlaces(row, lowest) >= 0,
+  );
+  walk.lacked.answered(reached, shown);
+  if (strangers.some((row) => shown.has(placeKey(row)))) throw walk.stalled(CONTRADICTED);
+  const how = { rows, skip, answers: ANSWERS, isLater: true, toMs: -Infinity };
+  const options = { priority: PRIORITY.head, signal };
+  const exposed = await exposeLacked(walk, reached.toReversed(), how, options);
+  // A few may be trades that this endpoint leaves out, and the other one shows.
+  if (reached.length - exposed.length > FEW) throw walk.stalled(CONTRADICTED);
+  return isNews || exposed.length > 0;
 }
 
 /**

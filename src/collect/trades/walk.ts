@@ -22,10 +22,17 @@ import type { TradeEvidence } from './evidence.js';
 import { GapBook, type GapBookOptions } from './gap-book.js';
 import { EmptyMarket, HistoryEnds } from './history-ends.js';
 import { KnownTrades, PageEnds } from './known.js';
+import { LackedRows } from './lacked.js';
 import type { OffsetKnowledge } from './offset-mode.js';
 import { PageStore, type PageStoreOptions } from './page-store.js';
 import type { PushedTrades } from './pushed.js';
-import { endsUnread, type SourceTrade, type TradePage, withoutNewest } from './source.js';
+import {
+  endsUnread,
+  type SourceTrade,
+  type TradePage,
+  type TradeSource,
+  withoutNewest,
+} from './source.js';
 import { WantedSpans } from './wanted.js';
 
 export interface WalkerOptions extends GapBookOptions {
@@ -43,8 +50,10 @@ export interface WalkerOptions extends GapBookOptions {
   readonly timesStream?: StreamRef | undefined;
   /** How this server understands its offset, shared by all walkers. */
   readonly offsets: OffsetKnowledge;
-  /** Called when coverage of a span of the market's trades was taken back: of its other streams as well. */
-  readonly onRevoked?: (span: Span) => void;
+  /** The other endpoint of history; left out: there is none. */
+  readonly witness?: TradeSource | undefined;
+  /** Called when rows of the market were exposed, and coverage of a span was taken back: of its other streams as well. */
+  readonly onExposed?: (rows: readonly PageRow[], span: Span) => void;
   /**
    * Everything that the exchange has is wanted, so that a start of history which was found once is
    * looked for again, below it.
@@ -88,7 +97,9 @@ export class Walk {
   readonly ends: HistoryEnds;
   readonly epochs: IdEpochs;
   /** The newest trades, as pages of the head showed them. */
-  readonly known: KnownTrades;
+  readonly known = new KnownTrades();
+  /** Known trades that answers lack. */
+  readonly lacked: LackedRows;
   readonly #pageEnds = new PageEnds();
   /** The newest trade that is believed; undefined until the first page of this run. */
   newest: PageRow | undefined;
@@ -117,7 +128,7 @@ export class Walk {
     this.ends = new HistoryEnds(options.clock);
     this.empty = new EmptyMarket(ranges, options.keptAtLeastMs);
     this.epochs = new IdEpochs(options);
-    this.known = new KnownTrades(options.clock);
+    this.lacked = new LackedRows(options.clock);
     // The newest covered range may hold no trade, and yet there are older ones.
     this.#hasTrades = ranges.some((range) => range.lastId !== null);
   }
@@ -474,23 +485,11 @@ export class Walk {
     return this.newest === undefined ? !this.hasTrades : comparePlaces(newest, this.newest) >= 0;
   }
 
-  /**
-   * Takes rows that never were trades out of the archive, and takes back what it claims around them,
-   * of both streams that hold trades.
-   */
-  async expose(rows: readonly PageRow[], { fromMs, toMs }: Span): Promise<void> {
-    const { archive, marketId, market, source, telemetry, time } = this.options;
-    const topMs = this.pages.ranges.top?.span.toMs ?? fromMs;
-    // Their own seconds at least: the other stream may cover what this one does not yet.
-    const lastS = Math.max(...rows.map(({ tradedAtS }) => tradedAtS));
-    const leastMs = Math.max(fromMs, lastS * SECOND_MS) + SECOND_MS;
-    const span = { fromMs, toMs: Math.max(leastMs, Math.min(toMs, topMs)) };
-    const ids = rows.map(({ tid }) => tid).join(', ');
-    const note = `trade ${ids} is not among those that ${source.endpoint} shows of that time`;
-    await archive.exposeTrades({ marketId, rows, span, note, atMs: Math.floor(time.nowMs()) });
-    telemetry.tradesExposed({ stream: source.kind, market, count: rows.length, note });
-    await this.revoked(span);
-    this.options.onRevoked?.(span);
+  /** Rows that are no trades are not missed any more. */
+  forget(rows: readonly PageRow[]): void {
+    const count = this.known.rows.length;
+    this.known.forget(rows);
+    if (this.known.rows.length < count) this.newest = this.known.rows[0];
   }
 
   /** Reads coverage anew, of which a span was taken back. */

@@ -5,7 +5,7 @@ import { doOverlap, type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
-import { comparePlaces, orderPage } from '../../model/order.js';
+import { comparePlaces, orderPage, type PageRow } from '../../model/order.js';
 import { type ArchivePort, PRIORITY } from '../ports.js';
 import type { PendingGap } from './chains.js';
 import { Head, type HeadLook } from './head.js';
@@ -142,6 +142,12 @@ export class TradeWalker {
   /** Coverage of a span was taken back: it is read anew before the next look. */
   revoked(span: Span): void {
     this.#revoked = [...this.#revoked, span];
+  }
+
+  /** The market's other walk has exposed rows, and coverage around them was taken back. */
+  exposed(rows: readonly PageRow[], span: Span): void {
+    this.#walk.forget(rows);
+    this.revoked(span);
   }
 
   /** Lets the gaps of a span be tried at once, whatever their pause. */

@@ -140,8 +140,9 @@ export class LyingWalks {
           ...{ time, clock, random: seededRandom(seed), telemetry, evidence },
           ...{ cacheMarginMs: CACHE_MARGIN_MS, keptAtLeastMs: 900_000 },
           ...{ traits: { largestPage: 0 }, offsets: knownMode(() => mode), isAllWanted: false },
-          onRevoked: (span) => {
-            for (const other of this.#walkers) if (other.kind !== kind) other.revoked(span);
+          witness: this.#source(kind === 'trades' ? 'times' : 'trades'),
+          onExposed: (rows, span) => {
+            for (const other of this.#walkers) if (other.kind !== kind) other.exposed(rows, span);
           },
         },
         ranges,

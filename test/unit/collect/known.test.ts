@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { KnownTrades } from '../../../src/collect/trades/known.js';
+import { LackedRows } from '../../../src/collect/trades/lacked.js';
 import type { TradePage } from '../../../src/collect/trades/source.js';
+import { type PageRow, placeKey } from '../../../src/model/order.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 /** What earlier answers showed of the newest trades. */
@@ -10,7 +12,7 @@ const FIELDS = { price: '1', amount: '1', total: '1', side: 'buy' } as const;
 const at = (...seconds: number[]) => seconds.map((tradedAtS) => ({ tid: tradedAtS, tradedAtS }));
 
 test('what is taken back around trades that never were reaches from the row below to the row above', () => {
-  const known = new KnownTrades(new FakeClock());
+  const known = new KnownTrades();
   const around = (missing: number[], page: number[]) =>
     known.spanAround(at(...missing), at(...page), 99_000);
   assert.deepEqual(around([60, 50], [80, 70, 40, 30]), { fromMs: 40_000, toMs: 71_000 });
@@ -27,24 +29,24 @@ const page = (seconds: number[], gaps: TradePage['gaps'] = []): TradePage => {
 };
 
 test('a known trade that a page lacks is not missing in time that the server does not know', () => {
-  const known = new KnownTrades(new FakeClock());
-  known.believe(at(90, 80, 70, 60, 50));
+  const known = new KnownTrades();
+  known.add(at(90, 80, 70, 60, 50));
   const span = { fromMs: 60_000, toMs: 80_000 };
   const short = page([90, 50, 40], [{ kind: 'trades', reason: 'not collected', span }]);
   assert.deepEqual(known.against(short, short.trades).missing, at(80));
 });
 
 test('a row that is no trade after all is forgotten, and the others are not', () => {
-  const known = new KnownTrades(new FakeClock());
-  known.believe(at(90, 80, 70, 60));
+  const known = new KnownTrades();
+  known.add(at(90, 80, 70, 60));
   known.forget(at(80));
   const short = page([90, 60]);
   assert.deepEqual(known.against(short, short.trades).missing, at(70));
 });
 
 test('a row that cannot be read may be any of the seconds of its neighbours and between them', () => {
-  const known = new KnownTrades(new FakeClock());
-  known.believe(at(90, 80, 70, 60, 50));
+  const known = new KnownTrades();
+  known.add(at(90, 80, 70, 60, 50));
   const missing = (newerS: number | undefined) => {
     const short = { ...page([95, 40]), unread: [{ newerS, olderS: 60 }] };
     return known.against(short, short.trades).missing;
@@ -53,26 +55,54 @@ test('a row that cannot be read may be any of the seconds of its neighbours and 
   assert.deepEqual(missing(undefined), at(50), 'or newer, where it has none above');
 });
 
-test('more than five trades that pages lack are exposed after two minutes, more than a hundred never', () => {
-  for (const [count, atOnce, inTime] of [
-    [5, true, true],
-    [6, false, true],
-    [100, false, true],
-    [101, false, false],
+/** Rows that so many answers lack, the last of them so long after the first. */
+function lackedBy(rows: PageRow[], answers: number, ms: number) {
+  const clock = new FakeClock();
+  const lacked = new LackedRows(clock);
+  lacked.answered(rows, new Set());
+  clock.advance(ms);
+  for (let answer = 1; answer < answers; answer += 1) lacked.answered(rows, new Set());
+  return (isLater: boolean) => lacked.exposed(rows, 3, isLater).length;
+}
+
+test('three answers expose up to five trades that they lack, and more of them in 20 s', () => {
+  for (const [count, answers, ms, exposed] of [
+    [5, 2, 60_000, 0],
+    [5, 3, 0, 5],
+    [6, 3, 19_999, 0],
+    [6, 3, 20_000, 6],
+    [6, 2, 60_000, 0],
+    [1000, 3, 20_000, 1000],
   ] as const) {
-    const clock = new FakeClock();
-    const known = new KnownTrades(clock);
-    known.believe(at(...Array.from({ length: count + 2 }, (_, n) => 10 + n)));
-    const short = page([11 + count, 10, 9]);
-    const isExposed = () => {
-      const found = known.against(short, short.trades);
-      assert.equal(found.missing.length, count);
-      return known.isExposed(found, short.trades[0] ?? assert.fail());
-    };
-    assert.equal(isExposed(), atOnce, `${count} at once`);
-    clock.advance(119_999);
-    assert.equal(isExposed(), atOnce);
-    clock.advance(1);
-    assert.equal(isExposed(), inTime, `${count} after two minutes`);
+    const rows = at(...Array.from({ length: count }, (_, n) => 10 + n));
+    const what = `${count} rows, ${answers} answers in ${ms} ms`;
+    assert.equal(lackedBy(rows, answers, ms)(true), exposed, what);
   }
+});
+
+test('answers without a later trade expose up to a hundred that they lack in two minutes', () => {
+  for (const [count, ms, exposed] of [
+    [1, 119_999, 0],
+    [1, 120_000, 1],
+    [100, 120_000, 100],
+    [101, 600_000, 0],
+  ] as const) {
+    const rows = at(...Array.from({ length: count }, (_, n) => 10 + n));
+    assert.equal(lackedBy(rows, 3, ms)(false), exposed, `${count} rows in ${ms} ms`);
+  }
+});
+
+test('an answer that shows a lacked trade begins its count again, and that of no other', () => {
+  const clock = new FakeClock();
+  const lacked = new LackedRows(clock);
+  const rows = at(10, 11, 12, 13, 14, 15);
+  const shown = rows[2] ?? assert.fail();
+  for (let answer = 0; answer < 3; answer += 1) lacked.answered(rows, new Set());
+  clock.advance(20_000);
+  const others = rows.filter((row) => row !== shown);
+  lacked.answered(others, new Set([placeKey(shown)]));
+  for (let answer = 0; answer < 3; answer += 1) lacked.answered(rows, new Set());
+  assert.deepEqual(lacked.exposed(rows, 3, true), others);
+  clock.advance(20_000);
+  assert.deepEqual(lacked.exposed(rows, 3, true), rows);
 });

@@ -1,0 +1,105 @@
+import type { CallOptions } from '../../client/index.js';
+import { SECOND_MS } from '../../kernel/durations.js';
+import type { Span } from '../../kernel/span.js';
+import { type PageRow, placeKey } from '../../model/order.js';
+import { isUnread } from './known.js';
+import type { TradePage } from './source.js';
+import { PAGE_MAX, type Walk } from './walk.js';
+
+/** Stored rows that a page is held against. */
+const STORED_MAX = 2 * PAGE_MAX;
+/** Exposed rows that a note names. */
+const NAMED_MAX = 5;
+
+/** How an answer that lacks rows was asked for, and what it takes to expose them. */
+interface Asked {
+  /** Rows of the answer, newest first. */
+  readonly rows: readonly PageRow[];
+  readonly skip: number;
+  /** Number of answers that must lack a row. */
+  readonly answers: number;
+  /** The answers hold trades later than the rows, or than those that showed them. */
+  readonly isLater: boolean;
+  /** End of what is taken back where the answer shows no row above. */
+  readonly toMs: number;
+}
+
+/**
+ * Stored rows between the first and the last second of a page, and those of them that it does not show.
+ *
+ * @param all rows of the page, newest first
+ * @param sure those that are believed
+ */
+export async function storedWithin(
+  walk: Walk,
+  page: TradePage,
+  all: readonly PageRow[],
+  sure: readonly PageRow[],
+): Promise<{ stored: PageRow[]; strangers: PageRow[]; span: Span }> {
+  const [newest, oldest] = [sure[0], sure.at(-1)];
+  const fromMs = ((oldest?.tradedAtS ?? 0) + 1) * SECOND_MS;
+  const span = { fromMs, toMs: (newest?.tradedAtS ?? 0) * SECOND_MS };
+  if (span.fromMs >= span.toMs) return { stored: [], strangers: [], span };
+  const { archive, marketId } = walk.options;
+  const stored = await archive.storedTrades(marketId, span, STORED_MAX);
+  const held = new Set(all.map(placeKey));
+  const strangers = stored.filter((row) => !held.has(placeKey(row)) && !isUnread(page, row));
+  return { stored, strangers, span };
+}
+
+/**
+ * Exposes those of some rows that enough answers lack, and that the other endpoint does not show.
+ *
+ * @param lacked newest first
+ * @returns the exposed rows
+ */
+export async function exposeLacked(
+  walk: Walk,
+  lacked: readonly PageRow[],
+  { rows, skip, answers, isLater, toMs }: Asked,
+  options: CallOptions,
+): Promise<readonly PageRow[]> {
+  const ripe = walk.lacked.exposed(lacked, answers, isLater);
+  const exposed = await unshown(walk, ripe, skip, options);
+  if (exposed.length > 0) await expose(walk, exposed, walk.known.spanAround(exposed, rows, toMs));
+  return exposed;
+}
+
+/** Those of some rows that the other endpoint does not show; all, where it says nothing of that time. */
+async function unshown(
+  { options: { witness, market, offsets } }: Walk,
+  rows: readonly PageRow[],
+  skip: number,
+  options: CallOptions,
+): Promise<readonly PageRow[]> {
+  if (rows.length === 0 || witness === undefined) return rows;
+  if (skip > 0 && offsets.of(witness.endpoint) !== 'skip') return rows;
+  const page = await witness.fetch(market, skip, PAGE_MAX, options).catch((error: unknown) => {
+    if (options.signal?.aborted === true) throw error;
+    // An endpoint that fails must not stop the other one.
+    return undefined;
+  });
+  const shown = new Set(page?.trades.map(placeKey));
+  return rows.filter((row) => !shown.has(placeKey(row)));
+}
+
+/**
+ * Takes rows that never were trades out of the archive, and takes back what it claims around them,
+ * of both streams that hold trades.
+ */
+async function expose(walk: Walk, rows: readonly PageRow[], { fromMs, toMs }: Span): Promise<void> {
+  const { archive, marketId, market, source, telemetry, time, onExposed } = walk.options;
+  const topMs = walk.pages.ranges.top?.span.toMs ?? fromMs;
+  // Their own seconds at least: the other stream may cover what this one does not yet.
+  const lastS = Math.max(...rows.map(({ tradedAtS }) => tradedAtS));
+  const leastMs = Math.max(fromMs, lastS * SECOND_MS) + SECOND_MS;
+  const span = { fromMs, toMs: Math.max(leastMs, Math.min(toMs, topMs)) };
+  const ids = rows.slice(0, NAMED_MAX).map(({ tid }) => tid);
+  const others = rows.length > NAMED_MAX ? ` and ${rows.length - NAMED_MAX} more` : '';
+  const note = `trade ${ids.join(', ')}${others} is not among those that ${source.endpoint} shows of that time`;
+  await archive.exposeTrades({ marketId, rows, span, note, atMs: Math.floor(time.nowMs()) });
+  telemetry.tradesExposed({ stream: source.kind, market, count: rows.length, note });
+  walk.forget(rows);
+  await walk.revoked(span);
+  onExposed?.(rows, span);
+}
