@@ -73,14 +73,22 @@ export class KnownTrades {
     return { missing, isLater: isNews || isInner };
   }
 
-  /** From the second of the row below the lowest of some rows to that of the one above the highest. */
+  /**
+   * From the second of the row below the lowest of some rows to that of the one above the highest. Where the page
+   * shows no whole second below them, from the one in which it ends: more of them may lie below the page.
+   */
   spanAround(missing: readonly PageRow[], page: readonly PageRow[], toMs: number): Span {
     const [highest, lowest] = [missing[0], missing.at(-1)];
     if (highest === undefined || lowest === undefined) return { fromMs: 0, toMs: 0 };
     const below = page.find((row) => comparePlaces(row, lowest) < 0) ?? lowest;
     const above = page.findLast((row) => comparePlaces(row, highest) > 0);
     const upperMs = above === undefined ? toMs : (above.tradedAtS + 1) * SECOND_MS;
-    const fromMs = below.tradedAtS * SECOND_MS;
+    const oldestS = page.at(-1)?.tradedAtS ?? lowest.tradedAtS;
+    const isConfirmed = page.some(
+      ({ tradedAtS }) => oldestS < tradedAtS && tradedAtS < lowest.tradedAtS,
+    );
+    const fromS = isConfirmed ? below.tradedAtS : Math.min(below.tradedAtS, oldestS);
+    const fromMs = fromS * SECOND_MS;
     return { fromMs, toMs: Math.max(upperMs, (highest.tradedAtS + 1) * SECOND_MS) };
   }
 }

@@ -18,6 +18,10 @@ test('what is taken back around trades that never were reaches from the row belo
   assert.deepEqual(around([60, 50], [80, 70, 40, 30]), { fromMs: 40_000, toMs: 71_000 });
   assert.deepEqual(around([60, 50], [40, 30]), { fromMs: 40_000, toMs: 99_000 }, 'no row above');
   assert.deepEqual(around([60, 50], [80, 70]), { fromMs: 50_000, toMs: 71_000 }, 'no row below');
+  assert.deepEqual(around([60, 50], [80, 70, 50, 49, 40]), { fromMs: 49_000, toMs: 71_000 });
+  const page = [...at(80, 70), { tid: 1, tradedAtS: 41 }, { tid: 0, tradedAtS: 40 }];
+  const atEnd = known.spanAround(at(60, 41), page, 99_000);
+  assert.deepEqual(atEnd, { fromMs: 40_000, toMs: 71_000 }, 'no whole second below');
 });
 
 const page = (seconds: number[], gaps: TradePage['gaps'] = []): TradePage => {

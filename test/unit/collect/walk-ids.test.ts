@@ -163,6 +163,85 @@ for (const kind of KINDS) {
   }
 }
 
+/** Looks on for a while; how many seconds it takes until coverage reaches the present for good. */
+async function secondsBehind(
+  world: TradeWorld,
+  walker: TradeWalker,
+  seconds: number,
+  next: (atS: number) => Trade,
+): Promise<number> {
+  const streamId = walker.kind === 'trades' ? 1 : 2;
+  let behind = 0;
+  for (let second = 1; second <= seconds; second += 1) {
+    await lookOn(world, walker, 1, next).catch((error: unknown) => {
+      if (!(error instanceof WalkStalledError)) throw error;
+    });
+    const nowS = (world.clock.wallMs() - START_S * 1000) / 1000;
+    if ((world.covered(streamId)[0]?.[1] ?? 0) < nowS) behind = second;
+  }
+  return behind;
+}
+
+for (const kind of KINDS) {
+  for (const renumbered of [549, 1500]) {
+    test(`${kind}: ids begin anew from ${renumbered} trades before the newest one, which were shown already`, async () => {
+      const streamId = kind === 'trades' ? 1 : 2;
+      const world = new TradeWorld(every(3000, 1), 3000);
+      for (const trade of world.trades) trade.tid += MILLION;
+      const walker = world.walker(kind);
+      await lookOn(world, walker, 5, (atS) => ({ tid: MILLION + Math.floor(atS) + 1, atS }));
+      const beginsS = 3005 - renumbered;
+      const renamed = (trade: Trade): Trade =>
+        trade.atS < beginsS ? trade : { ...trade, tid: Math.floor(trade.atS) - beginsS + 1 };
+      world.trades = world.trades.map(renamed);
+      const next = (atS: number) => renamed({ tid: 0, atS });
+      const behind = await secondsBehind(world, walker, 60, next);
+      assert.ok(behind > 0 && behind <= 30, `${behind} s`);
+      await secondsBehind(world, walker, 60, next);
+      const nowS = (world.clock.wallMs() - START_S * 1000) / 1000;
+      assert.deepEqual(world.covered(streamId), [[1, nowS]]);
+      world.assertHonest(streamId);
+      world.assertNothingElse();
+      const seams = world.archive.epochs.map(({ beginsMs }) => beginsMs / 1000 - START_S);
+      assert.deepEqual(seams, [beginsS]);
+    });
+  }
+
+  for (const [what, perS] of [
+    ['', 1],
+    [', more of them than a page holds', 60],
+  ] as const) {
+    test(`${kind}: each trade is shown under two ids for ten seconds${what}`, async () => {
+      const streamId = kind === 'trades' ? 1 : 2;
+      const count = 600 * perS;
+      const world = new TradeWorld(every(count, 1 / perS), 600);
+      const walker = world.walker(kind);
+      let tid = count;
+      const next = (atS: number): Trade => ({ tid: (tid += 1), atS });
+      await lookOn(world, walker, 5, next);
+      const answers = { ...world.exchange.answers };
+      const { history = assert.fail(), historyResult = assert.fail() } = answers;
+      const twice = (rows: unknown, key: string) =>
+        (rows as Record<string, number>[]).flatMap((row) => [
+          { ...row, [key]: (row[key] ?? 0) + MILLION },
+          row,
+        ]);
+      world.exchange.answers.history = async (params) => twice(await history(params), 'id');
+      world.exchange.answers.historyResult = async (params) =>
+        twice(await historyResult(params), 'tid');
+      await secondsBehind(world, walker, 10, next);
+      Object.assign(world.exchange.answers, answers);
+      const behind = await secondsBehind(world, walker, 60, next);
+      assert.ok(behind > 0 && behind <= 30, `${behind} s`);
+      await secondsBehind(world, walker, 60, next);
+      const nowS = (world.clock.wallMs() - START_S * 1000) / 1000;
+      assert.deepEqual(world.covered(streamId), [[1, nowS]]);
+      world.assertHonest(streamId);
+      world.assertNothingElse();
+    });
+  }
+}
+
 test('a wrong row that was stored just before the end of a run is exposed by the pages that fill the gap', async () => {
   const world = new TradeWorld(every(300, 1), 300);
   const next = (atS: number): Trade => ({ tid: Math.floor(atS) + 1, atS });
