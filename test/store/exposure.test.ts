@@ -12,6 +12,7 @@ const market = (name: string) => ({
   ...{ name, stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
   minAmount: '0.001',
 });
+const MARKETS = ['A_USDT', 'B_USDT', 'C_USDT'].map(market);
 const ms = (s: number) => (NOON_S + s) * 1_000;
 
 let store: Store;
@@ -21,7 +22,7 @@ let times: StreamRef;
 
 before(async () => {
   ({ store, url } = await openTestStore({ commitLatencyMs: 0 }, 'file'));
-  await store.ensureMarkets([market('A_USDT'), market('B_USDT'), market('C_USDT')], 0);
+  await store.ensureMarkets(MARKETS, 0);
   trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
 });
@@ -85,6 +86,26 @@ test('a row that never was a trade goes to quarantine, with all coverage around 
   await store.exposeTrades(found);
   await store.commit({ trades: rows.slice(25, 35), claims: [claim(trades, 28, 31)] });
   assert.deepEqual(await spansOf(trades), [{ fromS: 0, toS: 60, rows: 60 }]);
+});
+
+test('many rows are exposed in one transaction, and no other row with them', async () => {
+  const D = { marketId: 4 };
+  await store.ensureMarkets([...MARKETS, market('D_USDT')], 0);
+  const stream = await store.ensureStream({ kind: 'trades', variant: 0, ...D });
+  const rows = Array.from({ length: 1000 }, (_, s) => ({ ...timed(s + 1, s), ...D }));
+  const wrong = rows.map((row) => ({ ...row, tid: row.tid + 1_000_000 }));
+  await store.commit({ trades: [...rows, ...wrong], claims: [claim(stream, 0, 1000)] });
+  const places = wrong.map(({ tid, tradedAtS }) => ({ tid, tradedAtS })).reverse();
+  const how = { span: spanOf(0, 1000), note: 'shown under two ids', atMs: ms(1000) };
+  await store.exposeTrades({ ...D, rows: places, ...how });
+  const left = await store.storedTrades(4, { fromMs: ms(0), toMs: ms(1000) }, 3000);
+  assert.deepEqual(
+    left.map(({ tid }) => tid),
+    rows.map(({ tid }) => tid),
+  );
+  assert.deepEqual(await spansOf(stream), []);
+  assert.deepEqual(await brokenCoverage(url), []);
+  await runSql(url, 'DELETE FROM trade WHERE market_id = 4');
 });
 
 test('nobody can take a row away that coverage claims', async () => {

@@ -14,7 +14,9 @@ import { hasLeft, takeBack } from './revocation.js';
 
 const STREAMS = `
   SELECT ${streamRefSql('stream')} FROM stream WHERE market_id = $1 AND kind IN ('trades', 'times') ORDER BY stream_id`;
-const EXPOSE = `SELECT expose_trade($1, ${fromMs('$2')}, $3, $4) AS exposed`;
+const EXPOSE = `
+  SELECT count(expose_trade($1, ${fromMs('at_ms')}, tid, $4)) AS exposed
+  FROM unnest($2::float8[], $3::bigint[]) AS given(at_ms, tid)`;
 /** What sql/0009 counts them under, whatever the samples say besides. */
 export const EXPOSED = 'exposed by later answers';
 /** Rows to be exposed lie close together: in two partitions at most. */
@@ -60,9 +62,9 @@ async function expose(runner: Runner, exposure: TradeExposure): Promise<void> {
       await takeBack(runner, stream, part, { reason: 'suspect', note, atMs }, removed);
     }
   }
-  for (const { tid, tradedAtS } of rows) {
-    await runner.rows(EXPOSE, [marketId, tradedAtS * 1000, tid, `${EXPOSED}: ${note}`]);
-  }
+  const secondsMs = rows.map(({ tradedAtS }) => tradedAtS * SECOND_MS);
+  const ids = rows.map(({ tid }) => tid);
+  await runner.rows(EXPOSE, [marketId, secondsMs, ids, `${EXPOSED}: ${note}`]);
 }
 
 const RECORD_EPOCH = `
