@@ -56,6 +56,11 @@ async function coveredUntil(world: TapeProgram, daemon: Program, seconds: number
   });
 }
 
+/** Waits until nothing lies open between what is covered. */
+async function gapsFilled(world: TapeProgram, daemon: Program): Promise<void> {
+  await daemon.until(async () => (await claims(world)).length === 2);
+}
+
 async function open(
   t: TestContext,
   seed: number,
@@ -127,6 +132,58 @@ suite('wrong ids', { concurrency: 2 }, () => {
     );
     assert.doesNotMatch(again.text('stderr'), /walk stopped/);
     await world.stop(again);
+  });
+
+  /** The last id of before so many seconds of the tape. */
+  const lastBefore = (world: TapeProgram, seconds: number) =>
+    Math.max(
+      ...world.trades
+        .filter(({ timeMs }) => timeMs < (START_S + seconds) * 1000)
+        .map(({ id }) => Number(id)),
+    );
+
+  test('a counter that begins anew among trades that were shown already does not stop coverage', async (t) => {
+    const { world, daemon } = await open(t, 66);
+    await coveredUntil(world, daemon, 230);
+    const above = lastBefore(world, 120);
+    await world.faults('PUT', [{ kind: 'idsAnew', above }]);
+    const begunAt = performance.now();
+    await coveredUntil(world, daemon, 320);
+    const tookS = (performance.now() - begunAt) / 1000;
+    t.diagnostic(`covered again in ${tookS.toFixed(1)} s`);
+    assert.ok(tookS < 60, `${tookS} s`);
+    const gaps = await runSql<{ reason: string }>(
+      world.databaseUrl,
+      "SELECT reason FROM gap WHERE reason = 'walk stalled'",
+    );
+    assert.ok(gaps.length > 0, 'the wait was named');
+    await gapsFilled(world, daemon);
+    await assertHonest(world, (id) => (id > above ? id - above : id));
+    const epochs = await runSql<{ last: number }>(
+      world.databaseUrl,
+      'SELECT last_id_before::float8 AS last FROM trade_epoch',
+    );
+    assert.deepEqual(
+      epochs.map(({ last }) => last),
+      [above],
+    );
+    await world.stop(daemon);
+  });
+
+  test('trades that are shown under two ids for ten seconds are kept under the later one', async (t) => {
+    const { world, daemon } = await open(t, 67);
+    await coveredUntil(world, daemon, 230);
+    const above = lastBefore(world, 120);
+    await world.faults('PUT', [{ kind: 'idsAnew', above, firstS: 10 }]);
+    await daemon.until(async () => {
+      // Those of the tape are far higher.
+      const rows = await runSql(world.databaseUrl, 'SELECT FROM trade WHERE tid < 1000000');
+      return rows.length > 5;
+    });
+    await coveredUntil(world, daemon, 400);
+    await gapsFilled(world, daemon);
+    await assertHonest(world);
+    await world.stop(daemon);
   });
 
   test('a stream of which every page is refused is a gap from the start on, and not ready', async (t) => {

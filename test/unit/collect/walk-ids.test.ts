@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
+import { historySource } from '../../../src/collect/trades/source.js';
 import { WalkStalledError } from '../../../src/collect/trades/walk.js';
 import type { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { FakeTime } from '../../support/fake-time.js';
@@ -238,6 +239,37 @@ for (const kind of KINDS) {
       assert.deepEqual(world.covered(streamId), [[1, nowS]]);
       world.assertHonest(streamId);
       world.assertNothingElse();
+    });
+  }
+}
+
+for (const count of [3, 50]) {
+  for (const isAway of [false, true]) {
+    const how = isAway
+      ? 'are exposed while the other one fails'
+      : 'stay if the other one shows them';
+    test(`${count} trades that one endpoint does not show any more ${how}`, async () => {
+      const world = new TradeWorld(every(300, 1), 300);
+      world.extras = { witness: historySource(world.exchange, 'times') };
+      const walker = world.walker();
+      const next = (atS: number): Trade => ({ tid: Math.floor(atS) + 1, atS });
+      await lookOn(world, walker, 60, next);
+      const whole = world.exchange.answers.historyResult ?? assert.fail();
+      world.exchange.answers.historyResult = async (params) => {
+        const limit = Number(params.limit);
+        const asked = { ...params, limit: Math.min(1000, limit + count) };
+        const rows = (await whole(asked)) as { tid: number }[];
+        return rows.filter(({ tid }) => tid < 358 - count || tid >= 358).slice(0, limit);
+      };
+      if (isAway) {
+        world.exchange.answers.history = () => {
+          throw new Error('away');
+        };
+      }
+      const stalled = await lookOn(world, walker, 60, next);
+      const exposed = world.record.exposed.reduce((sum, one) => sum + one.count, 0);
+      assert.equal(exposed, isAway ? count : 0);
+      assert.equal(stalled > 0, !isAway || count > 5, `${stalled} looks`);
     });
   }
 }
