@@ -217,8 +217,7 @@ for (const kind of KINDS) {
       const count = 600 * perS;
       const world = new TradeWorld(every(count, 1 / perS), 600);
       const walker = world.walker(kind);
-      let tid = count;
-      const next = (atS: number): Trade => ({ tid: (tid += 1), atS });
+      const next = (atS: number): Trade => ({ tid: count + Math.floor(atS) - 599, atS });
       await lookOn(world, walker, 5, next);
       const answers = { ...world.exchange.answers };
       const { history = assert.fail(), historyResult = assert.fail() } = answers;
