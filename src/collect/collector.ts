@@ -80,7 +80,7 @@ export class Collector {
   constructor(options: CollectorOptions) {
     this.#options = options;
     const { clock, random, telemetry, requestsPerS, time, settings } = options;
-    this.#schedules = new Schedules(clock);
+    this.#schedules = new Schedules(clock, telemetry);
     const exchange = retryingExchange(options.exchange, { clock, random });
     const signal = this.#stopping.signal;
     // Every poll, feed and wait listens to it, and there are many of them.

@@ -92,6 +92,13 @@ export const COLLECT = {
     text: 'run left out, the one before still goes on',
     moves: { runs_skipped_total: 1 },
   }),
+  /** The watchdog found a schedule that missed two runs in a row. */
+  scheduleMissed: event<{ schedule: string }>({
+    level: 'warn',
+    text: 'schedule missed two runs, running it now',
+    flood: ({ schedule }) => `missed ${schedule}`,
+    moves: { schedules_missed_total: 1 },
+  }),
   walkStepped: event<Stream & { pages: number; connected: boolean }>({
     level: 'debug',
     text: 'walked through history',

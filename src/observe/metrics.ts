@@ -59,6 +59,8 @@ const COUNTERS = {
   'head_polls_total{stream,cause}':
     'Polls of the newest trades, by cause: pushed and swept follow a sign of a trade, urgent a page that fills up, floor the schedule; spare ones use requests that no other work needs, or that are kept for the filling of gaps.',
   'runs_skipped_total{stream}': 'Scheduled runs left out because the one before was still going.',
+  'schedules_missed_total{schedule}':
+    'Times that a schedule missed two runs in a row and was run by the watchdog, by its setting.',
   'walks_total{stream,connected}':
     'Turns of walking back through history, by whether known ground was reached.',
   'walk_pages_total{stream}': 'Pages read while walking back through history.',

@@ -25,6 +25,7 @@ export class CollectRecord implements CollectEvents {
   readonly missing: Told<'marketsMissing'>[] = [];
   readonly leftOut: Told<'marketsLeftOut'>[] = [];
   readonly skips: Told<'runSkipped'>[] = [];
+  readonly missedSchedules: Told<'scheduleMissed'>[] = [];
   readonly polls: Told<'headPolled'>[] = [];
   readonly pushed: Told<'tradesPushed'>[] = [];
   readonly refuted: Told<'tradeFeedRefuted'>[] = [];
@@ -34,6 +35,7 @@ export class CollectRecord implements CollectEvents {
   readonly tradesPushed = into(this.pushed);
   readonly tradeFeedRefuted = into(this.refuted);
   readonly runSkipped = into(this.skips);
+  readonly scheduleMissed = into(this.missedSchedules);
   readonly walkStepped = into(this.steps);
   readonly streamsStanding = into(this.standing);
   readonly idsBegunAnew = into(this.epochs);

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
-import cron from 'node-cron';
 import type { StateEvent } from '../../../src/client/index.js';
 import { Collector } from '../../../src/collect/collector.js';
 import type { StateFeedPort } from '../../../src/collect/ports.js';
+import { Schedules } from '../../../src/collect/schedule.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { seededRandom } from '../../../src/kernel/random.js';
@@ -85,17 +85,19 @@ class World {
     tradesSchedule: string = SCHEDULES.trades,
     readonly archive = new ModelArchive(),
   ) {
-    const { schedule } = cron;
-    t.mock.method(cron, 'schedule', (expression: string, run: () => void, options: object) => {
-      const task = schedule(expression, run, options);
-      const entry = { run, isStopped: false };
-      this.schedules.set(expression, entry);
-      const { destroy } = task;
-      task.destroy = () => {
-        entry.isStopped = true;
-        return destroy.call(task);
-      };
-      return task;
+    const { schedules } = this;
+    const { start, stop } = Schedules.prototype;
+    t.mock.method(
+      Schedules.prototype,
+      'start',
+      function (this: Schedules, key: string, expression: string, run: () => void) {
+        schedules.set(expression, { run, isStopped: false });
+        return start.call(this, key, expression, run);
+      },
+    );
+    t.mock.method(Schedules.prototype, 'stop', function (this: Schedules) {
+      for (const entry of schedules.values()) entry.isStopped = true;
+      stop.call(this);
     });
     this.collector = new Collector({
       requestsPerS: () => 100,
