@@ -30,7 +30,7 @@ const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
     ...['gaps', 'hostile-memory', 'interchange', 'ipv6', 'known-exchanges', 'lying-exchange'],
     ...['markets-change', 'migrate'],
     ...['partitions', 'partitions-disk', 'refusals', 'stopping', 'tape', 'tls', 'trade-feed'],
-    ...['verify', 'wrong-ids'],
+    ...['verify', 'wrong-ids', 'zones'],
   ],
   store: [
     ...['analytics-plans', 'analytics-replaced', 'blocked', 'cold-manifests', 'embedded'],

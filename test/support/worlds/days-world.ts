@@ -100,9 +100,13 @@ function statesOf(marketId: number): StateRow[] {
   );
 }
 
-/** A store that holds all of it, each partition a day, covered whole. */
-export async function openDaysWorld(coldDir: string): Promise<ColdPlace> {
-  const databaseUrl = await makeDatabase();
+/**
+ * A store that holds all of it, each partition a day, covered whole.
+ *
+ * @param givenUrl a migrated database; left out: one of its own
+ */
+export async function openDaysWorld(coldDir: string, givenUrl?: string): Promise<ColdPlace> {
+  const databaseUrl = givenUrl ?? (await makeDatabase());
   await runSql(databaseUrl, `UPDATE partition_policy SET width = 'day'`);
   const { store, url } = await openTestStore({ databaseUrl });
   const currencies = { stock: 'A', money: 'B', stockPrec: 8, moneyPrec: 8, feePrec: 4 };
