@@ -2,7 +2,7 @@ import { type EndpointLimit, paceWithin } from '../contract/dialects.js';
 import type { EndpointName } from '../contract/endpoints.js';
 import { RequestBudget } from '../kernel/budget.js';
 import type { Clock } from '../kernel/clock.js';
-import { queueKeyOf, WaitingLine } from '../kernel/waiting-line.js';
+import { WaitingLine } from '../kernel/waiting-line.js';
 import type { RequestTurn } from './exchange-client.js';
 
 /** A turn that is reserved, and not used yet. */
@@ -94,7 +94,7 @@ export class RequestGate {
     await limit?.take(priority, signal);
     try {
       await this.#budget.take(priority, signal);
-      return await this.#connections.enter(queueKeyOf(priority, this.#clock.monotonicMs()), signal);
+      return await this.#connections.enter(priority, signal);
     } catch (error) {
       limit?.giveBack();
       throw error;
@@ -123,7 +123,7 @@ export class RequestGate {
 const WAITING_MAX = 100_000;
 
 /**
- * A fixed number of permits, given out in order of their keys. It bounds the
+ * A fixed number of permits, given out by the kinds of work. It bounds the
  * requests under way, so that none waits inside the connection pool after its token was taken.
  */
 export class Semaphore {
@@ -142,10 +142,10 @@ export class Semaphore {
    * @returns gives the permit back; a second call does nothing
    * @throws the signal's reason when it aborts first
    */
-  async enter(turn: number, signal?: AbortSignal): Promise<() => void> {
+  async enter(priority: number, signal?: AbortSignal): Promise<() => void> {
     signal?.throwIfAborted();
     if (this.#free > 0) this.#free -= 1;
-    else await this.#line.join(turn, signal);
+    else await this.#line.join(priority, signal);
     let isHeld = true;
     return () => {
       if (!isHeld) return;

@@ -102,13 +102,12 @@ export interface StreamContext {
 }
 
 /**
- * Order in which work may use the request budget (kernel, `queueKeyOf`): heads of trades and the tickers
- * that show which of them moved get every other turn; the rest goes ahead by some seconds for each
- * step; filling waits for all others, but for one request in ten that is kept for it.
+ * Kinds of work that share the request budget (kernel, `WaitingLine`). Where they ask for more than there is, the
+ * newest trades have half of it, tickers and depth two fifths, newest candles and history a tenth.
  */
 export const PRIORITY = {
   head: -1,
-  sweep: -1,
+  sweep: 0,
   markets: 0,
   snapshot: 1,
   klines: 2,

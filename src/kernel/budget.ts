@@ -1,6 +1,6 @@
 import { type Clock, sleep } from './clock.js';
 import { TapekeepError } from './errors.js';
-import { queueKeyOf, WaitingLine } from './waiting-line.js';
+import { WaitingLine } from './waiting-line.js';
 
 /** Longest wait that a server may impose by Retry-After, when several answers ask for it. */
 const RETRY_AFTER_MAX_MS = 5 * 60_000;
@@ -98,7 +98,7 @@ export class RequestBudget {
   /**
    * Resolves when the caller may send one request, and takes the token for it.
    *
-   * @param priority lower numbers go ahead, as {@link queueKeyOf} says; equals in the order of calls
+   * @param priority the kind of work, see {@link WaitingLine}; equals go in the order of calls
    * @throws {@link BudgetOverrunError} when too many wait already
    * @throws the signal's reason when it aborts first; no token is then taken
    */
@@ -107,9 +107,7 @@ export class RequestBudget {
     if (this.#line.size >= this.#options.maxWaiting) {
       return Promise.reject(new BudgetOverrunError(this.#options.maxWaiting));
     }
-    const admission = this.#line.join(queueKeyOf(priority, this.#nowMs()), signal, () =>
-      this.#serve(),
-    );
+    const admission = this.#line.join(priority, signal, () => this.#serve());
     this.#serve();
     return admission;
   }

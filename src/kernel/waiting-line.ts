@@ -1,51 +1,132 @@
-/** From this priority on work is background: it gets what the others leave over, and a small share besides. */
-export const BACKGROUND_PRIORITY = 3;
-/** After so many admissions that went past background work it gets one: others may never leave anything over. */
-const PAST_BACKGROUND_MAX = 9;
+import { obtain } from './bounded.js';
+
 /**
- * Work that leads: while others wait too it gets every other admission, however many they are and however
- * long they have waited, and never more than that.
+ * Work that leads: heads of trades. The numbers are the kinds of work that wait in one line; lower ones are more
+ * urgent, and {@link FORKS} says what each gets where more is asked for than there is.
  */
 export const LEAD_PRIORITY = -1;
-/** How long one step of priority makes a waiter give way to later ones, milliseconds. */
-const STEP_MS = 2000;
-/** Later than every time of a monotonic clock. */
-const AFTER_ALL_MS = 1e15;
-/** Earlier than every such time, by so much that leading work stays ahead of all others. */
-const BEFORE_ALL_MS = -1e15;
+/** From this priority on work is background: it gets what the others leave over, and a tenth at least. */
+export const BACKGROUND_PRIORITY = 2;
+/** The kind of all work whose number is as high or higher. */
+const LAST_PRIORITY = 3;
+
+/** Turns that two kinds of work, or two groups of them, have by turns while both wait. */
+interface Fork {
+  readonly first: Branch;
+  readonly second: Branch;
+  readonly firstTurns: number;
+  readonly secondTurns: number;
+}
+type Branch = number | Fork;
+
+/** What is one request for all markets, beside what is one for each: neither waits for all of the other. */
+const FOLLOWERS: Fork = { first: 0, second: 1, firstTurns: 1, secondTurns: 1 };
+/** Of ten turns five for work that leads, four for what follows, one for background work. */
+const FOREGROUND: Fork = { first: LEAD_PRIORITY, second: FOLLOWERS, firstTurns: 5, secondTurns: 4 };
+const BACKGROUND: Fork = {
+  ...{ first: BACKGROUND_PRIORITY, second: LAST_PRIORITY },
+  ...{ firstTurns: 1, secondTurns: 1 },
+};
+const FORKS: Fork = { first: FOREGROUND, second: BACKGROUND, firstTurns: 9, secondTurns: 1 };
 
 /**
- * Sort key of a waiter that arrives at `nowMs` (monotonic): its priority moves it behind
- * those that arrive some seconds later, not behind everybody for ever. So work of every priority
- * goes on when there is more of it than the rate allows. Background work stands behind all others, work that
- * leads behind none but its like, and {@link WaitingLine} sees to it that those whom others pass go on.
+ * What each kind of work gets of a rate where all wait whenever they ask for more: by priority, in the
+ * unit of the rate. What one does not need is left to the others.
+ *
+ * @param asked what each asks for
  */
-export function queueKeyOf(priority: number, nowMs: number): number {
-  if (priority <= LEAD_PRIORITY) return BEFORE_ALL_MS + nowMs;
-  return priority < BACKGROUND_PRIORITY
-    ? nowMs + priority * STEP_MS
-    : AFTER_ALL_MS * (1 + priority);
+export function sharesOf(
+  rate: number,
+  asked: ReadonlyMap<number, number>,
+  branch: Branch = FORKS,
+): ReadonlyMap<number, number> {
+  if (typeof branch === 'number')
+    return new Map([[branch, Math.min(rate, asked.get(branch) ?? 0)]]);
+  const { first, second, firstTurns, secondTurns } = branch;
+  const part = (rate * firstTurns) / (firstTurns + secondTurns);
+  const ofFirst = Math.max(part, rate - askedOf(second, asked));
+  const ofSecond = Math.max(rate - part, rate - askedOf(first, asked));
+  return new Map([...sharesOf(ofFirst, asked, first), ...sharesOf(ofSecond, asked, second)]);
 }
 
-/** A waiter for admission. Lower keys go first, equals in the order of arrival. */
+function askedOf(branch: Branch, asked: ReadonlyMap<number, number>): number {
+  if (typeof branch === 'number') return asked.get(branch) ?? 0;
+  return askedOf(branch.first, asked) + askedOf(branch.second, asked);
+}
+
+/** A waiter for admission. */
 interface Waiter {
-  readonly key: number;
   readonly admit: () => void;
 }
 
-const isLeading = ({ key }: Waiter) => key < BEFORE_ALL_MS / 2;
-const isBackground = ({ key }: Waiter) => key >= AFTER_ALL_MS;
+/** Those who wait in one branch of {@link FORKS}. */
+interface Waiting {
+  readonly size: number;
+  /** Takes out the next one; undefined without any. */
+  take(): Waiter | undefined;
+}
+
+/** Waiters of one kind, in the order of their arrival. */
+class Queue implements Waiting {
+  #waiters: Waiter[] = [];
+
+  get size(): number {
+    return this.#waiters.length;
+  }
+
+  add(waiter: Waiter): void {
+    this.#waiters.push(waiter);
+  }
+
+  remove(waiter: Waiter): void {
+    this.#waiters = this.#waiters.filter((other) => other !== waiter);
+  }
+
+  take(): Waiter | undefined {
+    return this.#waiters.shift();
+  }
+}
+
+/** Two branches that have their turns while both wait. */
+class Turns implements Waiting {
+  readonly #fork: Fork;
+  readonly first: Waiting;
+  readonly second: Waiting;
+  /** What the first one had more than its part while both waited; above 0 it is the other one's turn. */
+  #ahead: number;
+
+  constructor(fork: Fork, queueOf: (priority: number) => Queue) {
+    const branchOf = (branch: Branch): Waiting =>
+      typeof branch === 'number' ? queueOf(branch) : new Turns(branch, queueOf);
+    this.#fork = fork;
+    this.#ahead = fork.secondTurns - fork.firstTurns;
+    this.first = branchOf(fork.first);
+    this.second = branchOf(fork.second);
+  }
+
+  get size(): number {
+    return this.first.size + this.second.size;
+  }
+
+  take(): Waiter | undefined {
+    if (this.first.size === 0) return this.second.take();
+    if (this.second.size === 0) return this.first.take();
+    const { firstTurns, secondTurns } = this.#fork;
+    const isFirst = this.#ahead <= 0;
+    this.#ahead += isFirst ? secondTurns : -firstTurns;
+    return (isFirst ? this.first : this.second).take();
+  }
+}
 
 /**
- * A queue of waiters, served by key (see {@link queueKeyOf}), first come first served within one key.
- * Its owner decides when the next one goes. Each waiter leaves when its signal aborts.
+ * A line of waiters of several kinds, which take their turns as {@link FORKS} says; first come first served within
+ * one kind. Its owner decides when the next one goes. Each waiter leaves when its signal aborts.
  */
 export class WaitingLine {
-  #waiters: Waiter[] = [];
-  /** Whether one that leads may go: the last one served did not lead past somebody. */
-  #mayLead = true;
-  /** Admissions that went past background work since it had one. */
-  #pastBackground = 0;
+  readonly #queues = new Map<number, Queue>();
+  readonly #turns = new Turns(FORKS, (priority) =>
+    obtain(this.#queues, priority, () => new Queue()),
+  );
   readonly #onShared: ((others: number) => void) | undefined;
 
   /** @param onShared called when background work is admitted ahead of so many others */
@@ -54,7 +135,7 @@ export class WaitingLine {
   }
 
   get size(): number {
-    return this.#waiters.length;
+    return this.#turns.size;
   }
 
   /**
@@ -63,68 +144,38 @@ export class WaitingLine {
    * @param onLeave called after a waiter left without having been served
    * @throws the signal's reason when it aborts first
    */
-  join(key: number, signal?: AbortSignal, onLeave?: () => void): Promise<void> {
+  join(priority: number, signal?: AbortSignal, onLeave?: () => void): Promise<void> {
+    const kind = Math.min(LAST_PRIORITY, Math.max(LEAD_PRIORITY, Math.ceil(priority)));
+    const queue = obtain(this.#queues, kind, () => new Queue());
     return new Promise((resolve, reject) => {
       if (signal?.aborted) {
         reject(signal.reason as Error);
         return;
       }
       const onAbort = () => {
-        this.#waiters = this.#waiters.filter((other) => other !== waiter);
+        queue.remove(waiter);
         onLeave?.();
         reject(signal?.reason as Error);
       };
       const waiter: Waiter = {
-        key,
         admit: () => {
           signal?.removeEventListener('abort', onAbort);
           resolve();
         },
       };
       signal?.addEventListener('abort', onAbort, { once: true });
-      const behind = this.#waiters.findIndex((other) => other.key > key);
-      if (behind === -1) this.#waiters.push(waiter);
-      else this.#waiters.splice(behind, 0, waiter);
+      queue.add(waiter);
     });
   }
 
-  /**
-   * Serves the first in line; false without waiters. After one that leads, the first of the others
-   * goes, unless only background work waits; and one in ten is background work while any waits.
-   */
+  /** Serves the next in line; false without waiters. */
   admitNext(): boolean {
-    const at = this.#nextAt();
-    const [next] = this.#waiters.splice(at, 1);
+    const { first: others, second: background } = this.#turns;
+    const backgroundBefore = background.size;
+    const next = this.#turns.take();
     if (next === undefined) return false;
-    if (isBackground(next)) {
-      this.#pastBackground = 0;
-      if (at > 0) this.#onShared?.(at);
-    } else if (this.#isBackgroundWaiting) {
-      this.#pastBackground += 1;
-    }
+    if (background.size < backgroundBefore && others.size > 0) this.#onShared?.(others.size);
     next.admit();
     return true;
-  }
-
-  get #isBackgroundWaiting(): boolean {
-    const last = this.#waiters.at(-1);
-    return last !== undefined && isBackground(last);
-  }
-
-  #nextAt(): number {
-    if (this.#pastBackground >= PAST_BACKGROUND_MAX && this.#isBackgroundWaiting) {
-      return this.#waiters.findIndex(isBackground);
-    }
-    const follower = this.#firstFollower();
-    const at = follower > 0 && !this.#mayLead ? follower : 0;
-    this.#mayLead = at > 0 || follower <= 0;
-    return at;
-  }
-
-  /** Where the first foreground waiter stands that does not lead; -1 without one. */
-  #firstFollower(): number {
-    const at = this.#waiters.findIndex((waiter) => !isLeading(waiter));
-    const follower = this.#waiters[at];
-    return follower === undefined || isBackground(follower) ? -1 : at;
   }
 }

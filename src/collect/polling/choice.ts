@@ -122,8 +122,6 @@ class Best {
   }
 }
 
-/** Longest rest between two rounds of a schedule that asks for more than the budget has. */
-const REST_MAX_MS = 60_000;
 /** Share of the budget that a schedule may ask for and still be kept. */
 const KEPT_SHARE = 0.8;
 /**
@@ -141,15 +139,13 @@ const LEAD_MIN_MS = 500;
  * as long ago as the time between two runs: a round takes its time, and would reach them late.
  *
  * States: *idle* → *round* (until all that its run made due was polled, or fails) → *idle*. A schedule
- * that asks for more than the budget has cannot be kept: then a round is followed by a *rest* (as long
- * as the round took, up to a minute), so that something is left over for other work, and nothing is
- * overdue, because there would be no end of it. Runs during a round or a rest are left out.
+ * that asks for more than the budget has cannot be kept: then nothing is overdue, because there would be
+ * no end of it. What is left for other work, the line of the budget sees to. Runs during a round are left out.
  */
 export class BaselineSchedule {
   readonly #requestsPerS: () => number;
   #lastRunMs = Number.NEGATIVE_INFINITY;
   #sinceMs: number | undefined;
-  #restUntilMs = Number.NEGATIVE_INFINITY;
   /** Longest time between two runs. */
   periodMs = Number.POSITIVE_INFINITY;
 
@@ -170,9 +166,8 @@ export class BaselineSchedule {
     nowMs: number,
     onSkipped: (target: PollTarget) => void,
   ): boolean {
-    this.#settle(targets, nowMs);
+    this.#settle(targets);
     if (this.#sinceMs !== undefined) return false;
-    if (nowMs < this.#restUntilMs) return true;
     for (const target of targets) {
       if (target.countedAtMs > this.#lastRunMs) continue;
       if (target.isPolling) onSkipped(target);
@@ -185,9 +180,9 @@ export class BaselineSchedule {
 
   /** To be called again and again: notes the end of a round, and who is nearly overdue. */
   look(targets: readonly PollTarget[], nowMs: number): void {
-    this.#settle(targets, nowMs);
+    this.#settle(targets);
     const isKept = this.#canBeKept(targets.length);
-    if (!isKept && (this.#sinceMs !== undefined || nowMs < this.#restUntilMs)) return;
+    if (!isKept && this.#sinceMs !== undefined) return;
     const leadMs = isKept ? this.#leadMs(targets.length) : 0;
     for (const target of targets) {
       if (target.isPolling || nowMs - target.begunAtMs < this.periodMs - leadMs) continue;
@@ -211,13 +206,11 @@ export class BaselineSchedule {
     return (targets * 1000) / this.periodMs <= KEPT_SHARE * this.#requestsPerS();
   }
 
-  #settle(targets: readonly PollTarget[], nowMs: number): void {
+  #settle(targets: readonly PollTarget[]): void {
     if (this.#sinceMs === undefined) return;
     for (const { dueAtMs, isFailing } of targets) {
       if (dueAtMs !== undefined && dueAtMs <= this.#sinceMs && !isFailing) return;
     }
-    const tookMs = nowMs - this.#sinceMs;
     this.#sinceMs = undefined;
-    if (!this.#canBeKept(targets.length)) this.#restUntilMs = nowMs + Math.min(REST_MAX_MS, tookMs);
   }
 }

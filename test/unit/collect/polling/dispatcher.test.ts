@@ -70,7 +70,7 @@ test('spare polls share the tenth that is kept for background work where others 
   const world = await settled(10, ['A'], ['times', 'trades']);
   const others: number[] = [];
   const ask = () => {
-    void world.budget.take(2).then(() => {
+    void world.budget.take(1).then(() => {
       others.push(world.clock.monotonicMs());
       ask();
     });
@@ -234,25 +234,28 @@ test('neither news nor the schedule starves the other', async () => {
   await world.dispatcher.stop();
 });
 
-test('a round that takes long is followed by a rest, so that something is left for others', async () => {
+test('a schedule that cannot be kept has half of the turns while others ask for the rest', async () => {
   const names = Array.from({ length: 50 }, (_, at) => `M${at}`);
   const world = await settled(1, names);
   world.dispatcher.keepBaseline(2000);
-  let spare = 0;
-  const ask = () => {
-    void world.budget.take(3).then(() => {
-      spare += 1;
-      ask();
+  const had = new Map<number, number>();
+  const ask = (priority: number) => {
+    void world.budget.take(priority).then(() => {
+      had.set(priority, (had.get(priority) ?? 0) + 1);
+      ask(priority);
     });
   };
-  ask();
+  for (const priority of [1, 1, 1, 2, 3]) ask(priority);
+  const before = world.taken().length;
   for (let run = 0; run < 200; run += 1) {
     world.dispatcher.markDue();
     await world.clock.run(2000);
   }
-  const polls = world.taken().length;
-  assert.ok(spare > 100, `${spare} requests for background work`);
-  assert.ok(polls > 150, `${polls} polls`);
+  const polls = world.taken().length - before;
+  assert.ok(polls >= 195, `${polls} of 400 requests for trades`);
+  assert.ok((had.get(1) ?? 0) >= 155, `${had.get(1)} for depth`);
+  const background = (had.get(2) ?? 0) + (had.get(3) ?? 0);
+  assert.ok(background >= 39, `${background} for candles and history`);
   await world.dispatcher.stop();
 });
 
@@ -310,7 +313,7 @@ test('an activity signal that may be nothing waits for spare turns, but not for 
   const world = await settled(5, ['A']);
   const ask = (priority: number) => void world.budget.take(priority).then(() => ask(priority));
   // Those who fill gaps stand before it for what is kept for them.
-  for (const priority of [2, 2, 2, 3, 3, 3]) ask(priority);
+  for (const priority of [1, 1, 1, 3, 3, 3]) ask(priority);
   world.dispatcher.pushed('A', 'maybe');
   await world.clock.run(4500);
   assert.deepEqual(world.taken(), []);
