@@ -18,6 +18,7 @@ import {
 } from './market-unit.js';
 import { MarketList } from './markets.js';
 import { PollDispatcher } from './polling/dispatcher.js';
+import { Paces, type StretchedStream } from './paces.js';
 import type { OpenTradeFeed } from './ports.js';
 import { streamReport } from './reports.js';
 import { retryingArchive, retryingExchange } from './retrying.js';
@@ -33,11 +34,16 @@ import { OffsetModes } from './trades/offset-mode.js';
 interface CollectorOptions extends CollectPorts {
   /** Requests a second that one endpoint may get now. */
   readonly requestsPerS: () => number;
+  /** The same of all endpoints together; left out: no more than one of them. */
+  readonly allRequestsPerS?: () => number;
   /** Left out: the exchange pushes no trades, or they are not wanted. */
   readonly openTradeFeed?: OpenTradeFeed;
   /** Left out: nothing private is asked for. */
   readonly account?: AccountOptions;
 }
+
+/** Markets that are opened at the same time: each asks the archive some thirty things, one after the other. */
+const OPENED_AT_A_TIME = 8;
 
 const START_RETRY = { baseMs: 500, capMs: 15_000 };
 
@@ -61,6 +67,7 @@ export class Collector {
   readonly #dueCandles = new WeakSet<MarketUnit>();
   readonly #standing: Standing;
   readonly #schedules: Schedules;
+  readonly #paces: Paces;
   readonly #dispatcher: PollDispatcher;
   readonly #filler: GapFiller;
   readonly #review: FillReview;
@@ -81,6 +88,11 @@ export class Collector {
     this.#options = options;
     const { clock, random, telemetry, requestsPerS, time, settings } = options;
     this.#schedules = new Schedules(clock, telemetry);
+    const { allRequestsPerS = requestsPerS } = options;
+    this.#paces = new Paces({
+      ...{ requestsPerS: allRequestsPerS, endpointRequestsPerS: requestsPerS, telemetry },
+      intervalsS: settings.streams.candles.intervalsS,
+    });
     const exchange = retryingExchange(options.exchange, { clock, random });
     const signal = this.#stopping.signal;
     // Every poll, feed and wait listens to it, and there are many of them.
@@ -163,6 +175,11 @@ export class Collector {
     return this.#standing.list();
   }
 
+  /** Streams that are polled less often than their schedule says, because the request budget is too small. */
+  get stretched(): readonly StretchedStream[] {
+    return this.#paces.stretched(this.#units.values());
+  }
+
   /** How many listed markets are left out, because there are more than may be collected. */
   get leftOutMarkets(): number {
     return this.#markets.leftOut;
@@ -202,6 +219,8 @@ export class Collector {
   async review(): Promise<void> {
     if (this.#stopping.signal.aborted) return;
     const { archive, time } = this.#context;
+    const isOpen = this.#units.size > 0 && this.#units.size >= this.wantedMarkets.length;
+    if (isOpen) this.#paces.review(this.#units.values());
     await this.#keepWithinPresent();
     await this.#standing.review();
     const units = [...this.#units.values()];
@@ -258,26 +277,31 @@ export class Collector {
       const periodMs = every('trades', trades.schedule, () => this.#dispatcher.markDue());
       for (const kind of ['trades', 'times'] as const) this.#standing.keepsTo(kind, periodMs);
       this.#dispatcher.keepBaseline(periodMs);
+      this.#paces.keepsTo('trades', periodMs);
     }
     if (candles.enabled) {
       const periodMs = every('candles', candles.schedule, () => this.#pollCandles());
       this.#standing.keepsTo('candles', periodMs + candles.grace);
+      this.#paces.keepsTo('candles', periodMs);
     }
     if (depth.enabled) {
       const periodMs = every('depth', depth.schedule, () => this.#pollDepth());
       this.#depthToleranceMs = toleranceMs(periodMs);
       this.#standing.keepsTo('depth', periodMs);
+      this.#paces.keepsTo('depth', periodMs);
     }
     if (tickers.enabled) {
       const periodMs = every('tickers', tickers.schedule, () => this.#pollTickers());
       this.#standing.keepsTo('tickers', periodMs);
+      this.#paces.keepsTo('tickers', periodMs);
       this.#tickers = this.#tickerCollector(toleranceMs(periodMs));
     }
     this.#scheduleAccount();
-    await this.#firstMarkets();
-    signal.throwIfAborted();
+    // To open hundreds of markets takes a while: those that are open do not wait for the others.
     this.#filler.start();
     this.#dispatcher.start();
+    await this.#firstMarkets();
+    signal.throwIfAborted();
     this.#tradeFeed?.start();
     this.#pollTickers();
     this.#pollDepth();
@@ -348,9 +372,15 @@ export class Collector {
     const { archive, time } = this.#context;
     // Requests that others make wait for the review; what is given up is known before the first page.
     const limits = await archive.fillRequests(Math.floor(time.nowMs()), []);
-    for (const [market, marketId] of added) {
-      if (!signal.aborted) await this.#open(market, marketId, limits);
-    }
+    const waiting = added.values();
+    const open = async () => {
+      for (const [market, marketId] of waiting) {
+        if (!signal.aborted) await this.#open(market, marketId, limits);
+      }
+    };
+    // All of them have ended before the next list is looked at.
+    const ended = await Promise.allSettled(Array.from({ length: OPENED_AT_A_TIME }, open));
+    for (const one of ended) if (one.status === 'rejected') throw one.reason;
   }
 
   async #open(market: string, marketId: number, limits: FillRequests): Promise<void> {

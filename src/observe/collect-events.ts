@@ -1,4 +1,5 @@
 import { obtain } from '../kernel/bounded.js';
+import { shownDuration } from '../kernel/durations.js';
 import { isoMs } from '../kernel/timestamp.js';
 import { event, type Failure, type Recorder } from './entry.js';
 import { slug } from './labels.js';
@@ -98,6 +99,30 @@ export const COLLECT = {
     text: 'schedule missed two runs, running it now',
     flood: ({ schedule }) => `missed ${schedule}`,
     moves: { schedules_missed_total: 1 },
+  }),
+  /** Streams that the request budget lets be polled less often than scheduled, as of now; none when that is over. */
+  pacesStretched: event<{
+    streams: readonly { stream: string; scheduleMs: number; paceMs: number }[];
+  }>({
+    level: ({ streams }) => (streams.length > 0 ? 'warn' : 'info'),
+    text: ({ streams }) =>
+      streams.length > 0
+        ? 'request budget too small, polling less often than scheduled'
+        : 'request budget sufficient, polling as scheduled',
+    fields: ({ streams }) =>
+      Object.fromEntries(
+        streams.map(({ stream, scheduleMs, paceMs }) => [
+          stream,
+          `every ${shownDuration(paceMs)} instead of ${shownDuration(scheduleMs)}`,
+        ]),
+      ),
+    record(recorder, { streams }) {
+      recorder.metrics.reset('stretched_pace_seconds');
+      for (const { stream, paceMs } of streams) {
+        const at = { stream: recorder.stream(stream) };
+        recorder.metrics.move('stretched_pace_seconds', paceMs / 1000, at);
+      }
+    },
   }),
   walkStepped: event<Stream & { pages: number; connected: boolean }>({
     level: 'debug',

@@ -119,6 +119,8 @@ const GAUGES = {
   database_up: '1 while the database takes rows, else 0.',
   'rows_in_flight{stream}': 'Rows that were received and have no other outcome yet.',
   'lag_seconds{stream,market}': "The exchange's time now minus the newest stored moment.",
+  'stretched_pace_seconds{stream}':
+    'Time between two polls of a market where the request budget allows fewer than are scheduled.',
   'standing_seconds{stream,market}':
     'How long the coverage of a stream has not grown, beyond what is usual for it.',
   'history_headroom_ratio{stream,market}':

@@ -131,6 +131,9 @@ const DAEMON = z.object({
   requestsWaiting: count().describe(
     'for their turn; many of them: the settings ask for more than is allowed',
   ),
+  stretched: z
+    .array(z.object({ stream: z.string(), scheduleS: seconds(), paceS: seconds() }))
+    .describe('streams that the request budget lets be polled less often than scheduled'),
   failedRequests: count(),
   lastFailedRequest: z
     .object({

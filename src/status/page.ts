@@ -155,6 +155,7 @@ function factsOf(document: ServedDocument): [string, string | number][] {
     ['left out by the settings', document.leftOut ?? false],
     ['coverage does not grow', daemon.standing.length > 0 && standingText(daemon.standing)],
     ['requests', requestsText(daemon)],
+    ['polled less often than scheduled', daemon.stretched.length > 0 && stretchedText(daemon)],
     ['exchange time', timeText(document)],
     ['last failed request', lastFailedRequest !== null && failureText(lastFailedRequest)],
   ];
@@ -184,6 +185,14 @@ function firstOf(names: readonly string[]): string {
 }
 
 /** Which streams stand, for how long, and why. */
+function stretchedText({ stretched }: DaemonStatus): string {
+  const texts = stretched.map(
+    ({ stream, scheduleS, paceS }) =>
+      `${stream} every ${shownDuration(paceS * 1000)} instead of ${shownDuration(scheduleS * 1000)}`,
+  );
+  return `${texts.join(', ')}: exchange.requestsPerS is too small for the markets and schedules`;
+}
+
 export function standingText(streams: DaemonStatus['standing']): string {
   const texts = streams.map(({ market, kind, intervalS, standingS, reason, note }) => {
     const interval = intervalS === null ? '' : ` ${intervalS}s`;

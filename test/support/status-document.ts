@@ -51,7 +51,7 @@ export function servedDocument({
         requestsPerS: 5,
         requestsWaiting: 0,
       },
-      ...{ failedRequests: 0, lastFailedRequest: null, standing: [], rows: [] },
+      ...{ failedRequests: 0, lastFailedRequest: null, standing: [], stretched: [], rows: [] },
       ...{ health: HEALTHY, ready: HEALTHY },
       ...daemon,
     },

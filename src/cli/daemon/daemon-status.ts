@@ -1,4 +1,5 @@
 import type { Collector } from '../../collect/collector.js';
+import type { StretchedStream } from '../../collect/paces.js';
 import type { StandingStream } from '../../collect/standing.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
@@ -91,6 +92,7 @@ export async function openDaemonStatus(
           ...{ requests, failedRequests, lastFailedRequest: lastFailure },
           requestsPerS: access?.requestsPerS() ?? 0,
           requestsWaiting: access?.requestsWaiting() ?? 0,
+          stretched: collector?.stretched.map(stretchedOf) ?? [],
           standing: collector?.standing.map(standingOf) ?? [],
           rows: statusRows(counts, nowMs),
           ...reports,
@@ -108,6 +110,10 @@ function knownMarkets(
   if (counted === undefined) return undefined;
   const wanted = collector?.wantedMarkets ?? [];
   return new Set([...configured, ...wanted, ...counted.streams.map((one) => one.market)]);
+}
+
+function stretchedOf({ stream, scheduleMs, paceMs }: StretchedStream) {
+  return { stream, scheduleS: scheduleMs / 1000, paceS: Math.round(paceMs / 1000) };
 }
 
 function standingOf({ market, kind, variant, standingMs, reason, note }: StandingStream) {

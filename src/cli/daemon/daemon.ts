@@ -247,6 +247,7 @@ export class Daemon {
         return reply;
       }),
       requestsPerS: () => access.endpointRequestsPerS(),
+      allRequestsPerS: () => access.requestsPerS(),
       archive: { ...store, commit },
       openStateFeed: (market, periodS) => guardFeed(access.openStateFeed(market, periodS)),
       ...(openTradeFeed && { openTradeFeed: (of) => guardFeed(openTradeFeed(of)) }),

@@ -40,11 +40,15 @@ export interface ContestantOptions {
   readonly exactTimes: boolean;
   /** Cron expression of ours for trades. */
   readonly floorSchedule: string;
+  /** Collects depth and candles as well, with the schedules of the default settings. */
+  readonly collectsAll?: boolean;
 }
 
 export interface Contestant {
   /** When the commit that first stored a trade had ended, by id; this machine's time. */
   readonly storedAtMs: ReadonlyMap<number, number>;
+  /** When the newest trades of any market were first asked for; this machine's time. */
+  firstPolledAtMs(): number | undefined;
   /** Longest time in the span in which some market was not asked for its newest trades. */
   longestWaitMs(fromMs: number, untilMs: number): number;
   /** Rows of trades that its looks and walks brought so far, however often. */
@@ -58,7 +62,7 @@ let databases = 0;
 
 /** Starts collecting from `server` into a database of its own. */
 export async function startContestant(options: ContestantOptions): Promise<Contestant> {
-  const { policy, postgres, server, exactTimes, floorSchedule } = options;
+  const { policy, postgres, server, exactTimes, floorSchedule, collectsAll = false } = options;
   databases += 1;
   const name = `freshness_${databases}`;
   await runSql(postgres.url, `CREATE DATABASE ${name} TEMPLATE ${TEMPLATE}`);
@@ -122,10 +126,10 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
         ...{ enabled: true, schedule: floorSchedule, exactTimes },
         ...{ history: options.history ?? 0, cacheMargin: 0, keptAtLeast: 900_000 },
       },
-      depth: { enabled: false, schedule: '0 0 * * * *', levels: 5 },
+      depth: { enabled: collectsAll, schedule: '*/5 * * * * *', levels: 5 },
       tickers: { enabled: policy === 'pushed', schedule: '*/2 * * * * *' },
       candles: {
-        ...{ enabled: false, schedule: '0 0 * * * *', intervalsS: [60] },
+        ...{ enabled: collectsAll, schedule: '*/15 * * * * *', intervalsS: [60, 3600] },
         ...{ history: 0, grace: 10_000, rereads: 0 },
       },
       states: { enabled: policy === 'pushed', periodsS: [86_400] },
@@ -147,6 +151,8 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
   const stopPolling = await (policy === 'pushed' ? collect(context) : roundRobin(context));
   return {
     storedAtMs,
+    firstPolledAtMs: () =>
+      [...polledAtMs.values()].map(([first = 0]) => first).sort((a, b) => a - b)[0],
     longestWaitMs(fromMs, untilMs) {
       const waits = [...polledAtMs.values()].flatMap((moments) => {
         const before = moments.filter((atMs) => atMs < fromMs).at(-1) ?? fromMs;

@@ -25,6 +25,7 @@ export class CollectRecord implements CollectEvents {
   readonly missing: Told<'marketsMissing'>[] = [];
   readonly leftOut: Told<'marketsLeftOut'>[] = [];
   readonly skips: Told<'runSkipped'>[] = [];
+  readonly paces: Told<'pacesStretched'>[] = [];
   readonly missedSchedules: Told<'scheduleMissed'>[] = [];
   readonly polls: Told<'headPolled'>[] = [];
   readonly pushed: Told<'tradesPushed'>[] = [];
@@ -36,6 +37,7 @@ export class CollectRecord implements CollectEvents {
   readonly tradeFeedRefuted = into(this.refuted);
   readonly runSkipped = into(this.skips);
   readonly scheduleMissed = into(this.missedSchedules);
+  readonly pacesStretched = into(this.paces);
   readonly walkStepped = into(this.steps);
   readonly streamsStanding = into(this.standing);
   readonly idsBegunAnew = into(this.epochs);

@@ -84,6 +84,7 @@ class World {
     wanted: readonly string[] = [],
     tradesSchedule: string = SCHEDULES.trades,
     readonly archive = new ModelArchive(),
+    public requestsPerS = 100,
   ) {
     const { schedules } = this;
     const { start, stop } = Schedules.prototype;
@@ -100,7 +101,7 @@ class World {
       stop.call(this);
     });
     this.collector = new Collector({
-      requestsPerS: () => 100,
+      requestsPerS: () => this.requestsPerS,
       settings: {
         markets: wanted,
         streams: {
@@ -174,6 +175,60 @@ test('starting polls every stream of every market at once', async (t) => {
   assert.deepEqual(world.collector.markets, ['A', 'B']);
   assert.deepEqual(world.openFeeds(), ['A', 'B']);
   assert.deepEqual(world.record.failures, []);
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
+test('trades of an open market are asked for while others are still being opened', async (t) => {
+  const archive = new ModelArchive();
+  const { ensureStream } = archive;
+  let open: () => void = () => undefined;
+  const slow = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  archive.ensureStream = async (key) => {
+    if (key.marketId === 2) await slow;
+    return await ensureStream.call(archive, key);
+  };
+  const world = new World(t, [], SCHEDULES.trades, archive);
+  const started = world.collector.start();
+  await world.clock.run(1000);
+  assert.deepEqual(world.collector.markets, ['A']);
+  assert.equal(world.exchange.countOf('historyResult'), 1);
+  open();
+  await started;
+  await world.clock.run(0);
+  assert.deepEqual(world.collector.markets, ['A', 'B']);
+  assert.equal(world.exchange.countOf('historyResult'), 2);
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
+test('what the budget lets be polled less often than scheduled is reported once', async (t) => {
+  const world = new World(t, [], '*/5 * * * * *', new ModelArchive(), 1);
+  const started = world.collector.start();
+  await world.collector.review();
+  assert.deepEqual(world.record.paces, [], 'not while markets are being opened');
+  await started;
+  await world.collector.review();
+  await world.collector.review();
+  assert.deepEqual(
+    world.record.paces,
+    [],
+    'four walks every five seconds, and one request a second',
+  );
+  world.requestsPerS = 0.2;
+  await world.collector.review();
+  await world.collector.review();
+  const streams = [{ stream: 'trades', scheduleMs: 5000, paceMs: 20_000 }];
+  assert.deepEqual(world.record.paces, [{ streams }]);
+  assert.deepEqual(world.collector.stretched, streams);
+  world.requestsPerS = 0.15;
+  await world.collector.review();
+  assert.equal(world.record.paces.length, 1, 'about the same pace is no news');
+  world.requestsPerS = 100;
+  await world.collector.review();
+  assert.deepEqual(world.record.paces.at(-1), { streams: [] });
   await world.collector.stop();
   await world.assertNothingRuns();
 });

@@ -98,6 +98,7 @@ const EXAMPLES: Examples = {
       ...{ waitMs: 40, agesMs: [300, 1200] },
     },
     runSkipped: { stream: 'depth' },
+    pacesStretched: { streams: [{ stream: 'depth', scheduleMs: 5000, paceMs: 80_000 }] },
     scheduleMissed: { schedule: 'streams.depth.schedule' },
     walkStepped: { stream: 'trades', market: 'BTC_USDT', pages: 2, connected: true },
     streamsStanding: {
