@@ -9,10 +9,11 @@ import {
 import type { PoissonMarket } from '../support/exchanges/poisson-exchange.js';
 import { startPoissonServer } from '../support/exchanges/poisson-server.js';
 import { startTestPostgres, type TestPostgres } from '../support/postgres/postgres-server.js';
+import { measureCrowd } from './freshness-crowd.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about =
-  'age of trades when stored, and downloads of each: pushed polling against round robin, 200 markets';
+  'age of trades when stored: pushed polling against round robin, 200 markets; 400 markets with too few requests';
 
 /*
  * 200 markets whose rates follow Zipf's law, served by the real server in a process of its own, over
@@ -146,23 +147,27 @@ async function measure(
   }
 }
 
-/** @param options --seconds of the window (default 40), --load quiet|saturated, --exact */
+/**
+ * @param options --seconds of the window (default 40; of crowd 180), --load quiet|saturated|crowd, --exact;
+ * crowd is measured last unless another load is chosen
+ */
 export async function run(options: readonly string[]): Promise<BenchReport> {
   const { values } = parseArgs({
     args: [...options],
     options: {
-      seconds: { type: 'string', default: '40' },
+      seconds: { type: 'string' },
       load: { type: 'string' },
       policy: { type: 'string' },
       exact: { type: 'boolean', default: false },
     },
   });
-  const windowMs = Number(values.seconds) * 1000;
+  const windowMs = Number(values.seconds ?? 40) * 1000;
   const loads = (Object.keys(LOADS) as LoadName[]).filter(
     (load) => values.load === undefined || values.load === load,
   );
   const policies = POLICIES.filter((one) => values.policy === undefined || values.policy === one);
   const postgres = await startTestPostgres();
+  let crowd: BenchReport | undefined;
   const measured: Partial<Record<LoadName, Partial<Record<Policy, Outcome>>>> = {};
   try {
     for (const load of loads) {
@@ -172,9 +177,13 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
       }
       measured[load] = outcomes;
     }
+    if (values.load === undefined || values.load === 'crowd') {
+      crowd = await measureCrowd(postgres, Number(values.seconds ?? 180) * 1000);
+    }
   } finally {
     await postgres.stop();
   }
+  if (values.load === 'crowd' && crowd !== undefined) return crowd;
   const { quiet, saturated } = measured;
   const bestS = round(optimumS(zipf('saturated')));
   const ratio = {
@@ -216,9 +225,13 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
   );
   const texts = rows.map((row) => row.map(String));
   return {
-    table: tableOf([[...header, 'lost', 'longest wait s'], ...texts]),
+    table: [
+      tableOf([[...header, 'lost', 'longest wait s'], ...texts]),
+      ...(crowd === undefined ? [] : [crowd.table]),
+    ].join('\n\n'),
     figures: {
-      ratio,
+      ratio: { ...ratio, ...crowd?.figures.ratio },
+      ...(crowd === undefined ? {} : { crowd: crowd.figures }),
       optimumS: bestS,
       ofOptimum: round((saturated?.pushed?.meanS ?? Number.NaN) / bestS),
       isKept,
