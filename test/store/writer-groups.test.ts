@@ -239,3 +239,66 @@ test('a known trade on the short cut is no failure', async () => {
   const { outcomes } = await store.commit({ trades: [trade(50, 50), trade(51, 51)] });
   assert.deepEqual(outcomes.trade, counts(1, 0, 1));
 });
+
+test('a page of one trade a day keeps no other batch waiting, and makes only its own days', async () => {
+  const made: string[] = [];
+  const telemetry = quietStoreEvents({
+    partitionMade: ({ partition }) => void made.push(partition),
+  });
+  const { store, url } = await openTestStore({ commitLatencyMs: 2, telemetry });
+  await store.ensureMarkets([BTC], NOON_S * 1000);
+  const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  await runSql(url, `UPDATE partition_policy SET width = 'day'`);
+  // Every second day: eight months of a market that hardly trades.
+  const DAYS = 120;
+  const toS = DAYS * 2 * 86_400;
+  const rows = Array.from({ length: DAYS }, (_, day) => trade(day + 1, day * 2 * 86_400));
+  const order: string[] = [];
+  let madeBefore = 0;
+  const sparse = store
+    .commit({ trades: rows, claims: [claim(trades, 0, toS)] })
+    .then(({ outcomes }) => {
+      order.push('sparse');
+      return outcomes.trade.stored;
+    });
+  const other = store.commit({ trades: [trade(1000, 10, { marketId: 2 })] }).then(() => {
+    order.push('other');
+    madeBefore = made.length;
+  });
+  assert.equal(await sparse, DAYS);
+  await other;
+  assert.deepEqual(order, ['other', 'sparse']);
+  assert.ok(madeBefore < DAYS / 2, `${madeBefore} of ${DAYS} were made before`);
+  const days = await runSql<{ day: string }>(
+    url,
+    `SELECT DISTINCT to_char(traded_at AT TIME ZONE 'UTC', 'YYYYMMDD') AS day FROM trade ORDER BY 1`,
+  );
+  assert.equal(days.length, DAYS);
+  assert.deepEqual(
+    made.sort(),
+    days.map(({ day }) => `trade_${day}`),
+  );
+  assert.deepEqual(await store.coveredRanges(trades, 10).then((found) => found.length), 1);
+});
+
+test('a store that is stopped does not wait for the partitions of a sparse page', async () => {
+  let madeCount = 0;
+  let begin: () => void = () => undefined;
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve;
+  });
+  const telemetry = quietStoreEvents({
+    partitionMade: () => {
+      madeCount += 1;
+      if (madeCount === 3) begin();
+    },
+  });
+  const { store, url } = await openTestStore({ commitLatencyMs: 2, telemetry });
+  await runSql(url, `UPDATE partition_policy SET width = 'day'`);
+  const rows = Array.from({ length: 300 }, (_, day) => trade(day + 1, day * 86_400));
+  const refused = assert.rejects(store.commit({ trades: rows }));
+  await begun;
+  await store.stop();
+  await refused;
+  assert.ok(madeCount < 200, `${madeCount} were made`);
+});

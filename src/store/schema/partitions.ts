@@ -1,6 +1,8 @@
 import { type Span, spanContains } from '../../kernel/span.js';
 import {
+  SERIES,
   SERIES_TABLES,
+  type Series,
   type SeriesTable,
   STREAM_KINDS,
   tableOfStream,
@@ -37,14 +39,37 @@ export class Partitions {
     this.#telemetry = telemetry;
   }
 
-  /** Makes what is missing for rows at these times. */
-  async ensureTimes(table: SeriesTable, times: Iterable<number>): Promise<void> {
+  /**
+   * Makes what is missing for rows of a series at these times, and for their versions.
+   *
+   * @param isWanted asked before each partition; what is missing once it says no is left out
+   */
+  async ensureTimes(
+    series: Series,
+    times: Iterable<number>,
+    isWanted: () => boolean = () => true,
+  ): Promise<void> {
+    const { versions } = SERIES[series];
+    const tables: readonly SeriesTable[] = versions === null ? [series] : [series, versions];
     let span: Span | undefined;
     for (const ms of times) {
       // Rows come in the order of time: what is known is searched once a period, not once a row.
       if (span !== undefined && spanContains(span, ms)) continue;
-      span = await this.#spanAt(table, ms);
+      for (const table of tables) {
+        if (!isWanted()) return;
+        span = await this.#spanAt(table, ms);
+      }
     }
+  }
+
+  /** Those of some times of a series that lie in no partition that is known to be there. */
+  unknownOf(series: Series, times: readonly number[]): number[] {
+    let span: Span | undefined;
+    return times.filter((ms) => {
+      if (span !== undefined && spanContains(span, ms)) return false;
+      span = this.#knownAt(series, ms);
+      return span === undefined;
+    });
   }
 
   /** Keeps `count` periods ready beyond the one that holds `nowMs`, for every table. */
@@ -62,10 +87,14 @@ export class Partitions {
     this.#known = [];
   }
 
+  #knownAt(table: SeriesTable, ms: number): Span | undefined {
+    return this.#known.find((one) => one.table === table && spanContains(one.span, ms))?.span;
+  }
+
   /** The span of the partition that holds an instant; makes it where it is missing. */
   async #spanAt(table: SeriesTable, ms: number): Promise<Span> {
-    const known = this.#known.find((one) => one.table === table && spanContains(one.span, ms));
-    if (known !== undefined) return known.span;
+    const known = this.#knownAt(table, ms);
+    if (known !== undefined) return known;
     const rows = await this.#database.rows<Ensured>(MAKE_PARTITION, [table, ms]);
     const [{ made, span }] = rows as [Ensured];
     this.#known.push({ table, span });

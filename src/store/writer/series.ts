@@ -1,5 +1,12 @@
+import { DAY_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import { type CommitResult, NO_OUTCOMES, type RowOutcomes } from '../../model/batch.js';
+import {
+  type Batch,
+  type CommitResult,
+  NO_OUTCOMES,
+  type RowOutcomes,
+  rowsIn,
+} from '../../model/batch.js';
 import { isInt4, isTimestampMs } from '../../model/columns.js';
 import {
   type Column,
@@ -176,3 +183,22 @@ export const SHAPES: ReadonlyMap<Series, SeriesShape<SeriesRow>> = new Map(
 
 /** That of trades, for rows of their own type. */
 export const TRADE = SHAPES.get('trade') as unknown as SeriesShape<RowOf<'trade'>>;
+
+/** Partitions that are made within the turn of a group: a page over midnight needs no more. */
+export const SCATTERED_MIN = 2;
+
+export type SeriesTimes = readonly [series: Series, times: readonly number[]];
+
+/**
+ * When a batch has rows, of each series whose rows lie days apart, as of a market that trades once a day: a page of
+ * them may need a thousand partitions. Rows outside the window are refused, and need none.
+ */
+export function scatteredTimes(batch: Batch, window: SaneWindow): SeriesTimes[] {
+  return [...SHAPES].flatMap(([table, shape]): SeriesTimes[] => {
+    const rows = rowsIn(batch, table);
+    const [first, last] = [rows[0], rows.at(-1)].map((row) => (row ? shape.timeMs(row) : 0));
+    if (Math.abs((last ?? 0) - (first ?? 0)) <= SCATTERED_MIN * DAY_MS) return [];
+    const times = rows.map((row) => shape.timeMs(row));
+    return [[table, times.filter((ms) => timeFault(ms, window) === undefined)]];
+  });
+}

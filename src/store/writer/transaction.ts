@@ -7,13 +7,7 @@ import type {
   CoveredRange,
   StreamRef,
 } from '../../model/batch.js';
-import {
-  MOMENT_STREAMS,
-  SERIES,
-  type Series,
-  type SeriesRow,
-  tableOfStream,
-} from '../../model/series.js';
+import { MOMENT_STREAMS, type Series, type SeriesRow, tableOfStream } from '../../model/series.js';
 import { NO_ROWS } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
@@ -154,8 +148,6 @@ async function makePartitions(partitions: Partitions, group: PreparedGroup): Pro
     const shape = SHAPES.get(table);
     const times = passes.flat().flatMap(({ row }) => shape?.timeMs(row) ?? []);
     await partitions.ensureTimes(table, times);
-    const { versions } = SERIES[table];
-    if (versions !== null) await partitions.ensureTimes(versions, times);
   }
 }
 

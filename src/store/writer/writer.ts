@@ -31,7 +31,14 @@ import {
   prepareGroup,
 } from './groups.js';
 import { Quarantine } from './refused-rows.js';
-import { newRowCounts, type SaneWindow, sumOutcomes } from './series.js';
+import {
+  newRowCounts,
+  type SaneWindow,
+  SCATTERED_MIN,
+  type SeriesTimes,
+  scatteredTimes,
+  sumOutcomes,
+} from './series.js';
 import { BlockerWatch, WriterSession } from './session.js';
 import { commitGroup, type GroupResult } from './transaction.js';
 
@@ -102,6 +109,8 @@ export class Writer {
   readonly #running: Promise<void>;
   /** One user of the session at a time. */
   readonly #turn = new Mutex();
+  /** Partitions of scattered rows are made for one batch at a time. */
+  readonly #making = new Mutex();
   #stopped: Promise<void> | undefined;
   /** Made ready while the group before it was at the database. */
   #ahead: Taken | undefined;
@@ -136,7 +145,23 @@ export class Writer {
         );
       }
     }
+    const missing = scatteredTimes(batch, this.#options.saneWindow()).filter(
+      ([series, times]) => this.#options.partitions.unknownOf(series, times).length > SCATTERED_MIN,
+    );
+    if (missing.length > 0) await this.#makeApart(missing, signal);
     return await this.#pending.add(batch, signal, era);
+  }
+
+  /** Makes many partitions before their batch joins the queue: all other batches would wait for them. */
+  async #makeApart(missing: readonly SeriesTimes[], signal?: AbortSignal): Promise<void> {
+    const isWanted = () => signal?.aborted !== true && !this.#pending.isClosed;
+    const making = this.#making.run(async () => {
+      for (const [series, times] of missing) {
+        await this.#options.partitions.ensureTimes(series, times, isWanted);
+      }
+    });
+    // What fails here, such as a partition that is final, the group meets and settles.
+    await making.catch(() => undefined);
   }
 
   /** Why nothing can be stored at present; undefined while that is possible. */
