@@ -22,7 +22,7 @@ const COUNTERS = {
     'Times that the exchange made us wait, by what it used to say so.',
   request_budget_pause_seconds_total: 'Time that the exchange asked us to wait, summed up.',
   request_budget_shared_total:
-    'Requests that fill gaps, and second looks, that went out ahead of others by the tenth that is kept for them; the others ask for all of the budget.',
+    'Requests for candles and history, and second looks, that went out ahead of others by the tenth that is kept for them; the others ask for all of the budget.',
   'exchange_clock_disputes_total{outcome}':
     "Times that answers contradicted the exchange's time: held against them, or followed.",
   realtime_connections_opened_total: 'WebSocket connections to the exchange that came to be.',
