@@ -17,8 +17,8 @@ import {
   openMarketUnit,
 } from './market-unit.js';
 import { MarketList } from './markets.js';
-import { PollDispatcher } from './polling/dispatcher.js';
 import { Paces, type StretchedStream } from './paces.js';
+import { PollDispatcher } from './polling/dispatcher.js';
 import type { OpenTradeFeed } from './ports.js';
 import { streamReport } from './reports.js';
 import { retryingArchive, retryingExchange } from './retrying.js';
