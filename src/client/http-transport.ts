@@ -14,6 +14,7 @@ import {
   TimeoutError,
   TlsRefusedError,
 } from './errors.js';
+import { skipInterimResponses } from './interim-responses.js';
 import { headerText, type RawReply, type ReplyHead, type ReplyHeaders } from './reply-reader.js';
 
 /** The largest honest answer, the tickers of 10,000 markets, takes some 3 MB. */
@@ -163,6 +164,7 @@ export class HttpTransport {
   }
 
   #track(socket: Socket): void {
+    skipInterimResponses(socket);
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
   }
@@ -252,8 +254,7 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   }
 
   onResponseStart(_controller: unknown, status: number, headers: ReplyHeaders): void {
-    // An interim answer, such as 103.
-    if (status < 200 || this.given !== undefined) return;
+    if (this.given !== undefined) return;
     this.head = { status, headers };
     this.#watch.onHead(this.head);
     this.#bound(Number(headerText(headers, 'content-length') ?? 0));
