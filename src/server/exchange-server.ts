@@ -1,6 +1,7 @@
 import { dialectOf } from '../contract/dialects.js';
 import { DEFAULT_VARIANTS, type ServerVariants } from '../contract/variants.js';
 import { limitConnections, listeningPlace } from '../kernel/connections.js';
+import { takeTurns } from '../kernel/request-turns.js';
 import { REALTIME_PATH, type ServerContext } from './context.js';
 import { buildHttpServer } from './http/http.js';
 import { RealtimeServer } from './realtime/realtime.js';
@@ -37,8 +38,10 @@ export async function startExchangeServer(options: ExchangeServerOptions): Promi
   const context = { ...shared, variants, words: dialectOf(variants.dialect).realtime };
   const http = buildHttpServer(context);
   const realtime = new RealtimeServer(context);
-  const release = limitConnections(http.server, MAX_CONNECTIONS);
+  const uncount = limitConnections(http.server, MAX_CONNECTIONS);
+  const release = takeTurns(http.server);
   http.server.on('upgrade', (request, socket, head) => {
+    uncount(socket);
     release(socket);
     realtime.upgrade(request, socket, head);
   });

@@ -8,7 +8,9 @@ import {
   listeningPlace,
 } from '../kernel/connections.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import { LoopShare } from '../kernel/loop-share.js';
 import { nearestName } from '../kernel/nearest.js';
+import { takeTurns } from '../kernel/request-turns.js';
 import { nameMeant } from '../model/kinds.js';
 import { STREAM_KINDS } from '../model/series.js';
 import type { DaemonEvents } from '../observe/events.js';
@@ -62,6 +64,11 @@ const HEADERS_LIMIT_MS = 5000;
 /** How often Node looks for those that have not; its own default is half a minute. */
 const LOOK_EVERY_MS = 1000;
 const MAX_HEADER_BYTES = 8192;
+/** Of the event loop, for requests: to read them, refuse them, and answer health and readiness. */
+const REQUESTS_SHARE = 0.05;
+/** Of the event loop, for status, page and metrics, which take longer: health does not wait for them. */
+const DOCUMENTS_SHARE = 0.05;
+const JSON_TYPE = 'application/json; charset=utf-8';
 const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 /** Paths that orchestrators ask without a token. They show names and answers, no details. */
 const OPEN_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
@@ -72,6 +79,8 @@ const NEEDED = {
   error:
     'send the token of http.token as Authorization: Bearer, or in a browser as the password, with any user name',
 };
+
+const BUSY = { error: 'pages are asked for more often than there is time for; ask less often' };
 
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
@@ -170,7 +179,13 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
   const clock = options.clock ?? systemClock;
   const token = options.token ?? null;
   const guarded = <T>(ask: () => Promise<T>) => shared(clock, ANSWER_LIMIT_MS, ask);
-  const metrics = guarded(options.metricsText);
+  const documents = new LoopShare(clock, DOCUMENTS_SHARE);
+  const metrics = guarded(async () => {
+    const startedMs = clock.monotonicMs();
+    const text = await options.metricsText();
+    documents.charge(clock.monotonicMs() - startedMs);
+    return text;
+  });
   const health = guarded(options.health);
   const ready = guarded(options.ready);
 
@@ -187,26 +202,40 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
   };
   app.get('/healthz', (request, reply) => answer(health, request, reply));
   app.get('/readyz', (request, reply) => answer(ready, request, reply));
-  app.get('/metrics', async (_request, reply) => reply.type(METRICS_TYPE).send(await metrics()));
-  const status = async (selection: StatusSelection) => {
+  const isBusy = async () => !(await documents.untilFree(ANSWER_LIMIT_MS));
+  const refuse = (reply: FastifyReply) => reply.code(503).header('retry-after', '5').send(BUSY);
+  /** Undefined when there was no time for it. */
+  const status = async (
+    selection: StatusSelection,
+    write: (document: ServedDocument) => string,
+  ): Promise<string | undefined> => {
     const [alive, able] = await Promise.all([reportOf(health), reportOf(ready)]);
-    return options.statusJson(selection, { health: alive, ready: able });
+    const reports = { health: alive, ready: able };
+    // Of those that wait the first may have used the share up.
+    while (!documents.isFree) if (await isBusy()) return undefined;
+    return documents.spend(() => write(options.statusJson(selection, reports)));
   };
+  app.get('/metrics', async (_request, reply) => {
+    if (await isBusy()) return refuse(reply);
+    return reply.type(METRICS_TYPE).send(await metrics());
+  });
   app.get('/status', async (request, reply) => {
     const { searchParams } = new URL(request.url, 'http://localhost');
     const selection = selectionOf(searchParams, options.knownMarkets());
     if (typeof selection === 'string') return reply.code(400).send({ error: selection });
-    return reply.send(await status(selection));
+    const text = await status(selection, JSON.stringify);
+    return text === undefined ? refuse(reply) : reply.type(JSON_TYPE).send(text);
   });
   app.get('/status/schema', (_request, reply) =>
     reply.type('application/schema+json').send(statusSchema()),
   );
   app.get('/', async (_request, reply) => {
-    const document = await status({ worst: PAGE_STREAMS });
+    const page = await status({ worst: PAGE_STREAMS }, renderPage);
+    if (page === undefined) return refuse(reply);
     return reply
       .type('text/html; charset=utf-8')
       .header('content-security-policy', PAGE_POLICY)
-      .send(renderPage(document));
+      .send(page);
   });
 }
 
@@ -232,6 +261,7 @@ export async function startStatusServer(options: StatusServerOptions): Promise<S
     },
   });
   limitConnections(app.server, MAX_CONNECTIONS);
+  takeTurns(app.server, new LoopShare(options.clock ?? systemClock, REQUESTS_SHARE));
   addGuards(app, options.token ?? null);
   addRoutes(app, options);
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such page' }));
