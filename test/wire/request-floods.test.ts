@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { subscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
@@ -62,8 +63,12 @@ for (const path of ['/readyz', '/status']) {
 test('20,000 pages that nobody reads are made one by one as they are read', {
   timeout: 60_000,
 }, async (t) => {
-  const { server, record } = await startTapeExchange(t);
-  const served = () => record.requests.length;
+  const { server } = await startTapeExchange(t);
+  let begun = 0;
+  subscribe('http.server.request.start', () => {
+    begun += 1;
+  });
+  const served = () => begun;
   const before = process.memoryUsage();
   const path = '/api/v1/public/history?market=BTC_USDT&limit=1000';
   const sockets = await flood(t, server.port, path, 20, 1000);

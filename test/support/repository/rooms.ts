@@ -95,6 +95,7 @@ const MAX_LINES = 600;
 const SHORT_LINES = 60;
 /** Short files with a single importer that stand by themselves, and why. */
 const KEPT_SHORT: Readonly<Record<string, string>> = {
+  'client/interim-responses.ts': 'what undici does not bear, kept apart from how requests are sent',
   'config/yaml-file.ts': 'one reader of YAML, beside the settings',
   'contract/tolerance.ts': "what is taken besides the contract's own forms",
   'model/continuity.ts': 'a rule of the ledger, without any input or output',
