@@ -38,13 +38,15 @@ export async function refuseSharedSession(
   try {
     const [mark, otherMark] = [randomUUID(), randomUUID()];
     const [first, second] = [await markOf(connection, mark), await markOf(other, otherMark)];
-    if (first.pid === second.pid) throw shared(options.databaseUrl);
+    if (first.pid === second.pid) throw sharedSession(options.databaseUrl);
     for (let round = 0; round < ROUNDS; round += 1) {
       await whileBusy(other, second, () => refuseMoved(connection, first, options));
       await whileBusy(connection, first, () => refuseMoved(other, second, options));
     }
   } catch (error) {
-    throw sqlstateOf(error) === REFUSES_TRANSACTIONS ? shared(options.databaseUrl, error) : error;
+    throw sqlstateOf(error) === REFUSES_TRANSACTIONS
+      ? sharedSession(options.databaseUrl, error)
+      : error;
   } finally {
     await other.close();
   }
@@ -76,10 +78,11 @@ async function refuseMoved(
 }
 
 function refuseOther(found: Marked | undefined, own: Marked, databaseUrl: string): void {
-  if (found?.pid !== own.pid || found.mark !== own.mark) throw shared(databaseUrl);
+  if (found?.pid !== own.pid || found.mark !== own.mark) throw sharedSession(databaseUrl);
 }
 
-function shared(databaseUrl: string, cause?: unknown): StoreError {
+/** The error of a connection that is no session of its own. */
+export function sharedSession(databaseUrl: string, cause?: unknown): StoreError {
   return new StoreError(
     'database_pooled',
     `at ${describeAddress(databaseUrl)} a pooler in transaction or statement mode (PgBouncer or another) lies between tapekeep and Postgres, and a session there lasts no longer than a transaction: connect to Postgres directly, or to a pool in session mode (pool_mode = session)`,

@@ -3,6 +3,7 @@ import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
 import { describeAddress } from '../address.js';
 import type { Runner } from '../connection.js';
 import { StoreError } from '../errors.js';
+import { sharedSession } from '../pooling.js';
 import { refusedRow } from './groups.js';
 
 /**
@@ -73,20 +74,28 @@ export async function recordWentBack(
 const SERVER = `
   SELECT system_identifier::text AS system,
          left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline FROM pg_control_system()`;
-const READ = 'SELECT commit_no FROM writer_commit WHERE share = 0';
+const READ = 'SELECT commit_no, pg_backend_pid() AS pid FROM writer_commit WHERE share = 0';
 const HELD_BY = `SELECT token::text FROM exclusive_lock WHERE name = 'writer' AND id = 0`;
 
 /** Where a connection finds the database. */
 interface Place extends Server {
+  /** Server process of the connection. */
+  readonly pid: number;
   readonly number: number;
   /** Drawn by whoever took the writer's lock last. */
   readonly token: string | null;
 }
 
+/** The number with the server process that has it. */
+interface Advanced {
+  readonly commitNo: number;
+  readonly pid: number;
+}
+
 /** @throws StoreError while a dump is restored and its row is not there yet */
-async function readNumber(connection: Runner): Promise<number> {
-  const [row] = await connection.rows<{ commitNo: number }>(READ);
-  if (row !== undefined) return row.commitNo;
+async function readNumber(connection: Runner): Promise<Advanced> {
+  const [row] = await connection.rows<Advanced>(READ);
+  if (row !== undefined) return row;
   throw new StoreError(
     'database_failed',
     'the table writer_commit is empty: commits wait until the archive is restored whole',
@@ -98,9 +107,9 @@ async function readPlace(connection: Runner): Promise<Place> {
   // Managed servers may not let it be asked.
   const [server] = await connection.rows<Server>(SERVER).catch(() => []);
   const { system = null, timeline = null } = server ?? {};
-  const number = await readNumber(connection);
+  const { commitNo: number, pid } = await readNumber(connection);
   const [held] = await connection.rows<{ token: string | null }>(HELD_BY);
-  return { system, timeline, number, token: held?.token ?? null };
+  return { system, timeline, number, pid, token: held?.token ?? null };
 }
 
 /**
@@ -146,20 +155,25 @@ export class CommitNumber {
     const known = this.#place?.number;
     const right = known === undefined ? [] : this.#isUnknown ? [known, known + 1] : [known];
     const condition = right.length === 0 ? '' : ` AND commit_no IN (${right.join(', ')})`;
-    return `${advance}${condition} RETURNING commit_no`;
+    return `${advance}${condition} RETURNING commit_no, pg_backend_pid() AS pid`;
   }
 
-  /** @throws WentBackError; from here on what it found is known */
+  /**
+   * @throws WentBackError; from here on what it found is known. StoreError `database_pooled` when the transaction runs
+   *   in another server process than the one that holds the writer's lock
+   */
   async begun(connection: Runner, rows: readonly object[] | undefined): Promise<void> {
-    const [row] = (rows ?? []) as { readonly commitNo: number }[];
+    const [row] = (rows ?? []) as Advanced[];
     const last = this.#place;
     if (last === undefined) return;
     if (row !== undefined) {
+      if (row.pid !== last.pid) throw sharedSession(this.#databaseUrl);
       this.#begun = row.commitNo;
       this.#learn({ ...last, number: row.commitNo - 1 });
       return;
     }
-    throw await this.#wentBack(connection, last, { ...last, number: await readNumber(connection) });
+    const { commitNo } = await readNumber(connection);
+    throw await this.#wentBack(connection, last, { ...last, number: commitNo });
   }
 
   committed(): void {
