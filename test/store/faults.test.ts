@@ -16,8 +16,9 @@ import {
   runSql,
 } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
-import { ALWAYS, brokenCoverage, claim, trade } from '../support/postgres/postgres-rows.js';
+import { ALWAYS, brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
+import { BTC } from '../support/worlds/store-world.js';
 
 const MARKET = {
   ...{ name: 'A_USDT', stock: 'A', money: 'USDT' },
@@ -185,6 +186,7 @@ test('a daemon that lost its lock cannot write until it has it again', async () 
   });
   const { store, url } = await openTestStore({ telemetry, retryCapMs: 20 });
   await store.acquireWriterLock();
+  await store.ensureMarkets([BTC], NOON_S * 1_000);
   await runSql(
     url,
     `SELECT pg_terminate_backend(pid, 10000) FROM pg_locks JOIN pg_database d ON d.oid = database
