@@ -19,6 +19,8 @@ export interface ErrorPlace {
   readonly status?: number;
   /** A short piece of the answer, made safe by {@link safeExcerpt}. */
   readonly excerpt?: string;
+  /** Clause that names the proxy in between; absent without one. */
+  readonly via?: string;
 }
 
 /**
@@ -42,7 +44,7 @@ export class ExchangeError extends TapekeepError {
   ) {
     const status = place.status === undefined ? '' : ` (HTTP ${place.status})`;
     const excerpt = place.excerpt ? `; the answer began: ${place.excerpt}` : '';
-    super(code, `${place.endpoint}${status}: ${text}${excerpt}`, options);
+    super(code, `${place.endpoint}${status}: ${text}${place.via ?? ''}${excerpt}`, options);
     this.endpoint = place.endpoint;
     this.status = place.status;
     this.outcome = outcome;
@@ -229,6 +231,13 @@ export class NetworkError extends ExchangeError {
 export class TlsRefusedError extends ExchangeError {
   constructor(place: ErrorPlace, refusal: string, options?: { cause?: unknown }) {
     super('tls_refused', 'network', place, `no TLS connection: ${refusal}`, options);
+  }
+}
+
+/** The proxy asks for another login, or does not allow connections to the exchange. */
+export class ProxyRefusedError extends ExchangeError {
+  constructor(place: ErrorPlace, refusal: string, options?: { cause?: unknown }) {
+    super('proxy_refused', 'network', place, refusal, options);
   }
 }
 

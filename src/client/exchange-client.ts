@@ -100,6 +100,14 @@ export interface Credentials {
   readonly secret: string;
 }
 
+/** A proxy in front of an exchange. */
+export interface ProxyAddress {
+  /** `http://host:port` or `https://…`; user and password in it are sent to the proxy. */
+  readonly url: string;
+  /** What names it, for messages, such as `HTTPS_PROXY`. */
+  readonly setting: string;
+}
+
 /** Keeps the last nonce over restarts, so that a wall clock set back does not lock the key out. */
 export interface NonceStore {
   /** Where it is kept, such as the path of a file, for errors. */
@@ -147,4 +155,6 @@ export interface ExchangeClientOptions {
   readonly maxBodyBytes?: number;
   /** Kept-alive connections, and so requests under way at the same time. Default 8. */
   readonly connections?: number;
+  /** What requests go through; default none. */
+  readonly proxy?: ProxyAddress | undefined;
 }

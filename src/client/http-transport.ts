@@ -2,18 +2,20 @@ import type { Socket } from 'node:net';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
 import { hasSessionAtMost, SESSION_HEADER, SESSION_PARAMETER } from '../contract/gap-notices.js';
 import { type Clock, startDeadline } from '../kernel/clock.js';
-import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
+import { AbortedError, codeOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls.js';
 import {
   type ErrorPlace,
   type ExchangeError,
   InvalidAddressError,
   NetworkError,
+  ProxyRefusedError,
   ReplyTooLargeError,
-  safeExcerpt,
   TimeoutError,
   TlsRefusedError,
 } from './errors.js';
+import type { ProxyAddress } from './exchange-client.js';
+import { describeFailure, type HttpProxy, ProxyFailure, proxyAt } from './http-proxy.js';
 import { skipInterimResponses } from './interim-responses.js';
 import { headerText, type RawReply, type ReplyHead, type ReplyHeaders } from './reply-reader.js';
 
@@ -28,6 +30,8 @@ export interface TransportOptions {
   /** Default {@link DEFAULT_MAX_BODY_BYTES}. */
   readonly maxBodyBytes?: number | undefined;
   readonly connections: number;
+  /** What requests go through; left out where the exchange is reached directly. */
+  readonly proxy?: ProxyAddress | undefined;
 }
 
 export interface TransportRequest {
@@ -52,6 +56,9 @@ export interface RequestWatch {
 /** A kept-alive connection was closed by the server before it answered anything. */
 export class StaleConnectionError extends NetworkError {}
 
+/** 407 Proxy Authentication Required (RFC 9110, section 15.5.8). */
+const PROXY_LOGIN_REQUIRED = 407;
+
 const CLOSED_CODES = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 
 /** The connections that were open when a request left, with the bytes that each had received. */
@@ -66,26 +73,42 @@ export class HttpTransport {
   readonly #options: TransportOptions;
   readonly #pool: Pool;
   readonly #prefix: string;
-  readonly #session: string | null;
   readonly #memory: BodyMemory;
   readonly #underWay = new Set<ReplyHandler>();
   readonly #sockets = new Set<Socket>();
+  readonly #proxy: HttpProxy | undefined;
+  /** The proxy that reads and forwards requests; undefined where they go directly or through a tunnel. */
+  readonly #forwarder: HttpProxy | undefined;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #ending = new AbortController();
   #closing: Promise<void> | undefined;
 
-  /** @throws InvalidAddressError when the base URL is not a plain http or https address */
+  /** @throws InvalidAddressError when the base URL is not a plain http or https address, or the proxy's is none */
   constructor(options: TransportOptions) {
     const url = readAddress('baseUrl', options.baseUrl, ['http:', 'https:']);
     if (!hasSessionAtMost(url) || url.hash !== '') {
       const advice = `it must not have a query, but for the session of a replay (?${SESSION_PARAMETER}=NAME)`;
       throw new InvalidAddressError('baseUrl', options.baseUrl, advice);
     }
-    this.#session = url.searchParams.get(SESSION_PARAMETER);
+    const session = url.searchParams.get(SESSION_PARAMETER);
     this.#options = options;
     const { maxBodyBytes = DEFAULT_MAX_BODY_BYTES, connections } = options;
+    const proxy = proxyAt(options.proxy);
+    this.#proxy = proxy;
     this.#memory = new BodyMemory(maxBodyBytes, connections);
-    this.#prefix = url.pathname.replace(/\/+$/, '');
-    const connector = buildConnector({ timeout: options.timeoutMs });
-    this.#pool = new Pool(url.origin, {
+    this.#forwarder = proxy?.forwards(url.protocol) === true ? proxy : undefined;
+    // Who forwards a request reads the whole address in it (RFC 9112, section 3.2.2).
+    const prefix = url.pathname.replace(/\/+$/, '');
+    this.#prefix = this.#forwarder === undefined ? prefix : url.origin + prefix;
+    this.#headers = {
+      accept: 'application/json',
+      'accept-encoding': 'identity',
+      'user-agent': 'tapekeep',
+      ...(session !== null && { [SESSION_HEADER]: session }),
+      ...(this.#forwarder && { host: url.host, ...this.#forwarder.headers }),
+    };
+    const connector = this.#connector();
+    this.#pool = new Pool(this.#forwarder?.origin ?? url.origin, {
       connections,
       pipelining: 1,
       connect: (target, done) => {
@@ -114,11 +137,12 @@ export class HttpTransport {
   ): Promise<RawReply> {
     if (this.#closing !== undefined) throw new AbortedError('the exchange client is closed');
     const { clock, timeoutMs } = this.#options;
-    const place = { endpoint: request.endpoint };
-    const session = this.#session;
+    const { endpoint } = request;
+    const proxy = this.#proxy;
+    const place = { endpoint, ...(proxy && { via: proxy.via }) };
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
-    const handler = new ReplyHandler(place, this.#memory, watch);
+    const handler = new ReplyHandler({ endpoint }, this.#memory, watch);
     this.#underWay.add(handler);
     const onTimeout = () => new TimeoutError(place, timeoutMs);
     using deadline = startDeadline(clock, timeoutMs, onTimeout, signal);
@@ -130,24 +154,24 @@ export class HttpTransport {
         {
           method: request.method,
           path: `${this.#prefix}${request.path}${query === '' ? '' : `?${query}`}`,
-          headers: {
-            accept: 'application/json',
-            'accept-encoding': 'identity',
-            'user-agent': 'tapekeep',
-            ...(session !== null && { [SESSION_HEADER]: session }),
-            ...request.headers,
-          },
+          headers: { ...this.#headers, ...request.headers },
           body: request.body ?? null,
         },
         handler,
       );
-      return await handler.complete;
+      const reply = await handler.complete;
+      if (this.#forwarder === undefined) return reply;
+      const { status } = reply;
+      if (status !== PROXY_LOGIN_REQUIRED) return { ...reply, via: this.#forwarder.via };
+      const { message } = this.#forwarder.refusal(status, this.#options.baseUrl);
+      throw new ProxyRefusedError({ endpoint, status }, message);
     } catch (error) {
+      if (error instanceof ProxyRefusedError) throw error;
       // What was asked for explains more than how the connection then broke.
       const { head, size, given } = handler;
       if (given !== undefined) throw given;
       if (head === undefined) throw unanswered(place, error, open);
-      const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
+      const detail = `the connection broke after ${size} bytes of the answer: ${describeFailure(error)}`;
       throw new NetworkError({ ...place, status: head.status }, detail, { cause: error });
     } finally {
       handler.release();
@@ -157,10 +181,28 @@ export class HttpTransport {
 
   /** Ends what is under way and closes all connections. Idempotent. */
   close(): Promise<void> {
+    this.#ending.abort();
     this.#closing ??= this.#pool.destroy();
     for (const handler of this.#underWay)
       handler.abort(new AbortedError('the exchange client is closed'));
     return this.#closing;
+  }
+
+  #connector(): buildConnector.connector {
+    const { timeoutMs } = this.#options;
+    const proxy = this.#proxy;
+    const forwarder = this.#forwarder;
+    if (proxy !== undefined && forwarder === undefined) {
+      return proxy.connector({ timeoutMs, signal: this.#ending.signal });
+    }
+    const direct = buildConnector({ timeout: timeoutMs });
+    if (forwarder === undefined) return direct;
+    return (target, done) => {
+      direct(target, (...result) => {
+        if (result[0] === null) done(...result);
+        else done(forwarder.unreachable(result[0]), null);
+      });
+    };
   }
 
   #track(socket: Socket): void {
@@ -180,21 +222,19 @@ function unanswered(place: ErrorPlace, error: unknown, open: OpenConnections): E
       socket.errored === error && bytesRead > 0 && socket.bytesRead === bytesRead,
   );
   if (!isStale || !CLOSED_CODES.has(codeOf(error))) return networkError(place, error);
-  const detail = `a kept-alive connection was closed before the answer: ${describe(error)}`;
+  const detail = `a kept-alive connection was closed before the answer: ${describeFailure(error)}`;
   return new StaleConnectionError(place, detail, { cause: error });
 }
 
 function networkError(place: ErrorPlace, error: unknown): ExchangeError {
+  if (error instanceof ProxyFailure) {
+    const { isRefusal, message } = error;
+    const Named = isRefusal ? ProxyRefusedError : NetworkError;
+    return new Named({ endpoint: place.endpoint }, message, { cause: error });
+  }
   const refusal = tlsRefusal(error);
   if (refusal !== undefined) return new TlsRefusedError(place, refusal, { cause: error });
-  return new NetworkError(place, `no answer: ${describe(error)}`, { cause: error });
-}
-
-/** Code and text of a network failure; several addresses may have failed together. */
-function describe(error: unknown): string {
-  const shown = error instanceof AggregateError ? (error.errors[0] ?? error) : error;
-  const [code, text] = [codeOf(shown), messageOf(shown)];
-  return safeExcerpt(text.includes(code) ? text : `${code} ${text}`);
+  return new NetworkError(place, `no answer: ${describeFailure(error)}`, { cause: error });
 }
 
 /**

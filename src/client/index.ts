@@ -17,6 +17,7 @@ export {
   DEFAULT_PRIORITY,
   type ExchangeClientOptions,
   type NonceStore,
+  type ProxyAddress,
   type Reply,
   type RequestTurn,
   type ToldAnswer,

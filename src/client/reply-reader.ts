@@ -55,6 +55,8 @@ export interface ReplyHead {
 /** A complete answer as it came over the wire. */
 export interface RawReply extends ReplyHead {
   readonly body: Uint8Array;
+  /** Clause that names the proxy that forwarded it, or made it up; left out where none could. */
+  readonly via?: string;
 }
 
 /** What the reader needs to know about the question. */
@@ -93,7 +95,8 @@ const JSON_TYPE = /^(?:application|text)\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
  */
 export function readReply<R>(question: Question<R>, reply: RawReply): Reading<R> {
   const { status, headers } = reply;
-  const place: ErrorPlace = { endpoint: question.name, status };
+  const { via } = reply;
+  const place: ErrorPlace = { endpoint: question.name, status, ...(via !== undefined && { via }) };
   if (status >= 300 && status < 400) {
     const location = headerText(headers, 'location');
     const shown = location === undefined ? undefined : safeExcerpt(location, question.secrets);

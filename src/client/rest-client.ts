@@ -96,6 +96,7 @@ export class EndpointCaller {
       timeoutMs: this.#timeoutMs,
       maxBodyBytes: options.maxBodyBytes,
       connections,
+      proxy: options.proxy,
     });
     const { endpointLimit } = this.#dialect;
     this.#gate = new RequestGate(options.budget, options.clock, connections, endpointLimit);

@@ -9,7 +9,7 @@ import { systemRandom } from '../kernel/random.js';
 import { type ClientEvents, silentClientEvents } from '../observe/events.js';
 import { MissingRealtimeError } from './errors.js';
 import { ExchangeApi } from './exchange-api.js';
-import type { ExchangeClientOptions } from './exchange-client.js';
+import type { ExchangeClientOptions, ProxyAddress } from './exchange-client.js';
 import { createExchangeClock, type ExchangeClock } from './exchange-clock.js';
 import { readAddress } from './http-transport.js';
 import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
@@ -31,6 +31,11 @@ export interface ExchangeClientSettings
    * place, or an exchange may see their nonces in the wrong order and refuse the lower one.
    */
   readonly nonces?: NoncePlace;
+  /**
+   * A proxy in front of both addresses, `http://user:password@host:3128`; default none. Variables such as
+   * HTTPS_PROXY are not read.
+   */
+  readonly proxy?: string;
   /** Requests per second on average; default 5. The server's own limits lower it by themselves. */
   readonly requestsPerS?: number;
   /** Requests that may start at once after a quiet time; default 10. */
@@ -57,6 +62,7 @@ const SETTINGS = onlyKeys({
   }),
   dialect: z.enum(dialectNames, { error: `one of ${dialectNames.join(', ')}` }),
   signedContent: z.enum(['payload', 'body'], { error: 'payload or body' }),
+  proxy: z.string({ error: 'the address of a proxy' }),
   requestsPerS: atLeast(Number.MIN_VALUE, 'a number above 0'),
   burst: atLeast(1, 'a number of at least 1'),
   timeoutMs: atLeast(1, 'milliseconds, at least 1'),
@@ -97,12 +103,13 @@ export class ExchangeClient extends ExchangeApi {
   /** What time it is at the exchange, learnt from its answers. */
   readonly time: ExchangeClock;
   readonly #settings: ExchangeClientSettings;
+  readonly #proxy: ProxyAddress | undefined;
   readonly #feeds = new Set<StateFeed | TradeFeed>();
   #states: StateFeeds | undefined;
   #isClosed = false;
 
   /**
-   * @throws InvalidAddressError when `baseUrl` is no plain http or https address
+   * @throws InvalidAddressError when `baseUrl` or `proxy` is no plain http or https address
    * @throws TapekeepError `bad_option` when a setting is none of those allowed, or key or secret are not
    *   set, or no text that a header carries
    */
@@ -110,11 +117,13 @@ export class ExchangeClient extends ExchangeApi {
     checkOptions(SETTINGS, settings);
     const { credentials, nonces, requestsPerS, burst, telemetry } = settings;
     const baseUrl = inSession(settings.baseUrl, settings.session);
+    const proxy =
+      settings.proxy === undefined ? undefined : { url: settings.proxy, setting: 'proxy' };
     const place = nonces ?? { folder: defaultNonceFolder() };
     const exchangeClock = createExchangeClock({ clock: systemClock });
     super({
       ...settings,
-      baseUrl,
+      ...{ baseUrl, proxy },
       ...(credentials && { nonceStore: openNonces(place, checkCredentials(credentials).apiKey) }),
       clock: systemClock,
       random: systemRandom,
@@ -128,6 +137,7 @@ export class ExchangeClient extends ExchangeApi {
       }),
     });
     this.#settings = { ...settings, baseUrl };
+    this.#proxy = proxy;
     this.time = exchangeClock;
   }
 
@@ -169,6 +179,7 @@ export class ExchangeClient extends ExchangeApi {
       telemetry: telemetry ?? silentClientEvents,
       exchangeClock: this.time,
       words: dialectOf(dialect).realtime,
+      proxy: this.#proxy,
     };
   }
 

@@ -145,6 +145,7 @@ const OTHER = {
     redirected: 'Redirects are never followed: they could point anywhere, also inward.',
   }),
   ...entries('retry', 'exchange', {
+    proxy_refused: 'The proxy refuses its user and password, or connections to the exchange.',
     rows_unreadable: 'The answer has rows, and none of them fits the contract.',
     tls_refused: "The exchange's certificate is not to be believed, or it speaks no TLS.",
   }),

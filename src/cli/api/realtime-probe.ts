@@ -1,4 +1,4 @@
-import { createExchangeClock, safeExcerpt } from '../../client/index.js';
+import { createExchangeClock, type ProxyAddress, safeExcerpt } from '../../client/index.js';
 import {
   type FrameOutcome,
   FrameSocket,
@@ -45,6 +45,8 @@ export interface RealtimeProbeSettings {
   readonly telemetry: ClientEvents;
   /** How long each answer and update is waited for. */
   readonly waitMs: number;
+  /** Undefined where the address is reached directly. */
+  readonly proxy: ProxyAddress | undefined;
 }
 
 const MAX_FRAME_BYTES = 1024 * 1024;
@@ -72,13 +74,16 @@ class Conversation {
   readonly #news = new Wakeup(systemClock);
 
   /** @param words in which frames may come */
-  constructor({ url, telemetry, waitMs }: RealtimeProbeSettings, words: readonly RealtimeWords[]) {
+  constructor(
+    { url, telemetry, waitMs, proxy }: RealtimeProbeSettings,
+    words: readonly RealtimeWords[],
+  ) {
     this.#waitMs = waitMs;
     this.#words = words;
     const exchangeClock = createExchangeClock({ clock: systemClock });
     const limits = { acknowledgeTimeoutMs: waitMs, maxFrameBytes: MAX_FRAME_BYTES };
     this.#socket = new FrameSocket(
-      { url, clock: systemClock, exchangeClock, telemetry, words: {}, ...limits },
+      { url, clock: systemClock, exchangeClock, telemetry, proxy, words: {}, ...limits },
       {
         opened: () => {
           this.#isOpen = true;

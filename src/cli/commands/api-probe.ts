@@ -78,7 +78,8 @@ export const probe = command({
   needs: nothing,
   async run(common, { market, dialect, url, realtime: given, waitMs, json }): Promise<ExitCode> {
     const print = json ? () => Promise.resolve() : writeOut;
-    const { config, telemetry } = openApiSession({ ...common, url, dialect });
+    const session = openApiSession({ ...common, url, dialect });
+    const { config, telemetry } = session;
     const realtimeUrl = given ?? config.realtime.url;
     if (realtimeUrl !== null) assertFeedAddress(realtimeUrl);
 
@@ -105,7 +106,8 @@ export const probe = command({
       const [found] = [...markets].flatMap(([name, { current }]) =>
         current === undefined || (spoken ?? name) !== name ? [] : [current],
       );
-      const settings = { url: realtimeUrl, telemetry: telemetry.client, waitMs };
+      const proxy = session.proxyFor(realtimeUrl);
+      const settings = { url: realtimeUrl, telemetry: telemetry.client, waitMs, proxy };
       const dialects = spoken === undefined ? dialectNames : [spoken];
       await print(`\nReal time at ${printable(realtimeUrl)}:\n`);
       for await (const finding of probeRealtime(settings, dialects, market ?? found)) {

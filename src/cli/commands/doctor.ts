@@ -30,6 +30,7 @@ import {
   archiveIdentityOf,
   firstAnswer,
   openExchange,
+  proxiesOf,
   refuseOtherDialect,
 } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
@@ -274,7 +275,9 @@ async function exchangeOf(session: Session, bound: ArchiveIdentity | null): Retu
       ok('the built-in sandbox: its clock is ours; whether it answers, /readyz of its daemon says'),
     ];
   const realtimeUrl = config.realtime.url;
-  await using access = openExchange(session, { url, realtimeUrl });
+  const address = { url, realtimeUrl };
+  const proxies = proxiesOf(session, address);
+  await using access = openExchange(session, address);
   const { signal } = new AbortController();
   const sentMs = systemClock.monotonicMs();
   const identity = await firstAnswer(access, signal, session, 1);
@@ -287,6 +290,7 @@ async function exchangeOf(session: Session, bound: ArchiveIdentity | null): Retu
   const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
   return [
     ok(`${url} answers in ${shownDuration(tookMs)} and lists ${countOf(names.length, 'market')}`),
+    proxies !== null && ok(`the way to it goes through a proxy: ${proxies}`),
     other && wrong(other.message),
     missing.length > 0 && unlisted(missing, config.markets, names),
     realtimeUrl !== null &&

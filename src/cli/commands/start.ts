@@ -223,11 +223,12 @@ function unready({ phase, databaseTrouble }: DaemonView, { exchange }: Config): 
 }
 
 function greeting(addresses: DaemonAddresses, dataDir: string): string {
-  const { exchange, realtime, database, status } = addresses;
+  const { exchange, realtime, proxy, database, status } = addresses;
   return textOf([
     `tapekeep ${VERSION}`,
     `  exchange  ${exchange}`,
     realtime !== null && `  realtime  ${redactUrl(realtime)}`,
+    proxy !== null && `  proxy     ${proxy}`,
     `  database  ${database}`,
     status !== null && [`  status    ${status}/`, `  metrics   ${status}/metrics`],
     `  data      ${dataDir}`,

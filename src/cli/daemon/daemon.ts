@@ -29,6 +29,7 @@ import {
   guardIdentity,
   identityConflictOf,
   openExchange,
+  proxiesOf,
 } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
 import { whenDatabaseAnswers } from '../opening/waiting.js';
@@ -41,6 +42,8 @@ export interface DaemonAddresses {
   readonly exchange: string;
   /** Null where no states are collected. */
   readonly realtime: string | null;
+  /** Proxies in front of them; null where there are none. */
+  readonly proxy: string | null;
   readonly database: string;
   readonly status: string | null;
 }
@@ -161,6 +164,7 @@ export class Daemon {
     return {
       exchange: address.url,
       realtime: config.streams.states.enabled ? address.realtimeUrl : null,
+      proxy: proxiesOf(this.#options, address),
       database: describeDatabase(database.url),
       status: this.#status?.url ?? null,
     };

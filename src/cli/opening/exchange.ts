@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { proxyAt } from '../../client/http-proxy.js';
 import {
   createExchangeClient,
   type ExchangeApi,
@@ -58,7 +59,19 @@ export interface ExchangeAccess {
 /** More callers than any configuration has streams and markets would be a fault of ours. */
 const WAITING_MAX = 100_000;
 
-/** Opens the client side for an address, with the configured limits. */
+/** The proxies in front of an exchange in words, without credentials; null where there are none. */
+export function proxiesOf(session: Session, { url, realtimeUrl }: ExchangeAddress): string | null {
+  const nameOf = (address: string) => proxyAt(session.proxyFor(address))?.name;
+  const [first, second] = [nameOf(url), realtimeUrl === null ? undefined : nameOf(realtimeUrl)];
+  if (realtimeUrl === null || first === second) return first ?? null;
+  return `${first ?? 'none'} for requests, ${second ?? 'none'} for real time`;
+}
+
+/**
+ * Opens the client side for an address, with the configured limits.
+ *
+ * @throws InvalidAddressError also for a proxy that cannot be used
+ */
 export function openExchange(session: Session, address: ExchangeAddress): ExchangeAccess {
   const { config, clock, telemetry, exchangeTime: time } = session;
   const { burst, timeout, maxBodyBytes, connections, signedContent } = config.exchange;
@@ -86,6 +99,7 @@ export function openExchange(session: Session, address: ExchangeAddress): Exchan
     connections,
     signedContent,
     dialect,
+    proxy: session.proxyFor(address.url),
     ...accountOf(config, clock),
   });
   const { queryEvery, acknowledgeTimeout, reconnectBase, reconnectCap, connectsPerS } =
@@ -106,6 +120,7 @@ export function openExchange(session: Session, address: ExchangeAddress): Exchan
     exchangeClock: time,
     connectBudget,
     words: realtime,
+    proxy: session.proxyFor(address.realtimeUrl ?? ''),
     acknowledgeTimeoutMs: acknowledgeTimeout,
     queryEveryMs: queryEvery,
     backoff: { baseMs: reconnectBase, capMs: reconnectCap },
@@ -152,6 +167,7 @@ function accountOf({ account, dataDir }: Config, clock: Clock) {
 
 /** How a program that collects comes to its exchange, and learns whose archive it writes. */
 
+const FOR_A_PERSON: ReadonlySet<string> = new Set(['tls_refused', 'proxy_refused']);
 const RETRY = { baseMs: 500, capMs: 15_000 };
 /** Answers that are asked for so that they agree about the time: the first ones without a pause. */
 const SETTLE_ANSWERS_MAX = 8;
@@ -192,10 +208,10 @@ export async function firstAnswer(
     } catch (error) {
       if (signal.aborted) throw error;
       if (tries === 1 && codeOf(error) === 'not_found') await refuseOtherDialect(access, signal);
-      // No other try helps at a start; a daemon that runs waits for a certificate to be renewed.
+      // No other try helps at a start; a daemon that runs waits for a certificate, or a login, to be renewed.
       const isForAPerson =
         error instanceof TapekeepError &&
-        (error.action === 'fatal' || error.code === 'tls_refused');
+        (error.action === 'fatal' || FOR_A_PERSON.has(error.code));
       if (tries >= triesMax || isForAPerson) throw error;
       streamReport(telemetry.collect, 'markets', '*').failed(error, 'retry');
       await sleep(clock, backoff.nextMs(), signal);

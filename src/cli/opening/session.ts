@@ -1,5 +1,6 @@
 import { createExchangeClock, type ExchangeClock } from '../../client/exchange-clock.js';
 import { type ConfigTree, type LoadOptions, loadConfig } from '../../config/load.js';
+import { type ProxyChoice, proxyFor } from '../../config/proxy.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { SERIES, streamsOf, WRITTEN_SERIES } from '../../model/series.js';
@@ -19,6 +20,8 @@ export interface Session {
   readonly clock: Clock;
   readonly telemetry: ObservedTelemetry;
   readonly exchangeTime: ExchangeClock;
+  /** The proxy that the environment names for an address; undefined where it is reached directly. */
+  readonly proxyFor: (address: string) => ProxyChoice | undefined;
 }
 
 /**
@@ -37,8 +40,9 @@ export function openSession(
     readonly env?: NodeJS.ProcessEnv;
   } & Pick<LoadOptions, 'isSigning'> = {},
 ): Session {
+  const { env = process.env } = more;
   const config = loadConfig({
-    env: more.env ?? process.env,
+    env,
     isSigning: more.isSigning,
     ...sourcesOf(options, more.overrides),
   });
@@ -61,5 +65,6 @@ export function openSession(
   });
   stderr.reportTo(telemetry.daemon);
   exchangeTime = createExchangeClock({ clock, telemetry: telemetry.client });
-  return { config, clock, telemetry, exchangeTime };
+  const proxyOf = (address: string) => proxyFor(address, env);
+  return { config, clock, telemetry, exchangeTime, proxyFor: proxyOf };
 }

@@ -7,6 +7,7 @@ import {
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { parseJson, parseNumbersAsText } from '../../kernel/json.js';
 import { tlsRefusal } from '../../kernel/tls.js';
+import { type HttpProxy, ProxyFailure, proxyAt } from '../http-proxy.js';
 import { DATE_RESOLUTION_MS, headerText, identityOf, parseHttpDate } from '../reply-reader.js';
 import type { FeedSettings } from './reconnecting.js';
 import type { CloseReason } from './state-feed.js';
@@ -21,6 +22,7 @@ type FrameSocketSettings = Pick<
   | 'words'
   | 'acknowledgeTimeoutMs'
   | 'maxFrameBytes'
+  | 'proxy'
 >;
 
 /** How a connection ended. */
@@ -75,6 +77,7 @@ function reasonOfFailure(code: string, isOpen: boolean): CloseReason {
 export class FrameSocket {
   readonly #settings: FrameSocketSettings;
   readonly #handler: FrameHandler;
+  readonly #proxy: HttpProxy | undefined;
   #socket: WebSocket | undefined;
   #phase: 'connecting' | 'open' | 'ended' = 'connecting';
   #startedMs: number;
@@ -85,10 +88,13 @@ export class FrameSocket {
   #identity: string | null = null;
   #unrecognised = 0;
   #detail: string | undefined;
+  /** Ends what the connection itself cannot end. */
+  readonly #ending = new AbortController();
   #finish: () => void = () => {};
 
   constructor(settings: FrameSocketSettings, handler: FrameHandler) {
     this.#settings = settings;
+    this.#proxy = proxyAt(settings.proxy);
     this.#handler = handler;
     this.#startedMs = settings.clock.monotonicMs();
   }
@@ -99,7 +105,8 @@ export class FrameSocket {
 
   /** Connects, and resolves when something has ended it. Never rejects. Call it once. */
   run(signal: AbortSignal): Promise<void> {
-    const { clock, url, maxFrameBytes } = this.#settings;
+    const { clock, url, maxFrameBytes, acknowledgeTimeoutMs: timeoutMs } = this.#settings;
+    const proxy = this.#proxy;
     this.#startedMs = clock.monotonicMs();
     return new Promise((resolve) => {
       const onAbort = () => this.end('stopped');
@@ -111,6 +118,12 @@ export class FrameSocket {
         maxPayload: maxFrameBytes,
         perMessageDeflate: false,
         followRedirects: false,
+        ...(proxy && {
+          createConnection: proxy.connectionTo(new URL(url), {
+            timeoutMs,
+            signal: this.#ending.signal,
+          }),
+        }),
       });
       this.#socket = socket;
       socket.on('upgrade', ({ headers }) => {
@@ -205,10 +218,15 @@ export class FrameSocket {
   #fail(error: Error): void {
     if (this.#phase === 'ended') return;
     const reason = reasonOfFailure(codeOf(error), this.#isOpen);
-    if (reason === 'connect_failed') this.#detail = tlsRefusal(error) ?? messageOf(error);
+    if (reason === 'connect_failed') this.#detail = this.#whyNot(error);
     // The library names what a peer did wrong.
     if (reason === 'oversized' || reason === 'protocol_error') this.#count('unrecognised');
     this.end(reason);
+  }
+
+  #whyNot(error: Error): string {
+    const why = tlsRefusal(error) ?? messageOf(error);
+    return error instanceof ProxyFailure ? why : why + (this.#proxy?.via ?? '');
   }
 
   /** @param received the close code of the peer, where it is the peer that ended it */
@@ -216,6 +234,7 @@ export class FrameSocket {
     if (this.#phase === 'ended') return;
     const { clock } = this.#settings;
     this.#phase = 'ended';
+    this.#ending.abort();
     this.clearDeadline();
     this.#cancelBeat?.();
     const isOurs = this.#socket?.readyState === WebSocket.OPEN;
@@ -223,6 +242,9 @@ export class FrameSocket {
     this.#socket?.terminate();
     const code = received ?? (isOurs ? NORMAL_CLOSURE : ABNORMAL_CLOSURE);
     const livedMs = Math.round(clock.monotonicMs() - this.#startedMs);
+    if (reason === 'connect_timeout' && this.#proxy !== undefined) {
+      this.#detail ??= `no connection in time${this.#proxy.via}`;
+    }
     const detail = this.#detail === undefined ? {} : { detail: this.#detail };
     this.#handler.ended({ code, reason, livedMs, ...detail });
     this.#finish();

@@ -7,8 +7,9 @@ import type { Random } from '../../kernel/random.js';
 import { Backoff, type BackoffOptions } from '../../kernel/retry.js';
 import type { ClientEvents } from '../../observe/events.js';
 import { InvalidAddressError } from '../errors.js';
-import { DEFAULT_PRIORITY } from '../exchange-client.js';
+import { DEFAULT_PRIORITY, type ProxyAddress } from '../exchange-client.js';
 import type { ExchangeClock } from '../exchange-clock.js';
+import { proxyAt } from '../http-proxy.js';
 import { readAddress } from '../http-transport.js';
 
 /** What all feeds take. */
@@ -19,6 +20,8 @@ export interface ReconnectingOptions {
   readonly clock: Clock;
   /** Spreads the waits between connections. */
   readonly random: Random;
+  /** What connections go through; default none. */
+  readonly proxy?: ProxyAddress | undefined;
   /** Shared by all feeds, so that a reconnect storm stays a trickle. One token a connection. */
   readonly connectBudget?: RequestBudget;
   /** Between connections: full jitter, reset only by data. Default 0.5 s doubling up to 60 s. */
@@ -84,12 +87,13 @@ export function assertFeedAddress(url: string): void {
   }
 }
 
-/** @throws InvalidAddressError when `url` is not a plain ws or wss address */
+/** @throws InvalidAddressError when `url` is not a plain ws or wss address, or `proxy` none of a proxy */
 export function filledIn<Options extends ReconnectingOptions>(
   options: Options,
   maxFrameBytes: number,
 ): Options & FeedSettings {
   assertFeedAddress(options.url);
+  proxyAt(options.proxy);
   return {
     ...options,
     words: options.words ?? {},
