@@ -78,7 +78,7 @@ const FULL_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 const FULL_WORDS = /No space left on device|File too large|Disk quota exceeded/i;
 
 /** Whether an error says that a disk is full, be it ours or that of a server. */
-function isFullDisk(error: unknown): boolean {
+export function isFullDisk(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
 }
 
@@ -229,63 +229,4 @@ export class StatementRefusedError extends TapekeepError {
   constructor(message: string, cause?: unknown) {
     super('usage', message, { cause });
   }
-}
-
-/** Unknown table in a statement. */
-export class NoSuchTableError extends StatementRefusedError {
-  readonly table: string;
-
-  constructor(table: string, message: string) {
-    super(message);
-    this.table = table;
-  }
-}
-
-/** A PIVOT whose values DuckDB would have to look up first, by a statement of its own. */
-export class OpenPivotError extends StatementRefusedError {
-  constructor() {
-    super(
-      "query takes one SELECT, and a PIVOT that has to look up its values is more than one statement: name them, as in PIVOT trades ON side IN ('buy', 'sell') USING count(*)",
-    );
-  }
-}
-
-/** The machine has not enough memory or disk for a statement. */
-class QueryResourcesError extends TapekeepError {
-  constructor(what: string, cause: unknown) {
-    super(
-      'query_resources',
-      `${what}: ask for fewer markets or a shorter time (in the statement, or with --market, --from and --to), or let TMPDIR name a folder on a larger disk`,
-      { cause },
-    );
-  }
-}
-
-const TOO_MANY_DIGITS =
-  /Overflow in (multiplication|addition|subtraction|HUGEINT)|Needed scale \d+/;
-
-/** A time with a zone and without seconds, which Postgres takes. */
-const NO_SECONDS = /invalid timestamp field format: "(\S+[ T]\d\d:\d\d)( ?[A-Za-z+-][^"]*)"/;
-
-/** Errors of a statement in words for its author. */
-export function asStatementError(error: unknown): unknown {
-  if (error instanceof DiskFullError) return new QueryResourcesError('the disk is full', error);
-  if (!(error instanceof ParquetError)) return error;
-  const said = messageOf(error.cause);
-  if (isFullDisk(error.cause)) return new QueryResourcesError('the disk is full', error);
-  if (/^Out of Memory/i.test(said))
-    return new QueryResourcesError('there is not enough memory', error);
-  if (/^(IO|Internal|Fatal|Serialization) Error/.test(said)) return error;
-  const [first = ''] = said.split('\n');
-  if (TOO_MANY_DIGITS.test(first)) {
-    return new StatementRefusedError(
-      `a result has more than 38 digits (${first}): the column total has the product of price and amount; give a factor of another product fewer digits after the point where it has no more, such as price::DECIMAL(38,8)`,
-      error,
-    );
-  }
-  const [, minute, zone] = NO_SECONDS.exec(first) ?? [];
-  const advice =
-    minute === undefined ? '' : `. Before a zone DuckDB wants the seconds: '${minute}:00${zone}'`;
-  const text = `the statement is refused: ${first}${advice}${said.slice(first.length)}`;
-  return new StatementRefusedError(text, error);
 }

@@ -114,7 +114,7 @@ test('the page about adding a series is all that a new series needs', async (t) 
     await command('export', '--kind', 'quote', '--market', 'BTC_USDT', ...span, '--out', '-');
   const asked = async () =>
     await command(
-      ...['query', '--json', '--engine', 'duckdb'],
+      ...['query', '--json'],
       `select count(*) as n, max(bid)::varchar as bid, min(ask_amount) = 1.5 as is_exact from quotes where market = 'BTC_USDT' and observed_at < '2026-01-16'`,
     );
   const { openArchive } = await module('dist/index.js');

@@ -16,9 +16,8 @@ import { repositoryPath } from '../support/repository/repository.js';
 
 const MAIN = join(repositoryPath, 'dist/cli/main.js');
 const DEBUG = ['--log-level', 'debug', '--log-format', 'json'];
-const LONG = 'select pg_sleep(600)';
-const ROWS = 'select * from generate_series(1, 300000)';
-const DUCK_ROWS = 'select range from range(300000), (select count(*) from markets)';
+const LONG = 'select count(*) from range(1000000000000)';
+const ROWS = 'select range from range(300000), (select count(*) from markets)';
 
 let folder = '';
 
@@ -92,30 +91,29 @@ test('an example: SIGINT while the server is starting', async (t) => {
 });
 
 const READERS = [
-  { name: 'query', sql: ROWS, output: '| head -2' },
-  { name: 'query by DuckDB', sql: DUCK_ROWS, output: '| head -2' },
-  { name: 'query with its messages', sql: ROWS, output: '2>&1 | head -2' },
+  { name: 'query', output: '| head -2' },
+  { name: 'query with its messages', output: '2>&1 | head -2' },
 ];
 
-async function inShell(sql: string, output: string) {
+async function inShell(output: string) {
   const script = `"$NODE" "$MAIN" query "$SQL" --format csv ${output}; echo "code \${PIPESTATUS[0]}"`;
-  const env = { PATH: process.env.PATH, NODE: process.execPath, MAIN, SQL: sql };
+  const env = { PATH: process.env.PATH, NODE: process.execPath, MAIN, SQL: ROWS };
   return await promisify(execFile)('bash', ['--norc', '-c', script], {
     env: { ...env, TAPEKEEP_DATA_DIR: folder },
   });
 }
 
-for (const { name, sql, output } of READERS) {
+for (const { name, output } of READERS) {
   test(`${name}: a reader that has seen enough is no failure`, async () => {
-    const { stdout, stderr } = await inShell(sql, output);
-    assert.match(stdout, /^(generate_series|range)\r\n[01]\r\ncode 0\n$/);
+    const { stdout, stderr } = await inShell(output);
+    assert.match(stdout, /^range\r\n0\r\ncode 0\n$/);
     assert.equal(stderr, '');
     await assertNoServer(stdout);
   });
 }
 
 test('query: output that cannot be written is one', async () => {
-  const { stdout, stderr } = await inShell(ROWS, '> /dev/full');
+  const { stdout, stderr } = await inShell('> /dev/full');
   assert.match(stdout, /^code 1\n$/);
   assert.match(stderr, /^tapekeep: the output cannot be written \(.*ENOSPC.*\)\n$/);
   await assertNoServer(stderr);

@@ -47,7 +47,7 @@ test('the embedded server is reached whatever PG* variables the shell has', asyn
   const address = await run('url');
   daemon.kill('SIGTERM');
   assert.equal((await daemon.ended()).code, 0, daemon.dump());
-  assert.match(await run('query', 'select count(*) > 0 as found from trade'), /true/);
+  assert.match(await run('query', 'select count(*) > 0 as found from trades'), /true/);
   assert.match(address, /\?sslmode=disable/);
   if (spawnSync('psql', ['--version']).status !== 0) {
     t.diagnostic('psql is not installed: not checked with it');
@@ -74,7 +74,7 @@ test('a TMPDIR that cannot be written is named, and nothing waits for it', async
   assert.equal((await run(cwd, 'start', '--for', '1s')).code, 0);
   const file = join(cwd, 'data/postgres.port');
   for (const folder of ['/proc', join(cwd, 'none'), file]) {
-    const asked = await run(folder, 'query', '--engine', 'duckdb', 'select count(*) from trades');
+    const asked = await run(folder, 'query', 'select count(*) from trades');
     assert.match(asked.said, refused(folder));
     assert.equal(asked.code, 2);
     assert.equal((await run(folder, 'start', '--for', '1s')).code, 0, 'nothing is to be migrated');

@@ -6,6 +6,7 @@ import test, { type TestContext } from 'node:test';
 import { STREAM_KINDS } from '../../src/model/series.js';
 import { STATUS } from '../../src/status/document.js';
 import { blocksOf, readDocument } from '../support/documents/documents.js';
+import { runSql } from '../support/postgres/postgres.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program, startSandbox } from '../support/programs/program.js';
@@ -110,7 +111,7 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   const rows = ({ archive }: Awaited<ReturnType<typeof status>>) =>
     archive.streams.filter(({ kind }) => kind === 'trades').reduce((sum, one) => sum + one.rows, 0);
   assert.ok(rows(after) >= rows(before), 'what was stored is still there');
-  const query = run(t, cwd, 'query', '--json', 'select count(*)::int as trades from trade');
+  const query = run(t, cwd, 'query', '--json', 'select count(*)::int as trades from trades');
   assert.equal((await query.ended()).code, 0);
   const [row] = query.lines.stdout.map((line) => JSON.parse(line) as { trades: number });
   assert.ok((row?.trades ?? 0) >= rows(after));
@@ -199,7 +200,8 @@ async function otherWords(cwd: string, url: string): Promise<string[]> {
   const served = await (await fetch(new URL('/status', url))).text();
   const kindsIn = (text: string) =>
     [...text.matchAll(/"kind": *"([^"]*)"/g)].map(([, word]) => word);
-  const sql = (text: string) => answer('query', '--json', text);
+  const address = (await answer('url')).trim();
+  const streams = await runSql<{ kind: string }>(address, 'select distinct kind from stream');
   const refused = await runCommand(['export', '--kind', 'nothing'], env);
   const [, offered = ''] = /Allowed: (.*)\./.exec(refused.err) ?? [];
   const surfaces = {
@@ -207,11 +209,8 @@ async function otherWords(cwd: string, url: string): Promise<string[]> {
     served: kindsIn(served),
     status: kindsIn(await answer('status', '--json')),
     gaps: kindsIn(await answer('gaps', '--json')),
-    tables: kindsIn(await sql('select distinct kind from stream')),
-    views: kindsIn(await sql('select distinct kind from analytics.coverage')),
-    duckdb: kindsIn(
-      await answer('query', '--engine', 'duckdb', '--json', 'select distinct kind from coverage'),
-    ),
+    tables: streams.map(({ kind }) => kind),
+    query: kindsIn(await answer('query', '--json', 'select distinct kind from coverage')),
     export: offered.split(', '),
   };
   const known = new Set<string | undefined>(STREAM_KINDS);

@@ -25,18 +25,9 @@ const COMMANDS = [
     ...['query', '--json'],
     `SELECT market, traded_at, date_trunc('day', traded_at) AS day, traded_at::date AS date FROM trades ORDER BY ALL`,
   ],
-  [
-    ...['query', '--json'],
-    `SELECT tid, traded_at, date_trunc('day', traded_at) AS day, traded_at::date AS date
-     FROM analytics.trades ORDER BY 1, 2`,
-  ],
-  [
-    'query',
-    '--json',
-    `SELECT * FROM analytics.candles('BTC_USD', '1d', '${DAYS[0]}', '2026-01-17')`,
-  ],
+  ['query', '--json', `SELECT * FROM candles('BTC_USD', '1d', '${DAYS[0]}', '2026-01-17')`],
 ];
-const AFTER_ARCHIVING = COMMANDS.slice(2, 5);
+const AFTER_ARCHIVING = COMMANDS.slice(2);
 
 /** When something was done, and how large it became. */
 const PASSING = /"(at|asOf|sealedAt|archivedAt|bytes|coldBytes|seconds)":("[^"]*"|[\d.]+),?/g;

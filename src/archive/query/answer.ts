@@ -4,12 +4,7 @@ import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
 import type { LedgerTable } from '../../store/index.js';
 import { assertColdDir } from '../cold/folder.js';
-import {
-  asDiskFull,
-  asStatementError,
-  NoSuchTableError,
-  StatementRefusedError,
-} from '../errors.js';
+import { asDiskFull, StatementRefusedError } from '../errors.js';
 import { fillFile } from '../files.js';
 import { csvSql } from '../parquet/columns.js';
 import { type DuckSession, identifier, literals, type RowVectors } from '../parquet/session.js';
@@ -28,13 +23,13 @@ import {
   planBounds,
   type Selection,
 } from './needs.js';
+import { asStatementError, unknownTable } from './refusals.js';
 import type { Statement, Syntax } from './statement.js';
 import {
   DEPTH_LEVELS,
   isQueryTable,
   isQuestion,
   LEDGER_COLUMNS,
-  QUERY_TABLES,
   QUESTION_TABLES,
   type QueryTable,
   questionSql,
@@ -301,10 +296,7 @@ function knownTables({ tables, functions }: Syntax): QueryTable[] {
     if (['information_schema', 'pg_catalog', 'system'].includes(schema)) continue;
     if (schema === '' && /^(duckdb|pg|pragma)_/.test(name)) continue;
     if (!isQueryTable(name) || !['', 'main', 'analytics'].includes(schema)) {
-      throw new NoSuchTableError(
-        name,
-        `there is no table ${schema === '' ? name : `${schema}.${name}`} here; there are ${QUERY_TABLES.join(', ')}. The tables of the database are asked with --engine postgres, and without --cold`,
-      );
+      throw unknownTable(name, schema === '' ? name : `${schema}.${name}`);
     }
     known.add(name);
   }

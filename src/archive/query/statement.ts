@@ -1,5 +1,6 @@
-import { asStatementError, OpenPivotError, StatementRefusedError } from '../errors.js';
+import { StatementRefusedError } from '../errors.js';
 import { type DuckSession, literal, openDuck } from '../parquet/session.js';
+import { asStatementError } from './refusals.js';
 import { isQueryTable } from './tables.js';
 
 export type Statement = Awaited<ReturnType<typeof openStatement>>;
@@ -63,6 +64,11 @@ const named = (schema = '', name = ''): Named => ({
   name: name.toLowerCase(),
 });
 
+const NO_SELECT = 'query runs one SELECT and nothing else; use "tapekeep psql" for EXPLAIN';
+/** DuckDB would have to look up the values first, by a statement of its own. */
+const OPEN_PIVOT =
+  "query takes one SELECT, and a PIVOT that has to look up its values is more than one statement: name them, as in PIVOT trades ON side IN ('buy', 'sell') USING count(*)";
+
 /**
  * Takes a statement apart without running it.
  *
@@ -82,14 +88,10 @@ async function parseStatement(duck: DuckSession, sql: string): Promise<Syntax> {
   }) as Parsed;
   if (parsed.error === true) {
     const isParsed = parsed.error_type === 'not implemented';
-    if (isParsed && /\bpivot\b/i.test(sql)) throw new OpenPivotError();
+    if (isParsed) throw new StatementRefusedError(/\bpivot\b/i.test(sql) ? OPEN_PIVOT : NO_SELECT);
     const { error_message: message, position } = parsed;
     const place = position === undefined ? '' : pointAt(sql, Number(position));
-    throw new StatementRefusedError(
-      isParsed
-        ? 'query only reads: DuckDB takes a SELECT here, and no EXPLAIN'
-        : `the statement is refused: ${message}${place}`,
-    );
+    throw new StatementRefusedError(`the statement is refused: ${message}${place}`);
   }
   const count = parsed.statements?.length ?? 0;
   if (count === 0) throw new StatementRefusedError('there is no statement');
@@ -118,7 +120,7 @@ const BEFORE_LETTERS = 60;
  *
  * @param at place in the statement, counted in characters from 0
  */
-export function pointAt(sql: string, at: number): string {
+function pointAt(sql: string, at: number): string {
   const before = [...sql].slice(0, at);
   const lineStart = before.lastIndexOf('\n') + 1;
   const line = [...([...sql].slice(lineStart).join('').split('\n')[0] ?? '')];

@@ -25,7 +25,8 @@ The embedded Postgres is started if need be, and stopped at the end unless other
 Of a database of your own (database.url) the login is the same with and without --owner; without it,
 transactions begin as read-only, and names are looked for in analytics first.
 
-psql is part of the Postgres client of your system; "tapekeep query" needs none.`,
+psql is part of the Postgres client of your system. Without it, any client connects to the address that
+"tapekeep url" prints, and "tapekeep query" needs none.`,
   hint: `(${BEHIND})`,
   needs: nothing,
   async run(common, { given, isOwner }) {
@@ -82,7 +83,7 @@ async function runPsql(
   } catch (error) {
     if (codeOf(error) !== 'ENOENT') throw error;
     const text =
-      'psql is not installed here: install the Postgres client of your system (postgresql-client), ask by "tapekeep query", or give another program the address that "tapekeep url" prints';
+      'psql is not installed here: install the Postgres client of your system (postgresql-client), or give another program the address that "tapekeep url" prints';
     throw new TapekeepError('program_missing', text, { cause: error });
   } finally {
     signal.removeEventListener('abort', end);
