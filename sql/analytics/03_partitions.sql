@@ -64,7 +64,7 @@ BEGIN
            WHEN 'left' THEN 'have left the database since this transaction began'
            ELSE 'are no longer kept' END;
     hint := CASE missing.state
-      WHEN 'archived' THEN 'Give a span to a function of the name, which answers where all rows of it are here. The command tapekeep query reads both where no schema stands before the name: its tables (trades, klines, …), candles, vwap and returns. tapekeep restore brings the rows back; in psql and other clients SET tapekeep.missing = ''warn'' answers without them, with a warning.'
+      WHEN 'archived' THEN 'Give a span to a function of the name, which answers where all rows of it are here. The command tapekeep query reads both. tapekeep restore brings the rows back; in psql and other clients SET tapekeep.missing = ''warn'' answers without them, with a warning.'
       WHEN 'left' THEN 'Begin it anew to see where they are.'
       ELSE 'Ask for a time after it; in psql and other clients SET tapekeep.missing = ''warn'' answers without them, with a warning.' END;
     IF mode = 'warn' THEN

@@ -54,7 +54,6 @@ const STORE = {
     database_too_new: 'The schema is newer than the program.',
     database_too_old: 'Postgres is older than 15.',
     embedded_postgres_locked: 'Another program is starting or stopping the embedded Postgres.',
-    query_role_missing: 'The role or function that read-only statements run with is missing.',
     writer_lock_held: 'Another daemon writes to this archive.',
   }),
   ...entries('retry', 'database', {
@@ -93,7 +92,6 @@ const STORE = {
   }),
   ...entries('fatal', 'usage', {
     bad_database_url: 'The address of the database cannot be read.',
-    query_refused: 'The statement is not read-only, or not one statement.',
   }),
 };
 

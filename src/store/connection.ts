@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { finished } from 'node:stream/promises';
-import pg from 'pg';
+import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, messageOf } from '../kernel/errors.js';
@@ -18,7 +18,7 @@ import { namedRows, ROW_TYPES } from './sql.js';
 /** The oldest server whose SQL we speak (multiranges, NULLS NOT DISTINCT, MERGE). */
 const OLDEST_SERVER = 15;
 /** The client gives up a little after the server should have, so that the server's answer comes first. */
-export const CLIENT_GRACE_MS = 5_000;
+const CLIENT_GRACE_MS = 5_000;
 /** Read ahead of a slow reader, bytes. */
 const READ_AHEAD = 256 * 1024;
 /**
@@ -118,7 +118,7 @@ export class Connection implements Runner {
   readonly #client: pg.ClientBase;
   readonly #clock: Clock;
   readonly #use: ConnectionUse;
-  #silenceMs: number | null;
+  readonly #silenceMs: number | null;
   readonly #onAbort = () => this.destroy();
   #isLost = false;
   /** What ended it, where that was not its owner. */
@@ -185,17 +185,6 @@ export class Connection implements Runner {
     else this.#socket.unref();
   }
 
-  /** Does some work with another deadline of the server's answers. */
-  async withSilence<T>(silenceMs: number, work: () => Promise<T>): Promise<T> {
-    const before = this.#silenceMs;
-    this.#silenceMs = silenceMs;
-    try {
-      return await work();
-    } finally {
-      this.#silenceMs = before;
-    }
-  }
-
   /** @param values none: there may be several statements in the text */
   async rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
     const [rows] = await this.#results({ text: sql, values: [...values] });
@@ -208,17 +197,6 @@ export class Connection implements Runner {
    */
   single<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
     return this.#query<Row>({ text: sql, values: [...values], queryMode: 'extended' });
-  }
-
-  /** As {@link single}, with the columns in their order, whatever they are called. */
-  table(sql: string, values: readonly unknown[]): Promise<unknown[][]> {
-    const form = { rowMode: 'array', queryMode: 'extended', types: ANSWER_TYPES };
-    return this.#query({ text: sql, values: [...values], ...form });
-  }
-
-  /** The columns of what a statement from outside would answer; it is not run. */
-  describe(sql: string): Promise<DescribedColumn[]> {
-    return this.#run(() => describe(this.#client, sql));
   }
 
   /** Several statements in one message, without values; answers with the rows of each. */
@@ -375,94 +353,4 @@ export async function pingPostgres(options: {
   const limits = { connectTimeoutMs: timeoutMs, statementTimeoutMs: timeoutMs };
   const connection = await Connection.open({ databaseUrl, clock, ...limits });
   await connection.close();
-}
-
-/** A column of a statement's answer, as the server describes it. */
-interface DescribedColumn {
-  readonly name: string;
-  /** OID of its type. */
-  readonly type: number;
-}
-
-/** Messages of the protocol that the driver's types leave out. */
-interface Wire {
-  parse(message: { readonly name: string; readonly text: string }): void;
-  describe(message: { readonly type: 'S'; readonly name: string }): void;
-  sync(): void;
-}
-
-/**
- * Asks the server what the answer to a statement will look like, without running it. A text of several
- * statements is refused by the protocol itself.
- *
- * @throws the error of the server or the driver
- */
-function describe(client: pg.ClientBase, text: string): Promise<DescribedColumn[]> {
-  return new Promise((resolve, reject) => {
-    const query = new pg.Query(text, (error, answer) => {
-      if (error != null) reject(error);
-      else resolve(answer.fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID })));
-    });
-    query.submit = (connection) => {
-      const wire = connection as unknown as Wire;
-      wire.parse({ name: '', text });
-      wire.describe({ type: 'S', name: '' });
-      wire.sync();
-    };
-    client.query(query);
-  });
-}
-
-type Reader = (text: string) => unknown;
-
-const BYTEA = 17;
-/** Types that the driver would make into something less exact than their text, or not for people. */
-const READERS: ReadonlyMap<number, Reader> = new Map<number, Reader>([
-  [700, float], // float4
-  [701, float], // float8
-  [BYTEA, (text) => `\\x${(pg.types.getTypeParser(BYTEA)(text) as Buffer).toString('hex')}`],
-  [1082, timestamp], // date
-  [1114, timestamp],
-  [1184, timestamp], // timestamptz: a JavaScript date has no microseconds
-  [1186, timestamp], // interval
-  [1700, String], // numeric
-]);
-/** Arrays of them, with the type of an element. */
-const ELEMENTS: ReadonlyMap<number, number> = new Map([
-  [1001, BYTEA],
-  [1021, 700],
-  [1022, 701],
-  [1115, 1114],
-  [1182, 1082],
-  [1185, 1184],
-  [1187, 1186],
-  [1231, 1700],
-]);
-const TEXT_ARRAY = 1009;
-
-/** How the values of an answer are read: no number on the way through a float. */
-const ANSWER_TYPES: pg.CustomTypesConfig = {
-  getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
-    const element = READERS.get(ELEMENTS.get(oid) ?? 0);
-    if (element === undefined) return READERS.get(oid) ?? pg.types.getTypeParser(oid, format);
-    const read = pg.types.getTypeParser(TEXT_ARRAY as number, 'text') as Reader;
-    const each = (value: unknown): unknown =>
-      Array.isArray(value) ? value.map(each) : value === null ? null : element(String(value));
-    return (text: string) => each(read(text));
-  }) as pg.CustomTypesConfig['getTypeParser'],
-};
-
-/** JSON has no infinity and would write null, as if nothing were known. */
-function float(text: string): unknown {
-  const value = Number(text);
-  return Number.isFinite(value) ? value : text;
-}
-
-/** `2026-01-31T12:00:00.000Z`, with microseconds where there are any. */
-function timestamp(text: string): string {
-  const [, day, time, fraction = ''] =
-    /^(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?(?:\+00)?$/.exec(text) ?? [];
-  if (day === undefined) return text;
-  const zone = text.endsWith('+00') ? 'Z' : '';
-  return `${day}T${time}.${fraction.padEnd(fraction.length > 3 ? 6 : 3, '0')}${zone}`;
 }

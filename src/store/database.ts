@@ -5,7 +5,7 @@ import type { Random } from '../kernel/random.js';
 import { retry } from '../kernel/retry.js';
 import type { StoreEvents } from '../observe/events.js';
 import { Client, type ConnectionOptions, clientConfig, connectFailure } from './address.js';
-import { CLIENT_GRACE_MS, Connection, inStoreWords, type Runner } from './connection.js';
+import { Connection, inStoreWords, type Runner } from './connection.js';
 import { isState, sqlstateOf } from './errors.js';
 import { sessionSettings } from './session-settings.js';
 
@@ -70,25 +70,6 @@ export class Database implements Runner {
         throw error;
       }
     });
-  }
-
-  /**
-   * Runs `work` in a transaction that only reads and is rolled back: what a statement from outside has
-   * set, such as a search path, goes with it.
-   *
-   * @param timeoutMs deadline of each statement at the client, a little later than at the server
-   */
-  reading<T>(timeoutMs: number, work: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#lend((connection) =>
-      connection.withSilence(timeoutMs + CLIENT_GRACE_MS, async () => {
-        await connection.rows('BEGIN READ ONLY');
-        try {
-          return await work(connection);
-        } finally {
-          await connection.rows('ROLLBACK').catch(() => undefined);
-        }
-      }),
-    );
   }
 
   /**

@@ -63,8 +63,6 @@ const STATES = {
   'not allowed': ['42501'],
   'out of time': ['57014'],
   'read only': ['25006'],
-  /** A function answers with other types than were asked of it. */
-  'other types': ['42804'],
   /** A deadlock or a serialization failure: it succeeds when it is repeated. */
   'undone for others': ['40001', '40P01'],
   /** Table, object or row: another session made it at this instant. */

@@ -35,7 +35,6 @@ export {
 export { StoreError } from './errors.js';
 export { FILLER } from './locks.js';
 export { openStore, type SqlValue, type Store, type StoreOptions } from './open-store.js';
-export type { Answer } from './reading/answers.js';
 export type {
   CoverageNeighbour,
   GapDetail,

@@ -45,7 +45,6 @@ import { replaceRemovedPartitions, revoke, revokeBeyond } from './completeness/r
 import { checkDatabase } from './connection.js';
 import { Database } from './database.js';
 import { refuseSharedSession } from './pooling.js';
-import { readAnswer } from './reading/answers.js';
 import {
   readDatabaseBytes,
   readGap,
@@ -184,7 +183,6 @@ const INSPECTION = {
   ...{ streams: readStreams, progress: readProgress, neighbours: readNeighbours, gap: readGap },
   ...{
     note: noteGaps,
-    ask: readAnswer,
     isWritten: readIsWritten,
     isCollecting: readIsCollecting,
     mayWrite: readMayWrite,

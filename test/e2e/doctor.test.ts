@@ -168,14 +168,6 @@ test('the doctor says that a daemon writes to the archive, which keeps another f
   assert.doesNotMatch((await doctor(env)).states.join('\n'), /writes to it now/);
 });
 
-test('a database whose statements cannot be run says so before one is asked', async () => {
-  const url = await makeDatabase();
-  const asked = async () => (await doctor({ TAPEKEEP_DATABASE_URL: url })).states.join('\n');
-  assert.doesNotMatch(await asked(), /tapekeep query/);
-  await runSql(url, 'ALTER FUNCTION run_query OWNER TO CURRENT_USER');
-  assert.match(await asked(), /^database: warning: no "tapekeep query" of tables of Postgres$/m);
-});
-
 test('a database that answers and stores nothing, as on a full disk, is wrong for collecting', async () => {
   const url = await makeDatabase();
   const name = new URL(url).pathname.slice(1);

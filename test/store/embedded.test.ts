@@ -209,7 +209,6 @@ test('an archive whose program was the superuser is made over, once, with all th
      ALTER TABLE trade OWNER TO tapekeep;
      ALTER TABLE trade_20260115 OWNER TO tapekeep;
      ALTER FUNCTION make_partition OWNER TO tapekeep;
-     ALTER FUNCTION run_query OWNER TO tapekeep;
      CREATE VIEW of_a_person AS SELECT market_id FROM trade`,
   );
   await first.stop();

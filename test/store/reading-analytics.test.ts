@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
-import { askAll } from '../support/postgres/ask-all.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { archiveDay } from '../support/worlds/cold-world.js';
@@ -104,61 +103,6 @@ test('what is asked before and after a partition leaves is answered by what hold
   assert.deepEqual(rows, [
     { state: 'expired', count: '1' },
     { state: 'hot', count: '2' },
-  ]);
-});
-
-test('a statement that touches a series with rows in files tells so', async (t) => {
-  const place = await openDaysWorld(await makeFolder(t));
-  const cold = async (sql: string) => (await askAll(place.store, sql, 30_000)).cold;
-  assert.deepEqual(await cold('SELECT count(*) FROM trade'), []);
-  await archiveDay(place, 'trades', DAYS[1]);
-  const fromMs = Date.parse(`${DAYS[1]}T00:00:00Z`);
-  const told = [{ table: 'trade', span: { fromMs, toMs: fromMs + 86_400_000 } }];
-  for (const sql of [
-    'SELECT count(*) FROM trade',
-    `SELECT * FROM trade WHERE traded_at BETWEEN '2026-01-15 01:00Z' AND '2026-01-15 02:00Z'`,
-    'SELECT count(*) FROM trade JOIN ticker USING (market_id)',
-  ]) {
-    assert.deepEqual(await cold(sql), told, sql);
-  }
-  assert.deepEqual(await cold('SELECT count(*) FROM ticker, coverage'), []);
-  // What refuses a time with such rows has all of any other.
-  const hot = `analytics.trades('BTC_USD', '${DAYS[2]}', '2026-02-01')`;
-  assert.deepEqual(await cold(`SELECT market, count(*) FROM ${hot} GROUP BY 1`), []);
-  assert.deepEqual(await cold(`SELECT * FROM analytics.completeness('BTC_USD', '${DAYS[2]}')`), []);
-  await runSql(
-    place.url,
-    `CREATE SCHEMA mine;
-     CREATE VIEW mine."My trades" AS SELECT * FROM trade;
-     CREATE FUNCTION mine.count_all() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM public.trade';
-     GRANT USAGE ON SCHEMA mine TO PUBLIC; GRANT SELECT ON mine."My trades" TO PUBLIC`,
-  );
-  for (const sql of [
-    `SELECT count(*) FROM ${hot}, (SELECT max(tid) FROM "trade") t`,
-    `SELECT count(*) FROM trade_${DAYS[2].replaceAll('-', '')}, ${hot}`,
-    'SELECT count(*) FROM mine."My trades"',
-    'SELECT mine.count_all()',
-    `SELECT query_to_xml('SELECT count(*) FROM tra' || 'de', true, true, '')::text AS x`,
-    `WITH s AS MATERIALIZED (SELECT set_config('tapekeep.missing', 'ignore', true) AS mode)
-     SELECT count(*) FROM s, LATERAL analytics.trades(
-       'BTC_USD', CASE s.mode WHEN 'ignore' THEN timestamptz '${DAYS[1]}' END, '2026-02-01') t`,
-  ]) {
-    assert.deepEqual(await cold(sql), told, sql);
-  }
-  const { names, rows } = await askAll(
-    place.store,
-    `SELECT 1 AS a, 2 AS a, '{1.10,2}'::numeric[] AS exact, 12345678901234567.5 AS b,
-       timestamptz '2026-01-15 12:00:00.123457Z' AS at, date '2026-01-15' AS day,
-       ARRAY[timestamptz '2026-01-15 12:00:00.123457Z', NULL] AS ats, bytea '\\xDEAD00' AS bytes,
-       ARRAY[bytea 'a\\000', NULL] AS pieces, NULL::bytea AS none`,
-    30_000,
-  );
-  const columns = ['a', 'a', 'exact', 'b', 'at', 'day', 'ats', 'bytes', 'pieces', 'none'];
-  assert.deepEqual(names, columns);
-  const at = '2026-01-15T12:00:00.123457Z';
-  const bytes = ['\\xdead00', ['\\x6100', null], null];
-  assert.deepEqual(rows, [
-    [1, 2, ['1.10', '2'], '12345678901234567.5', at, '2026-01-15', [at, null], ...bytes],
   ]);
 });
 

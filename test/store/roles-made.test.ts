@@ -122,7 +122,7 @@ async function startFreshServer() {
   const options = { dataDir: join(dir, 'data'), clock: systemClock, telemetry };
   const server = await startEmbeddedPostgres(options);
   const url = await asSuperuser(server.url, join(dir, 'data'));
-  const made = ['owner', 'writer', 'reader', 'query'].map((name) => `tapekeep_${name}`);
+  const made = ['owner', 'writer', 'reader'].map((name) => `tapekeep_${name}`);
   await runSql(url, `DROP ROLE ${made.join(', ')}`);
   return {
     url,

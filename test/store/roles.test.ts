@@ -2,12 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { CheckRow } from '../../src/model/check-results.js';
 import { migrate } from '../../src/store/schema/migrate.js';
-import {
-  OWNED_FUNCTIONS,
-  OWNED_TYPES,
-  QUERY_FUNCTION,
-  TABLE_RIGHTS,
-} from '../../src/store/schema/roles.js';
+import { OWNED_FUNCTIONS, OWNED_TYPES, TABLE_RIGHTS } from '../../src/store/schema/roles.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
@@ -32,7 +27,7 @@ test('every table, function and type of the archive has a decision on its rights
     `SELECT proname AS name FROM pg_proc WHERE pronamespace = 'public'::regnamespace
        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = pg_proc.oid AND d.deptype = 'e')`,
   );
-  assert.deepEqual(functions, [...OWNED_FUNCTIONS, QUERY_FUNCTION].sort());
+  assert.deepEqual(functions, [...OWNED_FUNCTIONS].sort());
   const types = await names(
     `SELECT typname AS name FROM pg_type
      WHERE typnamespace = 'public'::regnamespace AND typtype IN ('e', 'd')`,
@@ -57,7 +52,7 @@ test('the owner of everything is a group that cannot log in', async () => {
   );
   assert.deepEqual(
     roles.map((row) => Object.values(row)[0]),
-    ['tapekeep_owner', 'tapekeep_query', 'tapekeep_reader', 'tapekeep_writer'],
+    ['tapekeep_owner', 'tapekeep_reader', 'tapekeep_writer'],
   );
 });
 

@@ -3,7 +3,6 @@ import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { migrate, openStore } from '../../src/store/index.js';
-import { askAll } from '../support/postgres/ask-all.js';
 import { makeDatabase, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 
 const telemetry = quietStoreEvents();
@@ -21,7 +20,7 @@ test('the archive is found whatever search path the database or the role has', a
     });
     t.after(() => store.stop());
     await store.acquireWriterLock();
-    assert.deepEqual((await askAll(store, 'SELECT count(*) FROM trade', 5_000)).rows, [['0']]);
+    assert.deepEqual(await store.query('SELECT count(*) FROM trade'), [{ count: '0' }]);
     await store.stop();
   }
 });

@@ -184,9 +184,6 @@ const WRITER_ADVICE = 'it is the only one that may: "tapekeep start" is refused 
 const IDLE_ADVICE =
   'it starts, waits for its exchange, or fills gaps; end it where it hangs: "tapekeep start" is refused until then';
 
-/** A statement that reads nothing takes no longer. */
-const ASK_LIMIT_MS = 5000;
-
 async function archiveFound(
   store: Store,
   where: string,
@@ -195,9 +192,6 @@ async function archiveFound(
 ): ReturnType<Look> {
   const trouble = await coldFolderTrouble(config, store);
   const failureOf = (work: Promise<unknown>) => work.then(() => undefined, messageOf);
-  const unasked = await failureOf(
-    store.inspection.ask('SELECT 1 AS one', ASK_LIMIT_MS, async () => undefined),
-  );
   const isCollecting = await store.inspection.isCollecting();
   const writer = isCollecting
     ? warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)
@@ -210,7 +204,6 @@ async function archiveFound(
     unstored !== undefined && wrong(`${where} stores nothing: ${unstored}`),
     (await store.inspection.isWritten()) && writer,
     trouble !== null && warning(trouble.found, trouble.advice),
-    unasked !== undefined && warning('no "tapekeep query" of tables of Postgres', unasked),
   ];
 }
 

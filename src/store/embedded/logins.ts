@@ -3,7 +3,7 @@ import { readFile, realpath, rename, writeFile } from 'node:fs/promises';
 import { type Clock, startDeadline, unlessAborted } from '../../kernel/clock.js';
 import { isAlive, parentOf } from '../../kernel/processes.js';
 import { Connection, isTrue } from '../connection.js';
-import { makeRoles, passOwnership, settleQueryRole } from '../schema/roles.js';
+import { makeRoles, passOwnership } from '../schema/roles.js';
 import { whose } from './processes.js';
 
 /** The superuser that initdb makes. The program uses it to set the server up, and for nothing else. */
@@ -197,7 +197,6 @@ export async function settleLogins(
   try {
     await archive.rows(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}; ${CLOSE_JOURNAL}`);
     await passOwnership(archive);
-    await settleQueryRole(archive);
     await archive.rows('COMMIT');
   } finally {
     await archive.close();

@@ -4,45 +4,6 @@ import { isTrue, type Runner } from '../connection.js';
 import { isState } from '../errors.js';
 import { unlessInUse } from './analytics.js';
 
-/** The role that statements of people run as. It reads, and only owners are members of it. */
-export const QUERY_ROLE = 'tapekeep_query';
-/** The function that gives them its rights; see sql/0013. */
-export const QUERY_FUNCTION = 'run_query';
-
-const CALLERS = 'tapekeep_owner, tapekeep_writer, tapekeep_reader';
-
-const QUERY_GRANTS = `GRANT tapekeep_reader TO ${QUERY_ROLE}; GRANT ${QUERY_ROLE} TO tapekeep_owner;`;
-
-/** What an administrator runs where the migrating user may not. Who is no owner can make nothing over. */
-async function administratorGrants(connection: Runner): Promise<string> {
-  const [row] = await connection.rows<{ name: string }>('SELECT quote_ident(current_user) AS name');
-  return `${QUERY_GRANTS} GRANT tapekeep_owner TO ${row?.name};`;
-}
-
-const LOOK = `
-  SELECT to_regrole('${QUERY_ROLE}') IS NOT NULL AS is_made,
-    to_regprocedure('${QUERY_FUNCTION}(text)') IS NOT NULL AS has_function,
-    coalesce(pg_has_role(to_regrole('${QUERY_ROLE}'), 'tapekeep_reader', 'USAGE'), false) AS is_reader,
-    coalesce((SELECT r.rolname = '${QUERY_ROLE}' FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
-              WHERE p.oid = to_regprocedure('${QUERY_FUNCTION}(text)')), false) AS is_owner`;
-
-/** A statement within a DO: makes the user a member of a role, if it is none. */
-function joinSql(role: string): string {
-  return `IF NOT pg_has_role(current_user, '${role}', 'USAGE') THEN
-      EXECUTE format('GRANT ${role} TO %I', current_user);
-    END IF;`;
-}
-
-/** A new owner needs the right to create things where the thing is, for as long as it is made over. */
-const MAKE_OVER = `
-  DO $$ BEGIN
-    ${joinSql(QUERY_ROLE)}
-    GRANT EXECUTE ON FUNCTION ${QUERY_FUNCTION}(text) TO ${CALLERS};
-    EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO ${QUERY_ROLE}', current_schema());
-    ALTER FUNCTION ${QUERY_FUNCTION}(text) OWNER TO ${QUERY_ROLE};
-    EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM ${QUERY_ROLE}', current_schema());
-  END $$`;
-
 /** What became of one sort of rights. */
 interface Settled {
   readonly changed: boolean;
@@ -67,26 +28,6 @@ async function whereAllowed(
     await connection.rows('ROLLBACK TO rights');
     return { changed: false, note: noteOf(error) };
   }
-}
-
-/**
- * Gives the function that runs statements to the role that only reads, within a transaction. Without
- * the right to do so nothing is changed, and such statements are refused.
- */
-export async function settleQueryRole(connection: Runner): Promise<Settled> {
-  const [found] =
-    await connection.rows<Record<'isMade' | 'hasFunction' | 'isReader' | 'isOwner', boolean>>(LOOK);
-  if (found?.hasFunction !== true || (found.isReader && found.isOwner)) {
-    return UNCHANGED;
-  }
-  const make = found.isMade ? '' : `CREATE ROLE ${QUERY_ROLE}; `;
-  const note = `"tapekeep query" asks no tables of Postgres until an administrator has run "${make}${await administratorGrants(connection)}" and the owner of the tables has migrated again`;
-  if (!found.isMade) return { changed: false, note };
-  const change = async () => {
-    if (!found.isReader) await connection.rows(`GRANT tapekeep_reader TO ${QUERY_ROLE}`);
-    await connection.rows(MAKE_OVER);
-  };
-  return await whereAllowed(connection, change, () => note);
 }
 
 /** Rights in Postgres' words; one on a column alone names it: `UPDATE(executed_at)`. */
@@ -207,9 +148,6 @@ async function openSchema(connection: Runner): Promise<string | null> {
   return `everybody may create objects in the schema ${found.schema}: run "REVOKE CREATE ON SCHEMA ${found.schema} FROM PUBLIC;"`;
 }
 
-/** Beside the groups the role of statements, which need those first. */
-const ROLES = [...GROUPS, QUERY_ROLE] as const;
-
 /** What became of the roles. `current` and `granted` may come with a note on what is left to do. */
 export interface RolesOutcome {
   readonly state: 'current' | 'granted' | 'busy' | 'not_allowed';
@@ -219,11 +157,10 @@ export interface RolesOutcome {
 
 const FIND_ROLES = 'SELECT rolname AS name FROM pg_roles WHERE rolname = ANY ($1::text[])';
 
-const COMMENTS: Readonly<Record<(typeof ROLES)[number], string>> = {
+const COMMENTS: Readonly<Record<(typeof GROUPS)[number], string>> = {
   tapekeep_owner: 'Owns the tables of tapekeep archives, migrates them and makes partitions.',
   tapekeep_writer: 'Stores market data and keeps the ledger of tapekeep archives.',
   tapekeep_reader: 'Reads series, ledger and the analytics schema of tapekeep archives.',
-  [QUERY_ROLE]: 'Statements of tapekeep query run with its rights: those of tapekeep_reader.',
 };
 
 /**
@@ -232,16 +169,15 @@ const COMMENTS: Readonly<Record<(typeof ROLES)[number], string>> = {
  */
 export async function settleRoles(connection: Runner, isAllowed: boolean): Promise<RolesOutcome> {
   if (!isAllowed) return { state: 'not_allowed', note: null };
-  const missing = (await makeRoles(connection)).filter((name) => name !== QUERY_ROLE);
+  const missing = await makeRoles(connection);
   if (missing.length > 0) {
-    const make = [...missing, QUERY_ROLE].map((name) => `CREATE ROLE ${name};`).join(' ');
-    const note = `this user may not make roles, so that there is no access but the owner's, and no "tapekeep query" of tables of Postgres: let an administrator run "${make} ${await administratorGrants(connection)}" and migrate again`;
+    const make = missing.map((name) => `CREATE ROLE ${name};`).join(' ');
+    const note = `this user may not make roles, so that there is no access but the owner's: let an administrator run "${make} ${await joinAdvice(connection)}" and migrate again`;
     return { state: 'not_allowed', note };
   }
   const settled = await unlessInUse(connection, async () => [
     await passOwnership(connection),
     { changed: await grantRights(connection), note: null },
-    await settleQueryRole(connection),
     await closeDatabase(connection),
   ]);
   if (settled === undefined) {
@@ -256,17 +192,21 @@ export async function settleRoles(connection: Runner, isAllowed: boolean): Promi
   };
 }
 
+/** What an administrator runs where the migrating user may not. Who is no owner can make nothing over. */
+async function joinAdvice(connection: Runner): Promise<string> {
+  const [row] = await connection.rows<{ name: string }>('SELECT quote_ident(current_user) AS name');
+  return `GRANT ${OWNER} TO ${row?.name};`;
+}
+
 /** Makes the roles that are missing. Returns the names of those that could not be made. */
 export async function makeRoles(connection: Runner): Promise<string[]> {
-  const rows = await connection.rows<{ name: string }>(FIND_ROLES, [ROLES]);
+  const rows = await connection.rows<{ name: string }>(FIND_ROLES, [GROUPS]);
   const missing: string[] = [];
-  for (const role of ROLES) {
+  for (const role of GROUPS) {
     if (rows.some(({ name }) => name === role)) continue;
     try {
-      // In one message, so in one transaction: nothing sees the role before it has what it needs.
-      const grants = role === QUERY_ROLE ? QUERY_GRANTS : '';
       const comment = `COMMENT ON ROLE ${role} IS '${COMMENTS[role]}'`;
-      await connection.rows(`CREATE ROLE ${role} NOLOGIN; ${comment}; ${grants}`);
+      await connection.rows(`CREATE ROLE ${role} NOLOGIN; ${comment}`);
     } catch (error) {
       if (isState(error, 'made meanwhile')) continue;
       if (!isState(error, 'not allowed')) throw error;
@@ -322,7 +262,9 @@ export const OWNED_TYPES = ['taker_side', 'state_origin'];
 /** Prepares a change of owner: the new one needs the right to create things there. */
 const JOIN_OWNERS = `
   DO $$ BEGIN
-    ${joinSql(OWNER)}
+    IF NOT pg_has_role(current_user, '${OWNER}', 'USAGE') THEN
+      EXECUTE format('GRANT ${OWNER} TO %I', current_user);
+    END IF;
     EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO ${OWNER}', current_schema());
     EXECUTE format('GRANT CREATE, TEMPORARY ON DATABASE %I TO ${OWNER}', current_database());
   END $$`;
@@ -332,6 +274,7 @@ export async function passOwnership(connection: Runner): Promise<Settled> {
   const values = [Object.keys(TABLE_RIGHTS), OWNER, OWNED_FUNCTIONS, OWNED_TYPES];
   const rows = await connection.rows<{ object: string }>(FOREIGN_OBJECTS, values);
   if (rows.length === 0) return UNCHANGED;
+  const advice = await joinAdvice(connection);
   const change = async () => {
     await connection.rows(JOIN_OWNERS);
     for (const { object } of rows) await connection.rows(`ALTER ${object} OWNER TO ${OWNER}`);
@@ -340,7 +283,7 @@ export async function passOwnership(connection: Runner): Promise<Settled> {
     connection,
     change,
     (error) =>
-      `the tables stay with the user who made them, because it may not pass them on to ${OWNER} (${messageOf(error)})`,
+      `the tables stay with the user who made them, because it may not pass them on to ${OWNER} (${messageOf(error)}): let an administrator run "${advice}" and migrate again`,
   );
 }
 
