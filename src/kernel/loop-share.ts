@@ -7,6 +7,8 @@ const BURST_MS = 50;
  * Node does for a request, cannot be measured.
  */
 const LEAST_COST_MS = 0.25;
+/** Most that one piece is taken to cost: on a machine that others load, most of its time may be theirs. */
+const MOST_COST_MS = 500;
 
 /** A share of the event loop: work beyond it waits until enough time has passed. */
 export class LoopShare {
@@ -56,7 +58,7 @@ export class LoopShare {
 
   /** Counts work that took so long. */
   charge(tookMs: number): void {
-    this.#leftMs = this.#left() - Math.max(LEAST_COST_MS, tookMs);
+    this.#leftMs = this.#left() - Math.min(MOST_COST_MS, Math.max(LEAST_COST_MS, tookMs));
   }
 
   #left(): number {

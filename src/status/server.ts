@@ -68,6 +68,8 @@ const MAX_HEADER_BYTES = 8192;
 const REQUESTS_SHARE = 0.05;
 /** Of the event loop, for status, page and metrics, which take longer: health does not wait for them. */
 const DOCUMENTS_SHARE = 0.05;
+/** A reader of a loaded machine gets a late document rather than none. */
+const DOCUMENT_WAIT_MS = 30_000;
 const JSON_TYPE = 'application/json; charset=utf-8';
 const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 /** Paths that orchestrators ask without a token. They show names and answers, no details. */
@@ -202,7 +204,7 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
   };
   app.get('/healthz', (request, reply) => answer(health, request, reply));
   app.get('/readyz', (request, reply) => answer(ready, request, reply));
-  const isBusy = async () => !(await documents.untilFree(ANSWER_LIMIT_MS));
+  const isBusy = async () => !(await documents.untilFree(DOCUMENT_WAIT_MS));
   const refuse = (reply: FastifyReply) => reply.code(503).header('retry-after', '5').send(BUSY);
   /** Undefined when there was no time for it. */
   const status = async (
