@@ -37,13 +37,10 @@ CREATE TABLE market (
   last_seen_at timestamptz NOT NULL,
   delisted_at timestamptz
 );
-COMMENT ON TABLE market IS 'Trading pairs. Row 0, named *, stands for all of them in streams that cover all together.';
+COMMENT ON TABLE market IS 'Trading pairs.';
 COMMENT ON COLUMN market.stock_prec IS 'Digits after the point of amounts in the stock currency.';
 COMMENT ON COLUMN market.money_prec IS 'Digits after the point of prices and totals in the money currency.';
 COMMENT ON COLUMN market.delisted_at IS 'When the pair was first missing from the complete list; null while it is listed.';
-INSERT INTO market (market_id, name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
-                    first_seen_at, last_seen_at)
-VALUES (0, '*', '*', '*', 0, 0, 0, 0, 'epoch', 'epoch');
 
 CREATE TABLE market_history (
   market_id integer NOT NULL REFERENCES market,
@@ -66,7 +63,7 @@ CREATE TABLE stream (
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT stream_once UNIQUE (kind, market_id, variant)
 );
-COMMENT ON TABLE stream IS 'What is collected: one kind of data of one market (or of all, market 0).';
+COMMENT ON TABLE stream IS 'What is collected: one kind of data of one market.';
 COMMENT ON COLUMN stream.kind IS 'times is the companion of trades: it covers the spans in which every stored trade has its executed_at.';
 COMMENT ON COLUMN stream.variant IS 'Interval of klines or period of states in seconds; 0 for the other kinds.';
 COMMENT ON COLUMN stream.collect_from IS 'Where expected coverage begins; null while the start of history is not known.';

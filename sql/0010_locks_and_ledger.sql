@@ -116,8 +116,7 @@ AS $$
   SELECT CASE for_table
     WHEN 'trade' THEN ARRAY['trades', 'times'] WHEN 'kline' THEN ARRAY['kline']
     WHEN 'ticker' THEN ARRAY['ticker'] WHEN 'depth' THEN ARRAY['depth']
-    WHEN 'market_state' THEN ARRAY['state'] WHEN 'balance' THEN ARRAY['balance']
-    WHEN 'active_order' THEN ARRAY['orders'] ELSE '{}' END
+    WHEN 'market_state' THEN ARRAY['state'] ELSE '{}' END
 $$;
 COMMENT ON FUNCTION streams_of IS 'Kinds of the streams that claim rows of a table; none for revisions, which have no ledger of their own.';
 
@@ -135,7 +134,7 @@ DECLARE
   condition CONSTANT text := CASE for_table
     WHEN 'trade' THEN 'market_id = $1' WHEN 'kline' THEN 'market_id = $1 AND interval_s = $2'
     WHEN 'market_state' THEN 'market_id = $1 AND period_s = $2'
-    WHEN 'ticker' THEN '$1 = 0' ELSE 'market_id = $1' END;
+    ELSE 'market_id = $1' END;
   asked CONSTANT tstzrange := tstzrange(from_at, to_at);
   known tstzmultirange := '{}';
   total bigint := 0;
@@ -499,49 +498,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION expire_partition IS 'Gives up the rows of a partition for good, and what the ledger says of them; the state that it had, or null.';
-
--- What the account held or had open at a moment may rest on any row before it.
-CREATE OR REPLACE FUNCTION balances_at(moment timestamptz)
-RETURNS TABLE (currency text, available numeric, frozen numeric, known_since timestamptz, is_observed boolean)
-LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
-AS $$
-BEGIN
-  PERFORM analytics.in_database('balance', '-infinity', moment);
-  RETURN QUERY
-  SELECT b.currency, b.available, b.frozen, b.observed_at,
-         EXISTS (SELECT FROM coverage c JOIN stream s USING (stream_id)
-                 WHERE s.kind = 'balance' AND c.market_id = 0 AND c.span @> moment)
-  FROM (SELECT DISTINCT ON (o.currency) o.* FROM balance o
-        WHERE o.market_id = 0 AND o.observed_at <= moment
-        ORDER BY o.currency, o.observed_at DESC) b
-  WHERE b.available IS NOT NULL
-  ORDER BY b.currency;
-END
-$$;
-
-CREATE OR REPLACE FUNCTION orders_open_at(moment timestamptz)
-RETURNS TABLE (market text, order_id bigint, side taker_side, order_type text, price numeric,
-               amount numeric, left_amount numeric, deal_stock numeric, deal_money numeric,
-               created_at timestamptz, known_since timestamptz, is_observed boolean)
-LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
-AS $$
-BEGIN
-  PERFORM analytics.in_database('active_order', '-infinity', moment);
-  RETURN QUERY
-  SELECT m.name, v.order_id, v.side, v.order_type, v.price, v.amount, v.left_amount, v.deal_stock,
-         v.deal_money, v.created_at, v.observed_at,
-         EXISTS (SELECT FROM coverage c JOIN stream s USING (stream_id)
-                 WHERE s.kind = 'orders' AND c.market_id = v.market_id AND c.span @> moment)
-  FROM (SELECT DISTINCT ON (o.market_id, o.order_id) o.* FROM active_order o
-        WHERE o.observed_at <= moment
-        ORDER BY o.market_id, o.order_id, o.observed_at DESC) v
-  JOIN market m ON m.market_id = v.market_id
-  WHERE NOT v.is_gone
-  ORDER BY m.name, v.order_id;
-END
-$$;
 
 -- The caller's search_path must not decide what the owner's rights are used on. Temporary tables come
 -- last, or they would hide the real ones.

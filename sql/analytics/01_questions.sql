@@ -47,14 +47,13 @@ BEGIN
   IF from_at > to_at THEN
     PERFORM analytics.span_start(from_at, to_at);
   END IF;
-  SELECT m.market_id INTO id FROM market m WHERE m.name = market_id.market AND m.market_id <> 0;
+  SELECT m.market_id INTO id FROM market m WHERE m.name = market_id.market;
   IF FOUND THEN
     RETURN id;
   END IF;
   SELECT m.name INTO nearest FROM market m, LATERAL (
     SELECT count(*) AS pairs FROM generate_series(0, length(market_id.market)) AS i
     WHERE position(substr(upper(' ' || market_id.market || ' '), i + 1, 2) IN upper(' ' || m.name || ' ')) > 0) alike
-  WHERE m.market_id <> 0
   ORDER BY pairs DESC, abs(length(m.name) - length(market_id.market)), m.name LIMIT 1;
   RAISE EXCEPTION 'there is no market %', coalesce(quote_literal(market), 'NULL')
     USING ERRCODE = 'invalid_parameter_value',
@@ -71,18 +70,18 @@ AS $$
 DECLARE
   word text := lower(btrim(name));
 BEGIN
-  IF word IS NULL OR word IN ('trades', 'times', 'depth', 'tickers', 'candles', 'states', 'balances', 'orders') THEN
+  IF word IS NULL OR word IN ('trades', 'times', 'depth', 'tickers', 'candles', 'states') THEN
     RETURN word;
   END IF;
   -- In the singular, and by the name of the view klines.
   IF word IN ('kline', 'klines') THEN
     RETURN 'candles';
-  ELSIF word IN ('trade', 'time', 'ticker', 'candle', 'state', 'balance', 'order') THEN
+  ELSIF word IN ('trade', 'time', 'ticker', 'candle', 'state') THEN
     RETURN word || 's';
   END IF;
   RAISE EXCEPTION 'there is no kind %', quote_literal(name)
     USING ERRCODE = 'invalid_parameter_value',
-          HINT = 'There are trades, times, candles, depth, tickers, states, balances and orders.';
+          HINT = 'There are trades, times, candles, depth, tickers and states.';
 END
 $$;
 COMMENT ON FUNCTION analytics.kind IS 'Helper: the kind of a stream as the ledger writes it, by its name in the singular or plural; any other name is refused. Example: SELECT analytics.kind(''kline'')';

@@ -1,7 +1,7 @@
 CREATE OR REPLACE VIEW analytics.markets AS
 SELECT m.name AS market, m.stock, m.money, m.stock_prec, m.money_prec, m.fee_prec, m.min_amount,
        m.first_seen_at, m.last_seen_at, m.delisted_at, m.market_id
-FROM market m WHERE m.market_id <> 0;
+FROM market m;
 COMMENT ON VIEW analytics.markets IS 'Trading pairs. Example: SELECT market, money_prec FROM analytics.markets WHERE delisted_at IS NULL ORDER BY market';
 COMMENT ON COLUMN analytics.markets.market IS 'Name, as every function here takes it: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.markets.stock IS 'Currency that is traded; amounts are in it: ''BTC''.';

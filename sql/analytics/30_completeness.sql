@@ -4,7 +4,7 @@ SELECT m.name AS market, s.kind, s.variant, lower(c.span) AS starts_at, upper(c.
 FROM coverage c JOIN stream s ON s.stream_id = c.stream_id AND s.market_id = c.market_id
 JOIN market m ON m.market_id = c.market_id;
 COMMENT ON VIEW analytics.coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Example: SELECT * FROM analytics.coverage WHERE market = ''BTC_USDT'' AND kind = ''trades'' ORDER BY starts_at DESC LIMIT 10';
-COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market; * for balances: ''BTC_USDT''.';
+COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.coverage.kind IS 'trades, times (exact times of trades), depth, tickers, candles or states: ''trades''.';
 COMMENT ON COLUMN analytics.coverage.variant IS 'Seconds of candles and states, else 0: 60.';
 COMMENT ON COLUMN analytics.coverage.starts_at IS 'First moment, exchange time: 2026-01-15 12:00:00+00.';
@@ -91,8 +91,8 @@ SELECT g.market, g.kind, g.variant, g.starts_at, g.ends_at, g.length, g.state, g
        g.attempts, g.first_seen_at, g.next_attempt_at, g.note, g.is_before_history
 FROM analytics.missing_spans(NULL, NULL, NULL, NULL) g;
 COMMENT ON VIEW analytics.gaps IS 'Everything that is expected and not proven complete, of all markets and of all time; the function gaps answers for a span. Example: SELECT market, kind, sum(length) FROM analytics.gaps WHERE state = ''open'' AND NOT is_lag GROUP BY market, kind';
-COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market; * for balances: ''BTC_USDT''.';
-COMMENT ON COLUMN analytics.gaps.kind IS 'trades, times, depth, tickers, candles, states, balances or orders: ''trades''.';
+COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market: ''BTC_USDT''.';
+COMMENT ON COLUMN analytics.gaps.kind IS 'trades, times, depth, tickers, candles or states: ''trades''.';
 COMMENT ON COLUMN analytics.gaps.variant IS 'Seconds of candles and states, else 0: 0.';
 COMMENT ON COLUMN analytics.gaps.starts_at IS 'First missing moment, exchange time: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.gaps.ends_at IS 'First moment after it: 2026-01-15 12:05:00+00.';
@@ -150,7 +150,7 @@ BEGIN ATOMIC
              tstzrange(analytics.finite('day', completeness.day::timestamp AT TIME ZONE 'UTC'),
                        (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') AS span,
              analytics.exchange_now() AS now OFFSET 0) asked
-    JOIN stream s ON s.market_id = asked.market_id AND s.kind NOT IN ('balances', 'orders')
+    JOIN stream s ON s.market_id = asked.market_id
     JOIN market m ON m.market_id = s.market_id
     CROSS JOIN LATERAL (
       SELECT analytics.expected(s.stream_id, lower(asked.span), upper(asked.span), asked.now) AS spans OFFSET 0) expected

@@ -1,11 +1,10 @@
 import type { Config } from '../config/schema.js';
 import { spanContains } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
-import { ALL_MARKETS_ID, type StreamRef } from '../model/batch.js';
+import type { StreamRef } from '../model/batch.js';
 import { GAP_REASONS } from '../model/gap-reasons.js';
 import {
   MOMENT_STREAMS,
-  SERIES,
   type StreamKind,
   seriesOf,
   streamName,
@@ -121,7 +120,7 @@ export function reasonWords(reason: string): string | undefined {
 
 /** Whether a daemon with these settings collects a stream, if it collects its market. */
 export function isSwitchedOn(
-  { streams, account }: Pick<Config, 'streams' | 'account'>,
+  { streams }: Pick<Config, 'streams'>,
   { kind, variant }: Pick<StreamRef, 'kind' | 'variant'>,
 ): boolean {
   const { trades, candles, states } = streams;
@@ -132,7 +131,6 @@ export function isSwitchedOn(
     states: states.enabled && states.periodsS.includes(variant),
     depth: streams.depth.enabled,
     tickers: streams.tickers.enabled,
-    ...{ balances: account.enabled, orders: account.enabled },
   };
   // A series that no setting knows is collected by what made it.
   return isOn[kind] ?? true;
@@ -140,12 +138,11 @@ export function isSwitchedOn(
 
 /** What of the archive the settings leave out: a daemon with them does not go on with it. */
 export function leftOutText(
-  settings: Pick<Config, 'markets' | 'streams' | 'account'>,
+  settings: Pick<Config, 'markets' | 'streams'>,
   known: readonly Pick<KnownStream, 'market' | 'kind' | 'variant'>[],
 ): string | undefined {
   const { markets } = settings;
-  const isNamed = (market: string) =>
-    market === '*' || markets.length === 0 || markets.includes(market);
+  const isNamed = (market: string) => markets.length === 0 || markets.includes(market);
   const others = new Set(known.flatMap(({ market }) => (isNamed(market) ? [] : [market])));
   const off = known.filter((one) => isNamed(one.market) && !isSwitchedOn(settings, one));
   const parts = [
@@ -181,10 +178,8 @@ export function givenUpLine(givenUp: ReturnType<typeof givenUpOf>): string | und
 }
 
 /** A stream and whose it is. */
-export function streamText(stream: Pick<KnownStream, 'kind' | 'variant' | 'market' | 'marketId'>) {
-  const { kind, market, marketId } = stream;
-  const ofAll = SERIES[tableOfStream(kind)].retention === 'account' ? 'the account' : 'all markets';
-  return `${streamName(stream)} of ${marketId === ALL_MARKETS_ID ? ofAll : printable(market)}`;
+export function streamText(stream: Pick<KnownStream, 'kind' | 'variant' | 'market'>) {
+  return `${streamName(stream)} of ${printable(stream.market)}`;
 }
 
 /** Why history that exists cannot be asked for. */

@@ -34,9 +34,7 @@ const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].r
 
 /** Reads and gathers a list of such kinds with commas. */
 export const lifeKindsArgument = listArgument(LIFE_KIND_NAMES, (word): LifeKind => {
-  const isOfAccount = nameMeant(word, ['balances', 'orders']) !== undefined;
-  const meant = isOfAccount ? 'account' : nameMeant(word, LIFE_KIND_NAMES);
-  return meant ?? oneOf(word, 'kind', LIFE_KIND_NAMES);
+  return nameMeant(word, LIFE_KIND_NAMES) ?? oneOf(word, 'kind', LIFE_KIND_NAMES);
 });
 
 /** The rules that the settings make. */

@@ -3,7 +3,6 @@ import { DAY_MS, shownDuration } from '../kernel/durations.js';
 import { nearestName } from '../kernel/nearest.js';
 import { floorToMs, isEmptySpan, overlapOf, type Span } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
-import { ALL_MARKETS_ID } from '../model/batch.js';
 import type { Gap, KnownStream, Store } from '../store/index.js';
 import { option, type Values } from './command.js';
 import { UsageError } from './failure.js';
@@ -124,8 +123,7 @@ export async function archivedMarkets(
 ): Promise<readonly (InterchangeMarket & { readonly market: string })[]> {
   return await store.query(
     `SELECT market_id AS "marketId", name AS market, name, stock, money, stock_prec AS "stockPrec",
-       money_prec AS "moneyPrec" FROM market WHERE market_id <> $1 ORDER BY name`,
-    [ALL_MARKETS_ID],
+       money_prec AS "moneyPrec" FROM market ORDER BY name`,
   );
 }
 

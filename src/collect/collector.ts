@@ -7,7 +7,6 @@ import { Backoff } from '../kernel/retry.js';
 import { floorToMs } from '../kernel/span.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { FillRequests } from '../store/index.js';
-import { AccountCollector, type AccountOptions } from './accounts.js';
 import { pollByTurns } from './candles/candles.js';
 import { ClaimGate, presentUnlessLate } from './claim-gate.js';
 import {
@@ -38,8 +37,6 @@ interface CollectorOptions extends CollectPorts {
   readonly allRequestsPerS?: () => number;
   /** Left out: the exchange pushes no trades, or they are not wanted. */
   readonly openTradeFeed?: OpenTradeFeed;
-  /** Left out: nothing private is asked for. */
-  readonly account?: AccountOptions;
 }
 
 /** Markets that are opened at the same time: each asks the archive some thirty things, one after the other. */
@@ -74,7 +71,6 @@ export class Collector {
   readonly #markets: MarketList;
   readonly #context: Omit<CollectContext, 'depthToleranceMs' | 'tickers'>;
   #tickers: TickerCollector | undefined;
-  #account: AccountCollector | undefined;
   readonly #tradeFeed: TradeFeedCollector | undefined;
   #depthToleranceMs = toleranceMs(0);
   /** The jump of the clock after which coverage was last looked through; undefined: none yet. */
@@ -296,7 +292,6 @@ export class Collector {
       this.#paces.keepsTo('tickers', periodMs);
       this.#tickers = this.#tickerCollector(toleranceMs(periodMs));
     }
-    this.#scheduleAccount();
     // To open hundreds of markets takes a while: those that are open do not wait for the others.
     this.#filler.start();
     this.#dispatcher.start();
@@ -306,7 +301,6 @@ export class Collector {
     this.#pollTickers();
     this.#pollDepth();
     this.#pollCandles();
-    this.#pollAccount();
   }
 
   async #stop(untilMs: number): Promise<void> {
@@ -407,35 +401,14 @@ export class Collector {
     this.#evidence.delete(unit.market);
     for (const walker of unit.walkers) this.#filler.remove(walker);
     const polled = this.#dispatcher.remove(unit.market);
-    const orders = this.#account?.forget(unit.marketId).catch((error: unknown) => {
-      this.#runs.failed('orders', unit.market, error);
-    });
     const states = unit.states.map((state) => state.stop());
-    await Promise.all([polled, orders, ...states, this.#flush(unit)]);
+    await Promise.all([polled, ...states, this.#flush(unit)]);
   }
 
   /** Stores what was seen of a market that is looked at no more. */
   async #flush({ market, depth, ticker }: MarketUnit): Promise<void> {
     await depth?.flush().catch((error: unknown) => this.#runs.failed('depth', market, error));
     await ticker?.flush().catch((error: unknown) => this.#runs.failed('tickers', market, error));
-  }
-
-  #scheduleAccount(): void {
-    const { account } = this.#options;
-    if (account === undefined) return;
-    const run = () => this.#pollAccount();
-    const periodMs = this.#schedules.start('account.schedule', account.schedule, run);
-    for (const kind of ['balances', 'orders'] as const) this.#standing.keepsTo(kind, periodMs);
-    this.#account = new AccountCollector(this.#context, account.archive, periodMs);
-  }
-
-  #pollAccount(): void {
-    const account = this.#account;
-    if (account === undefined) return;
-    this.#runs.start('balances', '*', (signal) => account.pollBalances(signal));
-    for (const { market, marketId } of this.#units.values()) {
-      this.#runs.start('orders', market, (signal) => account.pollOrders(market, marketId, signal));
-    }
   }
 
   #refreshMarkets(): void {

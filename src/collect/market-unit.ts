@@ -180,7 +180,7 @@ export async function openMarketUnit(
 const NEWEST_GAPS = 10;
 
 /** When a stream's market came back to the list, as far as is remembered; exchange milliseconds. */
-export async function listedAgainMs(
+async function listedAgainMs(
   archive: ArchivePort,
   { streamId, marketId, kind }: StreamRef,
   nowMs: number,

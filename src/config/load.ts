@@ -33,7 +33,7 @@ export function isLoopback(host: string): boolean {
 const hasUser = ({ username, password }: URL) => username !== '' || password !== '';
 
 /** Checks what no single key can know. Each text says what to change. */
-function brokenRules(config: Config, isSigning: boolean): BrokenRule[] {
+function brokenRules(config: Config): BrokenRule[] {
   const { exchange, realtime, database, streams, http, account, cold, partitions } = config;
   const broken: BrokenRule[] = [];
   const check = (holds: boolean, key: string, expected: string) => {
@@ -99,7 +99,7 @@ function brokenRules(config: Config, isSigning: boolean): BrokenRule[] {
     'cold.dir',
     'a folder whose name holds none of * ? [ ] { }: programs take these for patterns',
   );
-  const { name: dialect, endpoints, intervalsS, levelsMax } = dialectOf(exchange.dialect);
+  const { name: dialect, intervalsS, levelsMax } = dialectOf(exchange.dialect);
   check(
     exchange.url !== null || dialect === 'contract',
     'exchange.dialect',
@@ -116,19 +116,9 @@ function brokenRules(config: Config, isSigning: boolean): BrokenRule[] {
     `${levelsMax} at most: ${dialect} is known to answer no more`,
   );
   check(
-    !account.enabled || endpoints.balances !== undefined,
-    'account.enabled',
-    `must be false: the private endpoints of ${dialect} are not supported`,
-  );
-  check(
     (account.key === null) === (account.secret === null),
     account.key === null ? 'account.key' : 'account.secret',
     'must be set too: a key and its secret belong together',
-  );
-  check(
-    !isSigning || !account.enabled || account.key !== null || account.secret !== null,
-    'account.key',
-    'must be set while account.enabled is true (TAPEKEEP_ACCOUNT_KEY or account.keyFile), and account.secret with it',
   );
   return broken;
 }
@@ -145,8 +135,6 @@ export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv;
   /** What options of the command line set; the strongest source. */
   readonly overrides?: ConfigTree;
-  /** Whether the account is asked where it is enabled, so that its key is needed; default false. */
-  readonly isSigning?: boolean | undefined;
 }
 
 /** Longest value that a message repeats. */
@@ -211,13 +199,10 @@ function readLayers({ file, env, overrides }: LoadOptions) {
  * @throws ConfigError listing every mistake with its key, its source and what is allowed.
  */
 export function loadConfig(options: LoadOptions): Config {
-  return check(readLayers(options), options);
+  return check(readLayers(options));
 }
 
-function check(
-  { settings, problems }: ReturnType<typeof readLayers>,
-  { isSigning = false }: LoadOptions,
-): Config {
+function check({ settings, problems }: ReturnType<typeof readLayers>): Config {
   const parsed = configSchema.safeParse(nest(settings));
   if (!parsed.success) {
     const faults = parsed.error.issues.map(({ path, message }) =>
@@ -225,7 +210,7 @@ function check(
     );
     throw new ConfigError([...problems, ...faults]);
   }
-  const broken = brokenRules(parsed.data, isSigning).map(({ key, expected }) =>
+  const broken = brokenRules(parsed.data).map(({ key, expected }) =>
     problemAt(key, expected, settings),
   );
   if (problems.length + broken.length > 0) throw new ConfigError([...problems, ...broken]);
@@ -251,7 +236,7 @@ export interface ShownSetting {
  */
 export function configSources(options: LoadOptions): ShownSetting[] {
   const layers = readLayers(options);
-  const config = check(layers, options);
+  const config = check(layers);
   const defaults = readFileLayer(DEFAULTS_FILE).settings;
   return [...KEY_PATHS].map((key) => {
     const set = layers.settings.get(key);

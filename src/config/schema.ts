@@ -144,7 +144,6 @@ const retention = section({
   tickers: kept(),
   depth: kept(),
   states: kept(),
-  account: kept(),
 });
 
 const port = (standard: number) => whole(0, 65_535).prefault(standard);
@@ -177,10 +176,8 @@ export const configSchema = section({
   cold,
   retention,
   account: section({
-    enabled: flag().prefault(false),
     key: credentialOrNull().prefault(null),
     secret: credentialOrNull().prefault(null),
-    schedule: schedule().prefault('*/30 * * * * *'),
   }),
   http: section({
     enabled,

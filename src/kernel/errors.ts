@@ -184,7 +184,6 @@ const OTHER = {
     network: 'The connection could not be made, or broke.',
     no_markets: 'The exchange lists no market at all: more likely its fault than the truth.',
     nonce_locked: 'Another program signs with this key and does not come to an end.',
-    orders_moving: 'The orders changed during every try to read all pages of them.',
     query_resources: 'The machine has not enough memory or disk for a statement.',
     rate_limited: 'Too fast for the exchange.',
     reply_too_large:

@@ -13,9 +13,6 @@ import { type RowOf, SERIES, type Series, type SeriesRow, type StreamKind } from
 /** Why the expected coverage of a stream begins where it does; unknown where it was chosen. */
 export type StartReason = 'history begins' | 'history horizon';
 
-/** The market id that stands for "all collected markets" in streams that cover them together. */
-export const ALL_MARKETS_ID = 0;
-
 /** A stream as the archive knows it. */
 export interface StreamRef {
   readonly streamId: number;
@@ -32,10 +29,6 @@ export type KlineRow = RowOf<'kline'>;
 export type TickerRow = RowOf<'ticker'>;
 export type DepthRow = RowOf<'depth'>;
 export type StateRow = RowOf<'market_state'>;
-/** What an account holds of one currency; its market is {@link ALL_MARKETS_ID}. */
-export type BalanceRow = RowOf<'balance'>;
-/** An active order of the account as it was first seen so; it holds until its next version. */
-export type ActiveOrderRow = RowOf<'active_order'>;
 
 /** Something that was refused, kept for a person to look at. */
 export interface QuarantineRow {

@@ -142,22 +142,6 @@ export function oneOf<const Word extends string>(...words: readonly Word[]): Col
   };
 }
 
-/** A text that Postgres can hold, and that reads back as it was. */
-const STORABLE_NAME = /^[^\p{Cc}\p{Cs}]{1,64}$/u;
-
-/** A short name that the exchange gave. */
-export const shortText: ColumnType<string> = {
-  ...{ form: 'text', width: 0, encode: String, decode: String, isSame: isSameText },
-  faultOf: (value) => unless(STORABLE_NAME.test(value)),
-};
-
-/** Yes or no; text in files, as Postgres writes it. */
-export const flag: ColumnType<boolean> = {
-  ...{ form: 'text', width: 0, isSame: isSameText, faultOf: () => undefined },
-  encode: (value) => (value ? 't' : 'f'),
-  decode: (json) => json === true || json === 't' || json === 'true',
-};
-
 /** How nearly all decimals look; short enough for every limit, and not below zero. */
 const USUAL_DECIMAL = /^\d{1,39}(?:\.\d{1,39})?$/;
 const HAS_VALUE = /[1-9]/;

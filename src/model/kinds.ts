@@ -4,28 +4,21 @@ import {
   type RowOf,
   SERIES,
   SERIES_TABLES,
+  type Series,
   type SeriesTable,
   seriesOf,
+  WRITTEN_SERIES,
 } from './series.js';
 
-/** The series of markets as people ask for them: by kind, with the columns that files and tables show. */
+/** The series as people ask for them: by kind, with the columns that files and tables show. */
 
-/** A series of markets, or the former versions of one. */
-export type MergedKind = Exclude<
-  (typeof SERIES)[keyof typeof SERIES],
-  { readonly retention: 'account' }
->['kind'];
-/** A series of markets that can be read whole. */
-export type SeriesKind = Exclude<
-  (typeof SERIES)[keyof typeof SERIES],
-  { readonly retention: 'account' } | { readonly batch: null }
->['kind'];
+/** A series, or the former versions of one. */
+export type MergedKind = (typeof SERIES)[SeriesTable]['kind'];
+/** A series that can be read whole. */
+export type SeriesKind = (typeof SERIES)[Series]['kind'];
 
-/** The series of markets by the names of their rows. */
-export const SERIES_KINDS = SERIES_TABLES.flatMap((table): SeriesKind[] => {
-  const entry = SERIES[table];
-  return entry.retention === 'account' || entry.batch === null ? [] : [entry.kind];
-});
+/** The series by the names of their rows. */
+export const SERIES_KINDS = WRITTEN_SERIES.map((table): SeriesKind => SERIES[table].kind);
 
 /** A word in the form in which names of series are compared: `Kline` is `candle`, as `candles` is. */
 const stemOf = (word: string) =>
@@ -146,7 +139,7 @@ export function timeColumnOf(table: SeriesTable): string {
 }
 
 /** The series whose rows are called so. @throws RangeError for a word that is none */
-export function tableOfKind(kind: (typeof SERIES)[SeriesTable]['kind']): SeriesTable {
+export function tableOfKind(kind: MergedKind): SeriesTable {
   const table = SERIES_TABLES.find((one) => SERIES[one].kind === kind);
   if (table === undefined) throw new RangeError(`no series is called ${kind}`);
   return table;

@@ -1,7 +1,6 @@
 import {
   type ColumnType,
   decimal,
-  flag,
   int4,
   int8,
   levels,
@@ -12,7 +11,6 @@ import {
   positiveInt4,
   positiveInt8,
   seconds,
-  shortText,
 } from './columns.js';
 
 /**
@@ -54,8 +52,6 @@ export interface SeriesEntry {
   readonly retention: string;
   /** The streams whose coverage its rows prove; the first claims for the rows themselves. */
   readonly streams: readonly [string, ...string[]];
-  /** Whether its rows belong to a market. */
-  readonly hasMarket: boolean;
   /** Whether what is missing can be asked for again, so that it is worth waiting for. */
   readonly isFetchable: boolean;
   /** The length of time that a partition holds, unless the settings name another. */
@@ -144,14 +140,8 @@ interface Book {
   readonly askPrices: readonly string[];
   readonly askAmounts: readonly string[];
 }
-interface Holding {
-  readonly available: string | null;
-  readonly freeze: string | null;
-}
-
-/** What most series have in common: each market's own, and gone when it was not looked at. */
+/** What most series have in common: gone when it was not looked at. */
 const OBSERVED_SERIES = {
-  hasMarket: true,
   isFetchable: false,
   partition: 'day',
   variant: null,
@@ -328,61 +318,6 @@ export const SERIES = {
       figure('volume', 'volume', 'sum', STOCK),
       content('change', 'change', nullable(decimal('price', -1)), 'per cent; updates carry none'),
       uncompared('session_id', 'sessionId', int8, 'the connection that brought it'),
-      RECEIVED,
-    ],
-  },
-  balance: {
-    ...OBSERVED_SERIES,
-    kind: 'balances',
-    batch: 'balances',
-    retention: 'account',
-    streams: ['balances'],
-    hasMarket: false,
-    partition: 'month',
-    key: ['currency', 'observed_at'],
-    faultOf: ({ available, freeze }: Holding) =>
-      (available === null) === (freeze === null) ? undefined : 'half a balance',
-    columns: [
-      OBSERVED,
-      uncompared('currency', 'currency', shortText, 'name of the currency'),
-      content(
-        'available',
-        'available',
-        nullable(decimal('sum')),
-        'what can be used; null when the exchange lists the currency no longer',
-      ),
-      content('frozen', 'freeze', nullable(decimal('sum')), 'what orders hold; null likewise'),
-      RECEIVED,
-    ],
-  },
-  active_order: {
-    ...OBSERVED_SERIES,
-    kind: 'orders',
-    view: 'active_orders',
-    batch: 'orders',
-    retention: 'account',
-    streams: ['orders'],
-    partition: 'month',
-    key: ['order_id', 'observed_at'],
-    columns: [
-      OBSERVED,
-      uncompared('order_id', 'orderId', positiveInt8, 'id that the exchange gave'),
-      uncompared('created_at', 'createdAtUs', micros, 'when it was made, as the exchange tells it'),
-      content(
-        'is_gone',
-        'isGone',
-        flag,
-        'whether it is active no longer; the others then repeat how it was seen last',
-      ),
-      content('side', 'side', SIDE, 'its side'),
-      content('order_type', 'type', shortText, 'its type in the words of the exchange'),
-      figure('price', 'price', 'price', MONEY),
-      figure('amount', 'amount', 'amount', STOCK),
-      figure('left_amount', 'left', 'amount', 'what is not traded yet, in the stock currency'),
-      figure('deal_stock', 'dealStock', 'amount', 'what was traded, in the stock currency'),
-      figure('deal_money', 'dealMoney', 'sum', 'what was traded, in the money currency'),
-      figure('taker_fee', 'takerFee', 'price', 'share'),
-      figure('maker_fee', 'makerFee', 'price', 'share'),
       RECEIVED,
     ],
   },

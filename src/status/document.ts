@@ -257,7 +257,7 @@ export function archiveStatus(
   const listed = worst === undefined ? streams : [...streams].sort(byNeed).slice(0, worst);
   return {
     atMs: Math.floor(counted.atMs),
-    markets: new Set(streams.flatMap(({ market }) => (market === '*' ? [] : [market]))).size,
+    markets: new Set(streams.map(({ market }) => market)).size,
     rows: streams.reduce((sum, { rows }) => sum + rows, 0),
     ...figuresOf(streams),
     kinds: kindsOf(streams, found),

@@ -61,13 +61,7 @@ import {
   tryStoring,
 } from './reading/inspection.js';
 import { openSnapshot } from './reading/snapshot.js';
-import {
-  hasTradeBefore,
-  readKnownBalances,
-  readOpenOrders,
-  readStoredTrades,
-  readTradedSlots,
-} from './reading/stored-rows.js';
+import { hasTradeBefore, readStoredTrades, readTradedSlots } from './reading/stored-rows.js';
 import {
   claimArchive,
   ensureMarkets,
@@ -175,7 +169,6 @@ const LEDGER = {
   ...{ exposeTrades, recordIdEpoch, storedTrades: readStoredTrades, hasTradeBefore },
   ...{ tradedSlots: readTradedSlots },
   ...{ openSession, touchSession, closeSession, closeOrphanSessions },
-  ...{ knownBalances: readKnownBalances, openOrders: readOpenOrders },
 };
 
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */

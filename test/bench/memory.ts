@@ -93,10 +93,7 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
        FROM (SELECT kind, count(DISTINCT stream_id) AS streams, sum(row_count) AS rows
              FROM coverage JOIN stream USING (stream_id) GROUP BY kind) AS by_kind`,
     );
-    const [known] = await runSql<{ count: string }>(
-      databaseUrl,
-      'SELECT count(*) FROM market WHERE market_id <> 0',
-    );
+    const [known] = await runSql<{ count: string }>(databaseUrl, 'SELECT count(*) FROM market');
     daemon.kill('SIGTERM');
     await daemon.ended();
     const listed = `${markets} markets listed, ${known?.count ?? 0} in the archive`;

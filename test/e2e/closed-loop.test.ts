@@ -159,10 +159,10 @@ interface Stream {
 async function coverageOf(url: string): Promise<Stream[]> {
   return await runSql(
     url,
-    `SELECT kind, coalesce(name, '*') AS name, json_agg(json_build_object(
+    `SELECT kind, name, json_agg(json_build_object(
        'fromMs', extract(epoch FROM lower(span)) * 1000,
        'toMs', extract(epoch FROM upper(span)) * 1000) ORDER BY span) AS covered
-     FROM coverage JOIN stream USING (stream_id, market_id) LEFT JOIN market USING (market_id)
+     FROM coverage JOIN stream USING (stream_id, market_id) JOIN market USING (market_id)
      GROUP BY kind, name ORDER BY kind, name`,
   );
 }

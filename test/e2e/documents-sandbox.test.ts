@@ -12,7 +12,7 @@ import { repositoryPath } from '../support/repository/repository.js';
 
 /** The commands of the pages on the sandbox and the api, run as they stand there; library examples compiled. */
 const SANDBOX = readDocument('docs/guides/sandbox.md').text;
-const ACCOUNTS = readDocument('docs/guides/accounts.md').text;
+const API = readDocument('docs/guides/api.md').text;
 const MAIN = join(repositoryPath, 'dist/cli/main.js');
 
 interface Ready {
@@ -53,7 +53,7 @@ test('the shell blocks on the sandbox and the api do what they say', async (t) =
   const start = systemClock.wallMs();
   const rows = Array.from({ length: 90 }, (_, at) => `${at + 1},${start + at * 1000},100.5,1,buy`);
   await writeFile(join(cwd, 'trades.csv'), `id,time_ms,price,amount,side\n${rows.join('\n')}\n`);
-  const shell = [SANDBOX, ACCOUNTS].flatMap((text) => blocksOf(text, 'sh'));
+  const shell = [SANDBOX, API].flatMap((text) => blocksOf(text, 'sh'));
   assert.ok(shell.length >= 5);
   let sandbox: Ready | undefined;
   let ran = 0;

@@ -397,10 +397,6 @@ test('wrong arguments are refused by name, before anything is written', async (t
   const trades = ['--kind', 'trades', ...HOUR];
   for (const [args, said] of [
     [['--kind', 'trade5'], /There is no kind "trade5".*Did you mean "trades"/],
-    [
-      ['--kind', 'balance'],
-      /balances are of the account, and exports are of markets only: .*balances_at.*psql --owner/,
-    ],
     [[], /required option '--kind/],
     [[...trades, '--market', 'BTC_USDT,ETH_USDT'], /--market.*: name one with each --market/],
     [[...trades, '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],

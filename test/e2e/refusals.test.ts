@@ -85,11 +85,6 @@ test('status takes a market of the settings that has no data, and refuses what i
   await refused(['status', '-m', 'ETH_USD'], env, 2, /--market.*"ETH_USD".*mean ETH_USDT\?/);
   const { code, out } = await runCommand(['status', '-m', 'ETH_USDT'], env);
   assert.deepEqual([code, out.split('\n')[0]?.includes('empty')], [0, true], out);
-  // Streams of an account are listed, so their kinds are kinds.
-  for (const command of ['status', 'gaps']) {
-    const { code, err } = await runCommand([command, '--kind', 'balances,orders'], env);
-    assert.deepEqual([code, err], [0, '']);
-  }
 });
 
 test('a tape that is missing and a market that is none are told with their options', async () => {

@@ -30,7 +30,7 @@ const SPAN = ['--from', isoOf(0), '--to', isoOf(600)];
 async function makeArchive(): Promise<string> {
   const { store, url, stream, begun } = await openWorld();
   const [trades, states] = [await begun(0), await stream('states', 60)];
-  const [orders, candles] = [await stream('orders'), await stream('candles', 60)];
+  const candles = await stream('candles', 60);
   await store.commit({
     trades: [exactTrade(1, 10.5), exactTrade(2, 300), exactTrade(3, 400)],
     states: [state(1, 20), state(2, 350.25)],
@@ -38,7 +38,6 @@ async function makeArchive(): Promise<string> {
       covered(trades, 0, 100),
       covered(trades, 200, 600),
       covered(states, 0, 600),
-      covered(orders, 0, 900),
       covered(candles, 60, 600),
     ],
   });
@@ -223,7 +222,6 @@ test('a replay says at its start what the span holds of each market, of candles 
   assert.match(out, /^ {2}BTC_USDT: .*trades 2026-01-15 12:00:00 – 2026-01-15 12:09:50 in parts/m);
   assert.match(out, /candles 60s 2026-01-15 12:01:00 – 2026-01-15 12:09:00(,|$)/m);
   assert.match(out, /^ {2}ETH_USDT: nothing of it in this span$/m);
-  assert.doesNotMatch(out, /orders/, 'what an account did is not played');
   // Between covered times lies one of which there is nothing.
   const within = ['--from', isoOf(110), '--to', isoOf(190), '--port', '0', '--for', '0.1s'];
   const gap = await runCommand(['replay', ...within], { TAPEKEEP_DATABASE_URL: url });

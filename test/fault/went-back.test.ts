@@ -195,7 +195,7 @@ const NOTHING = { trades: 0, times: 0, twice: 0, candles: 0, depth: 0, tickers: 
 /** Ends of what is covered, by stream. */
 const ENDS = `
   SELECT stream_id AS id, max(${MS('upper(span)')}) AS "toMs" FROM coverage JOIN stream USING (stream_id, market_id)
-  WHERE market_id <> 0 GROUP BY 1`;
+  GROUP BY 1`;
 
 async function ends(url: string): Promise<Map<number, number>> {
   const rows = await runSql<{ id: number; toMs: number }>(url, ENDS).catch(() => []);

@@ -79,10 +79,12 @@ test('old memories of gaps get the words of the list, and are cut where they ove
   const url = await makeOldDatabase(2);
   await runSql(
     url,
-    `INSERT INTO stream (kind, market_id) VALUES ('trades', 0);
+    `INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount, first_seen_at, last_seen_at)
+     VALUES ('A_B', 'A', 'B', 8, 2, 4, 1, 'epoch', 'epoch');
+     INSERT INTO stream (kind, market_id) VALUES ('trades', 1);
      INSERT INTO archive (name, base_url, is_sandbox) VALUES ('old', 'http://old', true);
      INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at, attempts, note)
-     SELECT 1, 0, tstzrange(to_timestamp(${NOON_S} + from_s), to_timestamp(${NOON_S} + to_s)), state,
+     SELECT 1, 1, tstzrange(to_timestamp(${NOON_S} + from_s), to_timestamp(${NOON_S} + to_s)), state,
             reason, 'epoch', tries, note
      FROM (VALUES
        (0, 100, 'unfillable', 'beyond the history that the exchange still serves', 1, 'first'),
@@ -118,25 +120,25 @@ test('streams of an earlier version get the one word for their kind, and keep wh
   await runSql(
     url,
     `INSERT INTO archive (name, base_url, is_sandbox) VALUES ('old', 'http://old', true);
+     INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount, first_seen_at, last_seen_at)
+     VALUES ('A_B', 'A', 'B', 8, 2, 4, 1, 'epoch', 'epoch');
      INSERT INTO stream (kind, market_id, variant)
-     SELECT kind, 0, variant FROM (VALUES ('trades', 0), ('times', 0), ('depth', 0), ('ticker', 0),
-       ('kline', 60), ('kline', 3600), ('state', 86400), ('balance', 0), ('orders', 0)) s(kind, variant);
+     SELECT kind, 1, variant FROM (VALUES ('trades', 0), ('times', 0), ('depth', 0), ('ticker', 0),
+       ('kline', 60), ('kline', 3600), ('state', 86400)) s(kind, variant);
      INSERT INTO coverage (stream_id, market_id, span, row_count, evidence, updated_at)
-     SELECT stream_id, 0, tstzrange('2026-01-15', '2026-01-16'), 0, '{}', now() FROM stream`,
+     SELECT stream_id, 1, tstzrange('2026-01-15', '2026-01-16'), 0, '{}', now() FROM stream`,
   );
   await migrate({ databaseUrl: url });
   const kinds = `SELECT kind || coalesce(' ' || nullif(variant, 0), '') AS kind FROM stream
                  JOIN coverage USING (stream_id) ORDER BY stream_id`;
-  // Tickers go over to the markets that have any.
-  const words = ['trades', 'times', 'depth', 'candles 60', 'candles 3600'];
   assert.deepEqual(
     (await runSql<{ kind: string }>(url, kinds)).map(({ kind }) => kind),
-    [...words, 'states 86400', 'balances', 'orders'],
+    ['trades', 'times', 'depth', 'tickers', 'candles 60', 'candles 3600', 'states 86400'],
   );
-  const old = `INSERT INTO stream (kind, market_id) VALUES ('kline', 0)`;
+  const old = `INSERT INTO stream (kind, market_id) VALUES ('kline', 1)`;
   await assert.rejects(runSql(url, old), /stream_kind_known/);
   const { store } = await openTestStore({ databaseUrl: url });
-  const found = await store.ensureStream({ kind: 'candles', marketId: 0, variant: 60 });
+  const found = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 });
   assert.equal(found.streamId, 5, 'no second stream is made beside it');
   const tables = SERIES_TABLES.map((table) => [table, claimedBy(table)]);
   const known = await runSql<{ name: string; kinds: string[] }>(
@@ -300,87 +302,3 @@ test('when markets were away is taken from the notes of what could not be seen t
 
 /** The streams of a table that lose their claims with its rows; former versions have none. */
 const claimedBy = (table: SeriesTable) => (SERIES[table].batch === null ? [] : streamsOf(table));
-
-test('tickers that one stream covered are covered of each market from its first on, while it was listed', async () => {
-  const url = await makeOldDatabase(18);
-  const at = (second: number) => `to_timestamp(${NOON_S + second})`;
-  const span = (from: number, to: number) => `tstzrange(${at(from)}, ${at(to)})`;
-  const terms = `'X', 'Y', 8, 8, 4, 0`;
-  await runSql(
-    url,
-    `INSERT INTO market (market_id, name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
-                         first_seen_at, last_seen_at, delisted_at)
-     OVERRIDING SYSTEM VALUE VALUES
-       (1, 'FIRST', ${terms}, ${at(0)}, ${at(900)}, NULL),
-       (2, 'LATER', ${terms}, ${at(300)}, ${at(900)}, NULL),
-       (3, 'GONE', ${terms}, ${at(0)}, ${at(500)}, ${at(600)}),
-       (4, 'AGAIN', ${terms}, ${at(0)}, ${at(900)}, NULL),
-       (5, 'SILENT', ${terms}, ${at(0)}, ${at(900)}, NULL),
-       (6, 'FILED', ${terms}, ${at(-90_000)}, ${at(900)}, NULL),
-       (7, 'LOST', ${terms}, ${at(0)}, ${at(1100)}, ${at(1200)});
-     INSERT INTO stream (kind, market_id, collect_from) VALUES ('tickers', 0, ${at(-90_000)}), ('depth', 4, NULL),
-       ('trades', 1, NULL);
-     INSERT INTO gap (stream_id, market_id, span, state, reason, first_seen_at, note) VALUES
-       (1, 0, ${span(400, 450)}, 'unfillable', 'not observed', ${at(450)}, 'no answer came'),
-       (2, 4, ${span(420, 700)}, 'unfillable', 'delisted', ${at(700)}, NULL),
-       (3, 1, ${span(200, 300)}, 'unfillable', 'delisted', ${at(900)}, 'an old gap, given up');
-     INSERT INTO coverage (stream_id, market_id, span, row_count, evidence) VALUES
-       (1, 0, ${span(-90_000, 400)}, 904, '{}'), (1, 0, ${span(450, 1000)}, 50, '{}');
-     INSERT INTO partition_policy (table_name, width) VALUES ('ticker', 'day');
-     SELECT make_partition('ticker', ${at(0)});
-     INSERT INTO partition_state (table_name, span, state, market_rows)
-     SELECT 'ticker', (partition_at('ticker', ${at(-86_400)})).span, 'archived', '{"6": [12]}';
-     INSERT INTO ticker (market_id, observed_at, received_at, at, bid, ask, open, high, low, last, volume,
-                         deal, change)
-     SELECT id, to_timestamp(${NOON_S} + s), now(), now(), 1, 2, 1, 2, 1, 1, 5, 5, 0
-     FROM (VALUES (1, 2), (1, 500), (2, 303), (3, 4), (4, 5), (4, 460), (4, 703),
-       (6, 7), (7, 8)) rows(id, s)`,
-  );
-  await migrate({ databaseUrl: url });
-  const spans = (of: string) => `
-    SELECT m.name, (extract(epoch FROM lower(x.span)) - ${NOON_S})::int AS from_s,
-           (extract(epoch FROM upper(x.span)) - ${NOON_S})::int AS to_s
-    FROM ${of} x JOIN stream s USING (stream_id, market_id) JOIN market m USING (market_id)
-    WHERE s.kind = 'tickers' ORDER BY market_id, from_s`;
-  const read = async (of: string) =>
-    (await runSql<{ name: string; from_s: number; to_s: number }>(url, spans(of))).map(
-      ({ name, from_s, to_s }) => [name, from_s, to_s],
-    );
-  // The day before noon's, from midnight on, or where the market came to be known.
-  assert.deepEqual(await read('coverage'), [
-    ['FIRST', 2, 400],
-    ['FIRST', 450, 1000],
-    ['LATER', 303, 400],
-    ['LATER', 450, 1000],
-    ['GONE', 4, 400],
-    ['GONE', 450, 600],
-    ['AGAIN', 5, 400],
-    // It was seen until then, and again with the first ticker after its return.
-    ['AGAIN', 450, 460],
-    ['AGAIN', 703, 1000],
-    ['FILED', -90_000, 400],
-    ['FILED', 450, 1000],
-    ['LOST', 8, 400],
-    ['LOST', 450, 1000],
-  ]);
-  assert.deepEqual(await read('gap'), [
-    ['FIRST', 400, 450],
-    ['LATER', 400, 450],
-    ['GONE', 400, 450],
-    ['AGAIN', 400, 450],
-    ['AGAIN', 460, 703],
-    ['FILED', 400, 450],
-    ['LOST', 400, 450],
-    // Not covered up to its delisting: open, for the next list of markets to give up.
-    ['LOST', 1000, 1200],
-  ]);
-  assert.deepEqual(await runSql(url, `SELECT FROM stream WHERE market_id = 0`), []);
-  const settings = `SELECT proconfig[1] AS path, prosrc ~ 'ticker' AS is_old FROM pg_proc
-                    WHERE proname = 'stream_rows'`;
-  assert.deepEqual(await runSql(url, settings), [
-    { path: 'search_path=public, pg_temp', is_old: false },
-  ]);
-  const { store } = await openTestStore({ databaseUrl: url });
-  const found = await store.ensureStream({ kind: 'tickers', marketId: 2, variant: 0 });
-  assert.equal(found.collectFromMs, (NOON_S + 303) * 1000);
-});

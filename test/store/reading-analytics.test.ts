@@ -272,20 +272,3 @@ test('versions of candles that are in files are missed where they are asked for'
     message: /rows of kline_revision .* are in cold files/,
   });
 });
-
-test('what the account held rests on all rows before, wherever they are', async (t) => {
-  const place = await openDaysWorld(await makeFolder(t));
-  for (const [table, call] of [
-    ['balance', 'balances_at'],
-    ['active_order', 'orders_open_at'],
-  ] as const) {
-    await runSql(place.url, `SELECT make_partition('${table}', '2026-01-14')`);
-    assert.deepEqual(await runSql(place.url, `SELECT * FROM ${call}('2026-01-20Z')`), []);
-    await runSql(
-      place.url,
-      `UPDATE partition_state SET state = 'archived' WHERE table_name = '${table}'`,
-    );
-    await assert.rejects(runSql(place.url, `SELECT * FROM ${call}('2026-01-20Z')`), COLD);
-    assert.deepEqual(await runSql(place.url, `SELECT * FROM ${call}('2025-01-20Z')`), []);
-  }
-});

@@ -57,15 +57,16 @@ test('planted: a short file with one importer, and a list of series, are found',
   const long = short.repeat(60);
   assert.deepEqual(find({ 'store/a.ts': long, 'store/b.ts': one }), []);
   assert.deepEqual(find({ 'store/a.ts': short, 'store/b.ts': one, 'cli/c.ts': other }), []);
-  const list = "const all = ['trade', 'kline', 'ticker', 'depth', 'balance'];";
+  const list = "const all = ['trade', 'kline', 'ticker', 'depth', 'market_state'];";
   const lists = (text: string, path = 'store/a.ts') =>
     findSeriesLists(new Map([[path, text]]), Object.keys(SERIES));
   assert.deepEqual(lists(list), ['store/a.ts']);
   assert.deepEqual(lists(list, 'model/a.ts'), []);
-  assert.deepEqual(lists(list.replace(", 'balance'", '')), []);
-  assert.deepEqual(lists('const all = { trade: 1, kline: 1, ticker: 1, depth: 1, balance: 1 };'), [
-    'store/a.ts',
-  ]);
+  assert.deepEqual(lists(list.replace(", 'market_state'", '')), []);
+  assert.deepEqual(
+    lists('const all = { trade: 1, kline: 1, ticker: 1, depth: 1, market_state: 1 };'),
+    ['store/a.ts'],
+  );
 });
 
 test('planted: each room may import what the table says and nothing else', () => {

@@ -295,7 +295,7 @@ test('the document lists what is asked for, the least covered first, and counts 
       { market: 'A', gapS: 400, openGaps: 1, openS: 400, gapsWithinHistory: 1 },
       { market: 'A', kind: 'candles', variant: 60, marketId: 1, newestCoveredMs: 2000 },
       { market: 'B', marketId: 2, gapS: 1200, unfillableS: 700, beforeHistoryS: 300 },
-      { market: '*', kind: 'balances', marketId: 0, newestCoveredMs: null, coveredS: 0, rows: 0 },
+      { market: 'B', kind: 'depth', marketId: 2, newestCoveredMs: null, coveredS: 0, rows: 0 },
     ],
     {
       checks: [
@@ -326,7 +326,7 @@ test('the document lists what is asked for, the least covered first, and counts 
   const names = ({ streams }: { readonly streams: readonly { market: string; kind: string }[] }) =>
     streams.map(({ market, kind }) => `${market} ${kind}`);
   const all = await read('');
-  assert.deepEqual(names(all), ['A trades', 'A candles', 'B trades', '* balances']);
+  assert.deepEqual(names(all), ['A trades', 'A candles', 'B trades', 'B depth']);
   assert.deepEqual([all.markets, all.rows, all.streamsLeftOut], [2, 21, 0]);
   assert.deepEqual([all.coveredS, all.missingS], [10_800, 1300]);
   assert.deepEqual([all.coverageRatio, all.lowestCoverageRatio], [0.892561, 0.8]);
@@ -337,7 +337,7 @@ test('the document lists what is asked for, the least covered first, and counts 
     [
       ['trades', 2, 0.847058, 0.8],
       ['candles', 1, 1, 1],
-      ['balances', 1, null, null],
+      ['depth', 1, null, null],
     ],
   );
   assert.deepEqual([all.mismatches, all.verifiedLagS], [2, 6]);
@@ -348,8 +348,8 @@ test('the document lists what is asked for, the least covered first, and counts 
   assert.deepEqual(names(worst), ['B trades', 'A trades'], 'what has no share comes last');
   assert.deepEqual({ ...worst, streams: [], streamsLeftOut: 0 }, { ...all, streams: [] });
   assert.equal(worst.streamsLeftOut, 2);
-  assert.deepEqual(names(await read('?market=B')), ['B trades']);
-  assert.deepEqual(names(await read('?kind=candles&kind=balances')), ['A candles', '* balances']);
+  assert.deepEqual(names(await read('?market=B')), ['B trades', 'B depth']);
+  assert.deepEqual(names(await read('?kind=candles&kind=depth')), ['A candles', 'B depth']);
   assert.equal((await read('?kind=trades')).lowestCoverageRatio, 0.8);
   assert.deepEqual(names(await read('?worst=0')), []);
   assert.deepEqual(names(await read('?market=BTC_USDT')), [], 'known, not counted yet');

@@ -62,14 +62,14 @@ const TERMS = `stock_prec AS "stockPrec", money_prec AS "moneyPrec", fee_prec AS
 const MARKETS = `
   SELECT market_id AS "marketId", name, stock, money, ${TERMS},
          ${millisSql('first_seen_at')} AS "firstSeenMs", ${millisSql('delisted_at')} AS "delistedMs"
-  FROM market WHERE market_id <> 0 ORDER BY name`;
+  FROM market ORDER BY name`;
 const AWAY = `
   SELECT market_id AS "marketId", ${millisSql('lower(span)')} AS "fromMs",
          ${millisSql('upper(span)')} AS "toMs"
   FROM market_absence`;
 const FORMER_TERMS = `
   SELECT market_id AS "marketId", ${TERMS}, ${millisSql('upper(span)')} AS "untilMs"
-  FROM market_history WHERE market_id <> 0 ORDER BY market_id, lower(span)`;
+  FROM market_history ORDER BY market_id, lower(span)`;
 
 type Terms = Omit<Market, 'name' | 'stock' | 'money'>;
 type MarketRecord = Omit<AsOfMarket, 'terms' | 'away'> & Market;

@@ -22,7 +22,6 @@ import {
   checkFile,
   coldDataPath,
   coldManifestPath,
-  NO_MARKET,
   SCRATCH_FOLDER,
   sumFile,
 } from './folder.js';
@@ -109,7 +108,7 @@ async function archiveDay(
   day: StagedDay,
 ): Promise<ColdFile> {
   const kind = viewOf(partition.table);
-  const market = day.marketId === 0 ? NO_MARKET : day.market;
+  const { market } = day;
   const columns = columnsOf(partition.table, true);
   const staged = { path: day.path, columns };
   const path = `${day.path}.parquet`;
@@ -117,7 +116,7 @@ async function archiveDay(
     await watcher.onStep('archive: write', partition.name);
     const typed = await writeParquet(duck, staged, path, {
       forms: await decimals.formsOf(day, market),
-      about: { tapekeep: version, kind, market: day.market, date: day.date },
+      about: { tapekeep: version, kind, market, date: day.date },
     });
     await syncFile(path);
     await watcher.onStep('archive: verify', partition.name);
@@ -128,7 +127,7 @@ async function archiveDay(
     if (wanted.rows !== day.rows || found.rows !== wanted.rows || found.digest !== wanted.digest) {
       throw new ColdError(
         'cold_mismatch',
-        `what was written of ${day.market} on ${day.date} does not read back as it was (${found.rows} of ${day.rows} rows): ${partition.name} stays in the database. Check the disk of ${coldDir}`,
+        `what was written of ${market} on ${day.date} does not read back as it was (${found.rows} of ${day.rows} rows): ${partition.name} stays in the database. Check the disk of ${coldDir}`,
         { action: 'retry' },
       );
     }

@@ -20,8 +20,6 @@ import { isPattern } from '../parquet/session.js';
  * `archived`. A file that no manifest names is nothing.
  */
 
-/** Stands in the path for rows that belong to no market. */
-export const NO_MARKET = '_all';
 /** Files under way; no reader looks here. */
 export const SCRATCH_FOLDER = '.scratch';
 const MANIFESTS = 'manifests';

@@ -2,7 +2,6 @@ import { isDate } from 'node:util/types';
 import { SECOND_US } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import { isoUs } from '../../kernel/timestamp.js';
-import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type MergedKind, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
@@ -309,12 +308,12 @@ export interface MarketContents {
 }
 
 const MARKETS = `
-  SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> $1
+  SELECT name AS market, market_id AS "marketId" FROM market
   ORDER BY name COLLATE "C"`;
 
 /** All markets that the archive ever saw, by name. */
 export async function readMarkets(store: Pick<Store, 'query'>): Promise<KnownMarket[]> {
-  return await store.query<KnownMarket>(MARKETS, [ALL_MARKETS_ID]);
+  return await store.query<KnownMarket>(MARKETS);
 }
 
 const micros = (ms: number | null) => (ms === null ? null : ms * 1000);

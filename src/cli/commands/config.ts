@@ -13,7 +13,7 @@ import { JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, printReport, writeOut } from '../output.js';
 
 const settingsOf = (common: CommonOptions) =>
-  configSources({ env: process.env, isSigning: true, ...sourcesOf(common) });
+  configSources({ env: process.env, ...sourcesOf(common) });
 
 const show = command({
   args: { names: argument<readonly string[]>('keys, or sections of keys (default: all)') },

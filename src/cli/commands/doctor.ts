@@ -76,7 +76,7 @@ and the clock, changes nothing, and says of each whether it serves and what to d
 Exit code 0: collecting can begin; 1: something has to be changed first. A warning alone is 0.`,
   needs: nothing,
   async run(common, { json }) {
-    const session = openSession({ logLevel: 'silent', ...common }, { isSigning: true });
+    const session = openSession({ logLevel: 'silent', ...common });
     const { config } = session;
     let bound: ArchiveIdentity | null = null;
     const coldFolder: Look = async () =>

@@ -2,7 +2,6 @@ import type { Config } from '../../config/schema.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { subtractSpans } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
-import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { isLost } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, STREAM_KINDS, type StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
@@ -62,11 +61,7 @@ async function findNamed(words: readonly string[], { store, streams, nowMs, conf
     throw new UsageError('<gap>', words.join(' '), text);
   }
   const [chosen] = selectMarkets([first], marketsOf(streams));
-  // Balances are of no market.
-  const own = streams.filter(
-    (one) =>
-      one.kind === kind && (one.marketId === chosen?.marketId || one.marketId === ALL_MARKETS_ID),
-  );
+  const own = streams.filter((one) => one.kind === kind && one.marketId === chosen?.marketId);
   const atMs = resolveInstant(readInstant(time.join(' ')), nowMs);
   if (own.length === 0) {
     const advice = 'the archive has no such stream of this market; "tapekeep status" lists all';

@@ -6,7 +6,7 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan, isoMs } from '../../kernel/timestamp.js';
-import { seriesOf, streamName, tableOfStream } from '../../model/series.js';
+import { streamName } from '../../model/series.js';
 import { coveredBy } from '../../replay/catalog.js';
 import { ReplayError } from '../../replay/context.js';
 import { openReplay } from '../../replay/replay-backend.js';
@@ -107,10 +107,7 @@ missing here is then listed as missing there; with --strict nothing around it ca
   needs: archive('by itself'),
   async run({ session, store, nowMs }, { from, to, markets, speed, as, host, port, ...options }) {
     const { config, telemetry } = session;
-    // What an account held and had ordered is not played.
-    const streams = (await store.inspection.streams()).filter(
-      ({ kind }) => seriesOf(tableOfStream(kind)).retention !== 'account',
-    );
+    const streams = await store.inspection.streams();
     const clock = systemClock;
     const bounds = selectSpan({ from, to }, nowMs);
     const chosen = selectMarkets(markets, await archivedMarkets(store), '--markets');

@@ -73,7 +73,7 @@ first; a second Ctrl-C ends at once, and nothing is lost but time.`,
           ? summary.write(line)
           : stderr.write(line),
     });
-    const session = openSession(common, { destination, isSigning: true });
+    const session = openSession(common, { destination });
     const { config, telemetry, exchangeTime } = session;
     const stdout = new BoundedOutput('stdout', process.stdout);
     stdout.reportTo(telemetry.daemon);

@@ -259,9 +259,6 @@ export class Daemon {
       clock,
       random: systemRandom,
       telemetry: telemetry.collect,
-      ...(config.account.enabled
-        ? { account: { schedule: config.account.schedule, archive: store } }
-        : {}),
     });
   }
 

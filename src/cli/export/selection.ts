@@ -14,9 +14,8 @@ import { parseDuration } from '../../config/values.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
-import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { nameMeant, SERIES_KINDS, type SeriesKind, tableOfKind } from '../../model/kinds.js';
-import { SERIES, streamsOf, tableOfStream } from '../../model/series.js';
+import { streamsOf } from '../../model/series.js';
 import { isPartOfHistory } from '../../status/document.js';
 import { type KnownStream, millisSql, type Store, timestampSql } from '../../store/index.js';
 import { flag, ofWords, option, type Values } from '../command.js';
@@ -25,7 +24,6 @@ import { unreachedText } from '../gaps.js';
 import {
   CLAMP,
   durationArgument,
-  kindOf,
   MARKETS,
   oneOf,
   SPAN,
@@ -37,15 +35,7 @@ import { archivedMarkets, marketsOf, selectMarkets, selectSpan } from '../select
 
 /** @throws InvalidArgumentError */
 const exportedKindArgument = ofWords(SERIES_KINDS, (word: string): SeriesKind => {
-  const kind = nameMeant(word, SERIES_KINDS);
-  if (kind !== undefined) return kind;
-  const stream = kindOf(word);
-  if (stream !== undefined && SERIES[tableOfStream(stream)].retention === 'account') {
-    throw new InvalidArgumentError(
-      `${stream} are of the account, and exports are of markets only: ask balances_at(…) or orders_open_at(…) in SQL, as the login that collects (tapekeep psql --owner).`,
-    );
-  }
-  return oneOf(word, 'kind', SERIES_KINDS);
+  return nameMeant(word, SERIES_KINDS) ?? oneOf(word, 'kind', SERIES_KINDS);
 });
 
 /** @throws InvalidArgumentError */
@@ -134,12 +124,13 @@ async function chooseParts(
   const kind = streamsOf(tableOfKind(options.kind))[0];
   const ofKind = streams.filter((one) => one.kind === kind);
   const isNamed = options.market !== undefined;
-  const known = marketsOf(streams).filter(({ marketId }) => marketId !== ALL_MARKETS_ID);
-  const markets = selectMarkets(options.market, known).flatMap(({ market, marketId }) => {
-    const own = ofKind.filter((one) => one.marketId === marketId);
-    if (isNamed && own.length === 0) throw nothing(options.kind, market);
-    return own.length === 0 ? [] : [{ market, marketId, own }];
-  });
+  const markets = selectMarkets(options.market, marketsOf(streams)).flatMap(
+    ({ market, marketId }) => {
+      const own = ofKind.filter((one) => one.marketId === marketId);
+      if (isNamed && own.length === 0) throw nothing(options.kind, market);
+      return own.length === 0 ? [] : [{ market, marketId, own }];
+    },
+  );
   if (markets.length === 0) throw nothing(options.kind, options.market?.[0] ?? 'any market');
   const all = markets.flatMap(({ own }) => own);
   const variantS = chooseVariant(options, all);

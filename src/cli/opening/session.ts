@@ -1,18 +1,13 @@
 import { createExchangeClock, type ExchangeClock } from '../../client/exchange-clock.js';
-import { type ConfigTree, type LoadOptions, loadConfig } from '../../config/load.js';
+import { type ConfigTree, loadConfig } from '../../config/load.js';
 import { type ProxyChoice, proxyFor } from '../../config/proxy.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
-import { SERIES, streamsOf, WRITTEN_SERIES } from '../../model/series.js';
+import { STREAM_KINDS } from '../../model/series.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { createLogger, type LogDestination } from '../../observe/logger.js';
 import { createTelemetry, type ObservedTelemetry } from '../../observe/telemetry.js';
 import { type CommonOptions, sourcesOf, VERSION } from '../command.js';
-
-/** Streams whose metrics begin with the program. */
-const MARKET_STREAMS = WRITTEN_SERIES.filter(
-  (table) => SERIES[table].retention !== 'account',
-).flatMap(streamsOf);
 
 /** What a command works with. The one clock of its exchange is learnt from the answers. */
 export interface Session {
@@ -38,12 +33,11 @@ export function openSession(
     readonly destination?: (stderr: BoundedOutput) => LogDestination;
     /** Default: the environment of this process. */
     readonly env?: NodeJS.ProcessEnv;
-  } & Pick<LoadOptions, 'isSigning'> = {},
+  } = {},
 ): Session {
   const { env = process.env } = more;
   const config = loadConfig({
     env,
-    isSigning: more.isSigning,
     ...sourcesOf(options, more.overrides),
   });
   const clock = systemClock;
@@ -60,7 +54,7 @@ export function openSession(
   let exchangeTime: ExchangeClock | undefined;
   const telemetry = createTelemetry({
     logger,
-    ...{ clock, version: VERSION, streams: MARKET_STREAMS },
+    ...{ clock, version: VERSION, streams: STREAM_KINDS },
     exchangeNowMs: () => exchangeTime?.nowMs() ?? clock.wallMs(),
   });
   stderr.reportTo(telemetry.daemon);

@@ -1,6 +1,5 @@
 import type { Span } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
-import type { ActiveOrderRow, BalanceRow } from '../../model/batch.js';
 import type { PageRow } from '../../model/order.js';
 import { isTrue, type Runner } from '../connection.js';
 import { fromMs, unnested } from '../sql.js';
@@ -89,31 +88,4 @@ export async function hasTradeBefore(
   ms: number,
 ): Promise<boolean> {
   return await isTrue(runner, HAS_TRADE_BEFORE, [marketId, ms]);
-}
-
-/** What the archive knows of the account now: the newest version of each thing that still is. */
-
-const KNOWN_BALANCES = `
-  SELECT market_id, currency, observed_at, received_at, available::text, frozen::text AS freeze
-  FROM (SELECT DISTINCT ON (currency) * FROM balance WHERE market_id = 0
-        ORDER BY currency, observed_at DESC) newest
-  WHERE available IS NOT NULL`;
-
-/** What the account holds as far as the archive knows, one row a currency. */
-export async function readKnownBalances(runner: Runner): Promise<BalanceRow[]> {
-  return await runner.rows<BalanceRow>(KNOWN_BALANCES);
-}
-
-const OPEN_ORDERS = `
-  SELECT market_id, order_id, is_gone, observed_at, received_at,
-         round(extract(epoch FROM created_at) * 1000000)::float8 AS created_at_us,
-         side, order_type AS type, price::text, amount::text, left_amount::text AS left,
-         deal_stock::text, deal_money::text, taker_fee::text, maker_fee::text
-  FROM (SELECT DISTINCT ON (order_id) * FROM active_order WHERE market_id = $1
-        ORDER BY order_id, observed_at DESC) newest
-  WHERE NOT is_gone`;
-
-/** The account's orders in a market that the archive knows as open, each in its newest version. */
-export async function readOpenOrders(runner: Runner, marketId: number): Promise<ActiveOrderRow[]> {
-  return await runner.rows<ActiveOrderRow>(OPEN_ORDERS, [marketId]);
 }

@@ -130,7 +130,7 @@ export function otherExchange(
 const READ_MARKETS = `
   SELECT market_id, name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
          delisted_at IS NOT NULL AS is_delisted
-  FROM market WHERE market_id <> 0`;
+  FROM market`;
 const INSERT_MARKETS = `
   INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
                       first_seen_at, last_seen_at)

@@ -45,19 +45,19 @@ const ALL_ROWS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
 
 /** Series are only added to, but for what is learned later, and where a version gives way to the next. */
 function rightsOf(table: SeriesTable): RoleRights {
-  const { columns, versions, retention } = seriesOf(table);
+  const { columns, versions } = seriesOf(table);
   const learned = columns.filter(({ isLearned }) => isLearned).map(({ name }) => `UPDATE(${name})`);
   return {
     writer: versions === null ? [...ADD, ...learned] : ADD_CHANGE,
-    reader: retention === 'account' ? NO_RIGHTS : READ_ROWS,
+    reader: READ_ROWS,
   };
 }
 
 const SERIES_RIGHTS = Object.fromEntries(SERIES_TABLES.map((table) => [table, rightsOf(table)]));
 
 /**
- * What the writer and the reader may do with each table (data model, Roles). The ledger is kept. The account's own data and what was
- * refused (which may hold some of it) are not for readers.
+ * What the writer and the reader may do with each table (data model, Roles). The ledger is kept. What was refused is
+ * not for readers.
  *
  * Every table of the archive stands here: one that does not belongs to its owner alone.
  */
@@ -253,8 +253,7 @@ const WRITER_FUNCTIONS = [
 export const OWNED_FUNCTIONS = [
   ...WRITER_FUNCTIONS,
   ...['build_partition', 'guard_partition', 'empty_partition', 'partition_is_final', 'rows_stay'],
-  ...['balances_at', 'orders_open_at', 'lock_holder', 'streams_of', 'stream_rows'],
-  ...['add_market_locks'],
+  ...['lock_holder', 'streams_of', 'stream_rows', 'add_market_locks'],
   ...['revoke_ledger', 'forget_plans', 'rows_by_market'],
 ];
 export const OWNED_TYPES = ['taker_side', 'state_origin'];

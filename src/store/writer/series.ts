@@ -159,10 +159,7 @@ function makeShape(table: Series): SeriesShape<SeriesRow> {
     timeMs,
     variantOf: (row) => (variant === null ? 0 : Number(valueIn(row, variant))),
     faultOf: (row, window) => {
-      const isKnownMarket = entry.hasMarket
-        ? isInt4(row.marketId) && row.marketId > 0
-        : row.marketId === 0;
-      if (!isKnownMarket) return 'market id not storable';
+      if (!isInt4(row.marketId) || row.marketId === 0) return 'market id not storable';
       const fault = time.type.faultOf(valueIn(row, time));
       if (fault !== undefined) return `${isTimestampMs(timeMs(row)) ? time.name : 'time'} ${fault}`;
       const outside = timeFault(timeMs(row), window);

@@ -172,7 +172,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
   };
 }
 
-type Context = Omit<ConstructorParameters<typeof Collector>[0], 'account'>;
+type Context = ConstructorParameters<typeof Collector>[0];
 
 async function collect(context: Context): Promise<() => Promise<void>> {
   const collector = new Collector(context);

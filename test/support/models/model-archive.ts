@@ -130,8 +130,6 @@ export class ModelArchive implements ArchivePort {
       ticker: none(),
       depth: none(),
       market_state: none(),
-      balance: none(),
-      active_order: none(),
     };
     for (const row of batch.trades ?? []) outcomes.trade[this.#storeTrade(row)] += 1;
     for (const row of batch.klines ?? []) outcomes.kline[this.#storeKline(row)] += 1;
@@ -141,8 +139,6 @@ export class ModelArchive implements ArchivePort {
     outcomes.depth.stored += batch.depths?.length ?? 0;
     this.states.push(...(batch.states ?? []));
     outcomes.market_state.stored += batch.states?.length ?? 0;
-    outcomes.balance.stored += batch.balances?.length ?? 0;
-    outcomes.active_order.stored += batch.orders?.length ?? 0;
     this.quarantine.push(...(batch.quarantine ?? []));
     const ranges = (batch.claims ?? []).map((claim) => this.#merge(claim));
     this.onCommit();

@@ -95,9 +95,7 @@ export async function judgeClaims(
   stoppedAtMs: number,
 ): Promise<Claims> {
   await archive.run(MAKE);
-  const markets = await archive.run<{ name: string }>(
-    'SELECT name FROM market WHERE market_id <> 0 ORDER BY 1',
-  );
+  const markets = await archive.run<{ name: string }>('SELECT name FROM market ORDER BY 1');
   for (const { name } of markets) {
     for await (const trades of issuedTrades(sandboxUrl, name)) {
       await archive.run(ADD, [

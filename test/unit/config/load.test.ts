@@ -179,23 +179,18 @@ test('a secret may come from a file, but not twice', () => {
 test('the file of settings can name files with secrets, and an account needs both halves', () => {
   const [key, secret] = [fileOf('public-key-1\n'), fileOf('canary-secret-1\n')];
   const settings = (more = '') =>
-    fileOf(`account:\n  enabled: true\n  keyFile: ${key}\n  secretFile: ${secret}\n${more}`);
+    fileOf(`account:\n  keyFile: ${key}\n  secretFile: ${secret}\n${more}`);
   const { account } = loadConfig({ file: settings(), env: {} });
   assert.deepEqual([account.key, account.secret], ['public-key-1', 'canary-secret-1']);
-  assert.equal(loadConfig({ env: {} }).account.enabled, false);
   const twice = refusal({ file: settings('  secret: canary-secret-2\n'), env: {} });
   assert.match(twice.message, /account\.secret .*: set it once/);
   const half = refusal({ env: { TAPEKEEP_ACCOUNT_SECRET_FILE: secret } });
   assert.match(half.message, /account\.key .*: must be set too/);
-  const unsigned = { env: { TAPEKEEP_ACCOUNT_ENABLED: 'true' } };
-  const none = refusal({ ...unsigned, isSigning: true });
-  assert.match(none.message, /account\.key .*: must be set while/);
-  assert.equal(loadConfig(unsigned).account.enabled, true);
   const short = refusal({
     env: { TAPEKEEP_ACCOUNT_SECRET: 'canary', TAPEKEEP_ACCOUNT_KEY: 'a b' },
   });
   assert.match(short.message, /account\.key is \*\*\*/);
-  for (const { message } of [twice, half, none, short]) assert.ok(!message.includes('canary'));
+  for (const { message } of [twice, half, short]) assert.ok(!message.includes('canary'));
 });
 
 test('keys and variables of an earlier version are refused with their name of today', () => {

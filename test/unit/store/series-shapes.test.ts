@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { BalanceRow, StateRow } from '../../../src/model/batch.js';
+import type { StateRow } from '../../../src/model/batch.js';
 import { SHAPES } from '../../../src/store/writer/series.js';
 
 /** When two rows of one key say the same. */
@@ -48,20 +48,7 @@ test('rows are written by market, then by key: writers of one order do not lock 
   assert.deepEqual(turned, rows);
 });
 
-test('balances are of no market, and are written by currency, then by time', () => {
-  const balances = SHAPES.get('balance');
-  const row = (currency: string, observedAtMs: number, marketId = 0): BalanceRow => ({
-    ...{ marketId, currency, observedAtMs, available: '1', freeze: '0', receivedAtMs: 0 },
-  });
-  const inOrder = [row('BTC', 9000), row('USDT', 1000), row('USDT', 2000)];
-  const turned = inOrder.toReversed().sort((a, b) => balances?.compare(a, b) ?? 0);
-  assert.deepEqual(turned, inOrder);
-  const [later, first] = [row('USDT', 1000), row('BTC', 9000)];
-  assert.ok(
-    (balances?.compare(later, first) ?? 0) > 0 && (balances?.compare(first, later) ?? 0) < 0,
-  );
+test('a row without a market cannot be stored', () => {
   const window = { fromMs: 0, toMs: 9000 };
-  assert.equal(balances?.faultOf(row('BTC', 1000), window), undefined);
-  assert.equal(balances?.faultOf(row('BTC', 1000, 7), window), 'market id not storable');
   assert.equal(shape?.faultOf({ ...STATE, marketId: 0 }, window), 'market id not storable');
 });
