@@ -51,10 +51,6 @@ test('every SQL statement of the documents runs against the schema', async (t) =
   const ofAnalysts = blocks('sql');
   assert.ok(ofAnalysts.length >= 4);
   for (const sql of ofAnalysts) await assert.doesNotReject(runSql(asAnalyst.href, sql), sql);
-  // What readers have no right to is asked by the login itself.
-  const ofTheLogin = blocks('sql psql');
-  assert.ok(ofTheLogin.length >= 2);
-  for (const sql of ofTheLogin) await runSql(databaseUrl, sql);
 });
 
 test('every command of the documents is one that the program has', async (t) => {
