@@ -27,7 +27,7 @@ const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   e2e: [
     ...['adding-a-series', 'api-probe', 'backfill', 'closed-loop', 'completion'],
     ...['database-kept', 'doctor', 'documents', 'documents-sandbox', 'ended-early', 'export'],
-    ...['gaps', 'hostile-memory', 'interchange', 'ipv6', 'known-exchanges', 'lying-exchange'],
+    ...['gaps', 'hostile-memory', 'ipv6', 'known-exchanges', 'lying-exchange'],
     ...['markets-change', 'migrate'],
     ...['partitions', 'partitions-disk', 'refusals', 'stopping', 'tape', 'tls', 'trade-feed'],
     ...['verify', 'wrong-ids', 'zones'],

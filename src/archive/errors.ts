@@ -208,13 +208,6 @@ export function asDiskFull(error: unknown, path: string): unknown {
   return new DiskFullError(path, error);
 }
 
-/** A tool cannot be given what was asked for. Nothing was written. */
-export class InterchangeError extends TapekeepError {
-  constructor(message: string) {
-    super('interchange_refused', message);
-  }
-}
-
 /** Something that DuckDB could not do: a file that is no Parquet, a disk that is full. */
 export class ParquetError extends TapekeepError {
   constructor(doing: string, cause: unknown) {

@@ -48,7 +48,7 @@ const COMMANDS: Commands = {
     () => import('./commands/quarantine.js'),
   ],
   'export [options]': [
-    'write what is archived into a file: csv, ndjson, parquet or arrow',
+    'write what is archived into a file: csv, ndjson or parquet',
     () => import('./commands/export.js'),
   ],
   'db [options]': [

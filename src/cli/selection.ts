@@ -1,4 +1,3 @@
-import type { InterchangeMarket } from '../archive/interchange/request.js';
 import { DAY_MS, shownDuration } from '../kernel/durations.js';
 import { nearestName } from '../kernel/nearest.js';
 import { floorToMs, isEmptySpan, overlapOf, type Span } from '../kernel/span.js';
@@ -118,12 +117,9 @@ export function marketsOf(streams: readonly NamedMarket[]): NamedMarket[] {
 }
 
 /** All markets that the archive knows, listed now or not, by name. */
-export async function archivedMarkets(
-  store: Store,
-): Promise<readonly (InterchangeMarket & { readonly market: string })[]> {
+export async function archivedMarkets(store: Store): Promise<readonly NamedMarket[]> {
   return await store.query(
-    `SELECT market_id AS "marketId", name AS market, name, stock, money, stock_prec AS "stockPrec",
-       money_prec AS "moneyPrec" FROM market ORDER BY name`,
+    `SELECT market_id AS "marketId", name AS market FROM market ORDER BY name`,
   );
 }
 

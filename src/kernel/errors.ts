@@ -214,7 +214,6 @@ const OTHER = {
     config_invalid: 'The settings cannot be used.',
     fault_script_invalid:
       'A fault script is not usable; the message names the rule, the key, the value and what is allowed.',
-    interchange_refused: 'A tool cannot be given what was asked for.',
     invalid_address: 'An address in the configuration cannot be used.',
     live_invalid: 'The options of a live exchange, or a change asked of it, are not possible.',
     markets_not_listed: 'Nothing of what the settings want is there.',

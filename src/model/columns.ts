@@ -11,27 +11,29 @@ import { isoMs, isoUs, timestampUs } from '../kernel/timestamp.js';
 /** What a column holds, as files and reports name it. Decimals are exact; `decimals` is a list of them. */
 export type ColumnForm = 'timestamp' | 'integer' | 'text' | 'decimal' | 'decimals';
 
-/** The names of a form in files. The types of decimals in DuckDB and Arrow depend on their digits. */
+/** The names of a form in files. The types of decimals in DuckDB depend on their digits. */
 interface FormNames {
   readonly duck: string | null;
-  readonly arrow: string | null;
   readonly csv: string;
   readonly ndjson: string;
 }
 
 export const FORM_NAMES: Readonly<Record<ColumnForm, FormNames>> = {
   timestamp: {
-    ...{ duck: 'TIMESTAMPTZ', arrow: 'timestamp[us, UTC]' },
-    ...{ csv: 'timestamp as 2026-01-31 12:00:00.5+00', ndjson: 'timestamp, ISO 8601' },
+    duck: 'TIMESTAMPTZ',
+    csv: 'timestamp as 2026-01-31 12:00:00.5+00',
+    ndjson: 'timestamp, ISO 8601',
   },
-  integer: { duck: 'BIGINT', arrow: 'int64', csv: 'integer', ndjson: 'integer' },
-  text: { duck: 'VARCHAR', arrow: 'utf8', csv: 'text', ndjson: 'text' },
+  integer: { duck: 'BIGINT', csv: 'integer', ndjson: 'integer' },
+  text: { duck: 'VARCHAR', csv: 'text', ndjson: 'text' },
   decimal: {
-    ...{ duck: null, arrow: null, csv: 'decimal, all digits as stored' },
+    duck: null,
+    csv: 'decimal, all digits as stored',
     ndjson: 'decimal in quotes, all digits as stored',
   },
   decimals: {
-    ...{ duck: null, arrow: null, csv: 'JSON array of decimals' },
+    duck: null,
+    csv: 'JSON array of decimals',
     ndjson: 'array of decimals in quotes',
   },
 };

@@ -31,9 +31,9 @@ test('every kind can be had, from standard output or as a file', async (t) => {
   for (const [kind, format, rows, ...more] of [
     ['trades', 'ndjson', 4],
     ['candles', 'csv', 1, '--interval', '1h'],
-    ['tickers', 'arrow', 2],
+    ['tickers', 'csv', 2],
     ['depth', 'parquet', 3, '--allow-gaps'],
-    ['depth', 'arrow', 3, '--allow-gaps'],
+    ['depth', 'ndjson', 3, '--allow-gaps'],
     ['states', 'parquet', 1],
   ] as const) {
     const path = join(folder, `${kind}.${format}`);
@@ -75,10 +75,6 @@ test('an export of nothing says why: there was nothing, or nobody has looked', a
   );
   const half = await tell('12:01:10', '14:00:00', ...file, '--allow-gaps');
   assert.match(half, /^A_B: no trades in what is covered from .*"tapekeep gaps --market A_B"/m);
-  const bars = ['--for', 'vectorbt', '--candles', 'trades', '--interval', '1h', '--dir', folder];
-  const none = await tell('13:00:00', '14:00:00', ...bars, '--allow-gaps');
-  assert.match(none, /^0 candles in /);
-  assert.match(none, /^A_B: no trades from .*, because none are stored; /m);
   const some = await run(url, ...['--market', 'A_B'], ...file, '--force');
   assert.doesNotMatch(some.err, /no trades/);
 });
@@ -88,12 +84,10 @@ test('an export from the start of history says when that is not all that the exc
   const folder = await makeFolder(t);
   const path = join(folder, 'a.csv');
   const file = ['--kind', 'trades', '--out', path];
-  const bars = ['--for', 'vectorbt', '--candles', 'trades', '--interval', '1h', '--dir', folder];
-  const notesOf = async (asked: readonly string[], ...span: readonly string[]) => {
-    const { code, err } = await run(url, '--market', 'A_B', ...asked, ...span, '--force');
+  const notesOf = async (...span: readonly string[]) => {
+    const { code, err } = await run(url, '--market', 'A_B', ...file, ...span, '--force');
     assert.equal(code, 0, err);
-    const written = asked === file ? path : join(folder, 'A_B-1h.csv');
-    const { notes } = JSON.parse(await readFile(`${written}.manifest.json`, 'utf8'));
+    const { notes } = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8'));
     const about = (notes as string[]).filter((line) => line.startsWith('A_B trades: '));
     // What the file says, the terminal says.
     for (const line of about) assert.ok(err.split('\n').includes(line), err);
@@ -107,22 +101,18 @@ test('an export from the start of history says when that is not all that the exc
   const GOES_ON =
     /start of history is not reached yet: the walk is at 2026-01-15 12:00:00, and a daemon goes on down from there; how much is before that is not known\.$/;
   const inside = ['--from', '2026-01-15T12:00:10Z', '--to', '2026-01-15T12:01:00Z'];
-  for (const asked of [file, bars]) {
-    for (const span of [[], ['--from', 'start'], ['--from', '2026-01-14', '--clamp']]) {
-      const [note, ...others] = await notesOf(asked, ...span);
-      assert.match(note ?? '', GOES_ON);
-      assert.deepEqual(others, []);
-    }
-    assert.deepEqual(await notesOf(asked, ...inside), [], 'it is whole as asked');
+  for (const span of [[], ['--from', 'start'], ['--from', '2026-01-14', '--clamp']]) {
+    const [note, ...others] = await notesOf(...span);
+    assert.match(note ?? '', GOES_ON);
+    assert.deepEqual(others, []);
   }
+  assert.deepEqual(await notesOf(...inside), [], 'it is whole as asked');
   await startsWith('history horizon');
-  for (const asked of [file, bars]) {
-    const [note] = await notesOf(asked, '--from', 'start');
-    assert.match(note ?? '', /history before 2026-01-15 12:00:00 exists and cannot be had: /);
-    assert.deepEqual(await notesOf(asked, ...inside), []);
-  }
+  const [note] = await notesOf('--from', 'start');
+  assert.match(note ?? '', /history before 2026-01-15 12:00:00 exists and cannot be had: /);
+  assert.deepEqual(await notesOf(...inside), []);
   await startsWith('history begins');
-  for (const asked of [file, bars]) assert.deepEqual(await notesOf(asked, '--from', 'start'), []);
+  assert.deepEqual(await notesOf('--from', 'start'), []);
 });
 
 test('a span with gaps is refused by an exit code of its own, with what can be done', async (t) => {
@@ -343,21 +333,15 @@ test('a whole span is offered however many gaps there are', async (t) => {
 
 test('a length of candles of which none is complete yet is named, and what there is instead', async (t) => {
   const { url, store } = await openAnalystWorld();
-  const folder = await makeFolder(t);
+  const path = join(await makeFolder(t), 'days.csv');
   await store.ensureStream({ kind: 'candles', marketId: 1, variant: 86_400 });
   const days = ['--market', 'BTC_USDT', '--interval', '1d', '--from', '3650d', '--clamp'];
-  for (const args of [
-    ['--kind', 'candles', '--out', join(folder, 'days.csv')],
-    ['--for', 'backtrader', '--dir', folder],
-  ]) {
-    const refused = await run(url, ...args, ...days);
-    assert.equal(refused.code, 2);
-    assert.match(
-      refused.err,
-      /--interval: "1d".*no candle of 1d of BTC_USDT is complete yet; of 3600 s/,
-    );
-    assert.match(refused.err, /--candles trades/);
-  }
+  const refused = await run(url, '--kind', 'candles', '--out', path, ...days);
+  assert.equal(refused.code, 2);
+  assert.match(
+    refused.err,
+    /--interval: "1d".*no candle of 1d of BTC_USDT is complete yet; of 3600 s/,
+  );
 });
 
 test('a candle whose time has not ended is said to be incomplete, and until when', async () => {
@@ -403,11 +387,6 @@ test('wrong arguments are refused by name, before anything is written', async (t
     [[...trades, '--format', 'parket'], /There is no format "parket".*Did you mean "parquet"/],
     [['--kind', 'candles', '--interval', '60', '--market', 'BTC_USDT'], /--interval.*"60".*3600/],
     [['--kind', 'candles', '--interval', '7m', '--market', 'BTC_USDT'], /--interval: "7m".*3600/],
-    [[...trades, '--latency', '100ms'], /--latency: "100ms" is not allowed; it belongs to --for/],
-    [
-      ['--for', 'freqtrade', '--market', 'BTC_USDT'],
-      /--dir is missing; name the folder of freqtrade/,
-    ],
     [['--kind', 'candles', '--interval', 'soon'], /Write seconds such as 60/],
     [['--kind', 'candles', '--market', 'ETH_USDT'], /none of ETH_USDT/],
     [[...trades, '--interval', '1m'], /--interval: "1m".*only candles/],
@@ -417,7 +396,7 @@ test('wrong arguments are refused by name, before anything is written', async (t
     [[...trades, '--market', 'BTC_USDT', '--out', folder], /it is a folder/],
     [
       [...trades, '--market', 'BTC_USDT', '--out', join(folder, 'b.xlsx')],
-      /--out: ".*b\.xlsx" .*\.xlsx is the ending of no format.*\.csv, \.ndjson, \.parquet, \.arrow, \.jsonl.*--format/,
+      /--out: ".*b\.xlsx" .*\.xlsx is the ending of no format.*\.csv, \.ndjson, \.parquet, \.jsonl.*--format/,
     ],
     [[...trades, '--market', 'BTC_USDT', '--out', join(folder, 'no/a')], /folder does not exist/],
     [

@@ -24,22 +24,13 @@ const MANIFEST = '.manifest.json';
 
 const SPAN = ['--from', '2026-01-15T12:00:00Z', '--to', '2026-01-15T16:00:00Z', '--allow-gaps'];
 const toFile = (name: string, ...more: readonly string[]) => ({
-  ...{ name, isTool: false, args: ['--kind', 'trades', '--out', `DIR/${name}`, ...more] },
-});
-const toTool = (tool: string, name: string, ...more: readonly string[]) => ({
-  ...{ name, isTool: true, args: ['--for', tool, '--dir', 'DIR', ...more] },
+  ...{ name, args: ['--kind', 'trades', '--out', `DIR/${name}`, ...more] },
 });
 const EXPORTS = [
   toFile('a.csv'),
   toFile('a.ndjson'),
   toFile('a.parquet'),
-  toFile('a.arrow'),
   toFile('apart.csv', '--manifest', `DIR/apart/apart.csv${MANIFEST}`),
-  toTool('freqtrade', 'BTC_USDT-1h.feather', '--interval', '1h'),
-  toTool('freqtrade', 'BTC_USDT-trades.feather', '--kind', 'trades'),
-  toTool('backtrader', 'BTC_USDT-1h.csv', '--interval', '1h'),
-  toTool('vectorbt', 'BTC_USDT-30m.csv', '--candles', 'trades', '--interval', '30m'),
-  toTool('hftbacktest', 'BTC_USDT.npz', '--latency', '1ms'),
 ];
 
 interface World {
@@ -107,7 +98,7 @@ async function assertClean(world: World, why: string): Promise<void> {
   const { dir, name } = world;
   const known = new Set([join(dir, name), manifestOf(world)]);
   const left = (await pathsIn(dir)).filter((path) => !known.has(join(dir, path)));
-  const folders = new Set(['apart', 'hour']);
+  const folders = new Set(['apart']);
   assert.deepEqual(
     left.filter((path) => !folders.has(path)),
     [],
@@ -133,7 +124,7 @@ async function killAt(t: TestContext, world: World, at: number, more: readonly s
 }
 
 /** Where all steps around a final name are tried; those of the others are drawn. */
-const WHOLLY_TRIED: ReadonlySet<string> = new Set(['a.csv', 'apart.csv', 'BTC_USDT-1h.feather']);
+const WHOLLY_TRIED: ReadonlySet<string> = new Set(['a.csv', 'apart.csv']);
 
 let url = '';
 before(async () => {
@@ -192,27 +183,24 @@ test('a signal at any step ends an export without a trace', async (t) => {
   const random = seededRandom(SEED);
   t.diagnostic(`EXPORT_SEED=${SEED}`);
   const below = (limit: number) => Math.floor(random() * limit);
-  for (const isTool of [false, true]) {
-    const all = EXPORTS.filter((one) => one.isTool === isTool);
-    const { name, args } = all[below(all.length)] ?? all[0] ?? assert.fail('nothing to export');
-    const world = { url, dir: await makeFolder(t, `${isTool}`), args, name };
-    await emptyFolder(world);
-    const steps = await listSteps(t, world, []);
-    const length = (await stat(join(world.dir, name))).size;
-    await emptyFolder(world);
-    const from = steps.findIndex((one) => one.name === 'mkdtemp') + 2;
-    const program = start(world, `SIGTERM:${from + below(steps.length - from)}`);
-    t.after(() => program.dispose());
-    const { code } = await program.ended();
-    const { isThere, hasManifest } = await assertHonest(world, new Set([length]));
-    // Behind the point of no return it is done.
-    assert.equal(isThere, hasManifest, program.dump());
-    assert.equal(code, isThere ? 0 : 130, program.dump());
-    assert.ok(
-      (await pathsIn(world.dir)).every((path) => !isScratch(path)),
-      program.dump(),
-    );
-  }
+  const { name, args } = EXPORTS[below(EXPORTS.length)] ?? assert.fail('nothing to export');
+  const world = { url, dir: await makeFolder(t), args, name };
+  await emptyFolder(world);
+  const steps = await listSteps(t, world, []);
+  const length = (await stat(join(world.dir, name))).size;
+  await emptyFolder(world);
+  const from = steps.findIndex((one) => one.name === 'mkdtemp') + 2;
+  const program = start(world, `SIGTERM:${from + below(steps.length - from)}`);
+  t.after(() => program.dispose());
+  const { code } = await program.ended();
+  const { isThere, hasManifest } = await assertHonest(world, new Set([length]));
+  // Behind the point of no return it is done.
+  assert.equal(isThere, hasManifest, program.dump());
+  assert.equal(code, isThere ? 0 : 130, program.dump());
+  assert.ok(
+    (await pathsIn(world.dir)).every((path) => !isScratch(path)),
+    program.dump(),
+  );
 });
 
 test('a full target is named, nothing is left there, and the same works once there is room', async (t) => {
@@ -232,7 +220,7 @@ test('a full target is named, nothing is left there, and the same works once the
   await exportAll(async (_world, code, err) => {
     assert.equal(code, 1, err);
     assert.match(err, /no space is left for /);
-    const left = (await pathsIn(dir)).filter((path) => !/^(fill|apart|hour)$/.test(path));
+    const left = (await pathsIn(dir)).filter((path) => !/^(fill|apart)$/.test(path));
     assert.deepEqual(left, [], err);
   });
   await disk.free();

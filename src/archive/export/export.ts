@@ -7,11 +7,10 @@ import type { ArchiveIdentity, RowForm, StreamPlace } from '../../store/index.js
 import { asDiskFull } from '../errors.js';
 import { fillFile } from '../files.js';
 import { csvField, keyOfLine, LineRewriter, spreadsheetField, timeOfLine } from '../lines.js';
-import { type StagedRows, typeColumns } from '../parquet/columns.js';
-import { readStaged, writeParquet } from '../parquet/file.js';
+import type { StagedRows } from '../parquet/columns.js';
+import { writeParquet } from '../parquet/file.js';
 import { DuckSession } from '../parquet/session.js';
 import type { ArchiveReader } from '../reading.js';
-import { arrowFields, arrowTypeName, writeArrow } from './arrow.js';
 import {
   COLD_NOTE,
   completenessOf,
@@ -150,7 +149,7 @@ async function writeTyped(
   parts: readonly Known<ExportPart>[],
   around: ExportSurroundings,
 ): Promise<Written> {
-  const { kind, format, version } = request;
+  const { kind, version } = request;
   const { output, signal } = around;
   const rows: StagedRows = {
     path: output.scratch('rows.csv'),
@@ -163,19 +162,12 @@ async function writeTyped(
   await around.reader.close();
   using duck = await DuckSession.open(output.scratch('spill'), {}, signal);
   try {
-    around.onPhase(`writing ${format === 'parquet' ? 'Parquet' : 'Arrow'}`);
-    if (format === 'parquet') {
-      const path = output.scratch('rows.parquet');
-      const about = { tapekeep: version, kind, order: orderOf(kind) };
-      const columns = await writeParquet(duck, rows, path, { about });
-      await output.writeFile(path, signal);
-      return { written, columns: columns.map((one) => ({ ...one, type: one.sqlType })) };
-    }
-    const columns = await typeColumns(duck, rows);
-    const form = output.fileName === null ? 'stream' : 'file';
-    const values = readStaged(duck, rows, columns);
-    await writeArrow(arrowFields(columns), values, form, (bytes) => output.write(bytes));
-    return { written, columns: columns.map((one) => ({ ...one, type: arrowTypeName(one) })) };
+    around.onPhase('writing Parquet');
+    const path = output.scratch('rows.parquet');
+    const about = { tapekeep: version, kind, order: orderOf(kind) };
+    const columns = await writeParquet(duck, rows, path, { about });
+    await output.writeFile(path, signal);
+    return { written, columns: columns.map((one) => ({ ...one, type: one.sqlType })) };
   } catch (error) {
     throw asDiskFull(error, output.name);
   }

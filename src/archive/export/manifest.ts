@@ -6,7 +6,7 @@ import type { RowKey } from '../lines.js';
 import type { ArchiveReader } from '../reading.js';
 
 /** The forms of a file. */
-export const FORMATS = ['csv', 'ndjson', 'parquet', 'arrow'] as const;
+export const FORMATS = ['csv', 'ndjson', 'parquet'] as const;
 export type Format = (typeof FORMATS)[number];
 
 /** What a file holds of one market. */
@@ -33,8 +33,8 @@ interface Listed<T> {
   readonly list: readonly T[];
 }
 
-/** What every file that is written has beside it: enough to check whether it is whole. */
-export interface FileManifest {
+/** Stands beside a file: enough to check whether it is whole, and whether it is what one needs. */
+export interface Manifest {
   readonly tapekeep: string;
   /** Clock of this machine. */
   readonly madeAt: string;
@@ -47,10 +47,6 @@ export interface FileManifest {
   /** Nothing of the spans is missing in what was read. */
   readonly isComplete: boolean;
   readonly notes: readonly string[];
-}
-
-/** The same of an export, and whether it is what one needs. */
-export interface Manifest extends FileManifest {
   readonly kind: SeriesKind;
   /** Interval of candles or period of states in seconds. */
   readonly variantS?: number;
@@ -94,10 +90,7 @@ export function completenessOf({
 }
 
 /** A span of a market that is to be complete. */
-interface WantedSpan extends Pick<SeriesGaps, 'kind' | 'market' | 'stream' | 'span'> {
-  /** Stands before the reason of a gap where several series are written together. */
-  readonly label?: string;
-}
+type WantedSpan = Pick<SeriesGaps, 'kind' | 'market' | 'stream' | 'span'>;
 
 /** What is wanted, with the word of the ledger on it. */
 export type Known<Wanted> = Wanted & { readonly known: SpanCompleteness };
@@ -115,15 +108,14 @@ export async function readCompleteness<Wanted extends WantedSpan>(
   const all: Known<Wanted>[] = [];
   const gaps: SeriesGaps[] = [];
   for (const one of wanted) {
-    const { kind, market, span, stream, label = '' } = one;
+    const { kind, market, span, stream } = one;
     const known = await reader.completeness(stream, span, LISTED_MAX);
     all.push({ ...one, known });
     const { missingCount, missingMs } = known;
     if (missingCount === 0) continue;
     // A refusal offers spans without a gap, and so has to know all of them.
     const isCut = !allowGaps && missingCount > LISTED_MAX;
-    const found = isCut ? await reader.completeness(stream, span, REFUSED_MAX) : known;
-    const missing = found.missing.map((part) => ({ ...part, reason: label + part.reason }));
+    const { missing } = isCut ? await reader.completeness(stream, span, REFUSED_MAX) : known;
     gaps.push({ kind, market, stream, span, missing, missingCount, missingMs });
   }
   if (gaps.length > 0 && !allowGaps) throw new ExportGapsError(gaps);

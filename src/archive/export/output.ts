@@ -6,7 +6,7 @@ import { codeOf } from '../../kernel/errors.js';
 import { asDiskFull, OutputError } from '../errors.js';
 import { BlockWriter, moveSynced, Scratch, sweep, writeSynced } from '../files.js';
 import { isPattern } from '../parquet/session.js';
-import type { FileManifest } from './manifest.js';
+import type { Manifest } from './manifest.js';
 
 /** Where bytes go when they go to no file of ours: standard output. */
 export interface ByteSink {
@@ -142,7 +142,7 @@ export class Output {
    * Everything takes its place: the file before its manifest, and an older manifest goes before both,
    * so that at no time a manifest describes another file than that which is there.
    */
-  async commit(manifest: FileManifest): Promise<void> {
+  async commit(manifest: Manifest): Promise<void> {
     const { path, manifestPath } = this.#options;
     try {
       await this.#blocks?.flush();

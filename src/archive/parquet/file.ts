@@ -9,7 +9,6 @@ import {
   valueText,
 } from './columns.js';
 import { type DuckSession, literal } from './session.js';
-import { type PlainValue, plainOf } from './values.js';
 
 export interface ParquetOptions {
   /** Taken over into the file's own metadata, under the name `tapekeep`. */
@@ -79,14 +78,4 @@ export async function digestParquet(
 /** Of rows that wait to be written. */
 export async function digestStaged(duck: DuckSession, rows: StagedRows) {
   return await digest(duck, rows.columns, stagedSql(rows));
-}
-
-/** Staged rows in their types, some thousand at a time, one array a column. */
-export async function* readStaged(
-  duck: DuckSession,
-  rows: StagedRows,
-  columns: readonly TypedColumn[],
-): AsyncGenerator<PlainValue[][]> {
-  const { chunks } = await duck.result('reading rows', typedSql(rows, columns));
-  for await (const chunk of chunks) yield chunk.map((values) => values.map(plainOf));
 }

@@ -119,16 +119,10 @@ export class DuckSession implements Disposable {
     });
   }
 
-  /** A large result with the names of its columns, some thousand rows at a time, column by column. */
-  async result(
-    doing: string,
-    sql: string,
-  ): Promise<{ readonly names: string[]; readonly chunks: AsyncGenerator<DuckDBValue[][]> }> {
-    const result = await this.#guard(doing, () => this.#connection.stream(sql));
-    return { names: result.columnNames(), chunks: this.#chunks(doing, result) };
-  }
-
-  /** The same, a few rows at a time: what is held does not grow with the length of texts and lists. */
+  /**
+   * A large result with the names of its columns, a few rows at a time: what is held does not grow with the
+   * length of texts and lists.
+   */
   async answer(
     doing: string,
     sql: string,
@@ -175,14 +169,6 @@ export class DuckSession implements Disposable {
     } finally {
       // The connection is not closed under it.
       await coming.catch(() => undefined);
-    }
-  }
-
-  async *#chunks(doing: string, result: DuckDBResult): AsyncGenerator<DuckDBValue[][]> {
-    for (;;) {
-      const chunk = await this.#guard(doing, () => result.fetchChunk());
-      if (chunk === null || chunk.rowCount === 0) return;
-      yield chunk.getColumns();
     }
   }
 

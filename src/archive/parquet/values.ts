@@ -34,21 +34,6 @@ function isoOf(micros: bigint, zone: string): string {
   return `${text}${rest === 0 ? '' : String(rest).padStart(3, '0')}${zone}`;
 }
 
-/**
- * A value without its type: timestamps are UNIX microseconds, decimals are integers to be divided by
- * ten to the power of their column's scale.
- */
-export type PlainValue = bigint | string | null | readonly PlainValue[];
-
-export function plainOf(value: DuckDBValue): PlainValue {
-  if (value === null || typeof value === 'bigint' || typeof value === 'string') return value;
-  const duck = duckDb();
-  if (value instanceof duck.DuckDBDecimalValue) return value.value;
-  if (value instanceof duck.DuckDBTimestampTZValue) return value.micros;
-  if (value instanceof duck.DuckDBListValue) return value.items.map(plainOf);
-  return String(value);
-}
-
 const ZERO = 48;
 const POINT = 46;
 

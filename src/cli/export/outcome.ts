@@ -92,7 +92,7 @@ function isBeforeStart(
 ): boolean {
   if (state !== 'open') return state === 'before history' || state === 'before collecting';
   // The walk of trades has not found the start, and goes on down.
-  const isUnknown = stream?.collectFromMs === null && reason.endsWith(NOT_COLLECTED);
+  const isUnknown = stream?.collectFromMs === null && reason === NOT_COLLECTED;
   return isUnknown && span.toMs <= startOf(stream);
 }
 
@@ -104,7 +104,7 @@ function isAfterEnd(
   stream: KnownStream | undefined,
 ): boolean {
   const newestMs = stream?.newestCoveredMs ?? Number.POSITIVE_INFINITY;
-  return state === 'not listed' || (reason.endsWith(NOT_COLLECTED) && span.fromMs >= newestMs);
+  return state === 'not listed' || (reason === NOT_COLLECTED && span.fromMs >= newestMs);
 }
 
 /** Why an export was refused, and what can be done about it. */
@@ -133,7 +133,7 @@ function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: numb
   const name = printable(market);
   const { isFetchable } = SERIES[tableOfKind(kind)];
   const givenUpMs = known?.givenUpUntilMs ?? null;
-  const untouched = missing.filter(({ reason }) => reason.endsWith(NOT_COLLECTED));
+  const untouched = missing.filter(({ reason }) => reason === NOT_COLLECTED);
   const isGivenUp = missing.some(({ state }) => state === 'given up');
   const before = missing.find((one) => isBeforeStart(one, known));
   const candle = known && openCandle(known, nowMs);
@@ -217,8 +217,7 @@ function wholeSpans(gaps: readonly SeriesGaps[]): Lines {
 
 /** What a file without a row was asked for. */
 interface EmptyPart extends Pick<MarketPart, 'coverage'> {
-  /** What was read, in the plural. */
-  readonly what: string;
+  readonly kind: SeriesKind;
   readonly market: string;
   readonly from: string;
   readonly to: string;
@@ -228,7 +227,7 @@ interface EmptyPart extends Pick<MarketPart, 'coverage'> {
 
 /** Why nothing was written of a market: there was nothing, nothing changed, or it was not collected. */
 export function emptyReason(
-  { what, market, from, to, coverage, streamId }: EmptyPart,
+  { kind, market, from, to, coverage, streamId }: EmptyPart,
   streams: readonly KnownStream[],
   nowMs: number,
 ): string {
@@ -238,20 +237,20 @@ export function emptyReason(
   const [first] = coverage.list;
   const isWhole = coverage.count === 1 && first?.from === from && first.to === to;
   if (isWhole && new Date(to).getTime() > nowMs) {
-    return `${name}: no ${what} so far ${span}; they are covered, but that time has not come, at the exchange it is ${at(nowMs)}: a clock has lied, "tapekeep verify" names what is suspect`;
+    return `${name}: no ${kind} so far ${span}; they are covered, but that time has not come, at the exchange it is ${at(nowMs)}: a clock has lied, "tapekeep verify" names what is suspect`;
   }
   if (isWhole) {
-    const why = isStoredOnChange(what)
+    const why = isStoredOnChange(kind)
       ? 'because nothing changed: what was stored last before still held (begin the span earlier)'
       : 'because there were none';
-    return `${name}: no ${what} ${span}, ${why}; all of it is covered`;
+    return `${name}: no ${kind} ${span}, ${why}; all of it is covered`;
   }
   if (coverage.count > 0) {
-    return `${name}: no ${what} in what is covered ${span}; "tapekeep gaps --market ${name}" lists what is missing`;
+    return `${name}: no ${kind} in what is covered ${span}; "tapekeep gaps --market ${name}" lists what is missing`;
   }
   const stream = streams.find((one) => one.streamId === streamId);
   const [oldestMs, newestMs] = [stream?.oldestCoveredMs, stream?.newestCoveredMs];
-  const nothing = `${name}: no ${what} ${span}, because none are stored`;
+  const nothing = `${name}: no ${kind} ${span}, because none are stored`;
   const shown = '("tapekeep status" shows what it holds)';
   if (typeof oldestMs !== 'number' || typeof newestMs !== 'number') {
     return `${nothing}; the archive covers none of them at all ${shown}`;

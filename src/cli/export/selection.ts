@@ -1,48 +1,25 @@
 import { InvalidArgumentError } from 'commander';
 import type { ExportPart } from '../../archive/export/export.js';
 import { FORMATS } from '../../archive/export/manifest.js';
-import type { Latency } from '../../archive/interchange/feed.js';
-import {
-  CONTENTS,
-  type Content,
-  type InterchangePart,
-  type Source,
-  TOOLS,
-  type Tool,
-} from '../../archive/interchange/request.js';
 import { parseDuration } from '../../config/values.js';
 import { shownDuration } from '../../kernel/durations.js';
-import { overlapOf, type Span } from '../../kernel/span.js';
+import type { Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { nameMeant, SERIES_KINDS, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
 import { isPartOfHistory } from '../../status/document.js';
 import { type KnownStream, millisSql, type Store, timestampSql } from '../../store/index.js';
-import { flag, ofWords, option, type Values } from '../command.js';
+import { flag, ofWords, option, required, type Values } from '../command.js';
 import { UsageError } from '../failure.js';
 import { unreachedText } from '../gaps.js';
-import {
-  CLAMP,
-  durationArgument,
-  MARKETS,
-  oneOf,
-  SPAN,
-  type Typed,
-  wordArgument,
-} from '../options.js';
+import { CLAMP, MARKETS, oneOf, SPAN, type Typed, wordArgument } from '../options.js';
 import { countOf } from '../output.js';
-import { archivedMarkets, marketsOf, selectMarkets, selectSpan } from '../selection.js';
+import { marketsOf, selectMarkets, selectSpan } from '../selection.js';
 
 /** @throws InvalidArgumentError */
 const exportedKindArgument = ofWords(SERIES_KINDS, (word: string): SeriesKind => {
   return nameMeant(word, SERIES_KINDS) ?? oneOf(word, 'kind', SERIES_KINDS);
 });
-
-/** @throws InvalidArgumentError */
-function latencyArgument(text: string): Typed<Latency> {
-  if (text.trim().toLowerCase() === 'received') return { value: { kind: 'received' }, text };
-  return { value: { kind: 'fixed', latencyUs: durationArgument(text) * 1000 }, text };
-}
 
 /** A length as whole seconds: plain seconds, or a duration. */
 function lengthArgument(text: string): Typed<number> {
@@ -53,7 +30,7 @@ function lengthArgument(text: string): Typed<number> {
 
 /** The options of an export. */
 export const EXPORT_OPTIONS = {
-  kind: option('--kind <kind>', 'what to write; needed without --for', exportedKindArgument),
+  kind: required('--kind <kind>', 'what to write', exportedKindArgument),
   market: MARKETS,
   interval: option('--interval <length>', 'length of candles, such as 60 or 1h', lengthArgument),
   period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
@@ -68,25 +45,8 @@ export const EXPORT_OPTIONS = {
   manifest: option('--manifest <file>', 'where the manifest goes (default: beside the file)'),
   allowGaps: flag('--allow-gaps', 'write what there is of a span with gaps'),
   force: flag('--force', 'replace files that are there'),
-  for: option('--for <program>', 'write the files of this program', wordArgument('program', TOOLS)),
-  dir: option('--dir <folder>', 'with --for: the folder of that program'),
-  candles: option(
-    '--candles <source>',
-    'with --for: where they come from (default: exchange)',
-    wordArgument('source of candles', ['exchange', 'trades']),
-  ),
-  latency: option(
-    '--latency <length>',
-    'with --for hftbacktest: how long after it happened an event is seen, or received',
-    latencyArgument,
-  ),
 };
-export type ExportOptions = Values<typeof EXPORT_OPTIONS>;
-
-/** Those of an export of rows. */
-export interface ExportSelection extends ExportOptions {
-  readonly kind: SeriesKind;
-}
+export type ExportSelection = Values<typeof EXPORT_OPTIONS>;
 
 const OPTION_OF: Readonly<Partial<Record<SeriesKind, 'interval' | 'period'>>> = {
   candles: 'interval',
@@ -99,22 +59,6 @@ const OPTION_OF: Readonly<Partial<Record<SeriesKind, 'interval' | 'period'>>> = 
  * @throws UsageError for an unknown market, a length that is not collected, a span that is none
  */
 export async function exportParts(
-  options: ExportSelection,
-  store: Store,
-  streams: readonly KnownStream[],
-  nowMs: number,
-) {
-  const { variantS, parts } = await chooseParts(options, store, streams, nowMs);
-  const noted: ExportPart[] = [];
-  for (const part of parts) {
-    const mismatches = await mismatchNotes(store, part, options.kind, variantS);
-    noted.push({ ...part, notes: [...part.notes, ...mismatches] });
-  }
-  return { variantS, parts: noted };
-}
-
-/** The same without a look at what checks have found in them. */
-async function chooseParts(
   options: ExportSelection,
   store: Store,
   streams: readonly KnownStream[],
@@ -149,7 +93,10 @@ async function chooseParts(
       const to = options.to?.text ?? formatInstant(span.toMs);
       throw new UsageError('--to', to, `${begins}; name --from as well`);
     }
-    parts.push({ market, marketId, stream, span, notes: startNotes(stream, span, bounds, nowMs) });
+    const place = { market, marketId, span };
+    const mismatches = await mismatchNotes(store, place, options.kind, variantS);
+    const notes = [...startNotes(stream, span, bounds, nowMs), ...mismatches];
+    parts.push({ ...place, stream, notes });
   }
   return { variantS, parts };
 }
@@ -278,106 +225,9 @@ function nothingYet(
   }
   const there = all.filter(({ newestCoveredMs }) => newestCoveredMs !== null);
   const others = there.length === 0 ? '' : `; of ${listed(there)} s there are some`;
-  const made = kind === 'candles' ? '; with --for, --candles trades makes them of trades' : '';
   return new UsageError(
     `--${option}`,
     options[option]?.text ?? String(variant),
-    `no ${kind.slice(0, -1)} of ${shownDuration(variant * 1000)} of ${market} is complete yet${others}${made}`,
+    `no ${kind.slice(0, -1)} of ${shownDuration(variant * 1000)} of ${market} is complete yet${others}`,
   );
-}
-
-/** Those of an export for another program. */
-export interface InterchangeSelection extends ExportOptions {
-  readonly for: Tool;
-}
-
-/**
- * What is to be written for a program.
- *
- * @throws UsageError for what the program does not take, an unknown market or length, an empty span
- */
-export async function interchangeParts(
-  options: InterchangeSelection,
-  store: Store,
-  streams: readonly KnownStream[],
-  nowMs: number,
-) {
-  const content = contentOf(options);
-  const markets = await archivedMarkets(store);
-  const isComputed = options.candles === 'trades';
-  const kinds: readonly Source['kind'][] =
-    content === 'events'
-      ? ['trades', 'depth']
-      : content === 'trades' || isComputed
-        ? ['trades']
-        : ['candles'];
-  const found = new Map<number, Omit<InterchangePart, 'market'>>();
-  let variantS = 0;
-  for (const kind of kinds) {
-    const interval = kind === 'candles' ? options.interval : undefined;
-    const selection = { ...options, kind, interval, period: undefined };
-    const chosen = await chooseParts(selection, store, streams, nowMs);
-    variantS = chosen.variantS;
-    for (const { marketId, stream, span: own, notes } of chosen.parts) {
-      const before = found.get(marketId) ?? { span: own, sources: [], notes: [] };
-      const span = overlapOf(before.span, own);
-      found.set(marketId, {
-        span,
-        sources: [...before.sources, { kind, stream }],
-        // Where the file begins later than a source it lacks nothing of that.
-        notes: [
-          ...(before.span.fromMs === span.fromMs ? before.notes : []),
-          ...(own.fromMs === span.fromMs ? notes : []),
-        ],
-      });
-    }
-  }
-  const parts: InterchangePart[] = [];
-  for (const [marketId, { span, sources, notes }] of found) {
-    const one = markets.find((some) => some.marketId === marketId);
-    if (one === undefined || sources.length < kinds.length) continue;
-    if (span.toMs <= span.fromMs) {
-      throw new UsageError(
-        '--market',
-        one.name,
-        `its ${kinds.join(' and its ')} are covered at different times, up to ${formatInstant(span.toMs)} and from ${formatInstant(span.fromMs)} on; name --from and --to`,
-      );
-    }
-    const [kind = 'trades'] = kinds;
-    const place = { market: one.name, marketId, span };
-    const mismatches = await mismatchNotes(store, place, kind, variantS);
-    parts.push({ market: one, span, sources, notes: [...notes, ...mismatches] });
-  }
-  if (parts.length === 0) {
-    throw new UsageError('--for', options.for, `no market has ${kinds.join(' and ')}`);
-  }
-  const intervalS =
-    content !== 'candles' ? 0 : isComputed ? (options.interval?.value ?? 0) : variantS;
-  return { content, intervalS, parts };
-}
-
-/** @throws UsageError for what the program cannot be given, and options that would do nothing */
-function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeSelection): Content {
-  const allowed = Object.keys(CONTENTS[tool]) as Content[];
-  const content = kind === undefined ? allowed[0] : allowed.find((one) => one === kind);
-  if (content === undefined) {
-    const takes = allowed.includes('events')
-      ? 'it takes trades and depth together; leave --kind out'
-      : `it takes ${allowed.join(' or ')}`;
-    throw new UsageError('--kind', kind, takes);
-  }
-  if (content !== 'events' && latency !== undefined) {
-    throw new UsageError('--latency', latency.text, 'only hftbacktest has one');
-  }
-  if (content === 'candles') {
-    if (candles === 'trades' && interval === undefined) {
-      throw new UsageError('--interval', undefined, 'name the length of the candles, such as 1m');
-    }
-    return content;
-  }
-  if (interval !== undefined) {
-    throw new UsageError('--interval', interval.text, 'only candles have one');
-  }
-  if (candles !== undefined) throw new UsageError('--candles', candles, 'no candles are asked for');
-  return content;
 }

@@ -66,8 +66,6 @@ export const FENCES: Readonly<Record<string, readonly string[]>> = {
   commander: ['cli'],
   yaml: ['config'],
   '@duckdb/node-api': ['archive/parquet'],
-  'apache-arrow': ['archive/export', 'archive/interchange'],
-  yazl: ['archive/interchange'],
 };
 
 /**

@@ -8,12 +8,7 @@ import {
   type StagedRows,
   typeColumns,
 } from '../../../src/archive/parquet/columns.js';
-import {
-  digestParquet,
-  digestStaged,
-  readStaged,
-  writeParquet,
-} from '../../../src/archive/parquet/file.js';
+import { digestParquet, digestStaged, writeParquet } from '../../../src/archive/parquet/file.js';
 import type { ColumnForm } from '../../../src/model/columns.js';
 import type { SeriesColumn } from '../../../src/model/kinds.js';
 import { describeParquet } from '../../support/parquet-facts.js';
@@ -78,7 +73,7 @@ test('what is written is read back to the last digit, in its order', async (t) =
     prices.map((price, id) => line(id, price, `[${id}.5,${id}]`)),
   );
   const path = join(await makeFolder(t), "o'ut.parquet");
-  const typed = await writeParquet(duck, rows, path, { about: { "it's": 'this' } });
+  await writeParquet(duck, rows, path, { about: { "it's": 'this' } });
   assert.equal((await readFile(path)).subarray(0, 4).toString(), 'PAR1');
   const facts = await describeParquet(duck, path);
   assert.deepEqual([facts.rows, facts.about], [4, { "it's": 'this' }]);
@@ -87,10 +82,10 @@ test('what is written is read back to the last digit, in its order', async (t) =
     ...['a,"b"', '2026-01-15 12:00:00.000001+00', '0', '1.500000000000000000', '[0.5, 0.0]'],
   ]);
   assert.equal(texts[1]?.[3], null);
-  const plain: unknown[][] = [];
-  for await (const some of readStaged(duck, rows, typed)) plain.push(...some);
-  assert.deepEqual(plain[3], [15n * 10n ** 17n, null, -1n, (10n ** 20n - 1n) * 10n ** 18n]);
-  assert.deepEqual(plain[4]?.[1], [15n, 10n]);
+  assert.deepEqual(
+    texts.slice(2).map((row) => row[3]),
+    ['-0.000000000000000001', '99999999999999999999.000000000000000000'],
+  );
   assert.deepEqual(await digestParquet(duck, COLUMNS, path), await digestStaged(duck, rows));
 });
 

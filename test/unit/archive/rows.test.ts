@@ -6,7 +6,6 @@ import { hotBlocks, makeRows, rowMaker } from '../../../src/archive/row-blocks.j
 import { placeFiles } from '../../../src/archive/segments.js';
 import { DAY_MS } from '../../../src/kernel/durations.js';
 import type { ArchiveSnapshot } from '../../../src/store/index.js';
-import { gather } from '../../support/worlds/interchange.js';
 
 /** A text as the database hands it out: in pieces that end anywhere. */
 async function* inPieces(text: string, length: number): AsyncGenerator<Buffer> {
@@ -18,7 +17,10 @@ const SLICE = { kind: 'trades', marketIds: [7], variantS: 0, isByReceipt: false 
 async function tradesOf(text: string, length = text.length) {
   const snapshot = { merged: () => inPieces(text, length) } as unknown as ArchiveSnapshot;
   const blocks = hotBlocks(snapshot, { ...SLICE, fromUs: 0, toUs: 1 }, undefined);
-  return await gather(makeRows(blocks, SLICE, rowMaker('trades', [7], 0)));
+  const batches = [];
+  for await (const batch of makeRows(blocks, SLICE, rowMaker('trades', [7], 0)))
+    batches.push(batch);
+  return batches.flat();
 }
 
 const line = (at: string, tid: number, exact = '\\N') =>
