@@ -3,7 +3,7 @@ import { isoUs } from '../kernel/timestamp.js';
 import { orderOf, rowFields, tableOfKind, timeColumnOf } from '../model/kinds.js';
 import { type Column, type SERIES, type SeriesTable, seriesOf } from '../model/series.js';
 import type { MergedSlice } from '../store/index.js';
-import { type LineForm, lineSql, withTotals } from './lines.js';
+import { type LineForm, lineSql } from './lines.js';
 import { type Batches, inOneOrder } from './merge.js';
 import {
   type DuckSession,
@@ -102,7 +102,7 @@ export async function* linesOf(
   for await (const { rows, columns: vectors } of session.vectors(doing, sql, LINES_TOGETHER)) {
     let lines = '';
     for (let row = 0; row < rows; row += 1) lines += `${vectors[0]?.getItem(row) as string}\n`;
-    yield withTotals(lines);
+    yield lines;
   }
 }
 

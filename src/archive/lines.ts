@@ -1,7 +1,6 @@
-import { multiplyDecimals } from '../kernel/decimal.js';
 import { type Column, type SeriesTable, seriesOf } from '../model/series.js';
 import type { RowForm } from '../store/index.js';
-import { decimalForm, MAX_PRECISION, productSql, shortestSql } from './parquet/columns.js';
+import { decimalForm, shortestSql } from './parquet/columns.js';
 import { identifier, literal } from './parquet/session.js';
 
 /** Rows as lines of text. */
@@ -14,8 +13,7 @@ export type FileTypes = ReadonlyMap<string, string>;
 
 /**
  * SQL for a row of a cold file as one line, without its end. It is shaped by what is quick in DuckDB: one
- * pattern instead of two trims, and no time zones. A total that a number of DuckDB's has no room for is
- * marked, to be worked out by {@link withTotals}.
+ * pattern instead of two trims, and no time zones.
  *
  * @param lead text before each line
  */
@@ -30,14 +28,14 @@ export function lineSql(
     const name = isJson ? `"${column.name}":` : '';
     const before = `${at > 0 ? ',' : lead + (isJson ? '{' : '')}${name}`;
     const value = fieldSql(column, form, types);
-    const isNullable = column.type.isNullable === true || column.lean !== undefined;
+    const isNullable = column.type.isNullable === true;
     return `${literal(before)}, ${isJson && isNullable ? `coalesce(${value}, 'null')` : value}`;
   });
   return `concat(${fields.join(', ')}${isJson ? ", '}'" : ''})`;
 }
 
 /** A value as the text of its form; null where it is null. */
-function fieldSql({ name, type, lean }: Column, form: LineForm, types: FileTypes): string {
+function fieldSql({ name, type }: Column, form: LineForm, types: FileTypes): string {
   const isJson = form === 'json';
   const column = identifier(name);
   const digits = decimalForm(types.get(name) ?? '');
@@ -51,9 +49,7 @@ function fieldSql({ name, type, lean }: Column, form: LineForm, types: FileTypes
     return form === 'copy' ? `'"' || replace(${column}, '"', '""') || '"'` : column;
   }
   if (type.form === 'decimal') {
-    const given = shortestSql(`${column}::VARCHAR`, digits);
-    const isMade = lean !== undefined && form !== 'lean';
-    const text = isMade ? `coalesce(${given}, ${totalSql(types)})` : given;
+    const text = shortestSql(`${column}::VARCHAR`, digits);
     return isJson ? `'"' || ${text} || '"'` : text;
   }
   const one = shortestSql('x::VARCHAR', digits);
@@ -63,32 +59,6 @@ function fieldSql({ name, type, lean }: Column, form: LineForm, types: FileTypes
   if (form === 'copy') return `'"{' || ${values} || '}"'`;
   // The database puts quotes around what holds a comma, and around nothing else.
   return `CASE WHEN len(${column}) > 1 THEN '"[' || ${values} || ']"' ELSE '[' || ${values} || ']' END`;
-}
-
-/** Stands around the factors of a total that has more digits than a number of DuckDB's. */
-const TOTAL_MARK = '\u0001';
-
-function totalSql(types: FileTypes): string {
-  const [price, amount] = ['price', 'amount'].map((name) => decimalForm(types.get(name) ?? ''));
-  if (price && amount && price.precision + amount.precision <= MAX_PRECISION) {
-    const scale = price.scale + amount.scale;
-    return shortestSql(`${productSql(price.scale)}::VARCHAR`, { precision: MAX_PRECISION, scale });
-  }
-  const mark = literal(TOTAL_MARK);
-  return `concat(${mark}, price::VARCHAR, ${mark}, amount::VARCHAR, ${mark})`;
-}
-
-const MARKED = new RegExp(
-  `${TOTAL_MARK}([^${TOTAL_MARK}]*)${TOTAL_MARK}([^${TOTAL_MARK}]*)${TOTAL_MARK}`,
-  'g',
-);
-
-/** Works out the totals that {@link lineSql} could not. */
-export function withTotals(lines: string): string {
-  if (!lines.includes(TOTAL_MARK)) return lines;
-  return lines.replace(MARKED, (_, price: string, amount: string) =>
-    multiplyDecimals(price, amount),
-  );
 }
 
 const LINE_FEED = 10;

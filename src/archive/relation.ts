@@ -14,9 +14,7 @@ import {
   type DecimalForm,
   decimalForm,
   decimalSql,
-  longProductSql,
   MAX_PRECISION,
-  productSql,
   type StagedRows,
   TOO_LONG,
   typeColumns,
@@ -65,15 +63,13 @@ export async function stageHotRows(
     }
     return sum;
   });
-  return bytes > 0 ? { path, columns: [MARKET_COLUMN, ...seriesColumns(kind, false)] } : null;
+  return bytes > 0 ? { path, columns: [MARKET_COLUMN, ...seriesColumns(kind)] } : null;
 }
 
-/** Up to so many digits after the point a product is left whole; beyond it would have no room before it. */
-const WHOLE_PRODUCT_SCALE = 24;
-/** What is kept of a longer one, if nothing but zeros comes after. */
-const LONG_PRODUCT_SCALE = 20;
 /** Of what is text in files, the digits that are let through. */
 const OF_TEXTS: DecimalForm = { precision: MAX_PRECISION, scale: 18 };
+/** Of totals, which have those of price and amount together. */
+const OF_TOTALS: DecimalForm = { precision: MAX_PRECISION, scale: 24 };
 /** Of a column without file metadata. */
 const NO_ROWS: DecimalForm = { precision: 18, scale: 8 };
 
@@ -103,7 +99,7 @@ export async function relationSql(
     ...(hot === null ? [] : [await groupStaged(duck, hot)]),
   ];
   const targets = new Map(
-    seriesColumns(kind, true)
+    seriesColumns(kind)
       .filter(({ type }) => type === 'decimal' || type === 'decimals')
       .map(({ name }) => {
         const names = [name, SAME_TYPE[name] ?? name];
@@ -120,10 +116,7 @@ export async function relationSql(
     ...(span.toMs === undefined ? [] : [`${time} < ${at(span.toMs)}`]),
   ];
   const where = conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`;
-  const shown = shownColumns(kind).map((name) =>
-    name === 'total' ? `${totalSql(targets)} AS total` : identifier(name),
-  );
-  return `SELECT ${shown.join(', ')} FROM (${selects.join(' UNION ALL ')})${where}`;
+  return `SELECT ${shownColumns(kind).map(identifier).join(', ')} FROM (${selects.join(' UNION ALL ')})${where}`;
 }
 
 async function groupStaged(duck: DuckSession, rows: StagedRows): Promise<Group> {
@@ -175,7 +168,9 @@ async function groupFiles(duck: DuckSession, paths: readonly string[]): Promise<
  */
 function commonForm(name: string, types: readonly string[]): DecimalForm {
   const known = types.map(decimalForm).filter((one) => one !== null);
-  const texts = types.some((one) => one.startsWith('VARCHAR')) ? [OF_TEXTS] : [];
+  const texts = types.some((one) => one.startsWith('VARCHAR'))
+    ? [name === 'total' ? OF_TOTALS : OF_TEXTS]
+    : [];
   const all = [...known, ...texts];
   if (all.length === 0) return NO_ROWS;
   const scale = Math.max(...all.map((one) => one.scale));
@@ -209,7 +204,7 @@ function castSql(name: string, value: string, from: string, to: DecimalForm): st
 }
 
 function groupSql(kind: SeriesKind, { from: source, types }: Group, targets: Targets): string {
-  const selected = seriesColumns(kind, true).map(({ name, type }) => {
+  const selected = seriesColumns(kind).map(({ name, type }) => {
     const column = identifier(name);
     if (type !== 'decimal' && type !== 'decimals') return column;
     const [from, to] = [types.get(name) ?? '', targets.get(name) ?? NO_ROWS];
@@ -223,25 +218,9 @@ function groupSql(kind: SeriesKind, { from: source, types }: Group, targets: Tar
 }
 
 function emptySql(kind: SeriesKind, targets: Targets): string {
-  const selected = seriesColumns(kind, true).map(({ name, type }) => {
+  const selected = seriesColumns(kind).map(({ name, type }) => {
     const decimal = `${decimalSql(targets.get(name) ?? NO_ROWS)}${type === 'decimals' ? '[]' : ''}`;
     return `NULL::${FORM_NAMES[type].duck ?? decimal} AS ${identifier(name)}`;
   });
   return `SELECT NULL::VARCHAR AS market, ${selected.join(', ')} WHERE false`;
-}
-
-/** Files leave a total out where it is exactly the product. */
-function totalSql(targets: Targets): string {
-  const [price, amount, total] = ['price', 'amount', 'total'].map(
-    (name) => targets.get(name) ?? NO_ROWS,
-  ) as [DecimalForm, DecimalForm, DecimalForm];
-  const isShort = price.scale + amount.scale <= WHOLE_PRODUCT_SCALE;
-  const scale = Math.max(total.scale, isShort ? price.scale + amount.scale : LONG_PRODUCT_SCALE);
-  const wholeOf = (one: DecimalForm) => one.precision - one.scale;
-  const whole = Math.max(wholeOf(total), wholeOf(price) + wholeOf(amount));
-  const sqlType = decimalSql({ precision: Math.min(MAX_PRECISION, whole + scale), scale });
-  const product = isShort
-    ? `CAST(${productSql(price.scale)} AS ${sqlType})`
-    : longProductSql({ price: price.scale, amount: amount.scale, product: scale });
-  return `CASE WHEN total IS NULL THEN ${product} ELSE CAST(total AS ${sqlType}) END`;
 }

@@ -1,4 +1,3 @@
-import { multiplyDecimals } from '../kernel/decimal.js';
 import { SECOND_US } from '../kernel/durations.js';
 import {
   type MergedKind,
@@ -212,10 +211,7 @@ export async function* makeRows<Row>(
   if (rest.length > 0) yield rest;
 }
 
-/**
- * Rows as this program has them, of one market or several in any order at one time. A total that files
- * leave out is worked out.
- */
+/** Rows as this program has them, of one market or several in any order at one time. */
 export function rowMaker<Kind extends MergedKind>(
   kind: Kind,
   marketIds: readonly number[],
@@ -225,18 +221,15 @@ export function rowMaker<Kind extends MergedKind>(
   const table = tableOfKind(kind);
   const places = rowPlaces(table);
   const at = (name: string) => places.get(name) ?? 0;
-  const [price, amount] = [at('price'), at('amount')];
   const columns = rowColumns(table);
   const lists = columns.filter(({ type }) => type.form === 'decimals');
   const listsAt = at(lists[0]?.name ?? '');
-  const fields = columns.flatMap(({ field, name, type, lean }) => {
+  const fields = columns.flatMap(({ field, name, type }) => {
     if (field === null || type.form === 'decimals') return [];
-    return [{ field, type, place: at(name), isWorkedOut: lean !== undefined }];
+    return [{ field, type, place: at(name) }];
   });
-  const readValue = (row: ArchiveRow, { type, place, isWorkedOut }: (typeof fields)[number]) => {
-    if (row.isNull(place)) {
-      return isWorkedOut ? multiplyDecimals(row.text(price), row.text(amount)) : null;
-    }
+  const readValue = (row: ArchiveRow, { type, place }: (typeof fields)[number]) => {
+    if (row.isNull(place)) return null;
     if (type.form === 'timestamp') return type.decode(row.us(place));
     if (type.form === 'integer') return row.number(place);
     return type.form === 'decimal' ? decimalOf(row, row.text(place)) : type.decode(row.text(place));

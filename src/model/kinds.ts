@@ -55,33 +55,19 @@ export const MARKET_COLUMN: SeriesColumn = {
   ...{ name: 'market', type: 'text', isNullable: false, about: 'name of the market' },
 };
 
-/** The columns of a series. @param isLean without what follows from the others: see {@link leanSql} */
-export function columnsOf(table: SeriesTable, isLean: boolean): readonly SeriesColumn[] {
-  return COLUMNS[isLean ? 'lean' : 'whole'].get(table) ?? [];
+/** The columns of a series. */
+export function columnsOf(table: SeriesTable): readonly SeriesColumn[] {
+  return COLUMNS.get(table) ?? [];
 }
 
-const COLUMNS = { whole: columnsByTable(false), lean: columnsByTable(true) };
-
-function columnsByTable(isLean: boolean): ReadonlyMap<SeriesTable, readonly SeriesColumn[]> {
-  return new Map(
-    SERIES_TABLES.map((table) => [
-      table,
-      seriesOf(table).columns.map(({ name, type, about, lean }): SeriesColumn => {
-        const left = isLean ? lean : undefined;
-        return {
-          ...{ name, type: type.form, about: left?.about ?? about },
-          isNullable: type.isNullable === true || left !== undefined,
-        };
-      }),
-    ]),
-  );
-}
-
-/** SQL for a value of a column where files leave it out when it follows from the others. */
-export function leanSql(table: SeriesTable, name: string, value: string): string {
-  const lean = seriesOf(table).columns.find((one) => one.name === name)?.lean;
-  return lean === undefined ? value : `CASE WHEN ${lean.keptWhere} THEN ${value} END`;
-}
+const COLUMNS: ReadonlyMap<SeriesTable, readonly SeriesColumn[]> = new Map(
+  SERIES_TABLES.map((table) => [
+    table,
+    seriesOf(table).columns.map(({ name, type, about }): SeriesColumn => {
+      return { name, type: type.form, isNullable: type.isNullable === true, about };
+    }),
+  ]),
+);
 
 /** The columns of the primary key after market and variant: the order of the rows of a market. */
 export function orderOf(table: SeriesTable): readonly string[] {
@@ -146,8 +132,8 @@ export function tableOfKind(kind: MergedKind): SeriesTable {
 }
 
 /** {@link columnsOf} by the name of the rows. */
-export function seriesColumns(kind: MergedKind, isLean: boolean): readonly SeriesColumn[] {
-  return columnsOf(tableOfKind(kind), isLean);
+export function seriesColumns(kind: MergedKind): readonly SeriesColumn[] {
+  return columnsOf(tableOfKind(kind));
 }
 
 /** {@link orderOf} by the name of the rows. */

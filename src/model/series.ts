@@ -28,12 +28,6 @@ export interface Column<Field extends string | null = string | null, Value = unk
   readonly about: string;
   /** Whether two rows of one key that differ in it contradict each other. */
   readonly isContent: boolean;
-  /** Where it follows from the others, files leave it out. */
-  readonly lean?: {
-    /** SQL: when it must be kept. */
-    readonly keptWhere: string;
-    readonly about: string;
-  };
   /** Stands behind the figures where a table shows its columns. */
   readonly isShownLast?: true;
   /** A row may learn it after it was stored. */
@@ -191,13 +185,7 @@ export const SERIES = {
       content('side', 'side', SIDE, 'side of the taker'),
       content('price', 'price', decimal('price', 1), MONEY),
       content('amount', 'amount', decimal('amount', 1), STOCK),
-      {
-        ...figure('total', 'total', 'price', MONEY),
-        lean: {
-          keptWhere: 'total <> price * amount',
-          about: 'in the money currency; null where it is exactly price × amount',
-        },
-      },
+      figure('total', 'total', 'sum', MONEY),
       RECEIVED,
     ],
   },

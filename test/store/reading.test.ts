@@ -15,7 +15,7 @@ import { makeFolder } from '../support/worlds/export-world.js';
 import { FIRST_MS, live, openSealingWorld } from '../support/worlds/sealing-world.js';
 
 const DAY_MS = 86_400_000;
-const FORMS: readonly RowForm[] = ['csv', 'lean', 'json'];
+const FORMS: readonly RowForm[] = ['csv', 'json'];
 const dayMs = (day: string) => Date.parse(`${day}T00:00:00Z`);
 
 async function linesOf(pieces: AsyncIterable<Buffer>): Promise<string[]> {

@@ -109,7 +109,7 @@ async function archiveDay(
 ): Promise<ColdFile> {
   const kind = viewOf(partition.table);
   const { market } = day;
-  const columns = columnsOf(partition.table, true);
+  const columns = columnsOf(partition.table);
   const staged = { path: day.path, columns };
   const path = `${day.path}.parquet`;
   try {
@@ -180,7 +180,7 @@ async function contentOf(
     kind: viewOf(partition.table),
     ...isoSpan(partition.span),
     ...{ rows, checksum },
-    columns: columnsOf(partition.table, true).map(({ name, type }) => ({ name, type })),
+    columns: columnsOf(partition.table).map(({ name, type }) => ({ name, type })),
     files,
     coverage: coverage.map(({ spans, ...stream }) => ({
       ...stream,

@@ -1,4 +1,3 @@
-import { multiplyDecimals } from '../../kernel/decimal.js';
 import { SECOND_US } from '../../kernel/durations.js';
 import {
   type MergedKind,
@@ -40,17 +39,15 @@ export function eventMaker(
       const [priceAt, totalAt, side] = [at('price'), at('total'), at('side')];
       return (row) => {
         const isExactTime = !row.isNull(exact);
-        const [price, amount] = [text(row, priceAt), text(row, amountAt)];
         return {
           kind: 'trade',
           market: marketOf(row),
           atUs: isExactTime ? row.us(exact) : row.us(second) + SECOND_US - 1,
           receivedAtUs: row.us(receivedAt),
           id: row.number(id),
-          price,
-          amount,
-          // Files leave it out where it is the product.
-          total: row.isNull(totalAt) ? multiplyDecimals(price, amount) : text(row, totalAt),
+          price: text(row, priceAt),
+          amount: text(row, amountAt),
+          total: text(row, totalAt),
           side: row.text(side) === 'buy' ? 'buy' : 'sell',
           isExactTime,
         };

@@ -65,12 +65,19 @@ export interface ExportSurroundings {
   readonly onPhase: (phase: string) => void;
 }
 
-/** What stands before each row of a market, by the form in which its rows are read. */
-const PREFIXES: Readonly<Record<RowForm, (market: string) => string>> = {
-  csv: (market) => `${spreadsheetField(market)},`,
-  json: (market) => `{"market":${JSON.stringify(market)},`,
-  lean: (market) => `${csvField(market)},`,
-};
+/** How rows become lines of a file. */
+interface LineStyle {
+  /** In which they are read. */
+  readonly form: RowForm;
+  /** Stands before each row of a market. */
+  readonly prefix: (market: string) => string;
+}
+
+const STYLES = {
+  csv: { form: 'csv', prefix: (market) => `${spreadsheetField(market)},` },
+  ndjson: { form: 'json', prefix: (market) => `{"market":${JSON.stringify(market)},` },
+  staged: { form: 'csv', prefix: (market) => `${csvField(market)},` },
+} as const satisfies Readonly<Record<string, LineStyle>>;
 
 /**
  * Writes series of markets into one file: the markets in their order, the rows of each by time and id,
@@ -109,7 +116,7 @@ export async function exportSeries(
       about,
     })),
     notes: [
-      ...notesOf(kind, !isText),
+      ...notesOf(kind),
       ...(isText && isPartlyCold(request, reader) ? [COLD_NOTE] : []),
       ...request.parts.flatMap((one) => one.notes),
     ],
@@ -132,10 +139,9 @@ async function writeText(
   around: ExportSurroundings,
 ): Promise<Written> {
   const write = (bytes: Uint8Array) => around.output.write(bytes);
-  const all = [MARKET_COLUMN, ...seriesColumns(request.kind, false)];
+  const all = [MARKET_COLUMN, ...seriesColumns(request.kind)];
   if (format === 'csv') await write(Buffer.from(`${all.map(({ name }) => name).join(',')}\r\n`));
-  const form = format === 'csv' ? 'csv' : 'json';
-  const written = await writeLines(request, parts, form, around, write);
+  const written = await writeLines(request, parts, format, around, write);
   await around.reader.close();
   return { written, columns: all.map((one) => ({ ...one, type: FORM_NAMES[one.type][format] })) };
 }
@@ -153,9 +159,9 @@ async function writeTyped(
   const { output, signal } = around;
   const rows: StagedRows = {
     path: output.scratch('rows.csv'),
-    columns: [MARKET_COLUMN, ...seriesColumns(kind, true)],
+    columns: [MARKET_COLUMN, ...seriesColumns(kind)],
   };
-  const staging = fillFile(rows.path, (add) => writeLines(request, parts, 'lean', around, add));
+  const staging = fillFile(rows.path, (add) => writeLines(request, parts, 'staged', around, add));
   const written = await staging.catch((error: unknown) => {
     throw asDiskFull(error, output.name);
   });
@@ -187,16 +193,17 @@ function orderOf(kind: SeriesKind): string[] {
 async function writeLines(
   { kind, variantS }: ExportRequest,
   parts: readonly Known<ExportPart>[],
-  form: RowForm,
+  style: keyof typeof STYLES,
   { reader, onProgress }: ExportSurroundings,
   write: (bytes: Uint8Array) => Promise<void>,
 ): Promise<MarketPart[]> {
   const hasId = seriesOrder(kind).length > 1;
+  const { form, prefix } = STYLES[style];
   const isJson = form === 'json';
-  const options = { lead: isJson ? '{' : '', isCrLf: form === 'csv' };
+  const options = { lead: isJson ? '{' : '', isCrLf: style === 'csv' };
   const written: MarketPart[] = [];
   for (const { market, marketId, span, known } of parts) {
-    const lines = new LineRewriter(PREFIXES[form](market), options);
+    const lines = new LineRewriter(prefix(market), options);
     for await (const piece of reader.rows({ kind, marketId, variantS, span }, form)) {
       const rewritten = lines.push(piece);
       if (rewritten.length > 0) await write(rewritten);

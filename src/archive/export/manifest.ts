@@ -130,13 +130,10 @@ export const COLD_NOTE =
 export const isStoredOnChange = (kind: string) => kind === 'tickers' || kind === 'depth';
 
 /** What a reader has to know of a series beside its columns. */
-export function notesOf(kind: SeriesKind, isLean: boolean): string[] {
+export function notesOf(kind: SeriesKind): string[] {
   const unchanged =
     'An observation that equals the one before is not stored again: a row holds until the next one, as far as coverage goes.';
   if (isStoredOnChange(kind)) return [unchanged];
   if (kind === 'candles') return ['A candle that is absent inside coverage did not exist.'];
-  if (kind === 'trades' && isLean) {
-    return ['total is price × amount, exactly, wherever it is null.'];
-  }
   return [];
 }

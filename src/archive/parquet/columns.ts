@@ -195,43 +195,5 @@ export function valueText({ name, type }: SeriesColumn): string {
   }
 }
 
-/**
- * The product of the columns `price` and `amount`, in a type that holds it. Left to itself DuckDB keeps
- * the product of two decimals of 18 digits in as many, and fails where that is not enough.
- */
-export function productSql(priceScale: number): string {
-  return `(price::${longestSql(priceScale)} * amount)`;
-}
-
 /** What is said of a value that no type here holds, after its name. */
 export const TOO_LONG = 'has more digits than a number has here; tapekeep export writes it in full';
-
-/**
- * The same where the product of all digits would be too long: exactly, or an error when it is met.
- * Whole and broken parts are multiplied with each other, so that only what is there takes room.
- *
- * @param scales digits after the point of price, amount and product
- */
-export function longProductSql(scales: {
-  readonly price: number;
-  readonly amount: number;
-  readonly product: number;
-}): string {
-  const said = `concat('the total of ', price, ' times ', amount, ' ${TOO_LONG}')`;
-  // The broken parts alone have a product without a type.
-  if (scales.price + scales.amount > MAX_PRECISION) return `error(${said})`;
-  const whole = (name: string) => `trunc(${name})::${longestSql(0)}`;
-  const broken = (name: 'price' | 'amount') =>
-    `(${name} - trunc(${name}))::${longestSql(scales[name])}`;
-  const least = `(${broken('price')} * ${broken('amount')})`;
-  const parts = [
-    `(${whole('price')} * ${whole('amount')})`,
-    `(${whole('price')} * ${broken('amount')})`,
-    `(${broken('price')} * ${whole('amount')})`,
-    least,
-  ].map((part) => `${part}::${longestSql(scales.product)}`);
-  // Both sides in the longer type: of two types DuckDB might compare in the shorter.
-  const longer = longestSql(scales.price + scales.amount);
-  const isExact = `${least}::${longer} = ${least}::${longestSql(scales.product)}::${longer}`;
-  return `CASE WHEN ${isExact} THEN ${parts.join(' + ')} ELSE error(${said}) END`;
-}

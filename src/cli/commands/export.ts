@@ -54,7 +54,7 @@ Both take their place only when they are whole. A span with gaps is refused with
 
 csv      RFC 4180 with a heading; begins of formulas in texts are made harmless
 ndjson   an object a line, decimals in quotes
-parquet  zstd, exact decimals, times in UTC; the total of a trade where it is not price × amount`,
+parquet  zstd, exact decimals, times in UTC`,
   needs: nothing,
   run: exportFile,
 });

@@ -2,7 +2,6 @@ import type { Span } from '../../kernel/span.js';
 import { isoMs, isoUs } from '../../kernel/timestamp.js';
 import {
   columnsOf,
-  leanSql,
   type MergedKind,
   orderOf,
   rowFields,
@@ -32,10 +31,9 @@ export interface SeriesSlice {
  *
  * - `csv`: the columns of {@link SeriesColumn} in their order with commas between, nothing for null.
  *   Lists of decimals are JSON arrays, in quotes where they hold commas. No header.
- * - `lean`: the same, but the total of a trade only where it is not price × amount.
  * - `json`: an object, with decimals as text so that no reader makes floats of them.
  */
-export type RowForm = 'csv' | 'lean' | 'json';
+export type RowForm = 'csv' | 'json';
 
 function csvExpression({ name, type }: SeriesColumn, table = ''): string {
   const column = `${table}${name}`;
@@ -62,7 +60,7 @@ export function copyRowsSql(
 ): string {
   const table = tableOfKind(kind);
   const { variant } = seriesOf(table);
-  const columns = columnsOf(table, false);
+  const columns = columnsOf(table);
   const conditions = [
     `market_id = ${Math.trunc(marketId)}`,
     ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
@@ -75,9 +73,7 @@ export function copyRowsSql(
     const options = `FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01'`;
     return `COPY (SELECT row_to_json(r) FROM (${query}) r) TO STDOUT (${options})`;
   }
-  const selected = columns.map((one) =>
-    form === 'lean' ? leanSql(table, one.name, csvExpression(one)) : csvExpression(one),
-  );
+  const selected = columns.map((one) => csvExpression(one));
   return `COPY (SELECT ${selected.join(', ')} ${rest}) TO STDOUT (FORMAT csv)`;
 }
 
@@ -167,7 +163,7 @@ export type LedgerTable = 'markets' | 'coverage' | 'gaps';
 /** Rows of a series with the name of their market before them. */
 export function copyTableSql({ kind, marketIds, span }: TableSlice): string {
   const table = tableOfKind(kind);
-  const columns = columnsOf(table, false);
+  const columns = columnsOf(table);
   const [from, to] = [isoMs(span.fromMs), isoMs(span.toMs)];
   const selected = columns.map((one) => csvExpression(one, 't.'));
   const ids = marketIds?.map((id) => Math.trunc(id)).join(', ');

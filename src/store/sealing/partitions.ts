@@ -1,5 +1,5 @@
 import type { Span } from '../../kernel/span.js';
-import { columnsOf, leanSql, type SeriesColumn, timeColumnOf } from '../../model/kinds.js';
+import { columnsOf, type SeriesColumn, timeColumnOf } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import type { ConnectionOptions } from '../address.js';
 import { Connection, inStoreWords, isTrue, type Runner } from '../connection.js';
@@ -106,8 +106,8 @@ export async function readPartitions(runner: Runner): Promise<PartitionInfo[]> {
  * A column in the one form that its value has, whatever digits it was sent with: without zeros at the
  * end of decimals, which no file keeps.
  */
-function canonical(table: SeriesTable, { name, type }: SeriesColumn): string {
-  if (type === 'decimal') return leanSql(table, name, `trim_scale(${name})`);
+function canonical({ name, type }: SeriesColumn): string {
+  if (type === 'decimal') return `trim_scale(${name})`;
   if (type === 'decimals') {
     return `'[' || array_to_string(ARRAY(SELECT trim_scale(v) FROM unnest(${name}) AS v), ',') || ']'`;
   }
@@ -121,9 +121,9 @@ function canonical(table: SeriesTable, { name, type }: SeriesColumn): string {
  */
 export function marketRowsSql(table: SeriesTable, partition: string, marketId: number): string {
   const { key } = seriesOf(table);
-  const columns = columnsOf(table, true);
+  const columns = columnsOf(table);
   const timeColumn = timeColumnOf(table);
-  const selected = columns.map((one) => canonical(table, one)).join(', ');
+  const selected = columns.map(canonical).join(', ');
   const isInOrder = key[0] === timeColumn;
   const order = [...(isInOrder ? [] : [`date_trunc('day', ${timeColumn})`]), ...key].join(', ');
   return `COPY (SELECT ${selected} FROM ${partition} WHERE market_id = ${Math.trunc(marketId)}
@@ -275,7 +275,7 @@ export class SealingAdmin {
 
   /** Adds lines of {@link marketRows} with the market's id before them. */
   async copyIn({ table, name }: Place, lines: Buffer): Promise<void> {
-    const columns = columnsOf(table, true).map((one) => one.name);
+    const columns = columnsOf(table).map((one) => one.name);
     const sql = `COPY ${name} (market_id, ${columns.join(', ')}) FROM STDIN (FORMAT csv)`;
     await this.connection.copyIn(sql, lines);
   }

@@ -85,7 +85,7 @@ export async function archiveDay(
       ...{ tapekeep: '0', madeAt: found.to.toISOString(), table, kind: viewOf(table) },
       ...{ from: found.from.toISOString(), to: found.to.toISOString(), checksum: '' },
       rows: files.reduce((sum, { rows }) => sum + rows, 0),
-      columns: seriesColumns(kind, true).map(({ name, type }) => ({ name, type })),
+      columns: seriesColumns(kind).map(({ name, type }) => ({ name, type })),
       files,
       coverage: await coverageOf(url, streamsOf(table)[0], found),
     });
@@ -135,7 +135,7 @@ async function writeFile(
   { store, coldDir, duck, scratch, kind, rowGroupRows }: Surroundings,
   piece: Piece,
 ): Promise<ColdFile> {
-  const staged = { path: join(scratch, 'rows.csv'), columns: seriesColumns(kind, true) };
+  const staged = { path: join(scratch, 'rows.csv'), columns: seriesColumns(kind) };
   const fromMs = Date.parse(`${piece.day}T00:00:00Z`);
   const span = { fromMs, toMs: fromMs + DAY_MS };
   const snapshot = await store.snapshot();
@@ -143,7 +143,7 @@ async function writeFile(
   async function* lines() {
     for (const variantS of piece.variants.toSorted((a, b) => a - b)) {
       const slice = { kind, marketId: piece.marketId, variantS, span };
-      for await (const bytes of snapshot.rows(slice, 'lean')) {
+      for await (const bytes of snapshot.rows(slice, 'csv')) {
         rows += bytes.filter((byte) => byte === 10).length;
         yield bytes;
       }

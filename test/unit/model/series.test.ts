@@ -25,7 +25,7 @@ const GOLDEN = join(import.meta.dirname, '../../fixtures/series-texts.json');
 const golden = JSON.parse(readFileSync(GOLDEN, 'utf8')) as Record<string, Record<string, unknown>>;
 
 const KINDS = ['trades', 'candles', 'candle_revisions', 'tickers', 'depth', 'states'] as const;
-const FORMS = ['csv', 'lean', 'json'] as const;
+const FORMS = ['csv', 'json'] as const;
 const span = { fromMs: 1_700_000_000_000, toMs: 1_700_000_600_000 };
 const us = { fromUs: span.fromMs * 1000, toUs: span.toMs * 1000 };
 const slice = { marketId: 7, variantS: 60, span };
@@ -90,10 +90,7 @@ test('how rows leave files', () => {
 });
 
 test('the columns of files and tables', () => {
-  assert.deepEqual(
-    twice((kind, isLean) => seriesColumns(kind, isLean)),
-    golden.columns,
-  );
+  assert.deepEqual(byKind(seriesColumns), golden.columns);
   assert.deepEqual(
     byKind((kind) => [
       tableOfKind(kind),
@@ -110,7 +107,7 @@ test('the columns of files and tables', () => {
 test('the life of partitions', () => {
   const life = SERIES_TABLES.map((table) => {
     const { key, streams, isFetchable } = seriesOf(table);
-    const columns = columnsOf(table, true).map(({ name, type, isNullable }) => {
+    const columns = columnsOf(table).map(({ name, type, isNullable }) => {
       return { name, type, isNullable };
     });
     return [table, { table, timeColumn: timeColumnOf(table), key, columns, streams, isFetchable }];
