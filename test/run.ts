@@ -29,8 +29,8 @@ const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
     ...['database-kept', 'doctor', 'documents', 'documents-sandbox', 'ended-early', 'export'],
     ...['gaps', 'hostile-memory', 'ipv6', 'known-exchanges', 'lying-exchange'],
     ...['markets-change', 'migrate'],
-    ...['partitions', 'partitions-disk', 'refusals', 'stopping', 'tape', 'tls', 'trade-feed'],
-    ...['verify', 'wrong-ids', 'zones'],
+    ...['partitions', 'partitions-disk', 'recipes', 'refusals', 'stopping', 'tape', 'tls'],
+    ...['trade-feed', 'verify', 'wrong-ids', 'zones'],
   ],
   store: [
     ...['analytics-plans', 'analytics-replaced', 'blocked', 'cold-manifests', 'embedded'],
