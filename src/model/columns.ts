@@ -39,10 +39,10 @@ export const FORM_NAMES: Readonly<Record<ColumnForm, FormNames>> = {
 };
 
 /**
- * What the digits of a decimal go by: those of the market's prices or amounts, or of sums and products,
- * which have the digits of several numbers together.
+ * What the digits of a decimal go by: those of the market's prices or amounts, of both together, or of sums,
+ * which have the digits of several numbers.
  */
-export type Measure = 'price' | 'amount' | 'sum';
+export type Measure = 'price' | 'amount' | 'product' | 'sum';
 
 /** One type of column. */
 export interface ColumnType<Value> {

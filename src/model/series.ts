@@ -4,6 +4,7 @@ import {
   int4,
   int8,
   levels,
+  type Measure,
   micros,
   millis,
   nullable,
@@ -82,7 +83,7 @@ const uncompared = columnMaker(false);
 const figure = <const Field extends string>(
   columnName: string,
   field: Field,
-  measure: 'price' | 'amount' | 'sum',
+  measure: Measure,
   about: string,
 ) => content(columnName, field, decimal(measure), about);
 
@@ -185,7 +186,7 @@ export const SERIES = {
       content('side', 'side', SIDE, 'side of the taker'),
       content('price', 'price', decimal('price', 1), MONEY),
       content('amount', 'amount', decimal('amount', 1), STOCK),
-      figure('total', 'total', 'sum', MONEY),
+      figure('total', 'total', 'product', MONEY),
       RECEIVED,
     ],
   },

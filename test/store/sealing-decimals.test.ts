@@ -69,18 +69,18 @@ test('a whole folder reads exactly in one piece, however digits grow', async (t)
     }
     return types;
   };
-  const [small, middle, sum] = ['DECIMAL(18,8)', 'DECIMAL(30,12)', 'DECIMAL(38,18)'];
+  const [small, total, middle] = ['DECIMAL(18,8)', 'DECIMAL(18,10)', 'DECIMAL(30,12)'];
   assert.deepEqual(await typesOf('PEPE_USDT'), [
-    [middle, middle, sum],
-    [middle, middle, sum],
-    [middle, middle, sum],
-    [middle, middle, sum],
+    [total, middle, total],
+    [total, middle, total],
+    [total, middle, total],
+    [total, middle, total],
   ]);
   assert.deepEqual(await typesOf('BTC_USDT'), [
-    [small, small, sum],
-    [middle, small, sum],
-    [middle, small, sum],
-    ['VARCHAR', small, sum],
+    [small, small, total],
+    [middle, small, total],
+    [middle, small, total],
+    ['VARCHAR', small, total],
   ]);
 
   const read = async (paths: string, more: string) =>

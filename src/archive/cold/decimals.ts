@@ -20,8 +20,9 @@ import { coldMarketFolder } from './folder.js';
 
 /** From the usual to the widest; what does not fit into the last is text. */
 const LADDER: readonly DecimalForm[] = [
-  // One 64-bit integer each.
+  // One 64-bit integer each; the second has the digits of most totals.
   { precision: 18, scale: 8 },
+  { precision: 18, scale: 10 },
   // Products of two of these still have a type.
   { precision: 30, scale: 12 },
   { precision: 38, scale: 18 },
@@ -72,7 +73,10 @@ export class ColdDecimals {
 
   /** By the precisions of the market, and by its newest file. */
   async #begin({ stockPrec, moneyPrec }: PartitionMarket, name: string): Promise<Steps> {
-    const least = { price: stepOf(moneyPrec), amount: stepOf(stockPrec), sum: WIDEST };
+    const least = {
+      ...{ price: stepOf(moneyPrec), amount: stepOf(stockPrec), sum: WIDEST },
+      product: moneyPrec === null || stockPrec === null ? 0 : stepOf(moneyPrec + stockPrec),
+    };
     const steps: Steps = new Map(
       seriesOf(this.#table).columns.flatMap(({ name: column, type: { measure } }) =>
         measure === undefined ? [] : [[column, least[measure]]],
