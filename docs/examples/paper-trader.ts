@@ -22,7 +22,7 @@ import {
   type StateFeed,
   subtractDecimals,
 } from 'tapekeep';
-import { passedOver, readArguments, required } from './arguments.js';
+import { readArguments, required } from './arguments.js';
 import { wholeNumber } from './whole-number.js';
 
 export interface PaperTraderOptions {
@@ -43,8 +43,6 @@ export interface PaperTraderOptions {
 
 export interface PaperTraderResult {
   readonly records: number;
-  /** Gaps of a replay between these states. */
-  readonly gaps: number;
   readonly orders: readonly {
     readonly side: 'buy' | 'sell';
     readonly amount: string;
@@ -75,10 +73,10 @@ function take(levels: readonly (readonly [string, string])[], amount: string) {
 export async function paperTrader(options: PaperTraderOptions): Promise<PaperTraderResult> {
   const { exchange, market, periodS, amount, tell, quietMs = QUIET_MS } = options;
   const orders: PaperTraderResult['orders'][number][] = [];
-  let [money, stock, records, gaps] = ['0', '0', 0, 0];
+  let [money, stock, records] = ['0', '0', 0];
   let [before, lastNews]: (string | undefined)[] = [];
   let priceDigits: number | undefined;
-  let [isQuiet, isInGap] = [false, false];
+  let isQuiet = false;
   const feed = exchange.watch(market, periodS);
   let timer: NodeJS.Timeout | undefined;
   // Behind the last recorded state a connection to a replay stays open and reports nothing more.
@@ -101,10 +99,7 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
         if (news !== lastNews) tell?.(news);
         lastNews = news;
       }
-      if (event.kind === 'gap') isInGap = records > 0;
       if (event.kind !== 'record') continue;
-      if (isInGap) gaps += 1;
-      isInGap = false;
       lastNews = undefined;
       if (event.origin === 'update') awaitUpdate();
       records += 1;
@@ -132,7 +127,7 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
   } finally {
     clearTimeout(timer);
   }
-  return { records, gaps, orders, money, stock };
+  return { records, orders, money, stock };
 }
 
 async function priceDigitsOf(exchange: Pick<ExchangeClient, 'markets'>, market: string) {
@@ -174,9 +169,7 @@ export async function main(args: readonly string[]): Promise<void> {
     tell(`following ${market}; states to come: ${records}`);
     const trader = { exchange, market, periodS, records, amount: '0.01', tell };
     const { money, stock, ...found } = await paperTrader(trader);
-    process.stdout.write(
-      `states: ${found.records}; money ${money}, stock ${stock}${passedOver(found.gaps)}\n`,
-    );
+    process.stdout.write(`states: ${found.records}; money ${money}, stock ${stock}\n`);
   } finally {
     await exchange.close();
   }

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { CTL_URL_VARIABLE } from '../config/keys.js';
-import { hasSessionAtMost, inSession, sessionIn } from '../contract/gap-notices.js';
+import { hasSessionAtMost, inSession, sessionIn } from '../contract/extensions.js';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
 import { parseJson } from '../kernel/json.js';
 import type { Input } from './command.js';

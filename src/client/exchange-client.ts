@@ -1,5 +1,4 @@
 import type { DialectName } from '../contract/dialects.js';
-import type { CoveredTime, GapNotice } from '../contract/gap-notices.js';
 import type { RejectedRow } from '../contract/shape.js';
 import type { SignedContent } from '../contract/signing.js';
 import type { RequestBudget } from '../kernel/budget.js';
@@ -35,16 +34,6 @@ export interface Reply<T> {
   readonly isRaised: boolean;
   /** The header `x-tapekeep-exchange`: names the history that is served; null elsewhere. */
   readonly identity: string | null;
-  /**
-   * Pieces of time of which this answer speaks, and which the server says it does not know whole: the
-   * header `x-tapekeep-gap` of a replay. An exchange sends none.
-   */
-  readonly gaps: readonly GapNotice[];
-  /**
-   * Of an answer of a replay that shows one time, which is the end of this span: since when it knows
-   * all that happened until then (the header `x-tapekeep-covered`). Null elsewhere.
-   */
-  readonly covered: CoveredTime | null;
   /** This machine's wall clock when the answer was complete. */
   readonly receivedAtMs: number;
   /** From sending to the last byte, milliseconds; waiting for the budget is not in it. */

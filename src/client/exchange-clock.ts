@@ -1,4 +1,4 @@
-import type { TimeNotice } from '../contract/gap-notices.js';
+import type { TimeNotice } from '../contract/extensions.js';
 import type { Clock } from '../kernel/clock.js';
 import type { ClientEvents } from '../observe/events.js';
 import { ClockLine, MIN_PACE, type TimeWindow } from './clock-line.js';

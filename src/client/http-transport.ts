@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
-import { hasSessionAtMost, SESSION_HEADER, SESSION_PARAMETER } from '../contract/gap-notices.js';
+import { hasSessionAtMost, SESSION_HEADER, SESSION_PARAMETER } from '../contract/extensions.js';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, codeOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls.js';

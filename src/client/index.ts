@@ -1,5 +1,5 @@
 /** The client room: the contract spoken to an exchange, over HTTP and WebSocket. */
-export type { CoveredTime, GapNotice, TimeNotice } from '../contract/gap-notices.js';
+export type { TimeNotice } from '../contract/extensions.js';
 export * from './errors.js';
 export type {
   ActiveOrdersQuery,

@@ -7,17 +7,7 @@ import {
   ERROR_MESSAGES,
   readBody,
 } from '../contract/error-shapes.js';
-import {
-  COVERED_HEADER,
-  type CoveredTime,
-  GAP_HEADER,
-  type GapNotice,
-  IDENTITY_HEADER,
-  isReplay,
-  readCovered,
-  readGaps,
-  UNREADABLE,
-} from '../contract/gap-notices.js';
+import { IDENTITY_HEADER } from '../contract/extensions.js';
 import {
   type Asked,
   describeIssues,
@@ -255,24 +245,6 @@ export function headerText(headers: ReplyHeaders, name: string): string | undefi
 /** Which exchange's history this is; null where the server does not say. */
 export function identityOf(headers: ReplyHeaders): string | null {
   return headerText(headers, IDENTITY_HEADER)?.slice(0, MAX_VALUE_LENGTH) ?? null;
-}
-
-const NO_GAPS: readonly GapNotice[] = [];
-
-/** The gaps that a replay names for its answer; none where the server does not say. */
-export function gapsOf(headers: ReplyHeaders): readonly GapNotice[] {
-  if (!isReplay(identityOf(headers))) return NO_GAPS;
-  const isGarbled = headers[COVERED_HEADER] !== undefined && coveredOf(headers) === null;
-  if (isGarbled) return [UNREADABLE];
-  const value = headers[GAP_HEADER];
-  if (value === undefined) return NO_GAPS;
-  return readGaps(typeof value === 'string' ? [value] : value);
-}
-
-/** What a replay has recorded without a break until the time of its answer; null elsewhere. */
-export function coveredOf(headers: ReplyHeaders): CoveredTime | null {
-  const text = isReplay(identityOf(headers)) ? headerText(headers, COVERED_HEADER) : undefined;
-  return text === undefined ? null : (readCovered(text) ?? null);
 }
 
 /** Header values longer than this are not looked at. */

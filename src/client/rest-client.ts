@@ -33,9 +33,7 @@ import {
 } from './exchange-client.js';
 import { HttpTransport, StaleConnectionError, type TransportRequest } from './http-transport.js';
 import {
-  coveredOf,
   DATE_RESOLUTION_MS,
-  gapsOf,
   headerText,
   identityOf,
   parseHttpDate,
@@ -372,8 +370,6 @@ export class EndpointCaller {
         cachedAtMs: cachedAtMs ?? null,
         dateMs: parseHttpDate(headerText(headers, 'date')),
         identity: identityOf(headers),
-        gaps: gapsOf(headers),
-        covered: coveredOf(headers),
         receivedAtMs,
         durationMs,
         bytes,

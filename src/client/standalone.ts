@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { dialectNames, dialectOf } from '../contract/dialects.js';
-import { inSession, sessionIn } from '../contract/gap-notices.js';
+import { inSession, sessionIn } from '../contract/extensions.js';
 import { onlyKeys, refusedOptions } from '../contract/shape.js';
 import { RequestBudget } from '../kernel/budget.js';
 import { systemClock } from '../kernel/clock.js';

@@ -1,4 +1,3 @@
-import { isNotRecordedYet } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { shownDuration } from '../kernel/durations.js';
 import { isAborted, messageOf } from '../kernel/errors.js';
@@ -26,19 +25,14 @@ export interface AnswersOptions {
 /** A request that a stop ends so long after its beginning is one that hung. */
 const HANG_MS = 5000;
 
-/** That a replay does not know a time, in words. */
-export const missingText = (reason: string) =>
-  `the archive that is replayed has a gap here (${reason}); nothing counts as seen until it ends`;
-
 /**
  * Reads off the answers to one question that is asked again and again which time each of them shows,
- * and whether it shows any: one from a cache may have been seen before, and a replay may not know.
+ * and whether it shows any: one from a cache may have been seen before.
  */
 export class Answers {
   readonly #options: AnswersOptions;
   #turn = 0;
   #trouble: Trouble = { turn: 0, reason: 'not observed', note: undefined };
-  #isUnknownReported = false;
   #cachedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: AnswersOptions) {
@@ -56,21 +50,7 @@ export class Answers {
     return this.#turn;
   }
 
-  /**
-   * Whether the server answered with what it saw last, and does not know the time itself: a replay in
-   * a gap of its archive. That is no observation. It is reported once, until it knows again.
-   */
-  isUnknown({ gaps = [] }: Pick<ExchangeReply<unknown>, 'gaps'>): boolean {
-    const gap = gaps.find(({ markets }) => markets === undefined);
-    if (gap !== undefined && !this.#isUnknownReported) {
-      this.#options.report.skipped('missing_at_source', missingText(gap.reason));
-    }
-    this.#isUnknownReported = gap !== undefined;
-    if (gap !== undefined) this.#provesNothing('missing at source', missingText(gap.reason));
-    return this.#isUnknownReported;
-  }
-
-  /** Waits for an answer. The error of a replay that has nothing yet says so. */
+  /** Waits for an answer. */
   async receive<T>(asked: Promise<T>): Promise<T> {
     const { clock, toleranceMs } = this.#options;
     const sinceMs = clock.monotonicMs();
@@ -83,9 +63,7 @@ export class Answers {
         this.#noteWait(sinceMs, HANG_MS);
         throw error;
       }
-      const message = messageOf(error);
-      const isMissing = isNotRecordedYet(message);
-      this.#note(isMissing ? 'missing at source' : 'not observed', isMissing ? undefined : message);
+      this.#note('not observed', messageOf(error));
       throw error;
     }
   }
@@ -98,9 +76,7 @@ export class Answers {
   instantOf({
     answeredAtMs,
     cachedAtMs = null,
-    covered = null,
-  }: Pick<ExchangeReply<unknown>, 'answeredAtMs' | 'cachedAtMs' | 'covered'>): number | undefined {
-    if (covered !== null) return covered.toMs;
+  }: Pick<ExchangeReply<unknown>, 'answeredAtMs' | 'cachedAtMs'>): number | undefined {
     if (cachedAtMs === null) return answeredAtMs;
     const shownMs = Math.min(answeredAtMs, Math.floor(cachedAtMs));
     // After a jump back the last one lies in the future and is no measure any more.

@@ -19,7 +19,7 @@ export type ExchangeReply<T> = Pick<
   Reply<T>,
   'data' | 'rejected' | 'sentAtMs' | 'answeredAtMs' | 'dateMs' | 'receivedAtMs'
 > &
-  Partial<Pick<Reply<T>, 'cachedAtMs' | 'isRaised' | 'gaps' | 'covered'>>;
+  Partial<Pick<Reply<T>, 'cachedAtMs' | 'isRaised'>>;
 
 /** The client as collectors see it. */
 export interface ExchangePort {

@@ -31,8 +31,6 @@ export interface Look {
   readonly unchanged: number;
   /** Why it proves nothing, such as a part that could not be read; undefined: it proves what it shows. */
   readonly unproven?: string | undefined;
-  /** Since when the server knows all that happened until then; see {@link ExchangeReply}. */
-  readonly knownSinceMs?: number | null;
 }
 
 /** A stream that is first observed within this time of its making simply begins then. */
@@ -147,7 +145,7 @@ export class SnapshotRecorder {
   }
 
   async record(look: Look): Promise<void> {
-    const { observedAtMs, knownSinceMs, received, rejected, unchanged } = look;
+    const { observedAtMs, received, rejected, unchanged } = look;
     this.#report.received(received);
     this.#report.settled({ rejected, unchanged });
     if (look.unproven !== undefined) {
@@ -156,7 +154,7 @@ export class SnapshotRecorder {
       return;
     }
     const nowMs = this.#options.clock.monotonicMs();
-    const { claim, missed: since } = this.#continuity.observe(observedAtMs, nowMs, knownSinceMs);
+    const { claim, missed: since } = this.#continuity.observe(observedAtMs, nowMs);
     const missed = since === undefined || isEmptySpan(since) ? undefined : since;
     // Observed before the time went back: it was no time of the exchange's.
     if (this.#pending !== undefined && this.#pending.fromMs > observedAtMs)
@@ -278,11 +276,10 @@ export class DepthCollector {
     const asked = exchange.call('depth', { market, limit: levels }, options);
     const { answers } = this.#recorder;
     const reply = await this.#recorder.receive(asked);
-    if (answers.isUnknown(reply)) return;
     const { asks, bids } = sortedDepth(reply.data);
     const look = JSON.stringify([asks, bids]);
     const isUnchanged = look === this.#lastLook;
-    const { receivedAtMs, covered = null } = reply;
+    const { receivedAtMs } = reply;
     const observedAtMs = answers.instantOf(reply);
     if (observedAtMs === undefined) return;
     const row = {
@@ -301,7 +298,6 @@ export class DepthCollector {
       received: 1,
       rejected: 0,
       unchanged: isUnchanged ? 1 : 0,
-      knownSinceMs: covered?.fromMs ?? null,
     });
     this.#lastLook = look;
   }

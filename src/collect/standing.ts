@@ -1,4 +1,3 @@
-import { isNotRecordedYet } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
@@ -360,9 +359,7 @@ function nothingProven(kind: StreamKind, since: string): Failure {
 }
 
 function reasonOf(kind: StreamKind, error: unknown): GapReason {
-  if (MOMENT_STREAMS.has(kind)) {
-    return isNotRecordedYet(messageOf(error)) ? 'missing at source' : 'not observed';
-  }
+  if (MOMENT_STREAMS.has(kind)) return 'not observed';
   if (error instanceof WalkStalledError) return error.reason;
   return 'exchange failed';
 }

@@ -1,5 +1,4 @@
 import type { StateEvent } from '../client/index.js';
-import { isReplay } from '../contract/gap-notices.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
 import { isEmptySpan, type Span, spanContains } from '../kernel/span.js';
@@ -102,7 +101,7 @@ export class StateCollector {
   #reportWatch(event: StateEvent): void {
     const { watch, market } = this.#options;
     if (watch === undefined) return;
-    if (event.kind === 'closed' || event.kind === 'gap') watch.followed(market, false);
+    if (event.kind === 'closed') watch.followed(market, false);
     if (event.kind !== 'record') return;
     const before = this.#figures;
     this.#figures = event.record;
@@ -159,20 +158,13 @@ export class StateCollector {
           const row = this.#toRow(event);
           if (row === undefined) break;
           rows.push(row);
-          if (this.#isProof(row)) prove(row.observedAtMs, row.observedAtMs);
+          // An answer to a query shows one time; only what was pushed shows that nothing is left out.
+          if (row.origin === 'update') prove(row.observedAtMs, row.observedAtMs);
           else if (this.#session !== undefined) this.#session.unproven += 1;
           break;
         }
         case 'alive':
           prove(Math.floor(event.exchangeMs));
-          break;
-        case 'gap':
-          prove(Math.floor(event.fromExchangeMs) - 1);
-          await flush();
-          // The connection goes on, and yet nothing is reported until the archive knows states again.
-          if (this.#session !== undefined) {
-            Object.assign(this.#session, { hasData: false, isAtGap: true });
-          }
           break;
         case 'closed':
           await flush();
@@ -216,16 +208,9 @@ export class StateCollector {
     const openedMs = Math.floor(event.exchangeMs);
     const sessionId = await archive.openSession(stream, openedMs);
     const touchedAtMs = this.#options.clock.monotonicMs();
-    const isVouchedFor = isReplay(event.identity);
-    const nothing = { seq: 0, hasData: false, unproven: 0, uncounted: [], isAtGap: false };
-    const own = { sessionId, openedMs, isVouchedFor, coveredUntilMs: openedMs, touchedAtMs };
+    const nothing = { seq: 0, hasData: false, unproven: 0, uncounted: [] };
+    const own = { sessionId, openedMs, coveredUntilMs: openedMs, touchedAtMs };
     this.#session = { ...own, ...nothing };
-  }
-
-  /** An answer to a query shows one time; only what was pushed shows that nothing is left out. */
-  #isProof({ origin }: StateRow): boolean {
-    const session = this.#session;
-    return origin === 'update' || session?.isVouchedFor === true || session?.isAtGap === true;
   }
 
   #toRow(event: Extract<StateEvent, { kind: 'record' }>): StateRow | undefined {
@@ -249,9 +234,9 @@ export class StateCollector {
       const [last] = rows.slice(-1);
       const isSilent = !session.hasData && session.unproven >= SILENT_AFTER;
       if (span !== undefined && !session.hasData) {
-        await this.#gaps.before(span.fromMs, session);
+        await this.#gaps.before(span.fromMs);
       } else if (last !== undefined && isSilent) {
-        await this.#gaps.during(session, last.observedAtMs, 'no updates');
+        await this.#gaps.silent(session, last.observedAtMs);
       }
       return archive.commit({ states: rows, claims });
     };
@@ -269,7 +254,6 @@ export class StateCollector {
     } else {
       session.uncounted = session.uncounted.filter((ms) => ms >= span.toMs);
       session.hasData = true;
-      session.isAtGap = false;
       session.coveredUntilMs = span.toMs;
       this.#gaps.coveredUntil(span.toMs);
       this.#report.progressed(span.toMs);
@@ -300,10 +284,7 @@ export class StateCollector {
       return;
     }
     const isSilent = event.reason === 'stalled' || session.unproven >= SILENT_AFTER;
-    const reason = session.isAtGap ? 'missing at source' : isSilent ? 'no updates' : undefined;
-    if (reason !== undefined) {
-      await this.#gaps.during(session, Math.floor(event.exchangeMs), reason);
-    }
+    if (isSilent) await this.#gaps.silent(session, Math.floor(event.exchangeMs));
     // When one ended that others ended is not known: not before its last sign of life.
     const endedMs = event.reason === 'stopped' ? event.exchangeMs : event.lastAliveExchangeMs;
     await this.#options.archive.closeSession(session.sessionId, {
@@ -349,26 +330,21 @@ class StateGaps {
   }
 
   /** What is missing before the first that a connection covers. */
-  async before(untilMs: number, session: Session): Promise<void> {
+  async before(untilMs: number): Promise<void> {
     const { archive, stream } = this.#options;
     const fromMs = this.#coveredUntilMs;
     if (fromMs !== undefined && isBeginning(stream, { fromMs, toMs: untilMs })) {
       await archive.setCollectFrom(stream.streamId, untilMs);
       return;
     }
-    if (session.isAtGap) return await this.during(session, untilMs, 'missing at source');
     const wasSilent = this.#missed?.reason === 'no updates';
     await this.#note(untilMs, wasSilent ? 'no updates' : 'no connection');
   }
 
   /** A connection that lives and brings nothing to cover: listed while it lasts. */
-  async during(
-    { openedMs }: Session,
-    untilMs: number,
-    reason: 'no updates' | 'missing at source',
-  ): Promise<void> {
-    if (this.#missed?.reason !== reason) await this.#note(openedMs, 'no connection');
-    await this.#note(untilMs, reason);
+  async silent({ openedMs }: Session, untilMs: number): Promise<void> {
+    if (this.#missed?.reason !== 'no updates') await this.#note(openedMs, 'no connection');
+    await this.#note(untilMs, 'no updates');
   }
 
   /** The exchange sends states of another period only. Reported once, and listed while it is so. */
@@ -398,8 +374,6 @@ class StateGaps {
 interface Session {
   readonly sessionId: number;
   readonly openedMs: number;
-  /** A replay says itself when it knows states: there an answer to a query proves something. */
-  readonly isVouchedFor: boolean;
   /** End of what is committed; coverage grows from here. */
   coveredUntilMs: number;
   seq: number;
@@ -414,8 +388,6 @@ interface Session {
    * They stay few: an answer that is as expected brings a claim, and others soon end the connection.
    */
   uncounted: number[];
-  /** Whether the last that was covered ends where a replayed archive knows no more. */
-  isAtGap: boolean;
 }
 
 /** What one commit proves: from its first proof to its last sign of life. */

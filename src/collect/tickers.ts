@@ -1,28 +1,24 @@
-import type { CoveredTime } from '../contract/gap-notices.js';
 import type { TickerEntry } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { hashText } from '../kernel/random.js';
 import type { QuarantineRow, TickerRow } from '../model/batch.js';
-import { Answers, missingText } from './answers.js';
+import { Answers } from './answers.js';
 import { type ExchangePort, PRIORITY } from './ports.js';
 import { quarantineRows, type StreamReport, streamReport } from './reports.js';
 import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
-/** When an answer of `tickers` showed what, and what it says of the time before. */
+/** When an answer of `tickers` showed what. */
 interface SweepTime {
   readonly observedAtMs: number;
   readonly receivedAtMs: number;
-  readonly covered: CoveredTime | null;
 }
 
 /** What one answer of `tickers` shows. */
 interface Sweep extends SweepTime {
   readonly entries: Readonly<Record<string, TickerEntry>>;
   readonly rejected: ReadonlyMap<string, RejectedRow>;
-  /** Why a replay does not know the tickers of these markets. */
-  readonly unknown: ReadonlyMap<string, string>;
 }
 
 interface MarketTickerOptions extends SnapshotOptions {
@@ -32,7 +28,7 @@ interface MarketTickerOptions extends SnapshotOptions {
 }
 
 /** Why a market has no ticker that can be taken from an answer; also its code in reports. */
-type Absence = 'no_ticker' | 'ticker_refused' | 'missing_at_source';
+type Absence = 'no_ticker' | 'ticker_refused';
 
 /**
  * Records the ticker of one market from answers that show all of them. One equal to that before is not
@@ -63,9 +59,9 @@ export class MarketTicker {
   }
 
   /** To be called with an answer before anything of it is stored, which may take long. */
-  announce({ entries, rejected, unknown }: Sweep): void {
-    const isKnown = [unknown, rejected].some((some) => some.has(this.market));
-    if (isKnown || entries[this.market] !== undefined || !this.#recorder.hasBegun) return;
+  announce({ entries, rejected }: Sweep): void {
+    if (rejected.has(this.market) || entries[this.market] !== undefined || !this.#recorder.hasBegun)
+      return;
     if (this.#reported !== 'no_ticker') this.#onGone(this.market, this.#whyMissing);
   }
 
@@ -74,14 +70,7 @@ export class MarketTicker {
   }
 
   /** @throws the errors of the archive */
-  async look({ entries, rejected, unknown, ...time }: Sweep): Promise<void> {
-    const gap = unknown.get(this.market);
-    if (gap !== undefined) {
-      const why = missingText(gap);
-      this.#reportOnce('missing_at_source', why);
-      this.#recorder.provesNothing('missing at source', why);
-      return;
-    }
+  async look({ entries, rejected, ...time }: Sweep): Promise<void> {
     const entry = entries[this.market];
     const refused = rejected.get(this.market);
     if (entry !== undefined) await this.#found(entry, time);
@@ -94,7 +83,7 @@ export class MarketTicker {
     await this.#recorder.flush();
   }
 
-  async #found(entry: TickerEntry, { covered, ...seen }: SweepTime) {
+  async #found(entry: TickerEntry, seen: SweepTime) {
     this.#reported = undefined;
     const look = lookOf(entry);
     const isUnchanged = look === this.#lastLook;
@@ -111,7 +100,6 @@ export class MarketTicker {
       received: 1,
       rejected: 0,
       unchanged: isUnchanged ? 1 : 0,
-      knownSinceMs: covered?.since?.get(this.market) ?? covered?.fromMs ?? null,
     });
     this.#lastLook = look;
     this.#quarantined = undefined;
@@ -214,19 +202,12 @@ export class TickerCollector {
     this.#asked = tickers;
     const asked = exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
     const reply = await this.#answers.receive(asked);
-    if (this.#answers.isUnknown(reply)) return;
-    const { receivedAtMs, covered = null, gaps = [] } = reply;
-    const unknown = new Map(
-      gaps.flatMap(({ markets = [], reason }) => markets.map((name) => [name, reason])),
-    );
-    const entries = Object.fromEntries(
-      Object.entries(reply.data).filter(([name]) => !unknown.has(name)),
-    );
+    const { data: entries, receivedAtMs } = reply;
     this.#options.onTickers?.(entries, reply.sentAtMs);
     const observedAtMs = this.#answers.instantOf(reply);
     if (observedAtMs === undefined) return;
     const rejected = new Map(reply.rejected.map((row) => [String(row.at), row]));
-    const sweep = { entries, observedAtMs, receivedAtMs, covered, unknown, rejected };
+    const sweep = { entries, observedAtMs, receivedAtMs, rejected };
     for (const ticker of tickers) ticker.announce(sweep);
     const looks: PromiseSettledResult<void>[] = [];
     for (let at = 0; at < tickers.length; at += STORED_AT_ONCE) {

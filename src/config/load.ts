@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { stringify } from 'yaml';
 import type { z } from 'zod';
 import { dialectOf } from '../contract/dialects.js';
-import { hasSessionAtMost, SESSION_PARAMETER } from '../contract/gap-notices.js';
+import { hasSessionAtMost, SESSION_PARAMETER } from '../contract/extensions.js';
 import { SSL_MODES, withUrlHost } from '../kernel/tls.js';
 import { CONFIG_FILE_VARIABLE, deepFreeze, KEY_PATHS } from './keys.js';
 import {

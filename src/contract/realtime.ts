@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { isObject } from '../kernel/json.js';
-import { GAP_NOTICE, TIME_NOTICE, type TimeNotice } from './gap-notices.js';
+import { TIME_NOTICE, type TimeNotice } from './extensions.js';
 import { type StateRecord, stateRecord } from './resources.js';
 import { boundedList, boundedText, nameText, wholeNumber } from './values.js';
 
@@ -169,13 +169,7 @@ const tradesUpdate = z.object({
   id: z.null().optional(),
 });
 
-/** The notification of a replay, see gap-notices.ts. */
-const gapNotice = z.object({
-  method: z.literal(GAP_NOTICE),
-  params: z.tuple([z.boolean(), z.number()]),
-});
-
-/** The other one. */
+/** The notification of a replay, see extensions.ts. */
 const timeNotice = z.object({
   method: z.literal(TIME_NOTICE),
   params: z.tuple([z.number().positive(), z.number().min(0), z.number(), z.boolean()]),
@@ -201,8 +195,6 @@ export type ServerFrame =
       /** As they came, to be read as rows of `history`. */
       readonly rows: readonly unknown[];
     }
-  /** Of a replay: a gap of its archive begins or ends, exchange milliseconds. */
-  | { readonly kind: 'gap'; readonly isGap: boolean; readonly atMs: number }
   /** Of a replay: its time goes on otherwise than before. */
   | ({ readonly kind: 'time' } & TimeNotice)
   /** Neither a response nor a notification that is known. */
@@ -234,11 +226,6 @@ export function readServerFrame(frame: unknown, words: RealtimeWords = {}): Serv
   if (response.success) {
     const { id, result, error } = response.data;
     return { kind: 'response', id, result, error: error ?? null };
-  }
-  const gap = gapNotice.safeParse(frame);
-  if (gap.success) {
-    const [isGap, atMs] = gap.data.params;
-    return { kind: 'gap', isGap, atMs };
   }
   const time = timeNotice.safeParse(frame);
   if (time.success) {

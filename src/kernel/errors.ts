@@ -138,6 +138,8 @@ const OTHER = {
     wrong_dialect: 'The exchange answers in another dialect than is set, or only to its questions.',
     exchange_changed:
       'The server behind the address is suddenly another exchange: its rows must not be mixed in.',
+    replay_has_gaps:
+      'The exchange is a replay whose time range has gaps in what the settings collect.',
     exchange_silent:
       'The time for the run was over before the exchange had given one usable answer.',
     redirected: 'Redirects are never followed: they could point anywhere, also inward.',

@@ -41,16 +41,11 @@ export class Continuity {
     this.#lastLookMs = undefined;
   }
 
-  /**
-   * @param knownSinceMs since when the server itself knows all that happened until this look; where that
-   * is after the last look, nothing was observed in between. Null: it says nothing of it
-   */
-  observe(atMs: number, monotonicMs: number, knownSinceMs: number | null = null): Observed {
+  observe(atMs: number, monotonicMs: number): Observed {
     const at = Math.floor(atMs);
     const lastAtMs = this.#lastAtMs;
-    const isOnTime =
+    const isKept =
       this.#lastLookMs !== undefined && monotonicMs - this.#lastLookMs <= this.#toleranceMs;
-    const isKept = isOnTime && (knownSinceMs === null || knownSinceMs <= (lastAtMs ?? at));
     this.#lastLookMs = monotonicMs;
     this.#beforeLastAtMs = lastAtMs;
     this.#lastAtMs = at + 1;

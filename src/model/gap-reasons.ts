@@ -24,8 +24,6 @@ export const GAP_REASONS = {
     'The market was not on the list of the exchange, or left it before this was asked for: nothing can be asked about a market that is not listed.',
   'not observed':
     'It could be seen only while it happened, and nothing was asked then (no daemon ran, its settings left the stream or the market out, or the request waited for the rate limit), or no answer showed it, as of a market that is leaving the list.',
-  'missing at source':
-    'It was collected from the replay of an archive that says it does not have this itself; unless it is lost there, or could be seen only while it happened, it is asked for again now and then.',
   'clock jumped':
     'It was covered while the exchange showed a time that had not come yet; that was taken back when its clock was right again.',
   'no connection':

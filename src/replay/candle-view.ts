@@ -8,12 +8,13 @@ import {
 } from '../archive/as-of/reader.js';
 import { joinCandles } from '../archive/candles.js';
 import type { Candle } from '../contract/resources.js';
-import { SECOND_MS } from '../kernel/durations.js';
-import type { Span } from '../kernel/span.js';
-import type { KlineQuery } from '../server/backend.js';
+import { DAY_MS, SECOND_MS } from '../kernel/durations.js';
+import { floorToMs, isEmptySpan, type Span, spanLengthMs } from '../kernel/span.js';
+import { type KlineQuery, RefusedError } from '../server/backend.js';
 import { FreshCache } from './caches.js';
 import { type Catalog, knownAt, type Sight } from './catalog.js';
-import type { GapBook, LateGaps, TouchedGap } from './gaps.js';
+import type { ShownFrom } from './context.js';
+import type { GapBook, LateGaps } from './gaps.js';
 import type { TradeView } from './trade-view.js';
 
 /** Candles of one request, more than the server lets a client ask for. */
@@ -21,7 +22,9 @@ const CANDLES_MAX = 20_000;
 /** Open candles that are remembered, each as far as it was last needed. */
 const OPEN_MAX = 1000;
 /** Trades that candles of a length that was not collected may be made of, in one request. */
-const MADE_SPAN_MAX_MS = 31 * 86_400_000;
+const MADE_SPAN_MAX_MS = 31 * DAY_MS;
+const MADE_TOO_LONG =
+  'candles of a length that was not collected are made of trades, of 31 days at most; ask for a shorter time range';
 
 interface OpenCandle {
   readonly top: TradePlace;
@@ -30,14 +33,10 @@ interface OpenCandle {
 
 interface CandleParts extends Sight {
   readonly catalog: Catalog;
+  readonly shownFromMs: ShownFrom;
   readonly gaps: GapBook;
   readonly late: LateGaps;
   readonly trades: TradeView;
-}
-
-export interface CandlesSeen {
-  readonly candles: Candle[];
-  readonly gaps: TouchedGap[];
 }
 
 /**
@@ -55,7 +54,7 @@ export class CandleView {
     this.#open = new FreshCache(parts.clock, OPEN_MAX);
   }
 
-  async seen(market: AsOfMarket, nowMs: number, query: KlineQuery): Promise<CandlesSeen> {
+  async seen(market: AsOfMarket, nowMs: number, query: KlineQuery): Promise<Candle[]> {
     const { intervalS } = query;
     const lengthMs = intervalS * SECOND_MS;
     const floor = (ms: number) => Math.floor(ms / lengthMs) * lengthMs;
@@ -65,63 +64,54 @@ export class CandleView {
     const closed = { fromMs, toMs: Math.max(fromMs, untilMs) };
     const isOpenAsked = query.endS * SECOND_MS >= openMs && fromMs <= openMs;
     const stream = this.#parts.catalog.stream('candles', market.marketId, intervalS);
+    if (
+      stream === undefined &&
+      this.#parts.catalog.stream('trades', market.marketId) === undefined
+    ) {
+      const text = `neither candles of ${intervalS} s nor trades of ${market.name} were collected`;
+      throw new RefusedError('unavailable', text);
+    }
     const found =
       stream === undefined
         ? await this.#made(market, nowMs, intervalS, closed)
         : await this.#stored(stream, nowMs, closed);
-    const open = isOpenAsked
-      ? await this.#openCandle(market, nowMs, intervalS, openMs)
-      : { built: [], gaps: [] };
-    return {
-      candles: [...found.built, ...open.built].map((one) => candleOf(one, market.name)),
-      gaps: [...found.gaps, ...open.gaps],
-    };
+    const open = isOpenAsked ? await this.#openCandle(market, nowMs, intervalS, openMs) : [];
+    return [...found, ...open].map((one) => candleOf(one, market.name));
   }
 
   async #stored(stream: KnownStream, nowMs: number, span: Span) {
-    if (span.toMs <= span.fromMs) return { built: [], gaps: [] };
+    const { asOf, shownFromMs } = this.#parts;
+    const shown = { ...span, fromMs: Math.max(span.fromMs, shownFromMs(stream)) };
+    if (isEmptySpan(shown)) return [];
     const { marketId, variant } = stream;
-    const { asOf, gaps, late } = this.#parts;
-    const known = knownAt(this.#parts, nowMs);
-    const built = await asOf.klines(marketId, variant, span, CANDLES_MAX, known);
-    const touched = [
-      ...(await gaps.touched('candles', stream, span, nowMs)),
-      ...(await late.klines(marketId, variant, span, built, nowMs, CANDLES_MAX)),
-    ];
-    return { built, gaps: touched };
+    return await asOf.klines(marketId, variant, shown, CANDLES_MAX, knownAt(this.#parts, nowMs));
   }
 
   /** Candles of a length that was not collected, from trades. */
   async #made(market: AsOfMarket, nowMs: number, intervalS: number, asked: Span) {
+    const { marketId } = market;
+    const { catalog, shownFromMs } = this.#parts;
+    const trades = catalog.stream('trades', marketId);
     // Before the oldest thing that is known of it there is nothing to be made.
-    const knownFromMs = this.#parts.catalog.knownFromMs(market.marketId);
-    const oldestMs = Math.max(asked.fromMs, knownFromMs ?? asked.toMs);
+    const oldestMs = Math.max(catalog.knownFromMs(marketId) ?? asked.toMs, shownFromMs(trades));
     const lengthMs = intervalS * SECOND_MS;
-    const fromMs = Math.max(
-      Math.floor(oldestMs / lengthMs) * lengthMs,
-      asked.toMs - Math.max(lengthMs, MADE_SPAN_MAX_MS),
-    );
-    const span = { fromMs, toMs: asked.toMs };
-    const tooOld = { fromMs: asked.fromMs, toMs: Math.min(fromMs, asked.toMs) };
-    const notMade =
-      tooOld.toMs > tooOld.fromMs
-        ? [{ kind: 'candles', span: tooOld, reason: 'not collected' } as const]
-        : [];
-    if (span.toMs <= span.fromMs) return { built: [], gaps: notMade };
-    const trades = this.#parts.catalog.stream('trades', market.marketId);
-    const gapsInReply = await this.#parts.gaps.touched('trades', trades, span, nowMs);
+    const span = { ...asked, fromMs: Math.max(asked.fromMs, floorToMs(oldestMs, lengthMs)) };
+    if (isEmptySpan(span)) return [];
+    if (spanLengthMs(span) > Math.max(lengthMs, MADE_SPAN_MAX_MS))
+      throw new RefusedError('unavailable', MADE_TOO_LONG);
+    const missing = await this.#parts.gaps.touched(trades, span);
     const made = await this.#parts.asOf.runs.candles(
-      ...([market.marketId, intervalS, startOfSecond(span.fromMs / SECOND_MS)] as const),
+      ...([marketId, intervalS, startOfSecond(span.fromMs / SECOND_MS)] as const),
       startOfSecond(span.toMs / SECOND_MS),
       knownAt(this.#parts, nowMs),
     );
-    const late = this.#parts.late.candles('trades', intervalS, made.lateOpenAtS, nowMs);
-    const gaps = [...notMade, ...gapsInReply, ...late];
+    const late = this.#parts.late.candles(intervalS, made.lateOpenAtS);
+    const gaps = [...missing, ...late];
     const isWhole = ({ openAtS }: BuiltCandle) => {
       const [startMs, endMs] = [openAtS * SECOND_MS, (openAtS + intervalS) * SECOND_MS];
-      return gaps.every((gap) => gap.span.toMs <= startMs || gap.span.fromMs >= endMs);
+      return gaps.every(({ fromMs, toMs }) => toMs <= startMs || fromMs >= endMs);
     };
-    return { built: made.candles.filter(isWhole), gaps };
+    return made.candles.filter(isWhole);
   }
 
   async #openCandle(market: AsOfMarket, nowMs: number, intervalS: number, openMs: number) {
@@ -130,15 +120,14 @@ export class CandleView {
     const span = { fromMs: openMs, toMs: nowMs };
     const start = startOfSecond(openMs / SECOND_MS);
     const run = { from: start, before: startOfSecond(Math.floor(nowMs / SECOND_MS) + 1) };
-    const gapsInReply = await this.#parts.gaps.touched('trades', trades, span, nowMs);
-    const { gaps: late, lowest } = await this.#parts.late.trades(marketId, run, [], nowMs);
-    const gaps = [...gapsInReply, ...late];
-    if (gapsInReply.length > 0 || (await this.#isKnownAbove(marketId, lowest, nowMs))) {
-      return { built: [], gaps };
-    }
+    const { lowest } = await this.#parts.late.trades(marketId, run, [], nowMs);
+    const isCut = openMs < this.#parts.shownFromMs(trades);
+    const missing = await this.#parts.gaps.touched(trades, span);
+    if (isCut || missing.length > 0 || (await this.#isKnownAbove(marketId, lowest, nowMs)))
+      return [];
     const top = await this.#parts.trades.top(marketId, nowMs);
     const built = await this.#upTo(marketId, intervalS, start, top, nowMs);
-    return { built: built === undefined ? [] : [built], gaps };
+    return built === undefined ? [] : [built];
   }
 
   /** Whether a trade above a place that came late was known already: there was a gap, not only a delay. */

@@ -65,6 +65,12 @@ export class Catalog {
     return this.#markets.get(name);
   }
 
+  /** Those of the markets that are replayed. */
+  get streams(): Iterable<KnownStream> {
+    const ids = new Set(Array.from(this.#markets.values(), ({ marketId }) => marketId));
+    return [...this.#streams.values()].filter(({ marketId }) => ids.has(marketId));
+  }
+
   stream(kind: StreamKind, marketId: number, variant = 0): KnownStream | undefined {
     return this.#streams.get(keyOf(kind, marketId, variant));
   }
@@ -98,14 +104,6 @@ export class Catalog {
     const isOfFirstList = firstSeenMs <= this.#firstListMs;
     const knownFromMs = isOfFirstList ? this.startMs : this.knownFromMs(marketId);
     return knownFromMs !== undefined && knownFromMs <= atMs;
-  }
-
-  /** Whether a list that lacked a market, for some of a span, was there to be known at an instant. */
-  wasMissing(id: number, { fromMs }: Span, atMs: number): boolean {
-    const market = [...this.#markets.values()].find(({ marketId }) => marketId === id);
-    if (market === undefined) return false;
-    const absences = [...market.away, { fromMs: market.delistedMs ?? Infinity, toMs: Infinity }];
-    return absences.some((away) => away.fromMs <= atMs && fromMs < away.toMs);
   }
 
   /** Whether a list of markets was there to be known at an instant: before the first none was. */

@@ -1,10 +1,10 @@
-import type { AsOfReader } from '../archive/as-of/reader.js';
+import type { AsOfReader, KnownStream } from '../archive/as-of/reader.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { PlaySpeed } from '../server/backend.js';
 import { CandleView } from './candle-view.js';
-import { Catalog, type Sight } from './catalog.js';
+import type { Catalog, Sight } from './catalog.js';
 import { GapBook, LateGaps } from './gaps.js';
 import { observations } from './observations.js';
 import { TradeView } from './trade-view.js';
@@ -30,8 +30,8 @@ export interface ReplayOptions {
   readonly speed: PlaySpeed;
   /** `known`: only what this machine knew at the time; `happened`: whenever it was learned. */
   readonly as: 'happened' | 'known';
-  /** Refuses what touches a gap, instead of naming it in a header. */
-  readonly isStrict: boolean;
+  /** Replays a time range with gaps in trades and candles as well; none may collect from it. */
+  readonly allowsGaps: boolean;
   /** Ends connections where those that recorded the states ended. */
   readonly hasDisconnects: boolean;
   /** Called when the archive failed; clients are answered to ask again, or that it is no use. */
@@ -42,16 +42,36 @@ export interface ReplayOptions {
   readonly sessionIdleMs?: number;
 }
 
+/** From where on trades or candles of a stream are shown: what lies before a gap is not. */
+export type ShownFrom = (stream: KnownStream | undefined) => number;
+
 export type ReplayContext = ReturnType<typeof replayContext>;
 
-/** Everything that can be seen of the archive at some instant; the same for all sessions. */
-export function replayContext(options: ReplayOptions) {
-  const { asOf, clock, markets, span, as } = options;
-  const sight: Sight = { asOf, clock, markets, toMs: span.toMs, isKnownOnly: as === 'known' };
-  const catalog = new Catalog(sight);
+export function sightOf({ asOf, clock, markets, span, as }: ReplayOptions): Sight {
+  return { asOf, clock, markets, toMs: span.toMs, isKnownOnly: as === 'known' };
+}
+
+/**
+ * Everything that can be seen of the archive at some instant; the same for all sessions.
+ *
+ * @param sinceMs by stream of trades or candles: nothing older of it is shown; undefined: all is
+ */
+export function replayContext(
+  options: ReplayOptions,
+  sight: Sight,
+  catalog: Catalog,
+  sinceMs: ReadonlyMap<number, number> | undefined,
+) {
+  const { asOf, span } = options;
+  const shownFromMs: ShownFrom = (stream) => {
+    if (sinceMs === undefined) return 0;
+    // A stream that came later was not looked at.
+    return (stream && sinceMs.get(stream.streamId)) ?? Number.POSITIVE_INFINITY;
+  };
   const shared = {
     catalog,
-    gaps: new GapBook(sight, catalog),
+    shownFromMs,
+    gaps: new GapBook(sight),
     late: new LateGaps(sight),
     trades: new TradeView(sight),
   };

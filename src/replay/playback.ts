@@ -1,6 +1,5 @@
 import type { AsOfMarket } from '../archive/as-of/reader.js';
 import { Wakeup } from '../kernel/clock.js';
-import { normalizeSpans } from '../kernel/span.js';
 import type { StateFollower } from '../server/backend.js';
 import type { ReplayContext } from './context.js';
 import { type ChannelEvent, StateChannel } from './state-channel.js';
@@ -89,19 +88,13 @@ export class Playback {
   }
 
   async #makeChannel(name: string, periodS: number, sinceMs: number): Promise<StateChannel> {
-    const { options, sight, catalog, gaps, observations } = this.#context;
+    const { options, sight, catalog, observations } = this.#context;
     const { marketId } = catalog.market(name) as AsOfMarket;
     const { span, hasDisconnects } = options;
     const stream = catalog.stream('states', marketId, periodS);
     const isCut = hasDisconnects && stream !== undefined;
     const sessions = isCut ? await sight.asOf.sessions(stream, span) : undefined;
-    const { toMs } = span;
-    const found = await gaps.touched('states', stream, { fromMs: 0, toMs }, toMs);
-    const missing = normalizeSpans(found.map((gap) => gap.span));
-    return new StateChannel(
-      { ...sight, marketId, periodS, sessions, missing, observations },
-      sinceMs,
-    );
+    return new StateChannel({ ...sight, marketId, periodS, sessions, observations }, sinceMs);
   }
 
   async #run(): Promise<void> {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { AsOfIdentity } from '../archive/as-of/reader.js';
 import { TapekeepError } from '../kernel/errors.js';
-import { REPLAY_IDENTITY } from '../kernel/exchange-kind.js';
+import { replayIdentity } from '../kernel/exchange-kind.js';
 import type { Span } from '../kernel/span.js';
 import { isoMs } from '../kernel/timestamp.js';
 import {
@@ -10,7 +10,15 @@ import {
   type ClockControl,
   RefusedError,
 } from '../server/backend.js';
-import { type ReplayContext, ReplayError, type ReplayOptions, replayContext } from './context.js';
+import { Catalog } from './catalog.js';
+import {
+  type ReplayContext,
+  ReplayError,
+  type ReplayOptions,
+  replayContext,
+  sightOf,
+} from './context.js';
+import { describeGaps, readCoverage } from './coverage.js';
 import { ReplayClient, type ReplayClientParts } from './replay-client.js';
 import { Sessions } from './sessions.js';
 
@@ -23,23 +31,32 @@ const UNREADABLE = 'what this asks for cannot be read; the log of the replay say
 /**
  * Opens an archive to be served as an exchange.
  *
- * @throws ReplayError for an empty archive, a span outside of it, or a market that it does not hold
+ * @throws ReplayError for an empty archive, a span outside of it or with gaps, or a market that it does not hold
  */
 export async function openReplay(options: ReplayOptions): Promise<ReplayBackend> {
-  const { asOf, span, markets, as } = options;
+  const { asOf, span, markets, as, allowsGaps } = options;
   const identity = await asOf.identity();
   if (identity === null) throw new ReplayError('the archive is empty: nothing was collected yet');
-  const context = replayContext(options);
-  await context.catalog.refresh();
+  const sight = sightOf(options);
+  const catalog = new Catalog(sight);
+  await catalog.refresh();
   for (const name of markets) {
-    if (context.catalog.market(name) !== undefined) continue;
+    if (catalog.market(name) !== undefined) continue;
     throw new ReplayError(`the archive holds nothing of ${JSON.stringify(name)}`, 'markets');
   }
-  checkSpan(context.catalog.covered, span);
+  checkSpan(catalog.covered, span);
   if (span.toMs <= span.fromMs) {
     throw new ReplayError(`${spanText(span)} is empty; its end must be after its begin`, 'from');
   }
-  return new ReplayBackend(context, identityText(identity, as));
+  const coverage = allowsGaps ? undefined : await readCoverage(asOf, catalog, span);
+  if (coverage !== undefined && coverage.gaps.length > 0) {
+    throw new ReplayError(
+      `${spanText(span)} has gaps in its trades or candles: ${describeGaps(coverage.gaps)}; choose a time range without them (--clamp takes the newest), or allow gaps (--allow-gaps)`,
+    );
+  }
+  const context = replayContext(options, sight, catalog, coverage?.sinceMs);
+  const archive = archiveText(identity, as);
+  return new ReplayBackend(context, replayIdentity(archive, coverage?.whole ?? null));
 }
 
 function spanText({ fromMs, toMs }: Span): string {
@@ -61,9 +78,9 @@ function checkSpan({ fromMs: from, toMs: to }: Span, span: Span): void {
  * The same archive, asked in the same way, is the same exchange, whenever and at what speed it is
  * replayed: what follows of it is the same history. It is never the exchange that was recorded.
  */
-function identityText({ name, baseUrl, identity, createdAt }: AsOfIdentity, as: string): string {
+function archiveText({ name, baseUrl, identity, createdAt }: AsOfIdentity, as: string): string {
   const text = JSON.stringify([name, baseUrl, identity, createdAt, as]);
-  return REPLAY_IDENTITY + createHash('sha256').update(text).digest('hex').slice(0, 32);
+  return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
 /** The archive behind the served contract: at the time of the shared session, or of a client's own. */

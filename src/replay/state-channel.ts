@@ -1,5 +1,4 @@
 import type { AsOfSession, AsOfUpdate, StatePlace } from '../archive/as-of/reader.js';
-import { normalizeSpans, type Span } from '../kernel/span.js';
 import type { StateFollower, WrittenUpdate } from '../server/backend.js';
 import type { Sight } from './catalog.js';
 import { type Observations, updateOf } from './observations.js';
@@ -17,7 +16,7 @@ const ABNORMAL_CLOSURE = 1006;
 /** What comes next on a channel. */
 export interface ChannelEvent {
   readonly atMs: number;
-  readonly kind: 'update' | 'close' | 'gap';
+  readonly kind: 'update' | 'close';
 }
 
 export interface ChannelOptions extends Sight {
@@ -26,14 +25,6 @@ export interface ChannelOptions extends Sight {
   readonly observations: Observations;
   /** Recorded connections, where their ends are to be sent; oldest first. */
   readonly sessions: readonly AsOfSession[] | undefined;
-  /** What is not known of the states, oldest first and apart. */
-  readonly missing: readonly Span[];
-}
-
-/** An instant at which a gap begins or ends. */
-interface GapEdge {
-  readonly atMs: number;
-  readonly isGap: boolean;
 }
 
 /**
@@ -60,22 +51,11 @@ export class StateChannel {
   #sinceMs: number;
   /** Recorded ends that lie behind. */
   #endsPassed = 0;
-  readonly #edges: readonly GapEdge[];
-  /** Edges of gaps that lie behind; kept only while a follower listens. */
-  #edgesPassed = 0;
-  /** Followers that want to. */
-  #listeners = 0;
 
   /** @param sinceMs the instant to be set to: that of the first follower */
   constructor(options: ChannelOptions, sinceMs: number) {
     this.#options = options;
     this.#sinceMs = sinceMs;
-    // From its end on a replay knows nothing, and says so like of any gap.
-    const ended = { fromMs: options.toMs, toMs: Number.POSITIVE_INFINITY };
-    this.#edges = normalizeSpans([...options.missing, ended]).flatMap(({ fromMs, toMs }) => [
-      { atMs: fromMs, isGap: true },
-      ...(toMs === Number.POSITIVE_INFINITY ? [] : [{ atMs: toMs, isGap: false }]),
-    ]);
   }
 
   get isFollowed(): boolean {
@@ -85,15 +65,11 @@ export class StateChannel {
   /** New followers of a channel that is set get the last update. */
   add(follower: StateFollower, nowMs: number): void {
     this.#followers.add(follower);
-    const isListener = follower.notifyGap !== undefined;
-    if (isListener) this.#listeners += 1;
-    if (this.#place === undefined) return;
-    if (isListener && this.#listeners === 1) this.#passEdges(Math.max(nowMs, this.#reportedMs));
-    this.#greet(follower, nowMs);
+    if (this.#place !== undefined) this.#greet(follower, nowMs);
   }
 
   remove(follower: StateFollower): void {
-    if (this.#followers.delete(follower) && follower.notifyGap !== undefined) this.#listeners -= 1;
+    this.#followers.delete(follower);
   }
 
   /** Forgets where it stands: time has jumped. */
@@ -124,12 +100,7 @@ export class StateChannel {
     // What is to be read yet may come before everything else that is known.
     if (row === undefined && !this.#isAtEnd) return undefined;
     const update = row === undefined ? undefined : this.#timeOf(row);
-    const edge = this.#listeners > 0 ? this.#edges[this.#edgesPassed] : undefined;
     const end = this.#options.sessions?.[this.#endsPassed];
-    const endMs = end?.endedMs ?? Number.POSITIVE_INFINITY;
-    if (edge !== undefined && edge.atMs <= Math.min(endMs, update ?? this.#options.toMs)) {
-      return { atMs: Math.max(edge.atMs, this.#reportedMs), kind: 'gap' };
-    }
     if (end !== undefined && end.endedMs < (update ?? this.#options.toMs)) {
       return { atMs: Math.max(end.endedMs, this.#reportedMs), kind: 'close' };
     }
@@ -143,11 +114,6 @@ export class StateChannel {
       const end = this.#options.sessions?.[this.#endsPassed];
       this.#endsPassed += 1;
       if (end !== undefined) for (const follower of [...this.#followers]) close(follower, end);
-      return undefined;
-    }
-    if (event.kind === 'gap') {
-      this.#edgesPassed += 1;
-      for (const follower of [...this.#followers]) this.#reportGap(follower);
       return undefined;
     }
     const row = this.#rows[this.#at];
@@ -179,7 +145,6 @@ export class StateChannel {
         ? { observedAtMs: nowMs, seq: AFTER_ALL }
         : { observedAtMs: last.observedAtMs, seq: last.seq };
     this.#reportedMs = nowMs;
-    this.#passEdges(nowMs);
     this.#endsPassed = countUntil(this.#options.sessions ?? [], ({ endedMs }) => endedMs > nowMs);
     if (last !== undefined) this.#last = { recordText: JSON.stringify(updateOf(last)) };
     for (const follower of [...this.#followers]) this.#greet(follower, nowMs);
@@ -187,7 +152,6 @@ export class StateChannel {
 
   /** Shows a follower where the channel stands. */
   #greet(follower: StateFollower, nowMs: number): void {
-    this.#reportGap(follower);
     const outage = this.#outageAt(nowMs);
     if (outage !== undefined) close(follower, outage);
     else if (this.#last !== undefined) void follower.send(this.#last);
@@ -222,16 +186,6 @@ export class StateChannel {
     const { isKnownOnly } = this.#options;
     const atMs = isKnownOnly ? Math.max(observedAtMs, Math.ceil(receivedAtMs)) : observedAtMs;
     return Math.max(atMs, this.#reportedMs);
-  }
-
-  #passEdges(untilMs: number): void {
-    this.#edgesPassed = countUntil(this.#edges, ({ atMs }) => atMs > untilMs);
-  }
-
-  /** Reports where the channel stands: in a gap since when, or known since when. */
-  #reportGap(follower: StateFollower): void {
-    const { atMs = 0, isGap = false } = this.#edges[this.#edgesPassed - 1] ?? {};
-    follower.notifyGap?.(isGap, atMs);
   }
 
   /**

@@ -1,4 +1,4 @@
-import type { TimeNotice } from '../contract/gap-notices.js';
+import type { TimeNotice } from '../contract/extensions.js';
 import type {
   ActiveOrder,
   Balance,
@@ -94,8 +94,6 @@ export interface WrittenUpdate {
 export interface StateFollower {
   /** Takes one update; a promise resolves once there is room for more, or the client is gone. */
   send(update: WrittenUpdate): Promise<void> | undefined;
-  /** Reports the start and end of a gap; left out by followers without gap notices. */
-  notifyGap?(isGap: boolean, atMs: number): void;
   /** Ends the connection; codes that no frame may carry cut it. */
   close(code: number, reason: string): void;
 }
@@ -123,13 +121,8 @@ export interface Backend {
   tickers(): Awaitable<Record<string, TickerEntry>>;
   ticker(market: string): Awaitable<Ticker>;
   kline(query: KlineQuery): Awaitable<Candle[]>;
-  /** Newest first, after skipping the `skip` most recent; `form` is what they are shown in. */
-  trades(
-    market: string,
-    skip: number,
-    limit: number,
-    form?: TradeForm,
-  ): Awaitable<readonly BackendTrade[]>;
+  /** Newest first, after skipping the `skip` most recent. */
+  trades(market: string, skip: number, limit: number): Awaitable<readonly BackendTrade[]>;
   /**
    * The same page as the JSON text of the contract's array, to the byte what the server would write
    * of `trades`, from a backend that has the texts of its trades at hand; in parts, which callers

@@ -36,31 +36,31 @@ const SESSION = 'again';
 /** How far the collector may misjudge the time of the replay, which it follows some seconds after a pause. */
 const CLOCK_S = 5;
 
-/** What the archive does not have, of each kind; seconds after noon. Nothing else happened then. */
+/** What the archive does not have of the time before the replay; seconds after noon. Trades are stored all the same. */
 const GAPS = {
   trades: [
     [-1500, -1200],
     [-300, -299],
-    [7, 9],
   ],
   // Of some trades only the second is known.
   times: [
     [-1500, -1200],
     [-900, -600],
     [-300, -299],
-    [7, 9],
   ],
   candles: [[-1200, -900]],
-  depth: [[5.5, 11.5]],
-  tickers: [[5.5, 11.5]],
-  states: [[4.5, 10.5]],
+  depth: [[-100, -50]],
+  tickers: [[-100, -50]],
+  states: [[-100, -50]],
 } as const;
 
 type Kind = keyof typeof GAPS;
 
-/** The tickers of the second market lack more: in that time an answer has those of the first alone. */
-const MORE = { kind: 'tickers', marketId: 2, span: [1, 5.5] } as const;
-const isMore = (kind: string, marketId: number) => kind === MORE.kind && marketId === MORE.marketId;
+/** A gap besides these. */
+interface Missing {
+  readonly kind: Kind;
+  readonly span: readonly [number, number];
+}
 
 const spanOf = ([fromS, toS]: readonly [number, number]) => ({
   fromMs: noonMs(fromS),
@@ -95,8 +95,8 @@ function tradesOf(marketId: number): Made[] {
 const digits = (marketId: number, at: number) =>
   `${100 + marketId}.${String(at % 97).padStart(2, '0')}`;
 
-/** All series of two markets; observations stand far enough apart for all of them to be seen. */
-async function fill({ store, stream }: World): Promise<void> {
+/** All series of two markets, but what is missing; observations stand far enough apart for all of them to be seen. */
+async function fill({ store, stream }: World, missing: readonly Missing[] = []): Promise<void> {
   const streams: StreamRef[] = [];
   const kinds = [
     ['trades', 0],
@@ -117,20 +117,18 @@ async function fill({ store, stream }: World): Promise<void> {
     const late = Array.from({ length: Math.ceil((LIVE_S - 12) / 1.5) }, (_, at) => 12 + 1.5 * at);
     const pushed = [-5, 2, 3.5, ...late];
     await store.commit({
-      trades: tradesOf(marketId)
-        .filter(({ atS }) => !isIn('trades', atS))
-        .map(({ atS, price, amount, side }, at) => {
-          tid += 1 + (at % 3);
-          const own = { marketId, side, price, amount, total: '9' };
-          const exact = exactTrade(tid, atS, own);
-          return isIn('times', atS) ? { ...exact, executedAtUs: null } : exact;
-        }),
+      trades: tradesOf(marketId).map(({ atS, price, amount, side }, at) => {
+        tid += 1 + (at % 3);
+        const own = { marketId, side, price, amount, total: '9' };
+        const exact = exactTrade(tid, atS, own);
+        return isIn('times', atS) ? { ...exact, executedAtUs: null } : exact;
+      }),
       klines: Array.from({ length: PAST_S / 60 }, (_, at) => 60 * at - PAST_S)
         .filter((openS) => !isIn('candles', openS))
         .map((openS, at) => kline(openS, { marketId, close: digits(marketId, at) })),
-      tickers: seen
-        .filter((atS) => !isMore('tickers', marketId) || atS < MORE.span[0] || atS > MORE.span[1])
-        .map((atS, at) => ticker(marketId, atS, { last: digits(marketId, at), volume: '1.50' })),
+      tickers: seen.map((atS, at) =>
+        ticker(marketId, atS, { last: digits(marketId, at), volume: '1.50' }),
+      ),
       depths: seen.map((atS, at) =>
         depth(atS, { marketId, askPrices: [digits(marketId, at), '300', '301'] }),
       ),
@@ -141,7 +139,7 @@ async function fill({ store, stream }: World): Promise<void> {
   const all = spanOf([-PAST_S, LIVE_S]);
   const claims = streams.flatMap((one) => {
     const gaps: readonly (readonly [number, number])[] = GAPS[one.kind as Kind];
-    const more = isMore(one.kind, one.marketId) ? [MORE.span] : [];
+    const more = missing.flatMap(({ kind, span }) => (kind === one.kind ? [span] : []));
     return subtractSpans(all, normalizeSpans([...gaps, ...more].map(spanOf))).map((span) => {
       return { stream: one, span, evidence: {} };
     });
@@ -167,7 +165,7 @@ async function coverageOf(url: string): Promise<Stream[]> {
   );
 }
 
-/** How far the moment of a state, which nothing tells, is guessed wrong; milliseconds. */
+/** How far the time of an observation, which the collector estimates, may lie beyond the end; milliseconds. */
 const GUESS_MS = 1000;
 
 /** Nothing is covered that the source does not cover, and hardly anything is lost on the way. */
@@ -185,11 +183,11 @@ async function compareCoverage(t: TestContext, source: string, again: string): P
     const told = excess.map(({ fromMs, toMs }) => [fromMs, toMs].map((ms) => ms / 1000 - NOON_S));
     const text = `${nameOf(found)} is covered where its source is not: ${JSON.stringify(told)}`;
     assert.ok(
-      excess.every(({ fromMs, toMs }) => toMs - fromMs <= (kind === 'states' ? GUESS_MS : 0)),
+      excess.every(({ fromMs, toMs }) => toMs - fromMs <= (isMoment ? GUESS_MS : 0)),
       text,
     );
-    // Of moments only the time of the replay can be seen; before the first trade nothing proves.
-    const pastS = path === undefined ? -1700 : -290;
+    // Of moments only the time of the replay can be seen; of trades and candles what lies behind the last gap.
+    const pastS = path === undefined && kind === 'candles' ? -900 : -280;
     const seen = spanOf([isMoment ? 0 : pastS, isMoment ? LIVE_S : -1]);
     const within = subtractSpans(seen, subtractSpans(seen, had));
     const lost = within.flatMap((span) => subtractSpans(span, has));
@@ -199,12 +197,16 @@ async function compareCoverage(t: TestContext, source: string, again: string): P
   }
 }
 
+const SHOWN = {
+  trade: `traded_at >= to_timestamp(${NOON_S - 299})`,
+  kline: `open_at >= to_timestamp(${NOON_S - 900})`,
+} as const;
 const ROWS = `SELECT name, (to_jsonb(r) - 'market_id' - 'received_at' - 'revision')::text AS row`;
 const OF = (table: string) => `FROM ${table} r JOIN market USING (market_id)`;
 
-/** Rows of both archives that have to be the same to the letter. */
+/** Rows of both archives that have to be the same to the letter: those behind the last gap before the replay. */
 async function exactRows(url: string, table: 'trade' | 'kline', order: string): Promise<object[]> {
-  return await runSql(url, `${ROWS} ${OF(table)} ORDER BY name, ${order}`);
+  return await runSql(url, `${ROWS} ${OF(table)} WHERE ${SHOWN[table]} ORDER BY name, ${order}`);
 }
 
 interface Observation {
@@ -225,45 +227,44 @@ async function observations(url: string, table: string): Promise<Observation[]> 
   );
 }
 
-const COUNTS = `SELECT (SELECT count(*) FROM trade WHERE executed_at IS NOT NULL)::int AS trades,
-  (SELECT count(*) FROM kline)::int AS klines, (SELECT count(*) FROM ticker)::int AS tickers,
+const COUNTS = `SELECT (SELECT count(*) FROM trade WHERE ${SHOWN.trade} AND executed_at IS NOT NULL)::int AS trades,
+  (SELECT count(*) FROM kline WHERE ${SHOWN.kline})::int AS klines, (SELECT count(*) FROM ticker)::int AS tickers,
   (SELECT count(*) FROM depth)::int AS depths,
   (SELECT count(*) FROM market_state WHERE origin = 'update')::int AS states`;
 
-const GAP_REASONS = `SELECT DISTINCT kind, reason FROM gap JOIN stream USING (stream_id, market_id)
-  WHERE kind IN ('trades', 'times', 'candles') AND state <> 'filled' ORDER BY kind, reason`;
+/** Rows and coverage of the time that the replay must not show. */
+const BEHIND = `SELECT (SELECT count(*) FROM trade WHERE NOT ${SHOWN.trade})::int AS trades,
+  (SELECT count(*) FROM kline WHERE NOT ${SHOWN.kline})::int AS klines`;
 
-const TICKER_GAPS = `
-  SELECT market_id, reason, extract(epoch FROM sum(upper(span) - lower(span)))::float8 AS length_s
-  FROM gap JOIN stream USING (stream_id, market_id)
-  WHERE kind = 'tickers' AND state <> 'filled' GROUP BY 1, 2 ORDER BY 1`;
+/** What the daemon is told of the replay and its own archive. */
+const settings = (url: string, realtimeUrl: string, again: string) => ({
+  TAPEKEEP_EXCHANGE_URL: url,
+  TAPEKEEP_REALTIME_URL: realtimeUrl,
+  TAPEKEEP_DATABASE_URL: again,
+  TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '100',
+  TAPEKEEP_STREAMS_TRADES_SCHEDULE: '* * * * * *',
+  TAPEKEEP_STREAMS_DEPTH_SCHEDULE: '* * * * * *',
+  TAPEKEEP_STREAMS_TICKERS_SCHEDULE: '* * * * * *',
+  TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
+  TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60',
+  TAPEKEEP_STREAMS_CANDLES_GRACE: '1s',
+  TAPEKEEP_STREAMS_STATES_PERIODS_S: '60',
+  TAPEKEEP_VERIFICATION_ENABLED: 'false',
+  TAPEKEEP_HTTP_PORT: '0',
+});
 
 test('an archive collected from the replay of another one equals it, row by row', async (t) => {
   const world = await openWorld(STOCKS);
   await fill(world);
   const span = { fromMs: noonMs(0), toMs: noonMs(LIVE_S) };
-  const replay = await startReplay(t, world.store, { span, speed: SPEED });
+  const replay = await startReplay(t, world.store, { span, speed: SPEED, allowsGaps: false });
   const { clockControl } = replay.backend;
   // The daemon has a time of its own there, which one of its addresses names.
   clockControl.begin(SESSION);
   clockControl.pause(SESSION);
   const again = await makeDatabase('empty');
   const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], {
-    env: {
-      TAPEKEEP_EXCHANGE_URL: `${replay.server.url}/?session=${SESSION}`,
-      TAPEKEEP_REALTIME_URL: replay.server.realtimeUrl,
-      TAPEKEEP_DATABASE_URL: again,
-      TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '100',
-      TAPEKEEP_STREAMS_TRADES_SCHEDULE: '* * * * * *',
-      TAPEKEEP_STREAMS_DEPTH_SCHEDULE: '* * * * * *',
-      TAPEKEEP_STREAMS_TICKERS_SCHEDULE: '* * * * * *',
-      TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
-      TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60',
-      TAPEKEEP_STREAMS_CANDLES_GRACE: '1s',
-      TAPEKEEP_STREAMS_STATES_PERIODS_S: '60',
-      TAPEKEEP_VERIFICATION_ENABLED: 'false',
-      TAPEKEEP_HTTP_PORT: '0',
-    },
+    env: settings(`${replay.server.url}/?session=${SESSION}`, replay.server.realtimeUrl, again),
   });
   t.after(() => daemon.dispose());
   // Everybody is there before time goes on.
@@ -312,22 +313,32 @@ test('an archive collected from the replay of another one equals it, row by row'
     }
   }
   await compareCoverage(t, world.url, again);
-  assert.deepEqual(
-    await runSql(again, GAP_REASONS),
-    ['candles', 'times', 'trades'].map((kind) => ({ kind, reason: 'missing at source' })),
-  );
-  // Of each market as its source has it, though one answer shows both.
-  const of = await runSql<{ market_id: number; reason: string; length_s: number }>(
-    again,
-    TICKER_GAPS,
-  );
-  assert.deepEqual(
-    of.map(({ market_id, reason }) => [market_id, reason]),
-    MARKETS.map((marketId) => [marketId, 'missing at source']),
-  );
-  const [first, second] = of.map(({ length_s }) => length_s);
-  assert.ok((second ?? 0) - (first ?? 0) > 2, `${first} s and ${second} s`);
+  assert.deepEqual(await runSql(again, BEHIND), [{ trades: 0, klines: 0 }]);
   t.diagnostic(`${JSON.stringify(expected)} rows are equal`);
   assert.deepEqual(replay.failures, []);
   assert.deepEqual(replay.record.failures, []);
+});
+
+test('a replay with gaps is refused, and so is a kind with a gap in the range, by its name', async (t) => {
+  const world = await openWorld(STOCKS);
+  await fill(world, [
+    { kind: 'depth', span: [5, 6] },
+    { kind: 'states', span: [5, 6] },
+  ]);
+  const span = { fromMs: noonMs(0), toMs: noonMs(LIVE_S) };
+  for (const [allowsGaps, said] of [
+    [true, /replay that allows gaps, so nothing is collected from it/],
+    [
+      false,
+      /does not have all depth, states .*set streams\.depth\.enabled, streams\.states\.enabled to false/,
+    ],
+  ] as const) {
+    const { server } = await startReplay(t, world.store, { span, speed: SPEED, allowsGaps });
+    const again = await makeDatabase('empty');
+    const daemon = new Program(['start'], { env: settings(server.url, server.realtimeUrl, again) });
+    t.after(() => daemon.dispose());
+    assert.deepEqual(await daemon.ended(), { code: 4, signal: null }, daemon.dump());
+    assert.match(daemon.dump(), said);
+    assert.deepEqual(await coverageOf(again), []);
+  }
 });

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { AsOfReader } from '../../src/archive/as-of/reader.js';
-import { GAP_HEADER } from '../../src/contract/gap-notices.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../src/kernel/random.js';
 import type { Backend } from '../../src/server/backend.js';
@@ -86,9 +85,7 @@ async function answers(
     for (const path of paths(random)) {
       const reply = await fetch(`${server.url}/api/v1/public/${path}`);
       assert.deepEqual([...record.failures, ...failures], [], path);
-      const headers = ['date', 'x-tapekeep-gap', 'x-tapekeep-book'].map((one) =>
-        reply.headers.get(one),
-      );
+      const headers = ['date', 'x-tapekeep-book'].map((one) => reply.headers.get(one));
       told.push([path, atMs, reply.status, ...headers, await reply.text()].join('\n'));
     }
     const backendOfSession = sessionBackendOf(backend);
@@ -153,14 +150,12 @@ async function assertAsModel({ backend }: Replayed, world: EventWorld, as: Mode,
     const market = EVENT_MARKETS[draw(random, EVENT_MARKETS.length)] ?? '';
     const what = `${as} ${market} ${new Date(atMs).toISOString()}, seed ${SEED}`;
     backend.clockControl.seek(undefined, atMs);
-    const { seat, late } = noting(backend);
+    const seat = sessionBackendOf(backend);
     const skip = draw(random, 40);
     const newestFirst = model.trades(market, atMs).reverse();
     const page = await seat.trades(market, skip, 60);
-    late(model.lateOfPage(market, atMs, skip, 60), what);
     const few = await seat.trades(market, skip, 5);
     assert.deepEqual(few, page.slice(0, 5), what);
-    late(model.lateOfPage(market, atMs, skip, 5), what);
     assert.deepEqual(
       page.map(({ id }) => id),
       newestFirst.slice(skip, skip + 60).map(({ id }) => id),
@@ -174,42 +169,19 @@ async function assertAsModel({ backend }: Replayed, world: EventWorld, as: Mode,
       const query = { market, intervalS, startS: SPAN.fromMs / 1000 - 300, endS: SPAN.toMs / 1000 };
       const found = await seat.kline(query);
       assert.deepEqual(found, model.candles(market, intervalS, atMs, isCollected), what);
-      late(model.lateOfCandles(market, intervalS, atMs, isCollected), `${what} ${intervalS} s`);
       candles += found.length;
     }
     const last = model.depth(market, atMs);
     const depth = await Promise.resolve(seat.depth(market, 10)).catch(() => undefined);
     assert.deepEqual(depth, last && { asks: last.asks, bids: last.bids }, what);
-    late(last === undefined ? [] : model.lateOf('depth', market, atMs), what);
     const seen = model.ticker(market, atMs);
     const ticker = await Promise.resolve(seat.ticker(market)).catch(() => undefined);
     assert.deepEqual([ticker?.bid, ticker?.last], [seen?.bid, seen?.last], what);
-    late(model.lateOf('tickers', market, atMs), what);
     const told = model.state(market, 60, atMs);
     const state = await Promise.resolve(seat.state(market, 60)).catch(() => undefined);
     assert.deepEqual([state?.last, state?.volume], [told?.last, told?.volume], what);
-    late(told === undefined ? [] : model.lateOf('states', market, atMs, 60), what);
   }
   assert.ok(candles > count, 'there was something to compare');
-}
-
-/** A client that remembers what it was told of gaps. */
-function noting(backend: Replayed['backend']) {
-  const told: string[] = [];
-  const note = (name: string, value: string) => {
-    if (name === GAP_HEADER) told.push(...value.split(', '));
-  };
-  const seat: Backend = backend.sessionFor({ kind: 'request', session: undefined, note });
-  /** Of many the first are named. */
-  const late = (expected: readonly string[], what: string) => {
-    const all = told.splice(0);
-    const isLate = (one: string) => one.endsWith(' received later');
-    const named = all.filter(isLate);
-    assert.deepEqual(named, expected.slice(0, named.length), what);
-    const isAll = named.length === expected.length;
-    assert.ok(isAll || all.some((one) => one.endsWith(' more in this time')), `${what}: all named`);
-  };
-  return { seat, late };
 }
 
 test('the same questions get the same bytes from the database, from files and from both; none sees the future', async (t) => {

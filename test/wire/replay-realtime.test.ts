@@ -3,13 +3,7 @@ import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { WebSocket } from 'ws';
-import {
-  createExchangeClock,
-  ExchangeClient,
-  openStateFeed,
-  type StateEvent,
-} from '../../src/client/index.js';
-import { gapNoticeMessage } from '../../src/contract/gap-notices.js';
+import { createExchangeClock, ExchangeClient, openStateFeed } from '../../src/client/index.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openSocket, TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
@@ -455,80 +449,6 @@ test('a connection whose end was not recorded lasts as long as what it proved', 
   await client.until(() => client.end !== undefined);
 });
 
-test('who asks is told where states are not known, before what comes then; others hear states alone', async (t) => {
-  const world = await openWorld();
-  const states = await world.stream('states', 60);
-  await world.store.commit({
-    states: [-5, 5, 12, 21].map((at, index) => state(index + 1, at)),
-    claims: [covered(states, -10, 10), covered(states, 20, 600)],
-  });
-  const replay = await startReplay(t, world.store);
-  const other = await Client.follow(t, replay);
-  await other.subscribe();
-  const clock = systemClock;
-  const options = {
-    ...{
-      url: replay.server.realtimeUrl,
-      market: 'BTC_USDT',
-      periodS: 60,
-      clock,
-      random: () => 0.5,
-    },
-    ...{ telemetry: noTelemetry.client, exchangeClock: createExchangeClock({ clock }) },
-  };
-  const feed = openStateFeed(options);
-  t.after(() => feed.stop());
-  const told: string[] = [];
-  /** What is waited for, and how far time goes on then. */
-  const steps: Array<[string[], number]> = [
-    [['update 1', 'query 1'], 6000],
-    [['update 2'], 9000],
-    [['gap 10000'], 10_000],
-    [['update 4', 'query 4'], 0],
-  ];
-  for await (const event of feed) {
-    if (event.kind === 'record') told.push(`${event.origin} ${event.record.last}`);
-    if (event.kind === 'gap') told.push(`gap ${event.fromExchangeMs - noonMs(0)}`);
-    const [awaited, moveMs] = steps[0] ?? [[], 0];
-    if (!awaited.every((one) => told.includes(one))) continue;
-    steps.shift();
-    if (steps.length === 0) break;
-    await replay.backend.clockControl.step(undefined, moveMs);
-  }
-  const updates = told.filter((one) => !one.startsWith('query'));
-  assert.deepEqual(updates, ['update 1', 'update 2', 'gap 10000', 'update 4']);
-  await other.until(() => other.updates.length >= 4);
-  assert.deepEqual(other.updates, ['1', '2', '3', '4']);
-  // A feed that begins in a gap says so as well.
-  replay.backend.clockControl.seek(undefined, noonMs(15));
-  const early = openStateFeed(options);
-  t.after(() => early.stop());
-  const first: StateEvent[] = [];
-  for await (const event of early) {
-    first.push(event);
-    if (first.length === 2) break;
-  }
-  assert.deepEqual(
-    first.map(({ kind }) => kind),
-    ['opened', 'gap'],
-  );
-  // Whoever comes in a gap, and whoever was there when time jumped into one, is told at once.
-  const late = await Client.follow(t, replay);
-  late.send('tapekeep.gaps', undefined, undefined, 900);
-  replay.backend.clockControl.seek(undefined, noonMs(15));
-  await late.subscribe();
-  const notices = () => late.frames.flatMap((frame) => ('method' in frame ? [frame] : []));
-  await late.until(() => notices().length > 0);
-  assert.deepEqual(notices(), [gapNoticeMessage(true, noonMs(10))]);
-  replay.backend.clockControl.seek(undefined, noonMs(25));
-  await late.until(() => notices().length > 1);
-  assert.deepEqual(notices()[1], gapNoticeMessage(false, noonMs(20)));
-  // What its end is followed by is not known either: an answer of then shows nothing new.
-  await replay.backend.clockControl.step(undefined, 600_000);
-  await late.until(() => notices().length > 2);
-  assert.deepEqual(notices()[2], gapNoticeMessage(true, noonMs(600)));
-});
-
 test('a connection goes on though a replay has no state to answer with yet', async (t) => {
   const world = await openWorld();
   const states = await world.stream('states', 60);
@@ -541,7 +461,7 @@ test('a connection goes on though a replay has no state to answer with yet', asy
     socketClosed: ({ reason }) => closed.push(reason),
     frameReceived: ({ outcome }) => {
       answers += outcome === 'response' ? 1 : 0;
-      // That of the subscription and of gaps, and five refusals: three in a row end other connections.
+      // That of the subscription and of the time, and five refusals: three in a row end other connections.
       if (answers === 7) void replay.backend.clockControl.step(undefined, 30_000);
     },
   });

@@ -38,15 +38,6 @@ export const IDENTITY = `
 
 const ENDED = `coalesce(closed_at, ${LAST_SEEN_ALIVE})`;
 
-/** Of the streams that are covered at $3: since when without a break. $1 their numbers, $2 those of their markets. */
-export const COVERED_SINCE = `
-  SELECT q.stream_id AS "streamId", ${millisSql('lower(c.span)')} AS "sinceMs"
-  FROM unnest($1::int[], $2::int[]) AS q(stream_id, market_id), LATERAL (
-    SELECT span FROM coverage
-    WHERE market_id = q.market_id AND stream_id = q.stream_id AND lower(span) <= ${timestampSql('$3')}
-    ORDER BY lower(span) DESC LIMIT 1) c
-  WHERE upper(c.span) > ${timestampSql('$3')}`;
-
 /** $1 stream, $2 market, $3 $4 span */
 export const SESSIONS = `
   SELECT ${millisSql('connected_at')} AS "openedMs",

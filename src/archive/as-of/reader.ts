@@ -18,7 +18,6 @@ import {
   type AsOfIdentity,
   type AsOfMarket,
   type AsOfSession,
-  COVERED_SINCE,
   IDENTITY,
   readMarketsWithTerms,
   SESSIONS,
@@ -152,22 +151,6 @@ export class AsOfReader {
     return this.#lease.hold(({ reader, alone }) =>
       alone.run(() => reader.completeness(stream, span, limit)),
     );
-  }
-
-  /** Of the streams that are covered at an instant: since when without a break, by their numbers. */
-  async coveredSince(
-    streams: readonly StreamPlace[],
-    atMs: number,
-  ): Promise<ReadonlyMap<number, number>> {
-    const rows = await this.#store.query<{ readonly streamId: number; readonly sinceMs: number }>(
-      COVERED_SINCE,
-      [
-        streams.map(({ streamId }) => streamId),
-        streams.map(({ marketId }) => marketId),
-        Math.floor(atMs),
-      ],
-    );
-    return new Map(rows.map(({ streamId, sinceMs }) => [streamId, sinceMs]));
   }
 
   /** Connections of a state stream that lived in a span, oldest first. */
@@ -331,33 +314,6 @@ export class AsOfReader {
     const beforeMs = (before.tradedAtS + 1) * SECOND_MS;
     const fromMs = from.tradedAtS * SECOND_MS;
     return this.#search.newest({ ...tradesOf(marketId), where }, beforeMs, limit, fromMs);
-  }
-
-  /**
-   * The same of candles that open in a span: their starts (seconds), oldest first; at most `limit`. Those
-   * with an earlier version are among them.
-   */
-  async lateKlines(
-    marketId: number,
-    intervalS: number,
-    span: Span,
-    nowMs: number,
-    limit: number,
-  ): Promise<readonly number[]> {
-    const where = [receivedIs('candles', '>', nowMs)];
-    const question = { kind: 'candles', marketId, variantS: intervalS, where } as const;
-    return (await this.#search.oldest(question, span, limit)).map(({ openAtS }) => openAtS);
-  }
-
-  /** The first observation of any of several series that came late so; null where none did. */
-  lateObserved(
-    kind: 'tickers' | 'depth' | 'states',
-    series: readonly SeriesFrom[],
-    nowMs: number,
-  ): Promise<number | null> {
-    const where = [receivedIs(kind, '>', nowMs)];
-    const fromMs = Math.min(...series.map((one) => one.fromMs ?? 0));
-    return this.#search.first({ kind, where }, series, { fromMs, toMs: nowMs + 1 });
   }
 
   /** Lets go of what it holds; the store stays open. Safe to call twice. */

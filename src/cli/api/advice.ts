@@ -1,6 +1,6 @@
 import { type ExchangeApi, safeExcerpt } from '../../client/index.js';
 import type { EndpointName } from '../../contract/endpoints.js';
-import { isNotRecordedYet, isRefusedForGaps } from '../../contract/gap-notices.js';
+import { isNotRecordedYet } from '../../contract/extensions.js';
 import type { Market } from '../../contract/resources.js';
 import { compareDecimals } from '../../kernel/decimal.js';
 import { codeOf, messageOf, TapekeepError } from '../../kernel/errors.js';
@@ -30,9 +30,6 @@ const ADVICE: Readonly<Record<string, string>> = {
 /** Of a replay: waiting changes nothing while its time is paused, or goes on by steps. */
 const STEER =
   'Asking again helps when that time has gone on: "tapekeep replay ctl" reads and steers it (step, seek, resume).';
-
-const STEER_PAST =
-  'The gap stays: asking again helps when the time of the replay has gone on past it ("tapekeep replay ctl" reads and steers it); without --strict a replay answers, and names the gap.';
 
 /** What was called, as the command line names it. */
 export interface Called {
@@ -65,7 +62,6 @@ export function nameCall(message: string, { name, params }: Called): string {
  */
 export function adviceOn(error: unknown, called?: Called): string | undefined {
   if (isNotRecordedYet(messageOf(error))) return STEER;
-  if (isRefusedForGaps(messageOf(error))) return STEER_PAST;
   const advice = ADVICE[codeOf(error)];
   return advice === MARKETS && called === undefined ? ADVICE.network : advice;
 }

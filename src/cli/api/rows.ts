@@ -1,12 +1,10 @@
 import { safeExcerpt } from '../../client/index.js';
 import { sortedDepth } from '../../collect/snapshot.js';
 import type { EndpointName, ResultOf } from '../../contract/endpoints.js';
-import type { GapNotice } from '../../contract/gap-notices.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { obtain } from '../../kernel/bounded.js';
 import { isDecimalText } from '../../kernel/decimal.js';
 import { TapekeepError } from '../../kernel/errors.js';
-import { formatSpan } from '../../kernel/timestamp.js';
 import { kebabCase } from '../options.js';
 import { type Column, countOf, formatTable, printable } from '../output.js';
 
@@ -36,18 +34,6 @@ export function printRejected(rejected: readonly RejectedRow[]): void {
   printNotice(
     `${rejected.length} ${rows} not fit the contract and are left out`,
     rejected.map((row) => `${placeOf(row)}: ${row.reason}`),
-  );
-}
-
-/** Reports on stderr what of the answer's time a replay does not have: a look at it shows what was before. */
-export function printGaps(gaps: readonly GapNotice[]): void {
-  printNotice(
-    'the archive that is replayed lacks time that this answer speaks of; what it shows may be older, or not all',
-    gaps.map(({ kind, markets = [], span, reason }) => {
-      const isKnown = Number.isFinite(span.fromMs) && Number.isFinite(span.toMs);
-      const of = markets.length === 0 ? '' : ` of ${markets.join(', ')}`;
-      return `${kind}${of} ${isKnown ? formatSpan(span) : 'of unknown time'}: ${reason}`;
-    }),
   );
 }
 

@@ -108,8 +108,6 @@ export function lineOf(event: StateEvent, wallMs: number): string {
     }
     case 'alive':
       return `${at(event.exchangeMs)}alive     nothing was missed up to this time`;
-    case 'gap':
-      return `${at(event.fromExchangeMs)}gap       the archive that is replayed knows no more from here on`;
     case 'closed': {
       const sure =
         event.lastAliveExchangeMs === null

@@ -18,13 +18,7 @@ import {
   relativeTimeArgument,
 } from '../api/access.js';
 import { explained, nameCall } from '../api/advice.js';
-import {
-  hasRows,
-  printGaps,
-  printRejected,
-  printResult,
-  UnreadableRowsError,
-} from '../api/rows.js';
+import { hasRows, printRejected, printResult, UnreadableRowsError } from '../api/rows.js';
 import { argument, command, type Declared, flag, group, nothing } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
@@ -162,7 +156,6 @@ async function call<N extends EndpointName>(
     }
     printResult(name, reply.data, json);
     printRejected(reply.rejected);
-    printGaps(reply.gaps);
   } catch (error) {
     throw await explained(error, { name, params: given }, access.client);
   }

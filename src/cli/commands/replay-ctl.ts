@@ -1,4 +1,4 @@
-import { SESSION_HEADER, sessionIn } from '../../contract/gap-notices.js';
+import { SESSION_HEADER, sessionIn } from '../../contract/extensions.js';
 import { systemClock } from '../../kernel/clock.js';
 import { type Argument, argument, command, group, nothing, option } from '../command.js';
 import { addressOption, type Steered, steer } from '../control.js';

@@ -9,6 +9,7 @@ import { formatInstant, formatSpan, isoMs } from '../../kernel/timestamp.js';
 import { streamName } from '../../model/series.js';
 import { coveredBy } from '../../replay/catalog.js';
 import { ReplayError } from '../../replay/context.js';
+import { newestWholeRange } from '../../replay/coverage.js';
 import { openReplay } from '../../replay/replay-backend.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { KnownStream, Store } from '../../store/index.js';
@@ -44,14 +45,10 @@ export default command({
   options: {
     from: option(
       '--from <time>',
-      'where time begins (default: where the archive does)',
+      'where time begins (default: after the last gap)',
       spanStartArgument,
     ),
-    to: option(
-      '--to <time>',
-      'where it ends (default: where the archive does now)',
-      instantArgument,
-    ),
+    to: option('--to <time>', 'where it ends (default: where the archive does)', instantArgument),
     clamp: CLAMP,
     markets: option(
       '-m, --markets <names>',
@@ -70,7 +67,7 @@ export default command({
       ['happened', 'known'],
       'happened',
     ),
-    strict: flag('--strict', 'refuse what touches a gap'),
+    allowGaps: flag('--allow-gaps', 'replay a time range with gaps in trades or candles as well'),
     withDisconnects: flag('--with-disconnects', 'end connections where the recorded ones ended'),
     host: HOST,
     port: PORT,
@@ -86,18 +83,18 @@ recording has no keys. The book is made of depth snapshots, a level an order.
 
   tapekeep replay --from 2026-01-31 --to 2026-02-01 --speed 20 --port 8080
   tapekeep replay --from 2h --markets BTC_USDT,ETH_USDT --speed step --json
-  tapekeep replay --from 2026-01-31T12:00 --to 2026-01-31T13:00 --as known --strict
+  tapekeep replay --from 2026-01-31T12:00 --to 2026-01-31T13:00 --as known
 
-An answer that touches a gap carries the header x-tapekeep-gap (kind, from, to, reason); with --strict
-it is refused with 503. A client that sends the header X-Tapekeep-Session, or the parameter session, has
+Trades and candles of the time range must have no gap; older ones are shown as far down as they have
+none. With --allow-gaps the replay shows whatever is stored. Of depth, tickers and states it shows what was
+seen last. A client that sends the header X-Tapekeep-Session, or the parameter session, has
 a time of its own, which begins with its first request; sessions that are not used for ten minutes end.
 
 --speed   seconds of the recording in a second; max: as fast as real-time clients read; step: by hand
 --as      happened: every trade and candle, however late it was collected (default);
           known: only what this archive had received by then, in its versions at that time
-          (what came later is reported like a gap, "received later")
-Collecting from a replay needs a database of its own; it is never mixed with the real exchange. What is
-missing here is then listed as missing there; with --strict nothing around it can be collected either.`,
+Collecting from a replay needs a database of its own; it is never mixed with the real exchange. A replay
+with --allow-gaps is refused there, and so are depth, tickers and states that have a gap in the time range.`,
   commands: {
     ctl: [
       'steer a running replay: pause, resume, seek, step, speed',
@@ -112,23 +109,27 @@ missing here is then listed as missing there; with --strict nothing around it ca
     const bounds = selectSpan({ from, to }, nowMs);
     const chosen = selectMarkets(markets, await archivedMarkets(store), '--markets');
     const ids = chosen.map(({ marketId }) => marketId);
-    const covered = coveredBy(streams, ids);
-    if (covered.toMs < covered.fromMs) throw new ReplayError(NOTHING_COVERED);
+    const past = new AsOfReader(store, { clock, coldDir: coldDirOf(config) });
+    const all = coveredBy(streams, ids);
+    if (all.toMs < all.fromMs) throw new ReplayError(NOTHING_COVERED);
+    const names = chosen.map(({ market }) => market);
+    const whole = options.allowGaps ? undefined : await newestWholeRange(past, clock, names);
+    // Where there is none, opening it names the gaps.
+    const covered = whole ?? all;
     const within = options.clamp ? clampedTo(bounds, covered) : bounds;
     if (within === undefined) {
       const text = `the archive covers ${formatSpan(covered)} of these markets, and nothing of this span`;
       throw new ReplayError(text);
     }
     // Before the first recording there would be nothing to see; a span that ends before it is refused.
-    const isEarly = (within.fromMs ?? -Infinity) < covered.fromMs;
-    const isPast = within.toMs !== undefined && within.toMs <= covered.fromMs;
-    const fromMs = isEarly && !isPast ? covered.fromMs : (within.fromMs ?? covered.fromMs);
+    const isEarly = (within.fromMs ?? Infinity) < all.fromMs;
+    const isPast = within.toMs !== undefined && within.toMs <= all.fromMs;
+    const fromMs = isEarly && !isPast ? all.fromMs : (within.fromMs ?? covered.fromMs);
     const toMs = within.toMs ?? Math.max(covered.toMs, fromMs);
-    const past = new AsOfReader(store, { clock, coldDir: coldDirOf(config) });
     const backend = await openReplay({
       ...{ asOf: past, clock, span: { fromMs, toMs }, speed, as },
-      markets: markets === undefined ? [] : chosen.map(({ market }) => market),
-      isStrict: options.strict,
+      markets: markets === undefined ? [] : names,
+      allowsGaps: options.allowGaps,
       hasDisconnects: options.withDisconnects,
       onFailure: (error) =>
         telemetry.server.handlerFailed({
@@ -144,7 +145,6 @@ missing here is then listed as missing there; with --strict nothing around it ca
       control: options.control ?? isLoopback(host),
     });
     const { url, realtimeUrl } = server;
-    const names = chosen.map(({ market }) => market);
     const [fromText, toText] = [fromMs, toMs].map(isoMs);
     const played = { from: fromText, to: toText };
     const ready = { url, realtimeUrl, markets: names, identity: backend.identity, ...played };

@@ -16,12 +16,12 @@ import { streamReport } from '../../collect/reports.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { type DialectName, dialectNames, dialectOf, paceWithin } from '../../contract/dialects.js';
-import { inSession, sessionIn } from '../../contract/gap-notices.js';
+import { inSession, sessionIn } from '../../contract/extensions.js';
 import { variantsLike } from '../../contract/variants.js';
 import { RequestBudget } from '../../kernel/budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
-import { exchangeKindOf } from '../../kernel/exchange-kind.js';
+import { exchangeKindOf, wholeKindsOf } from '../../kernel/exchange-kind.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { ArchiveIdentity, Store } from '../../store/index.js';
@@ -325,11 +325,49 @@ export async function identityConflictOf(
   return new TapekeepError('archive_of_another_exchange', text);
 }
 
+/** The archive would claim what the replayed archive lacks. */
+class ReplayHasGapsError extends TapekeepError {
+  constructor(text: string) {
+    super('replay_has_gaps', text);
+  }
+}
+
+/**
+ * Refuses a replay whose time range has gaps in what the settings collect.
+ *
+ * @throws ReplayHasGapsError
+ */
+function refuseGaps(identity: string | null, { streams }: Config): void {
+  if (identity === null || exchangeKindOf(identity) !== 'replay') return;
+  const whole = wholeKindsOf(identity);
+  if (whole === null) {
+    throw new ReplayHasGapsError(
+      'this exchange is a replay that allows gaps, so nothing is collected from it; replay a time range without gaps (no --allow-gaps), or choose another exchange',
+    );
+  }
+  const { trades, candles, depth, tickers, states } = streams;
+  const isCollected = {
+    ...{ trades: trades.enabled, times: trades.enabled && trades.exactTimes },
+    candles: candles.enabled,
+    ...{ depth: depth.enabled, tickers: tickers.enabled, states: states.enabled },
+  };
+  const lacking = Object.entries(isCollected).flatMap(([kind, isWanted]) =>
+    isWanted && !whole.includes(kind) ? [kind] : [],
+  );
+  if (lacking.length === 0) return;
+  const switches = lacking.map((kind) =>
+    kind === 'times' ? 'streams.trades.exactTimes' : `streams.${kind}.enabled`,
+  );
+  throw new ReplayHasGapsError(
+    `this replay does not have all ${lacking.join(', ')} of its time range and markets: set ${switches.join(', ')} to false, or replay a time range that has them`,
+  );
+}
+
 /**
  * Binds an archive to the exchange that has answered, once its time is settled: rows can be stored from here on.
  *
  * @param retrying runs a piece of work on the database again while that is away; default: once
- * @throws StoreError `archive_of_another_exchange`; WrongDialectError
+ * @throws StoreError `archive_of_another_exchange`; WrongDialectError; ReplayHasGapsError
  */
 export async function bindArchive(
   store: Store,
@@ -339,6 +377,7 @@ export async function bindArchive(
   session: Session,
   retrying: <T>(work: () => Promise<T>) => Promise<T> = (work) => work(),
 ): Promise<void> {
+  refuseGaps(identity, session.config);
   await settleTime(access, signal, session);
   if ((await retrying(() => store.archive())) === null) await refuseOtherDialect(access, signal);
   await retrying(() => store.claimArchive(archiveIdentityOf(session.config, identity)));

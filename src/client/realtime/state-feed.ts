@@ -64,11 +64,6 @@ export type StateEvent =
   /** Nothing was missed up to `exchangeMs`: a query's answer equals the last update. */
   | { readonly kind: 'alive'; readonly exchangeMs: number }
   /**
-   * Of a replay: its archive knows no states from `fromExchangeMs` on, and none are reported until it
-   * does again.
-   */
-  | { readonly kind: 'gap'; readonly fromExchangeMs: number }
-  /**
    * The connection ended. Comes without an `opened` before it when it ended earlier than that.
    * After `lastAliveExchangeMs`, the last update or answer equal to it, nothing is confirmed; null when
    * nothing ever was.

@@ -101,19 +101,14 @@ export type QueryResult =
  */
 export class StallDetector {
   readonly #lateMs: number;
-  readonly #isVouchedFor: boolean;
   #known: FeedRecord | undefined;
   #isPushed = false;
   #differing = 0;
   #differsSinceMs: number | undefined;
 
-  /**
-   * @param lateMs how long after a differing answer an update may still be on its way
-   * @param isVouchedFor whether the server itself says when it has updates: a replay does
-   */
-  constructor(lateMs: number, isVouchedFor: boolean) {
+  /** @param lateMs how long after a differing answer an update may still be on its way */
+  constructor(lateMs: number) {
     this.#lateMs = lateMs;
-    this.#isVouchedFor = isVouchedFor;
   }
 
   /**
@@ -139,7 +134,7 @@ export class StallDetector {
       return this.#differing >= PROOF ? 'stalled' : 'unproven';
     }
     this.#differing = 0;
-    const isProof = this.#isVouchedFor || (this.#isPushed && isSame(this.#known, record));
+    const isProof = this.#isPushed && isSame(this.#known, record);
     if (!isProof) return 'unproven';
     this.#differsSinceMs = undefined;
     return 'agrees';

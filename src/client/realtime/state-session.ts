@@ -1,4 +1,4 @@
-import { GAP_NOTICES_METHOD, isReplay, WITH_TIME } from '../../contract/gap-notices.js';
+import { isReplay, TIME_NOTICE } from '../../contract/extensions.js';
 import {
   type FrameOf,
   LIST_PERIOD_S,
@@ -38,7 +38,7 @@ interface Member {
   readonly resolve: (end: LineEnd) => void;
 }
 
-const GAPS_ID = 0;
+const TIME_ID = 0;
 /** So long after the last market that joined, a connection that takes a list is made. */
 const GATHER_MS = 500;
 /** The first market waits no longer than that for others: a start opens hundreds one after another. */
@@ -66,7 +66,7 @@ export class StateSession {
   readonly #draw: number;
   #running: Promise<void> | undefined;
   #request: SubscriptionRequest | undefined;
-  #subscribeId = GAPS_ID;
+  #subscribeId = TIME_ID;
   #isFollowing = false;
   #identity: string | null = null;
   /** How events call it. */
@@ -162,7 +162,7 @@ export class StateSession {
     const [first] = lines;
     if (first === undefined) return;
     for (const line of lines) line.connected(identity);
-    if (isReplay(identity)) this.#socket.send(GAP_NOTICES_METHOD, [WITH_TIME], GAPS_ID);
+    if (isReplay(identity)) this.#socket.send(TIME_NOTICE, [], TIME_ID);
     const markets = lines.map(({ market }) => market);
     this.#request = new SubscriptionRequest(this.#settings.form, markets, first.periodS);
     this.#askToSubscribe(this.#request);
@@ -176,10 +176,8 @@ export class StateSession {
   #received(frame: ServerFrame): FrameOutcome {
     if (frame.kind === 'response') return this.#answered(frame);
     if (frame.kind === 'update') return this.#updated(frame);
-    if (!isReplay(this.#identity)) return 'unrecognised';
-    if (frame.kind === 'time') this.#settings.exchangeClock.noticed(frame);
-    else if (frame.kind !== 'gap') return 'unrecognised';
-    else for (const { line } of this.#members.values()) line.gapTold(frame);
+    if (frame.kind !== 'time' || !isReplay(this.#identity)) return 'unrecognised';
+    this.#settings.exchangeClock.noticed(frame);
     return 'response';
   }
 
@@ -190,9 +188,6 @@ export class StateSession {
     }
     const members = [...this.#members.values()];
     const isAnswer = members.some(({ line }) => line.answered(frame));
-    if (frame.id === GAPS_ID && frame.error !== null) {
-      for (const { line } of members) line.gapsRefused();
-    }
     return isAnswer ? 'response' : 'dropped';
   }
 
@@ -261,8 +256,7 @@ type LineSettings = FeedSettings & MarketPeriod & StateQueriesOptions;
 class StateLine {
   readonly #settings: LineSettings;
   readonly #sink: FeedSink<StateEvent>;
-  /** Made with the connection: it depends on who is at the other end. */
-  #stalls: StallDetector | undefined;
+  readonly #stalls: StallDetector;
   readonly #queries: StateQueries;
   #isFollowing = false;
   #identity: string | null = null;
@@ -270,15 +264,12 @@ class StateLine {
   #hadData = false;
   #hadUpdates = false;
   #wasSilent = false;
-  /** At a replay: whether it knows the states of this time; undefined until it says so. */
-  #isKnown: boolean | undefined = true;
-  /** Since when that is so; our guess of its time must not lie before. */
-  #sinceMs = Number.NEGATIVE_INFINITY;
 
   constructor(settings: LineSettings, sink: FeedSink<StateEvent>) {
     this.#settings = settings;
     this.#sink = sink;
     this.#queries = new StateQueries(settings);
+    this.#stalls = new StallDetector(settings.acknowledgeTimeoutMs);
   }
 
   get market(): string {
@@ -294,11 +285,9 @@ class StateLine {
     return this.#hadData && !this.#wasSilent;
   }
 
-  /** The connection is open. At a replay nothing counts before it says what it knows. */
+  /** The connection is open. */
   connected(identity: string | null): void {
     this.#identity = identity;
-    this.#isKnown = isReplay(identity) ? undefined : true;
-    this.#stalls = new StallDetector(this.#settings.acknowledgeTimeoutMs, isReplay(identity));
   }
 
   /** The subscription is acknowledged. */
@@ -311,7 +300,6 @@ class StateLine {
       atMs: clock.wallMs(),
       exchangeMs: exchangeClock.nowMs(),
     });
-    if (this.#isKnown === false) this.#reportGap(exchangeClock.nowMs());
     if (this.#isFollowing) this.#queries.ask();
   }
 
@@ -324,9 +312,9 @@ class StateLine {
     const isAnswer = record?.success === true && this.#isOurs(record.data.period);
     // A replay refuses to answer before its first state, and pushes that when its time has come.
     this.#queries.settled(isAnswer || isReplay(this.#identity));
-    if (!isAnswer || this.#isKnown !== true || !this.#isFollowing) return true;
+    if (!isAnswer || !this.#isFollowing) return true;
     const found = { ...record.data, period: record.data.period };
-    const result = this.#stalls?.observeQuery(found, clock.monotonicMs());
+    const result = this.#stalls.observeQuery(found, clock.monotonicMs());
     this.#record('query', found);
     if (!this.#isFollowing) return true;
     // The answer was true at some time after the question left.
@@ -337,9 +325,8 @@ class StateLine {
 
   updated({ record }: FrameOf<'update'>): FrameOutcome {
     const { clock, exchangeClock } = this.#settings;
-    const isKnown = this.#isKnown === true;
-    if (!this.#isFollowing || !isKnown || !this.#isOurs(record.period)) return 'dropped';
-    if (this.#stalls?.observeUpdate(record, clock.monotonicMs()) === false) {
+    if (!this.#isFollowing || !this.#isOurs(record.period)) return 'dropped';
+    if (this.#stalls.observeUpdate(record, clock.monotonicMs()) === false) {
       // Others may have been lost before it: what is sure begins with a new connection.
       this.#settings.end('stalled');
       return 'dropped';
@@ -349,23 +336,6 @@ class StateLine {
     this.#record('update', record);
     if (this.#isFollowing) this.#alive(exchangeClock.nowMs(), false);
     return 'update';
-  }
-
-  /** A gap of the archive that is replayed begins or ends. */
-  gapTold({ isGap, atMs }: FrameOf<'gap'>): void {
-    const wasKnown = this.#isKnown;
-    this.#isKnown = !isGap;
-    this.#sinceMs = atMs;
-    if (!this.#isFollowing) return;
-    const now = this.#settings.exchangeClock.nowMs();
-    if (isGap && wasKnown !== false) this.#reportGap(wasKnown === undefined ? now : atMs);
-    // What is known again is reported in full, as on a new connection.
-    if (!isGap && wasKnown !== true && !this.#queries.isWaiting) this.#queries.ask();
-  }
-
-  /** A replay that knows nothing of gaps has none to report. */
-  gapsRefused(): void {
-    this.#isKnown = true;
   }
 
   #isOurs(periodS: number | undefined): boolean {
@@ -380,13 +350,8 @@ class StateLine {
       origin,
       record,
       receivedAtMs: clock.wallMs(),
-      exchangeMs: Math.max(exchangeClock.nowMs(), this.#sinceMs),
+      exchangeMs: exchangeClock.nowMs(),
     });
-  }
-
-  /** @param fromMs where the connection begins, of a gap that was there before it */
-  #reportGap(fromMs: number): void {
-    this.#report({ kind: 'gap', fromExchangeMs: Math.max(fromMs, this.#sinceMs) });
   }
 
   #alive(exchangeMs: number, isReported: boolean): void {

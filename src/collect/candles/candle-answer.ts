@@ -4,7 +4,7 @@ import type { RejectedRow } from '../../contract/shape.js';
 import { DAY_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span, spanContains, subtractSpans } from '../../kernel/span.js';
 import type { KlineRow } from '../../model/batch.js';
-import { type GapReason, isLost } from '../../model/gap-reasons.js';
+import type { GapReason } from '../../model/gap-reasons.js';
 import type { ExchangeReply } from '../ports.js';
 
 /** Why slots are left open that are older than what the exchange keeps. */
@@ -41,12 +41,8 @@ export interface CandleAnswer {
   readonly isReadable: boolean;
   /** Slots of which the answer speaks, in candles or in refused ones. */
   readonly heldMs: readonly number[];
-  /** Slots of which the reply does not speak, or the server not know all. */
+  /** Slots of which the reply does not speak. */
   readonly unknown: readonly Span[];
-  /** Those of them that the server never will know, as its exchange kept nothing as old. */
-  readonly beyond: readonly Span[];
-  /** The same for any other reason. */
-  readonly lost: readonly Span[];
 }
 
 /** Sorts final candles from others and refused ones. */
@@ -61,20 +57,14 @@ export function readCandles(question: CandleQuestion, reply: KlineReply): Candle
   const rejected = [...reply.rejected, ...strays];
   const refusedMs = rejected.map((row) => slotOf(row.payload));
   const readable = refusedMs.filter((ms) => ms !== undefined);
-  const gaps = (reply.gaps ?? []).map((gap) => ({ ...gap, span: grid.around(gap.span) }));
   // Where only a part of what was asked for could be answered, the reply says of which it speaks.
   const { start, end } = reply.data;
   const answered = { fromMs: grid.ceil(start * 1000), toMs: grid.floor(end * 1000) + grid.stepMs };
-  const inClosed = (parts: readonly Span[]) => subtractSpans(closed, subtractSpans(closed, parts));
-  const unknown = [...gaps.map(({ span }) => span), ...subtractSpans(closed, [answered])];
-  const ended = gaps.filter(({ reason }) => isLost(reason));
-  const beyond = ended.filter(({ reason }) => reason === BEYOND).map(({ span }) => span);
-  const lost = ended.flatMap(({ span }) => subtractSpans(span, beyond));
   const isReadable = readable.length === refusedMs.length;
   const heldMs = [...rows.map(({ openAtS }) => openAtS * 1000), ...readable];
   return {
     ...{ reply, seenMs, closed, finalToMs, rows, rejected, open, refusedMs, isReadable },
-    ...{ unknown: inClosed(unknown), beyond: inClosed(beyond), lost: inClosed(lost) },
+    unknown: subtractSpans(closed, [answered]),
     heldMs: heldMs.map((ms) => grid.floor(ms)),
   };
 }

@@ -59,8 +59,8 @@ const NOTE_MAX_LENGTH = 500;
 const PAUSE_SLOTS_MAX = 10;
 /** What was shown more slots ago counts no more: an exchange that keeps so many candles may have fewer of that age. */
 const SHOWN_SLOTS_MAX = 100;
-/** Why candles are left open of which a replayed archive does not know all itself. */
-const MISSING: GapReason = 'missing at source';
+/** Said of candles that were asked for and of which the answer does not speak. */
+const UNANSWERED_NOTE = 'the answer names less of the time range than was asked for';
 
 /**
  * Collects the closed candles of one market and interval. Their open times are known beforehand, so
@@ -448,10 +448,8 @@ export class CandleCollector {
     // Claimed, and not covered: no row is wrong, but the exchange's time is in dispute.
     const heldBack = subtractSpans(claims, this.#ranges.spans);
     this.#pauses.putOff(heldBack, this.#options.clock.monotonicMs(), 'not collected');
-    const { unknown, lost } = answer;
-    await this.#noteOpen(subtractSpans(unknown, [...lost, ...answer.beyond]), MISSING);
-    await this.#noteOpen(lost, MISSING, { isLost: true });
-    await this.#noteOpen([...beyond, ...answer.beyond], BEYOND, { isLost: true });
+    await this.#noteOpen(answer.unknown, 'walk stalled', { note: UNANSWERED_NOTE });
+    await this.#noteOpen(beyond, BEYOND, { isLost: true });
     // What the exchange does not have any more it will not show.
     const gone = subtractSpans(contradicted, [younger]);
     await this.#noteOpen(gone, BEYOND, { isLost: true });

@@ -1,6 +1,6 @@
 import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { SECOND_MS } from '../../kernel/durations.js';
-import { type Span, spanContains } from '../../kernel/span.js';
+import type { Span } from '../../kernel/span.js';
 import type { CoveredRange } from '../../model/batch.js';
 import {
   comparePlaces,
@@ -220,11 +220,7 @@ export class Head {
     await this.#walk.epochs.look(rows);
     pages.remember(rows);
     for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
-    // What the server does not know cannot be walked; right below it all is covered.
-    const isAtGap = page.gaps.some(
-      ({ span }) => spanContains(span, claim.fromMs) && this.#walk.isCovered(span.fromMs - 1),
-    );
-    const isMerged = isAtGap || ranges.some((range) => range.span.fromMs < claim.fromMs);
+    const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
     const isConnected =
       isMerged || isAllKnown || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
     this.#walk.pushed(rows, fresh);
@@ -332,8 +328,7 @@ export class Head {
       const why = `none of the ${rowCount} trades of its first page could be read (${rejected[0]?.reason})`;
       throw this.#walk.stalled(why, 'refused rows');
     }
-    // A server that does not know all of that time has not seen that nothing happened.
-    const claim = page.gaps.length > 0 || !isCurrent ? undefined : empty.look(untilMs);
+    const claim = isCurrent ? empty.look(untilMs) : undefined;
     const { source, keptAtLeastMs } = options;
     const evidence = { endpoint: source.endpoint, empty: true, keptAtLeastS: keptAtLeastMs / 1000 };
     await pages.commit(page, claim, evidence);

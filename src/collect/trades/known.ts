@@ -1,6 +1,6 @@
 import { BoundedSet } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
-import { type Span, spanContains } from '../../kernel/span.js';
+import type { Span } from '../../kernel/span.js';
 import { comparePlaces, isOddHead, orderPage, type PageRow, placeKey } from '../../model/order.js';
 import { latestMs } from '../../model/proof.js';
 import type { SourceTrade, TradePage } from './source.js';
@@ -54,14 +54,8 @@ export class KnownTrades {
     const oldest = rows.at(-1);
     if (oldest === undefined) return { missing: [], isLater: false };
     const held = new Set(rows.map(placeKey));
-    const isUnknown = ({ tradedAtS }: PageRow) =>
-      page.gaps.some(({ span }) => spanContains(span, tradedAtS * SECOND_MS));
     const missing = this.#rows.filter(
-      (row) =>
-        row.tradedAtS > oldest.tradedAtS &&
-        !held.has(placeKey(row)) &&
-        !isUnread(page, row) &&
-        !isUnknown(row),
+      (row) => row.tradedAtS > oldest.tradedAtS && !held.has(placeKey(row)) && !isUnread(page, row),
     );
     const known = new Set(this.#rows.map(placeKey));
     const lowest = this.#rows.at(-1);

@@ -267,7 +267,7 @@ export async function endOfHistory(
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
   const { suspectEdgesMs } = await pages.commit(page, span, evidence);
   for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
-  await walk.startFoundAt(fromMs, walk.unknownBelow(chain).length > 0);
+  await walk.startFoundAt(fromMs);
   // What is expected of the time before that cannot be had.
   for (const rest of walk.gaps()) {
     if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);
@@ -305,7 +305,6 @@ export async function locateOffset(
       await pages.commit(page);
       await head.poll(signal);
       walk.stepped(request);
-      if (walk.isFilledBelow(undefined)) return;
       const isTheEnd = !walk.hasTrades && walk.ends.isAgain(edgeMs, 0);
       if (isTheEnd) await book.beyondHistory(gap);
       else if (walk.hasTrades) book.putOff(edgeMs);

@@ -1,6 +1,6 @@
 import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { hashText } from '../../kernel/random.js';
-import { overlapOf, type Span, subtractSpans } from '../../kernel/span.js';
+import { type Span, subtractSpans } from '../../kernel/span.js';
 import type {
   CoverageClaim,
   CoveredRange,
@@ -9,7 +9,7 @@ import type {
   StartReason,
 } from '../../model/batch.js';
 import { CoveredRangeList, RANGES_MAX } from '../../model/covered-ranges.js';
-import { type GapReason, isLost } from '../../model/gap-reasons.js';
+import type { GapReason } from '../../model/gap-reasons.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 import { withoutUnread } from '../../model/proof.js';
 import type { StreamContext } from '../ports.js';
@@ -44,8 +44,8 @@ export class PageStore {
   readonly #recent = new RecentTrades();
   /** Rows in quarantine: one that is refused comes again with every page until newer trades push it out. */
   readonly #refused = new BoundedSet<number>(REFUSALS_MAX);
-  /** Suspect spans as they were last written down, by reason and start. */
-  readonly #seenSpans = new BoundedMap<string, { readonly toMs: number; readonly atMs: number }>(
+  /** Suspect spans as they were last written down, by start. */
+  readonly #seenSpans = new BoundedMap<number, { readonly toMs: number; readonly atMs: number }>(
     WRITTEN_MAX,
   );
   #flushedAtMs = Number.NEGATIVE_INFINITY;
@@ -82,8 +82,7 @@ export class PageStore {
   }
 
   /**
-   * Stores a page with the claim that it proves, less the seconds that refused rows make suspect and
-   * those that the server itself does not know.
+   * Stores a page with the claim that it proves, less the seconds that refused rows make suspect.
    *
    * @param claim left out: the page proves nothing
    * @returns the covered ranges that now hold the claim, and the upper edges of suspect spans
@@ -101,22 +100,15 @@ export class PageStore {
         this.#lowest = trade;
       }
     }
-    const unknown = page.gaps.map(({ span }) => span);
-    const spans = subtractSpans(withoutUnread(claim, page.unread), unknown);
+    const spans = withoutUnread(claim, page.unread);
     this.#report.received(page.trades.length + page.rejected.length);
     const duplicate = page.trades.length - fresh.length;
     this.#report.settled({ duplicate, rejected: page.rejected.length });
     const { receivedAtMs } = page;
     const refused = quarantineRows(source.endpoint, market, page.rejected, receivedAtMs);
     const quarantine = refused.filter((row) => !this.#refused.has(refusalHashOf(row)));
-    if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans, unknown)) {
-      if (unknown.length === 0) {
-        return { ranges: this.ranges.all.slice(0, 1), suspectEdgesMs: [] };
-      }
-      const ranges = this.ranges.all.filter(
-        ({ span }) => span.fromMs <= claim.toMs && claim.fromMs <= span.toMs,
-      );
-      return { ranges, suspectEdgesMs: await this.#recordSuspects(page, claim, spans) };
+    if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans)) {
+      return { ranges: this.ranges.all.slice(0, 1), suspectEdgesMs: [] };
     }
     const batch = {
       trades: fresh.map((trade) => ({ ...trade, marketId, receivedAtMs })),
@@ -185,13 +177,10 @@ export class PageStore {
   }
 
   /** Whether a claim only extends the newest coverage by a short time that can wait. */
-  #isQuiet(spans: readonly Span[], unknown: readonly Span[]): boolean {
+  #isQuiet(spans: readonly Span[]): boolean {
     const top = this.ranges.top;
-    // Below a gap of the server all may be covered, and only what is above it grows.
-    const isNews = (span: Span) => subtractSpans(span, this.ranges.spans).length > 0;
-    const news = unknown.length > 0 ? spans.filter(isNews) : spans;
-    const [only] = news;
-    if (top === undefined || only === undefined || news.length > 1) return news.length === 0;
+    const [only] = spans;
+    if (top === undefined || only === undefined || spans.length > 1) return spans.length === 0;
     const extendsTop = top.span.fromMs <= only.fromMs && only.fromMs <= top.span.toMs;
     return extendsTop && this.#options.clock.monotonicMs() - this.#flushedAtMs < QUIET_FLUSH_MS;
   }
@@ -201,45 +190,28 @@ export class PageStore {
    * every look, and the span may grow meanwhile; it is reported once, and written when it grew or
    * when the last word on its next try has grown old.
    */
-  recordRefused(span: Span): Promise<void> {
-    return this.#recordSeen(span, 'refused rows');
-  }
-
-  async #recordSeen(
-    span: Span,
-    reason: 'refused rows' | 'missing at source',
-    state: 'open' | 'unfillable' = 'open',
-  ): Promise<void> {
+  async recordRefused(span: Span): Promise<void> {
     const { fromMs, toMs } = span;
     if (toMs <= fromMs) return;
     const nowMs = this.#options.clock.monotonicMs();
-    const key = `${reason} ${fromMs}`;
-    const last = this.#seenSpans.get(key);
+    const last = this.#seenSpans.get(fromMs);
     if (last !== undefined && toMs <= last.toMs && nowMs - last.atMs < REFUSED_REWRITE_MS) return;
-    this.#seenSpans.set(key, { toMs, atMs: nowMs });
-    await this.recordGap(span, state, reason, state === 'open' ? REFUSED_RETRY_MS : null);
+    this.#seenSpans.set(fromMs, { toMs, atMs: nowMs });
+    await this.recordGap(span, 'open', 'refused rows', REFUSED_RETRY_MS);
   }
 
   /**
-   * Lists what refused rows, or a server that does not know all itself, leave uncovered within a claim,
-   * unless it was covered before.
+   * Lists what refused rows leave uncovered within a claim, unless it was covered before.
    */
   async #recordSuspects(
-    { gaps, rejected }: TradePage,
+    { rejected }: TradePage,
     claim: Span,
     covered: readonly Span[],
   ): Promise<number[]> {
-    const unknown = gaps.map((gap) => gap.span);
     // A newest row that the page does not show is refused by no rule: the next look shows it.
-    if (rejected.length === 0 && gaps.length === 0) return [];
+    if (rejected.length === 0) return [];
     const open = subtractSpans(claim, [...covered, ...this.ranges.spans]);
-    for (const span of open) {
-      for (const one of subtractSpans(span, unknown)) await this.recordRefused(one);
-      for (const gap of gaps) {
-        const state = isLost(gap.reason) ? 'unfillable' : 'open';
-        await this.#recordSeen(overlapOf(span, gap.span), 'missing at source', state);
-      }
-    }
+    for (const span of open) await this.recordRefused(span);
     return open.map((span) => span.toMs);
   }
 }

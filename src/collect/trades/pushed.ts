@@ -201,7 +201,7 @@ export class PushedTrades {
     const rows = orderPage(page.trades);
     const [newest, oldest] = [rows[0], rows.at(-1)];
     const nothing = { page, unshown: [], unpushed: [] };
-    const isPlain = page.unread.length === 0 && page.gaps.length === 0;
+    const isPlain = page.unread.length === 0;
     if (newest === undefined || oldest === undefined || !isPlain) return nothing;
     this.#isCounted = isCounted(rows, this.#isCounted);
     const odd = this.#odd;

@@ -1,9 +1,8 @@
 import type { CallOptions, TradeFeedEvent } from '../../client/index.js';
-import type { GapNotice } from '../../contract/gap-notices.js';
 import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { SECOND_MS } from '../../kernel/durations.js';
-import { ceilToMs, doOverlap, floorToMs, type Span } from '../../kernel/span.js';
+import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../model/batch.js';
 import { saneWindow } from '../../model/columns.js';
 import { orderPage, screenPage } from '../../model/order.js';
@@ -24,8 +23,6 @@ export interface TradePage extends ReplyTimes {
   readonly trades: readonly SourceTrade[];
   readonly rejected: readonly RejectedRow[];
   readonly unread: readonly UnreadRow[];
-  /** What the server says it does not know whole, in whole seconds; only a replay says so. */
-  readonly gaps: readonly GapNotice[];
   /** Rows in the reply, readable or not. */
   readonly rowCount: number;
   readonly receivedAtMs: number;
@@ -105,7 +102,6 @@ export function toPage<T>(
     held: [],
     rejected,
     unread: screened.isShuffled ? allUnread(trades, rejected) : findUnread(slots),
-    gaps: (reply.gaps ?? []).map(({ span, ...gap }) => ({ ...gap, span: wholeSeconds(span) })),
     rowCount,
     sentAtMs: reply.sentAtMs,
     dateMs: reply.dateMs,
@@ -131,21 +127,9 @@ export function withoutNewest(page: TradePage): TradePage {
   return { ...page, unread: [...unseen, ...page.unread], rowCount: Math.max(1, page.rowCount) };
 }
 
-/** Trades are kept under whole seconds: one of which a part is unknown is unknown, or wanted is wanted. */
+/** Trades are kept under whole seconds: one of which a part is wanted is wanted. */
 export function wholeSeconds({ fromMs, toMs }: Span): Span {
   return { fromMs: floorToMs(fromMs, SECOND_MS), toMs: ceilToMs(toMs, SECOND_MS) };
-}
-
-/**
- * Where an archive does not have the exact times its replay gives the second, which must not be taken
- * for exact.
- */
-function exactOnly(trade: SourceTrade, gaps: readonly GapNotice[] = []): SourceTrade {
-  const { executedAtUs, tradedAtS } = trade;
-  const isWhole = executedAtUs === tradedAtS * MICROS;
-  const second = { fromMs: tradedAtS * SECOND_MS, toMs: (tradedAtS + 1) * SECOND_MS };
-  const isUnknown = ({ kind, span }: GapNotice) => kind !== 'trades' && doOverlap(span, second);
-  return isWhole && gaps.some(isUnknown) ? { ...trade, executedAtUs: null } : trade;
 }
 
 /** Each refused row with a readable one below it is listed as unread; more of them lie at the very end. */
@@ -199,7 +183,7 @@ export function historySource(exchange: ExchangePort, kind: TradeSource['kind'])
     endpoint: 'history',
     async fetch(market, skip, limit, options) {
       const reply = await exchange.call('history', { market, lastId: skip, limit }, options);
-      return toPage(reply, (row) => exactOnly(fromHistory(row), reply.gaps));
+      return toPage(reply, fromHistory);
     },
   };
 }

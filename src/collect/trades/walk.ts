@@ -4,7 +4,6 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { type Span, spanContains } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
-import { isLost } from '../../model/gap-reasons.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
 import {
   comparePlaces,
@@ -107,8 +106,6 @@ export class Walk {
   readonly empty: EmptyMarket;
   /** The right to send a request that was reserved for the step under way. */
   stepTurn: RequestTurn | undefined;
-  /** What the server said in its last answer that it does not know itself. */
-  unknown: TradePage['gaps'] = [];
   readonly wanted = new WantedSpans();
   /** Rows of before are not kept any more. */
   #keptFromMs = Number.NEGATIVE_INFINITY;
@@ -194,15 +191,11 @@ export class Walk {
     return clock.monotonicMs() - this.#startFoundAtMs >= START_RECHECK_MS;
   }
 
-  /**
-   * The proven start of what the exchange has; one that is known only ever moves down.
-   *
-   * @param hasLost whether there was more before that, which it does not have any more
-   */
-  async startFoundAt(startMs: number, hasLost: boolean): Promise<void> {
+  /** The proven start of what the exchange has; one that is known only ever moves down. */
+  async startFoundAt(startMs: number): Promise<void> {
     const { collectFromMs } = this.pages;
     if (collectFromMs === null || (this.options.isAllWanted && startMs < collectFromMs)) {
-      await this.pages.beginAt(startMs, hasLost ? 'history horizon' : 'history begins');
+      await this.pages.beginAt(startMs, 'history begins');
     }
     this.#startFoundAtMs = this.options.clock.monotonicMs();
   }
@@ -210,20 +203,6 @@ export class Walk {
   /** Rows that both answers hold which are to show the end of history. */
   get #roomAtEnd(): number {
     return Math.min(OTHER_PAGE, this.options.traits.largestPage);
-  }
-
-  /**
-   * The trades that the server does not have itself, as its last answer said, of the time before the second of a
-   * trade; without one, of all. Exact times that it lacks say nothing of where history begins.
-   */
-  unknownBelow(trade: PageRow | undefined): TradePage['gaps'] {
-    const belowMs = trade === undefined ? Infinity : trade.tradedAtS * SECOND_MS;
-    return this.unknown.filter(({ kind, span }) => kind !== 'times' && span.fromMs < belowMs);
-  }
-
-  /** Whether the server may come to have what is older than its oldest trade: it lacks that, and has not lost it. */
-  isFilledBelow(trade: PageRow | undefined): boolean {
-    return this.unknownBelow(trade).some(({ reason }) => !isLost(reason));
   }
 
   /** What a page of a search says of the end of history: see `endShown` of searches. */
@@ -237,7 +216,7 @@ export class Walk {
   /**
    * Weighs an answer that says that history ends. It is believed when pages of another size say the
    * same, and when all of that was so before, at least a second ago, below the same trade. Until then
-   * the gap is put off; a server that lacks what is below, and may fill it, is asked no more, and leaves that to the step.
+   * the gap is put off.
    *
    * @param place the edge that was walked, and the trade right above it; 0 where none is known
    * @param first that answer: empty, or with the end of history in it
@@ -250,10 +229,6 @@ export class Walk {
   ): Promise<boolean> {
     const { edgeMs, tid } = place;
     const { lowest } = search;
-    if (this.isFilledBelow(lowest)) {
-      this.ends.forget(edgeMs);
-      return false;
-    }
     const isSame =
       first.rowCount === 0
         ? await this.#isEmptyAgain(search, signal)
@@ -454,7 +429,6 @@ export class Walk {
     const shown = isBelowNewest ? withoutNewest(fetched) : fetched;
     traits.largestPage = Math.max(traits.largestPage, shown.rowCount);
     const page = skip === 0 ? this.#withPushed(shown) : shown;
-    this.unknown = page.gaps;
     const isShown = (row: PageRow) =>
       this.known.has(row) || evidence?.isShownBy(source.kind, row) === true;
     return this.#pageEnds.holdBack(page, skip === 0, isShown);

@@ -1,7 +1,7 @@
 import type { RequestTurn } from '../../client/index.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
-import { doOverlap, type Span, subtractSpans } from '../../kernel/span.js';
+import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
@@ -206,12 +206,8 @@ export class TradeWalker {
     const isSame = rest.some(({ edgeMs }) => edgeMs === gap.edgeMs);
     const after = chains.at(gap.edgeMs) ?? before;
     if (isSame && after?.tid === before?.tid) {
-      const { unknown } = this.#walk;
-      const inGap = { fromMs: gap.fromMs, toMs: gap.edgeMs };
-      const isUnknown = unknown.some(({ span }) => doOverlap(span, inGap));
-      const reason = isUnknown ? 'missing at source' : 'walk stalled';
       this.#walk.wanted.triedInVain(gap.edgeMs);
-      await book.failed(gap, reason, 'a step changed nothing');
+      await book.failed(gap, 'walk stalled', 'a step changed nothing');
       return;
     }
     const left = rest.find(({ fromMs }) => fromMs === gap.fromMs);

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { SESSION_HEADER } from '../../contract/gap-notices.js';
+import { SESSION_HEADER } from '../../contract/extensions.js';
 import { onlyKeys, refusalOf, show } from '../../contract/shape.js';
 import { SECOND_US } from '../../kernel/durations.js';
 import type { Backend, BackendTrade, ClockControl, MarketControl } from '../backend.js';

@@ -5,7 +5,7 @@ import type { EndpointName, FilledParamsOf, ResultOf } from '../../contract/endp
 import { successEnvelope } from '../../contract/error-shapes.js';
 import type { ServerVariants } from '../../contract/variants.js';
 import { SECOND_US } from '../../kernel/durations.js';
-import type { Accounts, Awaitable, Backend, BackendTrade, TradeForm } from '../backend.js';
+import type { Accounts, Awaitable, Backend, BackendTrade } from '../backend.js';
 import { AUTHENTICATION_FAILURE, JSON_TYPE, ReplyError } from './replies.js';
 
 /** The JSON text of an answer: in one piece, or in parts that are at hand. */
@@ -63,14 +63,13 @@ type Answer<N extends EndpointName> = (
  */
 async function tradePage(
   { backend, variants }: AnswerContext,
-  form: TradeForm,
   market: string,
   since: number,
   limit: number,
 ): Promise<readonly BackendTrade[]> {
   const size = Math.min(limit, variants.pageCap ?? limit);
-  if (variants.sinceMode === 'skip') return backend.trades(market, since, size, form);
-  const newest = await backend.trades(market, 0, size, form);
+  if (variants.sinceMode === 'skip') return backend.trades(market, since, size);
+  const newest = await backend.trades(market, 0, size);
   return newest.filter(({ id }) => id > since);
 }
 
@@ -98,13 +97,13 @@ const answers: { readonly [N in EndpointName]: Answer<N> } = {
     return { market, start, end, interval, kline: await backend.kline(query) };
   },
   async history(context, { market, lastId, limit }) {
-    const trades = await tradePage(context, 'history', market, lastId, limit);
+    const trades = await tradePage(context, market, lastId, limit);
     return trades.map(({ id, timeUs, price, side, amount, total }) => {
       return { id, time: timeUs / SECOND_US, price, type: side, amount, total };
     });
   },
   async historyResult(context, { market, since, limit }) {
-    const trades = await tradePage(context, 'historyResult', market, since, limit);
+    const trades = await tradePage(context, market, since, limit);
     return trades.map(({ id, timeUs, price, side, amount, total }) => {
       return { tid: id, date: Math.floor(timeUs / SECOND_US), price, type: side, amount, total };
     });

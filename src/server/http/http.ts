@@ -10,7 +10,7 @@ import {
 import type { JsonObject } from '../../contract/documents/json-schema.js';
 import { openApiDocument } from '../../contract/documents/openapi.js';
 import { type EndpointName, endpointNames } from '../../contract/endpoints.js';
-import { IDENTITY_HEADER } from '../../contract/gap-notices.js';
+import { IDENTITY_HEADER } from '../../contract/extensions.js';
 import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
 import { type Backend, RefusedError } from '../backend.js';
 import { REALTIME_PATH, type ServerContext } from '../context.js';

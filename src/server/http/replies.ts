@@ -6,7 +6,7 @@ import {
   type FieldErrors,
   notFoundBody,
 } from '../../contract/error-shapes.js';
-import { IDENTITY_HEADER } from '../../contract/gap-notices.js';
+import { IDENTITY_HEADER } from '../../contract/extensions.js';
 import type { ServerVariants } from '../../contract/variants.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { ServerEvents } from '../../observe/events.js';

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { SESSION_HEADER, SESSION_PARAMETER } from '../../contract/gap-notices.js';
+import { SESSION_HEADER, SESSION_PARAMETER } from '../../contract/extensions.js';
 import { type Backend, RefusedError } from '../backend.js';
 
 /** What a query string says. */

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';
-import { GAP_NOTICES_METHOD, timeNoticeMessage, WITH_TIME } from '../../contract/gap-notices.js';
+import { TIME_NOTICE, timeNoticeMessage } from '../../contract/extensions.js';
 import {
   errorMessage,
   LIST_PERIOD_S,
@@ -162,7 +162,6 @@ export class RealtimeConnection {
   #lastFrameAtMs: number;
   #cancelIdle: (() => void) | undefined;
   #closeReason = 'client';
-  #notifiesGaps = false;
   #endTimeWatch: (() => void) | undefined;
   /** Present where the exchange limits the requests of a connection. */
   readonly #count: ReturnType<typeof rateWindows> | undefined;
@@ -279,10 +278,9 @@ export class RealtimeConnection {
     }
     const { id, method: word, params } = request.data;
     this.#asked = { method: undefined, market: undefined };
-    if (word === GAP_NOTICES_METHOD && this.#context.backend.follow !== undefined) {
-      this.#notifiesGaps = true;
+    if (word === TIME_NOTICE && this.#context.backend.watchTime !== undefined) {
       this.#send(responseMessage(id, [], STATUS_SUCCESS));
-      if (params.includes(WITH_TIME)) this.#watchTime();
+      this.#watchTime();
       return;
     }
     const method = methodOf(word, this.#context);
@@ -391,7 +389,6 @@ export class RealtimeConnection {
         ? paceState(this.#context, target, send)
         : followState(this.#context, target, {
             send,
-            notifiesGaps: this.#notifiesGaps,
             room: () => this.#outlet.room(),
             close: (code, reason) => this.#closeAs(code, reason),
           });
@@ -442,7 +439,7 @@ export class RealtimeConnection {
     if (!asked.success || !backend.hasMarket(asked.data[0])) throw invalidArgument();
     const [market, limit, aboveId] = asked.data;
     const most = Math.min(limit, words.trades?.requestMax ?? limit);
-    const trades = await backend.trades(market, 0, most, 'history');
+    const trades = await backend.trades(market, 0, most);
     const rows = trades
       .filter((trade) => trade.id > aboveId)
       .map((trade) => pushedRow(trade, this.#context));

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
-import { IDENTITY_HEADER } from '../../contract/gap-notices.js';
+import { IDENTITY_HEADER } from '../../contract/extensions.js';
 import { REALTIME_FRAME_MAX_BYTES } from '../../contract/limits.js';
 import { type Backend, RefusedError } from '../backend.js';
 import { REALTIME_PATH, type ServerContext } from '../context.js';

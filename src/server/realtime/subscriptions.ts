@@ -1,4 +1,3 @@
-import { gapNoticeMessage } from '../../contract/gap-notices.js';
 import { familyUpdateMessage, type StateParams, updateMessage } from '../../contract/realtime.js';
 import type { StateRecord } from '../../contract/resources.js';
 import type { WrittenUpdate } from '../backend.js';
@@ -75,8 +74,6 @@ export function paceState(
 
 /** The connection that a subscription sends to. */
 interface Reader {
-  /** Whether it asked for gap notices. */
-  readonly notifiesGaps: boolean;
   send(text: string): void;
   /** Resolves when there is room for more; undefined while there is. */
   room(): Promise<void> | undefined;
@@ -101,11 +98,7 @@ export function followState(
     variants.updateShape === 'contract'
       ? BEFORE + recordText + AFTER
       : JSON.stringify(familyUpdateMessage(market, JSON.parse(recordText) as StateRecord));
-  const notifyGap = (isGap: boolean, atMs: number) => {
-    if (!isEnded) reader.send(JSON.stringify(gapNoticeMessage(isGap, atMs)));
-  };
   const endFollowing = backend.follow?.(market, periodS, {
-    ...(reader.notifiesGaps && { notifyGap }),
     send(update) {
       if (isEnded) return undefined;
       reader.send(textOf(update));

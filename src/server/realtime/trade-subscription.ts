@@ -41,7 +41,7 @@ export async function beginTrades(
   // The jump of time that has been followed.
   let { jump } = backend;
   // The newest that was sent, or that happened before; undefined: there was none.
-  let [last]: readonly Place[] = await backend.trades(market, 0, 1, 'history');
+  let [last]: readonly Place[] = await backend.trades(market, 0, 1);
   let endWatch: (() => void) | undefined;
   let cancelTimer: (() => void) | undefined;
   let isReading = false;
@@ -104,7 +104,7 @@ async function newerThan(
   last: Place | undefined,
 ): Promise<readonly BackendTrade[]> {
   for (let limit = LOOK_ROWS; ; limit *= LONGER) {
-    const page = await backend.trades(market, 0, limit, 'history');
+    const page = await backend.trades(market, 0, limit);
     const at = page.findIndex(
       ({ timeUs, id }) => last !== undefined && (timeUs - last.timeUs || id - last.id) <= 0,
     );

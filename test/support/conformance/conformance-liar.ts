@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
-import { IDENTITY_HEADER } from '../../../src/contract/gap-notices.js';
+import { IDENTITY_HEADER } from '../../../src/contract/extensions.js';
 import { caseLines } from '../../conformance/report.js';
 import type { SuiteOptions } from '../../conformance/suite.js';
 import { startHttpStub } from '../exchanges/stub-server.js';

@@ -31,7 +31,7 @@ export class ScriptedExchange implements ExchangePort {
   readonly answers: Answers;
   /** The server's Date behind this clock, milliseconds. */
   dateBehindMs = 0;
-  /** What the server says besides of its answers, as a replay does. */
+  /** What is said of an answer besides its rows, in place of what this clock says. */
   told: Partial<Omit<ExchangeReply<unknown>, 'data' | 'rejected'>> = {};
   readonly #clock: Clock;
 

@@ -48,79 +48,6 @@ export class PastModel {
     return upTo.filter((one) => secondOf(one) <= second);
   }
 
-  /**
-   * What a page of trades lacks because it was received later: what lies below the trade above the page,
-   * down to the last of the page, or to the first of all where the page is not full.
-   */
-  lateOfPage(market: string, nowMs: number, skip: number, limit: number): string[] {
-    const newestFirst = this.trades(market, nowMs).reverse();
-    const page = newestFirst.slice(skip, skip + limit);
-    const above = skip === 0 ? undefined : newestFirst[skip - 1];
-    const lowest = page.length < limit ? undefined : page.at(-1);
-    const asked = this.#tradesOf(market).filter(
-      (one) =>
-        (above === undefined || comparePlaces(one, above) < 0) &&
-        (lowest === undefined || comparePlaces(one, lowest) > 0),
-    );
-    const runs: TradeEvent[][] = [[]];
-    for (const one of asked) {
-      if (this.#isLate(one, nowMs)) runs.at(-1)?.push(one);
-      else if (page.includes(one)) runs.push([]);
-    }
-    return runs.flatMap((run) => lateText('trades', run.map(secondOf), 1, nowMs));
-  }
-
-  /** What the answer to {@link PastModel.candles} lacks because it was received later. */
-  lateOfCandles(market: string, intervalS: number, nowMs: number, isCollected: boolean): string[] {
-    const openS = Math.floor(nowMs / 1000 / intervalS) * intervalS;
-    const late = this.#tradesOf(market).filter((one) => this.#isLate(one, nowMs));
-    const there = this.#collected(market, intervalS, nowMs).map(({ time }) => time);
-    const begins = isCollected
-      ? this.#versions
-          .filter((one) => one.market === market && one.intervalS === intervalS)
-          .map(({ openAtUs }) => openAtUs / US_PER_S)
-          .filter((begin) => this.#isKnownOnly && !there.includes(begin))
-      : late.map((one) => Math.floor(secondOf(one) / intervalS) * intervalS);
-    const runs: number[][] = [];
-    for (const begin of [...new Set(begins)].sort((a, b) => a - b)) {
-      if (begin >= openS) continue;
-      if (runs.at(-1)?.at(-1) === begin - intervalS) runs.at(-1)?.push(begin);
-      else runs.push([begin]);
-    }
-    const inOpen = late.map(secondOf).filter((second) => second >= openS);
-    const kind = isCollected ? 'candles' : 'trades';
-    return [
-      ...runs.flatMap((run) => lateText(kind, run, intervalS, nowMs)),
-      ...lateText('trades', inOpen, 1, nowMs),
-    ];
-  }
-
-  /** Whether what was seen last is outdated by something that was received later. */
-  lateOf(
-    kind: 'depth' | 'tickers' | 'states',
-    market: string,
-    nowMs: number,
-    periodS = 0,
-  ): string[] {
-    const eventKind = { depth: 'depth', tickers: 'ticker', states: 'state' } as const;
-    const isOf = (one: ArchiveEvent) =>
-      one.kind === eventKind[kind] &&
-      one.market === market &&
-      (one.kind !== 'state' || one.periodS === periodS);
-    const known = this.#last(eventKind[kind], market, nowMs, isOf);
-    const late = this.#happened.find(
-      (one) =>
-        isOf(one) &&
-        one.atUs >= (known?.atUs ?? 0) &&
-        one.atUs <= nowMs * 1000 &&
-        !this.#isThere(one, nowMs * 1000),
-    );
-    if (late === undefined) return [];
-    const fromMs = Math.floor(late.atUs / 1000);
-    const to = new Date(Math.max(nowMs, fromMs + 1)).toISOString();
-    return [`${kind} ${new Date(fromMs).toISOString()} ${to} received later`];
-  }
-
   /** Candles that begin at `fromS` or later, and the open one. */
   candles(market: string, intervalS: number, nowMs: number, isCollected: boolean): ModelCandle[] {
     const openS = Math.floor(nowMs / 1000 / intervalS) * intervalS;
@@ -224,15 +151,6 @@ const secondOf = ({ atUs }: TradeEvent) => Math.floor(atUs / US_PER_S);
 const seenAtUs = ({ atUs, isExactTime }: TradeEvent) => (isExactTime ? atUs : atUs + 1);
 
 const comparePlaces = (a: TradeEvent, b: TradeEvent) => secondOf(a) - secondOf(b) || a.id - b.id;
-
-/** As a header has it; nothing for no starts. None ends later than the time at which it is sent. */
-function lateText(kind: string, begins: readonly number[], lengthS: number, nowMs: number) {
-  if (begins.length === 0) return [];
-  const fromMs = Math.min(...begins) * 1000;
-  const toMs = Math.min((Math.max(...begins) + lengthS) * 1000, Math.max(nowMs, fromMs + 1));
-  const [from, to] = [new Date(fromMs), new Date(toMs)];
-  return [`${kind} ${from.toISOString()} ${to.toISOString()} received later`];
-}
 
 function madeOf(trades: readonly TradeEvent[], time: number, market: string): ModelCandle[] {
   const [first] = trades;

@@ -2,7 +2,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { AsOfReader } from '../../../src/archive/as-of/reader.js';
-import { GAP_HEADER } from '../../../src/contract/gap-notices.js';
 import { type Clock, systemClock } from '../../../src/kernel/clock.js';
 import type {
   CoverageClaim,
@@ -119,7 +118,7 @@ export async function startReplay(
   const failures: unknown[] = [];
   const backend = await openReplay({
     ...{ asOf: past, clock, span: { fromMs: noonMs(0), toMs: noonMs(600) }, markets: [] },
-    ...{ speed: 'step', as: 'happened', isStrict: false, hasDisconnects: false },
+    ...{ speed: 'step', as: 'happened', allowsGaps: true, hasDisconnects: false },
     onFailure: (error) => failures.push(error),
     ...given,
   });
@@ -146,7 +145,6 @@ export async function get({ server }: Asked, path: string, session?: string) {
     status: reply.status,
     body,
     result: body.result as never,
-    gap: reply.headers.get(GAP_HEADER),
     dateMs: Date.parse(reply.headers.get('date') ?? ''),
     headers: reply.headers,
   };

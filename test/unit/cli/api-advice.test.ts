@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { withAdvice } from '../../../src/cli/api/advice.js';
-import { REFUSED_FOR_GAPS, REPLAY_TIME } from '../../../src/contract/gap-notices.js';
+import { REPLAY_TIME } from '../../../src/contract/extensions.js';
 import { messageOf, TapekeepError } from '../../../src/kernel/errors.js';
 
 test('what may pass is to be tried again; a replay whose time stands has to be moved', () => {
@@ -11,7 +11,4 @@ test('what may pass is to be tried again; a replay whose time stands has to be m
   const none = failed(`no depth of BTC_USDT is recorded up to noon, ${REPLAY_TIME}`);
   assert.match(none, /\nAsking again helps when that time has gone on: "tapekeep replay ctl"/);
   assert.doesNotMatch(none, /It may pass/);
-  const gap = failed(`${REFUSED_FOR_GAPS}trades 1970 2026 beyond history`);
-  assert.match(gap, /\nThe gap stays: asking again helps when the time of the replay has gone on/);
-  assert.doesNotMatch(gap, /It may pass/);
 });

@@ -940,7 +940,7 @@ test('of what an answer says that it is not about, nothing is covered: it is lis
   assert.deepEqual(world.covered(), [[5, 20]]);
   assert.deepEqual(
     world.archive.gaps.map(({ state, reason }) => [state, reason]),
-    world.gaps().map(() => ['open', 'missing at source']),
+    world.gaps().map(() => ['open', 'walk stalled']),
   );
   assert.deepEqual(world.gaps().sort(), [
     [0, 5],
@@ -951,46 +951,3 @@ test('of what an answer says that it is not about, nothing is covered: it is lis
   await pollAll(collector);
   assert.deepEqual(world.covered(), [[0, 30]]);
 });
-
-for (const [reason, state, listed] of [
-  ['not collected', 'open', 'missing at source'],
-  ['delisted', 'unfillable', 'missing at source'],
-  ['beyond history', 'unfillable', 'beyond history'],
-] as const) {
-  test(`slots that a replay does not know are not quiet: they are a gap, and left alone for a while: ${reason}`, async () => {
-    const world = new World(31);
-    const unknown = { fromMs: START_MS + 10.5 * MINUTE_MS, toMs: START_MS + 20 * MINUTE_MS };
-    for (let minute = 10; minute < 20; minute += 1) world.absent.add(minute);
-    world.absent.add(25);
-    world.exchange.told = { gaps: [{ kind: 'candles', span: unknown, reason }] };
-    const collector = world.collector();
-    for (let round = 0; round < 5; round += 1) {
-      await collector.poll(signal);
-      world.clock.advance(1000);
-    }
-    const asked = world.exchange.countOf('kline');
-    assert.ok(asked <= 3, `asked ${asked} times`);
-    assert.deepEqual(
-      world.archive.allRanges(1).map(({ span }) => span),
-      [
-        { fromMs: START_MS + 20 * MINUTE_MS, toMs: START_MS + 30 * MINUTE_MS },
-        { fromMs: START_MS, toMs: START_MS + 10 * MINUTE_MS },
-      ],
-    );
-    assert.deepEqual(
-      world.archive.gaps.map((gap) => [gap.span, gap.state, gap.reason]),
-      [
-        [
-          { fromMs: START_MS + 10 * MINUTE_MS, toMs: START_MS + 20 * MINUTE_MS },
-          ...[state, listed],
-        ],
-      ],
-    );
-    // Once the archive has them, they are had.
-    world.exchange.told = {};
-    world.absent.clear();
-    collector.retry(unknown);
-    await collector.poll(signal);
-    assert.deepEqual(world.archive.allRanges(1).length, 1);
-  });
-}

@@ -24,21 +24,13 @@ test('what is taken back around trades that never were reaches from the row belo
   assert.deepEqual(atEnd, { fromMs: 40_000, toMs: 71_000 }, 'no whole second below');
 });
 
-const page = (seconds: number[], gaps: TradePage['gaps'] = []): TradePage => {
+const page = (seconds: number[]): TradePage => {
   const trades = at(...seconds).map((row) => ({ ...row, executedAtUs: null, ...FIELDS }));
   const times = { sentAtMs: 200_000, dateMs: null, receivedAtMs: 200_000 };
   const ends = { first: trades[0], last: trades.at(-1) };
   const nothing = { rejected: [], unread: [], held: [], isRaised: false };
-  return { ...times, ...nothing, trades, gaps, ends, rowCount: trades.length };
+  return { ...times, ...nothing, trades, ends, rowCount: trades.length };
 };
-
-test('a known trade that a page lacks is not missing in time that the server does not know', () => {
-  const known = new KnownTrades();
-  known.add(at(90, 80, 70, 60, 50));
-  const span = { fromMs: 60_000, toMs: 80_000 };
-  const short = page([90, 50, 40], [{ kind: 'trades', reason: 'not collected', span }]);
-  assert.deepEqual(known.against(short, short.trades).missing, at(80));
-});
 
 test('a row that is no trade after all is forgotten, and the others are not', () => {
   const known = new KnownTrades();

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DepthCollector, sortedDepth } from '../../../src/collect/snapshot.js';
 import { type MarketTicker, TickerCollector } from '../../../src/collect/tickers.js';
-import { REPLAY_TIME } from '../../../src/contract/gap-notices.js';
 import { obtain } from '../../../src/kernel/bounded.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
 import type { Batch, StreamRef } from '../../../src/model/batch.js';
@@ -443,48 +442,6 @@ test('time without looks at a market that has no ticker yet stays expected', asy
   assert.deepEqual(world.gaps(), [[10_000, 3_621_000, 'unfillable', 'not observed']]);
 });
 
-test('a replay that does not know the tickers of some markets is a source of the others', async () => {
-  const world = new World();
-  world.ids.set('ETH_USDT', 2);
-  world.ids.set('LATE_USDT', 3);
-  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
-  const ticker = world.ticker();
-  const at = (second: number) => START_MS + second * 1000;
-  const told = (second: number, ...unknown: string[]) => {
-    const covered = { fromMs: at(-100), toMs: at(second) };
-    const gap = { kind: 'tickers', span: { fromMs: at(3), toMs: at(second) }, reason: 'outage' };
-    const gaps = unknown.map((market) => ({ ...gap, markets: [market] }));
-    world.exchange.told = { covered, gaps };
-  };
-  told(0, 'LATE_USDT');
-  await world.look(ticker);
-  for (const second of [4, 8]) {
-    told(second, 'ETH_USDT', 'LATE_USDT');
-    await world.look(ticker, 4000);
-  }
-  world.exchange.told = {
-    covered: { fromMs: at(-100), toMs: at(12), since: new Map([['ETH_USDT', at(11)]]) },
-  };
-  await world.look(ticker, 4000);
-  assert.equal(world.unproven.filter((why) => /has a gap here \(outage\)/.test(why)).length, 5);
-  await ticker.flush();
-  assert.deepEqual(world.covered(), [[0, 12_001]]);
-  assert.deepEqual(world.covered(2), [
-    [12_000, 12_001],
-    [0, 1],
-  ]);
-  assert.deepEqual(world.gaps(), [[1, 12_000, 'unfillable', 'missing at source']]);
-  assert.equal(world.archive.floorOf(3), null, 'that it is not known is no begin');
-  assert.deepEqual(
-    world.record.failures.map(({ market, code }) => [market, code]),
-    [
-      ['LATE_USDT', 'missing_at_source'],
-      ['ETH_USDT', 'missing_at_source'],
-      ['LATE_USDT', 'no_ticker'],
-    ],
-  );
-});
-
 test('what was seen and is not written yet is stored at the end', async () => {
   for (const kind of ['ticker', 'depth'] as const) {
     const world = new World();
@@ -587,30 +544,22 @@ test('a market that joins is not troubled by what troubled others before', async
   const ticker = world.ticker();
   world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
   await world.look(ticker);
-  const span = { fromMs: START_MS, toMs: START_MS + 1000 };
-  world.exchange.told = { gaps: [{ kind: 'tickers', span, reason: 'not observed' }] };
-  await world.look(ticker, 1000);
-  world.exchange.told = {};
+  const { tickers: answer } = world.exchange.answers;
+  assert.ok(answer !== undefined);
+  world.exchange.answers.tickers = () => {
+    throw new Error('no answer came');
+  };
+  await assert.rejects(world.look(ticker, 1000));
+  world.exchange.answers.tickers = answer;
   world.coveredUntilMs = START_MS;
   world.ids.set('ETH_USDT', 2);
   await world.look(ticker, 20_000);
   assert.deepEqual(world.gaps(), [
-    [1, 21_000, 'unfillable', 'missing at source'],
+    [1, 21_000, 'unfillable', 'not observed'],
     [0, 21_000, 'unfillable', 'not observed'],
   ]);
-});
-
-test('what a replay shows in a gap says nothing of trades: it is what was so before', async () => {
-  const world = new World();
-  const ticker = world.ticker();
-  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
-  const span = { fromMs: START_MS, toMs: START_MS + 1000 };
-  const gap = { kind: 'tickers', span, reason: 'not observed' };
-  for (const gaps of [[], [gap], [{ ...gap, markets: ['ETH_USDT'] }]]) {
-    world.exchange.told = { gaps };
-    await world.look(ticker, 1000);
-  }
-  assert.deepEqual(world.shown, [['BTC_USDT', 'ETH_USDT'], ['BTC_USDT']]);
+  const notes = [1, 2].map((id) => world.archive.memories.get(id)?.[0]?.note ?? null);
+  assert.deepEqual(notes, ['no answer came', null]);
 });
 
 test('a market is covered from where it joins, and no longer when it is collected no more', async () => {
@@ -669,71 +618,6 @@ test('what passed between the start of a stream and its first look is a gap', as
   const atOnce = new World();
   await atOnce.look(atOnce.depth(START_MS));
   assert.deepEqual(atOnce.gaps(), []);
-});
-
-test('what a replay shows in a gap of its archive is not seen then; gaps between two looks are no coverage', async () => {
-  for (const kind of ['depth', 'tickers'] as const) {
-    const world = new World();
-    world.tickers = { BTC_USDT: entry('1') };
-    const collector = kind === 'depth' ? world.depth() : world.ticker();
-    const at = (seconds: number) => START_MS + seconds * 1000;
-    const span = { fromMs: at(12), toMs: at(18) };
-    await world.look(collector);
-    world.exchange.told = { covered: { fromMs: at(-100), toMs: at(10) } };
-    await world.look(collector, 10_000);
-    // In the gap: the old snapshot, which is nobody's look.
-    world.exchange.told = { gaps: [{ kind, span, reason: 'not observed' }] };
-    await world.look(collector, 5000);
-    await world.look(collector, 1000);
-    // The moment is the server's, whatever is guessed of it here.
-    world.exchange.told = { covered: { fromMs: span.toMs, toMs: at(20) } };
-    await world.look(collector, 5000);
-    world.exchange.told = { covered: { fromMs: span.toMs, toMs: at(30) } };
-    await world.look(collector, 9000);
-    // A gap that was over before the next look, which came in time.
-    world.exchange.told = { covered: { fromMs: at(35), toMs: at(40) } };
-    await world.look(collector, 10_000);
-    assert.deepEqual(
-      world.archive.allRanges(1).map((range) => range.span),
-      [
-        { fromMs: at(40), toMs: at(40) + 1 },
-        { fromMs: at(20), toMs: at(30) + 1 },
-        { fromMs: at(0), toMs: at(10) + 1 },
-      ],
-      kind,
-    );
-    assert.deepEqual(
-      world.archive.gaps.map(({ reason, state }) => [reason, state]),
-      [
-        ['missing at source', 'unfillable'],
-        ['not observed', 'unfillable'],
-      ],
-    );
-    assert.deepEqual(
-      world.record.failures.map(({ code }) => code),
-      ['missing_at_source'],
-    );
-    world.record.assertAccounted(kind);
-  }
-});
-
-test('depth that a replay says is not recorded yet is missing at source; other failures are not', async () => {
-  const world = new World();
-  const depth = world.depth(START_MS);
-  const { depth: answer } = world.exchange.answers;
-  assert.ok(answer !== undefined);
-  for (const message of [`no depth is recorded up to now, ${REPLAY_TIME}`, 'no answer came']) {
-    world.exchange.answers.depth = () => {
-      throw new Error(message);
-    };
-    await assert.rejects(world.look(depth, 30_000), { message });
-    world.exchange.answers.depth = answer;
-    await world.look(depth, 30_000);
-  }
-  assert.deepEqual(world.gaps(), [
-    [0, 60_000, 'unfillable', 'missing at source'],
-    [60_001, 120_000, 'unfillable', 'not observed'],
-  ]);
 });
 
 test('a look has the time at which its answer arrived, however late that is read', async () => {

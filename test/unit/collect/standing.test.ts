@@ -3,7 +3,6 @@ import test from 'node:test';
 import { retryingArchive } from '../../../src/collect/retrying.js';
 import { Standing } from '../../../src/collect/standing.js';
 import { WalkStalledError } from '../../../src/collect/trades/walk.js';
-import { REPLAY_TIME } from '../../../src/contract/gap-notices.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import { STREAM_KINDS } from '../../../src/model/series.js';
@@ -95,16 +94,6 @@ for (const kind of STREAM_KINDS) {
     assert.ok(world.record.standing.at(-1)?.streams.length === 1);
   });
 }
-
-test('what a replay has not recorded yet is missing at source while it stands, and lost', async () => {
-  const world = new World();
-  await world.standing.archive.ensureMarkets([BTC_USDT], 0, { isComplete: true });
-  const stream = await world.open('depth', START_MS);
-  world.standing.failed('depth', 'BTC_USDT', new Error(`no depth up to now, ${REPLAY_TIME}`));
-  await world.pass(180);
-  const [gap] = world.gaps(stream);
-  assert.deepEqual([gap?.[2], gap?.[3]], ['unfillable', 'missing at source']);
-});
 
 test('a stream of states that no connection brings says why none was made', async () => {
   const world = new World();

@@ -429,26 +429,6 @@ test('a feed that breaks for good is told as fatal, and what it brought is store
   assert.equal(world.archive.states.length, 1);
 });
 
-test('what a replay does not know is no coverage, although the connection goes on', async () => {
-  const world = new World();
-  const gap = (ms: number): StateEvent => ({ kind: 'gap', fromExchangeMs: at(ms) });
-  await world.play(
-    [opened(0), state(10), alive(20)],
-    [gap(1000), alive(2000), gap(3000)],
-    [state(70_000, '2', 'query'), state(71_000, '3')],
-    [closed(71_000)],
-  );
-  assert.deepEqual(world.covered(), [
-    [70_000, 71_001],
-    [10, 1000],
-  ]);
-  assert.deepEqual(
-    world.archive.gaps.map(({ span, state: how, reason }) => [span, how, reason]),
-    [[{ fromMs: at(1000), toMs: at(70_000) }, 'unfillable', 'missing at source']],
-  );
-  assert.equal(world.archive.sessions.length, 1);
-});
-
 const query = (ms: number, last = '1') => state(ms, last, 'query');
 const reasons = (world: World) =>
   world.archive.gaps.map(({ span, reason }) => [
@@ -510,42 +490,8 @@ test('a subscription that went silent is a gap from its last update on', async (
   assert.deepEqual(reasons(world).at(-1), [101, 45_010, 'no updates']);
 });
 
-test('at a replay, which says itself what it knows, an answer is proof enough', async () => {
-  const world = new World();
-  const replay = opened(0, 'replay-1');
-  await world.play([replay, query(100), alive(90)], [query(20_100), alive(20_090)]);
-  assert.deepEqual(world.covered(), [[100, 20_101]]);
-});
-
-test('while a replay says that it knows nothing, its connections are there', async () => {
-  const world = new World();
-  const replay = (ms: number) => opened(ms, 'replay-1');
-  const gap: StateEvent = { kind: 'gap', fromExchangeMs: at(-1000) };
-  await world.play([replay(0), state(100), closed(100)]);
-  await world.play(
-    [replay(500), gap],
-    [closed(null, 'remote', 40_000), replay(41_000), gap],
-    [state(90_000), closed(90_000), replay(91_000), state(91_010)],
-  );
-  assert.deepEqual(reasons(world), [
-    [101, 500, 'no connection'],
-    [500, 40_000, 'missing at source'],
-    [500, 90_000, 'missing at source'],
-    [90_001, 91_010, 'no connection'],
-  ]);
-});
-
 test('the ledger counts the rows that lie in what is covered, answers among them', async () => {
-  const step = fc.constantFrom(
-    'update',
-    'query',
-    'equal',
-    'alive',
-    'gap',
-    'close',
-    'fail',
-    'settle',
-  );
+  const step = fc.constantFrom('update', 'query', 'equal', 'alive', 'close', 'fail', 'settle');
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
       const world = new World();
@@ -559,7 +505,6 @@ test('the ledger counts the rows that lie in what is covered, answers among them
         if (one === 'query') run.push(query(ms));
         if (one === 'equal') run.push(query(ms), alive(ms - 1));
         if (one === 'alive') run.push(alive(ms));
-        if (one === 'gap') run.push({ kind: 'gap', fromExchangeMs: at(ms) } as StateEvent);
         if (one === 'close') run.push(closed(ms), opened(ms + 1));
       }
       await world.play(...runs);

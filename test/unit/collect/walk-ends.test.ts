@@ -325,14 +325,6 @@ test('what only extends the newest coverage by a short time waits for the next r
   world.clock.advance(2000);
   await walker.pollHead(signal);
   assert.equal(world.archive.commits, before + 2);
-  world.exchange.told = { gaps: [{ kind: 'trades', span: span(8, 12), reason: 'not collected' }] };
-  world.clock.advance(1000);
-  await walker.pollHead(signal);
-  assert.equal(
-    world.archive.commits,
-    before + 2,
-    'nor does what is covered below a gap of the server',
-  );
 });
 
 test('two signs that history ends are no proof when more than half an hour lies between them', async () => {
@@ -661,3 +653,23 @@ async function walkFor(seconds: number, world: TradeWorld, perRequest: number | 
 function ignoreStall(error: unknown): void {
   assert.match(String(error), /no progress/);
 }
+
+test('the looks below a gap that is closed end where history does', async () => {
+  const world = new TradeWorld(every(3, 1), 3);
+  const first = world.walker();
+  await first.pollHead(signal);
+  await fillAll(first);
+  world.trades = [
+    ...world.trades,
+    ...every(90, 1, 100).map(({ tid, atS }) => ({ tid: tid + 3, atS })),
+  ];
+  world.cap = 60;
+  world.clock.advance(187_000);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  const before = world.exchange.asked.length;
+  await walker.fillStep(signal);
+  assert.deepEqual(world.covered(), [[1, 190]]);
+  // The page that closes it, one that shows the oldest trade as well, and one that shows nothing older.
+  assert.equal(world.exchange.asked.length - before, 3);
+});

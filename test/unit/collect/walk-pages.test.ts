@@ -137,18 +137,6 @@ test('a short absence leaves no gap in an empty market, a long one does', async 
   assert.deepEqual(told, { endpoint: 'historyResult', empty: true, keptAtLeastS: 300 });
 });
 
-test('a server that does not know some of the time has not shown that it was empty', async () => {
-  const world = new TradeWorld([], 100);
-  const walker = world.walker();
-  const span = { fromMs: START_MS + 40_000, toMs: START_MS + 50_000 };
-  for (let look = 0; look < 6; look += 1) {
-    world.exchange.told = { gaps: [{ kind: 'trades', span, reason: 'not collected' }] };
-    await walker.pollHead(signal);
-    world.clock.advance(6000);
-  }
-  assert.deepEqual(world.covered(), []);
-});
-
 test('trades after a long absence prove nothing of it, though the market was empty before', async () => {
   const world = new TradeWorld([], 100);
   const walker = world.walker();

@@ -1,0 +1,154 @@
+import type { AsOfReader, KnownStream, SpanCompleteness } from '../archive/as-of/reader.js';
+import type { Clock } from '../kernel/clock.js';
+import { SECOND_MS } from '../kernel/durations.js';
+import { isEmptySpan, overlapOf, type Span, spanLengthMs } from '../kernel/span.js';
+import { isoMs } from '../kernel/timestamp.js';
+import { BEFORE_COLLECTING, type GapReason } from '../model/gap-reasons.js';
+import { MOMENT_STREAMS, type StreamKind, streamName } from '../model/series.js';
+import { Catalog } from './catalog.js';
+
+type Missing = SpanCompleteness['missing'][number];
+
+/** Kinds that a replay demands without gaps; exact times are times of trades. */
+const DEMANDED: readonly StreamKind[] = ['trades', 'times', 'candles'];
+/** All kinds that are replayed. */
+const REPLAYED: readonly StreamKind[] = [...DEMANDED, 'depth', 'tickers', 'states'];
+
+/** Missing parts of one stream that are read. */
+const MISSING_MAX = 10_000;
+const DELISTED: GapReason = 'delisted';
+
+/** A gap of a stream within the time range of a replay. */
+interface RangeGap {
+  readonly stream: KnownStream;
+  readonly span: Span;
+  readonly reason: string;
+}
+
+/** What an archive has of the time range of a replay. */
+export interface RangeCoverage {
+  /** Gaps in trades and candles. */
+  readonly gaps: readonly RangeGap[];
+  /** Kinds that were collected, without a gap in the range. */
+  readonly whole: readonly StreamKind[];
+  /** By stream of trades or candles: since when it is covered without a break up to the range. */
+  readonly sinceMs: ReadonlyMap<number, number>;
+}
+
+/** Reads what an archive has of a time range. */
+export async function readCoverage(
+  asOf: Pick<AsOfReader, 'completeness'>,
+  catalog: Catalog,
+  range: Span,
+): Promise<RangeCoverage> {
+  const all: RangeGap[] = [];
+  const sinceMs = new Map<number, number>();
+  const streams = replayedOf(catalog);
+  for (const stream of streams) {
+    const missing = await missingOf(asOf, stream, range);
+    for (const one of missing) {
+      const span = overlapOf(one.span, range);
+      if (!isPiece(stream, span) || !isExpected(catalog, stream, { ...one, span })) continue;
+      all.push({ stream, span, reason: one.reason });
+    }
+    const before = missing.filter(({ span }) => span.fromMs < range.fromMs);
+    sinceMs.set(stream.streamId, Math.max(0, ...before.map(({ span }) => span.toMs)));
+  }
+  const marketsOf = (kind: StreamKind) =>
+    new Set(streams.filter((one) => one.kind === kind).map(({ marketId }) => marketId));
+  const isWhole = (kind: StreamKind) => {
+    const markets = marketsOf(kind);
+    // A market that was never collected has no rows to show, but trades without exact times are shown with whole seconds.
+    const isExact = kind !== 'times' || [...marketsOf('trades')].every((id) => markets.has(id));
+    return markets.size > 0 && isExact && all.every(({ stream }) => stream.kind !== kind);
+  };
+  return {
+    gaps: all.filter(({ stream }) => DEMANDED.includes(stream.kind)),
+    whole: REPLAYED.filter(isWhole),
+    sinceMs,
+  };
+}
+
+/**
+ * The newest time range in which trades and candles have no gap: up to where all of them are covered.
+ * Undefined where there is none.
+ */
+export async function newestWholeRange(
+  asOf: AsOfReader,
+  clock: Clock,
+  markets: readonly string[],
+): Promise<Span | undefined> {
+  const sight = { asOf, clock, markets, toMs: Number.POSITIVE_INFINITY, isKnownOnly: false };
+  const catalog = new Catalog(sight);
+  await catalog.refresh();
+  const { fromMs, toMs } = catalog.covered;
+  const ends = replayedOf(catalog).flatMap((stream) => {
+    const { kind, marketId, newestCoveredMs } = stream;
+    const market = [...catalog.markets].find((one) => one.marketId === marketId);
+    const isOver = market === undefined || !catalog.isListed(market, toMs - 1);
+    if (newestCoveredMs === null || isOver || !DEMANDED.includes(kind)) return [];
+    // A candle that has not closed yet is not missing.
+    return [newestCoveredMs + stepOf(stream) - 1];
+  });
+  const range = { fromMs, toMs: Math.min(toMs, ...ends) };
+  if (!Number.isFinite(fromMs) || isEmptySpan(range)) return undefined;
+  const { gaps } = await readCoverage(asOf, catalog, range);
+  const whole = { ...range, fromMs: Math.max(fromMs, ...gaps.map(({ span }) => span.toMs)) };
+  return isEmptySpan(whole) ? undefined : whole;
+}
+
+/** The first of some gaps in words, and how many more there are. */
+export function describeGaps(gaps: readonly RangeGap[]): string {
+  const [first] = [...gaps].sort((a, b) => a.span.fromMs - b.span.fromMs);
+  if (first === undefined) return '';
+  const { stream, span, reason } = first;
+  const more = gaps.length === 1 ? '' : ` and ${gaps.length - 1} more`;
+  return `${streamName(stream)} of ${stream.market} from ${isoMs(span.fromMs)} to ${isoMs(span.toMs)} (${reason})${more}`;
+}
+
+function replayedOf(catalog: Catalog): KnownStream[] {
+  return [...catalog.streams].filter(({ kind }) => REPLAYED.includes(kind));
+}
+
+/** What is missing of a stream before the end of a range; of one with too many pieces, within the range and all before. */
+async function missingOf(
+  asOf: Pick<AsOfReader, 'completeness'>,
+  stream: KnownStream,
+  range: Span,
+): Promise<readonly Pick<Missing, 'span' | 'reason' | 'state'>[]> {
+  const past = { fromMs: 0, toMs: range.toMs };
+  const found = await asOf.completeness(stream, past, MISSING_MAX);
+  const isCut = found.missingCount > MISSING_MAX;
+  const { missing } = isCut ? await asOf.completeness(stream, range, MISSING_MAX) : found;
+  const before = {
+    ...({
+      span: { fromMs: 0, toMs: range.fromMs },
+      state: 'open',
+      reason: 'not collected',
+    } as const),
+  };
+  return [...(isCut ? [before] : []), ...missing].filter(({ span }) => isPiece(stream, span));
+}
+
+function stepOf({ kind, variant }: KnownStream): number {
+  return kind === 'candles' ? variant * SECOND_MS : 1;
+}
+
+/** Whether a whole row may be missing in it: a candle counts as a whole. */
+function isPiece(stream: KnownStream, span: Span): boolean {
+  return spanLengthMs(span) >= stepOf(stream);
+}
+
+/** Whether something was there to be collected: nothing is of a market that is not listed. */
+function isExpected(
+  catalog: Catalog,
+  { kind, marketId }: KnownStream,
+  { span, state, reason }: Pick<Missing, 'span' | 'reason' | 'state'>,
+): boolean {
+  if (state === 'not listed' || reason === DELISTED) return false;
+  // Before the first look at depth, tickers or states a replay has nothing to show.
+  if (state === BEFORE_COLLECTING && MOMENT_STREAMS.has(kind)) return false;
+  if (state !== BEFORE_COLLECTING && state !== 'before history') return true;
+  const market = [...catalog.markets].find((one) => one.marketId === marketId);
+  return market === undefined || catalog.isListed(market, span.fromMs);
+}
