@@ -28,7 +28,7 @@ export function sourcesOf(
 
 /** Reader of a value; gets what a repeated option gave before. Throws InvalidArgumentError. */
 type Read<T> = ((text: string, earlier: never) => T) & {
-  /** All words that it knows, where they are few: help and completion show them. */
+  /** All words that it accepts, where they are few: help lists them. */
   readonly words?: readonly string[];
 };
 
@@ -112,7 +112,7 @@ export const nothing: Need<CommonOptions> = (common, use) => use(common);
 export type Commands = Readonly<Record<string, readonly [string, Loading | Declared]>>;
 type Loading = () => Promise<{ readonly default: Declared }>;
 
-/** What help shows of a command, and the commands below it. */
+/** What help shows of a command. */
 interface Shown {
   /** Default: the line that lists it. */
   readonly description?: string;
@@ -120,13 +120,17 @@ interface Shown {
   readonly help?: string;
   /** The line after a mistake, in place of the program's. */
   readonly hint?: string;
-  readonly commands?: Commands;
+}
+
+/** The commands below a command that does nothing by itself. */
+interface Below {
+  readonly commands: Commands;
   /** Name of the command that runs where none is named. */
   readonly standard?: string;
 }
 
 /** A command as the program takes it. */
-export interface Declared extends Shown {
+export interface Declared extends Shown, Partial<Below> {
   readonly args: readonly Argument<unknown>[];
   readonly options: readonly Option[];
   /** Left out by a command that only has others below it. */
@@ -179,14 +183,12 @@ export function command<
 }
 
 /** Declares a command that only has others below it. */
-export function group(shown: Shown & { readonly commands: Commands }): Declared {
+export function group(shown: Shown & Below): Declared {
   return { ...shown, args: [], options: [] };
 }
 
 interface Listed {
   readonly line: string;
-  /** Whether it runs where no command is named. */
-  readonly isStandard: boolean;
   load(): Promise<void>;
 }
 

@@ -26,10 +26,6 @@ const COMMANDS: Commands = {
     'look for what keeps the daemon from working, and say what to do',
     () => import('./commands/doctor.js'),
   ],
-  'completion <shell>': [
-    'print what completes commands and options in bash, zsh or fish',
-    () => import('./commands/completion.js'),
-  ],
   'status [options]': [
     'show what the archive holds: rows, newest, lag, coverage and gaps',
     () => import('./commands/status.js'),
@@ -134,8 +130,7 @@ interface Running {
 function addCommands(parent: Command, commands: Commands, running: Running, standard?: string) {
   for (const [line, [about, source]] of Object.entries(commands)) {
     const [name = '', ...usage] = line.split(' ');
-    const isStandard = name === standard;
-    const child = parent.command(name, { isDefault: isStandard }).description(about);
+    const child = parent.command(name, { isDefault: name === standard }).description(about);
     let loading: Promise<void> | undefined;
     const declareIt = async () => {
       const declared = typeof source === 'function' ? (await source()).default : source;
@@ -145,7 +140,7 @@ function addCommands(parent: Command, commands: Commands, running: Running, stan
       loading ??= declareIt();
       return loading;
     };
-    LISTED.set(child, { line, isStandard, load });
+    LISTED.set(child, { line, load });
   }
   parent.hook('preSubcommand', async (_, child) => {
     await LISTED.get(child)?.load();
@@ -207,7 +202,7 @@ function declare(
     addHelpCommand(command);
     return;
   }
-  command.enablePositionalOptions(commands !== undefined).action(async (...given: unknown[]) => {
+  command.action(async (...given: unknown[]) => {
     const code = await run(running.common(), given, command);
     if (code !== undefined) running.finish(code);
   });

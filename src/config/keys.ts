@@ -8,9 +8,6 @@ export const DEFAULTS: Config = deepFreeze(configSchema.parse({}));
 export const ENV_PREFIX = 'TAPEKEEP_';
 /** Names the configuration file; no key of its own. */
 export const CONFIG_FILE_VARIABLE = `${ENV_PREFIX}CONFIG`;
-/** Names what `sandbox ctl` and `replay ctl` steer, and is no setting: nothing is collected from there. */
-export const CTL_URL_VARIABLE = `${ENV_PREFIX}CTL_URL`;
-export const NO_SETTINGS: ReadonlySet<string> = new Set([CONFIG_FILE_VARIABLE, CTL_URL_VARIABLE]);
 
 export function deepFreeze<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value;

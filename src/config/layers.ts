@@ -3,9 +3,9 @@ import { messageOf, TapekeepError } from '../kernel/errors.js';
 import { isObject } from '../kernel/json.js';
 import { nearestName } from '../kernel/nearest.js';
 import {
+  CONFIG_FILE_VARIABLE,
   ENV_PREFIX,
   KEY_PATHS,
-  NO_SETTINGS,
   renamed,
   SECRET_FILE_PATHS,
   SECTION_PATHS,
@@ -169,11 +169,11 @@ export function readEnvironmentLayer(env: NodeJS.ProcessEnv): Layer {
   const settings = new Map<string, Setting>();
   const problems: ConfigProblem[] = [];
   for (const [name, text] of Object.entries(env)) {
-    if (!name.startsWith(ENV_PREFIX) || NO_SETTINGS.has(name)) continue;
+    if (!name.startsWith(ENV_PREFIX) || name === CONFIG_FILE_VARIABLE) continue;
     if (isServiceLink(name, text)) continue;
     const variable = VARIABLES.get(name);
     if (variable === undefined) {
-      const expected = suggestion(name, [...VARIABLES.keys(), ...NO_SETTINGS], 'variable');
+      const expected = suggestion(name, [...VARIABLES.keys(), CONFIG_FILE_VARIABLE], 'variable');
       problems.push({ key: name, source: 'environment', expected });
       continue;
     }

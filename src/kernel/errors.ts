@@ -162,7 +162,6 @@ const OTHER = {
   ...entries('fatal', 'failure', {
     bad_sandbox_file: 'The file that remembers when the built-in exchange began is damaged.',
     control_body_invalid: 'The body of a control request cannot be used.',
-    control_failed: 'A server that is steered does not answer, or refuses.',
     engine_misused:
       'The engine was set up or called in a way that no request of a client can cause.',
     missing_realtime_url: 'The real-time interface was asked for without its address.',

@@ -241,7 +241,7 @@ export class Sessions implements ClockControl {
         ? 'there is only the shared one'
         : `there are ${names.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
     throw new ReplayError(
-      `no session of the name ${name}; ${there}. One begins with the first request of a client that names it, or by "replay ctl begin" (POST /replay/sessions), and ends after no use for ${this.#idleMs / 1000} s`,
+      `no session of the name ${name}; ${there}. One begins with the first request of a client that names it, or by POST /replay/sessions, and ends after no use for ${this.#idleMs / 1000} s`,
     );
   }
 

@@ -96,14 +96,10 @@ function examplesOfHelp(): string[][] {
   const lines = blocksOf(text, 'text').flatMap((block) =>
     block.replaceAll(/\\\n\s*/g, '').split('\n'),
   );
-  return (
-    lines
-      .filter((line) => /^ {2}(?:[A-Z_]+=\S+ )*tapekeep /.test(line))
-      .map(wordsOf)
-      .map((words) => withStatements(words.slice(words.indexOf('tapekeep') + 1)))
-      // Their help sets TAPEKEEP_CTL_URL before.
-      .map((words) => (words[1] === 'ctl' ? [...words, '--url', 'http://127.0.0.1:8080'] : words))
-  );
+  return lines
+    .filter((line) => /^ {2}(?:[A-Z_]+=\S+ )*tapekeep /.test(line))
+    .map(wordsOf)
+    .map((words) => withStatements(words.slice(words.indexOf('tapekeep') + 1)));
 }
 
 /** Reads arguments as the program would, and stops short of doing anything. */

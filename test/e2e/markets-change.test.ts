@@ -3,6 +3,7 @@ import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { runCommand } from '../support/programs/commands.js';
+import { askControl, controlled } from '../support/programs/control.js';
 import { Program, startSandbox } from '../support/programs/program.js';
 
 /**
@@ -45,11 +46,13 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   });
   t.after(() => daemon.dispose());
 
-  const ctl = async (...args: string[]) => {
-    const env = { TAPEKEEP_EXCHANGE_URL: ready.url };
-    const { code, out, err } = await runCommand(['sandbox', 'ctl', ...args], env);
-    assert.equal(code, 0, out + err);
-    return out.split('\n');
+  const change = (path: string, body: object) =>
+    controlled(ready.url, `sandbox/markets${path}`, { body });
+  const truthOf = async (market: string) => {
+    const { status, text } = await askControl(ready.url, `sandbox/truth?market=${market}`);
+    assert.equal(status, 200, text);
+    const lines = text.split('\n').filter((line) => line !== '');
+    return lines.map((line) => JSON.parse(line) as Truth);
   };
   const ask = <Row extends object>(sql: string, ...values: unknown[]) =>
     runSql<Row>(databaseUrl, sql, values);
@@ -79,7 +82,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   await daemon.until(async () => (await countOf('SELECT 1 FROM trade LIMIT 1')) === 1);
 
   // Listed: collected in all streams, by the same process.
-  await ctl('create', NEW, 'moneyPrec=3', 'basePrice=150', 'activity=0.6');
+  await change('', { name: NEW, moneyPrec: 3, basePrice: '150', activity: 0.6 });
   const listedMs = systemClock.wallMs();
   await daemon.until(isCollectedAfter(listedMs));
   await daemon.until(
@@ -89,7 +92,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   assert.match(await metrics(), new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${NEW}"`));
 
   // Delisted: nothing is expected any more, and what was missing at that moment is given up.
-  await ctl('delist', NEW);
+  await change('/delist', { market: NEW });
   await daemon.until(
     async () => (await countOf('SELECT 1 FROM market WHERE delisted_at IS NOT NULL')) === 1,
   );
@@ -149,7 +152,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   assert.match(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${OLD}"`));
 
   // Listed again with other precisions.
-  await ctl('create', NEW, 'moneyPrec=2', 'basePrice=160', 'activity=0.6');
+  await change('', { name: NEW, moneyPrec: 2, basePrice: '160', activity: 0.6 });
   const backMs = systemClock.wallMs();
   await daemon.until(isCollectedAfter(backMs));
   const history = await ask<{ prec: number; isTold: boolean }>(
@@ -172,9 +175,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
     const open = (await gapsOf('--state', 'open')).filter(({ to }) => Date.parse(to) < backMs);
     return open.filter(({ kind }) => kind !== 'candles').length === 0;
   });
-  await daemon.until(async () =>
-    (await ctl('truth', NEW)).some((line) => (JSON.parse(line) as Truth).timeUs > backMs * 1000),
-  );
+  await daemon.until(async () => (await truthOf(NEW)).some(({ timeUs }) => timeUs > backMs * 1000));
   const untilMs = systemClock.wallMs();
   await daemon.until(isCollectedAfter(untilMs));
   const away = (await gapsOf('--reason', 'delisted')).filter(
@@ -188,9 +189,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   daemon.kill('SIGTERM');
   assert.equal((await daemon.ended()).code, 0, daemon.dump());
 
-  const truth = (await ctl('truth', NEW))
-    .map((line) => JSON.parse(line) as Truth)
-    .filter(({ timeUs }) => timeUs < untilMs * 1000);
+  const truth = (await truthOf(NEW)).filter(({ timeUs }) => timeUs < untilMs * 1000);
   const stored = await ask<{ id: string; us: string; price: string; amount: string }>(
     `SELECT tid::text AS id, (extract(epoch FROM executed_at) * 1000000)::bigint::text AS us,
             price::text, amount::text

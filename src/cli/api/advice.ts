@@ -29,7 +29,7 @@ const ADVICE: Readonly<Record<string, string>> = {
 
 /** Of a replay: waiting changes nothing while its time is paused, or goes on by steps. */
 const STEER =
-  'Asking again helps when that time has gone on: "tapekeep replay ctl" reads and steers it (step, seek, resume).';
+  'Ask again when the time of the replay has gone on: GET /replay/clock shows it; POST /replay/resume, /replay/step or /replay/seek moves it.';
 
 /** What was called, as the command line names it. */
 export interface Called {

@@ -95,12 +95,6 @@ a time of its own, which begins with its first request; sessions that are not us
           known: only what this archive had received by then, in its versions at that time
 Collecting from a replay needs a database of its own; it is never mixed with the real exchange. A replay
 with --allow-gaps is refused there, and so are depth, tickers and states that have a gap in the time range.`,
-  commands: {
-    ctl: [
-      'steer a running replay: pause, resume, seek, step, speed',
-      () => import('./replay-ctl.js'),
-    ],
-  },
   needs: archive('by itself'),
   async run({ session, store, nowMs }, { from, to, markets, speed, as, host, port, ...options }) {
     const { config, telemetry } = session;

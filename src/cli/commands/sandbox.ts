@@ -145,8 +145,8 @@ export default command({
   help: `
 Without --tape it is a working exchange: simulated traders, seeded, on a matching engine. The same
 seed and markets are the same exchange after every start. With --key or --keys others can trade too,
-and with --run its markets can be changed while it runs (tapekeep sandbox ctl); what is done to it lasts
-as long as the process, and each such run is an exchange of its own.
+and with --run its markets can be changed while it runs (by HTTP, below /sandbox/); what is done to it
+lasts as long as the process, and each such run is an exchange of its own.
 
 --like sets all behaviours as one exchange has them, and --dialect without --like does, too. An option for
 one of them goes before --like: --like whitebit --dialect p2b is WhiteBIT, asked as P2B is.
@@ -159,12 +159,6 @@ A tape is a CSV file with the columns id,time_ms,price,amount,side.
   tapekeep sandbox --tape a.csv --market BTC_USDT --tape b.csv --market ETH_USDT --time now
 
 The one line it prints when ready names its addresses and new keys (with --json for programs).`,
-  commands: {
-    ctl: [
-      'steer a running sandbox: markets, orders, funds, faults, its truth',
-      () => import('./sandbox-ctl.js'),
-    ],
-  },
   needs: nothing,
   async run(_, options) {
     const clock = systemClock;

@@ -9,6 +9,6 @@ test('what may pass is to be tried again; a replay whose time stands has to be m
     messageOf(withAdvice(new TapekeepError('server_error', `depth (HTTP 503): ${said}`)));
   assert.match(failed('too busy'), /^depth \(HTTP 503\): too busy\nIt may pass: try again/);
   const none = failed(`no depth of BTC_USDT is recorded up to noon, ${REPLAY_TIME}`);
-  assert.match(none, /\nAsking again helps when that time has gone on: "tapekeep replay ctl"/);
+  assert.match(none, /\nAsk again when the time of the replay has gone on: GET \/replay\/clock/);
   assert.doesNotMatch(none, /It may pass/);
 });

@@ -128,12 +128,11 @@ test('the environment wins over the file, and the command line over both', () =>
   assert.equal(config.exchange.timeout, 10_000);
 });
 
-test('TAPEKEEP_CONFIG names the file, and --config wins over it; what ctl steers is no setting', () => {
+test('TAPEKEEP_CONFIG names the file, and --config wins over it', () => {
   const one = fileOf('sandbox: {seed: 1}\n');
   const two = fileOf('sandbox: {seed: 2}\n');
   assert.equal(loadConfig({ env: { TAPEKEEP_CONFIG: one } }).sandbox.seed, 1);
   assert.equal(loadConfig({ file: two, env: { TAPEKEEP_CONFIG: one } }).sandbox.seed, 2);
-  assert.equal(loadConfig({ env: { TAPEKEEP_CTL_URL: 'http://127.0.0.1:1' } }).exchange.url, null);
 });
 
 test('every key has its own environment variable, and the rule gives the promised names', () => {
