@@ -25,8 +25,8 @@ const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
 const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   fault: 'all',
   e2e: [
-    ...['adding-a-series', 'api-probe', 'backfill', 'closed-loop'],
-    ...['database-kept', 'doctor', 'documents', 'documents-sandbox', 'ended-early', 'export'],
+    ...['adding-a-series', 'backfill', 'closed-loop'],
+    ...['database-kept', 'doctor', 'doctor-exchange', 'documents', 'documents-sandbox', 'ended-early', 'export'],
     ...['gaps', 'hostile-memory', 'ipv6', 'known-exchanges', 'lying-exchange'],
     ...['markets-change', 'migrate'],
     ...['partitions', 'partitions-disk', 'recipes', 'refusals', 'stopping', 'tape', 'tls'],

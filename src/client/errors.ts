@@ -124,7 +124,7 @@ export class WrongDialectError extends ExchangeError {
 export class NotFoundError extends ExchangeError {
   /** @param dialect in which was asked */
   constructor(place: ErrorPlace, dialect: DialectName) {
-    const other = `the dialect (exchange.dialect is ${dialect}; "tapekeep api probe" finds the one that fits)`;
+    const other = `the dialect (exchange.dialect is ${dialect}; "tapekeep doctor" checks which one fits)`;
     const hint = dialect === 'contract' ? '' : `, and ${other}`;
     const text = `not found: check the base URL and the market${hint}`;
     super('not_found', 'client_error', place, text);

@@ -58,18 +58,6 @@ export interface CallOptions {
   readonly form?: 'get' | 'post';
   /** A turn of {@link ExchangeApi.reserve}: the call waits for nothing, and uses the turn up. */
   readonly turn?: RequestTurn;
-  /** Is shown each answer that is JSON as it came, before it is read; a refusal, too. */
-  readonly onAnswer?: (answer: ToldAnswer) => void;
-}
-
-/** An answer as it came: nothing of it is checked. */
-export interface ToldAnswer {
-  /** HTTP status. */
-  readonly status: number;
-  /** The header `content-type`; undefined when it has none. */
-  readonly contentType: string | undefined;
-  /** The decoded JSON. */
-  readonly body: unknown;
 }
 
 /** The right to send one request now: for a call's options, or to be given back. */

@@ -20,7 +20,6 @@ export {
   type ProxyAddress,
   type Reply,
   type RequestTurn,
-  type ToldAnswer,
 } from './exchange-client.js';
 export {
   createExchangeClock,

@@ -34,7 +34,6 @@ import {
   UnexpectedPageError,
   WrongDialectError,
 } from './errors.js';
-import type { CallOptions } from './exchange-client.js';
 
 /** The head of an answer, known before its body. */
 export interface ReplyHead {
@@ -62,8 +61,6 @@ export interface Question<R> {
   readonly secrets: readonly string[];
   /** What Retry-After asked for, if anything. */
   readonly retryAfterMs: number | undefined;
-  /** Is shown the decoded body before it is read. */
-  readonly onAnswer?: CallOptions['onAnswer'] | undefined;
 }
 
 /** What an answer says. */
@@ -114,7 +111,6 @@ export function readReply<R>(question: Question<R>, reply: RawReply): Reading<R>
   if (opening.trimStart().startsWith('<')) throw new UnexpectedPageError(errorPlace, undefined);
 
   const [body, text] = parseJson(errorPlace, question, reply);
-  question.onAnswer?.({ status, contentType, body });
   const reading = readBody(body, question.endpoint.envelope);
   if (reading.kind !== 'success' && reading.kind !== 'bare') {
     throw errorOfBody(reading, errorPlace, question);

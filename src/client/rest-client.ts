@@ -353,7 +353,6 @@ export class EndpointCaller {
         isSigned: request.method === 'POST',
         secrets: this.#secrets,
         retryAfterMs,
-        onAnswer: options.onAnswer,
       };
       const { data, rejected, cachedAtMs } = readReply<R>(question, reply);
       this.#options.budget.served();

@@ -78,9 +78,10 @@ test('the doctor finds nothing wrong where all is right, and warns of what is on
   assert.match(rest[0] ?? '', /database: ok: no archive yet/);
   assert.match(rest[1] ?? '', /status page: ok: a free port on .* is picked/);
   assert.match(rest[2] ?? '', /exchange: ok: .* answers .*lists \d+ markets/);
-  assert.match(rest[3] ?? '', /exchange: warning: it does not list NOPE/);
-  assert.match(rest[4] ?? '', /exchange: ok: .* takes subscriptions/);
-  assert.equal(rest[5], 'exchange: ok: its clock and that of this machine agree');
+  assert.match(rest[4] ?? '', /exchange: warning: it does not list NOPE/);
+  assert.match(rest[3] ?? '', /exchange: ok: it speaks the dialect contract .*history/);
+  assert.match(rest[5] ?? '', /exchange: ok: .* takes subscriptions/);
+  assert.equal(rest[6], 'exchange: ok: its clock and that of this machine agree');
   const none = await doctor({ ...env, TAPEKEEP_MARKETS: 'BTC_UDST' });
   assert.equal(none.code, 1, none.states.join('\n'));
   assert.match(none.states.join('\n'), /exchange: wrong: it does not list BTC_UDST/);

@@ -232,7 +232,7 @@ for (const dialect of OTHERS) {
     );
     if (dialect === 'p2b') {
       await assert.rejects(client.markets(), {
-        message: /exchange\.dialect is p2b; "tapekeep api probe"/,
+        message: /exchange\.dialect is p2b; "tapekeep doctor"/,
       });
     }
   });

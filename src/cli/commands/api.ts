@@ -24,7 +24,6 @@ import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
 import { kebabCase } from '../options.js';
-import { probe } from './api-probe.js';
 import { watch } from './api-watch.js';
 
 /** Time parameters are marked in the table. */
@@ -74,7 +73,7 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
 }
 
 export default group({
-  description: "Calls the exchange's API: one command for each endpoint, watch, and probe.",
+  description: "Calls the exchange's API: one command for each endpoint, and watch.",
   help: `
 The exchange is the one of the settings (exchange.url, realtime.url), or of --url and --realtime-url;
 watch takes the latter only. That of a replay may name a session: http://127.0.0.1:8080/?session=NAME.
@@ -86,15 +85,10 @@ others on this machine could read it.
   tapekeep api markets --url http://127.0.0.1:8080 --dialect whitebit
   tapekeep api kline BTC_USDT --start -1h --end now --json
   tapekeep api watch BTC_USDT --period 60 --for 10s
-  tapekeep api probe --url http://127.0.0.1:8080 --realtime-url ws://127.0.0.1:8080/ws
   tapekeep api order-new BTC_USDT --side buy --price 60000 --amount 0.001`,
   hint: '(tapekeep api --help lists the endpoints)',
   commands: {
     ...Object.fromEntries(endpointNames.map(endpointCommand)),
-    'probe [options] [market]': [
-      'Asks an exchange gently: which dialect fits, and all that differs from the contract',
-      probe,
-    ],
     'watch [options] <market>': [
       "Follows a market's state over the real-time interface, one line an event",
       watch,

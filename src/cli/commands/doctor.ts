@@ -4,6 +4,8 @@ import { join, relative, resolve, sep } from 'node:path';
 import type { StateFeed } from '../../client/index.js';
 import { exchangeNameOf, redactUrl } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
+import type { DialectName } from '../../contract/dialects.js';
+import type { EndpointName } from '../../contract/endpoints.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
@@ -16,6 +18,7 @@ import {
   type Store,
 } from '../../store/index.js';
 import { adviceOn } from '../api/advice.js';
+import { checkEndpoints, type EndpointAnswer } from '../api/endpoint-check.js';
 import { command, nothing } from '../command.js';
 import { nearestFolder } from '../daemon/housekeeping.js';
 import { EndedError } from '../ending.js';
@@ -34,7 +37,7 @@ import {
   refuseOtherDialect,
 } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
-import { JSON_DOCUMENT } from '../options.js';
+import { JSON_DOCUMENT, kebabCase } from '../options.js';
 import { countOf, jsonLine, printable, writeOut } from '../output.js';
 
 /** What one look found. */
@@ -71,8 +74,12 @@ async function look(what: string, at: Look): Promise<Finding[]> {
 export default command({
   options: { json: JSON_DOCUMENT },
   help: `
-Looks at the settings, the data folder and its disk, the database, the port of the status page, the exchange
-and the clock, changes nothing, and says of each whether it serves and what to do where it does not.
+Checks the settings, the data folder and its disk, the database, the port of the status page, the exchange
+and the clock, changes nothing, and says what to do about each that does not serve. Of the exchange it requests
+each public endpoint once: which dialect it speaks, which responses can be read, whether real time works.
+
+  TAPEKEEP_EXCHANGE_URL=http://127.0.0.1:8080 TAPEKEEP_REALTIME_URL=ws://127.0.0.1:8080/ws tapekeep doctor
+
 Exit code 0: collecting can begin; 1: something has to be changed first. A warning alone is 0.`,
   needs: nothing,
   async run(common, { json }) {
@@ -280,16 +287,42 @@ async function exchangeOf(session: Session, bound: ArchiveIdentity | null): Retu
   const names = data.map(({ name }) => name);
   const missing = config.markets.filter((market) => !names.includes(market));
   const other = bound && otherExchange(bound, archiveIdentityOf(config, identity));
-  const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
+  const candidates = config.markets.filter((market) => names.includes(market)).concat(names);
+  const [first] = candidates;
   return [
     ok(`${url} answers in ${shownDuration(tookMs)} and lists ${countOf(names.length, 'market')}`),
     proxies !== null && ok(`the way to it goes through a proxy: ${proxies}`),
     other && wrong(other.message),
+    ...endpointsFound(access.dialect, await checkEndpoints(access, candidates)),
     missing.length > 0 && unlisted(missing, config.markets, names),
     realtimeUrl !== null &&
       first !== undefined &&
       (await feedOf(access.openStateFeed(first, 86_400), realtimeUrl)),
     clockOf(exchangeTime.offsetMs, exchangeKindOf(identity)),
+  ];
+}
+
+/** Endpoints whose rows the daemon stores. The others are only for "tapekeep api". */
+const COLLECTED: ReadonlySet<EndpointName> = new Set([
+  ...(['markets', 'tickers', 'kline', 'history', 'historyResult', 'depth'] as const),
+]);
+const FORM_ADVICE = 'its dialect is not known: docs/adding-an-exchange.md says how to describe it';
+
+/** Says in which dialect the exchange responds, and of which endpoint the response cannot be read. */
+function endpointsFound(dialect: DialectName, answers: readonly EndpointAnswer[]): Found[] {
+  const read = answers.filter(({ outcome }) => outcome === 'read');
+  const unsent = answers.flatMap((answer) => answer.unsent);
+  const named = read.map(({ endpoint }) => kebabCase(endpoint)).join(', ');
+  const nulls = unsent.length === 0 ? '' : `; not sent and stored as null: ${unsent.join(', ')}`;
+  const spoken = `it speaks the dialect ${dialect} (exchange.dialect)`;
+  return [
+    ...(read.length === 0 ? [] : [ok(`${spoken}, and can be read: ${named}${nulls}`)]),
+    ...answers.flatMap(({ endpoint, outcome, detail }) => {
+      if (outcome === 'read') return [];
+      const found = `${kebabCase(endpoint)} cannot be read: ${detail}`;
+      if (outcome === 'passing') return [warning(found, 'it may pass: run the doctor again later')];
+      return [COLLECTED.has(endpoint) ? wrong(found, FORM_ADVICE) : warning(found, FORM_ADVICE)];
+    }),
   ];
 }
 

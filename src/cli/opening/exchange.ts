@@ -246,6 +246,13 @@ export async function refuseOtherDialect(
   }
 }
 
+/** Whether an error says nothing of how the exchange is to be asked, because the next request may succeed. */
+export function mayPass(error: unknown): boolean {
+  return (
+    error instanceof ExchangeError && error.action === 'retry' && error.code !== 'malformed_reply'
+  );
+}
+
 /** Whether an exchange gives candles when it is asked in a dialect, or how it refuses them. */
 async function askForCandles(
   { client, time }: ExchangeAccess,
@@ -271,7 +278,7 @@ async function askForCandles(
   } catch (error) {
     if (signal.aborted || !(error instanceof ExchangeError)) throw error;
     // What may pass says nothing of the dialect, and shows when it is collected.
-    if (error.action !== 'retry' || error.code === 'malformed_reply') return error;
+    if (!mayPass(error)) return error;
   }
   return 'unclear';
 }

@@ -81,7 +81,7 @@ const DEFAULT_ACKNOWLEDGE_TIMEOUT_MS = 10_000;
 const DEFAULT_QUERY_EVERY_MS = 20_000;
 
 /** @throws InvalidAddressError when `url` is not a plain ws or wss address */
-export function assertFeedAddress(url: string): void {
+function assertFeedAddress(url: string): void {
   if (readAddress('realtimeUrl', url, ['ws:', 'wss:']).hash !== '') {
     throw new InvalidAddressError('realtimeUrl', url, 'it must not have a fragment');
   }

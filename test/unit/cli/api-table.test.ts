@@ -20,7 +20,7 @@ async function apiProgram() {
 test('every endpoint is a command, and every parameter one of its options', async () => {
   const program = await apiProgram();
   const names = program.commands.map((command) => command.name());
-  assert.deepEqual(names, [...endpointNames.map(kebabCase), 'probe', 'watch', 'help']);
+  assert.deepEqual(names, [...endpointNames.map(kebabCase), 'watch', 'help']);
   assert.ok(names.includes('history-result') && names.includes('order-new'));
   for (const [index, name] of endpointNames.entries()) {
     const flags = program.commands[index]?.options.map((option) => option.attributeName()) ?? [];
