@@ -53,7 +53,7 @@ const STORE = {
       'The schema is older than the program, and this command does not migrate.',
     database_too_new: 'The schema is newer than the program.',
     database_too_old: 'Postgres is older than 15.',
-    embedded_postgres_locked: 'Another program is starting or stopping the embedded Postgres.',
+    embedded_postgres_locked: 'Another program owns the embedded Postgres, which does not answer.',
     writer_lock_held: 'Another daemon writes to this archive.',
   }),
   ...entries('retry', 'database', {
@@ -65,7 +65,8 @@ const STORE = {
   }),
   ...entries('fatal', 'failure', {
     embedded_postgres_failed: 'The embedded Postgres cannot be set up or started.',
-    embedded_postgres_lost: 'The embedded Postgres ended, and attempts to start it again failed.',
+    embedded_postgres_lost:
+      'The embedded Postgres ended with the process that ran it, or could not be started again.',
     embedded_postgres_needs_user:
       'The embedded Postgres cannot be run, or looked at, as this user.',
     migration_failed: 'A migration failed; the schema is as it was before.',

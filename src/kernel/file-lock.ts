@@ -44,6 +44,8 @@ const ASIDE = '.stale';
 /** Texts of the locks that this process holds. */
 const heldHere = new Set<string>();
 
+type Release = () => Promise<void>;
+
 /** A lock file as it was found. */
 interface Found {
   /** Process id, machine, birth of the process and a random word: no two holders ever write the same. */
@@ -73,9 +75,18 @@ export class FileLock {
   /**
    * Waits for the lock. The function returned gives it back and never fails.
    *
+   * @param needless asked at each look at a lock that another holds; true ends the wait without the lock
    * @throws the refusal when the others take too long; the signal's reason; errors of the disk
    */
-  async acquire(signal?: AbortSignal): Promise<() => Promise<void>> {
+  async acquire(signal?: AbortSignal): Promise<Release>;
+  async acquire(
+    signal: AbortSignal | undefined,
+    needless: () => Promise<boolean>,
+  ): Promise<Release | undefined>;
+  async acquire(
+    signal?: AbortSignal,
+    needless?: () => Promise<boolean>,
+  ): Promise<Release | undefined> {
     const { clock, random, waitMs, refusal, onWait } = this.#options;
     const birth = (await birthOf(process.pid)) || '-';
     const own = `${process.pid} ${hostname()} ${birth} ${random().toString(36).slice(2)}\n`;
@@ -94,6 +105,7 @@ export class FileLock {
           await this.#clearAway(found.text, own);
           continue;
         }
+        if (await needless?.()) return undefined;
       }
       if (nowMs - startedMs >= waitMs) throw refusal(nameOf(seen));
       if (!isReported && nowMs - startedMs >= REPORT_AFTER_MS) {

@@ -86,10 +86,10 @@ export function describeAddress(databaseUrl: string): string {
 }
 
 /** @throws {@link StoreError} `bad_database_url` */
-export function clientConfig(
-  { databaseUrl, connectTimeoutMs }: ConnectionOptions,
-  applicationName = 'tapekeep',
-): pg.ClientConfig & { readonly connectionString: string } {
+export function clientConfig({
+  databaseUrl,
+  connectTimeoutMs,
+}: ConnectionOptions): pg.ClientConfig & { readonly connectionString: string } {
   if (!/^postgres(ql)?:\/\//.test(databaseUrl) || !URL.canParse(withUrlHost(databaseUrl))) {
     throw new StoreError(
       'bad_database_url',
@@ -109,7 +109,7 @@ export function clientConfig(
   }
   return {
     connectionString: connectionString(databaseUrl),
-    application_name: applicationName,
+    application_name: 'tapekeep',
     connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEPALIVE_AFTER_MS,

@@ -95,8 +95,6 @@ export interface ConnectionUse {
   readonly explain?: (error: unknown) => Error;
   /** Error text when it is used after it was lost; the reason is added. */
   readonly lostText?: string;
-  /** What the server calls the program. Default: tapekeep. */
-  readonly applicationName?: string;
 }
 
 /** A failure in the store's words, for {@link ConnectionUse.explain}. */
@@ -146,7 +144,7 @@ export class Connection implements Runner {
   /** @throws {@link StoreError} naming host, port and database; the signal's reason */
   static async open(options: ConnectionOptions, use: ConnectionUse = {}): Promise<Connection> {
     use.signal?.throwIfAborted();
-    const client = new Client(clientConfig(options, use.applicationName));
+    const client = new Client(clientConfig(options));
     const connection = new Connection(client, options, use);
     try {
       await client.connect();

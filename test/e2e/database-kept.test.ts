@@ -31,7 +31,7 @@ async function toEnd(...args: string[]) {
   return { code, stdout: program.text('stdout'), stderr: program.text('stderr') };
 }
 
-test('the database stays without a daemon, with one beside it, and ends with the last of them', async () => {
+test('the database stays without a daemon, and under one that goes on when its owner ends', async () => {
   const none = await toEnd('db');
   assert.equal(none.code, 2);
   assert.match(none.stderr, /there is no archive in .*"tapekeep start" makes one/);
@@ -48,16 +48,35 @@ test('the database stays without a daemon, with one beside it, and ends with the
   );
   assert.equal(row?.who, 'analyst');
 
-  const daemon = run('start');
+  const daemon = run('--log-level', 'debug', '--log-format', 'json', 'start');
   await daemon.line((line) => line.startsWith('  exchange  http://'));
   await daemon.line((line) => line.startsWith('  realtime  ws://'));
   assert.equal((await toEnd('url')).stdout, url);
-  daemon.kill('SIGINT');
-  assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  assert.equal((await toEnd('status')).code, 0);
   await runSql(url, 'SELECT 1');
+  const second = await toEnd('start');
+  assert.equal(second.code, 3, second.stderr);
+  assert.match(second.stderr, /another tapekeep writes to this database/);
 
+  const asking = run('query', '--engine', 'postgres', 'SELECT pg_sleep(60)');
+  const sleepers = `SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'`;
+  const owner = (await toEnd('url', '--owner')).stdout;
+  await daemon.until(async () => (await runSql(owner, sleepers)).length > 0);
   kept.kill('SIGINT');
   assert.deepEqual(await kept.ended(), { code: 0, signal: null });
+  assert.equal((await asking.ended()).code, 1);
+  assert.match(
+    asking.text('stderr'),
+    /^tapekeep: the database in \S+ no longer answers, as when the process that ran it has ended: run the command again \(/,
+  );
+  await daemon.line((line) => /, again".*embedded Postgres: ready/.test(line));
+  const before = daemon.lines.stderr.length;
+  await daemon.until(() =>
+    Promise.resolve(daemon.lines.stderr.slice(before).some((line) => line.includes('"committed"'))),
+  );
+  assert.equal((await toEnd('url')).stdout, url);
+  daemon.kill('SIGINT');
+  assert.equal((await daemon.ended()).code, 0, daemon.dump());
   await assert.rejects(runSql(url, 'SELECT 1'), { code: 'ECONNREFUSED' });
   const ended = await toEnd('url');
   assert.equal(ended.code, 1);

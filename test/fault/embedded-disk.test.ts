@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { startEmbeddedPostgres } from '../../src/store/index.js';
+import { findEmbeddedPostgres, startEmbeddedPostgres } from '../../src/store/index.js';
 import { isCovered } from '../support/exchanges/recorded.js';
 import { judgeClaims } from '../support/oracle/claims.js';
 import { assertConserved } from '../support/oracle/conserved.js';
@@ -43,11 +43,8 @@ test('a full disk below the embedded server: intake pauses, and goes on by itsel
   const isReady = async () => (await statusOf('readyz')) === 200;
   await daemon.line((line) => line.includes('"committed"'));
   await daemon.until(isReady);
-  const server = await startEmbeddedPostgres({
-    ...{ dataDir, clock: systemClock, telemetry: quietStoreEvents() },
-  });
-  // Before the disk goes, which an after hook would not be.
-  await using _stopping = { [Symbol.asyncDispose]: () => server.stop() };
+  const beside = await findEmbeddedPostgres(dataDir, systemClock);
+  const url = beside?.url ?? assert.fail('no server');
 
   await disk.fill();
   t.diagnostic(`${await disk.freeBytes()} bytes free`);
@@ -71,7 +68,7 @@ test('a full disk below the embedded server: intake pauses, and goes on by itsel
   await daemon.until(isReady);
   const readyAtMs = systemClock.wallMs();
   const isCaughtUp = () =>
-    isCovered(server.url, 'trades', filledAtMs - 1000, readyAtMs).catch(() => false);
+    isCovered(url, 'trades', filledAtMs - 1000, readyAtMs).catch(() => false);
   await daemon.until(isCaughtUp);
   t.diagnostic(
     `full for ${freedAtMs - filledAtMs} ms, ready ${readyAtMs - freedAtMs} ms after there was room`,
@@ -79,6 +76,11 @@ test('a full disk below the embedded server: intake pauses, and goes on by itsel
   assertConserved(await (await fetch(`${address}/metrics`)).text());
   daemon.kill('SIGTERM');
   assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  const server = await startEmbeddedPostgres({
+    ...{ dataDir, clock: systemClock, telemetry: quietStoreEvents() },
+  });
+  // Before the disk goes, which an after hook would not be.
+  await using _stopping = { [Symbol.asyncDispose]: () => server.stop() };
   const archive = await openSql(server.url);
   try {
     const { issued, proven, lies } = await judgeClaims(archive, ready.url, systemClock.wallMs());

@@ -20,7 +20,7 @@ async function startDaemon(t: TestContext) {
   const daemon = new Program(START, { cwd, env: { TAPEKEEP_HTTP_PORT: '0' } });
   t.after(async () => {
     await daemon.dispose();
-    // A test that failed may have left the server, which then nobody ends.
+    // A test that failed may have left the server.
     const left = await readPostmaster(join(cwd, 'data/postgres'));
     if (left !== undefined) kill(left.pid, 'SIGQUIT');
     await rm(cwd, { recursive: true, force: true });
@@ -72,7 +72,7 @@ test(
       // A server that is back before the next commit was never away to the writer.
       const back = newLine(started, 'embedded Postgres: ready');
       const startedMs = performance.now();
-      // Another program of the folder may start the server just as well; one of them does.
+      // A command beside it waits until the daemon has started its server again.
       const pid = await killServer(started);
       const beside = new Program(['status'], { cwd: started.cwd });
       t.after(() => beside.dispose());
@@ -92,7 +92,7 @@ test(
     assert.match(metrics, /tapekeep_embedded_postgres_phases_total\{phase="lost"\} 3/);
     daemon.kill('SIGTERM');
     assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
-    assert.equal(await readPostmaster(started.clusterDir), undefined, 'the last one ends it');
+    assert.equal(await readPostmaster(started.clusterDir), undefined, 'its owner ends it');
   },
 );
 

@@ -62,7 +62,7 @@ async function startOther(t: TestContext) {
   };
 }
 
-test('another server behind the id of postmaster.pid is not waited for, adopted or ended', async (t) => {
+test('another server behind the id of postmaster.pid is not waited for, taken over or ended', async (t) => {
   const other = await startOther(t);
   const dataDir = await folder(t);
   const first = await start(t, dataDir);
@@ -83,7 +83,7 @@ test('another server behind the id of postmaster.pid is not waited for, adopted 
     const server = await start(t, dataDir, phases);
     assert.deepEqual(await runSql(server.url, 'SELECT one FROM kept'), [{ one: 1 }], what);
     assert.equal(
-      phases.some((phase) => /waiting|adopted|joined/.test(phase)),
+      phases.some((phase) => /waiting|taken over/.test(phase)),
       false,
       phases.join('; '),
     );

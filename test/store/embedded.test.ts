@@ -15,20 +15,14 @@ import {
 } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { type AddressInfo, createServer } from 'node:net';
-import { release } from 'node:os';
+import { hostname, release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { findRunning, readPostmaster, syncMethodOf } from '../../src/store/embedded/server.js';
 import { findEmbeddedPostgres, migrate, startEmbeddedPostgres } from '../../src/store/index.js';
-import {
-  asSuperuser,
-  makeTempDir,
-  openSql,
-  quietStoreEvents,
-  runSql,
-} from '../support/postgres/postgres-server.js';
+import { makeTempDir, quietStoreEvents, runSql } from '../support/postgres/postgres-server.js';
 import { mountSmallDisk } from '../support/small-disk.js';
 
 const isRoot = process.getuid?.() === 0;
@@ -38,7 +32,7 @@ const servers: { stop(): Promise<void> }[] = [];
 const children: ChildProcess[] = [];
 
 after(async () => {
-  // Those of a test that failed in the middle; then the last of the servers' users is here.
+  // Those of a test that failed in the middle.
   for (const child of children) {
     if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
   }
@@ -56,10 +50,13 @@ async function newDir(): Promise<string> {
   return dir;
 }
 
-async function start(dataDir: string, phases: string[] = []) {
+async function start(
+  dataDir: string,
+  phases: string[] = [],
+  more: Partial<Parameters<typeof startEmbeddedPostgres>[0]> = {},
+) {
   const server = await startEmbeddedPostgres({
-    dataDir,
-    clock: systemClock,
+    ...{ dataDir, clock: systemClock, ...more },
     telemetry: quietStoreEvents({
       embeddedPostgres: ({ phase, detail }) => phases.push(`${phase} ${detail ?? ''}`.trim()),
     }),
@@ -141,12 +138,11 @@ test('the program logs in as one who has no right on the server', async () => {
   const path = join(dataDir, 'postgres.program.password');
   assert.equal((await readFile(path, 'utf8')).trim(), new URL(url).password);
   assert.equal((await stat(path)).mode & 0o777, 0o600);
-  // As after a version that had none: also where the server runs already.
-  await rm(path);
-  const joined = await start(dataDir);
-  assert.equal((await readFile(path, 'utf8')).trim(), new URL(url).password);
-  await joined.stop();
   await stop();
+  await rm(path);
+  const again = await start(dataDir);
+  assert.equal((await readFile(path, 'utf8')).trim(), new URL(url).password);
+  await again.stop();
 });
 
 test('people log in as one who only reads, by the name and password that were set last', async () => {
@@ -162,10 +158,9 @@ test('people log in as one who only reads, by the name and password that were se
   await assert.rejects(runSql(first.readerUrl, writes), { code: '42501' });
   assert.equal((await stat(join(dataDir, 'postgres.reader'))).mode & 0o777, 0o600);
 
-  const options = { dataDir, clock: systemClock, telemetry: quietStoreEvents() };
+  await first.stop();
   const reader = { name: 'ann', password: `of-Ann's@own:/%` };
-  const named = await startEmbeddedPostgres({ ...options, reader });
-  servers.push(named);
+  const named = await start(dataDir, [], { reader });
   assert.deepEqual(await runSql(named.readerUrl, 'SELECT current_user::text AS "as"'), [
     { as: 'ann' },
   ]);
@@ -174,7 +169,7 @@ test('people log in as one who only reads, by the name and password that were se
   const other = await start(dataDir);
   assert.equal(other.readerUrl, named.readerUrl);
   assert.equal((await findEmbeddedPostgres(dataDir, systemClock))?.readerUrl, named.readerUrl);
-  for (const one of [first, named, other]) await one.stop();
+  await named.stop();
   assert.equal(await findEmbeddedPostgres(dataDir, systemClock), undefined);
 });
 
@@ -195,42 +190,7 @@ test('a port that was chosen is the only one that will do', async () => {
   await server.stop();
 });
 
-test('an archive whose program was the superuser is made over, once, with all that is in it', async () => {
-  const dataDir = join(await newDir(), 'data');
-  const first = await start(dataDir);
-  const superuser = await asSuperuser(first.url, dataDir);
-  // As the versions before left it: everything made by the superuser, and no other login.
-  await runSql(superuser, 'ALTER DATABASE tapekeep OWNER TO tapekeep');
-  await runSql(superuser, 'DROP ROLE tapekeep_program');
-  await migrate({ databaseUrl: superuser });
-  await runSql(
-    superuser,
-    `SELECT make_partition('trade', '2026-01-15');
-     ALTER TABLE trade OWNER TO tapekeep;
-     ALTER TABLE trade_20260115 OWNER TO tapekeep;
-     ALTER FUNCTION make_partition OWNER TO tapekeep;
-     CREATE VIEW of_a_person AS SELECT market_id FROM trade`,
-  );
-  await first.stop();
-  for (const time of ['at first', 'again']) {
-    const { url, stop } = await start(dataDir);
-    assert.equal(new URL(url).username, 'tapekeep_program', time);
-    const report = await migrate({ databaseUrl: url });
-    assert.deepEqual([report.applied, report.roles.note], [[], null]);
-    const owners = await runSql(
-      url,
-      `SELECT relname, relowner::regrole::text AS owner FROM pg_class
-       WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v')
-         AND relowner <> 'tapekeep_owner'::regrole`,
-    );
-    assert.deepEqual(owners, [{ relname: 'of_a_person', owner: 'tapekeep' }]);
-    await runSql(url, `SELECT make_partition('trade', now())`);
-    await runSql(superuser, 'SELECT * FROM of_a_person');
-    await stop();
-  }
-});
-
-test('the server of a killed daemon is adopted', async () => {
+test('the server of a killed owner belongs to the next process', async () => {
   const dataDir = join(await newDir(), 'data');
   const { child, lines } = await startChild(dataDir);
   const url = String((await lines.next()).value);
@@ -238,80 +198,74 @@ test('the server of a killed daemon is adopted', async () => {
   child.kill('SIGKILL');
   await once(child, 'exit');
   const phases: string[] = [];
-  const adopted = await start(dataDir, phases);
-  assert.ok(phases.some((phase) => phase.startsWith('adopted')));
-  assert.equal(adopted.url, url);
+  const next = await start(dataDir, phases);
+  assert.ok(phases.some((phase) => phase.startsWith('taken over')));
+  assert.equal(next.url, url);
   assert.deepEqual(await runSql(url, 'SELECT one FROM kept'), [{ one: 1 }]);
-  await adopted.stop();
+  await next.stop();
   await assert.rejects(runSql(url, 'SELECT 1'), { code: 'ECONNREFUSED' });
 });
 
-test('the last process to leave ends the server, also one that joined; killed ones do not count', async (t) => {
+test('of processes that start at once one owns the server, and its end is that of the server', async () => {
   const dataDir = join(await newDir(), 'data');
-  const first = await startChild(dataDir);
-  const url = String((await first.lines.next()).value);
-  const [second, third] = [await startChild(dataDir), await startChild(dataDir)];
-  for (const one of [second, third]) assert.equal(String((await one.lines.next()).value), url);
-  const phases: string[] = [];
-  const own = await start(dataDir, phases);
-  assert.ok(phases.some((phase) => phase.startsWith('joined')));
-  // A query of somebody's that takes longer than the first one's life.
-  const asker = await openSql(url);
-  t.after(() => asker.end());
-  await asker.run('SELECT pg_advisory_lock(1)');
-  const waiting = await openSql(url);
-  t.after(() => waiting.end());
-  const answer = waiting.run<{ said: string }>("SELECT 'answered' AS said, pg_advisory_lock(1)");
-  // It is looked at below; a test that fails before must end all the same.
-  answer.catch(() => undefined);
-  first.child.kill('SIGKILL');
-  await once(first.child, 'exit');
-  third.child.kill('SIGTERM');
-  await once(third.child, 'exit');
-  await own.stop();
-  assert.match(phases.at(-1) ?? '', new RegExp(`^left still used by process ${second.child.pid}$`));
-  await asker.run('SELECT pg_advisory_unlock(1)');
-  assert.equal((await answer)[0]?.said, 'answered', 'the query was not disturbed');
-  second.child.kill('SIGTERM');
-  await once(second.child, 'exit');
+  const logs = Array.from({ length: 4 }, (): string[] => []);
+  const all = await Promise.all(logs.map((phases) => start(dataDir, phases)));
+  const owners = logs.map((phases) => phases.some((phase) => phase.startsWith('starting')));
+  assert.equal(owners.filter(Boolean).length, 1);
+  const [{ url } = assert.fail()] = all;
+  assert.deepEqual(new Set(all.map((one) => one.url)), new Set([url]));
+  for (const [at, one] of all.entries()) if (owners[at] !== true) await one.stop();
+  assert.deepEqual(await runSql(url, 'SELECT 1 AS one'), [{ one: 1 }]);
+  await all[owners.indexOf(true)]?.stop();
   await assert.rejects(runSql(url, 'SELECT 1'), { code: 'ECONNREFUSED' });
-});
-
-test('processes that start and stop at once always find a server', async () => {
-  const dataDir = join(await newDir(), 'data');
-  await (await start(dataDir)).stop();
-  const visit = async (times: number) => {
-    for (let at = 0; at < times; at += 1) {
-      const server = await start(dataDir);
-      assert.deepEqual(await runSql(server.url, 'SELECT 1 AS one'), [{ one: 1 }]);
-      await server.stop();
-    }
-  };
-  await Promise.all([visit(4), visit(4), visit(4)]);
   await assert.rejects(stat(join(dataDir, 'postgres.lock')), { code: 'ENOENT' });
   await assert.rejects(stat(join(dataDir, 'postgres/postmaster.pid')), { code: 'ENOENT' });
 });
 
-test('a lock that hangs is reported with its holder, and a process that leaves does not wait for it', async () => {
+test('a program that is to stay takes the server over when its owner ends', async (t) => {
   const dataDir = join(await newDir(), 'data');
+  const { child, lines } = await startChild(dataDir);
+  const url = String((await lines.next()).value);
+  await runSql(url, 'CREATE TABLE kept AS SELECT 1 AS one');
   const phases: string[] = [];
-  const server = await start(dataDir, phases);
+  const onLost = (error: Error) => assert.fail(error);
+  let onReady: () => void = () => undefined;
+  const again = new Promise<void>((resolve) => {
+    onReady = resolve;
+  });
+  const telemetry = quietStoreEvents({
+    embeddedPostgres({ phase, detail = '' }) {
+      phases.push(phase);
+      if (detail.endsWith(', again')) onReady();
+    },
+  });
+  const staying = await startEmbeddedPostgres({ dataDir, clock: systemClock, telemetry, onLost });
+  t.after(() => staying.stop());
+  assert.deepEqual(phases, ['ready']);
+  // Something must keep this process alive meanwhile: the server does not.
+  const letGo = systemClock.after(60_000, () => undefined);
+  child.kill('SIGTERM');
+  await again;
+  letGo();
+  assert.deepEqual(phases, ['ready', 'starting', 'ready'], 'no loss is reported');
+  assert.equal(staying.url, url);
+  assert.deepEqual(await runSql(url, 'SELECT one FROM kept'), [{ one: 1 }]);
+  await staying.stop();
+  await assert.rejects(runSql(url, 'SELECT 1'), { code: 'ECONNREFUSED' });
+});
+
+test('an owner whose server does not answer is reported, and one that is gone owns nothing', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const server = await start(dataDir);
+  await server.stop();
   // Some other program that lives.
-  await writeFile(join(dataDir, 'postgres.lock'), `${process.ppid}\n`);
-  await assert.rejects(
-    startEmbeddedPostgres({
-      ...{ dataDir, clock: systemClock, telemetry: quietStoreEvents(), startTimeoutMs: 100 },
-    }),
-    { code: 'embedded_postgres_locked', message: new RegExp(`process ${process.ppid}`) },
-  );
-  await server.stop({ timeoutMs: 200 });
-  assert.match(phases.at(-1) ?? '', /^left .*starting or stopping the database/);
-  assert.deepEqual(await runSql(server.url, 'SELECT 1 AS one'), [{ one: 1 }]);
-  // And one that does not.
-  await writeFile(join(dataDir, 'postgres.lock'), `${2 ** 22} gone\n`);
-  const next = await start(dataDir);
-  await next.stop();
-  await assert.rejects(runSql(server.url, 'SELECT 1'), { code: 'ECONNREFUSED' });
+  await writeFile(join(dataDir, 'postgres.lock'), `${process.ppid} ${hostname()} - word\n`);
+  await assert.rejects(start(dataDir, [], { startTimeoutMs: 100 }), {
+    code: 'embedded_postgres_locked',
+    message: new RegExp(`process ${process.ppid} on `),
+  });
+  await writeFile(join(dataDir, 'postgres.lock'), `${2 ** 22} ${hostname()} - word\n`);
+  await (await start(dataDir, [], { startTimeoutMs: 5_000 })).stop();
 });
 
 test('a server that was killed itself recovers, over a stale process id too', async () => {
@@ -334,7 +288,7 @@ test('an interrupted initdb is begun anew', async () => {
   await mkdir(join(dataDir, 'postgres.new-0123'), { recursive: true });
   await writeFile(join(dataDir, 'postgres.new-0123/PG_VERSION'), '18\n');
   await writeFile(join(dataDir, 'postgres.password'), '');
-  await writeFile(join(dataDir, 'postgres.lock'), `${2 ** 22} gone\n`);
+  await writeFile(join(dataDir, 'postgres.lock'), `${2 ** 22} ${hostname()} - word\n`);
   const server = await start(dataDir);
   assert.deepEqual(await runSql(server.url, 'SELECT 1 AS one'), [{ one: 1 }]);
   assert.equal(

@@ -227,8 +227,8 @@ export interface ArchiveOptions {
   readonly databaseUrl?: string;
   /**
    * Data folder of the daemon, for an archive in the Postgres that comes with tapekeep: that of a
-   * running daemon is shared, else it is started, and stopped by {@link Archive.close}. A program that
-   * ends without that call, as by Ctrl-C, leaves the server running until the next user takes it over:
+   * running daemon is used, else it is started, and stopped by {@link Archive.close}. A program that
+   * ends without that call, as by Ctrl-C, leaves the server running until the next process takes it over:
    * call it in a handler of the signal.
    */
   readonly dataDir?: string;

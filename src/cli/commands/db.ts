@@ -12,7 +12,7 @@ export default command({
   options: { forMs: FOR, json: READY_AS_JSON },
   help: `
 For psql, notebooks and Grafana while nothing is collected. A daemon or any command that is started
-beside it uses the same server, and the last of them to end stops it.
+beside it uses the same server.
 
   tapekeep db
   url=$(tapekeep url) && psql "$url"

@@ -16,8 +16,8 @@ export default command({
   args: { given: argument<readonly string[]>("psql's own arguments, after --") },
   options: { isOwner: OWNER },
   help: `
-The embedded Postgres is started if need be, and stopped at the end unless others use it. What follows
-"--" is for psql:
+The embedded Postgres is started if it does not run, and then stopped at the end. What follows "--" is for
+psql:
 
   tapekeep psql
   tapekeep psql -- -c "SELECT * FROM depth_at('BTC_USDT', now())"

@@ -6,6 +6,7 @@ import { systemClock, unlessAborted } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import {
+  findEmbeddedPostgres,
   hasEmbeddedCluster,
   type MigrationReport,
   type MigrationStep,
@@ -29,7 +30,7 @@ export interface Database {
 
 type EmbeddedOptions = Parameters<typeof startEmbeddedPostgres>[0];
 
-/** Starts the embedded server as it is configured, or shares the one that runs. */
+/** Starts the embedded server as it is configured, or finds the one that runs. */
 export function startEmbedded(
   { config: { dataDir, database }, clock, telemetry }: Session,
   own: Pick<EmbeddedOptions, 'signal' | 'onLost' | 'startTimeoutMs'>,
@@ -46,12 +47,11 @@ export function startEmbedded(
 export type ArchiveNeed = 'existing' | 'any';
 
 /**
- * The configured Postgres for a command, or the embedded one, started if need be: beside a daemon it is
- * shared, and the last of its users ends it. As long as it is in use, a signal does not end the process, but
- * aborts what the command does.
+ * The configured Postgres for a command, or the embedded one: that of a daemon where one runs, else started, and
+ * stopped at the end. As long as it is in use, a signal does not end the process, but aborts what the command does.
  *
- * @param onLost called when the embedded server is gone and cannot be started again
- * @throws TapekeepError `no_archive`; EndedError
+ * @param onLost given by a command that is to stay, as {@link startEmbedded} says
+ * @throws TapekeepError `no_archive`, `embedded_postgres_lost` where the process that ran it has ended; EndedError
  */
 export async function withDatabase<T>(
   session: Session,
@@ -68,9 +68,22 @@ export async function withDatabase<T>(
   const embedded = await startEmbedded(session, { signal, onLost });
   try {
     return await use({ url: embedded.url, readerUrl: embedded.readerUrl, signal });
+  } catch (error) {
+    throw (await endedUnder(session, error)) ?? error;
   } finally {
     await embedded.stop();
   }
+}
+
+/** What a command reports whose server the owner has stopped meanwhile; undefined where it failed for another reason. */
+async function endedUnder(
+  { config: { dataDir }, clock }: Session,
+  error: unknown,
+): Promise<TapekeepError | undefined> {
+  const isPassing = error instanceof TapekeepError && error.action === 'retry';
+  if (!isPassing || (await findEmbeddedPostgres(dataDir, clock)) !== undefined) return undefined;
+  const text = `the database in ${dataDir} no longer answers, as when the process that ran it has ended: run the command again (${error.message})`;
+  return new TapekeepError('embedded_postgres_lost', text, { cause: error });
 }
 
 /** @throws TapekeepError `no_archive` where an embedded archive was never made */

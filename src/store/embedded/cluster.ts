@@ -1,11 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { chown, mkdir, readdir, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import { FileLock } from '../../kernel/file-lock.js';
 import { isThere } from '../../kernel/folders.js';
-import { systemRandom } from '../../kernel/random.js';
 import { StoreError, sqlstateOf } from '../errors.js';
 import { type Account, commandAs, fileOwner, runToEnd } from './accounts.js';
 import type { Binaries } from './binaries.js';
@@ -26,6 +23,7 @@ export function clusterPaths(dataDir: string) {
     /** Name and password of the login that only reads. */
     readerFile: `${clusterDir}.reader`,
     portFile: `${clusterDir}.port`,
+    /** Names the process that owns the server, for as long as it does. */
     lockFile: `${clusterDir}.lock`,
   };
 }
@@ -39,47 +37,6 @@ export async function hasCluster({ clusterDir }: ClusterPaths): Promise<boolean>
       { cause: error },
     );
   });
-}
-
-/** A full or read-only disk must not prevent reading from a server that runs, nor a folder that was moved away its end. */
-const NOT_TO_BE_WRITTEN: ReadonlySet<string> = new Set([
-  ...['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EDQUOT', 'ENOENT'],
-]);
-
-interface LockLimits {
-  readonly clock: Clock;
-  /** Of the monotonic clock. */
-  readonly deadlineMs: number;
-  readonly signal?: AbortSignal | undefined;
-  /** Called once, when others are waited for. */
-  readonly onWait?: (holder: string) => void;
-}
-
-/**
- * Lock of a data folder, for as long as a process starts, joins or ends its server. Postgres' own `postmaster.pid` is
- * what keeps two servers off one cluster.
- *
- * @returns undefined where no lock can be written
- * @throws {@link StoreError} `embedded_postgres_locked` naming the holder at the deadline
- */
-export async function lockDataDir(
-  { lockFile, dataDir }: Pick<ClusterPaths, 'lockFile' | 'dataDir'>,
-  { clock, deadlineMs, signal, onWait }: LockLimits,
-): Promise<AsyncDisposable | undefined> {
-  const refusal = (holder: string) =>
-    new StoreError(
-      'embedded_postgres_locked',
-      `another tapekeep (${holder}) has been starting or stopping the database in ${dataDir} for long: try again when it has ended, end it if it hangs, or give this one another dataDir (TAPEKEEP_DATA_DIR)`,
-    );
-  const waitMs = deadlineMs - clock.monotonicMs();
-  const options = { path: lockFile, clock, random: systemRandom, waitMs, refusal, onWait };
-  const lock = new FileLock(options);
-  try {
-    return { [Symbol.asyncDispose]: await lock.acquire(signal) };
-  } catch (error) {
-    if (NOT_TO_BE_WRITTEN.has(codeOf(error))) return undefined;
-    throw error;
-  }
 }
 
 /** @throws {@link StoreError} when a cluster exists whose password is gone. */

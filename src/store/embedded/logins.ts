@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
 import { readFile, realpath, rename, writeFile } from 'node:fs/promises';
-import { type Clock, startDeadline, unlessAborted } from '../../kernel/clock.js';
-import { isAlive, parentOf } from '../../kernel/processes.js';
+import type { Clock } from '../../kernel/clock.js';
+import { parentOf } from '../../kernel/processes.js';
 import { Connection, isTrue } from '../connection.js';
-import { makeRoles, passOwnership } from '../schema/roles.js';
+import { makeRoles } from '../schema/roles.js';
 import { whose } from './processes.js';
 
 /** The superuser that initdb makes. The program uses it to set the server up, and for nothing else. */
@@ -16,14 +16,7 @@ const STANDARD_READER = 'analyst';
 /** The database that every cluster has. */
 const MAINTENANCE = 'postgres';
 
-/** Start of the name of each process's connection; its id follows. */
-const USER_NAME = 'tapekeep-user';
-
 const CONNECT_TIMEOUT_MS = 5_000;
-/** A server that does not answer in this time is taken for frozen. */
-const USERS_TIMEOUT_MS = 2_000;
-/** Tables that change their owner may be in use by a program of the version before. */
-const LOCK_TIMEOUT_MS = 10_000;
 
 const LOOK = `
   SELECT to_regrole('${PROGRAM_LOGIN}') IS NOT NULL AS has_login, d.oid IS NOT NULL AS has_database,
@@ -88,12 +81,12 @@ export async function settleReader(
   { connection, password: secret }: Running,
   path: string,
   wanted: ReaderWanted,
-): Promise<void> {
+): Promise<Reader> {
   const settled = await readReader(path);
   const name = wanted.name ?? settled?.name ?? STANDARD_READER;
   const kept = settled?.name === name ? settled.password : null;
   const password = wanted.password ?? kept ?? derivedPassword(secret, `reader ${name}`);
-  if (settled?.name === name && settled.password === password) return;
+  if (settled?.name === name && settled.password === password) return settled;
   const role = `"${name}"`;
   const isMade = await isTrue(connection, `SELECT to_regrole('${role}') IS NOT NULL`);
   await connection.rows(`
@@ -106,12 +99,10 @@ export async function settleReader(
     ${settled === undefined || settled.name === name ? '' : `ALTER ROLE "${settled.name}" NOLOGIN;`}`);
   await writeFile(`${path}.new`, `${name}:${password}\n`, { mode: 0o600 });
   await rename(`${path}.new`, path);
+  return { name, password };
 }
 
-/**
- * A server that serves, with the connection that counts this process among its users. It ends when the
- * server or this process does, so that Postgres itself reports who is left.
- */
+/** A server that serves, with a connection whose end reports that of the server. */
 export interface Running {
   readonly pid: number;
   readonly port: number;
@@ -120,7 +111,7 @@ export interface Running {
 }
 
 /**
- * Connects as the superuser, counted as a user of the server. A port that is another program's by now is not asked.
+ * Connects as the superuser. A port that is another program's by now is not asked.
  *
  * @returns undefined when no server of this cluster answers there
  */
@@ -155,25 +146,8 @@ export async function isServer({ pid, connection }: Running, clusterDir: string)
 }
 
 /**
- * Processes of the other users of a server. None when it does not answer: one that is down or frozen
- * serves no process.
- */
-export async function otherUsers({ connection }: Running, clock: Clock): Promise<number[]> {
-  const sql = `
-    SELECT split_part(application_name, ' ', 2)::int AS pid FROM pg_stat_activity
-    WHERE usename = current_user AND application_name ~ '^${USER_NAME} \\d{1,9}$'
-      AND pid <> pg_backend_pid()`;
-  using deadline = startDeadline(clock, USERS_TIMEOUT_MS, () => new Error('no answer'));
-  const asked = unlessAborted(deadline.signal, connection.rows<{ pid: number }>(sql));
-  const rows = await asked.catch(() => []);
-  // A backend may outlive its killed client for a moment.
-  return rows.map(({ pid }) => pid).filter(isAlive);
-}
-
-/**
- * Makes the database of the archive and the program's login, on a server that serves. An archive of a
- * version that worked as the superuser is made over: its tables to the owners' role, then the database,
- * whose owner shows that all is done.
+ * Makes the database of the archive and the program's login, on a server that serves. The owner of the database
+ * shows that all is done.
  *
  * @throws the driver's errors
  */
@@ -195,9 +169,7 @@ export async function settleLogins(
   if (found?.hasDatabase !== true) await connection.rows(`CREATE DATABASE ${DATABASE}`);
   const archive = await openAsSuperuser(clock, port, password, DATABASE);
   try {
-    await archive.rows(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}; ${CLOSE_JOURNAL}`);
-    await passOwnership(archive);
-    await archive.rows('COMMIT');
+    await archive.rows(CLOSE_JOURNAL);
   } finally {
     await archive.close();
   }
@@ -219,6 +191,5 @@ function openAsSuperuser(
 ): Promise<Connection> {
   const databaseUrl = urlOf(EMBEDDED_SUPERUSER, password, port, database);
   const limits = { connectTimeoutMs: CONNECT_TIMEOUT_MS, statementTimeoutMs: 0 };
-  const applicationName = `${USER_NAME} ${process.pid}`;
-  return Connection.open({ databaseUrl, clock, ...limits }, { silenceMs: null, applicationName });
+  return Connection.open({ databaseUrl, clock, ...limits }, { silenceMs: null });
 }

@@ -2,8 +2,10 @@ import { access, constants, readFile, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { type Clock, sleep, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { FileLock } from '../../kernel/file-lock.js';
 import { makeFolder } from '../../kernel/folders.js';
 import { isAlive } from '../../kernel/processes.js';
+import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { StoreError } from '../errors.js';
@@ -14,15 +16,14 @@ import {
   clusterPaths,
   fullDisk,
   hasCluster,
-  lockDataDir,
   makeCluster,
   readPassword,
 } from './cluster.js';
 import {
   isServer,
   joinServer,
-  otherUsers,
   programUrl,
+  type Reader,
   type ReaderWanted,
   type Running,
   readerUrl,
@@ -31,7 +32,7 @@ import {
   settleReader,
   writeProgramPassword,
 } from './logins.js';
-import { endOrphans, endServer, STOP_TIMEOUT_MS } from './processes.js';
+import { endOrphans, endServer, STOP_TIMEOUT_MS, whose } from './processes.js';
 import {
   findRunning,
   freePort,
@@ -48,7 +49,10 @@ export interface EmbeddedOptions {
   readonly telemetry: StoreEvents;
   /** Deadline of start and of stop. Default 60,000. */
   readonly startTimeoutMs?: number;
-  /** Called when the server was killed and cannot be started again. */
+  /**
+   * Given by a program that is to stay: it also takes the server over when the owner ends. Called when the server
+   * cannot be started again.
+   */
   readonly onLost?: ((error: Error) => void) | undefined;
   /** Gives up a start that is under way. */
   readonly signal?: AbortSignal;
@@ -66,8 +70,8 @@ export interface EmbeddedPostgres {
   /** Why a server that was lost could not be started again so far; undefined while there is none. */
   trouble(): string | undefined;
   /**
-   * Leaves the server, and ends it if no other process uses it: a fast shutdown, and harder ways when that
-   * does not end it in time. The first call counts.
+   * Ends the server where this process owns it: a fast shutdown, and harder ways when that does not end it in
+   * time. The first call counts.
    *
    * @param options `timeoutMs` for all of it; 30 s when it is not given
    */
@@ -80,36 +84,31 @@ const START_TIMEOUT_MS = 60_000;
 const RESTART_TIMEOUT_MS = 300_000;
 /** A port that was free a moment ago may be taken by the time the server listens. */
 const PORT_TRIES = 3;
-/** A process that holds the lock for longer than this is doing more than leaving. */
-const LEAVE_LOCK_MS = 2_000;
 /** Attempts to start a lost server again, without a steady time between them. */
 const RESTARTS_MAX = 7;
 /** A server that ran for so long is steady: the next loss is a new one. */
 const STEADY_MS = 60_000;
-/** Without jitter: the lock lets one process start it anyway. */
+/** Without jitter: one process starts it. */
 const RESTART_WAIT = { baseMs: 500, capMs: 10_000 };
 
 /**
- * Runs the Postgres that ships with tapekeep, on files below `dataDir`, or joins those that use it
- * already: the last one to leave ends it, whichever started it.
+ * Runs the Postgres that ships with tapekeep, on files below `dataDir`, or finds the one that runs there.
  *
- * States of the data folder: *empty* → *cluster made* (initdb, complete or not there at all) →
- * *server running* ⇄ *server down*. Each process that uses the server keeps a connection to it, so that
- * Postgres knows who is left, and its end reports the loss of the server. A lost server is started again
- * on its port, and `onLost` is called when that cannot be done. A server whose users were all killed is
- * adopted by the next one. The server listens on the loopback interface only, with a random password
- * kept beside the cluster.
+ * The first process that needs the server owns it: it holds the lock of the data folder, starts the server, starts it
+ * again on its port when it is lost, and ends it. Other processes connect to it, and never end it. A server whose owner
+ * was killed belongs to the next process. The server listens on the loopback interface only, with a random password kept
+ * beside the cluster.
  *
  * @throws {@link StoreError} when it cannot run here; the message says what to do. The signal's reason
- * when it aborts; no unused server is left running then.
+ * when it aborts; no server without an owner is left running then.
  */
 export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
   const paths = clusterPaths(resolve(options.dataDir));
   await makeDataDir(paths.dataDir);
   try {
-    const running = await bringUp(options, paths);
-    options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${running.port}` });
-    return await supervise(options, paths, running);
+    const held = await bringUp(options, paths);
+    options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${held.port}` });
+    return await supervise(options, paths, held);
   } catch (error) {
     const isPassing = error instanceof StoreError && error.action === 'retry';
     const phase = isPassing ? 'not started' : 'failed';
@@ -132,14 +131,26 @@ export function hasEmbeddedCluster(dataDir: string): Promise<boolean> {
 /** Where a server is reached, by its owner and by who only reads. */
 export type EmbeddedAddresses = Pick<EmbeddedPostgres, 'url' | 'readerUrl'>;
 
-async function addressesOf(
-  { readerFile }: ClusterPaths,
-  { port, password }: Pick<Running, 'port' | 'password'>,
-): Promise<EmbeddedAddresses> {
-  const reader = await readReader(readerFile);
-  const url = programUrl(port, password);
-  // Without its file it is a server of an earlier version, whose one login is the owner's.
-  return { url, readerUrl: reader === undefined ? url : readerUrl(port, reader) };
+/** A server whose logins are made. */
+interface Served extends Running, EmbeddedAddresses {}
+
+function served(server: Running, reader: Reader): Served {
+  const { port, password } = server;
+  return { ...server, url: programUrl(port, password), readerUrl: readerUrl(port, reader) };
+}
+
+/** The server that runs on these files, whoever owns it; undefined when none does. */
+async function findServer(paths: ClusterPaths, clock: Clock): Promise<Served | undefined> {
+  const { clusterDir } = paths;
+  const found = await readPostmaster(clusterDir);
+  if (found === undefined || !isAlive(found.pid)) return undefined;
+  const password = await readPassword(paths);
+  const server = await joinServer(found, { password, clusterDir, clock });
+  // The owner writes it when all else is made.
+  const reader = await readReader(paths.readerFile);
+  if (server !== undefined && reader !== undefined) return served(server, reader);
+  await server?.connection.close();
+  return undefined;
 }
 
 /** The addresses of the server that runs on the files below `dataDir`; undefined when none does. */
@@ -147,14 +158,9 @@ export async function findEmbeddedPostgres(
   dataDir: string,
   clock: Clock,
 ): Promise<EmbeddedAddresses | undefined> {
-  const paths = clusterPaths(resolve(dataDir));
-  const { clusterDir } = paths;
-  const found = await readPostmaster(clusterDir);
-  if (found === undefined || !isAlive(found.pid)) return undefined;
-  const password = await readPassword(paths);
-  const running = await joinServer(found, { password, clusterDir, clock });
-  await running?.connection.close();
-  return running === undefined ? undefined : await addressesOf(paths, running);
+  const found = await findServer(clusterPaths(resolve(dataDir)), clock);
+  await found?.connection.close();
+  return found;
 }
 
 async function makeDataDir(dataDir: string): Promise<void> {
@@ -172,39 +178,32 @@ async function makeDataDir(dataDir: string): Promise<void> {
   }
 }
 
-/** A server that was lost, and a report of its loss. */
-interface Lost {
-  readonly server: Running;
-  readonly report: () => void;
+/** A server, with the way to give its ownership back; without one another process owns it. */
+interface Held extends Served {
+  readonly release?: (() => Promise<void>) | undefined;
 }
 
 /**
- * The server, found or started, under the lock of the data folder.
+ * Takes the ownership and runs the server, or finds that of its owner. Waits for an owner that starts or stops it.
  *
  * @param lost given at a restart: its users know its port, and no cluster is made then
  */
-async function bringUp(
-  options: EmbeddedOptions,
-  paths: ClusterPaths,
-  lost?: Lost,
-): Promise<Running> {
-  const onWait = (holder: string) => waits(options, `${holder} starts or stops the server`);
-  const limits = { ...options, deadlineMs: deadlineOf(options), onWait };
-  await using _lock = await lockDataDir(paths, limits);
+async function bringUp(options: EmbeddedOptions, paths: ClusterPaths, lost?: Held): Promise<Held> {
+  const { clock, signal } = options;
+  let found: Served | undefined;
+  const isFound = async () => {
+    found = await findServer(paths, clock);
+    return found !== undefined;
+  };
   try {
-    const found = await findServer(options, paths);
-    if (found?.pid !== lost?.server.pid) lost?.report();
-    const running = found ?? (await startServer(options, paths, lost?.server.port));
+    const release = lost?.release ?? (await lockOf(options, paths).acquire(signal, isFound));
     try {
-      await settleLogins(running, options.clock);
-      await writeProgramPassword(paths.programPasswordFile, running.password);
-      await settleReader(running, paths.readerFile, options.reader ?? AS_IT_IS);
-      options.signal?.throwIfAborted();
-      if (running.port !== (lost?.server.port ?? running.port)) throw portTaken(running.port);
-      running.connection.keepAlive(false);
-      return running;
+      const server = found ?? (await runServer(options, paths, lost?.port));
+      if (server.port === (lost?.port ?? server.port)) return { ...server, release };
+      await server.connection.close();
+      throw portTaken(lost?.port ?? server.port);
     } catch (error) {
-      await letGo(options, paths, running);
+      if (lost?.release === undefined) await release?.();
       throw error;
     }
   } catch (error) {
@@ -212,28 +211,53 @@ async function bringUp(
   }
 }
 
-function waits({ telemetry }: EmbeddedOptions, detail: string): void {
-  telemetry.embeddedPostgres({ phase: 'waiting', detail });
+/** Held by the owner for as long as it lives. Postgres' own `postmaster.pid` keeps two servers off one cluster. */
+function lockOf(options: EmbeddedOptions, { lockFile, dataDir }: ClusterPaths): FileLock {
+  const { clock, telemetry, startTimeoutMs: waitMs = START_TIMEOUT_MS } = options;
+  return new FileLock({
+    ...{ path: lockFile, clock, random: systemRandom, waitMs },
+    onWait: (holder) =>
+      telemetry.embeddedPostgres({ phase: 'waiting', detail: `${holder} starts or stops it` }),
+    refusal: (holder) =>
+      new StoreError(
+        'embedded_postgres_locked',
+        `another tapekeep (${holder}) has been starting or stopping the database in ${dataDir} for long: see what it reports, try again when it has ended, end it if it hangs, or give this one another dataDir (TAPEKEEP_DATA_DIR)`,
+      ),
+  });
 }
 
-/** The server that runs on these files, if one does. */
-async function findServer(
+/** As its owner: takes over a server that was left running, or starts one, and makes the logins. */
+async function runServer(
   options: EmbeddedOptions,
   paths: ClusterPaths,
-): Promise<Running | undefined> {
+  port?: number,
+): Promise<Served> {
   const { clusterDir } = paths;
-  const { clock, telemetry, signal } = options;
-  if (!(await hasCluster(paths)) || (await readPostmaster(clusterDir)) === undefined) {
-    return undefined;
+  const { clock, telemetry, signal, reader = AS_IT_IS } = options;
+  let server: Running | undefined;
+  if ((await hasCluster(paths)) && (await readPostmaster(clusterDir)) !== undefined) {
+    const onWait = (pid: number) =>
+      telemetry.embeddedPostgres({
+        phase: 'waiting',
+        detail: `process ${pid} does not answer yet`,
+      });
+    const limits = { password: await readPassword(paths), deadlineMs: deadlineOf(options), onWait };
+    server = await findRunning({ clusterDir, clock, signal, ...limits });
+    if (server !== undefined) {
+      telemetry.embeddedPostgres({ phase: 'taken over', detail: `process ${server.pid}` });
+    }
   }
-  const password = await readPassword(paths);
-  const deadlineMs = deadlineOf(options);
-  const onWait = (pid: number) => waits(options, `process ${pid} does not answer yet`);
-  const found = await findRunning({ clusterDir, password, clock, deadlineMs, signal, onWait });
-  if (found === undefined) return undefined;
-  const phase = (await otherUsers(found, clock)).length > 0 ? 'joined' : 'adopted';
-  telemetry.embeddedPostgres({ phase, detail: `process ${found.pid}` });
-  return found;
+  server ??= await startServer(options, paths, port);
+  try {
+    await settleLogins(server, clock);
+    await writeProgramPassword(paths.programPasswordFile, server.password);
+    const settled = await settleReader(server, paths.readerFile, reader);
+    signal?.throwIfAborted();
+    return served(server, settled);
+  } catch (error) {
+    await stopServer(options, paths, server);
+    throw error;
+  }
 }
 
 /** @param port the only one that will do; default: the last one if it is free */
@@ -284,18 +308,22 @@ async function launchOnFreePort(
 
 /** The server that runs, or the last one that did. */
 interface Kept {
-  running: Running;
+  held: Held;
   trouble: string | undefined;
 }
 
 async function supervise(
   options: EmbeddedOptions,
   paths: ClusterPaths,
-  first: Running,
+  held: Held,
 ): Promise<EmbeddedPostgres> {
-  const addresses = await addressesOf(paths, first);
+  const { url, readerUrl, release } = held;
+  if (release === undefined && options.onLost === undefined) {
+    await held.connection.close();
+    return { url, readerUrl, trouble: () => undefined, stop: () => Promise.resolve() };
+  }
   const ending = new AbortController();
-  const kept: Kept = { running: first, trouble: undefined };
+  const kept: Kept = { held, trouble: undefined };
   const keeping = keepRunning({ ...options, signal: ending.signal }, paths, kept).catch(
     (error: Error) => {
       if (ending.signal.aborted) return;
@@ -305,11 +333,11 @@ async function supervise(
   );
   let stopping: Promise<void> | undefined;
   return {
-    ...addresses,
+    ...{ url, readerUrl },
     trouble: () => kept.trouble,
     stop(limits) {
       ending.abort(new AbortedError());
-      stopping ??= keeping.then(() => leave(options, paths, kept.running, limits?.timeoutMs));
+      stopping ??= keeping.then(() => leave(options, paths, kept.held, limits?.timeoutMs));
       return stopping;
     },
   };
@@ -331,23 +359,21 @@ async function keepRunning(
   const { clock, telemetry, signal } = options;
   for (let tries = 0; ; ) {
     const sinceMs = clock.monotonicMs();
-    const server = kept.running;
-    await unlessAborted(signal, server.connection.ended);
+    const { held } = kept;
+    held.connection.keepAlive(false);
+    await unlessAborted(signal, held.connection.ended);
     if (clock.monotonicMs() - sinceMs >= STEADY_MS) tries = 0;
-    let isReported = false;
-    const report = () => {
-      const detail = `process ${server.pid} is gone`;
-      if (!isReported) telemetry.embeddedPostgres({ phase: 'lost', detail });
-      isReported = true;
-    };
+    if (held.release !== undefined && (await whose(held.pid, paths.clusterDir)) === 'other') {
+      telemetry.embeddedPostgres({ phase: 'lost', detail: `process ${held.pid} is gone` });
+    }
     const backoff = new Backoff(RESTART_WAIT, () => 1);
-    while (kept.running === server) {
+    while (kept.held === held) {
       tries += 1;
       try {
         const timed = { ...options, startTimeoutMs: RESTART_TIMEOUT_MS };
-        kept.running = await bringUp(timed, paths, { server, report });
+        kept.held = await bringUp(timed, paths, held);
         kept.trouble = undefined;
-        telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${server.port}, again` });
+        telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${held.port}, again` });
       } catch (error) {
         signal.throwIfAborted();
         if (isAborted(error)) throw error;
@@ -361,58 +387,29 @@ async function keepRunning(
   }
 }
 
-/** Leaves the server to those who still use it; the last one ends it. */
+/** Ends the server where it is owned, then gives the ownership back. */
 async function leave(
   options: EmbeddedOptions,
   paths: ClusterPaths,
-  running: Running,
-  timeoutMs = STOP_TIMEOUT_MS,
+  { release, ...server }: Held,
+  timeoutMs?: number,
 ): Promise<void> {
-  const { clock, telemetry } = options;
-  const endMs = clock.monotonicMs() + timeoutMs;
-  const deadlineMs = clock.monotonicMs() + Math.min(LEAVE_LOCK_MS, timeoutMs / 2);
-  running.connection.keepAlive(true);
-  try {
-    await using _lock = await lockDataDir(paths, { clock, deadlineMs });
-    const others = await letGo(options, paths, running, endMs);
-    const detail = `still used by ${others.map((pid) => `process ${pid}`).join(', ')}`;
-    if (others.length > 0) telemetry.embeddedPostgres({ phase: 'left', detail });
-    else telemetry.embeddedPostgres({ phase: 'stopped' });
-  } catch (error) {
-    if (codeOf(error) !== 'embedded_postgres_locked') throw error;
-    // Another process joins or leaves: the server is its own.
-    await running.connection.close();
-    telemetry.embeddedPostgres({ phase: 'left', detail: messageOf(error) });
-  }
+  server.connection.keepAlive(true);
+  if (release === undefined) return await server.connection.close();
+  await stopServer(options, paths, server, timeoutMs);
+  options.telemetry.embeddedPostgres({ phase: 'stopped' });
+  await release();
 }
 
-/**
- * Ends the server unless other processes use it, under the lock of the data folder.
- *
- * @returns the ids of the others
- */
-async function letGo(
+async function stopServer(
   { clock, telemetry }: EmbeddedOptions,
   { clusterDir }: ClusterPaths,
-  running: Running,
-  endMs?: number,
-): Promise<number[]> {
-  const found = await readPostmaster(clusterDir);
-  // Another process may have started it anew since.
-  const current =
-    found === undefined || found.pid === running.pid
-      ? running
-      : ((await joinServer(found, { password: running.password, clusterDir, clock })) ?? running);
-  const others = await otherUsers(current, clock);
-  if (others.length === 0) {
-    telemetry.embeddedPostgres({ phase: 'stopping' });
-    if (await isServer(current, clusterDir)) {
-      const leftMs = endMs === undefined ? undefined : endMs - clock.monotonicMs();
-      await endServer(current.pid, clusterDir, clock, leftMs);
-    }
-  }
-  await current.connection.close();
-  return others;
+  server: Running,
+  timeoutMs = STOP_TIMEOUT_MS,
+): Promise<void> {
+  telemetry.embeddedPostgres({ phase: 'stopping' });
+  if (await isServer(server, clusterDir)) await endServer(server.pid, clusterDir, clock, timeoutMs);
+  await server.connection.close();
 }
 
 function notRestarted({ clusterDir }: ClusterPaths, tries: number, error: unknown): StoreError {

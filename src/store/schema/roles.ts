@@ -269,7 +269,7 @@ const JOIN_OWNERS = `
   END $$`;
 
 /** Where the user may not pass its tables on, it stays their owner, and all rights are granted alike. */
-export async function passOwnership(connection: Runner): Promise<Settled> {
+async function passOwnership(connection: Runner): Promise<Settled> {
   const values = [Object.keys(TABLE_RIGHTS), OWNER, OWNED_FUNCTIONS, OWNED_TYPES];
   const rows = await connection.rows<{ object: string }>(FOREIGN_OBJECTS, values);
   if (rows.length === 0) return UNCHANGED;

@@ -3,9 +3,8 @@ import { mkdirSync, mkdtempSync, readlinkSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
-import { systemClock } from '../../../src/kernel/clock.js';
 import { linkLibraries } from '../../../src/store/embedded/binaries.js';
-import { fullDisk, lockDataDir } from '../../../src/store/embedded/cluster.js';
+import { fullDisk } from '../../../src/store/embedded/cluster.js';
 import { syncMethodOf } from '../../../src/store/embedded/server.js';
 
 test('a full disk is one sentence, whoever met it; other troubles stay as they are', async () => {
@@ -38,25 +37,6 @@ test('the whole file system is synced at once where its errors are told, else fi
     assert.equal(syncMethodOf('linux', release), 'fsync', release);
   }
   assert.equal(syncMethodOf('darwin', '24.5.0'), 'fsync');
-});
-
-test('one at a time holds the lock of a data folder, also of those in one process', async (t) => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'tapekeep-lock-'));
-  t.after(() => rmSync(dataDir, { recursive: true }));
-  const paths = { dataDir, lockFile: join(dataDir, 'postgres.lock') };
-  let [inside, most] = [0, 0];
-  const visit = async () => {
-    for (let times = 0; times < 100; times += 1) {
-      const deadlineMs = systemClock.monotonicMs() + 60_000;
-      await using _lock = await lockDataDir(paths, { clock: systemClock, deadlineMs });
-      inside += 1;
-      most = Math.max(most, inside);
-      await new Promise(setImmediate);
-      inside -= 1;
-    }
-  };
-  await Promise.all([visit(), visit(), visit(), visit(), visit()]);
-  assert.equal(most, 1);
 });
 
 test('libraries are linked where no script of the package did it, and once', async (t) => {
