@@ -70,13 +70,14 @@ export async function readCoverage(
 }
 
 /**
- * The newest time range in which trades and candles have no gap: up to where all of them are covered.
- * Undefined where there is none.
+ * The newest time range within some bounds in which trades and candles have no gap: up to where all of them
+ * are covered. Undefined where there is none.
  */
 export async function newestWholeRange(
   asOf: AsOfReader,
   clock: Clock,
   markets: readonly string[],
+  bounds: Partial<Span>,
 ): Promise<Span | undefined> {
   const sight = { asOf, clock, markets, toMs: Number.POSITIVE_INFINITY, isKnownOnly: false };
   const catalog = new Catalog(sight);
@@ -90,10 +91,11 @@ export async function newestWholeRange(
     // A candle that has not closed yet is not missing.
     return [newestCoveredMs + stepOf(stream) - 1];
   });
-  const range = { fromMs, toMs: Math.min(toMs, ...ends) };
+  const within = { fromMs: -Infinity, toMs: Infinity, ...bounds };
+  const range = overlapOf({ fromMs, toMs: Math.min(toMs, ...ends) }, within);
   if (!Number.isFinite(fromMs) || isEmptySpan(range)) return undefined;
   const { gaps } = await readCoverage(asOf, catalog, range);
-  const whole = { ...range, fromMs: Math.max(fromMs, ...gaps.map(({ span }) => span.toMs)) };
+  const whole = { ...range, fromMs: Math.max(range.fromMs, ...gaps.map(({ span }) => span.toMs)) };
   return isEmptySpan(whole) ? undefined : whole;
 }
 

@@ -264,7 +264,7 @@ test('what cannot be replayed is refused by its name', async () => {
     [['--from', isoOf(60), '--to', isoOf(60)], 2, /--from.*must be before --to/],
     [['--from', isoOf(60), '--to', isoOf(0)], 2, /--from.*must be before --to/],
     [
-      ['--from', isoOf(0)],
+      ['--from', isoOf(60)],
       2,
       /has gaps in its trades or candles: trades of BTC_USDT from 2026-01-15T12:01:40.000Z to 2026-01-15T12:03:20.000Z \(not collected\); choose .*--allow-gaps/,
     ],

@@ -107,7 +107,9 @@ with --allow-gaps is refused there, and so are depth, tickers and states that ha
     const all = coveredBy(streams, ids);
     if (all.toMs < all.fromMs) throw new ReplayError(NOTHING_COVERED);
     const names = chosen.map(({ market }) => market);
-    const whole = options.allowGaps ? undefined : await newestWholeRange(past, clock, names);
+    const whole = options.allowGaps
+      ? undefined
+      : await newestWholeRange(past, clock, names, bounds);
     // Where there is none, opening it names the gaps.
     const covered = whole ?? all;
     const within = options.clamp ? clampedTo(bounds, covered) : bounds;
