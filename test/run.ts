@@ -26,7 +26,15 @@ const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   fault: 'all',
   e2e: [
     ...['adding-a-series', 'backfill', 'closed-loop'],
-    ...['database-kept', 'doctor', 'doctor-exchange', 'documents', 'documents-sandbox', 'ended-early', 'export'],
+    ...[
+      'database-kept',
+      'doctor',
+      'doctor-exchange',
+      'documents',
+      'documents-sandbox',
+      'ended-early',
+      'export',
+    ],
     ...['gaps', 'hostile-memory', 'ipv6', 'known-exchanges', 'lying-exchange'],
     ...['markets-change', 'migrate'],
     ...['partitions', 'partitions-disk', 'recipes', 'refusals', 'stopping', 'tape', 'tls'],
