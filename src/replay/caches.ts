@@ -1,7 +1,6 @@
-import type { KnownAt } from '../archive/as-of/reader.js';
 import { BoundedMap } from '../kernel/bounded.js';
 import type { Clock } from '../kernel/clock.js';
-import { knownAt, type Sight } from './catalog.js';
+import type { Sight } from './catalog.js';
 
 /** An answer with the times between which it is the answer. */
 export interface Holding {
@@ -19,10 +18,7 @@ const FRESH_MS = 10_000;
 /** Answers kept of one thing: sessions at other times ask about other times. */
 const HELD_MAX = 8;
 
-/**
- * Remembers what was seen last of each thing, for as long as it stayed the last. Where only what was
- * known counts, an answer holds for its instant alone: what was received meanwhile changes it.
- */
+/** Remembers what was seen last of each thing, for as long as it stayed the last. */
 export class SeenCache<T extends Holding> {
   readonly #sight: Sight;
   readonly #held: BoundedMap<string, Held<T>[]>;
@@ -35,8 +31,8 @@ export class SeenCache<T extends Holding> {
   }
 
   /** @param fetch asks the archive about the last instant up to `nowMs` that may be seen */
-  get(key: string, nowMs: number, fetch: (atMs: number, known: KnownAt) => Promise<T>): Promise<T> {
-    const { clock, toMs, isKnownOnly } = this.#sight;
+  get(key: string, nowMs: number, fetch: (atMs: number) => Promise<T>): Promise<T> {
+    const { clock, toMs } = this.#sight;
     const atMs = Math.min(nowMs, toMs - 1);
     const madeAtMs = clock.monotonicMs();
     const found = this.#held
@@ -47,9 +43,9 @@ export class SeenCache<T extends Holding> {
     const asked = `${key} ${atMs}`;
     const pending = this.#pending.get(asked);
     if (pending !== undefined) return pending;
-    const fetched = fetch(atMs, knownAt(this.#sight, nowMs))
+    const fetched = fetch(atMs)
       .then((value) => {
-        if (!isKnownOnly) this.#keep(key, { madeAtMs, value });
+        this.#keep(key, { madeAtMs, value });
         return value;
       })
       .finally(() => this.#pending.delete(asked));

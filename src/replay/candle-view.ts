@@ -12,9 +12,9 @@ import { DAY_MS, SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, type Span, spanLengthMs } from '../kernel/span.js';
 import { type KlineQuery, RefusedError } from '../server/backend.js';
 import { FreshCache } from './caches.js';
-import { type Catalog, knownAt, type Sight } from './catalog.js';
-import type { ShownFrom } from './context.js';
-import type { GapBook, LateGaps } from './gaps.js';
+import type { Catalog, Sight } from './catalog.js';
+import type { ShownFrom } from './coverage.js';
+import type { GapBook } from './gaps.js';
 import type { TradeView } from './trade-view.js';
 
 /** Candles of one request, more than the server lets a client ask for. */
@@ -35,15 +35,13 @@ interface CandleParts extends Sight {
   readonly catalog: Catalog;
   readonly shownFromMs: ShownFrom;
   readonly gaps: GapBook;
-  readonly late: LateGaps;
   readonly trades: TradeView;
 }
 
 /**
  * Candles as they could be seen at some times: closed ones as the exchange gave them, the open one
  * made of the trades until then. Lengths that were not collected are made of trades altogether. What
- * has to be made and is not wholly covered by trades is left out. One exception where only what was
- * known counts: an open candle whose newest trades are still on their way is shown as far as it was known.
+ * has to be made and is not wholly covered by trades is left out.
  */
 export class CandleView {
   readonly #parts: CandleParts;
@@ -73,22 +71,22 @@ export class CandleView {
     }
     const found =
       stream === undefined
-        ? await this.#made(market, nowMs, intervalS, closed)
-        : await this.#stored(stream, nowMs, closed);
+        ? await this.#made(market, intervalS, closed)
+        : await this.#stored(stream, closed);
     const open = isOpenAsked ? await this.#openCandle(market, nowMs, intervalS, openMs) : [];
     return [...found, ...open].map((one) => candleOf(one, market.name));
   }
 
-  async #stored(stream: KnownStream, nowMs: number, span: Span) {
+  async #stored(stream: KnownStream, span: Span) {
     const { asOf, shownFromMs } = this.#parts;
     const shown = { ...span, fromMs: Math.max(span.fromMs, shownFromMs(stream)) };
     if (isEmptySpan(shown)) return [];
     const { marketId, variant } = stream;
-    return await asOf.klines(marketId, variant, shown, CANDLES_MAX, knownAt(this.#parts, nowMs));
+    return await asOf.klines(marketId, variant, shown, CANDLES_MAX);
   }
 
   /** Candles of a length that was not collected, from trades. */
-  async #made(market: AsOfMarket, nowMs: number, intervalS: number, asked: Span) {
+  async #made(market: AsOfMarket, intervalS: number, asked: Span) {
     const { marketId } = market;
     const { catalog, shownFromMs } = this.#parts;
     const trades = catalog.stream('trades', marketId);
@@ -103,38 +101,24 @@ export class CandleView {
     const made = await this.#parts.asOf.runs.candles(
       ...([marketId, intervalS, startOfSecond(span.fromMs / SECOND_MS)] as const),
       startOfSecond(span.toMs / SECOND_MS),
-      knownAt(this.#parts, nowMs),
     );
-    const late = this.#parts.late.candles(intervalS, made.lateOpenAtS);
-    const gaps = [...missing, ...late];
     const isWhole = ({ openAtS }: BuiltCandle) => {
       const [startMs, endMs] = [openAtS * SECOND_MS, (openAtS + intervalS) * SECOND_MS];
-      return gaps.every(({ fromMs, toMs }) => toMs <= startMs || fromMs >= endMs);
+      return missing.every(({ fromMs, toMs }) => toMs <= startMs || fromMs >= endMs);
     };
-    return made.candles.filter(isWhole);
+    return made.filter(isWhole);
   }
 
   async #openCandle(market: AsOfMarket, nowMs: number, intervalS: number, openMs: number) {
     const { marketId } = market;
     const trades = this.#parts.catalog.stream('trades', marketId);
-    const span = { fromMs: openMs, toMs: nowMs };
-    const start = startOfSecond(openMs / SECOND_MS);
-    const run = { from: start, before: startOfSecond(Math.floor(nowMs / SECOND_MS) + 1) };
-    const { lowest } = await this.#parts.late.trades(marketId, run, [], nowMs);
     const isCut = openMs < this.#parts.shownFromMs(trades);
-    const missing = await this.#parts.gaps.touched(trades, span);
-    if (isCut || missing.length > 0 || (await this.#isKnownAbove(marketId, lowest, nowMs)))
-      return [];
+    const missing = await this.#parts.gaps.touched(trades, { fromMs: openMs, toMs: nowMs });
+    if (isCut || missing.length > 0) return [];
+    const start = startOfSecond(openMs / SECOND_MS);
     const top = await this.#parts.trades.top(marketId, nowMs);
-    const built = await this.#upTo(marketId, intervalS, start, top, nowMs);
+    const built = await this.#upTo(marketId, intervalS, start, top);
     return built === undefined ? [] : [built];
-  }
-
-  /** Whether a trade above a place that came late was known already: there was a gap, not only a delay. */
-  async #isKnownAbove(marketId: number, late: TradePlace | undefined, nowMs: number) {
-    if (late === undefined) return false;
-    const [newest] = await this.#parts.trades.page(marketId, nowMs, 0, 1);
-    return newest !== undefined && comparePlaces(newest, late) > 0;
   }
 
   /** The candle as far as its trades go; only those that came since it was last needed are read. */
@@ -143,16 +127,13 @@ export class CandleView {
     intervalS: number,
     start: TradePlace,
     top: TradePlace,
-    nowMs: number,
   ): Promise<BuiltCandle | undefined> {
-    const { asOf, isKnownOnly } = this.#parts;
-    const known = knownAt(this.#parts, nowMs);
+    const { asOf } = this.#parts;
     const read = async (from: TradePlace) => {
       if (comparePlaces(from, top) >= 0) return undefined;
-      const made = await asOf.runs.candles(marketId, intervalS, from, top, known);
-      return made.candles[0];
+      const made = await asOf.runs.candles(marketId, intervalS, from, top);
+      return made[0];
     };
-    if (isKnownOnly) return read(start);
     const key = `${marketId} ${intervalS} ${start.tradedAtS}`;
     const whole = async () => ({ top, candle: await read(start) });
     const before = await this.#open.get(key, whole);

@@ -1,4 +1,4 @@
-import type { AsOfMarket, AsOfReader, KnownAt, KnownStream } from '../archive/as-of/reader.js';
+import type { AsOfMarket, AsOfReader, KnownStream } from '../archive/as-of/reader.js';
 import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import { DAY_MS, SECOND_MS } from '../kernel/durations.js';
@@ -21,13 +21,6 @@ export interface Sight {
   readonly markets: readonly string[];
   /** End of the replayed span: nothing of this instant or later is ever seen. */
   readonly toMs: number;
-  /** Whether only what was known at the time is shown. */
-  readonly isKnownOnly: boolean;
-}
-
-/** What has to have been received by an instant to be seen then, as the archive is asked. */
-export function knownAt({ isKnownOnly }: Sight, nowMs: number): KnownAt {
-  return isKnownOnly ? nowMs : null;
 }
 
 /** The markets and streams of the archive, and what was listed when. */
@@ -92,23 +85,17 @@ export class Catalog {
 
   /**
    * Whether a market was listed at an instant. That of which anything older is archived than the first
-   * look at the list was listed before it, and so may be all that the first list had; unless only what
-   * was known counts. One that came back was listed again as soon as it was traded.
+   * look at the list was listed before it, and so may be all that the first list had. One that came back was
+   * listed again as soon as it was traded.
    */
   isListed({ marketId, firstSeenMs, delistedMs, away }: AsOfMarket, atMs: number): boolean {
     if (delistedMs !== null && atMs >= delistedMs) return false;
     const backMs = (toMs: number) => this.#returns.get(keyOfReturn(marketId, toMs)) ?? toMs;
     if (away.some(({ fromMs, toMs }) => fromMs <= atMs && atMs < backMs(toMs))) return false;
     if (firstSeenMs <= atMs) return true;
-    if (this.#sight.isKnownOnly) return false;
     const isOfFirstList = firstSeenMs <= this.#firstListMs;
     const knownFromMs = isOfFirstList ? this.startMs : this.knownFromMs(marketId);
     return knownFromMs !== undefined && knownFromMs <= atMs;
-  }
-
-  /** Whether a list of markets was there to be known at an instant: before the first none was. */
-  hasList(atMs: number): boolean {
-    return !this.#sight.isKnownOnly || atMs >= this.#firstListMs;
   }
 
   listed(atMs: number): AsOfMarket[] {
@@ -127,7 +114,7 @@ export class Catalog {
     this.#firstListMs = Math.min(...markets.map(({ firstSeenMs }) => firstSeenMs));
     const ids = chosen.map(({ marketId }) => marketId);
     this.#covered = coveredBy(streams, ids);
-    if (!this.#sight.isKnownOnly) await this.#findReturns();
+    await this.#findReturns();
     this.#readAtMs = clock.monotonicMs();
   }
 

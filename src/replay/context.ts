@@ -1,11 +1,12 @@
-import type { AsOfReader, KnownStream } from '../archive/as-of/reader.js';
+import type { AsOfReader } from '../archive/as-of/reader.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { PlaySpeed } from '../server/backend.js';
 import { CandleView } from './candle-view.js';
 import type { Catalog, Sight } from './catalog.js';
-import { GapBook, LateGaps } from './gaps.js';
+import type { ShownFrom } from './coverage.js';
+import { GapBook } from './gaps.js';
 import { observations } from './observations.js';
 import { TradeView } from './trade-view.js';
 
@@ -28,8 +29,6 @@ export interface ReplayOptions {
   /** Names of the markets that are replayed; empty: all. */
   readonly markets: readonly string[];
   readonly speed: PlaySpeed;
-  /** `known`: only what this machine knew at the time; `happened`: whenever it was learned. */
-  readonly as: 'happened' | 'known';
   /** Replays a time range with gaps in trades and candles as well; none may collect from it. */
   readonly allowsGaps: boolean;
   /** Ends connections where those that recorded the states ended. */
@@ -42,13 +41,10 @@ export interface ReplayOptions {
   readonly sessionIdleMs?: number;
 }
 
-/** From where on trades or candles of a stream are shown: what lies before a gap is not. */
-export type ShownFrom = (stream: KnownStream | undefined) => number;
-
 export type ReplayContext = ReturnType<typeof replayContext>;
 
-export function sightOf({ asOf, clock, markets, span, as }: ReplayOptions): Sight {
-  return { asOf, clock, markets, toMs: span.toMs, isKnownOnly: as === 'known' };
+export function sightOf({ asOf, clock, markets, span }: ReplayOptions): Sight {
+  return { asOf, clock, markets, toMs: span.toMs };
 }
 
 /**
@@ -72,7 +68,6 @@ export function replayContext(
     catalog,
     shownFromMs,
     gaps: new GapBook(sight),
-    late: new LateGaps(sight),
     trades: new TradeView(sight),
   };
   return {

@@ -35,6 +35,9 @@ export interface RangeCoverage {
   readonly sinceMs: ReadonlyMap<number, number>;
 }
 
+/** From where on trades or candles of a stream are shown: what lies before a gap is not. */
+export type ShownFrom = (stream: KnownStream | undefined) => number;
+
 /** Reads what an archive has of a time range. */
 export async function readCoverage(
   asOf: Pick<AsOfReader, 'completeness'>,
@@ -79,7 +82,7 @@ export async function newestWholeRange(
   markets: readonly string[],
   bounds: Partial<Span>,
 ): Promise<Span | undefined> {
-  const sight = { asOf, clock, markets, toMs: Number.POSITIVE_INFINITY, isKnownOnly: false };
+  const sight = { asOf, clock, markets, toMs: Number.POSITIVE_INFINITY };
   const catalog = new Catalog(sight);
   await catalog.refresh();
   const { fromMs, toMs } = catalog.covered;

@@ -1,10 +1,4 @@
-import {
-  type AsOfReader,
-  comparePlaces,
-  type KnownStream,
-  type TradePlace,
-} from '../archive/as-of/reader.js';
-import { SECOND_MS } from '../kernel/durations.js';
+import type { AsOfReader, KnownStream } from '../archive/as-of/reader.js';
 import { doOverlap, isEmptySpan, type Span } from '../kernel/span.js';
 import { FreshCache } from './caches.js';
 import type { Sight } from './catalog.js';
@@ -49,83 +43,4 @@ export class GapBook {
 
 function spansOf({ missing }: Awaited<ReturnType<AsOfReader['completeness']>>): Span[] {
   return missing.map(({ span }) => span);
-}
-
-/** Late trades of one answer that are listed; all below the last of them is suspect. */
-const TRADES_MAX = 1000;
-
-/** A run of late trades with none in it that was known. */
-interface Run {
-  readonly newest: TradePlace;
-  oldest: TradePlace;
-}
-
-/** Late trades of an answer. */
-interface LateTrades {
-  readonly gaps: readonly Span[];
-  /** The lowest of them; undefined where there is none. */
-  readonly lowest: TradePlace | undefined;
-}
-
-const NONE: LateTrades = { gaps: [], lowest: undefined };
-
-/**
- * What was missing at an instant because it was received later, where only what was known at the time
- * counts. The ledger has only what is covered today.
- */
-export class LateGaps {
-  readonly #sight: Sight;
-
-  constructor(sight: Sight) {
-    this.#sight = sight;
-  }
-
-  /** @param known the trades of the run that were known, newest first */
-  async trades(
-    marketId: number,
-    run: { readonly from: TradePlace; readonly before: TradePlace },
-    known: readonly TradePlace[],
-    nowMs: number,
-  ): Promise<LateTrades> {
-    if (!this.#sight.isKnownOnly) return NONE;
-    const late = await this.#sight.asOf.lateTrades(marketId, run, nowMs, TRADES_MAX);
-    const isCut = late.length >= TRADES_MAX;
-    const runs = runsOf(late, known);
-    const last = runs.at(-1);
-    if (last === undefined) return NONE;
-    if (isCut) last.oldest = run.from;
-    const gaps = runs.toReversed().map(({ newest, oldest }) => ({
-      fromMs: oldest.tradedAtS * SECOND_MS,
-      toMs: (newest.tradedAtS + 1) * SECOND_MS,
-    }));
-    return { gaps, lowest: last.oldest };
-  }
-
-  /** Begins of candles that lack something, as spans; those that follow each other as one. */
-  candles(intervalS: number, openAtS: readonly number[]): Span[] {
-    const spans: { fromMs: number; toMs: number }[] = [];
-    for (const open of openAtS) {
-      const [fromMs, toMs] = [open * SECOND_MS, (open + intervalS) * SECOND_MS];
-      const last = spans.at(-1);
-      if (last?.toMs === fromMs) last.toMs = toMs;
-      else spans.push({ fromMs, toMs });
-    }
-    return spans;
-  }
-}
-
-/** Both newest first. */
-function runsOf(late: readonly TradePlace[], known: readonly TradePlace[]): Run[] {
-  const runs: Run[] = [];
-  let at = 0;
-  for (const place of late) {
-    const before = at;
-    for (let one = known[at]; one !== undefined && comparePlaces(one, place) > 0; one = known[at]) {
-      at += 1;
-    }
-    const last = runs.at(-1);
-    if (last === undefined || at > before) runs.push({ newest: place, oldest: place });
-    else last.oldest = place;
-  }
-  return runs;
 }

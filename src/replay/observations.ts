@@ -33,8 +33,8 @@ export function observations(sight: Sight) {
       marketIds: readonly number[],
       nowMs: number,
     ): Promise<ReadonlyMap<number, TickerRow>> {
-      const seen = await allTickers.get(marketIds.join(' '), nowMs, async (atMs, known) => {
-        const found = await asOf.lastTickers(marketIds, atMs, known);
+      const seen = await allTickers.get(marketIds.join(' '), nowMs, async (atMs) => {
+        const found = await asOf.lastTickers(marketIds, atMs);
         const rows = new Map(found.rows.map((row) => [row.marketId, row]));
         const newestMs = Math.max(0, ...found.rows.map(({ observedAtMs }) => observedAtMs));
         const isWhole = rows.size === marketIds.length;
@@ -43,8 +43,8 @@ export function observations(sight: Sight) {
       return seen.rows;
     },
     async depth(marketId: number, nowMs: number): Promise<DepthRow | undefined> {
-      const seen = await depths.get(String(marketId), nowMs, async (atMs, known) => {
-        return heldRow(await asOf.lastDepth(marketId, atMs, known), atMs);
+      const seen = await depths.get(String(marketId), nowMs, async (atMs) => {
+        return heldRow(await asOf.lastDepth(marketId, atMs), atMs);
       });
       return seen.row;
     },
@@ -56,8 +56,8 @@ export function observations(sight: Sight) {
       isUpdate: boolean,
     ): Promise<StateRow | undefined> {
       const key = `${marketId} ${periodS} ${isUpdate}`;
-      const seen = await states.get(key, nowMs, async (atMs, known) => {
-        return heldRow(await asOf.lastState(marketId, periodS, atMs, isUpdate, known), atMs);
+      const seen = await states.get(key, nowMs, async (atMs) => {
+        return heldRow(await asOf.lastState(marketId, periodS, atMs, isUpdate), atMs);
       });
       return seen.row;
     },

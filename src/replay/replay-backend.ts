@@ -34,7 +34,7 @@ const UNREADABLE = 'what this asks for cannot be read; the log of the replay say
  * @throws ReplayError for an empty archive, a span outside of it or with gaps, or a market that it does not hold
  */
 export async function openReplay(options: ReplayOptions): Promise<ReplayBackend> {
-  const { asOf, span, markets, as, allowsGaps } = options;
+  const { asOf, span, markets, allowsGaps } = options;
   const identity = await asOf.identity();
   if (identity === null) throw new ReplayError('the archive is empty: nothing was collected yet');
   const sight = sightOf(options);
@@ -55,7 +55,7 @@ export async function openReplay(options: ReplayOptions): Promise<ReplayBackend>
     );
   }
   const context = replayContext(options, sight, catalog, coverage?.sinceMs);
-  const archive = archiveText(identity, as);
+  const archive = archiveText(identity);
   return new ReplayBackend(context, replayIdentity(archive, coverage?.whole ?? null));
 }
 
@@ -75,11 +75,11 @@ function checkSpan({ fromMs: from, toMs: to }: Span, span: Span): void {
 }
 
 /**
- * The same archive, asked in the same way, is the same exchange, whenever and at what speed it is
+ * The same archive is the same exchange, whenever and at what speed it is
  * replayed: what follows of it is the same history. It is never the exchange that was recorded.
  */
-function archiveText({ name, baseUrl, identity, createdAt }: AsOfIdentity, as: string): string {
-  const text = JSON.stringify([name, baseUrl, identity, createdAt, as]);
+function archiveText({ name, baseUrl, identity, createdAt }: AsOfIdentity): string {
+  const text = JSON.stringify([name, baseUrl, identity, createdAt]);
   return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 

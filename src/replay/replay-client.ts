@@ -61,10 +61,8 @@ export class ReplayClient implements Backend {
     return this.#parts.session.time.jump;
   }
 
-  /** @throws RefusedError to a request while no list of markets is known: which there are is not, either */
   hasMarket(name: string): boolean {
     const { catalog } = this.#parts.context;
-    if (this.#client.kind === 'request') this.#needList();
     const market = catalog.market(name);
     return market !== undefined && catalog.isListed(market, this.nowMs());
   }
@@ -78,7 +76,6 @@ export class ReplayClient implements Backend {
     return this.#parts.ask(async () => {
       const { catalog } = this.#parts.context;
       await catalog.refresh();
-      this.#needList();
       const nowMs = this.nowMs();
       return catalog.listed(nowMs).flatMap((market) => termsAt(market, nowMs) ?? []);
     });
@@ -189,12 +186,6 @@ export class ReplayClient implements Backend {
     const market = this.#parts.context.catalog.market(name);
     if (market === undefined) throw new RefusedError('invalidInput', `no market ${name}`);
     return market;
-  }
-
-  /** @throws RefusedError before the first list of markets, where only what was known counts */
-  #needList(): void {
-    const { catalog } = this.#parts.context;
-    if (!catalog.hasList(this.nowMs())) throw this.#nothing('list of markets');
   }
 
   #nothing(what: string): RefusedError {

@@ -182,10 +182,8 @@ export class StateChannel {
     this.#at = 0;
   }
 
-  #timeOf({ observedAtMs, receivedAtMs }: AsOfUpdate): number {
-    const { isKnownOnly } = this.#options;
-    const atMs = isKnownOnly ? Math.max(observedAtMs, Math.ceil(receivedAtMs)) : observedAtMs;
-    return Math.max(atMs, this.#reportedMs);
+  #timeOf({ observedAtMs }: AsOfUpdate): number {
+    return Math.max(observedAtMs, this.#reportedMs);
   }
 
   /**

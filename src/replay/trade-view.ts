@@ -10,7 +10,7 @@ import { SECOND_US } from '../kernel/durations.js';
 import { Mutex } from '../kernel/mutex.js';
 import { RefusedError } from '../server/backend.js';
 import { FreshCache } from './caches.js';
-import { knownAt, type Sight } from './catalog.js';
+import type { Sight } from './catalog.js';
 
 /** Between two checkpoints lie this many trades: about what finding a page reads too much. */
 const STEP = 1000;
@@ -191,8 +191,6 @@ function thinned(checkpoints: readonly Checkpoint[], spacing: number): Checkpoin
 const US_PER_MS = 1000;
 /** Trades below the newest that are found by reading all of them. */
 const NEAR = 1000;
-/** How deep pages of what was known at a time reach: what is known changes all the way down. */
-const KNOWN_DEPTH_MAX = 100_000;
 /** Seconds of trades that are remembered; the present one is asked for again and again. */
 const SECONDS_MAX = 2000;
 /** Pages that are remembered: both endpoints show the same one, and many clients the newest. */
@@ -219,42 +217,29 @@ export class TradeView {
    * trade could appear below others that were shown already, where no client would look for it again.
    */
   async top(marketId: number, nowMs: number): Promise<TradePlace> {
-    const { asOf, toMs, isKnownOnly } = this.#sight;
+    const { asOf, toMs } = this.#sight;
     const nowUs = Math.min(nowMs * US_PER_MS, toMs * US_PER_MS - 1);
     const second = Math.floor(nowUs / SECOND_US);
     const key = `${marketId} ${second}`;
-    const all = await this.#seconds.get(key, () => asOf.tradesOfSecond(marketId, second));
-    const rows = isKnownOnly ? all.filter((row) => row.receivedAtMs <= nowMs) : all;
+    const rows = await this.#seconds.get(key, () => asOf.tradesOfSecond(marketId, second));
     const hidden = rows.find(({ executedAtUs }) => executedAtUs === null || executedAtUs > nowUs);
     return hidden === undefined
       ? startOfSecond(second + 1)
       : { tradedAtS: second, tid: hidden.tid };
   }
 
-  /**
-   * A page of the trades that are visible at an instant, newest first, after leaving out the newest.
-   *
-   * @throws RefusedError `unavailable` for a page that lies too deep
-   */
+  /** A page of the trades that are visible at an instant, newest first, after leaving out the newest. */
   async page(marketId: number, nowMs: number, skip: number, limit: number): Promise<TradeRow[]> {
     const top = await this.top(marketId, nowMs);
-    const known = knownAt(this.#sight, nowMs);
     const read = async (before: TradePlace, drop: number) => {
       const count = drop + limit;
-      const key = `${marketId} ${before.tradedAtS} ${before.tid} ${count} ${known}`;
+      const key = `${marketId} ${before.tradedAtS} ${before.tid} ${count}`;
       const rows = await this.#pages.get(key, () =>
-        this.#sight.asOf.tradesBefore(marketId, before, count, known),
+        this.#sight.asOf.tradesBefore(marketId, before, count),
       );
       return drop === 0 ? rows : rows.slice(drop);
     };
     if (skip <= NEAR) return read(top, skip);
-    if (this.#sight.isKnownOnly) {
-      if (skip + limit <= KNOWN_DEPTH_MAX) return read(top, skip);
-      throw new RefusedError(
-        'unavailable',
-        `with --as known pages end ${KNOWN_DEPTH_MAX} trades back; begin at an earlier time instead`,
-      );
-    }
     const start = await this.#offsetsOf(marketId).find(top, skip);
     return start === undefined ? [] : read(start.before, start.drop);
   }

@@ -269,7 +269,6 @@ test('what cannot be replayed is refused by its name', async () => {
       /has gaps in its trades or candles: trades of BTC_USDT from 2026-01-15T12:01:40.000Z to 2026-01-15T12:03:20.000Z \(not collected\); choose .*--allow-gaps/,
     ],
     [['--speed', '0'], 2, /--speed.*0/],
-    [['--as', 'wished'], 2, /--as.*happened, known/],
     [['--markets', 'BTC_USDT,'], 2, /commas between/],
     [[], 2, /the archive is empty|covers no time/, empty],
   ] as const) {

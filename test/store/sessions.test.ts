@@ -88,12 +88,11 @@ async function seenOf(t: TestContext, { store, streams }: EventWorld) {
   }
   const place = { tradedAtS: toMs / 1000, tid: 1_000_000 };
   const replay = [
-    await past.tradesBefore(1, place, 500, null),
+    await past.tradesBefore(1, place, 500),
     await past.runs.count(1, place, undefined, { step: 7, maxCount: 1000 }),
-    await past.klines(1, 60, span, 100, null),
-    await past.klines(1, 60, span, 100, toMs),
-    await past.lastDepth(1, toMs, null),
-    await past.lastState(1, 60, toMs, true, null),
+    await past.klines(1, 60, span, 100),
+    await past.lastDepth(1, toMs),
+    await past.lastState(1, 60, toMs, true),
     await past.updatesAfter(1, 60, { observedAtMs: fromMs, seq: 0 }, toMs, 100),
   ];
   const status = [

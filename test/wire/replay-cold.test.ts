@@ -22,17 +22,14 @@ import { type Replayed, startReplay } from '../support/worlds/replayed-archive.j
 const SEED = Number(process.env.TEST_SEED ?? 20_260_115);
 const SPAN = { fromMs: EVENT_SPAN.from.getTime(), toMs: EVENT_SPAN.to.getTime() };
 const STEPS = 8;
-const MODES = ['happened', 'known'] as const;
 const dayText = (day: number) =>
   new Date(EVENT_START_MS + day * EVENT_DAY_MS).toISOString().slice(0, 10);
 
-type Mode = (typeof MODES)[number];
-
 const draw = (random: Random, below: number) => Math.floor(random() * below);
 
-async function replayOf(t: TestContext, world: EventWorld, coldDir: string, as: Mode) {
+async function replayOf(t: TestContext, world: EventWorld, coldDir: string) {
   const past = new AsOfReader(world.store, { clock: systemClock, coldDir });
-  return await startReplay(t, world.store, { asOf: past, as, span: SPAN });
+  return await startReplay(t, world.store, { asOf: past, span: SPAN });
 }
 
 /** Moments at which something changes, a millisecond before and after them, and others. */
@@ -142,13 +139,13 @@ function stepsOf(model: PastModel): number[] {
 }
 
 /** Asks at random moments, and compares with what a look at all events says. */
-async function assertAsModel({ backend }: Replayed, world: EventWorld, as: Mode, count: number) {
-  const model = new PastModel(world, as === 'known');
+async function assertAsModel({ backend }: Replayed, world: EventWorld, count: number) {
+  const model = new PastModel(world);
   const random = seededRandom(SEED + 1);
   let candles = 0;
   for (const atMs of moments(world, random, count)) {
     const market = EVENT_MARKETS[draw(random, EVENT_MARKETS.length)] ?? '';
-    const what = `${as} ${market} ${new Date(atMs).toISOString()}, seed ${SEED}`;
+    const what = `${market} ${new Date(atMs).toISOString()}, seed ${SEED}`;
     backend.clockControl.seek(undefined, atMs);
     const seat = sessionBackendOf(backend);
     const skip = draw(random, 40);
@@ -188,18 +185,14 @@ test('the same questions get the same bytes from the database, from files and fr
   t.diagnostic(`TEST_SEED=${SEED}`);
   const world = await makeEventWorld(seededRandom(SEED), true);
   const coldDir = await makeFolder(t, 'cold');
-  const expected = new Map<Mode, string[]>();
-  for (const as of MODES) {
-    const replay = await replayOf(t, world, coldDir, as);
-    expected.set(as, await answers(replay, world));
-    await assertAsModel(replay, world, as, 16);
-  }
-  assert.notDeepEqual(expected.get('known'), expected.get('happened'));
+  const replay = await replayOf(t, world, coldDir);
+  const expected = await answers(replay, world);
+  await assertAsModel(replay, world, 16);
   const pushed = await updates(world, coldDir);
   assert.ok(pushed.length > 50);
-  const walked = stepsOf(new PastModel(world, false));
+  const walked = stepsOf(new PastModel(world));
   assert.ok(new Set(walked).size > 2 * STEPS);
-  assert.deepEqual(await steps(await replayOf(t, world, coldDir, 'happened')), walked);
+  assert.deepEqual(await steps(await replayOf(t, world, coldDir)), walked);
 
   const days = ['trades', 'tickers', 'depth', 'states'] as const;
   for (const [where, archive] of [
@@ -217,14 +210,12 @@ test('the same questions get the same bytes from the database, from files and fr
       for (const [kind, day] of archive()) {
         assert.ok((await archiveDay({ ...world, coldDir }, kind, dayText(day))).length > 0);
       }
-      for (const as of MODES) {
-        const replay = await replayOf(t, world, coldDir, as);
-        const told = await answers(replay, world);
-        for (const [at, text] of (expected.get(as) ?? []).entries()) assert.equal(told[at], text);
-        await assertAsModel(replay, world, as, 3);
-      }
+      const replay = await replayOf(t, world, coldDir);
+      const told = await answers(replay, world);
+      for (const [at, text] of expected.entries()) assert.equal(told[at], text);
+      await assertAsModel(replay, world, 3);
       assert.deepEqual(await updates(world, coldDir), pushed);
-      assert.deepEqual(await steps(await replayOf(t, world, coldDir, 'happened')), walked);
+      assert.deepEqual(await steps(await replayOf(t, world, coldDir)), walked);
     });
   }
 });

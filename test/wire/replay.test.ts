@@ -225,41 +225,6 @@ test('trades whose exact time is unknown appear at the end of their second, and 
   }
 });
 
-test('with --as known only what was received by then is there, in its versions at that time', async (t) => {
-  const world = await openWorld();
-  const [trades, klines] = [await world.begun(0), await world.stream('candles', 60)];
-  const late = { receivedAtMs: noonMs(100) };
-  await world.store.commit({
-    trades: [exactTrade(1, 1), exactTrade(2, 2, late), exactTrade(3, 3)],
-    klines: [kline(0, { close: '100' })],
-    claims: [covered(trades, 0, 600), covered(klines, 0, 600)],
-  });
-  const again = kline(0, { close: '101', receivedAtMs: noonMs(200) });
-  await world.store.commit({ klines: [again], claims: [] });
-  const read = async (replay: Replayed) => {
-    const span = `start=${noonMs(0) / 1000}&end=${noonMs(0) / 1000}&interval=60`;
-    const candles = await get(replay, `kline?market=BTC_USDT&${span}`);
-    const { kline: found } = candles.result as { kline: Array<{ close: string }> };
-    const page = await get(replay, 'history?market=BTC_USDT');
-    return [ids(page), found.map(({ close }) => close)];
-  };
-  const known = await startReplay(t, world.store, { as: 'known' });
-  const happened = await startReplay(t, world.store);
-  for (const [atS, whenKnown, whenHappened] of [
-    [62, [[3, 1], []], [[3, 2, 1], ['101']]],
-    [99, [[3, 1], ['100']], [[3, 2, 1], ['101']]],
-    [100, [[3, 2, 1], ['100']], [[3, 2, 1], ['101']]],
-    [199.999, [[3, 2, 1], ['100']], [[3, 2, 1], ['101']]],
-    [200, [[3, 2, 1], ['101']], [[3, 2, 1], ['101']]],
-  ] as const) {
-    await seek(known, atS);
-    await seek(happened, atS);
-    assert.deepEqual(await read(known), whenKnown, `known at ${atS}`);
-    assert.deepEqual(await read(happened), whenHappened, `happened at ${atS}`);
-  }
-  assert.notEqual(known.backend.identity, happened.backend.identity);
-});
-
 test('a book is made of a depth snapshot, and says so; private calls are refused', async (t) => {
   const world = await openWorld();
   await fillWorld(world);
@@ -359,30 +324,6 @@ test('markets are those that were listed then, on the terms of then', async (t) 
   assert.equal((await get(replay, 'history?market=NOSUCH')).status, 400);
 });
 
-test('with --as known nothing says which markets there are before the first list of them', async (t) => {
-  const { store, stream } = await openWorld();
-  await store.commit({ claims: [covered(await stream('trades'), -100, 600)] });
-  const span = { fromMs: noonMs(-100), toMs: noonMs(600) };
-  const replay = await startReplay(t, store, { span, as: 'known' });
-  const paths = ['markets', 'history?market=BTC_USDT', 'history?market=NOSUCH'];
-  const statuses = async () => {
-    const replies = await Promise.all(paths.map((path) => get(replay, path)));
-    return replies.map(({ status, body }) => [status, String(body.message).includes(REPLAY_TIME)]);
-  };
-  await seek(replay, -0.001);
-  assert.deepEqual(await statuses(), [
-    [503, true],
-    [503, true],
-    [503, true],
-  ]);
-  await seek(replay, 0);
-  assert.deepEqual(await statuses(), [
-    [200, false],
-    [200, false],
-    [400, false],
-  ]);
-});
-
 /** Both markets of a world, and how it comes to know lists of them. */
 async function listsOf(store: Store) {
   const [BTC, ETH] = await store.query<Market>(
@@ -421,15 +362,15 @@ test('a market is not listed from where it was missed until it was back, by its 
     assert.equal(status !== 400, isListed, `at ${atS}`);
     return isListed;
   };
-  const listedAt = async (as: 'happened' | 'known') => {
-    const replay = await startReplay(t, store, { as });
+  const listedAt = async () => {
+    const replay = await startReplay(t, store);
     const listed: number[] = [];
     for (const atS of [80, 96, 99, 101, 150, 179, 180, 199, 200]) {
       if (await isListedAt(replay, atS)) listed.push(atS);
     }
     return listed;
   };
-  assert.deepEqual(await listedAt('happened'), [80, 96, 99, 200]);
+  assert.deepEqual(await listedAt(), [80, 96, 99, 200]);
   const trades = await world.stream('trades', 0, 2);
   // One that was made before the market left, and one that shows that it is back.
   const [left, back] = [99.75, 179.5].map((atS) => ({ ...exactTrade(1, atS), marketId: 2 }));
@@ -437,6 +378,5 @@ test('a market is not listed from where it was missed until it was back, by its 
     trades: [left, { ...back, tid: 2 }] as Parameters<typeof store.commit>[0]['trades'] & object,
     claims: [covered(trades, 0, 600)],
   });
-  assert.deepEqual(await listedAt('happened'), [80, 96, 99, 180, 199, 200]);
-  assert.deepEqual(await listedAt('known'), [80, 96, 99, 200]);
+  assert.deepEqual(await listedAt(), [80, 96, 99, 180, 199, 200]);
 });

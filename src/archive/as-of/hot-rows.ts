@@ -51,43 +51,28 @@ function valueSql(column: Column, value: unknown, add: Add): string {
   return column.type.form === 'integer' ? `${place}::bigint` : place;
 }
 
-type Comparison = '=' | '<' | '<=' | '>' | '>=';
+type Comparison = '<' | '>' | '>=';
 
 const holds = (order: number, comparison: Comparison) =>
-  order === 0 ? comparison.includes('=') : comparison[0] === (order < 0 ? '<' : '>');
+  order === 0 ? comparison === '>=' : comparison[0] === (order < 0 ? '<' : '>');
 
-/** Rows of which a field or column compares so with a value. */
+/** Rows of which a field has a value. */
 export function fieldIs<Kind extends MergedKind>(
   kind: Kind,
   field: string,
-  comparison: Comparison,
-  value: unknown,
+  value: string,
 ): Condition<RowOfKind<Kind>> {
   const column = columnOf(tableOfKind(kind), field);
-  const wanted = rankOf(column, value) as number | string;
   return {
-    sql: (add) => `${column.name} ${comparison} ${valueSql(column, value, add)}`,
-    isMet: (row) => {
-      const found = rankOf(column, row[column.field as keyof typeof row]) as number | string;
-      return holds(found === wanted ? 0 : found < wanted ? -1 : 1, comparison);
-    },
+    sql: (add) => `${column.name} = ${add(value)}`,
+    isMet: (row) => row[column.field as keyof typeof row] === value,
   };
-}
-
-/** Rows of which the receipt compares so with an instant, UNIX milliseconds. */
-export function receivedIs<Kind extends MergedKind>(
-  kind: Kind,
-  comparison: Comparison,
-  atMs: number,
-): Condition<RowOfKind<Kind>> {
-  const { received } = seriesOf(tableOfKind(kind));
-  return fieldIs(kind, received, comparison, atMs);
 }
 
 /** Rows that lie before or behind a place in the order of their series. */
 export function placeIs<Kind extends MergedKind>(
   kind: Kind,
-  comparison: '<' | '>' | '>=',
+  comparison: Comparison,
   place: Partial<RowOfKind<Kind>>,
 ): Condition<RowOfKind<Kind>> {
   const table = tableOfKind(kind);
@@ -204,13 +189,11 @@ export async function newestOfMarkets<Kind extends MergedKind>(
   return rows.map((fields) => rowOf(kind, fields));
 }
 
-/** An observed series, looked at from a time on. */
-export interface SeriesFrom {
+/** An observed series. */
+export interface Series {
   readonly marketId: number;
   /** Period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
-  /** UNIX milliseconds; that of the question when left out. */
-  readonly fromMs?: number;
 }
 
 /** When a row can be seen, where that is not its own time. UNIX milliseconds. */
@@ -223,7 +206,7 @@ export interface SeenAt<Row> {
 export async function firstHot<Kind extends MergedKind>(
   store: Querying,
   kind: Kind,
-  series: readonly SeriesFrom[],
+  series: readonly Series[],
   where: readonly Condition<RowOfKind<Kind>>[],
   span: Span,
   seenAt: string | undefined,
@@ -231,17 +214,15 @@ export async function firstHot<Kind extends MergedKind>(
   const table = tableOfKind(kind);
   const time = timeColumnOf(table);
   const { all, add } = values();
-  const froms = series.map(({ fromMs }) => fromMs ?? span.fromMs);
   const lists = [
     `${add(series.map(({ marketId }) => marketId))}::int[]`,
     `${add(series.map(({ variantS }) => variantS))}::int[]`,
-    `${add(froms)}::float8[]`,
   ];
   const of = { market: 'm.id', variant: () => 'm.variant' };
   const sql = `SELECT min(found.at) AS "atMs"
-    FROM unnest(${lists.join(', ')}) AS m(id, variant, since), LATERAL (
+    FROM unnest(${lists.join(', ')}) AS m(id, variant), LATERAL (
       SELECT ${millisSql(seenAt ?? time)} AS at FROM ${table}
-      WHERE ${whereSql(table, of, span, where, add)} AND ${time} >= ${timestampSql('m.since')}
+      WHERE ${whereSql(table, of, span, where, add)}
       ORDER BY ${orderOf(table).join(', ')} LIMIT 1) found`;
   const [row] = await store.query<{ readonly atMs: number | null }>(sql, all);
   return row?.atMs ?? null;

@@ -12,7 +12,7 @@ import {
 } from '../../store/index.js';
 import type { BuiltCandle } from '../candles.js';
 import { openReading } from '../reading.js';
-import { fieldIs, placeIs, type RowQuestion, receivedIs, type SeriesFrom } from './hot-rows.js';
+import { fieldIs, placeIs, type RowQuestion, type Series } from './hot-rows.js';
 import { ReadingLease } from './lease.js';
 import {
   type AsOfIdentity,
@@ -23,11 +23,10 @@ import {
   SESSIONS,
 } from './markets.js';
 import { AsOfSearch } from './search.js';
-import { TRADE_SEEN, type TradePlace, TradeRuns, tradeIsSeen, tradesOf } from './trades.js';
+import { TRADE_SEEN, type TradePlace, TradeRuns, tradeIsSeenAfter, tradesOf } from './trades.js';
 
 export type { DepthRow, StateRow, TickerRow, TradeRow } from '../../model/batch.js';
 export type { BuiltCandle } from '../candles.js';
-export type { SeriesFrom } from './hot-rows.js';
 export type { AsOfIdentity, AsOfMarket, AsOfSession } from './markets.js';
 export { comparePlaces, startOfSecond, type TradeMarks, type TradePlace } from './trades.js';
 export type { KnownStream, SpanCompleteness };
@@ -37,13 +36,6 @@ type AsOfStore = Pick<Store, 'snapshot' | 'query' | 'inspection'>;
 /** Place of a state record among those of its market and period. */
 export type StatePlace = Pick<RowOf<'market_state'>, 'observedAtMs' | 'seq'>;
 
-/**
- * When this machine learned of a row decides whether it is there: only rows received at this instant
- * or before, in their versions at that time. Null: every row is, however late it came. Of a trade the first
- * receipt counts: when its exact time was learned, by another endpoint, is not kept.
- */
-export type KnownAt = number | null;
-
 /** What was seen last, and how long it stays the last. */
 export interface Seen<Row> {
   readonly row: Row | undefined;
@@ -52,8 +44,7 @@ export interface Seen<Row> {
 }
 
 /** A pushed state as the contract writes it. */
-export interface AsOfUpdate
-  extends Pick<RowOf<'market_state'>, 'observedAtMs' | 'seq' | 'receivedAtMs'> {
+export interface AsOfUpdate extends StatePlace {
   /** The record in JSON: period, prices and volumes as texts; no change. */
   readonly recordText: string;
 }
@@ -64,12 +55,12 @@ const microsText = (expression: string) => `(extract(epoch FROM ${expression}) *
 
 /**
  * $1 market, $2 $3 span, $4 period, $5 $6 place, $7 limit. One text with a line for each row: instant,
- * number, receipt, record. A feed at full speed would spend most of its time on taking rows apart, and
+ * number, record. A feed at full speed would spend most of its time on taking rows apart, and
  * columns, and putting them together again.
  */
 const UPDATES_AFTER = `
   SELECT string_agg(line, E'\\n') AS lines FROM (
-    SELECT concat(${microsText('observed_at')}, E'\\t', seq, E'\\t', ${microsText('received_at')}, E'\\t',
+    SELECT concat(${microsText('observed_at')}, E'\\t', seq, E'\\t',
       '{"period":', period_s, ',"last":"', last, '","open":"', open, '","close":"', close,
       '","high":"', high, '","low":"', low, '","deal":"', deal, '","volume":"', volume, '"}') AS line
     FROM market_state
@@ -81,12 +72,10 @@ const UPDATES_AFTER = `
 /** A line of `UPDATES_AFTER`. */
 function readUpdate(line: string): AsOfUpdate {
   const seqAt = line.indexOf('\t') + 1;
-  const receivedAt = line.indexOf('\t', seqAt) + 1;
-  const recordAt = line.indexOf('\t', receivedAt) + 1;
+  const recordAt = line.indexOf('\t', seqAt) + 1;
   return {
     observedAtMs: Number(line.slice(0, seqAt - 1)) / US_PER_MS,
-    seq: Number(line.slice(seqAt, receivedAt - 1)),
-    receivedAtMs: Number(line.slice(receivedAt, recordAt - 1)) / US_PER_MS,
+    seq: Number(line.slice(seqAt, recordAt - 1)),
     recordText: line.slice(recordAt),
   };
 }
@@ -94,13 +83,10 @@ function readUpdate(line: string): AsOfUpdate {
 /** A row of a file, as the database would have written it. */
 function writeUpdate(row: RowOf<'market_state'>): AsOfUpdate {
   const { periodS: period, last, open, close, high, low, deal, volume } = row;
-  const { observedAtMs, seq, receivedAtMs } = row;
+  const { observedAtMs, seq } = row;
   const recordText = JSON.stringify({ period, last, open, close, high, low, deal, volume });
-  return { observedAtMs, seq, receivedAtMs, recordText };
+  return { observedAtMs, seq, recordText };
 }
-
-const knownBy = <Kind extends SeriesKind>(kind: Kind, knownAt: KnownAt) =>
-  knownAt === null ? [] : [receivedIs(kind, '<=', knownAt)];
 
 const candleOf = (row: BuiltCandle): BuiltCandle => {
   const { openAtS, open, close, high, low, volume, amount } = row;
@@ -159,13 +145,8 @@ export class AsOfReader {
   }
 
   /** The newest trades before a place, newest first, at most `limit`. */
-  tradesBefore(
-    marketId: number,
-    before: TradePlace,
-    limit: number,
-    knownAt: KnownAt,
-  ): Promise<RowOf<'trade'>[]> {
-    const where = [placeIs('trades', '<', before), ...knownBy('trades', knownAt)];
+  tradesBefore(marketId: number, before: TradePlace, limit: number): Promise<RowOf<'trade'>[]> {
+    const where = [placeIs('trades', '<', before)];
     const beforeMs = (before.tradedAtS + 1) * SECOND_MS;
     return this.#search.newest({ ...tradesOf(marketId), where }, beforeMs, limit);
   }
@@ -183,38 +164,24 @@ export class AsOfReader {
     intervalS: number,
     span: Span,
     limit: number,
-    knownAt: KnownAt,
   ): Promise<BuiltCandle[]> {
-    const series = { marketId, variantS: intervalS };
-    const where = knownBy('candles', knownAt);
-    const newest = await this.#search.oldest({ kind: 'candles', ...series, where }, span, limit);
-    if (knownAt === null) return newest.map(candleOf);
-    // Asked afterwards: a version that is replaced meanwhile is in both answers, and in one at least.
-    const kind = 'candle_revisions';
-    const then = [
-      fieldIs(kind, 'knownFromMs', '<=', knownAt),
-      fieldIs(kind, 'knownToMs', '>', knownAt),
-    ];
-    const former = await this.#search.oldest({ kind, ...series, where: then }, span, limit);
-    const versions = new Map([...newest, ...former].map((one) => [one.openAtS, candleOf(one)]));
-    return [...versions.values()].sort((a, b) => a.openAtS - b.openAtS).slice(0, limit);
+    const question = { kind: 'candles', marketId, variantS: intervalS, where: [] } as const;
+    return (await this.#search.oldest(question, span, limit)).map(candleOf);
   }
 
   /** Of each market the last ticker, and when the next one of any of them came. */
   async lastTickers(
     marketIds: readonly number[],
     atMs: number,
-    knownAt: KnownAt,
   ): Promise<{ readonly rows: readonly RowOf<'ticker'>[]; readonly nextAtMs: number }> {
-    const question = { kind: 'tickers', variantS: 0 } as const;
-    const where = knownBy('tickers', knownAt);
-    const rows = await this.#search.newestOfEach({ ...question, where }, marketIds, atMs + 1);
-    const nextAtMs = await this.#nextAfter({ ...question, where: [] }, marketIds, atMs);
+    const question = { kind: 'tickers', variantS: 0, where: [] } as const;
+    const rows = await this.#search.newestOfEach(question, marketIds, atMs + 1);
+    const nextAtMs = await this.#nextAfter(question, marketIds, atMs);
     return { rows, nextAtMs };
   }
 
-  lastDepth(marketId: number, atMs: number, knownAt: KnownAt): Promise<Seen<RowOf<'depth'>>> {
-    return this.#last({ kind: 'depth', marketId, variantS: 0, where: [] }, atMs, knownAt);
+  lastDepth(marketId: number, atMs: number): Promise<Seen<RowOf<'depth'>>> {
+    return this.#last({ kind: 'depth', marketId, variantS: 0, where: [] }, atMs);
   }
 
   /** @param isUpdate only what the exchange pushed */
@@ -223,10 +190,9 @@ export class AsOfReader {
     periodS: number,
     atMs: number,
     isUpdate: boolean,
-    knownAt: KnownAt,
   ): Promise<Seen<RowOf<'market_state'>>> {
-    const where = isUpdate ? [fieldIs('states', 'origin', '=', 'update')] : [];
-    return this.#last({ kind: 'states', marketId, variantS: periodS, where }, atMs, knownAt);
+    const where = isUpdate ? [fieldIs('states', 'origin', 'update')] : [];
+    return this.#last({ kind: 'states', marketId, variantS: periodS, where }, atMs);
   }
 
   /** Pushed states after a place and before an instant, oldest first; at most `limit`. */
@@ -238,7 +204,7 @@ export class AsOfReader {
     limit: number,
   ): Promise<AsOfUpdate[]> {
     const { observedAtMs, seq } = after;
-    const where = [fieldIs('states', 'origin', '=', 'update'), placeIs('states', '>', after)];
+    const where = [fieldIs('states', 'origin', 'update'), placeIs('states', '>', after)];
     return this.#search.find(
       { kind: 'states', marketId, variantS: periodS, where },
       'oldest',
@@ -260,13 +226,10 @@ export class AsOfReader {
     return this.#firstTrade([{ marketId, variantS: 0 }], span);
   }
 
-  #firstTrade(
-    series: readonly SeriesFrom[],
-    { fromMs: afterMs, toMs }: Span,
-  ): Promise<number | null> {
+  #firstTrade(series: readonly Series[], { fromMs: afterMs, toMs }: Span): Promise<number | null> {
     // A trade may be seen a second after the one that it is kept under.
     const span = { fromMs: floorToMs(afterMs, SECOND_MS) - SECOND_MS, toMs };
-    const trades = { kind: 'trades', where: [tradeIsSeen('after', afterMs)] } as const;
+    const trades = { kind: 'trades', where: [tradeIsSeenAfter(afterMs)] } as const;
     return this.#search.first(trades, series, span, { seenAt: TRADE_SEEN });
   }
 
@@ -297,38 +260,14 @@ export class AsOfReader {
     return nextMs < beforeMs ? nextMs : null;
   }
 
-  /**
-   * Trades from a place (included) up to another that had happened by an instant and were received after
-   * it only: what was missing then. Newest first; at most `limit`.
-   */
-  lateTrades(
-    marketId: number,
-    { from, before }: { readonly from: TradePlace; readonly before: TradePlace },
-    nowMs: number,
-    limit: number,
-  ): Promise<readonly TradePlace[]> {
-    const where = [
-      ...[placeIs('trades', '>=', from), placeIs('trades', '<', before)],
-      ...[receivedIs('trades', '>', nowMs), tradeIsSeen('by', nowMs)],
-    ];
-    const beforeMs = (before.tradedAtS + 1) * SECOND_MS;
-    const fromMs = from.tradedAtS * SECOND_MS;
-    return this.#search.newest({ ...tradesOf(marketId), where }, beforeMs, limit, fromMs);
-  }
-
   /** Lets go of what it holds; the store stays open. Safe to call twice. */
   close(): Promise<void> {
     return this.#lease.stop();
   }
 
   /** The last observation at an instant or before it, and when the next one came. */
-  async #last<Kind extends 'depth' | 'states'>(
-    question: RowQuestion<Kind>,
-    atMs: number,
-    knownAt: KnownAt,
-  ) {
-    const where = [...question.where, ...knownBy(question.kind, knownAt)];
-    const [row] = await this.#search.newest({ ...question, where }, atMs + 1, 1);
+  async #last<Kind extends 'depth' | 'states'>(question: RowQuestion<Kind>, atMs: number) {
+    const [row] = await this.#search.newest(question, atMs + 1, 1);
     return { row, nextAtMs: await this.#nextAfter(question, [question.marketId], atMs) };
   }
 

@@ -11,7 +11,7 @@ import {
   newestOfMarkets,
   type RowQuestion,
   type SeenAt,
-  type SeriesFrom,
+  type Series,
   timeOfRow,
 } from './hot-rows.js';
 import type { Held, ReadingLease } from './lease.js';
@@ -77,14 +77,13 @@ export class AsOfSearch {
     this.#clock = clock;
   }
 
-  /** The newest `limit` rows before an instant, newest first; none from before `fromMs`. */
+  /** The newest `limit` rows before an instant, newest first. */
   async newest<Kind extends MergedKind>(
     question: RowQuestion<Kind>,
     beforeMs: number,
     limit: number,
-    fromMs = Number.NEGATIVE_INFINITY,
   ): Promise<RowOfKind<Kind>[]> {
-    const span = { fromMs: Math.max(fromMs, await this.#oldestMs(question.kind)), toMs: beforeMs };
+    const span = { fromMs: await this.#oldestMs(question.kind), toMs: beforeMs };
     return await this.find(question, 'newest', span, limit, {
       hot: (part, left) => hotRows(this.#store, question, part, 'newest', left),
       cold: (row) => row,
@@ -154,7 +153,7 @@ export class AsOfSearch {
   /** The first instant in a span of any of several series, UNIX milliseconds. */
   async first<Kind extends MergedKind>(
     { kind, where }: Pick<RowQuestion<Kind>, 'kind' | 'where'>,
-    series: readonly SeriesFrom[],
+    series: readonly Series[],
     { fromMs, toMs }: Span,
     { seenAt, isColdAssumed = false }: Look<RowOfKind<Kind>> = {},
   ): Promise<number | null> {
@@ -169,10 +168,10 @@ export class AsOfSearch {
         }
         for (const one of part.state === 'cold' ? series : []) {
           const look: Span = {
-            fromMs: Math.max(part.span.fromMs, one.fromMs ?? part.span.fromMs),
+            fromMs: part.span.fromMs,
             toMs: Math.min(part.span.toMs, Math.ceil(firstMs ?? part.span.toMs)),
           };
-          const question = { kind, where, marketId: one.marketId, variantS: one.variantS };
+          const question = { kind, where, ...one };
           const [row] = await coldOldest(held, question, look, 1);
           if (row !== undefined) firstMs = Math.min(timeOf(row), firstMs ?? timeOf(row));
         }

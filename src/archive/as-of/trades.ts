@@ -31,13 +31,6 @@ export interface TradeMarks {
   readonly isWhole: boolean;
 }
 
-/** Candles made of trades. */
-export interface MadeCandles {
-  readonly candles: readonly BuiltCandle[];
-  /** Starts of those that lack trades which were received later, oldest first. */
-  readonly lateOpenAtS: readonly number[];
-}
-
 /** From its exact time on a trade is seen, or from the end of its second on. */
 export const TRADE_SEEN = {
   sql: `coalesce(executed_at, traded_at + interval '1 s')`,
@@ -45,12 +38,11 @@ export const TRADE_SEEN = {
     executedAtUs === null ? (tradedAtS + 1) * SECOND_MS : executedAtUs / 1000,
 };
 
-/** Trades that are seen by an instant, or only afterwards. */
-export function tradeIsSeen(by: 'by' | 'after', atMs: number): Condition<TradeRow> {
-  const isBy = by === 'by';
+/** Trades that are seen only after an instant. */
+export function tradeIsSeenAfter(atMs: number): Condition<TradeRow> {
   return {
-    sql: (add) => `${TRADE_SEEN.sql} ${isBy ? '<=' : '>'} ${timestampSql(add(atMs))}`,
-    isMet: (row) => TRADE_SEEN.of(row) <= atMs === isBy,
+    sql: (add) => `${TRADE_SEEN.sql} > ${timestampSql(add(atMs))}`,
+    isMet: (row) => TRADE_SEEN.of(row) > atMs,
   };
 }
 
@@ -72,7 +64,7 @@ const TRADE_MARKS = `
       FROM trade WHERE ${RUN} ORDER BY traded_at DESC, tid DESC LIMIT $9) numbered) counted
   WHERE n = count OR (n::bigint + $10::bigint) % $8::bigint = 0 ORDER BY n`;
 
-/** $8 interval, $9 known */
+/** $8 interval */
 const CANDLES_OF_TRADES = `
   SELECT "openAtS", (array_agg(price ORDER BY traded_at, tid))[1]::text AS open,
          (array_agg(price ORDER BY traded_at DESC, tid DESC))[1]::text AS close,
@@ -80,13 +72,8 @@ const CANDLES_OF_TRADES = `
          trim_scale(sum(amount))::text AS volume, trim_scale(sum(total))::text AS amount
   FROM (
     SELECT traded_at, tid, price, amount, total, ${OPEN_AT} AS "openAtS" FROM trade
-    WHERE ${RUN} AND ($9::float8 IS NULL OR received_at <= ${timestampSql('$9')})) t
+    WHERE ${RUN}) t
   GROUP BY "openAtS" ORDER BY "openAtS"`;
-
-/** Which of them lack trades that were received after $9. */
-const LATE_CANDLES_OF_TRADES = `
-  SELECT DISTINCT ${OPEN_AT} AS "openAtS" FROM trade
-  WHERE ${RUN} AND received_at > ${timestampSql('$9')} ORDER BY "openAtS"`;
 
 /** Before everything that there can be. */
 const START: TradePlace = { tradedAtS: 0, tid: 0 };
@@ -154,20 +141,14 @@ export class TradeRuns {
     return { checkpoints, count, isWhole: count < maxCount };
   }
 
-  /**
-   * Candles of the trades from `from` (included) up to `before`, oldest first.
-   *
-   * @param knownAt only of trades that were received by then; null: of all
-   */
+  /** Candles of the trades from `from` (included) up to `before`, oldest first. */
   async candles(
     marketId: number,
     intervalS: number,
     from: TradePlace,
     before: TradePlace,
-    knownAt: number | null,
-  ): Promise<MadeCandles> {
+  ): Promise<BuiltCandle[]> {
     const candles: BuiltCandle[] = [];
-    const late = new Set<number>();
     await this.#search.eachPart(
       'trades',
       spanOf(from, before),
@@ -176,15 +157,9 @@ export class TradeRuns {
         if (part.state === 'hot') {
           const values = [
             ...[marketId, part.span.fromMs, part.span.toMs, from.tradedAtS, from.tid],
-            ...[before.tradedAtS, before.tid, intervalS, knownAt],
+            ...[before.tradedAtS, before.tid, intervalS],
           ];
           appendCandles(candles, await this.#store.query<BuiltCandle>(CANDLES_OF_TRADES, values));
-          if (knownAt === null) return true;
-          const lacking = await this.#store.query<{ openAtS: number }>(
-            LATE_CANDLES_OF_TRADES,
-            values,
-          );
-          for (const { openAtS } of lacking) late.add(openAtS);
         }
         if (part.state === 'cold') {
           const maker = new CandleMaker(intervalS);
@@ -196,9 +171,7 @@ export class TradeRuns {
           };
           const add = (row: TradeRow) => {
             if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) return;
-            const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
-            if (isKnown) put(maker.add(row));
-            else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
+            put(maker.add(row));
           };
           const slice = { ...tradesOf(marketId), span: part.span };
           await alone.run(async () => {
@@ -210,6 +183,6 @@ export class TradeRuns {
         return true;
       },
     );
-    return { candles, lateOpenAtS: [...late].sort((a, b) => a - b) };
+    return candles;
   }
 }

@@ -13,7 +13,7 @@ import { newestWholeRange } from '../../replay/coverage.js';
 import { openReplay } from '../../replay/replay-backend.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { KnownStream, Store } from '../../store/index.js';
-import { choice, command, flag, option } from '../command.js';
+import { command, flag, option } from '../command.js';
 import { waitForStop } from '../ending.js';
 import { UsageError } from '../failure.js';
 import { archive, coldDirOf } from '../opening/database.js';
@@ -61,12 +61,6 @@ export default command({
       playSpeedArgument,
       1,
     ),
-    as: choice(
-      '--as <mode>',
-      'what is there: all that happened, or what was known',
-      ['happened', 'known'],
-      'happened',
-    ),
     allowGaps: flag('--allow-gaps', 'replay a time range with gaps in trades or candles as well'),
     withDisconnects: flag('--with-disconnects', 'end connections where the recorded ones ended'),
     host: HOST,
@@ -83,7 +77,6 @@ recording has no keys. The book is made of depth snapshots, a level an order.
 
   tapekeep replay --from 2026-01-31 --to 2026-02-01 --speed 20 --port 8080
   tapekeep replay --from 2h --markets BTC_USDT,ETH_USDT --speed step --json
-  tapekeep replay --from 2026-01-31T12:00 --to 2026-01-31T13:00 --as known
 
 Trades and candles of the time range must have no gap; older ones are shown as far down as they have
 none. With --allow-gaps the replay shows whatever is stored. Of depth, tickers and states it shows what was
@@ -91,12 +84,10 @@ seen last. A client that sends the header X-Tapekeep-Session, or the parameter s
 a time of its own, which begins with its first request; sessions that are not used for ten minutes end.
 
 --speed   seconds of the recording in a second; max: as fast as real-time clients read; step: by hand
---as      happened: every trade and candle, however late it was collected (default);
-          known: only what this archive had received by then, in its versions at that time
 Collecting from a replay needs a database of its own; it is never mixed with the real exchange. A replay
 with --allow-gaps is refused there, and so are depth, tickers and states that have a gap in the time range.`,
   needs: archive('by itself'),
-  async run({ session, store, nowMs }, { from, to, markets, speed, as, host, port, ...options }) {
+  async run({ session, store, nowMs }, { from, to, markets, speed, host, port, ...options }) {
     const { config, telemetry } = session;
     const streams = await store.inspection.streams();
     const clock = systemClock;
@@ -123,7 +114,7 @@ with --allow-gaps is refused there, and so are depth, tickers and states that ha
     const fromMs = isEarly && !isPast ? all.fromMs : (within.fromMs ?? covered.fromMs);
     const toMs = within.toMs ?? Math.max(covered.toMs, fromMs);
     const backend = await openReplay({
-      ...{ asOf: past, clock, span: { fromMs, toMs }, speed, as },
+      ...{ asOf: past, clock, span: { fromMs, toMs }, speed },
       markets: markets === undefined ? [] : names,
       allowsGaps: options.allowGaps,
       hasDisconnects: options.withDisconnects,

@@ -30,19 +30,17 @@ export interface ModelCandle {
 export class PastModel {
   readonly #happened: readonly ArchiveEvent[];
   readonly #versions: readonly CandleEvent[];
-  readonly #isKnownOnly: boolean;
 
-  constructor(world: Pick<EventWorld, 'happened' | 'received'>, isKnownOnly: boolean) {
+  constructor(world: Pick<EventWorld, 'happened' | 'received'>) {
     this.#happened = world.happened;
     this.#versions = world.received.filter((one) => one.kind === 'candle');
-    this.#isKnownOnly = isKnownOnly;
   }
 
   /** Oldest first. */
   trades(market: string, nowMs: number): TradeEvent[] {
     const nowUs = nowMs * 1000;
     const second = Math.floor(nowUs / US_PER_S);
-    const known = this.#tradesOf(market).filter((one) => this.#isThere(one, nowUs));
+    const known = this.#tradesOf(market);
     const hidden = known.findIndex((one) => secondOf(one) === second && seenAtUs(one) > nowUs);
     const upTo = hidden === -1 ? known : known.slice(0, hidden);
     return upTo.filter((one) => secondOf(one) <= second);
@@ -54,18 +52,11 @@ export class PastModel {
     const visible = this.trades(market, nowMs);
     const inCandle = (fromS: number) =>
       visible.filter((one) => secondOf(one) >= fromS && secondOf(one) < fromS + intervalS);
-    const late = this.#tradesOf(market).filter((one) => this.#isLate(one, nowMs));
-    const lowest = late.find((one) => secondOf(one) >= openS);
-    const newest = visible.at(-1);
-    const isHole =
-      lowest !== undefined && newest !== undefined && comparePlaces(newest, lowest) > 0;
-    const open = isHole ? [] : madeOf(inCandle(openS), openS, market);
-    const isWhole = (fromS: number) =>
-      !late.some((one) => secondOf(one) >= fromS && secondOf(one) < fromS + intervalS);
+    const open = madeOf(inCandle(openS), openS, market);
     const closed = isCollected
       ? this.#collected(market, intervalS, nowMs)
       : [...new Set(visible.map((one) => Math.floor(secondOf(one) / intervalS) * intervalS))]
-          .filter((fromS) => fromS < openS && isWhole(fromS))
+          .filter((fromS) => fromS < openS)
           .flatMap((fromS) => madeOf(inCandle(fromS), fromS, market));
     return [...closed, ...open];
   }
@@ -109,7 +100,7 @@ export class PastModel {
     const versions = new Map<number, CandleEvent>();
     for (const one of this.#versions) {
       const isMeant = one.market === market && one.intervalS === intervalS;
-      if (!isMeant || one.atUs > nowMs * 1000 || !this.#isThere(one, nowMs * 1000)) continue;
+      if (!isMeant || one.atUs > nowMs * 1000) continue;
       const other = versions.get(one.openAtUs);
       if (other === undefined || other.revision < one.revision) versions.set(one.openAtUs, one);
     }
@@ -128,21 +119,8 @@ export class PastModel {
   ): E | undefined {
     return this.#happened.findLast(
       (one) =>
-        one.kind === kind &&
-        one.market === market &&
-        one.atUs <= nowMs * 1000 &&
-        this.#isThere(one, nowMs * 1000) &&
-        isMeant(one as E),
+        one.kind === kind && one.market === market && one.atUs <= nowMs * 1000 && isMeant(one as E),
     ) as E | undefined;
-  }
-
-  /** Happened by then, and received later. */
-  #isLate(one: TradeEvent, nowMs: number): boolean {
-    return seenAtUs(one) <= nowMs * 1000 && !this.#isThere(one, nowMs * 1000);
-  }
-
-  #isThere(one: ArchiveEvent, nowUs: number): boolean {
-    return !this.#isKnownOnly || ('receivedAtUs' in one && one.receivedAtUs <= nowUs);
   }
 }
 

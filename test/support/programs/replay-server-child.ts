@@ -50,7 +50,7 @@ async function serveReplay(order: Extract<ReplayServerOrder, { kind: 'replay' }>
   const past = new AsOfReader(store, { clock: systemClock, coldDir: '/nonexistent' });
   const backend = await openReplay({
     ...{ asOf: past, clock: systemClock, span: { fromMs, toMs }, markets: [], speed: 'max' },
-    ...{ as: 'happened', allowsGaps: true, hasDisconnects: false, onFailure: fail },
+    ...{ allowsGaps: true, hasDisconnects: false, onFailure: fail },
   });
   const { url, realtimeUrl } = await startExchangeServer({
     ...{ backend, clock: systemClock, telemetry: noTelemetry.server, control: true },

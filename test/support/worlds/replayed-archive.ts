@@ -118,7 +118,7 @@ export async function startReplay(
   const failures: unknown[] = [];
   const backend = await openReplay({
     ...{ asOf: past, clock, span: { fromMs: noonMs(0), toMs: noonMs(600) }, markets: [] },
-    ...{ speed: 'step', as: 'happened', allowsGaps: true, hasDisconnects: false },
+    ...{ speed: 'step', allowsGaps: true, hasDisconnects: false },
     onFailure: (error) => failures.push(error),
     ...given,
   });
