@@ -89,11 +89,12 @@ async function followAll(
 test('a thousand clients are served, those who read as if those who do not were not there', async (t) => {
   const { store, url, stream } = await openWorld();
   const [busy, quiet] = [await stream('states', 60), await stream('states', 60, 2)];
+  const trades = await stream('trades');
   await store.commit({
     states: Array.from({ length: QUIET }, (_, at) =>
       state(1, 1 + (598 * at) / QUIET, { marketId: 2, close: String(at + 1) }),
     ),
-    claims: [covered(busy, 0, 600), covered(quiet, 0, 600)],
+    claims: [busy, quiet, trades].map((one) => covered(one, 0, 600)),
   });
   await runSql(
     url,
