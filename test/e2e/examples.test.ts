@@ -170,7 +170,7 @@ test('the paper trader ends where nothing is pushed any more', async (t) => {
   const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '1', records: 100 };
   for (const [atS, records] of [
     [25, 2],
-    [500, 0], // behind the last state, where a replay reports nothing at all
+    [500, 2], // behind the last state, which a replay shows as seen last
   ] as const) {
     backend.clockControl.seek(undefined, noonMs(atS));
     const told: string[] = [];

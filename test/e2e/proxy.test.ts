@@ -119,8 +119,6 @@ test('calls and the doctor take the proxy, unless NO_PROXY names the exchange', 
   const asked = run(t, ['api', 'markets'], env);
   assert.equal((await asked.ended()).code, 0, asked.dump());
   assert.equal(proxy.seen.length, 1);
-  const probed = run(t, ['api', 'probe', '--dialect', 'contract'], env);
-  assert.equal((await probed.ended()).code, 0, probed.dump());
   const doctor = run(t, ['doctor'], env, await folderOf(t));
   assert.equal((await doctor.ended()).code, 0, doctor.dump());
   assert.ok(doctor.text('stdout').includes(`through a proxy: ${proxy.url} (HTTPS_PROXY)`));
