@@ -3,7 +3,6 @@ import {
   DECIMAL_PATTERN,
   isDecimalText,
   MAX_DECIMAL_LENGTH,
-  MAX_DIGITS,
   toPlainDecimal,
 } from '../kernel/decimal.js';
 import { withExactForm } from './exact-form.js';
@@ -18,8 +17,8 @@ const MINUS = 0x2d;
 const DIGIT_0 = 0x30;
 /** The point, counted from the digit zero. */
 const POINT_FROM_0 = 0x2e - DIGIT_0;
-/** Plain text of this length has no more digits than a decimal may have. */
-const QUICK_LENGTH = MAX_DIGITS;
+/** Any plain text of this length keeps to the bounds of decimals before and after the point. */
+const QUICK_LENGTH = 40;
 
 /**
  * What plain decimal text from position `at` on says: a zero, a number above zero, or undefined for
@@ -60,7 +59,7 @@ function isPlainSigned(value: unknown): boolean {
 
 const UNSIGNED_FORM = DECIMAL_PATTERN.source.replace('(-?)', '');
 
-const DECIMAL_FORM = `not a decimal number such as 0.5, of at most ${MAX_DIGITS} digits`;
+const DECIMAL_FORM = 'not a decimal number such as 0.5, of bounded length';
 
 /** Refusal of an amount that is a bare number, among others. */
 export const DECIMAL_EXPECTED = 'expected a decimal number as text, such as "0.5"';

@@ -5,22 +5,19 @@ import { Big } from 'big.js';
  * read as text, calculated exactly here, and written as text.
  */
 
-/** Most digits of a number from outside: no file format has exact decimals with more. */
-export const MAX_DIGITS = 38;
-/** Longest decimal text taken from outside: digits, sign, point and exponent. */
-export const MAX_DECIMAL_LENGTH = MAX_DIGITS + 4;
+/** Longest decimal text taken from outside; bounds the work before anything is parsed. */
+export const MAX_DECIMAL_LENGTH = 80;
+/** Largest exponent taken from outside (`1e-8` is real, `1e999` is an attack on storage). */
+const MAX_EXPONENT = 40;
 
-/** The form of decimal text; group 1 is the sign. The digits of the exponent count as well. */
-export const DECIMAL_PATTERN =
-  /^(?!(?:[^0-9]*[0-9]){39})(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?$/;
+/** The form of decimal text; group 1 is the sign. */
+export const DECIMAL_PATTERN = /^(-?)(\d{1,60})(?:\.(\d{1,40}))?(?:[eE]([+-]?\d{1,3}))?$/;
 
-/** True for decimal text that has at most {@link MAX_DIGITS} digits, also when written without exponent. */
+/** True for text that is a bounded decimal number: digits, one optional point, small exponent. */
 export function isDecimalText(text: string): boolean {
   if (text.length > MAX_DECIMAL_LENGTH) return false;
   const match = DECIMAL_PATTERN.exec(text);
-  if (match === null) return false;
-  const [, , whole = '', fraction = '', exponent = '0'] = match;
-  return whole.length + fraction.length + Math.abs(Number(exponent)) <= MAX_DIGITS;
+  return match !== null && Math.abs(Number(match[4] ?? 0)) <= MAX_EXPONENT;
 }
 
 /**

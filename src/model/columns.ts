@@ -1,4 +1,4 @@
-import { decimalSign, equalDecimals, isDecimalText, MAX_DIGITS } from '../kernel/decimal.js';
+import { decimalSign, equalDecimals, isDecimalText } from '../kernel/decimal.js';
 import { DAY_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import { isoMs, isoUs, timestampUs } from '../kernel/timestamp.js';
@@ -145,7 +145,7 @@ export function oneOf<const Word extends string>(...words: readonly Word[]): Col
 }
 
 /** How nearly all decimals look; short enough for every limit, and not below zero. */
-const USUAL_DECIMAL = /^\d{1,19}(?:\.\d{1,19})?$/;
+const USUAL_DECIMAL = /^\d{1,39}(?:\.\d{1,39})?$/;
 const HAS_VALUE = /[1-9]/;
 
 /** What a decimal may be: 1 above zero, 0 from zero on, −1 any. */
@@ -154,7 +154,7 @@ export type LeastSign = -1 | 0 | 1;
 /** Why a text is no decimal that can be stored. */
 export function decimalFault(text: string, least: LeastSign): string | undefined {
   if (USUAL_DECIMAL.test(text) && (least < 1 || HAS_VALUE.test(text))) return undefined;
-  if (!isDecimalText(text)) return `is not a decimal number of at most ${MAX_DIGITS} digits`;
+  if (!isDecimalText(text)) return 'is not a decimal number';
   if (decimalSign(text) < least) return `is ${least === 1 ? 'not above zero' : 'negative'}`;
   return undefined;
 }

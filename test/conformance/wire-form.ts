@@ -13,8 +13,7 @@ export interface FormReport {
 const MAX_NAME_LENGTH = 64;
 const PLAIN = /^-?\d+(\.\d+)?$/;
 const EXPONENT = /^-?\d+(\.\d+)?[eE][+-]?\d+$/;
-/** The contract's bound, counted without that of the program. */
-const MAX_DIGITS = 38;
+const MAX_DECIMAL_LENGTH = 80;
 
 /** Carried as NUMERIC, by the tables. */
 function isNumeric(carried: Carried): boolean {
@@ -37,8 +36,8 @@ function faultOf(carried: Carried, value: unknown): string | undefined {
   }
   if (carried === 'SIDE') return value === 'buy' || value === 'sell' ? undefined : 'is no side';
   const isDecimal = PLAIN.test(value) || EXPONENT.test(value);
+  if (!isDecimal || value.length > MAX_DECIMAL_LENGTH) return 'is no decimal';
   const [digits = ''] = value.split(/[eE]/);
-  if (!isDecimal || digits.replace(/\D/g, '').length > MAX_DIGITS) return 'is no decimal';
   const isZero = !/[1-9]/.test(digits);
   if (carried === 'POSITIVE' && isZero) return 'is not above zero';
   return carried !== 'SIGNED' && value.startsWith('-') && !isZero ? 'is negative' : undefined;

@@ -159,7 +159,6 @@ test('what cannot be stored is refused row by row and makes no partition', async
     trade(4, 0, { price: 'NaN' }),
     trade(5, 0, { price: '-1' }),
     trade(6, 0, { amount: '1e999' }),
-    trade(7, 0, { price: '9'.repeat(39) }),
     trade(2 ** 53, 0),
     trade(8, 0, { executedAtUs: (NOON_S + 1) * 1e6 }),
     trade(9, 0, { marketId: 2 ** 40 }),
@@ -171,11 +170,6 @@ test('what cannot be stored is refused row by row and makes no partition', async
     'SELECT sum(count)::int n FROM quarantine_count',
   );
   assert.equal(refused?.n, bad.length);
-  const tooLong = await runSql<{ reason: string }>(
-    url,
-    "SELECT reason FROM quarantine WHERE reason LIKE '%38 digits%' AND reason LIKE 'price%'",
-  );
-  assert.equal(tooLong.length, 1, 'named by its field');
   const partitions = await runSql(url, "SELECT FROM partition_state WHERE table_name = 'trade'");
   assert.equal(partitions.length, 1);
 });

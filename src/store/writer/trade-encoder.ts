@@ -1,4 +1,3 @@
-import { MAX_DIGITS } from '../../kernel/decimal.js';
 import { DAY_S } from '../../kernel/durations.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { TradeRow } from '../../model/batch.js';
@@ -7,7 +6,7 @@ import type { TradeRow } from '../../model/batch.js';
 const MAX_LINE_BYTES = 512;
 const USUAL_LINE_BYTES = 160;
 /** Longer decimals are left to the slow way. */
-const MAX_USUAL_DECIMAL = MAX_DIGITS;
+const MAX_USUAL_DECIMAL = 40;
 const DATE_CHARS = 'YYYY-MM-DDT'.length;
 const SECOND_CHARS = 'YYYY-MM-DDTHH:MM:SS'.length;
 /** What is written at once as a whole number: it and its digits fit into 32 bits. */
