@@ -4,7 +4,6 @@ import {
   type RowOf,
   SERIES,
   SERIES_TABLES,
-  type Series,
   type SeriesTable,
   seriesOf,
   WRITTEN_SERIES,
@@ -15,7 +14,10 @@ import {
 /** A series, or the former versions of one. */
 export type MergedKind = (typeof SERIES)[SeriesTable]['kind'];
 /** A series that can be read whole. */
-export type SeriesKind = (typeof SERIES)[Series]['kind'];
+export type SeriesKind = Exclude<
+  (typeof SERIES)[keyof typeof SERIES],
+  { readonly batch: null }
+>['kind'];
 
 /** The series by the names of their rows. */
 export const SERIES_KINDS = WRITTEN_SERIES.map((table): SeriesKind => SERIES[table].kind);

@@ -265,7 +265,7 @@ test('what is in use names who has it, and what to do', async (t) => {
   const world = await openSealingWorld(t);
   const reader = await openSql(world.url);
   await reader.run('BEGIN; SELECT count(*) FROM trade_20260114');
-  const writer = await openSql(`${world.url}?application_name=night%20job`);
+  const writer = await openSql(named(world.url, 'night job'));
   await writer.run("BEGIN; LOCK TABLE trade_20260114 IN ROW EXCLUSIVE MODE; SELECT 'a secret'");
   const [{ pid } = { pid: 0 }] = await writer.run<{ pid: number }>(
     'SELECT pg_backend_pid() AS pid',
@@ -473,3 +473,10 @@ test('files of what is back already are deleted when its rows were seen, and not
   assert.deepEqual(await filesBelow(world.coldDir), ['archive.json']);
   assert.equal((await allTrades(world.url)).length, 240);
 });
+
+/** The address with the name that the server shows of whoever uses it. */
+function named(url: string, application: string): string {
+  const address = new URL(url);
+  address.searchParams.set('application_name', application);
+  return address.href;
+}

@@ -472,10 +472,8 @@ test('an answer without trades, or after its connection, is no part of what is p
 });
 
 test('a page of which something is not known is neither made longer nor held against what was pushed', () => {
-  const gap = { kind: 'trades', reason: 'not collected', span: { fromMs: 0, toMs: 1000 } };
   for (const page of [
     { ...pageOf(20, 22), unread: [{ newerS: undefined, olderS: START_S - 1000 }] },
-    { ...pageOf(20, 22), gaps: [gap] },
     // An offset of 1 was sent, and it counts trades.
     withoutNewest({ ...pageOf(20, 22), isRaised: true }),
   ]) {
