@@ -3,7 +3,7 @@ import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { makeDatabase } from '../support/postgres/postgres.js';
-import { makeTempDir, openSql, runSql } from '../support/postgres/postgres-server.js';
+import { makeTempDir, runSql } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
 
 const folder = await makeTempDir();
@@ -58,20 +58,8 @@ test('the database stays without a daemon, and under one that goes on when its o
   assert.equal(second.code, 3, second.stderr);
   assert.match(second.stderr, /another tapekeep writes to this database/);
 
-  // A command that waits for the database when its owner ends.
-  const owner = await openSql((await toEnd('url', '--owner')).stdout);
-  await owner.run('BEGIN; LOCK TABLE stream IN ACCESS EXCLUSIVE MODE');
-  const asking = run('status');
-  const waiting = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%stream%'`;
-  for (let isWaiting = false; !isWaiting; ) isWaiting = (await owner.run(waiting)).length > 0;
   kept.kill('SIGINT');
   assert.deepEqual(await kept.ended(), { code: 0, signal: null });
-  assert.equal((await asking.ended()).code, 1);
-  assert.match(
-    asking.text('stderr'),
-    /^tapekeep: the database in \S+ no longer answers, as when the process that ran it has ended: run the command again \(/,
-  );
-  await owner.end().catch(() => undefined);
   await daemon.line((line) => /, again".*embedded Postgres: ready/.test(line));
   const before = daemon.lines.stderr.length;
   await daemon.until(() =>
