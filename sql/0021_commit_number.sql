@@ -33,7 +33,7 @@ AS $$
 BEGIN
   RAISE EXCEPTION 'the archive does not let % be truncated: its ledger would go on calling the rows stored', TG_TABLE_NAME
     USING ERRCODE = 'TK004', TABLE = TG_TABLE_NAME,
-      HINT = 'Rows leave by retention (settings retention.*), or into files (tapekeep archive). To begin anew, use a new database.';
+      HINT = 'Rows leave by age (settings retention.*) or into files (cold.enabled). For an empty archive, use a new database.';
 END
 $$;
 COMMENT ON FUNCTION rows_stay IS 'Refuses TRUNCATE of a table or partition with rows of the archive.';
@@ -73,7 +73,7 @@ BEGIN
   SELECT s.* INTO held FROM partition_state s
   WHERE (partition_at(s.table_name, lower(s.span))).name = partition FOR UPDATE;
   IF held.state = 'archived' THEN
-    RAISE EXCEPTION 'the partition % is archived: its rows are in files, and new ones can not be added before "tapekeep restore" has brought it back', partition
+    RAISE EXCEPTION 'the partition % is archived: its rows are in files, and new ones cannot be added before "tapekeep restore" has brought it back', partition
       USING ERRCODE = 'TK002', TABLE = partition;
   ELSIF held.state = 'expired' THEN
     RAISE EXCEPTION 'the partition % is expired: rows of its time are no longer kept', partition

@@ -68,7 +68,7 @@ export async function stageHotRows(
 
 /** Of what is text in files, the digits that are let through. */
 const OF_TEXTS: DecimalForm = { precision: MAX_PRECISION, scale: 18 };
-/** Of totals, which have those of price and amount together. */
+/** Digits of a total: those of price and amount together. */
 const OF_TOTALS: DecimalForm = { precision: MAX_PRECISION, scale: 24 };
 /** Of a column without file metadata. */
 const NO_ROWS: DecimalForm = { precision: 18, scale: 8 };

@@ -112,7 +112,7 @@ export const nothing: Need<CommonOptions> = (common, use) => use(common);
 export type Commands = Readonly<Record<string, readonly [string, Loading | Declared]>>;
 type Loading = () => Promise<{ readonly default: Declared }>;
 
-/** What help shows of a command. */
+/** Parts of a command that its help shows. */
 interface Shown {
   /** Default: the line that lists it. */
   readonly description?: string;

@@ -27,7 +27,7 @@ const NO_FUNCTION =
 
 const NO_SUM = /Binder Error: No function matches .* 'sum\(INTERVAL\)'.*?(?=\n\nLINE |$)/s;
 
-/** What DuckDB failed to do, in words for the author of the statement; other errors stay as they are. */
+/** Translates an error of DuckDB for the author of the statement; other errors stay as they are. */
 export function asStatementError(error: unknown): unknown {
   if (error instanceof DiskFullError) return new QueryResourcesError('the disk is full', error);
   if (!(error instanceof ParquetError)) return error;
@@ -62,7 +62,7 @@ function withAdvice(said: string): string {
   // It leaves out the schema and the case of letters; the line that it quotes has both.
   const shown = said.slice(said.indexOf('\nLINE '));
   const written = new RegExp(`(?:\\w+\\.)?\\b${word}(?=\\s*\\()`, 'i').exec(shown)?.[0] ?? word;
-  // What it suggests may be far off, and what Postgres has it does not know.
+  // DuckDB's suggestion may be far off, and it does not know the tables of Postgres.
   const nearest = nearestName(word, [...QUESTIONS, suggested]);
   const advice =
     nearest === undefined

@@ -5,7 +5,7 @@ import { isQueryTable } from './tables.js';
 
 export type Statement = Awaited<ReturnType<typeof openStatement>>;
 
-/** Of an answer: as it counts no text's length, no more than a few thousand rows. */
+/** Look-ahead of an answer. It does not count the length of texts: a few thousand rows at most. */
 const AHEAD_KB = 32;
 
 /**

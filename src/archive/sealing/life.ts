@@ -284,7 +284,7 @@ class LifeRun {
     });
   }
 
-  /** Whether a run of this database that was stopped left anything in the folder. */
+  /** True when a stopped run of this database left files in the folder. */
   async #hasLeftover(): Promise<boolean> {
     const { store, coldDir } = this.#context;
     const isThere = await isColdThere(join(coldDir, SCRATCH_FOLDER)).catch(() => false);
