@@ -42,7 +42,7 @@ const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
   ],
   store: [
     ...['analytics-plans', 'analytics-replaced', 'blocked', 'cold-manifests', 'embedded'],
-    ...['failover', 'faults', 'migration', 'reading-analytics', 'replication', 'roles-made'],
+    ...['failover', 'faults', 'reading-analytics', 'replication', 'roles-made'],
     ...['sealing-decimals'],
     ...['sealing-doubts', 'sealing-kinds', 'sealing-late', 'sealing-refused'],
   ],

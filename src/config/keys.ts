@@ -35,24 +35,6 @@ export function variableOf(path: string): string {
   return ENV_PREFIX + words.toUpperCase();
 }
 
-/** Keys that had another name in earlier versions, each with the name that it has now. */
-const RENAMED = {
-  'streams.klines': 'streams.candles',
-  'retention.klines': 'retention.candles',
-} as const;
-
-/** The name that a key or a variable has now; undefined where it never had another. */
-export function renamed(name: string): string | undefined {
-  for (const [old, now] of Object.entries(RENAMED)) {
-    if (name === old) return now;
-    const [oldVariable, variable] = [variableOf(old), variableOf(now)];
-    if (name === oldVariable || name.startsWith(`${oldVariable}_`)) {
-      return variable + name.slice(oldVariable.length);
-    }
-  }
-  return undefined;
-}
-
 /** What a known environment variable sets. */
 export interface Variable {
   readonly path: string;

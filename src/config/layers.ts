@@ -6,7 +6,6 @@ import {
   CONFIG_FILE_VARIABLE,
   ENV_PREFIX,
   KEY_PATHS,
-  renamed,
   SECRET_FILE_PATHS,
   SECTION_PATHS,
   VARIABLES,
@@ -57,8 +56,6 @@ export interface Layer {
 }
 
 function suggestion(name: string, known: Iterable<string>, kind: string): string {
-  const now = renamed(name);
-  if (now !== undefined) return `is called ${now} now: write that instead`;
   const nearest = nearestName(name, known);
   return nearest === undefined ? `no such ${kind}` : `no such ${kind}; did you mean ${nearest}?`;
 }

@@ -4,7 +4,7 @@ import { StoreError } from './errors.js';
 
 /**
  * Locks that only logins with the writer's rights can take: rows of `exclusive_lock`, in place of
- * advisory locks, which any login may hold. See sql/0010.
+ * advisory locks, which any login may hold.
  */
 
 /** Names of what is locked by rows until the end of a transaction, most of them a market each. */
@@ -32,29 +32,9 @@ export const LOCK_READING = 'LOCK TABLE reader_lock IN ACCESS SHARE MODE';
 /** What the server calls a program that fills what was asked for, and collects nothing of the time that passes. */
 export const FILLER = 'tapekeep fill';
 
-const EARLIER_KEY = `hashtext('tapekeep writer')`;
-
-/**
- * Takes the advisory lock that versions before sql/0010 exclude each other by, where it is free: one of
- * them that still runs, or comes back, finds it taken. Any login can hold it, so nothing depends on it.
- */
-export const TAKE_EARLIER_LOCK = `SELECT pg_try_advisory_lock(${EARLIER_KEY}, 0) AS got`;
-
-/** Lets no connection begin to write until the end of the transaction. */
-export const KEEP_WRITERS_OUT = lockRowsSql('writer');
-
 /** Who writes. */
 export const FIND_WRITER = `
   SELECT pid, held_by AS user, application FROM lock_holder('writer') WHERE pid IS NOT NULL`;
-
-/** Who has the earlier lock and may write: a program of an earlier version. */
-export const FIND_EARLIER_WRITER = `
-  SELECT a.pid, a.usename AS user, a.application_name AS application
-  FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.objid = 0
-    AND l.classid::bigint = ${EARLIER_KEY}::bigint & 4294967295
-    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND has_table_privilege(a.usesysid, to_regclass('trade'), 'INSERT')`;
 
 const HOLD = 'SELECT got, held_by_other AS held_by FROM hold_lock($1)';
 

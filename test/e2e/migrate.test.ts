@@ -16,7 +16,7 @@ test('migrate tells all that it did, and what it could not do', async (t) => {
   assert.equal(first.code, 0, first.stderr);
   assert.match(
     first.stdout,
-    /^Applied 0001_archive, .*\.\nMade the analytics schema\.\nSettled the rights/,
+    /^Applied 0001_archive\.\nMade the analytics schema\.\nSettled the rights/,
   );
   assert.equal((await migrate()).stdout, 'The schema is up to date; nothing was applied.');
   const citus = await migrate('--citus');
@@ -36,8 +36,8 @@ test('a migration that takes long says which it is, of how many, and for how lon
   await other.run('CREATE TABLE market (id int)');
   const program = new Program(['migrate'], { env: { TAPEKEEP_DATABASE_URL: url } });
   t.after(() => program.dispose());
-  const line = await program.line((text) => text.includes('migrations'));
-  assert.match(line, /^0\.0%, 1 of \d+ migrations, 0001_archive for \d+(\.\d)?s$/);
+  const line = await program.line((text) => text.includes('1 of 1'));
+  assert.match(line, /^0\.0%, 1 of 1 migration, 0001_archive for \d+(\.\d)?s$/);
   await other.run('ROLLBACK');
   assert.equal((await program.ended()).code, 0, program.dump());
 });

@@ -66,41 +66,6 @@ test('a manifest that is there twice is named in both places', async (t) => {
   });
 });
 
-test('a manifest of an earlier version opens, and its coverage is named as it is today', async (t) => {
-  const place = await openDaysWorld(await makeFolder(t));
-  const { coldDir } = place;
-  for (const kind of ['candles', 'states', 'tickers'] as const) {
-    await archiveDay(place, kind, DAYS[1]);
-  }
-  const rows = await count(coldDir, 'klines');
-  assert.ok(rows.rows > 0);
-  const old: Record<string, string> = { candles: 'kline', states: 'state', tickers: 'ticker' };
-  for (const name of await manifestsOf(coldDir)) {
-    const path = join(coldDir, name);
-    // The first format has no checksum of itself.
-    const {
-      sha256: _sum,
-      format: _format,
-      ...manifest
-    } = JSON.parse(await readFile(path, 'utf8')) as {
-      sha256: string;
-      format: number;
-      kind: string;
-      coverage: { kind: string }[];
-    };
-    assert.ok(['klines', 'states', 'tickers'].includes(manifest.kind), 'as in all versions');
-    const coverage = manifest.coverage.map((one) => ({ ...one, kind: old[one.kind] }));
-    await writeFile(path, JSON.stringify({ ...manifest, coverage }));
-  }
-  const asked = 'SELECT DISTINCT kind FROM coverage ORDER BY kind';
-  assert.deepEqual((await askRows(asked, null, coldDir)).rows, [
-    ['candles'],
-    ['states'],
-    ['tickers'],
-  ]);
-  assert.equal((await count(coldDir, 'klines')).rows, rows.rows);
-});
-
 test('no bit of a manifest can change without its being noticed', async (t) => {
   const { coldDir } = await openCold(t);
   const [first = ''] = await manifestsOf(coldDir);
@@ -129,25 +94,6 @@ test('no bit of a manifest can change without its being noticed', async (t) => {
     code: 'cold_damaged',
     message: new RegExp(first),
   });
-});
-
-test('a manifest of the first format is read, and that it proves less is told', async (t) => {
-  const { coldDir } = await openCold(t);
-  for (const name of await manifestsOf(coldDir)) {
-    const path = join(coldDir, name);
-    const {
-      format: _,
-      sha256: __,
-      ...first
-    } = JSON.parse(await readFile(path, 'utf8')) as object & {
-      format: unknown;
-      sha256: unknown;
-    };
-    await writeFile(path, `${JSON.stringify(first, null, 2)}\n`);
-  }
-  const { rows, notes } = await count(coldDir, 'trades');
-  assert.equal(rows, 72);
-  assert.match(notes.join('\n'), /4 of 4 manifests carry no checksum of themselves/);
 });
 
 test('a manifest of the same partition from another time does not pass for the one that counts', async (t) => {

@@ -106,12 +106,12 @@ test('a member of the owners migrates and makes over what it made', async () => 
 
 test('whoever is not of the owners is told to let them migrate', async () => {
   const url = await makeDatabase();
-  await runSql(url, `DELETE FROM tapekeep_migration WHERE name = '0005_roles'`);
+  await runSql(url, `DELETE FROM tapekeep_migration WHERE name = '0001_archive'`);
   const writer = await loginAs(url, 'tapekeep_writer');
   await assert.rejects(migrate({ databaseUrl: writer }), {
     code: 'migration_failed',
     action: 'fatal',
-    message: /lacks the migration 0005_roles.*as a member of tapekeep_owner/,
+    message: /lacks the migration 0001_archive.*as a member of tapekeep_owner/,
   });
 });
 

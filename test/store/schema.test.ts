@@ -3,7 +3,7 @@ import test from 'node:test';
 import pg from 'pg';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
-import { SERIES_TABLES } from '../../src/model/series.js';
+import { SERIES, SERIES_TABLES, type SeriesTable, streamsOf } from '../../src/model/series.js';
 import { migrate, openStore } from '../../src/store/index.js';
 import {
   makeDatabase,
@@ -33,7 +33,7 @@ test('twenty programs migrate at once: one does the work, all succeed', async ()
   await (await open(url)).stop();
 });
 
-test('a database of a newer program is refused in words', async () => {
+test('a database of another version is refused in words', async () => {
   const url = await makeDatabase();
   await runSql(url, "INSERT INTO tapekeep_migration (name, run_on) VALUES ('9999_later', now())");
   const expected = { code: 'database_too_new', action: 'fatal', message: /9999_later/ };
@@ -61,6 +61,20 @@ test('an address that leads nowhere is named, the password never', async () => {
     });
   }
   await assert.rejects(open('mysql://x'), { code: 'bad_database_url', action: 'fatal' });
+});
+
+test('the ledger gives up the streams that the model has for each table', async () => {
+  const url = await makeDatabase();
+  const claimedBy = (table: SeriesTable) => (SERIES[table].batch === null ? [] : streamsOf(table));
+  const known = await runSql<{ name: string; kinds: string[] }>(
+    url,
+    'SELECT t AS name, streams_of(t) AS kinds FROM unnest($1::text[]) AS t',
+    [[...SERIES_TABLES]],
+  );
+  assert.deepEqual(
+    known.map(({ name, kinds }) => [name, kinds]),
+    SERIES_TABLES.map((table) => [table, claimedBy(table)]),
+  );
 });
 
 test('every table is explained, and none has a default partition', async () => {

@@ -88,8 +88,6 @@ async function findEarlier(
   const manifest = await readColdManifest(coldDir, uri).catch(() => undefined);
   if (manifest?.checksum !== partition.checksum || manifest?.rows !== partition.rows)
     return undefined;
-  // One of the first format is written anew.
-  if (manifest.sha256 === null) return undefined;
   await watcher.onStep('archive: verify', partition.name);
   try {
     for (const file of manifest.files) await checkFile(join(coldDir, file.path), file, signal);

@@ -6,15 +6,14 @@ import { messageOf } from '../../kernel/errors.js';
 import { makeFolder } from '../../kernel/folders.js';
 import { parseJson } from '../../kernel/json.js';
 import { type ColumnForm, FORM_NAMES } from '../../model/columns.js';
-import { nameMeant } from '../../model/kinds.js';
-import { SERIES_TABLES, STREAM_KINDS, viewOf } from '../../model/series.js';
+import { SERIES_TABLES, viewOf } from '../../model/series.js';
 import { asColdError, ColdError, inColdWords } from '../errors.js';
 import { moveSynced, writeSynced } from '../files.js';
 import { isColdPath } from './folder.js';
 
 const timestamp = z
   .string()
-  .refine((text) => Number.isFinite(Date.parse(text)), 'is no moment (ISO 8601)');
+  .refine((text) => Number.isFinite(Date.parse(text)), 'is no timestamp (ISO 8601)');
 const count = z.int().nonnegative();
 
 const FILE = z.object({
@@ -55,8 +54,7 @@ const CONTENT = z.object({
   coverage: z
     .array(
       z.object({
-        // Older manifests have `kline`, `ticker` and `state`.
-        kind: z.string().transform((word) => nameMeant(word, STREAM_KINDS) ?? word),
+        kind: z.string(),
         market: z.string(),
         variantS: count,
         spans: z.array(z.object({ from: timestamp, to: timestamp })).readonly(),
@@ -73,12 +71,11 @@ export type ColdContent = Readonly<z.infer<typeof CONTENT>>;
 
 /** What a partition is that has left the database. */
 export interface ColdManifest extends ColdContent {
-  /** Of the text of the manifest without this field; null in one of the first format. */
-  readonly sha256: string | null;
+  /** Checksum of the text of the manifest without this field. */
+  readonly sha256: string;
 }
 
-/** The first format had neither a number nor a checksum of itself. */
-const FORMAT = 2;
+const FORMAT = 1;
 /** How the text ends: the checksum of what stands before it, closed in the same way. */
 const OWN_SUM = /,\n {2}"sha256": "([0-9a-f]{64})"\n\}\n$/;
 const sumOf = (text: string) => createHash('sha256').update(text).digest('hex');
@@ -91,17 +88,8 @@ function damagedError(path: string, what: string, cause?: unknown): ColdError {
   return new ColdError('cold_damaged', text, { cause });
 }
 
-/**
- * The checksum that a manifest carries of itself, null in one of the first format. That one is known by
- * having neither of the two fields that came with the second, and no others: so no damage of one place
- * makes a manifest pass for an older one.
- */
-function ownSum(path: string, text: string, fields: object): string | null {
-  if (!('format' in fields) && !('sha256' in fields)) {
-    const unknown = Object.keys(fields).find((name) => !(name in CONTENT.shape));
-    if (unknown !== undefined) throw damagedError(path, `"${unknown}" is no field of a manifest`);
-    return null;
-  }
+/** Returns the checksum that a manifest carries of itself, if its text has it. */
+function ownSum(path: string, text: string, fields: object): string {
   const format = 'format' in fields ? fields.format : undefined;
   if (typeof format === 'number' && format > FORMAT) {
     const newer = `${path} is damaged, or of the format ${format} of a newer tapekeep: use that version, or bring it back from a copy`;

@@ -178,12 +178,6 @@ class World {
     const { coldDir, onNote } = this.#question;
     const manifests = await folderManifests(coldDir);
     onNote('only the cold files are asked: nothing that is in a database is in the answer');
-    const old = manifests.filter(({ sha256 }) => sha256 === null).length;
-    if (old > 0) {
-      onNote(
-        `${old} of ${manifests.length} manifests carry no checksum of themselves, as they were written by an earlier version: damage to them shows only where it breaks their form`,
-      );
-    }
     if (tables.includes('gaps')) {
       throw new StatementRefusedError(
         'gaps are known to the database alone: ask it, without --cold',

@@ -193,7 +193,7 @@ export interface RemovedPartition {
   readonly state: 'archived' | 'expired';
   /** Manifest of its files, relative to the folder of cold partitions; null without any. */
   readonly uri: string | null;
-  /** What its manifest carries of itself; null where that is not known: of an earlier version. */
+  /** Checksum that its manifest carries of itself; null without a manifest. */
   readonly manifestSha256: string | null;
 }
 

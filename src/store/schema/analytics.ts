@@ -168,7 +168,7 @@ async function isCurrent(connection: Runner, files: readonly SqlFile[]): Promise
 async function install(connection: Runner, files: readonly SqlFile[]): Promise<void> {
   const rows = await connection.rows<{ name: string }>(OUTSIDERS);
   const outsiders = rows.map(({ name }) => name);
-  // Dropping leaves nothing behind of an earlier version; but not at the cost of other people's work.
+  // Dropping leaves nothing stale behind; but not at the cost of other people's work.
   if (outsiders.length === 0) {
     await connection.rows(`DROP SCHEMA analytics CASCADE; ${CREATE_SCHEMA}`);
   } else {

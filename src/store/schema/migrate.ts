@@ -8,7 +8,6 @@ import type { StoreEvents } from '../../observe/events.js';
 import { describeAddress } from '../address.js';
 import { Connection, checkDatabase, isTrue, type Runner, refuseReadOnly } from '../connection.js';
 import { actionOf, isState, StoreError, sqlstateOf } from '../errors.js';
-import { FIND_EARLIER_WRITER, FIND_WRITER, KEEP_WRITERS_OUT, TAKE_EARLIER_LOCK } from '../locks.js';
 import { refuseSharedSession } from '../pooling.js';
 import {
   type AnalyticsOutcome,
@@ -63,9 +62,6 @@ const IS_OWNER = `
 /** Of a question that takes no time. */
 const PROBE_TIMEOUT_MS = 30_000;
 
-/** From here on writers exclude each other by rows, which earlier versions do not know. */
-const LOCKS_BY_ROWS = '0010_locks_and_ledger';
-
 const DEFAULT_WIDTHS = Object.fromEntries(
   SERIES_TABLES.map((table) => [table, seriesOf(table).partition]),
 );
@@ -110,7 +106,7 @@ async function findMissing(
   }
   throw new StoreError(
     'database_too_new',
-    `the database at ${describeAddress(databaseUrl)} was migrated by a newer tapekeep (${unknown.join(', ')}): use that version or a later one`,
+    `the database at ${describeAddress(databaseUrl)} was made by another version of tapekeep (${unknown.join(', ')}): use that version, or a new database`,
   );
 }
 
@@ -162,7 +158,7 @@ async function applyMissing(
   { databaseUrl, onStep }: MigrateOptions,
   isOwner: boolean,
 ): Promise<string[]> {
-  const { missing, isNew } = await findMissing(connection, databaseUrl);
+  const { missing } = await findMissing(connection, databaseUrl);
   if (missing.length === 0) return [];
   if (!isOwner) throw notOwner(missing, databaseUrl);
   const silent = () => undefined;
@@ -181,7 +177,6 @@ async function applyMissing(
   // A loser of the race waits here and finds the work done. The runner's own BEGIN adds nothing, and
   // its COMMIT or ROLLBACK ends this transaction.
   await connection.rows(BEGIN_ALONE);
-  if (!isNew) await refuseEarlierWriter(connection, databaseUrl);
   const done = await runner({
     dbClient: connection.driver,
     dir: join(packageRoot(), 'sql'),
@@ -196,28 +191,6 @@ async function applyMissing(
   });
   await connection.rows('COMMIT');
   return done.map(({ name }) => name);
-}
-
-/**
- * A daemon of an earlier version would go on writing beside a new one, into tables that it does not know. None
- * starts meanwhile; afterwards the schema is too new for it.
- */
-async function refuseEarlierWriter(connection: Runner, databaseUrl: string): Promise<void> {
-  // Another program may have migrated while this one waited, and may write by now.
-  const { missing } = await findMissing(connection, databaseUrl);
-  if (missing.length === 0) return;
-  let find = FIND_WRITER;
-  if (missing.includes(LOCKS_BY_ROWS)) {
-    if (await isTrue(connection, TAKE_EARLIER_LOCK)) return;
-    find = FIND_EARLIER_WRITER;
-  } else await connection.rows(KEEP_WRITERS_OUT);
-  const [holder] = await connection.rows<{ pid: number; user: string; application: string }>(find);
-  if (holder === undefined) return;
-  const { pid, user, application } = holder;
-  throw new StoreError(
-    'writer_lock_held',
-    `a tapekeep of an earlier version writes to the database at ${describeAddress(databaseUrl)} (user ${user}, server process ${pid}, application "${application}"): stop it, and start this one again`,
-  );
 }
 
 function notOwner(missing: readonly string[], databaseUrl: string): StoreError {

@@ -2,13 +2,7 @@ import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../address.js';
 import { Connection, inStoreWords, refuseReadOnly } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
-import {
-  describeHolder,
-  HOLDER_COLUMNS,
-  holdLock,
-  type LockHolder,
-  TAKE_EARLIER_LOCK,
-} from '../locks.js';
+import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
 import { refuseSharedSession } from '../pooling.js';
 import { prepareSql } from '../sql.js';
 import { CommitNumber } from './commit-number.js';
@@ -113,7 +107,6 @@ export class WriterSession {
       text: (heldBy) =>
         `another tapekeep writes to this database (${heldBy}): stop it first, or give each its own database`,
     });
-    await connection.rows(TAKE_EARLIER_LOCK);
   }
 }
 

@@ -192,21 +192,6 @@ test('the file of settings can name files with secrets, and an account needs bot
   for (const { message } of [twice, half, short]) assert.ok(!message.includes('canary'));
 });
 
-test('keys and variables of an earlier version are refused with their name of today', () => {
-  const file = fileOf('streams:\n  klines:\n    grace: 5s\nretention:\n  klines: 90d\n');
-  const env = { TAPEKEEP_STREAMS_KLINES_INTERVALS_S: '60', TAPEKEEP_RETENTION_KLINES: '90d' };
-  const told = refusal({ file, env }).problems.map(({ key, expected }) => [key, expected]);
-  assert.deepEqual(told, [
-    ['streams.klines', 'is called streams.candles now: write that instead'],
-    ['retention.klines', 'is called retention.candles now: write that instead'],
-    [
-      'TAPEKEEP_STREAMS_KLINES_INTERVALS_S',
-      'is called TAPEKEEP_STREAMS_CANDLES_INTERVALS_S now: write that instead',
-    ],
-    ['TAPEKEEP_RETENTION_KLINES', 'is called TAPEKEEP_RETENTION_CANDLES now: write that instead'],
-  ]);
-});
-
 test('unknown keys and variables are refused with the nearest known name', () => {
   const file = fileOf('exchange:\n  requestPerS: 3\nstream:\n  depth: {}\nzzzzzzzz: 1\n');
   const { problems, code, action } = refusal({
