@@ -1,5 +1,5 @@
 CREATE OR REPLACE VIEW analytics.klines AS
-SELECT m.name AS market, k.interval_s, k.open_at, k.open, k.high, k.low, k.close, k.volume, k.amount,
+SELECT m.name AS market, k.interval_s, k.open_at, k.open, k.high, k.low, k.close, k.volume, k.quote_volume,
        k.revision, k.received_at, k.market_id
 FROM kline k JOIN market m ON m.market_id = k.market_id
 WHERE analytics.is_here('kline');
@@ -11,8 +11,8 @@ COMMENT ON COLUMN analytics.klines.open IS 'Price at the start; may be the close
 COMMENT ON COLUMN analytics.klines.high IS 'Highest price: 101.';
 COMMENT ON COLUMN analytics.klines.low IS 'Lowest price: 100.';
 COMMENT ON COLUMN analytics.klines.close IS 'Price of the last trade: 100.7.';
-COMMENT ON COLUMN analytics.klines.volume IS 'Traded, in the stock currency: 12.5.';
-COMMENT ON COLUMN analytics.klines.amount IS 'Traded, in the money currency: 1256.25.';
+COMMENT ON COLUMN analytics.klines.volume IS 'Traded, in the base currency: 12.5.';
+COMMENT ON COLUMN analytics.klines.quote_volume IS 'Traded, in the quote currency: 1256.25.';
 COMMENT ON COLUMN analytics.klines.revision IS 'How often the exchange changed it after the first telling: 0.';
 COMMENT ON COLUMN analytics.klines.received_at IS 'When this version became known, clock of the collecting machine: 2026-01-15 12:01:30+00.';
 COMMENT ON COLUMN analytics.klines.market_id IS 'Key of the market, as in analytics.markets: 1.';
@@ -38,10 +38,10 @@ COMMENT ON FUNCTION analytics.kline_origin IS 'Helper: a moment at which a candl
 
 CREATE OR REPLACE FUNCTION analytics.klines(market text, step interval, from_at timestamptz, to_at timestamptz, as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (open_at timestamptz, open numeric, high numeric, low numeric, close numeric,
-               volume numeric, amount numeric, state text, revision integer, known_from timestamptz)
+               volume numeric, quote_volume numeric, state text, revision integer, known_from timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-  SELECT coalesce(k.open_at, slot.open_at), k.open, k.high, k.low, k.close, k.volume, k.amount,
+  SELECT coalesce(k.open_at, slot.open_at), k.open, k.high, k.low, k.close, k.volume, k.quote_volume,
          CASE WHEN k.open_at IS NOT NULL THEN 'candle'
               WHEN tstzrange(slot.open_at, slot.end_at) <@ slot.covered
                 AND (as_of IS NULL OR slot.end_at <= as_of AND NOT EXISTS (
@@ -69,7 +69,7 @@ BEGIN ATOMIC
             OFFSET 0) asked
       OFFSET 0) known, analytics.slots(klines.step, klines.from_at, klines.to_at, known.origin) one
   ) slot FULL JOIN (
-    SELECT n.open_at, n.open, n.high, n.low, n.close, n.volume, n.amount, n.revision,
+    SELECT n.open_at, n.open, n.high, n.low, n.close, n.volume, n.quote_volume, n.revision,
            n.received_at AS known_from
     FROM kline n
     WHERE n.market_id = analytics.market_id(klines.market)
@@ -77,7 +77,7 @@ BEGIN ATOMIC
       AND n.open_at >= klines.from_at AND n.open_at < klines.to_at
       AND (as_of IS NULL OR n.received_at <= as_of)
     UNION ALL
-    SELECT r.open_at, r.open, r.high, r.low, r.close, r.volume, r.amount, r.revision, r.known_from
+    SELECT r.open_at, r.open, r.high, r.low, r.close, r.volume, r.quote_volume, r.revision, r.known_from
     FROM kline_revision r
     WHERE r.market_id = analytics.market_id(klines.market)
       AND r.interval_s = analytics.seconds(klines.step)

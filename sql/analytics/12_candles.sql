@@ -1,11 +1,11 @@
 CREATE OR REPLACE FUNCTION analytics.candles(market text, step interval, from_at timestamptz, to_at timestamptz, origin timestamptz DEFAULT 'epoch')
 RETURNS TABLE (open_at timestamptz, open numeric, high numeric, low numeric, close numeric,
-               volume numeric, amount numeric, trades bigint, is_complete boolean)
+               volume numeric, quote_volume numeric, trades bigint, is_complete boolean)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT slot.open_at, sums.open, sums.high, sums.low, sums.close,
          CASE WHEN slot.is_complete THEN coalesce(sums.volume, 0) ELSE sums.volume END,
-         CASE WHEN slot.is_complete THEN coalesce(sums.amount, 0) ELSE sums.amount END,
+         CASE WHEN slot.is_complete THEN coalesce(sums.quote_volume, 0) ELSE sums.quote_volume END,
          CASE WHEN slot.is_complete THEN coalesce(sums.trades, 0) ELSE sums.trades END,
          slot.is_complete
   FROM (
@@ -20,12 +20,12 @@ BEGIN ATOMIC
       OFFSET 0) asked,
       analytics.slots(candles.step, candles.from_at, candles.to_at, candles.origin) one
   ) slot LEFT JOIN (
-    SELECT s.open_at, s.high, s.low, s.volume, s.amount, s.trades,
+    SELECT s.open_at, s.high, s.low, s.volume, s.quote_volume, s.trades,
            first.price AS open, last.price AS close
     FROM (
       SELECT date_bin(candles.step, t.traded_at, candles.origin) AS open_at,
              max(t.price) AS high, min(t.price) AS low, sum(t.amount) AS volume,
-             sum(t.total) AS amount, count(*) AS trades,
+             sum(t.total) AS quote_volume, count(*) AS trades,
              min(t.traded_at) AS first_at, max(t.traded_at) AS last_at
       FROM trade t
       WHERE t.market_id = analytics.market_id(candles.market)
@@ -76,7 +76,7 @@ BEGIN ATOMIC
     GROUP BY 1
   ) sums ON sums.open_at = slot.open_at;
 END;
-COMMENT ON FUNCTION analytics.vwap(text, interval, timestamptz, timestamptz, timestamptz) IS 'Volume-weighted average price of every slot that opens in [from_at, to_at): the sum of price × amount by the sum of amount; null without trades. buy_volume and sell_volume by the side of the taker, in the stock currency; is_complete as in candles. Example: SELECT open_at, vwap FROM analytics.vwap(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
+COMMENT ON FUNCTION analytics.vwap(text, interval, timestamptz, timestamptz, timestamptz) IS 'Volume-weighted average price of every slot that opens in [from_at, to_at): the sum of price × amount by the sum of amount; null without trades. buy_volume and sell_volume by the side of the taker, in the base currency; is_complete as in candles. Example: SELECT open_at, vwap FROM analytics.vwap(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
 
 CREATE OR REPLACE FUNCTION analytics.returns(market text, step interval, from_at timestamptz, to_at timestamptz, origin timestamptz DEFAULT 'epoch')
 RETURNS TABLE (open_at timestamptz, close numeric, simple_return numeric, log_return numeric, is_complete boolean)

@@ -14,8 +14,8 @@ COMMENT ON COLUMN analytics.depth_levels.market IS 'Name of the market: ''BTC_US
 COMMENT ON COLUMN analytics.depth_levels.observed_at IS 'When it was looked at, exchange time: 2026-01-15 12:00:01.5+00.';
 COMMENT ON COLUMN analytics.depth_levels.side IS '''bid'' or ''ask''.';
 COMMENT ON COLUMN analytics.depth_levels.level IS 'Place on its side, 1 is the best: 1.';
-COMMENT ON COLUMN analytics.depth_levels.price IS 'In the money currency: 100.4.';
-COMMENT ON COLUMN analytics.depth_levels.amount IS 'In the stock currency: 3.';
+COMMENT ON COLUMN analytics.depth_levels.price IS 'In the quote currency: 100.4.';
+COMMENT ON COLUMN analytics.depth_levels.amount IS 'In the base currency: 3.';
 COMMENT ON COLUMN analytics.depth_levels.received_at IS 'When it was received, clock of the collecting machine: 2026-01-15 12:00:01.7+00.';
 COMMENT ON COLUMN analytics.depth_levels.market_id IS 'Key of the market, as in analytics.markets: 1.';
 

@@ -1,6 +1,6 @@
 CREATE OR REPLACE VIEW analytics.tickers AS
 SELECT m.name AS market, t.observed_at, t.bid, t.ask, t.open, t.high, t.low, t.last, t.volume,
-       t.deal, t.change, t.at, t.received_at, t.market_id
+       t.quote_volume, t.change, t.at, t.received_at, t.market_id
 FROM ticker t JOIN market m ON m.market_id = t.market_id
 WHERE analytics.is_here('ticker');
 COMMENT ON VIEW analytics.tickers IS 'Tickers of the last 24 hours, a row where one changed. Always give a span of observed_at. Example: SELECT market, last FROM analytics.tickers WHERE observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
@@ -12,8 +12,8 @@ COMMENT ON COLUMN analytics.tickers.open IS 'Price 24 hours ago: 99.';
 COMMENT ON COLUMN analytics.tickers.high IS 'Highest price of 24 hours: 102.';
 COMMENT ON COLUMN analytics.tickers.low IS 'Lowest price of 24 hours: 98.';
 COMMENT ON COLUMN analytics.tickers.last IS 'Price of the last trade: 100.5.';
-COMMENT ON COLUMN analytics.tickers.volume IS 'Traded in 24 hours, stock currency: 1200.';
-COMMENT ON COLUMN analytics.tickers.deal IS 'Traded in 24 hours, money currency: 120600.';
+COMMENT ON COLUMN analytics.tickers.volume IS 'Traded in 24 hours, base currency: 1200.';
+COMMENT ON COLUMN analytics.tickers.quote_volume IS 'Traded in 24 hours, quote currency: 120600.';
 COMMENT ON COLUMN analytics.tickers.change IS 'Per cent, from open to last: 1.52.';
 COMMENT ON COLUMN analytics.tickers.at IS 'Time that the exchange wrote into it: 2026-01-15 12:00:01+00.';
 COMMENT ON COLUMN analytics.tickers.received_at IS 'When it was received, clock of the collecting machine: 2026-01-15 12:00:01.7+00.';
@@ -24,7 +24,7 @@ RETURNS SETOF analytics.tickers
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT tickers.market, t.observed_at, t.bid, t.ask, t.open, t.high, t.low, t.last, t.volume,
-         t.deal, t.change, t.at, t.received_at, t.market_id
+         t.quote_volume, t.change, t.at, t.received_at, t.market_id
   FROM ticker t
   WHERE t.market_id = analytics.market_id(tickers.market)
     AND t.observed_at >= analytics.hot_from('ticker', from_at, to_at)

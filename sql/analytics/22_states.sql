@@ -1,6 +1,6 @@
 CREATE OR REPLACE VIEW analytics.states AS
 SELECT m.name AS market, s.period_s, s.observed_at, s.seq, s.origin, s.last, s.open, s.close, s.high,
-       s.low, s.deal, s.volume, s.change, s.session_id, s.received_at, s.market_id
+       s.low, s.quote_volume, s.volume, s.change, s.session_id, s.received_at, s.market_id
 FROM market_state s JOIN market m ON m.market_id = s.market_id
 WHERE analytics.is_here('market_state');
 COMMENT ON VIEW analytics.states IS 'Market status over the last period_s seconds, as the real-time interface pushed it. Always give a span of observed_at. Example: SELECT market, last, volume FROM analytics.states WHERE period_s = 86400 AND observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
@@ -14,8 +14,8 @@ COMMENT ON COLUMN analytics.states.open IS 'Price at the start of the period: 99
 COMMENT ON COLUMN analytics.states.close IS 'Price at its end: 100.5.';
 COMMENT ON COLUMN analytics.states.high IS 'Highest price of the period: 102.';
 COMMENT ON COLUMN analytics.states.low IS 'Lowest price of the period: 98.';
-COMMENT ON COLUMN analytics.states.deal IS 'Traded in the period, money currency: 120600.';
-COMMENT ON COLUMN analytics.states.volume IS 'Traded in the period, stock currency: 1200.';
+COMMENT ON COLUMN analytics.states.quote_volume IS 'Traded in the period, quote currency: 120600.';
+COMMENT ON COLUMN analytics.states.volume IS 'Traded in the period, base currency: 1200.';
 COMMENT ON COLUMN analytics.states.change IS 'Per cent; null in updates: 1.52.';
 COMMENT ON COLUMN analytics.states.session_id IS 'Connection that brought it: 7.';
 COMMENT ON COLUMN analytics.states.received_at IS 'When it was received, clock of the collecting machine: 2026-01-15 12:00:01.7+00.';
@@ -48,7 +48,7 @@ RETURNS SETOF analytics.states
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT states.market, s.period_s, s.observed_at, s.seq, s.origin, s.last, s.open, s.close, s.high,
-         s.low, s.deal, s.volume, s.change, s.session_id, s.received_at, s.market_id
+         s.low, s.quote_volume, s.volume, s.change, s.session_id, s.received_at, s.market_id
   FROM market_state s
   WHERE s.market_id = analytics.market_id(states.market)
     AND s.period_s = analytics.state_period(analytics.market_id(states.market), states.step)

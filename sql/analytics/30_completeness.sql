@@ -73,7 +73,7 @@ BEGIN ATOMIC
     SELECT unnest(missing.spans * tstzmultirange(tstzrange(coalesce(counted.until, 'infinity'), NULL)))) one, LATERAL (
     SELECT g.span * one.span AS part, g.state, g.reason, g.attempts, g.first_seen_at,
            g.next_attempt_at, nullif(concat_ws(E'\n', g.note, g.remarks), '') AS note,
-           g.reason = 'beyond history' AND g.uncovered_at IS NULL AS is_beyond
+           g.reason = 'beyond history' AND g.revoked_at IS NULL AS is_beyond
     FROM gap g
     WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled'
       AND g.span && one.span
@@ -123,7 +123,7 @@ BEGIN ATOMIC
   SELECT f.kind, f.variant, trim_scale(f.expected_s), trim_scale(f.expected_s - f.missing_s),
          trim_scale(f.missing_s), trim_scale(f.unfillable_s), f.gaps, trunc((f.expected_s - f.missing_s) / nullif(f.expected_s, 0), 6),
          f.is_whole AND f.expected_s > 0 AND f.missing_s = 0 AND f.lag_s = 0 AND f.before_history_s = 0, (
-           SELECT count(*) FROM verdict v
+           SELECT count(*) FROM candle_check v
            WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'candles'
              AND v.outcome = 'mismatch' AND v.span && f.span
              AND NOT EXISTS (
@@ -165,20 +165,20 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; before_history_s: seconds that were asked for from before the history of the exchange begins, which are counted in none of these, as in tapekeep status; share: covered by expected, cut and not rounded; is_complete: all of the day is covered; false, although the share may be 1, of a day that goes on, and of one that began before the stream did, or before what the exchange still serves of its history (before_history_s); mismatches: candles that contradict the trades, of what is covered. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
 
-CREATE OR REPLACE VIEW analytics.verdicts AS
+CREATE OR REPLACE VIEW analytics.candle_checks AS
 SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,
-       v.outcome, v.detail, v.tries, v.next_try_at, v.judged_at
-FROM verdict v JOIN market m ON m.market_id = v.market_id;
-COMMENT ON VIEW analytics.verdicts IS 'Whether stored trades add up to the candles of the exchange: runs that match, and each candle that does not. Example: SELECT * FROM analytics.verdicts WHERE outcome = ''mismatch'' ORDER BY starts_at DESC';
-COMMENT ON COLUMN analytics.verdicts.market IS 'Name of the market: ''BTC_USDT''.';
-COMMENT ON COLUMN analytics.verdicts.interval_s IS 'Length of the candles in seconds: 60.';
-COMMENT ON COLUMN analytics.verdicts.starts_at IS 'Start of the first candle: 2026-01-15 12:00:00+00.';
-COMMENT ON COLUMN analytics.verdicts.ends_at IS 'End of the last candle: 2026-01-15 13:00:00+00.';
-COMMENT ON COLUMN analytics.verdicts.outcome IS '''match'', ''mismatch'' or ''unproven''.';
-COMMENT ON COLUMN analytics.verdicts.detail IS 'Of a mismatch: what differs, with the figure of either side: {"differences": []}.';
-COMMENT ON COLUMN analytics.verdicts.tries IS 'How often a mismatch was fetched again: 1.';
-COMMENT ON COLUMN analytics.verdicts.next_try_at IS 'When a mismatch is judged again; null when it is settled: 2026-01-15 13:10:00+00.';
-COMMENT ON COLUMN analytics.verdicts.judged_at IS 'When it was written: 2026-01-15 13:01:00+00.';
+       v.outcome, v.detail, v.tries, v.next_try_at, v.checked_at
+FROM candle_check v JOIN market m ON m.market_id = v.market_id;
+COMMENT ON VIEW analytics.candle_checks IS 'Whether stored trades add up to the candles of the exchange: runs that match, and each candle that does not. Example: SELECT * FROM analytics.candle_checks WHERE outcome = ''mismatch'' ORDER BY starts_at DESC';
+COMMENT ON COLUMN analytics.candle_checks.market IS 'Name of the market: ''BTC_USDT''.';
+COMMENT ON COLUMN analytics.candle_checks.interval_s IS 'Length of the candles in seconds: 60.';
+COMMENT ON COLUMN analytics.candle_checks.starts_at IS 'Start of the first candle: 2026-01-15 12:00:00+00.';
+COMMENT ON COLUMN analytics.candle_checks.ends_at IS 'End of the last candle: 2026-01-15 13:00:00+00.';
+COMMENT ON COLUMN analytics.candle_checks.outcome IS '''match'', ''mismatch'' or ''unproven''.';
+COMMENT ON COLUMN analytics.candle_checks.detail IS 'Of a mismatch: what differs, with the figure of either side: {"differences": []}.';
+COMMENT ON COLUMN analytics.candle_checks.tries IS 'How often a mismatch was fetched again: 1.';
+COMMENT ON COLUMN analytics.candle_checks.next_try_at IS 'When a mismatch is checked again; null when it is settled: 2026-01-15 13:10:00+00.';
+COMMENT ON COLUMN analytics.candle_checks.checked_at IS 'When it was written: 2026-01-15 13:01:00+00.';
 
 CREATE OR REPLACE VIEW analytics.refusals AS
 SELECT q.endpoint, q.reason, q.count, q.last_at FROM quarantine_count q;

@@ -3,7 +3,7 @@
 
 CREATE OR REPLACE FUNCTION analytics.klines(market text, step text, from_at timestamptz, to_at timestamptz, as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (open_at timestamptz, open numeric, high numeric, low numeric, close numeric,
-               volume numeric, amount numeric, state text, revision integer, known_from timestamptz)
+               volume numeric, quote_volume numeric, state text, revision integer, known_from timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT * FROM analytics.klines(klines.market, klines.step::interval, klines.from_at, klines.to_at, klines.as_of);
@@ -12,7 +12,7 @@ COMMENT ON FUNCTION analytics.klines(text, text, timestamptz, timestamptz, times
 
 CREATE OR REPLACE FUNCTION analytics.klines(market text, step integer, from_at timestamptz, to_at timestamptz, as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (open_at timestamptz, open numeric, high numeric, low numeric, close numeric,
-               volume numeric, amount numeric, state text, revision integer, known_from timestamptz)
+               volume numeric, quote_volume numeric, state text, revision integer, known_from timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT * FROM analytics.klines(klines.market, make_interval(secs => klines.step), klines.from_at, klines.to_at, klines.as_of);
@@ -21,7 +21,7 @@ COMMENT ON FUNCTION analytics.klines(text, integer, timestamptz, timestamptz, ti
 
 CREATE OR REPLACE FUNCTION analytics.candles(market text, step text, from_at timestamptz, to_at timestamptz, origin timestamptz DEFAULT 'epoch')
 RETURNS TABLE (open_at timestamptz, open numeric, high numeric, low numeric, close numeric,
-               volume numeric, amount numeric, trades bigint, is_complete boolean)
+               volume numeric, quote_volume numeric, trades bigint, is_complete boolean)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT * FROM analytics.candles(candles.market, candles.step::interval, candles.from_at, candles.to_at, candles.origin);
@@ -30,7 +30,7 @@ COMMENT ON FUNCTION analytics.candles(text, text, timestamptz, timestamptz, time
 
 CREATE OR REPLACE FUNCTION analytics.candles(market text, step integer, from_at timestamptz, to_at timestamptz, origin timestamptz DEFAULT 'epoch')
 RETURNS TABLE (open_at timestamptz, open numeric, high numeric, low numeric, close numeric,
-               volume numeric, amount numeric, trades bigint, is_complete boolean)
+               volume numeric, quote_volume numeric, trades bigint, is_complete boolean)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT * FROM analytics.candles(candles.market, make_interval(secs => candles.step), candles.from_at, candles.to_at, candles.origin);

@@ -12,8 +12,8 @@ DECLARE
   copied CONSTANT text[] := ARRAY['archive', 'market', 'market_history', 'market_absence', 'stream',
                                   'partition_policy', 'partition_state'];
   cut CONSTANT text[] := ARRAY['trade', 'kline', 'kline_revision', 'ticker', 'depth',
-                               'market_state', 'coverage', 'gap', 'session', 'verdict',
-                               'verdict_doubt', 'wanted', 'trade_epoch'];
+                               'market_state', 'coverage', 'gap', 'session', 'candle_check',
+                               'candle_recheck', 'wanted', 'trade_epoch'];
   one text;
   key record;
   guarded record;

@@ -11,7 +11,7 @@ export interface BuiltCandle {
   readonly high: string;
   readonly low: string;
   readonly volume: string;
-  readonly amount: string;
+  readonly quoteVolume: string;
 }
 
 /** A sum of decimals in plain notation, exact. */
@@ -59,9 +59,9 @@ function isGreater(a: string, b: string): boolean {
  */
 export class CandleMaker {
   readonly #intervalS: number;
-  #candle: Omit<Mutable<BuiltCandle>, 'volume' | 'amount'> | undefined;
+  #candle: Omit<Mutable<BuiltCandle>, 'volume' | 'quoteVolume'> | undefined;
   #volume = new ExactSum();
-  #amount = new ExactSum();
+  #quoteVolume = new ExactSum();
 
   constructor(intervalS: number) {
     this.#intervalS = intervalS;
@@ -77,18 +77,18 @@ export class CandleMaker {
     if (isGreater(candle.low, price)) candle.low = price;
     candle.close = price;
     this.#volume.add(amount);
-    this.#amount.add(total);
+    this.#quoteVolume.add(total);
     return done;
   }
 
   /** The candle of the trades so far, if there were any. */
   end(): BuiltCandle | undefined {
     if (this.#candle === undefined) return undefined;
-    const sums = { volume: String(this.#volume), amount: String(this.#amount) };
+    const sums = { volume: String(this.#volume), quoteVolume: String(this.#quoteVolume) };
     const done = { ...this.#candle, ...sums };
     this.#candle = undefined;
     this.#volume = new ExactSum();
-    this.#amount = new ExactSum();
+    this.#quoteVolume = new ExactSum();
     return done;
   }
 }
@@ -102,7 +102,7 @@ export function joinCandles(earlier: BuiltCandle, later: BuiltCandle): BuiltCand
     high: isGreater(later.high, earlier.high) ? later.high : earlier.high,
     low: isGreater(earlier.low, later.low) ? later.low : earlier.low,
     volume: addDecimals(earlier.volume, later.volume),
-    amount: addDecimals(earlier.amount, later.amount),
+    quoteVolume: addDecimals(earlier.quoteVolume, later.quoteVolume),
   };
 }
 

@@ -293,9 +293,9 @@ export function safeExcerpt(text: string, secrets: readonly string[] = []): stri
 export type OrderRequest = {
   /** Name of the pair, such as `BTC_USDT`. */
   market: string;
-  /** Limit price in the money currency, decimal text. */
+  /** Limit price in the quote currency, decimal text. */
   price: string;
-  /** Amount in the stock currency, decimal text. */
+  /** Amount in the base currency, decimal text. */
   amount: string;
   /** Whether it buys or sells the stock. */
   side: Side;

@@ -105,7 +105,7 @@ export interface ActiveOrdersQuery {
 export class ExchangeApi extends EndpointCaller {
   /**
    * All markets with their precisions (digits after the point) and minimal amounts of an order (in
-   * stock currency). Contract: Market (pair).
+   * base currency). Contract: Market (pair).
    *
    * @returns one entry a market, in the exchange's order
    */

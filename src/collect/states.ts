@@ -423,7 +423,7 @@ function rowOf(
     close,
     high,
     low,
-    deal,
+    quoteVolume: deal,
     volume,
     change: change ?? null,
     origin: event.origin,

@@ -232,7 +232,7 @@ function markOf({ reason, payload }: RejectedRow): number {
 
 function figuresOf({ ticker }: TickerEntry) {
   const { bid, ask, open, high, low, last, vol, deal, change } = ticker;
-  return { bid, ask, open, high, low, last, volume: vol, deal, change };
+  return { bid, ask, open, high, low, last, volume: vol, quoteVolume: deal, change };
 }
 
 /** What makes two tickers the same: every figure, but not the time they were taken. */

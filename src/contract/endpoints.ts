@@ -189,8 +189,8 @@ export const endpoints = {
     isBlockable: true,
     params: z.object({
       market: marketParam,
-      price: decimalText.describe('Limit price in the money currency'),
-      amount: decimalText.describe('Amount in the stock currency'),
+      price: decimalText.describe('Limit price in the quote currency'),
+      amount: decimalText.describe('Amount in the base currency'),
       side: sideParam.describe('buy or sell'),
     }),
     result: wholeShape<CreatedOrder>(createdOrder, { repeats: ['market', 'side'] }),

@@ -22,8 +22,8 @@ export type * from './resource-types.js';
 
 const precision = wholeNumber.pipe(z.number().min(0).max(30));
 const pairName = nameText.describe('Name of the pair, stock before money');
-const stockTicker = nameText.describe('Ticker of the stock currency');
-const moneyTicker = nameText.describe('Ticker of the money currency');
+const stockTicker = nameText.describe('Ticker of the base currency');
+const moneyTicker = nameText.describe('Ticker of the quote currency');
 
 /** A market (pair). Precisions are digits after the point; `minAmount` is in the base currency. */
 export const market = z
@@ -31,10 +31,10 @@ export const market = z
     name: pairName,
     stock: stockTicker,
     money: moneyTicker,
-    stockPrec: precision.describe('Digits after the point of the stock currency'),
-    moneyPrec: precision.describe('Digits after the point of the money currency'),
+    stockPrec: precision.describe('Digits after the point of the base currency'),
+    moneyPrec: precision.describe('Digits after the point of the quote currency'),
     feePrec: precision.describe('Digits after the point of a fee'),
-    minAmount: nonNegativeDecimal.describe('Smallest amount of an order, in the stock currency'),
+    minAmount: nonNegativeDecimal.describe('Smallest amount of an order, in the base currency'),
   })
   .meta({ id: 'Market', description: 'A market (pair)' });
 
@@ -42,8 +42,8 @@ export const product = z
   .object({ id: pairName, fromSymbol: stockTicker, toSymbol: moneyTicker })
   .meta({ id: 'Product', description: 'A pair with its two currencies' });
 
-const volume = nonNegativeDecimal.describe('Volume in the stock currency');
-const deal = nonNegativeDecimal.describe('Volume in the money currency');
+const volume = nonNegativeDecimal.describe('Volume in the base currency');
+const deal = nonNegativeDecimal.describe('Volume in the quote currency');
 const change = decimalText.describe('Change from open to last, in percent');
 
 /** Ticker of one pair (endpoint `ticker`): prices in the quote currency, `change` in percent over 24 hours. */
@@ -92,10 +92,10 @@ export const klineHeader = z.object({
 });
 
 const tradeFields = {
-  price: positiveDecimal.describe('Price in the money currency'),
+  price: positiveDecimal.describe('Price in the quote currency'),
   type: sideText.describe('Side of the taker'),
-  amount: positiveDecimal.describe('Amount in the stock currency'),
-  total: nonNegativeDecimal.describe('Amount in the money currency'),
+  amount: positiveDecimal.describe('Amount in the base currency'),
+  total: nonNegativeDecimal.describe('Amount in the quote currency'),
 };
 const tradeId = idNumber.describe('Id of the trade, growing with time');
 
@@ -119,8 +119,8 @@ export const resultTrade = z
 
 const depthLevel = z
   .tuple([
-    positiveDecimal.describe('Price in the money currency'),
-    positiveDecimal.describe('Amount in the stock currency'),
+    positiveDecimal.describe('Price in the quote currency'),
+    positiveDecimal.describe('Amount in the base currency'),
   ])
   .meta({ id: 'DepthLevel', description: 'Price, then amount' });
 
@@ -134,15 +134,15 @@ export const depth = z
 
 const orderProgress = {
   market: pairName,
-  price: nonNegativeDecimal.describe('Price in the money currency'),
-  amount: nonNegativeDecimal.describe('Amount in the stock currency'),
+  price: nonNegativeDecimal.describe('Price in the quote currency'),
+  amount: nonNegativeDecimal.describe('Amount in the base currency'),
   left: nonNegativeDecimal.describe('Amount not executed yet; 0 when the order is finished'),
   side: sideText.describe('Side of the order'),
   timestamp: unixSeconds.describe('Time of creation, UNIX seconds with a fractional part'),
   takerFee: nonNegativeDecimal.describe('Fee rate as taker'),
   makerFee: nonNegativeDecimal.describe('Fee rate as maker'),
-  dealStock: nonNegativeDecimal.describe('Executed amount in the stock currency'),
-  dealMoney: nonNegativeDecimal.describe('Executed amount in the money currency'),
+  dealStock: nonNegativeDecimal.describe('Executed amount in the base currency'),
+  dealMoney: nonNegativeDecimal.describe('Executed amount in the quote currency'),
 };
 const orderId = idNumber.describe('Id of the order');
 const orderType = nameText.describe('Type of the order, such as limit');

@@ -24,10 +24,10 @@ export interface CandleFigures {
   readonly close: string;
   readonly high: string;
   readonly low: string;
-  /** In the stock currency. */
+  /** In the base currency. */
   readonly volume: string;
-  /** In the money currency. */
-  readonly amount: string;
+  /** In the quote currency. */
+  readonly quoteVolume: string;
 }
 
 /** All that the archive holds about one slot of the grid of candles. */
@@ -49,7 +49,7 @@ export type CheckOutcome = 'match' | 'mismatch' | 'unproven';
 
 /** One figure on which the two roads do not agree; null: there is none on that side. */
 export interface Difference {
-  readonly figure: 'candle' | 'volume' | 'amount' | 'open' | 'close' | 'high' | 'low';
+  readonly figure: 'candle' | 'volume' | 'quoteVolume' | 'open' | 'close' | 'high' | 'low';
   readonly trades: string | null;
   readonly candle: string | null;
 }
@@ -72,7 +72,7 @@ function unprovenReason({ hasTrades, hasCandle }: SlotFigures): string | null {
  * Judges one slot. One stored trade contradicts an absent candle, whether or not all of the slot's
  * trades are proven to be stored.
  *
- * Volume, amount and close must agree exactly. A candle may open with the close before it, and then
+ * Volume, quote volume and close must agree exactly. A candle may open with the close before it, and then
  * its high and low may include that price (field notes, kline); nothing else is allowed to differ.
  * Without trades there may be no candle, or one without volume; its prices then say nothing.
  */
@@ -108,7 +108,7 @@ function differencesOf(slot: SlotFigures, candle: CandleFigures): Difference[] {
       differences.push({ figure, trades: summed, candle: reported });
   };
   compare('volume', trades?.amount ?? '0', candle.volume);
-  compare('amount', trades?.total ?? '0', candle.amount);
+  compare('quoteVolume', trades?.total ?? '0', candle.quoteVolume);
   if (trades === null) return differences;
   compare('close', trades.last, candle.close);
   return [...differences, ...priceDifferences(trades, candle, slot.previousClose)];

@@ -15,7 +15,7 @@ export interface GapMemory {
   readonly attempts: number;
   readonly nextAttemptAtMs: number | null;
   readonly closedAtMs: number | null;
-  readonly uncoveredAtMs: number | null;
+  readonly revokedAtMs: number | null;
 }
 
 /** What was found out about a span just now. */
@@ -31,7 +31,7 @@ export interface GapFinding {
   /** It was tried to fill the span, in vain. */
   readonly isAttempt: boolean;
   /** Coverage of the span was taken back with this; undefined leaves what is remembered of that. */
-  readonly uncoveredAtMs?: number | null;
+  readonly revokedAtMs?: number | null;
 }
 
 export interface GapChanges {
@@ -54,15 +54,15 @@ export function placeFinding(near: readonly GapMemory[], finding: GapFinding): G
   const begun = near.find((one) => one.span.fromMs === finding.span.fromMs);
   // What the last try found says nothing of another reason.
   const note = finding.note ?? (begun?.reason === reason ? begun.note : null);
-  const uncoveredAtMs =
-    finding.uncoveredAtMs === undefined ? (begun?.uncoveredAtMs ?? null) : finding.uncoveredAtMs;
+  const revokedAtMs =
+    finding.revokedAtMs === undefined ? (begun?.revokedAtMs ?? null) : finding.revokedAtMs;
   const alike = near.filter(
     (one) =>
       one.state === 'unfillable' &&
       state === 'unfillable' &&
       one.reason === reason &&
       one.note === note &&
-      one.uncoveredAtMs === uncoveredAtMs,
+      one.revokedAtMs === revokedAtMs,
   );
   const span = hullOf([finding.span, ...alike.map((one) => one.span)]);
   const held = near.filter((one) => doOverlap(one.span, span));
@@ -97,7 +97,7 @@ export function placeFinding(near: readonly GapMemory[], finding: GapFinding): G
     attempts: Math.max(finding.isAttempt ? 1 : 0, ...held.map(triesOf)),
     nextAttemptAtMs,
     closedAtMs: isClosed ? atMs : null,
-    uncoveredAtMs,
+    revokedAtMs,
   };
   // Rows that shrink make room before new ones take it, and the finding's row may grow.
   const shrunk = rests.filter(({ gapId }) => gapId !== null);

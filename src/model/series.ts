@@ -87,8 +87,8 @@ const figure = <const Field extends string>(
   about: string,
 ) => content(columnName, field, decimal(measure), about);
 
-const MONEY = 'in the money currency';
-const STOCK = 'in the stock currency';
+const QUOTE = 'in the quote currency';
+const BASE = 'in the base currency';
 const OBSERVED = uncompared(
   'observed_at',
   'observedAtMs',
@@ -101,21 +101,21 @@ const RECEIVED = uncompared(
   millis,
   'when it came, clock of the collecting machine',
 );
-/** Prices in the money currency, each under the name of its field. */
+/** Prices in the quote currency, each under the name of its field. */
 function prices<const Names extends readonly string[]>(...names: Names) {
-  return names.map((one) => figure(one, one, 'price', MONEY)) as unknown as {
+  return names.map((one) => figure(one, one, 'price', QUOTE)) as unknown as {
     readonly [At in keyof Names]: Column<Names[At], string>;
   };
 }
 
 const SIDE = oneOf('buy', 'sell');
 const UNTOLD = 'null where the exchange does not tell it';
-const OF_PAIR = `${STOCK}, in the order of their prices`;
+const OF_PAIR = `${BASE}, in the order of their prices`;
 
 const CANDLE_PRICES = [
   ...prices('open', 'high', 'low', 'close'),
-  figure('volume', 'volume', 'sum', STOCK),
-  figure('amount', 'amount', 'sum', 'volume in the money currency'),
+  figure('volume', 'volume', 'sum', BASE),
+  figure('quote_volume', 'quoteVolume', 'sum', 'volume in the quote currency'),
 ] as const;
 const OPEN_AT = uncompared('open_at', 'openAtS', seconds, 'begin of the candle');
 const INTERVAL = uncompared(
@@ -184,9 +184,9 @@ export const SERIES = {
         isLearned: true,
       },
       content('side', 'side', SIDE, 'side of the taker'),
-      content('price', 'price', decimal('price', 1), MONEY),
-      content('amount', 'amount', decimal('amount', 1), STOCK),
-      figure('total', 'total', 'product', MONEY),
+      content('price', 'price', decimal('price', 1), QUOTE),
+      content('amount', 'amount', decimal('amount', 1), BASE),
+      figure('total', 'total', 'product', QUOTE),
       RECEIVED,
     ],
   },
@@ -245,10 +245,15 @@ export const SERIES = {
         isShownLast: true,
       },
       ...prices('bid', 'ask'),
-      content('open', 'open', nullable(decimal('price')), `${MONEY}; ${UNTOLD}`),
+      content('open', 'open', nullable(decimal('price')), `${QUOTE}; ${UNTOLD}`),
       ...prices('high', 'low', 'last'),
-      figure('volume', 'volume', 'sum', 'of 24 hours, in the stock currency'),
-      content('deal', 'deal', nullable(decimal('sum')), `volume in the money currency; ${UNTOLD}`),
+      figure('volume', 'volume', 'sum', 'of 24 hours, in the base currency'),
+      content(
+        'quote_volume',
+        'quoteVolume',
+        nullable(decimal('sum')),
+        `volume in the quote currency; ${UNTOLD}`,
+      ),
       content(
         'change',
         'change',
@@ -303,8 +308,8 @@ export const SERIES = {
         'pushed by the exchange (update), or its answer (query)',
       ),
       ...prices('last', 'open', 'close', 'high', 'low'),
-      figure('deal', 'deal', 'sum', 'volume in the money currency'),
-      figure('volume', 'volume', 'sum', STOCK),
+      figure('quote_volume', 'quoteVolume', 'sum', 'volume in the quote currency'),
+      figure('volume', 'volume', 'sum', BASE),
       content('change', 'change', nullable(decimal('price', -1)), 'per cent; updates carry none'),
       uncompared('session_id', 'sessionId', int8, 'the connection that brought it'),
       RECEIVED,

@@ -358,7 +358,7 @@ export const VERIFY = {
     level: 'debug',
     text: 'candles verified',
     labels: () => ({ outcome: 'match' }),
-    moves: { verdicts_total: 'matches' },
+    moves: { candle_checks_total: 'matches' },
   }),
   /** The trades and the candle of a slot do not agree; both are fetched again. */
   mismatchFound: event<Slot, 'outcome'>({
@@ -369,7 +369,7 @@ export const VERIFY = {
       ...{ market, intervalS, candle: isoMs(fromMs), detail },
     }),
     labels: () => ({ outcome: 'mismatch' }),
-    moves: { verdicts_total: 1 },
+    moves: { candle_checks_total: 1 },
   }),
   /** What was found in the end, after all refetches that were needed or allowed. */
   mismatchSettled: event<Slot & { outcome: 'match' | 'mismatch'; tries: number }>({

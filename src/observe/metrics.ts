@@ -77,7 +77,7 @@ const COUNTERS = {
   'gap_seconds_found_total{stream}': 'Length of the gaps found, summed up.',
   'market_changes_total{change}':
     'Markets that were added to or removed from the exchange, or changed.',
-  'verdicts_total{outcome}':
+  'candle_checks_total{outcome}':
     'Candles that were held against the stored trades for the first time, by outcome.',
   'mismatches_settled_total{outcome}':
     'Mismatches that were fetched again as often as needed or allowed, by what was found.',
@@ -214,7 +214,7 @@ interface Taker {
  */
 const FROM_ZERO = {
   embedded_postgres_phases_total: [{ phase: 'lost' }],
-  verdicts_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
+  candle_checks_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
   mismatches_settled_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
   output_lines_dropped_total: [{ output: 'stderr' }, { output: 'stdout' }],
   exchange_clock_disputes_total: [{ outcome: 'held' }, { outcome: 'followed' }],

@@ -147,6 +147,14 @@ export class CandleView {
 }
 
 function candleOf(built: BuiltCandle, market: string): Candle {
-  const { openAtS: time, open, close, high: highest, low: lowest, volume, amount } = built;
+  const {
+    openAtS: time,
+    open,
+    close,
+    high: highest,
+    low: lowest,
+    volume,
+    quoteVolume: amount,
+  } = built;
   return { time, open, close, highest, lowest, volume, amount, market };
 }

@@ -77,13 +77,13 @@ function figuresOf({ bid, ask, open, high, low, last }: TickerRow, name: string)
 }
 
 export function tickerOf(name: string, row: TickerRow): Ticker {
-  const { volume, deal, change } = row;
+  const { volume, quoteVolume: deal, change } = row;
   return { ...figuresOf(row, name), volume, deal, change };
 }
 
 /** With the time that the exchange wrote into it then. */
 export function tickerEntryOf(name: string, row: TickerRow): TickerEntry {
-  const { atMs, volume: vol, deal, change } = row;
+  const { atMs, volume: vol, quoteVolume: deal, change } = row;
   return { at: atMs / SECOND_MS, ticker: { ...figuresOf(row, name), vol, deal, change } };
 }
 
@@ -117,7 +117,7 @@ export function ordersOf(row: DepthRow, market: string, side: Side): BookOrder[]
 
 /** A record as it was pushed. */
 export function updateOf(row: StateRow): StateRecord {
-  const { periodS: period, last, open, close, high, low, deal, volume } = row;
+  const { periodS: period, last, open, close, high, low, quoteVolume: deal, volume } = row;
   return { period, last, open, close, high, low, deal, volume };
 }
 

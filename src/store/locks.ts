@@ -8,7 +8,7 @@ import { StoreError } from './errors.js';
  */
 
 /** Names of what is locked by rows until the end of a transaction, most of them a market each. */
-type RowLock = 'catalog' | 'gaps' | 'market' | 'verdicts' | 'writer';
+type RowLock = 'catalog' | 'gaps' | 'market' | 'checks' | 'writer';
 /** Names of what one connection holds until it ends. */
 type HeldLock = 'sealing' | 'writer';
 

@@ -86,7 +86,7 @@ async function openIngest(databaseUrl: string, nowMs: number): Promise<Store> {
 async function clear({ url }: World): Promise<void> {
   await runSql(
     url,
-    'SET session_replication_role = replica; TRUNCATE trade, coverage, verdict_doubt',
+    'SET session_replication_role = replica; TRUNCATE trade, coverage, candle_recheck',
   );
   await runSql(url, 'CHECKPOINT');
 }

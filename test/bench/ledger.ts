@@ -28,7 +28,7 @@ const SAMPLES_OF_ALL = 15;
 const PENDING = 200;
 
 const MAKE_MARKETS = `
-  INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
+  INSERT INTO market (name, base, quote, base_prec, quote_prec, fee_prec, min_amount,
                       first_seen_at, last_seen_at)
   SELECT 'M' || n || '_USDT', 'M' || n, 'USDT', 8, 2, 4, 0.001, 'epoch', 'epoch'
   FROM generate_series(1, ${MARKETS}) n`;

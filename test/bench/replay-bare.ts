@@ -25,8 +25,8 @@ const QUERIES: Readonly<Record<MadeKind, string>> = {
     array_to_string(bid_amounts, ' '), array_to_string(ask_prices, ' '), array_to_string(ask_amounts, ' ')
     FROM depth WHERE market_id = $1 ORDER BY observed_at`,
   tickers: `SELECT ${us('observed_at')}, ${us('received_at')}, ${us('at')}, bid, ask, open, high, low, last,
-    volume, deal, change FROM ticker WHERE market_id = $1 ORDER BY observed_at`,
-  candles: `SELECT ${us('open_at')}, ${us('received_at')}, revision, open, high, low, close, volume, amount
+    volume, quote_volume, change FROM ticker WHERE market_id = $1 ORDER BY observed_at`,
+  candles: `SELECT ${us('open_at')}, ${us('received_at')}, revision, open, high, low, close, volume, quote_volume
     FROM kline WHERE market_id = $1 AND interval_s = 60 ORDER BY open_at`,
 };
 
@@ -38,9 +38,9 @@ const SCANS: Readonly<Record<MadeKind, string>> = {
   depth: `${moment('observed_at')}, ${moment('received_at')}, ${list('bid_prices')}, ${list('bid_amounts')},
     ${list('ask_prices')}, ${list('ask_amounts')}`,
   tickers: `${moment('observed_at')}, ${moment('received_at')}, ${moment('"at"')},
-    ${texts('bid', 'ask', '"open"', 'high', 'low', '"last"', 'volume', 'deal', 'change')}`,
+    ${texts('bid', 'ask', '"open"', 'high', 'low', '"last"', 'volume', 'quote_volume', 'change')}`,
   candles: `${moment('open_at')}, ${moment('received_at')}, revision::DOUBLE,
-    ${texts('"open"', 'high', 'low', '"close"', 'volume', 'amount')}`,
+    ${texts('"open"', 'high', 'low', '"close"', 'volume', 'quote_volume')}`,
 };
 
 function ofRow(kind: MadeKind, market: string, row: Row): ArchiveEvent {
@@ -86,7 +86,7 @@ function ofRow(kind: MadeKind, market: string, row: Row): ArchiveEvent {
         low: short(7),
         last: short(8),
         volume: short(9),
-        deal: short(10),
+        quoteVolume: short(10),
         change: short(11),
       };
     case 'candles':
@@ -102,7 +102,7 @@ function ofRow(kind: MadeKind, market: string, row: Row): ArchiveEvent {
         low: short(5),
         close: short(6),
         volume: short(7),
-        amount: short(8),
+        quoteVolume: short(8),
         revision: row[2] as number,
       };
   }

@@ -36,7 +36,7 @@ const PAGES = 30;
 const START = `timestamptz '2026-01-15T00:00:00Z'`;
 const MAKE = (messages: number, trades: number) => [
   `INSERT INTO archive (name, base_url, is_sandbox) VALUES ('bench', 'http://bench', false)`,
-  `INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount, first_seen_at, last_seen_at)
+  `INSERT INTO market (name, base, quote, base_prec, quote_prec, fee_prec, min_amount, first_seen_at, last_seen_at)
    VALUES ('BTC_USDT', 'BTC', 'USDT', 8, 2, 4, 0.001, ${START}, ${START})`,
   `INSERT INTO stream (kind, market_id, variant) VALUES ('states', 1, 60), ('trades', 1, 0), ('times', 1, 0)`,
   `SELECT make_partition('market_state', ${START}), make_partition('trade', ${START})`,

@@ -71,13 +71,13 @@ function makeRowsSql(shape: Shape): string[] {
      SELECT m, at, at + interval '60 ms', ${levels('-')}, ${amounts}, ${levels('+')}, ${amounts}
      FROM (SELECT n, m, ${at(shape.depths)} + m * interval '1 ms' AS at, ${price} AS price
            FROM ${each(shape.depths)}) made`,
-    `INSERT INTO ticker (market_id, observed_at, at, received_at, bid, ask, open, high, low, last, volume, deal, change)
+    `INSERT INTO ticker (market_id, observed_at, at, received_at, bid, ask, open, high, low, last, volume, quote_volume, change)
      SELECT m, at, date_trunc('second', at), at + interval '60 ms', price - 0.01, price + 0.01, price,
             price + 5, price - 5, price, round((random() * 1000)::numeric, 5),
             round((random() * 100000)::numeric, 2), round((random() * 4 - 2)::numeric, 2)
      FROM (SELECT n, m, ${at(shape.tickers)} AS at, ${price} AS price
            FROM ${each(shape.tickers)}) made`,
-    `INSERT INTO kline (market_id, interval_s, open_at, received_at, open, close, high, low, volume, amount)
+    `INSERT INTO kline (market_id, interval_s, open_at, received_at, open, close, high, low, volume, quote_volume)
      SELECT m, 60, at, at + interval '62 s', price, price + 0.5, price + 1, price - 1,
             round((random() * 100)::numeric, 5), round((random() * 10000)::numeric, 2)
      FROM (SELECT m, n, ${START} + n * interval '1 minute' AS at, ${price} AS price

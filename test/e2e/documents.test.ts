@@ -32,7 +32,7 @@ test('every SQL statement of the documents runs against the schema', async (t) =
   const databaseUrl = await makeDatabase();
   await runSql(
     databaseUrl,
-    `INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
+    `INSERT INTO market (name, base, quote, base_prec, quote_prec, fee_prec, min_amount,
                          first_seen_at, last_seen_at)
      VALUES ('BTC_USDT', 'BTC', 'USDT', 8, 2, 4, 0.001, now(), now())`,
   );

@@ -34,7 +34,7 @@ async function makeArchive() {
   const depth = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });
   const rows = CLOSES.map((close, index): KlineRow => {
     const openAtS = NOON_S + index * 60;
-    const prices = { open: close, close, high: close, low: close, volume: '1', amount: close };
+    const prices = { open: close, close, high: close, low: close, volume: '1', quoteVolume: close };
     return { marketId: 1, intervalS: 60, openAtS, ...prices, receivedAtMs: (openAtS + 62) * 1000 };
   });
   const book = (atS: number, bid: string, ask: string) => ({

@@ -174,7 +174,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   // What is whole need not be right.
   await runSql(
     url,
-    `INSERT INTO verdict (market_id, interval_s, span, outcome, detail, next_try_at)
+    `INSERT INTO candle_check (market_id, interval_s, span, outcome, detail, next_try_at)
      SELECT market_id, 60, '[2026-01-15 12:10Z, 2026-01-15 12:11Z)', 'mismatch', '{}', 'infinity'
      FROM market WHERE name = 'BTC_USDT'`,
   );
@@ -186,7 +186,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   assert.ok(JSON.parse(await readFile(`${path}.manifest.json`, 'utf8')).notes.includes(note));
   const beside = await within('12:30:00', '13:00:00', '--force');
   assert.doesNotMatch(beside.err, /contradict/);
-  await runSql(url, "DELETE FROM verdict WHERE outcome = 'mismatch'");
+  await runSql(url, "DELETE FROM candle_check WHERE outcome = 'mismatch'");
   for (const made of [path, `${path}.manifest.json`]) await rm(made);
   const gone = 'the exchange does not list the market any more';
   assert.match(left.err, new RegExp(`16:00:00; ${gone}$`, 'm'));

@@ -60,7 +60,7 @@ async function verdicts(world: TapeProgram): Promise<Verdicts> {
     `SELECT count(*) FILTER (WHERE outcome = 'mismatch' AND next_try_at IS NOT NULL)::int AS waiting,
             count(*) FILTER (WHERE outcome = 'mismatch' AND next_try_at IS NULL)::int AS settled,
             coalesce(max(tries), 0)::int AS tries
-     FROM verdict`,
+     FROM candle_check`,
   );
   return row ?? { waiting: 0, settled: 0, tries: 0 };
 }
@@ -93,7 +93,7 @@ async function settleWhole(world: TapeProgram, daemon: Program) {
       `SELECT coalesce(range_agg(span) FILTER (WHERE outcome = 'match')
                        @> tstzrange(to_timestamp($1), to_timestamp($2)), false)
               AND count(*) FILTER (WHERE outcome = 'mismatch') = 0 AS whole
-       FROM verdict`,
+       FROM candle_check`,
       [from, to],
     );
     return row?.whole === true;
@@ -108,7 +108,7 @@ async function missingIds(world: TapeProgram): Promise<string[]> {
   const [judged] = await runSql<{ fromMs: number; toMs: number }>(
     url,
     `SELECT extract(epoch FROM min(lower(span)))::float8 * 1000 AS "fromMs",
-            extract(epoch FROM max(upper(span)))::float8 * 1000 AS "toMs" FROM verdict`,
+            extract(epoch FROM max(upper(span)))::float8 * 1000 AS "toMs" FROM candle_check`,
   );
   assert.ok(judged !== undefined);
   return world.trades

@@ -156,17 +156,17 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   const backMs = systemClock.wallMs();
   await daemon.until(isCollectedAfter(backMs));
   const history = await ask<{ prec: number; isTold: boolean }>(
-    `SELECT money_prec AS prec, lower(h.span) = m.first_seen_at
+    `SELECT quote_prec AS prec, lower(h.span) = m.first_seen_at
               AND upper(h.span) > m.first_seen_at AND upper(h.span) <= m.last_seen_at AS "isTold"
      FROM market_history h JOIN market m USING (market_id) WHERE name = $1`.replace(
-      'money_prec',
-      'h.money_prec',
+      'quote_prec',
+      'h.quote_prec',
     ),
     NEW,
   );
   assert.deepEqual(history, [{ prec: 3, isTold: true }]);
   const [terms] = await ask<{ prec: number }>(
-    'SELECT money_prec AS prec FROM market WHERE name = $1',
+    'SELECT quote_prec AS prec FROM market WHERE name = $1',
     NEW,
   );
   assert.equal(terms?.prec, 2);

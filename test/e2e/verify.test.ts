@@ -47,13 +47,13 @@ async function collect(t: TestContext): Promise<Record<string, string>> {
     const rows = await runSql<{ minutes: number }>(
       databaseUrl,
       `SELECT coalesce(sum(extract(epoch FROM upper(span) - lower(span)) / 60), 0)::int AS minutes
-       FROM verdict WHERE outcome = 'match'`,
+       FROM candle_check WHERE outcome = 'match'`,
     ).catch(() => []);
     return (rows[0]?.minutes ?? 0) >= 10;
   });
   // Of the minute in which history begins it may take some more looks to know that it has no candle.
   await daemon.until(async () => (await verify(env)).code === 0);
-  const wrong = await runSql(databaseUrl, "SELECT 1 FROM verdict WHERE outcome <> 'match'");
+  const wrong = await runSql(databaseUrl, "SELECT 1 FROM candle_check WHERE outcome <> 'match'");
   assert.deepEqual(wrong, []);
   daemon.kill('SIGTERM');
   assert.equal((await daemon.ended()).code, 0, daemon.dump());
@@ -73,10 +73,10 @@ async function assertInterrupted(
   const client = new pg.Client({ connectionString: env.TAPEKEEP_DATABASE_URL });
   await client.connect();
   try {
-    await client.query('BEGIN; LOCK TABLE verdict IN ACCESS EXCLUSIVE MODE');
+    await client.query('BEGIN; LOCK TABLE candle_check IN ACCESS EXCLUSIVE MODE');
     const program = new Program(['verify', ...args], { env });
     t.after(() => program.dispose());
-    const isWaiting = `SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'verdict'::regclass`;
+    const isWaiting = `SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'candle_check'::regclass`;
     while ((await client.query(isWaiting)).rowCount === 0);
     program.kill('SIGINT');
     await client.query('ROLLBACK');
@@ -195,7 +195,9 @@ test('a slot called quiet where history begins is named, as long as its rows are
   const named = await verify(env, '--market', 'BTC_USD');
   assert.equal(named.code, 6, named.err);
   assert.match(named.out, new RegExp(`MISMATCH ${at} \\(60 s\\): \\d+ trades, but no candle`));
-  const [row] = await runSql(place.url, 'SELECT 1 FROM verdict WHERE lower(span) = $1', [first.at]);
+  const [row] = await runSql(place.url, 'SELECT 1 FROM candle_check WHERE lower(span) = $1', [
+    first.at,
+  ]);
   assert.ok(row !== undefined, 'the daemon is asked to fetch it again');
   await archiveDay(place, 'trades', DAYS[0]);
   const cold = await verify(env, '--market', 'BTC_USD');
@@ -215,7 +217,7 @@ test('what verify tells of an archive', async (t) => {
     const [victim] = await runSql<{ tid: string; minute: Date }>(
       url,
       `SELECT tid, date_trunc('minute', traded_at) AS minute FROM trade t
-       WHERE traded_at <@ (SELECT span FROM verdict) ORDER BY tid OFFSET 20 LIMIT 1`,
+       WHERE traded_at <@ (SELECT span FROM candle_check) ORDER BY tid OFFSET 20 LIMIT 1`,
     );
     assert.ok(victim !== undefined);
     const { tid } = victim;
@@ -295,7 +297,7 @@ test('what verify tells of an archive', async (t) => {
       const lost = await runSql<{ tid: string; minute: Date }>(
         url,
         `DELETE FROM trade WHERE tid = (
-         SELECT tid FROM trade WHERE traded_at <@ ANY (SELECT span FROM verdict WHERE outcome = 'match')
+         SELECT tid FROM trade WHERE traded_at <@ ANY (SELECT span FROM candle_check WHERE outcome = 'match')
          ORDER BY tid DESC OFFSET 30 LIMIT 1)
          RETURNING tid, date_trunc('minute', traded_at) AS minute`,
       );
@@ -319,7 +321,10 @@ test('what verify tells of an archive', async (t) => {
       });
       const again = await runSql(url, 'SELECT 1 FROM trade WHERE tid = $1', [lost[0]?.tid]);
       assert.equal(again.length, 1);
-      assert.deepEqual(await runSql(url, "SELECT 1 FROM verdict WHERE outcome <> 'match'"), []);
+      assert.deepEqual(
+        await runSql(url, "SELECT 1 FROM candle_check WHERE outcome <> 'match'"),
+        [],
+      );
     },
   );
 });

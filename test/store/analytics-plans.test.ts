@@ -23,7 +23,7 @@ async function openPlannedWorld(): Promise<string> {
   };
   await runSql(
     url,
-    `INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount, first_seen_at, last_seen_at)
+    `INSERT INTO market (name, base, quote, base_prec, quote_prec, fee_prec, min_amount, first_seen_at, last_seen_at)
      SELECT 'M' || m || '_USD', 'M', 'USD', 8, 2, 4, 0.001, 'epoch', 'epoch' FROM generate_series(1, 10) m`,
   );
   await runSql(

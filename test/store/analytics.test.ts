@@ -30,7 +30,7 @@ test('a missing slot is neither a zero nor a candle: each is told apart', async 
   assert.deepEqual(
     await linesOf(
       url,
-      `SELECT open_at, open, high, low, close, volume, amount, trades, is_complete
+      `SELECT open_at, open, high, low, close, volume, quote_volume, trades, is_complete
        FROM analytics.candles('BTC_USDT', '1 hour', ${HOURS}) ORDER BY 1`,
     ),
     [
@@ -80,7 +80,7 @@ test('candles are told as they were known at a moment', async () => {
 test('days of another time zone are seen where the exchange has them', async () => {
   const { url, store } = await openAnalystWorld();
   const openAtS = Date.UTC(2026, 0, 14, 21) / 1000;
-  const figures = { open: '1', close: '1', high: '1', low: '1', volume: '1', amount: '1' };
+  const figures = { open: '1', close: '1', high: '1', low: '1', volume: '1', quoteVolume: '1' };
   const receivedAtMs = (NOON_S + 86_400) * 1000;
   const row = { marketId: 1, intervalS: 86_400, openAtS, ...figures, receivedAtMs };
   await store.commit({ klines: [row] });
@@ -270,9 +270,9 @@ test('of a day that goes on, completeness is that of the status and the lag stan
     );
   await runSql(
     url,
-    `INSERT INTO market (market_id, name, stock, money, stock_prec, money_prec, fee_prec,
+    `INSERT INTO market (market_id, name, base, quote, base_prec, quote_prec, fee_prec,
                          min_amount, first_seen_at, last_seen_at)
-     SELECT 77, 'NEW_USDT', stock, money, stock_prec, money_prec, fee_prec, min_amount,
+     SELECT 77, 'NEW_USDT', base, quote, base_prec, quote_prec, fee_prec, min_amount,
             first_seen_at, last_seen_at FROM market WHERE market_id = 1`,
   );
   await runSql(

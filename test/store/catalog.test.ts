@@ -90,14 +90,14 @@ test('markets come, change and go, and their past terms are kept', async () => {
   const fourth = await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(3));
   assert.deepEqual([fourth.added, fourth.changed], [['B_USDT'], ['A_USDT']]);
   assert.equal(fourth.ids.get('B_USDT'), first.ids.get('B_USDT'));
-  const history = await runSql<{ money_prec: number; hours: string }>(
+  const history = await runSql<{ quote_prec: number; hours: string }>(
     url,
-    `SELECT money_prec, extract(epoch FROM upper(span) - lower(span))::int / 3600 AS hours
+    `SELECT quote_prec, extract(epoch FROM upper(span) - lower(span))::int / 3600 AS hours
      FROM market_history ORDER BY span`,
   );
   assert.deepEqual(history, [
-    { money_prec: 2, hours: 2 },
-    { money_prec: 4, hours: 1 },
+    { quote_prec: 2, hours: 2 },
+    { quote_prec: 4, hours: 1 },
   ]);
 });
 

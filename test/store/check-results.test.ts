@@ -32,7 +32,7 @@ function candle(atS: number, values: Partial<KlineRow> = {}): KlineRow {
   const prices = { open: '100.5', close: '100.5', high: '100.5', low: '100.50' };
   const key = { marketId: 1, intervalS: 60, openAtS: NOON_S + atS };
   const receivedAtMs = (NOON_S + atS + 70) * 1000;
-  return { ...key, ...prices, volume: '2', amount: '201', receivedAtMs, ...values };
+  return { ...key, ...prices, volume: '2', quoteVolume: '201', receivedAtMs, ...values };
 }
 
 const spanS = (fromS: number, toS: number) => ({
@@ -195,7 +195,7 @@ test('what is given up of a part of a slot leaves nothing to wait for, though th
   await admin.close();
 });
 
-test('matches become one row, mismatches keep one each, the later verdict stays', async () => {
+test('matches become one row, mismatches keep one each, the later check stays', async () => {
   const { store, url } = await openWorld();
   for (let minute = 0; minute < 20; minute += 1) {
     await store.checks.record(1, 60, [matchRow(spanS(minute * 60, minute * 60 + 60))]);
@@ -203,7 +203,7 @@ test('matches become one row, mismatches keep one each, the later verdict stays'
   await store.checks.record(1, 60, [mismatch(300), mismatch(600, { tries: 1 })]);
   const rows = await runSql<{ outcome: string }>(
     url,
-    'SELECT outcome, tries FROM verdict ORDER BY lower(span)',
+    'SELECT outcome, tries FROM candle_check ORDER BY lower(span)',
   );
   assert.deepEqual(
     rows.map(({ outcome }) => outcome),
@@ -220,7 +220,7 @@ test('matches become one row, mismatches keep one each, the later verdict stays'
   assert.deepEqual(due[1], { ...mismatch(300), marketId: 1, intervalS: 60 });
   assert.deepEqual(await store.checks.dueMismatches(NOON_S * 1000 - 1, 10), []);
   await store.checks.record(1, 60, [matchRow(spanS(300, 360)), matchRow(spanS(600, 660))]);
-  assert.equal((await runSql(url, 'SELECT 1 FROM verdict')).length, 1);
+  assert.equal((await runSql(url, 'SELECT 1 FROM candle_check')).length, 1);
   assert.deepEqual(await store.checks.mismatches({}, 10), []);
 });
 
@@ -231,7 +231,7 @@ test('a late trade and a revised candle take back what was said of their slots',
     klines: [candle(0), candle(120)],
     claims: [claim(trades, 0, 600), claim(minutes, 0, 600)],
   });
-  const marks = () => runSql(url, 'SELECT interval_s FROM verdict_doubt ORDER BY doubt_id');
+  const marks = () => runSql(url, 'SELECT interval_s FROM candle_recheck ORDER BY recheck_id');
   assert.deepEqual(await marks(), [], 'what comes with its first coverage is no change');
   await store.checks.record(1, 60, [
     matchRow(spanS(0, 240)),
@@ -255,7 +255,7 @@ test('a late trade and a revised candle take back what was said of their slots',
 
 test('a report adds mismatches, and has those looked at again that hold no more', async () => {
   const { store } = await openWorld();
-  const verdict = (fromS: number, outcome: 'match' | 'mismatch') => ({
+  const check = (fromS: number, outcome: 'match' | 'mismatch') => ({
     ...{ span: spanS(fromS, fromS + 60), outcome, differences: [], reason: null },
   });
   await store.checks.record(1, 60, [
@@ -264,10 +264,10 @@ test('a report adds mismatches, and has those looked at again that hold no more'
     mismatch(180, { tries: 3, nextTryAtMs: null }),
   ]);
   const reported = [
-    verdict(0, 'match'),
-    verdict(60, 'mismatch'),
-    verdict(120, 'match'),
-    verdict(180, 'mismatch'),
+    check(0, 'match'),
+    check(60, 'mismatch'),
+    check(120, 'match'),
+    check(180, 'mismatch'),
   ];
   await store.checks.report(1, 60, reported, 5);
   const known = await store.checks.mismatches({ span: spanS(0, 600) }, 10);
@@ -327,7 +327,7 @@ test('older spans are found among many islands, too, and after a rest also what 
 
   const oldest = slots[0] ?? assert.fail('no slots');
   await store.checks.record(1, 60, [{ ...mismatch(0), span: oldest }]);
-  await runSql(url, `DELETE FROM verdict WHERE outcome = 'mismatch'`);
+  await runSql(url, `DELETE FROM candle_check WHERE outcome = 'mismatch'`);
   const found: unknown[] = [];
   for (let call = 0; call <= 20 && found.length === 0; call += 1) {
     found.push(...(await store.checks.pending(10)));

@@ -94,14 +94,17 @@ test('each key of a cut table holds the market, and foreign keys lead to copied 
   assert.deepEqual(await keysToCutTables(url), []);
   // What must be noticed.
   await runSql(url, 'CREATE UNIQUE INDEX planted_key ON gap (gap_id)');
-  await runSql(url, 'ALTER TABLE verdict ADD CONSTRAINT planted EXCLUDE USING gist (span WITH &&)');
+  await runSql(
+    url,
+    'ALTER TABLE candle_check ADD CONSTRAINT planted EXCLUDE USING gist (span WITH &&)',
+  );
   assert.deepEqual((await keysWithoutMarket(url)).sort(), ['planted', 'planted_key']);
   await runSql(
     url,
-    `ALTER TABLE verdict ADD COLUMN gap_id bigint,
+    `ALTER TABLE candle_check ADD COLUMN gap_id bigint,
        ADD FOREIGN KEY (gap_id, market_id) REFERENCES gap (gap_id, market_id)`,
   );
-  assert.deepEqual(await keysToCutTables(url), ['verdict → gap']);
+  assert.deepEqual(await keysToCutTables(url), ['candle_check → gap']);
 });
 
 test('partitions have one level', async () => {

@@ -79,7 +79,7 @@ test('a row that is moved while a commit waits for it gets its change, and only 
   const { store, url, other, looker, failed } = await openWorld(t);
   const candle = {
     ...{ marketId: 1, intervalS: 60, openAtS: NOON_S, receivedAtMs: (NOON_S + 60) * 1_000 },
-    ...{ open: '1', high: '2', low: '1', close: '2', volume: '3', amount: '4' },
+    ...{ open: '1', high: '2', low: '1', close: '2', volume: '3', quoteVolume: '4' },
   };
   await store.commit({ klines: [candle] });
   await runSql(url, `SELECT make_partition('kline', '2026-02-15')`);

@@ -16,7 +16,7 @@ import { BTC } from '../support/worlds/store-world.js';
 const HOLD_ALL = `
   SELECT pg_advisory_lock(hashtext('tapekeep ' || name), id)
   FROM unnest(ARRAY['writer', 'market', 'partitions', 'readers', 'sealing', 'catalog', 'gaps',
-                    'verdicts', 'migrations']) AS name,
+                    'checks', 'migrations']) AS name,
     unnest(ARRAY[0, 1, 2, hashtext('trade'), hashtext('depth')]) AS id`;
 
 async function hold(t: TestContext, url: string) {

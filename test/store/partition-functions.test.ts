@@ -43,7 +43,7 @@ test('a partition given up by hand takes the coverage of its rows with it', asyn
   );
   await runSql(
     url,
-    `INSERT INTO verdict (market_id, interval_s, span, outcome, detail)
+    `INSERT INTO candle_check (market_id, interval_s, span, outcome, detail)
      VALUES (1, 60, '[2026-01-13, 2026-01-15)', 'match', '{}')`,
   );
   const writer = await openSql(await loginAs(url, 'tapekeep_writer'));
@@ -63,9 +63,10 @@ test('a partition given up by hand takes the coverage of its rows with it', asyn
   assert.deepEqual(await spansOf(store, streams), [[rest], [rest]]);
   for (const stream of streams) assert.deepEqual(await store.gaps(stream, rest.toMs), []);
   assert.deepEqual(await runSql(url, 'SELECT span::text FROM gap'), []);
-  assert.deepEqual(await runSql(url, `SELECT lower(span) = '2026-01-14' AS is_cut FROM verdict`), [
-    { is_cut: true },
-  ]);
+  assert.deepEqual(
+    await runSql(url, `SELECT lower(span) = '2026-01-14' AS is_cut FROM candle_check`),
+    [{ is_cut: true }],
+  );
 });
 
 test('a partition given up before its elders leaves no claim of these', async (t) => {

@@ -52,7 +52,7 @@ const SAME = [
   `SELECT period_s, origin, count(*), count(change), sum(change) FROM states GROUP BY 1, 2 ORDER BY 1, 4`,
   `SELECT side, level, count(*), sum(price), sum(amount) FROM depth_levels GROUP BY 1, 2 ORDER BY 1, 2`,
   `SELECT market, kind, variant, starts_at, ends_at FROM coverage ORDER BY 1, 2, 3`,
-  `SELECT market, stock, min_amount FROM markets ORDER BY 1`,
+  `SELECT market, base, min_amount FROM markets ORDER BY 1`,
   `SELECT count(*) FROM gaps`,
   `SELECT * FROM candles('BTC_USD', '6 hours', '2026-01-13 13:00:00Z', '2026-01-17 01:00:00Z') ORDER BY 1`,
   `SELECT * FROM candles('it''s/odd', 900, '2026-01-14 23:50:00Z', '2026-01-15 00:20:00Z') c WHERE trades > 0 ORDER BY 1`,

@@ -217,7 +217,7 @@ test('a doubt is taken up once: uncovered, then due, then filled by what is fetc
 test('candles are taken back too, and are counted once, wherever they were stored', async () => {
   const candle = (openAtS: number): KlineRow => ({
     ...{ marketId: 1, intervalS: 60, openAtS: NOON_S + openAtS, receivedAtMs: ms(600) },
-    ...{ open: '1', high: '1', low: '1', close: '1', volume: '0', amount: '0' },
+    ...{ open: '1', high: '1', low: '1', close: '1', volume: '0', quoteVolume: '0' },
   });
   const rows = [0, 60, 120, 180, 240].map(candle);
   const counts = async () => (await store.coveredRanges(klines, 9)).map((one) => one.rowCount);

@@ -77,7 +77,7 @@ test('a daemon that only writes does everything it does', async () => {
   await store.makePartitionsAhead(NOON_S * 1000);
   const figures = { open: '100.5', close: '100.5', high: '100.5', low: '100.5' };
   const candle = { marketId: 1, intervalS: HOUR_S, openAtS: NOON_S, ...figures, volume: '2' };
-  const sums = { amount: '201', receivedAtMs: (NOON_S + 2 * HOUR_S) * 1000 };
+  const sums = { quoteVolume: '201', receivedAtMs: (NOON_S + 2 * HOUR_S) * 1000 };
   const session = await store.openSession(states, NOON_S * 1000);
   const observed = { marketId: 1, observedAtMs: NOON_S * 1000, receivedAtMs: NOON_S * 1000 };
   const levels = { bidPrices: ['1'], bidAmounts: ['1'], askPrices: ['2'], askAmounts: ['1'] };
@@ -89,7 +89,7 @@ test('a daemon that only writes does everything it does', async () => {
     states: [
       {
         ...{ ...observed, ...figures, periodS: 60, seq: 0, origin: 'query', sessionId: session },
-        ...{ last: '1', deal: '1', volume: '1', change: null },
+        ...{ last: '1', quoteVolume: '1', volume: '1', change: null },
       },
     ],
     claims: [claim(trades, 0, HOUR_S), claim(klines, 0, 2 * HOUR_S)],
@@ -152,7 +152,7 @@ async function runVerdicts(url: string, store: Awaited<ReturnType<typeof openTes
   await store.checks.record(1, HOUR_S, [mismatch]);
   await store.checks.record(1, HOUR_S, [{ ...mismatch, tries: 1, nextTryAtMs: null }]);
   await store.checks.applySuspects(fromMs, 100);
-  assert.deepEqual(await runSql(url, 'SELECT FROM verdict_doubt'), []);
+  assert.deepEqual(await runSql(url, 'SELECT FROM candle_recheck'), []);
 }
 
 test('the writer cannot make, change or empty a table', async () => {

@@ -20,10 +20,15 @@ function rowsOf(market: number, dayMs: number): Batch {
     ...{ marketId: market, observedAtMs: dayMs + ms, receivedAtMs: dayMs + ms + 7 },
   });
   const figures = { last: '1', open: SMALL, close: '1.50', high: LONG, low: '0' };
-  const state = { ...figures, periodS: 60, deal: '1', volume: '2', sessionId: 1 };
+  const state = { ...figures, periodS: 60, quoteVolume: '1', volume: '2', sessionId: 1 };
   const atS = (dayMs - FIRST_MS) / 1000;
   const instant = (s: number) => ({ tradedAtS: FIRST_S + atS + s, marketId: market });
-  const candle = { marketId: market, receivedAtMs: dayMs + DAY_MS, volume: '1.0', amount: LONG };
+  const candle = {
+    marketId: market,
+    receivedAtMs: dayMs + DAY_MS,
+    volume: '1.0',
+    quoteVolume: LONG,
+  };
   const prices = { open: '1', close: '2.000', high: '3', low: SMALL };
   return {
     trades: [

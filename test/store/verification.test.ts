@@ -45,7 +45,7 @@ function candlesOf(trades: readonly TradeRow[], intervalS: number): KlineRow[] {
       ...{ open: inside[0]?.price ?? '', close: inside.at(-1)?.price ?? '' },
       ...{ high: prices.at(-1) ?? '', low: prices[0] ?? '' },
       volume: sum(inside.map(({ amount }) => amount)),
-      amount: sum(inside.map(({ total }) => total)),
+      quoteVolume: sum(inside.map(({ total }) => total)),
     };
   });
 }
@@ -138,7 +138,7 @@ class World {
   async outcomes(intervalS: number): Promise<string[]> {
     const rows = await runSql<{ outcome: string }>(
       this.url,
-      'SELECT outcome FROM verdict WHERE interval_s = $1 ORDER BY lower(span)',
+      'SELECT outcome FROM candle_check WHERE interval_s = $1 ORDER BY lower(span)',
       [intervalS],
     );
     return rows.map(({ outcome }) => outcome);

@@ -121,7 +121,15 @@ test('rows of a market or a session that is lost go to quarantine', async (t) =>
   const sessionId = await store.openSession(states, NOON_S * 1_000);
   await commit({ trades: [trade(2, 2)] });
   await copies.putBack();
-  const figures = { last: '1', open: '1', close: '1', high: '1', low: '1', deal: '1', volume: '1' };
+  const figures = {
+    last: '1',
+    open: '1',
+    close: '1',
+    high: '1',
+    low: '1',
+    quoteVolume: '1',
+    volume: '1',
+  };
   const state: StateRow = {
     ...{ marketId: 1, periodS: 60, observedAtMs: NOON_S * 1_000, seq: 1, receivedAtMs: 1 },
     ...{ ...figures, change: null, origin: 'update', sessionId },

@@ -107,7 +107,7 @@ test('rows that were stored while their claim was held back count once it is mad
   };
   const candle = {
     ...{ marketId: 1, intervalS: 60, openAtS: NOON_S + 60, receivedAtMs: NOON_S * 1_000 },
-    ...{ open: '1', high: '1', low: '1', close: '1', volume: '0', amount: '0' },
+    ...{ open: '1', high: '1', low: '1', close: '1', volume: '0', quoteVolume: '0' },
   };
   const page = () => archive.commit({ klines: [candle], claims: [claim(candles, 60, 120)] });
   clock.advance(100_000);

@@ -188,7 +188,7 @@ test('a changed candle keeps its history', async () => {
   const { store, url } = await openWithStreams();
   const stream = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 });
   const candle = (close: string, receivedAtMs: number): KlineRow => {
-    const prices = { open: '1', close, high: '3', low: '1', volume: '5', amount: '9' };
+    const prices = { open: '1', close, high: '3', low: '1', volume: '5', quoteVolume: '9' };
     return { marketId: 1, intervalS: 60, openAtS: NOON_S, ...prices, receivedAtMs };
   };
   const claims = [claim(stream, 0, 60)];
@@ -228,7 +228,15 @@ test('tickers, depths and states are stored once; other content is a conflict', 
     askAmounts: [],
   };
   const depth = { marketId: 1, observedAtMs: ms, receivedAtMs: ms, ...sides };
-  const prices = { last: '1', open: '1', close: '1', high: '1', low: '1', deal: '1', volume: '1' };
+  const prices = {
+    last: '1',
+    open: '1',
+    close: '1',
+    high: '1',
+    low: '1',
+    quoteVolume: '1',
+    volume: '1',
+  };
   const state = {
     ...{ marketId: 1, periodS: 60, observedAtMs: ms, seq: 0, receivedAtMs: ms, ...prices },
     ...{ change: null, origin: 'update' as const, sessionId: 4 },

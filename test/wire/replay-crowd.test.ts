@@ -99,7 +99,7 @@ test('a thousand clients are served, those who read as if those who do not were 
   await runSql(
     url,
     `INSERT INTO market_state (market_id, period_s, observed_at, seq, received_at, origin, session_id,
-       close, last, open, high, low, deal, volume)
+       close, last, open, high, low, quote_volume, volume)
      SELECT 1, 60, at, n, at, 'update', 1, n, wide, wide, wide, wide, wide, wide
      FROM (SELECT n, to_timestamp($1) + n * (interval '598 s' / $2) AS at,
                   repeat('7', 90)::numeric AS wide

@@ -327,7 +327,7 @@ test('markets are those that were listed then, on the terms of then', async (t) 
 /** Both markets of a world, and how it comes to know lists of them. */
 async function listsOf(store: Store) {
   const [BTC, ETH] = await store.query<Market>(
-    `SELECT name, stock, money, stock_prec AS "stockPrec", money_prec AS "moneyPrec",
+    `SELECT name, base AS stock, quote AS money, base_prec AS "stockPrec", quote_prec AS "moneyPrec",
        fee_prec AS "feePrec", min_amount::text AS "minAmount" FROM market ORDER BY market_id`,
   );
   assert.ok(BTC !== undefined && ETH !== undefined);

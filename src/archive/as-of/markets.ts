@@ -48,10 +48,10 @@ export const SESSIONS = `
     AND ${ENDED} >= ${timestampSql('$3')}
   ORDER BY connected_at LIMIT 100000`;
 
-const TERMS = `stock_prec AS "stockPrec", money_prec AS "moneyPrec", fee_prec AS "feePrec",
+const TERMS = `base_prec AS "stockPrec", quote_prec AS "moneyPrec", fee_prec AS "feePrec",
   min_amount AS "minAmount"`;
 const MARKETS = `
-  SELECT market_id AS "marketId", name, stock, money, ${TERMS},
+  SELECT market_id AS "marketId", name, base AS stock, quote AS money, ${TERMS},
          ${millisSql('first_seen_at')} AS "firstSeenMs", ${millisSql('delisted_at')} AS "delistedMs"
   FROM market ORDER BY name`;
 const AWAY = `

@@ -62,7 +62,7 @@ const UPDATES_AFTER = `
   SELECT string_agg(line, E'\\n') AS lines FROM (
     SELECT concat(${microsText('observed_at')}, E'\\t', seq, E'\\t',
       '{"period":', period_s, ',"last":"', last, '","open":"', open, '","close":"', close,
-      '","high":"', high, '","low":"', low, '","deal":"', deal, '","volume":"', volume, '"}') AS line
+      '","high":"', high, '","low":"', low, '","deal":"', quote_volume, '","volume":"', volume, '"}') AS line
     FROM market_state
     WHERE market_id = $1 AND period_s = $4 AND observed_at >= ${timestampSql('$2')}
       AND observed_at < ${timestampSql('$3')}
@@ -82,15 +82,15 @@ function readUpdate(line: string): AsOfUpdate {
 
 /** A row of a file, as the database would have written it. */
 function writeUpdate(row: RowOf<'market_state'>): AsOfUpdate {
-  const { periodS: period, last, open, close, high, low, deal, volume } = row;
+  const { periodS: period, last, open, close, high, low, quoteVolume: deal, volume } = row;
   const { observedAtMs, seq } = row;
   const recordText = JSON.stringify({ period, last, open, close, high, low, deal, volume });
   return { observedAtMs, seq, recordText };
 }
 
 const candleOf = (row: BuiltCandle): BuiltCandle => {
-  const { openAtS, open, close, high, low, volume, amount } = row;
-  return { openAtS, open, close, high, low, volume, amount };
+  const { openAtS, open, close, high, low, volume, quoteVolume } = row;
+  return { openAtS, open, close, high, low, volume, quoteVolume };
 };
 
 /**

@@ -69,7 +69,7 @@ const CANDLES_OF_TRADES = `
   SELECT "openAtS", (array_agg(price ORDER BY traded_at, tid))[1]::text AS open,
          (array_agg(price ORDER BY traded_at DESC, tid DESC))[1]::text AS close,
          max(price)::text AS high, min(price)::text AS low,
-         trim_scale(sum(amount))::text AS volume, trim_scale(sum(total))::text AS amount
+         trim_scale(sum(amount))::text AS volume, trim_scale(sum(total))::text AS "quoteVolume"
   FROM (
     SELECT traded_at, tid, price, amount, total, ${OPEN_AT} AS "openAtS" FROM trade
     WHERE ${RUN}) t
@@ -166,8 +166,8 @@ export class TradeRuns {
           const made: BuiltCandle[] = [];
           const put = (done: BuiltCandle | undefined) => {
             if (done === undefined) return;
-            const { volume, amount } = done;
-            made.push({ ...done, volume: shortest(volume), amount: shortest(amount) });
+            const { volume, quoteVolume } = done;
+            made.push({ ...done, volume: shortest(volume), quoteVolume: shortest(quoteVolume) });
           };
           const add = (row: TradeRow) => {
             if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) return;

@@ -72,10 +72,10 @@ export class ColdDecimals {
   }
 
   /** By the precisions of the market, and by its newest file. */
-  async #begin({ stockPrec, moneyPrec }: PartitionMarket, name: string): Promise<Steps> {
+  async #begin({ basePrec, quotePrec }: PartitionMarket, name: string): Promise<Steps> {
     const least = {
-      ...{ price: stepOf(moneyPrec), amount: stepOf(stockPrec), sum: WIDEST },
-      product: moneyPrec === null || stockPrec === null ? 0 : stepOf(moneyPrec + stockPrec),
+      ...{ price: stepOf(quotePrec), amount: stepOf(basePrec), sum: WIDEST },
+      product: quotePrec === null || basePrec === null ? 0 : stepOf(quotePrec + basePrec),
     };
     const steps: Steps = new Map(
       seriesOf(this.#table).columns.flatMap(({ name: column, type: { measure } }) =>

@@ -30,13 +30,14 @@ export function eventMaker(
   const marketOf = (row: ArchiveRow) => markets[row.number(0)]?.market ?? '';
   const text = (row: ArchiveRow, place: number) => shortest(row.text(place));
   const [openAt, high, low, close] = [at('open'), at('high'), at('low'), at('close')];
-  const [volumeAt, amountAt, dealAt, lastAt] = [at('volume'), at('amount'), at('deal'), at('last')];
+  const [volumeAt, quoteVolumeAt, lastAt] = [at('volume'), at('quote_volume'), at('last')];
   const [receivedAt, seqAt, changeAt] = [at('received_at'), at('seq'), at('change')];
   // One literal for each: this runs for every row, and putting objects together takes most of the time.
   switch (kind) {
     case 'trades': {
       const [second, exact, id] = [at('traded_at'), at('executed_at'), at('tid')];
-      const [priceAt, totalAt, side] = [at('price'), at('total'), at('side')];
+      const [priceAt, amountAt, totalAt] = [at('price'), at('amount'), at('total')];
+      const side = at('side');
       return (row) => {
         const isExactTime = !row.isNull(exact);
         return {
@@ -71,7 +72,7 @@ export function eventMaker(
           low: text(row, low),
           close: text(row, close),
           volume: text(row, volumeAt),
-          amount: text(row, amountAt),
+          quoteVolume: text(row, quoteVolumeAt),
           revision: row.number(revision),
         };
       };
@@ -91,7 +92,7 @@ export function eventMaker(
         low: text(row, low),
         last: text(row, lastAt),
         volume: text(row, volumeAt),
-        deal: text(row, dealAt),
+        quoteVolume: text(row, quoteVolumeAt),
         change: text(row, changeAt),
       });
     }
@@ -125,7 +126,7 @@ export function eventMaker(
         close: text(row, close),
         high: text(row, high),
         low: text(row, low),
-        deal: text(row, dealAt),
+        quoteVolume: text(row, quoteVolumeAt),
         volume: text(row, volumeAt),
         change: row.isNull(changeAt) ? null : text(row, changeAt),
         seq: row.number(seqAt),

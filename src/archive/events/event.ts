@@ -25,11 +25,11 @@ export interface TradeEvent extends EventBase {
   readonly kind: 'trade';
   /** The id that the exchange gave, growing with time. */
   readonly id: number;
-  /** In the money currency, decimal text. */
+  /** In the quote currency, decimal text. */
   readonly price: string;
-  /** In the stock currency. */
+  /** In the base currency. */
   readonly amount: string;
-  /** In the money currency. */
+  /** In the quote currency. */
   readonly total: string;
   /** Side of the taker. */
   readonly side: 'buy' | 'sell';
@@ -57,10 +57,10 @@ export interface CandleEvent extends EventBase {
   readonly low: string;
   /** Closing price. */
   readonly close: string;
-  /** In the stock currency. */
+  /** In the base currency. */
   readonly volume: string;
-  /** Volume in the money currency. */
-  readonly amount: string;
+  /** Volume in the quote currency. */
+  readonly quoteVolume: string;
   /** 0 for the version that was received first. */
   readonly revision: number;
 }
@@ -82,15 +82,15 @@ export interface TickerEvent extends EventBase {
   readonly low: string;
   /** Price of the last deal. */
   readonly last: string;
-  /** In the stock currency. */
+  /** In the base currency. */
   readonly volume: string;
-  /** Volume in the money currency. */
-  readonly deal: string;
+  /** Volume in the quote currency. */
+  readonly quoteVolume: string;
   /** Per cent, from open to last. */
   readonly change: string;
 }
 
-/** A price level: price in the money currency, amount in the stock currency. */
+/** A price level: price in the quote currency, amount in the base currency. */
 export type PriceLevel = readonly [price: string, amount: string];
 
 /** The order book where it changed. `atUs` is when it was looked at; it holds until the next one. */
@@ -128,9 +128,9 @@ export interface StateEvent extends EventBase {
   readonly high: string;
   /** Lowest price of the period. */
   readonly low: string;
-  /** Volume in the money currency. */
-  readonly deal: string;
-  /** In the stock currency. */
+  /** Volume in the quote currency. */
+  readonly quoteVolume: string;
+  /** In the base currency. */
   readonly volume: string;
   /** Per cent; updates carry none. */
   readonly change: string | null;

@@ -32,8 +32,8 @@ export const DEPTH_LEVELS = `
 const KEY = `market: 'VARCHAR', kind: 'VARCHAR', variant: 'INTEGER', starts_at: 'TIMESTAMPTZ', ends_at: 'TIMESTAMPTZ'`;
 /** Columns of the ledger's tables with their types in DuckDB, as the store writes them. */
 export const LEDGER_COLUMNS: Readonly<Record<LedgerTable, string>> = {
-  markets: `market: 'VARCHAR', stock: 'VARCHAR', money: 'VARCHAR', stock_prec: 'INTEGER',
-    money_prec: 'INTEGER', fee_prec: 'INTEGER', min_amount: 'DECIMAL(38,18)',
+  markets: `market: 'VARCHAR', base: 'VARCHAR', quote: 'VARCHAR', base_prec: 'INTEGER',
+    quote_prec: 'INTEGER', fee_prec: 'INTEGER', min_amount: 'DECIMAL(38,18)',
     first_seen_at: 'TIMESTAMPTZ', last_seen_at: 'TIMESTAMPTZ', delisted_at: 'TIMESTAMPTZ',
     market_id: 'INTEGER'`,
   coverage: `${KEY}, rows: 'BIGINT', first_id: 'BIGINT', last_id: 'BIGINT',
@@ -116,12 +116,12 @@ const ANSWERS: Readonly<Record<QuestionName, string>> = {
   candles: `${SLOTS}
   SELECT s.open_at, x.open, x.high, x.low, x.close,
          CASE WHEN s.is_complete THEN coalesce(x.volume, $amount) ELSE x.volume END AS volume,
-         CASE WHEN s.is_complete THEN coalesce(x.amount, $total) ELSE x.amount END AS amount,
+         CASE WHEN s.is_complete THEN coalesce(x.quote_volume, $total) ELSE x.quote_volume END AS quote_volume,
          CASE WHEN s.is_complete THEN coalesce(x.trades, 0) ELSE x.trades END AS trades, s.is_complete
   FROM slot s LEFT JOIN (
     SELECT t.open_at, arg_min(t.price, (t.traded_at, t.tid)) AS open, max(t.price) AS high,
            min(t.price) AS low, arg_max(t.price, (t.traded_at, t.tid)) AS close,
-           sum(t.amount) AS volume, sum(t.total) AS amount, count(*) AS trades
+           sum(t.amount) AS volume, sum(t.total) AS quote_volume, count(*) AS trades
     FROM traded t GROUP BY t.open_at) x ON x.open_at = s.open_at
   ORDER BY s.open_at`,
   vwap: `${SLOTS}

@@ -96,7 +96,7 @@ function sortCandles(
         high: highest,
         low: lowest,
         volume,
-        amount,
+        quoteVolume: amount,
         receivedAtMs,
       });
     }

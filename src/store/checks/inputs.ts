@@ -47,7 +47,7 @@ const TRADE_SUMS = `
 
 const CANDLES = `
   SELECT floor(extract(epoch FROM (open_at - $2::timestamptz)) / $4)::int AS slot,
-         open::text, close::text, high::text, low::text, volume::text, amount::text
+         open::text, close::text, high::text, low::text, volume::text, quote_volume::text
   FROM kline WHERE market_id = $1 AND interval_s = $4
     AND open_at >= $2::timestamptz AND open_at < $3::timestamptz`;
 
@@ -311,7 +311,7 @@ const pendingSql = (slots: string) => `
   FROM slots s LEFT JOIN LATERAL (
     SELECT one AS span
     FROM unnest(s.slots - coalesce((
-        SELECT range_agg(v.span) FROM verdict v
+        SELECT range_agg(v.span) FROM candle_check v
         WHERE v.market_id = s.market_id AND v.interval_s = s.interval_s
           AND v.span && tstzrange(lower(s.slots), upper(s.slots))), '{}')) AS one
     ORDER BY lower(one) DESC LIMIT 1) newest ON true
@@ -359,7 +359,7 @@ const TOTALS = `
   WITH ${PAIRS},
   wrong AS MATERIALIZED (
     SELECT market_id, interval_s, tstzrange(min(lower(span)), max(upper(span))) AS hull
-    FROM verdict WHERE outcome = 'mismatch' GROUP BY market_id, interval_s),
+    FROM candle_check WHERE outcome = 'mismatch' GROUP BY market_id, interval_s),
   known AS MATERIALIZED (
     SELECT w.market_id, w.interval_s, ${COVERED_IN_HULL('p.trades_id')} AS trades,
            ${COVERED_IN_HULL('p.kline_id')} AS candles
@@ -369,7 +369,7 @@ const TOTALS = `
            (count(*) FILTER (WHERE v.outcome = 'mismatch' AND v.span <@ k.candles
               AND (v.span <@ k.trades OR ${IS_ABSENT_CANDLE})))::int AS mismatches,
            max(upper(v.span)) AS judged_until
-    FROM verdict v LEFT JOIN known k USING (market_id, interval_s)
+    FROM candle_check v LEFT JOIN known k USING (market_id, interval_s)
     GROUP BY v.market_id, v.interval_s)
   SELECT k.market_id, m.name AS market, k.variant AS interval_s, m.delisted_at IS NULL AS is_listed,
          coalesce(j.mismatches, 0) AS mismatches, j.judged_until

@@ -21,7 +21,7 @@ export interface Mismatch extends CheckRow {
 }
 
 /** Two programs may check at once; their changes to one market follow each other. */
-const LOCK = lockRowsSql('verdicts', 'ARRAY[$1::int]');
+const LOCK = lockRowsSql('checks', 'ARRAY[$1::int]');
 
 const COLUMNS = `
   v.span, v.outcome, coalesce(v.detail -> 'differences', '[]') AS differences,
@@ -41,11 +41,11 @@ export const IS_GIVEN_UP = `EXISTS (
 /** Touching rows too, because they may become one. */
 const IS_AROUND = `
   v.market_id = $1 AND v.interval_s = $2 AND v.span && ${touchingSql('$3', '$4')}`;
-const AROUND = `SELECT ${COLUMNS} FROM verdict v WHERE ${IS_AROUND} ORDER BY lower(v.span)`;
-const DELETE_AROUND = `DELETE FROM verdict v WHERE ${IS_AROUND}`;
+const AROUND = `SELECT ${COLUMNS} FROM candle_check v WHERE ${IS_AROUND} ORDER BY lower(v.span)`;
+const DELETE_AROUND = `DELETE FROM candle_check v WHERE ${IS_AROUND}`;
 
 const INSERT = `
-  INSERT INTO verdict (market_id, interval_s, span, outcome, detail, tries, next_try_at)
+  INSERT INTO candle_check (market_id, interval_s, span, outcome, detail, tries, next_try_at)
   SELECT $1, $2, ${rangeSql('from_ms', 'to_ms')}, outcome, detail, tries,
          ${fromMs('next_try_ms')}
   FROM unnest($3::float8[], $4::float8[], $5::text[], $6::jsonb[], $7::int[], $8::float8[])
@@ -137,7 +137,7 @@ export async function reportCheckResults(
  * no check result outlives its rows; the verification removes the marks.
  */
 const ADD_SUSPECTS = `
-  INSERT INTO verdict_doubt (market_id, interval_s, span)
+  INSERT INTO candle_recheck (market_id, interval_s, span)
   SELECT market_id, interval_s, ${rangeSql('from_ms', 'to_ms')}
   FROM unnest($1::int[], $2::int[], $3::float8[], $4::float8[])
     AS q(market_id, interval_s, from_ms, to_ms)`;
@@ -162,13 +162,13 @@ export async function invalidateChecks(
 }
 
 const SUSPECTS = `
-  SELECT doubt_id, market_id, interval_s, span FROM verdict_doubt ORDER BY doubt_id LIMIT $1`;
+  SELECT recheck_id, market_id, interval_s, span FROM candle_recheck ORDER BY recheck_id LIMIT $1`;
 const DELETE_SUSPECTS =
-  'DELETE FROM verdict_doubt WHERE market_id = $1 AND doubt_id = ANY ($2::bigint[])';
-const CHECKED_INTERVALS = 'SELECT DISTINCT interval_s FROM verdict WHERE market_id = $1';
+  'DELETE FROM candle_recheck WHERE market_id = $1 AND recheck_id = ANY ($2::bigint[])';
+const CHECKED_INTERVALS = 'SELECT DISTINCT interval_s FROM candle_check WHERE market_id = $1';
 
 interface SuspectRow extends Pick<Mismatch, 'marketId' | 'intervalS' | 'span'> {
-  readonly doubtId: number;
+  readonly recheckId: number;
 }
 
 /**
@@ -201,14 +201,14 @@ export async function applySuspects(
           );
         }
       }
-      await runner.rows(DELETE_SUSPECTS, [marketId, rows.map(({ doubtId }) => doubtId)]);
+      await runner.rows(DELETE_SUSPECTS, [marketId, rows.map(({ recheckId }) => recheckId)]);
     });
   }
   return suspects.length;
 }
 
 const MISMATCHES = (condition: string) => `
-  SELECT v.market_id, v.interval_s, ${COLUMNS} FROM verdict v
+  SELECT v.market_id, v.interval_s, ${COLUMNS} FROM candle_check v
   WHERE v.outcome = 'mismatch' AND ${condition}
   ORDER BY lower(v.span) DESC, v.interval_s LIMIT $1`;
 const DUE = MISMATCHES(`v.next_try_at <= ${fromMs('$2')}`);

@@ -83,7 +83,7 @@ const HAS_LEFT = `tstzmultirange(g.span) <@ ${leftSql('g')}`;
 
 const SUSPECTS = `
   SELECT gap_id, stream_id, span FROM gap g
-  WHERE state = 'open' AND reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE}
+  WHERE state = 'open' AND reason = 'suspect' AND revoked_at IS NULL AND ${HAS_COVERAGE}
     AND NOT ${HAS_LEFT} AND ${isAsked('g')}
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
@@ -91,7 +91,7 @@ const DUE = `
   SELECT gap_id, stream_id, span, attempts, next_attempt_at FROM gap g
   WHERE state = 'open' AND (next_attempt_at IS NULL OR next_attempt_at <= ${fromMs('$2')})
     AND ${isAsked('g')}
-    AND NOT (reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE})
+    AND NOT (reason = 'suspect' AND revoked_at IS NULL AND ${HAS_COVERAGE})
     AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
                       AND c.stream_id = g.stream_id AND c.span @> g.span)
     AND NOT ${HAS_LEFT}

@@ -48,7 +48,7 @@ async function lockGaps(runner: Runner, marketIds: Iterable<number>): Promise<vo
 /** Those that overlap a span, and those that touch it. */
 const READ_NEAR = `
   SELECT gap_id, span, state, reason, note, remarks, first_seen_at, attempts, next_attempt_at,
-         closed_at, uncovered_at
+         closed_at, revoked_at
   FROM gap WHERE market_id = $1 AND stream_id = $2 AND state <> 'filled'
     AND span && ${touchingSql('$3', '$4')}
   ORDER BY lower(span) FOR UPDATE`;
@@ -57,7 +57,7 @@ const REMOVE = 'DELETE FROM gap WHERE market_id = $1 AND gap_id = ANY ($2::bigin
 
 const INSERT = `
   INSERT INTO gap (market_id, stream_id, span, state, reason, note, remarks, first_seen_at,
-                   attempts, next_attempt_at, closed_at, uncovered_at)
+                   attempts, next_attempt_at, closed_at, revoked_at)
   VALUES ($1, $2, ${rangeSql('$3', '$4')}, $5, $6, $7, $8, ${fromMs('$9')}, $10,
           ${fromMs('$11')}, ${fromMs('$12')}, ${fromMs('$13')})`;
 
@@ -65,7 +65,7 @@ const UPDATE = `
   UPDATE gap SET span = ${rangeSql('$3', '$4')}, state = $5, reason = $6,
     note = $7, remarks = $8, first_seen_at = ${fromMs('$9')}, attempts = $10,
     next_attempt_at = ${fromMs('$11')}, closed_at = ${fromMs('$12')},
-    uncovered_at = ${fromMs('$13')}
+    revoked_at = ${fromMs('$13')}
   WHERE market_id = $1 AND stream_id = $2 AND gap_id = $14`;
 
 /** Places a finding among the memories of its stream. Runs inside the caller's transaction. */
@@ -83,7 +83,7 @@ export async function rememberGap(
     const values = [
       ...[marketId, streamId, memory.span.fromMs, memory.span.toMs],
       ...[memory.state, memory.reason, memory.note, memory.remarks, memory.firstSeenAtMs],
-      ...[memory.attempts, memory.nextAttemptAtMs, memory.closedAtMs, memory.uncoveredAtMs],
+      ...[memory.attempts, memory.nextAttemptAtMs, memory.closedAtMs, memory.revokedAtMs],
     ];
     if (memory.gapId === null) await runner.rows(INSERT, values);
     else await runner.rows(UPDATE, [...values, memory.gapId]);
@@ -94,7 +94,7 @@ export async function rememberGap(
  * Memory `g` is of time that the exchange does not serve and that was never covered. While it is asked for once more,
  * that is still what is known of it.
  */
-const BEYOND_HISTORY = `g.state <> 'filled' AND g.reason = 'beyond history' AND g.uncovered_at IS NULL`;
+const BEYOND_HISTORY = `g.state <> 'filled' AND g.reason = 'beyond history' AND g.revoked_at IS NULL`;
 
 /** Those that lie in a span, as far as they do. */
 const READ_BEYOND = `
@@ -116,7 +116,7 @@ export async function recordGap(database: Database, gap: GapRecord): Promise<voi
   const finding = {
     ...{ ...rest, note, nextAttemptAtMs, isAttempt: isAttempt || rest.state === 'filling' },
     // A new suspect span is to be acted upon, whatever was done about an earlier one.
-    ...(isSuspect ? { uncoveredAtMs: null } : {}),
+    ...(isSuspect ? { revokedAtMs: null } : {}),
   };
   await database.transaction(async (runner) => {
     const isFailure = rest.state === 'open' && SAYS_NOTHING.has(rest.reason);
@@ -146,7 +146,7 @@ const CLOSE_FILLED_GAPS = `
   WITH filled AS (
     SELECT g.gap_id, g.market_id FROM gap g
     WHERE g.state IN ('open', 'filling', 'unfillable')
-      AND NOT (g.state = 'open' AND g.reason = 'suspect' AND g.uncovered_at IS NULL)
+      AND NOT (g.state = 'open' AND g.reason = 'suspect' AND g.revoked_at IS NULL)
       AND EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
                     AND c.stream_id = g.stream_id AND c.span @> g.span)
     FOR UPDATE SKIP LOCKED)

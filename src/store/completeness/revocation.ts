@@ -138,7 +138,7 @@ export async function takeBack(
   const state = MOMENT_STREAMS.has(stream.kind) ? 'unfillable' : 'open';
   await rememberGap(runner, stream, {
     ...{ span, state, reason, note, atMs, nextAttemptAtMs: null },
-    ...{ isAttempt: false, uncoveredAtMs: atMs },
+    ...{ isAttempt: false, revokedAtMs: atMs },
   });
   return rests;
 }

@@ -57,7 +57,7 @@ export interface CoverageNeighbour extends Omit<CoveredRange, 'streamId'> {
 /** What is remembered of one gap, also of one that is closed. */
 export interface GapDetail
   extends StreamPlace,
-    Omit<GapMemory, 'gapId' | 'remarks' | 'uncoveredAtMs'> {
+    Omit<GapMemory, 'gapId' | 'remarks' | 'revokedAtMs'> {
   readonly gapId: number;
 }
 

@@ -177,7 +177,7 @@ export function copyTableSql({ kind, marketIds, span }: TableSlice): string {
 
 /** Tables of the ledger as analysts know them. */
 const LEDGER: Readonly<Record<LedgerTable, string>> = {
-  markets: `market, stock, money, stock_prec, money_prec, fee_prec, min_amount, first_seen_at,
+  markets: `market, base, quote, base_prec, quote_prec, fee_prec, min_amount, first_seen_at,
     last_seen_at, delisted_at, market_id FROM analytics.markets`,
   coverage: `market, kind, variant, starts_at, ends_at, rows, first_id, last_id, updated_at
     FROM analytics.coverage`,

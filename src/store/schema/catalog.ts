@@ -128,11 +128,11 @@ export function otherExchange(
 }
 
 const READ_MARKETS = `
-  SELECT market_id, name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
-         delisted_at IS NOT NULL AS is_delisted
+  SELECT market_id, name, base AS stock, quote AS money, base_prec AS stock_prec, quote_prec AS money_prec,
+         fee_prec, min_amount, delisted_at IS NOT NULL AS is_delisted
   FROM market`;
 const INSERT_MARKETS = `
-  INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
+  INSERT INTO market (name, base, quote, base_prec, quote_prec, fee_prec, min_amount,
                       first_seen_at, last_seen_at)
   SELECT m.*, ${fromMs('$8')}, ${fromMs('$8')}
   FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::int[], $7::numeric[])
@@ -145,14 +145,14 @@ const DELIST_MARKETS = `
   UPDATE market SET delisted_at = ${fromMs('$2')} WHERE market_id = ANY ($1::int[])`;
 /** What held until now; since the last change, or since the market was first seen. */
 const KEEP_OLD_TERMS = `
-  INSERT INTO market_history (market_id, span, stock_prec, money_prec, fee_prec, min_amount)
-  SELECT m.market_id, tstzrange(f.since, ${fromMs('$2')}), stock_prec, money_prec, fee_prec, min_amount
+  INSERT INTO market_history (market_id, span, base_prec, quote_prec, fee_prec, min_amount)
+  SELECT m.market_id, tstzrange(f.since, ${fromMs('$2')}), base_prec, quote_prec, fee_prec, min_amount
   FROM market m, LATERAL (
     SELECT coalesce(max(upper(span)), m.first_seen_at) AS since
     FROM market_history h WHERE h.market_id = m.market_id) f
   WHERE m.market_id = $1 AND f.since < ${fromMs('$2')}`;
 const CHANGE_TERMS = `
-  UPDATE market SET stock_prec = $2, money_prec = $3, fee_prec = $4, min_amount = $5
+  UPDATE market SET base_prec = $2, quote_prec = $3, fee_prec = $4, min_amount = $5
   WHERE market_id = $1`;
 
 interface KnownMarket extends Market {

@@ -42,9 +42,9 @@ export interface SealFacts {
 export interface PartitionMarket {
   readonly marketId: number;
   readonly market: string;
-  /** Digits after the point of the stock and of the money, as the exchange gives them; null: unknown. */
-  readonly stockPrec: number | null;
-  readonly moneyPrec: number | null;
+  /** Digits after the point of base and quote amounts, as the exchange gives them; null: unknown. */
+  readonly basePrec: number | null;
+  readonly quotePrec: number | null;
 }
 
 const BLOCK_BYTES = "current_setting('block_size')::int";
@@ -156,7 +156,7 @@ const marketsSql = (name: string) => `
     UNION ALL
     SELECT (SELECT min(p.market_id) FROM ${name} p WHERE p.market_id > h.market_id)
     FROM held h WHERE h.market_id IS NOT NULL)
-  SELECT h.market_id, coalesce(m.name, h.market_id::text) AS market, m.stock_prec, m.money_prec
+  SELECT h.market_id, coalesce(m.name, h.market_id::text) AS market, m.base_prec, m.quote_prec
   FROM held h LEFT JOIN market m USING (market_id) WHERE h.market_id IS NOT NULL ORDER BY 1`;
 
 const HOLDERS_MAX = 4;

@@ -77,7 +77,7 @@ const OPEN_SUSPECT = `
   FROM stream s JOIN market m USING (market_id)
     JOIN gap g ON g.stream_id = s.stream_id AND g.market_id = s.market_id
   WHERE s.kind = ANY ($3::text[]) AND g.state = 'open' AND g.reason = 'suspect'
-    AND g.uncovered_at IS NULL AND g.span && ${SPAN} AND NOT tstzmultirange(g.span) <@ ${leftSql('s')}
+    AND g.revoked_at IS NULL AND g.span && ${SPAN} AND NOT tstzmultirange(g.span) <@ ${leftSql('s')}
   ORDER BY lower(g.span) LIMIT 1`;
 
 const coveredNear = (streamId: string) => `
@@ -103,16 +103,16 @@ const OPEN_CHECK = `
   open AS (
     SELECT s.market_id, s.interval_s, one AS span
     FROM slots s, unnest(s.slots - coalesce((
-        SELECT range_agg(v.span) FROM verdict v
+        SELECT range_agg(v.span) FROM candle_check v
         WHERE v.market_id = s.market_id AND v.interval_s = s.interval_s
           AND v.span && s.near), '{}')) AS one
     WHERE one && ${SPAN}
     UNION ALL
-    SELECT market_id, interval_s, span FROM verdict v
+    SELECT market_id, interval_s, span FROM candle_check v
     WHERE outcome = 'mismatch' AND next_try_at IS NOT NULL AND span && ${SPAN} AND NOT ${IS_GIVEN_UP}
       AND NOT span && ${removedSql('trade', 'kline')}
     UNION ALL
-    SELECT market_id, interval_s, span FROM verdict_doubt d
+    SELECT market_id, interval_s, span FROM candle_recheck d
     WHERE span && ${SPAN} AND EXISTS (SELECT FROM pairs p WHERE p.market_id = d.market_id))
   SELECT 'mismatch' AS why, 'candles' AS kind, m.name AS market, o.interval_s AS variant_s, o.span
   FROM open o JOIN market m USING (market_id) ORDER BY lower(o.span) LIMIT 1`;

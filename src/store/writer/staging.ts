@@ -208,7 +208,7 @@ function setVersionsSql({ table, columns, key, content }: Shape): string {
 
 /** Marks candles that took the place of another version. The candle after it may open with its close. */
 const SUSPECT_CANDLES = `
-  INSERT INTO verdict_doubt (market_id, interval_s, span)
+  INSERT INTO candle_recheck (market_id, interval_s, span)
   SELECT s.market_id, s.interval_s,
          tstzrange(s.open_at, s.open_at + 2 * s.interval_s * interval '1 second')
   FROM stage_kline s WHERE s.ord = ANY ($1::int[])`;

@@ -343,9 +343,9 @@ export class ModelArchive implements ArchivePort {
         memories.filter(({ state }) => state === 'open').map((one) => ({ ...one, streamId })),
       )
       .filter(isAsked);
-    const isSuspect = ({ reason, streamId, span, uncoveredAtMs }: (typeof open)[number]) =>
+    const isSuspect = ({ reason, streamId, span, revokedAtMs }: (typeof open)[number]) =>
       reason === 'suspect' &&
-      uncoveredAtMs === null &&
+      revokedAtMs === null &&
       this.allRanges(streamId).some(
         (range) => range.span.fromMs < span.toMs && span.fromMs < range.span.toMs,
       );
@@ -408,7 +408,7 @@ export class ModelArchive implements ArchivePort {
     for (const [streamId, memories] of this.memories) {
       const spans = this.allRanges(streamId).map(({ span }) => span);
       const closed = memories.map((one): GapMemory => {
-        const isSuspect = one.reason === 'suspect' && one.uncoveredAtMs === null;
+        const isSuspect = one.reason === 'suspect' && one.revokedAtMs === null;
         const isFilled = !isSuspect && subtractSpans(one.span, spans).length === 0;
         return isFilled ? { ...one, state: 'filled' } : one;
       });
@@ -433,7 +433,7 @@ export class ModelArchive implements ArchivePort {
       subtractSpans(range.span, [span]).map((part) => this.#rangeOf(stream, part)),
     );
     this.#ranges.push(...left);
-    const finding = { ...gap, nextAttemptAtMs: null, isAttempt: false, uncoveredAtMs: gap.atMs };
+    const finding = { ...gap, nextAttemptAtMs: null, isAttempt: false, revokedAtMs: gap.atMs };
     this.#remember({ ...finding, stream, span, state: 'open' });
     return left;
   }

@@ -106,9 +106,11 @@ export class PastModel {
     }
     return [...versions.values()]
       .sort((a, b) => a.openAtUs - b.openAtUs)
-      .map(({ openAtUs, open, close, high: highest, low: lowest, volume, amount }) => ({
-        ...{ time: openAtUs / US_PER_S, open, close, highest, lowest, volume, amount, market },
-      }));
+      .map(
+        ({ openAtUs, open, close, high: highest, low: lowest, volume, quoteVolume: amount }) => ({
+          ...{ time: openAtUs / US_PER_S, open, close, highest, lowest, volume, amount, market },
+        }),
+      );
   }
 
   #last<Kind extends 'depth' | 'ticker' | 'state', E = Extract<ArchiveEvent, { kind: Kind }>>(

@@ -137,7 +137,7 @@ const IS_COVERED = `EXISTS (
 
 /** The archive says itself that something is wrong there. */
 const IS_NAMED = `EXISTS (
-  SELECT FROM verdict v JOIN series s USING (market_id)
+  SELECT FROM candle_check v JOIN series s USING (market_id)
   WHERE v.outcome = 'mismatch' AND v.interval_s = s.variant
     AND s.stream_id = made.stream_id AND v.span @> to_timestamp(made.open_s))`;
 
@@ -241,9 +241,9 @@ const TO_DO = `
 
 /** What verification has not come to an end with: marks, tries, and whole slots without a result. */
 const TO_VERIFY = `
-  SELECT FROM verdict_doubt
+  SELECT FROM candle_recheck
   UNION ALL
-  SELECT FROM verdict WHERE next_try_at <= to_timestamp($4)
+  SELECT FROM candle_check WHERE next_try_at <= to_timestamp($4)
   UNION ALL
   SELECT FROM stream s,
     LATERAL (SELECT range_agg(span) AS spans FROM coverage WHERE stream_id = s.stream_id) k,
@@ -252,7 +252,7 @@ const TO_VERIFY = `
     generate_series($2::bigint / s.variant * s.variant, $3::bigint, s.variant) AS open_s
   WHERE s.kind = 'candles' AND s.kind = ANY ($5) AND $1 <> ''
     AND k.spans * t.spans @> tstzrange(to_timestamp(open_s), to_timestamp(open_s + s.variant))
-    AND NOT EXISTS (SELECT FROM verdict v WHERE v.market_id = s.market_id
+    AND NOT EXISTS (SELECT FROM candle_check v WHERE v.market_id = s.market_id
       AND v.interval_s = s.variant AND v.span @> to_timestamp(open_s))`;
 
 /** Whether nothing of the tape is left to be done now: it is covered, given up, or put off; and verified. */

@@ -25,7 +25,7 @@ export function trade(tid: number, atS: number, values: Partial<TradeRow> = {}):
 export function ticker(marketId: number, atS: number, values: Partial<TickerRow> = {}): TickerRow {
   const ms = (NOON_S + atS) * 1_000;
   const one = { bid: '1', ask: '2', open: '1', high: '3', low: '1', last: '2' };
-  const rest = { volume: '10', deal: '20', change: '-1.5' };
+  const rest = { volume: '10', quoteVolume: '20', change: '-1.5' };
   return { marketId, observedAtMs: ms, atMs: ms, receivedAtMs: ms, ...one, ...rest, ...values };
 }
 

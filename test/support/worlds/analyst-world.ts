@@ -44,7 +44,7 @@ const TRADES: readonly TradeTuple[] = [
 function candle(openS: number, receivedS: number, values: Partial<KlineRow>): KlineRow {
   return {
     ...{ marketId: 1, intervalS: HOUR_S, openAtS: NOON_S + openS },
-    ...{ open: '100', high: '103', low: '100', close: '103', volume: '8', amount: '816' },
+    ...{ open: '100', high: '103', low: '100', close: '103', volume: '8', quoteVolume: '816' },
     receivedAtMs: (NOON_S + receivedS) * 1000,
     ...values,
   };
@@ -65,7 +65,15 @@ function book(atS: number, bids: Levels, asks: Levels): DepthRow {
 const state: StateRow = {
   ...{ marketId: 1, periodS: DAY_S, observedAtMs: NOON_S * 1000, seq: 0, sessionId: 1 },
   ...{ receivedAtMs: NOON_S * 1000, origin: 'query', change: '1.5' },
-  ...{ last: '100', open: '99', close: '100', high: '101', low: '98', deal: '1000', volume: '10' },
+  ...{
+    last: '100',
+    open: '99',
+    close: '100',
+    high: '101',
+    low: '98',
+    quoteVolume: '1000',
+    volume: '10',
+  },
 };
 
 /** Fills an archive with the world above. */
@@ -99,7 +107,7 @@ export async function openAnalystWorld(life?: Life): Promise<AnalystWorld> {
         high: '104.1',
         low: '103.9',
         volume: '1.7',
-        amount: '177',
+        quoteVolume: '177',
       }),
       candle(7200, 10_900, {
         open: '105',
@@ -107,7 +115,7 @@ export async function openAnalystWorld(life?: Life): Promise<AnalystWorld> {
         high: '106',
         low: '105',
         volume: '5',
-        amount: '527',
+        quoteVolume: '527',
       }),
     ],
     depths: [
@@ -151,7 +159,7 @@ export async function openAnalystWorld(life?: Life): Promise<AnalystWorld> {
     high: '104.1',
     low: '103.9',
     volume: '1.8',
-    amount: '187.2',
+    quoteVolume: '187.2',
   };
   await store.commit({ klines: [candle(3600, 9060, corrected)] });
   const seconds = (fromS: number, toS: number) => ({

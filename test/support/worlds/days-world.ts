@@ -61,7 +61,7 @@ function klinesOf(marketId: number): KlineRow[] {
         const receivedAtMs = (openAtS + intervalS) * 1000;
         return {
           ...{ marketId, intervalS, openAtS, ...prices, receivedAtMs },
-          ...{ volume: '12.00', amount: pick(AMOUNTS, index) },
+          ...{ volume: '12.00', quoteVolume: pick(AMOUNTS, index) },
         };
       }),
     ),
@@ -90,7 +90,7 @@ function statesOf(marketId: number): StateRow[] {
         const prices = { last: '1.0', open: '2', close: '1.0', high: '3', low: '0.1' };
         return {
           ...{ marketId, periodS, observedAtMs, seq, sessionId: 1, ...prices },
-          ...{ deal: '5.5', volume: '10', receivedAtMs: observedAtMs + 3 },
+          ...{ quoteVolume: '5.5', volume: '10', receivedAtMs: observedAtMs + 3 },
           ...(seq % 2 === 0
             ? { origin: 'query', change: '-1.50' }
             : { origin: 'update', change: null }),

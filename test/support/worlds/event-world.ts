@@ -144,7 +144,7 @@ export async function makeEventWorld(
         ...{ bids: side(bidPrices, bidAmounts), asks: side(askPrices, askAmounts) },
       });
       const prices = { bid: decimal(), ask: decimal(), open: '1.0', high: '3', low: '1' };
-      const rest = { last: decimal(), volume: '10.50', deal: '20', change: '-1.50' };
+      const rest = { last: decimal(), volume: '10.50', quoteVolume: '20', change: '-1.50' };
       const ticker = { ...prices, ...rest };
       batch.tickers.push({
         ...{ marketId, observedAtMs, atMs: minuteMs, receivedAtMs: seenMs, ...ticker },
@@ -152,7 +152,7 @@ export async function makeEventWorld(
       events.push({ kind: 'ticker', ...seen, tickerAtUs: minuteMs * 1000, ...shortAll(ticker) });
       for (const periodS of PERIODS) {
         const figures = { last: decimal(), open: '1.10', close: '2', high: '3', low: '1.0' };
-        const state = { ...figures, deal: '5.50', volume: decimal() };
+        const state = { ...figures, quoteVolume: '5.50', volume: decimal() };
         for (const seq of [0, 1]) {
           const origin = seq === 0 ? 'query' : 'update';
           const change = seq === 0 ? '2.50' : null;
@@ -176,7 +176,7 @@ export async function makeEventWorld(
           close: decimal(),
           volume: decimal(),
         };
-        const candle = { ...figures, amount: '9.90' };
+        const candle = { ...figures, quoteVolume: '9.90' };
         const isRevised = draw(3) === 0;
         const receivedAtMs = minuteMs + (isRevised ? 3_600_000 : 2000);
         const made = { market, atUs: minuteMs * 1000, openAtUs: openAtS * 1_000_000, intervalS };

@@ -40,7 +40,7 @@ export function kline(openS: number, values: Partial<KlineRow> = {}): KlineRow {
     high: '102',
     low: '99',
     volume: '3',
-    amount: '301.5',
+    quoteVolume: '301.5',
   };
   return {
     ...{ marketId: 1, intervalS: 60, openAtS: NOON_S + openS, ...prices },
@@ -63,7 +63,7 @@ export function state(seq: number, atS: number, values: Partial<StateRow> = {}):
   return {
     ...{ marketId: 1, periodS: 60, observedAtMs: noonMs(atS), seq, receivedAtMs: noonMs(atS) },
     ...{ last: String(seq), open: '100', close: String(seq), high: '200', low: '1' },
-    ...{ deal: '10', volume: '5', change: null, origin: 'update', sessionId: 1 },
+    ...{ quoteVolume: '10', volume: '5', change: null, origin: 'update', sessionId: 1 },
     ...values,
   };
 }

@@ -51,7 +51,7 @@ function candleOf(trades: TradeFigures, previous: string | null): CandleFigures 
     high: compareDecimals(open, trades.high) > 0 ? open : trades.high,
     low: compareDecimals(open, trades.low) < 0 ? open : trades.low,
     volume: trades.amount,
-    amount: trades.total,
+    quoteVolume: trades.total,
   };
 }
 
@@ -117,7 +117,7 @@ test('one trade lost, added, or with another price or amount is caught', () => {
 });
 
 test('one digit of a candle that is another is caught, and named with both figures', () => {
-  const figures = ['volume', 'amount', 'close', 'open', 'high', 'low'] as const;
+  const figures = ['volume', 'quoteVolume', 'close', 'open', 'high', 'low'] as const;
   fc.assert(
     fc.property(someTrades, fc.constantFrom(...figures), (trades, figure) => {
       const summed = sums(trades) as TradeFigures;
@@ -149,11 +149,11 @@ test('an open at the edge of a candle excuses no trade beyond it', () => {
 });
 
 test('silence matches: no candle, or one without volume, where no trade happened', () => {
-  const flat = { open: '5', close: '5', high: '5', low: '5', volume: '0.000', amount: '0' };
+  const flat = { open: '5', close: '5', high: '5', low: '5', volume: '0.000', quoteVolume: '0' };
   assert.equal(judgeSlot(slot(null, null)).outcome, 'match');
   assert.equal(judgeSlot(slot(null, flat)).outcome, 'match');
   assert.equal(judgeSlot(slot(null, { ...flat, volume: '1' })).outcome, 'mismatch');
-  assert.equal(judgeSlot(slot(null, { ...flat, amount: '1' })).outcome, 'mismatch');
+  assert.equal(judgeSlot(slot(null, { ...flat, quoteVolume: '1' })).outcome, 'mismatch');
   const traded = sums([{ price: '5', amount: '1' }]);
   const alone = judgeSlot(slot(traded, null));
   assert.equal(alone.outcome, 'mismatch');

@@ -9,7 +9,7 @@ const span = (fromMs: number, toMs: number) => ({ fromMs, toMs });
 const memory = (gapId: number, fromMs: number, toMs: number, known: Partial<GapMemory> = {}) => ({
   ...{ gapId, span: span(fromMs, toMs), state: 'open' as const, reason: 'head moved' },
   ...{ note: null, remarks: null, firstSeenAtMs: 1000, attempts: 0 },
-  ...{ nextAttemptAtMs: null, closedAtMs: null, uncoveredAtMs: null, ...known },
+  ...{ nextAttemptAtMs: null, closedAtMs: null, revokedAtMs: null, ...known },
 });
 
 const found = (fromMs: number, toMs: number, what: Partial<GapFinding> = {}): GapFinding => ({
@@ -83,19 +83,16 @@ test('tries go on from the most of any part, and only a try in vain is one more'
 
 test('a finding keeps the first sight, the remarks, and the note of the same reason', () => {
   const reason = found(0, 20).reason;
-  const known = { reason, note: 'before', remarks: 'one', firstSeenAtMs: 900, uncoveredAtMs: 800 };
+  const known = { reason, note: 'before', remarks: 'one', firstSeenAtMs: 900, revokedAtMs: 800 };
   const held = [memory(1, 0, 10, known), memory(2, 10, 20, { remarks: 'two' })];
   const placed = (what: Partial<GapFinding>) => placeFinding(held, found(0, 20, what)).kept.at(-1);
   const plain = placed({});
   assert.deepEqual([plain?.note, plain?.remarks], ['before', 'one\ntwo']);
-  assert.deepEqual(
-    [plain?.firstSeenAtMs, plain?.uncoveredAtMs, plain?.closedAtMs],
-    [900, 800, null],
-  );
+  assert.deepEqual([plain?.firstSeenAtMs, plain?.revokedAtMs, plain?.closedAtMs], [900, 800, null]);
   assert.equal(placed({ reason: 'beyond history' })?.note, null, 'it was of another reason');
-  const said = placed({ note: 'now', remarks: 'one', uncoveredAtMs: null, state: 'unfillable' });
+  const said = placed({ note: 'now', remarks: 'one', revokedAtMs: null, state: 'unfillable' });
   assert.deepEqual([said?.note, said?.remarks], ['now', 'one\ntwo']);
-  assert.deepEqual([said?.uncoveredAtMs, said?.closedAtMs], [null, 5000]);
+  assert.deepEqual([said?.revokedAtMs, said?.closedAtMs], [null, 5000]);
   assert.equal(placed({ state: 'filled' })?.closedAtMs, 5000);
   assert.equal(placeFinding([], found(0, 20)).kept[0]?.remarks, null);
 });
@@ -128,7 +125,7 @@ test('what merely touches a finding stays as it is, and so does what was covered
     [memory(1, 0, 20, { attempts: 9 }), found(20, 60)],
     [memory(1, 0, 20, { ...lost, reason: 'not observed' }), found(20, 60, lost)],
     [memory(1, 0, 20, { ...lost, note: 'an empty page' }), found(20, 60, lost)],
-    [memory(1, 0, 20, { ...lost, uncoveredAtMs: 10 }), found(20, 60, lost)],
+    [memory(1, 0, 20, { ...lost, revokedAtMs: 10 }), found(20, 60, lost)],
     [memory(1, 0, 20), found(20, 60, lost)],
   ] as const) {
     const { removed, kept: rows } = placeFinding([touching], finding);

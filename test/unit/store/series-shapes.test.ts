@@ -8,7 +8,7 @@ import { SHAPES } from '../../../src/store/writer/series.js';
 const STATE: StateRow = {
   ...{ marketId: 1, periodS: 60, sessionId: 5, seq: 1, observedAtMs: 1000, receivedAtMs: 1001 },
   ...{ origin: 'update', last: '1.50', open: '1', close: '1', high: '2', low: '1' },
-  ...{ volume: '3', deal: '4', change: null },
+  ...{ volume: '3', quoteVolume: '4', change: null },
 };
 const shape = SHAPES.get('market_state');
 const isSame = (one: Partial<StateRow>, other: Partial<StateRow>) =>
