@@ -27,10 +27,12 @@ export interface VerificationOptions {
   /** Exchange time, UNIX milliseconds. */
   readonly nowMs: () => number;
   readonly telemetry: VerifyEvents;
-  /** Pause while nothing is to be checked, milliseconds of this machine. */
-  readonly pauseMs: number;
+  /** Pause while nothing is to be checked, milliseconds of this machine; default {@link PAUSE_MS}. */
+  readonly pauseMs?: number;
 }
 
+/** A mismatch is found within seconds of its candle, and a look reads the ledger of every market. */
+const PAUSE_MS = 5000;
 /** A slot that does not add up is fetched again this often, then the mismatch stands. */
 const TRIES_MAX = 3;
 /** Pause after the first refetch, exchange time; each further one is four times as long. */
@@ -77,7 +79,7 @@ export class Verification {
         }
         return false;
       });
-      if (!hasMore) await this.#pause(this.#options.pauseMs, signal);
+      if (!hasMore) await this.#pause(this.#options.pauseMs ?? PAUSE_MS, signal);
     }
   }
 

@@ -65,6 +65,16 @@ export interface MarketUnit {
   readonly states: readonly StateCollector[];
 }
 
+/** Age up to which a response may come from a cache: exchanges cache for a second. This much is not claimed yet. */
+const CACHE_MARGIN_MS = 2000;
+/**
+ * Time that an exchange keeps a trade in its history at least. A market without trades is covered between two empty
+ * responses no further apart than this: a restart fits in, a night does not.
+ */
+const KEPT_AT_LEAST_MS = 900_000;
+/** Final candles that are read again: exchanges correct the newest minutes. */
+const REREADS = 3;
+
 /** Prepares the collectors of one market: its streams in the archive and what they hold already. */
 export async function openMarketUnit(
   context: CollectContext,
@@ -107,8 +117,8 @@ export async function openMarketUnit(
   // Trades are covered in whole seconds.
   const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
   const isAllWanted = floorMs === undefined && !isOnRequest;
-  const { cacheMargin: cacheMarginMs, keptAtLeast: keptAtLeastMs } = trades;
-  const ofTrades = { ...shared, evidence, cacheMarginMs, keptAtLeastMs, isAllWanted };
+  const margins = { cacheMarginMs: CACHE_MARGIN_MS, keptAtLeastMs: KEPT_AT_LEAST_MS };
+  const ofTrades = { ...shared, ...margins, evidence, isAllWanted };
   for (const source of trades.enabled ? sources : []) {
     const { stream, ranges } = await openStream(source.kind, 0, floorMs);
     const isForBoth = trades.exactTimes && !hasResult;
@@ -146,11 +156,11 @@ export async function openMarketUnit(
   for (const intervalS of collected.enabled ? intervalsS : []) {
     const fromMs = floorToMs(nowMs - collected.history, intervalS * 1000);
     const { stream, ranges } = await openStream('candles', intervalS, fromMs);
-    const { grace: graceMs, rereads } = collected;
+    const { grace: graceMs } = collected;
     const isFinest = intervalS === intervalsS[0];
     const ofStream = lost.filter(({ streamId }) => streamId === stream.streamId);
     const givenUp = ofStream.map(({ span }) => span);
-    const own = { intervalS, stream, coveredTrades, givenUp, graceMs, rereads, isFinest };
+    const own = { intervalS, stream, coveredTrades, givenUp, graceMs, rereads: REREADS, isFinest };
     candles.push(new CandleCollector({ ...shared, ...own }, ranges));
   }
 
@@ -206,9 +216,6 @@ export interface CollectSettings {
       readonly exactTimes: boolean;
       /** How far back history is walked from the first start; 0 for not at all. */
       readonly history: number | 'all';
-      readonly cacheMargin: number;
-      /** How long the exchange is trusted to keep a trade at least. */
-      readonly keptAtLeast: number;
     };
     readonly depth: {
       readonly enabled: boolean;
@@ -222,7 +229,6 @@ export interface CollectSettings {
       readonly intervalsS: readonly number[];
       readonly history: number;
       readonly grace: number;
-      readonly rereads: number;
     };
     readonly states: { readonly enabled: boolean; readonly periodsS: readonly number[] };
   };

@@ -67,11 +67,6 @@ function brokenRules(config: Config): BrokenRule[] {
     'belongs to an exchange of its own: set exchange.url too, or leave both out to use the sandbox',
   );
   check(
-    realtime.reconnectBase <= realtime.reconnectCap,
-    'realtime.reconnectBase',
-    'must not exceed realtime.reconnectCap',
-  );
-  check(
     !http.enabled || isLoopback(http.host) || http.token !== null,
     'http.token',
     'must be set when http.host is reachable from other machines; or set http.host to 127.0.0.1',
@@ -103,7 +98,7 @@ function brokenRules(config: Config): BrokenRule[] {
   check(
     exchange.url !== null || dialect === 'contract',
     'exchange.dialect',
-    'belongs to exchange.url: for the built-in exchange set sandbox.variants.like',
+    'belongs to exchange.url: for the built-in exchange set sandbox.like',
   );
   check(
     streams.candles.intervalsS.every((length) => intervalsS?.includes(length) !== false),

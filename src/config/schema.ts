@@ -1,14 +1,8 @@
 import { z } from 'zod';
 import { dialectNames } from '../contract/dialects.js';
 import { isKlineInterval, PAGE_LIMIT } from '../contract/limits.js';
-import {
-  CANDLE_CHOICES,
-  knownExchanges,
-  ofChoices,
-  type VARIANT_CHOICES,
-} from '../contract/variants.js';
+import { knownExchanges } from '../contract/variants.js';
 import { withUrlHost } from '../kernel/tls.js';
-import { SERIES, type Series, WRITTEN_SERIES } from '../model/series.js';
 import {
   credentialOrNull,
   duration,
@@ -27,8 +21,6 @@ import {
   tokenOrNull,
   urlOrNull,
   whole,
-  wholeOr,
-  wholeOrNull,
 } from './values.js';
 
 /**
@@ -47,26 +39,11 @@ const exchange = section({
   url: urlOrNull(['http', 'https']).prefault(null),
   dialect: oneOf(...dialectNames).prefault('contract'),
   requestsPerS: positive(10_000).prefault(5),
-  burst: whole(1, 10_000).prefault(10),
   timeout: duration('100ms', '5m').prefault('10s'),
-  maxBodyBytes: whole(65_536, 268_435_456).prefault(4_194_304),
-  connections: whole(1, 256).prefault(8),
   signedContent: oneOf('payload', 'body').prefault('payload'),
 });
 
-const realtime = section({
-  url: urlOrNull(['ws', 'wss']).prefault(null),
-  queryEvery: duration('1s', '1h').prefault('20s'),
-  acknowledgeTimeout: duration('100ms', '5m').prefault('10s'),
-  reconnectBase: duration('10ms', '1m').prefault('500ms'),
-  reconnectCap: duration('10ms', '1h').prefault('60s'),
-  connectsPerS: positive(1000).prefault(5),
-});
-
-const width = (standard: 'day' | 'month') => oneOf('day', 'month').prefault(standard);
-const PARTITION_WIDTHS = Object.fromEntries(
-  WRITTEN_SERIES.map((table) => [table, width(SERIES[table].partition)]),
-) as Record<Series, ReturnType<typeof width>>;
+const realtime = section({ url: urlOrNull(['ws', 'wss']).prefault(null) });
 
 const PERCENT_ENCODED = ' (# / ? @ of a password are written %23 %2F %3F %40)';
 const database = section({
@@ -75,12 +52,7 @@ const database = section({
   readerName: loginNameOrNull().prefault(null),
   readerPassword: credentialOrNull().prefault(null),
   poolSize: whole(2, 100).prefault(5),
-  commitLatency: duration('0ms', '10s').prefault('100ms'),
   statementTimeout: duration('1s', '1h').prefault('30s'),
-  startWait: duration('0s', '1d').prefault('2m'),
-  partitionsAheadDays: whole(1, 366).prefault(3),
-  quarantineMax: whole(0, 10_000_000).prefault(10_000),
-  partitionWidth: section(PARTITION_WIDTHS),
 });
 
 const enabled = flag().prefault(true);
@@ -98,8 +70,6 @@ const streams = section({
     exactTimes: flag().prefault(true),
     feed: oneOf('auto', 'always', 'never').prefault('auto'),
     history: pastAllOrNone().prefault('all'),
-    cacheMargin: duration('0s', '10m').prefault('2s'),
-    keptAtLeast: duration('1s', '7d').prefault('15m'),
   }),
   depth: section({
     enabled,
@@ -113,17 +83,11 @@ const streams = section({
     intervalsS: secondsList(isKlineInterval, INTERVALS).prefault([60, 3600, 86_400]),
     history: pastOrNone().prefault('7d'),
     grace: duration('0s', '1h').prefault('10s'),
-    rereads: whole(0, 100).prefault(3),
   }),
   states: section({
     enabled,
     periodsS: secondsList(isKlineInterval, INTERVALS).prefault([86_400]),
   }),
-});
-
-const verification = section({
-  enabled,
-  every: duration('1s', '1h').prefault('15s'),
 });
 
 /** What becomes of partitions after their time; ages count from the end of a partition. */
@@ -148,21 +112,6 @@ const retention = section({
 
 const port = (standard: number) => whole(0, 65_535).prefault(standard);
 
-type Words = typeof VARIANT_CHOICES;
-
-/** What servers of the family do differently, as the built-in exchange can. */
-const variants = section({
-  like: oneOf(...knownExchanges).prefault('contract'),
-  ...(ofChoices((_name, _about, words) => oneOf(...words).prefault(words[0] ?? '')) as unknown as {
-    readonly [Name in keyof Words]: z.ZodPrefault<z.ZodType<Words[Name]['words'][number]>>;
-  }),
-  sinceMin: whole(0, 1).prefault(0),
-  pageCap: wholeOrNull(1, 1_000_000).prefault(null),
-  rateLimit: wholeOr(1, 1_000_000, 'none', 'headers').prefault('none'),
-  updateInterval: duration('1ms', '1h').prefault('1s'),
-  idleTimeout: duration('1s', '24h').prefault('60s'),
-});
-
 /** The whole tree of settings. */
 export const configSchema = section({
   dataDir: line(1000).prefault('./data'),
@@ -171,7 +120,7 @@ export const configSchema = section({
   realtime,
   database,
   streams,
-  verification,
+  verification: section({ enabled }),
   partitions,
   cold,
   retention,
@@ -193,15 +142,11 @@ export const configSchema = section({
   sandbox: section({
     seed: whole(0, 4_294_967_295).prefault(7),
     speed: positive(1000).prefault(1),
-    requestsPerS: positive(10_000).prefault(50),
     markets: marketNames().prefault([]),
     history: pastOrNone().prefault('15m'),
-    emptyCandles: oneOf(...CANDLE_CHOICES.emptyCandles.words).prefault('omitted'),
-    candleOpen: oneOf(...CANDLE_CHOICES.candleOpen.words).prefault('first'),
-    variants,
+    like: oneOf(...knownExchanges).prefault('contract'),
     port: port(0),
     control: flag().prefault(false),
-    keepAll: flag().prefault(false),
   }),
 });
 

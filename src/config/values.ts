@@ -80,24 +80,13 @@ export function asWritten(raw: unknown, read: unknown): unknown {
   return isLength ? raw.trim() : read;
 }
 
-function wholeOf(raw: unknown, min: number, max: number): number | typeof REFUSED {
-  const number = numberOf(raw);
-  const fits = number !== undefined && Number.isInteger(number) && number >= min && number <= max;
-  return fits ? number : REFUSED;
-}
-
 /** A whole number within bounds, both inclusive. */
 export const whole = (min: number, max: number) =>
-  value(`a whole number from ${min} to ${max}`, (raw) => wholeOf(raw, min, max));
-
-/** A whole number within bounds, or one of some words. */
-export const wholeOr = <const T extends string>(min: number, max: number, ...words: readonly T[]) =>
-  value(`a whole number from ${min} to ${max}, or ${words.join(', or ')}`, (raw) => {
-    return words.find((known) => known === raw) ?? wholeOf(raw, min, max);
+  value(`a whole number from ${min} to ${max}`, (raw) => {
+    const number = numberOf(raw);
+    const fits = number !== undefined && Number.isInteger(number) && number >= min && number <= max;
+    return fits ? number : REFUSED;
   });
-
-export const wholeOrNull = (min: number, max: number) =>
-  valueOrNull(`a whole number from ${min} to ${max}`, (raw) => wholeOf(raw, min, max));
 
 /** A number, fractions allowed, above zero and up to `max`. */
 export const positive = (max: number) =>

@@ -16,10 +16,10 @@ const choice = <const Words extends readonly [string, ...string[]]>(
 
 /**
  * What the contract leaves open, or servers of the family do otherwise (field notes, Our defaults): each
- * word is a behaviour that a client must survive, the first one ours. Settings and options of the
+ * word is a behaviour that a client must survive, the first one ours. Options of the
  * command line come from this table.
  */
-export const VARIANT_CHOICES = {
+const VARIANT_CHOICES = {
   /** With it goes all else that is known of the exchange, where no other is named. */
   dialect: choice('how it is asked', ...dialectNames),
   signedContent: choice('what is signed', 'payload', 'body'),

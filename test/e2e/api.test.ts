@@ -419,7 +419,7 @@ test('watch tells each event in a line, shows reconnects, and ends with Ctrl-C',
   const { server } = await startTapeExchange(t, { time: 'now' }, {}, systemClock);
   const args = ['watch', 'BTC_USDT', '--period', '60', '--realtime-url', server.realtimeUrl];
   const json = start(t, [...args, '--json']);
-  const text = start(t, args, { TAPEKEEP_REALTIME_RECONNECT_BASE: '10ms' });
+  const text = start(t, args);
   await text.line((line) => line.includes('  opened  '));
   await text.line((line) =>
     /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z {2}query .*last \d/.test(line),

@@ -53,7 +53,6 @@ async function open(t: TestContext, name: KnownExchange, asked?: DialectName) {
       TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
       TAPEKEEP_DATABASE_URL: databaseUrl,
       TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '50',
-      TAPEKEEP_REALTIME_QUERY_EVERY: '2s',
       TAPEKEEP_HTTP_PORT: '0',
     },
   });

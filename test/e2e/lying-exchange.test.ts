@@ -19,9 +19,7 @@ const ENV = {
   TAPEKEEP_STREAMS_TRADES_HISTORY: 'all',
   TAPEKEEP_STREAMS_CANDLES_HISTORY: '1h',
   TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
-  TAPEKEEP_STREAMS_CANDLES_REREADS: '0',
   TAPEKEEP_VERIFICATION_ENABLED: 'true',
-  TAPEKEEP_VERIFICATION_EVERY: '1s',
 };
 
 /** After the end of the tape there are some candles to collect, and no more trades come. */

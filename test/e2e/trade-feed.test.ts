@@ -66,8 +66,6 @@ async function collect(
   const daemon = world.start(['start'], {
     TAPEKEEP_EXCHANGE_DIALECT: 'whitebit',
     TAPEKEEP_STREAMS_TRADES_FEED: feed,
-    TAPEKEEP_REALTIME_RECONNECT_BASE: '100ms',
-    TAPEKEEP_REALTIME_CONNECTS_PER_S: '10',
   });
   await daemon.until(async () => {
     const ranges = await covered(world);

@@ -37,7 +37,6 @@ async function collect(t: TestContext): Promise<Record<string, string>> {
     TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
     TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '50',
     TAPEKEEP_MARKETS: MARKET,
-    TAPEKEEP_VERIFICATION_EVERY: '1s',
     TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60',
     TAPEKEEP_HTTP_PORT: '0',
   };

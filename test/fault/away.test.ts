@@ -35,7 +35,6 @@ function startDaemon(t: TestContext, settings: Readonly<Record<string, string>>)
     env: {
       TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '40',
       TAPEKEEP_STREAMS_TRADES_SCHEDULE: '* * * * * *',
-      TAPEKEEP_REALTIME_RECONNECT_CAP: '1s',
       TAPEKEEP_MARKETS: MARKET,
       TAPEKEEP_HTTP_PORT: '0',
       ...settings,

@@ -153,13 +153,3 @@ test('partitions are kept ready ahead, months and days alike', async () => {
   assert.equal(ends.get('trade'), Date.UTC(2026, 1, 3));
   assert.equal(ends.size, SERIES_TABLES.length);
 });
-
-test('partition widths are settled by the first program', async () => {
-  const url = await makeDatabase('empty');
-  await migrate({ databaseUrl: url, partitionWidths: { trade: 'month' } });
-  await migrate({ databaseUrl: url });
-  const { store } = await openTestStore({ databaseUrl: url });
-  await store.commit({ trades: [trade(1, 1)] });
-  const made = await runSql(url, "SELECT to_regclass('trade_202601') IS NOT NULL AS made");
-  assert.deepEqual(made, [{ made: true }]);
-});

@@ -7,7 +7,6 @@ import {
   startBuiltInExchange,
 } from '../../src/cli/sandbox/built-in-exchange.js';
 import { DEFAULTS } from '../../src/config/keys.js';
-import { loadConfig } from '../../src/config/load.js';
 import type { Config } from '../../src/config/schema.js';
 import { ServerRecord } from '../support/exchanges/served.js';
 import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
@@ -67,55 +66,26 @@ test('nobody has a key to it', async (t) => {
   assert.match(await reply.text(), /authentication failure/);
 });
 
-test('its variants, truth and faults come from the settings, and are off by default', async (t) => {
-  const settings = (sandbox: object) =>
-    loadConfig({ env: {}, overrides: { sandbox: { markets: ['BTC_USDT'], ...sandbox } } });
-  const start = async (sandbox: object) => {
-    const dataDir = await temporaryFolder(t);
-    const config = { ...settings(sandbox), dataDir };
-    const exchange = await startBuiltInExchange(config, new FakeClock(NOW_MS), new ServerRecord());
+test('truth and faults are served where the settings say so', async (t) => {
+  const start = async (sandbox: Partial<Config['sandbox']>) => {
+    const settings = config(await temporaryFolder(t), { markets: ['BTC_USDT'], ...sandbox });
+    const exchange = await startBuiltInExchange(
+      settings,
+      new FakeClock(NOW_MS),
+      new ServerRecord(),
+    );
     t.after(() => exchange.stop());
     return exchange;
   };
   const plain = await start({});
-  const varied = await start({
-    variants: {
-      ...{
-        sinceMode: 'id',
-        pageCap: 5,
-        bidsOrder: 'ascending',
-        rateLimit: 8,
-        errorShapes: 'family',
-      },
-      ...{ updateInterval: '5s', idleTimeout: '2m', unknownMethod: 'silent', badJson: 'close' },
-    },
-    control: true,
-    keepAll: true,
-  });
-  const ids = async (exchange: RunningExchange, since: string) => {
-    const path = `history/result?market=BTC_USDT&limit=20&since=${since}`;
-    return (JSON.parse(await get(exchange, path)) as Array<{ tid: number }>).map(({ tid }) => tid);
-  };
-  const newest = await ids(plain, '0');
-  assert.equal(newest.length, 20);
-  assert.deepEqual(await ids(varied, '0'), newest.slice(0, 5));
-  assert.deepEqual(await ids(varied, String(newest[2])), newest.slice(0, 2));
-  const bids = async (exchange: RunningExchange) =>
-    (JSON.parse(await get(exchange, 'depth/result?market=BTC_USDT')) as { bids: string[][] }).bids;
-  assert.deepEqual(await bids(varied), (await bids(plain)).reverse());
-  assert.match(await get(varied, 'ticker?market=NO_SUCH'), /Market is not available/);
   const { headers } = await fetch(`${plain.server.url}/api/v1/public/markets`);
   assert.equal(headers.get('x-ratelimit-limit'), null);
-  const statuses: number[] = [];
-  for (let turn = 0; turn < 6; turn += 1) {
-    statuses.push((await fetch(`${varied.server.url}/api/v1/public/markets`)).status);
-  }
-  assert.deepEqual([statuses[0], statuses.at(-1)], [200, 429]);
+  const controlled = await start({ control: true });
   for (const path of ['faults', 'truth?market=BTC_USDT']) {
-    assert.equal((await fetch(`${varied.server.url}/sandbox/${path}`)).status, 200);
+    assert.equal((await fetch(`${controlled.server.url}/sandbox/${path}`)).status, 200);
     assert.equal((await fetch(`${plain.server.url}/sandbox/${path}`)).status, 404);
   }
-  assert.equal(varied.identity, plain.identity, 'they show the same trades');
+  assert.equal(controlled.identity, plain.identity, 'they show the same trades');
 });
 
 test('a clock that was set back finds the beginning; a damaged memory is named', async (t) => {
@@ -131,11 +101,9 @@ test('a clock that was set back finds the beginning; a damaged memory is named',
   await assert.rejects(startBuiltInExchange(settings, clock, new ServerRecord()), /sandbox\.json/);
 });
 
-test('it can depart as a known exchange does; a setting of its own goes first', async (t) => {
-  const total = async (variants: Partial<Config['sandbox']['variants']>) => {
-    const settings = config(await temporaryFolder(t), {
-      variants: { ...DEFAULTS.sandbox.variants, ...variants },
-    });
+test('it can depart as a known exchange does', async (t) => {
+  const departures = async (like: Config['sandbox']['like']) => {
+    const settings = config(await temporaryFolder(t), { like });
     const exchange = await startBuiltInExchange(
       settings,
       new FakeClock(NOW_MS),
@@ -147,8 +115,6 @@ test('it can depart as a known exchange does; a setting of its own goes first', 
     const unknown = await get(exchange, 'depth/result?market=NO_SUCH');
     return [zero.success, one.includes('"total"'), unknown.includes('"code":500')];
   };
-  assert.deepEqual(await total({}), [true, true, false]);
-  assert.deepEqual(await total({ like: 'coinsbit' }), [false, false, true]);
-  assert.deepEqual(await total({ historyTotal: 'omitted' }), [true, false, false]);
-  assert.deepEqual(await total({ like: 'coinsbit', errorShapes: 'ok' }), [false, false, false]);
+  assert.deepEqual(await departures('contract'), [true, true, false]);
+  assert.deepEqual(await departures('coinsbit'), [false, false, true]);
 });

@@ -59,7 +59,7 @@ const show = command({
     const row = await store.inspection.quarantinedRow(Number(id));
     if (row === null) {
       const advice =
-        'nothing with this id is kept; "tapekeep quarantine" lists what is (the oldest rows make room, see database.quarantineMax)';
+        'nothing with this id is kept; "tapekeep quarantine" lists what is (the oldest rows make room for new ones)';
       throw new UsageError('<id>', id, advice);
     }
     printReport(json, rowDocument(row), () => [

@@ -42,7 +42,7 @@ export default command({
     ),
     waitMs: option(
       '--wait-for-database <duration>',
-      'while it is down, starting or frozen; 0 for none (default: database.startWait, 2m)',
+      'while it is down, starting or frozen; 0 for none (default: 2m)',
       waitArgument,
     ),
   },

@@ -49,7 +49,7 @@ export interface DaemonAddresses {
 }
 
 export interface DaemonOptions extends Session {
-  /** How long a start waits for the database, milliseconds; default: as configured. */
+  /** How long a start waits for the database, milliseconds; default {@link DATABASE_WAIT_MS}. */
   readonly waitMs?: number | undefined;
   /** Called once when something happened after which going on would be wrong. */
   readonly onFatal: (error: Error) => void;
@@ -60,6 +60,8 @@ export const WAITING_FOR_EXCHANGE = 'waiting for the exchange';
 export const SIMULATING_PAST = 'simulating the past of the built-in exchange';
 /** The embedded server gets this long at least to start. */
 const EMBEDDED_START_MS = 60_000;
+/** A database that starts beside the daemon, or recovers from a crash, is up by then. */
+const DATABASE_WAIT_MS = 120_000;
 /** Intake gets this long to end at a stop; what is still under way then is collected again. */
 const INTAKE_STOP_MS = 3500;
 /** Gaps are counted for the last summary as far as that takes no longer. */
@@ -366,7 +368,7 @@ export class Daemon {
   }
 
   get #waitMs(): number {
-    return this.#options.waitMs ?? this.#options.config.database.startWait;
+    return this.#options.waitMs ?? DATABASE_WAIT_MS;
   }
 
   /** The configured Postgres, or the embedded one, started if need be. */

@@ -36,11 +36,10 @@ interface HouseOptions extends Session {
  */
 export async function keepHouse(store: Store, options: HouseOptions): Promise<void> {
   const { collector, config, clock, telemetry, exchangeTime } = options;
-  const { enabled: isVerifying, every: pauseMs } = config.verification;
   const nowMs = () => exchangeTime.nowMs();
-  const verifying = { archive: store, clock, nowMs, telemetry: telemetry.verify, pauseMs };
+  const verifying = { archive: store, clock, nowMs, telemetry: telemetry.verify };
   await Promise.all([
-    isVerifying && new Verification(verifying).run(options.signal),
+    config.verification.enabled && new Verification(verifying).run(options.signal),
     // What others ask of the collectors over the archive: commands, and the verification.
     repeat(options, REVIEW_MS, () => collector.review()),
     keepPartitions(store, options),

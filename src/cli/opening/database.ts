@@ -95,12 +95,11 @@ export async function assertArchive({ database, dataDir }: Config): Promise<void
 
 /** Brings the schema up to date. */
 export function migrateDatabase(
-  { config, telemetry: { store: telemetry } }: Session,
+  { telemetry: { store: telemetry } }: Session,
   databaseUrl: string,
   onStep?: (step: MigrationStep) => void,
 ): Promise<MigrationReport> {
-  const partitionWidths = config.database.partitionWidth;
-  return migrate({ databaseUrl, telemetry, partitionWidths, ...(onStep && { onStep }) });
+  return migrate({ databaseUrl, telemetry, ...(onStep && { onStep }) });
 }
 
 /** Opens the archive with the configured limits. */
@@ -108,8 +107,7 @@ export async function openArchive(
   { config, clock, telemetry, exchangeTime }: Session,
   databaseUrl: string,
 ): Promise<Store> {
-  const { poolSize, statementTimeout, commitLatency, partitionsAheadDays, quarantineMax } =
-    config.database;
+  const { poolSize, statementTimeout } = config.database;
   const store: Store = await openStore({
     databaseUrl,
     clock,
@@ -117,9 +115,6 @@ export async function openArchive(
     telemetry: telemetry.store,
     poolSize,
     statementTimeoutMs: statementTimeout,
-    commitLatencyMs: commitLatency,
-    partitionsAhead: partitionsAheadDays,
-    quarantineKeepRows: quarantineMax,
     drainDeadlineMs: 4000,
     exchangeNowMs: () => exchangeTime.nowMs(),
     async *archivedTrades(marketId, span, signal) {

@@ -58,6 +58,12 @@ export interface ExchangeAccess {
 
 /** More callers than any configuration has streams and markets would be a fault of ours. */
 const WAITING_MAX = 100_000;
+/** Requests that may go out at once after a pause: two seconds' worth of the default rate. */
+const BURST = 10;
+/** No other client needs the capacity of the built-in exchange. */
+const BUILT_IN_REQUESTS_PER_S = 50;
+/** New connections a second: a restart with many markets stays below the connection limits that exchanges document. */
+const CONNECTS_PER_S = 5;
 
 /** The proxies in front of an exchange in words, without credentials; null where there are none. */
 export function proxiesOf(session: Session, { url, realtimeUrl }: ExchangeAddress): string | null {
@@ -74,14 +80,13 @@ export function proxiesOf(session: Session, { url, realtimeUrl }: ExchangeAddres
  */
 export function openExchange(session: Session, address: ExchangeAddress): ExchangeAccess {
   const { config, clock, telemetry, exchangeTime: time } = session;
-  const { burst, timeout, maxBodyBytes, connections, signedContent } = config.exchange;
+  const { timeout, signedContent, requestsPerS } = config.exchange;
   const isBuiltIn = config.exchange.url === null;
   const dialect = dialectOfConfig(config);
-  const { requestsPerS } = isBuiltIn ? config.sandbox : config.exchange;
   const budget = new RequestBudget({
     clock,
-    ratePerS: requestsPerS,
-    burst,
+    ratePerS: isBuiltIn ? BUILT_IN_REQUESTS_PER_S : requestsPerS,
+    burst: BURST,
     maxWaiting: WAITING_MAX,
     onChange: (state) => telemetry.client.budgetChanged(state),
     onPause: (event) => telemetry.client.budgetPaused(event),
@@ -95,19 +100,15 @@ export function openExchange(session: Session, address: ExchangeAddress): Exchan
     budget,
     exchangeClock: time,
     timeoutMs: timeout,
-    maxBodyBytes,
-    connections,
     signedContent,
     dialect,
     proxy: session.proxyFor(address.url),
     ...accountOf(config, clock),
   });
-  const { queryEvery, acknowledgeTimeout, reconnectBase, reconnectCap, connectsPerS } =
-    config.realtime;
   const connectBudget = new RequestBudget({
     clock,
-    ratePerS: connectsPerS,
-    burst: Math.max(1, Math.ceil(connectsPerS)),
+    ratePerS: CONNECTS_PER_S,
+    burst: CONNECTS_PER_S,
     maxWaiting: WAITING_MAX,
   });
   const { realtime, endpointLimit } = dialectOf(dialect);
@@ -121,9 +122,6 @@ export function openExchange(session: Session, address: ExchangeAddress): Exchan
     connectBudget,
     words: realtime,
     proxy: session.proxyFor(address.realtimeUrl ?? ''),
-    acknowledgeTimeoutMs: acknowledgeTimeout,
-    queryEveryMs: queryEvery,
-    backoff: { baseMs: reconnectBase, capMs: reconnectCap },
   };
   let states: StateFeeds | undefined;
   const { feed } = config.streams.trades;
@@ -149,11 +147,10 @@ export function openExchange(session: Session, address: ExchangeAddress): Exchan
   };
 }
 
-/** How the exchange is asked: the built-in one as its own variants say. */
+/** How the exchange is asked: the built-in one as the exchange that it is like. */
 export function dialectOfConfig({ exchange, sandbox }: Config): DialectName {
   if (exchange.url !== null) return exchange.dialect;
-  const { like, dialect } = sandbox.variants;
-  return variantsLike(like, dialect === 'contract' ? {} : { dialect }).dialect ?? 'contract';
+  return variantsLike(sandbox.like, {}).dialect ?? 'contract';
 }
 
 /** What signed calls need; nothing where no key is set. Every program keeps the nonces in one place. */

@@ -103,7 +103,7 @@ class Wait {
       if (waitMs === 0) throw error;
       throw new TapekeepError(
         error instanceof TapekeepError ? error.code : 'database_unreachable',
-        `${messageOf(error)}; waited ${formatDuration(waitMs)} for it (--wait-for-database, database.startWait)`,
+        `${messageOf(error)}; waited ${formatDuration(waitMs)} for it (--wait-for-database)`,
         { action: 'retry', cause: error },
       );
     }

@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Config } from '../../config/schema.js';
-import { DEFAULT_VARIANTS, type ServerVariants, variantsLike } from '../../contract/variants.js';
+import { variantsLike } from '../../contract/variants.js';
 import type { Clock } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { makeFolder } from '../../kernel/folders.js';
@@ -35,17 +35,18 @@ export async function startBuiltInExchange(
 ): Promise<RunningExchange> {
   const { seed, port } = config.sandbox;
   const originMs = await originOf(config.dataDir, seed, clock.wallMs() - config.sandbox.history);
-  const { speed, emptyCandles, candleOpen, keepAll, markets } = config.sandbox;
+  const { speed, like, markets } = config.sandbox;
   // A clock that was set back must not find an exchange that has not begun.
   const startMs = Math.max(originMs, clock.wallMs());
   const backend = await openLive(
     {
-      ...{ seed, pace: speed, emptyCandles, candleOpen, keepAll, originMs, startMs },
+      ...{ seed, pace: speed, originMs, startMs },
       ...(markets.length > 0 ? { markets } : {}),
     },
     clock,
   );
-  const variants = variantsOf(config);
+  // At this exchange only the budget of the collector is to count.
+  const variants = { ...variantsLike(like, {}), rateLimit: false } as const;
   const control = config.sandbox.control
     ? { control: true, interference: new Faults({ rules: [], seed, clock }) }
     : {};
@@ -60,25 +61,6 @@ export async function startBuiltInExchange(
       await server.stop();
       backend.stop();
     },
-  };
-}
-
-const RATE_WINDOW_MS = 60_000;
-
-/** Without rate-limit headers by default: at this exchange only the configured budget is to count. */
-function variantsOf({ sandbox }: Config): Partial<ServerVariants> {
-  const { like, pageCap, rateLimit, updateInterval, idleTimeout, ...named } = sandbox.variants;
-  const own = { ...named, pageCap: pageCap ?? undefined };
-  const defaults = DEFAULT_VARIANTS as unknown as Readonly<Record<string, unknown>>;
-  const chosen = Object.entries(own).filter(([name, value]) => value !== defaults[name]);
-  return {
-    ...variantsLike(like === 'contract' ? undefined : like, Object.fromEntries(chosen)),
-    updateIntervalMs: updateInterval,
-    idleTimeoutMs: idleTimeout,
-    ...(rateLimit === 'none' && { rateLimit: false }),
-    ...(typeof rateLimit === 'number' && {
-      rateLimit: { limit: rateLimit, windowMs: RATE_WINDOW_MS, enforce: true },
-    }),
   };
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { systemClock } from '../../kernel/clock.js';
 import { addedByServer, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { makeTemporary } from '../../kernel/folders.js';
-import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
+import { SERIES_TABLES, seriesOf } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { describeAddress } from '../address.js';
 import { Connection, checkDatabase, isTrue, type Runner, refuseReadOnly } from '../connection.js';
@@ -26,8 +26,6 @@ export interface MigrateOptions {
   readonly databaseUrl: string;
   readonly connectTimeoutMs?: number;
   readonly telemetry?: StoreEvents;
-  /** Other than the default partition widths; settled once, when the table is first made. */
-  readonly partitionWidths?: Partial<Readonly<Record<SeriesTable, PartitionWidth>>>;
   /** Called as each migration begins. */
   readonly onStep?: (step: MigrationStep) => void;
 }
@@ -62,9 +60,7 @@ const IS_OWNER = `
 /** Of a question that takes no time. */
 const PROBE_TIMEOUT_MS = 30_000;
 
-const DEFAULT_WIDTHS = Object.fromEntries(
-  SERIES_TABLES.map((table) => [table, seriesOf(table).partition]),
-);
+const WIDTHS = Object.fromEntries(SERIES_TABLES.map((table) => [table, seriesOf(table).partition]));
 
 async function knownMigrations(): Promise<string[]> {
   const names = await readdir(join(packageRoot(), 'sql'));
@@ -141,7 +137,7 @@ export async function migrate(options: MigrateOptions): Promise<MigrationReport>
     await refuseReadOnly(connection, databaseUrl);
     const isOwner = await isTrue(connection, IS_OWNER);
     const applied = await applyMissing(connection, options, isOwner);
-    await settlePolicy(connection, options, isOwner);
+    await settlePolicy(connection, isOwner);
     const analytics = await replaceAnalytics(connection, isOwner);
     const roles = await settleRoles(connection, isOwner);
     if (applied.length > 0) options.telemetry?.migrated({ applied });
@@ -200,16 +196,11 @@ function notOwner(missing: readonly string[], databaseUrl: string): StoreError {
   );
 }
 
-async function settlePolicy(
-  connection: Runner,
-  options: MigrateOptions,
-  isOwner: boolean,
-): Promise<void> {
-  const widths = { ...DEFAULT_WIDTHS, ...options.partitionWidths };
+async function settlePolicy(connection: Runner, isOwner: boolean): Promise<void> {
   const rows = await connection.rows<{ tableName: string }>(FIND_POLICY);
   const settled = new Set(rows.map(({ tableName }) => tableName));
-  if (!isOwner || Object.keys(widths).every((table) => settled.has(table))) return;
-  await connection.rows(SETTLE_POLICY, [Object.keys(widths), Object.values(widths)]);
+  if (!isOwner || Object.keys(WIDTHS).every((table) => settled.has(table))) return;
+  await connection.rows(SETTLE_POLICY, [Object.keys(WIDTHS), Object.values(WIDTHS)]);
 }
 
 /** What is applied is applied in one transaction: of a lost connection all may be tried again. */

@@ -130,7 +130,7 @@ interface Section {
   readonly settings: Setting[];
 }
 
-/** Sections and settings of the documented file, each with the comment above it. */
+/** Sections and settings of the documented file, each with the comments above and behind it. */
 function sectionsOf(yaml: string): { intro: string; sections: Section[] } {
   const [intro = '', ...rest] = yaml.split(/\n\n/);
   const sections: Section[] = [{ path: '', about: '', settings: [] }];
@@ -138,8 +138,10 @@ function sectionsOf(yaml: string): { intro: string; sections: Section[] } {
   let comment: string[] = [];
   for (const line of rest.join('\n\n').split('\n')) {
     const [, note] = /^ *# ?(.*)$/.exec(line) ?? [];
-    const [, indent = '', name, value = ''] = /^( *)(\w+):\s*(.*)$/.exec(line) ?? [];
+    const [, indent = '', name, value = '', behind] =
+      /^( *)(\w+):\s*(.*?)(?:\s+# (.*))?$/.exec(line) ?? [];
     if (note !== undefined) comment.push(note);
+    if (behind !== undefined) comment.push(behind);
     if (name !== undefined) {
       open.length = indent.length / 2;
       const within = open.join('.');

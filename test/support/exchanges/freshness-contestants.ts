@@ -124,13 +124,13 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
       markets: { schedule: '0 0 * * * *', max: 1_000 },
       trades: {
         ...{ enabled: true, schedule: floorSchedule, exactTimes },
-        ...{ history: options.history ?? 0, cacheMargin: 0, keptAtLeast: 900_000 },
+        history: options.history ?? 0,
       },
       depth: { enabled: collectsAll, schedule: '*/5 * * * * *', levels: 5 },
       tickers: { enabled: policy === 'pushed', schedule: '*/2 * * * * *' },
       candles: {
         ...{ enabled: collectsAll, schedule: '*/15 * * * * *', intervalsS: [60, 3600] },
-        ...{ history: 0, grace: 10_000, rereads: 0 },
+        ...{ history: 0, grace: 10_000 },
       },
       states: { enabled: policy === 'pushed', periodsS: [86_400] },
     },

@@ -75,8 +75,6 @@ export function makeCandleWorld(seed: number): OracleWorld {
       TAPEKEEP_STREAMS_CANDLES_HISTORY: pick(random, ['none', '10m', '7d', '7d']),
       TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '60,300,3600',
       TAPEKEEP_STREAMS_CANDLES_SCHEDULE: '* * * * * *',
-      TAPEKEEP_VERIFICATION_EVERY: '1s',
-      TAPEKEEP_DATABASE_COMMIT_LATENCY: pick(random, ['1ms', '20ms', '100ms']),
     },
   };
 }

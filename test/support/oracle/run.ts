@@ -110,7 +110,6 @@ async function openPlace(world: OracleWorld): Promise<Place> {
     TAPEKEEP_DATABASE_URL: await proxy.start(),
     // Small: many of them share a server.
     TAPEKEEP_DATABASE_POOL_SIZE: '2',
-    TAPEKEEP_DATABASE_PARTITIONS_AHEAD_DAYS: '1',
     TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '100',
     TAPEKEEP_STREAMS_TRADES_SCHEDULE: '* * * * * *',
     TAPEKEEP_STREAMS_DEPTH_ENABLED: 'false',

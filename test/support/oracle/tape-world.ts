@@ -53,7 +53,6 @@ export function tapeWorld(trades: readonly RecordedTrade[], pace: number): Oracl
       TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: 'true',
       TAPEKEEP_STREAMS_CANDLES_ENABLED: 'true',
       TAPEKEEP_STREAMS_CANDLES_HISTORY: '1h',
-      TAPEKEEP_DATABASE_COMMIT_LATENCY: '20ms',
     },
   };
 }

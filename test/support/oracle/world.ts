@@ -90,7 +90,6 @@ export function makeWorld(seed: number): OracleWorld {
       TAPEKEEP_STREAMS_TRADES_HISTORY: history,
       TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: String(random() < 0.7),
       TAPEKEEP_STREAMS_CANDLES_ENABLED: String(random() < 0.3),
-      TAPEKEEP_DATABASE_COMMIT_LATENCY: pick(random, ['1ms', '20ms', '100ms']),
     },
   };
   // Drawn last, so that a seed means the world that it always meant.

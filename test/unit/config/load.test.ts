@@ -111,20 +111,20 @@ test('without any source the defaults hold, with durations in milliseconds', () 
   assert.equal(config.exchange.timeout, 10_000);
   assert.equal(config.streams.trades.history, 'all');
   assert.equal(config.streams.candles.history, 604_800_000);
-  assert.equal(config.database.partitionWidth.kline, 'month');
+  assert.equal(config.database.statementTimeout, 30_000);
   assert.ok(Object.isFrozen(config.streams.candles.intervalsS));
 });
 
 test('the environment wins over the file, and the command line over both', () => {
-  const file = fileOf('exchange:\n  requestsPerS: 1\n  burst: 2\n  connections: 3\n');
+  const file = fileOf('streams:\n  markets: {max: 1}\n  depth: {levels: 2}\nhttp: {port: 3}\n');
   const config = loadConfig({
     file,
-    env: { TAPEKEEP_EXCHANGE_BURST: '20', TAPEKEEP_EXCHANGE_CONNECTIONS: '30' },
-    overrides: { exchange: { connections: 40 } },
+    env: { TAPEKEEP_STREAMS_DEPTH_LEVELS: '20', TAPEKEEP_HTTP_PORT: '30' },
+    overrides: { http: { port: 40 } },
   });
-  assert.equal(config.exchange.requestsPerS, 1);
-  assert.equal(config.exchange.burst, 20);
-  assert.equal(config.exchange.connections, 40);
+  assert.equal(config.streams.markets.max, 1);
+  assert.equal(config.streams.depth.levels, 20);
+  assert.equal(config.http.port, 40);
   assert.equal(config.exchange.timeout, 10_000);
 });
 
@@ -138,10 +138,6 @@ test('TAPEKEEP_CONFIG names the file, and --config wins over it', () => {
 test('every key has its own environment variable, and the rule gives the promised names', () => {
   assert.equal(variableOf('database.url'), 'TAPEKEEP_DATABASE_URL');
   assert.equal(variableOf('exchange.requestsPerS'), 'TAPEKEEP_EXCHANGE_REQUESTS_PER_S');
-  assert.equal(
-    variableOf('database.partitionWidth.market_state'),
-    'TAPEKEEP_DATABASE_PARTITION_WIDTH_MARKET_STATE',
-  );
   assert.equal(VARIABLES.size, KEY_PATHS.size + SECRET_KEYS.size);
 });
 
@@ -318,11 +314,6 @@ test('listening beyond loopback needs a token', () => {
     loadConfig({ env: {}, overrides: { http: { host: loopback } } });
   }
   loadConfig({ env: {}, overrides: { http: { host, enabled: false } } });
-});
-
-test('reconnectBase must not exceed reconnectCap', () => {
-  const realtime = { reconnectBase: '30s', reconnectCap: '10s' };
-  assert.match(refusal({ env: {}, overrides: { realtime } }).message, /reconnectCap/);
 });
 
 test('an sslmode of database.url is one that the driver knows', () => {

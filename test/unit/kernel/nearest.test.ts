@@ -28,7 +28,7 @@ test('a change in every four letters of what differs is near; nothing else is pr
 });
 
 test('the words that both begin with make nothing nearer', () => {
-  const known = ['TAPEKEEP_MARKETS', 'TAPEKEEP_EXCHANGE_BURST', 'TAPEKEEP_EXCHANGE_URL'];
+  const known = ['TAPEKEEP_MARKETS', 'TAPEKEEP_EXCHANGE_NAME', 'TAPEKEEP_EXCHANGE_URL'];
   assert.equal(nearestName('TAPEKEEP_MARKET', known), 'TAPEKEEP_MARKETS');
   assert.equal(nearestName('tapekeep_exchange_ulr', known), 'TAPEKEEP_EXCHANGE_URL');
   assert.equal(nearestName('TAPEKEEP_PORTT', known), undefined);
