@@ -17,8 +17,8 @@ export interface ErrorPlace {
   readonly endpoint: string;
   /** HTTP status; absent when no answer came. */
   readonly status?: number;
-  /** A short piece of the answer, made safe by {@link safeExcerpt}. */
-  readonly excerpt?: string;
+  /** Returns a short piece of the answer, made safe by {@link safeExcerpt}. */
+  readonly excerpt?: () => string;
   /** Clause that names the proxy in between; absent without one. */
   readonly via?: string;
 }
@@ -43,7 +43,8 @@ export class ExchangeError extends TapekeepError {
     options?: ErrorDetails,
   ) {
     const status = place.status === undefined ? '' : ` (HTTP ${place.status})`;
-    const excerpt = place.excerpt ? `; the answer began: ${place.excerpt}` : '';
+    const shown = place.excerpt?.() ?? '';
+    const excerpt = shown === '' ? '' : `; the answer began: ${shown}`;
     super(code, `${place.endpoint}${status}: ${text}${place.via ?? ''}${excerpt}`, options);
     this.endpoint = place.endpoint;
     this.status = place.status;
@@ -154,8 +155,8 @@ export class RateLimitedError extends ExchangeError {
 export class ServerError extends ExchangeError {
   /** @param why as the answer says it in words, made safe by {@link safeExcerpt}; empty where it does not */
   constructor(place: ErrorPlace, why = '') {
-    const { excerpt = '', ...where } = place;
-    const [shown, words] = why === '' ? [{ ...where, excerpt }, ''] : [where, `: ${why}`];
+    const { excerpt: _, ...where } = place;
+    const [shown, words] = why === '' ? [place, ''] : [where, `: ${why}`];
     super('server_error', 'server_error', shown, `the exchange failed${words}`);
   }
 }

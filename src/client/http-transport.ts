@@ -237,6 +237,9 @@ function networkError(place: ErrorPlace, error: unknown): ExchangeError {
   return new NetworkError(place, `no answer: ${describeFailure(error)}`, { cause: error });
 }
 
+/** One for all requests: the stack of an Error of its own would keep the page in memory. */
+const ENDED = new Error('the request has ended');
+
 /**
  * Takes in the answer to one request, up to a limit.
  *
@@ -276,7 +279,7 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   release(): void {
     this.#memory.giveBack(this.size);
     this.size = 0;
-    this.given ??= new Error('the request has ended');
+    this.given ??= ENDED;
   }
 
   /** Gives the request up, at once: the pool does not look up while it makes a connection. */

@@ -27,9 +27,9 @@ export function skipInterimResponses(socket: Socket): void {
       held = Buffer.alloc(0);
     }
     if (held === undefined) return push(chunk);
-    const { kept, isDecided } = withoutInterim(
-      chunk === null ? held : Buffer.concat([held, chunk]),
-    );
+    const hasHeld = held.length > 0 && chunk !== null;
+    const bytes = hasHeld ? Buffer.concat([held, chunk]) : (chunk ?? held);
+    const { kept, isDecided } = withoutInterim(bytes);
     held = isDecided || chunk === null ? undefined : kept;
     if (held !== undefined) return true;
     if (kept.length === 0) return push(chunk);

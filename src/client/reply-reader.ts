@@ -15,7 +15,7 @@ import {
   parseAsWritten,
 } from '../contract/shape.js';
 import type { RateLimitHeaders } from '../kernel/budget.js';
-import { checkJsonBounds, JsonBoundsError, parseNumbersAsText } from '../kernel/json.js';
+import { JsonBoundsError, parseJson, parseNumbersAsText } from '../kernel/json.js';
 import {
   AuthenticationError,
   type ErrorPlace,
@@ -98,19 +98,17 @@ export function readReply<R>(question: Question<R>, reply: RawReply): Reading<R>
   }
   const contentType = headerText(headers, 'content-type');
   const opening = Buffer.from(reply.body.subarray(0, 1024)).toString('utf8');
-  // Made only for an error: most answers have none, and making it costs more than decoding them.
+  // A function and no getter: the engine keeps a getter of a literal, and with it the page, for the next literal.
   const errorPlace: ErrorPlace = {
     ...place,
-    get excerpt() {
-      return safeExcerpt(opening, question.secrets);
-    },
+    excerpt: () => safeExcerpt(opening, question.secrets),
   };
   if (contentType !== undefined && !JSON_TYPE.test(contentType.trim())) {
     throw new UnexpectedPageError(errorPlace, safeExcerpt(contentType, question.secrets));
   }
   if (opening.trimStart().startsWith('<')) throw new UnexpectedPageError(errorPlace, undefined);
 
-  const [body, text] = parseJson(errorPlace, question, reply);
+  const [body, text] = decodeBody(errorPlace, question, reply);
   const reading = readBody(body, question.endpoint.envelope);
   if (reading.kind !== 'success' && reading.kind !== 'bare') {
     throw errorOfBody(reading, errorPlace, question);
@@ -128,7 +126,7 @@ export function readReply<R>(question: Question<R>, reply: RawReply): Reading<R>
   return { ...parsed, cachedAtMs: cachedAtMsOf(body) };
 }
 
-function parseJson(
+function decodeBody(
   place: ErrorPlace,
   question: Question<unknown>,
   reply: RawReply,
@@ -140,8 +138,7 @@ function parseJson(
     throw errorOfStatus(place, question, 'it is not valid UTF-8', cause);
   }
   try {
-    checkJsonBounds(reply.body);
-    return [JSON.parse(text), text];
+    return [parseJson(text), text];
   } catch (cause) {
     const isBeyond = cause instanceof JsonBoundsError;
     const detail = isBeyond ? cause.message : 'it is not valid JSON, or was cut off';

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import {
-  checkJsonBounds,
   JSON_DEPTH_MAX,
   JSON_VALUES_MAX,
   JsonBoundsError,
@@ -12,7 +11,7 @@ import {
 
 function isWithin(text: string): boolean {
   try {
-    checkJsonBounds(Buffer.from(text));
+    parseJson(text);
     return true;
   } catch (error) {
     assert.ok(error instanceof JsonBoundsError);
@@ -47,7 +46,8 @@ test('brackets in texts count for nothing, whatever is escaped', () => {
   ]) {
     assert.deepEqual(parseJson(text), JSON.parse(text));
   }
-  const hidden = `["]]",`.repeat(JSON_DEPTH_MAX + 1);
+  const depth = JSON_DEPTH_MAX + 1;
+  const hidden = `${'["]]",'.repeat(depth)}1${']'.repeat(depth)}`;
   assert.ok(!isWithin(hidden), 'closing brackets in texts close nothing');
 });
 
@@ -63,8 +63,7 @@ test('the number of values is bounded, too', () => {
 
 test('what is no JSON is left to JSON.parse', () => {
   for (const text of ['', '"', '"\\', ']]]]', '{"a":', '\u0000', '"[[[[[[[[[[[[[[[[[[[[[[[[[[[']) {
-    assert.ok(isWithin(text));
-    assert.throws(() => parseJson(text), SyntaxError);
+    assert.throws(() => parseJson(text), { name: 'SyntaxError' });
   }
 });
 
