@@ -185,7 +185,7 @@ function parserOf<T>(schema: z.ZodType<T>, tolerance: Tolerance<T> = {}): RowPar
     const whole = complete === undefined ? value : complete(value, asked);
     const quick = parseQuickly(whole);
     const parsed = quick.success || tolerated === undefined ? quick : tolerated.safeParse(whole);
-    if (!parsed.success) return parsed;
+    if (!parsed.success || repeats.length === 0) return parsed;
     const { data } = parsed;
     const field = repeats.find((one) => asked[one] !== undefined && data[one] !== asked[one]);
     if (field === undefined) return parsed;

@@ -38,7 +38,7 @@ export function parseJson(text: string, valuesMax = JSON_VALUES_MAX): unknown {
     throw new JsonBoundsError(`it holds more than ${valuesMax} values`);
   }
   const value: unknown = JSON.parse(text);
-  if (isWithin(value, JSON_DEPTH_MAX)) return value;
+  if (!isBranch(value) || isWithin(value, JSON_DEPTH_MAX)) return value;
   throw new JsonBoundsError(`it is nested deeper than ${JSON_DEPTH_MAX} levels`);
 }
 
@@ -55,16 +55,21 @@ function valuesIn(json: string): number {
   return values;
 }
 
-/** Every value of every answer passes here: a loop over an array's places takes half the time of its names. */
-function isWithin(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return true;
+const isBranch = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+/** Every value of every answer passes here: scalars are told apart without a call, and lists read by place. */
+function isWithin(branch: object, levels: number): boolean {
   if (levels === 0) return false;
-  if (Array.isArray(value)) {
-    for (let at = 0; at < value.length; at += 1) if (!isWithin(value[at], levels - 1)) return false;
+  if (Array.isArray(branch)) {
+    for (let at = 0; at < branch.length; at += 1) {
+      const value: unknown = branch[at];
+      if (isBranch(value) && !isWithin(value, levels - 1)) return false;
+    }
     return true;
   }
-  for (const name in value) {
-    if (!isWithin((value as Record<string, unknown>)[name], levels - 1)) return false;
+  for (const name in branch) {
+    const value = (branch as Record<string, unknown>)[name];
+    if (isBranch(value) && !isWithin(value, levels - 1)) return false;
   }
   return true;
 }
