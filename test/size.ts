@@ -1,10 +1,13 @@
 import { join } from 'node:path';
 import ts from 'typescript';
+import { KEY_PATHS } from '../src/config/keys.js';
+import { GAP_REASONS } from '../src/model/gap-reasons.js';
+import { readDocuments } from './support/documents/documents.js';
 import { readSources } from './support/repository/imports.js';
 import { repositoryPath } from './support/repository/repository.js';
 import { findSplinters } from './support/repository/rooms.js';
 
-/** Prints the sizes of the rooms of `src`: `npm run size`. */
+/** Prints the sizes of the rooms of `src`, and what else shall not grow: `npm run size`. */
 
 interface Size {
   readonly path: string;
@@ -48,7 +51,26 @@ function row(name: string, sizes: readonly Size[]): string {
   return `| ${cells.join(' | ')} |`;
 }
 
-const sizes = sizesOf(readSources(join(repositoryPath, 'src')));
+const linesOf = (texts: Iterable<string>) =>
+  [...texts].reduce((sum, text) => sum + text.trimEnd().split('\n').length, 0);
+/** A field of a class that is assigned again. */
+const MUTABLE_FIELD = /^ {2}#\w+[!?]?(?::| =|;)/gm;
+
+const sources = readSources(join(repositoryPath, 'src'));
+const sizes = sizesOf(sources);
+const tests = readSources(join(repositoryPath, 'test'));
+const collect = [...sources].filter(([path]) => path.startsWith('collect/'));
+const fields = collect.flatMap(([, text]) => text.match(MUTABLE_FIELD) ?? []);
+const words = readDocuments().flatMap(({ text }) => text.match(/\S+/g) ?? []);
+const figures = [
+  ['lines of src', linesOf(sources.values())],
+  ['files of src', sources.size],
+  ['lines of tests', linesOf(tests.values())],
+  ['settings', KEY_PATHS.size],
+  ['mutable private fields in collect', fields.length],
+  ['reasons of gaps', Object.keys(GAP_REASONS).length],
+  ['words of documents', words.length],
+] as const;
 const rooms = new Set(sizes.map(({ path }) => path.split('/')[0] ?? path));
 const ownOf = (room: string) =>
   sizes.filter(({ path }) => path === room || path.startsWith(`${room}/`));
@@ -58,6 +80,8 @@ process.stdout.write(
     '|---|---:|---:|---:|---:|---:|---:|',
     ...[...rooms].map((room) => row(room, ownOf(room))),
     row('all', sizes),
+    '',
+    ...figures.map(([name, count]) => `${name}: ${count}`),
     '',
   ].join('\n'),
 );
