@@ -62,7 +62,7 @@ async function makeServer(t: TestContext, settings: Readonly<Record<string, stri
   return withDatabase(server.url, TEMPLATE);
 }
 
-const PAGE = readDocument('docs/guides/operations.md').text;
+const PAGE = readDocument('docs/guides/keeping-an-archive.md').text;
 
 /** What a reader of either side sees of an archive. */
 const SEEN = `
