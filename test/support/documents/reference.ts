@@ -65,35 +65,59 @@ function below({ commands }: Command): Command[] {
   return commands.filter((one) => one.name() !== 'help');
 }
 
-function commandPart(command: Command, path: string): string {
+/** Options that most commands of a group share, in the words that all of them have. */
+function sharedOptions(group: Command): Map<string, string> {
+  const commands = below(group);
+  const texts = commands.flatMap(({ options }) =>
+    options.map((one) => `\`${one.flags}\`|${optionText(one)}`),
+  );
+  const count = (text: string) => texts.filter((one) => one === text).length;
+  const often = [...new Set(texts)].filter(
+    (one) => count(one) > 3 && count(one) * 2 > commands.length,
+  );
+  return new Map(
+    often.map((one) => {
+      const flags = one.slice(0, one.indexOf('|'));
+      const text = one.slice(flags.length + 1);
+      const lacking = commands
+        .filter(
+          ({ options }) =>
+            !options.some((option) => one === `\`${option.flags}\`|${optionText(option)}`),
+        )
+        .map((command) => `\`${command.name()}\``);
+      return [flags, lacking.length === 0 ? text : `${text}; not of ${lacking.join(', ')}`];
+    }),
+  );
+}
+
+function commandPart(command: Command, path: string, shared = new Map<string, string>()): string {
   const given = command.registeredArguments;
-  const usage = [
-    path,
-    ...given.map(argumentName),
-    ...(command.options.length === 0 ? [] : ['[options]']),
-  ];
+  const usage = [path, ...given.map(argumentName), '[options]'].join(' ');
   const rows = [
     ...given
       .filter(({ description }) => description !== '')
       .map((one) => [`\`${argumentName(one)}\``, plain(one.description)]),
     ...command.options
-      .filter(({ hidden }) => !hidden)
+      .filter(({ hidden, flags }) => !hidden && !shared.has(`\`${flags}\``))
       .map((one) => [`\`${one.flags}\``, optionText(one)]),
   ];
   const behind = helpBehind(command);
+  const common = sharedOptions(command);
   const own = [
     `## ${path}\n`,
     `${plain(command.description().replace(/^./, (letter) => letter.toUpperCase()))}.\n`.replace(
       '..',
       '.',
     ),
-    ...(below(command).length > 0 ? [] : [`\`\`\`text\n${usage.join(' ')}\n\`\`\`\n`]),
+    ...(given.length === 0 ? [] : [`\`\`\`text\n${usage}\n\`\`\`\n`]),
     ...(rows.length === 0 ? [] : [table(['argument or option', 'meaning'], rows)]),
+    ...(common.size === 0 ? [] : [table(['option of its commands', 'meaning'], [...common])]),
     ...(behind === '' ? [] : [`\`\`\`text\n${behind}\n\`\`\`\n`]),
   ].join('\n');
-  return [own, ...below(command).map((one) => commandPart(one, `${path} ${one.name()}`))].join(
-    '\n',
-  );
+  return [
+    own,
+    ...below(command).map((one) => commandPart(one, `${path} ${one.name()}`, common)),
+  ].join('\n');
 }
 
 async function commandLinePage(): Promise<string> {

@@ -14,6 +14,15 @@ interface SqlFunction {
   readonly about: string | null;
 }
 
+/** Tables for the program alone: named, not described. */
+const INTERNAL = new Set([
+  'exclusive_lock',
+  'partition_policy',
+  'reader_lock',
+  'verdict_doubt',
+  'writer_commit',
+]);
+
 /** Tables or views of a schema with the comments of their columns; no partitions of others. */
 function relations(url: string, schema: string, kinds: readonly string[]): Promise<Relation[]> {
   return runSql<Relation>(
@@ -53,12 +62,24 @@ function withExample(title: string, comment: string | null): string {
   return `### ${title}\n\n${about}\n${example === '' ? '' : `\n\`\`\`sql\n${example}\n\`\`\`\n`}`;
 }
 
+const typeOf = (type: string) => type.replace('timestamp with time zone', 'timestamptz');
+
+/** Columns that a comment explains as a table, the others as a line. */
 function columnsOf({ columns }: Relation): string {
-  return table(
-    ['column', 'type', 'meaning'],
-    columns.map(({ name, type, about }) => [`\`${name}\``, type, plain(about ?? '')]),
-  );
+  const explained = columns.filter(({ about }) => about !== null);
+  const others = columns.filter(({ about }) => about === null);
+  const names = others.map(({ name }) => `\`${name}\``).join(', ');
+  const rows = explained.map(({ name, type, about }) => [
+    `\`${name}\``,
+    typeOf(type),
+    plain(about ?? ''),
+  ]);
+  const line = names === '' ? '' : `${rows.length === 0 ? 'Columns' : '\nAlso'}: ${names}.\n`;
+  return `${table(['column', 'type', 'meaning'], rows)}${line}`;
 }
+
+const listOf = (named: ReadonlyArray<{ readonly name: string }>) =>
+  [...new Set(named.map(({ name }) => `\`${name}\``))].join(', ');
 
 /** The page of SQL, from the comments in a migrated database. */
 export async function sqlPage(url: string): Promise<string> {
@@ -76,19 +97,21 @@ export async function sqlPage(url: string): Promise<string> {
       .filter(isOfIt)
       .map((one) => withExample(signature(one), one.about))
       .join('\n');
+  const described = tables.filter(({ name }) => !INTERNAL.has(name));
+  const internal = tables.filter(({ name }) => INTERNAL.has(name));
+  const helpers = calls.filter(({ about }) => isHelper(about));
   return [
     head('SQL', 'the comments in the database'),
-    'How to connect, and what to know before: [SQL from Postgres clients](../guides/sql.md). The columns of',
-    ' functions that answer\nfor a span are those of the view of the same name; `coverage` and `klines` have some of their own, which\n`\\df+ analytics.*` of psql lists.\n',
+    'How to connect, and which rows each returns: [SQL](../guides/sql.md). A function of a time range has the columns of\n',
+    'the view of the same name; `\\df+ analytics.*` in psql lists all.\n',
     '\n## Views of `analytics`\n\n',
     views.map((one) => `${withExample(one.name, one.about)}\n${columnsOf(one)}`).join('\n'),
     '\n## Functions of `analytics`\n\n',
     part(({ about }) => !isHelper(about)),
-    '\n## Helpers\n\n',
-    'The functions above are made of them; arguments and answers may change from version to version.\n\n',
-    part(({ about }) => isHelper(about)),
     '\n## Tables\n\n',
-    'They hold what is in the database; rows in [cold files](../guides/cold-files.md) are not among it.\n\n',
-    tables.map((one) => `${withExample(one.name, one.about)}\n${columnsOf(one)}`).join('\n'),
+    'They hold hot rows only; see [hot, archived, expired](../guides/sql.md#hot-archived-expired).\n\n',
+    described.map((one) => `${withExample(one.name, one.about)}\n${columnsOf(one)}`).join('\n'),
+    `\n## Internal\n\nThese may change in any version. Tables: ${listOf(internal)}. Functions of \`analytics\`: `,
+    `${listOf(helpers)}.\n`,
   ].join('');
 }
