@@ -28,7 +28,7 @@ export const MOMENT_FORMS = 'a Date, text such as 2026-01-31T12:00:00Z, or whole
 /** A time that is none. */
 export class BadMomentError extends ArchiveError {
   constructor(given: string) {
-    super('bad_moment', `${given} is no moment: give ${MOMENT_FORMS}`);
+    super('bad_moment', `${given} is not a timestamp: give ${MOMENT_FORMS}`);
   }
 }
 

@@ -63,7 +63,7 @@ class Instants {
 
   us(text: string): number {
     if (!text.startsWith(this.#minute) || this.#minute === '') {
-      if (!INSTANT.test(text)) throw new RangeError(`no moment in UTC: "${text}"`);
+      if (!INSTANT.test(text)) throw new RangeError(`invalid timestamp: "${text}"`);
       this.#minute = text.slice(0, 16);
       this.#minuteUs = Date.parse(`${this.#minute.replace(' ', 'T')}Z`) * 1000;
     }

@@ -55,7 +55,7 @@ export function lifeRulesOf({ partitions, cold, retention, verification }: Confi
 
 /** The need of a command that works on partitions. */
 export const partitions = stoppable(
-  'every partition is as it was or as it should be, and the same command goes on',
+  'every partition is as it was or as it should be, and the same command continues',
 );
 
 /** What a command does with partitions. */

@@ -138,10 +138,7 @@ export function resolveInstant(instant: Instant, nowMs: number): number {
 }
 
 /** Without it a span that reaches beyond coverage is refused. */
-export const CLAMP = flag(
-  '--clamp',
-  'let --from and --to move in to where coverage begins and ends',
-);
+export const CLAMP = flag('--clamp', 'move --from and --to in to where coverage starts and ends');
 
 /** What can be asked for again later. */
 const FETCHABLE = WRITTEN_SERIES.filter((table) => SERIES[table].isFetchable).map(
@@ -163,7 +160,7 @@ export const kindsArgument = listArgument(STREAM_KINDS, (word) => readKind(word,
 export const fetchedKindsArgument = listArgument(FILLED_KINDS, (word): StreamKind => {
   const kind = readKind(word, FETCHABLE);
   if (kind === 'trades' || kind === 'candles') return kind;
-  const why = kind === 'times' ? 'times come with trades' : 'it can only be seen at its moment';
+  const why = kind === 'times' ? 'times come with trades' : 'it exists only while it happens';
   throw new InvalidArgumentError(
     `"${word}" cannot be filled: ${why}. Write trades, candles or both.`,
   );
@@ -223,15 +220,15 @@ export const reasonsArgument = listArgument(REASONS.map(reasonLabel), (word) => 
 
 /** Options that several commands have. */
 export const JSON_DOCUMENT = flag('--json', 'one JSON document');
-export const MARKETS = option('-m, --market <name>', 'only this market; may be repeated', gather);
+export const MARKETS = option('-m, --market <name>', 'only this market; repeatable', gather);
 /** A span of time, as far as it is given. */
 export const SPAN = {
   from: option(
     '--from <time>',
-    'from this time on, or this long back, such as 2h; start: all there is',
+    'start, such as 2026-01-31 or 2h ago as 2h; start: no limit',
     spanStartArgument,
   ),
-  to: option('--to <time>', 'up to this time', instantArgument),
+  to: option('--to <time>', 'end', instantArgument),
 };
 
 /** Options of the commands that serve an exchange. */
@@ -242,7 +239,7 @@ export const PORT = option(
   portArgument,
   0,
 );
-export const FOR = option('--for <duration>', 'stop by itself after this time', durationArgument);
+export const FOR = option('--for <duration>', 'stop after this time', durationArgument);
 export const READY_AS_JSON = flag('--json', 'print the ready line as JSON');
 /** Whether the paths that steer what is served are there; undefined where nothing is said. */
 export function controlOption(paths: string, denied: string): Input<boolean | undefined> {

@@ -7,77 +7,68 @@ import { EXIT_CODE_HELP, type ExitCode } from './failure.js';
 const COMMANDS: Commands = {
   'start [options]': ['collect until stopped', () => import('./commands/start.js')],
   'sandbox [options]': [
-    'run an exchange: simulated traders, or a recorded tape',
+    'run an exchange: simulated traders or a recorded tape',
     () => import('./commands/sandbox.js'),
   ],
-  api: [
-    "call the exchange's API, and watch its states: tapekeep api --help",
-    () => import('./commands/api.js'),
-  ],
+  api: ["call the exchange's API", () => import('./commands/api.js')],
   'migrate [options]': [
-    'bring the schema of the database up to date',
+    'create or upgrade the schema of the database',
     () => import('./commands/migrate.js'),
   ],
   config: [
-    'show the settings and where each comes from, and check them',
+    'show settings with their sources, and check them',
     () => import('./commands/config.js'),
   ],
   'doctor [options]': [
-    'look for what keeps the daemon from working, and say what to do',
+    'check configuration, database, disk and exchange',
     () => import('./commands/doctor.js'),
   ],
   'status [options]': [
-    'show what the archive holds: rows, newest, lag, coverage and gaps',
+    'show rows, coverage, lag and gaps of each stream',
     () => import('./commands/status.js'),
   ],
   'verify [options]': [
-    'hold the stored trades against the stored candles, and name every doubt',
+    'compare stored trades with stored candles and list mismatches',
     () => import('./commands/verify.js'),
   ],
-  gaps: ['list, explain, note and fill what is missing', () => import('./commands/gaps.js')],
+  gaps: ['list, explain and fill missing time ranges', () => import('./commands/gaps.js')],
   'backfill [options]': [
-    'fetch a span of the past, whatever is collected anyway',
+    'download a past time range, independent of regular collection',
     () => import('./commands/backfill.js'),
   ],
-  quarantine: [
-    'show what the exchange sent and was refused',
-    () => import('./commands/quarantine.js'),
-  ],
+  quarantine: ['show refused data of the exchange', () => import('./commands/quarantine.js')],
   'export [options]': [
-    'write what is archived into a file: csv, ndjson or parquet',
+    'write rows to a CSV, NDJSON or Parquet file',
     () => import('./commands/export.js'),
   ],
   'db [options]': [
-    'keep the embedded Postgres up, without collecting',
+    'run the embedded Postgres without collecting',
     () => import('./commands/db.js'),
   ],
   'psql [options] [arguments...]': [
-    'open psql on the archive, as who only reads',
+    'open psql with the read-only login',
     () => import('./commands/psql.js'),
   ],
-  'url [options]': [
-    'print the address of the database for other programs',
-    () => import('./commands/url.js'),
-  ],
+  'url [options]': ['print the address of the database', () => import('./commands/url.js')],
   'partitions [options]': [
-    'list the partitions: state, rows, size, and how far they are made ahead',
+    'list partitions with state, rows and size',
     () => import('./commands/partitions.js'),
   ],
   'seal [options]': [
-    'make partitions final whose time is over, and move them into files if asked',
+    'check old partitions, make them final, and archive them',
     () => import('./commands/seal.js'),
   ],
   'restore [options]': [
-    'bring archived partitions back into the database',
+    'move archived partitions back into the database',
     () => import('./commands/restore.js'),
   ],
-  adopt: ['give the folder of cold files to this database', () => import('./commands/adopt.js')],
+  adopt: ['assign the folder of cold files to this database', () => import('./commands/adopt.js')],
   'replay [options]': [
-    'serve the archive as an exchange of the past',
+    'serve the archive as a past exchange',
     () => import('./commands/replay.js'),
   ],
   'query [options] [sql]': [
-    'run one read-only SQL statement over the archive, hot and cold',
+    'run one read-only SQL statement over hot and archived rows',
     () => import('./commands/query.js'),
   ],
 };
@@ -95,7 +86,7 @@ export function buildProgram(finish: Finish): Command {
   const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
   const program = new Command('tapekeep')
     .description(
-      'Collects the market data of a spot exchange into Postgres, and knows what is complete.',
+      'Collects market data of a spot exchange into Postgres, with proof of completeness.',
     )
     .version(VERSION)
     .exitOverride()

@@ -321,7 +321,7 @@ export class UnknownOutcomeError extends ExchangeError {
       'order_outcome_unknown',
       isKnown ? cause.outcome : isAborted(cause) ? 'aborted' : 'malformed',
       { endpoint: 'orderNew', ...(status === undefined ? {} : { status }) },
-      `the outcome of the order is UNKNOWN (${messageOf(cause)}). It was sent once and is not sent again; it may rest in the book or have been executed: look at activeOrders and balances of ${order.market} before placing it anew`,
+      `the outcome of the order is UNKNOWN (${messageOf(cause)}). It was sent once and is not sent again; it may rest in the book or have been executed: look at activeOrders and balances of ${order.market} before placing it again`,
       { cause },
     );
     this.order = order;

@@ -161,7 +161,7 @@ export const bookHeader = z.object({
 /** The order that `order/new` created; `left` equal to 0 means a finished order. */
 export const createdOrder = z
   .object({ orderId, type: orderType, ...orderProgress })
-  .meta({ id: 'CreatedOrder', description: 'The order as it stands after immediate matching' });
+  .meta({ id: 'CreatedOrder', description: 'The order after immediate matching' });
 
 /** An order of the caller that is still active. */
 export const activeOrder = z

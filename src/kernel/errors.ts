@@ -10,18 +10,15 @@ export type ErrorAction = 'retry' | 'skip' | 'fatal';
 /** How the program ends, for scripts and supervisors, with what help says of it. Numbers never change. */
 export const EXITS = {
   ok: [0, 'done, or stopped on request after everything received was stored'],
-  failure: [1, 'something failed while running; starting again may help'],
+  failure: [1, 'failed while running; starting again may help'],
   usage: [2, 'a wrong option or setting'],
-  database: [3, 'the database refuses: newer schema, archive of another exchange, another writer'],
-  exchange: [4, 'the exchange cannot be used, has become another one, or refuses a call'],
-  unknown: [5, 'nothing tells whether an order was placed: look before placing it again'],
-  unproven: [6, 'verify: something is not proven, or wrong; the output names it'],
-  incomplete: [
-    7,
-    'gaps fill, backfill, seal: not all of it could be done now; the output tells why',
-  ],
-  gaps: [8, 'export: the span is not complete; nothing was written'],
-  forced: [130, 'ended at once: the daemon on a second signal, other commands on the first'],
+  database: [3, 'database refused: newer schema, archive of another exchange, another writer'],
+  exchange: [4, 'exchange unusable, changed, or refused a call'],
+  unknown: [5, 'order status unknown: check open orders before retrying'],
+  unproven: [6, 'verify: mismatch, gap, or nothing to compare; see the output'],
+  incomplete: [7, 'gaps fill, backfill, seal: partly done; see the output'],
+  gaps: [8, 'export: time range incomplete; nothing was written'],
+  forced: [130, 'interrupted: the daemon by a second signal, other commands by the first'],
 } as const;
 export type ExitName = keyof typeof EXITS;
 
@@ -47,193 +44,171 @@ function entries<Code extends string>(
 /** Codes of the store, beside Postgres' own SQLSTATEs. */
 const STORE = {
   ...entries('fatal', 'database', {
-    archive_of_another_exchange: 'The archive belongs to another exchange, or to the sandbox.',
-    database_encoding: 'The database stores text in another encoding than UTF-8.',
-    database_not_migrated:
-      'The schema is older than the program, and this command does not migrate.',
+    archive_of_another_exchange: 'The archive belongs to another exchange.',
+    database_encoding: 'The encoding of the database is not UTF8.',
+    database_not_migrated: 'The schema is older than the program; run tapekeep migrate.',
     database_too_new: 'The schema is newer than the program.',
     database_too_old: 'Postgres is older than 15.',
-    embedded_postgres_locked: 'Another program owns the embedded Postgres, which does not answer.',
+    embedded_postgres_locked: 'Another program owns the embedded Postgres, which does not respond.',
     writer_lock_held: 'Another daemon writes to this archive.',
   }),
   ...entries('retry', 'database', {
     database_login_refused: 'Postgres refuses the user, the password or the database.',
-    database_pooled:
-      'A pooler in transaction or statement mode lies between: no session lasts longer than a transaction.',
+    database_pooled: 'The connection leads through a pooler in transaction or statement mode.',
     database_read_only: 'The address leads to a standby or to read-only sessions.',
-    database_tls_refused: 'The certificate of Postgres is not trusted, or it speaks no TLS.',
+    database_tls_refused: 'The certificate of Postgres is not trusted, or it has no TLS.',
   }),
   ...entries('fatal', 'failure', {
     embedded_postgres_failed: 'The embedded Postgres cannot be set up or started.',
     embedded_postgres_lost:
-      'The embedded Postgres ended with the process that ran it, or could not be started again.',
-    embedded_postgres_needs_user:
-      'The embedded Postgres cannot be run, or looked at, as this user.',
-    migration_failed: 'A migration failed; the schema is as it was before.',
-    query_timeout: 'The statement took longer than it may.',
-    sealing_refused: 'The partition cannot be sealed, archived or restored as asked.',
+      'The owner of the embedded Postgres ended, or it could not be restarted.',
+    embedded_postgres_needs_user: 'This user cannot run the embedded Postgres.',
+    migration_failed: 'A migration failed; the schema is unchanged.',
+    query_timeout: 'The statement exceeded its time limit.',
+    sealing_refused: 'The partition cannot be sealed, archived or restored.',
   }),
   ...entries('fatal or retry', 'failure', {
-    database_failed:
-      'A statement failed in a way that has no code of its own; `sqlstate` has that of Postgres.',
+    database_failed: 'A statement failed; `sqlstate` is the code of Postgres.',
   }),
   ...entries('retry', 'failure', {
-    database_unreachable: 'Postgres does not answer.',
+    database_unreachable: 'Postgres does not respond.',
     database_went_back:
-      'The database is older than it was left, or another one; collecting starts again from it.',
+      'The database lacks confirmed commits, or is another one; collecting starts again from it.',
     embedded_postgres_disk_full: 'The disk of the embedded Postgres is full.',
-    sealing_busy: 'A reader or another program holds the partition.',
+    sealing_busy: 'A reader or another program uses the partition.',
   }),
   ...entries('skip', 'failure', {
-    claim_beyond_present: 'A batch claims time that is not over yet.',
-    data_refused: 'The database refuses rows or values; the batch is left out.',
-    partition_archived: 'The rows of that time are in cold files, not in the database.',
-    partition_expired: 'The rows of that time are older than their retention and no longer kept.',
+    claim_beyond_present: 'A batch claims time that is not over.',
+    data_refused: 'The database refused rows or values; the batch is discarded.',
+    partition_archived: 'The rows of that time are in cold files.',
+    partition_expired: 'The rows of that time expired.',
     partition_final: 'The partition is sealed and takes no rows.',
   }),
   ...entries('fatal', 'usage', {
-    bad_database_url: 'The address of the database cannot be read.',
+    bad_database_url: 'The address of the database is invalid.',
   }),
 };
 
 /** Codes of what can be wrong with a question to the archive. */
 const ARCHIVE = {
   ...entries('fatal', 'failure', {
-    archive_closed: 'The archive was closed before.',
-    events_ended: 'A second loop over events that were read or left: it would see none.',
-    archive_gaps: 'The span is not proven complete, and that was not allowed.',
-    bad_moment: 'A moment that is none.',
-    bad_option: 'An option with a value that is none of those allowed.',
-    bad_span: 'A span that is empty, or ends before it begins.',
-    not_collected:
-      'The market exists, but nothing of this kind (or interval, or period) is collected of it.',
-    span_outside_archive: 'A span of which nothing was ever collected.',
-    unknown_kind: 'A kind of rows that is none of those known.',
-    unknown_market: 'A market that the archive does not know.',
+    archive_closed: 'The archive is closed.',
+    events_ended: 'These events were read already; call archive.events again.',
+    archive_gaps: 'The time range is not complete.',
+    bad_moment: 'Invalid timestamp.',
+    bad_option: 'Invalid option value.',
+    bad_span: 'The time range is empty or ends before it starts.',
+    not_collected: 'Nothing of this kind, interval or period is collected for the market.',
+    span_outside_archive: 'Nothing was collected in this time range.',
+    unknown_kind: 'Unknown kind of rows.',
+    unknown_market: 'The archive does not know this market.',
   }),
   ...entries('fatal', 'usage', {
-    no_archive: 'Nothing is there to be opened.',
+    no_archive: 'No archive found.',
   }),
 };
 
 /** Codes of what can go wrong with cold partitions. */
 const COLD = {
   ...entries('fatal', 'failure', {
-    cold_damaged: 'A file is not what was written: other bytes, no Parquet, no manifest.',
-    cold_missing: 'A file that the archive counts on is not there.',
+    cold_damaged: 'A cold file differs from what was written.',
+    cold_missing: 'A cold file is missing.',
   }),
   ...entries('fatal or retry', 'failure', {
-    cold_mismatch: 'Rows do not add up to the checksum that they were sealed with.',
-    cold_refused: 'The cold folder cannot be written or read.',
+    cold_mismatch: 'Rows do not match the checksum of their sealing.',
+    cold_refused: 'The cold folder cannot be read or written, or belongs to another database.',
   }),
   ...entries('retry', 'failure', {
     cold_disk_full: 'The disk of the cold folder is full.',
-    restore_disk_full: 'The database has no room for the rows of a partition that is brought back.',
+    restore_disk_full: 'The database has no room for the restored rows.',
   }),
 };
 
 /** Codes of all other rooms. */
 const OTHER = {
   ...entries('fatal', 'exchange', {
-    authentication_failed: 'Signature, nonce, key or path is wrong, or the key is not activated.',
-    wrong_dialect: 'The exchange answers in another dialect than is set, or only to its questions.',
-    exchange_changed:
-      'The server behind the address is suddenly another exchange: its rows must not be mixed in.',
-    replay_has_gaps:
-      'The exchange is a replay whose time range has gaps in what the settings collect.',
-    exchange_silent:
-      'The time for the run was over before the exchange had given one usable answer.',
-    redirected: 'Redirects are never followed: they could point anywhere, also inward.',
+    authentication_failed: 'Wrong signature, nonce, key or path, or the key is not activated.',
+    wrong_dialect: 'The exchange speaks another dialect than the setting.',
+    exchange_changed: 'The address leads to another exchange now; its rows are not stored.',
+    replay_has_gaps: 'The exchange is a replay with gaps in what the settings collect.',
+    exchange_silent: 'The exchange gave no usable response before the --for time ended.',
+    redirected: 'The exchange redirected; redirects are never followed.',
   }),
   ...entries('retry', 'exchange', {
-    proxy_refused: 'The proxy refuses its user and password, or connections to the exchange.',
-    rows_unreadable: 'The answer has rows, and none of them fits the contract.',
-    tls_refused: "The exchange's certificate is not to be believed, or it speaks no TLS.",
+    proxy_refused: 'The proxy refused its login or the connection.',
+    rows_unreadable: 'No row of the response fits the contract.',
+    tls_refused: "The exchange's certificate is not trusted, or it has no TLS.",
   }),
   ...entries('skip', 'exchange', {
-    field_errors: 'The exchange names the fields that it does not accept.',
-    invalid_input: 'The exchange calls the request invalid.',
-    market_unavailable: 'The exchange does not offer this market now.',
-    not_found: 'No such path, or no data to be found.',
-    not_offered: 'The exchange has no such endpoint, or none that this program speaks.',
-    operation_blocked: 'The exchange does not take orders for this pair now.',
-    request_refused: 'Refused for a reason that the contract does not know.',
-    subscription_refused: 'The exchange answered and does not let anybody subscribe to this.',
+    field_errors: 'The exchange refused the named fields.',
+    invalid_input: 'The exchange refused the request as invalid.',
+    market_unavailable: 'The exchange does not offer this market.',
+    not_found: 'No such path, or no data.',
+    not_offered: 'The exchange has no such endpoint.',
+    operation_blocked: 'The exchange accepts no orders for this pair.',
+    request_refused: 'Refused for an unknown reason.',
+    subscription_refused: 'The exchange refused the subscription.',
   }),
   ...entries('fatal', 'failure', {
-    bad_sandbox_file: 'The file that remembers when the built-in exchange began is damaged.',
-    control_body_invalid: 'The body of a control request cannot be used.',
-    engine_misused:
-      'The engine was set up or called in a way that no request of a client can cause.',
-    missing_realtime_url: 'The real-time interface was asked for without its address.',
-    nonce_exhausted:
-      "No nonce is left below the contract's 13 digits: the saved one must be wrong.",
-    nonce_file: 'The nonces of a key cannot be kept, so nothing is signed with it.',
-    parquet_failed:
-      'Something that DuckDB could not do: a file that is no Parquet, a disk that is full.',
-    program_missing: 'A program of the system that a command runs is not installed.',
-    query_stuck:
-      'A statement was to end and cannot be stopped: only the end of the process ends it.',
-    status_server: 'The status server cannot listen where it should.',
+    bad_sandbox_file: 'The file with the start of the built-in exchange is damaged.',
+    control_body_invalid: 'The body of a control request is invalid.',
+    engine_misused: 'Invalid set-up or call of the matching engine.',
+    missing_realtime_url: 'The real-time address is not set.',
+    nonce_exhausted: 'The saved nonce is at the limit of 13 digits, so it is wrong.',
+    nonce_file: 'The nonces of a key cannot be saved, so nothing is signed.',
+    parquet_failed: 'DuckDB failed, for example for lack of disk space.',
+    program_missing: 'A required program of the system is not installed.',
+    query_stuck: 'A statement could not be stopped; its process was killed.',
+    status_server: 'The status server cannot listen on its address.',
   }),
   ...entries('retry', 'failure', {
-    budget_overrun:
-      'More callers wait for the budget than its limit allows: the caller must shed work.',
-    candle_mismatch:
-      'The answer is for another market or interval than was asked for, so it proves nothing.',
+    budget_overrun: 'Too many requests wait for the request budget.',
+    candle_mismatch: 'The response is for another market or interval.',
     disk_full: 'The disk is full.',
-    malformed_reply: "Empty, cut off, not UTF-8, not JSON, or not of the endpoint's shape.",
-    network: 'The connection could not be made, or broke.',
-    no_markets: 'The exchange lists no market at all: more likely its fault than the truth.',
-    nonce_locked: 'Another program signs with this key and does not come to an end.',
-    query_resources: 'The machine has not enough memory or disk for a statement.',
-    rate_limited: 'Too fast for the exchange.',
-    reply_too_large:
-      'The body, or all that are read at once, are larger than the client accepts; reading was stopped.',
-    rows_unstored: 'Rows that had arrived could not be stored before the end of the daemon.',
-    server_error: 'The exchange failed: a 5xx status.',
-    service_unavailable:
-      'An envelope that says failure under HTTP 200, as for an unknown market on depth.',
-    start_unfinished:
-      'The time for the run was over before everything stood that collecting needs.',
-    status_timeout: 'An answer that an operator asked for did not come in time.',
-    timeout: 'The total deadline passed before the answer was complete.',
-    walk_stalled:
-      "The exchange's answers do not let the walk through history get on: a request made no progress, or contradicts what was answered before.",
+    malformed_reply: 'The response is empty, truncated, not UTF-8, not JSON, or of another shape.',
+    network: 'The connection failed or broke.',
+    no_markets: 'The exchange lists no market.',
+    nonce_locked: 'Another program signs with this key and does not finish.',
+    query_resources: 'Not enough memory or disk for a statement.',
+    rate_limited: 'The exchange refused the request rate.',
+    reply_too_large: 'The response exceeds the size limit.',
+    rows_unstored: 'Received rows could not be stored before the end of the daemon.',
+    server_error: 'The exchange failed with a 5xx status.',
+    service_unavailable: 'The exchange reported a failure under HTTP 200.',
+    start_unfinished: 'The --for time ended before collecting could start.',
+    status_timeout: 'A status response did not come in time.',
+    timeout: 'The response did not complete within the deadline.',
+    walk_stalled: 'A page made no progress in the walk, or contradicts an earlier one.',
   }),
   ...entries('skip', 'failure', {
-    aborted: 'Work was given up because its owner asked for it, not because it failed.',
+    aborted: 'Cancelled on request.',
   }),
   ...entries('fatal', 'gaps', {
-    export_gaps: 'Rows are not written because some of the span is not proven complete.',
+    export_gaps: 'The time range to export has gaps.',
   }),
   ...entries('fatal', 'unknown', {
     order_outcome_unknown:
-      'An order left, and no answer says what became of it: it may rest in the book, may have been executed, or may never have arrived.',
+      'Order status unknown: it may be in the book, executed, or never received.',
   }),
   ...entries('fatal', 'usage', {
-    bad_schedule: 'A cron expression that node-cron does not accept.',
-    config_invalid: 'The settings cannot be used.',
-    fault_script_invalid:
-      'A fault script is not usable; the message names the rule, the key, the value and what is allowed.',
-    invalid_address: 'An address in the configuration cannot be used.',
-    live_invalid: 'The options of a live exchange, or a change asked of it, are not possible.',
-    markets_not_listed: 'Nothing of what the settings want is there.',
-    missing_credentials:
-      'A signed call was asked for, but the client was built without credentials.',
-    output_refused: 'The place to write to cannot be used.',
-    replay_invalid:
-      'A replay cannot do what was asked of it; the message says why, and what to do.',
-    temporary_folder: 'The folder for temporary files, which TMPDIR names, cannot be written.',
-    tape_invalid:
-      'A tape file or the options of a tape are not usable; the message says where and what is allowed.',
-    usage: 'A wrong option or argument, or a statement that the database does not accept.',
+    bad_schedule: 'Invalid cron expression.',
+    config_invalid: 'Invalid settings.',
+    fault_script_invalid: 'Invalid fault rule; the message names rule, key and value.',
+    invalid_address: 'Invalid address in the settings.',
+    live_invalid: 'Invalid option or change of the sandbox.',
+    markets_not_listed: 'The exchange lists none of the configured markets.',
+    missing_credentials: 'A signed call needs credentials.',
+    output_refused: 'The output file cannot be written.',
+    replay_invalid: 'The replay cannot do this; the message says why.',
+    temporary_folder: 'The folder of TMPDIR cannot be written.',
+    tape_invalid: 'Invalid tape file or option; the message says where.',
+    usage: 'Invalid option, argument or statement.',
   }),
   ...entries('skip', 'usage', {
-    invalid_parameter: "A parameter is outside the contract's limits; nothing was sent.",
+    invalid_parameter: "A parameter exceeds the contract's limits; nothing was sent.",
   }),
   ...entries('retry or skip', 'failure', {
-    unexpected_page: 'The answer is a web page, or of another content type than JSON.',
+    unexpected_page: 'The response is a web page or has another content type than JSON.',
   }),
 };
 

@@ -90,13 +90,13 @@ export const COLLECT = {
   /** A scheduled run found the one before still going, and was left out. */
   runSkipped: event<{ stream: string }>({
     level: 'debug',
-    text: 'run left out, the one before still goes on',
+    text: 'run skipped: previous run in progress',
     moves: { runs_skipped_total: 1 },
   }),
   /** The watchdog found a schedule that missed two runs in a row. */
   scheduleMissed: event<{ schedule: string }>({
     level: 'warn',
-    text: 'schedule missed two runs, running it now',
+    text: 'schedule missed two runs; running now',
     flood: ({ schedule }) => `missed ${schedule}`,
     moves: { schedules_missed_total: 1 },
   }),
@@ -107,8 +107,8 @@ export const COLLECT = {
     level: ({ streams }) => (streams.length > 0 ? 'warn' : 'info'),
     text: ({ streams }) =>
       streams.length > 0
-        ? 'request budget too small, polling less often than scheduled'
-        : 'request budget sufficient, polling as scheduled',
+        ? 'request budget too small; polling less often than scheduled'
+        : 'request budget sufficient; polling as scheduled',
     fields: ({ streams }) =>
       Object.fromEntries(
         streams.map(({ stream, scheduleMs, paceMs }) => [
@@ -158,7 +158,7 @@ export const COLLECT = {
       for (const [key, group] of alike) {
         const [{ kind, market, ...longest }] = group as [(typeof streams)[number]];
         const more = group.length === 1 ? {} : { others: group.length - 1 };
-        const text = 'a stream stands: its coverage does not grow';
+        const text = 'stream stalled: coverage not advancing';
         const logged = { stream: kind, market, ...longest, ...more };
         recorder.logger.writeRepeating('warn', key, text, logged);
       }
@@ -172,14 +172,14 @@ export const COLLECT = {
     atMs: number;
   }>({
     level: 'warn',
-    text: 'the exchange began its trade ids anew; trades are ordered by time across that',
+    text: 'exchange restarted its trade ids; trades stay ordered by time',
     fields: ({ market, atMs, ...ids }) => ({ market, at: isoMs(atMs), ...ids }),
     moves: { id_epochs_total: 1 },
   }),
   /** Stored rows that later answers showed to be no trades went to quarantine. */
   tradesExposed: event<Stream & { count: number; note: string }>({
     level: 'warn',
-    text: 'stored rows were no trades: they are in quarantine, and their time is fetched again',
+    text: 'invalid trades moved to quarantine; refetching their time range',
     moves: { trades_exposed_total: 'count' },
   }),
   walkStalled: event<Stream & { detail: string }>({
@@ -201,7 +201,7 @@ export const COLLECT = {
     }
   >({
     level: ({ isFirst, source }) => (isFirst && source !== 'feed' ? 'warn' : undefined),
-    text: 'a page of the newest trades lacks trades that another source shows: a cache has kept it, and it is claimed up to its own rows only',
+    text: 'stale page of newest trades; covered up to its own rows only',
     flood: ({ stream, market }) => `stale ${stream} ${market}`,
     fields: ({ stream, market, source, behindMs }) => ({
       ...{ stream, market, shownBy: source, behindMs },
@@ -224,7 +224,7 @@ export const COLLECT = {
   /** The trades that were pushed contradict a page of history, or each other. */
   tradeFeedRefuted: event<Stream & { unshown: number; unpushed: number }>({
     level: 'warn',
-    text: 'pushed trades contradict a page of history, or each other: nothing is claimed from what was pushed until now',
+    text: 'pushed trades contradict history; runs discarded',
     flood: ({ stream, market }) => `feed refuted ${stream} ${market}`,
     moves: { trade_feed_refuted_total: 1 },
   }),
@@ -235,7 +235,7 @@ export const COLLECT = {
     before: 'skip' | 'id' | null;
   }>({
     level: ({ before }) => (before === null ? 'info' : 'warn'),
-    text: 'found how the exchange counts the offset',
+    text: 'offset mode of endpoint found',
     moves: { since_modes_settled_total: 1 },
   }),
   /** How many times the trades between two polls of a market would fit into a page. */
@@ -258,7 +258,7 @@ export const COLLECT = {
       count === 0 ? 'debug' : isBeforeHistory ? 'info' : 'warn',
     text: ({ isBeforeHistory }) =>
       isBeforeHistory
-        ? 'the history of the exchange begins later than what is asked for'
+        ? 'requested time range starts before the history of the exchange'
         : 'gap found',
     flood: ({ stream, reason }) => `gap ${stream} ${slug(reason)}`,
     fields: ({ isBeforeHistory: _, ...fields }) => fields,
@@ -294,7 +294,7 @@ export const COLLECT = {
     changed: readonly string[];
   }>({
     level: 'info',
-    text: 'the list of markets changed',
+    text: 'list of markets changed',
     fields: ({ added, removed, changed }) => ({
       ...{ addedCount: added.length, removedCount: removed.length, changedCount: changed.length },
       ...{ added: sample(added), removed: sample(removed), changed: sample(changed) },
@@ -315,8 +315,8 @@ export const COLLECT = {
     level: ({ count }) => (count === 0 ? 'info' : 'warn'),
     text: ({ count, max }) =>
       count === 0
-        ? 'no market is left out any more'
-        : `the exchange lists ${count + max} markets, of which the ${max} that the archive has known longest are collected and ${count} are not: name those that you want in the setting "markets", or raise streams.markets.max`,
+        ? 'all listed markets are collected'
+        : `${count} listed markets not collected: limit ${max} (streams.markets.max)`,
     fields: ({ count, max }) => (count === 0 ? { max } : { count, max }),
     moves: { markets_left_out: 'count' },
   }),
@@ -363,7 +363,7 @@ export const VERIFY = {
   /** The trades and the candle of a slot do not agree; both are fetched again. */
   mismatchFound: event<Slot, 'outcome'>({
     level: 'warn',
-    text: 'trades and candle differ',
+    text: 'mismatch of trades and candle',
     flood: ({ market }) => `mismatch ${market}`,
     fields: ({ market, intervalS, fromMs, detail }) => ({
       ...{ market, intervalS, candle: isoMs(fromMs), detail },
@@ -374,7 +374,7 @@ export const VERIFY = {
   /** What was found in the end, after all refetches that were needed or allowed. */
   mismatchSettled: event<Slot & { outcome: 'match' | 'mismatch'; tries: number }>({
     level: ({ outcome }) => (outcome === 'match' ? 'info' : 'warn'),
-    text: 'trades and candle were judged again',
+    text: 'trades and candle compared again',
     flood: ({ market, outcome }) => `settled ${market} ${outcome}`,
     fields: ({ market, intervalS, fromMs, outcome, tries, detail }) => ({
       ...{ market, intervalS, candle: isoMs(fromMs), outcome, tries, detail },
@@ -384,7 +384,7 @@ export const VERIFY = {
   /** A round failed; the next one comes all the same. */
   failed: event<Failure>({
     level: 'warn',
-    text: 'verification failed, goes on later',
+    text: 'verification failed, will retry',
     flood: ({ code }) => `verify ${code}`,
     fields: ({ code, message }) => ({ code, error: message }),
     moves: { verify_failures_total: 1 },

@@ -116,13 +116,13 @@ const CLIENT = {
   }),
   budgetPaused: event<Of<'budgetPaused'>>({
     level: 'warn',
-    text: 'the exchange asks us to wait',
+    text: 'exchange asks to wait; requests paused',
     flood: ({ reason }) => `pause ${slug(reason)}`,
     moves: { request_budget_pauses_total: 1, request_budget_pause_seconds_total: 'waitMs' },
   }),
   budgetShared: event<Of<'budgetShared'>>({
     level: 'trace',
-    text: 'a request that fills a gap goes ahead of others',
+    text: 'request for a gap sent ahead of others',
     moves: { request_budget_shared_total: 1 },
   }),
   exchangeClock: event<Of<'exchangeClock'>>({
@@ -134,8 +134,8 @@ const CLIENT = {
     level: 'warn',
     text: ({ isFollowed }) =>
       isFollowed
-        ? "the exchange's time jumped and is followed; coverage beyond the new present is taken back"
-        : "answers contradict the exchange's time: nothing is covered beyond the earlier of the two; if it lasts, check the clocks of the exchange, of what lies before it, and of this machine",
+        ? 'exchange time jumped; following it, coverage beyond it revoked'
+        : 'responses contradict the exchange time; covering up to the earlier one',
     flood: ({ isFollowed }) => (isFollowed ? undefined : 'clock disputed'),
     fields: ({ fromMs, toMs, share }) => ({
       ...{ from: isoMs(fromMs), to: isoMs(toMs), seconds: (toMs - fromMs) / 1000, share },
@@ -218,7 +218,7 @@ const STORE = {
   }),
   commitFailed: event<Failure & { willRetry: boolean }, 'retried'>({
     level: ({ willRetry }) => (willRetry ? 'warn' : 'error'),
-    text: ({ willRetry }) => (willRetry ? 'commit failed, will be repeated' : 'commit failed'),
+    text: ({ willRetry }) => (willRetry ? 'commit failed, will retry' : 'commit failed'),
     flood: ({ code, willRetry }) => `commit ${code} ${willRetry}`,
     fields: ({ code, message }) => ({ code, error: message }),
     labels: ({ willRetry }) => ({ retried: String(willRetry) }),
@@ -227,7 +227,7 @@ const STORE = {
   /** A commit waits for a lock. `by` names who holds it. */
   commitBlocked: event<{ by: string; waitedMs: number }>({
     level: 'warn',
-    text: 'a commit waits for a lock',
+    text: 'commit waits for a lock',
     flood: () => 'blocked',
     fields: ({ by, waitedMs }) => ({ heldBy: by, waitedS: wholeSeconds(waitedMs) }),
     moves: { commits_blocked_total: 1 },
@@ -243,7 +243,7 @@ const STORE = {
     count: number;
   }>({
     level: 'warn',
-    text: 'data refused and set aside',
+    text: 'data refused; kept in quarantine',
     flood: ({ endpoint, reason }) => `quarantine ${endpoint} ${slug(reason)}`,
     moves: { quarantined_total: 'count' },
   }),
@@ -261,19 +261,19 @@ const STORE = {
   /** Rows came late for a sealed partition, which is hot again for that. */
   partitionReopened: event<{ partition: string }, 'table'>({
     level: 'warn',
-    text: 'rows came late: a sealed partition is open again',
+    text: 'late rows: sealed partition opened again',
     labels: ({ partition }) => ({ table: partition.replace(/_\d+$/, '') }),
     moves: { partitions_reopened_total: 1 },
   }),
   /** The database is older than it was left, or another one. */
   databaseWentBack: event<{ acknowledged: number; found: number; why: string }>({
     level: 'error',
-    text: 'the database went back; collecting starts again from what is stored',
+    text: 'database lacks confirmed commits; collecting again from stored data',
     moves: { database_went_back_total: 1 },
   }),
   databaseState: event<{ up: boolean; detail?: string }>({
     level: ({ up }, { wasUp }) => (up === wasUp ? undefined : up ? 'info' : 'error'),
-    text: ({ up }) => (up ? 'the database takes rows' : 'the database takes no rows'),
+    text: ({ up }) => (up ? 'database writable' : 'database not writable'),
     fields: ({ detail }) => (detail === undefined ? {} : { detail }),
     record(recorder, { up }) {
       recorder.metrics.move('database_up', up ? 1 : 0);
@@ -346,7 +346,7 @@ const SEALING = {
   /** What is due could not be done, or not to one partition; it is tried again. */
   failed: event<Failure>({
     level: 'warn',
-    text: 'a partition could not be sealed, archived or given up; tried again later',
+    text: 'sealing, archiving or expiry of a partition failed, will retry',
     flood: ({ code }) => `sealing ${code}`,
     fields: ({ code, message }) => ({ code, error: message }),
     moves: { sealing_failures_total: 1 },
@@ -354,7 +354,7 @@ const SEALING = {
   /** All that is due was looked at once; `codes` of what could not be done. */
   roundEnded: event<{ codes: readonly string[] }>({
     level: 'trace',
-    text: 'looked for what is to be sealed',
+    text: 'round of sealing done',
     record({ metrics }, { codes }) {
       metrics.reset('sealing_failing');
       for (const code of codes) metrics.raise('sealing_failing', 1, { code });
@@ -453,7 +453,7 @@ const DAEMON = {
   outputDropped: event<LinesDropped>({
     // The log cannot report that about itself.
     level: ({ output }) => (output === 'stderr' ? undefined : 'warn'),
-    text: ({ output }) => `${output} is not read: its lines are dropped, and all else goes on`,
+    text: ({ output }) => `${output} not read; lines dropped`,
     flood: ({ output }) => `dropped ${output}`,
     fields: () => ({}),
     moves: { output_lines_dropped_total: 'lines' },

@@ -16,160 +16,134 @@ const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500];
  * bytes); the program's prefix comes before each name.
  */
 const COUNTERS = {
-  'requests_total{endpoint,outcome}': 'HTTP requests to the exchange that ended, by outcome.',
-  'response_bytes_total{endpoint}': 'Bytes of HTTP answers from the exchange, after decompression.',
-  'request_budget_pauses_total{reason}':
-    'Times that the exchange made us wait, by what it used to say so.',
-  request_budget_pause_seconds_total: 'Time that the exchange asked us to wait, summed up.',
+  'requests_total{endpoint,outcome}': 'HTTP requests to the exchange, by outcome.',
+  'response_bytes_total{endpoint}': 'Bytes of HTTP responses of the exchange, decompressed.',
+  'request_budget_pauses_total{reason}': 'Pauses that the exchange asked for, by reason.',
+  request_budget_pause_seconds_total: 'Sum of the pauses that the exchange asked for.',
   request_budget_shared_total:
-    'Requests for candles and history, and second looks, that went out ahead of others by the tenth that is kept for them; the others ask for all of the budget.',
+    'Requests of the 10 % that is reserved for gaps and history under load.',
   'exchange_clock_disputes_total{outcome}':
-    "Times that answers contradicted the exchange's time: held against them, or followed.",
-  realtime_connections_opened_total: 'WebSocket connections to the exchange that came to be.',
+    "Responses that contradicted the exchange's time, ignored or followed.",
+  realtime_connections_opened_total: 'WebSocket connections to the exchange that were opened.',
   'realtime_connections_closed_total{reason}':
-    'WebSocket connections to the exchange that ended or never came to be, by reason.',
-  realtime_reconnects_total:
-    'Reconnects to the exchange that were scheduled after a connection ended or failed.',
+    'WebSocket connections to the exchange that closed or failed, by reason.',
+  realtime_reconnects_total: 'Scheduled reconnects to the exchange.',
   'realtime_frames_total{outcome}': 'WebSocket frames from the exchange, by outcome.',
-  commits_total: 'Transactions of received data that were committed.',
+  commits_total: 'Committed transactions of received data.',
   'commit_failures_total{code,retried}':
-    'Transactions that failed, by error code and whether they are repeated.',
-  commits_blocked_total:
-    'Times that a commit was seen to wait long for a lock; the log names its holder.',
+    'Failed transactions, by error code and whether they are retried.',
+  commits_blocked_total: 'Commits that waited long for a lock; the log names its holder.',
   database_went_back_total:
-    'Times that the database was older than it was left, or another one, so that collecting began again from it.',
-  'archive_rows_total{table,outcome}': 'Rows given to the archive, by what came of them.',
-  'quarantined_total{endpoint,reason}': 'Pieces of data refused and set aside, by reason.',
-  'partitions_made_total{table}': 'Partitions made.',
-  'partitions_reopened_total{table}':
-    'Sealed partitions that were opened again because rows came late.',
+    'Times that the database lacked confirmed commits, so that collecting started again.',
+  'archive_rows_total{table,outcome}': 'Rows given to the archive, by outcome.',
+  'quarantined_total{endpoint,reason}': 'Refused pieces of data, by reason.',
+  'partitions_made_total{table}': 'Created partitions.',
+  'partitions_reopened_total{table}': 'Sealed partitions that late rows opened again.',
   'partition_changes_total{table,became}':
-    'Partitions that were sealed, archived, restored or given up.',
-  'sealing_failures_total{code}':
-    'Rounds or partitions in which sealing, archiving or retention failed, by error code.',
-  'database_state_changes_total{state}':
-    'Times that the database was found to take rows again, or no longer.',
-  migrations_applied_total: 'Schema migrations applied.',
-  'embedded_postgres_phases_total{phase}': 'Phases that the embedded Postgres entered.',
-  'rows_received_total{stream}': 'Rows from the exchange, as they arrive.',
-  'rows_total{stream,outcome}':
-    'Rows from the exchange by what came of them, one outcome for each.',
+    'Partitions that were sealed, archived, restored or expired.',
+  'sealing_failures_total{code}': 'Failures of sealing, archiving or retention, by error code.',
+  'database_state_changes_total{state}': 'Times that the database became writable or not writable.',
+  migrations_applied_total: 'Applied schema migrations.',
+  'embedded_postgres_phases_total{phase}': 'Phases of the embedded Postgres.',
+  'rows_received_total{stream}': 'Received rows.',
+  'rows_total{stream,outcome}': 'Received rows by outcome; each has one.',
   'poll_failures_total{stream,code,action}':
-    'Polls that failed, by error code and what follows (retry, skip, fatal).',
+    'Failed polls, by error code and action (retry, skip, fatal).',
   'head_polls_total{stream,cause}':
-    'Polls of the newest trades, by cause: pushed and swept follow a sign of a trade, urgent a page that fills up, floor the schedule; spare ones use requests that no other work needs, or that are kept for the filling of gaps.',
-  'runs_skipped_total{stream}': 'Scheduled runs left out because the one before was still going.',
+    'Polls of the newest trades by cause: pushed, swept: a sign of a trade; urgent: a page that fills up; floor: the schedule; spare: unused requests.',
+  'runs_skipped_total{stream}': 'Scheduled runs skipped because the previous one was in progress.',
   'schedules_missed_total{schedule}':
-    'Times that a schedule missed two runs in a row and was run by the watchdog, by its setting.',
+    'Schedules that missed two runs and were run by the watchdog.',
   'walks_total{stream,connected}':
-    'Turns of walking back through history, by whether known ground was reached.',
-  'walk_pages_total{stream}': 'Pages read while walking back through history.',
+    'Turns of walks through history, by whether covered time was reached.',
+  'walk_pages_total{stream}': 'Pages of walks through history.',
   'walk_stalls_total{stream}': 'Walks that stopped for lack of progress.',
-  id_epochs_total: 'Times that the exchange began the ids of trades anew.',
-  'trades_exposed_total{stream}': 'Stored rows that later answers showed to be no trades.',
+  id_epochs_total: 'Times that the exchange restarted its trade ids.',
+  'trades_exposed_total{stream}': 'Stored rows that later responses showed to be no trades.',
   'stale_pages_total{stream,source}':
-    'Pages of the newest trades that lacked trades which another source had shown.',
+    'Pages of newest trades that lacked trades of another source.',
   'trade_feed_refuted_total{stream}':
-    'Times that the trades that were pushed contradicted a page of history, or each other.',
+    'Times that pushed trades contradicted a page, or each other.',
   'since_modes_settled_total{endpoint,mode}':
-    'Times that it was found out how the exchange counts the offset of an endpoint.',
-  'gaps_found_total{stream,reason}': 'Gaps found, by reason.',
-  'gap_seconds_found_total{stream}': 'Length of the gaps found, summed up.',
-  'market_changes_total{change}':
-    'Markets that were added to or removed from the exchange, or changed.',
-  'candle_checks_total{outcome}':
-    'Candles that were held against the stored trades for the first time, by outcome.',
-  'mismatches_settled_total{outcome}':
-    'Mismatches that were fetched again as often as needed or allowed, by what was found.',
-  'verify_failures_total{code}':
-    'Rounds of the continuous verification that failed, by error code.',
-  'served_requests_total{endpoint,status}': 'HTTP requests answered as an exchange.',
+    'Endpoints whose way to count the offset was found out.',
+  'gaps_found_total{stream,reason}': 'New gaps, by reason.',
+  'gap_seconds_found_total{stream}': 'Length of new gaps.',
+  'market_changes_total{change}': 'Markets that were listed, delisted or changed.',
+  'candle_checks_total{outcome}': 'Candles compared with stored trades for the first time, by outcome.',
+  'mismatches_settled_total{outcome}': 'Mismatches after the last refetch, by outcome.',
+  'verify_failures_total{code}': 'Failed rounds of verification, by error code.',
+  'served_requests_total{endpoint,status}': 'HTTP requests served as an exchange.',
   'served_failures_total{endpoint,code}':
-    'Requests and real-time calls that failed by a fault of the server, by the code of the error.',
-  'served_realtime_closed_total{reason}':
-    'WebSocket connections served as an exchange that ended, by reason.',
+    'Requests and real-time calls that failed in the server, by error code.',
+  'served_realtime_closed_total{reason}': 'Closed WebSocket connections of the server, by reason.',
   'lifecycle_total{phase}': 'Starts and stops of the daemon in this process.',
   'output_lines_dropped_total{output}':
-    'Lines of the log (stderr) or the summary (stdout) that were dropped, because nothing read them.',
-  'warnings_total{code}': 'Warnings that need an eye but stop nothing.',
+    'Dropped lines of log (stderr) or summary (stdout), because nobody read them.',
+  'warnings_total{code}': 'Warnings that stop nothing.',
   'failures_total{code}': 'Failures that stopped something.',
 } as const;
 
 const GAUGES = {
-  request_budget_rate: 'Requests a second that the shared budget allows at present.',
-  request_budget_tokens: 'Requests that could go out at once.',
+  request_budget_rate: 'Current limit of requests a second.',
+  request_budget_tokens: 'Requests that can be sent at once.',
   request_budget_waiting: 'Requests that wait for the budget.',
   exchange_clock_offset_seconds: "The exchange's time minus this machine's time.",
   exchange_clock_pace: "Speed of the exchange's time; 1 is real time.",
-  realtime_connections: 'WebSocket connections to the exchange, open.',
+  realtime_connections: 'Open WebSocket connections to the exchange.',
   'queue_items{queue}': 'Items in a queue.',
-  'queue_limit_items{queue}': 'Items that a queue holds at most.',
+  'queue_limit_items{queue}': 'Capacity of a queue.',
   'sealing_failing{code}':
-    'What could not be sealed, archived or given up in the newest round that looked for it, by reason; none after one without failures.',
+    'Failures of the last round of sealing, archiving or retention, by error code.',
   'partitions{table,state}': 'Partitions by state: hot, sealed, archived or expired.',
-  'partition_lead_seconds{table}': 'Time from now to the end of the last partition that exists.',
-  'build_info{version,node}': 'Always 1; the labels name the program and the Node that runs it.',
+  'partition_lead_seconds{table}': 'Time until the last existing partition ends.',
+  'build_info{version,node}': 'Always 1; the labels name the versions of program and Node.',
   last_commit_timestamp_seconds:
-    'UNIX time of the last commit of received data, by the clock of this machine; before the first one that of the start.',
-  database_bytes: "Size of the archive's database.",
-  cold_file_bytes: 'Size of the files of archived partitions.',
+    "UNIX time of the last commit, by this machine's clock; before the first, of the start.",
+  database_bytes: 'Size of the database.',
+  cold_file_bytes: 'Size of the cold files.',
   'disk_free_bytes{directory}':
-    'Free space of the disk that holds a directory: data (dataDir) or cold (cold.dir).',
+    'Free disk space of a directory: data (dataDir) or cold (cold.dir).',
   'disk_size_bytes{directory}': 'Size of that disk.',
-  database_up: '1 while the database takes rows, else 0.',
-  'rows_in_flight{stream}': 'Rows that were received and have no other outcome yet.',
-  'lag_seconds{stream,market}': "The exchange's time now minus the newest stored moment.",
+  database_up: '1 while the database is writable, else 0.',
+  'rows_in_flight{stream}': 'Received rows without an outcome yet.',
+  'lag_seconds{stream,market}': 'Age of the newest stored row, in exchange time.',
   'stretched_pace_seconds{stream}':
-    'Time between two polls of a market where the request budget allows fewer than are scheduled.',
+    'Time between two polls of a market where the budget is too small for the schedule.',
   'standing_seconds{stream,market}':
-    'How long the coverage of a stream has not grown, beyond what is usual for it.',
+    'Time since the coverage of a stream advanced, beyond what is usual.',
   'history_headroom_ratio{stream,market}':
-    'Trades that a page of history holds, over those that come between two polls; trades are at risk near 1.',
-  'open_gaps{stream,market}': 'Gaps that are open now.',
-  'open_gap_seconds{stream,market}': 'Length of the gaps that are open now, summed up.',
+    'Trades that a page holds, divided by those between two polls; near 1 trades are at risk.',
+  'open_gaps{stream,market}': 'Open gaps.',
+  'open_gap_seconds{stream,market}': 'Length of open gaps.',
   'unfillable_gap_seconds{stream,market}':
-    'Length of the gaps within the history of the exchange that nothing can fill any more, summed up.',
-  markets_left_out:
-    'Markets that are listed and not collected, because there are more than streams.markets.max.',
-  markets_not_listed:
-    'Markets named in the setting "markets" that the exchange does not list at present.',
-  'coverage_ratio{stream,market}':
-    'Covered part of what is expected up to the newest covered moment, 0 to 1.',
-  'open_gap_seconds_by_reason{stream,reason}':
-    'Length of the gaps that are open now, by why they are.',
-  'oldest_open_gap_seconds{stream}':
-    "The exchange's time now minus the oldest moment that is missing and may still be had.",
-  'mismatches{market,interval}': 'Candles with which the stored trades do not agree at present.',
+    "Length of unfillable gaps within the exchange's history.",
+  markets_left_out: 'Listed markets that are not collected, because there are too many.',
+  markets_not_listed: 'Configured markets that the exchange does not list.',
+  'coverage_ratio{stream,market}': 'Covered share of the expected time, 0 to 1.',
+  'open_gap_seconds_by_reason{stream,reason}': 'Length of open gaps, by reason.',
+  'oldest_open_gap_seconds{stream}': 'Age of the oldest open gap, in exchange time.',
+  'mismatches{market,interval}': 'Candles that do not match the stored trades.',
   'verified_lag_seconds{market,interval}':
-    "The exchange's time now minus the end of the newest check result, of markets that are listed.",
-  served_realtime_connections: 'WebSocket connections served as an exchange, open.',
-  shutdown_duration_seconds: 'Time that the last stop took.',
+    'Age of the newest check result of listed markets, in exchange time.',
+  served_realtime_connections: 'Open WebSocket connections of the server.',
+  shutdown_duration_seconds: 'Duration of the last stop.',
 } as const;
 
 const HISTOGRAMS = {
   'request_duration_seconds{endpoint}': [
-    'Time from sending an HTTP request to the last byte of its answer, or to its failure.',
+    'Time from sending an HTTP request to its complete response or failure.',
     LATENCY_BUCKETS_S,
   ],
   realtime_connection_lifetime_seconds: [
-    'How long WebSocket connections to the exchange lasted.',
+    'Lifetime of WebSocket connections to the exchange.',
     LIFETIME_BUCKETS_S,
   ],
-  commit_duration_seconds: [
-    'Time that a transaction of received data took, from its first statement to its commit.',
-    COMMIT_BUCKETS_S,
-  ],
-  commit_batches: ['Batches that shared one transaction.', BATCH_BUCKETS],
-  'head_poll_wait_seconds{stream}': [
-    'Time from a sign of a trade to the poll that follows it.',
-    WAIT_BUCKETS_S,
-  ],
-  trade_age_seconds: [
-    'Age of new trades once they are stored, in the time of the exchange.',
-    WAIT_BUCKETS_S,
-  ],
+  commit_duration_seconds: ['Duration of a transaction of received data.', COMMIT_BUCKETS_S],
+  commit_batches: ['Batches in one transaction.', BATCH_BUCKETS],
+  'head_poll_wait_seconds{stream}': ['Time from a sign of a trade to its poll.', WAIT_BUCKETS_S],
+  trade_age_seconds: ['Age of new trades when stored, in exchange time.', WAIT_BUCKETS_S],
   'served_request_duration_seconds{endpoint}': [
-    'Time to answer an HTTP request as an exchange.',
+    'Time to respond to an HTTP request as an exchange.',
     LATENCY_BUCKETS_S,
   ],
 } as const;

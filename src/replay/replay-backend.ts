@@ -25,7 +25,7 @@ import { Sessions } from './sessions.js';
 /** Questions to the archive at once; beyond it clients are answered to ask again. */
 const MAX_ASKING = 2000;
 /** What clients see; the owner of the replay gets the rest. */
-const TROUBLED = 'the archive cannot be read at the moment; ask again';
+const TROUBLED = 'the archive cannot be read now; ask again';
 const UNREADABLE = 'what this asks for cannot be read; the log of the replay says why';
 
 /**

@@ -191,7 +191,7 @@ export class ReplayClient implements Backend {
   #nothing(what: string): RefusedError {
     const now = new Date(this.nowMs()).toISOString();
     // When the first one comes is not shown: it lies in the future.
-    const text = `no ${what} is recorded up to ${now}, ${REPLAY_TIME}: it has to go on first`;
+    const text = `no ${what} is recorded up to ${now}, ${REPLAY_TIME}`;
     return new RefusedError('unavailable', text);
   }
 }

@@ -435,7 +435,7 @@ suite('backfill', { concurrency: 3 }, () => {
       [[...market, '--from', 'yesterday'], /--from.*yesterday.*2026-01-31/],
       [
         [...market, '--from', '1h', '--kinds', 'depth'],
-        /--kinds.*depth.*only be seen at its moment/,
+        /--kinds.*depth.*exists only while it happens/,
       ],
       [[...market, '--from', '1h', '--kinds', 'tades'], /Did you mean "trades"\?/],
     ] as const) {

@@ -105,7 +105,7 @@ test('options of psql that stand before -- are refused with what helps', async (
   for (const option of ['-c', '-Atc']) {
     const meant = await toEnd('psql', option, 'SELECT 1');
     assert.equal(meant.code, 2, meant.stderr);
-    assert.match(meant.stderr, /what is for psql stands behind "--": tapekeep psql -- -c/);
+    assert.match(meant.stderr, /arguments of psql go after "--": tapekeep psql -- -c/);
   }
 });
 

@@ -119,7 +119,7 @@ async function missingIds(world: TapeProgram): Promise<string[]> {
 suite('an exchange that lies', { concurrency: 3 }, () => {
   test('candles that lie for a while are found, fetched again with their trades, and match in the end', async (t) => {
     const { world, daemon, mismatches } = await start(t, 41, 10, [LYING_CANDLES]);
-    await daemon.line((line) => line.includes('trades and candle differ'));
+    await daemon.line((line) => line.includes('mismatch of trades and candle'));
     // The candles are fetched again three times at most, and the exchange's time runs fast.
     await daemon.until(async () => (await suspects(world, 'candles')).length > 0);
     const before = await suspects(world, 'trades');
@@ -154,7 +154,7 @@ suite('an exchange that lies', { concurrency: 3 }, () => {
     // The other endpoint would bring what this one leaves out.
     const alone = { TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: 'false' };
     const { world, daemon, mismatches } = await start(t, 43, 15, [LYING_TRADES], alone);
-    await daemon.line((line) => line.includes('trades and candle differ'));
+    await daemon.line((line) => line.includes('mismatch of trades and candle'));
     await daemon.until(async () => (await suspects(world, 'trades')).length > 0);
     assert.ok((await missingIds(world)).length > 0, 'what was left out is not stored');
 

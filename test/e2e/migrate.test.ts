@@ -16,7 +16,7 @@ test('migrate tells all that it did, and what it could not do', async (t) => {
   assert.equal(first.code, 0, first.stderr);
   assert.match(
     first.stdout,
-    /^Applied 0001_archive\.\nMade the analytics schema\.\nSettled the rights/,
+    /^Applied 0001_archive\.\nMade the analytics schema\.\nGranted the rights/,
   );
   assert.equal((await migrate()).stdout, 'The schema is up to date; nothing was applied.');
   const citus = await migrate('--citus');

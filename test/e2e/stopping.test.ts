@@ -83,7 +83,7 @@ test('stopped while a table is locked, it does not wait, and says what is not st
   await locker.connect();
   t.after(() => locker.end());
   await locker.query('BEGIN; LOCK TABLE coverage');
-  await daemon.line((line) => line.includes('a commit waits for a lock'));
+  await daemon.line((line) => line.includes('commit waits for a lock'));
   const tookMs = await stopOf(daemon, 1);
   assert.ok(tookMs < LONGEST_STOP_MS, `${tookMs} ms\n${daemon.dump()}`);
   const stopped = await daemon.line((line) => line.includes('"msg":"stopped"'));

@@ -163,10 +163,10 @@ test('Postgres stops and starts again: the daemon waits, and stores what it coul
   });
   await daemon.line((line) => line.includes('"committed"'));
   for (let round = 1; round <= 3; round += 1) {
-    const noticed = daemon.line(noticedNew(daemon, 'the database takes no rows'));
+    const noticed = daemon.line(noticedNew(daemon, 'database not writable'));
     await server.stop();
     await noticed;
-    const answering = daemon.line(noticedNew(daemon, 'the database takes rows'));
+    const answering = daemon.line(noticedNew(daemon, 'database writable'));
     server = await open();
     await answering;
   }

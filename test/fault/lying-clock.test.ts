@@ -33,7 +33,7 @@ suite('an exchange that lies about its time', { concurrency: 2 }, () => {
     });
     const [fired = 0] = await world.faults();
     assert.ok(fired > 10, `the Date was wrong in ${fired} answers`);
-    await daemon.line((line) => line.includes('answers contradict the exchange'));
+    await daemon.line((line) => line.includes('responses contradict the exchange time'));
     await world.stop(daemon);
     const stoppedMs = Date.now();
 
@@ -120,7 +120,7 @@ suite('an exchange that lies about its time', { concurrency: 2 }, () => {
       assert.deepEqual(lasting, [], `${Date.now() - beganMs} ms after the begin`);
       return fired.every((n) => n > 3) && (await world.coveredUntil('trades')) > beganMs + 25_000;
     });
-    await daemon.line((line) => line.includes('lacks trades that another source shows'));
+    await daemon.line((line) => line.includes('stale page of newest trades'));
     await world.stop(daemon);
     t.diagnostic(`${since.size} trades missing in claimed time at the last look`);
   });

@@ -28,7 +28,7 @@ async function commitsGoOn(daemon: Program, page: string): Promise<void> {
   await daemon.until(async () => commitsOf((await read(`${page}/metrics`)).text) > before);
 }
 
-test('a closed standard output: collecting goes on without the summary', async (t) => {
+test('a closed standard output: collecting continues without the summary', async (t) => {
   const { daemon, page } = await startDaemon(t);
   daemon.closeOutput('stdout');
   await daemon.line((text) => text.includes('"output_closed"'));

@@ -290,7 +290,7 @@ test('what a cluster cannot do is refused by name, and the rest goes on', async 
     code: 'sealing_refused',
     action: 'fatal',
     message:
-      /distributed over a Citus cluster, where partitions are not sealed, archived or given up/,
+      /distributed over a Citus cluster, where partitions are not sealed, archived or expired/,
   });
   assert.deepEqual(await store.sealing.partitions(), []);
   await store.ensureMarkets([BTC], 0);

@@ -44,7 +44,7 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
     ...{ stream, span: gap, state: 'unfillable', reason: 'beyond history', atMs: FIRST_MS },
   });
   assert.deepEqual(await notes(), [
-    'it is not whole: trades of BTC_USDT from 2026-01-14 00:00:00 to 2026-01-14 00:01:00 are not there, given up or never asked for',
+    'incomplete: trades of BTC_USDT from 2026-01-14 00:00:00 to 2026-01-14 00:01:00 are missing',
   ]);
 
   // A candle that nobody has held against the trades.
@@ -80,7 +80,7 @@ test('rows of a day of which nothing is expected are not all of it, which is sai
   );
   await runSql(world.url, 'UPDATE stream SET collect_from = $1', [new Date(secondMs)]);
   const notWhole =
-    /^it is not whole: trades of BTC_USDT from 2026-01-13 00:00:00 to 2026-01-14 00:00:00 are not there, given up or never asked for/;
+    /^incomplete: trades of BTC_USDT from 2026-01-13 00:00:00 to 2026-01-14 00:00:00 are missing/;
   for (const look of [preview, live]) {
     const { outcomes } = await look(world, { isChosen: ({ span }) => span.fromMs === FIRST_MS });
     assert.deepEqual(
@@ -119,10 +119,9 @@ test('a day that began before its history is sealed, and not without a word', as
   }
   const begins = 'UPDATE stream SET collect_from = $1';
   await runSql(world.url, begins, late.slice(1));
-  const before =
-    'trades of BTC_USDT from 2026-01-13 00:00:00 to 2026-01-13 01:00:00 are not there, given up or never asked for';
+  const before = 'trades of BTC_USDT from 2026-01-13 00:00:00 to 2026-01-13 01:00:00 are missing';
   const said = [
-    ['sealed', `it is not whole: ${before}; nor are parts of other streams (1)`],
+    ['sealed', `incomplete: ${before}, and parts of other streams (1)`],
     ['sealed', null],
     ['sealed', null],
   ];

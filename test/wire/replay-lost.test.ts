@@ -70,7 +70,7 @@ test('a replay whose database is lost says so, keeps its clients, and goes on wh
   const told = [await next()];
 
   await lose();
-  const troubled = [503, 'the archive cannot be read at the moment; ask again'] as const;
+  const troubled = [503, 'the archive cannot be read now; ask again'] as const;
   assert.deepEqual(await ask(replay, 'history/result?market=BTC_USDT&since=1'), troubled);
   assert.deepEqual(await ask(replay, 'history?market=BTC_USDT&limit=7'), troubled);
   // More than was read ahead: the rest has to wait.

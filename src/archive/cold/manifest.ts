@@ -13,7 +13,7 @@ import { isColdPath } from './folder.js';
 
 const timestamp = z
   .string()
-  .refine((text) => Number.isFinite(Date.parse(text)), 'is no timestamp (ISO 8601)');
+  .refine((text) => Number.isFinite(Date.parse(text)), 'is not an ISO 8601 timestamp');
 const count = z.int().nonnegative();
 
 const FILE = z.object({

@@ -111,7 +111,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
 
   #begin(): void {
     if (this.#hasBegun && this.#isEnded) {
-      const text = 'these events were read or left before: ask the archive for them anew';
+      const text = 'these events were read already: call archive.events again';
       throw new ArchiveError('events_ended', text);
     }
     this.#hasBegun = true;

@@ -75,7 +75,7 @@ export function spanOf({ from, to }: Pick<EventQuery, 'from' | 'to'>): MicrosSpa
   const what = fromUs === toUs ? 'is empty' : 'ends before it begins';
   throw new ArchiveError(
     'bad_span',
-    `the span from ${isoUs(fromUs)} to ${isoUs(toUs)} ${what}: "to" is the first moment after it`,
+    `the span from ${isoUs(fromUs)} to ${isoUs(toUs)} ${what}: "to" is exclusive`,
   );
 }
 

@@ -194,8 +194,8 @@ export async function lackNote(
   const { kind, market, variantS, span } = lack;
   const stream = streamName({ kind, variant: variantS });
   const [from, to] = [span.fromMs, span.toMs].map(formatInstant);
-  const more = others.length === 0 ? '' : `; nor are parts of other streams (${others.length})`;
-  return `it is not whole: ${stream} of ${market} from ${from} to ${to} are not there, given up or never asked for${more}`;
+  const more = others.length === 0 ? '' : `, and parts of other streams (${others.length})`;
+  return `incomplete: ${stream} of ${market} from ${from} to ${to} are missing${more}`;
 }
 
 async function sizesOf({ store }: LifeContext, { name }: PartitionInfo): Promise<Sizes> {

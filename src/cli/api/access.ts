@@ -12,8 +12,8 @@ import { refuseEmptySpan } from '../selection.js';
 
 /** Which exchange is asked, and how. */
 export const EXCHANGE_OPTIONS = {
-  url: option('--url <address>', 'base address of the exchange, in place of the setting'),
-  dialect: choice('--dialect <name>', 'how it is asked, in place of the setting', dialectNames),
+  url: option('--url <address>', 'base address, instead of the setting'),
+  dialect: choice('--dialect <name>', 'dialect, instead of the setting', dialectNames),
 };
 
 export interface ApiOptions extends CommonOptions {

@@ -16,7 +16,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   field_errors: MARKETS,
   market_unavailable: MARKETS,
   not_found: MARKETS,
-  operation_blocked: 'The exchange does not take this now; another pair or a later moment may do.',
+  operation_blocked: 'The exchange refuses this now; try another pair, or later.',
   network:
     'Check the address of the exchange (exchange.url, TAPEKEEP_EXCHANGE_URL), whether it runs, and that this machine reaches it: a name server, a proxy, a firewall.',
   timeout: `${AGAIN} The setting exchange.timeout says how long is waited.`,

@@ -32,7 +32,7 @@ export function printResult<N extends EndpointName>(
 export function printRejected(rejected: readonly RejectedRow[]): void {
   const rows = rejected.length === 1 ? 'row does' : 'rows do';
   printNotice(
-    `${rejected.length} ${rows} not fit the contract and are left out`,
+    `${rejected.length} ${rows} not fit the contract and are ignored`,
     rejected.map((row) => `${placeOf(row)}: ${row.reason}`),
   );
 }

@@ -7,12 +7,9 @@ import { textOf } from '../output.js';
 export default command({
   options: {},
   help: `
-The folder of cold files (cold.dir) belongs to one database, which archive.json in it names. No other database writes
-or deletes there. After a move by pg_dump, a restored backup or pg_upgrade the database is another one: give it the
-folder, or a copy of the folder.
-
-Use a copy as long as the other database is in use: it can write and delete nothing there afterwards. A folder that
-holds archived partitions unknown to this database is refused.
+A folder of cold files (cold.dir) belongs to one database; others cannot write to it. After pg_dump, a restored
+backup or pg_upgrade the database is another one: give it the folder, or a copy while the other is in use.
+Refused if the folder has archived partitions that this database does not know.
 
   tapekeep adopt`,
   needs: archive('by itself'),

@@ -20,17 +20,13 @@ export const watch = command({
   options: {
     period: option(
       '--period <seconds>',
-      'time that the state sums up (default: 60, or a day where only that is offered)',
+      'period of the state (default: 60, or a day if only that is offered)',
       periodArgument,
     ),
-    given: option('--realtime-url <address>', 'real-time address, in place of the setting'),
+    given: option('--realtime-url <address>', 'real-time address, instead of the setting'),
     dialect: EXCHANGE_OPTIONS.dialect,
-    forMs: option(
-      '--for <duration>',
-      'stop by itself after this time, such as 10s',
-      durationArgument,
-    ),
-    json: flag('--json', 'one JSON object an event'),
+    forMs: option('--for <duration>', 'stop after this time, such as 10s', durationArgument),
+    json: flag('--json', 'one JSON object for each event'),
   },
   needs: nothing,
   async run(common, { market, given, dialect, forMs, json, ...chosen }) {

@@ -35,10 +35,10 @@ const VALUE_NAMES: Readonly<Record<string, string>> = {
 };
 
 const ORDER_HELP = `
-Shows the order and asks before it is sent; --yes leaves the question out, and without a terminal it
-is required. An order is sent once. When no answer tells what became of it, the exit code is 5.`;
+Shows the order and asks for confirmation; without a terminal --yes is required. An order is sent once.
+Exit code 5: order status unknown.`;
 
-const RESULT_AS_JSON = flag('--json', 'the result as one JSON document');
+const RESULT_AS_JSON = flag('--json', 'print one JSON document');
 const SIGNED_FORM = flag('--post', 'use the signed form');
 
 /** One command for each row of the endpoint table. */
@@ -53,7 +53,7 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
       ...Object.fromEntries(params.map((one) => [one.attributeName(), { options: [one] }])),
       ...{ ...EXCHANGE_OPTIONS, json: RESULT_AS_JSON },
       ...(access === 'public' ? { post: SIGNED_FORM } : {}),
-      ...(name === 'orderNew' ? { yes: flag('--yes', 'place it without asking') } : {}),
+      ...(name === 'orderNew' ? { yes: flag('--yes', 'place it without confirmation') } : {}),
     },
     ...(name === 'orderNew' && { help: ORDER_HELP }),
     needs: nothing,
@@ -75,11 +75,9 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
 export default group({
   description: "Calls the exchange's API: one command for each endpoint, and watch.",
   help: `
-The exchange is the one of the settings (exchange.url, realtime.url), or of --url and --realtime-url;
-watch takes the latter only. That of a replay may name a session: http://127.0.0.1:8080/?session=NAME.
-Signed calls take the key from TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or from the files
-that TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE name; never from an option, where
-others on this machine could read it.
+The exchange is that of the settings (exchange.url, realtime.url), or of --url and --realtime-url. Signed calls
+take the key from TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or from the files of
+TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE.
 
   tapekeep api markets --url http://127.0.0.1:8080
   tapekeep api markets --url http://127.0.0.1:8080 --dialect whitebit
@@ -275,7 +273,7 @@ export function describeUnknown(error: UnknownOutcomeError): TapekeepError {
   const text = [
     `the outcome of the order is UNKNOWN: ${cause}`,
     'It was sent once and is not sent again. It may rest in the book or have been executed:',
-    `look at "tapekeep api orders ${market}" and "tapekeep api balances" before you place it anew.`,
+    `look at "tapekeep api orders ${market}" and "tapekeep api balances" before you place it again.`,
   ].join('\n');
   return new TapekeepError(error.code, text, { action: error.action, cause: error });
 }

@@ -37,17 +37,15 @@ export default command({
     from: required('--from <time>', 'begin, or this long back, such as 7d', instantArgument),
     to: option('--to <time>', 'end (default: now)', instantArgument),
     kinds: option('--kind, --kinds <list>', 'only this kind (default: both)', fetchedKindsArgument),
-    again: flag('--again', 'also try again what was given up'),
+    again: flag('--again', 'also retry unfillable gaps'),
     json: JSON_DOCUMENT,
   },
   help: `
   tapekeep backfill --market BTC_USDT --from 2026-01-01 --to 2026-02-01
   tapekeep backfill --market BTC_USDT --market ETH_USDT --from 30d --kinds candles
 
-Trades come with their exact times where these are collected, candles in all configured intervals.
-Beside a running daemon, the daemon does the work; without one, this command does it itself. Ctrl-C
-stops it; what is stored stays, and the same command goes on from there. It exits with 0 only when
-all of the span is covered, with 7 when some of it cannot be had, and says why.`,
+A running daemon does the work; without one this command does. Ctrl-C stops it, and the same command
+continues. Exit code 0: all of the range is covered. Exit code 7: some is not, with the reason.`,
   needs: filling('any'),
   async run(context, { market, from, to, kinds = FILLED_KINDS, again, json }) {
     const { filling, store, session, say, signal } = context;

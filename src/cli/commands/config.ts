@@ -16,9 +16,9 @@ const settingsOf = (common: CommonOptions) =>
   configSources({ env: process.env, ...sourcesOf(common) });
 
 const show = command({
-  args: { names: argument<readonly string[]>('keys, or sections of keys (default: all)') },
+  args: { names: argument<readonly string[]>('keys or sections (default: all)') },
   options: {
-    isSet: flag('--set', 'only what is set somewhere, and no defaults'),
+    isSet: flag('--set', 'without defaults'),
     json: JSON_DOCUMENT,
   },
   needs: nothing,
@@ -67,10 +67,10 @@ const check = command({
 
 export default group({
   help: `
-Sources, the weaker first: the defaults, the file (--config, TAPEKEEP_CONFIG, or ./tapekeep.yaml), the
-environment, the options of the command line. Secrets are shown as ***.
+Sources, later ones win: defaults, file (--config, TAPEKEEP_CONFIG or ./tapekeep.yaml), environment, options.
+Secrets are shown as ***.
 
-  tapekeep config show
+  tapekeep config show --set
   tapekeep config show exchange database.url
   tapekeep config check --config tapekeep.yaml`,
   commands: {

@@ -11,14 +11,11 @@ import { printReport } from '../output.js';
 export default command({
   options: { forMs: FOR, json: READY_AS_JSON },
   help: `
-For psql, notebooks and Grafana while nothing is collected. A daemon or any command that is started
-beside it uses the same server.
+Other commands and a daemon use the same server. The port stays the same while it is free
+(database.embeddedPort). Stop with Ctrl-C.
 
   tapekeep db
-  url=$(tapekeep url) && psql "$url"
-
-The port stays the same from one start to the next while it is free; database.embeddedPort settles it.
-Stop with Ctrl-C.`,
+  url=$(tapekeep url) && psql "$url"`,
   needs: nothing,
   async run(common, { forMs, json }) {
     const session = openSession({ logLevel: 'warn', ...common });

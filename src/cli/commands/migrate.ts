@@ -69,7 +69,7 @@ function linesOf({ applied, analytics, roles }: MigrationReport): Lines {
       : `Applied ${applied.join(', ')}.`,
     analytics.state === 'replaced' && 'Made the analytics schema.',
     analytics.note && `Analytics: ${analytics.note}.`,
-    roles.state === 'granted' && 'Settled the rights of owner, writer and reader.',
+    roles.state === 'granted' && 'Granted the rights of owner, writer and reader.',
     roles.note && `Roles: ${roles.note}.`,
   ];
 }

@@ -30,16 +30,13 @@ export default command({
     json: JSON_DOCUMENT,
   },
   help: `
-hot       being written
-sealed    final: checked, counted, summed up; late rows open it again, and that is reported
-archived  its rows are in files below cold.dir; "tapekeep restore" brings them back
-expired   older than its retention: gone for good
+hot       being written; ~ marks an estimated count
+sealed    checked and final; a late row opens it again
+archived  in files below cold.dir; "tapekeep restore" brings the rows back
+expired   older than its retention and deleted
 
-~ stands before rows that are not counted yet: they are reckoned from the size of the table.
-
-next and expires tell when a daemon with these settings seals a partition, moves it into files, and gives
-it up for good: the day, or "at next look" for what is due already. It looks every partitions.every. A partition
-that is due may still wait for gaps: "tapekeep seal --dry-run" says why.
+next and expires: when a daemon with these settings acts; "at next look": due now. "tapekeep seal --dry-run" says
+what a partition waits for.
 
   tapekeep partitions --kind trades
   tapekeep partitions --json | jq '.partitions[] | select(.state == "archived")'`,

@@ -9,24 +9,19 @@ import { withDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { OWNER } from './url.js';
 
-const BEHIND = 'what is for psql stands behind "--": tapekeep psql -- -c "…"';
+const BEHIND = 'arguments of psql go after "--": tapekeep psql -- -c "…"';
 
 /** Runs psql on the archive. Exits with 0 when psql does. */
 export default command({
   args: { given: argument<readonly string[]>("psql's own arguments, after --") },
   options: { isOwner: OWNER },
   help: `
-The embedded Postgres is started if it does not run, and then stopped at the end. What follows "--" is for
-psql:
+Starts the embedded Postgres if needed and stops it at the end. Needs the psql of your system.
 
   tapekeep psql
   tapekeep psql -- -c "SELECT * FROM depth_at('BTC_USDT', now())"
 
-Of a database of your own (database.url) the login is the same with and without --owner; without it,
-transactions begin as read-only, and names are looked for in analytics first.
-
-psql is part of the Postgres client of your system. Without it, any client connects to the address that
-"tapekeep url" prints, and "tapekeep query" needs none.`,
+With database.url the login is that of the address; without --owner transactions are read-only.`,
   hint: `(${BEHIND})`,
   needs: nothing,
   async run(common, { given, isOwner }) {

@@ -35,20 +35,20 @@ const ANSWER_FORMATS = ['table', 'csv', 'json'] as const;
 type AnswerFormat = (typeof ANSWER_FORMATS)[number];
 
 const OPTIONS = {
-  file: option('-f, --file <file>', 'read the statement from a file; - is standard input'),
-  format: choice('--format <format>', 'how the answer is written', ANSWER_FORMATS),
+  file: option('-f, --file <file>', 'file with the statement; - is standard input'),
+  format: choice('--format <format>', 'output format', ANSWER_FORMATS),
   json: flag('--json', 'one JSON object a row; the same as --format json'),
-  cold: option('--cold <folder>', 'ask the cold files of this folder alone, without a database'),
-  market: option('-m, --market <name>', 'only rows of this market; may be repeated', gather),
+  cold: option('--cold <folder>', 'read the cold files of this folder only, without a database'),
+  market: option('-m, --market <name>', 'only rows of this market; repeatable', gather),
   from: option(
     '--from <time>',
-    'only rows from this time on, or this long back',
+    'only rows from this time, such as 2h ago as 2h',
     spanStartArgument,
   ),
-  to: option('--to <time>', 'only rows up to this time', instantArgument),
+  to: option('--to <time>', 'only rows before this time', instantArgument),
   timeoutMs: option(
     '--timeout <duration>',
-    'longest time of the statement',
+    'time limit',
     timeoutArgument,
     DEFAULT_TIMEOUT_MS,
     '2m',
@@ -69,21 +69,10 @@ export default command({
   tapekeep query --file spread.sql --format csv > spread.csv
   tapekeep query --cold /backup/cold "select market, min(traded_at) from trades group by 1"
 
-Runs one SELECT by DuckDB over rows in the database and rows in cold files as one. There are the tables
-trades, klines, tickers, depth, depth_levels, states, markets, coverage and gaps, and the functions candles,
-vwap and returns (market, step, from, to), each also as analytics.NAME. A statement reaches nothing else: no
-other file, no network. Use "tapekeep psql" for all other tables and views, and for EXPLAIN.
-
-Rows of the database are copied to a scratch file first. Conditions in WHERE on market (= or IN) and on the
-time column (against constants) limit what is copied, and so do --market, --from and --to.
-
---timeout ends a statement that takes longer. The time in which the answer waits for its reader does not count.
---cold DIR asks the cold files of a folder alone; no database is needed.
-
-Decimals are exact: sums and products too, and what has more than 38 digits is an error. A quotient or an
-average is a floating-point number. Where decimals of two columns meet in CASE, coalesce, UNION or a
-comparison, DuckDB may round the one with more digits after the point, if together they need more than 38:
-cast first, or ask whether a - b is zero.`,
+Runs one SELECT in DuckDB over hot and archived rows. Tables: trades, klines, tickers, depth, depth_levels, states,
+markets, coverage, gaps. Functions: candles, vwap, returns (market, step, from, to). Everything else:
+"tapekeep psql". Hot rows are copied first; conditions on market and time limit what is copied, and so do
+--market, --from and --to. Decimals are exact up to 38 digits (docs/guides/sql.md).`,
   needs: nothing,
   async run(common, { sql: given, ...selected }) {
     const format = selected.format ?? (selected.json ? 'json' : 'table');

@@ -43,25 +43,16 @@ function namesArgument(text: string, earlier: readonly string[] = []): string[] 
 /** Serves the archive as an exchange of the past, until a signal. Works beside a running daemon. */
 export default command({
   options: {
-    from: option(
-      '--from <time>',
-      'where time begins (default: after the last gap)',
-      spanStartArgument,
-    ),
-    to: option('--to <time>', 'where it ends (default: where the archive does)', instantArgument),
+    from: option('--from <time>', 'start (default: after the last gap)', spanStartArgument),
+    to: option('--to <time>', 'end (default: end of the archive)', instantArgument),
     clamp: CLAMP,
     markets: option(
       '-m, --markets <names>',
-      'only these markets, with commas; repeatable',
+      'only these markets, comma-separated; repeatable',
       namesArgument,
     ),
-    speed: option(
-      '--speed <factor>',
-      'how fast time passes: 1, 100, max, step',
-      playSpeedArgument,
-      1,
-    ),
-    allowGaps: flag('--allow-gaps', 'replay a time range with gaps in trades or candles as well'),
+    speed: option('--speed <factor>', 'speed: 1, 100, max, step', playSpeedArgument, 1),
+    allowGaps: flag('--allow-gaps', 'accept gaps in trades and candles'),
     withDisconnects: flag('--with-disconnects', 'end connections where the recorded ones ended'),
     host: HOST,
     port: PORT,
@@ -70,22 +61,16 @@ export default command({
     json: READY_AS_JSON,
   },
   help: `
-Serves the archive as the exchange that it recorded, as of a moment that moves: every public GET
-endpoint, and state.query and state.subscribe at the recorded spacing. Nothing later than that moment
-is ever shown. Time begins with the first request, and stands at its end. Orders are refused: a
-recording has no keys. The book is made of depth snapshots, a level an order.
+Serves every public GET endpoint, state.query and state.subscribe as of a time that moves. The clock starts at the
+first request and stops at --to. Nothing newer is visible. Private calls are refused.
 
   tapekeep replay --from 2026-01-31 --to 2026-02-01 --speed 20 --port 8080
   tapekeep replay --from 2h --markets BTC_USDT,ETH_USDT --speed step --json
 
-Trades and candles of the time range must have no gap; older ones are shown as far down as they have
-none. With --allow-gaps the replay shows whatever is stored. Of depth, tickers and states it shows what was
-seen last. A client that sends the header X-Tapekeep-Session, or the parameter session, has
-a time of its own, which begins with its first request; sessions that are not used for ten minutes end.
+Trades and candles of the range must have no gap, unless --allow-gaps is given. Header X-Tapekeep-Session or
+parameter session gives a client its own clock.
 
---speed   seconds of the recording in a second; max: as fast as real-time clients read; step: by hand
-Collecting from a replay needs a database of its own; it is never mixed with the real exchange. A replay
-with --allow-gaps is refused there, and so are depth, tickers and states that have a gap in the time range.`,
+--speed   recorded seconds in a second; max: as fast as clients read; step: by hand`,
   needs: archive('by itself'),
   async run({ session, store, nowMs }, { from, to, markets, speed, host, port, ...options }) {
     const { config, telemetry } = session;

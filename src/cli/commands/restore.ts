@@ -17,23 +17,16 @@ export default command({
     kinds: required('--kind <list>', 'only these; separate several by commas', lifeKindsArgument),
     from: required('--from <time>', 'from this time on', instantArgument),
     to: required('--to <time>', 'up to this time', instantArgument),
-    isRemoving: flag(
-      '--remove-files',
-      'delete the files, once the rows in the database have been counted',
-    ),
+    isRemoving: flag('--remove-files', 'delete the files afterwards'),
     json: JSON_DOCUMENT,
   },
   help: `
   tapekeep restore --kind trades --from 2026-01-01 --to 2026-02-01
   tapekeep restore --kind candles --from 2025-12-01 --to 2026-01-01 --remove-files
 
-Whole partitions come back: all that hold a moment of the span. Their rows must add up to the checksum
-that they were sealed with. A daemon leaves them in the database for the time of cold.after.
-
-Their files stay: they are not read any more, and serve again, unwritten, when the partition leaves
-once more with the same rows; rows that come late make them void, and the next run deletes them. With
---remove-files they are deleted at once, when the rows in the database have been held against the
-checksum; for partitions that are back already the same command does that too.`,
+Restores every partition that the range touches. Rows must match the checksum of the sealing. A daemon leaves them
+in the database for cold.after. The files stay and serve again if the partition leaves with the same rows;
+--remove-files deletes them, also those of restored partitions.`,
   needs: partitions,
   async run(look, { kinds, from, to, isRemoving, json }) {
     const { config } = look.session;
@@ -45,7 +38,7 @@ checksum; for partitions that are back already the same command does that too.`,
     const gone =
       expired === 0
         ? ''
-        : `; ${countOf(expired, 'partition')} of it ${expired === 1 ? 'was' : 'were'} given up by retention, gone for good`;
+        : `; ${countOf(expired, 'partition')} of it ${expired === 1 ? 'was' : 'were'} expired`;
     return await workOnLives(look, {
       isJson: json,
       nothing: `Nothing to do: no partition of this span is archived${gone} ("tapekeep partitions" lists them).`,

@@ -47,27 +47,24 @@ const { emptyCandles, candleOpen } = CANDLE_CHOICES;
 const OPTIONS = {
   host: HOST,
   port: PORT,
-  tape: option('--tape <file>', 'CSV of recorded trades; repeat it for more markets', gather),
+  tape: option('--tape <file>', 'CSV of recorded trades; repeatable', gather),
   market: option(
     '--market <name>',
-    'market of the tape before it, or to trade; repeatable',
+    'market of the preceding tape, or a market to trade; repeatable',
     gather,
   ),
-  marketsFile: option(
-    '--markets-file <file>',
-    'markets to trade, by name or described, YAML or JSON',
-  ),
-  speed: option('--speed <factor>', 'how fast time passes: 1, 20, instant', speedArgument, 1),
+  marketsFile: option('--markets-file <file>', 'markets to trade, YAML or JSON'),
+  speed: option('--speed <factor>', 'speed: 1, 20, instant', speedArgument, 1),
   seed: option('--seed <number>', 'seed of traders and books', seedArgument, 7),
-  time: choice('--time <mode>', "the tape's own time, or moved to now", ['tape', 'now']),
+  time: choice('--time <mode>', "keep the tape's time, or move it to now", ['tape', 'now']),
   startOffsetMs: option(
     '--start-offset <duration>',
-    'history before the start; default 15m, of a tape none',
+    'history before the start (default: 15m; tape: none)',
     durationArgument,
   ),
   historyMax: option(
     '--history <trades>',
-    'serve only so many of a market, the newest (default: 100,000; all of a tape)',
+    'newest trades served of a market (default: 100,000; tape: all)',
     countArgument,
   ),
   originMs: option('--origin <time>', 'start of the history, UTC', utcInstantArgument),
@@ -75,28 +72,21 @@ const OPTIONS = {
   json: READY_AS_JSON,
   key: option(
     '--key <name[:balances]>',
-    'an API key, as alice:USDT=100000,BTC=2; repeatable',
+    'API key, such as alice:USDT=100000,BTC=2; repeatable',
     gather,
   ),
-  keys: option(
-    '--keys <file>',
-    'API keys from a JSON file: [{name, key, secret, balances, active}]',
-  ),
+  keys: option('--keys <file>', 'JSON file of keys: [{name, key, secret, balances, active}]'),
   /** True without a name: it is random then, as with keys. */
   runId: option(
     '--run [name]',
-    'let markets and funds be changed, in a run of this or a random name',
+    'allow changes of markets and funds, in a run of this name',
     (name): string | true => name,
   ),
   takerFee: option('--fee-taker <rate>', 'fee rate of takers (default: 0.002)'),
   makerFee: option('--fee-maker <rate>', 'fee rate of makers (default: 0.001)'),
   emptyCandles: choice('--empty-candles <how>', emptyCandles.about, emptyCandles.words),
   candleOpen: choice('--candle-open <price>', candleOpen.about, candleOpen.words),
-  like: choice(
-    '--like <exchange>',
-    'as this one of the family does; --dialect and all that is set beside it go before that',
-    knownExchanges,
-  ),
+  like: choice('--like <exchange>', 'behave as this exchange of the family', knownExchanges),
 };
 
 /** Behaviours in which servers of the family differ. */
@@ -107,10 +97,10 @@ const VARIANTS = {
     readonly [Name in keyof ChosenVariants]: Input<ChosenVariants[Name] | undefined>;
   }),
   sinceMin: choice('--since-min <offset>', 'smallest since and lastId', ['0', '1']),
-  pageCap: option('--page-cap <rows>', 'return pages of at most this many trades', countArgument),
+  pageCap: option('--page-cap <rows>', 'largest page of trades', countArgument),
   updateIntervalMs: option(
     '--update-interval <duration>',
-    'shortest time between updates',
+    'minimum time between updates',
     durationArgument,
   ),
   idleTimeoutMs: option(
@@ -143,22 +133,16 @@ interface Sandbox extends Values<typeof OPTIONS>, Values<typeof STEERING> {}
 export default command({
   options: { ...OPTIONS, ...VARIANTS, rateLimit: RATE_LIMIT, ...STEERING },
   help: `
-Without --tape it is a working exchange: simulated traders, seeded, on a matching engine. The same
-seed and markets are the same exchange after every start. With --key or --keys others can trade too,
-and with --run its markets can be changed while it runs (by HTTP, below /sandbox/); what is done to it
-lasts as long as the process, and each such run is an exchange of its own.
-
---like sets all behaviours as one exchange has them, and --dialect without --like does, too. An option for
-one of them goes before --like: --like whitebit --dialect p2b is WhiteBIT, asked as P2B is.
-
-A tape is a CSV file with the columns id,time_ms,price,amount,side.
+Simulated traders on a matching engine; the same seed and markets are the same exchange. With --key others can
+trade, with --run its markets can be changed over HTTP; such a run is an exchange of its own.
 
   tapekeep sandbox --port 8080 --seed 7
   tapekeep sandbox --port 8080 --key alice:USDT=100000,BTC=2 --json
   tapekeep sandbox --port 8080 --tape trades.csv --market BTC_USDT --speed 20 --start-offset 60s
   tapekeep sandbox --tape a.csv --market BTC_USDT --tape b.csv --market ETH_USDT --time now
 
-The one line it prints when ready names its addresses and new keys (with --json for programs).`,
+A tape is a CSV file with the columns id,time_ms,price,amount,side. Options beside --like and --dialect win over
+them. One line says when it is ready, with addresses and new keys.`,
   needs: nothing,
   async run(_, options) {
     const clock = systemClock;

@@ -14,31 +14,22 @@ export default command({
     kinds: option('--kind <list>', 'only these; separate several by commas', lifeKindsArgument),
     before: option(
       '--before <time>',
-      'those that end by this time (default: as old as the settings say)',
+      'partitions that end by this time (default: by the settings)',
       instantArgument,
     ),
-    isArchiving: flag(
-      '--archive',
-      'afterwards move what is sealed into files, out of the database',
-    ),
-    isDryRun: flag(
-      '--dry-run',
-      'only tell what would be sealed, why not, and when the rest is due',
-    ),
+    isArchiving: flag('--archive', 'then move sealed partitions into files'),
+    isDryRun: flag('--dry-run', 'show what would be sealed and what the rest waits for'),
     json: JSON_DOCUMENT,
   },
   help: `
-A running daemon does this by itself (partitions, cold in the settings). A partition is sealed when its
-time is over, nothing of it is missing that can still be had, and its candles are verified.
+A running daemon does this by itself. A partition is sealed when its time is over, only unfillable gaps are
+left in it, and its candles are verified. --dry-run says what the others wait for.
 
   tapekeep seal --dry-run
   tapekeep seal --kind trades --before 2026-02-01
   tapekeep seal --archive --before 2026-01-01
 
---dry-run lists what would be done, what keeps a partition that is due (a gap, a suspect span, a candle that is
-not verified yet), and from when on the others are due: their end and partitions.sealAfter after it.
-A run that had to leave a partition as it was says why and ends with exit code 7. Ctrl-C stops it at any
-point; the next run goes on from there.`,
+Exit code 7: some partitions were not sealed, with the reason. Ctrl-C stops it; the next run continues.`,
   needs: partitions,
   async run(look, { kinds, before, isArchiving, isDryRun, json }) {
     const { config } = look.session;

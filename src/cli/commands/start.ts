@@ -37,25 +37,24 @@ export default command({
   options: {
     forMs: option(
       '--for <duration>',
-      'stop by itself after collecting for this time, such as 60s',
+      'stop after collecting for this time, such as 60s',
       durationArgument,
     ),
     waitMs: option(
       '--wait-for-database <duration>',
-      'while it is down, starting or frozen; 0 for none (default: 2m)',
+      'how long to wait for a database that does not respond; 0: do not wait (default: 2m)',
       waitArgument,
     ),
   },
   help: `
-Without settings it needs nothing: it boots the Postgres that ships with it below ./data, starts the
-built-in sandbox exchange, and collects its trades, depth, tickers, candles and states.
+Without settings it starts the embedded Postgres below ./data and the built-in sandbox exchange, and collects
+from it.
 
   tapekeep start --for 60s
   TAPEKEEP_EXCHANGE_URL=https://api.example.com TAPEKEEP_REALTIME_URL=wss://ws.example.com \\
-    TAPEKEEP_DATABASE_URL=postgres://user@host/db TAPEKEEP_MARKETS=BTC_USDT,ETH_USDT tapekeep start
+    TAPEKEEP_DATA_DIR=./my-exchange TAPEKEEP_MARKETS=BTC_USDT,ETH_USDT tapekeep start
 
-Every setting is explained in config/default.yaml. Stop with Ctrl-C: what has arrived is stored
-first; a second Ctrl-C ends at once, and nothing is lost but time.`,
+config/default.yaml explains every setting. Ctrl-C stores what was received and stops; a second one stops at once.`,
   needs: nothing,
   async run(common, { forMs, waitMs }) {
     // A daemon lives for months beside other programs: its heap shall stay close to what is in use
@@ -87,7 +86,7 @@ first; a second Ctrl-C ends at once, and nothing is lost but time.`,
       if (lost.has(stream)) return;
       lost.add(stream);
       const [code, without] = WITHOUT[stream];
-      const message = `${stream} cannot be written (${reason}): collecting goes on without ${without}`;
+      const message = `${stream} cannot be written (${reason}): collecting continues without ${without}`;
       telemetry.daemon.warned({ code, message });
       if (stream === 'stdout') summary?.abandon();
     });

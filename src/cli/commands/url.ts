@@ -13,15 +13,12 @@ export const OWNER = flag('--owner', "log in as the archive's owner, who may wri
 export default command({
   options: { isOwner: OWNER },
   help: `
-The login of the embedded Postgres only reads (database.readerName, database.readerPassword). Of a database
-of your own the address is database.url, with and without --owner, whose login may write: give readers
-logins of their own (docs/guides/sql.md). The password stands in the address: mind where you print it.
+The embedded Postgres must be running (tapekeep start or tapekeep db); otherwise nothing is printed, exit code 1.
+Its login reads only. With database.url the address is that one, whose login may write: give readers logins of
+their own (docs/guides/sql.md). The address contains the password.
 
   url=$(tapekeep url) && psql "$url"
-  url=$(tapekeep url --owner) && TAPEKEEP_DATABASE_URL=$url tapekeep start
-
-The embedded Postgres has to run: "tapekeep db" keeps it up, and so does "tapekeep start". Where it does not
-nothing is printed, and the exit code is 1: psql of an empty address would open another database.`,
+  url=$(tapekeep url --owner) && TAPEKEEP_DATABASE_URL=$url tapekeep start`,
   needs: nothing,
   async run(common, { isOwner }) {
     const { config } = openSession({ logLevel: 'warn', ...common });

@@ -423,7 +423,7 @@ function notRestarted({ clusterDir }: ClusterPaths, tries: number, error: unknow
 function removed({ clusterDir }: ClusterPaths): StoreError {
   return new StoreError(
     'embedded_postgres_failed',
-    `the folder ${clusterDir} was taken away: put it back, or start anew`,
+    `data directory ${clusterDir} is missing; restore it or choose another`,
   );
 }
 

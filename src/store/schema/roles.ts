@@ -181,7 +181,7 @@ export async function settleRoles(connection: Runner, isAllowed: boolean): Promi
     await closeDatabase(connection),
   ]);
   if (settled === undefined) {
-    const note = 'the tables are in use: their rights are settled at the next migration';
+    const note = 'tables in use: their rights will be granted at the next migration';
     return { state: 'busy', note };
   }
   const left = [await missingRights(connection), await openSchema(connection)];

@@ -360,7 +360,7 @@ async function takeLock(connection: Connection): Promise<void> {
   if ((await isTrue(connection, HAS_CITUS)) && (await isTrue(connection, IS_DISTRIBUTED))) {
     throw new StoreError(
       'sealing_refused',
-      'the tables are distributed over a Citus cluster, where partitions are not sealed, archived or given up: set partitions.seal to false, and leave retention at forever',
+      'the tables are distributed over a Citus cluster, where partitions are not sealed, archived or expired: set partitions.seal to false, and leave retention at forever',
     );
   }
 }
