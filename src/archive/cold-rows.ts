@@ -178,7 +178,7 @@ export interface ColdPlace {
   readonly engine: ColdEngine;
 }
 
-/** Whether rows were found before, and now. */
+/** Returns true if rows were found before, and now. */
 export async function* coldDays<Row>(
   place: ColdPlace,
   slice: MergedSlice,

@@ -77,7 +77,7 @@ export class ColdError extends TapekeepError {
 const FULL_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 const FULL_WORDS = /No space left on device|File too large|Disk quota exceeded/i;
 
-/** Whether an error says that a disk is full, be it ours or that of a server. */
+/** Returns true if an error says that a disk is full, be it ours or that of a server. */
 export function isFullDisk(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
 }

@@ -71,7 +71,7 @@ export function inOneOrder<Row>(all: readonly Batches<Row>[], order: RowOrder<Ro
   );
 }
 
-/** Whether there was more. */
+/** Returns true if there was more. */
 async function refill<Row>(cursor: Cursor<Row>, order: RowOrder<Row>): Promise<boolean> {
   const next = await cursor.source.batches.next();
   if (next.done === true) return false;

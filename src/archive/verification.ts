@@ -244,7 +244,7 @@ export class Verification {
     return isProven ? [kline] : all;
   }
 
-  /** Whether nothing more will be tried for the shorter candles that do not add up. */
+  /** Returns true if nothing more will be tried for the shorter candles that do not add up. */
   async #isShorterSettled(
     { marketId }: CheckTarget,
     { variant }: StreamRef,

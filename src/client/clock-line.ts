@@ -30,7 +30,7 @@ export class ClockLine {
   #slope: number;
   readonly #assumedSlope: number;
   #floorMs = Number.NEGATIVE_INFINITY;
-  /** The same line through the upper ends: of all samples, and of the newest alone. */
+  /** Line through the upper ends: of all samples, and of the newest alone. */
   #ceilingMs = Number.POSITIVE_INFINITY;
   #newestCeilingMs = Number.POSITIVE_INFINITY;
   #pace: number;
@@ -77,13 +77,13 @@ export class ClockLine {
     return this.#pace;
   }
 
-  /** Whether its samples are too few, or too close together, to show its pace. */
+  /** Returns true if its samples are too few, or too close together, to show its pace. */
   get isYoung(): boolean {
     return this.#count <= YOUNG_SAMPLES || this.spanMs < YOUNG_MS;
   }
 
   /**
-   * Whether this sample goes on with the line: at any pace that its samples leave open or, while it
+   * Returns true if this sample goes on with the line: at any pace that its samples leave open or, while it
    * is young, at the pace that it is taken for.
    */
   fits(window: TimeWindow): boolean {
@@ -99,7 +99,7 @@ export class ClockLine {
     return isConsistent(this.#samples, bounds, window);
   }
 
-  /** Whether all that speaks for another line speaks for this one as well: then the two contradict nothing. */
+  /** Returns true if all that speaks for another line speaks for this one as well: then the two contradict nothing. */
   explains({ samples }: ClockLine): boolean {
     return samples.every((sample) => this.fits(sample));
   }
@@ -123,7 +123,7 @@ export class ClockLine {
   }
 
   /**
-   * Whether a clock of real pace may be this one, give or take `toleranceMs`.
+   * Returns true if a clock of real pace may be this one, give or take `toleranceMs`.
    *
    * @param heightMs what that clock shows minus this machine's monotonic time
    */
@@ -167,7 +167,7 @@ export class ClockLine {
 }
 
 /**
- * What one answer says about the exchange's time: at some instant in `[sentMs, receivedMs]` of this
+ * Statement of one response about the exchange's time: at some instant in `[sentMs, receivedMs]` of this
  * machine's monotonic clock, the exchange's clock stood in `[lowMs, highMs)`.
  */
 export interface TimeWindow {
@@ -228,7 +228,7 @@ function paceBounds(windows: readonly TimeWindow[]): PaceBounds {
   return meet(pairs);
 }
 
-/** Whether some steady pace within `bounds`, those of `windows`, explains `next` too. */
+/** Returns true if some steady pace within `bounds`, those of `windows`, explains `next` too. */
 function isConsistent(
   windows: readonly TimeWindow[],
   bounds: PaceBounds,

@@ -11,7 +11,7 @@ import {
 } from '../kernel/errors.js';
 import type { RequestOutcome } from '../observe/events.js';
 
-/** Where an error happened: what was asked, and what came back if anything did. */
+/** Context of an error: the request, and the response if there was one. */
 export interface ErrorPlace {
   /** Name of the endpoint, such as `depth`. */
   readonly endpoint: string;
@@ -141,7 +141,7 @@ export class RequestRefusedError extends ExchangeError {
 
 /** Too fast for the exchange (field notes, HTTP: 429). The shared budget waits already. */
 export class RateLimitedError extends ExchangeError {
-  /** What Retry-After asked for, at most a day; undefined when it did not say anything sane. */
+  /** Wait that Retry-After asked for, at most a day; undefined when it did not say anything sane. */
   readonly retryAfterMs: number | undefined;
 
   constructor(place: ErrorPlace, retryAfterMs: number | undefined) {
@@ -298,7 +298,7 @@ export type OrderRequest = {
   price: string;
   /** Amount in the base currency, decimal text. */
   amount: string;
-  /** Whether it buys or sells the stock. */
+  /** True if it buys or sells the stock. */
   side: Side;
 };
 
@@ -342,7 +342,7 @@ const REFUSALS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether an order that had left was surely not taken: the exchange says so, or answers with a
+ * Returns true if an order that had left was surely not taken: the exchange says so, or answers with a
  * status of the 400s. Not so with 408, which a server may send in the middle of the work.
  */
 export function isRefusal(error: unknown): boolean {

@@ -204,7 +204,7 @@ export class ExchangeApi extends EndpointCaller {
   }
 
   /**
-   * What the account holds. Signed. Contract: Balances.
+   * Balances of the account. Signed. Contract: Balances.
    *
    * @returns by currency: `available`, and `freeze`, which is bound in active orders
    */

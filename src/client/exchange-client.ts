@@ -9,7 +9,7 @@ import type { ExchangeClock } from './exchange-clock.js';
 
 /** An answer of the exchange, with everything needed to judge how old and how complete it is. */
 export interface Reply<T> {
-  /** What was asked for: the rows that fit the contract. */
+  /** Result: the rows that fit the contract. */
   readonly data: T;
   /** Rows that did not fit the contract. They are not in `data`; put them into quarantine. */
   readonly rejected: readonly RejectedRow[];
@@ -28,7 +28,7 @@ export interface Reply<T> {
    */
   readonly cachedAtMs: number | null;
   /**
-   * Whether the exchange refuses an offset of 0 (`since`, `lastId`), so that 1 was sent. Where the
+   * True if the exchange refuses an offset of 0 (`since`, `lastId`), so that 1 was sent. Where the
    * offset counts trades, the newest one is then missing.
    */
   readonly isRaised: boolean;
@@ -69,7 +69,7 @@ export interface RequestTurn {
 /** Priority of calls that name none. */
 export const DEFAULT_PRIORITY = 10;
 
-/** What signed calls are made with (contract, Authentication). */
+/** Credentials of signed calls (contract, Authentication). */
 export interface Credentials {
   /** Public part of the key, sent with each signed call. */
   readonly apiKey: string;
@@ -81,13 +81,13 @@ export interface Credentials {
 export interface ProxyAddress {
   /** `http://host:port` or `https://…`; user and password in it are sent to the proxy. */
   readonly url: string;
-  /** What names it, for messages, such as `HTTPS_PROXY`. */
+  /** Name for messages, such as `HTTPS_PROXY`. */
   readonly setting: string;
 }
 
 /** Keeps the last nonce over restarts, so that a wall clock set back does not lock the key out. */
 export interface NonceStore {
-  /** Where it is kept, such as the path of a file, for errors. */
+  /** Place where it is kept, such as the path of a file, for errors. */
   readonly place?: string | undefined;
   /**
    * Waits until no other request is signed with this key, and keeps it so until the function
@@ -102,7 +102,7 @@ export interface NonceStore {
 }
 
 /**
- * What {@link createExchangeClient} needs: a client in parts, for programs that share budget and clock
+ * Options of {@link createExchangeClient}: a client in parts, for programs that share budget and clock
  * among several. {@link ExchangeClient} brings all of it by itself.
  */
 export interface ExchangeClientOptions {
@@ -122,7 +122,7 @@ export interface ExchangeClientOptions {
   readonly credentials?: Credentials;
   /** How the exchange wants to be asked; default as the contract says. */
   readonly dialect?: DialectName;
-  /** What a signature covers (contract, Authentication); default `payload`, as servers of the family do. */
+  /** Text that a signature covers (contract, Authentication); default `payload`, as servers of the family do. */
   readonly signedContent?: SignedContent;
   /** Keeps nonces over restarts; without it they are the time, and grow in this process only. */
   readonly nonceStore?: NonceStore;
@@ -132,6 +132,6 @@ export interface ExchangeClientOptions {
   readonly maxBodyBytes?: number;
   /** Kept-alive connections, and so requests under way at the same time. Default 8. */
   readonly connections?: number;
-  /** What requests go through; default none. */
+  /** Proxy of requests; default none. */
   readonly proxy?: ProxyAddress | undefined;
 }

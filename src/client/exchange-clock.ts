@@ -5,7 +5,7 @@ import { ClockLine, MIN_PACE, type TimeWindow } from './clock-line.js';
 
 /** One reading of the exchange's clock. */
 export interface ExchangeTimeSample {
-  /** What the exchange said, UNIX milliseconds, cut down to a multiple of `resolutionMs`. */
+  /** Time that the exchange reported, UNIX milliseconds, cut down to a multiple of `resolutionMs`. */
   readonly dateMs: number;
   /** When the request left, on this machine's monotonic clock. */
   readonly sentMonotonicMs: number;
@@ -21,11 +21,11 @@ export interface LivedTime {
   readonly sinceMs: number;
   /** First instant that has not come yet, by the most cautious of the sources that may be right. */
   readonly untilMs: number;
-  /** The same by the source in use alone: while others contradict it, the present goes on all the same. */
+  /** Present by the source in use alone: while others contradict it, the present goes on all the same. */
   readonly presentMs: number;
 }
 
-/** What {@link createExchangeClock} needs. */
+/** Options of {@link createExchangeClock}. */
 export interface ExchangeClockOptions {
   /** The clock of this machine, which the exchange's is measured against. */
   readonly clock: Clock;
@@ -49,7 +49,7 @@ const SETTLE_SAMPLES_LOCAL = 3;
 const SETTLE_SAMPLES = 4;
 const SETTLE_MS = 3000;
 /**
- * The same where they are ahead of the wall clock, as what is claimed of a future cannot be true, or where
+ * Wait if they are ahead of the wall clock, as what is claimed of a future cannot be true, or where
  * others contradict them: those that are wrong may have been most of the first by chance. A tape that is
  * fast, or was held for a while, contradicts nothing.
  */
@@ -72,7 +72,7 @@ const RIVAL_IN_ROW = 5;
 const STANDING_PACE = 0.5;
 /** How long most answers must speak for an earlier time until it is believed. */
 const JUMP_BACK_MS = 15_000;
-/** The same where nothing but these answers speaks for it. */
+/** Wait if nothing but these answers speaks for it. */
 const JUMP_UNWITNESSED_MS = 600_000;
 /** Without a dated answer for this long, the local clock is all there is. */
 const UNDATED_MS = 60_000;
@@ -86,7 +86,7 @@ export function createExchangeClock(options: ExchangeClockOptions): ExchangeCloc
 }
 
 /**
- * What time it is at the exchange.
+ * Estimates the time of the exchange.
  *
  * No source of time is believed alone. Answers that agree with each other make a line
  * ({@link ClockLine}); there may be several, and one is in use. States: *unheard* (no line: local
@@ -127,17 +127,17 @@ export class ExchangeClock {
     this.#startedMs = options.clock.monotonicMs();
   }
 
-  /** Whether the exchange has been heard at all; until then {@link nowMs} is the local clock. */
+  /** Returns true if the exchange has been heard at all; until then {@link nowMs} is the local clock. */
   get isSynced(): boolean {
     return this.#line !== undefined;
   }
 
-  /** What {@link nowMs} rests on: answers of the exchange, or this machine's clock alone. */
+  /** Source of {@link nowMs}: answers of the exchange, or this machine's clock alone. */
   get basis(): 'exchange' | 'local' {
     return this.#line === undefined || this.#line.isOwn ? 'local' : 'exchange';
   }
 
-  /** Whether answers of the last seconds contradict the others, as it was reported. */
+  /** Returns true if answers of the last seconds contradict the others, as it was reported. */
   get isDisputed(): boolean {
     return this.#rivals.some((rival) => rival.isReported && this.#shareOf(rival) > 0);
   }
@@ -157,7 +157,7 @@ export class ExchangeClock {
     return this.#usesLocal() ? 0 : this.nowMs() - Math.floor(this.#options.clock.wallMs());
   }
 
-  /** What coverage may be claimed of; undefined until several answers agree about the time. */
+  /** Limit of coverage; undefined until several answers agree about the time. */
   get lived(): LivedTime | undefined {
     const sinceMs = this.#sinceMs;
     if (sinceMs === undefined) return undefined;
@@ -228,7 +228,7 @@ export class ExchangeClock {
     const isFar = differenceMs > LOCAL_TOLERANCE_MS * Math.max(1, this.pace);
     const hasJumped = isFar || (isJump && !isFirst);
     this.#line = line;
-    // What contradicted the former time says nothing of this one.
+    // A contradiction of the former time says nothing of this one.
     this.#rivals = [];
     this.#recent = [];
     this.#datedMs = atMs;
@@ -280,13 +280,13 @@ export class ExchangeClock {
     return !this.isSynced || (this.#isLocal && this.#agreesWithWall(this.#line, LOCAL_LEAVE_MS));
   }
 
-  /** Whether the wall clock may be the exchange's, give or take `toleranceMs`. */
+  /** Returns true if the wall clock may be the exchange's, give or take `toleranceMs`. */
   #agreesWithWall(line: ClockLine | undefined, toleranceMs: number): boolean {
     const { clock } = this.#options;
     return line?.agreesWith(clock.wallMs() - clock.monotonicMs(), toleranceMs) === true;
   }
 
-  /** Whether the wall clock, which is another source, says the same. */
+  /** Returns true if the wall clock, which is another source, says the same. */
   #hasWall(line: ClockLine): boolean {
     return !line.isOwn && this.#agreesWithWall(line, LOCAL_TOLERANCE_MS);
   }
@@ -317,7 +317,7 @@ export class ExchangeClock {
     );
     const added = new Set([line, ...forks.slice(0, 1)]);
     if (this.#sinceMs !== undefined) {
-      // Of a fast tape that is held, the young lines follow each other: the oldest shows that it stands.
+      // The young lines of a fast tape that is held follow each other: the oldest shows that it stands.
       const [oldest] = forks.sort((a, b) => b.spanMs - a.spanMs);
       if (oldest !== undefined) added.add(oldest);
     }
@@ -330,7 +330,7 @@ export class ExchangeClock {
     const atMs = this.#options.clock.monotonicMs();
     const weightOf = (line: ClockLine) =>
       (line.isOwn ? -1 : this.#hasWall(line) ? 1 : 0) + this.#shareOf(line);
-    // Of two that are even, what is claimed by the earlier one is true by both.
+    // If two are even, coverage by the earlier one is true by both.
     all.sort((a, b) => weightOf(b) - weightOf(a) || a.estimateMs(atMs) - b.estimateMs(atMs));
     const [best, ...others] = all;
     if (best === undefined) return;
@@ -347,7 +347,7 @@ export class ExchangeClock {
     this.#sinceMs = this.atMonotonicMs(this.#startedMs);
   }
 
-  /** Whether most answers speak for a line, and enough of them. */
+  /** Returns true if most answers speak for a line, and enough of them. */
   #leads(line: ClockLine): boolean {
     const isKnown = line.count >= RIVAL_SAMPLES && line.spanMs >= RIVAL_SPAN_MS;
     if (!isKnown) return false;
@@ -357,7 +357,7 @@ export class ExchangeClock {
   }
 
   /**
-   * Whether a line sets out from where the other one was seen last: then the exchange's time did not
+   * Returns true if a line sets out from where the other one was seen last: then the exchange's time did not
    * jump, it runs at another pace, as a tape does that was held for a while.
    */
   #isContinuous(line: ClockLine, from: ClockLine): boolean {
@@ -444,7 +444,7 @@ export class ExchangeClock {
   }
 }
 
-/** Whether a line goes on from where another one was seen last, if time stood still for a while between. */
+/** Returns true if a line goes on from where another one was seen last, if time stood still for a while between. */
 function goesOn(line: ClockLine, from: ClockLine): boolean {
   const toleranceMs = LOCAL_TOLERANCE_MS * Math.max(1, line.pace);
   const atMs = Math.max(line.firstMs, from.lastMs);

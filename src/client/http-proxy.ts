@@ -79,7 +79,7 @@ export class HttpProxy {
     }
   }
 
-  /** Whether requests to an address of this scheme are forwarded, and not tunnelled. */
+  /** Returns true if requests to an address of this scheme are forwarded, and not tunnelled. */
   forwards(protocol: string): boolean {
     return protocol === 'http:' && this.#url.protocol === 'http:';
   }
@@ -101,7 +101,7 @@ export class HttpProxy {
     };
   }
 
-  /** The same for a request of Node's own, or of a library above it, to a `ws:` or `wss:` address. */
+  /** Options for a request of Node's own, or of a library above it, to a `ws:` or `wss:` address. */
   connectionTo(
     { protocol, host, hostname, port }: URL,
     limits: TunnelLimits,

@@ -30,7 +30,7 @@ export interface TransportOptions {
   /** Default {@link DEFAULT_MAX_BODY_BYTES}. */
   readonly maxBodyBytes?: number | undefined;
   readonly connections: number;
-  /** What requests go through; left out where the exchange is reached directly. */
+  /** Proxy of requests; left out where the exchange is reached directly. */
   readonly proxy?: ProxyAddress | undefined;
 }
 
@@ -45,7 +45,7 @@ export interface TransportRequest {
   readonly body?: Buffer;
 }
 
-/** What is reported of a request while it is under way. */
+/** Reports about a request while it is under way. */
 export interface RequestWatch {
   /** Its first bytes are about to leave on a connection that stands; before, nothing was sent. */
   onLeaving?(): void;
@@ -167,7 +167,7 @@ export class HttpTransport {
       throw new ProxyRefusedError({ endpoint, status }, message);
     } catch (error) {
       if (error instanceof ProxyRefusedError) throw error;
-      // What was asked for explains more than how the connection then broke.
+      // An error given before explains more than how the connection then broke.
       const { head, size, given } = handler;
       if (given !== undefined) throw given;
       if (head === undefined) throw unanswered(place, error, open);
@@ -347,14 +347,14 @@ class ReplyHandler implements Dispatcher.DispatchHandler {
   }
 }
 
-/** What honest pages of history need, for each connection that reads one at the same time. */
+/** Size of honest pages of history, for each connection that reads one at the same time. */
 const PER_CONNECTION_BYTES = 256 * 1024;
-/** Of the largest answers that are accepted, so many may be read at the same time. */
+/** Number of responses of the largest accepted size that may be read at the same time. */
 const LARGEST_AT_ONCE = 4;
 
 /** Memory for the bodies that all connections are reading at once, bytes. */
 class BodyMemory {
-  /** Of one body. */
+  /** Bytes of one body. */
   readonly maxBodyBytes: number;
   readonly maxBytes: number;
   #bytes = 0;

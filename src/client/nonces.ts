@@ -12,7 +12,7 @@ import type { NonceStore } from './exchange-client.js';
 import { Semaphore } from './request-gate.js';
 
 /**
- * Where the last nonce of a key is kept.
+ * Keeps the last nonce of a key.
  *
  * - `{ folder }`: in a file of its own there, shared by all programs that name the same folder.
  * - `memory`: nowhere. For a key with no other user, where nothing can be written: a restart goes
@@ -22,7 +22,7 @@ import { Semaphore } from './request-gate.js';
 export type NoncePlace = 'memory' | { readonly folder: string } | NonceStore;
 
 /**
- * Where nonces are kept by default: a folder of this user's for what programs remember,
+ * Default folder of nonces: a folder of this user's for what programs remember,
  * `~/.local/state/tapekeep/nonces` or what the platform has in its place.
  */
 export function defaultNonceFolder(home = homedir(), platform: string = process.platform): string {
@@ -90,7 +90,7 @@ function oneAtATime(inner: NonceStore): NonceStore {
   };
 }
 
-/** Where the nonces of a key are kept, and how programs that share the key wait for each other. */
+/** Place of the nonces of a key, and how programs that share the key wait for each other. */
 export interface NonceFileOptions {
   /** Folder of all nonces; made when missing, for its owner only. */
   readonly folder: string;

@@ -48,22 +48,22 @@ export interface RawReply extends ReplyHead {
   readonly via?: string;
 }
 
-/** What the reader needs to know about the question. */
+/** Facts about the request that the reader needs. */
 export interface Question<R> {
   readonly name: string;
   readonly endpoint: Endpoint<Endpoint['params'], R>;
   /** In which it was asked. */
   readonly dialect: DialectName;
-  /** What was asked for: an answer need not repeat it. */
+  /** Parameters of the request: a response need not repeat it. */
   readonly asked?: Asked;
   readonly isSigned: boolean;
   /** Texts that must not reach a message, even if the server echoes them. */
   readonly secrets: readonly string[];
-  /** What Retry-After asked for, if anything. */
+  /** Wait that Retry-After asked for, if any. */
   readonly retryAfterMs: number | undefined;
 }
 
-/** What an answer says. */
+/** Content of a response. */
 export interface Reading<R> extends ParsedPayload<R> {
   /** When a cache took it up, UNIX milliseconds, where the answer says so. */
   readonly cachedAtMs: number | undefined;
@@ -259,7 +259,7 @@ export function parseHttpDate(text: string | undefined): number | null {
 const RETRY_AFTER_SANE_MS = 86_400_000;
 
 /**
- * What Retry-After asks for, as milliseconds here, 0 when it is negative; undefined when the header
+ * Reads the wait of Retry-After, as milliseconds here, 0 when it is negative; undefined when the header
  * is absent, unreadable, or asks for more than a day.
  *
  * @param nowMs the exchange's time, to which a date relates

@@ -84,7 +84,7 @@ export class RequestGate {
     return turn;
   }
 
-  /** What is scarcest is waited for first: nothing else is held meanwhile. */
+  /** The scarcest permit comes first: nothing else is held meanwhile. */
   async #enter(
     endpoint: EndpointName,
     priority: number,

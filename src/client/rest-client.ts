@@ -211,7 +211,7 @@ export class EndpointCaller {
     return endpoint as SpokenEndpoint<ResultOf<N>>;
   }
 
-  /** Whether the exchange has an endpoint, as far as its dialect says. */
+  /** Returns true if the exchange has an endpoint, as far as its dialect says. */
   offers(name: EndpointName): boolean {
     return this.#dialect.endpoints[name] !== undefined;
   }

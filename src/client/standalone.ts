@@ -26,7 +26,7 @@ export interface ExchangeClientSettings
   /** `wss://…`, for {@link ExchangeClient.watch}. */
   readonly realtimeUrl?: string;
   /**
-   * Where the key's last nonce is kept, so that nonces rise over restarts and among all clients of
+   * Place of the key's last nonce, so that nonces rise over restarts and among all clients of
    * the key; default a file in {@link defaultNonceFolder}. Clients that use one key must name one
    * place, or an exchange may see their nonces in the wrong order and refuse the lower one.
    */
@@ -100,7 +100,7 @@ const WAITING_MAX = 10_000;
  * at a time, and orders are never sent twice.
  */
 export class ExchangeClient extends ExchangeApi {
-  /** What time it is at the exchange, learnt from its answers. */
+  /** Time of the exchange, estimated from its answers. */
   readonly time: ExchangeClock;
   readonly #settings: ExchangeClientSettings;
   readonly #proxy: ProxyAddress | undefined;

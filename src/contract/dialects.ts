@@ -54,7 +54,7 @@ export function paceWithin({ perSecond, perMinute }: EndpointLimit): {
 }
 
 interface DialectRow {
-  /** What differs; null: the exchange has no such endpoint, or none that this program speaks. */
+  /** Differences; null: the exchange has no such endpoint, or none that this program speaks. */
   readonly endpoints: { readonly [N in EndpointName]?: EndpointForm | null };
   /** Candles that may be asked for at once. */
   readonly candlesMax: number;
@@ -184,7 +184,7 @@ const CANDLES_BY_TIME: QuestionForm = {
 const P2B_CANDLES = 500;
 /** Candles come in pages of a multiple of so many, and are counted from a multiple of it: what is not is raised to one. */
 const P2B_STEP = 50;
-/** What is asked for besides on either side: a candle may close on the way, and a cache be as old as one. */
+/** Candles requested in addition on either side: a candle may close on the way, and a cache be as old as one. */
 const P2B_SPARE = 2;
 
 const stepped = (count: number) => Math.ceil(count / P2B_STEP) * P2B_STEP;
@@ -211,7 +211,7 @@ const CANDLES_BY_OFFSET: QuestionForm = {
 };
 
 /**
- * Whether the offset counts the candles that there are, or lengths of time, is not known where nothing was traded. So
+ * Nobody knows whether the offset counts existing candles or lengths of time where nothing was traded. So
  * a page covers what lies between its rows; up to now where it is the newest, and down from its oldest row where it
  * ends within a step, as only history does.
  */

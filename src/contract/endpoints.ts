@@ -57,11 +57,11 @@ export interface Endpoint<P extends z.ZodObject = z.ZodObject, R = unknown> {
   readonly path: string;
   /** Public endpoints have a GET form and a signed POST form; private ones only the latter. */
   readonly access: 'public' | 'private';
-  /** Whether the result comes inside `{code, success, message, result}` or bare. */
+  /** True if the result comes inside `{code, success, message, result}` or bare. */
   readonly envelope: boolean;
-  /** What it is for, in a few words. */
+  /** Purpose, in a few words. */
   readonly summary: string;
-  /** Whether the exchange may answer `operation blocked` (contract, Errors). */
+  /** True if the exchange may answer `operation blocked` (contract, Errors). */
   readonly isBlockable?: true;
   /** Its parameters with their limits; the client checks them before it sends anything. */
   readonly params: P;
@@ -218,11 +218,11 @@ export const endpoints = {
 export type Endpoints = typeof endpoints;
 /** Name of an endpoint, such as `depth` or `orderNew`. */
 export type EndpointName = keyof Endpoints;
-/** What a caller passes: defaults may be left out. */
+/** Parameters that a caller passes: defaults may be left out. */
 export type ParamsOf<N extends EndpointName> = z.input<Endpoints[N]['params']>;
-/** What a server works with: defaults filled in. */
+/** Parameters that a server works with: defaults filled in. */
 export type FilledParamsOf<N extends EndpointName> = z.output<Endpoints[N]['params']>;
-/** What an endpoint answers, once read and checked. */
+/** Result of an endpoint, once read and checked. */
 export type ResultOf<N extends EndpointName> =
   Endpoints[N]['result'] extends ResultShape<infer R> ? R : never;
 

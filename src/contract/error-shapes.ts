@@ -67,7 +67,7 @@ const fieldErrorsShape = z.record(z.string(), z.array(z.string()));
 const notFoundShape = z.object({ status: z.literal(404), error: z.string(), path: z.string() });
 const cousinErrorShape = z.object({ status: z.literal('error'), message: z.string() });
 
-/** What a JSON body turned out to be. */
+/** Meaning of a JSON body. */
 export type BodyReading =
   | { readonly kind: 'success'; readonly payload: unknown }
   /** No envelope, though one was due: what it is must show in its form. */

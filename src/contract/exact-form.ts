@@ -13,7 +13,7 @@ import { isObject } from '../kernel/json.js';
 const NOT_EXACT = Symbol('not of the exact form');
 
 interface ExactForm {
-  /** Whether `value` is of the form in whole: the schema accepts it and leaves it as it is. */
+  /** True if `value` is of the form in whole: the schema accepts it and leaves it as it is. */
   readonly isExact: (value: unknown) => boolean;
   /**
    * The value as the schema gives it out, or {@link NOT_EXACT}. Only for values that are not exact
@@ -70,7 +70,7 @@ function objectForm(shape: Readonly<Record<string, z.ZodType>>): ExactForm | und
 }
 
 /**
- * Whether `value` holds the fields of `names`, in this order, and nothing else, each exact. Servers
+ * Returns true if `value` holds the fields of `names`, in this order, and nothing else, each exact. Servers
  * write fields in one order, and a loop over a value's own names is the fastest way to what they
  * hold: the engine knows where each lies and does not look it up by name.
  */

@@ -14,7 +14,7 @@ export function sessionIn(address: string): string | null {
   return new URL(address).searchParams.get(SESSION_PARAMETER);
 }
 
-/** Whether the query of an address is empty, or names a session and nothing else. */
+/** Returns true if the query of an address is empty, or names a session and nothing else. */
 export function hasSessionAtMost({ searchParams }: URL): boolean {
   const names = [...searchParams.keys()];
   return names.length === 0 || (names.length === 1 && names[0] === SESSION_PARAMETER);
@@ -28,7 +28,7 @@ export function inSession(address: string, session: string | null | undefined): 
   return url.href;
 }
 
-/** Whether it is a replay by its identity: what another server sends under its words is ignored. */
+/** Returns true if it is a replay by its identity: what another server sends under its words is ignored. */
 export function isReplay(identity: string | null | undefined): boolean {
   return exchangeKindOf(identity) === 'replay';
 }
@@ -47,7 +47,7 @@ export interface TimeNotice {
   readonly pace: number;
   /** Another number for each change: one that was sent before is none. */
   readonly change: number;
-  /** Whether the time went to another place with it. */
+  /** True if the time went to another place with it. */
   readonly isJump: boolean;
 }
 
@@ -62,7 +62,7 @@ export function timeNoticeMessage({ nowMs, pace, change, isJump }: TimeNotice) {
  */
 export const REPLAY_TIME = 'the time of this replay';
 
-/** Whether a refusal says that nothing is recorded up to the time of a replay. */
+/** Returns true if a refusal says that nothing is recorded up to the time of a replay. */
 export function isNotRecordedYet(message: string): boolean {
   return message.includes(REPLAY_TIME);
 }

@@ -19,7 +19,7 @@ const WEEK_S = 604_800;
 export const DOCUMENTED_INTERVALS_S = [60, 900, 1800, 3600, 14_400, 86_400] as const;
 
 /**
- * Whether an exchange of this family offers candles of `seconds` (field notes, kline): a divisor of
+ * Returns true if an exchange of this family offers candles of `seconds` (field notes, kline): a divisor of
  * the next larger unit below a minute, an hour or a day; whole days up to a week; or one week.
  */
 export function isKlineInterval(seconds: number): boolean {

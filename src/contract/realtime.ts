@@ -41,7 +41,7 @@ export interface MethodRow {
   readonly params: z.ZodType;
   readonly summary: string;
   readonly result: z.ZodType;
-  /** Whether the answer's `params` are the request's; otherwise they are empty. */
+  /** True if the answer's `params` are the request's; otherwise they are empty. */
   readonly echoesParams: boolean;
 }
 
@@ -175,7 +175,7 @@ const timeNotice = z.object({
   params: z.tuple([z.number().positive(), z.number().min(0), z.number(), z.boolean()]),
 });
 
-/** What a frame from the server turned out to be. */
+/** Meaning of a frame from the server. */
 export type ServerFrame =
   | {
       readonly kind: 'response';
@@ -195,7 +195,7 @@ export type ServerFrame =
       /** As they came, to be read as rows of `history`. */
       readonly rows: readonly unknown[];
     }
-  /** Of a replay: its time goes on otherwise than before. */
+  /** Notice of a replay: its time runs otherwise than before. */
   | ({ readonly kind: 'time' } & TimeNotice)
   /** Neither a response nor a notification that is known. */
   | { readonly kind: 'unrecognised' };
@@ -251,7 +251,7 @@ const AMOUNTS: ReadonlySet<string> = new Set([
   ],
 ]);
 
-/** Whether a frame has an amount as a bare number, within a record or a row. */
+/** Returns true if a frame has an amount as a bare number, within a record or a row. */
 function hasBareAmount(value: unknown): boolean {
   if (Array.isArray(value)) return value.some(hasBareAmount);
   if (!isObject(value)) return false;
@@ -273,7 +273,7 @@ export function withAmountsAsWritten(frame: unknown, asWritten: () => unknown): 
   return isObject(written) ? { ...frame, ...pick(written, frame) } : frame;
 }
 
-/** What a frame is about; its id and its error stay as they are. */
+/** Subject of a frame; its id and its error stay as they are. */
 function pick(
   { params, result }: Readonly<Record<string, unknown>>,
   of: Readonly<Record<string, unknown>>,

@@ -183,7 +183,7 @@ export type ActiveOrder = OrderProgress & {
   id: number;
 };
 
-/** What an account holds of one currency (endpoint `balances`). Decimals are text. */
+/** Balance of an account in one currency (endpoint `balances`). Decimals are text. */
 export type Balance = {
   /** Amount that is free. */
   available: string;

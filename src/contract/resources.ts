@@ -168,7 +168,7 @@ export const activeOrder = z
   .object({ id: orderId, type: orderType, ...orderProgress })
   .meta({ id: 'ActiveOrder', description: "An active order of the caller's" });
 
-/** What an account holds of one currency: `freeze` is bound in active orders. */
+/** Balance of an account in one currency: `freeze` is bound in active orders. */
 export const balance = z
   .object({
     available: nonNegativeDecimal.describe('Amount that is free'),

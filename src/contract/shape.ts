@@ -13,7 +13,7 @@ export interface RejectedRow {
   readonly payload: unknown;
 }
 
-/** What a payload was asked for with, as far as it says something of the payload. */
+/** Parameters of the request for a payload, as far as it says something of the payload. */
 export interface Asked {
   /** The market that was asked for, or the key of an entry in a map. */
   readonly market?: string | undefined;
@@ -23,7 +23,7 @@ export interface Asked {
   readonly [param: string]: unknown;
 }
 
-/** What a reader takes besides the contract's form (tolerance.ts), and what it holds against the question. */
+/** Forms that a reader accepts besides the contract's (tolerance.ts), and checks against the request. */
 export interface Tolerance<T> {
   /** Fills in what is left out and can only be one thing. Called for what is not of the usual form. */
   readonly complete?: (value: unknown, asked: Asked) => unknown;
@@ -35,9 +35,9 @@ export interface Tolerance<T> {
 
 /** A payload after reading: the rows that fit, and those that did not. */
 export interface ParsedPayload<T> {
-  /** What fits. */
+  /** Rows that fit. */
   readonly data: T;
-  /** What does not, row by row. */
+  /** Rows that do not, one by one. */
   readonly rejected: readonly RejectedRow[];
 }
 
@@ -53,7 +53,7 @@ export interface ResultShape<T> {
    *
    * @throws z.ZodError when the payload as a whole is not of this shape. */
   parse(payload: unknown, asked?: Asked): ParsedPayload<T>;
-  /** Whether a payload without the envelope that was due shows by its form what it is. */
+  /** Returns true if a payload without the envelope that was due shows by its form what it is. */
   isTelling(parsed: ParsedPayload<T>): boolean;
 }
 
@@ -106,7 +106,7 @@ export function show(value: unknown): string {
 }
 
 /**
- * What a schema refuses first: the key, its value, and what is expected, which its message says.
+ * First refusal of a schema: the key, its value, and what is expected, which its message says.
  *
  * @param written what was checked; left out, no value is shown
  */
@@ -144,7 +144,7 @@ export function refusedOptions(schema: z.ZodType, given: unknown): string | unde
   return `${kindOf(given)} was given; expected ${issue.message}`;
 }
 
-/** What was given in place of an object, without its value. */
+/** Names the value given instead of an object, without its value. */
 function kindOf(given: unknown): string {
   if (given === undefined || given === null) return 'nothing';
   return Array.isArray(given) ? 'a list' : `a ${typeof given}`;
@@ -167,7 +167,7 @@ export function wholeShape<T>(schema: z.ZodType<T>, tolerance?: Tolerance<T>): R
   };
 }
 
-/** What an object or array holds, when that is not too much. */
+/** Lists the contents of an object or array, when that is not too much. */
 function partsOf(payload: unknown): unknown[] {
   if (typeof payload !== 'object' || payload === null) return [];
   const parts: unknown[] = Object.values(payload);

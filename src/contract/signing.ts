@@ -8,7 +8,7 @@ export const AUTH_HEADERS = {
 } as const;
 
 /**
- * What the signature is computed over. `payload`: the base64 text, as servers of this family do
+ * Text that the signature is computed over. `payload`: the base64 text, as servers of this family do
  * (field notes, Signing); `body`: the JSON text itself, the contract's literal wording.
  */
 export type SignedContent = 'payload' | 'body';

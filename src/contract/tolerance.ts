@@ -6,7 +6,7 @@ import type { Asked } from './shape.js';
 import { wholeNumber } from './values.js';
 
 /**
- * What a reader takes besides the contract's forms, because servers of the family send it and it can
+ * Forms that a reader accepts besides the contract's, because servers of the family send it and it can
  * mean one thing only. A server and the documents keep to the contract's schemas: nothing here is
  * theirs.
  */
@@ -46,7 +46,7 @@ const UNTOLD = {
 /** A ticker that leaves figures out. They are null then, and never computed. */
 export const tickerOfFewer = ticker.extend(UNTOLD);
 
-/** The same of the map of tickers. */
+/** Reads the map of tickers in the same way. */
 export const tickerEntryOfFewer = tickerEntry.extend({
   ticker: tickerEntry.shape.ticker.extend(UNTOLD),
 });

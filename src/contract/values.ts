@@ -21,7 +21,7 @@ const POINT_FROM_0 = 0x2e - DIGIT_0;
 const QUICK_LENGTH = 40;
 
 /**
- * What plain decimal text from position `at` on says: a zero, a number above zero, or undefined for
+ * Reads plain decimal text from position `at` on: a zero, a number above zero, or undefined for
  * any other text and for numbers of unusual length. Half of a page's reading is this loop.
  */
 function plainSign(text: string, at: number): 0 | 1 | undefined {

@@ -15,7 +15,7 @@ const choice = <const Words extends readonly [string, ...string[]]>(
 ) => ({ about, words });
 
 /**
- * What the contract leaves open, or servers of the family do otherwise (field notes, Our defaults): each
+ * Behaviours that the contract leaves open, or servers of the family change (field notes, Our defaults): each
  * word is a behaviour that a client must survive, the first one ours. Options of the
  * command line come from this table.
  */
@@ -47,7 +47,7 @@ const VARIANT_CHOICES = {
   unknownMarket: choice('reaction to an unknown market in a subscribed list', 'ignore', 'refuse'),
   badJson: choice('reaction to a real-time frame that is not JSON', 'ignore', 'close'),
 };
-/** The same of candles, which are made before they are served (field notes, kline). */
+/** Variants of candles, which are made before they are served (field notes, kline). */
 export const CANDLE_CHOICES = {
   emptyCandles: choice('where nothing was traded', 'omitted', 'filled'),
   /** `previous` widens high and low accordingly. */
@@ -92,7 +92,7 @@ export const DEFAULT_VARIANTS: ServerVariants = {
   rateLimit: { limit: 500, windowMs: 60_000, enforce: false },
 };
 
-/** What all exchanges have in common whose documents are one text (docs/reference/exchanges.md). */
+/** Behaviour common to all exchanges whose documents are one text (docs/reference/exchanges.md). */
 const DOCUMENTED = {
   sinceMode: 'id',
   sinceMin: 1,

@@ -28,7 +28,7 @@ export class BoundedMap<K, V> extends Map<K, V> {
   }
 }
 
-/** The same of values: one that is added again counts as new. */
+/** A bounded set of values: one that is added again counts as new. */
 export class BoundedSet<T> extends Set<T> {
   readonly #max: number;
 

@@ -4,12 +4,12 @@ import { WaitingLine } from './waiting-line.js';
 
 /** Longest wait that a server may impose by Retry-After, when several answers ask for it. */
 const RETRY_AFTER_MAX_MS = 5 * 60_000;
-/** The same by rate-limit headers. */
+/** Pauses by rate-limit headers. */
 const RESET_MAX_MS = 3_600_000;
 /** How often a line is looked at in which the next one waits for long. */
 const RECHECK_MS = 10_000;
 
-/** What a budget looks like at one instant. */
+/** State of a budget at one instant. */
 export interface RequestBudgetState {
   /** Requests per second that are allowed now: configured, less what refusals and headers take. */
   readonly ratePerS: number;
@@ -19,7 +19,7 @@ export interface RequestBudgetState {
   readonly waiting: number;
 }
 
-/** What a {@link RequestBudget} allows. */
+/** Limits of a {@link RequestBudget}. */
 export interface RequestBudgetOptions {
   /** Time for the refill; {@link systemClock} outside of tests. */
   readonly clock: Clock;
@@ -37,7 +37,7 @@ export interface RequestBudgetOptions {
   readonly onShared?: (others: number) => void;
 }
 
-/** What a server says about its own limit. `resetS` is the time until its window starts anew. */
+/** Limit that a server reports. `resetS` is the time until its window starts anew. */
 export interface RateLimitHeaders {
   /** Requests that a window allows in all. */
   readonly limit?: number | undefined;
@@ -184,7 +184,7 @@ export class RequestBudget {
     this.#serve();
   }
 
-  /** What it looks like now. */
+  /** Current state. */
   state(): RequestBudgetState {
     this.#refill();
     return { ratePerS: this.#ratePerS(), tokens: this.#tokens, waiting: this.#line.size };
@@ -297,7 +297,7 @@ const CUT_GAIN = 50;
 const CUT_MAX = 0.5;
 /** Share of refusals at which cuts and {@link HEALING} balance, so the least that a limit shows. */
 const TOLERATED_SHARE = 0.04;
-/** What each answer that is no refusal gives back of the rate. */
+/** Share of the rate that each accepted request restores. */
 const HEALING = CUT_GAIN * TOLERATED_SHARE ** 3;
 /** Time without a refusal after which all of the rate is back; slow at first, to meet a limit gently. */
 const RECOVERY_MS = 60_000;

@@ -50,7 +50,7 @@ function giveUp(held: Map<Socket, Held>): void {
   socket.destroy();
 }
 
-/** Where a server listens: its port, and that with the host as a URL has them. */
+/** Address of a server: its port, and that with the host as a URL has them. */
 export function listeningPlace(server: Server, host: string) {
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : 0;
@@ -58,7 +58,7 @@ export function listeningPlace(server: Server, host: string) {
 }
 
 /**
- * Whether a Host header is an address, `localhost`, or a name without a dot. A name of the network at
+ * Returns true if a Host header is an address, `localhost`, or a name without a dot. A name of the network at
  * large would mean a web page that had its own name resolved to this machine, to read from a browser
  * what is served here; no page gets a name without a dot for its own.
  *
@@ -74,7 +74,7 @@ export function isLocalHost(host: string): boolean {
   return /^[a-z0-9_-]{1,63}(\.localhost)?$/.test(name);
 }
 
-/** Whether a browser says that a page of another site has made it send a request. */
+/** Returns true if a browser says that a page of another site has made it send a request. */
 export function isFromOtherSite(headers: IncomingHttpHeaders): boolean {
   const site = headers['sec-fetch-site'];
   return site !== undefined && site !== 'same-origin' && site !== 'none';

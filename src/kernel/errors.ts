@@ -1,5 +1,5 @@
 /**
- * What the owner of a failed piece of work should do about it.
+ * Action for the owner of a failed piece of work about it.
  *
  * - `retry`: the same work may succeed later; back off and repeat.
  * - `skip`: this piece cannot succeed, the next one may; record it and go on.
@@ -23,7 +23,7 @@ export const EXITS = {
 export type ExitName = keyof typeof EXITS;
 
 interface ErrorEntry {
-  /** Where it depends, the first is that of an error which names none. */
+  /** Default action; if there are two, the first is that of an error which names none. */
   readonly action: ErrorAction | `${ErrorAction} or ${ErrorAction}`;
   /** Exit code of a command that ends with it. */
   readonly exit: ExitName;
@@ -224,11 +224,11 @@ export const ERRORS = { ...STORE, ...ARCHIVE, ...COLD, ...OTHER };
 /** Any of them. */
 export type ErrorCode = keyof typeof ERRORS;
 
-/** What an error may carry besides its code and its text. */
+/** Details of an error besides its code and its text. */
 export interface ErrorDetails {
-  /** What went wrong before. */
+  /** Earlier error. */
   readonly cause?: unknown;
-  /** What the caller should do about it, where the code alone does not say it. */
+  /** Action of the caller, if the code alone does not say it. */
   readonly action?: ErrorAction | undefined;
 }
 
@@ -240,7 +240,7 @@ export interface ErrorDetails {
 export class TapekeepError extends Error {
   /** Stable, for programs: it never changes its meaning. */
   readonly code: ErrorCode;
-  /** What the caller should do about it. */
+  /** Action of the caller. */
   readonly action: ErrorAction;
 
   /** @param options `action` where it is another than the catalogue's first, or depends on the cause */
@@ -259,7 +259,7 @@ export class AbortedError extends TapekeepError {
   }
 }
 
-/** Whether `error` only says that work was stopped on request. */
+/** Returns true if `error` only says that work was stopped on request. */
 export function isAborted(error: unknown): boolean {
   return error instanceof AbortedError || (error instanceof Error && error.name === 'AbortError');
 }
@@ -267,7 +267,7 @@ export function isAborted(error: unknown): boolean {
 /** A server may quote a whole row. */
 const ADDED_LETTERS = 400;
 
-/** What Postgres adds to the message of an error: what is wrong in detail, and what to do. Empty where it adds nothing. */
+/** Returns what Postgres adds to the message of an error: what is wrong in detail, and what to do. Empty where it adds nothing. */
 export function addedByServer(error: unknown): string {
   const { detail, hint } = (error ?? {}) as { readonly detail?: unknown; readonly hint?: unknown };
   return Object.entries({ detail, hint })

@@ -27,7 +27,7 @@ export interface FileLockOptions {
   readonly waitMs: number;
   /** A holder gives a sign of life four times in this time; without one it is gone. Default 10 s. */
   readonly leaseMs?: number | undefined;
-  /** What is thrown when the others take too long. @param holder such as `process 12 on HOST` */
+  /** Error for a holder that takes too long. @param holder such as `process 12 on HOST` */
   readonly refusal: (holder: string) => Error;
   /** Called once, when the others take longer than a moment. @param holder as above */
   readonly onWait?: ((holder: string) => void) | undefined;
@@ -215,7 +215,7 @@ export class FileLock {
 }
 
 /**
- * Whether the holder runs; unknown where it is on another machine, or its id may be that of a later process, and of this
+ * Returns true if the holder runs; unknown where it is on another machine, or its id may be that of a later process, and of this
  * process where it gave the lock back, or another thread of it has it.
  */
 async function lifeOf(text: string): Promise<'runs' | 'gone' | 'unknown'> {

@@ -21,7 +21,7 @@ export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   }
 }
 
-/** Whether something is there. @throws the error of the file system where that cannot be seen */
+/** Returns true if something is there. @throws the error of the file system where that cannot be seen */
 export async function isThere(path: string): Promise<boolean> {
   try {
     await stat(path);

@@ -3,7 +3,7 @@ export const JSON_DEPTH_MAX = 16;
 /** Most values of one text: the tickers of 10,000 markets are some 140,000. */
 export const JSON_VALUES_MAX = 250_000;
 
-/** Whether a value is what JSON calls an object: fields by their names. */
+/** Returns true if a value is what JSON calls an object: fields by their names. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -3,7 +3,7 @@ export class Mutex {
   #tail: Promise<void> = Promise.resolve();
   #pending = 0;
 
-  /** Whether some work runs or waits: more would not start at once. */
+  /** Returns true if some work runs or waits: more would not start at once. */
   get isBusy(): boolean {
     return this.#pending > 0;
   }

@@ -9,7 +9,7 @@ function editDistance(left: string, right: string): number {
     const next = [i];
     for (let j = 1; j <= right.length; j += 1) {
       const replaced = (row[j - 1] ?? 0) + (left[i - 1] === right[j - 1] ? 0 : 1);
-      // What lies before a text is no letter of the other.
+      // The column before a text is no letter of the other.
       const isSwap = left[i - 1] === right[j - 2] && left[i - 2] === right[j - 1];
       const swapped = isSwap ? (before[j - 2] ?? 0) + 1 : replaced;
       next.push(Math.min(replaced, swapped, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { codeOf } from './errors.js';
 
-/** Whether a process of this id exists, of any owner. */
+/** Returns true if a process of this id exists, of any owner. */
 export function isAlive(pid: number): boolean {
   if (!Number.isInteger(pid) || pid < 1) return false;
   try {
@@ -12,7 +12,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** What Linux says of a process from its state on: the fields before may hold spaces. */
+/** Fields of Linux about a process, from its state on: the fields before may hold spaces. */
 async function statOf(pid: number): Promise<string[]> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
   return stat.slice(stat.lastIndexOf(')') + 2).split(' ');

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { LoopShare } from './loop-share.js';
 
-/** What one connection has sent and the server has not parsed yet. */
+/** Bytes of one connection that the server has not parsed yet. */
 interface Waiting {
   readonly socket: Socket;
   readonly peer: string;
@@ -159,7 +159,7 @@ function parseNext(one: Waiting): void {
 const LF = 10;
 const CR = 13;
 
-/** Where the first head among these bytes ends, or all of them end: no two heads end in one piece. */
+/** Finds the end of the first head among these bytes, or all of them end: no two heads end in one piece. */
 function endOfHead(bytes: Buffer): number {
   for (let at = bytes.indexOf(LF); at >= 0; at = bytes.indexOf(LF, at + 1)) {
     const next = bytes[at + 1] === CR ? at + 2 : at + 1;

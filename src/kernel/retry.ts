@@ -48,7 +48,7 @@ export class Backoff {
   }
 }
 
-/** What {@link retry} needs: how often, how long between, and which errors are worth it. */
+/** Options of {@link retry}: how often, how long between, and which errors are worth it. */
 export interface RetryOptions extends BackoffOptions {
   readonly clock: Clock;
   readonly random: Random;

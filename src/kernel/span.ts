@@ -23,17 +23,17 @@ export function spanContains({ fromMs, toMs }: Span, instantMs: number): boolean
   return fromMs <= instantMs && instantMs < toMs;
 }
 
-/** Whether all of `inner` lies in `outer`. */
+/** Returns true if all of `inner` lies in `outer`. */
 export function holdsSpan(outer: Span, inner: Span): boolean {
   return outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
 }
 
-/** Whether two spans have anything in common. */
+/** Returns true if two spans have anything in common. */
 export function doOverlap(a: Span, b: Span): boolean {
   return a.fromMs < b.toMs && b.fromMs < a.toMs;
 }
 
-/** What two spans have in common; empty when that is nothing. */
+/** Returns the overlap of two spans; empty if there is none. */
 export function overlapOf(a: Span, b: Span): Span {
   return { fromMs: Math.max(a.fromMs, b.fromMs), toMs: Math.min(a.toMs, b.toMs) };
 }

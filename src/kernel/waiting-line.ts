@@ -19,9 +19,9 @@ interface Fork {
 }
 type Branch = number | Fork;
 
-/** What is one request for all markets, beside what is one for each: neither waits for all of the other. */
+/** Requests for all markets at once, beside those for one each: neither waits for all of the other. */
 const FOLLOWERS: Fork = { first: 0, second: 1, firstTurns: 1, secondTurns: 1 };
-/** Of ten turns five for work that leads, four for what follows, one for background work. */
+/** Shares of ten turns: five for work that leads, four for what follows, one for background work. */
 const FOREGROUND: Fork = { first: LEAD_PRIORITY, second: FOLLOWERS, firstTurns: 5, secondTurns: 4 };
 const BACKGROUND: Fork = {
   ...{ first: BACKGROUND_PRIORITY, second: LAST_PRIORITY },
@@ -30,7 +30,7 @@ const BACKGROUND: Fork = {
 const FORKS: Fork = { first: FOREGROUND, second: BACKGROUND, firstTurns: 9, secondTurns: 1 };
 
 /**
- * What each kind of work gets of a rate where all wait whenever they ask for more: by priority, in the
+ * Share of a rate for each kind of work if all wait whenever they ask for more: by priority, in the
  * unit of the rate. What one does not need is left to the others.
  *
  * @param asked what each asks for
@@ -92,7 +92,7 @@ class Turns implements Waiting {
   readonly #fork: Fork;
   readonly first: Waiting;
   readonly second: Waiting;
-  /** What the first one had more than its part while both waited; above 0 it is the other one's turn. */
+  /** Turns that the first one had beyond its part while both waited; above 0 it is the other one's turn. */
   #ahead: number;
 
   constructor(fork: Fork, queueOf: (priority: number) => Queue) {

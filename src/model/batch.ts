@@ -3,7 +3,7 @@ import type { PageRow } from './order.js';
 import { type RowOf, SERIES, type Series, type SeriesRow, type StreamKind } from './series.js';
 
 /**
- * What crosses from collectors to the archive: rows together with the coverage that they prove.
+ * Data from collectors to the archive: rows together with the coverage that they prove.
  * A batch commits whole or not at all, which is what makes coverage trustworthy.
  *
  * Decimals are text in plain notation. Times carry their unit in their name and are in exchange
@@ -20,7 +20,7 @@ export interface StreamRef {
   readonly marketId: number;
   /** Kline interval or state period in seconds; 0 for the other kinds. */
   readonly variant: number;
-  /** Where expected coverage begins; null while the start of history is not known yet. */
+  /** Start of expected coverage; null while the start of history is not known yet. */
   readonly collectFromMs: number | null;
 }
 
@@ -80,7 +80,7 @@ export interface CoveredRange {
   readonly rowCount: number;
 }
 
-/** What became of the rows of one batch, by table. Their sum is the number of rows given. */
+/** Outcomes of the rows of one batch, by table. Their sum is the number of rows given. */
 export interface RowOutcomes {
   readonly stored: number;
   /** A known row that learned something: an exact time, or a candle's revision. */
@@ -116,13 +116,13 @@ export interface TradeExposure {
   readonly atMs: number;
 }
 
-/** Where an exchange began the ids of a market's trades anew. */
+/** Place where an exchange restarted the ids of a market's trades. */
 export interface IdEpoch {
   readonly marketId: number;
   /** Second of its first trade that was seen, exchange milliseconds. */
   readonly beginsMs: number;
   readonly firstId: number;
-  /** Of the last trade before it that was seen. */
+  /** Id of the last trade before it that was seen. */
   readonly lastBeforeMs: number;
   readonly lastIdBefore: number;
   readonly endpoint: string;

@@ -6,7 +6,7 @@ import { doOverlap, normalizeSpans, type Span, subtractSpans } from '../kernel/s
  * holds both, they must agree to the last digit; where they do not, one of them is wrong.
  */
 
-/** What the stored trades of a slot add up to; decimals are exact sums as text. */
+/** Sums of the stored trades of a slot; decimals are exact sums as text. */
 export interface TradeFigures {
   readonly count: number;
   readonly amount: string;
@@ -39,9 +39,9 @@ export interface SlotFigures {
   readonly candle: CandleFigures | null;
   /** Close of the candle before, however long ago; null when it is not known for sure. */
   readonly previousClose: string | null;
-  /** Whether all trades of the slot are stored. */
+  /** True if all trades of the slot are stored. */
   readonly hasTrades: boolean;
-  /** Whether the exchange was asked for the candle after it was final. */
+  /** True if the exchange was asked for the candle after it was final. */
   readonly hasCandle: boolean;
 }
 
@@ -89,7 +89,7 @@ export function judgeSlot(slot: SlotFigures): SlotCheck {
 /** The difference of stored trades whose candle is absent, which stands alone. */
 export const ABSENT_CANDLE = { figure: 'candle' } as const satisfies Partial<Difference>;
 
-/** Whether differences are those of an absent candle: they do not speak of covered trades. */
+/** Returns true if differences are those of an absent candle: they do not speak of covered trades. */
 export function isAbsentCandle(differences: readonly Difference[]): boolean {
   return differences.some(({ figure }) => figure === ABSENT_CANDLE.figure);
 }

@@ -8,7 +8,7 @@ import { isoMs, isoUs, timestampUs } from '../kernel/timestamp.js';
  * how it crosses between them, and what of it can be stored. Series (series.ts) are made of these.
  */
 
-/** What a column holds, as files and reports name it. Decimals are exact; `decimals` is a list of them. */
+/** Type of a column, as files and reports name it. Decimals are exact; `decimals` is a list of them. */
 export type ColumnForm = 'timestamp' | 'integer' | 'text' | 'decimal' | 'decimals';
 
 /** The names of a form in files. The types of decimals in DuckDB depend on their digits. */
@@ -39,7 +39,7 @@ export const FORM_NAMES: Readonly<Record<ColumnForm, FormNames>> = {
 };
 
 /**
- * What the digits of a decimal go by: those of the market's prices or amounts, of both together, or of sums,
+ * Source of the digits of a decimal: those of the market's prices or amounts, of both together, or of sums,
  * which have the digits of several numbers.
  */
 export type Measure = 'price' | 'amount' | 'product' | 'sum';
@@ -49,19 +49,19 @@ export interface ColumnType<Value> {
   readonly form: ColumnForm;
   /** Bytes in a row of Postgres: what is of one width lies together. 0: of any length. */
   readonly width: 8 | 4 | 0;
-  /** Of decimals. */
+  /** Digits of decimals. */
   readonly measure?: Measure;
-  /** Whether a value may be unknown. */
+  /** True if a value may be unknown. */
   readonly isNullable?: true;
   /** The text of a value for COPY, before escapes. */
   encode(value: Value): string;
   /** Value from its JSON form: text, a number (of timestamps: microseconds), or a list of texts. */
   decode(json: unknown): Value;
-  /** What keeps a value from being stored, to be read after the name of its column. */
+  /** Reason that keeps a value from being stored, to be read after the name of its column. */
   faultOf(value: Value): string | undefined;
-  /** Whether two texts of {@link ColumnType.encode} mean the same. */
+  /** Returns true if two texts of {@link ColumnType.encode} mean the same. */
   isSame(a: string, b: string): boolean;
-  /** Of timestamps: UNIX milliseconds of a value, cut down to whole ones. */
+  /** Reads a timestamp: UNIX milliseconds of a value, cut down to whole ones. */
   toMs?(value: Value): number;
 }
 
@@ -74,7 +74,7 @@ const MAX_LEVELS = 10_000;
 
 const isSameText = (a: string, b: string) => a === b;
 
-/** Whether a number is a timestamp that can be stored, UNIX milliseconds. */
+/** Returns true if a number is a timestamp that can be stored, UNIX milliseconds. */
 export function isTimestampMs(ms: number): boolean {
   return Number.isInteger(ms) && ms >= 0 && ms <= MAX_TIMESTAMP_MS;
 }
@@ -89,7 +89,7 @@ export function saneWindow(presentMs: number): Span {
   return { fromMs: Date.UTC(2009, 0, 1), toMs: presentMs + DAY_MS };
 }
 
-/** Whether a number fits into four bytes and is not below zero. */
+/** Returns true if a number fits into four bytes and is not below zero. */
 export function isInt4(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= MAX_INT4;
 }
@@ -128,11 +128,11 @@ function whole(width: 8 | 4, isStorable: (value: number) => boolean): ColumnType
 
 /** A whole number of eight bytes, as far as JavaScript holds it exactly. */
 export const int8 = whole(8, Number.isSafeInteger);
-/** The same above zero, as exchanges give them. */
+/** Ids above zero, as exchanges give them. */
 export const positiveInt8 = whole(8, (value) => Number.isSafeInteger(value) && value > 0);
 /** A whole number of four bytes from zero on. */
 export const int4 = whole(4, isInt4);
-/** The same above zero, as a length in seconds is. */
+/** Seconds above zero, as a length in seconds is. */
 export const positiveInt4 = whole(4, (value) => isInt4(value) && value > 0);
 
 /** One of a few words. */
@@ -148,7 +148,7 @@ export function oneOf<const Word extends string>(...words: readonly Word[]): Col
 const USUAL_DECIMAL = /^\d{1,39}(?:\.\d{1,39})?$/;
 const HAS_VALUE = /[1-9]/;
 
-/** What a decimal may be: 1 above zero, 0 from zero on, −1 any. */
+/** Sign that a decimal must have: 1 above zero, 0 from zero on, −1 any. */
 export type LeastSign = -1 | 0 | 1;
 
 /** Why a text is no decimal that can be stored. */

@@ -1,6 +1,6 @@
 import type { Span } from '../kernel/span.js';
 
-/** What an observation proves, and what was missed before it. */
+/** Proof of an observation, and what was missed before it. */
 export interface Observed {
   /** Covered by this observation. */
   readonly claim: Span;

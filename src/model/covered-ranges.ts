@@ -5,7 +5,7 @@ import type { CoveredRange } from './batch.js';
 export const RANGES_MAX = 1000;
 
 /**
- * What the walk remembers of a stream's coverage: its covered ranges, newest first, as the archive
+ * Coverage of a stream as the walk remembers it: its covered ranges, newest first, as the archive
  * last reported them. Bounded: beyond the limit the oldest are forgotten, which only makes the walk
  * repeat work.
  */
@@ -20,7 +20,7 @@ export class CoveredRangeList {
     this.replace(ranges);
   }
 
-  /** Whether the archive may hold older covered ranges than these. */
+  /** Returns true if the archive may hold older covered ranges than these. */
   get isCut(): boolean {
     return this.#isCut;
   }

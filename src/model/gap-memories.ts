@@ -1,15 +1,15 @@
 import { doOverlap, hullOf, type Span, subtractSpans } from '../kernel/span.js';
 
-/** What is remembered of a span that was, or is, not proven complete. */
+/** Memory of a span that was, or is, not proven complete. */
 export interface GapMemory {
   /** Null: the archive has not given it one yet. */
   readonly gapId: number | null;
   readonly span: Span;
   readonly state: 'open' | 'filling' | 'filled' | 'unfillable';
   readonly reason: string;
-  /** What the last try found. */
+  /** Result of the last attempt. */
   readonly note: string | null;
-  /** What people wrote. */
+  /** Remarks of people. */
   readonly remarks: string | null;
   readonly firstSeenAtMs: number;
   readonly attempts: number;
@@ -18,7 +18,7 @@ export interface GapMemory {
   readonly revokedAtMs: number | null;
 }
 
-/** What was found out about a span just now. */
+/** Finding about a span. */
 export interface GapFinding {
   readonly span: Span;
   readonly state: GapMemory['state'];
@@ -52,7 +52,7 @@ export interface GapChanges {
 export function placeFinding(near: readonly GapMemory[], finding: GapFinding): GapChanges {
   const { state, reason, atMs, nextAttemptAtMs } = finding;
   const begun = near.find((one) => one.span.fromMs === finding.span.fromMs);
-  // What the last try found says nothing of another reason.
+  // The result of the last attempt says nothing of another reason.
   const note = finding.note ?? (begun?.reason === reason ? begun.note : null);
   const revokedAtMs =
     finding.revokedAtMs === undefined ? (begun?.revokedAtMs ?? null) : finding.revokedAtMs;
@@ -80,7 +80,7 @@ export function placeFinding(near: readonly GapMemory[], finding: GapFinding): G
     if (parts.length === 0 && !isSame && one.gapId !== null) removed.push(one.gapId);
   }
   const isClosed = state === 'filled' || state === 'unfillable';
-  // What is asked for piece by piece, downwards, was tried once when its lowest piece was.
+  // A span that is requested piece by piece, downwards, was tried once its lowest piece was.
   const triesOf = (one: GapMemory) => {
     const isTried = doOverlap(one.span, finding.span);
     const isLowest = !alike.includes(one) || finding.span.fromMs === one.span.fromMs;

@@ -54,7 +54,7 @@ const LOST: ReadonlySet<string> = new Set<GapReason | typeof GIVEN_UP | typeof B
   'not offered',
 ]);
 
-/** Whether a gap of this reason can never be filled, as far as is known. */
+/** Returns true if a gap of this reason can never be filled, as far as is known. */
 export function isLost(reason: string): boolean {
   return LOST.has(reason);
 }

@@ -2,7 +2,7 @@ import { normalizeSpans, type Span, subtractSpans } from '../kernel/span.js';
 
 /** A piece of expected history that is not covered, as a walk works on it: from its upper edge down. */
 export interface Gap {
-  /** Where the gap begins; minus infinity while the start of history is not known. */
+  /** Start of the gap; minus infinity while the start of history is not known. */
   readonly fromMs: number;
   /** Its upper edge. */
   readonly edgeMs: number;

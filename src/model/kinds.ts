@@ -107,7 +107,7 @@ export function rowFields(table: SeriesTable, sqlOf: (column: Column) => string)
   });
 }
 
-/** Where the field of a column stands, the place of the market before all; that of lists is the same. */
+/** Place of the field of a column, the place of the market before all; that of lists is the same. */
 export function rowPlaces(table: SeriesTable): ReadonlyMap<string, number> {
   const places = new Map<string, number>();
   let at = 0;

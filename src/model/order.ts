@@ -8,7 +8,7 @@ import { firstNot } from '../kernel/sorted.js';
  * id within it, as the archive's key has them.
  */
 
-/** What the walk needs to know of a trade. */
+/** Fields of a trade that the walk needs. */
 export interface PageRow {
   readonly tid: number;
   /** Whole UNIX second of the execution. */
@@ -21,7 +21,7 @@ const ID_STEPS_MAX = 10;
 const STEPS = 50;
 
 /**
- * Whether the first row of a page of the newest trades looks unlike one: its id does not follow those
+ * Returns true if the first row of a page of the newest trades looks unlike one: its id does not follow those
  * below it, or its time lies before theirs, or after the reply's. It may be true all the same.
  *
  * @param rows in the order of the reply
@@ -56,7 +56,7 @@ export function orderPage<T extends PageRow>(rows: readonly T[]): T[] {
 
 /** Seconds by which trades of a true page may be out of order: clocks of matching engines differ. */
 const WOBBLE_S = 2;
-/** Whether the ids of two trades say that one came first and their times say that the other did. */
+/** Returns true if the ids of two trades say that one came first and their times say that the other did. */
 export function areAtOdds(a: PageRow, b: PageRow): boolean {
   const apartS = a.tradedAtS - b.tradedAtS;
   return Math.abs(apartS) > WOBBLE_S && Math.sign(apartS) !== Math.sign(a.tid - b.tid);
@@ -101,7 +101,7 @@ export function screenPage(
   return { refused, isShuffled };
 }
 
-/** Of rows in some order, newest first, those whose time does not run along with it. */
+/** Returns the rows, newest first, whose time does not run along with it. */
 function misplaced(rows: readonly PageRow[], order: readonly number[]): number[] {
   const secondOf = (at: number | undefined) => rows[at ?? -1]?.tradedAtS ?? 0;
   const isInOrder = order.every(
@@ -146,7 +146,7 @@ export const SEAM_ROWS_MIN = 3;
 /** Trades below a seam that are looked at; some of its second may be new ones. */
 const SEAM_ROWS = 9;
 
-/** Where a new epoch of ids begins. */
+/** Start of a new epoch of ids. */
 export interface Seam<T extends PageRow = PageRow> {
   /** The first trade of the new epoch that was seen. */
   readonly first: T;

@@ -22,14 +22,14 @@ export interface LocateInput {
   readonly rows: readonly PageRow[];
   /** The lowest trade known so far: what the page must contain to be contiguous. */
   readonly target: PageRow;
-  /** Where the page was asked for, and what is known of the way there. */
+  /** Place of the requested page, and what is known of the way there. */
   readonly search: Search;
   readonly asked: number;
   /** Rows in the reply, with those that were refused or repeated. */
   readonly received: number;
   /** The largest page that this server ever returned. */
   readonly largestPage: number;
-  /** What the page says of the end of history. */
+  /** Statement of the page about the end of history. */
   readonly end: EndShown;
 }
 
@@ -38,13 +38,13 @@ export type Location =
   | { readonly kind: 'found'; readonly olderFrom: number }
   /** Nothing lies right below the target. One such answer is a sign; it takes two for a proof. */
   | { readonly kind: 'endOfHistory' }
-  /** What is left below the target are some rows that cannot be read. */
+  /** Some rows are left below the target that cannot be read. */
   | { readonly kind: 'unreadableEnd' }
   /** The server serves neither the target nor anything older: its history ends above. */
   | { readonly kind: 'beyondHistory' }
   /** Ask again where `search` says. */
   | { readonly kind: 'again'; readonly search: Search; readonly why: string }
-  /** What the server answers cannot be reconciled with what it answered before. */
+  /** The response cannot be reconciled with what it answered before. */
   | { readonly kind: 'broken'; readonly detail: string };
 
 /** Decides what a page below the head means for the walk. */
@@ -93,7 +93,7 @@ export function locate(input: LocateInput): Location {
   if (index < 0) {
     // Within a second the exchange may have another order than ids: the trade may lie above.
     if (newest.tradedAtS === target.tradedAtS && skip > 0) {
-      // Where ids began anew amid this second it lies above older ones with larger ids: nearby.
+      // If ids started again within this second, it lies above older ones with larger ids: nearby.
       const up = Math.max(1, pageRows >> 1);
       return again(
         { ...searchFrom(Math.max(0, skip - up)), deep: skip },

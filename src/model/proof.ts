@@ -83,7 +83,7 @@ export function withoutUnread(claim: Span, unread: readonly UnreadRow[]): Span[]
 }
 
 /**
- * Where a chain may go on below a claim: at the claim's lower edge, unless a refused row may lie in
+ * Place where a chain may continue below a claim: at the claim's lower edge, unless a refused row may lie in
  * the second below it, in which the page ended. That second can then not be proven any more, and
  * the chain goes on below it.
  */

@@ -84,7 +84,7 @@ export function goShallower(search: Search, pageRows: number, isEmpty = false): 
 }
 
 /**
- * Whether an empty answer proves that history ends above the place: it was asked for right below a
+ * Returns true if an empty answer proves that history ends above the place: it was asked for right below a
  * page that lies above the place, and that page was the last.
  */
 export function isPastTheEnd({ skip, shallowEnd }: Search): boolean {
@@ -98,7 +98,7 @@ export type EndShown = 'isEnd' | Search | undefined;
 const LONG_ENOUGH = 4;
 
 /**
- * What a page says of the end of history while newer rows push all others down, so that no answer from right
+ * Statement of a page about the end of history while newer rows push all others down, so that no answer from right
  * below the lowest row is empty: nothing lies below where it ends at that row as another one did, and had
  * room for all that may lie there. It must be long: that a server that cuts its pages anywhere cuts
  * a long one just there is not likely.

@@ -23,11 +23,11 @@ import {
 /** One column of a series. */
 export interface Column<Field extends string | null = string | null, Value = unknown> {
   readonly name: string;
-  /** What holds it in a row of this program; null for what the database alone keeps. */
+  /** Field that holds it in a row of this program; null for what the database alone keeps. */
   readonly field: Field;
   readonly type: ColumnType<Value>;
   readonly about: string;
-  /** Whether two rows of one key that differ in it contradict each other. */
+  /** True if two rows of one key that differ in it contradict each other. */
   readonly isContent: boolean;
   /** Stands behind the figures where a table shows its columns. */
   readonly isShownLast?: true;
@@ -35,7 +35,7 @@ export interface Column<Field extends string | null = string | null, Value = unk
   readonly isLearned?: true;
 }
 
-/** What is said of a series beside its columns. */
+/** Properties of a series beside its columns. */
 export interface SeriesEntry {
   /** The word for its rows and its stream, wherever a kind is read or written. */
   readonly kind: string;
@@ -47,7 +47,7 @@ export interface SeriesEntry {
   readonly retention: string;
   /** The streams whose coverage its rows prove; the first claims for the rows themselves. */
   readonly streams: readonly [string, ...string[]];
-  /** Whether what is missing can be asked for again, so that it is worth waiting for. */
+  /** True if what is missing can be asked for again, so that it is worth waiting for. */
   readonly isFetchable: boolean;
   /** The length of time that a partition holds, unless the settings name another. */
   readonly partition: 'day' | 'month';
@@ -61,7 +61,7 @@ export interface SeriesEntry {
   readonly received: string;
   /** The table that keeps former versions, where a later one takes the place of a row. */
   readonly versions: string | null;
-  /** What keeps a row from being stored though each of its columns could be. */
+  /** Reason that keeps a row from being stored though each of its columns could be. */
   faultOf?(row: unknown): string | undefined;
   /** The first is the timestamp by which rows are partitioned and asked for. */
   readonly columns: readonly Column[];
@@ -135,7 +135,7 @@ interface Book {
   readonly askPrices: readonly string[];
   readonly askAmounts: readonly string[];
 }
-/** What most series have in common: gone when it was not looked at. */
+/** Properties of most series: gone when it was not looked at. */
 const OBSERVED_SERIES = {
   isFetchable: false,
   partition: 'day',
@@ -345,7 +345,7 @@ export interface SeriesRow {
   readonly receivedAtMs: number;
 }
 
-/** What {@link SERIES} says of a table, whichever it is. */
+/** Entry of {@link SERIES} for a table, whichever it is. */
 export function seriesOf(table: SeriesTable): SeriesEntry {
   return SERIES[table];
 }

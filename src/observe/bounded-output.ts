@@ -5,7 +5,7 @@ import type { LogDestination } from './logger.js';
 interface OutputStream {
   readonly isTTY?: boolean;
   readonly columns?: number;
-  /** What was written and is not taken yet. */
+  /** Lines written and not taken yet. */
   readonly writableLength: number;
   write(text: string): boolean;
   once(event: 'drain', listener: () => void): unknown;

@@ -5,7 +5,7 @@ import { event, type Failure, type Recorder } from './entry.js';
 import { slug } from './labels.js';
 import type { GapSums, RowOutcome } from './run-counts.js';
 
-/** Of long lists the log shows the first. */
+/** The log shows the first names of long lists. */
 const sample = (names: readonly string[]) => names.slice(0, 20);
 
 /** Number and length of gaps, summed up over the markets. */
@@ -43,7 +43,7 @@ export const COLLECT = {
       recorder.counts.received(stream, count);
     },
   }),
-  /** What became of them. Over all outcomes the counts equal those received, less those in flight. */
+  /** Their outcomes. Over all outcomes the counts equal those received, less those in flight. */
   settled: event<Stream & { outcome: RowOutcome; count: number }>({
     level: (one) => (isAlarming(one) ? 'warn' : 'trace'),
     text: (one) => (isAlarming(one) ? `rows ${one.outcome}` : 'rows settled'),
@@ -150,7 +150,7 @@ export const COLLECT = {
         obtain(alike, `standing ${one.kind} ${one.reason}`, () => []).push(one);
         return { ...one, market: metrics.label('market', one.market) };
       });
-      // What was set last is shown: of candles of several lengths, and of markets that share a label, the longest.
+      // The value set last is shown: for candles of several lengths, and of markets that share a label, the longest.
       for (const { kind, market, standingMs } of labelled.toReversed()) {
         const at = { stream: recorder.stream(kind), market };
         metrics.move('standing_seconds', Math.max(0, standingMs / 1000), at);
@@ -371,7 +371,7 @@ export const VERIFY = {
     labels: () => ({ outcome: 'mismatch' }),
     moves: { candle_checks_total: 1 },
   }),
-  /** What was found in the end, after all refetches that were needed or allowed. */
+  /** Final result, after all refetches that were needed or allowed. */
   mismatchSettled: event<Slot & { outcome: 'match' | 'mismatch'; tries: number }>({
     level: ({ outcome }) => (outcome === 'match' ? 'info' : 'warn'),
     text: 'trades and candle compared again',
@@ -425,7 +425,7 @@ function countCompleteness(
 ): void {
   metrics.reset('coverage_ratio', 'open_gap_seconds_by_reason', 'oldest_open_gap_seconds');
   metrics.reset('mismatches', 'verified_lag_seconds');
-  // What was set last is shown: of markets beyond the limit, which share one label, the worst.
+  // The value set last is shown: for markets beyond the limit, which share one label, the worst.
   const labelled = coverage.map((one) => ({ ...one, market: metrics.label('market', one.market) }));
   for (const { stream, market, ratio } of labelled.toSorted((a, b) => b.ratio - a.ratio)) {
     metrics.move('coverage_ratio', Math.min(1, ratio), { stream, market });
@@ -454,7 +454,7 @@ function summaryOf({ coverage, openGaps, checks }: CompletenessCount) {
   };
 }
 
-/** Of the shortest candles, the market that is furthest behind. */
+/** The market of the shortest candles that is furthest behind. */
 export function verifiedLagOf(
   checks: readonly Pick<CompletenessCount['checks'][number], 'intervalS' | 'lagMs'>[],
 ): number | null {

@@ -9,7 +9,7 @@ type Figure<E> = {
 }[keyof E];
 
 /**
- * What an event moves: a figure, one of its fields, or what follows from it. A field in milliseconds is
+ * Effect of an event on a metric: a figure, one of its fields, or what follows from it. A field in milliseconds is
  * reported in seconds; one that is undefined moves nothing. Labels are the fields of the same name.
  */
 type Moves<E, Named> = {
@@ -19,7 +19,7 @@ type Moves<E, Named> = {
     | ((event: E) => number);
 };
 
-/** What is logged of an event, and what it moves. */
+/** Log line and metrics of an event. */
 export interface Entry<E, Named extends string = never> {
   /** Undefined: this one is not logged. */
   readonly level: Level | ((event: E, recorder: Recorder) => Level | undefined);
@@ -33,7 +33,7 @@ export interface Entry<E, Named extends string = never> {
     event: E,
   ) => Readonly<Record<string, string>> & { readonly [L in Named]: string };
   readonly moves?: Moves<E, Named>;
-  /** What else is to be noted. */
+  /** Further effects. */
   readonly record?: (recorder: Recorder, event: E) => void;
 }
 
@@ -47,7 +47,7 @@ export type Reports<S> = {
   readonly [K in keyof S]: S[K] extends Entry<infer E> ? (event: E) => void : never;
 };
 
-/** What events write to, with what has to be remembered from one to the next. */
+/** Targets of events, with what has to be remembered from one to the next. */
 export class Recorder {
   readonly logger: Logger;
   readonly metrics: Metrics;

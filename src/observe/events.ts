@@ -36,7 +36,7 @@ export interface ClockDispute {
   readonly toMs: number;
   /** Share of the last answers that do, 0 to 1. */
   readonly share: number;
-  /** Whether they are followed from now on. */
+  /** True if they are followed from now on. */
   readonly isFollowed: boolean;
 }
 
@@ -81,7 +81,7 @@ export interface ClientEvents {
   }): void;
 }
 
-/** What an event of a client carries. */
+/** Fields of a client's event. */
 type Of<Name extends keyof ClientEvents> = Parameters<ClientEvents[Name]>[0];
 
 const CLIENT = {
@@ -282,7 +282,7 @@ const STORE = {
       recorder.metrics.move('database_state_changes_total', 1, { state: up ? 'up' : 'down' });
     },
   }),
-  /** What the archive takes, and what is left on the disks that hold it. */
+  /** Rows that the archive accepts, and space left on the disks that hold it. */
   spaceMeasured: event<{
     databaseBytes: number;
     coldBytes: number;
@@ -329,7 +329,7 @@ const STORE = {
   }),
 };
 
-/** What becomes of partitions after their time. */
+/** Life of partitions after their time. */
 const SEALING = {
   /** One partition was sealed, archived, restored or given up. */
   partitionChanged: event<{
@@ -343,7 +343,7 @@ const SEALING = {
     fields: ({ table, partition, rows }) => ({ table, partition, rows }),
     moves: { partition_changes_total: 1 },
   }),
-  /** What is due could not be done, or not to one partition; it is tried again. */
+  /** A due step failed, of all or of one partition; it is retried. */
   failed: event<Failure>({
     level: 'warn',
     text: 'sealing, archiving or expiry of a partition failed, will retry',
@@ -409,7 +409,7 @@ const SERVER = {
   handlerFailed: event<
     Failure & {
       endpoint: string;
-      /** Where it went wrong; for the log alone. */
+      /** Place of the failure; for the log alone. */
       stack?: string;
     }
   >({
@@ -421,7 +421,7 @@ const SERVER = {
   }),
 };
 
-/** Where a program writes for people. */
+/** Outputs of a program for people. */
 export type OutputName = 'stderr' | 'stdout';
 /** Lines that were not written, because too much waited for a reader already. */
 interface LinesDropped {
@@ -502,5 +502,5 @@ function silent<S extends object>(section: S): Reports<S> {
 
 /** Telemetry without a consumer: the library's default. */
 export const silentClientEvents = silent(CLIENT);
-/** The same of an archive. */
+/** Telemetry of an archive. */
 export const silentStoreEvents = silent(STORE);

@@ -11,7 +11,7 @@ export type Level = Exclude<LogLevel, 'silent'>;
 /** Values that belong to a log line, by name; units in the names. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
-/** Where log lines go: a stream such as stderr, or something that draws around them. */
+/** Target of log lines: a stream such as stderr, or something that draws around them. */
 export interface LogDestination {
   write(line: string): unknown;
   readonly isTTY?: boolean;
@@ -124,7 +124,7 @@ export function repeats(clock: Clock, periodMs: number): (key: string) => number
   };
 }
 
-/** What stands where a secret was. */
+/** Replacement for a secret. */
 const REDACTED = '***';
 
 /** Shapes of secrets that may occur inside any text: error messages above all. */

@@ -216,7 +216,7 @@ export class Metrics {
       const labelNames = labels?.split(',') ?? [];
       return { short, labelNames, name: `tapekeep_${short}`, help, registers: [registry] };
     };
-    // Of rows and times that only grow a figure below zero is none.
+    // Counts and durations only grow: a value below zero counts as zero.
     for (const [line, help] of Object.entries(COUNTERS)) {
       const { short, ...options } = made(line, help);
       const metric = new Counter(options);
@@ -268,7 +268,7 @@ export class Metrics {
     this.moveOf(name, value, labels[0] ?? NO_LABELS);
   }
 
-  /** The same with labels from among the values of an event. */
+  /** Moves a metric with labels from among the values of an event. */
   moveOf(name: MetricName, value: number, values: Readonly<Record<string, unknown>>): void {
     const taker = this.#takers.get(name);
     taker?.take(this.#labelsOf(taker.labelNames, values), value);

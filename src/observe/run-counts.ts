@@ -12,7 +12,7 @@ export type RequestOutcome =
   | 'malformed'
   | 'aborted';
 
-/** What a received row can come to; every row comes to exactly one of these. */
+/** Outcomes of a received row; every row comes to exactly one of these. */
 export const ROW_OUTCOMES = [
   'stored',
   'updated',
@@ -32,7 +32,7 @@ export interface StreamCounts extends Readonly<Record<RowOutcome, number>> {
   readonly inFlight: number;
   /** Newest stored time over all markets, exchange time; null before the first. */
   readonly newestMs: number | null;
-  /** The same of the market that is furthest behind. */
+  /** Lag of the market that is furthest behind. */
   readonly slowestMs: number | null;
   readonly openGaps: number;
   readonly openGapMs: number;

@@ -12,7 +12,7 @@ export interface TelemetryOptions {
   readonly exchangeNowMs: () => number;
   /** Default: the clock of this machine. */
   readonly clock?: Clock;
-  /** Of the program; default: not said. */
+  /** Version of the program; default: not said. */
   readonly version?: string;
   /** Streams whose series begin at once, and not with their first rows. */
   readonly streams?: readonly string[];

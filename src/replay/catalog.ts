@@ -68,7 +68,7 @@ export class Catalog {
     return this.#streams.get(keyOf(kind, marketId, variant));
   }
 
-  /** What is replayed, as {@link coveredBy} has it. */
+  /** Replayed range, as {@link coveredBy} has it. */
   get covered(): Span {
     return this.#covered;
   }
@@ -78,13 +78,13 @@ export class Catalog {
     return this.#covered.fromMs;
   }
 
-  /** Where the first thing begins that is known of a market; undefined: nothing is. */
+  /** Start of the first known data of a market; undefined: none. */
   knownFromMs(marketId: number): number | undefined {
     return this.#firstKnown.get(marketId)?.oldestCoveredMs ?? undefined;
   }
 
   /**
-   * Whether a market was listed at an instant. That of which anything older is archived than the first
+   * Returns true if a market was listed at an instant. That of which anything older is archived than the first
    * look at the list was listed before it, and so may be all that the first list had. One that came back was
    * listed again as soon as it was traded.
    */

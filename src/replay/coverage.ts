@@ -25,7 +25,7 @@ interface RangeGap {
   readonly reason: string;
 }
 
-/** What an archive has of the time range of a replay. */
+/** Contents of an archive in the time range of a replay. */
 export interface RangeCoverage {
   /** Gaps in trades and candles. */
   readonly gaps: readonly RangeGap[];
@@ -115,7 +115,7 @@ function replayedOf(catalog: Catalog): KnownStream[] {
   return [...catalog.streams].filter(({ kind }) => REPLAYED.includes(kind));
 }
 
-/** What is missing of a stream before the end of a range; of one with too many pieces, within the range and all before. */
+/** Missing spans of a stream before the end of a range; of one with too many pieces, within the range and all before. */
 async function missingOf(
   asOf: Pick<AsOfReader, 'completeness'>,
   stream: KnownStream,
@@ -139,12 +139,12 @@ function stepOf({ kind, variant }: KnownStream): number {
   return kind === 'candles' ? variant * SECOND_MS : 1;
 }
 
-/** Whether a whole row may be missing in it: a candle counts as a whole. */
+/** Returns true if a whole row may be missing in it: a candle counts as a whole. */
 function isPiece(stream: KnownStream, span: Span): boolean {
   return spanLengthMs(span) >= stepOf(stream);
 }
 
-/** Whether something was there to be collected: nothing is of a market that is not listed. */
+/** Returns true if something was there to be collected: nothing is of a market that is not listed. */
 function isExpected(
   catalog: Catalog,
   { kind, marketId }: KnownStream,

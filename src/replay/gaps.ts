@@ -10,7 +10,7 @@ const FRESH_MS = 30_000;
 /** Streams of which that is remembered. */
 const STREAMS_MAX = 100_000;
 
-/** What the ledger lists as missing of each stream. */
+/** Missing spans of each stream, from the ledger. */
 export class GapBook {
   readonly #sight: Sight;
   readonly #streams: FreshCache<readonly Span[] | undefined>;

@@ -21,7 +21,7 @@ interface SeenTickers extends Holding {
 
 export type Observations = ReturnType<typeof observations>;
 
-/** What was looked at last, at some times: tickers, depth and states. */
+/** Latest observations, at some times: tickers, depth and states. */
 export function observations(sight: Sight) {
   const { asOf } = sight;
   const allTickers = new SeenCache<SeenTickers>(sight, TICKERS_MAX);

@@ -170,7 +170,7 @@ interface Found {
   readonly event: ChannelEvent;
 }
 
-/** Of two at the same time the one of the older channel. */
+/** The older channel comes first at the same time. */
 function earlier(known: Found | undefined, other: Found): Found {
   return known === undefined || other.event.atMs < known.event.atMs ? other : known;
 }

@@ -24,7 +24,7 @@ import { Sessions } from './sessions.js';
 
 /** Questions to the archive at once; beyond it clients are answered to ask again. */
 const MAX_ASKING = 2000;
-/** What clients see; the owner of the replay gets the rest. */
+/** View of the clients; the owner of the replay gets the rest. */
 const TROUBLED = 'the archive cannot be read now; ask again';
 const UNREADABLE = 'what this asks for cannot be read; the log of the replay says why';
 
@@ -75,7 +75,7 @@ function checkSpan({ fromMs: from, toMs: to }: Span, span: Span): void {
 }
 
 /**
- * The same archive is the same exchange, whenever and at what speed it is
+ * An archive is always the same exchange, whenever and at what speed it is
  * replayed: what follows of it is the same history. It is never the exchange that was recorded.
  */
 function archiveText({ name, baseUrl, identity, createdAt }: AsOfIdentity): string {

@@ -122,7 +122,7 @@ export class ReplayClient implements Backend {
       const rows = await trades.page(marketId, this.nowMs(), skip, limit);
       const shown = rows.filter(({ tradedAtS }) => tradedAtS * SECOND_MS >= oldestMs);
       return shown.map(({ tid, tradedAtS, executedAtUs, price, amount, total, side }) => {
-        // Where only the second is known, that is shown as the exact time.
+        // A time of which only the second is known is shown as the exact time.
         const timeUs = executedAtUs ?? tradedAtS * SECOND_US;
         return { id: tid, timeUs, price, amount, total, side };
       });

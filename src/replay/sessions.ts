@@ -11,7 +11,7 @@ import { type ReplayContext, ReplayError } from './context.js';
 import { Playback } from './playback.js';
 import { VirtualClock } from './virtual-clock.js';
 
-/** Of a connection whose session has ended (RFC 6455, 7.4.1). */
+/** Close code of a connection whose session has ended (RFC 6455, 7.4.1). */
 const GOING_AWAY = 1001;
 const SESSION_ENDED = 'the session has ended';
 
@@ -127,7 +127,7 @@ export class ReplaySession {
 /** How often idle sessions are looked for. */
 const LOOK_EVERY_MS = 15_000;
 const NAME = /^[A-Za-z0-9_.-]{1,64}$/;
-/** Of the sessions that there are, in a refusal. */
+/** Sessions named in a refusal. */
 const NAMES_SHOWN = 10;
 const NAME_FORM = '1 to 64 letters, digits, dots, dashes or underscores';
 

@@ -13,7 +13,7 @@ const AFTER_ALL = 2 ** 31 - 1;
 /** A recorded end that came without a code: the connection is cut. */
 const ABNORMAL_CLOSURE = 1006;
 
-/** What comes next on a channel. */
+/** Next item of a channel. */
 export interface ChannelEvent {
   readonly atMs: number;
   readonly kind: 'update' | 'close';
@@ -93,11 +93,11 @@ export class StateChannel {
     }
   }
 
-  /** What comes next, as far as it is prepared. */
+  /** Next items, as far as they are prepared. */
   next(): ChannelEvent | undefined {
     if (this.#place === undefined) return undefined;
     const row = this.#rows[this.#at];
-    // What is to be read yet may come before everything else that is known.
+    // Rows still to be read may come before everything else that is known.
     if (row === undefined && !this.#isAtEnd) return undefined;
     const update = row === undefined ? undefined : this.#timeOf(row);
     const end = this.#options.sessions?.[this.#endsPassed];

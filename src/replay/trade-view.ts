@@ -31,7 +31,7 @@ interface Checkpoint {
   readonly offset: number;
 }
 
-/** Where a page begins: below `before`, after leaving out `drop` trades. */
+/** Start of a page: below `before`, after leaving out `drop` trades. */
 export interface PageStart {
   readonly before: TradePlace;
   readonly drop: number;
@@ -67,13 +67,13 @@ export class TradeOffsets {
     return this.#checkpoints.length;
   }
 
-  /** Whether what is remembered would not be believed any more. */
+  /** Returns true if what is remembered would not be believed any more. */
   get isStale(): boolean {
     return this.#clock.monotonicMs() - this.#madeAtMs > FRESH_MS;
   }
 
   /**
-   * Where to begin after `skip` trades below `top`; undefined when there are no more than that.
+   * Finds the place after `skip` trades below `top`; undefined when there are no more than that.
    *
    * @throws RefusedError `unavailable` when too much had to be counted; asked again it goes on
    */

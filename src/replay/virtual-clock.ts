@@ -16,7 +16,7 @@ export class VirtualClock {
   readonly #onChange: () => void;
   #phase: 'waiting' | 'running' | 'paused' = 'waiting';
   #speed: PlaySpeed;
-  /** Where it was last taken by {@link VirtualClock.seek}. */
+  /** Time that was last set by {@link VirtualClock.seek}. */
   #jump: { readonly toMs: number } | undefined;
   /** The time at the instant `#anchoredAtMs` of the monotonic clock. */
   #anchorMs: number;
@@ -58,7 +58,7 @@ export class VirtualClock {
     return this.nowMs() >= this.span.toMs ? 'ended' : this.#phase;
   }
 
-  /** Whether time goes where followers let it. */
+  /** Returns true if time goes where followers let it. */
   get isDriven(): boolean {
     return this.#phase === 'running' && this.#speed === 'max';
   }

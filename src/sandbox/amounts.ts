@@ -60,7 +60,7 @@ export function formatScaled(value: bigint, digits: number): string {
   return `${sign}${text.slice(0, -digits)}.${text.slice(-digits)}`;
 }
 
-/** The same without superfluous zeros: `1.500` is `1.5`, `2.00` is `2`. */
+/** Removes superfluous zeros: `1.500` is `1.5`, `2.00` is `2`. */
 export function formatTrimmed(value: bigint, digits: number): string {
   const text = formatScaled(value, digits);
   return digits === 0 ? text : text.replace(/\.?0+$/, '');

@@ -62,7 +62,7 @@ function candle(
   const isEmpty = from === to;
   if (isEmpty && previous === undefined) return undefined;
   const first = columns.priceAt(from);
-  // Of an empty one the only price is that of the last trade before it.
+  // The only price of an empty one is that of the last trade before it.
   const open = isEmpty || candleOpen === 'previous' ? (previous ?? first) : first;
   const { amount, quoteVolume, high, low } = columns.figures(from, to);
   const price = (value: bigint) => formatScaled(value, columns.priceDigits);

@@ -46,7 +46,7 @@ export type RejectionReason =
   | 'fundsShort'
   | 'tooManyOrders';
 
-/** What the contract answers (section Errors); whatever is not named here is `invalidInput`. */
+/** Errors of the contract (section Errors); whatever is not named here is `invalidInput`. */
 const REFUSALS: Partial<Record<RejectionReason, Refusal>> = { blocked: 'operationBlocked' };
 
 /**

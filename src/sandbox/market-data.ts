@@ -43,7 +43,7 @@ export interface Touch {
   readonly ask: string;
 }
 
-/** What an exchange in memory shows of its trades is put together from this. */
+/** Parts of the market data of an exchange in memory. */
 export interface MarketDataParts {
   /** Names the exchange's history; see `Backend.identity`. */
   readonly identity: string;

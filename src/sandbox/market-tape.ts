@@ -11,7 +11,7 @@ export interface Visible {
   readonly end: number;
 }
 
-/** What a rolling window shows, as decimal texts; all zero before the first trade. */
+/** Figures of a rolling window, as decimal texts; all zero before the first trade. */
 type RollingFigures = Omit<StateRecord, 'period' | 'change'> & { readonly change: string };
 
 const NOTHING: RollingFigures = {
@@ -46,7 +46,7 @@ export class MarketTape {
   readonly tick: bigint;
   /** Positions grow with time; all trades up to the last {@link MarketTape.extendTo} are in here. */
   readonly columns: TradeColumns;
-  /** Whether trades beyond the history may be dropped. */
+  /** True if trades beyond the history may be dropped. */
   protected readonly canDrop: boolean = false;
   readonly #historyMax: number;
   /** The figures of each length as last worked out: between trades they are read many times. */
@@ -107,7 +107,7 @@ export class MarketTape {
   }
 
   /**
-   * What the trades in `(nowMs − lengthMs, nowMs]` add up to; with none, all prices are the last
+   * Sums the trades in `(nowMs − lengthMs, nowMs]` add up to; with none, all prices are the last
    * known one.
    */
   rollingFigures(nowMs: number, lengthMs: number): RollingFigures {

@@ -94,10 +94,10 @@ export function usualMarket(name: string): MarketDescription {
   };
 }
 
-/** What the simulated traders know about a market. Prices and amounts are in smallest units. */
+/** Facts about a market for the simulated traders. Prices and amounts are in smallest units. */
 export interface FlowShape {
   readonly name: string;
-  /** Where the price swings around, in units of the quote precision. */
+  /** Price that the market swings around, in units of the quote precision. */
   readonly baseTicks: number;
   /** Smallest amount, in units of the base precision. */
   readonly minUnits: number;
@@ -124,7 +124,7 @@ const AMOUNT_UNITS_MAX = 1e12;
 const PRICE_TICKS_MIN = 100;
 const PRICE_TICKS_MAX = 1e14;
 
-/** What a schema says of a value that it refuses, when the text shows the value. */
+/** Message of a schema for a refused value, when the text shows the value. */
 export const refusing = (show: (value: unknown) => string) => ({
   error: ({ input }: { readonly input?: unknown }) => show(input),
 });

@@ -3,7 +3,7 @@ import { firstNot } from '../kernel/sorted.js';
 import type { BackendTrade } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
 
-/** What a stretch of trades adds up to, scaled: amount by `amountDigits`, prices by `priceDigits`. */
+/** Sums of a stretch of trades, scaled: amount by `amountDigits`, prices by `priceDigits`. */
 export interface Figures {
   count: number;
   amount: bigint;
@@ -141,7 +141,7 @@ export class TradeColumns {
     return sum;
   }
 
-  /** The same trades with at least these places: this object itself when it has them. */
+  /** Returns the trades with at least these places: this object itself when it has them. */
   withDigits(priceDigits: number, amountDigits: number): TradeColumns {
     const price = Math.max(this.priceDigits, priceDigits);
     const amount = Math.max(this.amountDigits, amountDigits);

@@ -14,7 +14,7 @@ interface Block {
   readonly to: number;
   /** Bytes are sent as they are, while a text has to be encoded each time. */
   readonly text: Buffer;
-  /** Where each row ends in the text. */
+  /** End of each row in the text. */
   readonly ends: Uint32Array;
 }
 

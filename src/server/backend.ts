@@ -78,7 +78,7 @@ export class RefusedError extends Error {
 export interface ClientSession {
   /** A request is answered as of one instant; on a connection time goes on. */
   readonly kind: 'request' | 'connection';
-  /** What the client named as its session, in a header or as a parameter; undefined: nothing. */
+  /** Session that the client named, in a header or as a parameter; undefined: none. */
   readonly session: string | undefined;
   /** Adds a header to the reply to a request. Does nothing on a connection. */
   note(header: string, value: string): void;
@@ -99,7 +99,7 @@ export interface StateFollower {
 }
 
 /**
- * What stands behind the served contract: a sandbox exchange or a replayed archive.
+ * Backend of the served contract: a sandbox exchange or a replayed archive.
  *
  * Market names given to these methods are known ones: the server asks {@link Backend.hasMarket}
  * first. All times are the exchange's own.
@@ -124,7 +124,7 @@ export interface Backend {
   /** Newest first, after skipping the `skip` most recent. */
   trades(market: string, skip: number, limit: number): Awaitable<readonly BackendTrade[]>;
   /**
-   * The same page as the JSON text of the contract's array, to the byte what the server would write
+   * Returns the page as the JSON text of the contract's array, to the byte what the server would write
    * of `trades`, from a backend that has the texts of its trades at hand; in parts, which callers
    * must not change. Left out by others.
    */
@@ -132,7 +132,7 @@ export interface Backend {
   /** Best first on both sides, at most `limit` levels a side. */
   depth(market: string, limit: number): Awaitable<Depth>;
   book(market: string, side: Side, offset: number, limit: number): Awaitable<Slice<BookOrder>>;
-  /** Whether states of this period are served; left out: of any. */
+  /** True if states of this period are served; left out: of any. */
   hasPeriod?(market: string, periodS: number): boolean;
   /** The state over the last `periodS` seconds, with `change`. */
   state(market: string, periodS: number): Awaitable<StateRecord>;
@@ -237,7 +237,7 @@ export interface ClockControl {
  * it cannot do what is asked for; then nothing has changed.
  */
 export interface MarketControl {
-  /** Whether anything can be changed at all. */
+  /** True if anything can be changed at all. */
   readonly isOpen: boolean;
   /** The markets that are listed, and those that were, with all that describes them. */
   describe(): object;

@@ -8,7 +8,7 @@ import type { Interference } from './faults.js';
 /** Path of the real-time interface, on the same port as the HTTP interface. */
 export const REALTIME_PATH = '/ws';
 
-/** What the parts of one server share. */
+/** Parts shared within one server. */
 export interface ServerContext {
   readonly backend: Backend;
   readonly clock: Clock;

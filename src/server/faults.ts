@@ -12,7 +12,7 @@ export interface HttpAsked {
   readonly endpoint: EndpointName;
   /** The market that the request names, known or not. */
   readonly market: string | undefined;
-  /** The same text means the same request: method, target and body. */
+  /** Key of a request: equal texts mean equal requests: method, target and body. */
   readonly request: string;
   /** The exchange's time, UNIX milliseconds. */
   readonly atMs: number;
@@ -25,7 +25,7 @@ export interface HttpReply {
   readonly body: string;
 }
 
-/** What happens to a reply on its way out. */
+/** Change of a reply on its way out. */
 export type HttpEnding =
   /** The headers promise the whole body; the connection is closed after this many bytes of it. */
   | { readonly kind: 'cut'; readonly afterBytes: number }
@@ -74,23 +74,23 @@ export interface RealtimeFrame {
 }
 
 /**
- * What becomes of a connection. `quiet` sends no updates any more but answers requests; `mute`
+ * Fate of a connection. `quiet` sends no updates any more but answers requests; `mute`
  * sends nothing at all. Both stay connected and answer protocol pings.
  */
 export type ConnectionFate = 'serve' | 'quiet' | 'mute' | 'drop';
 
 export interface FrameDelivery {
-  /** What is sent instead of the frame, in order. Bytes go out as a text frame, valid or not. */
+  /** Frames sent instead of the frame, in order. Bytes go out as a text frame, valid or not. */
   readonly frames: readonly (string | Uint8Array)[];
   readonly waitMs: number;
-  /** What becomes of the connection once the frames are sent. */
+  /** Fate of the connection once the frames are sent. */
   readonly fate: ConnectionFate;
 }
 
 /** Interference with one real-time connection. */
 export interface ConnectionInterference {
   opened(atMs: number): ConnectionFate;
-  /** Whether a request is answered as usual, refused as unavailable, or not answered at all. */
+  /** Decides if a request is answered as usual, refused as unavailable, or ignored. */
   asked(asked: RealtimeAsked): 'answer' | 'refuse' | 'ignore';
   /** Undefined sends the frame as it is. */
   frame(frame: RealtimeFrame): FrameDelivery | undefined;

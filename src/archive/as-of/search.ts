@@ -36,7 +36,7 @@ interface Made<Kind extends MergedKind, Value> {
 /** How a first instant is looked for. */
 interface Look<Row> {
   readonly seenAt?: SeenAt<Row>;
-  /** Whether a part that is in files is taken for full from its start on, without a look at them. */
+  /** True if a part that is in files is taken for full from its start on, without a look at them. */
   readonly isColdAssumed?: boolean;
 }
 

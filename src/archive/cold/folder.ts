@@ -66,7 +66,7 @@ export function coldManifestPath(table: SeriesTable, partition: string): string 
   return `${MANIFESTS}/${table}/${partition}.json`;
 }
 
-/** Whether a path relative to the cold folder stays inside it, so that a manifest leads nowhere else. */
+/** Returns true if a path relative to the cold folder stays inside it, so that a manifest leads nowhere else. */
 export function isColdPath(path: string): boolean {
   const parts = path.split('/');
   return parts.every(
@@ -161,7 +161,7 @@ export async function filesBelow(folder: string, at = ''): Promise<string[]> {
   return found;
 }
 
-/** Whether a file of the folder is there. @throws ColdError where that cannot be seen */
+/** Returns true if a file of the folder is there. @throws ColdError where that cannot be seen */
 export async function isColdThere(path: string): Promise<boolean> {
   return await inColdWords(path, () => isThere(path));
 }

@@ -132,7 +132,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
     return done;
   }
 
-  /** Whether there is a batch. @throws what reading failed with, once */
+  /** Returns true if there is a batch. @throws what reading failed with, once */
   async #refill(): Promise<boolean> {
     this.#throwFailure();
     if (this.#isEnded) return false;

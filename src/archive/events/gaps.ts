@@ -129,7 +129,7 @@ const LISTED_MAX = 100_000;
 
 /** Ledger of a span. */
 export interface SpanCoverage {
-  /** Whether nothing is missing. */
+  /** True if nothing is missing. */
   readonly isComplete: boolean;
   /**
    * Spans that are proven complete, oldest first, UNIX microseconds, half-open. Candles count by the

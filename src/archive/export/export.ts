@@ -179,7 +179,7 @@ async function writeTyped(
   }
 }
 
-/** Whether some of the rows come from files, which keep numbers and not their texts. */
+/** Returns true if some of the rows come from files, which keep numbers and not their texts. */
 function isPartlyCold({ kind, parts }: ExportRequest, reader: ArchiveReader): boolean {
   return parts.some(({ span }) =>
     reader.segments(kind, span).some(({ state }) => state === 'cold'),

@@ -126,7 +126,7 @@ export async function readCompleteness<Wanted extends WantedSpan>(
 export const COLD_NOTE =
   'Decimals of rows that were in cold files are without zeros at their ends; the values are the same.';
 
-/** Whether an observation that equals the one before is not stored again. */
+/** Returns true if an observation that equals the one before is not stored again. */
 export const isStoredOnChange = (kind: string) => kind === 'tickers' || kind === 'depth';
 
 /** What a reader has to know of a series beside its columns. */

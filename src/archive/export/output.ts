@@ -19,7 +19,7 @@ export interface OutputOptions {
   /** Where the manifest goes; default: beside the file, if there is one. */
   readonly manifestPath: string | undefined;
   readonly sink: ByteSink;
-  /** Whether files that are there already may be replaced. */
+  /** True if files that are there already may be replaced. */
   readonly isForced: boolean;
 }
 

@@ -46,7 +46,7 @@ export class DuckSession implements Disposable {
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort: () => void;
   readonly #limits: DuckLimits;
-  /** Whether the memory ends with this session. */
+  /** True if the memory ends with this session. */
   readonly #isOwner: boolean;
 
   private constructor(
@@ -233,7 +233,7 @@ function abortReason(signal: AbortSignal): Error {
   return signal.reason instanceof Error ? signal.reason : new AbortedError();
 }
 
-/** Whether DuckDB would take the name of a file that it reads for a pattern. */
+/** Returns true if DuckDB would take the name of a file that it reads for a pattern. */
 export function isPattern(path: string): boolean {
   return /[*?[\]{}]/.test(path);
 }

@@ -18,7 +18,7 @@ export interface LifeRules {
   readonly restMs: number;
   /** How long rows of a table are kept; none when left out: for ever. */
   readonly retentionMs: Partial<Readonly<Record<SeriesTable, number>>>;
-  /** Whether what can be verified must have been, before it is sealed. */
+  /** True if what can be verified must have been, before it is sealed. */
   readonly needsChecks: boolean;
 }
 

@@ -12,7 +12,7 @@ import { DATE_RESOLUTION_MS, headerText, identityOf, parseHttpDate } from '../re
 import type { FeedSettings } from './reconnecting.js';
 import type { CloseReason } from './state-feed.js';
 
-/** What every connection of the real-time interface needs. */
+/** Options of every real-time connection. */
 type FrameSocketSettings = Pick<
   FeedSettings,
   | 'url'
@@ -34,7 +34,7 @@ export interface SocketEnd {
   readonly detail?: string;
 }
 
-/** What became of a frame, as it is counted. */
+/** Outcome of a frame, as it is counted. */
 export type FrameOutcome = 'update' | 'response' | 'unrecognised' | 'dropped';
 
 /** Who speaks over a connection. */
@@ -207,7 +207,7 @@ export class FrameSocket {
     if (this.#phase === 'open') this.#endIfStoodStill();
     if (this.#phase === 'ended') return;
     const raw = isBinary ? undefined : parseFrame(data);
-    // What cannot be read means nothing in any words.
+    // An unreadable frame means nothing in any words.
     const outcome = this.#handler.received(readServerFrame(raw, this.#settings.words), raw);
     this.#count(outcome);
     if (outcome !== 'unrecognised') return;

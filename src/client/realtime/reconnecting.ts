@@ -12,7 +12,7 @@ import type { ExchangeClock } from '../exchange-clock.js';
 import { proxyAt } from '../http-proxy.js';
 import { readAddress } from '../http-transport.js';
 
-/** What all feeds take. */
+/** Options of all feeds. */
 export interface ReconnectingOptions {
   /** `ws:` or `wss:`. */
   readonly url: string;
@@ -20,7 +20,7 @@ export interface ReconnectingOptions {
   readonly clock: Clock;
   /** Spreads the waits between connections. */
   readonly random: Random;
-  /** What connections go through; default none. */
+  /** Proxy of connections; default none. */
   readonly proxy?: ProxyAddress | undefined;
   /** Shared by all feeds, so that a reconnect storm stays a trickle. One token a connection. */
   readonly connectBudget?: RequestBudget;
@@ -48,7 +48,7 @@ type Filled = 'words' | 'acknowledgeTimeoutMs' | 'queryEveryMs' | 'maxFrameBytes
 /** The options with everything filled in that a connection needs. */
 export type FeedSettings = ReconnectingOptions & Required<Pick<ReconnectingOptions, Filled>>;
 
-/** Where a connection reports its events. */
+/** Target of a connection's events. */
 export interface FeedSink<Event> {
   /** Everything but the end; false when there is no room, which ends the connection. */
   offer(event: Event): boolean;
@@ -56,7 +56,7 @@ export interface FeedSink<Event> {
   closed(event: Event): void;
 }
 
-/** What one connection leaves behind. */
+/** Results of one connection. */
 export interface Followed {
   /** It brought data: the next wait is short again. */
   readonly hadData: boolean;
@@ -70,7 +70,7 @@ export interface Followed {
 export interface Following<Event> {
   /** One connection, from beginning to end. */
   follow(sink: FeedSink<Event>, signal: AbortSignal): Promise<Followed>;
-  /** Whether a token of the connect budget is to be taken before; false: `follow` makes no connection, or sees to it. */
+  /** True if a token of the connect budget is to be taken before; false: `follow` makes no connection, or sees to it. */
   readonly needsConnection: () => boolean;
   retrying(waitMs: number, attempts: number): Event;
 }

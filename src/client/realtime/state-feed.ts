@@ -40,7 +40,7 @@ export type CloseReason =
   | 'remote';
 
 /**
- * What a feed reports, in order. All `…ExchangeMs` are estimates of exchange time, and this machine's time while the
+ * Reports of a feed, in order. All `…ExchangeMs` are estimates of exchange time, and this machine's time while the
  * exchange has not said any (in answers, or with the handshake).
  */
 export type StateEvent =
@@ -82,7 +82,7 @@ export type StateEvent =
   /** The next connection is tried after `waitMs`; `attempts` failed in a row. */
   | { readonly kind: 'retrying'; readonly waitMs: number; readonly attempts: number };
 
-/** What {@link openStateFeed} needs. */
+/** Options of {@link openStateFeed}. */
 export interface StateFeedOptions extends ReconnectingOptions {
   /** Name of the pair. */
   readonly market: string;

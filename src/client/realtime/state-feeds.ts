@@ -10,7 +10,7 @@ import type { StateEvent, StateFeed, StateFeedOptions } from './state-feed.js';
 import { type SessionSettings, StateSession } from './state-session.js';
 import { SubscriptionForm } from './subscription-form.js';
 
-/** What all feeds of states of one exchange share. */
+/** Parts shared by all feeds of states of one exchange. */
 export type StateFeedsOptions = Omit<StateFeedOptions, 'market' | 'periodS' | 'signal'>;
 
 const DEFAULT_MAX_FRAME_BYTES = 64 * 1024;
@@ -91,7 +91,7 @@ export class StateFeeds {
   }
 }
 
-/** Of the requests that a connection may send: the first answers and other questions take the rest. */
+/** Share of the requests that a connection may send: the first answers and other questions take the rest. */
 const SHARE_OF_QUERIES = 0.6;
 
 /** How long each market of a full list waits for its next question, so that the connection keeps a limit. */

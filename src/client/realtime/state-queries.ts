@@ -54,7 +54,7 @@ export class StateQueries {
     return sentMonotonicMs;
   }
 
-  /** Whether the answer was one. */
+  /** Returns true if the answer was one. */
   settled(isAnswer: boolean): void {
     this.#refused = isAnswer ? 0 : this.#refused + 1;
     if (this.#refused >= MAX_REFUSED && this.#updates === 0) this.#options.end('query_refused');
@@ -82,7 +82,7 @@ export class StateQueries {
 /** Differing answers in a row, without an update between, that prove a dead subscription. */
 const PROOF = 2;
 
-/** What a query's answer says about the updates. */
+/** Statement of a query's response about the updates. */
 export type QueryResult =
   /** It equals the newest update: nothing was missed so far. */
   | 'agrees'
@@ -149,7 +149,7 @@ function showsUnreportedDeal(reported: FeedRecord, found: FeedRecord): boolean {
   );
 }
 
-/** What both an update and an answer carry; updates of the contract carry no change. */
+/** Fields of both an update and a response; updates of the contract carry no change. */
 const FIGURES = ['last', 'open', 'close', 'high', 'low', 'deal', 'volume'] as const;
 
 function isSame(reported: FeedRecord, found: FeedRecord): boolean {

@@ -14,12 +14,12 @@ import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './st
 import { StallDetector, StateQueries, type StateQueriesOptions } from './state-queries.js';
 import { type SubscriptionForm, SubscriptionRequest } from './subscription-form.js';
 
-/** What every connection for states of one exchange needs. */
+/** Options of every connection for states of one exchange. */
 export interface SessionSettings extends FeedSettings {
   readonly form: SubscriptionForm;
 }
 
-/** What is followed: one market, over one period. */
+/** Subject: one market, over one period. */
 type MarketPeriod = Pick<StateFeedOptions, 'market' | 'periodS'>;
 
 /** How a connection ended for one of its markets. */
@@ -29,7 +29,7 @@ export interface LineEnd {
   readonly hadData: boolean;
   /** In [0, 1), the same for all markets of a connection, so that they come back together. */
   readonly draw: number;
-  /** Of those that ended together one tells. */
+  /** One of those that ended together reports it. */
   readonly isTeller: boolean;
 }
 
@@ -87,7 +87,7 @@ export class StateSession {
     });
   }
 
-  /** Whether this market may join. */
+  /** Returns true if this market may join. */
   hasRoomFor(market: string): boolean {
     const isGathering = this.#isList && this.#request === undefined && !this.#socket.isEnded;
     return isGathering && this.#members.size < MARKETS_PER_CONNECTION && !this.#members.has(market);
@@ -244,7 +244,7 @@ export class StateSession {
   }
 }
 
-/** What a line asks of its connection, and what both share. */
+/** Calls of a line to its connection, and parts that both share. */
 type LineSettings = FeedSettings & MarketPeriod & StateQueriesOptions;
 
 /**
@@ -280,7 +280,7 @@ class StateLine {
     return this.#settings.periodS;
   }
 
-  /** Whether any record came, and not only answers that show a dead subscription. */
+  /** Returns true if any record came, and not only answers that show a dead subscription. */
   get hadData(): boolean {
     return this.#hadData && !this.#wasSilent;
   }

@@ -25,7 +25,7 @@ export class SubscriptionForm {
     this.#words = words;
   }
 
-  /** Whether a list of markets is what it understands, as far as is known. */
+  /** Returns true if a list of markets is what it understands, as far as is known. */
   get isList(): boolean {
     if (this.#words.isList === true) return true;
     const sinceMs = this.#listSinceMs;
@@ -43,12 +43,12 @@ export class SubscriptionForm {
   }
 }
 
-/** Whether the result of a subscribe says that it was one. */
+/** Returns true if the result of a subscribe says that it was one. */
 export function isSuccess(result: unknown): boolean {
   return (result as { status?: unknown } | null)?.status === 'success';
 }
 
-/** What an answer to `state.subscribe` means for the connection. */
+/** Meaning of a response to `state.subscribe` for the connection. */
 export type SubscriptionStep = 'follow' | 'ask again' | 'period_not_offered' | 'subscribe_refused';
 
 /** Refusals that say nothing of what was asked. */
@@ -60,7 +60,7 @@ const OUT_OF_SERVICE: readonly number[] = [
 /** Refused lists in a row after which the exchange refuses all. */
 const REFUSED_MAX = 12;
 
-/** Whether an answer refuses what was asked, and would do so again. */
+/** Returns true if an answer refuses what was asked, and would do so again. */
 export function isOfWhatWasAsked(error: { readonly code: number } | null | undefined): boolean {
   return error !== null && error !== undefined && !OUT_OF_SERVICE.includes(error.code);
 }
@@ -112,7 +112,7 @@ export class NamesToSubscribe {
       this.#open = this.#open.slice(this.#tried);
       this.#tried = Math.min(this.#tried, this.#open.length);
     }
-    // What was accepted is asked for once more: it may have gone with the list that was refused.
+    // Accepted markets are subscribed once more: it may have gone with the list that was refused.
     return this.asked.length > 0 && this.#refusedInARow < REFUSED_MAX;
   }
 }

@@ -21,7 +21,7 @@ import {
 import type { CloseReason } from './state-feed.js';
 import { isOfWhatWasAsked, isSuccess, NamesToSubscribe } from './subscription-form.js';
 
-/** What a feed of trades reports, in order. All `…ExchangeMs` are estimates of exchange time. */
+/** Reports of a feed of trades, in order. All `…ExchangeMs` are estimates of exchange time. */
 export type TradeFeedEvent =
   /** The subscription was acknowledged, or one that took its place: trades from now on are pushed. */
   | {
@@ -61,7 +61,7 @@ export type TradeFeedEvent =
   /** The next connection is tried after `waitMs`; `attempts` failed in a row. */
   | { readonly kind: 'retrying'; readonly waitMs: number; readonly attempts: number };
 
-/** What {@link openTradeFeed} needs. */
+/** Options of {@link openTradeFeed}. */
 export interface TradeFeedOptions extends ReconnectingOptions {
   /** How the exchange speaks. */
   readonly words: RealtimeWords;
@@ -139,7 +139,7 @@ class TradeSession {
   readonly #sink: FeedSink<TradeFeedEvent>;
   readonly #socket: FrameSocket;
   #markets: ReadonlySet<string> = new Set();
-  /** What is asked of the subscription that is under way; undefined: none is. */
+  /** Request of the subscription in progress; undefined: none. */
   #names: NamesToSubscribe | undefined;
   #subscribeId = 0;
   /** The markets changed while a subscription was under way. */
@@ -156,7 +156,7 @@ class TradeSession {
   /** When the next question may leave, monotonic. */
   #askableAtMs = 0;
   #cancelAsk: (() => void) | undefined;
-  /** Whether anything was pushed. */
+  /** True if anything was pushed. */
   #hadData = false;
   /** False when the exchange refused to push trades, whichever markets it was asked for. */
   #isOffered = true;
@@ -311,7 +311,7 @@ class TradeSession {
     }
   }
 
-  /** Of an exchange's limit for a connection a quarter may leave at once, and half of it each minute. */
+  /** Share of an exchange's limit for a connection: a quarter may leave at once, and half of it each minute. */
   #asked(): void {
     const { words, clock } = this.#options;
     const { requestsPerMinute: limit = Infinity } = words;

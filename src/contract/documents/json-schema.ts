@@ -6,7 +6,7 @@ export type JsonObject = { [key: string]: unknown };
 /** `draft-2020-12` is OpenAPI 3.1's draft, `draft-7` is AsyncAPI 3.0's. */
 export type Draft = 'draft-2020-12' | 'draft-7';
 
-/** Where the documents of both kinds keep their named schemas. */
+/** Path at which the documents of both kinds keep their named schemas. */
 const COMPONENTS = '#/components/schemas/';
 
 /** Collects the named schemas that the parts of one document refer to. */
@@ -24,7 +24,7 @@ export class SchemaBook {
   }
 
   /**
-   * What a value looks like on the wire, as JSON Schema. Schemas with an id become references into
+   * Describes a value on the wire, as JSON Schema. Schemas with an id become references into
    * the components of the document.
    */
   of(schema: z.ZodType): JsonObject {
@@ -54,7 +54,7 @@ function asObject(value: unknown): JsonObject {
   return typeof value === 'object' && value !== null ? (value as JsonObject) : {};
 }
 
-/** Whether a field may be left out, judged by what the schema itself does. */
+/** Returns true if a field may be left out, judged by what the schema itself does. */
 export function isOptional(schema: z.ZodType): boolean {
   return schema.safeParse(undefined).success;
 }

@@ -18,7 +18,7 @@ export interface DocumentOptions {
   readonly version: string;
   /** Base URL of the exchange; without it the document speaks of the server that serves it. */
   readonly serverUrl?: string;
-  /** Of the server; what is asked in another than the contract's is not described. Default: the contract's. */
+  /** Dialect of the server; what is asked in another than the contract's is not described. Default: the contract's. */
   readonly dialect?: DialectName;
 }
 

@@ -2,7 +2,7 @@ import type { Side } from '../../contract/values.js';
 import { obtain } from '../../kernel/bounded.js';
 import { firstNot } from '../../kernel/sorted.js';
 
-/** What one account holds of one currency, in units of 10^−MAX_PLACES. */
+/** Balance of one account in one currency, in units of 10^−MAX_PLACES. */
 export class Holding {
   /** Not bound in orders. */
   available = 0n;
@@ -61,7 +61,7 @@ export interface Order {
   readonly makerFee: bigint;
 }
 
-/** What can be seen of an order. */
+/** Visible part of an order. */
 export type OrderState = Readonly<Omit<Order, 'participant'>>;
 
 /** All open orders of one side at one price. */
@@ -174,7 +174,7 @@ export class BookSide {
     return rows;
   }
 
-  /** Where the level of a price is, or belongs. Costs O(log levels). */
+  /** Index at which the level of a price is, or belongs. Costs O(log levels). */
   #placeOf(price: bigint) {
     const chunks = this.#chunks;
     const key = price <= LAST_EXACT_NUMBER ? Number(price) : price;

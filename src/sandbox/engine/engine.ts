@@ -173,7 +173,7 @@ export class MatchingEngine {
     return this.#orders.get(orderId);
   }
 
-  /** What an account holds of every currency there is, as decimal texts. */
+  /** Returns the balances of an account, as decimal texts. */
   balances(account: string): Record<string, Balance> {
     const entries = Array.from(this.#currencies.values(), ({ name, holdings }) => {
       const { available = 0n, freeze = 0n } = holdings.get(account) ?? {};

@@ -105,7 +105,7 @@ export class ListedMarket {
   }
 }
 
-/** What an order of this size takes at most, in units of the currency that it is paid in. */
+/** Returns the most that an order of this size takes, in units of the currency that it is paid in. */
 export function needOf(market: ListedMarket, side: Side, price: bigint, amount: bigint): bigint {
   return side === 'buy' ? price * amount * market.quoteFactor : amount * market.baseFactor;
 }

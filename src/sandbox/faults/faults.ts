@@ -51,7 +51,7 @@ export class Faults implements Interference {
     this.#script = this.#load(rules);
   }
 
-  /** What each rule did since its script took effect, in the order of the rules. */
+  /** Counts of each rule since its script took effect, in the order of the rules. */
   report(): FaultCount[] {
     return this.#script.states.map((state) => state.count);
   }
@@ -177,7 +177,7 @@ function isAbout(
   return place === 'realtime' ? isRealtime : endpoints.includes(place);
 }
 
-/** Whether a rule answers with what was sent before. */
+/** Returns true if a rule answers with what was sent before. */
 const isAboutEarlier = ({ kind }: FaultRule) => kind === 'stale' || kind === 'stuckPage';
 
 const PAGE_IN_QUERY = /(?<=[?&])(since|lastId|offset)=[^&\s]*/g;

@@ -29,7 +29,7 @@ function isAboutState({ kind, method }: RealtimeFrame): boolean {
   return method === (kind === 'update' ? undefined : 'state.query');
 }
 
-/** Whether it answers the newest trades: a cache that served errors would be another fault. */
+/** Returns true if it answers the newest trades: a cache that served errors would be another fault. */
 function isNewest({ method, text }: RealtimeFrame): boolean {
   return method === 'trades.request' && ReplyRows.read('history', text) !== undefined;
 }
@@ -48,7 +48,7 @@ function underIdOf(text: string, older: string): string {
   return JSON.stringify({ ...(JSON.parse(older) as object), id });
 }
 
-/** What goes wrong on one real-time connection. */
+/** Faults of one real-time connection. */
 export class FaultyConnection implements ConnectionInterference {
   readonly #rulesAbout: (market: string | undefined) => readonly RuleState[];
   readonly #clock: Clock;
@@ -135,7 +135,7 @@ export class FaultyConnection implements ConnectionInterference {
     }
   }
 
-  /** What the cache of a rule about stale states, or newest trades, has in place of this frame. */
+  /** Returns the cached frame of a rule about stale states, or newest trades, for this frame. */
   #olderFrame(state: RuleState, frame: RealtimeFrame, nowMs: number): string | undefined {
     const { kind } = state.rule;
     const isKept =

@@ -7,10 +7,10 @@ import type { FaultRule } from './script.js';
 
 type Row = Record<string | number, unknown>;
 
-/** What rows can be read of: a reply, or a frame that pushes trades. */
+/** Source of rows: a reply, or a frame that pushes trades. */
 export type RowsPlace = EndpointName | 'trades.update';
 
-/** Where the rows of a reply or frame are, and what their fields are called. */
+/** Place of the rows in a reply or frame, and names of their fields. */
 interface RowShape {
   /** Path from the document to the list, or to the map of rows. */
   readonly path: readonly string[];
@@ -43,7 +43,7 @@ const SHAPES: Readonly<Partial<Record<RowsPlace, RowShape>>> = {
 const SECONDS_PER_DAY = 86_400;
 const LONG_NUMBER_DIGITS = 10_000;
 
-/** What each defect does to which field. A row without that field cannot have the defect. */
+/** Effects of the defects on fields. A row without that field cannot have the defect. */
 const SPOILERS: Readonly<
   Record<Defect, { field: 'id' | 'time' | 'price' | 'amount'; spoil: (value: unknown) => unknown }>
 > = {
@@ -117,7 +117,7 @@ export class ReplyRows {
     return new ReplyRows(document, shape, holder);
   }
 
-  /** Whether the fault of a rule can befall these rows. */
+  /** Returns true if the fault of a rule can befall these rows. */
   allows(rule: FaultRule): boolean {
     const count = this.#rows.length;
     switch (rule.kind) {

@@ -2,7 +2,7 @@ import { hashText, type Random, seededRandom } from '../../kernel/random.js';
 import type { HttpReply } from '../../server/faults.js';
 import type { FaultRule } from './script.js';
 
-/** What one rule did so far. */
+/** Counts of one rule. */
 export interface FaultCount {
   readonly rule: string;
   readonly kind: string;
@@ -21,7 +21,7 @@ export class RuleState {
   readonly #startedAtMs: number;
   #offered = 0;
   #fired = 0;
-  /** What a rule about stale answers has seen: replies, the first date, and frames by connection. */
+  /** Memory of a rule about stale responses: replies, the first date, and frames by connection. */
   readonly replies: ReplyCache<HttpReply>;
   readonly #frames = new WeakMap<object, ReplyCache<string>>();
   #date: string | undefined;

@@ -12,7 +12,7 @@ import {
   whole,
 } from './kinds.js';
 
-/** Where a rule applies: everywhere that its kind can, at one endpoint, or in real time only. */
+/** Scope of a rule: everywhere that its kind can, at one endpoint, or in real time only. */
 export type FaultPlace = '*' | 'realtime' | EndpointName;
 
 const MAX_RULES = 100;

@@ -26,31 +26,31 @@ import type { LiveExchange, LiveMarket } from './live-exchange.js';
 
 /** An API key with the account behind it. */
 export interface LiveKey {
-  /** What people call it; deposits may go by it. */
+  /** Name for people; deposits may go by it. */
   readonly name?: string;
   readonly key: string;
   readonly secret: string;
   /**
-   * What the account has at the start: plain decimal texts by currency; default: 10,000 of every
+   * Balances at the start: plain decimal texts by currency; default: 10,000 of every
    * currency that is traded.
    */
   readonly balances?: Readonly<Record<string, string>> | undefined;
-  /** Whether it is activated; default true. What is signed with another fails to authenticate. */
+  /** True if it is activated; default true. What is signed with another fails to authenticate. */
   readonly isActive?: boolean | undefined;
 }
 
-/** What a live backend is put together from. */
+/** Parts of a live backend. */
 export interface LiveParts extends MarketDataParts {
   readonly exchange: LiveExchange;
-  /** Whether clients from outside may change anything. */
+  /** True if clients from outside may change anything. */
   readonly isOpen: boolean;
   readonly keys: readonly LiveKey[];
 }
 
-/** What a column of trades can hold, in units of its market. */
+/** Largest value of a column of trades, in units of its market. */
 const COLUMN_BOUND = 2n ** 63n;
 
-/** What an account has of each currency when nothing is said. */
+/** Default balance of each currency. */
 const STARTING_BALANCE = '10000';
 const NOTHING = /^0+(\.0+)?$/;
 

@@ -24,12 +24,12 @@ export interface LiveExchangeOptions {
   readonly seed: number;
   /** Trades before it are not part of the history, UNIX microseconds. */
   readonly originUs: number;
-  /** Whether there were trades before the origin, which are unknown here. */
+  /** True if there were trades before the origin, which are unknown here. */
   readonly isCut: boolean;
   readonly historyMax: number;
   readonly takerFee: string;
   readonly makerFee: string;
-  /** Whether nothing is ever dropped. */
+  /** True if nothing is ever dropped. */
   readonly keepAll: boolean;
 }
 
@@ -72,7 +72,7 @@ class LiveTape extends MarketTape {
   get heldFromUs(): number | undefined {
     const { base, end } = this.columns;
     if (base === this.#originAt) return this.#isCut ? this.#originUs : undefined;
-    // Of the trades of one microsecond some may be dropped.
+    // Some trades of one microsecond may be dropped.
     return base < end ? Math.max(this.#originUs, this.columns.timeUsAt(base) + 1) : this.#originUs;
   }
 

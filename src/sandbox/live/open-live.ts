@@ -80,7 +80,7 @@ const OPTIONS = z
     error: 'API keys allow orders from outside, which cannot be repeated: they need a runId',
   });
 
-/** What a live exchange trades, and how its time runs. */
+/** Options of a live exchange: its markets and its time. */
 export type LiveOptions = Readonly<z.input<typeof OPTIONS>>;
 
 /** @throws LiveError with the text of what is refused first, and its option */
@@ -135,7 +135,7 @@ export async function openLive(
   });
 }
 
-/** What the simulated traders' trades follow from: fees are not among it. */
+/** Inputs of the simulated traders; fees are not among them. */
 function traded({ takerFee: _taker, makerFee: _maker, ...market }: MarketDescription): object {
   return market;
 }

@@ -26,11 +26,11 @@ export interface ReadTape {
   readonly tickDigits: number;
 }
 
-/** What the texts of one column of decimals have shown so far. */
+/** Facts about the texts of one column of decimals. */
 class DecimalColumn {
   /** Most places after the point, as written. */
   digits = 0;
-  /** The same without closing zeros. */
+  /** Removes closing zeros. */
   tickDigits = 0;
   #largest = 0n;
   #largestLine = 0;

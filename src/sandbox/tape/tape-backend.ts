@@ -51,7 +51,7 @@ const OPTIONS = z.object({
   historyMax: z.int(HISTORY).min(1, HISTORY).optional(),
 });
 
-/** What a tape exchange plays, and how its time runs. */
+/** Options of a tape exchange: its tapes and its time. */
 export type TapeOptions = Readonly<z.input<typeof OPTIONS>>;
 
 function readOptions(given: TapeOptions): z.output<typeof OPTIONS> {
@@ -102,7 +102,7 @@ export async function openTape(given: TapeOptions, clock: Clock): Promise<TapeBa
   });
 }
 
-/** What a tape backend is put together from. */
+/** Parts of a tape backend. */
 interface TapeParts extends MarketDataParts {
   readonly tapes: readonly MarketTape[];
   /** Draws the order books. */

@@ -110,7 +110,7 @@ export class Makers {
     const { random, reach } = this.#context;
     const draw = random();
     const step = draw < 0.1 ? 100 : draw < 0.4 ? 10 : 1;
-    // Where a step is wide compared to the book it would leave nothing but round prices.
+    // A step that is wide compared to the book would leave nothing but round prices.
     if (step * 2 > reach) return ticks;
     return (side === 'buy' ? Math.floor(ticks / step) : Math.ceil(ticks / step)) * step;
   }

@@ -9,7 +9,7 @@ import { OTHER_SIDE, TraderContext } from './trader-context.js';
 /** The account of all takers in every market. No API key leads to it. */
 export const TAKERS = 'takers';
 
-/** What may happen next in a market. */
+/** Next events of a market. */
 export type FlowEventKind = 'newcomer' | 'follower' | 'quote';
 
 /** Called to have {@link MarketFlow.happen} called at a time. */

@@ -33,7 +33,7 @@ export class TraderContext {
     this.reach = Math.max(LEAST_REACH_TICKS, REACH * shape.baseTicks);
   }
 
-  /** What the market is thought to be worth: wanders by itself, and knows no sessions. */
+  /** Fair price of the market: wanders by itself, and knows no sessions. */
   referenceAt(timeUs: number): number {
     return Math.max(2, this.shape.baseTicks * this.#swing(timeUs / SECOND_US));
   }

@@ -13,7 +13,7 @@ export const TRADERS_VERSION = 1;
 export const SESSION_US = 3_600_000_000;
 /** Ids of one session for all markets together; they stay below 2^53 for 15,000 years. */
 const IDS_PER_SESSION = 2 ** 26;
-/** What the traders get of every currency, whenever they have less than half of it. */
+/** Deposit of every currency for the traders, whenever they have less than half of it. */
 const FUNDS = 10n ** 20n;
 
 export interface Scheduled {
@@ -72,7 +72,7 @@ interface Trading {
 export interface TradersOptions {
   readonly engine: MatchingEngine;
   readonly seed: number;
-  /** Where the simulation begins, UNIX microseconds: at the start of the session of this time. */
+  /** Start of the simulation, UNIX microseconds: at the start of the session of this time. */
   readonly fromUs: number;
   /** Sessions that are simulated to catch up after a long silence; earlier ones are left out. */
   readonly catchUpSessions: number;

@@ -9,10 +9,10 @@ import { isEncoded, JSON_TYPE } from '../http/replies.js';
 
 /** Everything below this path steers the served exchange; it is outside the contract. */
 export const CONTROL_PREFIX = '/sandbox/';
-/** The same for a served exchange that plays what was recorded. */
+/** Control of a served exchange that plays a recording. */
 export const REPLAY_PREFIX = '/replay/';
 
-/** Whether a path steers the served exchange instead of being a part of it. */
+/** Returns true if a path steers the served exchange instead of being a part of it. */
 export function isControlPath(path: string): boolean {
   return path.startsWith(CONTROL_PREFIX) || path.startsWith(REPLAY_PREFIX);
 }

@@ -148,7 +148,7 @@ function nonceTextOf(json: string): string | undefined {
     else if (token === '}' || token === ']') depth -= 1;
     else if (depth === 1 && token === ':') key = readText(before);
     else if (depth === 1 && token === ',') key = undefined;
-    // Of several the last counts, as everywhere in JSON.
+    // The last of several counts, as everywhere in JSON.
     else if (depth === 1 && key === 'nonce') found = readText(token);
     before = token;
   }

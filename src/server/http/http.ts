@@ -59,7 +59,7 @@ const ASYNCAPI_PATH = '/asyncapi.json';
 /** Paths beside the contract's own that this server answers. */
 const DOCUMENT_PATHS = [OPENAPI_PATH, ASYNCAPI_PATH] as const;
 
-/** What a request is counted as, by the path of its route. */
+/** Name under which a request is counted, by the path of its route. */
 function endpointOf(endpointOfPath: ReadonlyMap<string, string>, request: FastifyRequest): string {
   const url = request.routeOptions.url ?? '';
   const isDocument = DOCUMENT_PATHS.some((path) => path === url);
@@ -78,7 +78,7 @@ function servedEndpoints({ variants }: ServerContext): ReadonlyMap<string, Endpo
   return paths;
 }
 
-/** What an error says to the client; undefined where the server itself failed. */
+/** Message of an error to the client; undefined where the server itself failed. */
 function refusalIn(error: unknown): ErrorReply | undefined {
   if (error instanceof ReplyError) return error.reply;
   return error instanceof RefusedError ? refusedReply(error) : undefined;
@@ -205,7 +205,7 @@ function addErrors(
     const refusal = refusalIn(error);
     if (refusal !== undefined) return send(reply, inShape(refusal));
     if (request.is404) return missing(request, reply);
-    // What fastify itself refuses is a body that is too long or broken off: it could not be
+    // Fastify itself refuses a body that is too long or broken off: it could not be
     // authenticated.
     const status: unknown = (error as { statusCode?: unknown }).statusCode;
     const isBodyFault = typeof status === 'number' && status >= 400 && status < 500;

@@ -11,7 +11,7 @@ interface Window {
   used: number;
 }
 
-/** Where one address stands after a request was counted. */
+/** State of one address after a request was counted. */
 export interface RateStanding {
   readonly limit: number;
   readonly remaining: number;

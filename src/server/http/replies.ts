@@ -30,12 +30,12 @@ function httpDates(): (atMs: number) => string {
 /** A time, UNIX milliseconds, as the Date header carries it. */
 export const httpDate = httpDates();
 
-/** Of several headers of these names node silently keeps the first. */
+/** If several headers have one of these names, node silently keeps the first. */
 const HOST = 'host';
 const CONTENT_TYPE = 'content-type';
 
 /**
- * Whether the headers of a request are of one mind: exactly one says which host it is for, before
+ * Returns true if the headers of a request are of one mind: exactly one says which host it is for, before
  * HTTP/1.1 at most one (RFC 9112, section 3.2), and at most one of what type the body is.
  */
 export function isUnambiguous({ httpVersion, rawHeaders }: IncomingMessage): boolean {
@@ -50,7 +50,7 @@ export function isUnambiguous({ httpVersion, rawHeaders }: IncomingMessage): boo
   return types <= 1 && (hosts === 1 || (hosts === 0 && httpVersion !== '1.1'));
 }
 
-/** Whether a body is not what it says, but packed: no text of the contract may come so. */
+/** Returns true if a body is not what it says, but packed: no text of the contract may come so. */
 export function isEncoded(headers: IncomingHttpHeaders): boolean {
   const { 'content-encoding': coding } = headers;
   return coding !== undefined && coding.trim().toLowerCase() !== 'identity';
@@ -108,7 +108,7 @@ export const BAD_REQUEST: ErrorReply = { status: 400, body: BAD_REQUEST_PAGE };
 /** The backend failed; the contract shows no status for this. */
 export const INTERNAL_ERROR = enveloped(500, 'internal error');
 
-/** What a backend refuses, in the contract's words where it has any. */
+/** Refusals of a backend, in the contract's words where it has any. */
 export function refusedReply({ refusal, message }: RefusedError): ErrorReply {
   switch (refusal) {
     case 'operationBlocked':
@@ -137,7 +137,7 @@ export function notFound(path: string, atMs: number): ErrorReply {
   return { status: 404, body: notFoundBody(path, atMs) };
 }
 
-/** The same in the family's words (field notes, HTTP). */
+/** Refusals in the family's words (field notes, HTTP). */
 export function familyNotFound(method: string, path: string): ErrorReply {
   return {
     status: 404,
@@ -154,7 +154,7 @@ export const FAMILY_DEPTH_UNAVAILABLE: ErrorReply = {
 /** How servers of the family answer for an unknown market elsewhere. */
 export const FAMILY_UNKNOWN_MARKET = enveloped(400, { market: ['Market is not available'] });
 
-/** Of cousins whose every refusal has a good status; the page for what cannot be read has none. */
+/** Refusals of cousins whose every refusal has a good status; the page for what cannot be read has none. */
 function underGoodStatus({ status, body, ...rest }: ErrorReply): ErrorReply {
   return { ...rest, status: typeof body === 'string' ? status : 200, body };
 }
@@ -166,7 +166,7 @@ function numberedReply(status: number, errorCode: number, message: string): Erro
 /** No such path, at an exchange that numbers its errors. */
 export const ROUTE_NOT_FOUND = numberedReply(400, 1019, 'Route not found.');
 
-/** Of an exchange that numbers its errors. */
+/** Refusals of an exchange that numbers its errors. */
 function numbered(reply: ErrorReply): ErrorReply {
   if (reply === FAMILY_UNKNOWN_MARKET) return numberedReply(400, 2021, 'Unknown market.');
   if (reply === INVALID_INPUT) return numberedReply(422, 3100, 'Invalid value.');

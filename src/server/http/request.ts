@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { SESSION_HEADER, SESSION_PARAMETER } from '../../contract/extensions.js';
 import { type Backend, RefusedError } from '../backend.js';
 
-/** What a query string says. */
+/** Reads a query string. */
 export type QueryReading =
   | { readonly kind: 'read'; readonly values: Readonly<Record<string, string>> }
   /** It cannot be decoded: the request as such is broken. */

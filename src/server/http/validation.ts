@@ -33,7 +33,7 @@ interface Issue {
   readonly path: readonly PropertyKey[];
 }
 
-/** Whether a required field is missing or of the wrong kind, not merely out of its bounds. */
+/** Returns true if a required field is missing or of the wrong kind, not merely out of its bounds. */
 function isMissingOrMalformed(issue: Issue, value: unknown): boolean {
   if (value === undefined || value === null || value === '') return true;
   if (issue.code === 'invalid_type') return true;
@@ -77,7 +77,7 @@ function checkMarket(
   throw new ReplyError(isUnnamed ? FAMILY_DEPTH_UNAVAILABLE : FAMILY_UNKNOWN_MARKET);
 }
 
-/** Where 0 is no offset: only what was sent counts, not what a default fills in. */
+/** If 0 is no offset: only what was sent counts, not what a default fills in. */
 function checkOffset(filled: object, raw: RawParams, { sinceMin }: ServerVariants): void {
   for (const [field, value] of Object.entries(filled)) {
     const isOffset = (field === 'since' || field === 'lastId') && raw[field] !== undefined;

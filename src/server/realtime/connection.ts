@@ -36,11 +36,11 @@ const ROOMY_BYTES = 256 * 1024;
 /** Time to read what waits then; a slower client is cut, so that others need not wait. */
 const CATCH_UP_MS = 5_000;
 
-/** What a connection sends goes through here: together, and never more than its reader takes. */
+/** Sends the frames of a connection: together, and never more than its reader takes. */
 export class FrameOutlet {
   readonly #clock: Clock;
   readonly #socket: WebSocket;
-  /** What carries the frames. */
+  /** Socket of the frames. */
   readonly #stream: Duplex;
   readonly #cut: () => void;
   #isGathering = false;
@@ -157,7 +157,7 @@ export class RealtimeConnection {
   #waitingFrames = 0;
   /** By market. */
   #tradeSubscriptions: ReadonlyMap<string, TradeSubscription> = new Map();
-  /** Of one market, or of all that a list named. */
+  /** State of one market, or of all that a list named. */
   #subscriptions: readonly Subscription[] = [];
   #lastFrameAtMs: number;
   #cancelIdle: (() => void) | undefined;
@@ -350,7 +350,7 @@ export class RealtimeConnection {
     return isRefused;
   }
 
-  /** What a subscription is to follow; of a list, markets that there are not are passed over. @throws RefusedError */
+  /** Reads the markets of a subscription; unknown ones of a list are ignored. @throws RefusedError */
   #readTargets(params: unknown[]): readonly StateParams[] {
     if (this.#context.variants.subscribeForm === 'market') {
       const target = this.#readTarget('state.subscribe', params);
@@ -393,7 +393,7 @@ export class RealtimeConnection {
             close: (code, reason) => this.#closeAs(code, reason),
           });
     });
-    // What is followed may have closed the connection at once.
+    // The subscription may have closed the connection at once.
     if (!this.#isOpen) this.#endSubscriptions();
   }
 
@@ -488,7 +488,7 @@ function readId(frame: unknown): number | string | undefined {
   return typeof id === 'string' && id.length <= 64 ? id : undefined;
 }
 
-/** What a frame says; undefined when it is none that can be read. */
+/** Reads a frame; undefined if it is unreadable. */
 function decodeFrame(data: RawData, isBinary: boolean): unknown {
   if (isBinary) return undefined;
   try {

@@ -68,7 +68,7 @@ export async function beginTrades(
         if (jumped !== undefined && jumped !== jump) last = { timeUs: jumped.toMs * 1000, id: -1 };
         jump = jumped;
         const news = await newerThan(backend, market, last);
-        // What was read before a jump is not sent behind it.
+        // Trades read before a jump are not sent behind it.
         if (backend.jump === jump) push(news);
         else isDue = true;
       }
