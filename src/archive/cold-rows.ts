@@ -113,7 +113,7 @@ export interface MarketFiles {
   readonly paths: readonly string[];
 }
 
-/** What is read of a column: times and ids as numbers, decimals as text. */
+/** Reads a column: times and ids as numbers, decimals as text. */
 function selectedSql({ name, type }: Column): string {
   const column = identifier(name);
   if (type.form === 'timestamp') return `epoch_us(${column})::DOUBLE`;
@@ -122,7 +122,7 @@ function selectedSql({ name, type }: Column): string {
   return type.form === 'text' ? column : `${column}::VARCHAR`;
 }
 
-/** What is read of files; the variant is null for all, and of no meaning where there is none. */
+/** Rows of files to read; the variant is null for all, and of no meaning where there is none. */
 interface ColdQuery extends Pick<MergedSlice, 'fromUs' | 'toUs'> {
   readonly kind: (typeof SERIES)[SeriesTable]['kind'];
   readonly variantS: number | null;
@@ -172,7 +172,7 @@ export function sortedRowsSql(
   return `${all} ORDER BY ${slice.isByReceipt ? `c${receivedAt(slice.kind)}, c0, c1, c2` : 'c1, c0, c2'}`;
 }
 
-/** What cold files are read through. */
+/** Parts that read cold files. */
 export interface ColdPlace {
   readonly folder: ColdFolder;
   readonly engine: ColdEngine;
@@ -219,7 +219,7 @@ async function* beginDay<Row>(
   const rows = files.reduce((sum, file) => sum + file.rows, 0);
   const firstUs = Math.min(...files.map(({ first }) => Date.parse(first))) * 1000;
   const lastUs = Math.max(...files.map(({ last }) => Date.parse(last))) * 1000;
-  // What belongs to one second stays together.
+  // Rows of one second stay together.
   const onSecond = (us: number) => Math.ceil(us / SECOND_US) * SECOND_US;
   let widthUs = onSecond(((lastUs - firstUs) / rows) * FIRST_ROWS + 1);
   let [atUs, endUs] = [slice.fromUs, onSecond(Math.max(slice.fromUs, firstUs))];

@@ -36,11 +36,11 @@ export class BadMomentError extends ArchiveError {
 export interface ArchiveGap {
   /** Name of the market. */
   readonly market: string;
-  /** What is missing. */
+  /** Missing spans. */
   readonly kind: SeriesKind;
   /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
-  /** Where it begins, UNIX microseconds. Candles count by the time at which they open. */
+  /** Start, UNIX microseconds. Candles count by the time at which they open. */
   readonly fromUs: number;
   /** The first instant after it, UNIX microseconds. */
   readonly toUs: number;
@@ -82,13 +82,13 @@ export function isFullDisk(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
 }
 
-/** Of rights, of paths, and of disks that are ill, busy or away; the last line is of a network that is not there. */
+/** Codes of rights, of paths, and of disks that are ill, busy or away; the last line is of a network that is not there. */
 const REFUSED: ReadonlySet<string> = new Set([
   ...['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EISDIR', 'ELOOP', 'ENAMETOOLONG'],
   ...['EIO', 'EBUSY', 'ENODEV', 'ENXIO'],
   ...['ENOTCONN', 'ESTALE', 'EHOSTDOWN', 'EHOSTUNREACH', 'ETIMEDOUT', 'EREMOTEIO'],
 ]);
-/** What Node says of codes that it has no name for: of ESTALE, and of a file system that is damaged. */
+/** Texts of Node for codes that it has no name for: of ESTALE, and of a file system that is damaged. */
 const NAMELESS = /^Unknown system error /;
 
 /** The code of an error of the system, also where Node has no name for it. */
@@ -137,7 +137,7 @@ export async function inColdWords<T>(path: string, work: () => Promise<T>): Prom
 }
 
 /**
- * What kept a partition from coming back, and that it is where it was. Errors that say so by themselves
+ * Reason that kept a partition from coming back, and that it is where it was. Errors that say so by themselves
  * stay as they are.
  */
 export function asRestoreError(error: unknown, coldDir: string, partition: string): unknown {

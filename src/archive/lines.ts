@@ -137,13 +137,13 @@ const TIMESTAMP = /\d{4,}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?/;
 export interface RowKey {
   /** ISO 8601, UTC. */
   readonly at: string;
-  /** What orders rows of the same instant, where there is such a thing: the id of a trade. */
+  /** Order of rows of the same instant, if there is one: the id of a trade. */
   readonly id?: number;
 }
 
 const instantOf = (line: string) => `${(TIMESTAMP.exec(line)?.[0] ?? '').replace(' ', 'T')}Z`;
 
-/** What orders a row, from its line. */
+/** Reads the order of a row from its line. */
 export function keyOfLine(line: string, isJson: boolean, hasId: boolean): RowKey {
   const at = instantOf(line);
   if (!hasId) return { at };
@@ -156,7 +156,7 @@ export function timeOfLine(line: string): number {
   return Date.parse(instantOf(line));
 }
 
-/** What a spreadsheet may take for the start of a formula. */
+/** Characters that a spreadsheet may take for the start of a formula. */
 const FORMULA = /^[=+\-@\t\r\n]/;
 
 /** A text of outside as a field of CSV (RFC 4180). */
@@ -165,7 +165,7 @@ export function csvField(text: string): string {
 }
 
 /**
- * The same for a file that people open in a spreadsheet: what would be a formula there begins with
+ * Line of a file that people open in a spreadsheet: what would be a formula there begins with
  * an apostrophe. Numbers are none, also below zero.
  */
 export function spreadsheetField(text: string): string {

@@ -3,7 +3,7 @@
 /** Rows in order, some at a time; none of the lists is empty. */
 export type Batches<Row> = AsyncGenerator<Row[], void, undefined>;
 
-/** What decides of two rows which comes first. */
+/** Order of two rows. */
 export interface RowOrder<Row> {
   timeOf(row: Row): number;
   /** Negative when `a` comes first. */
@@ -61,7 +61,7 @@ export async function* mergeSources<Row>(
   }
 }
 
-/** The same of sources of one rank, of which there is at least one. */
+/** Merges sources of one rank, of which there is at least one. */
 export function inOneOrder<Row>(all: readonly Batches<Row>[], order: RowOrder<Row>): Batches<Row> {
   const [only, ...others] = all;
   if (only !== undefined && others.length === 0) return only;
@@ -132,7 +132,7 @@ export class InOrder<Row> {
   readonly #compare: (a: Row, b: Row) => number;
   #rows: Row[] = [];
   #key: unknown;
-  /** Where the rows of the current key begin. */
+  /** Start of the rows of the current key. */
   #start = 0;
   #isSorted = true;
 

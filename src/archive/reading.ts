@@ -23,7 +23,7 @@ import {
   type Segment,
 } from './segments.js';
 
-/** What {@link openReading} needs beside the store. */
+/** Options of {@link openReading} beside the store. */
 export interface ReadingOptions {
   /** The folder of cold partitions (`coldFolder(dataDir, cold.dir)`). It need not exist. */
   readonly coldDir: string;
@@ -76,7 +76,7 @@ export class ArchiveReader {
     this.#place = { snapshot, folder, engine: new ColdEngine(false, signal), signal };
   }
 
-  /** Where the rows of a span are, oldest first, without gaps and overlaps. */
+  /** Places of the rows of a span, oldest first, without gaps and overlaps. */
   segments(kind: MergedKind, span: Span): readonly Segment[] {
     return joinSegments(this.#find(kind, span));
   }
@@ -107,7 +107,7 @@ export class ArchiveReader {
     }
   }
 
-  /** The same rows as values, some at a time. */
+  /** Reads the rows as values, some at a time. */
   async *typed<Kind extends MergedKind>(slice: SliceOf<Kind>): Batches<RowOfKind<Kind>> {
     this.#check();
     const { kind, marketId, variantS } = slice;
@@ -126,7 +126,7 @@ export class ArchiveReader {
     yield* this.newestAs(slice, limit, rowMaker(slice.kind, [slice.marketId], slice.variantS));
   }
 
-  /** The same as other values than rows. */
+  /** Reads other values than rows. */
   async *newestAs<Row>(slice: SeriesSlice, limit: number, maker: RowMaker<Row>): Batches<Row> {
     this.#check();
     const segments = this.#find(slice.kind, slice.span);

@@ -28,7 +28,7 @@ import type { ArchiveReader } from './reading.js';
  * as text that is staged once.
  */
 
-/** Where the rows of a series are. */
+/** Places of the rows of a series. */
 export interface SeriesRows {
   /** Absolute paths of cold files, with the market in their path. */
   readonly cold: readonly string[];
@@ -66,11 +66,11 @@ export async function stageHotRows(
   return bytes > 0 ? { path, columns: [MARKET_COLUMN, ...seriesColumns(kind)] } : null;
 }
 
-/** Of what is text in files, the digits that are let through. */
+/** Digits of text in files that are let through. */
 const OF_TEXTS: DecimalForm = { precision: MAX_PRECISION, scale: 18 };
 /** Digits of a total: those of price and amount together. */
 const OF_TOTALS: DecimalForm = { precision: MAX_PRECISION, scale: 24 };
-/** Of a column without file metadata. */
+/** Digits of a column without file metadata. */
 const NO_ROWS: DecimalForm = { precision: 18, scale: 8 };
 
 /** Rows whose columns have the same types. */
@@ -176,7 +176,7 @@ function commonForm(name: string, types: readonly string[]): DecimalForm {
   const scale = Math.max(...all.map((one) => one.scale));
   const whole = Math.max(...all.map((one) => one.precision - one.scale));
   const least = MULTIPLIED.has(name) ? LEAST_MULTIPLIED : 0;
-  // What does not fit then is an error when it is met, never another number. No wider than it must be:
+  // A value that does not fit is an error when it is met, never another number. No wider than it must be:
   // where two types need all digits between them DuckDB rounds what has more after the point.
   return { precision: Math.min(MAX_PRECISION, Math.max(least, whole + scale)), scale };
 }

@@ -37,12 +37,12 @@ export interface RowBlock extends ArchiveRow {
   move(row: number): void;
 }
 
-/** What a reader makes of rows; orders those of several markets at one time. */
+/** Result of a reader for rows; orders those of several markets at one time. */
 export interface RowMaker<Row> extends RowOrder<Row> {
   make(row: ArchiveRow): Row;
 }
 
-/** Where the time of a row is. */
+/** Column of the time of a row. */
 const TIME_AT = 1;
 const NULL = '\\N';
 /**
@@ -185,7 +185,7 @@ export async function* hotBlocks(
   }
 }
 
-/** Where the receipt of a row is. */
+/** Column of the receipt of a row. */
 export function receivedAt(kind: MergedKind): number {
   const table = tableOfKind(kind);
   return rowPlaces(table).get(seriesOf(table).received) ?? TIME_AT;

@@ -7,7 +7,7 @@ import type { PlacedSegment } from './segments.js';
 
 /** The one reader of rows: of one series, of one market or several, in any order, wherever they lie. */
 
-/** What rows are read through. */
+/** Parts that read rows. */
 export interface RowPlace extends ColdPlace {
   /** Sees the rows of the database, one statement at a time. */
   readonly snapshot: ArchiveSnapshot;

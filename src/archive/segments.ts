@@ -9,7 +9,7 @@ import { checkFileOnce } from './cold/folder.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from './cold/manifest.js';
 import { ColdError } from './errors.js';
 
-/** Where the rows of a span are: in the database, in which files, or nowhere any more. */
+/** Places of the rows of a span: in the database, in which files, or nowhere any more. */
 
 /** The span of whole milliseconds that holds one of microseconds. */
 export function millisOf(fromUs: number, toUs: number): Span {
@@ -66,7 +66,7 @@ export function findSegments(
   return segments;
 }
 
-/** The same without partition boundaries: neighbours in the same place are one segment. */
+/** Joins segments without partition boundaries: neighbours in the same place are one segment. */
 export function joinSegments(segments: readonly Segment[]): Segment[] {
   const joined: Segment[] = [];
   for (const { span, state } of segments) {
@@ -138,7 +138,7 @@ export class ColdFolder {
     return files;
   }
 
-  /** The same of several, as much of each as it holds of the span that they were cut from. */
+  /** Joins several, as much of each as it holds of the span that they were cut from. */
   async filesOfAll(
     segments: readonly PlacedSegment[],
     marketIds: readonly number[] | undefined,

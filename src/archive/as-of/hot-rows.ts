@@ -19,13 +19,13 @@ import { millisSql, type SqlValue, type Store, timestampSql } from '../../store/
 /** Puts a value among those of a statement. @returns what stands for it */
 export type Add = (value: SqlValue) => string;
 
-/** What rows must be, the same of those in the database and of those in files. */
+/** Conditions on rows, the same for those in the database and of those in files. */
 export interface Condition<Row> {
   readonly sql: (add: Add) => string;
   readonly isMet: (row: Row) => boolean;
 }
 
-/** Of which series rows are asked, and which of them. */
+/** Series and rows that are requested. */
 export interface RowQuestion<Kind extends MergedKind> {
   readonly kind: Kind;
   readonly marketId: number;
@@ -40,7 +40,7 @@ function columnOf(table: SeriesTable, name: string): Column {
   return column;
 }
 
-/** What a value of a column is compared by: a number where it has an order, else itself. */
+/** Form in which values of a column are compared: a number where it has an order, else itself. */
 function rankOf({ type }: Column, value: unknown): unknown {
   return type.toMs === undefined ? value : type.toMs(value);
 }
@@ -171,7 +171,7 @@ export async function hotRows<Kind extends MergedKind>(
   return rows.map((fields) => rowOf(kind, fields));
 }
 
-/** Of each market its newest row in a span. */
+/** Returns the newest row of each market in a span. */
 export async function newestOfMarkets<Kind extends MergedKind>(
   store: Querying,
   { kind, variantS, where }: Omit<RowQuestion<Kind>, 'marketId'>,

@@ -2,7 +2,7 @@ import type { Market } from '../../contract/resources.js';
 import type { Span } from '../../kernel/span.js';
 import { LAST_SEEN_ALIVE, millisSql, type Store, timestampSql } from '../../store/index.js';
 
-/** What the archive knows beside rows: whose it is, its markets with all their terms, its connections. */
+/** Facts of the archive beside rows: its exchange, its markets with all their terms, its connections. */
 
 /** A market with all the terms that it ever had. */
 export interface AsOfMarket {

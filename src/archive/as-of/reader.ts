@@ -36,7 +36,7 @@ type AsOfStore = Pick<Store, 'snapshot' | 'query' | 'inspection'>;
 /** Place of a state record among those of its market and period. */
 export type StatePlace = Pick<RowOf<'market_state'>, 'observedAtMs' | 'seq'>;
 
-/** What was seen last, and how long it stays the last. */
+/** Latest row, and until when it stays the latest. */
 export interface Seen<Row> {
   readonly row: Row | undefined;
   /** Until then nothing else can be the last; at the latest a day later. */
@@ -132,7 +132,7 @@ export class AsOfReader {
     return this.#store.inspection.streams();
   }
 
-  /** What is missing of a stream in a span; lists are cut at `limit`. */
+  /** Missing spans of a stream; lists are cut at `limit`. */
   completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
     return this.#lease.hold(({ reader, alone }) =>
       alone.run(() => reader.completeness(stream, span, limit)),
@@ -169,7 +169,7 @@ export class AsOfReader {
     return (await this.#search.oldest(question, span, limit)).map(candleOf);
   }
 
-  /** Of each market the last ticker, and when the next one of any of them came. */
+  /** Returns the last ticker of each market, and when the next one of any of them came. */
   async lastTickers(
     marketIds: readonly number[],
     atMs: number,

@@ -201,7 +201,7 @@ export class AsOfSearch {
     });
   }
 
-  /** Where a series begins at the earliest; its rows may begin later. */
+  /** Earliest start of a series; its rows may begin later. */
   async #oldestMs(kind: MergedKind): Promise<number> {
     const nowMs = this.#clock.monotonicMs();
     if (this.#oldest === undefined || nowMs - this.#oldest.atMs > OLDEST_FOR_MS) {

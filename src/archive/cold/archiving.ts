@@ -36,7 +36,7 @@ import {
 /** Beside a collecting daemon: enough for a day of a market, and not more. */
 export const DUCK_LIMITS = { memoryMb: 256, threads: 2 };
 const STAYS = 'it stays in the database';
-/** What was written of a partition. */
+/** Files written of a partition. */
 export interface ArchivedFiles {
   readonly uri: string;
   readonly manifest: ColdManifest;
@@ -76,7 +76,7 @@ export async function archivePartition(
 }
 
 /**
- * What an earlier try wrote, or what it was restored from: it serves again if it is whole, and the
+ * Files of an earlier attempt, or of before a restore: they serve again if they are whole, and the
  * rows are still those.
  */
 async function findEarlier(

@@ -64,7 +64,7 @@ export class ColdDecimals {
     return Object.fromEntries([...steps].map(([column, step]) => [column, LADDER.slice(step)]));
   }
 
-  /** What was written of a market: from now on its columns are at least as wide. */
+  /** Widths written of a market: from now on its columns are at least as wide. */
   written({ marketId }: PartitionMarket, columns: readonly TypedColumn[]): void {
     const steps = this.#steps.get(marketId);
     if (steps === undefined) return;
@@ -84,7 +84,7 @@ export class ColdDecimals {
     );
     const newest = await this.#newestFile(name);
     if (newest === undefined) return steps;
-    // Of a file that cannot be read nothing is learned: that it is damaged is for its readers.
+    // An unreadable file teaches nothing: that it is damaged is for its readers.
     const file = `read_parquet(${literal(newest)})`;
     const types = await this.#duck.types(`reading ${newest}`, file).catch(() => []);
     for (const [column, sqlType] of types) widen(steps, column, sqlType);

@@ -10,7 +10,7 @@ import { asColdError, ColdError, inColdWords } from '../errors.js';
 import { isPattern } from '../parquet/session.js';
 
 /**
- * Where things lie in the folder of cold partitions. Data are partitioned the way hive does it, so
+ * Layout of the folder of cold partitions. Data are partitioned the way hive does it, so
  * that DuckDB, Spark, Trino and ClickHouse find kind, market and day in the path:
  *
  *     kind=trades/market=BTC_USDT/date=2026-01-31/part-0123456789ab.parquet
@@ -46,7 +46,7 @@ export function coldMarketFolder(view: SeriesView, market: string): string {
 }
 
 /**
- * Where a data file lies, relative to the cold folder.
+ * Path of a data file, relative to the cold folder.
  *
  * @param date `2026-01-31`, UTC
  * @param sha256 of what it holds, hex
@@ -61,7 +61,7 @@ export function coldDataPath(
   return `${coldMarketFolder(view, market)}/date=${date}/${name}`;
 }
 
-/** Where the manifest of a partition lies, relative to the cold folder: `partition_state.uri`. */
+/** Path of the manifest of a partition, relative to the cold folder: `partition_state.uri`. */
 export function coldManifestPath(table: SeriesTable, partition: string): string {
   return `${MANIFESTS}/${table}/${partition}.json`;
 }
@@ -101,7 +101,7 @@ export function assertColdDir(coldDir: string): void {
   throw new ColdError('cold_refused', text);
 }
 
-/** What a manifest says of the content of a file. */
+/** Facts of a manifest about the content of a file. */
 interface FileSums {
   readonly bytes: number;
   readonly sha256: string;

@@ -45,9 +45,9 @@ const CONTENT = z.object({
   from: timestamp,
   to: timestamp,
   rows: count,
-  /** What the partition was sealed with; that of its rows again after a restore. */
+  /** Checksum of the sealing; that of its rows again after a restore. */
   checksum: z.string(),
-  /** Of every file, in their order; the market stands in the path. */
+  /** Entries of every file, in their order; the market stands in the path. */
   columns: z.array(z.object({ name: z.string(), type: z.enum(COLUMN_TYPES) })).readonly(),
   files: z.array(FILE.readonly()).readonly(),
   /** Ledger of each stream within the partition, when it left. */
@@ -69,7 +69,7 @@ export type ColdFile = Readonly<z.infer<typeof FILE>>;
 /** A manifest before it is written. */
 export type ColdContent = Readonly<z.infer<typeof CONTENT>>;
 
-/** What a partition is that has left the database. */
+/** Facts about a partition that has left the database. */
 export interface ColdManifest extends ColdContent {
   /** Checksum of the text of the manifest without this field. */
   readonly sha256: string;

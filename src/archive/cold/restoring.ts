@@ -61,7 +61,7 @@ export async function restorePartition(
     if (!(await admin.finishRestore(partition, manifest.checksum))) return null;
     return facts.rows;
   } catch (error) {
-    // What came so far is of no use; should this fail too, the next run takes it away.
+    // Rows restored so far are of no use; should this fail too, the next run takes it away.
     if (!signal.aborted) await admin.dropEmptied(partition).catch(() => undefined);
     throw asRestoreError(error, coldDir, partition.name);
   }

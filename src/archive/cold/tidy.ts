@@ -4,7 +4,7 @@ import type { PartitionInfo } from '../../store/index.js';
 import { coldManifestPath, filesBelow, SCRATCH_FOLDER } from './folder.js';
 import { readColdManifest } from './manifest.js';
 
-/** What tidying looks at; anything else in the folder is not ours. */
+/** Files that tidying considers; anything else in the folder is not ours. */
 const OURS = /^(?:kind=[^/]+\/|manifests\/)/;
 const MANIFEST = /^manifests\/.*\.json$/;
 
@@ -46,7 +46,7 @@ async function knownFiles(
     if (state !== 'archived' && state !== 'sealed') continue;
     const at = uri ?? coldManifestPath(table, name);
     const manifest = readColdManifest(coldDir, at);
-    // Of a sealed partition the files are a spare copy: it was restored, or could not leave yet.
+    // The files of a sealed partition are a spare copy: it was restored, or could not leave yet.
     const found = await (state === 'archived' ? manifest : manifest.catch(() => undefined));
     if (found === undefined || found.checksum !== checksum) continue;
     known.add(at);

@@ -179,7 +179,7 @@ export class Archive {
   }
 
   /**
-   * What of a span is proven complete, and what is missing with the reason.
+   * Returns what of a span is proven complete, and what is missing with the reason.
    *
    * @throws ArchiveError `unknown_market`, `unknown_kind`, `not_collected`, `bad_span`; StoreError
    */
@@ -218,7 +218,7 @@ export class Archive {
   }
 }
 
-/** Where an archive is. */
+/** Place of an archive. */
 export interface ArchiveOptions {
   /**
    * Address of its database, `postgres://user:password@host:port/database`. A login with no more than

@@ -68,7 +68,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
   }
 
   /**
-   * The same events, some at a time: quicker where each of them takes less than a microsecond. Use this
+   * Returns the events, some at a time: quicker where each of them takes less than a microsecond. Use this
    * or the stream itself, not both at once.
    *
    * @throws ArchiveError `events_ended` as the stream itself
@@ -165,7 +165,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
     this.#batch = [];
     this.#at = 0;
     this.#signal?.removeEventListener('abort', this.#onAbort);
-    // What was under way may fail once more because it was ended.
+    // Work in progress may fail once more because it was ended.
     await this.#batches?.return(undefined).catch(() => undefined);
     this.#onEnd(this);
   }

@@ -1,7 +1,7 @@
 import { SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
 
 /**
- * What an archive returns, one instant after the other. Decimals are exact text in plain notation without
+ * Events of an archive, one instant after the other. Decimals are exact text in plain notation without
  * superfluous zeros (`1.5`, never `1.50`), so that the same number is the same text wherever it was
  * kept. Times are whole UNIX microseconds, UTC.
  */
@@ -147,7 +147,7 @@ export interface StateEvent extends EventBase {
  */
 export interface GapEvent extends EventBase {
   readonly kind: 'gap';
-  /** What is missing. */
+  /** Missing stream. */
   readonly of: SeriesKind;
   /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
@@ -163,7 +163,7 @@ export interface GapEvent extends EventBase {
 
 /** A row of a series that has no event of its own above; `atUs` is the time by which it is kept. */
 export interface RowEvent<Kind extends SeriesKind = OtherKind> extends EventBase {
-  /** What its rows are called. */
+  /** Name of its rows. */
   readonly kind: Kind;
   /** Its columns by the names of their fields. */
   readonly row: Readonly<Record<string, unknown>>;
@@ -204,7 +204,7 @@ export type Moment = string | Date | number;
 export type EventOrder = 'happened' | 'received';
 
 /**
- * What becomes of spans that are not proven complete.
+ * Handling of spans that are not proven complete.
  *
  * - `throw`: the question is refused with an {@link ArchiveGapsError} before its first event, so that
  *   missing data is never taken for what did not happen.
@@ -225,7 +225,7 @@ export interface SpanQuery {
   readonly signal?: AbortSignal;
 }
 
-/** What {@link Archive.events} is asked for. */
+/** Options of {@link Archive.events}. */
 export interface EventQuery<Kind extends SeriesKind = SeriesKind> extends SpanQuery {
   /** Names of markets; all that the archive has when left out. */
   readonly markets?: readonly string[];

@@ -49,7 +49,7 @@ function gapOf(
   return { market: stream.market, kind, variantS, reason, ...micros(span) };
 }
 
-/** What is missing of incomplete streams. */
+/** Missing spans of incomplete streams. */
 async function readMissing(
   snapshot: ArchiveSnapshot,
   incomplete: readonly PlannedStream[],
@@ -136,7 +136,7 @@ export interface SpanCoverage {
    * time at which they open.
    */
   readonly covered: readonly { readonly fromUs: number; readonly toUs: number }[];
-  /** What is missing, oldest first. */
+  /** Missing spans, oldest first. */
   readonly missing: readonly ArchiveGap[];
 }
 

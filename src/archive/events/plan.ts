@@ -28,7 +28,7 @@ interface MicrosSpan {
   readonly toUs: number;
 }
 
-/** What one source of events gives: a kind, of markets in the order of their names. */
+/** Content of one source of events: a kind, of markets in the order of their names. */
 export interface EventSlice extends MicrosSpan {
   readonly kind: MergedKind;
   /** Interval of candles or period of states in seconds; 0 for the other kinds. */
@@ -46,7 +46,7 @@ export interface PlannedStream {
   readonly stream: KnownStream;
   readonly kind: SeriesKind;
   readonly variantS: number;
-  /** Of the rows' own time. */
+  /** Span of the rows' own time. */
   readonly span: Span;
   /** The end of the events, UNIX microseconds. */
   readonly untilUs: number;
@@ -162,7 +162,7 @@ export function findStream(
   );
 }
 
-/** What streams are chosen by. */
+/** Choice of streams. */
 type Choice = Pick<EventQuery, 'markets' | 'kinds' | 'intervalsS' | 'periodsS'>;
 
 /** The lengths of candles or states that are asked for; undefined for all. */
@@ -303,7 +303,7 @@ export interface CollectedSeries {
 export interface MarketContents {
   /** Name of the market. */
   readonly market: string;
-  /** What is collected of it, by kind and then by length. */
+  /** Collected streams, by kind and then by length. */
   readonly series: readonly CollectedSeries[];
 }
 

@@ -15,7 +15,7 @@ import { type EventPlan, type EventSlice, findStream, readMarkets, shiftUs } fro
 /** Connections and readers that one stream of events may have. */
 const SOURCES_MAX = 24;
 
-/** Where the rows are. */
+/** Place of the rows. */
 export interface EventPlace {
   readonly store: Pick<Store, 'snapshot' | 'inspection'>;
   /** Null where cold partitions were not named. */
@@ -105,7 +105,7 @@ async function openSlice(
   const maker = { ...orderOf(order), make: eventMaker(kind, markets, variantS) };
   const batches = async function* (): Batches<ArchiveEvent> {
     yield* readRows({ ...place, snapshot: fork }, rows, segments, maker);
-    // What has been read to its end need not wait for the others.
+    // A source read to its end need not wait for the others.
     await fork.close();
   };
   return { rank: rankOf(kind, variantS), batches: within(slice, batches()) };

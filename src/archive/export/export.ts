@@ -24,14 +24,14 @@ import {
 } from './manifest.js';
 import type { Output } from './output.js';
 
-/** What is exported of one market. */
+/** Part of an export for one market. */
 export interface ExportPart {
   readonly market: string;
   readonly marketId: number;
   /** The stream that covers it. */
   readonly stream: StreamPlace;
   readonly span: Span;
-  /** What a reader has to know of it beside its rows. */
+  /** Notes for readers beside its rows. */
   readonly notes: readonly string[];
 }
 
@@ -58,10 +58,10 @@ export interface ExportSurroundings {
   readonly onProgress: (event: {
     readonly market: string;
     readonly rows: number;
-    /** Of the part's span. */
+    /** Coverage of the part's span. */
     readonly doneMs: number;
   }) => void;
-  /** What is done now that has no measure. */
+  /** Current step without a measure. */
   readonly onPhase: (phase: string) => void;
 }
 
@@ -126,7 +126,7 @@ export async function exportSeries(
   return manifest;
 }
 
-/** What went into a file. */
+/** Content of a file. */
 interface Written {
   readonly written: MarketPart[];
   readonly columns: readonly ManifestColumn[];

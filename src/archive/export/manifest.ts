@@ -9,7 +9,7 @@ import type { ArchiveReader } from '../reading.js';
 export const FORMATS = ['csv', 'ndjson', 'parquet'] as const;
 export type Format = (typeof FORMATS)[number];
 
-/** What a file holds of one market. */
+/** Content of a file for one market. */
 export interface MarketPart {
   readonly market: string;
   readonly from: string;
@@ -92,7 +92,7 @@ export function completenessOf({
 /** A span of a market that is to be complete. */
 type WantedSpan = Pick<SeriesGaps, 'kind' | 'market' | 'stream' | 'span'>;
 
-/** What is wanted, with the word of the ledger on it. */
+/** Requested spans, with the word of the ledger on it. */
 export type Known<Wanted> = Wanted & { readonly known: SpanCompleteness };
 
 /**
@@ -129,7 +129,7 @@ export const COLD_NOTE =
 /** Returns true if an observation that equals the one before is not stored again. */
 export const isStoredOnChange = (kind: string) => kind === 'tickers' || kind === 'depth';
 
-/** What a reader has to know of a series beside its columns. */
+/** Notes about a series beside its columns. */
 export function notesOf(kind: SeriesKind): string[] {
   const unchanged =
     'An observation that equals the one before is not stored again: a row holds until the next one, as far as coverage goes.';

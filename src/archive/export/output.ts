@@ -8,7 +8,7 @@ import { BlockWriter, moveSynced, Scratch, sweep, writeSynced } from '../files.j
 import { isPattern } from '../parquet/session.js';
 import type { Manifest } from './manifest.js';
 
-/** Where bytes go when they go to no file of ours: standard output. */
+/** Target of bytes that go to no file of ours: standard output. */
 export interface ByteSink {
   write(bytes: Uint8Array): Promise<void>;
 }
@@ -16,7 +16,7 @@ export interface ByteSink {
 export interface OutputOptions {
   /** A path, or undefined for `sink`. */
   readonly path: string | undefined;
-  /** Where the manifest goes; default: beside the file, if there is one. */
+  /** Path of the manifest; default: beside the file, if there is one. */
   readonly manifestPath: string | undefined;
   readonly sink: ByteSink;
   /** True if files that are there already may be replaced. */
@@ -27,7 +27,7 @@ const READ_BYTES = 1024 * 1024;
 const MANIFEST_ENDING = '.manifest.json';
 
 /**
- * What an export writes to. Files come to be under a name of their own, in a hidden folder beside
+ * Target of an export. Files come to be under a name of their own, in a hidden folder beside
  * their place, and take their place whole: a crash leaves what was there before, or the new file
  * without a manifest. The next export into the folder takes the hidden one away. Devices, named pipes
  * and standard output are written to as it goes.
@@ -87,12 +87,12 @@ export class Output {
     }
   }
 
-  /** What people call it. */
+  /** Name for people. */
   get name(): string {
     return this.#options.path ?? 'standard output';
   }
 
-  /** Where the manifest goes; undefined: it is for the caller to tell. */
+  /** Path of the manifest; undefined: the caller prints it. */
   get manifestPath(): string | undefined {
     return this.#options.manifestPath;
   }
@@ -133,7 +133,7 @@ export class Output {
     }
   }
 
-  /** What was written. No more can be written after it was asked for. */
+  /** Bytes written. No more can be written after it was asked for. */
   sums(): { readonly bytes: number; readonly sha256: string } {
     return { bytes: this.#bytes, sha256: this.#hash.digest('hex') };
   }

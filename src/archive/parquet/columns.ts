@@ -195,5 +195,5 @@ export function valueText({ name, type }: SeriesColumn): string {
   }
 }
 
-/** What is said of a value that no type here holds, after its name. */
+/** Message about a value that no type here holds, after its name. */
 export const TOO_LONG = 'has more digits than a number has here; tapekeep export writes it in full';

@@ -66,7 +66,7 @@ async function digest(duck: DuckSession, columns: readonly SeriesColumn[], sourc
   return { rows: Number(row?.[0] ?? 0), digest: String(row?.[1] ?? '') };
 }
 
-/** Of rows in a Parquet file: every value is read back. @throws ParquetError */
+/** Checksum of rows in a Parquet file: every value is read back. @throws ParquetError */
 export async function digestParquet(
   duck: DuckSession,
   columns: readonly SeriesColumn[],
@@ -75,7 +75,7 @@ export async function digestParquet(
   return await digest(duck, columns, `read_parquet(${literal(path)})`);
 }
 
-/** Of rows that wait to be written. */
+/** Checksum of rows that wait to be written. */
 export async function digestStaged(duck: DuckSession, rows: StagedRows) {
   return await digest(duck, rows.columns, stagedSql(rows));
 }

@@ -11,14 +11,14 @@ import { ParquetError } from '../errors.js';
 import { Scratch } from '../files.js';
 import { duckDb } from './duckdb.js';
 
-/** What one piece of work may use. Beyond the memory DuckDB goes to the scratch folder. */
+/** Limits of one piece of work. Beyond the memory DuckDB goes to the scratch folder. */
 export interface DuckLimits {
   /** Default 512. */
   readonly memoryMb?: number;
   /** Default 2. */
   readonly threads?: number;
   /**
-   * What a result that is read piece by piece is ahead of its reader, kB; default 1,000. DuckDB counts 16
+   * Lead of a streamed result over its reader, kB; default 1,000. DuckDB counts 16
    * bytes for a text, however long it is: rows of long texts take many times as much as this.
    */
   readonly aheadKb?: number;

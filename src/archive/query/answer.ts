@@ -36,15 +36,15 @@ import {
   seriesBehind,
 } from './tables.js';
 
-/** What a statement is asked of. */
+/** Sources of a statement. */
 export interface Question {
   /** The archive; null to ask the files of {@link coldDir} alone. */
   readonly reader: ArchiveReader | null;
   readonly coldDir: string;
   readonly selection: Selection;
-  /** What is done now that may take a while. */
+  /** Current step that may take a while. */
   readonly onPhase: (phase: string) => void;
-  /** What the asker should know beside the answer. */
+  /** Notes beside the result. */
   readonly onNote: (note: string) => void;
 }
 
@@ -75,7 +75,7 @@ export async function answerQuestion(
     const { duck, sql } = statement;
     const { names, pieces } = await duck.answer('answering', sql, ROWS_TOGETHER);
     await take({ names, chunks: rowsOf(pieces) });
-    // Where an unknown market is an error, that says so itself.
+    // An unknown market that is an error says so itself.
     for (const name of unknown) question.onNote(`the archive has no market ${name}`);
   } catch (error) {
     throw asStatementError(error);
@@ -148,7 +148,7 @@ class World {
     return this.#unknown;
   }
 
-  /** What stands over the series: levels, the other schema, and the questions. */
+  /** Views over the series: levels, the other schema, and the questions. */
   async #makeViews(tables: readonly QueryTable[]): Promise<void> {
     if (tables.includes('depth_levels')) await this.#view('depth_levels', DEPTH_LEVELS);
     await this.#run('CREATE SCHEMA IF NOT EXISTS analytics');
@@ -173,7 +173,7 @@ class World {
     };
   }
 
-  /** The same of a folder alone: markets and coverage are those of its manifests. */
+  /** Tables of a folder alone: markets and coverage are those of its manifests. */
   async #openFolder(tables: readonly QueryTable[]): Promise<Source> {
     const { coldDir, onNote } = this.#question;
     const manifests = await folderManifests(coldDir);

@@ -13,7 +13,7 @@ export interface Bounds extends Span {
   readonly markets: ReadonlySet<string> | null;
 }
 
-/** What the asker has left out by hand, whatever the statement says. */
+/** Limits that were given by hand, whatever the statement says. */
 export interface Selection {
   readonly markets?: readonly string[];
   readonly fromMs?: number;
@@ -29,7 +29,7 @@ const NOTHING: Bounds = { markets: new Set(), fromMs: 0, toMs: 0 };
 export const PLANNED = 'planned';
 const PLANNED_TABLE = new RegExp(`\\.${PLANNED}\\.(\\w+)$`);
 
-/** What of the optimizer moves conditions; the rest concludes from rows, and there are none. */
+/** Parts of the optimizer that move conditions; the rest concludes from rows, and there are none. */
 const OPTIMIZERS = [
   ...['expression_rewriter', 'filter_pullup', 'filter_pushdown', 'cte_filter_pusher'],
   ...['in_clause', 'cte_inlining', 'empty_result_pullup', 'unused_columns'],
@@ -48,7 +48,7 @@ interface PlanNode {
 }
 
 /**
- * What a statement needs of each series: DuckDB plans it over empty tables, and the conditions that its
+ * Finds what a statement needs of each series: DuckDB plans it over empty tables, and the conditions that its
  * optimizer moves down to a table hold for every row that the statement does not throw away. What
  * cannot be planned, or is not understood for certain, needs all.
  *
@@ -78,7 +78,7 @@ export async function planBounds(
     const bounds = boundsOf(JSON.parse(String(row?.[1])) as PlanNode[]);
     return (kind) => bounds.get(kind) ?? NOTHING;
   } catch (error) {
-    // Of other errors the types of the columns may be the cause, which are not known yet.
+    // Other errors may come from the types of the columns may be the cause, which are not known yet.
     const isOfAuthor = (one: unknown) => /(Binder|Catalog) Error/.test(messageOf(one));
     // The author has not written EXPLAIN: what is wrong is shown in the statement as it was given.
     const shown = await duck.check('planning the statement', sql).then(
@@ -138,7 +138,7 @@ function scanBounds(kind: SeriesKind, filters: readonly string[]): Bounds {
   let { markets, fromMs, toMs } = EVER;
   const conditions = filters.flatMap((one) => {
     const all = one.split(AND);
-    // What belongs together is not written where both stand.
+    // Parts that belong together are not written where both stand.
     return all.length > 1 && one.includes(' OR ') ? [] : all;
   });
   for (const one of conditions.map((text) => text.replace(/^optional: /, ''))) {
@@ -149,7 +149,7 @@ function scanBounds(kind: SeriesKind, filters: readonly string[]): Bounds {
     const [, column, comparison = '', text = ''] = COMPARED.exec(one) ?? [];
     const ms = Date.parse(text.replace(' ', 'T').replace(/\+00$/, 'Z'));
     if (column !== time || Number.isNaN(ms)) continue;
-    // Of an instant with microseconds `ms` is the millisecond that it lies in.
+    // For an instant with microseconds, `ms` is the millisecond that it lies in.
     const isBefore = comparison === '<' && !/\.\d{4}/.test(text);
     if (!comparison.includes('<')) fromMs = Math.max(fromMs, ms);
     if (!comparison.includes('>')) toMs = Math.min(toMs, isBefore ? ms : ms + 1);

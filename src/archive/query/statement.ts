@@ -51,7 +51,7 @@ interface Named {
   readonly name: string;
 }
 
-/** What a parsed statement is made of. */
+/** Parts of a parsed statement. */
 export interface Syntax {
   /** Tables that it names, those aside that it makes itself with WITH. */
   readonly tables: readonly Named[];

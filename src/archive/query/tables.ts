@@ -51,7 +51,7 @@ export const LEDGER_COLUMNS: Readonly<Record<LedgerTable, string>> = {
 export const QUESTIONS = ['candles', 'vwap', 'returns'] as const;
 export type QuestionName = (typeof QUESTIONS)[number];
 
-/** What they are made of. */
+/** Parts of the tables. */
 export const QUESTION_TABLES: readonly QueryTable[] = ['trades', 'coverage', 'markets'];
 
 export function isQuestion(name: string): name is QuestionName {

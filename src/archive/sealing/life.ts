@@ -38,7 +38,7 @@ export interface LifeOptions extends Omit<LifeContext, 'admin'> {
 
 export interface LifeReport {
   readonly outcomes: readonly LifeOutcome[];
-  /** What went wrong with single partitions; the others were worked on nevertheless. */
+  /** Failures of single partitions; the others were worked on nevertheless. */
   readonly failures: readonly { readonly partition: string; readonly error: TapekeepError }[];
 }
 
@@ -116,7 +116,7 @@ class LifeRun {
     if (isWithoutFiles && hasFiles && !(await this.#hasFolder(assertColdOwner))) return;
     for (const one of chosen) {
       if (one.state === 'archived') await this.#each(one, () => this.#restore(one, isWithoutFiles));
-      // What was restored and has not changed since still knows its files.
+      // A partition that was restored and has not changed since still knows its files.
       const isBack = one.state === 'sealed' && one.uri !== null;
       if (isBack && isWithoutFiles) await this.#each(one, () => this.#dropCopy(one));
       if (this.#isFull) return;
@@ -145,7 +145,7 @@ class LifeRun {
     const obstacle = await this.#obstacles(seal);
     const report = (partition: PartitionInfo, became: LifeOutcome['became'], note: string | null) =>
       this.#outcomes.push({ partition, became, rows: partition.rows, note });
-    // What is made ahead has nothing in it to be sealed.
+    // A partition made ahead has nothing in it to be sealed.
     for (const one of chosen.filter(({ span }) => span.fromMs <= nowMs)) {
       if (seal.includes(one)) {
         const kept = await obstacle(one);
@@ -164,7 +164,7 @@ class LifeRun {
     }
   }
 
-  /** What of the partitions that were chosen is due. */
+  /** Due partitions of the chosen ones. */
   async #plan() {
     const { store, rules, nowMs, clock, isChosen } = this.#context;
     const chosen = (await store.sealing.partitions()).filter(isChosen);
@@ -217,7 +217,7 @@ class LifeRun {
 
   async #archive(one: PartitionInfo): Promise<LifeOutcome> {
     const { watcher, signal } = this.#context;
-    // What became suspect since it was sealed is checked as long as its rows are at hand.
+    // Candles that became suspect since the sealing are checked as long as rows are at hand.
     const suspect = await unsettledNote(this.#context.admin, one, false);
     if (suspect !== undefined) return kept(one, suspect);
     this.#isColdTouched = true;
@@ -362,7 +362,7 @@ export async function restore(
 }
 
 /**
- * What a run of sealing would come to, why it would pass over what is due, and when the rest is due.
+ * Plans a run of sealing: its result, why it would pass over what is due, and when the rest is due.
  * Changes nothing.
  *
  * @throws as {@link liveOn}

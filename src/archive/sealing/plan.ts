@@ -37,11 +37,11 @@ export function lifeDates(partition: PartitionInfo, rules: LifeRules): LifeDates
   const { state, table } = partition;
   const isHere = state === 'hot' || state === 'sealed';
   const expiresAtMs = state === 'expired' ? null : after(partition, rules.retentionMs[table]);
-  // What is given up first does not come to it.
+  // Partitions that expire first do not come to it.
   const inTime = (atMs: number | null) =>
     atMs !== null && atMs < (expiresAtMs ?? Number.POSITIVE_INFINITY) ? atMs : null;
   const sealsAtMs = state === 'hot' ? inTime(after(partition, rules.sealAfterMs)) : null;
-  // What is not sealed cannot leave.
+  // Only a sealed partition can leave.
   const canLeave = state === 'sealed' || sealsAtMs !== null;
   const archivesAtMs = isHere && canLeave ? after(partition, rules.coldAfterMs) : null;
   const movesAtMs =
@@ -54,14 +54,14 @@ export function restsUntilMs({ restoredAtMs }: PartitionInfo, { restMs }: LifeRu
   return restoredAtMs === null ? 0 : restoredAtMs + restMs;
 }
 
-/** What is due by the rules; the work itself may find reasons against it. */
+/** Due partitions by the rules; the work itself may find reasons against it. */
 interface LifePlan {
   readonly expire: readonly PartitionInfo[];
   readonly seal: readonly PartitionInfo[];
   readonly archive: readonly PartitionInfo[];
 }
 
-/** What is due, oldest first within each table. */
+/** Due partitions, oldest first within each table. */
 export function planLife(
   partitions: readonly PartitionInfo[],
   rules: LifeRules,
@@ -80,7 +80,7 @@ export function planLife(
 }
 
 /**
- * What keeps partitions from being sealed, in words for people.
+ * Reasons that keep partitions from being sealed, in words for people.
  *
  * @param due those that are old enough
  * @returns the note of one; undefined when nothing keeps it
@@ -111,7 +111,7 @@ async function ledgerSuspect(
   return `the ledger claims ${claimed} trades of ${market} from ${at} on, and there are ${counted}`;
 }
 
-/** What is missing or suspect in one partition, in words; undefined when nothing is. */
+/** Describes what is missing or suspect in one partition; undefined when nothing is. */
 export async function unsettledNote(
   admin: SealingAdmin,
   partition: PartitionInfo,

@@ -40,7 +40,7 @@ export type LifeStep =
   | 'retention: files'
   | 'tidy';
 
-/** What the steps work with. */
+/** Parts for the steps. */
 export interface LifeContext {
   readonly admin: SealingAdmin;
   readonly store: Store;
@@ -51,7 +51,7 @@ export interface LifeContext {
   readonly signal: AbortSignal;
 }
 
-/** What goes on, for people and for logs. */
+/** Progress, for people and for logs. */
 export interface LifeWatcher {
   /** A step starts. A returned promise is awaited. */
   readonly onStep: (step: LifeStep, partition: string) => void | Promise<void>;
@@ -59,12 +59,12 @@ export interface LifeWatcher {
   readonly onRows: (rows: number, total: number | null) => void;
 }
 
-/** What became of one partition. */
+/** Outcome of one partition. */
 export interface LifeOutcome {
   readonly partition: PartitionInfo;
   readonly became: 'sealed' | 'archived' | 'restored' | 'expired' | 'kept';
   readonly rows: number | null;
-  /** Of the heap and the indexes before and after, where they changed. */
+  /** Sizes of heap and indexes before and after, where they changed. */
   readonly bytes?: { readonly before: Sizes; readonly after: Sizes };
   readonly coldBytes?: number;
   /** Why it was kept, or what a person should know. */
