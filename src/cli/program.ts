@@ -7,68 +7,74 @@ import { EXIT_CODE_HELP, type ExitCode } from './failure.js';
 const COMMANDS: Commands = {
   'start [options]': ['collect until stopped', () => import('./commands/start.js')],
   'sandbox [options]': [
-    'run an exchange: simulated traders or a recorded tape',
+    'run an exchange: simulated traders, or a recorded tape',
     () => import('./commands/sandbox.js'),
   ],
-  api: ["call the exchange's API", () => import('./commands/api.js')],
+  api: [
+    "call the exchange's API, and watch its states: tapekeep api --help",
+    () => import('./commands/api.js'),
+  ],
   'migrate [options]': [
-    'create or upgrade the schema of the database',
+    'bring the schema of the database up to date',
     () => import('./commands/migrate.js'),
   ],
   config: [
-    'show settings with their sources, and check them',
+    'show the settings and where each comes from, and check them',
     () => import('./commands/config.js'),
   ],
   'doctor [options]': [
-    'check configuration, database, disk and exchange',
+    'check the configuration, database, disk and exchange',
     () => import('./commands/doctor.js'),
   ],
   'status [options]': [
-    'show rows, coverage, lag and gaps of each stream',
+    'show what the archive holds and how complete it is',
     () => import('./commands/status.js'),
   ],
   'verify [options]': [
     'compare stored trades with stored candles and list mismatches',
     () => import('./commands/verify.js'),
   ],
-  gaps: ['list, explain and fill missing time ranges', () => import('./commands/gaps.js')],
+  gaps: ['list, explain, note and fill what is missing', () => import('./commands/gaps.js')],
   'backfill [options]': [
     'download a past time range, independent of regular collection',
     () => import('./commands/backfill.js'),
   ],
-  quarantine: ['show refused data of the exchange', () => import('./commands/quarantine.js')],
+  quarantine: ['show refused rows of the exchange', () => import('./commands/quarantine.js')],
   'export [options]': [
-    'write rows to a CSV, NDJSON or Parquet file',
+    'write rows into a file: csv, ndjson or parquet',
     () => import('./commands/export.js'),
   ],
   'db [options]': [
-    'run the embedded Postgres without collecting',
+    'keep the embedded Postgres up, without collecting',
     () => import('./commands/db.js'),
   ],
   'psql [options] [arguments...]': [
-    'open psql with the read-only login',
+    'open psql as the read-only user',
     () => import('./commands/psql.js'),
   ],
-  'url [options]': ['print the address of the database', () => import('./commands/url.js')],
+  'url [options]': [
+    'print the address of the database for other programs',
+    () => import('./commands/url.js'),
+  ],
   'partitions [options]': [
-    'list partitions with state, rows and size',
+    'list the partitions with state, rows and size',
     () => import('./commands/partitions.js'),
   ],
   'seal [options]': [
-    'check old partitions, make them final, and archive them',
+    'seal partitions whose time is over; with --archive move them into files',
     () => import('./commands/seal.js'),
   ],
   'restore [options]': [
-    'move archived partitions back into the database',
+    'bring archived partitions back into the database',
     () => import('./commands/restore.js'),
   ],
-  adopt: ['assign the folder of cold files to this database', () => import('./commands/adopt.js')],
+  adopt: ['give the folder of cold files to this database', () => import('./commands/adopt.js')],
   'replay [options]': [
-    'serve the archive as a past exchange',
+    'serve the archive as an exchange of the past',
     () => import('./commands/replay.js'),
   ],
   'query [options] [sql]': [
-    'run one read-only SQL statement over hot and archived rows',
+    'run one SQL statement over rows in the database and in files',
     () => import('./commands/query.js'),
   ],
 };
@@ -85,9 +91,7 @@ const termOf = (one: Command) => LISTED.get(one)?.line ?? `${one.name()} ${one.u
 export function buildProgram(finish: Finish): Command {
   const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
   const program = new Command('tapekeep')
-    .description(
-      'Collects market data of a spot exchange and proves what is complete.',
-    )
+    .description('Collects market data of a spot exchange and proves what is complete.')
     .version(VERSION)
     .exitOverride()
     .addHelpText('after', EXIT_CODE_HELP)
