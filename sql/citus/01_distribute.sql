@@ -12,7 +12,7 @@ DECLARE
   copied CONSTANT text[] := ARRAY['archive', 'market', 'market_history', 'market_absence', 'stream',
                                   'partition_policy', 'partition_state'];
   cut CONSTANT text[] := ARRAY['trade', 'kline', 'kline_revision', 'ticker', 'depth',
-                               'market_state', 'coverage', 'gap', 'session', 'candle_check',
+                               'market_state', 'coverage', 'rows_by_day', 'gap', 'session', 'candle_check',
                                'candle_recheck', 'wanted', 'trade_epoch'];
   one text;
   key record;

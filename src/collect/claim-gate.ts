@@ -1,20 +1,18 @@
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../kernel/span.js';
-import type { Batch, CoverageClaim, CoveredRange, StreamRef } from '../model/batch.js';
-import { MOMENT_STREAMS, tableOfStream } from '../model/series.js';
+import type {
+  Batch,
+  CoverageClaim,
+  CoveredRange,
+  GapRecord,
+  StreamRef,
+  StreamStart,
+} from '../model/batch.js';
+import { MOMENT_STREAMS } from '../model/series.js';
 import type { Present } from '../store/index.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 
-/** What of a stream waits for its next claim. */
-interface Waiting {
-  /** Spans that were held back. */
-  readonly spans: readonly Span[];
-  /** Rows that were stored without a claim. */
-  readonly rows: number;
-}
-
-const NOTHING_WAITS: Waiting = { spans: [], rows: 0 };
 const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGATIVE_INFINITY };
 
 /** What is known of the present may lag behind an answer by so much. */
@@ -31,8 +29,7 @@ const AHEAD_MS = 60_000;
  *
  * What is cut off above was proven all the same, if not yet known to be past: it is added to the
  * stream's next claim. After a jump ahead it lies before the time that was lived through. Rows are stored
- * at once; where nothing is left of their claim the stream's next one counts them, unless they are
- * counted where they lie.
+ * at once.
  */
 export class ClaimGate {
   readonly #archive: ArchivePort;
@@ -41,7 +38,8 @@ export class ClaimGate {
   #jumps: number;
   /** Up to where each stream is known to have been proven, by rows or by coverage. */
   readonly #knownMs = new Map<number, number>();
-  readonly #waiting = new Map<number, Waiting>();
+  /** Spans of each stream that wait for its next claim. */
+  readonly #waiting = new Map<number, readonly Span[]>();
 
   constructor(archive: ArchivePort, time: ClaimTime, clock: Clock) {
     this.#archive = archive;
@@ -58,37 +56,26 @@ export class ClaimGate {
       this.#learn(all);
       return all;
     };
-    // What has not come yet is no begin either: a clock that lies must not move it there.
-    const setCollectFrom: ArchivePort['setCollectFrom'] = async (streamId, fromMs, reason) => {
-      const untilMs = this.#time.lived?.untilMs ?? Number.POSITIVE_INFINITY;
-      const isAhead = fromMs - untilMs > AHEAD_MS;
-      await this.#archive.setCollectFrom(streamId, isAhead ? untilMs : fromMs, reason);
-    };
-    return { ...this.#archive, commit, coveredRanges, setCollectFrom };
+    return { ...this.#archive, commit, coveredRanges };
   }
 
   async #commit(batch: Batch, options: Parameters<ArchivePort['commit']>[1]) {
     this.#followJump();
     this.#learnRows(batch);
-    const claims: CoverageClaim[] = [];
     const jumps = this.#jumps;
     const waitedBefore = (batch.claims ?? []).map(
-      ({ stream: { streamId } }) => [streamId, this.#waitingOf(streamId)] as const,
+      ({ stream: { streamId } }) => [streamId, this.#waiting.get(streamId) ?? []] as const,
     );
-    const withheld = new Map<number, StreamRef>();
+    const claims: CoverageClaim[] = [];
+    const findings = [...(batch.findings ?? [])];
     for (const claim of batch.claims ?? []) {
-      const { streamId } = claim.stream;
-      const spans = await this.#allowed(claim);
-      if (spans.length === 0) withheld.set(streamId, claim.stream);
-      this.#leaveUncounted(streamId, claim.earlierRows ?? 0);
-      for (const span of spans) {
-        const waiting = this.#waitingOf(streamId);
-        this.#waiting.set(streamId, { ...waiting, rows: 0 });
-        claims.push({ ...claim, span, earlierRows: waiting.rows });
-      }
+      const { allowed, unlived } = this.#cut(claim);
+      claims.push(...allowed.map((span) => ({ ...claim, span })));
+      findings.push(...unlived);
     }
+    const begins = (batch.begins ?? []).map((begin) => this.#notAhead(begin));
     const result = await this.#archive
-      .commit({ ...batch, claims }, options)
+      .commit({ ...batch, claims, findings, begins }, options)
       .catch((error: unknown) => {
         // Nothing was stored: what the claims took along waits for the next ones.
         for (const [streamId, waiting] of jumps === this.#jumps ? waitedBefore : []) {
@@ -97,20 +84,13 @@ export class ClaimGate {
         throw error;
       });
     this.#learn(result.ranges);
-    for (const { stream } of claims) withheld.delete(stream.streamId);
-    for (const { streamId, kind } of withheld.values()) {
-      this.#leaveUncounted(streamId, result.outcomes[tableOfStream(kind)].stored);
-    }
     return result;
   }
 
-  #waitingOf(streamId: number): Waiting {
-    return this.#waiting.get(streamId) ?? NOTHING_WAITS;
-  }
-
-  #leaveUncounted(streamId: number, rows: number): void {
-    const waiting = this.#waitingOf(streamId);
-    this.#waiting.set(streamId, { ...waiting, rows: waiting.rows + rows });
+  /** What has not come yet is no start either: a clock that lies must not move it there. */
+  #notAhead(begin: StreamStart): StreamStart {
+    const untilMs = this.#time.lived?.untilMs ?? Number.POSITIVE_INFINITY;
+    return begin.fromMs - untilMs > AHEAD_MS ? { ...begin, fromMs: untilMs } : begin;
   }
 
   /** After a jump the former present is no measure any more: what was held back after the new one has not come. */
@@ -119,8 +99,8 @@ export class ClaimGate {
     this.#jumps = this.#time.jumps;
     this.#knownMs.clear();
     const { sinceMs } = this.#time.lived ?? NOTHING_LIVED;
-    for (const [streamId, { spans }] of this.#waiting) {
-      this.#waiting.set(streamId, { spans: within(spans, { toMs: sinceMs }), rows: 0 });
+    for (const [streamId, spans] of this.#waiting) {
+      this.#waiting.set(streamId, within(spans, { toMs: sinceMs }));
     }
   }
 
@@ -155,32 +135,27 @@ export class ClaimGate {
     }
   }
 
-  async #allowed({ stream, span }: CoverageClaim): Promise<Span[]> {
+  /** What of a claim may be made now, and what of it is listed as not observed. */
+  #cut({ stream, span }: CoverageClaim): { allowed: Span[]; unlived: GapRecord[] } {
     const { streamId, kind } = stream;
     const { sinceMs, untilMs } = this.#time.lived ?? NOTHING_LIVED;
     const nextMs = this.#time.nowMs() + 1;
     if (!MOMENT_STREAMS.has(kind)) {
       const knownMs = this.#knownMs.get(streamId) ?? 0;
-      return cutAt(stream, span, Math.min(nextMs, Math.max(untilMs, knownMs)));
+      const endMs = Math.min(nextMs, Math.max(untilMs, knownMs));
+      return { allowed: cutAt(stream, span, endMs), unlived: [] };
     }
     const spans = this.#withHeldBack(streamId, span, Math.min(nextMs, untilMs));
-    await this.#noteUnlived(stream, spans, sinceMs);
-    return within(spans, { fromMs: sinceMs });
+    const finding = { stream, state: 'unfillable', reason: 'not observed', atMs: sinceMs } as const;
+    const unlived = within(spans, { toMs: sinceMs }).map((one) => ({ ...finding, span: one }));
+    return { allowed: within(spans, { fromMs: sinceMs }), unlived };
   }
 
   /** A claim together with what was held back before it, less what must be held back now. */
   #withHeldBack(streamId: number, span: Span, endMs: number): Span[] {
-    const waiting = this.#waitingOf(streamId);
-    const spans = normalizeSpans([...waiting.spans, span]);
-    this.#waiting.set(streamId, { ...waiting, spans: within(spans, { fromMs: endMs }) });
+    const spans = normalizeSpans([...(this.#waiting.get(streamId) ?? []), span]);
+    this.#waiting.set(streamId, within(spans, { fromMs: endMs }));
     return within(spans, { toMs: endMs });
-  }
-
-  async #noteUnlived(stream: StreamRef, spans: readonly Span[], sinceMs: number): Promise<void> {
-    for (const span of within(spans, { toMs: sinceMs })) {
-      const memory = { state: 'unfillable', reason: 'not observed', atMs: sinceMs } as const;
-      await this.#archive.recordGap({ stream, span, ...memory });
-    }
   }
 }
 

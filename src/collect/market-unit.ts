@@ -119,6 +119,7 @@ export async function openMarketUnit(
   const isAllWanted = floorMs === undefined && !isOnRequest;
   const margins = { cacheMarginMs: CACHE_MARGIN_MS, keptAtLeastMs: KEPT_AT_LEAST_MS };
   const ofTrades = { ...shared, ...margins, evidence, isAllWanted };
+  const hasTrades = trades.enabled && (await archive.storedAbove(marketId, 0)) > 0;
   for (const source of trades.enabled ? sources : []) {
     const { stream, ranges } = await openStream(source.kind, 0, floorMs);
     const isForBoth = trades.exactTimes && !hasResult;
@@ -131,7 +132,7 @@ export async function openMarketUnit(
     if (fed !== undefined) pushed.push(fed);
     const traits = context.traits[source.kind];
     const own = { stream, source, traits, timesStream: times?.stream, pushed: fed };
-    walkers.push(new TradeWalker({ ...ofTrades, ...own, witness, onExposed }, ranges));
+    walkers.push(new TradeWalker({ ...ofTrades, ...own, witness, onExposed }, ranges, hasTrades));
   }
 
   let depthCollector: DepthCollector | undefined;

@@ -74,17 +74,11 @@ export type OpenTradeFeed = (of: Pick<TradeFeedOptions, 'markets'>) => TradeFeed
 
 /** What collectors ask of the store, and nothing more. */
 export const ARCHIVE_METHODS = [
-  ...(['commit', 'ensureMarkets', 'ensureStream', 'setCollectFrom', 'coveredRanges'] as const),
-  ...(['want', 'fillRequests', 'listGaps', 'recordGap'] as const),
-  ...(['startTries', 'noteStartTry', 'revoke', 'revokeBeyond', 'notePresent'] as const),
-  ...(['storedTrades', 'hasTradeBefore', 'tradedSlots', 'exposeTrades', 'recordIdEpoch'] as const),
-  ...([
-    'offsetModes',
-    'rememberOffsetMode',
-    'openSession',
-    'touchSession',
-    'closeSession',
-  ] as const),
+  ...(['commit', 'ensureMarkets', 'ensureStream', 'coveredRanges'] as const),
+  ...(['want', 'fillRequests', 'listGaps', 'startTries', 'noteStartTry'] as const),
+  ...(['revokeBeyond', 'notePresent', 'storedTrades', 'storedAbove'] as const),
+  ...(['hasTradeBefore', 'tradedSlots', 'recordIdEpoch'] as const),
+  ...(['offsetModes', 'rememberOffsetMode', 'openSession', 'closeSession'] as const),
 ] as const;
 
 /** The store as collectors see it. The tests' model of an archive stands in for it. */

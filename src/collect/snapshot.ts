@@ -98,7 +98,8 @@ export class SnapshotRecorder {
     if (nowMs - this.#nothingAtMs > this.#options.toleranceMs) this.#hasBegun = true;
     this.#nothingAtMs = nowMs;
     if (this.#hasBegun || nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) return;
-    await this.#options.archive.setCollectFrom(this.#stream.streamId, atMs);
+    const begin = { streamId: this.#stream.streamId, fromMs: atMs };
+    await this.#options.archive.commit({ begins: [begin] });
     this.#stream = { ...this.#stream, collectFromMs: atMs };
     this.#continuity = new Continuity(this.#options.toleranceMs, atMs);
     this.#flushedAtMs = nowMs;
@@ -169,8 +170,7 @@ export class SnapshotRecorder {
       return;
     }
     try {
-      if (missed !== undefined) await this.#noteMissed(missed, observedAtMs);
-      await this.#commit(look, spans);
+      await this.#commit(look, spans, missed);
     } catch (error) {
       // What did not get in must not be covered; what was pending is still proven.
       this.#continuity.undo();
@@ -208,26 +208,25 @@ export class SnapshotRecorder {
     }
   }
 
-  async #commit(look: Look, spans: readonly Span[]): Promise<void> {
+  async #commit(look: Look, spans: readonly Span[], missed?: Span): Promise<void> {
     const { archive } = this.#options;
     const stream = this.#stream;
     const { evidence } = look;
     const claims = spans.map((span) => ({ stream, span, evidence }));
-    const result = await archive.commit({ ...look.batch, claims });
+    const noted = missed === undefined ? {} : this.#noteMissed(missed, look.observedAtMs);
+    const result = await archive.commit({ ...look.batch, claims, ...noted });
+    for (const { span, reason } of noted.findings ?? []) this.#report.gap(span, reason);
     this.#report.settled(result.outcomes[tableOfStream(stream.kind)]);
   }
 
-  async #noteMissed(span: Span, atMs: number): Promise<void> {
-    const { archive } = this.#options;
+  /** What is said of time that was missed: the stream begins after it, or it is a gap. */
+  #noteMissed(span: Span, atMs: number): Pick<Batch, 'begins' | 'findings'> {
     const stream = this.#stream;
-    if (isBeginning(stream, span)) {
-      await archive.setCollectFrom(stream.streamId, span.toMs);
-      return;
-    }
+    const { streamId } = stream;
+    if (isBeginning(stream, span)) return { begins: [{ streamId, fromMs: span.toMs }] };
     const { reason, note } = this.#lastTrouble();
     const why = note === undefined ? {} : { note };
-    await archive.recordGap({ stream, span, state: 'unfillable', reason, ...why, atMs });
-    this.#report.gap(span, reason);
+    return { findings: [{ stream, span, state: 'unfillable', reason, ...why, atMs }] };
   }
 
   /** What came last since the last look: a trouble of its own, or one of the answers. */

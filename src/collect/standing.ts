@@ -5,7 +5,7 @@ import { floorToMs, type Span } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
 import type { CoveredRange, StreamRef } from '../model/batch.js';
 import { type GapReason, isLost } from '../model/gap-reasons.js';
-import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
+import { MOMENT_STREAMS, type StreamKind, tableOfStream } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ExchangeTime } from './ports.js';
 import { WalkStalledError } from './trades/walk.js';
@@ -191,7 +191,8 @@ export class Standing {
     const span = { fromMs, toMs: atMs };
     const nextAttemptAtMs = isGone ? null : atMs + REWRITE_MS;
     const state = isGone ? 'unfillable' : 'open';
-    await archive.recordGap({ stream, span, state, reason, note, atMs, nextAttemptAtMs });
+    const finding = { stream, span, state, reason, note, atMs, nextAttemptAtMs } as const;
+    await archive.commit({ findings: [finding] });
   }
 
   /** Why a stream stands; undefined for one that does not, or of which that is not known. */
@@ -296,22 +297,18 @@ export class Standing {
         }
         return revoked;
       },
-      revoke: async (stream, span, gap) => {
-        const left = await archive.revoke(stream, span, gap);
-        this.#takenBack(this.#streams.get(stream.streamId), span);
-        return left;
-      },
-      exposeTrades: async (exposure) => {
-        await archive.exposeTrades(exposure);
-        for (const one of this.#streams.values()) {
-          const { marketId, kind } = one.stream;
-          if (marketId === exposure.marketId && (kind === 'trades' || kind === 'times')) {
-            this.#takenBack(one, exposure.span);
-          }
-        }
-      },
       commit: async (batch, options) => {
         const result = await archive.commit(batch, options);
+        for (const { stream, span } of batch.revoke ?? []) {
+          this.#takenBack(this.#streams.get(stream.streamId), span);
+        }
+        for (const { marketId, span } of batch.expose ?? []) {
+          for (const one of this.#streams.values()) {
+            const { kind, marketId: own } = one.stream;
+            if (own === marketId && tableOfStream(kind) === 'trade') this.#takenBack(one, span);
+          }
+        }
+        for (const { streamId, fromMs } of batch.begins ?? []) this.#beginsLater(streamId, fromMs);
         for (const range of result.ranges) this.#covered(range, true);
         return result;
       },
@@ -324,10 +321,6 @@ export class Standing {
         const stream = await archive.ensureStream(key);
         this.#opened(stream);
         return stream;
-      },
-      setCollectFrom: async (streamId, fromMs, reason) => {
-        await archive.setCollectFrom(streamId, fromMs, reason);
-        this.#beginsLater(streamId, fromMs);
       },
       coveredRanges: async (stream, limit) => {
         const ranges = await archive.coveredRanges(stream, limit);

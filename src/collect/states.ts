@@ -1,8 +1,8 @@
 import type { StateEvent } from '../client/index.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
-import { isEmptySpan, type Span, spanContains } from '../kernel/span.js';
-import type { StateRow } from '../model/batch.js';
+import { isEmptySpan, type Span } from '../kernel/span.js';
+import type { Batch, GapRecord, StateRow } from '../model/batch.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import type { ClaimTime, StateFeedPort, StreamContext } from './ports.js';
 import { type StreamReport, streamReport } from './reports.js';
@@ -32,9 +32,6 @@ export interface StateWatch {
 /** Events that may wait for a commit; then the feed itself stops reading and, in the end, closes. */
 const QUEUE_LIMIT = 500;
 const EVENTS_PER_COMMIT = 200;
-
-/** How often a session's last message is noted in the archive. */
-const TOUCH_PERIOD_MS = 5000;
 
 /** From this many answers on, with nothing pushed since, the connection counts as silent. */
 const SILENT_AFTER = 2;
@@ -137,12 +134,7 @@ export class StateCollector {
       const span = this.#session && spanOf(this.#session, proof);
       rows = [];
       proof = undefined;
-      // A claim counts all rows that come with it. An answer is later than what it proves.
-      const isWithin = (row: StateRow) =>
-        span !== undefined && spanContains(span, row.observedAtMs);
-      await this.#attempt(() => this.#commit(taken.filter(isWithin), span));
-      const apart = taken.filter((row) => !isWithin(row));
-      await this.#attempt(() => this.#commit(apart, undefined));
+      await this.#attempt(() => this.#commit(taken, span));
     };
     for (const event of events) {
       if ('exchangeMs' in event && this.#isSetBack(event.exchangeMs)) {
@@ -207,10 +199,8 @@ export class StateCollector {
     const { archive, stream } = this.#options;
     const openedMs = Math.floor(event.exchangeMs);
     const sessionId = await archive.openSession(stream, openedMs);
-    const touchedAtMs = this.#options.clock.monotonicMs();
-    const nothing = { seq: 0, hasData: false, unproven: 0, uncounted: [] };
-    const own = { sessionId, openedMs, coveredUntilMs: openedMs, touchedAtMs };
-    this.#session = { ...own, ...nothing };
+    const nothing = { seq: 0, hasData: false, unproven: 0 };
+    this.#session = { sessionId, openedMs, coveredUntilMs: openedMs, ...nothing };
   }
 
   #toRow(event: Extract<StateEvent, { kind: 'record' }>): StateRow | undefined {
@@ -227,50 +217,26 @@ export class StateCollector {
     if (session === undefined) return;
     if (rows.length === 0 && (span === undefined || isEmptySpan(span))) return;
     const evidence = { session: session.sessionId, records: rows.length };
-    const isCounted = (ms: number) => span !== undefined && spanContains(span, ms);
-    const earlierRows = session.uncounted.filter(isCounted).length;
-    const claims = span === undefined ? [] : [{ stream, span, evidence, earlierRows }];
-    const write = async () => {
-      const [last] = rows.slice(-1);
-      const isSilent = !session.hasData && session.unproven >= SILENT_AFTER;
-      if (span !== undefined && !session.hasData) {
-        await this.#gaps.before(span.fromMs);
-      } else if (last !== undefined && isSilent) {
-        await this.#gaps.silent(session, last.observedAtMs);
-      }
-      return archive.commit({ states: rows, claims });
-    };
-    const result = await write().catch((error: unknown) => {
+    const claims = span === undefined ? [] : [{ stream, span, evidence }];
+    const last = rows.at(-1);
+    const isSilent = !session.hasData && session.unproven >= SILENT_AFTER;
+    let missed: Missing = {};
+    if (span !== undefined && !session.hasData) missed = this.#gaps.before(span.fromMs);
+    else if (last !== undefined && isSilent) missed = this.#gaps.silent(session, last.observedAtMs);
+    const result = await archive.commit({ states: rows, claims, ...missed }).catch((error: unknown) => {
       // What did not get in must not be covered by the next claim of this session.
       session.hasData = false;
       this.#report.settled({ lost: rows.length });
       throw error;
     });
-    if (span === undefined) {
-      const { stored } = result.outcomes.market_state;
-      // Before the first that is covered none of them ever is.
-      const kept = session.hasData ? rows.slice(0, stored) : [];
-      session.uncounted.push(...kept.map((row) => row.observedAtMs));
-    } else {
-      session.uncounted = session.uncounted.filter((ms) => ms >= span.toMs);
+    this.#gaps.listed(missed);
+    if (span !== undefined) {
       session.hasData = true;
       session.coveredUntilMs = span.toMs;
       this.#gaps.coveredUntil(span.toMs);
       this.#report.progressed(span.toMs);
     }
     this.#report.settled(result.outcomes.market_state);
-    const lastMs = span?.toMs ?? rows.at(-1)?.observedAtMs ?? session.openedMs;
-    // Last, and by itself: the rows are stored and accounted for, whatever becomes of the note.
-    await this.#attempt(() => this.#touch(session, lastMs));
-  }
-
-  /** Notes the last sign of life now and then, in case the session is never closed. */
-  async #touch(session: Session, lastMs: number): Promise<void> {
-    const { archive, clock } = this.#options;
-    const nowMs = clock.monotonicMs();
-    if (nowMs - session.touchedAtMs < TOUCH_PERIOD_MS) return;
-    session.touchedAtMs = nowMs;
-    await archive.touchSession(session.sessionId, lastMs);
   }
 
   async #close(event: Extract<StateEvent, { kind: 'closed' }>): Promise<void> {
@@ -284,7 +250,7 @@ export class StateCollector {
       return;
     }
     const isSilent = event.reason === 'stalled' || session.unproven >= SILENT_AFTER;
-    if (isSilent) await this.#gaps.silent(session, Math.floor(event.exchangeMs));
+    if (isSilent) await this.#gaps.list(this.#gaps.silent(session, Math.floor(event.exchangeMs)));
     // When one ended that others ended is not known: not before its last sign of life.
     const endedMs = event.reason === 'stopped' ? event.exchangeMs : event.lastAliveExchangeMs;
     await this.#options.archive.closeSession(session.sessionId, {
@@ -294,6 +260,9 @@ export class StateCollector {
     });
   }
 }
+
+/** What a commit says of time that was missed. */
+type Missing = Pick<Batch, 'findings' | 'begins'>;
 
 /** A gap since the last coverage, which may still grow. */
 interface Missed {
@@ -330,21 +299,23 @@ class StateGaps {
   }
 
   /** What is missing before the first that a connection covers. */
-  async before(untilMs: number): Promise<void> {
-    const { archive, stream } = this.#options;
+  before(untilMs: number): Missing {
+    const { stream } = this.#options;
     const fromMs = this.#coveredUntilMs;
     if (fromMs !== undefined && isBeginning(stream, { fromMs, toMs: untilMs })) {
-      await archive.setCollectFrom(stream.streamId, untilMs);
-      return;
+      return { begins: [{ streamId: stream.streamId, fromMs: untilMs }] };
     }
     const wasSilent = this.#missed?.reason === 'no updates';
-    await this.#note(untilMs, wasSilent ? 'no updates' : 'no connection');
+    return this.#missing([[untilMs, wasSilent ? 'no updates' : 'no connection']]);
   }
 
-  /** A connection that lives and brings nothing to cover: listed while it lasts. */
-  async silent({ openedMs }: Session, untilMs: number): Promise<void> {
-    if (this.#missed?.reason !== 'no updates') await this.#note(openedMs, 'no connection');
-    await this.#note(untilMs, 'no updates');
+  /** What a connection misses that lives and brings nothing to cover. */
+  silent({ openedMs }: Session, untilMs: number): Missing {
+    const isKnown = this.#missed?.reason === 'no updates';
+    return this.#missing([
+      ...(isKnown ? [] : [[openedMs, 'no connection'] as const]),
+      [untilMs, 'no updates'],
+    ]);
   }
 
   /** The exchange sends states of another period only. Reported once, and listed while it is so. */
@@ -355,18 +326,37 @@ class StateGaps {
       this.#report.skipped('period_not_offered', message);
     }
     this.#isToldNotOffered = true;
-    await this.#note(untilMs, 'not offered');
+    await this.list(this.#missing([[untilMs, 'not offered']]));
   }
 
-  async #note(untilMs: number, reason: GapReason): Promise<void> {
-    const { archive, stream } = this.#options;
-    const last = this.#missed;
-    const listedMs = this.untilMs;
-    if (listedMs === undefined || listedMs >= untilMs) return;
-    const span = { fromMs: last?.reason === reason ? last.fromMs : listedMs, toMs: untilMs };
-    await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
-    this.#missed = { ...span, reason };
-    this.#report.gap({ fromMs: listedMs, toMs: untilMs }, reason);
+  /** Writes what is missing. */
+  async list(missing: Missing): Promise<void> {
+    if (missing.findings?.length === 0) return;
+    await this.#options.archive.commit(missing);
+    this.listed(missing);
+  }
+
+  /** Call after the commit of what is missing. */
+  listed({ findings = [] }: Missing): void {
+    for (const { span, reason } of findings) {
+      this.#report.gap({ fromMs: this.untilMs ?? span.fromMs, toMs: span.toMs }, reason);
+      this.#missed = { ...span, reason };
+    }
+  }
+
+  /** @param parts ends of what is missing, each with its reason, in order */
+  #missing(parts: readonly (readonly [untilMs: number, reason: GapReason])[]): Missing {
+    const { stream } = this.#options;
+    const findings: GapRecord[] = [];
+    let last = this.#missed;
+    for (const [toMs, reason] of parts) {
+      const listedMs = last?.toMs ?? this.#coveredUntilMs;
+      if (listedMs === undefined || listedMs >= toMs) continue;
+      const span = { fromMs: last?.reason === reason ? last.fromMs : listedMs, toMs };
+      findings.push({ stream, span, state: 'unfillable', reason, atMs: toMs });
+      last = { ...span, reason };
+    }
+    return { findings };
   }
 }
 
@@ -377,17 +367,10 @@ interface Session {
   /** End of what is committed; coverage grows from here. */
   coveredUntilMs: number;
   seq: number;
-  /** Monotonic time of the last note of life in the archive. */
-  touchedAtMs: number;
   /** Whether coverage has begun: nothing is covered before the first update. */
   hasData: boolean;
   /** Answers to queries since the last that was proven. */
   unproven: number;
-  /**
-   * Times of the answers that were stored since the last claim: a later one counts those that it covers.
-   * They stay few: an answer that is as expected brings a claim, and others soon end the connection.
-   */
-  uncounted: number[];
 }
 
 /** What one commit proves: from its first proof to its last sign of life. */

@@ -1,4 +1,6 @@
 import type { Span } from '../kernel/span.js';
+import type { GapMemory } from './gap-memories.js';
+import type { GapReason } from './gap-reasons.js';
 import type { PageRow } from './order.js';
 import { type RowOf, SERIES, type Series, type SeriesRow, type StreamKind } from './series.js';
 
@@ -48,8 +50,6 @@ export interface CoverageClaim {
   readonly stream: StreamRef;
   readonly span: Span;
   readonly evidence: Evidence;
-  /** Rows of the stream in what this claim covers anew that were stored before it, under no claim; of moments only. */
-  readonly earlierRows?: number;
 }
 
 /** The rows of a batch, by the name that their series gives them there. */
@@ -57,9 +57,47 @@ type BatchRows = {
   readonly [Table in Series as (typeof SERIES)[Table]['batch']]?: readonly RowOf<Table>[];
 };
 
+/** Coverage that is wrong. Its rows stay: a claim can be suspect, a trade not. */
+export interface Revocation {
+  readonly stream: StreamRef;
+  /** Parts whose rows have left the database stay covered: they were checked before. */
+  readonly span: Span;
+  readonly reason: GapReason;
+  readonly note: string;
+  /** Exchange time. */
+  readonly atMs: number;
+}
+
+/** What a collector learned of a gap. It takes the place of what was remembered of its span. */
+export interface GapRecord {
+  readonly stream: StreamRef;
+  readonly span: Span;
+  readonly state: GapMemory['state'];
+  readonly reason: GapReason;
+  readonly note?: string;
+  /** When it was seen; exchange time. */
+  readonly atMs: number;
+  /** Exchange time; null (the default): as soon as possible, or never for what is unfillable. */
+  readonly nextAttemptAtMs?: number | null;
+  /** An attempt to fill it failed, which is counted. */
+  readonly isAttempt?: boolean;
+}
+
+/** Where expected coverage of a stream begins from now on. */
+export interface StreamStart {
+  readonly streamId: number;
+  readonly fromMs: number;
+  readonly reason?: StartReason | null;
+}
+
+/** What one response makes of the archive. Revocations and exposures come first, then rows and claims, then the rest. */
 export interface Batch extends BatchRows {
   readonly quarantine?: readonly QuarantineRow[];
   readonly claims?: readonly CoverageClaim[];
+  readonly revoke?: readonly Revocation[];
+  readonly expose?: readonly TradeExposure[];
+  readonly findings?: readonly GapRecord[];
+  readonly begins?: readonly StreamStart[];
 }
 
 /** The rows of one series that a batch brings. */
@@ -67,17 +105,10 @@ export function rowsIn(batch: Batch, table: Series): readonly SeriesRow[] {
   return batch[SERIES[table].batch] ?? [];
 }
 
-/**
- * A connected piece of coverage: one row of the ledger. Of what can be fetched again `rowCount` is the
- * exact number of stored rows in the span, and for trades and times the ids are the lowest and highest
- * among them (null when the span holds none); for the other kinds it counts the rows stored under its claims.
- */
+/** A connected piece of coverage: one row of the ledger. */
 export interface CoveredRange {
   readonly streamId: number;
   readonly span: Span;
-  readonly firstId: number | null;
-  readonly lastId: number | null;
-  readonly rowCount: number;
 }
 
 /** Outcomes of the rows of one batch, by table. Their sum is the number of rows given. */

@@ -1,4 +1,4 @@
-import type { Span } from '../kernel/span.js';
+import { type Span, subtractSpans } from '../kernel/span.js';
 import type { CoveredRange } from './batch.js';
 
 /** Covered ranges of a stream that are asked for and remembered at most; gaps below them wait for a later start. */
@@ -47,28 +47,20 @@ export class CoveredRangeList {
     this.#ranges = all.slice(0, this.#limit);
   }
 
+  /** Takes a span out: its coverage is being revoked. */
+  cut(span: Span): void {
+    this.#ranges = this.#ranges.flatMap(({ streamId, span: one }) =>
+      subtractSpans(one, [span])
+        .reverse()
+        .map((rest) => ({ streamId, span: rest })),
+    );
+  }
+
   /** Forgets what was known: the archive was read anew. */
   replace(ranges: readonly CoveredRange[]): void {
     // The archive was asked for no more than the limit: so many may be all, or not.
     this.#isCut = ranges.length >= this.#limit;
     this.#ranges = [...ranges].sort(newestFirst).slice(0, this.#limit);
-  }
-
-  /** Stored rows in covered ranges that lie above an instant. */
-  rowsAbove(instantMs: number): number {
-    return this.#ranges
-      .filter((range) => range.span.fromMs >= instantMs)
-      .reduce((rows, range) => rows + range.rowCount, 0);
-  }
-
-  /** Stored rows from the head down to the lower edge of `range`. */
-  rowsDownTo(range: CoveredRange): number {
-    let rows = 0;
-    for (const known of this.#ranges) {
-      if (known.span.fromMs < range.span.fromMs) break;
-      rows += known.rowCount;
-    }
-    return rows;
   }
 }
 

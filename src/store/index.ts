@@ -10,13 +10,7 @@ export {
 } from './checks/inputs.js';
 export type { Mismatch } from './checks/results.js';
 export type { FillRequests } from './completeness/fill-requests.js';
-export type {
-  Gap,
-  GapFilter,
-  GapRecord,
-  GapState,
-  GapTotals,
-} from './completeness/gaps.js';
+export type { Gap, GapFilter, GapState, GapTotals } from './completeness/gaps.js';
 export {
   type BeyondPresent,
   LAST_SEEN_ALIVE,
@@ -74,7 +68,7 @@ export type {
   SealFacts,
   SealingAdmin,
 } from './sealing/partitions.js';
-export { findLacks, findLedgerSuspects, findUnsettled, readCoverage } from './sealing/settled.js';
+export { findLacks, findMiscount, findUnsettled, readCoverage } from './sealing/settled.js';
 
 export { fromMs as timestampSql, toMs as millisSql } from './sql.js';
 

@@ -20,7 +20,6 @@ import {
   recordCheckResults,
   reportCheckResults,
 } from './checks/results.js';
-import { exposeTrades, recordIdEpoch } from './completeness/exposure.js';
 import { readFillRequests, want } from './completeness/fill-requests.js';
 import {
   closeFilledGaps,
@@ -39,9 +38,10 @@ import {
   readCoveredRanges,
   readExchangeNow,
   readMissing,
+  recordIdEpoch,
   touchSession,
 } from './completeness/ledger.js';
-import { replaceRemovedPartitions, revoke, revokeBeyond } from './completeness/revocation.js';
+import { replaceRemovedPartitions, revokeBeyond } from './completeness/revocation.js';
 import { checkDatabase } from './connection.js';
 import { Database } from './database.js';
 import { refuseSharedSession } from './pooling.js';
@@ -61,7 +61,12 @@ import {
   tryStoring,
 } from './reading/inspection.js';
 import { openSnapshot } from './reading/snapshot.js';
-import { hasTradeBefore, readStoredTrades, readTradedSlots } from './reading/stored-rows.js';
+import {
+  hasTradeBefore,
+  readStoredAbove,
+  readStoredTrades,
+  readTradedSlots,
+} from './reading/stored-rows.js';
 import {
   claimArchive,
   ensureMarkets,
@@ -71,7 +76,6 @@ import {
   readOffsetModes,
   readStartTries,
   rememberOffsetMode,
-  setCollectFrom,
 } from './schema/catalog.js';
 import { checkMigrated } from './schema/migrate.js';
 import { Partitions } from './schema/partitions.js';
@@ -157,17 +161,17 @@ function bind<
 
 /** The archive's catalog and its ledger: what is collected, what is complete, what is to be filled. */
 const LEDGER = {
-  ...{ archive: readArchive, claimArchive, ensureMarkets, ensureStream, setCollectFrom },
+  ...{ archive: readArchive, claimArchive, ensureMarkets, ensureStream },
   ...{ offsetModes: readOffsetModes, rememberOffsetMode, startTries: readStartTries, noteStartTry },
   ...{ coveredRanges: readCoveredRanges, statusRows: readStatus },
   ...{ databaseBytes: readDatabaseBytes },
   ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, retryGaps },
   ...{ recordGap, closeFilledGaps },
-  ...{ want, fillRequests: readFillRequests, revoke, revokeBeyond },
+  ...{ want, fillRequests: readFillRequests },
   ...{ replaceRemovedPartitions },
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
-  ...{ exposeTrades, recordIdEpoch, storedTrades: readStoredTrades, hasTradeBefore },
-  ...{ tradedSlots: readTradedSlots },
+  ...{ recordIdEpoch, storedTrades: readStoredTrades, storedAbove: readStoredAbove },
+  ...{ hasTradeBefore, tradedSlots: readTradedSlots },
   ...{ openSession, touchSession, closeSession, closeOrphanSessions },
 };
 
@@ -275,7 +279,8 @@ export async function openStore(options: StoreOptions) {
     },
 
     /**
-     * Stores rows and the coverage that they prove, in one transaction shared with other batches
+     * Applies one decision: what it revokes, its rows and the coverage that they prove, what was learned of gaps and
+     * where expectation begins, in one transaction shared with other batches
      * that arrive at about the same time. Resolves after COMMIT; storing the same batch twice is
      * harmless. Waits while the queue is full.
      *
@@ -294,6 +299,15 @@ export async function openStore(options: StoreOptions) {
       } finally {
         underWay.delete(entry);
       }
+    },
+
+    /**
+     * Revokes what is covered beyond the exchange's present, by the writer; see the function of that name.
+     *
+     * @throws {@link StoreError}
+     */
+    async revokeBeyond(untilMs: number, how: Parameters<typeof revokeBeyond>[3]) {
+      return await revokeBeyond(open(), (batch) => writer.commit(batch, writer.era), untilMs, how);
     },
 
     /** How long the oldest commit under way has been waiting, milliseconds; 0 when there is none. */

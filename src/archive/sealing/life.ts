@@ -12,7 +12,7 @@ import { restorePartition } from '../cold/restoring.js';
 import { tidyColdDir } from '../cold/tidy.js';
 import { asColdError, ColdError, inColdWords } from '../errors.js';
 import {
-  findObstacles,
+  findObstacle,
   type LifeRules,
   lifeDates,
   planLife,
@@ -82,17 +82,16 @@ class LifeRun {
 
   async sealDue(): Promise<void> {
     const due = (await this.#plan()).seal;
-    const obstacle = await this.#obstacles(due);
     for (const one of due) {
       await this.#each(one, async () => {
-        const note = await obstacle(one);
+        const note = await this.#obstacle(one);
         return note === undefined ? await sealPartition(this.#context, one) : kept(one, note);
       });
     }
   }
 
-  #obstacles(due: readonly PartitionInfo[]) {
-    return findObstacles(this.#context.admin, due, this.#context.rules.needsChecks);
+  #obstacle(partition: PartitionInfo): Promise<string | undefined> {
+    return findObstacle(this.#context.admin, partition, this.#context.rules.needsChecks);
   }
 
   async archiveDue(): Promise<void> {
@@ -142,13 +141,12 @@ class LifeRun {
   async preview(): Promise<void> {
     const { nowMs, rules } = this.#context;
     const { chosen, seal, archive } = await this.#plan();
-    const obstacle = await this.#obstacles(seal);
     const report = (partition: PartitionInfo, became: LifeOutcome['became'], note: string | null) =>
       this.#outcomes.push({ partition, became, rows: partition.rows, note });
     // A partition made ahead has nothing in it to be sealed.
     for (const one of chosen.filter(({ span }) => span.fromMs <= nowMs)) {
       if (seal.includes(one)) {
-        const kept = await obstacle(one);
+        const kept = await this.#obstacle(one);
         if (kept === undefined) {
           report(one, 'sealed', await lackNote(this.#context.admin, one));
           const { archivesAtMs } = lifeDates(one, rules);

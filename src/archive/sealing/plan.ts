@@ -1,8 +1,7 @@
-import { hullOf } from '../../kernel/span.js';
 import { formatInstant, isoMs } from '../../kernel/timestamp.js';
 import { type SeriesTable, streamName } from '../../model/series.js';
 import {
-  findLedgerSuspects,
+  findMiscount,
   findUnsettled,
   type PartitionInfo,
   type SealingAdmin,
@@ -79,36 +78,18 @@ export function planLife(
   return plan;
 }
 
-/**
- * Reasons that keep partitions from being sealed, in words for people.
- *
- * @param due those that are old enough
- * @returns the note of one; undefined when nothing keeps it
- */
-export async function findObstacles(
+/** Returns what keeps a partition from being sealed, in words for people; undefined when nothing does. */
+export async function findObstacle(
   admin: SealingAdmin,
-  due: readonly PartitionInfo[],
+  partition: PartitionInfo,
   needsChecks: boolean,
-): Promise<(partition: PartitionInfo) => Promise<string | undefined>> {
-  const suspect = await ledgerSuspect(admin, due);
-  return async (partition) => {
-    if (partition.table === 'trade' && suspect !== undefined) return suspect;
-    return await unsettledNote(admin, partition, needsChecks);
-  };
-}
-
-/** Counted once for all: covered ranges reach over many partitions. */
-async function ledgerSuspect(
-  admin: SealingAdmin,
-  due: readonly PartitionInfo[],
 ): Promise<string | undefined> {
-  const trades = due.filter(({ table }) => table === 'trade').map(({ span }) => span);
-  if (trades.length === 0) return undefined;
-  const [suspect] = await findLedgerSuspects(admin.connection, hullOf(trades));
-  if (suspect === undefined) return undefined;
-  const { market, claimed, counted, span } = suspect;
-  const at = formatInstant(span.fromMs);
-  return `the ledger claims ${claimed} trades of ${market} from ${at} on, and there are ${counted}`;
+  const unsettled = await unsettledNote(admin, partition, needsChecks);
+  if (unsettled !== undefined) return unsettled;
+  const wrong = await findMiscount(admin.connection, partition);
+  if (wrong === undefined) return undefined;
+  const { market, known, counted } = wrong;
+  return `${known} rows of ${market} were stored in ${partition.name}, and there are ${counted}: somebody changed them by hand. Check them, then correct the table rows_by_day`;
 }
 
 /** Describes what is missing or suspect in one partition; undefined when nothing is. */

@@ -139,12 +139,11 @@ const EVIDENCE_MAX = 300;
 
 function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): string {
   if (neighbour === null) return 'nothing is covered.';
-  const { span, rowCount, firstId, lastId, evidence } = neighbour;
+  const { span, evidence } = neighbour;
   const isTouching = span.fromMs === edgeMs || span.toMs === edgeMs;
-  const ids = firstId === null ? '' : `, ids ${firstId} to ${lastId}`;
   const proof = printable(JSON.stringify(evidence)).slice(0, EVIDENCE_MAX);
   const where = isTouching ? 'covered' : 'covered, farther away,';
-  return `${where} from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${countOf(rowCount, 'row')}${ids}); evidence: ${proof}`;
+  return `${where} from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)}; evidence: ${proof}`;
 }
 
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'states', 'tickers']);

@@ -9,7 +9,7 @@ import {
   subtractSpans,
   totalLengthMs,
 } from '../../kernel/span.js';
-import type { CoveredRange } from '../../model/batch.js';
+import type { CoveredRange, GapRecord } from '../../model/batch.js';
 import { CoveredRangeList, RANGES_MAX } from '../../model/covered-ranges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { type ExchangePort, PRIORITY, Reservation, type StreamContext } from '../ports.js';
@@ -142,7 +142,8 @@ export class CandleCollector {
       const { archive, stream, time } = this.#options;
       const atMs = Math.floor(time.nowMs());
       const slots = this.#grid.around(span);
-      await archive.revoke(stream, slots, { reason: 'suspect', note, atMs });
+      const revocation = { stream, span: slots, reason: 'suspect', note, atMs } as const;
+      await archive.commit({ revoke: [revocation] });
       await this.#readRanges();
       this.#absences.forget(slots);
       this.#contradictions.forget([slots]);
@@ -259,7 +260,7 @@ export class CandleCollector {
       // be had must not keep all those below it from being asked for.
       if (!isHead && !signal.aborted && !isAborted(error)) {
         const note = messageOf(error).slice(0, NOTE_MAX_LENGTH);
-        await this.#noteOpen([asked], 'exchange failed', { note });
+        await this.#record(this.#open([asked], 'exchange failed', { note }));
       }
       throw error;
     } finally {
@@ -284,7 +285,7 @@ export class CandleCollector {
     const floorMs = this.#collectFromMs;
     if (floorMs === null || this.#grid.holds(floorMs)) return;
     const alignedMs = this.#grid.ceil(floorMs);
-    await archive.setCollectFrom(stream.streamId, alignedMs);
+    await archive.commit({ begins: [{ streamId: stream.streamId, fromMs: alignedMs }] });
     this.#collectFromMs = alignedMs;
   }
 
@@ -413,14 +414,7 @@ export class CandleCollector {
     // Trades that are covered and cannot be looked at do not say which of these slots had any.
     const beyond = [...older, ...subtractSpans(checked.unseen, [younger])];
     const believed = subtractSpans(checked.believed, beyond);
-    // A row within what is covered counts there, whatever else the answer proves.
-    const slots = slotsOf(
-      rows.map(({ openAtS }) => openAtS * 1000),
-      stepMs,
-    );
-    const stays = subtractSpans(slots, subtractSpans(slots, this.#ranges.spans));
-    const proven = believed.flatMap((span) => this.#grid.without(span, refusedMs));
-    const claims = normalizeSpans([...proven, ...stays]);
+    const claims = normalizeSpans(believed.flatMap((span) => this.#grid.without(span, refusedMs)));
     this.#report.received(rows.length + rejected.length + open);
     const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
     const batch = {
@@ -444,45 +438,49 @@ export class CandleCollector {
     });
     const isAnyRefused = result.outcomes.kline.rejected > 0;
     const refused = isAnyRefused ? believed : subtractSpans(believed, claims);
-    await this.#noteOpen(refused, 'refused rows');
+    const findings = this.#open(refused, 'refused rows');
     // Claimed, and not covered: no row is wrong, but the exchange's time is in dispute.
     const heldBack = subtractSpans(claims, this.#ranges.spans);
     this.#pauses.putOff(heldBack, this.#options.clock.monotonicMs(), 'not collected');
-    await this.#noteOpen(answer.unknown, 'walk stalled', { note: UNANSWERED_NOTE });
-    await this.#noteOpen(beyond, BEYOND, { isLost: true });
+    findings.push(...this.#open(answer.unknown, 'walk stalled', { note: UNANSWERED_NOTE }));
     // What the exchange does not have any more it will not show.
     const gone = subtractSpans(contradicted, [younger]);
-    await this.#noteOpen(gone, BEYOND, { isLost: true });
+    findings.push(...this.#open([...beyond, ...gone], BEYOND, { isLost: true }));
     // What is read again during its pause, along with newer candles, is the same look.
     const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
     const stalled = subtractSpans(contradicted, [...gone, ...putOff]);
     if (isReadable) this.#contradictions.forget(subtractSpans(said, contradicted));
     const lasting = this.#contradictions.lasting(stalled);
     const note = CONTRADICTED_NOTE;
-    await this.#noteOpen(subtractSpans(stalled, lasting), 'walk stalled', { note });
-    await this.#noteOpen(lasting, 'walk stalled', { note, isLost: true });
+    findings.push(...this.#open(subtractSpans(stalled, lasting), 'walk stalled', { note }));
+    findings.push(...this.#open(lasting, 'walk stalled', { note, isLost: true }));
+    await this.#record(findings);
     const top = this.#ranges.top;
     if (top !== undefined && this.#options.isFinest) this.#report.progressed(top.span.toMs);
   }
 
-  /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
-  async #noteOpen(
+  /** Closed candles that could not be had, as gaps; they are left alone for a while. */
+  #open(
     spans: readonly Span[],
     reason: GapReason,
     { isLost = false, ...note }: GapHow = {},
-  ): Promise<void> {
-    const { archive, stream, time, clock } = this.#options;
+  ): GapRecord[] {
+    const { stream, time, clock } = this.#options;
     // A candle that is stored already and cannot be read again is no gap.
     const open = subtractSpans(spans, this.#ranges.spans);
     this.#pauses.putOff(open, clock.monotonicMs(), reason, isLost);
+    const atMs = Math.floor(time.nowMs());
+    const nextAttemptAtMs = isLost ? null : atMs + pauseAfter(reason, false);
     const state = isLost ? 'unfillable' : 'open';
-    for (const span of open) {
-      const atMs = Math.floor(time.nowMs());
-      const nextAttemptAtMs = isLost ? null : atMs + pauseAfter(reason, false);
-      const tried = { stream, span, state, reason, ...note, isAttempt: true } as const;
-      await archive.recordGap({ ...tried, atMs, nextAttemptAtMs });
-      this.#report.gap(span, reason, reason === BEYOND);
-    }
+    return open.map((span) => {
+      return { stream, span, state, reason, ...note, atMs, nextAttemptAtMs, isAttempt: true };
+    });
+  }
+
+  async #record(findings: readonly GapRecord[]): Promise<void> {
+    if (findings.length === 0) return;
+    await this.#options.archive.commit({ findings });
+    for (const { span, reason } of findings) this.#report.gap(span, reason, reason === BEYOND);
   }
 }
 

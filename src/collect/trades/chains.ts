@@ -28,8 +28,6 @@ export interface ChainCursor extends PageRow {
    * history; undefined when it is reckoned from the newest trade that is known.
    */
   readonly seenUntilMs?: number | undefined;
-  /** What the ledger's counts alone say of it; undefined for a chain, whose depth was seen. */
-  readonly counted?: number;
 }
 
 /** How deep a trade was seen to lie, and until when new trades are part of that. */

@@ -97,7 +97,8 @@ async function expose(walk: Walk, rows: readonly PageRow[], { fromMs, toMs }: Sp
   const ids = rows.slice(0, NAMED_MAX).map(({ tid }) => tid);
   const others = rows.length > NAMED_MAX ? ` and ${rows.length - NAMED_MAX} more` : '';
   const note = `trade ${ids.join(', ')}${others} is not among those that ${source.endpoint} shows of that time`;
-  await archive.exposeTrades({ marketId, rows, span, note, atMs: Math.floor(time.nowMs()) });
+  const exposure = { marketId, rows, span, note, atMs: Math.floor(time.nowMs()) };
+  await archive.commit({ expose: [exposure] });
   telemetry.tradesExposed({ stream: source.kind, market, count: rows.length, note });
   walk.forget(rows);
   await walk.revoked(span);

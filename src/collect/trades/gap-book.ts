@@ -195,7 +195,8 @@ export class GapBook {
    */
   async #startAtHorizon({ edgeMs }: Gap, isLast: boolean): Promise<void> {
     if (!isLast || this.#pages.collectFromMs !== null) return;
-    await this.#pages.beginAt(edgeMs, 'history horizon');
+    this.#pages.beginAt(edgeMs, 'history horizon');
+    await this.#pages.record();
   }
 
   /**
@@ -207,7 +208,8 @@ export class GapBook {
     if (this.#reportedFromMs.has(fromMs)) return;
     this.#reportedFromMs.add(fromMs);
     this.#retryWithin(gap);
-    await this.#pages.recordGap({ fromMs, toMs: edgeMs }, 'open', 'head moved');
+    const span = { fromMs, toMs: edgeMs };
+    await this.#pages.record({ span, state: 'open', reason: 'head moved', waitMs: null });
   }
 
   async #lost(gap: Gap, reason: GapReason, note: string, retryMs: number): Promise<void> {
@@ -246,7 +248,9 @@ export class GapBook {
     if (isOpen) this.#retryWithin({ fromMs, edgeMs });
     const span = { fromMs, toMs: edgeMs };
     const shortNote = note.slice(0, NOTE_MAX_LENGTH);
-    await this.#pages.recordGap(span, state, reason, isOpen ? waitMs : null, shortNote);
+    await this.#pages.record({
+      ...{ span, state, reason, note: shortNote, waitMs: isOpen ? waitMs : null },
+    });
   }
 }
 

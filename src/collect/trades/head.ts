@@ -223,7 +223,7 @@ export class Head {
     const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
     const isConnected =
       isMerged || isAllKnown || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
-    this.#walk.pushed(rows, fresh);
+    this.#walk.pushed(fresh);
     if (!isMerged) {
       const chain = await this.#walk.endChain(claim, page, oldest, { depth: rows.length });
       const above = chains.at(chain.edgeMs);
@@ -272,20 +272,19 @@ export class Head {
     const note = isRefuted
       ? `${endpoint} shows trades of it that an earlier answer lacked`
       : `one answer of ${endpoint} showed it, and the next does not reach down to it`;
-    const span = { fromMs, toMs };
-    const atMs = Math.floor(options.time.nowMs());
-    await options.archive.revoke(options.stream, span, { reason: 'suspect', note, atMs });
-    await this.#walk.revoked(span);
+    this.#walk.suspect({ fromMs, toMs }, note);
     return isRefuted;
   }
 
   /** Second of the newest trade that an earlier run stored below the first page of this one. */
-  async #storedUntilMs(rows: readonly PageRow[], { span, lastId }: CoveredRange): Promise<number> {
+  async #storedUntilMs(rows: readonly PageRow[], { span }: CoveredRange): Promise<number> {
     const { archive, marketId } = this.#walk.options;
     const oldestMs = (rows.at(-1)?.tradedAtS ?? 0) * SECOND_MS;
-    const isReached =
-      oldestMs <= span.toMs - HIDDEN_MAX_MS || rows.some(({ tid }) => tid === lastId);
-    if (isReached) return span.toMs;
+    if (oldestMs <= span.toMs - HIDDEN_MAX_MS) return span.toMs;
+    const [newest] = await archive.storedTrades(marketId, span, 1, 'newest');
+    if (newest !== undefined && rows.some((row) => comparePlaces(row, newest) === 0)) {
+      return span.toMs;
+    }
     const fromMs = Math.max(span.fromMs, Math.min(span.toMs, oldestMs) - HIDDEN_MAX_MS);
     // A trade of the second after it has shown that nothing was missing.
     const toMs = Math.min(span.toMs + SECOND_MS, oldestMs);
@@ -294,11 +293,14 @@ export class Head {
   }
 
   /** A head whose ids all lie below those of the coverage that it does not reach. */
-  async #seamInGap(rows: readonly PageRow[], below: CoveredRange, fromMs: number): Promise<void> {
-    const { lastId, span } = below;
-    if (lastId === null || fromMs <= span.toMs || rows.length < SEAM_ROWS_MIN) return;
-    if (rows.some(({ tid }) => tid > lastId)) return;
-    await this.#walk.pages.recordGap({ fromMs: span.toMs, toMs: fromMs }, 'open', 'ids begun anew');
+  async #seamInGap(rows: readonly PageRow[], { span }: CoveredRange, fromMs: number): Promise<void> {
+    if (fromMs <= span.toMs || rows.length < SEAM_ROWS_MIN) return;
+    const { archive, marketId } = this.#walk.options;
+    const [newest] = await archive.storedTrades(marketId, span, 1, 'newest');
+    if (newest === undefined || rows.some(({ tid }) => tid > newest.tid)) return;
+    const gap = { fromMs: span.toMs, toMs: fromMs };
+    const finding = { span: gap, state: 'open', reason: 'ids begun anew', waitMs: null } as const;
+    await this.#walk.pages.record(finding);
   }
 
   #notePace(page: TradePage, rows: readonly SourceTrade[], newRows: number): void {
@@ -331,10 +333,10 @@ export class Head {
     const claim = isCurrent ? empty.look(untilMs) : undefined;
     const { source, keptAtLeastMs } = options;
     const evidence = { endpoint: source.endpoint, empty: true, keptAtLeastS: keptAtLeastMs / 1000 };
-    await pages.commit(page, claim, evidence);
     if (claim !== undefined && pages.collectFromMs === null) {
-      await pages.beginAt(claim.fromMs, 'history begins');
+      pages.beginAt(claim.fromMs, 'history begins');
     }
+    await pages.commit(page, claim, evidence);
   }
 }
 

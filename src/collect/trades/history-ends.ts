@@ -2,7 +2,6 @@ import { BoundedMap } from '../../kernel/bounded.js';
 import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import type { CoveredRange } from '../../model/batch.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 
 interface Seen extends PageRow {
@@ -108,13 +107,12 @@ export class EmptyMarket {
   #looks: number[] = [];
 
   /**
-   * @param ranges what is covered already
+   * @param proven what is covered already of a market without trades
    * @param keptAtLeastMs how long the exchange keeps a trade at least
    */
-  constructor(ranges: readonly CoveredRange[], keptAtLeastMs: number) {
+  constructor(proven: Span | undefined, keptAtLeastMs: number) {
     this.#keptAtLeastMs = keptAtLeastMs;
-    const [top] = ranges;
-    if (ranges.every(({ rowCount }) => rowCount === 0)) this.#proven = top?.span;
+    this.#proven = proven;
   }
 
   /** What is proven by now. */

@@ -35,7 +35,7 @@ export async function pageBack(
   signal: AbortSignal,
 ): Promise<void> {
   const { traits, offsets, source } = walk.options;
-  let search = walk.searchFor(gap.edgeMs, chain.depth - 1);
+  let search = await walk.searchFor(gap.edgeMs, chain.depth - 1);
   let why = '';
   let headsSeen = 0;
   let size = PAGE_MAX;
@@ -88,7 +88,6 @@ export async function pageBack(
           continue;
         }
         walk.stepped(request);
-        walk.foundAt(chain, skip + location.olderFrom, page);
         return goOn(walk, gap, chain, page, sure, skip, signal);
       }
     }
@@ -246,8 +245,7 @@ export async function endOfHistory(
   const hasForgotten =
     pages.ranges.isCut ||
     (pages.lowest !== undefined && comparePlaces(pages.lowest, chain) < 0) ||
-    below.some((range) => range.firstId !== null) ||
-    (isFirst &&
+    ((isFirst || below.length > 0) &&
       (await options.archive.hasTradeBefore(options.marketId, chain.tradedAtS * SECOND_MS)));
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
   chains.delete(gap.edgeMs);
@@ -265,9 +263,9 @@ export async function endOfHistory(
   const fromMs = isFirst ? empty.fromMs : startMs;
   const span = { fromMs: Math.min(fromMs, gap.edgeMs), toMs: gap.edgeMs };
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
+  walk.startFoundAt(fromMs);
   const { suspectEdgesMs } = await pages.commit(page, span, evidence);
   for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
-  await walk.startFoundAt(fromMs);
   // What is expected of the time before that cannot be had.
   for (const rest of walk.gaps()) {
     if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);
@@ -290,7 +288,7 @@ export async function locateOffset(
 ): Promise<void> {
   const { options, pages, book } = walk;
   const { edgeMs } = gap;
-  let search = walk.searchFor(edgeMs, pages.ranges.rowsAbove(edgeMs) - 1);
+  let search = await walk.searchFor(edgeMs);
   let headsSeen = 0;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;

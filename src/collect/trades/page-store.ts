@@ -2,14 +2,18 @@ import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { hashText } from '../../kernel/random.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type {
+  Batch,
+  CommitResult,
   CoverageClaim,
   CoveredRange,
   Evidence,
+  GapRecord,
   QuarantineRow,
+  Revocation,
   StartReason,
+  StreamStart,
 } from '../../model/batch.js';
 import { CoveredRangeList, RANGES_MAX } from '../../model/covered-ranges.js';
-import type { GapReason } from '../../model/gap-reasons.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 import { withoutUnread } from '../../model/proof.js';
 import type { StreamContext } from '../ports.js';
@@ -50,6 +54,9 @@ export class PageStore {
   );
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
+  /** Coverage to be revoked with the next commit, and the start to be set with it. */
+  #revoke: readonly Revocation[] = [];
+  #begins: Pick<StreamStart, 'fromMs' | 'reason'> | undefined;
   #lowest: PageRow | undefined;
   readonly ranges: CoveredRangeList;
 
@@ -62,7 +69,7 @@ export class PageStore {
 
   /** Where expected coverage begins; null while the start of history is not known. */
   get collectFromMs(): number | null {
-    return this.#collectFromMs;
+    return this.#begins?.fromMs ?? this.#collectFromMs;
   }
 
   /** The oldest trade that this run has seen. */
@@ -75,10 +82,18 @@ export class PageStore {
     this.#collectFromMs = Math.max(this.#collectFromMs ?? ms, ms);
   }
 
-  /** Sets where expected coverage begins, once that is known. */
-  async beginAt(fromMs: number, reason: StartReason): Promise<void> {
-    await this.#options.archive.setCollectFrom(this.#options.stream.streamId, fromMs, reason);
-    this.#collectFromMs = fromMs;
+  /** Sets where expected coverage begins, once that is known: with the next commit. */
+  beginAt(fromMs: number, reason: StartReason): void {
+    this.#begins = { fromMs, reason };
+  }
+
+  /** Revokes coverage with the next commit; it is missing from now on. */
+  suspect(span: Span, note: string): void {
+    const { stream, time } = this.#options;
+    const atMs = Math.floor(time.nowMs());
+    this.#revoke = [...this.#revoke, { stream, span, reason: 'suspect', note, atMs }];
+    this.ranges.cut(span);
+    this.#forgetRows();
   }
 
   /**
@@ -92,7 +107,7 @@ export class PageStore {
     claim = NOTHING,
     evidence: Evidence = {},
   ): Promise<{ ranges: readonly CoveredRange[]; suspectEdgesMs: number[] }> {
-    const { archive, marketId, market, stream, source, telemetry, clock } = this.#options;
+    const { marketId, market, stream, source, telemetry, clock } = this.#options;
     const trades = page.trades.filter((trade) => !page.held.includes(trade));
     const fresh = this.#recent.fresh(trades);
     for (const trade of fresh) {
@@ -107,7 +122,9 @@ export class PageStore {
     const { receivedAtMs } = page;
     const refused = quarantineRows(source.endpoint, market, page.rejected, receivedAtMs);
     const quarantine = refused.filter((row) => !this.#refused.has(refusalHashOf(row)));
-    if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans)) {
+    const suspects = this.#suspectsOf(page, claim, spans);
+    const findings = suspects.filter((span) => this.#isNewlyRefused(span)).map(refusedGap);
+    if (fresh.length + quarantine.length + findings.length === 0 && this.#isQuiet(spans)) {
       return { ranges: this.ranges.all.slice(0, 1), suspectEdgesMs: [] };
     }
     const batch = {
@@ -115,7 +132,7 @@ export class PageStore {
       quarantine,
       claims: spans.map((span): CoverageClaim => ({ stream, span, evidence })),
     };
-    const result = await archive.commit(batch).catch((error: unknown) => {
+    const result = await this.#commit(batch, findings).catch((error: unknown) => {
       this.#report.settled({ lost: fresh.length });
       throw error;
     });
@@ -132,8 +149,7 @@ export class PageStore {
     for (const range of result.ranges) this.ranges.absorb(range);
     const top = this.ranges.top;
     if (top !== undefined) this.#report.progressed(top.span.toMs);
-    const suspectEdgesMs = await this.#recordSuspects(page, claim, spans);
-    return { ranges: result.ranges, suspectEdgesMs };
+    return { ranges: result.ranges, suspectEdgesMs: suspects.map((span) => span.toMs) };
   }
 
   /** Keeps nothing of a page that is not believed but its refused rows, in quarantine. */
@@ -147,37 +163,51 @@ export class PageStore {
     this.#recent.remember(trades);
   }
 
-  /**
-   * Lists a span as a gap.
-   *
-   * @param waitMs until the next try; exchange time and ours run alike as far as a pause goes
-   * @param note what a try to fill it found, where it was tried in vain
-   */
-  async recordGap(
-    span: Span,
-    state: 'open' | 'unfillable',
-    reason: GapReason,
-    waitMs: number | null = null,
-    note?: string,
-  ): Promise<void> {
+  /** Lists gaps, and takes along what waits for a commit. */
+  async record(...findings: readonly WalkFinding[]): Promise<void> {
+    await this.#commit({}, findings);
+  }
+
+  /** Commits a batch with all that is to go with it; that waits for the next commit when this one fails. */
+  async #commit(batch: Batch, findings: readonly WalkFinding[]): Promise<CommitResult> {
     const { archive, stream, time } = this.#options;
+    const [revoke, begins] = [this.#revoke, this.#begins];
     const atMs = Math.floor(time.nowMs());
-    const nextAttemptAtMs = waitMs === null ? null : atMs + Math.ceil(waitMs);
-    const attempt = note === undefined ? {} : { note, isAttempt: true };
-    await archive.recordGap({ stream, span, state, reason, atMs, nextAttemptAtMs, ...attempt });
-    this.#report.gap(span, reason);
+    const gaps = findings.map(({ waitMs, note, ...gap }): GapRecord => {
+      // Exchange time and ours run alike as far as a pause goes.
+      const nextAttemptAtMs = waitMs === null ? null : atMs + Math.ceil(waitMs);
+      const attempt = note === undefined ? {} : { note, isAttempt: true };
+      return { stream, ...gap, atMs, nextAttemptAtMs, ...attempt };
+    });
+    const result = await archive.commit({
+      ...{ ...batch, revoke, findings: gaps },
+      begins: begins === undefined ? [] : [{ streamId: stream.streamId, ...begins }],
+    });
+    this.#revoke = this.#revoke.slice(revoke.length);
+    if (begins !== undefined) {
+      this.#collectFromMs = begins.fromMs;
+      this.#begins = undefined;
+    }
+    for (const { span, reason } of findings) this.#report.gap(span, reason);
+    return result;
   }
 
   /** Reads the covered ranges anew and forgets the rows known to be stored: they are suspect. */
   async reload(): Promise<void> {
     const { archive, stream } = this.#options;
     this.ranges.replace(await archive.coveredRanges(stream, RANGES_MAX));
+    for (const { span } of this.#revoke) this.ranges.cut(span);
+    this.#forgetRows();
+  }
+
+  #forgetRows(): void {
     this.#recent.forget();
     this.#flushedAtMs = Number.NEGATIVE_INFINITY;
   }
 
   /** Whether a claim only extends the newest coverage by a short time that can wait. */
   #isQuiet(spans: readonly Span[]): boolean {
+    if (this.#revoke.length > 0 || this.#begins !== undefined) return false;
     const top = this.ranges.top;
     const [only] = spans;
     if (top === undefined || only === undefined || spans.length > 1) return spans.length === 0;
@@ -185,35 +215,42 @@ export class PageStore {
     return extendsTop && this.#options.clock.monotonicMs() - this.#flushedAtMs < QUIET_FLUSH_MS;
   }
 
-  /**
-   * Lists a span as a gap because of rows in it that could not be read. The same rows come again at
-   * every look, and the span may grow meanwhile; it is reported once, and written when it grew or
-   * when the last word on its next try has grown old.
-   */
+  /** Lists a span as a gap because of rows in it that could not be read. */
   async recordRefused(span: Span): Promise<void> {
-    const { fromMs, toMs } = span;
-    if (toMs <= fromMs) return;
-    const nowMs = this.#options.clock.monotonicMs();
-    const last = this.#seenSpans.get(fromMs);
-    if (last !== undefined && toMs <= last.toMs && nowMs - last.atMs < REFUSED_REWRITE_MS) return;
-    this.#seenSpans.set(fromMs, { toMs, atMs: nowMs });
-    await this.recordGap(span, 'open', 'refused rows', REFUSED_RETRY_MS);
+    if (this.#isNewlyRefused(span)) await this.record(refusedGap(span));
   }
 
   /**
-   * Lists what refused rows leave uncovered within a claim, unless it was covered before.
+   * Whether a span with unreadable rows is to be written. The same rows come again with every page, and the span may
+   * grow meanwhile: it is written when it grew or when the last word on its next attempt has grown old.
    */
-  async #recordSuspects(
-    { rejected }: TradePage,
-    claim: Span,
-    covered: readonly Span[],
-  ): Promise<number[]> {
-    // A newest row that the page does not show is refused by no rule: the next look shows it.
-    if (rejected.length === 0) return [];
-    const open = subtractSpans(claim, [...covered, ...this.ranges.spans]);
-    for (const span of open) await this.recordRefused(span);
-    return open.map((span) => span.toMs);
+  #isNewlyRefused({ fromMs, toMs }: Span): boolean {
+    if (toMs <= fromMs) return false;
+    const nowMs = this.#options.clock.monotonicMs();
+    const last = this.#seenSpans.get(fromMs);
+    if (last !== undefined && toMs <= last.toMs && nowMs - last.atMs < REFUSED_REWRITE_MS) {
+      return false;
+    }
+    this.#seenSpans.set(fromMs, { toMs, atMs: nowMs });
+    return true;
   }
+
+  /** What refused rows leave uncovered within a claim, unless it was covered before. */
+  #suspectsOf({ rejected }: TradePage, claim: Span, covered: readonly Span[]): Span[] {
+    // A newest row that the page does not show is refused by no rule: the next page shows it.
+    if (rejected.length === 0) return [];
+    return subtractSpans(claim, [...covered, ...this.ranges.spans]);
+  }
+}
+
+/** A gap as the walk lists it. */
+export interface WalkFinding extends Pick<GapRecord, 'span' | 'state' | 'reason' | 'note'> {
+  /** Until the next attempt; null: as soon as possible, or never for what is unfillable. */
+  readonly waitMs: number | null;
+}
+
+function refusedGap(span: Span): WalkFinding {
+  return { span, state: 'open', reason: 'refused rows', waitMs: REFUSED_RETRY_MS };
 }
 
 /** Stored rows that are remembered at least: the next page may reach below the last one. */

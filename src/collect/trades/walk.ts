@@ -16,7 +16,7 @@ import {
 import { edgeBelow } from '../../model/proof.js';
 import { type EndShown, endShown, lookAbove, type Search, searchFrom } from '../../model/search.js';
 import { PRIORITY } from '../ports.js';
-import { type ChainCursor, Chains, countAfter, type SeenDepth, seenDepth } from './chains.js';
+import { type ChainCursor, Chains, type SeenDepth } from './chains.js';
 import type { TradeEvidence } from './evidence.js';
 import { GapBook, type GapBookOptions } from './gap-book.js';
 import { EmptyMarket, HistoryEnds } from './history-ends.js';
@@ -77,9 +77,6 @@ export const LOCATE_REQUESTS_MAX = 12;
 /** Searches that are remembered; one that is forgotten begins anew. */
 const SEARCHES_MAX = 100;
 
-/** Below every trade. */
-const NOWHERE: PageRow = { tid: 0, tradedAtS: Number.NEGATIVE_INFINITY };
-
 /** A request of the exchange failed: what went wrong lies on the way to it or with it. */
 export class FetchFailure extends Error {
   constructor(cause: unknown) {
@@ -102,7 +99,7 @@ export class Walk {
   readonly #pageEnds = new PageEnds();
   /** The newest trade that is believed; undefined until the first page of this run. */
   newest: PageRow | undefined;
-  #hasTrades: boolean;
+  readonly #hasTrades: boolean;
   readonly empty: EmptyMarket;
   /** The right to send a request that was reserved for the step under way. */
   stepTurn: RequestTurn | undefined;
@@ -111,23 +108,19 @@ export class Walk {
   #keptFromMs = Number.NEGATIVE_INFINITY;
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new BoundedMap<number, Search>(SEARCHES_MAX);
-  /** Rows above a trade that the ledger's counts lack, as was seen last. */
-  #uncounted: SeenDepth & { readonly place: PageRow } = { place: NOWHERE, depth: 0 };
-  /** Newest trades that are known and not counted yet: their second may go on. */
-  #topRows = 0;
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
   #known: { readonly key: readonly unknown[]; readonly gaps: readonly Gap[] } | undefined;
 
-  constructor(options: WalkerOptions, ranges: readonly CoveredRange[]) {
+  /** @param hasTrades whether a trade of the market is stored */
+  constructor(options: WalkerOptions, ranges: readonly CoveredRange[], hasTrades: boolean) {
     this.options = options;
     this.pages = new PageStore(options, ranges);
     this.book = new GapBook(options, this.pages);
     this.ends = new HistoryEnds(options.clock);
-    this.empty = new EmptyMarket(ranges, options.keptAtLeastMs);
+    this.empty = new EmptyMarket(hasTrades ? undefined : ranges[0]?.span, options.keptAtLeastMs);
     this.epochs = new IdEpochs(options);
     this.lacked = new LackedRows(options.clock);
-    // The newest covered range may hold no trade, and yet there are older ones.
-    this.#hasTrades = ranges.some((range) => range.lastId !== null);
+    this.#hasTrades = hasTrades;
   }
 
   /** Whether a trade of this market is known. */
@@ -192,10 +185,10 @@ export class Walk {
   }
 
   /** The proven start of what the exchange has; one that is known only ever moves down. */
-  async startFoundAt(startMs: number): Promise<void> {
+  startFoundAt(startMs: number): void {
     const { collectFromMs } = this.pages;
     if (collectFromMs === null || (this.options.isAllWanted && startMs < collectFromMs)) {
-      await this.pages.beginAt(startMs, 'history begins');
+      this.pages.beginAt(startMs, 'history begins');
     }
     this.#startFoundAtMs = this.options.clock.monotonicMs();
   }
@@ -329,49 +322,29 @@ export class Walk {
     const { archive, marketId } = this.options;
     const { ranges } = this.pages;
     const range = ranges.all.find(({ span }) => span.fromMs === edgeMs);
-    if (range === undefined || range.firstId === null) return undefined;
+    if (range === undefined) return undefined;
     const [oldest] = await archive.storedTrades(marketId, range.span, 1);
-    // Where ids began anew in it, or its oldest rows are in files, its lowest id is another trade.
-    if (oldest?.tid !== range.firstId) return undefined;
-    const counted = ranges.rowsDownTo(range);
-    const isBelow = comparePlaces(oldest, this.#uncounted.place) <= 0;
-    const depth = counted + (isBelow ? this.#uncounted.depth : 0);
-    return { edgeMs, ...oldest, wholeFromMs: edgeMs, depth, counted };
+    if (oldest === undefined) return undefined;
+    const depth = await archive.storedAbove(marketId, edgeMs);
+    return { edgeMs, ...oldest, wholeFromMs: edgeMs, depth };
   }
 
-  /**
-   * Learns from where a trade was found how many rows above it the ledger does not count: those of
-   * the gaps above, which lie above every older trade as well.
-   */
-  foundAt(place: ChainCursor, depth: number, page: TradePage): void {
-    const { counted } = place;
-    if (counted === undefined) return;
-    // The ledger will count the newest second as soon as it is over.
-    const rows = Math.max(0, depth - counted - this.#topRows);
-    this.#uncounted = { place, ...seenDepth(rows, page) };
-  }
-
-  /**
-   * New trades at the head lie above everything. Those that happened before a depth was seen are part
-   * of it, and must not be added once more: a step that skips too many rows jumps over the trade that
-   * it has to find, and costs two requests more to come back to it.
-   *
-   * @param rows the head as it is now, newest first; `fresh` those of it that are new
-   */
-  pushed(rows: readonly SourceTrade[], fresh: readonly SourceTrade[]): void {
+  /** New trades at the head lie above everything. */
+  pushed(fresh: readonly SourceTrade[]): void {
     this.chains.push(fresh);
-    const { place, depth, seenUntilMs } = this.#uncounted;
-    const known = fresh.length - countAfter(fresh, seenUntilMs);
-    this.#uncounted = { place, depth: Math.max(0, depth - known) };
-    const newestS = rows[0]?.tradedAtS;
-    this.#topRows = rows.filter(({ tradedAtS }) => tradedAtS === newestS).length;
   }
 
-  /** Goes on with the search for the place of an edge, or begins one at an estimated depth. */
-  searchFor(edgeMs: number, depth: number): Search {
+  /**
+   * Goes on with the search for the place of an edge, or begins one at an estimated depth.
+   *
+   * @param depth left out: below all stored trades that are newer
+   */
+  async searchFor(edgeMs: number, depth?: number): Promise<Search> {
     const known = this.#searches.get(edgeMs);
     this.#searches.delete(edgeMs);
-    return known ?? searchFrom(depth);
+    if (known !== undefined) return known;
+    const { archive, marketId } = this.options;
+    return searchFrom(depth ?? (await archive.storedAbove(marketId, edgeMs)) - 1);
   }
 
   /** The next step for this edge goes on from here. */
@@ -466,9 +439,19 @@ export class Walk {
     if (this.known.rows.length < count) this.newest = this.known.rows[0];
   }
 
+  /** Revokes coverage of a span with the next commit. */
+  suspect(span: Span, note: string): void {
+    this.pages.suspect(span, note);
+    this.#forgetWithin(span);
+  }
+
   /** Reads coverage anew, of which a span was taken back. */
   async revoked(span: Span): Promise<void> {
     await this.pages.reload();
+    this.#forgetWithin(span);
+  }
+
+  #forgetWithin(span: Span): void {
     this.chains.dropWithin(span);
     this.empty.clear();
     this.release(span);

@@ -44,10 +44,10 @@ export class TradeWalker {
   #steps = 0;
   #revoked: readonly Span[] = [];
 
-  constructor(options: WalkerOptions, ranges: readonly CoveredRange[]) {
+  constructor(options: WalkerOptions, ranges: readonly CoveredRange[], hasTrades: boolean) {
     const { archive, timesStream } = options;
     const own = timesStream && { archive: provingTimes(archive, timesStream) };
-    this.#walk = new Walk({ ...options, ...own }, ranges);
+    this.#walk = new Walk({ ...options, ...own }, ranges, hasTrades);
     this.#head = new Head(this.#walk);
   }
 
@@ -134,7 +134,8 @@ export class TradeWalker {
     return this.#mutex.run(async () => {
       const { options } = this.#walk;
       const atMs = Math.floor(options.time.nowMs());
-      await options.archive.revoke(options.stream, span, { reason: 'suspect', note, atMs });
+      const revocation = { stream: options.stream, span, reason: 'suspect', note, atMs } as const;
+      await options.archive.commit({ revoke: [revocation] });
       await this.#walk.revoked(span);
     });
   }
@@ -307,22 +308,17 @@ function provingTimes(archive: ArchivePort, times: StreamRef): ArchivePort {
   return {
     ...archive,
     commit: async (batch, options) => {
-      const claims = (batch.claims ?? []).flatMap((claim) => [claim, { ...claim, stream: times }]);
-      const result = await archive.commit({ ...batch, claims }, options);
+      const both = <One extends { readonly stream: StreamRef }>(all: readonly One[] = []) =>
+        all.flatMap((one) => [one, { ...one, stream: times }]);
+      const begins = (batch.begins ?? []).flatMap((one) => [
+        one,
+        { ...one, streamId: times.streamId },
+      ]);
+      const { claims, revoke, findings } = batch;
+      const proven = { claims: both(claims), revoke: both(revoke), findings: both(findings), begins };
+      const result = await archive.commit({ ...batch, ...proven }, options);
       const ranges = result.ranges.filter(({ streamId }) => streamId !== times.streamId);
       return { ...result, ranges };
-    },
-    revoke: async (stream, span, revocation) => {
-      await archive.revoke(times, span, revocation);
-      return archive.revoke(stream, span, revocation);
-    },
-    recordGap: async (gap) => {
-      await archive.recordGap({ ...gap, stream: times });
-      return archive.recordGap(gap);
-    },
-    setCollectFrom: async (streamId, fromMs, reason) => {
-      await archive.setCollectFrom(times.streamId, fromMs, reason);
-      return archive.setCollectFrom(streamId, fromMs, reason);
     },
   };
 }

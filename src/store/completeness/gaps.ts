@@ -1,11 +1,12 @@
 import { type Span, subtractSpans } from '../../kernel/span.js';
-import type { StreamRef } from '../../model/batch.js';
+import type { Batch, GapRecord } from '../../model/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../model/gap-memories.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
+import { setCollectFrom } from '../schema/catalog.js';
 import { fromMs, rangeSql, touchingSql } from '../sql.js';
 import {
   coveredSql,
@@ -20,22 +21,6 @@ import {
 /** What the ledger remembers of gaps: one row a memory, those of a stream apart from each other. */
 
 export type GapState = GapMemory['state'];
-
-/** What happened to a gap. It takes the place of what was remembered of its span; of memories that
- *  reach beyond it the rest stays. */
-export interface GapRecord {
-  readonly stream: StreamRef;
-  readonly span: Span;
-  readonly state: GapState;
-  readonly reason: GapReason;
-  readonly note?: string;
-  /** When it was seen; exchange time. */
-  readonly atMs: number;
-  /** Exchange time; null (the default): as soon as possible, or never for what is unfillable. */
-  readonly nextAttemptAtMs?: number | null;
-  /** It was tried in vain to fill it, which is counted. */
-  readonly isAttempt?: boolean;
-}
 
 /** A process that changes memories of a market holds this until COMMIT; taken in the order of the ids. */
 const LOCK_GAPS = lockRowsSql('gaps', '$1::int[]');
@@ -110,7 +95,7 @@ const SAYS_NOTHING: ReadonlySet<GapReason> = new Set(['exchange failed', 'walk s
  * Remembers what happened to a gap: one memory for each stream and start of span. After a try that failed, what is known to be
  * older than the exchange's history stays so.
  */
-export async function recordGap(database: Database, gap: GapRecord): Promise<void> {
+async function placeGap(runner: Runner, gap: GapRecord): Promise<void> {
   const { stream, note = null, nextAttemptAtMs = null, isAttempt = false, ...rest } = gap;
   const isSuspect = rest.reason === 'suspect' && (rest.state === 'open' || !isAttempt);
   const finding = {
@@ -118,24 +103,40 @@ export async function recordGap(database: Database, gap: GapRecord): Promise<voi
     // A new suspect span is to be acted upon, whatever was done about an earlier one.
     ...(isSuspect ? { revokedAtMs: null } : {}),
   };
-  await database.transaction(async (runner) => {
-    const isFailure = rest.state === 'open' && SAYS_NOTHING.has(rest.reason);
-    if (!isFailure) return await rememberGap(runner, stream, finding);
-    await lockGaps(runner, [stream.marketId]);
-    const { fromMs: from, toMs: to } = rest.span;
-    const beyond = await runner.rows<Pick<GapMemory, 'span' | 'state'>>(READ_BEYOND, [
-      ...[stream.marketId, stream.streamId, from, to],
-    ]);
-    const within = subtractSpans(
-      rest.span,
-      beyond.map(({ span }) => span),
-    );
-    for (const span of within) await rememberGap(runner, stream, { ...finding, span });
-    for (const { span, state } of beyond) {
-      if (state === 'unfillable') continue;
-      await rememberGap(runner, stream, { ...finding, span, reason: 'beyond history' });
-    }
-  });
+  const isFailure = rest.state === 'open' && SAYS_NOTHING.has(rest.reason);
+  if (!isFailure) return await rememberGap(runner, stream, finding);
+  await lockGaps(runner, [stream.marketId]);
+  const { fromMs: from, toMs: to } = rest.span;
+  const beyond = await runner.rows<Pick<GapMemory, 'span' | 'state'>>(READ_BEYOND, [
+    ...[stream.marketId, stream.streamId, from, to],
+  ]);
+  const within = subtractSpans(
+    rest.span,
+    beyond.map(({ span }) => span),
+  );
+  for (const span of within) await rememberGap(runner, stream, { ...finding, span });
+  for (const { span, state } of beyond) {
+    if (state === 'unfillable') continue;
+    await rememberGap(runner, stream, { ...finding, span, reason: 'beyond history' });
+  }
+}
+
+/** Remembers a gap in a transaction of its own, for programs that do not hold the writer's lock. */
+export async function recordGap(database: Database, gap: GapRecord): Promise<void> {
+  await database.transaction((runner) => placeGap(runner, gap));
+}
+
+/** Remembers what batches learned of gaps, and where expectation begins, inside the writer's transaction. */
+export async function recordFindings(runner: Runner, batches: readonly Batch[]): Promise<void> {
+  const findings = batches.flatMap((batch) => batch.findings ?? []);
+  await lockGaps(
+    runner,
+    findings.map(({ stream }) => stream.marketId),
+  );
+  for (const finding of findings) await placeGap(runner, finding);
+  for (const begin of batches.flatMap(({ begins }) => begins ?? [])) {
+    await setCollectFrom(runner, begin);
+  }
 }
 
 /**

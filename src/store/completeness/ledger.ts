@@ -1,5 +1,5 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
-import type { CoveredRange, StreamRef } from '../../model/batch.js';
+import type { CoveredRange, IdEpoch, StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { removedSql } from '../schema/partitions.js';
@@ -28,33 +28,11 @@ export interface SessionClosing {
 
 /** SQL for the columns of a covered range. @param c the row of coverage */
 export const coveredRangeSql = (c: string) =>
-  `${c}.stream_id, ${c}.span, ${c}.first_id, ${c}.last_id, ${c}.row_count`;
+  `${c}.stream_id, ${c}.span`;
 
 /** SQL for the columns of a {@link StreamRef}. @param s the row of stream */
 export const streamRefSql = (s: string) =>
   `${s}.stream_id, ${s}.kind, ${s}.market_id, ${s}.variant, ${s}.collect_from`;
-
-/** How many rows, and which are the lowest and the highest of their trade ids. */
-export type RowCount = Pick<CoveredRange, 'rowCount' | 'firstId' | 'lastId'>;
-
-export const NO_ROWS: RowCount = { rowCount: 0, firstId: null, lastId: null };
-
-export const least = (ids: readonly (number | null)[]) => furthest(ids, Math.min);
-export const greatest = (ids: readonly (number | null)[]) => furthest(ids, Math.max);
-
-function furthest(ids: readonly (number | null)[], choose: (a: number, b: number) => number) {
-  const known = ids.filter((id) => id !== null);
-  return known.length === 0 ? null : known.reduce((a, b) => choose(a, b));
-}
-
-/** What several counts of different rows come to. */
-export function sumCounts(parts: readonly RowCount[]): RowCount {
-  return {
-    rowCount: parts.reduce((sum, { rowCount }) => sum + rowCount, 0),
-    firstId: least(parts.map(({ firstId }) => firstId)),
-    lastId: greatest(parts.map(({ lastId }) => lastId)),
-  };
-}
 
 /** By the stream alone, as the index has it: a stream has one market. */
 const NEWEST_RANGES = `
@@ -117,6 +95,18 @@ export async function closeSession(
 /** Closes, where they were last seen alive, sessions that a crash left open. Returns how many. */
 export async function closeOrphanSessions(runner: Runner): Promise<number> {
   return (await runner.rows(CLOSE_ORPHANS)).length;
+}
+
+const RECORD_EPOCH = `
+  INSERT INTO trade_epoch (market_id, begins_at, first_id, last_before_at, last_id_before, endpoint, seen_at)
+  VALUES ($1, ${fromMs('$2')}, $3, ${fromMs('$4')}, $5, $6, ${fromMs('$7')})
+  ON CONFLICT DO NOTHING RETURNING market_id`;
+
+/** @returns whether it was not known before */
+export async function recordIdEpoch(runner: Runner, epoch: IdEpoch): Promise<boolean> {
+  const { marketId, beginsMs, firstId, lastBeforeMs, lastIdBefore, endpoint, atMs } = epoch;
+  const values = [marketId, beginsMs, firstId, lastBeforeMs, lastIdBefore, endpoint, atMs];
+  return (await runner.rows(RECORD_EPOCH, values)).length > 0;
 }
 
 /**

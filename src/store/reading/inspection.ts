@@ -1,6 +1,5 @@
 import type { CoveredRange, StartReason, StreamRef } from '../../model/batch.js';
 import type { GapMemory } from '../../model/gap-memories.js';
-import { EXPOSED } from '../completeness/exposure.js';
 import { BEFORE_HISTORY, countedUntilSql, lagFromSql, NOTES } from '../completeness/gaps.js';
 import {
   expectedSql,
@@ -9,11 +8,12 @@ import {
   type StreamSpan,
   streamRefSql,
 } from '../completeness/ledger.js';
+import { EXPOSED } from '../completeness/revocation.js';
 import { isTrue, type Runner } from '../connection.js';
 import { isState } from '../errors.js';
 import { FILLER, FIND_WRITER } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
-import { GIVEN_UP_OF_KINDS } from '../schema/partitions.js';
+import { GIVEN_UP_OF_KINDS, tableOfKindSql } from '../schema/partitions.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
 
 /** What retention took of a kind of stream. */
@@ -44,7 +44,7 @@ export interface SpanProgress {
   readonly unfillableMs: number;
   /** Not covered, open, and not to be tried before the instant asked about. */
   readonly waitingMs: number;
-  /** Rows stored under coverage of the whole stream. */
+  /** Stored rows of the whole stream. */
   readonly rows: number;
 }
 
@@ -86,6 +86,11 @@ const rememberedSql = (state: string) => `
    WHERE g.market_id = a.market_id AND g.stream_id = a.stream_id AND g.span && a.span
      AND ${state})`;
 
+/** Stored rows of stream `s` (SQL); of exact times the trades that have one. */
+const rowsSql = (s: string) => `
+  (SELECT coalesce(sum(CASE ${s}.kind WHEN 'times' THEN r.timed ELSE r.rows END), 0)::float8 FROM rows_by_day r
+   WHERE r.market_id = ${s}.market_id AND r.series = ${tableOfKindSql(`${s}.kind`)} AND r.variant = ${s}.variant)`;
+
 const PROGRESS = `
   WITH asked AS (
     SELECT stream_id, market_id, ord, ${rangeSql('from_ms', 'to_ms')} AS span
@@ -93,14 +98,13 @@ const PROGRESS = `
       AS t(stream_id, market_id, from_ms, to_ms, ord)),
   known AS (
     SELECT a.ord, a.span,
-           (SELECT coalesce(sum(c.row_count), 0)::float8 FROM coverage c
-            WHERE c.market_id = a.market_id AND c.stream_id = a.stream_id) AS rows,
+           ${rowsSql('s')} AS rows,
            (SELECT coalesce(range_agg(c.span * a.span), '{}') FROM coverage c
             WHERE c.market_id = a.market_id AND c.stream_id = a.stream_id AND c.span && a.span)
              AS covered,
            ${rememberedSql(`g.state = 'unfillable'`)} AS unfillable,
            ${rememberedSql(`g.state = 'open' AND g.next_attempt_at > ${fromMs('$5')}`)} AS waiting
-    FROM asked a),
+    FROM asked a JOIN stream s USING (stream_id, market_id)),
   parts AS (SELECT *, tstzmultirange(span) - covered AS missing FROM known)
   SELECT (extract(epoch FROM upper(span) - lower(span)) * 1000)::float8 AS length_ms,
          ${millisOf('covered')} AS covered_ms,
@@ -109,7 +113,7 @@ const PROGRESS = `
   FROM parts ORDER BY ord`;
 
 const NEIGHBOUR = `
-  SELECT span, first_id, last_id, row_count, evidence
+  SELECT span, evidence
   FROM coverage WHERE market_id = $1 AND stream_id = $2`;
 const BEFORE = `${NEIGHBOUR} AND lower(span) < ${fromMs('$3')} ORDER BY lower(span) DESC LIMIT 1`;
 const AFTER = `${NEIGHBOUR} AND lower(span) >= ${fromMs('$3')} ORDER BY lower(span) LIMIT 1`;
@@ -240,15 +244,14 @@ export interface StreamStatus extends StreamRef, NamedStream, RetainedStream {
 
 const STATUS_ROWS = `
   WITH covered AS (
-    SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest, min(lower(span)) AS oldest,
-           sum(row_count) AS row_count
+    SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest, min(lower(span)) AS oldest
     FROM (SELECT * FROM coverage OFFSET 0) c GROUP BY stream_id),
   known AS (
     SELECT stream_id, max(upper(span)) AS newest,
            range_agg(span) FILTER (WHERE state = 'unfillable') AS unfillable
     FROM gap WHERE state <> 'filled' GROUP BY stream_id),
   seen AS (
-    SELECT s.*, m.name, c.newest, c.row_count, coalesce(c.spans, '{}') AS spans,
+    SELECT s.*, m.name, c.newest, coalesce(c.spans, '{}') AS spans,
            coalesce(k.unfillable, '{}') AS unfillable, before.spans AS before_history,
            CASE WHEN c.oldest < least(c.newest, ${fromMs('$1')})
                 THEN tstzmultirange(tstzrange(c.oldest, least(c.newest, ${fromMs('$1')}))) - expected.spans - c.spans
@@ -262,7 +265,7 @@ const STATUS_ROWS = `
     SELECT seen.*, wished * tstzmultirange(tstzrange(NULL, counted_until)) - spans AS missing
     FROM seen)
   SELECT stream_id, kind, market_id, name AS market, variant,
-         coalesce(row_count, 0)::float8 AS rows, newest AS newest_covered,
+         ${rowsSql('missed')} AS rows, newest AS newest_covered,
          ${secondsOf('spans')} AS covered_s,
          ${secondsOf('missing')} AS gap_s,
          ${secondsOf('missing * unfillable - before_history')} AS unfillable_s,

@@ -1,4 +1,5 @@
-import type { Span } from '../../kernel/span.js';
+import { DAY_MS } from '../../kernel/durations.js';
+import { floorToMs, type Span } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { PageRow } from '../../model/order.js';
 import { isTrue, type Runner } from '../connection.js';
@@ -6,25 +7,69 @@ import { fromMs, unnested } from '../sql.js';
 
 /** Stored rows by which collectors and checks go on. */
 
-const TRADE_KEY = `tid, extract(epoch FROM traded_at)::float8 AS traded_at_s`;
-const STORED_TRADES = `
-  SELECT ${TRADE_KEY} FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
-  ORDER BY traded_at, tid LIMIT $4`;
+/** Partitions whose trades have left the database (SQL). */
+const HAS_LEFT = `table_name = 'trade' AND state IN ('archived', 'expired')`;
 
-/** Stored trades of a span, oldest first; its end may be infinite. */
+/** An end of a span. */
+export type SpanEnd = 'oldest' | 'newest';
+
+/** Rows beyond what has left the database do not follow the rows at the end of the span. */
+const storedTradesSql = (end: SpanEnd) => `
+  SELECT tid, extract(epoch FROM traded_at)::float8 AS traded_at_s FROM trade
+  WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
+    AND ${
+      end === 'oldest'
+        ? `traded_at < coalesce((
+             SELECT min(lower(span)) FROM partition_state
+             WHERE ${HAS_LEFT} AND upper(span) > $2::timestamptz), 'infinity')
+  ORDER BY traded_at, tid`
+        : `traded_at >= coalesce((
+             SELECT max(upper(span)) FROM partition_state
+             WHERE ${HAS_LEFT} AND lower(span) < $3::timestamptz), '-infinity')
+  ORDER BY traded_at DESC, tid DESC`
+    } LIMIT $4`;
+const STORED_TRADES = { oldest: storedTradesSql('oldest'), newest: storedTradesSql('newest') };
+
+/**
+ * Stored trades of a span from one of its ends on, as far as they follow each other: down or up to where rows have left
+ * the database. The span may end at infinity.
+ */
 export async function readStoredTrades(
   runner: Runner,
   marketId: number,
   span: Span,
   limit: number,
+  end: SpanEnd = 'oldest',
 ): Promise<PageRow[]> {
   const until = Number.isFinite(span.toMs) ? isoMs(span.toMs) : 'infinity';
   const values = [marketId, isoMs(span.fromMs), until, limit];
-  return await runner.rows<PageRow>(STORED_TRADES, values);
+  return await runner.rows<PageRow>(STORED_TRADES[end], values);
 }
 
-/** Partitions in files that hold trades of a market (SQL). */
-const HAS_FILES = `table_name = 'trade' AND state = 'archived' AND market_rows ? $1::int::text`;
+/** The day of the instant is counted; of it what is in files is not. */
+const STORED_ABOVE = `
+  SELECT ((SELECT coalesce(sum(rows), 0) FROM rows_by_day
+           WHERE market_id = $1 AND series = 'trade' AND variant = 0 AND day >= ($3::timestamptz AT TIME ZONE 'UTC')::date)
+        + (SELECT count(*) FROM trade
+           WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz))::float8 AS rows`;
+
+/** How many trades of a market are stored from an instant on; about as many where its day is in files. */
+export async function readStoredAbove(
+  runner: Runner,
+  marketId: number,
+  fromMs: number,
+): Promise<number> {
+  const nextDayMs = floorToMs(fromMs, DAY_MS) + DAY_MS;
+  const values = [marketId, isoMs(fromMs), isoMs(nextDayMs)];
+  const [row] = await runner.rows<{ rows: number }>(STORED_ABOVE, values);
+  return row?.rows ?? 0;
+}
+
+/** Partitions in files that hold trades of market $1 (SQL). */
+const HAS_FILES = `table_name = 'trade' AND state = 'archived' AND EXISTS (
+  SELECT FROM rows_by_day r
+  WHERE r.market_id = $1 AND r.series = 'trade' AND r.rows > 0
+    AND r.day >= (lower(span) AT TIME ZONE 'UTC')::date AND r.day < (upper(span) AT TIME ZONE 'UTC')::date)`;
 
 /** Time whose trades of a market cannot be looked at; all of what is no longer kept (SQL). */
 const LEFT_SPANS = `

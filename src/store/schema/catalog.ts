@@ -3,7 +3,7 @@ import { equalDecimals } from '../../kernel/decimal.js';
 import { exchangeKindOf } from '../../kernel/exchange-kind.js';
 import { isEmptySpan } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
-import type { StartReason, StreamRef } from '../../model/batch.js';
+import type { StreamRef, StreamStart } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import { type Gap, listGaps, rememberGap } from '../completeness/gaps.js';
@@ -297,11 +297,9 @@ export async function ensureStream(runner: Runner, key: StreamKey): Promise<Stre
 /** Moves the start of expected coverage, as when the start of history was found. */
 export async function setCollectFrom(
   runner: Runner,
-  streamId: number,
-  collectFromMs: number,
-  reason: StartReason | null = null,
+  { streamId, fromMs: atMs, reason = null }: StreamStart,
 ): Promise<void> {
-  await runner.rows(SET_COLLECT_FROM, [streamId, collectFromMs, reason]);
+  await runner.rows(SET_COLLECT_FROM, [streamId, atMs, reason]);
 }
 
 /** A try to go below the lowest that is covered, while the start of history is not known. */

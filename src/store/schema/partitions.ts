@@ -114,39 +114,24 @@ export const removedSql = (...tables: readonly string[]) => `
    WHERE gone.state IN ('archived', 'expired')
      AND gone.table_name IN (${tables.map((table) => `'${table}'`).join(', ')}))`;
 
-/** What is known in the database of the rows of a market that have left it. */
-export interface RemovedRows {
-  readonly span: Span;
-  readonly state: 'archived' | 'expired';
-  /**
-   * Of trades: rows, lowest and highest id, and the same three of those whose exact time is known; of
-   * others the rows alone. Null when the market has none.
-   */
-  readonly counts: readonly (number | null)[] | null;
-}
+const REMOVED_SPANS = `
+  SELECT span FROM partition_state
+  WHERE table_name = $1 AND state IN ('archived', 'expired') ORDER BY lower(span)`;
 
-const REMOVED_ROWS = `
-  SELECT span, state,
-         CASE state WHEN 'archived' THEN market_rows -> $2::text END AS counts
-  FROM partition_state WHERE table_name = $1 AND state IN ('archived', 'expired') ORDER BY lower(span)`;
-
-/** The partitions of a table that have left, oldest first, with what they hold of a market. */
-export async function removedRows(
-  runner: Runner,
-  table: SeriesTable,
-  marketId: number,
-): Promise<RemovedRows[]> {
-  const values = [table, `${marketId}`];
-  return await runner.rows<RemovedRows>(REMOVED_ROWS, values);
+/** Spans of the partitions of a table whose rows have left the database, oldest first. */
+export async function removedSpans(runner: Runner, table: SeriesTable): Promise<Span[]> {
+  const rows = await runner.rows<{ span: Span }>(REMOVED_SPANS, [table]);
+  return rows.map(({ span }) => span);
 }
 
 /** The table that holds what a kind of stream covers (SQL). */
-const TABLES = STREAM_KINDS.map((kind) => `WHEN '${kind}' THEN '${tableOfStream(kind)}'`).join(' ');
+export const tableOfKindSql = (kind: string) =>
+  `CASE ${kind} ${STREAM_KINDS.map((one) => `WHEN '${one}' THEN '${tableOfStream(one)}'`).join(' ')} END`;
 
 /** Where what is kept of a stream begins; null where nothing was ever given up (SQL). */
 export const keptFromSql = (kind: string) => `
   (SELECT max(upper(p.span)) FROM partition_state p
-   WHERE p.state = 'expired' AND p.table_name = CASE ${kind} ${TABLES} END)`;
+   WHERE p.state = 'expired' AND p.table_name = ${tableOfKindSql(kind)})`;
 
 /**
  * A kind of stream with until when its rows were given up, worked out once for all streams of it: the planner would move

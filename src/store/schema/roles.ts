@@ -69,6 +69,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   market_absence: { writer: ADD, reader: READ_ROWS },
   stream: { writer: ADD_CHANGE, reader: READ_ROWS },
   coverage: { writer: ALL_ROWS, reader: READ_ROWS },
+  rows_by_day: { writer: ADD_CHANGE, reader: READ_ROWS },
   gap: { writer: ALL_ROWS, reader: READ_ROWS },
   trade_epoch: { writer: ADD, reader: READ_ROWS },
   wanted: { writer: ALL_ROWS, reader: READ_ROWS },
@@ -247,14 +248,14 @@ const WRITER_FUNCTIONS = [
   ...['make_partition', 'partition_at', 'begin_seal', 'finish_seal', 'reopen_partition'],
   ...['drop_broken_indexes', 'rebuild_indexes', 'archive_partition', 'drop_emptied'],
   ...['begin_restore', 'finish_restore', 'forget_files', 'expire_partition', 'expose_trade'],
-  ...['lock_rows', 'hold_lock', 'replace_partition'],
+  ...['lock_rows', 'hold_lock', 'replace_partition', 'miscounted'],
 ];
 /** Functions and types of the archive beside its tables. */
 export const OWNED_FUNCTIONS = [
   ...WRITER_FUNCTIONS,
   ...['build_partition', 'guard_partition', 'empty_partition', 'partition_is_final', 'rows_stay'],
-  ...['lock_holder', 'streams_of', 'stream_rows', 'add_market_locks'],
-  ...['revoke_ledger', 'forget_plans', 'rows_by_market'],
+  ...['lock_holder', 'streams_of', 'add_market_locks'],
+  ...['revoke_ledger', 'forget_plans'],
 ];
 export const OWNED_TYPES = ['taker_side', 'state_origin'];
 

@@ -7,7 +7,7 @@ import { IS_GIVEN_UP } from '../checks/results.js';
 import { coveredSql, expectedSql, leftSql, rangeBeforeSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { removedSql } from '../schema/partitions.js';
-import { fromMs } from '../sql.js';
+import { fromMs, rangeSql } from '../sql.js';
 import type { PartitionInfo } from './partitions.js';
 
 /** Whether all that can be known of a partition is known, and whether it adds up. */
@@ -25,11 +25,10 @@ export interface Unsettled extends Lack {
   readonly why: 'gap' | 'history' | 'suspect' | 'mismatch';
 }
 
-/** A covered range of trades that does not hold as many rows as the ledger counts. */
-export interface LedgerSuspect {
+/** A market whose rows in a partition are not as many as were counted when they were stored. */
+export interface Miscount {
   readonly market: string;
-  readonly span: Span;
-  readonly claimed: number;
+  readonly known: number;
   readonly counted: number;
 }
 
@@ -66,7 +65,7 @@ const OPEN_HISTORY = `
          tstzrange(${FROM}, least(reached.at, ${UNTIL})) AS span
   FROM stream s JOIN market m USING (market_id), LATERAL (
     SELECT lower(c.span) AS at FROM coverage c
-    WHERE c.stream_id = s.stream_id AND c.row_count > 0 ORDER BY lower(c.span) LIMIT 1) reached
+    WHERE c.stream_id = s.stream_id ORDER BY lower(c.span) LIMIT 1) reached
   WHERE s.kind = ANY ($3::text[]) AND s.collect_from IS NULL AND m.delisted_at IS NULL
     AND reached.at > ${FROM}
   ORDER BY reached.at DESC LIMIT 1`;
@@ -170,43 +169,17 @@ export async function findUnsettled(
   return mismatch;
 }
 
-/**
- * Covered ranges of trades with another number of rows than they claim. Of partitions that are final
- * the rows are known; the others are counted, all in one snapshot.
- */
-const LEDGER_SUSPECTS = `
-  WITH ranges AS MATERIALIZED (
-    SELECT c.market_id, m.name AS market, c.span, c.row_count
-    FROM stream s JOIN coverage c USING (stream_id) JOIN market m ON m.market_id = c.market_id
-    WHERE s.kind = 'trades' AND c.span && ${SPAN} AND NOT EXISTS (
-      SELECT FROM partition_state p
-      WHERE p.table_name = 'trade' AND p.state = 'archived' AND p.span && c.span
-        AND NOT p.span <@ c.span)),
-  final AS MATERIALIZED (
-    SELECT p.span, one.key::int AS market_id, (one.value ->> 0)::bigint AS rows
-    FROM partition_state p, jsonb_each(p.market_rows) AS one
-    WHERE p.table_name = 'trade' AND p.state IN ('sealed', 'archived')),
-  counted AS (
-    SELECT i.*, coalesce((
-        SELECT sum(f.rows) FROM final f WHERE f.market_id = i.market_id AND f.span <@ i.span), 0)
-      + coalesce((
-        SELECT sum(n.rows) FROM unnest(tstzmultirange(i.span) - coalesce((
-            SELECT range_agg(p.span) FROM partition_state p
-            WHERE p.table_name = 'trade' AND p.state IN ('sealed', 'archived')
-              AND p.span <@ i.span), '{}')) AS part,
-          LATERAL (SELECT count(*) AS rows FROM trade t
-                   WHERE t.market_id = i.market_id AND t.traded_at >= lower(part)
-                     AND t.traded_at < upper(part)) n), 0) AS rows
-    FROM ranges i)
-  SELECT market, span, row_count AS claimed, rows::float8 AS counted
-  FROM counted WHERE rows <> row_count ORDER BY market, lower(span) LIMIT 10`;
+const MISCOUNT = `
+  SELECT coalesce(m.name, c.market_id::text) AS market, c.known, c.counted
+  FROM miscounted($1, $2, ${rangeSql('$3', '$4')}) c LEFT JOIN market m USING (market_id) LIMIT 1`;
 
-/** Covered ranges of trades that touch a span and do not add up; the first few. */
-export async function findLedgerSuspects(
+/** Counts a partition; undefined when its rows are as many as the counters say. */
+export async function findMiscount(
   runner: Runner,
-  { fromMs: from, toMs: to }: Span,
-): Promise<LedgerSuspect[]> {
-  return await runner.rows<LedgerSuspect>(LEDGER_SUSPECTS, [from, to]);
+  { table, name, span: { fromMs: from, toMs: to } }: Part & Pick<PartitionInfo, 'name'>,
+): Promise<Miscount | undefined> {
+  const [found] = await runner.rows<Miscount>(MISCOUNT, [table, name, from, to]);
+  return found;
 }
 
 const COVERAGE = `

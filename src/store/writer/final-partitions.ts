@@ -18,7 +18,6 @@ import {
   tableOfStream,
   WRITTEN_SERIES,
 } from '../../model/series.js';
-import { NO_ROWS } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { isState, partitionOf } from '../errors.js';
 import { REOPEN_PARTITION } from '../schema/partitions.js';
@@ -255,7 +254,7 @@ function realignOne(batch: Batch, cut: CutClaims, result: CommitResult): CommitR
   const ranges = (batch.claims ?? []).map((claim) => {
     const { stream, span } = claim;
     const found = cut.has(claim) ? left.shift() : undefined;
-    return found ?? { streamId: stream.streamId, span, ...NO_ROWS };
+    return found ?? { streamId: stream.streamId, span };
   });
   return { ...result, ranges };
 }

@@ -4,6 +4,7 @@ import { AbortedError } from '../../kernel/errors.js';
 import { type Batch, type CommitResult, type QuarantineRow, rowsIn } from '../../model/batch.js';
 import { type Series, type SeriesRow, seriesOf, WRITTEN_SERIES } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
+import { readHeldSql } from './coverage.js';
 import {
   newRowCounts,
   type Outcome,
@@ -11,9 +12,11 @@ import {
   type RowCounts,
   type SaneWindow,
   type SeriesShape,
+  type SeriesTimes,
   SHAPES,
 } from './series.js';
-import { type TradeColumnSet, tradeColumnSet } from './trade-columns.js';
+import { type TradeColumnSet, timesOf, tradeColumnSet } from './trade-columns.js';
+import { findStoredSql } from './trade-rows.js';
 
 /** A refused row on its way to quarantine. The market is named by name or, from a row, by id. */
 export type Refused = QuarantineRow & { readonly marketId: number | null };
@@ -25,6 +28,14 @@ export type Refused = QuarantineRow & { readonly marketId: number | null };
  */
 export interface PreparedGroup {
   readonly batches: readonly Batch[];
+  /** Times at which partitions must exist. */
+  readonly times: readonly SeriesTimes[];
+  /** Markets that the transaction locks, in order. */
+  readonly marketIds: readonly number[];
+  /** Statements that read what is stored and covered already, those of {@link FIND_STORED} last. */
+  readonly reads: readonly string[];
+  /** Coverage is revoked before anything is read. */
+  readonly isRevoking: boolean;
   readonly trades: TradeColumnSet;
   /**
    * The rows of all other series. Where a series keeps versions they follow each other in the order
@@ -139,14 +150,45 @@ export function prepareGroup(batches: readonly Batch[], window: SaneWindow): Pre
       .map(([table, shape]) => [table, work.passes(shape, batches, window)]),
   );
   const refused = [...given.map((row) => ({ ...row, marketId: null })), ...work.refused];
-  return { batches, trades, passes, refused, settled: work.settled };
+  const times: SeriesTimes[] = [['trade', timesOf(trades)]];
+  for (const [table, all] of passes) {
+    const shape = SHAPES.get(table);
+    times.push([table, all.flat().flatMap(({ row }) => shape?.timeMs(row) ?? [])]);
+  }
+  const { settled } = work;
+  return {
+    ...{ batches, times, trades, passes, refused, settled, marketIds: marketsOf(batches, trades) },
+    ...{ isRevoking: batches.some(isRevoking), reads: readsOf(batches, trades) },
+  };
+}
+
+/** Whether coverage is to be revoked: claims of batches before it must have been committed. */
+export function isRevoking({ revoke = [], expose = [] }: Batch): boolean {
+  return revoke.length + expose.length > 0;
+}
+
+function marketsOf(batches: readonly Batch[], { runs }: TradeColumnSet): number[] {
+  const ids = new Set(runs.map(({ marketId }) => marketId));
+  for (const { claims = [], revoke = [], expose = [] } of batches) {
+    for (const { stream } of [...claims, ...revoke]) ids.add(stream.marketId);
+    for (const { marketId } of expose) ids.add(marketId);
+  }
+  return [...ids].map((id) => Math.trunc(id)).sort((a, b) => a - b);
+}
+
+function readsOf(batches: readonly Batch[], trades: TradeColumnSet): string[] {
+  const held = readHeldSql(batches, trades);
+  return trades.length === 0 ? held : [...held, findStoredSql(trades)];
 }
 
 /** Rows of a batch that take room in the queue and in a transaction. */
 function batchSize(batch: Batch): number {
   return WRITTEN_SERIES.reduce(
     (sum, table) => sum + rowsIn(batch, table).length,
-    (batch.quarantine?.length ?? 0) + (batch.claims?.length ?? 0),
+    [batch.quarantine, batch.claims, batch.revoke, batch.expose, batch.findings, batch.begins].reduce(
+      (count, more) => count + (more?.length ?? 0),
+      0,
+    ),
   );
 }
 
@@ -225,12 +267,12 @@ export class PendingBatches {
     return await unlessAborted(signal, settled).finally(done);
   }
 
-  /** Takes the oldest batches, at least one and then up to `maxRows` rows of them. */
+  /** Takes the oldest batches, at least one and then up to `maxRows` rows of them. One that revokes comes first. */
   take(maxRows: number): PendingBatch[] {
     let count = 0;
     let rows = 0;
     for (const entry of this.#waiting) {
-      if (count > 0 && rows + entry.rows > maxRows) break;
+      if (count > 0 && (rows + entry.rows > maxRows || isRevoking(entry.batch))) break;
       count += 1;
       rows += entry.rows;
     }

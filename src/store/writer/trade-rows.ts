@@ -1,7 +1,6 @@
 import { isoMs } from '../../kernel/timestamp.js';
 import type { Connection } from '../connection.js';
 import { executeSql, fromMs, type NamedStatement } from '../sql.js';
-import type { StoredNear } from './coverage.js';
 import { type Outcome, TRADE } from './series.js';
 import { sameContentSql, stageLines, type TimeBounds } from './staging.js';
 import { allPlaces, BESIDE_S, denseLines, type TradeColumnSet } from './trade-columns.js';
@@ -96,8 +95,6 @@ export interface StoredTrades {
   readonly outcomes: ReadonlyMap<number, Outcome>;
   /** Those whose exact time the stored row did not have, and has now, by place. */
   readonly learnt: ReadonlySet<number>;
-  /** What was there before them, by market. */
-  readonly near: ReadonlyMap<number, StoredNear>;
   /** The new ones that are still to be copied. */
   readonly copyText: Buffer | undefined;
 }
@@ -118,8 +115,7 @@ export async function sortOutTrades(
 ): Promise<StoredTrades> {
   const outcomes = new Map<number, Outcome>();
   const learnt = new Set<number>();
-  if (columns.length === 0) return { outcomes, learnt, near: new Map(), copyText: undefined };
-  const near = nearEach(columns, stored);
+  if (columns.length === 0) return { outcomes, learnt, copyText: undefined };
   const staged = placesToLookUp(columns, stored);
   if (staged.length > 0) {
     const numbers = staged.map((place) => columns.lineNumbers[place] ?? 0);
@@ -133,7 +129,7 @@ export async function sortOutTrades(
       }
     }
   }
-  if (outcomes.size === columns.length) return { outcomes, learnt, near, copyText: undefined };
+  if (outcomes.size === columns.length) return { outcomes, learnt, copyText: undefined };
   const copyText =
     outcomes.size === 0
       ? columns.denseLines
@@ -141,7 +137,7 @@ export async function sortOutTrades(
           columns,
           allPlaces(columns.length).filter((place) => !outcomes.has(place)),
         );
-  return { outcomes, learnt, near, copyText };
+  return { outcomes, learnt, copyText };
 }
 
 /** With room for those that are reported a second beside. */
@@ -160,21 +156,6 @@ export function findStoredSql(columns: TradeColumnSet): string {
     runs.map(({ end }) => (ms[end - 1] ?? 0) + BESIDE_MS),
     ...boundsOf(columns),
   ]);
-}
-
-function nearEach(
-  { ms, runs }: TradeColumnSet,
-  stored: readonly Stored[],
-): Map<number, StoredNear> {
-  const found = new Map(
-    stored.map(({ run, oldestMs, newestMs }) => [run, { fromMs: oldestMs, toMs: newestMs + 1 }]),
-  );
-  return new Map(
-    runs.map(({ marketId, start, end }, run) => {
-      const looked = { fromMs: ms[start] ?? 0, toMs: (ms[end - 1] ?? 0) + BESIDE_MS };
-      return [marketId, { looked, found: found.get(run) }];
-    }),
-  );
 }
 
 /** What was found of one market; ids of the seconds at its edges. */
