@@ -1,6 +1,6 @@
 CREATE OR REPLACE VIEW analytics.coverage AS
 SELECT m.name AS market, s.kind, s.variant, lower(c.span) AS starts_at, upper(c.span) AS ends_at,
-       c.row_count AS rows, c.first_id, c.last_id, c.evidence, c.updated_at
+       c.evidence, c.updated_at
 FROM coverage c JOIN stream s ON s.stream_id = c.stream_id AND s.market_id = c.market_id
 JOIN market m ON m.market_id = c.market_id;
 COMMENT ON VIEW analytics.coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Example: SELECT * FROM analytics.coverage WHERE market = ''BTC_USDT'' AND kind = ''trades'' ORDER BY starts_at DESC LIMIT 10';
@@ -9,11 +9,22 @@ COMMENT ON COLUMN analytics.coverage.kind IS 'trades, times (exact times of trad
 COMMENT ON COLUMN analytics.coverage.variant IS 'Seconds of candles and states, else 0: 60.';
 COMMENT ON COLUMN analytics.coverage.starts_at IS 'First moment, exchange time: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.coverage.ends_at IS 'First moment after it: 2026-01-15 13:00:00+00.';
-COMMENT ON COLUMN analytics.coverage.rows IS 'Trades: how many there are in the span. Others: rows stored under the claim: 120.';
-COMMENT ON COLUMN analytics.coverage.first_id IS 'Trades: lowest id in the span: 4711.';
-COMMENT ON COLUMN analytics.coverage.last_id IS 'Trades: highest id in the span: 4830.';
 COMMENT ON COLUMN analytics.coverage.evidence IS 'What the newest answer showed that proves it: {"page": 3}.';
 COMMENT ON COLUMN analytics.coverage.updated_at IS 'When it was written: 2026-01-15 13:00:02+00.';
+
+CREATE OR REPLACE VIEW analytics.rows_by_day AS
+SELECT m.name AS market,
+       CASE r.series WHEN 'trade' THEN 'trades' WHEN 'kline' THEN 'candles' WHEN 'kline_revision' THEN 'candle revisions'
+         WHEN 'ticker' THEN 'tickers' WHEN 'market_state' THEN 'states' ELSE r.series END AS kind,
+       r.variant, r.day, r.rows, r.timed
+FROM rows_by_day r JOIN market m USING (market_id);
+COMMENT ON VIEW analytics.rows_by_day IS 'Stored rows of each day, archived ones included. Example: SELECT day, rows FROM analytics.rows_by_day WHERE market = ''BTC_USDT'' AND kind = ''trades'' ORDER BY day DESC LIMIT 10';
+COMMENT ON COLUMN analytics.rows_by_day.market IS 'Name of the market: ''BTC_USDT''.';
+COMMENT ON COLUMN analytics.rows_by_day.kind IS 'trades, depth, tickers, candles, candle revisions or states: ''trades''.';
+COMMENT ON COLUMN analytics.rows_by_day.variant IS 'Seconds of candles and states, else 0: 60.';
+COMMENT ON COLUMN analytics.rows_by_day.day IS 'Day in UTC, exchange time: 2026-01-15.';
+COMMENT ON COLUMN analytics.rows_by_day.rows IS 'Stored rows: 86400.';
+COMMENT ON COLUMN analytics.rows_by_day.timed IS 'Trades whose exact time is known: 86392.';
 
 CREATE OR REPLACE FUNCTION analytics.coverage(market text, kind text, from_at timestamptz DEFAULT NULL, to_at timestamptz DEFAULT NULL)
 RETURNS TABLE (variant integer, starts_at timestamptz, ends_at timestamptz, length interval)

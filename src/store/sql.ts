@@ -90,6 +90,12 @@ export interface NamedStatement {
 
 type Scalar = string | number | null;
 
+/** A statement with its values. */
+export type NamedCall = readonly [
+  statement: NamedStatement,
+  values: readonly (string | readonly Scalar[])[],
+];
+
 /** SQL that makes a connection know the statement. */
 export function prepareSql({ name, types, sql }: NamedStatement): string {
   return `PREPARE ${name} (${types.join(', ')}) AS ${sql}`;

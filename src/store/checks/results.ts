@@ -10,7 +10,14 @@ import {
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
-import { fromMs, rangeSql, touchingSql, unnested } from '../sql.js';
+import {
+  fromMs,
+  type NamedCall,
+  type NamedStatement,
+  rangeSql,
+  touchingSql,
+  unnested,
+} from '../sql.js';
 
 /** Reading and writing of check results. Every change reads, merges and replaces under a lock. */
 
@@ -136,19 +143,24 @@ export async function reportCheckResults(
  * Marks what changes after it may have been checked. A mark commits with the change itself, so that
  * no check result outlives its rows; the verification removes the marks.
  */
-const ADD_SUSPECTS = `
-  INSERT INTO candle_recheck (market_id, interval_s, span)
-  SELECT market_id, interval_s, ${rangeSql('from_ms', 'to_ms')}
-  FROM unnest($1::int[], $2::int[], $3::float8[], $4::float8[])
-    AS q(market_id, interval_s, from_ms, to_ms)`;
+export const MARK_SUSPECTS: NamedStatement = {
+  name: 'mark_suspects',
+  types: ['int[]', 'int[]', 'float8[]', 'float8[]'],
+  sql: `
+    INSERT INTO candle_recheck (market_id, interval_s, span)
+    SELECT market_id, interval_s, ${rangeSql('from_ms', 'to_ms')}
+    FROM unnest($1::int[], $2::int[], $3::float8[], $4::float8[])
+      AS q(market_id, interval_s, from_ms, to_ms)`,
+};
 
-/** @param marks with the interval 0 for trades, of which all intervals are made */
-export async function markSuspects(
-  runner: Runner,
-  marks: readonly (Span & { readonly marketId: number; readonly intervalS: number })[],
-): Promise<void> {
-  if (marks.length === 0) return;
-  await runner.rows(ADD_SUSPECTS, unnested(marks, 'marketId', 'intervalS', 'fromMs', 'toMs'));
+/** A span whose check results are to be made again; the interval 0 stands for trades, and so for all intervals. */
+export interface SuspectSpan extends Span {
+  readonly marketId: number;
+  readonly intervalS: number;
+}
+
+export function suspectsCall(marks: readonly SuspectSpan[]): NamedCall {
+  return [MARK_SUSPECTS, unnested(marks, 'marketId', 'intervalS', 'fromMs', 'toMs')];
 }
 
 /** Marks results of a span that has to be fetched again as suspect, within the same transaction. */
@@ -158,7 +170,9 @@ export async function invalidateChecks(
   span: Span,
 ): Promise<void> {
   if (kind !== 'trades' && kind !== 'candles') return;
-  await markSuspects(runner, [{ marketId, intervalS: kind === 'candles' ? variant : 0, ...span }]);
+  const intervalS = kind === 'candles' ? variant : 0;
+  const [{ sql }, values] = suspectsCall([{ marketId, intervalS, ...span }]);
+  await runner.rows(sql, values);
 }
 
 const SUSPECTS = `

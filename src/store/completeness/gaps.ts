@@ -6,7 +6,7 @@ import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
-import { setCollectFrom } from '../schema/catalog.js';
+import { keptFromSql } from '../schema/partitions.js';
 import { fromMs, rangeSql, touchingSql } from '../sql.js';
 import {
   coveredSql,
@@ -126,6 +126,11 @@ export async function recordGap(database: Database, gap: GapRecord): Promise<voi
   await database.transaction((runner) => placeGap(runner, gap));
 }
 
+const SET_COLLECT_FROM = `
+  UPDATE stream SET collect_from = greatest(${fromMs('$2')}, ${keptFromSql('kind')}),
+    start_tries = NULL, start_reason = $3
+  WHERE stream_id = $1`;
+
 /** Remembers what batches learned of gaps, and where expectation begins, inside the writer's transaction. */
 export async function recordFindings(runner: Runner, batches: readonly Batch[]): Promise<void> {
   const findings = batches.flatMap((batch) => batch.findings ?? []);
@@ -135,7 +140,7 @@ export async function recordFindings(runner: Runner, batches: readonly Batch[]):
   );
   for (const finding of findings) await placeGap(runner, finding);
   for (const begin of batches.flatMap(({ begins }) => begins ?? [])) {
-    await setCollectFrom(runner, begin);
+    await runner.rows(SET_COLLECT_FROM, [begin.streamId, begin.fromMs, begin.reason ?? null]);
   }
 }
 

@@ -3,7 +3,7 @@ import { equalDecimals } from '../../kernel/decimal.js';
 import { exchangeKindOf } from '../../kernel/exchange-kind.js';
 import { isEmptySpan } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
-import type { StreamRef, StreamStart } from '../../model/batch.js';
+import type { StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import { type Gap, listGaps, rememberGap } from '../completeness/gaps.js';
@@ -274,11 +274,6 @@ const INSERT_STREAM = `
   INSERT INTO stream (kind, market_id, variant, collect_from)
   VALUES ($1, $2, $3, greatest(${fromMs('$4')}, ${keptFromSql('$1::text')}))
   ON CONFLICT DO NOTHING`;
-const SET_COLLECT_FROM = `
-  UPDATE stream SET collect_from = greatest(${fromMs('$2')}, ${keptFromSql('kind')}),
-    start_tries = NULL, start_reason = $3
-  WHERE stream_id = $1`;
-
 /** Finds or makes a stream; racing makers get the same one. */
 export async function ensureStream(runner: Runner, key: StreamKey): Promise<StreamRef> {
   const unique: [StreamKind, number, number] = [key.kind, key.marketId, key.variant];
@@ -292,14 +287,6 @@ export async function ensureStream(runner: Runner, key: StreamKey): Promise<Stre
     });
   }
   return made;
-}
-
-/** Moves the start of expected coverage, as when the start of history was found. */
-export async function setCollectFrom(
-  runner: Runner,
-  { streamId, fromMs: atMs, reason = null }: StreamStart,
-): Promise<void> {
-  await runner.rows(SET_COLLECT_FROM, [streamId, atMs, reason]);
 }
 
 /** A try to go below the lowest that is covered, while the start of history is not known. */

@@ -1,9 +1,15 @@
-import { obtain } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
-import { firstNot } from '../../kernel/sorted.js';
-import { holdsSpan, hullOf, normalizeSpans, type Span } from '../../kernel/span.js';
+import { holdsSpan, hullOf, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
 import type { Batch, CommitResult, CoverageClaim, CoveredRange, Evidence } from '../../model/batch.js';
-import { executeSql, type NamedStatement, rangeSql, touchingSql, unnested } from '../sql.js';
+import { type SuspectSpan, suspectsCall } from '../checks/results.js';
+import {
+  executeSql,
+  type NamedCall,
+  type NamedStatement,
+  rangeSql,
+  touchingSql,
+  unnested,
+} from '../sql.js';
 import type { TradeColumnSet } from './trade-columns.js';
 
 /**
@@ -117,18 +123,30 @@ export const COVERAGE_STATEMENTS = [
   ...[OF_STREAMS, OF_TRADES, DELETE_COVERAGE, UPDATE_COVERAGE, INSERT_COVERAGE],
 ];
 
-/** What claims make of the coverage around them. */
-interface MergedClaims {
+/** What a group makes of the ledger. */
+interface GroupCoverage {
   /** For each batch, and each claim in it, the covered range that holds the claim. */
   readonly ranges: readonly CommitResult['ranges'][];
-  readonly changed: readonly ChangedRange[];
+  /** Write that, and mark check results that new trades make suspect. */
+  readonly calls: readonly NamedCall[];
 }
 
-/** Pure. A range that is covered already does not change. */
-export function mergeClaims(batches: readonly Batch[], held: readonly Held[]): MergedClaims {
+/**
+ * Pure: what the claims of a group make of the coverage around them.
+ *
+ * @param isKnown whether the trade at a place was stored before
+ */
+export function settleCoverage(
+  { batches, trades }: { readonly batches: readonly Batch[]; readonly trades: TradeColumnSet },
+  held: readonly Held[],
+  isKnown: (place: number) => boolean,
+): GroupCoverage {
   const streams = new Map<number, { claims: CoverageClaim[]; held: Held[] }>();
   for (const claim of batches.flatMap(({ claims }) => claims ?? [])) {
-    obtain(streams, claim.stream.streamId, () => ({ claims: [], held: [] })).claims.push(claim);
+    const { streamId } = claim.stream;
+    const one = streams.get(streamId) ?? { claims: [], held: [] };
+    one.claims.push(claim);
+    streams.set(streamId, one);
   }
   for (const one of held) streams.get(one.streamId)?.held.push(one);
   const merged = new Map(
@@ -138,9 +156,13 @@ export function mergeClaims(batches: readonly Batch[], held: readonly Held[]): M
     const found = merged.get(streamId)?.find((one) => holdsSpan(one.span, span));
     return { streamId, span: found?.span ?? span };
   };
+  const late = lateTrades(trades, held, isKnown);
   return {
     ranges: batches.map(({ claims = [] }) => claims.map(rangeOf)),
-    changed: [...merged.values()].flat().filter(isChanged),
+    calls: [
+      ...writeRanges([...merged.values()].flat().filter(isChanged)),
+      ...(late.length === 0 ? [] : [suspectsCall(late)]),
+    ],
   };
 }
 
@@ -165,7 +187,7 @@ function isChanged({ span, was: [first, ...others] }: ChangedRange): boolean {
  * The statements that write covered ranges. One that grew keeps its row, the oldest of those that
  * were joined; the others go first.
  */
-export function writeRangesSql(changed: readonly ChangedRange[]): string[] {
+function writeRanges(changed: readonly ChangedRange[]): NamedCall[] {
   const joined = changed.flatMap(({ streamId, marketId, was }) =>
     was.slice(1).map((span) => ({ streamId, marketId, ...span })),
   );
@@ -175,37 +197,30 @@ export function writeRangesSql(changed: readonly ChangedRange[]): string[] {
   }));
   const grown = rows.filter(({ oldFromMs }) => oldFromMs !== null);
   const made = rows.filter(({ oldFromMs }) => oldFromMs === null);
-  const statements = [
+  const calls: readonly NamedCall[] = [
     [DELETE_COVERAGE, unnested(joined, ...KEY_FIELDS)],
     [UPDATE_COVERAGE, unnested(grown, ...FIELDS, 'oldFromMs', 'oldToMs')],
     [INSERT_COVERAGE, unnested(made, ...FIELDS)],
-  ] as const;
-  return statements.flatMap(([statement, values]) =>
-    values[0]?.length === 0 ? [] : [executeSql(statement, values)],
-  );
+  ];
+  return calls.filter(([, [first]]) => first !== undefined && first.length > 0);
 }
 
-/**
- * Spans of new trades in time that was covered before them: candles may have been checked without these.
- *
- * @param isKnown whether the trade at a place was stored before
- */
-export function lateTrades(
+/** Spans of new trades in time that was covered before them: candles may have been checked without these. */
+function lateTrades(
   { ms, runs }: TradeColumnSet,
   held: readonly Held[],
   isKnown: (place: number) => boolean,
-): (Span & { readonly marketId: number; readonly intervalS: number })[] {
+): SuspectSpan[] {
   return held.flatMap(({ marketId, isOfTrades, span }) => {
     const run = runs.find((one) => one.marketId === marketId);
     if (!isOfTrades || run === undefined) return [];
-    const before = (atMs: number) =>
-      run.start + firstNot(run.end - run.start, (at) => (ms[run.start + at] ?? 0) < atMs);
-    let [first, end] = [before(span.fromMs), before(span.toMs)];
-    while (first < end && isKnown(first)) first += 1;
-    while (first < end && isKnown(end - 1)) end -= 1;
-    if (first === end) return [];
+    const isLate = (place: number) => spanContains(span, ms[place] ?? 0) && !isKnown(place);
+    let { start, end } = run;
+    while (start < end && !isLate(start)) start += 1;
+    while (start < end && !isLate(end - 1)) end -= 1;
+    if (start === end) return [];
     // A trade's instant is a whole second; its span is that second.
     const toMs = (ms[end - 1] ?? 0) + SECOND_MS;
-    return [{ marketId, intervalS: 0, fromMs: ms[first] ?? 0, toMs }];
+    return [{ marketId, intervalS: 0, fromMs: ms[start] ?? 0, toMs }];
   });
 }

@@ -1,5 +1,6 @@
 import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../address.js';
+import { MARK_SUSPECTS } from '../checks/results.js';
 import { Connection, inStoreWords, refuseReadOnly } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
 import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
@@ -7,14 +8,14 @@ import { refuseSharedSession } from '../pooling.js';
 import { prepareSql } from '../sql.js';
 import { CommitNumber } from './commit-number.js';
 import { COVERAGE_STATEMENTS } from './coverage.js';
-import { ADD_ROWS } from './day-counts.js';
+import { ADD_ROWS } from './outcomes.js';
 import { CREATE_STAGES } from './staging.js';
 import { FIND_STORED } from './trade-rows.js';
 
 const NAME_HOLDER = `SELECT set_config('application_name', $1, false)`;
 
 /** Run once on each connection of the writer. */
-const PREPARE = [CREATE_STAGES, ...[FIND_STORED, ADD_ROWS, ...COVERAGE_STATEMENTS].map(prepareSql)];
+const PREPARE = [CREATE_STAGES, ...[FIND_STORED, ADD_ROWS, MARK_SUSPECTS, ...COVERAGE_STATEMENTS].map(prepareSql)];
 
 /**
  * The writer's one connection, opened when needed and again after a failure.

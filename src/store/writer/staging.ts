@@ -2,6 +2,8 @@ import { isoMs } from '../../kernel/timestamp.js';
 import { SERIES, type SeriesRow } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { StoreError } from '../errors.js';
+import type { PreparedGroup } from './groups.js';
+import type { SettledRow } from './outcomes.js';
 import { type Outcome, type PendingRow, type SeriesShape, SHAPES } from './series.js';
 
 /** The text form of COPY: one line a row, tabs between fields, backslash escapes (Postgres manual, COPY). */
@@ -146,7 +148,7 @@ type Shape = SeriesShape<SeriesRow>;
  *
  * @returns what became of each row, in their order.
  */
-export async function storeRows(
+async function storeRows(
   connection: Connection,
   shape: Shape,
   pendingRows: readonly PendingRow<SeriesRow>[],
@@ -171,6 +173,23 @@ export async function storeRows(
   }
   await insertStaged(connection, shape, pendingRows.length - known.length);
   return outcomes;
+}
+
+/** Stores the rows of a group but its trades. */
+export async function storeAll(
+  connection: Connection,
+  passes: PreparedGroup['passes'],
+): Promise<SettledRow[]> {
+  const settled: SettledRow[] = [];
+  for (const [table, shape] of SHAPES) {
+    for (const pass of passes.get(table) ?? []) {
+      const outcomes = await storeRows(connection, shape, pass);
+      for (const [index, one] of pass.entries()) {
+        settled.push({ ...one, table, outcome: outcomes[index] ?? 'stored' });
+      }
+    }
+  }
+  return settled;
 }
 
 /** What the database holds under the keys of the stage. */

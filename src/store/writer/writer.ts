@@ -339,9 +339,10 @@ export class Writer {
         await recordWentBack(connection, this.#wentBack);
         this.#isUnrecorded = false;
       }
+      for (const [table, times] of group.times) await partitions.ensureTimes(table, times);
       const committed = await commitGroup(
         {
-          ...{ connection, number, partitions, quarantine: this.#quarantine },
+          ...{ connection, number, quarantine: this.#quarantine },
           whenSent: () => this.#prepareAhead(),
         },
         group,

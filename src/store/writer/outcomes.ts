@@ -1,18 +1,27 @@
-import { obtain } from '../../kernel/bounded.js';
 import { DAY_MS } from '../../kernel/durations.js';
 import { floorToMs } from '../../kernel/span.js';
 import { SERIES, type Series, type SeriesRow, type SeriesTable } from '../../model/series.js';
-import { executeSql, fromMs, type NamedStatement, unnested } from '../sql.js';
-import { type Outcome, type PendingRow, SHAPES } from './series.js';
+import { fromMs, type NamedCall, type NamedStatement, unnested } from '../sql.js';
+import type { PreparedGroup } from './groups.js';
+import { type Outcome, type PendingRow, type RowCounts, SHAPES } from './series.js';
 import type { TradeColumnSet } from './trade-columns.js';
 import type { StoredTrades } from './trade-rows.js';
 
-/** Counters of the rows that a group adds, by market, series and day: sql/0025. */
+/** What became of the rows of a group: by batch, and by market, series and day (sql/0025). */
 
 /** A row with what became of it. */
 export interface SettledRow extends PendingRow<SeriesRow> {
   readonly table: Series;
   readonly outcome: Outcome;
+}
+
+interface Tally {
+  /** For each batch. */
+  readonly counts: readonly RowCounts[];
+  /** Rows whose key is stored with other content. */
+  readonly conflicts: readonly Pick<SettledRow, 'table' | 'row'>[];
+  /** Adds to the counters of days; none when nothing was stored. */
+  readonly calls: readonly NamedCall[];
 }
 
 interface DayCount {
@@ -38,16 +47,30 @@ export const ADD_ROWS: NamedStatement = {
     DO UPDATE SET rows = r.rows + excluded.rows, timed = r.timed + excluded.timed`,
 };
 
-/** The statement that counts what a group has added; none when nothing was. */
-export function addRowsSql(
-  columns: TradeColumnSet,
+/** @param others all rows but trades */
+export function tally(
+  group: PreparedGroup,
   trades: StoredTrades,
   others: readonly SettledRow[],
-): string[] {
-  const days = [...countTrades(columns, trades), ...countOthers(others)];
-  if (days.length === 0) return [];
+): Tally {
+  const counts = group.settled.map((one) => structuredClone(one));
+  const conflicts: Pick<SettledRow, 'table' | 'row'>[] = [];
+  for (const [place, outcome] of trades.outcomes) {
+    const ofBatch = counts[group.trades.batches[place] ?? 0];
+    const row = group.trades.rows[place];
+    if (ofBatch === undefined || row === undefined) continue;
+    ofBatch.trade.stored -= 1;
+    ofBatch.trade[outcome] += 1;
+    if (outcome === 'conflict') conflicts.push({ table: 'trade', row });
+  }
+  for (const { table, row, batch, outcome } of others) {
+    const ofBatch = counts[batch];
+    if (ofBatch !== undefined) ofBatch[table][outcome] += 1;
+    if (outcome === 'conflict') conflicts.push({ table, row });
+  }
+  const days = [...countTrades(group.trades, trades), ...countOthers(others)];
   const values = unnested(days, 'marketId', 'series', 'variant', 'dayMs', 'rows', 'timed');
-  return [executeSql(ADD_ROWS, values)];
+  return { counts, conflicts, calls: days.length === 0 ? [] : [[ADD_ROWS, values]] };
 }
 
 function countTrades(
@@ -85,8 +108,10 @@ function countOthers(settled: readonly SettledRow[]): DayCount[] {
     const { marketId } = row;
     const variant = shape.variantOf(row);
     const dayMs = floorToMs(shape.timeMs(row), DAY_MS);
-    const make = () => ({ marketId, series, variant, dayMs, rows: 0, timed: 0 });
-    obtain(days, `${marketId} ${series} ${variant} ${dayMs}`, make).rows += 1;
+    const key = `${marketId} ${series} ${variant} ${dayMs}`;
+    const day = days.get(key) ?? { marketId, series, variant, dayMs, rows: 0, timed: 0 };
+    day.rows += 1;
+    days.set(key, day);
   }
   return [...days.values()];
 }
