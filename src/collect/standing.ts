@@ -3,7 +3,7 @@ import { SECOND_MS } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
 import { floorToMs, type Span } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
-import type { CoveredRange, StreamRef } from '../model/batch.js';
+import type { CoveredRange, GapRecord, StreamRef } from '../model/batch.js';
 import { type GapReason, isLost } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind, tableOfStream } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
@@ -40,7 +40,7 @@ const STANDING_MS = 15_000;
 const SILENT_MS = 300_000;
 /** The gap of one that stands grows with the time, and is written again this often. */
 const REWRITE_MS = 60_000;
-/** Gaps that are written at the same time at a stop: what is begun when its time is over must end soon. */
+/** Gaps of one commit at a stop: what is begun when its time is over must end soon. */
 const WRITTEN_AT_ONCE = 32;
 
 interface Watched {
@@ -141,12 +141,13 @@ export class Standing {
   async review(): Promise<void> {
     const { clock, telemetry } = this.#options;
     const nowMs = clock.monotonicMs();
-    for (const one of this.#streams.values()) {
+    const due = [...this.#streams.values()].flatMap((one) => {
       const failure = this.#failureOf(one, nowMs);
-      if (failure === undefined || nowMs - one.writtenAtMs < REWRITE_MS) continue;
+      if (failure === undefined || nowMs - one.writtenAtMs < REWRITE_MS) return [];
       one.writtenAtMs = nowMs;
-      await this.#write(one, failure);
-    }
+      return [{ one, failure }];
+    });
+    await this.#write(due);
     telemetry.streamsStanding({ streams: this.list() });
   }
 
@@ -167,32 +168,32 @@ export class Standing {
     });
     const errors: unknown[] = [];
     for (let at = 0; at < failing.length && clock.monotonicMs() < untilMs; at += WRITTEN_AT_ONCE) {
-      const part = failing.slice(at, at + WRITTEN_AT_ONCE);
-      const write = ({ one, failure }: (typeof part)[number]) =>
-        this.#write(one, failure).catch((error: unknown) => errors.push(error));
-      await Promise.all(part.map(write));
+      const written = this.#write(failing.slice(at, at + WRITTEN_AT_ONCE));
+      await written.catch((error: unknown) => errors.push(error));
     }
     if (errors.length > 0) throw errors[0];
   }
 
   async #write(
-    { stream, coveredUntilMs, openedAtMs }: Watched,
-    { reason, note }: Failure,
+    failing: readonly { readonly one: Watched; readonly failure: Failure }[],
   ): Promise<void> {
     const { archive, time } = this.#options;
     const atMs = Math.floor(time.nowMs());
-    const fromMs = coveredUntilMs ?? stream.collectFromMs ?? openedAtMs;
-    if (atMs <= fromMs) return;
-    if (coveredUntilMs === undefined && stream.collectFromMs === null) {
-      // Its start is unknown: it is missing from the start of the run on.
-      await archive.want(stream, { fromMs, toMs: fromMs + SECOND_MS });
+    const findings: GapRecord[] = [];
+    for (const { one, failure } of failing) {
+      const { stream, coveredUntilMs, openedAtMs } = one;
+      const fromMs = coveredUntilMs ?? stream.collectFromMs ?? openedAtMs;
+      if (atMs <= fromMs) continue;
+      if (coveredUntilMs === undefined && stream.collectFromMs === null) {
+        // Its start is unknown: it is missing from the start of the run on.
+        await archive.want(stream, { fromMs, toMs: fromMs + SECOND_MS });
+      }
+      const isGone = isLost(failure.reason) || MOMENT_STREAMS.has(stream.kind);
+      const nextAttemptAtMs = isGone ? null : atMs + REWRITE_MS;
+      const state = isGone ? 'unfillable' : 'open';
+      findings.push({ stream, span: { fromMs, toMs: atMs }, state, ...failure, atMs, nextAttemptAtMs });
     }
-    const isGone = isLost(reason) || MOMENT_STREAMS.has(stream.kind);
-    const span = { fromMs, toMs: atMs };
-    const nextAttemptAtMs = isGone ? null : atMs + REWRITE_MS;
-    const state = isGone ? 'unfillable' : 'open';
-    const finding = { stream, span, state, reason, note, atMs, nextAttemptAtMs } as const;
-    await archive.commit({ findings: [finding] });
+    if (findings.length > 0) await archive.commit({ findings });
   }
 
   /** Why a stream stands; undefined for one that does not, or of which that is not known. */

@@ -146,6 +146,7 @@ export class LyingWalks {
           },
         },
         ranges,
+        this.#archive.trades.size > 0,
       );
     });
     return [time, evidence];

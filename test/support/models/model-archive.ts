@@ -19,6 +19,7 @@ import {
   type KlineRow,
   NO_OUTCOMES,
   type QuarantineRow,
+  type Revocation,
   type RowOutcomes,
   type StartReason,
   type StateRow,
@@ -29,12 +30,11 @@ import {
 } from '../../../src/model/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../../src/model/gap-memories.js';
 import { comparePlaces, type PageRow } from '../../../src/model/order.js';
-import type { Series } from '../../../src/model/series.js';
+import { type Series, tableOfStream } from '../../../src/model/series.js';
 import type {
   FillRequests,
   Gap,
   GapFilter,
-  GapRecord,
   MarketChanges,
   OffsetMode,
   PagedEndpoint,
@@ -59,7 +59,6 @@ export interface ReportedGap {
 export interface ReportedSession {
   readonly sessionId: number;
   readonly openedMs: number;
-  lastMessageAtMs?: number;
   closed: { atMs: number; code: number; reason: string } | undefined;
 }
 
@@ -131,6 +130,8 @@ export class ModelArchive implements ArchivePort {
       depth: none(),
       market_state: none(),
     };
+    for (const one of batch.revoke ?? []) this.#revoke(one);
+    for (const one of batch.expose ?? []) this.#expose(one);
     for (const row of batch.trades ?? []) outcomes.trade[this.#storeTrade(row)] += 1;
     for (const row of batch.klines ?? []) outcomes.kline[this.#storeKline(row)] += 1;
     this.tickers.push(...(batch.tickers ?? []));
@@ -141,6 +142,13 @@ export class ModelArchive implements ArchivePort {
     outcomes.market_state.stored += batch.states?.length ?? 0;
     this.quarantine.push(...(batch.quarantine ?? []));
     const ranges = (batch.claims ?? []).map((claim) => this.#merge(claim));
+    for (const { nextAttemptAtMs = null, ...gap } of batch.findings ?? []) {
+      this.#remember({ isAttempt: false, nextAttemptAtMs, ...gap });
+    }
+    for (const { streamId, fromMs, reason } of batch.begins ?? []) {
+      this.startReasons.set(streamId, reason ?? null);
+      this.#floors.set(streamId, fromMs);
+    }
     this.onCommit();
     return { outcomes, ranges };
   }
@@ -200,24 +208,9 @@ export class ModelArchive implements ArchivePort {
       fromMs: Math.min(...all.map((one) => one.fromMs)),
       toMs: Math.max(...all.map((one) => one.toMs)),
     };
-    const range = this.#rangeOf(stream, merged);
+    const range = { streamId, span: merged };
     this.#ranges = [...this.#ranges.filter((one) => !touching.includes(one)), range];
     return range;
-  }
-
-  #rangeOf({ streamId, marketId, kind }: StreamRef, span: Span): CoveredRange {
-    const isOfTrades = kind === 'trades' || kind === 'times';
-    const all = isOfTrades ? (this.#keysInOrder.get(marketId) ?? []) : [];
-    const inside = between(all, span.fromMs / 1000, span.toMs / 1000).filter((key) => {
-      const row = this.trades.get(key.text);
-      return row !== undefined && (kind === 'trades' || row.executedAtUs !== null);
-    });
-    let [firstId, lastId] = [inside[0]?.tid ?? null, inside[0]?.tid ?? null];
-    for (const { tid } of inside) {
-      firstId = Math.min(firstId ?? tid, tid);
-      lastId = Math.max(lastId ?? tid, tid);
-    }
-    return { streamId, span, rowCount: inside.length, firstId, lastId };
   }
 
   allRanges(streamId: number): CoveredRange[] {
@@ -233,22 +226,6 @@ export class ModelArchive implements ArchivePort {
   async coveredRanges(stream: StreamRef, limit: number): Promise<CoveredRange[]> {
     await this.before('coveredRanges');
     return this.allRanges(stream.streamId).slice(0, limit);
-  }
-
-  async setCollectFrom(
-    streamId: number,
-    fromMs: number,
-    reason?: StartReason | null,
-  ): Promise<void> {
-    await this.before('setCollectFrom');
-    this.startReasons.set(streamId, reason ?? null);
-    this.#floors.set(streamId, fromMs);
-  }
-
-  async recordGap(gap: GapRecord): Promise<void> {
-    await this.before('recordGap');
-    const { nextAttemptAtMs = null, ...rest } = gap;
-    this.#remember({ isAttempt: false, nextAttemptAtMs, ...rest });
   }
 
   #remember(
@@ -416,44 +393,46 @@ export class ModelArchive implements ArchivePort {
     }
   }
 
-  async revoke(
-    stream: StreamRef,
-    span: Span,
-    gap: { reason: string; note: string; atMs: number },
-  ): Promise<CoveredRange[]> {
-    await this.before('revoke');
+  #revoke({ stream, span, ...gap }: Revocation): void {
     const cut = this.#ranges.filter(
-      (range) =>
-        range.streamId === stream.streamId &&
-        range.span.fromMs < span.toMs &&
-        span.fromMs < range.span.toMs,
+      (range) => range.streamId === stream.streamId && doOverlap(range.span, span),
     );
     this.#ranges = this.#ranges.filter((range) => !cut.includes(range));
-    const left = cut.flatMap((range) =>
-      subtractSpans(range.span, [span]).map((part) => this.#rangeOf(stream, part)),
-    );
-    this.#ranges.push(...left);
+    const { streamId } = stream;
+    for (const range of cut) {
+      this.#ranges.push(
+        ...subtractSpans(range.span, [span]).map((part) => ({ streamId, span: part })),
+      );
+    }
     const finding = { ...gap, nextAttemptAtMs: null, isAttempt: false, revokedAtMs: gap.atMs };
     this.#remember({ ...finding, stream, span, state: 'open' });
-    return left;
   }
 
-  async storedTrades(marketId: number, span: Span, limit: number): Promise<PageRow[]> {
+  async storedTrades(
+    marketId: number,
+    span: Span,
+    limit: number,
+    end: 'oldest' | 'newest' = 'oldest',
+  ): Promise<PageRow[]> {
     await this.before('storedTrades');
-    const keys = this.#keysInOrder.get(marketId) ?? [];
-    return between(keys, span.fromMs / 1000, span.toMs / 1000)
-      .filter(({ text }) => this.trades.has(text))
-      .sort(comparePlaces)
-      .slice(0, limit);
+    const stored = this.storedWithin(marketId, span).sort(comparePlaces);
+    return (end === 'oldest' ? stored : stored.reverse()).slice(0, limit);
   }
 
-  async exposeTrades({ marketId, rows, span, note, atMs }: TradeExposure): Promise<void> {
-    await this.before('exposeTrades');
-    const keys = rows.map(({ tradedAtS, tid }) => `${marketId} ${tradedAtS} ${tid}`);
-    const wasCovered = [...this.#known.values()].filter(
-      (stream) => stream.marketId === marketId && ['trades', 'times'].includes(stream.kind),
-    );
-    for (const key of keys) {
+  async storedAbove(marketId: number, fromMs: number): Promise<number> {
+    await this.before('storedAbove');
+    return this.storedWithin(marketId, { fromMs, toMs: Number.POSITIVE_INFINITY }).length;
+  }
+
+  /** Stored trades of a market in a span, by second. */
+  storedWithin(marketId: number, { fromMs, toMs }: Span): TradeKey[] {
+    const keys = this.#keysInOrder.get(marketId) ?? [];
+    return between(keys, fromMs / 1000, toMs / 1000).filter(({ text }) => this.trades.has(text));
+  }
+
+  #expose({ marketId, rows, span, note, atMs }: TradeExposure): void {
+    for (const { tradedAtS, tid } of rows) {
+      const key = `${marketId} ${tradedAtS} ${tid}`;
       const row = this.trades.get(key);
       if (row === undefined) continue;
       this.trades.delete(key);
@@ -461,8 +440,11 @@ export class ModelArchive implements ArchivePort {
       const refused = { receivedAtMs: row.receivedAtMs, endpoint: 'store:trade', market: null };
       this.quarantine.push({ ...refused, reason: note, payload });
     }
-    for (const stream of wasCovered) {
-      await this.revoke(stream, span, { reason: 'suspect', note, atMs });
+    const streams = [...this.#known.values()].filter(
+      (stream) => stream.marketId === marketId && tableOfStream(stream.kind) === 'trade',
+    );
+    for (const stream of streams) {
+      this.#revoke({ stream, span, reason: 'suspect', note, atMs });
       for (const { tradedAtS } of rows) {
         const isCovered = this.allRanges(stream.streamId).some((range) =>
           spanContains(range.span, tradedAtS * 1000),
@@ -540,12 +522,6 @@ export class ModelArchive implements ArchivePort {
     const sessionId = this.sessions.length + 1;
     this.sessions.push({ sessionId, openedMs: atMs, closed: undefined });
     return sessionId;
-  }
-
-  async touchSession(sessionId: number, lastMessageAtMs: number): Promise<void> {
-    await this.before('touchSession');
-    const session = this.sessions[sessionId - 1];
-    if (session !== undefined) session.lastMessageAtMs = lastMessageAtMs;
   }
 
   async closeSession(

@@ -19,7 +19,8 @@ const [trades, times] = await Promise.all([
   store.ensureStream({ kind: 'times', marketId: 1, variant: 0 }),
 ]);
 const [newest] = await store.coveredRanges(trades, 1);
-let from = newest?.lastId ?? 0;
+const [stored] = newest === undefined ? [] : await store.storedTrades(1, newest.span, 1, 'newest');
+let from = stored?.tid ?? 0;
 process.stdout.write(`ready ${from}\n`);
 for (;;) {
   const first = Math.max(1, from - Math.floor(random() * 5));

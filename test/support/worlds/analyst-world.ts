@@ -91,7 +91,8 @@ export async function openAnalystWorld(life?: Life): Promise<AnalystWorld> {
   const tickers = await stream('tickers', 1);
   const states = await stream('states', 1, DAY_S);
   const others = await stream('trades', 2);
-  await store.setCollectFrom(trades.streamId, (NOON_S - HOUR_S) * 1000);
+  const begin = { streamId: trades.streamId, fromMs: (NOON_S - HOUR_S) * 1000 };
+  await store.commit({ begins: [begin] });
   await store.commit({
     trades: [
       ...TRADES.map(([atS, price, amount, total, side], index) =>

@@ -92,7 +92,9 @@ export async function openWorld([one, other] = ['BTC', 'ETH']): Promise<World> {
     stream: (kind, variant = 0, marketId = 1) => store.ensureStream({ kind, marketId, variant }),
     begun: async (atS) => {
       const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
-      await store.setCollectFrom(stream.streamId, noonMs(atS), 'history begins');
+      const { streamId } = stream;
+      const begin = { streamId, fromMs: noonMs(atS), reason: 'history begins' } as const;
+      await store.commit({ begins: [begin] });
       return stream;
     },
   };

@@ -126,7 +126,8 @@ export class TradeWorld {
     };
     const isAllWanted = collectFromS === undefined;
     const ranges = this.archive.allRanges(streamId).slice(0, rangesMax);
-    const walker = new TradeWalker({ ...options, isAllWanted }, ranges);
+    const hasTrades = this.archive.trades.size > 0;
+    const walker = new TradeWalker({ ...options, isAllWanted }, ranges, hasTrades);
     clockOf.set(walker, this.clock);
     return walker;
   }

@@ -394,7 +394,8 @@ test('a candle that came, or was doubted, is not given up at the next answer wit
       await pollAll(collector);
       assert.equal(world.covered().length, 1);
       world.absent.add(50);
-      await world.archive.revoke(STREAM, span, { reason: 'suspect', note: '', atMs: 0 });
+      const revocation = { stream: STREAM, span, reason: 'suspect', note: '', atMs: 0 } as const;
+      await world.archive.commit({ revoke: [revocation] });
       await collector.reload();
     }
     await pollAll(collector);

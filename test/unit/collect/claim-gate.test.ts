@@ -59,7 +59,7 @@ test('no stream begins far beyond the present; a moment beyond what is known of 
   world.time.isSettled = true;
   const { streamId } = world.stream('tickers');
   const begin = async (atMs: number) => {
-    await world.archive.setCollectFrom(streamId, START_MS + atMs);
+    await world.archive.commit({ begins: [{ streamId, fromMs: START_MS + atMs }] });
     return (world.model.floorOf(streamId) ?? 0) - START_MS;
   };
   assert.equal(await begin(10_400), 10_400);
@@ -106,31 +106,9 @@ test('what waited for a claim waits on where its commit fails', async () => {
   model.before = () => Promise.reject(new Error('the database is gone'));
   await assert.rejects(world.claim(tickers, 100, 100.5), /gone/);
   world.clock.advance(1000);
-  const counts: unknown[] = [];
-  model.before = async (_call, batch) => {
-    for (const claim of (batch as Batch).claims ?? []) counts.push(claim.earlierRows);
-  };
+  model.before = () => undefined;
   await world.claim(tickers, 100, 100.001);
   assert.deepEqual(world.covered(tickers), [[99, 100.001]]);
-  await world.claim(tickers, 100, 100.001);
-  assert.deepEqual(counts, [2, 0], 'once');
-});
-
-test('what a claim says was stored before it is counted with what waited, also where it is held back', async () => {
-  const world = new World();
-  world.clock.advance(100_000);
-  const states = world.stream('states');
-  const span = { fromMs: START_MS + 99_000, toMs: START_MS + 100_000 };
-  const claim = { stream: states, span, evidence: {}, earlierRows: 3 };
-  world.time.isSettled = false;
-  await world.archive.commit({ states: [{} as never], claims: [claim] });
-  world.time.isSettled = true;
-  const counts: unknown[] = [];
-  world.model.before = (_call, batch) => {
-    for (const { earlierRows } of batch?.claims ?? []) counts.push(earlierRows);
-  };
-  await world.archive.commit({ claims: [{ ...claim, earlierRows: 2 }] });
-  assert.deepEqual(counts, [6]);
 });
 
 test('before the time is settled a row of the future is no measure, however late its answer is dated', async () => {

@@ -804,7 +804,7 @@ test('a traded minute whose candle an earlier run gave up is given up at the fir
   const giveUp = async ({ streamId, span }: Gap) => {
     const stream = archive.streams.find((one) => one.streamId === streamId) ?? assert.fail();
     const given = { state: 'unfillable', reason: 'walk stalled', isAttempt: true } as const;
-    await archive.recordGap({ ...given, stream, span, atMs: START_MS });
+    await archive.commit({ findings: [{ ...given, stream, span, atMs: START_MS }] });
   };
   const opened = [[lostMs, 'open', 'walk stalled']];
   assert.deepEqual(await start(archive), opened);

@@ -106,12 +106,12 @@ for (const [what, isBack] of [
     const failures = [failure('database_unreachable')];
     if (!isBack) failures.push(failure('database_unreachable'));
     let calls = 0;
-    const recordGap = async () => {
+    const listGaps = async () => {
       calls += 1;
       const failed = failures.shift();
       if (failed !== undefined) throw failed;
     };
-    const archive = retryingArchive({ recordGap } as unknown as ArchivePort, {
+    const archive = retryingArchive({ listGaps } as unknown as ArchivePort, {
       ...{
         clock,
         random: seededRandom(5),
@@ -119,7 +119,7 @@ for (const [what, isBack] of [
         telemetry: new CollectRecord(),
       },
     });
-    const recorded = archive.recordGap({} as never).then(
+    const recorded = archive.listGaps({} as never, 0).then(
       () => 'recorded',
       (error: Error) => error.message,
     );
@@ -137,12 +137,12 @@ test('what the database alone refuses again and again is reported about twice a 
     new CollectRecord(),
     new AbortController(),
   ];
-  const recordGap = () => Promise.reject(failure('database_unreachable'));
+  const listGaps = () => Promise.reject(failure('database_unreachable'));
   const { signal } = stopping;
-  const archive = retryingArchive({ recordGap } as unknown as ArchivePort, {
+  const archive = retryingArchive({ listGaps } as unknown as ArchivePort, {
     ...{ clock, random: seededRandom(5), signal, telemetry },
   });
-  const recorded = archive.recordGap({} as never).catch((error: Error) => error.message);
+  const recorded = archive.listGaps({} as never, 0).catch((error: Error) => error.message);
   await clock.run(120_000);
   const reports = telemetry.failures.map(({ stream, code }) => [stream, code]);
   assert.deepEqual(reports.slice(0, 2), [

@@ -232,7 +232,8 @@ test('a stream that begins later and later does not stand', async () => {
   const stream = await world.open('tickers', START_MS);
   for (let second = 3; second < 90; second += 3) {
     await world.pass(3);
-    await world.standing.archive.setCollectFrom(stream.streamId, START_MS + second * 1000);
+    const begin = { streamId: stream.streamId, fromMs: START_MS + second * 1000 };
+    await world.standing.archive.commit({ begins: [begin] });
   }
   assert.deepEqual(world.standing.list(), []);
   assert.deepEqual(world.gaps(stream), []);
@@ -257,7 +258,8 @@ test('a stream that grows again below what was taken back of it does not stand',
   const span = { fromMs: START_MS, toMs: START_MS + 3_600_000 };
   const { streamId, kind, marketId, variant } = stream;
   model.revokeBeyond = async () => {
-    await model.revoke(stream, span, { reason: 'clock jumped', note: '', atMs: START_MS });
+    const why = { reason: 'clock jumped', note: '', atMs: START_MS } as const;
+    await model.commit({ revoke: [{ stream, span, ...why }] });
     return [{ streamId, kind, marketId, variant, market: 'A', span }];
   };
   await standing.archive.revokeBeyond(START_MS, { isStart: false });
@@ -283,14 +285,15 @@ test('a stop writes no more gaps at once than end soon, none after its time, and
     }
     clock.advance(1000);
     let [begun, ended, most] = [0, 0, 0];
-    const { recordGap } = model;
-    model.recordGap = async (gap) => {
-      begun += 1;
+    const { commit } = model;
+    model.commit = async (batch) => {
+      const { findings = [] } = batch;
+      begun += findings.length;
       most = Math.max(most, begun - ended);
       await new Promise<void>((resolve) => clock.after(100, resolve));
-      ended += 1;
-      if (gap.stream.marketId === 1) throw new Error('no lock was had');
-      await recordGap.call(model, gap);
+      ended += findings.length;
+      if (findings[0]?.stream.marketId === 1) throw new Error('no lock was had');
+      return await commit.call(model, batch);
     };
     const stopped = standing.stop(clock.monotonicMs() + withinMs).then(
       () => 'written',

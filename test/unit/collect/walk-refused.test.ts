@@ -127,7 +127,6 @@ test('a stale head is seen after a restart although the newest island holds no t
   const world = new TradeWorld(trades, 30);
   await world.walker().pollHead(signal);
   assert.deepEqual(world.covered()[0], [20, 30]);
-  assert.equal(world.archive.allRanges(1)[0]?.lastId, null);
   world.trades = trades.slice(0, 10);
   world.clock.advance(60_000);
   const before = world.covered();

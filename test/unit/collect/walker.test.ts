@@ -41,13 +41,12 @@ const anyWorld: fc.Arbitrary<World> = fc.record({
 });
 
 /**
- * A check that everything which happened in a covered span is stored, and that the covered range's
- * figures are exact. What was once found stored is not looked up again: nothing is ever taken out.
+ * A check that everything which happened in a covered span is stored, and nothing else. What was once found stored is not looked up again: nothing is ever taken out.
  */
 function honestyOf(archive: ModelArchive, { issued }: ModelHistory, stream: StreamRef) {
   const found: boolean[] = [];
   return () => {
-    for (const { span, rowCount } of archive.allRanges(stream.streamId)) {
+    for (const { span } of archive.allRanges(stream.streamId)) {
       const from = lowerBound(issued, span.fromMs / 1000);
       const to = lowerBound(issued, span.toMs / 1000);
       for (let at = from; at < to; at += 1) {
@@ -57,7 +56,7 @@ function honestyOf(archive: ModelArchive, { issued }: ModelHistory, stream: Stre
         assert.ok(archive.trades.has(key), `trade ${tid} is covered but not stored`);
         found[at] = true;
       }
-      assert.equal(rowCount, to - from);
+      assert.equal(archive.storedWithin(stream.marketId, span).length, to - from);
     }
   };
 }
@@ -91,6 +90,7 @@ test('a walk claims only what it stored, over any history, and in the end has ev
             offsets: knownMode(() => 'skip'),
           },
           archive.allRanges(1),
+          archive.trades.size > 0,
         );
       let walker = begin();
       const { signal } = new AbortController();

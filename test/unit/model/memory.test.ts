@@ -5,12 +5,9 @@ import { Continuity } from '../../../src/model/continuity.js';
 import { CoveredRangeList } from '../../../src/model/covered-ranges.js';
 import { BlockedEdges } from '../../../src/model/edges.js';
 
-const range = (fromMs: number, toMs: number, rowCount = 1): CoveredRange => ({
+const range = (fromMs: number, toMs: number): CoveredRange => ({
   streamId: 1,
   span: { fromMs, toMs },
-  firstId: rowCount === 0 ? null : fromMs,
-  lastId: rowCount === 0 ? null : toMs,
-  rowCount,
 });
 const fromsOf = (list: CoveredRangeList) => list.spans.map(({ fromMs }) => fromMs);
 
@@ -18,7 +15,7 @@ test('ranges are kept newest first, and one that grew replaces those that it swa
   const list = new CoveredRangeList([range(10, 20), range(50, 60), range(30, 40)]);
   assert.deepEqual(fromsOf(list), [50, 30, 10]);
   assert.equal(list.top?.span.fromMs, 50);
-  list.absorb(range(30, 60, 5));
+  list.absorb(range(30, 60));
   assert.deepEqual(fromsOf(list), [30, 10]);
   list.absorb(range(20, 25));
   assert.deepEqual(fromsOf(list), [30, 20], 'ranges that touch are one in the ledger');
@@ -26,14 +23,16 @@ test('ranges are kept newest first, and one that grew replaces those that it swa
   assert.deepEqual(fromsOf(list), [30, 10], 'the ledger no longer has the one above');
 });
 
-test('the depth of a range is all that is stored above its lower edge', () => {
-  const middle = range(30, 40, 20);
-  const list = new CoveredRangeList([range(10, 20, 100), range(50, 60, 3), middle]);
-  assert.equal(list.rowsDownTo(middle), 23);
-  assert.deepEqual(
-    [50, 40, 30, 10].map((ms) => list.rowsAbove(ms)),
-    [3, 3, 23, 123],
-  );
+test('a span that is cut out leaves what lies on both sides of it', () => {
+  const list = new CoveredRangeList([range(10, 20), range(30, 60), range(70, 80)]);
+  list.cut({ fromMs: 15, toMs: 40 });
+  assert.deepEqual(list.spans, [
+    { fromMs: 70, toMs: 80 },
+    { fromMs: 40, toMs: 60 },
+    { fromMs: 10, toMs: 15 },
+  ]);
+  list.cut({ fromMs: 45, toMs: 50 });
+  assert.deepEqual(fromsOf(list), [70, 50, 40, 10]);
 });
 
 test('beyond its limit the oldest ranges are forgotten', () => {
