@@ -191,7 +191,14 @@ export class Standing {
       const isGone = isLost(failure.reason) || MOMENT_STREAMS.has(stream.kind);
       const nextAttemptAtMs = isGone ? null : atMs + REWRITE_MS;
       const state = isGone ? 'unfillable' : 'open';
-      findings.push({ stream, span: { fromMs, toMs: atMs }, state, ...failure, atMs, nextAttemptAtMs });
+      findings.push({
+        stream,
+        span: { fromMs, toMs: atMs },
+        state,
+        ...failure,
+        atMs,
+        nextAttemptAtMs,
+      });
     }
     if (findings.length > 0) await archive.commit({ findings });
   }

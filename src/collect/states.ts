@@ -223,12 +223,14 @@ export class StateCollector {
     let missed: Missing = {};
     if (span !== undefined && !session.hasData) missed = this.#gaps.before(span.fromMs);
     else if (last !== undefined && isSilent) missed = this.#gaps.silent(session, last.observedAtMs);
-    const result = await archive.commit({ states: rows, claims, ...missed }).catch((error: unknown) => {
-      // What did not get in must not be covered by the next claim of this session.
-      session.hasData = false;
-      this.#report.settled({ lost: rows.length });
-      throw error;
-    });
+    const result = await archive
+      .commit({ states: rows, claims, ...missed })
+      .catch((error: unknown) => {
+        // What did not get in must not be covered by the next claim of this session.
+        session.hasData = false;
+        this.#report.settled({ lost: rows.length });
+        throw error;
+      });
     this.#gaps.listed(missed);
     if (span !== undefined) {
       session.hasData = true;

@@ -43,11 +43,11 @@ const MAKE_STREAMS = `
  * are shared among markets by Zipf's law, and were stored in any order.
  */
 const MAKE_COVERAGE = `
-  INSERT INTO coverage (stream_id, market_id, span, first_id, last_id, row_count, evidence)
+  INSERT INTO coverage (stream_id, market_id, span, evidence)
   SELECT stream_id, market_id,
          tstzrange(at, CASE page WHEN pages - 1 THEN to_timestamp($2::float8 / 1000)
                                  ELSE at + width * (0.5 + 0.4 * random()) END),
-         page * ${PAGE_ROWS} + 1, (page + 1) * ${PAGE_ROWS}, ${PAGE_ROWS}, '{"page": "synthetic"}'
+         '{"page": "synthetic"}'
   FROM (
     SELECT s.stream_id, s.market_id, page, pages, ($2::float8 - $1::float8) / pages * interval '1 ms' AS width,
            to_timestamp($1::float8 / 1000) + page * (($2::float8 - $1::float8) / pages) * interval '1 ms' AS at

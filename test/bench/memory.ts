@@ -89,8 +89,9 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
     }
     const [stored] = await runSql<{ kinds: string; rows: string }>(
       databaseUrl,
-      `SELECT string_agg(kind || ' ' || streams, ', ' ORDER BY kind) AS kinds, sum(rows)::text AS rows
-       FROM (SELECT kind, count(DISTINCT stream_id) AS streams, sum(row_count) AS rows
+      `SELECT string_agg(kind || ' ' || streams, ', ' ORDER BY kind) AS kinds,
+              (SELECT sum(rows) FROM rows_by_day)::text AS rows
+       FROM (SELECT kind, count(DISTINCT stream_id) AS streams
              FROM coverage JOIN stream USING (stream_id) GROUP BY kind) AS by_kind`,
     );
     const [known] = await runSql<{ count: string }>(databaseUrl, 'SELECT count(*) FROM market');

@@ -50,8 +50,8 @@ const MAKE = (messages: number, trades: number) => [
    FROM (SELECT n, ${START} + interval '1 day' * (n / ${trades + 1}::float8) AS at,
                 round((60000 + 500 * sin(n / 700.0))::numeric, 8) AS price
          FROM generate_series(1, ${trades}) n) made`,
-  `INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
-   SELECT stream_id, 1, tstzrange(${START}, ${START} + interval '1 day'), 0, '{}' FROM stream`,
+  `INSERT INTO coverage (stream_id, market_id, span, evidence)
+   SELECT stream_id, 1, tstzrange(${START}, ${START} + interval '1 day'), '{}' FROM stream`,
   'VACUUM ANALYZE trade',
   'VACUUM ANALYZE market_state',
 ];

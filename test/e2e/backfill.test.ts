@@ -124,8 +124,8 @@ suite('backfill', { concurrency: 3 }, () => {
     const before = new Date(Date.parse(today) - 60_000).toISOString();
     await runSql(
       world.databaseUrl,
-      `INSERT INTO partition_state (table_name, span, state, market_rows)
-       VALUES ('trade', tstzrange('${today}'::timestamptz - interval '1 day', '${today}'), 'archived', '{}')`,
+      `INSERT INTO partition_state (table_name, span, state)
+       VALUES ('trade', tstzrange('${today}'::timestamptz - interval '1 day', '${today}'), 'archived')`,
     );
     const asked = ['backfill', '--market', TAPE_MARKET, '--from', before, '--to', at(TO_S)];
     const refused = await world.run(...asked);
@@ -142,8 +142,8 @@ suite('backfill', { concurrency: 3 }, () => {
     const archive = (table: string, fromMs: number, toMs: number) =>
       runSql(
         world.databaseUrl,
-        `INSERT INTO partition_state (table_name, span, state, market_rows)
-         VALUES ('${table}', tstzrange('${iso(fromMs)}', '${iso(toMs)}'), 'archived', '{}')`,
+        `INSERT INTO partition_state (table_name, span, state)
+         VALUES ('${table}', tstzrange('${iso(fromMs)}', '${iso(toMs)}'), 'archived')`,
       );
     const HOUR_MS = 3_600_000;
     await archive('trade', -96 * HOUR_MS, -72 * HOUR_MS);
@@ -209,8 +209,8 @@ suite('backfill', { concurrency: 3 }, () => {
     await store.commit({ claims: [{ stream, span, evidence: {} }] });
     await runSql(
       world.databaseUrl,
-      `INSERT INTO partition_state (table_name, span, state, market_rows)
-       VALUES ('kline', tstzrange('${ofHour(-24)}', '${ofHour(0)}'), 'archived', '{}')`,
+      `INSERT INTO partition_state (table_name, span, state)
+       VALUES ('kline', tstzrange('${ofHour(-24)}', '${ofHour(0)}'), 'archived')`,
     );
     const env = { TAPEKEEP_STREAMS_CANDLES_INTERVALS_S: '86400' };
     const begun = async (hour: number) => {

@@ -319,8 +319,8 @@ test('a whole span is offered however many gaps there are', async (t) => {
   const { url } = await openAnalystWorld();
   await runSql(
     url,
-    `INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
-     SELECT stream_id, 1, tstzrange(at, at + interval '100 ms'), 0, '{}'
+    `INSERT INTO coverage (stream_id, market_id, span, evidence)
+     SELECT stream_id, 1, tstzrange(at, at + interval '100 ms'), '{}'
      FROM stream, generate_series('2026-01-15 09:00Z'::timestamptz, '2026-01-15 09:40Z', '200 ms') AS at
      WHERE kind = 'trades' AND market_id = 1`,
   );

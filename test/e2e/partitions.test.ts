@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { filesBelow } from '../../src/archive/cold/folder.js';
 import { runSql } from '../support/postgres/postgres.js';
+import { revoke, setCollectFrom } from '../support/postgres/postgres-rows.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program, startSandbox } from '../support/programs/program.js';
 import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
@@ -232,9 +233,9 @@ test('gaps whose time has left are not filled, and it is said what would bring t
     { fromMs: at(`${DAYS[0]}T10:00Z`), toMs: at(`${DAYS[0]}T10:01Z`) },
     { fromMs: at(`${DAYS[1]}T23:58Z`), toMs: at(`${DAYS[2]}T00:02Z`) },
   ];
-  await store.setCollectFrom(stream.streamId, at(`${DAYS[0]}T00:00Z`));
+  await setCollectFrom(store, stream.streamId, at(`${DAYS[0]}T00:00Z`));
   for (const span of [gone, across]) {
-    await store.revoke(stream, span, { reason: 'suspect', note: '', atMs: span.toMs });
+    await revoke(store, stream, span, { reason: 'suspect', note: '', atMs: span.toMs });
     const given = { stream, span, state: 'unfillable', reason: 'beyond history' } as const;
     await store.recordGap({ ...given, atMs: span.toMs });
   }

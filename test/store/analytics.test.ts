@@ -3,7 +3,7 @@ import test from 'node:test';
 import { archiveStatus } from '../../src/status/document.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
-import { NOON_S } from '../support/postgres/postgres-rows.js';
+import { NOON_S, setCollectFrom } from '../support/postgres/postgres-rows.js';
 import { openAnalystWorld } from '../support/worlds/analyst-world.js';
 
 const HOURS = `'2026-01-15 12:00Z', '2026-01-15 17:00Z'`;
@@ -263,8 +263,8 @@ test('of a day that goes on, completeness is that of the status and the lag stan
   const cover = (kind: string, from: string, to: string) =>
     runSql(
       url,
-      `INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
-       SELECT stream_id, market_id, tstzrange($2, $3), 1, '{}' FROM stream
+      `INSERT INTO coverage (stream_id, market_id, span, evidence)
+       SELECT stream_id, market_id, tstzrange($2, $3), '{}' FROM stream
        WHERE kind = $1 AND market_id = 77`,
       [kind, from, to],
     );
@@ -325,7 +325,7 @@ test('a candle that is not closed yet is lag, also of a stream without any, as t
     [hourly, noonMs - 10 * hourMs],
     [daily, noonMs - 12 * hourMs],
   ] as const) {
-    await store.setCollectFrom(streamId, fromMs);
+    await setCollectFrom(store, streamId, fromMs);
   }
   // Their history begins later: all closed candles were asked for in vain.
   await store.recordGap({
@@ -334,8 +334,8 @@ test('a candle that is not closed yet is lag, also of a stream without any, as t
   });
   await runSql(
     url,
-    `INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
-     SELECT stream_id, market_id, '[2030-03-05 11:00Z, 2030-03-05 12:10Z)', 1, '{}' FROM stream
+    `INSERT INTO coverage (stream_id, market_id, span, evidence)
+     SELECT stream_id, market_id, '[2030-03-05 11:00Z, 2030-03-05 12:10Z)', '{}' FROM stream
      WHERE stream_id = $1`,
     [trades.streamId],
   );
@@ -371,7 +371,7 @@ test("what is before the exchange's history lowers no share, as in status, and l
   const { url, store } = await openAnalystWorld();
   const at = (hour: number) => Date.UTC(2026, 1, 4, hour);
   const stream = await store.ensureStream({ kind: 'candles', marketId: 2, variant: 3600 });
-  await store.setCollectFrom(stream.streamId, at(0));
+  await setCollectFrom(store, stream.streamId, at(0));
   const beyond = { atMs: at(24), state: 'unfillable', reason: 'beyond history' } as const;
   // From 14:00 to 16:00 it is younger than what is covered: that was lost.
   await store.recordGap({ ...beyond, stream, span: { fromMs: at(0), toMs: at(10) } });

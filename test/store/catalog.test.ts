@@ -3,7 +3,7 @@ import test from 'node:test';
 import { selectGaps } from '../../src/cli/selection.js';
 import type { StreamKind } from '../../src/model/series.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { claim, NOON_S, setCollectFrom, trade } from '../support/postgres/postgres-rows.js';
 
 const SANDBOX = {
   name: 'sandbox',
@@ -116,7 +116,7 @@ test('a stream is made once, even by a race', async () => {
   const made = await Promise.all(Array.from({ length: 8 }, () => store.ensureStream(key)));
   assert.equal(new Set(made.map(({ streamId }) => streamId)).size, 1);
   assert.deepEqual(made[0], { ...key, streamId: made[0]?.streamId });
-  await store.setCollectFrom(made[0]?.streamId ?? 0, 7_000);
+  await setCollectFrom(store, made[0]?.streamId ?? 0, 7_000);
   assert.equal((await store.ensureStream(key)).collectFromMs, 7_000);
 });
 
@@ -132,7 +132,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
     { fromMs: ms(40), toMs: ms(50) },
   ]);
   assert.deepEqual(await store.gaps(stream, ms(5)), []);
-  await store.setCollectFrom(stream.streamId, ms(0));
+  await setCollectFrom(store, stream.streamId, ms(0));
   const span = { fromMs: ms(0), toMs: ms(10) };
   assert.deepEqual((await store.gaps(stream, ms(35)))[0], span);
   const gap = { stream, span, reason: 'exchange failed' as const, atMs: ms(50) };
@@ -472,7 +472,7 @@ test('tries at an unknown start of history are counted until one leads further, 
   await store.noteStartTry(streamId, null);
   assert.equal(await store.startTries(streamId), null);
   await store.noteStartTry(streamId, failed(30));
-  await store.setCollectFrom(streamId, ms(0));
+  await setCollectFrom(store, streamId, ms(0));
   assert.equal(await store.startTries(streamId), null, 'there is nothing below it');
   await store.noteStartTry(streamId, failed(40));
   assert.equal(await store.startTries(streamId), null);

@@ -5,7 +5,7 @@ import type { KlineRow, StreamRef } from '../../src/model/batch.js';
 import { type CheckRow, judgeSlot, matchRow } from '../../src/model/check-results.js';
 import { type CheckTarget, findUnsettled, type Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { claim, NOON_S, revoke, setCollectFrom, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';
 
 interface World {
@@ -140,12 +140,12 @@ test('pending are whole slots that both roads cover, without those judged', asyn
   };
   assert.equal(await counted(), 1);
   const gone = { reason: 'suspect', note: 'nothing came', atMs: spanS(0, 400).toMs } as const;
-  await store.revoke(trades, spanS(250, 260), gone);
+  await revoke(store, trades, spanS(250, 260), gone);
   assert.equal(await counted(), 0, 'what is a gap of trades says nothing of a candle');
   const absent = { figure: 'candle', trades: '1 trade', candle: null } as const;
   await store.checks.record(1, 60, [{ ...mismatch(240), differences: [absent] }]);
   assert.equal(await counted(), 1, 'a stored trade contradicts an absent candle alone');
-  await store.revoke(minutes, spanS(240, 300), gone);
+  await revoke(store, minutes, spanS(240, 300), gone);
   assert.equal(await counted(), 0, 'but no gap');
 });
 
@@ -167,7 +167,7 @@ test('a mismatch that is tried again holds back sealing, unless what it speaks o
   await store.recordGap({ ...lost, stream: minutes, span: spanS(-600, 600) });
   assert.equal(await holdsBack(), 'mismatch', 'of covered time nothing is given up');
   const gone = { reason: 'suspect', note: 'it differs', atMs: spanS(0, 700).toMs } as const;
-  await store.revoke(minutes, spanS(120, 180), gone);
+  await revoke(store, minutes, spanS(120, 180), gone);
   await store.checks.applySuspects(spanS(0, 700).toMs, 10);
   assert.equal(await holdsBack(), 'mismatch', 'it may still come');
   await store.recordGap({ ...lost, stream: minutes, span: spanS(120, 180) });
@@ -289,8 +289,8 @@ test('expected is what both are collected of, up to where both are covered', asy
     return await store.checks.expected(known ?? target, minutes);
   };
   assert.deepEqual(await expected(), []);
-  await store.setCollectFrom(trades.streamId, (NOON_S + 60) * 1000);
-  await store.setCollectFrom(minutes.streamId, (NOON_S - 600) * 1000);
+  await setCollectFrom(store, trades.streamId, (NOON_S + 60) * 1000);
+  await setCollectFrom(store, minutes.streamId, (NOON_S - 600) * 1000);
   assert.deepEqual(await expected(), []);
   await store.commit({ claims: [claim(trades, 500, 600), claim(minutes, 0, 540)] });
   assert.deepEqual(await expected(), [spanS(60, 540)]);
@@ -299,7 +299,7 @@ test('expected is what both are collected of, up to where both are covered', asy
 test('what was asked for is expected of both roads, though it lies before what is collected', async () => {
   const { store, trades, minutes, target } = await openWorld();
   for (const stream of [trades, minutes]) {
-    await store.setCollectFrom(stream.streamId, (NOON_S + 600) * 1000);
+    await setCollectFrom(store, stream.streamId, (NOON_S + 600) * 1000);
     await store.commit({ claims: [claim(stream, 600, 900)] });
   }
   await store.want(trades, spanS(0, 300));

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
+import { setCollectFrom } from '../support/postgres/postgres-rows.js';
 import { openAnalystWorld } from '../support/worlds/analyst-world.js';
 
 /** Answers to the cookbook's questions about the analyst's world, worked out by hand. */
@@ -111,11 +112,11 @@ test('what the exchange no longer had of the week is among what is missing of it
   const startMs = Date.parse('2026-01-15T11:00Z');
   const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   const asked = async () => (await runSql(reader, questionOf(name))).map(lineOf);
-  await store.setCollectFrom(trades.streamId, startMs, 'history horizon');
+  await setCollectFrom(store, trades.streamId, startMs, 'history horizon');
   assert.deepEqual(await asked(), [
     'trades | 0 | 00:00 | 11:00 | unfillable | history horizon',
     ...(ANSWERS[name] ?? []),
   ]);
-  await store.setCollectFrom(trades.streamId, startMs, 'history begins');
+  await setCollectFrom(store, trades.streamId, startMs, 'history begins');
   assert.deepEqual(await asked(), ANSWERS[name]);
 });

@@ -6,6 +6,7 @@ import test, { type TestContext } from 'node:test';
 import { DiskFullError, ExportGapsError, OutputError } from '../../src/archive/errors.js';
 import { FORMATS } from '../../src/archive/export/manifest.js';
 import { runSql } from '../support/postgres/postgres.js';
+import { revoke } from '../support/postgres/postgres-rows.js';
 import {
   awkwardTrades,
   makeFolder,
@@ -29,7 +30,7 @@ test('a span with gaps is refused with each of them, or marked in the manifest',
   const stream = { ...part.stream, kind: 'trades', variant: 0, collectFromMs: null } as const;
   const lost = secondsAfterNoon(20, 30);
   const doubt = { reason: 'suspect', note: 'doubted', atMs: lost.toMs } as const;
-  await store.revoke(stream, lost, doubt);
+  await revoke(store, stream, lost, doubt);
   const wide = [{ ...part, span: secondsAfterNoon(-10, 100) }];
   const run = { store, kind, format: 'csv', path, parts: wide } as const;
   await assert.rejects(runExport(run), (error) => {

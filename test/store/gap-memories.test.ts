@@ -2,17 +2,12 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Filling } from '../../src/cli/fill/filling.js';
 import { openSession } from '../../src/cli/opening/session.js';
-import type { StreamRef } from '../../src/model/batch.js';
-import {
-  findUnsettled,
-  type GapFilter,
-  type GapRecord,
-  type Store,
-} from '../../src/store/index.js';
+import type { GapRecord, StreamRef } from '../../src/model/batch.js';
+import { findUnsettled, type GapFilter, type Store } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
+import { claim, NOON_S, setCollectFrom } from '../support/postgres/postgres-rows.js';
 
 const market = {
   ...{ name: 'A_USDT', stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
@@ -160,8 +155,8 @@ test('what is wanted is asked for once, and until it is covered or given up', as
   // Nothing can be added to what is in files.
   await runSql(
     url,
-    `INSERT INTO partition_state (table_name, span, state, market_rows)
-     SELECT 'trade', tstzrange(NULL, lower(span) + interval '5 s'), 'archived', '{}' FROM wanted`,
+    `INSERT INTO partition_state (table_name, span, state)
+     SELECT 'trade', tstzrange(NULL, lower(span) + interval '5 s'), 'archived' FROM wanted`,
   );
   const { fromMs, toMs } = wanted.span;
   const left = { ...wanted, span: { fromMs: fromMs + 5000, toMs } };
@@ -193,8 +188,8 @@ async function openBehind(
   const stream = await store.ensureStream({ kind: 'candles', marketId: 1, variant });
   await runSql(
     url,
-    `INSERT INTO partition_state (table_name, span, state, market_rows)
-     VALUES ('kline', tstzrange('${from}', '${to}'), '${state}', '{}')`,
+    `INSERT INTO partition_state (table_name, span, state)
+     VALUES ('kline', tstzrange('${from}', '${to}'), '${state}')`,
   );
   const spanAt = (from: string, to: string) => ({ fromMs: Date.parse(from), toMs: Date.parse(to) });
   const wantedOf = async () => (await store.fillRequests(Date.parse('2026-03-01Z'))).wanted;
@@ -274,7 +269,7 @@ test('a doubt of a candle that begins in time that has left keeps nothing from b
     await cover('2026-01-22Z');
     const claims = [{ stream: trades, span: spanAt('2026-01-22Z', '2026-02-26Z'), evidence: {} }];
     await store.commit({ claims });
-    await store.setCollectFrom(trades.streamId, Date.parse('2026-01-22Z'));
+    await setCollectFrom(store, trades.streamId, Date.parse('2026-01-22Z'));
     const doubt = async (span: GapRecord['span']) => {
       const suspect = { stream, span, state: 'open', reason: 'suspect' } as const;
       await store.recordGap({ ...suspect, atMs: Date.parse('2026-02-27Z') });

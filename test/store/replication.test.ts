@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { sleep, systemClock } from '../../src/kernel/clock.js';
 import { blocksOf, readDocument } from '../support/documents/documents.js';
 import { runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
+import { claim, NOON_S, revoke, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { startQuickPostgres, TEMPLATE, withDatabase } from '../support/postgres/postgres-server.js';
 import { DAY_MS, FIRST_MS, live, openSealingWorld } from '../support/worlds/sealing-world.js';
 import { BTC, openWithStreams } from '../support/worlds/store-world.js';
@@ -49,7 +49,7 @@ test('a publication of all tables refuses nothing that a writer does', async () 
   }
   await store.commit({ claims: [claim(trades, 0, 10)] }, inTime());
   const span = { fromMs: NOON_S * 1_000, toMs: (NOON_S + 2) * 1_000 };
-  await store.revoke(trades, span, { reason: 'suspect', note: 'test', atMs: span.toMs });
+  await revoke(store, trades, span, { reason: 'suspect', note: 'test', atMs: span.toMs });
   await store.ensureMarkets([{ ...BTC, stockPrec: 4 }], (NOON_S + 60) * 1_000);
   const kept = await runSql(url, 'SELECT FROM market_history');
   assert.equal(kept.length, 1);
@@ -112,7 +112,7 @@ test('an archive is followed by another server, as the guide says', async (t) =>
   await store.commit({ trades: [late], claims: [{ stream, span: day, evidence: {} }] });
   await same('a commit into a new partition, whose coverage grows');
   const part = { fromMs: day.toMs - 60_000, toMs: day.toMs };
-  await store.revoke(stream, part, { reason: 'suspect', note: 'test', atMs: day.toMs });
+  await revoke(store, stream, part, { reason: 'suspect', note: 'test', atMs: day.toMs });
   await same('coverage that was revoked');
 
   // What leaves the database of the source stays in the copy.

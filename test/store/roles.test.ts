@@ -5,7 +5,15 @@ import { migrate } from '../../src/store/schema/migrate.js';
 import { OWNED_FUNCTIONS, OWNED_TYPES, TABLE_RIGHTS } from '../../src/store/schema/roles.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
-import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
+import {
+  claim,
+  miscountedDays,
+  NOON_S,
+  revoke,
+  setCollectFrom,
+  ticker,
+  trade,
+} from '../support/postgres/postgres-rows.js';
 
 const REFUSED = { code: '42501' };
 const BTC = {
@@ -73,7 +81,7 @@ test('a daemon that only writes does everything it does', async () => {
     await stream('candles', HOUR_S),
   ];
   const states = await stream('states', 60);
-  await store.setCollectFrom(trades.streamId, (NOON_S - HOUR_S) * 1000);
+  await setCollectFrom(store, trades.streamId, (NOON_S - HOUR_S) * 1000);
   await store.makePartitionsAhead(NOON_S * 1000);
   const figures = { open: '100.5', close: '100.5', high: '100.5', low: '100.5' };
   const candle = { marketId: 1, intervalS: HOUR_S, openAtS: NOON_S, ...figures, volume: '2' };
@@ -124,7 +132,7 @@ test('a daemon that only writes does everything it does', async () => {
   await store.inspection.note(listed, 'looked at', atMs);
   await store.retryGaps({ limit: 10 }, atMs, true);
   await store.want(trades, span(-9000, -8000));
-  await store.revoke(trades, span(600, 900), { reason: 'suspect', note: 'test', atMs });
+  await revoke(store, trades, span(600, 900), { reason: 'suspect', note: 'test', atMs });
   await store.commit({ claims: [claim(trades, 600, 900)] });
   assert.ok((await store.closeFilledGaps()) > 0);
   await store.touchSession(session, atMs + 1);
@@ -134,7 +142,7 @@ test('a daemon that only writes does everything it does', async () => {
   const [target] = await store.checks.targets();
   assert.equal(target?.marketId, 1);
   await runVerdicts(url, store);
-  assert.deepEqual(await brokenCoverage(url), []);
+  assert.deepEqual(await miscountedDays(url), []);
   await store.makePartitionsAhead(span(9 * 86_400, 9 * 86_400).fromMs);
   const [made] = await runSql(url, `SELECT to_regclass('trade_20260124') IS NOT NULL AS is_there`);
   assert.deepEqual(made, { is_there: true });

@@ -9,7 +9,12 @@ import type { TradeRow } from '../../src/model/batch.js';
 import { Connection } from '../../src/store/connection.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
-import { brokenCoverage, trade } from '../support/postgres/postgres-rows.js';
+import {
+  miscountedDays,
+  revoke,
+  setCollectFrom,
+  trade,
+} from '../support/postgres/postgres-rows.js';
 import {
   allTrades,
   bringBack,
@@ -44,7 +49,7 @@ test('a late row opens a sealed partition, told; a known one does not', async (t
   assert.equal(more.outcomes.trade.stored, 2);
   assert.deepEqual(reopened, ['trade_20260113', 'trade_20260114']);
   assert.deepEqual(await states(), ['hot', 'hot', 'sealed']);
-  assert.deepEqual(await brokenCoverage(url), []);
+  assert.deepEqual(await miscountedDays(url), []);
   await liveAll(world);
   assert.deepEqual(await states(), ['sealed', 'sealed', 'sealed']);
   const second = (await tradePartitions(store)).map(({ checksum }) => checksum);
@@ -123,7 +128,7 @@ test('what is archived takes no rows: known ones are repetitions, others are ref
   const halfMs = FIRST_MS + DAY_MS / 2;
   await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
   const gap = { fromMs: halfMs, toMs: halfMs + 3_600_000 };
-  await store.revoke(stream, gap, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  await revoke(store, stream, gap, { reason: 'suspect', note: '', atMs: FIRST_MS });
   await store.recordGap({
     stream,
     span: gap,
@@ -173,7 +178,7 @@ test('what is archived takes no rows: known ones are repetitions, others are ref
     message: /tapekeep restore/,
   });
   await bringBack(world);
-  assert.deepEqual(await brokenCoverage(url), []);
+  assert.deepEqual(await miscountedDays(url), []);
 });
 
 test('trades that stand in files just so are repetitions, also where nothing is covered', async (t) => {
@@ -183,7 +188,7 @@ test('trades that stand in files just so are repetitions, also where nothing is 
   assert.ok(stream !== undefined);
   await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
   const gap = { fromMs: FIRST_MS, toMs: FIRST_MS + 3_600_000 };
-  await store.revoke(stream, gap, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  await revoke(store, stream, gap, { reason: 'suspect', note: '', atMs: FIRST_MS });
   const lost = { state: 'unfillable', reason: 'beyond history', atMs: FIRST_MS } as const;
   await store.recordGap({ stream, span: gap, ...lost });
   const rules = { coldAfterMs: DAY_MS, needsChecks: false };
@@ -259,7 +264,7 @@ test('older than its retention: rows, ledger and expectation go, and do not come
     outcomes.map(({ became }) => became),
     ['expired', 'expired'],
   );
-  assert.deepEqual(await brokenCoverage(url), []);
+  assert.deepEqual(await miscountedDays(url), []);
   assert.equal((await allTrades(url)).length, 80);
   const ledger = await runSql(
     url,
@@ -279,7 +284,7 @@ test('older than its retention: rows, ledger and expectation go, and do not come
     claims: [{ stream, span, evidence: {} }],
   });
   assert.deepEqual([again.outcomes.trade.stored, again.outcomes.trade.duplicate], [0, 240]);
-  assert.deepEqual(await brokenCoverage(url), []);
+  assert.deepEqual(await miscountedDays(url), []);
   assert.equal((await allTrades(url)).length, 80);
   // Streams made later begin where anything is kept.
   const later = await store.ensureStream({
@@ -289,7 +294,7 @@ test('older than its retention: rows, ledger and expectation go, and do not come
     collectFromMs: day(0),
   });
   assert.equal(later.collectFromMs, day(2));
-  await store.setCollectFrom(later.streamId, day(1));
+  await setCollectFrom(store, later.streamId, day(1));
   assert.equal((await store.ensureStream({ ...later })).collectFromMs, day(2));
 });
 

@@ -10,6 +10,7 @@ import type { LifeReport } from '../../src/archive/sealing/life.js';
 import { AbortedError } from '../../src/kernel/errors.js';
 import type { Span } from '../../src/kernel/span.js';
 import { runSql } from '../support/postgres/postgres.js';
+import { revoke } from '../support/postgres/postgres-rows.js';
 import { openSql } from '../support/postgres/postgres-server.js';
 import {
   allTrades,
@@ -33,7 +34,7 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
   assert.ok(stream !== undefined);
   const gap = { fromMs: FIRST_MS + DAY_MS, toMs: FIRST_MS + DAY_MS + 60_000 };
   await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
-  await store.revoke(stream, gap, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  await revoke(store, stream, gap, { reason: 'suspect', note: '', atMs: FIRST_MS });
   const notes = async () => (await live(world)).outcomes.map(({ note }) => note);
   assert.deepEqual(await notes(), [
     null,
@@ -72,12 +73,9 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
 test('rows of a day of which nothing is expected are not all of it, which is said', async (t) => {
   const world = await openSealingWorld(t);
   const secondMs = FIRST_MS + DAY_MS;
-  await runSql(
-    world.url,
-    `UPDATE coverage c SET span = c.span * tstzrange($1, NULL), row_count = (
-       SELECT count(*) FROM trade t WHERE t.market_id = c.market_id AND t.traded_at >= $1)`,
-    [new Date(secondMs)],
-  );
+  await runSql(world.url, 'UPDATE coverage SET span = span * tstzrange($1, NULL)', [
+    new Date(secondMs),
+  ]);
   await runSql(world.url, 'UPDATE stream SET collect_from = $1', [new Date(secondMs)]);
   const notWhole =
     /^incomplete: trades of BTC_USDT from 2026-01-13 00:00:00 to 2026-01-14 00:00:00 are missing/;
@@ -98,10 +96,15 @@ test('a day that began before its history is sealed, and not without a word', as
   // Nobody knows how much was before.
   await runSql(
     world.url,
-    'UPDATE coverage SET span = tstzrange($2, upper(span)), row_count = (SELECT count(*) FROM trade t WHERE t.market_id = coverage.market_id AND t.traded_at >= $2) WHERE lower(span) = $1',
+    'UPDATE coverage SET span = tstzrange($2, upper(span)) WHERE lower(span) = $1',
     late,
   );
   await runSql(world.url, 'DELETE FROM trade WHERE traded_at < $1', late.slice(1));
+  await runSql(
+    world.url,
+    `UPDATE rows_by_day SET rows = (SELECT count(*) FROM trade t WHERE (traded_at AT TIME ZONE 'UTC')::date = day AND t.market_id = rows_by_day.market_id)
+     WHERE series = 'trade'`,
+  );
   // As long as a walk goes on down into the day, or will come to it, it is not final.
   const reached = '2026-01-13T01:00:00.000Z';
   for (const look of [preview, live]) {

@@ -9,7 +9,7 @@ import type { Store } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { claim, NOON_S, revoke, trade } from '../support/postgres/postgres-rows.js';
 
 const BTC = {
   ...{ name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
@@ -108,7 +108,7 @@ class World {
       const stream = this.streams.find((one) => one.streamId === streamId);
       assert.ok(stream !== undefined);
       const gap = { reason: 'suspect', note: 'refetching', atMs: this.nowMs } as const;
-      await this.store.revoke(stream, span, gap);
+      await revoke(this.store, stream, span, gap);
       await this.fetch(stream, span);
       done.push(`${stream.kind} ${stream.variant}`);
     }
@@ -308,7 +308,7 @@ async function withBeginning() {
   assert.ok(trades !== undefined && hours !== undefined);
   const fromMs = NOON_S * 1000;
   const gap = { reason: 'beyond history', note: '', atMs: world.nowMs } as const;
-  await world.store.revoke(trades, { fromMs, toMs: fromMs + 1_400_000 }, gap);
+  await revoke(world.store, trades, { fromMs, toMs: fromMs + 1_400_000 }, gap);
   const [target] = await world.store.checks.targets();
   assert.ok(target !== undefined);
   const contradicted = () => world.store.checks.contradicted(target, hours);
@@ -334,7 +334,7 @@ test('a quiet slot with stored trades, not all proven, is a mismatch and becomes
     ofHours.map(({ span }) => span),
     [hour],
   );
-  await world.store.revoke(hours, hour, { reason: 'suspect', note: 'again', atMs: world.nowMs });
+  await revoke(world.store, hours, hour, { reason: 'suspect', note: 'again', atMs: world.nowMs });
   assert.deepEqual(await contradicted(), []);
   const gaps = await world.store.listGaps(
     { marketIds: [1], kinds: ['candles'], limit: 10 },

@@ -3,7 +3,7 @@ import test from 'node:test';
 import fc from 'fast-check';
 import { NO_OUTCOMES, type RowOutcomes, type TradeRow } from '../../src/model/batch.js';
 import { runSql } from '../support/postgres/postgres.js';
-import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { claim, miscountedDays, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { worlds } from '../support/seeds.js';
 import { openWithStreams } from '../support/worlds/store-world.js';
 
@@ -104,7 +104,7 @@ test('whatever is told of trades again, each is stored once and what became of i
           executedAtUs,
         }));
       assert.deepEqual(stored, expected);
-      assert.deepEqual(await brokenCoverage(url), []);
+      assert.deepEqual(await miscountedDays(url), []);
     }),
     { numRuns: worlds(25), endOnFailure: true },
   );

@@ -293,7 +293,11 @@ export class Head {
   }
 
   /** A head whose ids all lie below those of the coverage that it does not reach. */
-  async #seamInGap(rows: readonly PageRow[], { span }: CoveredRange, fromMs: number): Promise<void> {
+  async #seamInGap(
+    rows: readonly PageRow[],
+    { span }: CoveredRange,
+    fromMs: number,
+  ): Promise<void> {
     if (fromMs <= span.toMs || rows.length < SEAM_ROWS_MIN) return;
     const { archive, marketId } = this.#walk.options;
     const [newest] = await archive.storedTrades(marketId, span, 1, 'newest');

@@ -122,11 +122,11 @@ export class PageStore {
     const { receivedAtMs } = page;
     const refused = quarantineRows(source.endpoint, market, page.rejected, receivedAtMs);
     const quarantine = refused.filter((row) => !this.#refused.has(refusalHashOf(row)));
-    const suspects = this.#suspectsOf(page, claim, spans);
-    const findings = suspects.filter((span) => this.#isNewlyRefused(span)).map(refusedGap);
-    if (fresh.length + quarantine.length + findings.length === 0 && this.#isQuiet(spans)) {
+    if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans)) {
       return { ranges: this.ranges.all.slice(0, 1), suspectEdgesMs: [] };
     }
+    const suspects = this.#suspectsOf(page, claim, spans);
+    const findings = suspects.filter((span) => this.#isNewlyRefused(span)).map(refusedGap);
     const batch = {
       trades: fresh.map((trade) => ({ ...trade, marketId, receivedAtMs })),
       quarantine,

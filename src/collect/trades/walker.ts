@@ -315,7 +315,12 @@ function provingTimes(archive: ArchivePort, times: StreamRef): ArchivePort {
         { ...one, streamId: times.streamId },
       ]);
       const { claims, revoke, findings } = batch;
-      const proven = { claims: both(claims), revoke: both(revoke), findings: both(findings), begins };
+      const proven = {
+        claims: both(claims),
+        revoke: both(revoke),
+        findings: both(findings),
+        begins,
+      };
       const result = await archive.commit({ ...batch, ...proven }, options);
       const ranges = result.ranges.filter(({ streamId }) => streamId !== times.streamId);
       return { ...result, ranges };

@@ -27,8 +27,7 @@ export interface SessionClosing {
 }
 
 /** SQL for the columns of a covered range. @param c the row of coverage */
-export const coveredRangeSql = (c: string) =>
-  `${c}.stream_id, ${c}.span`;
+export const coveredRangeSql = (c: string) => `${c}.stream_id, ${c}.span`;
 
 /** SQL for the columns of a {@link StreamRef}. @param s the row of stream */
 export const streamRefSql = (s: string) =>

@@ -1,6 +1,12 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { holdsSpan, hullOf, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
-import type { Batch, CommitResult, CoverageClaim, CoveredRange, Evidence } from '../../model/batch.js';
+import type {
+  Batch,
+  CommitResult,
+  CoverageClaim,
+  CoveredRange,
+  Evidence,
+} from '../../model/batch.js';
 import { type SuspectSpan, suspectsCall } from '../checks/results.js';
 import {
   executeSql,

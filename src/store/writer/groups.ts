@@ -185,10 +185,14 @@ function readsOf(batches: readonly Batch[], trades: TradeColumnSet): string[] {
 function batchSize(batch: Batch): number {
   return WRITTEN_SERIES.reduce(
     (sum, table) => sum + rowsIn(batch, table).length,
-    [batch.quarantine, batch.claims, batch.revoke, batch.expose, batch.findings, batch.begins].reduce(
-      (count, more) => count + (more?.length ?? 0),
-      0,
-    ),
+    [
+      batch.quarantine,
+      batch.claims,
+      batch.revoke,
+      batch.expose,
+      batch.findings,
+      batch.begins,
+    ].reduce((count, more) => count + (more?.length ?? 0), 0),
   );
 }
 

@@ -15,7 +15,10 @@ import { FIND_STORED } from './trade-rows.js';
 const NAME_HOLDER = `SELECT set_config('application_name', $1, false)`;
 
 /** Run once on each connection of the writer. */
-const PREPARE = [CREATE_STAGES, ...[FIND_STORED, ADD_ROWS, MARK_SUSPECTS, ...COVERAGE_STATEMENTS].map(prepareSql)];
+const PREPARE = [
+  CREATE_STAGES,
+  ...[FIND_STORED, ADD_ROWS, MARK_SUSPECTS, ...COVERAGE_STATEMENTS].map(prepareSql),
+];
 
 /**
  * The writer's one connection, opened when needed and again after a failure.

@@ -19,7 +19,7 @@ const INTERNAL = new Set([
   'exclusive_lock',
   'partition_policy',
   'reader_lock',
-  'verdict_doubt',
+  'candle_recheck',
   'writer_commit',
 ]);
 

@@ -131,7 +131,7 @@ export class WalkRun {
     const fromMs =
       span.fromMs + Math.floor((this.#random() * (span.toMs - span.fromMs)) / 2000) * 1000;
     const toMs = fromMs + Math.ceil(this.#random() * 20) * 1000;
-    await this.walker.invalidate({ fromMs, toMs }, 'a test');
+    await this.attempt(() => this.walker.invalidate({ fromMs, toMs }, 'a test'));
     this.assertHonest();
     fired.invalidations += 1;
   }

@@ -62,9 +62,9 @@ const LIES: Readonly<Record<string, string>> = {
     SELECT coalesce(sum(n - 1), 0) FROM (
       SELECT count(*) AS n FROM trade GROUP BY market_id, tid HAVING count(*) > 1) twice`,
   'ledger counts other than what is stored': `
-    SELECT count(*) FROM coverage c JOIN stream s USING (stream_id) WHERE s.kind = 'trades'
-      AND c.row_count <> (SELECT count(*) FROM trade t WHERE t.market_id = s.market_id
-        AND t.traded_at >= lower(c.span) AND t.traded_at < upper(c.span))`,
+    SELECT count(*) FROM rows_by_day r WHERE r.series = 'trade'
+      AND r.rows <> (SELECT count(*) FROM trade t WHERE t.market_id = r.market_id
+        AND (t.traded_at AT TIME ZONE 'UTC')::date = r.day)`,
   'claims of the future': `
     SELECT count(*) FROM coverage WHERE upper(span) > to_timestamp($1 / 1000.0)`,
 };

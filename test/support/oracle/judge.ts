@@ -9,7 +9,6 @@ interface Covered {
   readonly kind: 'trades' | 'times';
   readonly fromS: number;
   readonly toS: number;
-  readonly rowCount: number;
 }
 
 interface Expected {
@@ -76,15 +75,6 @@ export async function judge(
   let atStart = 0;
   for (const { kind, fromS } of expected) {
     const spans = covered.filter((one) => one.kind === kind);
-    for (const span of spans) {
-      const held = stored.filter(
-        ({ second, micros }) =>
-          Number(second) >= span.fromS &&
-          Number(second) < span.toS &&
-          (kind === 'trades' || micros !== null),
-      );
-      assert.equal(held.length, span.rowCount, `the ledger's count of ${kind} from ${span.fromS}`);
-    }
     for (const trade of trades) {
       const second = Math.floor(trade.timeMs / 1000);
       const row = storedIds.get(String(trade.id));
@@ -154,9 +144,9 @@ const CANDLE_LIES: Readonly<Record<string, string>> = {
       (made.open, made.close, made.high, made.low, made.volume, made.amount) IS DISTINCT FROM
       (stored.open, stored.close, stored.high, stored.low, stored.volume, stored.amount)`,
   'counted otherwise by the ledger': `
-    SELECT count(*) FROM coverage c JOIN series USING (stream_id)
-    WHERE c.row_count <> (SELECT count(*) FROM stored
-      WHERE stored.stream_id = c.stream_id AND c.span @> to_timestamp(stored.open_s))`,
+    SELECT count(*) FROM rows_by_day r WHERE r.series = 'kline'
+      AND r.rows <> (SELECT count(*) FROM kline k WHERE k.market_id = r.market_id
+        AND k.interval_s = r.variant AND (k.open_at AT TIME ZONE 'UTC')::date = r.day)`,
 };
 
 /** What an archive holds of the candles that an exchange issued. */
@@ -194,8 +184,10 @@ export async function judgeCandles(
   return {
     proven: await count(`SELECT count(*) FROM made WHERE ${IS_COVERED}`),
     quiet: await count(
-      `SELECT coalesce(sum(extract(epoch FROM upper(span) - lower(span)) / variant - row_count), 0)::bigint AS count
-       FROM coverage JOIN series USING (stream_id)`,
+      `SELECT coalesce(sum(extract(epoch FROM upper(c.span) - lower(c.span)) / variant - (
+         SELECT count(*) FROM stored
+         WHERE stored.stream_id = c.stream_id AND c.span @> to_timestamp(stored.open_s))), 0)::bigint AS count
+       FROM coverage c JOIN series USING (stream_id)`,
     ),
     missing: await count(`SELECT count(*) FROM made WHERE NOT ${IS_COVERED}`),
     named: await count(`SELECT count(*) FROM made WHERE ${IS_NAMED}`),
@@ -206,7 +198,7 @@ async function coverageOf(databaseUrl: string, market: string): Promise<Covered[
   return await runSql<Covered>(
     databaseUrl,
     `SELECT kind, extract(epoch FROM lower(span))::float8 AS "fromS",
-            extract(epoch FROM upper(span))::float8 AS "toS", row_count::float8 AS "rowCount"
+            extract(epoch FROM upper(span))::float8 AS "toS"
      FROM coverage c JOIN stream s USING (stream_id) JOIN market m ON m.market_id = s.market_id
      WHERE m.name = $1 AND kind IN ('trades', 'times')`,
     [market],

@@ -1,4 +1,14 @@
-import type { CoverageClaim, StreamRef, TickerRow, TradeRow } from '../../../src/model/batch.js';
+import type { Span } from '../../../src/kernel/span.js';
+import type {
+  CoverageClaim,
+  Revocation,
+  StartReason,
+  StreamRef,
+  TickerRow,
+  TradeExposure,
+  TradeRow,
+} from '../../../src/model/batch.js';
+import type { Store } from '../../../src/store/index.js';
 import { runSql } from './postgres-server.js';
 
 /** A round second that tests count from: 2026-01-15 12:00:00 UTC. */
@@ -35,24 +45,44 @@ export function claim(stream: StreamRef, fromS: number, toS: number): CoverageCl
   return { stream, span, evidence: { fromS, toS } };
 }
 
-/**
- * The ledger's promise about trades and candles, checked row by row: each span holds exactly as many
- * as it says, with these lowest and highest trade ids. Returns the spans that break it.
- */
-export async function brokenCoverage(url: string): Promise<object[]> {
+/** Days of which rows_by_day does not say what the tables hold. */
+export async function miscountedDays(url: string): Promise<object[]> {
   return await runSql(
     url,
-    `SELECT c.*, n.* FROM coverage c JOIN stream s USING (stream_id, market_id), LATERAL (
-       SELECT count(*) AS rows, min(tid) AS lowest, max(tid) AS highest FROM trade t
-       WHERE t.market_id = c.market_id AND t.traded_at <@ c.span
-         AND (s.kind = 'trades' OR t.executed_at IS NOT NULL)) n
-     WHERE s.kind IN ('trades', 'times')
-       AND (n.rows <> c.row_count OR n.lowest IS DISTINCT FROM c.first_id
-            OR n.highest IS DISTINCT FROM c.last_id)
-     UNION ALL
-     SELECT c.*, n.*, NULL, NULL FROM coverage c JOIN stream s USING (stream_id, market_id), LATERAL (
-       SELECT count(*) AS rows FROM kline k
-       WHERE k.market_id = c.market_id AND k.interval_s = s.variant AND k.open_at <@ c.span) n
-     WHERE s.kind = 'candles' AND n.rows <> c.row_count`,
+    `WITH counted AS (
+       SELECT market_id, 'trade' AS series, 0 AS variant, (traded_at AT TIME ZONE 'UTC')::date AS day,
+              count(*) AS rows, count(executed_at) AS timed
+       FROM trade GROUP BY 1, 2, 3, 4
+       UNION ALL SELECT market_id, 'kline', interval_s, (open_at AT TIME ZONE 'UTC')::date, count(*), 0
+       FROM kline GROUP BY 1, 2, 3, 4
+       UNION ALL SELECT market_id, 'kline_revision', interval_s, (open_at AT TIME ZONE 'UTC')::date, count(*), 0
+       FROM kline_revision GROUP BY 1, 2, 3, 4
+       UNION ALL SELECT market_id, 'ticker', 0, (observed_at AT TIME ZONE 'UTC')::date, count(*), 0
+       FROM ticker GROUP BY 1, 2, 3, 4
+       UNION ALL SELECT market_id, 'depth', 0, (observed_at AT TIME ZONE 'UTC')::date, count(*), 0
+       FROM depth GROUP BY 1, 2, 3, 4
+       UNION ALL SELECT market_id, 'market_state', period_s, (observed_at AT TIME ZONE 'UTC')::date, count(*), 0
+       FROM market_state GROUP BY 1, 2, 3, 4)
+     SELECT * FROM counted c FULL JOIN rows_by_day r USING (market_id, series, variant, day)
+     WHERE coalesce(c.rows, 0) <> coalesce(r.rows, 0) OR coalesce(c.timed, 0) <> coalesce(r.timed, 0)`,
   );
 }
+
+type Committing = Pick<Store, 'commit'>;
+
+export const revoke = (
+  store: Committing,
+  stream: StreamRef,
+  span: Span,
+  why: Omit<Revocation, 'stream' | 'span'>,
+) => store.commit({ revoke: [{ stream, span, ...why }] });
+
+export const setCollectFrom = (
+  store: Committing,
+  streamId: number,
+  fromMs: number,
+  reason: StartReason | null = null,
+) => store.commit({ begins: [{ streamId, fromMs, reason }] });
+
+export const exposeTrades = (store: Committing, exposure: TradeExposure) =>
+  store.commit({ expose: [exposure] });
