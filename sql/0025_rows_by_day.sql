@@ -67,7 +67,7 @@ $$;
 DROP FUNCTION stream_rows(text, stream, timestamptz, timestamptz);
 DROP FUNCTION rows_by_market(text, text);
 
--- Markets of a partition whose rows are not as many as rows_by_day says.
+-- Markets of a partition whose rows, or rows with an exact time, are not as many as rows_by_day says.
 CREATE FUNCTION miscounted(for_table text, name text, within tstzrange)
 RETURNS TABLE (market_id integer, variant integer, known bigint, counted bigint)
 LANGUAGE plpgsql STABLE
@@ -78,10 +78,12 @@ BEGIN
     RETURN;
   END IF;
   RETURN QUERY EXECUTE format($query$
-    SELECT market_id, variant, coalesce(k.rows, 0), coalesce(c.rows, 0)
+    SELECT market_id, variant,
+           coalesce(CASE WHEN k.rows = c.rows THEN k.timed ELSE k.rows END, 0),
+           coalesce(CASE WHEN k.rows = c.rows THEN c.timed ELSE c.rows END, 0)
     FROM (SELECT market_id, variant, sum(rows)::bigint AS rows, sum(timed)::bigint AS timed FROM rows_by_day
           WHERE series = $1 AND day >= lower($2)::date AND day < upper($2)::date GROUP BY 1, 2) k
-    FULL JOIN (SELECT market_id, %s AS variant, count(*) AS rows, %s AS timed FROM ONLY %I GROUP BY 1, 2) c
+    FULL JOIN (SELECT market_id, %s AS variant, count(*) AS rows, %s::bigint AS timed FROM ONLY %I GROUP BY 1, 2) c
       USING (market_id, variant)
     WHERE coalesce(k.rows, 0) <> coalesce(c.rows, 0) OR coalesce(k.timed, 0) <> coalesce(c.timed, 0)
     ORDER BY 1, 2$query$,

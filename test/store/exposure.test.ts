@@ -110,7 +110,10 @@ test('many rows are exposed in one transaction, and no other row with them', asy
   );
   assert.deepEqual(await spansOf(stream), []);
   assert.deepEqual(await miscountedDays(url), []);
-  await runSql(url, 'DELETE FROM trade WHERE market_id = 4');
+  await runSql(
+    url,
+    'DELETE FROM trade WHERE market_id = 4; DELETE FROM rows_by_day WHERE market_id = 4',
+  );
 });
 
 test('nobody can take a row away that coverage claims', async () => {
@@ -168,7 +171,10 @@ test('a row whose second the other stream alone covers takes that coverage back,
   const [left] = await store.coveredRanges(own, 1);
   await revoke(store, own, left?.span ?? assert.fail(), { reason: 'suspect', note: '', atMs: 0 });
   await revoke(store, exact, spanOf(0, 10), { reason: 'suspect', note: '', atMs: 0 });
-  await runSql(url, 'DELETE FROM trade WHERE market_id = 3');
+  await runSql(
+    url,
+    'DELETE FROM trade WHERE market_id = 3; DELETE FROM rows_by_day WHERE market_id = 3',
+  );
 });
 
 test('an epoch of ids is recorded once', async () => {

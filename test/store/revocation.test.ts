@@ -35,7 +35,7 @@ beforeEach(() => clear());
 async function clear(): Promise<void> {
   await runSql(
     url,
-    'SET session_replication_role = replica; TRUNCATE coverage, gap, wanted, trade, kline',
+    'SET session_replication_role = replica; TRUNCATE coverage, gap, wanted, trade, kline, rows_by_day',
   );
 }
 

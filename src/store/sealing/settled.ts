@@ -67,7 +67,7 @@ const OPEN_HISTORY = `
     SELECT lower(c.span) AS at FROM coverage c
     WHERE c.stream_id = s.stream_id ORDER BY lower(c.span) LIMIT 1) reached
   WHERE s.kind = ANY ($3::text[]) AND s.collect_from IS NULL AND m.delisted_at IS NULL
-    AND reached.at > ${FROM}
+    AND NOT tstzmultirange(tstzrange(${FROM}, greatest(reached.at, ${FROM}))) <@ ${leftSql('s')}
   ORDER BY reached.at DESC LIMIT 1`;
 
 /** What is covered and suspect: to be fetched again, not started yet. Of what has left nothing is. */
