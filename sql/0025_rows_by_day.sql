@@ -52,14 +52,14 @@ BEGIN
   UPDATE gap g SET span = tstzrange(until, upper(g.span)) FROM stream s
   WHERE s.stream_id = g.stream_id AND s.kind = ANY (kinds) AND lower(g.span) < until;
   IF for_table IN ('trade', 'kline') THEN
-    PERFORM lock_rows('verdicts', markets);
-    DELETE FROM verdict v
+    PERFORM lock_rows('checks', markets);
+    DELETE FROM candle_check v
     WHERE lower(v.span) < until
       AND upper(v.span) <= to_timestamp(ceil(date_part('epoch', until) / v.interval_s) * v.interval_s);
-    UPDATE verdict v
+    UPDATE candle_check v
     SET span = tstzrange(to_timestamp(ceil(date_part('epoch', until) / v.interval_s) * v.interval_s), upper(v.span))
     WHERE lower(v.span) < until;
-    DELETE FROM verdict_doubt d WHERE upper(d.span) <= until;
+    DELETE FROM candle_recheck d WHERE upper(d.span) <= until;
   END IF;
 END
 $$;
