@@ -77,7 +77,7 @@ COMMENT ON TABLE market_absence IS 'When a market was missing from the complete 
 CREATE TABLE stream (
   stream_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   kind text NOT NULL CONSTRAINT stream_kind_known
-    CHECK (kind IN ('trades', 'times', 'depth', 'tickers', 'candles', 'states')),
+    CHECK (kind IN ('trades', 'depth', 'tickers', 'candles', 'states')),
   market_id integer NOT NULL REFERENCES market,
   variant integer NOT NULL DEFAULT 0 CONSTRAINT stream_variant_positive CHECK (variant >= 0),
   collect_from timestamptz,
@@ -88,7 +88,7 @@ CREATE TABLE stream (
   CONSTRAINT stream_once UNIQUE (kind, market_id, variant)
 );
 COMMENT ON TABLE stream IS 'What is collected: one kind of data of one market.';
-COMMENT ON COLUMN stream.kind IS 'times is the companion of trades: it covers the spans in which every stored trade has its executed_at.';
+COMMENT ON COLUMN stream.kind IS 'Series that the stream covers.';
 COMMENT ON COLUMN stream.variant IS 'Interval of candles or period of states in seconds; 0 for the other kinds.';
 COMMENT ON COLUMN stream.collect_from IS 'Where expected coverage begins; null while the start of history is not known.';
 COMMENT ON COLUMN stream.start_tries IS 'While collect_from is null: tries in a row to go below the lowest that is covered that led no further (attempts), why the last one did not (reason, note), and when it is tried again (nextAttemptAt, exchange time). Null when the last one did.';
@@ -264,9 +264,6 @@ CREATE TABLE coverage (
   span tstzrange NOT NULL CONSTRAINT coverage_span_half_open CHECK (
     NOT isempty(span) AND lower_inc(span) AND NOT upper_inc(span)
     AND lower(span) IS NOT NULL AND upper(span) IS NOT NULL),
-  first_id bigint,
-  last_id bigint,
-  row_count bigint NOT NULL CONSTRAINT coverage_count_not_negative CHECK (row_count >= 0),
   evidence jsonb NOT NULL,
   updated_at timestamptz NOT NULL DEFAULT now(),
   coverage_id bigint GENERATED ALWAYS AS IDENTITY,
@@ -281,11 +278,23 @@ CREATE INDEX coverage_newest ON coverage (lower(span));
 -- Which streams are covered up to the present.
 CREATE INDEX coverage_ends ON coverage (upper(span));
 COMMENT ON TABLE coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Spans that touch are one row.';
-COMMENT ON COLUMN coverage.first_id IS 'Trades and times: lowest trade id in the span.';
-COMMENT ON COLUMN coverage.last_id IS 'Trades and times: highest trade id in the span.';
-COMMENT ON COLUMN coverage.row_count IS 'Trades and times: exact number of such rows in the span. Candles: the same, but where rows of both sides of a cut were in files. Other kinds: rows stored under these claims.';
 COMMENT ON COLUMN coverage.evidence IS 'What the newest answer showed that proves the claim.';
 COMMENT ON COLUMN coverage.coverage_id IS 'Names the row to logical replication, and nothing else: a span that grows may become another row.';
+
+CREATE TABLE rows_by_day (
+  market_id integer NOT NULL,
+  series text NOT NULL,
+  variant integer NOT NULL,
+  day date NOT NULL,
+  rows bigint NOT NULL CONSTRAINT rows_by_day_not_negative CHECK (rows >= 0),
+  timed bigint NOT NULL DEFAULT 0 CONSTRAINT rows_by_day_timed_not_negative CHECK (timed >= 0),
+  PRIMARY KEY (market_id, series, variant, day)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+COMMENT ON TABLE rows_by_day IS 'Stored rows of each market, series and day, archived ones included. market_id refers to market.';
+COMMENT ON COLUMN rows_by_day.series IS 'Table that holds the rows.';
+COMMENT ON COLUMN rows_by_day.variant IS 'Interval of candles or period of states in seconds; 0 for the other series.';
+COMMENT ON COLUMN rows_by_day.day IS 'UTC, exchange time.';
+COMMENT ON COLUMN rows_by_day.timed IS 'Trades whose exact time is known.';
 
 CREATE TABLE wanted (
   wanted_id bigint GENERATED ALWAYS AS IDENTITY,
@@ -333,7 +342,7 @@ COMMENT ON COLUMN gap.next_attempt_at IS 'When it is tried again, exchange time;
 COMMENT ON COLUMN gap.closed_at IS 'When it was filled or given up.';
 COMMENT ON COLUMN gap.note IS 'What the last try found.';
 COMMENT ON COLUMN gap.remarks IS 'What people wrote about it; no try overwrites that.';
-COMMENT ON COLUMN gap.revoked_at IS 'Suspects: when coverage of the span was taken back, exchange time; null while that is still to be done.';
+COMMENT ON COLUMN gap.revoked_at IS 'Suspects: when coverage of the time range was revoked, exchange time; null while that is still to be done.';
 
 CREATE TABLE session (
   session_id bigint GENERATED ALWAYS AS IDENTITY,
@@ -434,24 +443,28 @@ COMMENT ON COLUMN incident.kind IS 'went back: the database was older than the w
 COMMENT ON COLUMN incident.acknowledged IS 'Commit number that the database had confirmed.';
 COMMENT ON COLUMN incident.found IS 'Commit number that it had then.';
 
--- Whoever only writes may not take rows out of a series but by this. Nothing may claim that the second
--- of the row is whole while it goes: coverage is taken back first, in the same transaction.
+-- Whoever only writes may not take rows out of a series but by this. Nothing may claim that the second of the row is
+-- whole while it goes: its coverage is revoked first, in the same transaction.
 CREATE FUNCTION expose_trade(of_market integer, at timestamptz, id bigint, why text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
 AS $$
 DECLARE
   gone trade;
 BEGIN
   PERFORM FROM coverage c JOIN stream s ON s.stream_id = c.stream_id AND s.market_id = c.market_id
-  WHERE c.market_id = of_market AND s.kind IN ('trades', 'times') AND c.span @> at;
+  WHERE c.market_id = of_market AND s.kind = ANY (streams_of('trade')) AND c.span @> at;
   IF FOUND THEN
-    RAISE EXCEPTION 'trade % of market % lies in a covered span: its coverage must be taken back first', id, of_market
+    RAISE EXCEPTION 'trade % of market % lies in a covered span: revoke its coverage first', id, of_market
       USING ERRCODE = 'object_in_use';
   END IF;
   DELETE FROM trade WHERE market_id = of_market AND traded_at = at AND tid = id RETURNING * INTO gone;
   IF NOT FOUND THEN
     RETURN false;
   END IF;
+  UPDATE rows_by_day
+  SET rows = rows - 1, timed = timed - (gone.executed_at IS NOT NULL)::int
+  WHERE market_id = of_market AND series = 'trade' AND variant = 0 AND day = at::date;
   INSERT INTO quarantine (received_at, endpoint, market, reason, payload)
   SELECT gone.received_at, 'store:trade', m.name, left(why, 200), left(row_to_json(gone)::text, 8000)
   FROM market m WHERE m.market_id = of_market;
@@ -597,7 +610,6 @@ CREATE TABLE partition_state (
   checksum text,
   uri text,
   sealed_at timestamptz,
-  market_rows jsonb,
   archived_at timestamptz,
   restored_at timestamptz,
   cold_bytes bigint,
@@ -609,7 +621,6 @@ COMMENT ON COLUMN partition_state.state IS 'hot: being written; sealed: final, r
 COMMENT ON COLUMN partition_state.row_count IS 'Rows at the time of sealing; null while it is hot.';
 COMMENT ON COLUMN partition_state.checksum IS 'Of the rows at the time of sealing; the same again after a restore.';
 COMMENT ON COLUMN partition_state.uri IS 'Manifest of its files, relative to the folder of cold partitions. Only while it is archived do readers go there.';
-COMMENT ON COLUMN partition_state.market_rows IS 'By market id, at the time of sealing: the number of rows; of trades also the lowest and highest id, and the same three of those whose exact time is known.';
 COMMENT ON COLUMN partition_state.archived_at IS 'When its rows left the database.';
 COMMENT ON COLUMN partition_state.restored_at IS 'When its rows came back; for some time it is then not archived again by itself.';
 COMMENT ON COLUMN partition_state.cold_bytes IS 'Size of its files.';
@@ -619,7 +630,7 @@ CREATE FUNCTION streams_of(for_table text) RETURNS text[]
 LANGUAGE sql IMMUTABLE
 AS $$
   SELECT CASE for_table
-    WHEN 'trade' THEN ARRAY['trades', 'times'] WHEN 'kline' THEN ARRAY['candles']
+    WHEN 'trade' THEN ARRAY['trades'] WHEN 'kline' THEN ARRAY['candles']
     WHEN 'ticker' THEN ARRAY['tickers'] WHEN 'depth' THEN ARRAY['depth']
     WHEN 'market_state' THEN ARRAY['states'] ELSE '{}' END
 $$;
@@ -731,8 +742,8 @@ END
 $$;
 COMMENT ON FUNCTION make_partition IS 'Makes the partition of a table that holds a moment; its name when new, else null.';
 
--- In place of a partition that somebody dropped or detached a new one, without rows. What the ledger said of its time
--- is revoked in the same transaction. The writer finds its number changed and forgets what it remembers.
+-- Makes a new, empty partition in place of one that somebody dropped or detached. What the ledger said of its time is
+-- revoked in the same transaction. The writer finds its number changed and reads the ledger again.
 CREATE FUNCTION replace_partition(for_table text, at timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
@@ -744,8 +755,10 @@ BEGIN
   IF to_regclass(place.name) IS NOT NULL THEN
     EXECUTE format('ALTER TABLE %I RENAME TO %I', place.name, left(place.name, 40) || '_detached_' || extract(epoch FROM now())::bigint);
   END IF;
+  DELETE FROM rows_by_day
+  WHERE series = for_table AND day >= lower(place.span)::date AND day < upper(place.span)::date;
   UPDATE partition_state
-  SET state = 'hot', row_count = NULL, checksum = NULL, market_rows = NULL, sealed_at = NULL, restored_at = NULL
+  SET state = 'hot', row_count = NULL, checksum = NULL, sealed_at = NULL, restored_at = NULL
   WHERE table_name = for_table AND span = place.span;
   PERFORM make_partition(for_table, at);
   UPDATE writer_commit SET commit_no = commit_no + 2;
@@ -785,24 +798,32 @@ END
 $$;
 COMMENT ON FUNCTION guard_partition IS 'Makes a partition refuse changes of its rows.';
 
--- Rows of a table by market, as finish_seal remembers them.
-CREATE FUNCTION rows_by_market(for_table text, name text) RETURNS jsonb
+-- Markets of a partition whose rows, or rows with an exact time, are not as many as rows_by_day says.
+CREATE FUNCTION miscounted(for_table text, name text, within tstzrange)
+RETURNS TABLE (market_id integer, variant integer, known bigint, counted bigint)
 LANGUAGE plpgsql STABLE
+SET timezone TO 'UTC'
 AS $$
-DECLARE
-  counted jsonb;
 BEGIN
-  EXECUTE format(
-    'SELECT coalesce(jsonb_object_agg(market_id::text, counts), ''{}'') FROM (
-       SELECT market_id, jsonb_build_array(%s) AS counts FROM ONLY %I GROUP BY market_id) c',
-    CASE for_table WHEN 'trade' THEN
-      'count(*), min(tid), max(tid), count(executed_at), min(tid) FILTER (WHERE executed_at IS NOT NULL),
-       max(tid) FILTER (WHERE executed_at IS NOT NULL)' ELSE 'count(*)' END, name)
-  INTO counted;
-  RETURN counted;
+  IF to_regclass(name) IS NULL THEN
+    RETURN;
+  END IF;
+  RETURN QUERY EXECUTE format($query$
+    SELECT market_id, variant,
+           coalesce(CASE WHEN k.rows = c.rows THEN k.timed ELSE k.rows END, 0),
+           coalesce(CASE WHEN k.rows = c.rows THEN c.timed ELSE c.rows END, 0)
+    FROM (SELECT market_id, variant, sum(rows)::bigint AS rows, sum(timed)::bigint AS timed FROM rows_by_day
+          WHERE series = $1 AND day >= lower($2)::date AND day < upper($2)::date GROUP BY 1, 2) k
+    FULL JOIN (SELECT market_id, %s AS variant, count(*) AS rows, %s::bigint AS timed FROM ONLY %I GROUP BY 1, 2) c
+      USING (market_id, variant)
+    WHERE coalesce(k.rows, 0) <> coalesce(c.rows, 0) OR coalesce(k.timed, 0) <> coalesce(c.timed, 0)
+    ORDER BY 1, 2$query$,
+    CASE WHEN for_table IN ('kline', 'kline_revision') THEN 'interval_s' WHEN for_table = 'market_state' THEN 'period_s' ELSE '0' END,
+    CASE for_table WHEN 'trade' THEN 'count(executed_at)' ELSE '0' END, name)
+  USING for_table, within;
 END
 $$;
-COMMENT ON FUNCTION rows_by_market IS 'What partition_state.market_rows says of a partition, counted now.';
+COMMENT ON FUNCTION miscounted IS 'Markets of a partition whose rows differ from rows_by_day.';
 
 -- First step of sealing: from its end on the rows do not change, or the guard is down again. Null when
 -- the partition is not hot, or not there.
@@ -827,23 +848,24 @@ END
 $$;
 COMMENT ON FUNCTION begin_seal IS 'Makes a hot partition refuse changes, so that what is counted holds until finish_seal; its name, or null.';
 
--- Last step of sealing: false when it was reopened meanwhile. What is remembered of the rows is
--- counted here, because what leaves later is held against it.
+-- Last step of sealing: false when the partition was reopened meanwhile. The counters are checked here, because files
+-- and restored rows are compared with them.
 CREATE FUNCTION finish_seal(for_table text, at timestamptz, counted bigint, sum text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
 AS $$
 DECLARE
   place record;
-  markets jsonb;
   total bigint;
+  wrong record;
 BEGIN
   SELECT * INTO place FROM partition_at(for_table, at);
   IF to_regclass(place.name) IS NULL THEN
     RETURN false;
   END IF;
   -- Before the lock, which late rows wait for. While the guard is up nothing changes.
-  markets := rows_by_market(for_table, place.name);
+  SELECT * INTO wrong FROM miscounted(for_table, place.name, place.span) LIMIT 1;
+  EXECUTE format('SELECT count(*) FROM ONLY %I', place.name) INTO total;
   PERFORM FROM partition_state
   WHERE table_name = for_table AND span = place.span AND state = 'hot' FOR UPDATE;
   IF NOT FOUND OR NOT EXISTS (
@@ -851,13 +873,15 @@ BEGIN
       WHERE tgrelid = to_regclass(place.name) AND tgname = 'final_rows' AND tgenabled <> 'D') THEN
     RETURN false;
   END IF;
-  SELECT coalesce(sum((one.value ->> 0)::bigint), 0) INTO total FROM jsonb_each(markets) AS one;
   IF total <> counted THEN
     RAISE EXCEPTION 'the partition % has % rows and is not sealed with %', place.name, total, counted
       USING ERRCODE = 'invalid_parameter_value', TABLE = place.name;
+  ELSIF wrong.market_id IS NOT NULL THEN
+    RAISE EXCEPTION 'the partition % is not sealed: rows_by_day counts % rows of market %, and there are %', place.name, wrong.known, wrong.market_id, wrong.counted
+      USING ERRCODE = 'invalid_parameter_value', TABLE = place.name;
   END IF;
   UPDATE partition_state
-  SET state = 'sealed', row_count = counted, checksum = sum, market_rows = markets, sealed_at = now(),
+  SET state = 'sealed', row_count = counted, checksum = sum, sealed_at = now(),
       uri = NULL, manifest_sha256 = NULL, cold_bytes = NULL, restored_at = NULL
   WHERE table_name = for_table AND span = place.span;
   RETURN true;
@@ -887,7 +911,7 @@ BEGIN
   END IF;
   EXECUTE format('ALTER TABLE %1$I DISABLE TRIGGER final_rows; ALTER TABLE %1$I DISABLE TRIGGER final_table', partition);
   UPDATE partition_state
-  SET state = 'hot', row_count = NULL, checksum = NULL, market_rows = NULL, sealed_at = NULL,
+  SET state = 'hot', row_count = NULL, checksum = NULL, sealed_at = NULL,
       uri = NULL, cold_bytes = NULL, restored_at = NULL
   WHERE table_name = held.table_name AND span = held.span;
   RETURN held.state;
@@ -973,10 +997,8 @@ END
 $$;
 COMMENT ON FUNCTION empty_partition IS 'Takes all rows out of a partition, and makes it refuse new ones.';
 
--- The switch: from here on the rows are in the files. What the manifest says of them must be what the
--- partition was sealed with, market by market: the ledger goes on claiming them. The emptied table
--- goes later, by drop_emptied, because that needs the parent for a moment. False when the partition is
--- not sealed, or not with this checksum.
+-- From here on the rows are in the files. The manifest must name as many rows of each market as are counted. False when
+-- the partition is not sealed, or has another checksum. drop_emptied removes the emptied table later.
 CREATE FUNCTION archive_partition(for_table text, at timestamptz, manifest_uri text, manifest jsonb)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
@@ -1015,8 +1037,9 @@ BEGIN
         SELECT f."marketId" AS market_id, sum(f.rows) AS rows
         FROM jsonb_to_recordset(manifest -> 'files') AS f("marketId" integer, rows bigint) GROUP BY 1) f
       FULL JOIN (
-        SELECT one.key::integer AS market_id, (one.value ->> 0)::bigint AS rows
-        FROM jsonb_each(held.market_rows) AS one) m USING (market_id)
+        SELECT r.market_id, sum(r.rows) AS rows FROM rows_by_day r
+        WHERE r.series = for_table AND r.day >= lower(place.span)::date AND r.day < upper(place.span)::date
+        GROUP BY 1 HAVING sum(r.rows) > 0) m USING (market_id)
       WHERE f.rows IS DISTINCT FROM m.rows) THEN 'the rows of a market'
   END;
   IF wrong IS NOT NULL THEN
@@ -1086,7 +1109,7 @@ END
 $$;
 COMMENT ON FUNCTION begin_restore IS 'Makes an empty table for the rows of an archived partition, aside; its name, or null.';
 
--- The switch back. False when the rows are not those that it was sealed with.
+-- The switch back. False when the partition is not archived, or has another checksum.
 CREATE FUNCTION finish_restore(for_table text, at timestamptz, sum text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
@@ -1094,8 +1117,7 @@ SET lock_timeout TO '2s'
 AS $$
 DECLARE
   place record;
-  held partition_state;
-  counted jsonb;
+  wrong record;
 BEGIN
   SELECT * INTO place FROM partition_at(for_table, at);
   IF to_regclass(place.name) IS NULL THEN
@@ -1103,15 +1125,15 @@ BEGIN
   END IF;
   -- From here on the rows aside do not change; counted before readers have to wait.
   PERFORM guard_partition(place.name);
-  counted := rows_by_market(for_table, place.name);
+  SELECT * INTO wrong FROM miscounted(for_table, place.name, place.span) LIMIT 1;
   LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
   PERFORM FROM partition_policy WHERE table_name = for_table FOR UPDATE;
-  SELECT * INTO held FROM partition_state
+  PERFORM FROM partition_state
   WHERE table_name = for_table AND span = place.span AND state = 'archived' AND checksum = sum FOR UPDATE;
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  IF counted IS DISTINCT FROM held.market_rows THEN
+  IF wrong.market_id IS NOT NULL THEN
     RAISE EXCEPTION 'the partition % stays archived: the rows that came back are not those that it was sealed with, market by market', place.name
       USING ERRCODE = 'invalid_parameter_value', TABLE = place.name;
   END IF;
@@ -1142,65 +1164,14 @@ COMMENT ON FUNCTION forget_files IS 'Notes that the files of a partition, whose 
 
 -- Retention ---------------------------------------------------------------------------------------
 
--- Rows of a stream between two moments: those that are here are counted, those of final partitions
--- are known. Null where a partition that has left reaches beyond the span: how many of its rows lie
--- in it is not known, and of other kinds than trades not even how many there are of a variant.
-CREATE FUNCTION stream_rows(for_table text, for_stream stream, from_at timestamptz, to_at timestamptz)
-RETURNS bigint
-LANGUAGE plpgsql STABLE
-AS $$
-DECLARE
-  is_exact CONSTANT boolean := for_table = 'trade';
-  place CONSTANT integer := CASE for_stream.kind WHEN 'times' THEN 3 ELSE 0 END;
-  time_column CONSTANT text := CASE for_table WHEN 'trade' THEN 'traded_at' WHEN 'kline' THEN 'open_at' ELSE 'observed_at' END;
-  condition CONSTANT text := CASE for_table
-    WHEN 'trade' THEN 'market_id = $1' WHEN 'kline' THEN 'market_id = $1 AND interval_s = $2'
-    WHEN 'market_state' THEN 'market_id = $1 AND period_s = $2'
-    ELSE 'market_id = $1' END;
-  asked CONSTANT tstzrange := tstzrange(from_at, to_at);
-  known tstzmultirange := '{}';
-  total bigint := 0;
-  here bigint;
-  one record;
-BEGIN
-  FOR one IN
-    SELECT p.span, p.state, p.market_rows FROM partition_state p
-    WHERE p.table_name = for_table AND p.state IN ('sealed', 'archived') AND p.span && asked
-  LOOP
-    IF is_exact AND one.span <@ asked AND one.market_rows IS NOT NULL THEN
-      known := known + tstzmultirange(one.span);
-      total := total + coalesce((one.market_rows -> for_stream.market_id::text ->> place)::bigint, 0);
-    ELSIF one.state = 'archived' THEN
-      RETURN NULL;
-    END IF;
-  END LOOP;
-  -- One span a statement, as text: so partitions are left out before the work.
-  FOR one IN SELECT part FROM unnest(tstzmultirange(asked) - known) AS part LOOP
-    EXECUTE format('SELECT count(%s) FROM %I WHERE %s AND %I >= %L AND %I < %L',
-        CASE for_stream.kind WHEN 'times' THEN 'executed_at' ELSE '*' END, for_table, condition,
-        time_column, lower(one.part), time_column, upper(one.part))
-      INTO here USING for_stream.market_id, for_stream.variant;
-    total := total + here;
-  END LOOP;
-  RETURN total;
-END
-$$;
-COMMENT ON FUNCTION stream_rows IS 'How many rows of a stream lie in a span; null where that is not known any more.';
-
--- Of the time up to a moment, the end of a partition that is given up, nothing is claimed, expected,
--- wanted, missing or judged any more. What is left of a covered span that reached beyond it keeps an
--- exact count of its rows. Must run while the rows are still there.
+-- Removes what the ledger says of the time up to the end of an expired partition: coverage, expectation, requests, gaps
+-- and check results.
 CREATE FUNCTION revoke_ledger(for_table text, until timestamptz) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
   kinds CONSTANT text[] := streams_of(for_table);
   markets integer[];
-  cut record;
-  gone bigint;
-  rest bigint;
-  lowest bigint;
-  place integer;
 BEGIN
   IF kinds = '{}' THEN
     RETURN;
@@ -1208,40 +1179,10 @@ BEGIN
   SELECT array_agg(DISTINCT s.market_id) INTO markets FROM stream s WHERE s.kind = ANY (kinds);
   PERFORM lock_rows('market', markets);
   PERFORM lock_rows('gaps', markets);
-  FOR cut IN
-    SELECT s AS of_stream, s.kind, c.market_id, c.stream_id, c.span, c.row_count
-    FROM stream s JOIN coverage c USING (stream_id)
-    WHERE s.kind = ANY (kinds) AND lower(c.span) < until AND upper(c.span) > until
-    ORDER BY c.market_id, c.stream_id
-  LOOP
-    gone := stream_rows(for_table, cut.of_stream, lower(cut.span), until);
-    rest := CASE WHEN gone IS NULL THEN stream_rows(for_table, cut.of_stream, until, upper(cut.span))
-                 ELSE greatest(cut.row_count - gone, 0) END;
-    -- Neither is known: they go in proportion to time.
-    rest := coalesce(rest, round(cut.row_count * extract(epoch FROM upper(cut.span) - until)
-                                 / extract(epoch FROM upper(cut.span) - lower(cut.span))));
-    lowest := NULL;
-    IF for_table = 'trade' AND rest > 0 THEN
-      place := CASE cut.kind WHEN 'times' THEN 4 ELSE 1 END;
-      -- Ids grow with time: it is that of the oldest rows, here or in a final partition.
-      SELECT min(tid) INTO lowest FROM (
-        (SELECT (p.market_rows -> cut.market_id::text ->> place)::bigint AS tid FROM partition_state p
-         WHERE p.table_name = 'trade' AND p.state IN ('sealed', 'archived') AND lower(p.span) >= until
-           AND lower(p.span) < upper(cut.span) AND p.market_rows -> cut.market_id::text ->> place IS NOT NULL
-         ORDER BY lower(p.span) LIMIT 1)
-        UNION ALL
-        (SELECT t.tid FROM trade t
-         WHERE t.market_id = cut.market_id AND t.traded_at >= until AND t.traded_at < upper(cut.span)
-           AND (cut.kind = 'trades' OR t.executed_at IS NOT NULL)
-         ORDER BY t.traded_at, t.tid LIMIT 1)) AS candidate;
-    END IF;
-    UPDATE coverage c
-    SET span = tstzrange(until, upper(c.span)), row_count = rest, first_id = lowest,
-        last_id = CASE WHEN rest = 0 THEN NULL ELSE c.last_id END
-    WHERE c.stream_id = cut.stream_id AND c.market_id = cut.market_id AND c.span = cut.span;
-  END LOOP;
   DELETE FROM coverage c USING stream s
   WHERE s.stream_id = c.stream_id AND s.kind = ANY (kinds) AND upper(c.span) <= until;
+  UPDATE coverage c SET span = tstzrange(until, upper(c.span)) FROM stream s
+  WHERE s.stream_id = c.stream_id AND s.kind = ANY (kinds) AND lower(c.span) < until;
   UPDATE stream SET collect_from = until, start_reason = NULL
   WHERE kind = ANY (kinds) AND (collect_from IS NULL OR collect_from < until);
   DELETE FROM wanted w USING stream s
@@ -1269,9 +1210,9 @@ END
 $$;
 COMMENT ON FUNCTION revoke_ledger IS 'Takes back all that the ledger says of a table up to a moment.';
 
--- Gives the rows of a partition up, wherever they are, and with them all that the ledger says of them
--- and of the time before. Returns the state that it had; null when there is none such, when it is
--- expired already, or when its time has hardly ended: retention is never that short.
+-- Removes the rows of a partition for good, wherever they are, with their counters and all that the ledger says of that
+-- time and the time before. Returns the state that it had; null when there is none such, when it is expired already,
+-- or when its time has hardly ended: retention is never that short.
 CREATE FUNCTION expire_partition(for_table text, at timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
@@ -1302,8 +1243,10 @@ BEGIN
     PERFORM forget_plans(for_table);
     PERFORM empty_partition(place.name);
   END IF;
+  DELETE FROM rows_by_day
+  WHERE series = for_table AND day >= lower(place.span)::date AND day < upper(place.span)::date;
   UPDATE partition_state
-  SET state = 'expired', row_count = NULL, checksum = NULL, market_rows = NULL, uri = NULL,
+  SET state = 'expired', row_count = NULL, checksum = NULL, uri = NULL,
       manifest_sha256 = NULL, cold_bytes = NULL, archived_at = NULL, restored_at = NULL
   WHERE table_name = for_table AND span = place.span;
   RETURN known;
@@ -1322,11 +1265,11 @@ BEGIN
   FOR one IN
     SELECT oid::regprocedure FROM pg_proc
     WHERE pronamespace = current_schema()::regnamespace AND proname = ANY (ARRAY[
-      'make_partition', 'partition_at', 'build_partition', 'partition_is_final', 'guard_partition',
+      'expose_trade', 'add_market_locks', 'lock_rows', 'hold_lock', 'rows_stay', 'partition_at',
+      'build_partition', 'make_partition', 'replace_partition', 'partition_is_final', 'guard_partition',
       'begin_seal', 'finish_seal', 'reopen_partition', 'drop_broken_indexes', 'rebuild_indexes',
-      'empty_partition', 'archive_partition', 'drop_emptied', 'begin_restore', 'finish_restore',
-      'expire_partition', 'expose_trade', 'add_market_locks', 'lock_rows', 'hold_lock', 'stream_rows',
-      'revoke_ledger', 'forget_plans', 'rows_by_market', 'forget_files', 'rows_stay', 'replace_partition'])
+      'forget_plans', 'empty_partition', 'archive_partition', 'drop_emptied', 'begin_restore',
+      'finish_restore', 'forget_files', 'revoke_ledger', 'expire_partition', 'miscounted'])
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path TO %I, pg_temp', one, current_schema());
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one);

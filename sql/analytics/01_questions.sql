@@ -70,18 +70,18 @@ AS $$
 DECLARE
   word text := lower(btrim(name));
 BEGIN
-  IF word IS NULL OR word IN ('trades', 'times', 'depth', 'tickers', 'candles', 'states') THEN
+  IF word IS NULL OR word IN ('trades', 'depth', 'tickers', 'candles', 'states') THEN
     RETURN word;
   END IF;
   -- In the singular, and by the name of the view klines.
   IF word IN ('kline', 'klines') THEN
     RETURN 'candles';
-  ELSIF word IN ('trade', 'time', 'ticker', 'candle', 'state') THEN
+  ELSIF word IN ('trade', 'ticker', 'candle', 'state') THEN
     RETURN word || 's';
   END IF;
   RAISE EXCEPTION 'there is no kind %', quote_literal(name)
     USING ERRCODE = 'invalid_parameter_value',
-          HINT = 'There are trades, times, candles, depth, tickers and states.';
+          HINT = 'There are trades, candles, depth, tickers and states.';
 END
 $$;
 COMMENT ON FUNCTION analytics.kind IS 'Helper: the kind of a stream as the ledger writes it, by its name in the singular or plural; any other name is refused. Example: SELECT analytics.kind(''kline'')';

@@ -5,7 +5,7 @@ FROM coverage c JOIN stream s ON s.stream_id = c.stream_id AND s.market_id = c.m
 JOIN market m ON m.market_id = c.market_id;
 COMMENT ON VIEW analytics.coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Example: SELECT * FROM analytics.coverage WHERE market = ''BTC_USDT'' AND kind = ''trades'' ORDER BY starts_at DESC LIMIT 10';
 COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market: ''BTC_USDT''.';
-COMMENT ON COLUMN analytics.coverage.kind IS 'trades, times (exact times of trades), depth, tickers, candles or states: ''trades''.';
+COMMENT ON COLUMN analytics.coverage.kind IS 'trades, depth, tickers, candles or states: ''trades''.';
 COMMENT ON COLUMN analytics.coverage.variant IS 'Seconds of candles and states, else 0: 60.';
 COMMENT ON COLUMN analytics.coverage.starts_at IS 'First moment, exchange time: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.coverage.ends_at IS 'First moment after it: 2026-01-15 13:00:00+00.';
@@ -38,7 +38,7 @@ BEGIN ATOMIC
    AND c.span && analytics.span(from_at, to_at), LATERAL (
     SELECT c.span * analytics.span(from_at, to_at) AS part) cut;
 END;
-COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, candles, depth, tickers, states), cut to it; left out or null, an end of the span is without end. variant: seconds of candles and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, candles, depth, tickers, states), cut to it; left out or null, an end of the span is without end. variant: seconds of candles and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
 
 -- Expected less covered, cut along what is remembered of it: what the view and the function gaps are made of.
 -- Its arguments have names of their own, as no column may be called like an argument.
@@ -103,7 +103,7 @@ SELECT g.market, g.kind, g.variant, g.starts_at, g.ends_at, g.length, g.state, g
 FROM analytics.missing_spans(NULL, NULL, NULL, NULL) g;
 COMMENT ON VIEW analytics.gaps IS 'Everything that is expected and not proven complete, of all markets and of all time; the function gaps answers for a span. Example: SELECT market, kind, sum(length) FROM analytics.gaps WHERE state = ''open'' AND NOT is_lag GROUP BY market, kind';
 COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market: ''BTC_USDT''.';
-COMMENT ON COLUMN analytics.gaps.kind IS 'trades, times, depth, tickers, candles or states: ''trades''.';
+COMMENT ON COLUMN analytics.gaps.kind IS 'trades, depth, tickers, candles or states: ''trades''.';
 COMMENT ON COLUMN analytics.gaps.variant IS 'Seconds of candles and states, else 0: 0.';
 COMMENT ON COLUMN analytics.gaps.starts_at IS 'First missing moment, exchange time: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.gaps.ends_at IS 'First moment after it: 2026-01-15 12:05:00+00.';

@@ -229,7 +229,7 @@ export class Verification {
     { span, differences }: SlotCheck,
     tries: number,
   ): Promise<StreamRef[]> {
-    const both = [target.trades, target.times, kline].filter((one) => one !== null);
+    const both = [target.trades, kline].filter((one) => one !== null);
     const all = tries === 0 && isAbsentCandle(differences) ? [kline] : both;
     const shorter = target.klines
       .filter(({ variant }) => variant < kline.variant && kline.variant % variant === 0)

@@ -126,7 +126,6 @@ export function isSwitchedOn(
   const { trades, candles, states } = streams;
   const isOn: Readonly<Partial<Record<StreamKind, boolean>>> = {
     trades: trades.enabled,
-    times: trades.enabled && trades.exactTimes,
     candles: candles.enabled && candles.intervalsS.includes(variant),
     states: states.enabled && states.periodsS.includes(variant),
     depth: streams.depth.enabled,
@@ -298,7 +297,7 @@ async function whyNoGap(
   }
   if (oldestCoveredMs === null) return 'nothing is covered yet';
   const start = formatInstant(oldestCoveredMs);
-  if ((kind === 'trades' || kind === 'times') && collectFromMs === null) {
+  if (kind === 'trades' && collectFromMs === null) {
     return `not collected as far back as that yet; a running daemon goes on down from ${start}${startTriesText(stream, nowMs)}`;
   }
   if (stream.startReason === 'history horizon') {

@@ -38,7 +38,13 @@ export const lifeKindsArgument = listArgument(LIFE_KIND_NAMES, (word): LifeKind 
 });
 
 /** The rules that the settings make. */
-export function lifeRulesOf({ partitions, cold, retention, verification }: Config): LifeRules {
+export function lifeRulesOf({
+  partitions,
+  cold,
+  retention,
+  verification,
+  streams,
+}: Config): LifeRules {
   const retentionMs: Partial<Record<SeriesTable, number>> = {};
   for (const table of SERIES_TABLES) {
     const keptMs = retention[SERIES[table].retention];
@@ -50,6 +56,7 @@ export function lifeRulesOf({ partitions, cold, retention, verification }: Confi
     restMs: cold.after,
     retentionMs,
     needsChecks: verification.enabled,
+    needsTimes: streams.trades.enabled && streams.trades.exactTimes,
   };
 }
 

@@ -156,13 +156,12 @@ export function kindOf(word: string): StreamKind | undefined {
 /** Reads and gathers a list of kinds with commas. */
 export const kindsArgument = listArgument(STREAM_KINDS, (word) => readKind(word, STREAM_KINDS));
 
-/** The same of what can be fetched later: trades (with their exact times) and candles. */
+/** The same of what can be fetched later. */
 export const fetchedKindsArgument = listArgument(FILLED_KINDS, (word): StreamKind => {
   const kind = readKind(word, FETCHABLE);
   if (kind === 'trades' || kind === 'candles') return kind;
-  const why = kind === 'times' ? 'times come with trades' : 'it exists only while it happens';
   throw new InvalidArgumentError(
-    `"${word}" cannot be filled: ${why}. Write trades, candles or both.`,
+    `"${word}" cannot be filled: it exists only while it happens. Write trades, candles or both.`,
   );
 });
 

@@ -122,7 +122,7 @@ export class ClaimGate {
     const lastMs = Math.min(nowMs, this.#time.lived?.untilMs ?? this.#clock.wallMs());
     for (const { stream } of claims) {
       const { kind, marketId, streamId, variant } = stream;
-      const ofTrades = kind === 'trades' || kind === 'times' ? trades : [];
+      const ofTrades = kind === 'trades' ? trades : [];
       for (const row of ofTrades) {
         const ms = row.tradedAtS * SECOND_MS;
         if (row.marketId === marketId && ms <= lastMs) this.#know(streamId, ms);

@@ -21,7 +21,7 @@ import { PollDispatcher } from './polling/dispatcher.js';
 import type { OpenTradeFeed } from './ports.js';
 import { streamReport } from './reports.js';
 import { retryingArchive, retryingExchange } from './retrying.js';
-import { FillReview } from './review.js';
+import { FillReview, fillersOf } from './review.js';
 import { Schedules, toleranceMs } from './schedule.js';
 import { Standing, type StandingStream } from './standing.js';
 import { TickerCollector, TickerSweep, windowOf } from './tickers.js';
@@ -29,6 +29,7 @@ import { TradeEvidence } from './trades/evidence.js';
 import { type FedMarket, TradeFeedCollector } from './trades/feed.js';
 import { GapFiller } from './trades/filler.js';
 import { OffsetModes } from './trades/offset-mode.js';
+import { noTraits } from './trades/walk.js';
 
 interface CollectorOptions extends CollectPorts {
   /** Requests a second that one endpoint may get now. */
@@ -109,7 +110,7 @@ export class Collector {
     this.#dispatcher = new PollDispatcher({
       ...{ exchange, requestsPerS, time, clock, random, telemetry },
       onPolled: () => this.#filler.wake(),
-      onFailed: ({ kind, market }, error) => onFailed(kind, market, error),
+      onFailed: ({ market }, error) => onFailed('trades', market, error),
     });
     this.#context = {
       ...options,
@@ -121,7 +122,7 @@ export class Collector {
       },
       evidenceOf: (market) => this.#evidenceOf(market),
       unproven: (stream, why, reason) => this.#standing.unproven(stream, why, reason),
-      traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
+      traits: noTraits(),
       offsets: new OffsetModes({ archive, clock, telemetry }),
       onUnpushed:
         options.openTradeFeed &&
@@ -220,9 +221,7 @@ export class Collector {
     await this.#keepWithinPresent();
     await this.#standing.review();
     const units = [...this.#units.values()];
-    const streamIds = units.flatMap(({ walkers, candles }) =>
-      [...walkers, ...candles].flatMap((filler) => filler.streamIds),
-    );
+    const streamIds = units.flatMap((unit) => fillersOf(unit).map(({ streamId }) => streamId));
     const requests = await archive.fillRequests(Math.floor(time.nowMs()), streamIds);
     const touched = await this.#review.review(requests, units);
     if (touched.size === 0) return;
@@ -256,8 +255,8 @@ export class Collector {
   /** Lets those that keep in mind what is covered read it anew. */
   async #reload(fromMs: number): Promise<void> {
     const revoked = { fromMs: floorToMs(fromMs, 1000), toMs: Number.POSITIVE_INFINITY };
-    for (const { walkers, candles } of this.#units.values()) {
-      for (const walker of walkers) walker.revoked(revoked);
+    for (const { trades, candles } of this.#units.values()) {
+      trades?.revoked(revoked);
       for (const candle of candles) await candle.reload();
     }
   }
@@ -271,7 +270,7 @@ export class Collector {
     every('markets', markets.schedule, () => this.#refreshMarkets());
     if (trades.enabled) {
       const periodMs = every('trades', trades.schedule, () => this.#dispatcher.markDue());
-      for (const kind of ['trades', 'times'] as const) this.#standing.keepsTo(kind, periodMs);
+      this.#standing.keepsTo('trades', periodMs);
       this.#dispatcher.keepBaseline(periodMs);
       this.#paces.keepsTo('trades', periodMs);
     }
@@ -384,13 +383,15 @@ export class Collector {
     if (this.#stopping.signal.aborted) return;
     this.#review.limit(limits, [unit]);
     this.#units.set(market, unit);
-    if (unit.pushed.length > 0) {
-      const { pushed } = unit;
+    const { trades, pushed } = unit;
+    if (pushed !== undefined) {
       this.#fed.set(market, { marketId, pushed, evidence: this.#evidenceOf(market) });
       this.#tradeFeed?.changed();
     }
-    for (const walker of unit.walkers) this.#filler.add(walker);
-    this.#dispatcher.add(market, unit.walkers);
+    if (trades !== undefined) {
+      this.#filler.add(trades);
+      this.#dispatcher.add(market, trades, trades.times);
+    }
     for (const state of unit.states) state.start();
   }
 
@@ -399,7 +400,7 @@ export class Collector {
     if (this.#fed.delete(unit.market)) this.#tradeFeed?.changed();
     this.#standing.forget(unit.marketId);
     this.#evidence.delete(unit.market);
-    for (const walker of unit.walkers) this.#filler.remove(walker);
+    if (unit.trades !== undefined) this.#filler.remove(unit.trades);
     const polled = this.#dispatcher.remove(unit.market);
     const states = unit.states.map((state) => state.stop());
     await Promise.all([polled, ...states, this.#flush(unit)]);

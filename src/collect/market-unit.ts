@@ -1,9 +1,8 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
-import { floorToMs, type Span } from '../kernel/span.js';
+import { floorToMs } from '../kernel/span.js';
 import type { StreamRef } from '../model/batch.js';
 import { RANGES_MAX } from '../model/covered-ranges.js';
-import type { PageRow } from '../model/order.js';
 import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
@@ -15,7 +14,7 @@ import type { TradeEvidence } from './trades/evidence.js';
 import type { OffsetKnowledge } from './trades/offset-mode.js';
 import { PushedTrades } from './trades/pushed.js';
 import { historySource, resultSource } from './trades/source.js';
-import type { ServerTraits } from './trades/walk.js';
+import type { Traits } from './trades/walk.js';
 import { TradeWalker } from './trades/walker.js';
 
 /** What collecting needs of the rest of a daemon. */
@@ -34,7 +33,7 @@ export interface CollectPorts {
 export interface CollectContext extends CollectPorts {
   /** Called when a page shows a trade that should have been pushed; left out: none are. */
   readonly onUnpushed?: ((market: string, tradedMs: number) => void) | undefined;
-  readonly traits: Readonly<Record<'trades' | 'times', ServerTraits>>;
+  readonly traits: Traits;
   readonly offsets: OffsetKnowledge;
   /** What other sources show of each market's newest trades. */
   readonly evidenceOf: (market: string) => TradeEvidence;
@@ -56,9 +55,9 @@ export interface CollectContext extends CollectPorts {
 export interface MarketUnit {
   readonly market: string;
   readonly marketId: number;
-  readonly walkers: readonly TradeWalker[];
-  /** What is pushed of its trades, for each walk. */
-  readonly pushed: readonly PushedTrades[];
+  readonly trades: TradeWalker | undefined;
+  /** What is pushed of its trades. */
+  readonly pushed: PushedTrades | undefined;
   readonly depth: DepthCollector | undefined;
   readonly ticker: MarketTicker | undefined;
   readonly candles: readonly CandleCollector[];
@@ -105,34 +104,26 @@ export async function openMarketUnit(
   const shared = { ...context, market, marketId };
   const nowMs = Math.floor(time.nowMs());
 
-  const walkers: TradeWalker[] = [];
-  const pushed: PushedTrades[] = [];
-  const evidence = context.evidenceOf(market);
-  const { exchange, onUnpushed } = context;
-  const hasResult = exchange.offers('historyResult');
-  const sources = [
-    ...(trades.exactTimes && hasResult ? [historySource(exchange, 'times')] : []),
-    hasResult ? resultSource(exchange) : historySource(exchange, 'trades'),
-  ];
-  // Trades are covered in whole seconds.
-  const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
-  const isAllWanted = floorMs === undefined && !isOnRequest;
-  const margins = { cacheMarginMs: CACHE_MARGIN_MS, keptAtLeastMs: KEPT_AT_LEAST_MS };
-  const ofTrades = { ...shared, ...margins, evidence, isAllWanted };
-  const hasTrades = trades.enabled && (await archive.storedAbove(marketId, 0)) > 0;
-  for (const source of trades.enabled ? sources : []) {
-    const { stream, ranges } = await openStream(source.kind, 0, floorMs);
-    const isForBoth = trades.exactTimes && !hasResult;
-    const times = isForBoth ? await openStream('times', 0, floorMs) : undefined;
-    const onExposed = (rows: readonly PageRow[], span: Span) => {
-      for (const other of walkers) if (other.kind !== source.kind) other.exposed(rows, span);
+  let walker: TradeWalker | undefined;
+  let pushed: PushedTrades | undefined;
+  if (trades.enabled) {
+    const { exchange, onUnpushed, traits } = context;
+    // Trades are covered in whole seconds.
+    const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
+    const isAllWanted = floorMs === undefined && !isOnRequest;
+    const { stream, ranges } = await openStream('trades', 0, floorMs);
+    pushed = onUnpushed && new PushedTrades((tradedMs) => onUnpushed(market, tradedMs));
+    const history = historySource(exchange);
+    const hasResult = exchange.offers('historyResult');
+    const options = {
+      ...{ ...shared, stream, pushed, traits, isAllWanted },
+      source: hasResult ? resultSource(exchange) : history,
+      timed: hasResult && trades.exactTimes ? history : undefined,
+      evidence: context.evidenceOf(market),
+      ...{ cacheMarginMs: CACHE_MARGIN_MS, keptAtLeastMs: KEPT_AT_LEAST_MS },
     };
-    const witness = sources.find((other) => other !== source);
-    const fed = onUnpushed && new PushedTrades((tradedMs) => onUnpushed(market, tradedMs));
-    if (fed !== undefined) pushed.push(fed);
-    const traits = context.traits[source.kind];
-    const own = { stream, source, traits, timesStream: times?.stream, pushed: fed };
-    walkers.push(new TradeWalker({ ...ofTrades, ...own, witness, onExposed }, ranges, hasTrades));
+    const hasTrades = (await archive.storedAbove(marketId, 0)) > 0;
+    walker = new TradeWalker(options, ranges, hasTrades);
   }
 
   let depthCollector: DepthCollector | undefined;
@@ -146,8 +137,7 @@ export async function openMarketUnit(
   const ticker = context.tickers?.follow({ market, marketId, ...(await openLive('tickers', 0)) });
 
   const candles: CandleCollector[] = [];
-  const tradesWalker = walkers.find(({ kind }) => kind === 'trades');
-  const coveredTrades = tradesWalker && (() => tradesWalker.covered);
+  const coveredTrades = walker && (() => walker.covered);
   const collected = settings.streams.candles;
   const filter = { marketIds: [marketId], kinds: ['candles'] as const, limit: RANGES_MAX };
   const stalled = { states: ['unfillable'], reasons: ['walk stalled'] } as const;
@@ -178,7 +168,7 @@ export async function openMarketUnit(
   return {
     market,
     marketId,
-    walkers,
+    trades: walker,
     pushed,
     depth: depthCollector,
     ticker,

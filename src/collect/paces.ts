@@ -88,8 +88,7 @@ export class Paces {
   #askedPerS(units: readonly MarketUnit[]): Map<PacedStream, number> {
     const perS = (stream: PacedStream, requests: number) =>
       (requests * 1000) / (this.#schedulesMs.get(stream) ?? Number.POSITIVE_INFINITY);
-    const walkers = units.flatMap((unit) => unit.walkers);
-    const polled = walkers.filter((walker) => !walker.isPushed);
+    const polled = units.filter(({ trades }) => trades?.isPushed === false);
     // A candle is asked for once it has ended, at the run after that.
     const runS = (this.#schedulesMs.get('candles') ?? 0) / 1000;
     const { intervalsS } = this.#options;

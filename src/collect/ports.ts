@@ -76,7 +76,7 @@ export type OpenTradeFeed = (of: Pick<TradeFeedOptions, 'markets'>) => TradeFeed
 export const ARCHIVE_METHODS = [
   ...(['commit', 'ensureMarkets', 'ensureStream', 'coveredRanges'] as const),
   ...(['want', 'fillRequests', 'listGaps', 'startTries', 'noteStartTry'] as const),
-  ...(['revokeBeyond', 'notePresent', 'storedTrades', 'storedAbove'] as const),
+  ...(['revokeBeyond', 'notePresent', 'storedTrades', 'storedAbove', 'untimedTrades'] as const),
   ...(['hasTradeBefore', 'tradedSlots', 'recordIdEpoch'] as const),
   ...(['offsetModes', 'rememberOffsetMode', 'openSession', 'closeSession'] as const),
 ] as const;

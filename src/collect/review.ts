@@ -6,13 +6,17 @@ import type { CandleCollector } from './candles/candles.js';
 /** A filler of one stream's gaps: a walk through trades, or a collector of candles. */
 export type StreamFiller = Pick<
   CandleCollector,
-  'streamIds' | 'backfill' | 'invalidate' | 'retry' | 'keepFrom'
+  'streamId' | 'backfill' | 'invalidate' | 'retry' | 'keepFrom'
 >;
 
 /** The part of a market's collectors that a review speaks to. */
 export interface ReviewedUnit {
-  readonly walkers: readonly StreamFiller[];
+  readonly trades: StreamFiller | undefined;
   readonly candles: readonly (StreamFiller & Pick<CandleCollector, 'leaveOut'>)[];
+}
+
+export function fillersOf({ trades, candles }: ReviewedUnit): StreamFiller[] {
+  return [...(trades === undefined ? [] : [trades]), ...candles];
 }
 
 /**
@@ -57,10 +61,7 @@ export class FillReview {
     if (wanted.length + suspects.length + due.length === 0) return touched;
     const fillers = new Map<number, { readonly filler: StreamFiller; readonly unit: T }>();
     for (const unit of all) {
-      const { walkers, candles } = unit;
-      for (const filler of [...walkers, ...candles]) {
-        for (const streamId of filler.streamIds) fillers.set(streamId, { filler, unit });
-      }
+      for (const filler of fillersOf(unit)) fillers.set(filler.streamId, { filler, unit });
     }
     /** The filler of a request's stream, unless the request was just passed on. */
     const fillerOf = (streamId: number, key?: string): StreamFiller | undefined => {
@@ -92,8 +93,8 @@ export class FillReview {
     { expired, candlesInFiles }: Pick<FillRequests, 'expired' | 'candlesInFiles'>,
     all: readonly ReviewedUnit[],
   ): void {
-    for (const { walkers, candles } of all) {
-      for (const walker of walkers) walker.keepFrom(expired.trades ?? Number.NEGATIVE_INFINITY);
+    for (const { trades, candles } of all) {
+      trades?.keepFrom(expired.trades ?? Number.NEGATIVE_INFINITY);
       for (const one of candles) {
         one.keepFrom(expired.candles ?? Number.NEGATIVE_INFINITY);
         one.leaveOut(candlesInFiles);

@@ -5,7 +5,7 @@ import { floorToMs, type Span } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
 import type { CoveredRange, GapRecord, StreamRef } from '../model/batch.js';
 import { type GapReason, isLost } from '../model/gap-reasons.js';
-import { MOMENT_STREAMS, type StreamKind, tableOfStream } from '../model/series.js';
+import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ExchangeTime } from './ports.js';
 import { WalkStalledError } from './trades/walk.js';
@@ -313,7 +313,7 @@ export class Standing {
         for (const { marketId, span } of batch.expose ?? []) {
           for (const one of this.#streams.values()) {
             const { kind, marketId: own } = one.stream;
-            if (own === marketId && tableOfStream(kind) === 'trade') this.#takenBack(one, span);
+            if (own === marketId && kind === 'trades') this.#takenBack(one, span);
           }
         }
         for (const { streamId, fromMs } of batch.begins ?? []) this.#beginsLater(streamId, fromMs);

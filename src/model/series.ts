@@ -163,7 +163,7 @@ export const SERIES = {
     kind: 'trades',
     batch: 'trades',
     retention: 'trades',
-    streams: ['trades', 'times'],
+    streams: ['trades'],
     isFetchable: true,
     key: ['traded_at', 'tid'],
     number: 'tid',
@@ -350,7 +350,7 @@ export function seriesOf(table: SeriesTable): SeriesEntry {
   return SERIES[table];
 }
 
-/** The kinds of stream. One covers what its series claims; `times` is the companion of `trades`. */
+/** The kinds of stream. One covers what its series claims. */
 export type StreamKind = (typeof SERIES)[SeriesTable]['streams'][number];
 
 /** The names of the series in SQL views, cold files and manifests. */

@@ -72,7 +72,7 @@ export const COLLECT = {
   headPolled: event<
     Stream & {
       /** Trigger: the state feed or the tickers, asked for by the schedule, and so on. */
-      cause: 'pushed' | 'swept' | 'urgent' | 'floor' | 'spare';
+      cause: 'pushed' | 'swept' | 'stored' | 'urgent' | 'floor' | 'spare';
       /** Time from the sign of a trade to the poll; undefined without a sign. */
       waitMs: number | undefined;
       /** How old the new trades were once they were stored, exchange time. */

@@ -50,7 +50,7 @@ const COUNTERS = {
   'poll_failures_total{stream,code,action}':
     'Failed polls, by error code and action (retry, skip, fatal).',
   'head_polls_total{stream,cause}':
-    'Polls of the newest trades by cause: pushed, swept: a sign of a trade; urgent: a page that fills up; floor: the schedule; spare: unused requests.',
+    'Polls of the newest trades by cause: pushed, swept: a sign of a trade; stored: rows to prove; urgent: a page that fills up; floor: the schedule; spare: unused requests.',
   'runs_skipped_total{stream}': 'Scheduled runs skipped because the previous one was in progress.',
   'schedules_missed_total{schedule}':
     'Schedules that missed two runs and were run by the watchdog.',
@@ -69,7 +69,8 @@ const COUNTERS = {
   'gaps_found_total{stream,reason}': 'New gaps, by reason.',
   'gap_seconds_found_total{stream}': 'Length of new gaps.',
   'market_changes_total{change}': 'Markets that were listed, delisted or changed.',
-  'candle_checks_total{outcome}': 'Candles compared with stored trades for the first time, by outcome.',
+  'candle_checks_total{outcome}':
+    'Candles compared with stored trades for the first time, by outcome.',
   'mismatches_settled_total{outcome}': 'Mismatches after the last refetch, by outcome.',
   'verify_failures_total{code}': 'Failed rounds of verification, by error code.',
   'served_requests_total{endpoint,status}': 'HTTP requests served as an exchange.',
@@ -258,9 +259,7 @@ export class Metrics {
   /** Frees the place of a market that will not come again. */
   forgetMarket(market: string): void {
     this.#limits.get('market')?.forget(market);
-    for (const stream of ['trades', 'times']) {
-      this.#gauges.get('history_headroom_ratio')?.remove({ stream, market });
-    }
+    this.#gauges.get('history_headroom_ratio')?.remove({ stream: 'trades', market });
   }
 
   /** Adds to a counter, sets a gauge, or notes a figure in a histogram. */

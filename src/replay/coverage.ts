@@ -9,8 +9,8 @@ import { Catalog } from './catalog.js';
 
 type Missing = SpanCompleteness['missing'][number];
 
-/** Kinds that a replay demands without gaps; exact times are times of trades. */
-const DEMANDED: readonly StreamKind[] = ['trades', 'times', 'candles'];
+/** Kinds that a replay demands without gaps. */
+const DEMANDED: readonly StreamKind[] = ['trades', 'candles'];
 /** All kinds that are replayed. */
 const REPLAYED: readonly StreamKind[] = [...DEMANDED, 'depth', 'tickers', 'states'];
 
@@ -57,14 +57,8 @@ export async function readCoverage(
     const before = missing.filter(({ span }) => span.fromMs < range.fromMs);
     sinceMs.set(stream.streamId, Math.max(0, ...before.map(({ span }) => span.toMs)));
   }
-  const marketsOf = (kind: StreamKind) =>
-    new Set(streams.filter((one) => one.kind === kind).map(({ marketId }) => marketId));
-  const isWhole = (kind: StreamKind) => {
-    const markets = marketsOf(kind);
-    // A market that was never collected has no rows to show, but trades without exact times are shown with whole seconds.
-    const isExact = kind !== 'times' || [...marketsOf('trades')].every((id) => markets.has(id));
-    return markets.size > 0 && isExact && all.every(({ stream }) => stream.kind !== kind);
-  };
+  const isWhole = (kind: StreamKind) =>
+    streams.some((one) => one.kind === kind) && all.every(({ stream }) => stream.kind !== kind);
   return {
     gaps: all.filter(({ stream }) => DEMANDED.includes(stream.kind)),
     whole: REPLAYED.filter(isWhole),

@@ -286,7 +286,7 @@ export function isPartOfHistory({
   collectFromMs,
   startReason,
 }: Pick<StatusStream, 'kind' | 'collectFromMs' | 'startReason'>): boolean {
-  if (kind !== 'trades' && kind !== 'times') return false;
+  if (kind !== 'trades') return false;
   return collectFromMs === null || startReason === 'history horizon';
 }
 
@@ -401,9 +401,9 @@ const NOT_COLLECTED: GapReason = 'not collected';
 /** Never walked back to. */
 const MOMENT_KINDS: ReadonlySet<string> = MOMENT_STREAMS;
 
-/** What of a kind retention gave up, in words: that of "times" reads as another word. */
+/** What of a kind retention gave up, in words. */
 export const givenUpText = ([kind, ms]: readonly [kind: string, untilMs: number]) =>
-  `${kind === 'times' ? 'exact times' : kind} from before ${formatInstant(ms)}`;
+  `${kind} from before ${formatInstant(ms)}`;
 
 /** A reason for people: after the first start that of a long way back is no fault. */
 export function reasonText({ kind, reason }: { kind: string; reason: string }): string {

@@ -46,6 +46,7 @@ export type {
   RowForm,
   SeriesSlice,
 } from './reading/snapshot.js';
+export type { UntimedTrades } from './reading/stored-rows.js';
 export {
   type ArchiveIdentity,
   type MarketChanges,
@@ -68,7 +69,13 @@ export type {
   SealFacts,
   SealingAdmin,
 } from './sealing/partitions.js';
-export { findLacks, findMiscount, findUnsettled, readCoverage } from './sealing/settled.js';
+export {
+  findLacks,
+  findMiscount,
+  findUnsettled,
+  readCoverage,
+  type SealNeeds,
+} from './sealing/settled.js';
 
 export { fromMs as timestampSql, toMs as millisSql } from './sql.js';
 

@@ -66,6 +66,7 @@ import {
   readStoredAbove,
   readStoredTrades,
   readTradedSlots,
+  readUntimedTrades,
 } from './reading/stored-rows.js';
 import {
   claimArchive,
@@ -171,7 +172,7 @@ const LEDGER = {
   ...{ replaceRemovedPartitions },
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
   ...{ recordIdEpoch, storedTrades: readStoredTrades, storedAbove: readStoredAbove },
-  ...{ hasTradeBefore, tradedSlots: readTradedSlots },
+  ...{ hasTradeBefore, tradedSlots: readTradedSlots, untimedTrades: readUntimedTrades },
   ...{ openSession, touchSession, closeSession, closeOrphanSessions },
 };
 

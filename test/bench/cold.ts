@@ -93,6 +93,7 @@ async function measure(url: string, archive: Store, coldDir: string): Promise<Me
     rules: {
       ...{ sealAfterMs: DAY_MS, coldAfterMs: DAY_MS, restMs: 0, retentionMs: {} },
       needsChecks: false,
+      needsTimes: false,
     },
     watcher: { onStep: () => undefined, onRows: () => undefined },
     signal: new AbortController().signal,

@@ -36,7 +36,7 @@ const MAKE_MARKETS = `
 const MAKE_STREAMS = `
   INSERT INTO stream (kind, market_id, variant, collect_from)
   SELECT kind, market_id, variant, to_timestamp($1::float8 / 1000)
-  FROM market, (VALUES ('trades', 0), ('times', 0), ('candles', 60)) AS k(kind, variant)`;
+  FROM market, (VALUES ('trades', 0), ('candles', 60)) AS k(kind, variant)`;
 
 /**
  * The worst that a walk can leave: every page a covered range of its own, a gap after each. Pages

@@ -69,6 +69,7 @@ async function makeArchive(server: string, coldDir: string) {
     rules: {
       ...{ sealAfterMs: DAY_MS / 2, coldAfterMs: DAY_MS / 2, retentionMs: {}, restMs: 0 },
       needsChecks: false,
+      needsTimes: false,
     },
     // Partitions of the other series were made along, and are empty.
     isChosen: ({ table }) => table === 'trade',

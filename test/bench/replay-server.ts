@@ -38,7 +38,7 @@ const MAKE = (messages: number, trades: number) => [
   `INSERT INTO archive (name, base_url, is_sandbox) VALUES ('bench', 'http://bench', false)`,
   `INSERT INTO market (name, base, quote, base_prec, quote_prec, fee_prec, min_amount, first_seen_at, last_seen_at)
    VALUES ('BTC_USDT', 'BTC', 'USDT', 8, 2, 4, 0.001, ${START}, ${START})`,
-  `INSERT INTO stream (kind, market_id, variant) VALUES ('states', 1, 60), ('trades', 1, 0), ('times', 1, 0)`,
+  `INSERT INTO stream (kind, market_id, variant) VALUES ('states', 1, 60), ('trades', 1, 0)`,
   `SELECT make_partition('market_state', ${START}), make_partition('trade', ${START})`,
   `INSERT INTO market_state SELECT at, at, 1, 1, 60, n, 'update', price, 60000, price, 61000, 59000,
      round((1e7 + n * 1.37)::numeric, 8), round((1e3 + n * 0.01)::numeric, 8), NULL

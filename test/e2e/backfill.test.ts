@@ -20,7 +20,7 @@ const BACKFILL = ['backfill', '--market', TAPE_MARKET, ...SPAN];
 async function assertWhole(world: TapeProgram): Promise<void> {
   const expected = world.idsBetween(FROM_S, TO_S);
   assert.deepEqual(await world.storedBetween(FROM_S, TO_S), expected);
-  for (const kind of ['trades', 'times', 'candles']) {
+  for (const kind of ['trades', 'candles']) {
     const [fromMs, toMs] = [(START_S + FROM_S) * 1000, (START_S + TO_S) * 1000];
     assert.ok(await isCovered(world.databaseUrl, kind, fromMs, toMs), kind);
   }
@@ -184,7 +184,7 @@ suite('backfill', { concurrency: 3 }, () => {
       world.databaseUrl,
       `INSERT INTO gap (market_id, stream_id, span, state, reason, first_seen_at)
        SELECT market_id, stream_id, tstzrange('${before}', '${today}'), 'unfillable', 'beyond history', now()
-       FROM stream WHERE kind IN ('trades', 'times')`,
+       FROM stream WHERE kind = 'trades'`,
     );
     const lost = await world.run('gaps', 'explain', TAPE_MARKET, 'trades', before);
     assert.match(lost.out, /; next try: none adds anything while its rows are in files$/m);
@@ -245,7 +245,7 @@ suite('backfill', { concurrency: 3 }, () => {
     await runSql(
       world.databaseUrl,
       `INSERT INTO wanted (stream_id, market_id, span)
-       SELECT stream_id, market_id, tstzrange($1, $2) FROM stream WHERE kind IN ('trades', 'times')`,
+       SELECT stream_id, market_id, tstzrange($1, $2) FROM stream WHERE kind = 'trades'`,
       [given, at(FROM_S)],
     );
     /** Kinds with a memory of why their time is missing, by where it begins. */
@@ -256,7 +256,7 @@ suite('backfill', { concurrency: 3 }, () => {
          WHERE reason = $1 AND state <> 'filled' AND lower(span) < $3 ORDER BY kind`,
         [reason, keptFrom, at(0)],
       );
-    await daemon.until(async () => (await missing('exchange failed')).length === 2);
+    await daemon.until(async () => (await missing('exchange failed')).length === 1);
     await runSql(world.databaseUrl, `SELECT make_partition('trade', '${given}')`);
     await daemon.until(async () => {
       const expired = await runSql(
@@ -266,11 +266,8 @@ suite('backfill', { concurrency: 3 }, () => {
       return expired.length === 1;
     });
     await world.faults('DELETE');
-    await daemon.until(async () => (await missing('beyond history')).length === 2);
-    assert.deepEqual(await missing('beyond history'), [
-      { kind: 'times', isKept: true },
-      { kind: 'trades', isKept: true },
-    ]);
+    await daemon.until(async () => (await missing('beyond history')).length === 1);
+    assert.deepEqual(await missing('beyond history'), [{ kind: 'trades', isKept: true }]);
     await world.stop(daemon);
   });
 

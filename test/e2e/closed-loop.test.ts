@@ -42,12 +42,6 @@ const GAPS = {
     [-1500, -1200],
     [-300, -299],
   ],
-  // Of some trades only the second is known.
-  times: [
-    [-1500, -1200],
-    [-900, -600],
-    [-300, -299],
-  ],
   candles: [[-1200, -900]],
   depth: [[-100, -50]],
   tickers: [[-100, -50]],
@@ -68,6 +62,9 @@ const spanOf = ([fromS, toS]: readonly [number, number]) => ({
 });
 
 const isIn = (kind: Kind, atS: number) => GAPS[kind].some(([from, to]) => from <= atS && atS < to);
+
+/** Of some trades only the second is known. */
+const isUntimed = (atS: number) => -900 <= atS && atS < -600;
 
 interface Made {
   readonly atS: number;
@@ -100,7 +97,6 @@ async function fill({ store, stream }: World, missing: readonly Missing[] = []):
   const streams: StreamRef[] = [];
   const kinds = [
     ['trades', 0],
-    ['times', 0],
     ['depth', 0],
     ['tickers', 0],
     ['candles', 60],
@@ -121,7 +117,7 @@ async function fill({ store, stream }: World, missing: readonly Missing[] = []):
         tid += 1 + (at % 3);
         const own = { marketId, side, price, amount, total: '9' };
         const exact = exactTrade(tid, atS, own);
-        return isIn('times', atS) ? { ...exact, executedAtUs: null } : exact;
+        return isUntimed(atS) ? { ...exact, executedAtUs: null } : exact;
       }),
       klines: Array.from({ length: PAST_S / 60 }, (_, at) => 60 * at - PAST_S)
         .filter((openS) => !isIn('candles', openS))

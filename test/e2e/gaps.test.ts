@@ -45,7 +45,7 @@ async function standStill(t: Parameters<typeof TapeProgram.make>[0], seed: numbe
     const rows = await runSql(
       world.databaseUrl,
       `SELECT DISTINCT kind FROM gap JOIN stream USING (stream_id)
-       WHERE kind IN ('trades', 'times') AND attempts > 1 AND reason = 'exchange failed'
+       WHERE kind = 'trades' AND attempts > 1 AND reason = 'exchange failed'
          AND upper(span) - lower(span) > interval '1 minute'`,
     );
     return rows.length === 2;
@@ -63,7 +63,10 @@ suite('gaps', { concurrency: 3 }, () => {
     assert.equal(isWritten, true);
     // A stop between a page and the longer one after it leaves another one, of seconds.
     const gaps = all.filter(({ from, to }) => Date.parse(to) - Date.parse(from) > 60_000);
-    assert.deepEqual(gaps.map(({ kind }) => kind).sort(), ['times', 'trades']);
+    assert.deepEqual(
+      gaps.map(({ kind }) => kind),
+      ['trades'],
+    );
     for (const gap of gaps) {
       assert.equal(gap.state, 'open');
       assert.equal(gap.reason, 'exchange failed');
@@ -134,13 +137,12 @@ suite('gaps', { concurrency: 3 }, () => {
     assert.match(own.err, /this program does the work itself/);
     // The daemon may have listed besides that its looks at history fail, and left the gap of one of them.
     const stillListed = (await list(world, ...TRADES)).gaps;
-    assert.ok(stillListed.some(({ kind }) => kind === 'times'));
     const filledGap = gaps.find((gap) => gap.id === id);
     assert.ok(filledGap !== undefined);
     // The stop of the first daemon may have left one of seconds below, which is another gap.
     for (const { kind, from, to } of stillListed) {
       const isOutside = to <= filledGap.from || from >= filledGap.to;
-      assert.ok(kind === 'times' || isOutside, `${kind} ${from} – ${to}`);
+      assert.ok(isOutside, `${kind} ${from} – ${to}`);
     }
     const left = await world.ask('gaps');
     assert.match(left.out, / at the next start| {2}20\d\d-.* 20\d\d-.* 20\d\d-/);
@@ -182,7 +184,7 @@ suite('gaps', { concurrency: 3 }, () => {
     await daemon.until(async () => {
       const rows = await runSql(
         world.databaseUrl,
-        `SELECT FROM stream WHERE kind IN ('trades', 'times') AND start_reason = 'history horizon'`,
+        `SELECT FROM stream WHERE kind = 'trades' AND start_reason = 'history horizon'`,
       ).catch(() => []);
       return rows.length === 2;
     });
@@ -195,7 +197,6 @@ suite('gaps', { concurrency: 3 }, () => {
       historyNotReached: { kind: string; cannotBeHad: boolean; why: string }[];
     };
     assert.deepEqual(historyNotReached.map(({ kind, cannotBeHad }) => [kind, cannotBeHad]).sort(), [
-      ['times', true],
       ['trades', true],
     ]);
     const status = await world.ask('status');
@@ -222,7 +223,7 @@ suite('gaps', { concurrency: 3 }, () => {
       const rows = await runSql<{ state: string; kinds: number }>(
         world.databaseUrl,
         `SELECT state, count(DISTINCT kind)::int AS kinds FROM gap JOIN stream USING (stream_id)
-         WHERE kind IN ('trades', 'times') AND state IN ('open', 'unfillable') GROUP BY state`,
+         WHERE kind = 'trades' AND state IN ('open', 'unfillable') GROUP BY state`,
       );
       return rows.length === 1 && rows[0]?.state === 'unfillable' && rows[0].kinds === 2;
     });
@@ -371,7 +372,7 @@ suite('gaps', { concurrency: 3 }, () => {
       const failed = { attempts: 3, reason: 'walk stalled', note: 'no way', nextAttemptAt };
       await runSql(
         world.databaseUrl,
-        `UPDATE stream SET collect_from = NULL, start_tries = $1 WHERE kind = 'times'`,
+        `UPDATE stream SET collect_from = NULL, start_tries = $1 WHERE kind = 'trades'`,
         [JSON.stringify(failed)],
       );
     };
@@ -384,7 +385,7 @@ suite('gaps', { concurrency: 3 }, () => {
     const open = (await world.ask('gaps')).out;
     assert.match(
       open,
-      /times: the start of history is not reached yet: the walk is at 20.* not known; /,
+      /trades: the start of history is not reached yet: the walk is at 20.* not known; /,
     );
     assert.match(open, /the last 3 tries led no further \(walk stalled: no way\), next try at 20/);
     // The daemon may have ended before the first of them.
@@ -397,10 +398,9 @@ suite('gaps', { concurrency: 3 }, () => {
     const timeless = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades');
     assert.equal(timeless.code, 2);
     assert.match(timeless.err, /say at which time of trades, such as "tapekeep gaps explain /);
-    const early = await world.ask('gaps', 'explain', TAPE_MARKET, 'times', at(1));
+    const early = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades', at(1));
     assert.match(early.out, /not collected as far back .* the last 3 tries led no further/);
     for (const [atS, said] of [
-      [1, /^trades of BTC_USDT: never collected of that time.*backfill .*--kinds trades/],
       [5000, /^trades of BTC_USDT: that time has not come yet at the exchange\.$/m],
     ] as const) {
       const { code, out } = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades', at(atS));

@@ -99,7 +99,7 @@ async function standing(databaseUrl: string): Promise<Standing> {
             (SELECT coalesce(min(until), 0)::float8 FROM (
                SELECT extract(epoch FROM max(upper(span))) AS until
                FROM coverage JOIN stream USING (stream_id)
-               WHERE kind IN ('trades', 'times', 'depth', 'states', 'tickers')
+               WHERE kind IN ('trades', 'depth', 'states', 'tickers')
                GROUP BY kind HAVING true) u) AS "untilS"`,
   );
   assert.ok(row !== undefined);
@@ -115,11 +115,10 @@ for (const name of knownExchanges) {
     await daemon.until(async () => {
       const { exact, islands, untilS } = await standing(databaseUrl);
       const kinds = Object.keys(islands ?? {});
-      const isAll = ['trades', 'times', ...OTHERS].every((kind) => kinds.includes(kind));
+      const isAll = ['trades', ...OTHERS].every((kind) => kinds.includes(kind));
       const isStored = isAll && exact === trades.length && untilS > endS;
       return (
-        isStored &&
-        (await isSettled(archive, MARKET, { trades, kinds: ['trades', 'times'] }, endS * 1000))
+        isStored && (await isSettled(archive, MARKET, { trades, kinds: ['trades'] }, endS * 1000))
       );
     });
     daemon.kill('SIGTERM');
@@ -128,7 +127,7 @@ for (const name of knownExchanges) {
     const judgement = await judge(databaseUrl, MARKET, trades, true);
     assert.deepEqual([judgement.inGaps, judgement.isWhole], [0, true]);
     const { islands, updates } = await standing(databaseUrl);
-    for (const kind of ['trades', 'times', ...OTHERS]) {
+    for (const kind of ['trades', ...OTHERS]) {
       // A machine that stands still for seconds breaks what is seen at its moment only, and rightly says so.
       const most = OTHERS.some((other) => other === kind) ? Number.POSITIVE_INFINITY : 1;
       const count = islands[kind] ?? 0;
@@ -138,7 +137,7 @@ for (const name of knownExchanges) {
     const gaps = await runSql(
       databaseUrl,
       `SELECT kind, reason, lower(g.span) AS from_at FROM gap g JOIN stream s USING (stream_id)
-       WHERE kind IN ('trades', 'times', 'candles') AND lower(g.span) >= to_timestamp($1) AND upper(g.span) <= to_timestamp($2)`,
+       WHERE kind IN ('trades', 'candles') AND lower(g.span) >= to_timestamp($1) AND upper(g.span) <= to_timestamp($2)`,
       [START_S, endS],
     );
     assert.deepEqual(gaps, []);

@@ -64,7 +64,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
       `SELECT DISTINCT kind FROM coverage JOIN stream USING (stream_id, market_id)
          JOIN market USING (market_id)
        WHERE name = $1 AND upper(span) > to_timestamp($2 / 1000.0)
-         AND kind IN ('trades', 'times', 'depth', 'states')`,
+         AND kind IN ('trades', 'depth', 'states')`,
       ...[NEW, ms],
     )) === 4;
   const gapsOf = async (...args: string[]) => {

@@ -126,7 +126,7 @@ test('status, gaps and an export name what is given up, and its true limit', asy
   assert.match(refused.err, new RegExp(`^  ${GIVEN_UP}, and are not collected again$`, 'm'));
 });
 
-test('each length of candles is explained, beside the other stream of trades', async (t) => {
+test('each length of candles is explained', async (t) => {
   const { store, run } = await giveUp(t);
   const stream = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 3600 });
   const [fromMs, toMs] = [20, 22].map((hour) => Date.parse(`${DAYS[0]}T${hour}:00Z`));
@@ -134,14 +134,7 @@ test('each length of candles is explained, beside the other stream of trades', a
   await revoke(store, stream, span, { reason: 'suspect', note: '', atMs: span.toMs });
   const explain = (kind: string) => run('gaps', 'explain', 'BTC_USD', kind, '2026-01-14T20:30:00Z');
   const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
-  const times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
   await revoke(store, trades, span, { reason: 'suspect', note: '', atMs: span.toMs });
-  const half = { ...span, toMs: (span.fromMs + span.toMs) / 2 };
-  const other =
-    /^In the other stream: times are covered in 50\.0% .* that proves nothing of trades\.$/m;
-  assert.doesNotMatch((await explain('trades')).out, /In the other stream/);
-  await store.commit({ claims: [{ stream: times, span: half, evidence: {} }] });
-  assert.match((await explain('trades')).out, other);
   const candles = await explain('candles');
   assert.match(candles.out, /^Gap \d+: candles 3600s of BTC_USD$/m);
   assert.match(candles.out, /^candles 60s of BTC_USD: nothing is missing there, all is covered/m);

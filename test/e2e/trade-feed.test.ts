@@ -18,7 +18,6 @@ const FRAMES_PER_CUT = 150;
 const LATE_S = 3;
 
 interface Covered {
-  readonly kind: 'trades' | 'times';
   readonly fromS: number;
   readonly toS: number;
 }
@@ -26,10 +25,10 @@ interface Covered {
 async function covered({ databaseUrl }: TapeProgram): Promise<Covered[]> {
   return await runSql(
     databaseUrl,
-    `SELECT kind, extract(epoch FROM lower(span))::float8 - ${START_S} AS "fromS",
+    `SELECT extract(epoch FROM lower(span))::float8 - ${START_S} AS "fromS",
             extract(epoch FROM upper(span))::float8 - ${START_S} AS "toS"
      FROM coverage JOIN stream USING (stream_id, market_id)
-     WHERE kind IN ('trades', 'times') ORDER BY 1 DESC, 2`,
+     WHERE kind = 'trades' ORDER BY 1`,
   );
 }
 
@@ -69,10 +68,7 @@ async function collect(
   });
   await daemon.until(async () => {
     const ranges = await covered(world);
-    return ['trades', 'times'].every((one) => {
-      const own = ranges.filter(({ kind }) => kind === one);
-      return (own.at(-1)?.toS ?? 0) - (own[0]?.fromS ?? 0) >= lengthS;
-    });
+    return (ranges.at(-1)?.toS ?? 0) - (ranges[0]?.fromS ?? 0) >= lengthS;
   });
   const { result } = await world.faults('GET');
   await world.stop(daemon);
@@ -81,8 +77,7 @@ async function collect(
 }
 
 /** Seconds between the first and the last range. */
-function uncoveredS(ranges: readonly Covered[], kind: string): number {
-  const own = ranges.filter((one) => one.kind === kind);
+function uncoveredS(own: readonly Covered[]): number {
   const covered = own.reduce((sum, { fromS, toS }) => sum + toS - fromS, 0);
   return (own.at(-1)?.toS ?? Number.NaN) - (own[0]?.fromS ?? Number.NaN) - covered;
 }
@@ -100,9 +95,7 @@ async function missing(world: TapeProgram, ranges: readonly Covered[]): Promise<
 suite('pushed trades', { concurrency: 3 }, () => {
   test('whole over cuts, with a few requests for history', async (t) => {
     const { world, ranges, fired } = await collect(t, 'auto', BROKEN);
-    for (const one of ['trades', 'times']) {
-      assert.ok(uncoveredS(ranges, one) <= LATE_S, JSON.stringify(ranges));
-    }
+    assert.ok(uncoveredS(ranges) <= LATE_S, JSON.stringify(ranges));
     assert.deepEqual(await missing(world, ranges), []);
     const cuts = fired.get('cut') ?? 0;
     assert.ok(cuts >= 2, 'connections were cut');
@@ -140,11 +133,12 @@ suite('pushed trades', { concurrency: 3 }, () => {
     assert.equal(fired.get('half'), 1);
     assert.match(log, /"reason":"stalled"/);
     // From the first page that meets the pushes of the new connection on, all is whole again.
-    const own = ranges.filter(({ kind }) => kind === 'times');
-    const begin = own.findLastIndex(({ fromS }, at) => fromS - (own[at - 1]?.toS ?? 0) > LATE_S);
-    const since = own.slice(begin);
+    const begin = ranges.findLastIndex(
+      ({ fromS }, at) => fromS - (ranges[at - 1]?.toS ?? 0) > LATE_S,
+    );
+    const since = ranges.slice(begin);
     const lengthS = (since.at(-1)?.toS ?? 0) - (since[0]?.fromS ?? 0);
-    assert.ok(lengthS >= 30 && uncoveredS(since, 'times') <= LATE_S, JSON.stringify(ranges));
+    assert.ok(lengthS >= 30 && uncoveredS(since) <= LATE_S, JSON.stringify(ranges));
     assert.deepEqual(await missing(world, ranges), []);
   });
 

@@ -15,7 +15,7 @@ async function claims(world: TapeProgram): Promise<{ fromS: number; toS: number 
     world.databaseUrl,
     `SELECT extract(epoch FROM lower(span))::float8 - ${START_S} AS "fromS",
             extract(epoch FROM upper(span))::float8 - ${START_S} AS "toS"
-     FROM coverage JOIN stream USING (stream_id, market_id) WHERE kind IN ('trades', 'times')`,
+     FROM coverage JOIN stream USING (stream_id, market_id) WHERE kind = 'trades'`,
   );
 }
 
@@ -50,7 +50,7 @@ async function coveredUntil(world: TapeProgram, daemon: Program, seconds: number
       `SELECT min(at) AS "atS" FROM (
          SELECT max(extract(epoch FROM upper(span)))::float8 - ${START_S} AS at
          FROM stream LEFT JOIN coverage USING (stream_id, market_id)
-         WHERE kind IN ('trades', 'times') GROUP BY stream_id) newest`,
+         WHERE kind = 'trades' GROUP BY stream_id) newest`,
     );
     return (row?.atS ?? 0) >= seconds;
   });

@@ -8,7 +8,7 @@ import { LyingWorld, MARKET } from '../support/worlds/lying-world.js';
  * The exchange's clock, or a cache before the exchange, lies for a while: what is claimed is compared
  * with all that the exchange really did, also of the time in which no collector ran.
  */
-const KINDS = ['trades', 'times', 'depth', 'tickers', 'states'] as const;
+const KINDS = ['trades', 'depth', 'tickers', 'states'] as const;
 const ahead = (byS: number, more: object) => ({ kind: 'wrongDate', byS, ...more });
 
 async function collectAWhile(world: LyingWorld) {

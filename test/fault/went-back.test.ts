@@ -126,7 +126,7 @@ async function lies(url: string, { backend, served }: Exchange) {
       (await sql.run<{ tid: string }>('SELECT tid::text FROM trade')).map(({ tid }) => Number(tid)),
     );
     const issued = [...backend.truth(BUSY)];
-    for (const kind of ['trades', 'times']) {
+    for (const kind of ['trades']) {
       const spans = await covered(kind, BUSY, 0);
       const within = issued.filter(({ timeUs }) => isIn(spans, Math.floor(timeUs / 1000)));
       found[kind] = within.filter(({ id }) => !ids.has(id)).length;
@@ -190,7 +190,7 @@ async function lies(url: string, { backend, served }: Exchange) {
   }
 }
 
-const NOTHING = { trades: 0, times: 0, twice: 0, candles: 0, depth: 0, tickers: 0, states: 0 };
+const NOTHING = { trades: 0, twice: 0, candles: 0, depth: 0, tickers: 0, states: 0 };
 
 /** Ends of what is covered, by stream. */
 const ENDS = `

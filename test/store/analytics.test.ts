@@ -164,7 +164,6 @@ test('a kind may be named as the ledger or as the settings do, and no other way'
     ['kline', 'candles'],
     ['ticker', ' Tickers'],
     ['state', 'states'],
-    ['times', 'time'],
   ] as const) {
     for (const question of ['gaps', 'coverage']) {
       const [rows, same] = await Promise.all(

@@ -49,11 +49,12 @@ const mismatch = (fromS: number, more: Partial<CheckRow> = {}): CheckRow => ({
   ...more,
 });
 
+const CHECKED = { needsChecks: true, needsTimes: false };
+
 test('targets name the streams of a market, the shortest candles first', async () => {
   const { target, trades, minutes } = await openWorld();
   assert.equal(target.market, 'BTC_USDT');
   assert.deepEqual(target.trades, trades);
-  assert.equal(target.times, null);
   assert.deepEqual(
     target.klines.map(({ variant }) => variant),
     [60, 3600],
@@ -160,7 +161,7 @@ test('a mismatch that is tried again holds back sealing, unless what it speaks o
   const admin = await store.sealing.open(new AbortController().signal);
   const holdsBack = async () => {
     const part = { table: 'trade', span: spanS(60, 240) } as const;
-    return (await findUnsettled(admin.connection, part, true))?.why;
+    return (await findUnsettled(admin.connection, part, CHECKED))?.why;
   };
   assert.equal(await holdsBack(), 'mismatch');
   // One memory of a long time closes only when all of it is covered.
@@ -189,9 +190,9 @@ test('what is given up of a part of a slot leaves nothing to wait for, though th
   await store.recordGap({ ...lost, stream: trades, span: spanS(130, 140) });
   const admin = await store.sealing.open(new AbortController().signal);
   const part = { table: 'trade', span: spanS(60, 240) } as const;
-  assert.equal(await findUnsettled(admin.connection, part, true), undefined);
+  assert.equal(await findUnsettled(admin.connection, part, CHECKED), undefined);
   await store.recordGap({ ...lost, stream: trades, span: spanS(100, 150) });
-  assert.equal(await findUnsettled(admin.connection, part, true), undefined);
+  assert.equal(await findUnsettled(admin.connection, part, CHECKED), undefined);
   await admin.close();
 });
 

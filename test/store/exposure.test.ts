@@ -9,7 +9,6 @@ import {
   exposeTrades,
   miscountedDays,
   NOON_S,
-  revoke,
   trade,
 } from '../support/postgres/postgres-rows.js';
 
@@ -25,13 +24,11 @@ const ms = (s: number) => (NOON_S + s) * 1_000;
 let store: Store;
 let url: string;
 let trades: StreamRef;
-let times: StreamRef;
 
 before(async () => {
   ({ store, url } = await openTestStore({ commitLatencyMs: 0 }, 'file'));
   await store.ensureMarkets(MARKETS, 0);
   trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
-  times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
 });
 
 const timed = (tid: number, s: number) =>
@@ -45,7 +42,7 @@ test('a row that never was a trade goes to quarantine, with all coverage around 
   const wrong = timed(1_000_030, 29);
   await store.commit({
     trades: [...rows, wrong],
-    claims: [claim(trades, 0, 60), claim(times, 0, 60)],
+    claims: [claim(trades, 0, 60)],
   });
   const found = {
     marketId: 1,
@@ -55,17 +52,15 @@ test('a row that never was a trade goes to quarantine, with all coverage around 
     atMs: ms(70),
   };
   await exposeTrades(store, found);
-  for (const stream of [trades, times]) {
-    assert.deepEqual(await spansOf(stream), [
-      { fromS: 0, toS: 28 },
-      { fromS: 31, toS: 60 },
-    ]);
-    const gaps = await store.listGaps({ marketIds: [1], kinds: [stream.kind], limit: 9 }, ms(60));
-    assert.deepEqual(
-      gaps.map((gap) => [inSeconds(gap), gap.state, gap.reason]),
-      [[{ fromS: 28, toS: 31 }, 'open', 'suspect']],
-    );
-  }
+  assert.deepEqual(await spansOf(trades), [
+    { fromS: 0, toS: 28 },
+    { fromS: 31, toS: 60 },
+  ]);
+  const gaps = await store.listGaps({ marketIds: [1], kinds: ['trades'], limit: 9 }, ms(60));
+  assert.deepEqual(
+    gaps.map((gap) => [inSeconds(gap), gap.state, gap.reason]),
+    [[{ fromS: 28, toS: 31 }, 'open', 'suspect']],
+  );
   assert.deepEqual(await miscountedDays(url), []);
   const stored = await store.storedTrades(1, { fromMs: ms(28), toMs: Number.POSITIVE_INFINITY }, 3);
   assert.deepEqual(
@@ -145,36 +140,19 @@ test('the same id in a new epoch is another trade, in one batch and in two', asy
   assert.deepEqual(await miscountedDays(url), []);
 });
 
-test('a row whose second the other stream alone covers takes that coverage back, wherever the span ends', async () => {
+test('a row takes back the coverage of its second, wherever the span ends', async () => {
   const C = { marketId: 3 };
   const own = await store.ensureStream({ kind: 'trades', variant: 0, ...C });
-  const exact = await store.ensureStream({ kind: 'times', variant: 0, ...C });
   const rows = [...Array(10).keys()].map((s) => ({ ...timed(s + 1, s), ...C }));
   const wrong = { ...timed(700, 8), ...C };
-  await store.commit({
-    trades: [...rows, wrong],
-    claims: [claim(own, 0, 5), claim(exact, 0, 10)],
-  });
-  await exposeTrades(store, {
-    ...C,
-    rows: [{ tid: 700, tradedAtS: NOON_S + 8 }],
-    span: spanOf(4, 5),
-    note: 'no trade',
-    atMs: ms(70),
-  });
-  assert.deepEqual(await spansOf(own), [{ fromS: 0, toS: 4 }]);
-  assert.deepEqual(await spansOf(exact), [
+  await store.commit({ trades: [...rows, wrong], claims: [claim(own, 0, 10)] });
+  const found = { rows: [{ tid: 700, tradedAtS: NOON_S + 8 }], note: 'no trade', atMs: ms(70) };
+  await exposeTrades(store, { ...C, ...found, span: spanOf(4, 5) });
+  assert.deepEqual(await spansOf(own), [
     { fromS: 0, toS: 4 },
     { fromS: 9, toS: 10 },
   ]);
   assert.deepEqual(await miscountedDays(url), []);
-  const [left] = await store.coveredRanges(own, 1);
-  await revoke(store, own, left?.span ?? assert.fail(), { reason: 'suspect', note: '', atMs: 0 });
-  await revoke(store, exact, spanOf(0, 10), { reason: 'suspect', note: '', atMs: 0 });
-  await runSql(
-    url,
-    'DELETE FROM trade WHERE market_id = 3; DELETE FROM rows_by_day WHERE market_id = 3',
-  );
 });
 
 test('an epoch of ids is recorded once', async () => {

@@ -72,7 +72,7 @@ function fillingOf(store: Store, signal: AbortSignal, onProgress: () => void): F
 test('requests of streams that nothing works on do not take the place of others', async () => {
   const { store, url, stream } = await openWithGap();
   await store.recordGap({ ...attempt(stream, 10, 90), nextAttemptAtMs: null });
-  const other = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
+  const other = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });
   await runSql(
     url,
     `INSERT INTO gap (market_id, stream_id, span, state, reason, first_seen_at)
@@ -207,7 +207,7 @@ async function openBehind(
     unsettled: async (needsChecks = false) => {
       const admin = await store.sealing.open(new AbortController().signal);
       const part = { table: 'kline', span: spanAt('2026-02-01Z', '2026-02-25T16:00Z') } as const;
-      const found = await findUnsettled(admin.connection, part, needsChecks);
+      const found = await findUnsettled(admin.connection, part, { needsChecks, needsTimes: false });
       await admin.close();
       return found?.span;
     },
@@ -315,27 +315,6 @@ test('what follows a fill waits for the next try of a gap only where it is near'
   };
   assert.equal(await follow(30), 'settled');
   assert.equal(await follow(6), 'stopped');
-});
-
-test('a fill counts rows of trades and of their exact times once, whichever it works on', async () => {
-  const { store, stream } = await openWithGap();
-  const span = spanOf(10, 90);
-  const trades = { market: market.name, stream, span };
-  const times = { ...trades, stream: { ...stream, kind: 'times' as const, streamId: 99 } };
-  const progress = { lengthMs: 80, coveredMs: 0, unfillableMs: 0, waitingMs: 0 };
-  for (const tasks of [[trades], [times], [times, trades], [trades, trades]]) {
-    const filling = fillingOf(store, new AbortController().signal, () => undefined);
-    const rowsAt = (rows: number) =>
-      filling.totalsOf(
-        tasks,
-        // Where both are asked for, those of the trades alone count.
-        tasks.map(({ stream: { kind } }) => ({
-          ...progress,
-          rows: tasks.length > 1 && kind === 'times' ? 10 : rows,
-        })),
-      ).rows;
-    assert.deepEqual([rowsAt(10), rowsAt(17)], [0, 7]);
-  }
 });
 
 test('how the endpoints page is remembered, as long as the exchange stays at its address', async () => {

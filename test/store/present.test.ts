@@ -87,7 +87,6 @@ test('a claim that ends after the present is refused, by name, with all of its b
 test('what is covered beyond a new present is taken back of every stream, as a gap; rows stay, counts are exact', async () => {
   const { store, stream, url, time, present } = await open(600);
   const trades = await stream('trades');
-  const times = await stream('times');
   const depth = await stream('depth');
   const klines = await stream('candles', 60);
   const ticker = await stream('tickers');
@@ -95,7 +94,7 @@ test('what is covered beyond a new present is taken back of every stream, as a g
     trades: [trade(1, 10), trade(2, 99), trade(3, 100), trade(4, 300)],
     depths: [depthAt(50), depthAt(99), depthAt(200)],
     claims: [
-      ...[trades, times, depth, ticker].map((one) => claim(one, 0, 500)),
+      ...[trades, depth, ticker].map((one) => claim(one, 0, 500)),
       ...[claim(klines, 0, 480), claim(ticker, 550, 600)],
     ],
   });
@@ -107,7 +106,6 @@ test('what is covered beyond a new present is taken back of every stream, as a g
       ...[(span.fromMs - present(0)) / 1000, (span.toMs - present(0)) / 1000],
     ]);
   assert.deepEqual(await covered(trades), [[0, 100]], 'whole seconds');
-  assert.deepEqual(await covered(times), [[0, 100]]);
   assert.deepEqual(await covered(klines), [[0, 60]], 'whole candles');
   assert.deepEqual(await covered(depth), [[0, 100.5]]);
   assert.deepEqual(await covered(ticker), [[0, 100.5]]);

@@ -20,14 +20,12 @@ const doubt = { reason: 'suspect', note: 'volume differs', atMs: ms(END_S) } as 
 let store: Store;
 let url: string;
 let trades: StreamRef;
-let times: StreamRef;
 let klines: StreamRef;
 
 before(async () => {
   ({ store, url } = await openTestStore({ commitLatencyMs: 0 }, 'file'));
   await store.ensureMarkets([market], 0);
   trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
-  times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
   klines = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 });
 });
 beforeEach(() => clear());
@@ -58,7 +56,6 @@ const stretch = fc
   .map(([fromS, lengthS]) => [fromS, Math.min(END_S, fromS + lengthS)] as const);
 const operation = fc.record({
   kind: fc.constantFrom('commit', 'commit', 'uncover', 'rows'),
-  isTimes: fc.boolean(),
   at: stretch,
 });
 
@@ -66,46 +63,39 @@ test('after any commits and doubts every count and id is exact, and what was exp
   await fc.assert(
     fc.asyncProperty(fc.array(operation, { maxLength: 14 }), async (operations) => {
       await clear();
-      const covered = { trades: new Set<number>(), times: new Set<number>() };
-      const ever = { trades: new Set<number>(), times: new Set<number>() };
-      for (const { kind, isTimes, at } of operations) {
-        const stream = isTimes ? times : trades;
-        const name = isTimes ? 'times' : 'trades';
+      const covered = new Set<number>();
+      const ever = new Set<number>();
+      for (const { kind, at } of operations) {
         if (kind === 'uncover') {
-          await revoke(store, stream, spanOf(...at), doubt);
-          for (let s = at[0]; s < at[1]; s += 1) covered[name].delete(s);
+          await revoke(store, trades, spanOf(...at), doubt);
+          for (let s = at[0]; s < at[1]; s += 1) covered.delete(s);
         } else {
-          const claims = kind === 'commit' ? [claim(stream, ...at)] : [];
+          const claims = kind === 'commit' ? [claim(trades, ...at)] : [];
           await store.commit({ trades: tradesOf(...at), claims });
           if (kind === 'commit') {
             for (let s = at[0]; s < at[1]; s += 1) {
-              covered[name].add(s);
-              ever[name].add(s);
+              covered.add(s);
+              ever.add(s);
             }
           }
         }
         assert.deepEqual(await miscountedDays(url), []);
       }
-      for (const [name, stream] of [
-        ['trades', trades],
-        ['times', times],
-      ] as const) {
-        const seconds = [...covered[name]].map((s) => spanOf(s, s + 1));
-        assert.deepEqual(
-          await rangesOf(stream),
-          normalizeSpans(seconds).map((span) => inSeconds({ span })),
-        );
-        const gaps = (await store.gaps(stream, ms(END_S))).map((span) => inSeconds({ span }));
-        for (const s of ever[name]) {
-          const isGap = gaps.some(({ fromS, toS }) => fromS <= s && s < toS);
-          assert.equal(isGap, !covered[name].has(s), `second ${s} of ${name}`);
-        }
-        // Once expected, always expected: from the first second that was ever covered there is no gap.
-        if (ever[name].size === 0) continue;
-        for (let s = Math.min(...ever[name]); s < Math.max(...ever[name]); s += 1) {
-          const isGap = gaps.some(({ fromS, toS }) => fromS <= s && s < toS);
-          assert.equal(isGap, !covered[name].has(s), `second ${s} between`);
-        }
+      const seconds = [...covered].map((s) => spanOf(s, s + 1));
+      assert.deepEqual(
+        await rangesOf(trades),
+        normalizeSpans(seconds).map((span) => inSeconds({ span })),
+      );
+      const gaps = (await store.gaps(trades, ms(END_S))).map((span) => inSeconds({ span }));
+      for (const s of ever) {
+        const isGap = gaps.some(({ fromS, toS }) => fromS <= s && s < toS);
+        assert.equal(isGap, !covered.has(s), `second ${s}`);
+      }
+      // Once expected, always expected: from the first second that was ever covered there is no gap.
+      if (ever.size === 0) return;
+      for (let s = Math.min(...ever); s < Math.max(...ever); s += 1) {
+        const isGap = gaps.some(({ fromS, toS }) => fromS <= s && s < toS);
+        assert.equal(isGap, !covered.has(s), `second ${s} between`);
       }
     }),
     { numRuns: worlds(30) },

@@ -73,13 +73,9 @@ test('a daemon that only writes does everything it does', async () => {
   await store.acquireWriterLock();
   await store.ensureMarkets([BTC], NOON_S * 1000);
   await store.ensureMarkets([{ ...BTC, moneyPrec: 4 }], NOON_S * 1000 + 60_000);
-  const stream = (kind: 'trades' | 'times' | 'candles' | 'depth' | 'states', variant = 0) =>
+  const stream = (kind: 'trades' | 'candles' | 'depth' | 'states', variant = 0) =>
     store.ensureStream({ kind, marketId: 1, variant });
-  const [trades, times, klines] = [
-    await stream('trades'),
-    await stream('times'),
-    await stream('candles', HOUR_S),
-  ];
+  const [trades, klines] = [await stream('trades'), await stream('candles', HOUR_S)];
   const states = await stream('states', 60);
   await setCollectFrom(store, trades.streamId, (NOON_S - HOUR_S) * 1000);
   await store.makePartitionsAhead(NOON_S * 1000);
@@ -107,7 +103,6 @@ test('a daemon that only writes does everything it does', async () => {
   const mixed = await store.commit({
     trades: [trade(1, 5, exact), trade(2, 6), trade(3, -6e8)],
     klines: [{ ...candle, ...sums, volume: '3', receivedAtMs: sums.receivedAtMs + 1 }],
-    claims: [claim(times, 0, 60)],
   });
   const { stored, updated, rejected } = mixed.outcomes.trade;
   assert.deepEqual([stored, updated, rejected, mixed.outcomes.kline.updated], [1, 1, 1, 1]);

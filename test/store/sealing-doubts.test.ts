@@ -26,14 +26,11 @@ const hours = (from: number, to: number): Span => ({
 });
 const doubt = { reason: 'suspect', note: 'the volume differs', atMs: FIRST_MS } as const;
 
-/** The same with exact times, which are counted by themselves. */
 async function openDoubted(t: Parameters<typeof openSealingWorld>[0]) {
   const world = await openSealingWorld(t);
-  const times = await world.store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
-  await world.store.commit({ claims: [{ stream: times, span: hours(0, 72), evidence: {} }] });
   const [trades] = world.streams;
   assert.ok(trades !== undefined);
-  return { ...world, trades, times };
+  return { ...world, trades };
 }
 
 async function archiveDays(world: SealingWorld, ...days: readonly number[]): Promise<void> {
@@ -120,10 +117,8 @@ test('of a doubt that reaches into files the rest is taken back, and every count
   ] as const) {
     const world = await openDoubted(t);
     await archiveDays(world, ...days);
-    for (const stream of [world.trades, world.times]) {
-      await revoke(world.store, stream, span, doubt);
-      assert.deepEqual(await spansOf(world, stream), left);
-    }
+    await revoke(world.store, world.trades, span, doubt);
+    assert.deepEqual(await spansOf(world, world.trades), left);
     await assertExact(world);
   }
 });

@@ -288,7 +288,7 @@ test('older than its retention: rows, ledger and expectation go, and do not come
   assert.equal((await allTrades(url)).length, 80);
   // Streams made later begin where anything is kept.
   const later = await store.ensureStream({
-    kind: 'times',
+    kind: 'trades',
     marketId: 2,
     variant: 0,
     collectFromMs: day(0),

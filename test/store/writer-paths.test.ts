@@ -31,8 +31,8 @@ const commits = fc.array(fc.array(page, { minLength: 1, maxLength: 3 }), {
   ...{ minLength: 2, maxLength: 8 },
 });
 
-function batchOf(given: Page, streams: readonly StreamRef[], shiftS: number): Batch {
-  const [marketId = 0] = streams.map((stream) => stream.marketId);
+function batchOf(given: Page, stream: StreamRef, shiftS: number): Batch {
+  const { marketId } = stream;
   const { fromS, lengthS, everyS, isTimed, claimed } = given;
   const trades = [];
   for (let s = fromS; s < fromS + lengthS; s += everyS) {
@@ -40,17 +40,13 @@ function batchOf(given: Page, streams: readonly StreamRef[], shiftS: number): Ba
     trades.push(trade(s + 1, shiftS + s, { marketId, executedAtUs }));
   }
   const span = [shiftS + fromS, shiftS + fromS + lengthS + (claimed ?? 0)] as const;
-  const claims = claimed === null ? [] : streams.map((stream) => claim(stream, ...span));
+  const claims = claimed === null ? [] : [claim(stream, ...span)];
   return { trades, claims };
 }
 
 test('whichever way trades take into the archive, it is the same archive', async () => {
-  const { store, url, trades, times } = await openWithStreams();
-  const single = await Promise.all(
-    (['trades', 'times'] as const).map((kind) =>
-      store.ensureStream({ kind, marketId: 2, variant: 0 }),
-    ),
-  );
+  const { store, url, trades } = await openWithStreams();
+  const single = await store.ensureStream({ kind: 'trades', marketId: 2, variant: 0 });
   const rows = <Row extends object>(sql: string, values: readonly unknown[] = []) =>
     runSql<Row>(url, sql, values);
   const archiveOf = async (marketId: number) => ({
@@ -71,7 +67,7 @@ test('whichever way trades take into the archive, it is the same archive', async
       run += 1;
       const shiftS = run * DAY_S + (run % 2 === 0 ? MIDNIGHT_S - 25 : 0);
       for (const pages of rounds) {
-        const together = pages.map((one) => batchOf(one, [trades, times], shiftS));
+        const together = pages.map((one) => batchOf(one, trades, shiftS));
         await Promise.all(together.map((batch) => store.commit(batch)));
         for (const one of pages) await store.commit(batchOf(one, single, shiftS));
       }

@@ -94,17 +94,14 @@ test('the same id a second earlier or later is the same trade, not a new one', a
   assert.equal((await runSql(url, 'SELECT FROM trade')).length, 2);
 });
 
-test('a trade learns its exact time once, and its times count', async () => {
-  const { store, url, trades, times } = await openWithStreams();
+test('a trade learns its exact time once', async () => {
+  const { store, url, trades } = await openWithStreams();
   await store.commit({ trades: [trade(1, 1), trade(2, 2)], claims: [claim(trades, 0, 5)] });
   const executedAtUs = (NOON_S + 1) * 1_000_000 + 123_456;
-  const timed = { trades: [trade(1, 1, { executedAtUs })], claims: [claim(times, 1, 2)] };
+  const timed = { trades: [trade(1, 1, { executedAtUs })] };
   const learned = await store.commit(timed);
   assert.deepEqual(learned.outcomes.trade, counts(0, 1));
-  const again = await store.commit({
-    trades: [...timed.trades, trade(1, 1)],
-    claims: timed.claims,
-  });
+  const again = await store.commit({ trades: [...timed.trades, trade(1, 1)] });
   assert.deepEqual(again.outcomes.trade, counts(0, 0, 2));
   const other = trade(1, 1, { executedAtUs: executedAtUs + 1 });
   assert.deepEqual((await store.commit({ trades: [other] })).outcomes.trade, counts(0, 0, 0, 1));
@@ -116,14 +113,13 @@ test('a trade learns its exact time once, and its times count', async () => {
   assert.deepEqual(await miscountedDays(url), []);
 });
 
-test('a trade learns its exact time also from a row that contradicts it, and a claim of times holds', async () => {
-  const { store, url, trades, times } = await openWithStreams();
+test('a trade learns its exact time also from a row that contradicts it', async () => {
+  const { store, url, trades } = await openWithStreams();
   const timed = (tid: number, atS: number) =>
     trade(tid, atS, { amount: '9', executedAtUs: (NOON_S + atS) * 1_000_000 + 5 });
   await store.commit({ trades: [trade(1, 1)], claims: [claim(trades, 0, 5)] });
-  const claims = [claim(times, 1, 3)];
   // The first is stored already, the second comes with the row that contradicts it.
-  const one = await store.commit({ trades: [timed(1, 1), trade(2, 2), timed(2, 2)], claims });
+  const one = await store.commit({ trades: [timed(1, 1), trade(2, 2), timed(2, 2)] });
   assert.deepEqual(one.outcomes.trade, counts(1, 0, 0, 2));
   assert.deepEqual(await miscountedDays(url), []);
   const rows = await runSql(

@@ -27,11 +27,7 @@ const seek = (replay: Replayed, atS: number, session?: string) =>
 
 /** Ten minutes of everything, covered whole. */
 async function fillWorld({ store, stream, begun }: World): Promise<void> {
-  const [trades, times, klines] = [
-    await begun(0),
-    await stream('times'),
-    await stream('candles', 60),
-  ];
+  const [trades, klines] = [await begun(0), await stream('candles', 60)];
   const [depths, tickers, states] = [
     await stream('depth'),
     await stream('tickers'),
@@ -58,9 +54,7 @@ async function fillWorld({ store, stream, begun }: World): Promise<void> {
       state(3, 4.5),
       state(4, 6),
     ],
-    claims: [trades, times, klines, depths, tickers, others, states].map((one) =>
-      covered(one, 0, 600),
-    ),
+    claims: [trades, klines, depths, tickers, others, states].map((one) => covered(one, 0, 600)),
   });
 }
 
@@ -203,7 +197,7 @@ test('a page far back is the same as by walking there, at every depth', async (t
 
 test('trades whose exact time is unknown appear at the end of their second, and nothing before them', async (t) => {
   const world = await openWorld();
-  const [trades, times] = [await world.begun(0), await world.stream('times')];
+  const trades = await world.begun(0);
   await world.store.commit({
     trades: [
       exactTrade(1, 10.2),
@@ -211,7 +205,7 @@ test('trades whose exact time is unknown appear at the end of their second, and 
       exactTrade(3, 10.6),
       exactTrade(4, 11.1),
     ],
-    claims: [covered(trades, 0, 600), covered(times, 0, 10), covered(times, 11, 600)],
+    claims: [covered(trades, 0, 600)],
   });
   const replay = await startReplay(t, world.store);
   for (const [atS, expected] of [

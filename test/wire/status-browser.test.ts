@@ -14,7 +14,7 @@ const DOCUMENT = servedDocument({
     ...{ atMs: 10_000, markets: 500, rows: 12_297_084_312, coveredS: 1.5e10, missingS: 1.5e9 },
     ...{ coverageRatio: 0.9, lowestCoverageRatio: 0.25, oldestOpenGapAgeS: 7e6, mismatches: 5 },
     ...{ verifiedLagS: 46, streamsLeftOut: 2980 },
-    kinds: ['depth', 'tickers', 'states', 'candles', 'times', 'trades', 'balances', 'orders'].map(
+    kinds: ['depth', 'tickers', 'states', 'candles', 'trades', 'balances', 'orders'].map(
       (kind) => ({
         ...{ kind, streams: 500, partialStreams: 500 },
         ...{ coverageRatio: 0.25, lowestCoverageRatio: 0.01, givenUpUntilMs: null },
@@ -46,7 +46,7 @@ const DOCUMENT = servedDocument({
       ...{ market: LONG, kind: 'candles', intervalS: 60, standingS: 634_000 },
       ...{ reason: 'exchange failed', note: 'no answer within 10 s' },
     })),
-    rows: ['trades', 'times', 'depth', 'tickers', 'candles', 'states'].map((kind) => ({
+    rows: ['trades', 'depth', 'tickers', 'candles', 'states'].map((kind) => ({
       ...{ kind, markets: 500, received: 12_297_084_312, stored: 12_297_084_312 },
       ...{ duplicate: 9_297_084_312, refused: 1_234_567, lost: 1_234_567, inFlight: 123_456 },
       ...{ lagS: 636_348.2, slowestLagS: 636_348.2, openGaps: 123_456, openGapS: 31_536_000 },

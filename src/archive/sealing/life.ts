@@ -42,6 +42,8 @@ export interface LifeReport {
   readonly failures: readonly { readonly partition: string; readonly error: TapekeepError }[];
 }
 
+/** What is sealed needs no more. */
+const NO_NEEDS = { needsChecks: false, needsTimes: false };
 /** Another partition would need as much room. */
 const FULL: ReadonlySet<string> = new Set(['cold_disk_full', 'restore_disk_full']);
 
@@ -91,7 +93,7 @@ class LifeRun {
   }
 
   #obstacle(partition: PartitionInfo): Promise<string | undefined> {
-    return findObstacle(this.#context.admin, partition, this.#context.rules.needsChecks);
+    return findObstacle(this.#context.admin, partition, this.#context.rules);
   }
 
   async archiveDue(): Promise<void> {
@@ -153,7 +155,7 @@ class LifeRun {
           if (archivesAtMs !== null && archivesAtMs <= nowMs) report(one, 'archived', null);
         } else report(one, 'kept', kept);
       } else if (archive.includes(one)) {
-        const kept = await unsettledNote(this.#context.admin, one, false);
+        const kept = await unsettledNote(this.#context.admin, one, NO_NEEDS);
         report(one, kept === undefined ? 'archived' : 'kept', kept ?? null);
       } else {
         const note = dueNote(one, this.#context);
@@ -216,7 +218,7 @@ class LifeRun {
   async #archive(one: PartitionInfo): Promise<LifeOutcome> {
     const { watcher, signal } = this.#context;
     // Candles that became suspect since the sealing are checked as long as rows are at hand.
-    const suspect = await unsettledNote(this.#context.admin, one, false);
+    const suspect = await unsettledNote(this.#context.admin, one, NO_NEEDS);
     if (suspect !== undefined) return kept(one, suspect);
     this.#isColdTouched = true;
     const archived = await archivePartition(this.#context, one);
@@ -350,7 +352,7 @@ export async function restore(
   isWithoutFiles: boolean,
 ): Promise<LifeReport> {
   const rules = {
-    ...{ sealAfterMs: null, coldAfterMs: null, restMs: 0, retentionMs: {}, needsChecks: false },
+    ...{ sealAfterMs: null, coldAfterMs: null, restMs: 0, retentionMs: {}, ...NO_NEEDS },
   };
   return await inRun({ ...options, rules, nowMs: 0 }, async (run) => {
     await run.tidyTables();

@@ -5,10 +5,11 @@ import {
   findUnsettled,
   type PartitionInfo,
   type SealingAdmin,
+  type SealNeeds,
 } from '../../store/index.js';
 
 /** Ages count from the end of a partition, in the exchange's time. */
-export interface LifeRules {
+export interface LifeRules extends SealNeeds {
   /** Null: nothing is sealed. */
   readonly sealAfterMs: number | null;
   /** Null: nothing is archived. */
@@ -17,8 +18,6 @@ export interface LifeRules {
   readonly restMs: number;
   /** How long rows of a table are kept; none when left out: for ever. */
   readonly retentionMs: Partial<Readonly<Record<SeriesTable, number>>>;
-  /** True if what can be verified must have been, before it is sealed. */
-  readonly needsChecks: boolean;
 }
 
 /** When a partition is due for what is still before it, in the exchange's time; null: never. */
@@ -82,9 +81,9 @@ export function planLife(
 export async function findObstacle(
   admin: SealingAdmin,
   partition: PartitionInfo,
-  needsChecks: boolean,
+  needs: SealNeeds,
 ): Promise<string | undefined> {
-  const unsettled = await unsettledNote(admin, partition, needsChecks);
+  const unsettled = await unsettledNote(admin, partition, needs);
   if (unsettled !== undefined) return unsettled;
   const wrong = await findMiscount(admin.connection, partition);
   if (wrong === undefined) return undefined;
@@ -96,9 +95,9 @@ export async function findObstacle(
 export async function unsettledNote(
   admin: SealingAdmin,
   partition: PartitionInfo,
-  needsChecks: boolean,
+  needs: SealNeeds,
 ): Promise<string | undefined> {
-  const found = await findUnsettled(admin.connection, partition, needsChecks);
+  const found = await findUnsettled(admin.connection, partition, needs);
   if (found === undefined) return undefined;
   const { why, kind, market, variantS, span } = found;
   const at = formatInstant(span.fromMs);
@@ -112,6 +111,8 @@ export async function unsettledNote(
     }
     case 'suspect':
       return `${of} are doubted from ${at} on, and not fetched again yet`;
+    case 'times':
+      return `trades of ${market} lack exact times from ${at} on; they are waited for at most a day after the trades were received`;
     case 'mismatch':
       return `${of} are not verified yet from ${at} on, which a running daemon does within minutes`;
   }

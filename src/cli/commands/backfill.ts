@@ -75,8 +75,11 @@ continues. Exit code 0: all of the range is covered. Exit code 7: some is not, w
     await refuseGivenUp(store, tasks, { from, again, nowMs });
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
     const marketIds = chosen.map(({ marketId }) => marketId);
-    const paused = ['trades', 'times', 'candles'] as const;
-    await store.retryGaps({ marketIds, kinds: paused, span, limit: RETRIED_MAX }, nowMs, again);
+    await store.retryGaps(
+      { marketIds, kinds: FILLED_KINDS, span, limit: RETRIED_MAX },
+      nowMs,
+      again,
+    );
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     const names = chosen.map(({ market }) => printable(market)).join(', ');
     say(`Filling ${formatSpan(span)} of ${names}, ${countOf(tasks.length, 'stream')}.`);
@@ -193,14 +196,13 @@ async function chooseMarkets(
   });
 }
 
-/** The streams that are wanted of each market: trades with their exact times, candles of all lengths. */
+/** The streams that are wanted of each market: trades, and candles of all lengths. */
 function wantedOf(
-  { streams: { trades, candles } }: Config,
+  { streams: { candles } }: Config,
   kinds: readonly StreamKind[],
 ): Pick<KnownStream, 'kind' | 'variant'>[] {
-  const ofTrades = trades.exactTimes ? (['trades', 'times'] as const) : (['trades'] as const);
   return [
-    ...(kinds.includes('trades') ? ofTrades.map((kind) => ({ kind, variant: 0 })) : []),
+    ...(kinds.includes('trades') ? [{ kind: 'trades', variant: 0 } as const] : []),
     ...(kinds.includes('candles') ? candles.intervalsS : []).map(
       (variant) => ({ kind: 'candles', variant }) as const,
     ),

@@ -100,7 +100,6 @@ async function explain(gap: Gap, look: Ledger): Promise<Lines> {
     noteLines(gap.note),
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,
-    await otherStream(gap, look),
     await substitutes(gap, look),
     whatToDo(gap, isInFiles, look).map((step) => `What to do: ${step}`),
   ];
@@ -146,7 +145,7 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
   return `${where} from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)}; evidence: ${proof}`;
 }
 
-const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'states', 'tickers']);
+const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'states', 'tickers']);
 
 /** Candles summarize what happened, where each trade or state cannot be had; of a book they say nothing. */
 async function substitutes(gap: Gap, look: Ledger): Promise<string | undefined> {
@@ -155,20 +154,6 @@ async function substitutes(gap: Gap, look: Ledger): Promise<string | undefined> 
   if (covered.length === 0) return 'In its place: no candles of this time are stored.';
   const shares = covered.map(([variant, share]) => `${variant} s (${share} of the time)`);
   return `In its place: the candles of ${shares.join(', ')} are stored.`;
-}
-
-/** The streams of a market's trades: each proves what its own endpoint showed. */
-const OTHER_STREAMS: Readonly<Partial<Record<StreamKind, StreamKind>>> = {
-  trades: 'times',
-  times: 'trades',
-};
-
-/** Trades that are stored all the same. */
-async function otherStream(gap: Gap, look: Ledger): Promise<string | undefined> {
-  const other = OTHER_STREAMS[gap.kind];
-  const [covered] = other === undefined ? [] : await coveredShares(gap, other, look);
-  if (covered === undefined) return undefined;
-  return `In the other stream: ${other} are covered in ${covered[1]} of the time, and their trades are stored; that proves nothing of ${gap.kind}.`;
 }
 
 /** How much of a gap's time the streams of another kind cover; those that cover none are left out. */

@@ -45,11 +45,11 @@ Exit code 7: some partitions were not sealed, with the reason. Ctrl-C stops it; 
       } is left to be sealed${isArchiving ? ' or moved' : ''} ("tapekeep partitions" lists them, and when each is due).`,
       isPreview: isDryRun,
       rules: {
+        ...rules,
         sealAfterMs: isGiven ? 0 : config.partitions.sealAfter,
         coldAfterMs: isArchiving ? (isGiven ? 0 : config.cold.after) : null,
         restMs: isGiven ? 0 : rules.restMs,
         retentionMs: {},
-        needsChecks: config.verification.enabled,
       },
       isChosen: (partition) => isOfKind(partition, kinds) && partition.span.toMs <= beforeMs,
       ...(isDryRun ? { run: previewSealing } : { run: liveOn, keptExit: EXIT_CODES.incomplete }),

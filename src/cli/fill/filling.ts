@@ -204,12 +204,9 @@ export class Filling {
   }
 }
 
-/** Rows are counted once for each stream, those of exact times where they are not counted as trades. */
+/** Rows are counted once for each stream. */
 function sumOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): SpanProgress {
   const sum = { lengthMs: 0, coveredMs: 0, unfillableMs: 0, waitingMs: 0, rows: 0 };
-  const traded = new Set(
-    tasks.flatMap(({ stream }) => (stream.kind === 'trades' ? [stream.marketId] : [])),
-  );
   const counted = new Set<number>();
   for (const [at, part] of parts.entries()) {
     sum.lengthMs += part.lengthMs;
@@ -218,7 +215,6 @@ function sumOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): Span
     sum.waitingMs += part.waitingMs;
     const stream = tasks[at]?.stream;
     if (stream === undefined || counted.has(stream.streamId)) continue;
-    if (stream.kind === 'times' && traded.has(stream.marketId)) continue;
     counted.add(stream.streamId);
     sum.rows += part.rows;
   }

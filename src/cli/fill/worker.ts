@@ -8,6 +8,7 @@ import { retryingArchive } from '../../collect/retrying.js';
 import { TradeEvidence } from '../../collect/trades/evidence.js';
 import { GapFiller } from '../../collect/trades/filler.js';
 import { OffsetModes } from '../../collect/trades/offset-mode.js';
+import { noTraits } from '../../collect/trades/walk.js';
 import type { TradeWalker } from '../../collect/trades/walker.js';
 import { sleep } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
@@ -44,7 +45,7 @@ const AGAIN_MS = 2000;
 export class FillWorker {
   readonly #surroundings: UnitSurroundings;
   readonly #archive: ArchivePort;
-  readonly #traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
+  readonly #traits = noTraits();
   readonly #offsets: OffsetModes;
   readonly #open = new Map<number, MarketUnit>();
 
@@ -64,7 +65,6 @@ export class FillWorker {
     wanted: readonly Pick<StreamRef, 'kind' | 'variant'>[],
   ): Promise<void> {
     if (this.#open.has(marketId)) return;
-    const has = (kind: StreamRef['kind']) => wanted.some((one) => one.kind === kind);
     const lengths = wanted.filter(({ kind }) => kind === 'candles').map(({ variant }) => variant);
     const intervalsS = [...new Set(lengths)];
     const { config, exchange, exchangeTime: time, clock, telemetry } = this.#surroundings;
@@ -73,12 +73,7 @@ export class FillWorker {
       markets: config.markets,
       streams: {
         ...streams,
-        // The walk over exact times stands beside the walk over trades.
-        trades: {
-          ...streams.trades,
-          enabled: has('trades') || has('times'),
-          exactTimes: has('times'),
-        },
+        trades: { ...streams.trades, enabled: wanted.some(({ kind }) => kind === 'trades') },
         depth: { ...streams.depth, enabled: false },
         candles: { ...streams.candles, enabled: intervalsS.length > 0, intervalsS },
         states: { ...streams.states, enabled: false },
@@ -116,13 +111,12 @@ export class FillWorker {
     }
     const filler = new GapFiller({ exchange, clock, telemetry: telemetry.collect });
     const work: Promise<void>[] = [];
-    for (const { market, marketId, walkers, candles } of this.#open.values()) {
-      for (const walker of walkers) {
-        const spans = spansOf(tasks, walker);
-        if (spans.length === 0) continue;
-        filler.add(walker);
+    for (const { market, marketId, trades, candles } of this.#open.values()) {
+      const spans = trades === undefined ? [] : spansOf(tasks, trades);
+      if (trades !== undefined && spans.length > 0) {
+        filler.add(trades);
         const topMs = Math.max(...spans.map(({ toMs }) => toMs));
-        work.push(this.#reachHead(walker, marketId, topMs, filler, signal));
+        work.push(this.#reachHead(trades, marketId, topMs, filler, signal));
       }
       for (const collector of candles) {
         if (spansOf(tasks, collector).length > 0) {
@@ -147,7 +141,7 @@ export class FillWorker {
     filler: GapFiller,
     signal: AbortSignal,
   ): Promise<void> {
-    const [streamId] = walker.streamIds;
+    const { streamId } = walker;
     const stream = { streamId, marketId, kind: 'trades' as const, variant: 0, collectFromMs: null };
     return this.#untilDone(walker.market, signal, async () => {
       await walker.pollHead(signal);
@@ -194,10 +188,10 @@ export class FillWorker {
 /** Hands each collector its backfill requests. */
 function spansOf(
   tasks: readonly FillTask[],
-  collector: Pick<TradeWalker | CandleCollector, 'streamIds' | 'backfill' | 'retry'>,
+  collector: Pick<TradeWalker | CandleCollector, 'streamId' | 'backfill' | 'retry'>,
 ) {
   const spans = tasks
-    .filter(({ stream }) => collector.streamIds.includes(stream.streamId))
+    .filter(({ stream }) => collector.streamId === stream.streamId)
     .map(({ span }) => span);
   for (const span of spans) {
     collector.backfill(span);

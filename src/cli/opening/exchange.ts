@@ -351,17 +351,14 @@ function refuseGaps(identity: string | null, { streams }: Config): void {
   }
   const { trades, candles, depth, tickers, states } = streams;
   const isCollected = {
-    ...{ trades: trades.enabled, times: trades.enabled && trades.exactTimes },
-    candles: candles.enabled,
+    ...{ trades: trades.enabled, candles: candles.enabled },
     ...{ depth: depth.enabled, tickers: tickers.enabled, states: states.enabled },
   };
   const lacking = Object.entries(isCollected).flatMap(([kind, isWanted]) =>
     isWanted && !whole.includes(kind) ? [kind] : [],
   );
   if (lacking.length === 0) return;
-  const switches = lacking.map((kind) =>
-    kind === 'times' ? 'streams.trades.exactTimes' : `streams.${kind}.enabled`,
-  );
+  const switches = lacking.map((kind) => `streams.${kind}.enabled`);
   throw new ReplayHasGapsError(
     `this replay does not have all ${lacking.join(', ')} of its time range and markets: set ${switches.join(', ')} to false, or replay a time range that has them`,
   );

@@ -113,9 +113,8 @@ export class CandleCollector {
     this.#collectFromMs = options.stream.collectFromMs;
   }
 
-  /** The streams that its work proves. */
-  get streamIds(): readonly number[] {
-    return [this.#options.stream.streamId];
+  get streamId(): number {
+    return this.#options.stream.streamId;
   }
 
   /**

@@ -43,8 +43,7 @@ const OVERDUE_PER_NEWS = 4;
 /**
  * Chooses which walk is polled next. In this order: whose page is about to overflow; who is overdue by
  * the schedule; then news and what the schedule asks for, in a ratio that starves neither; and, with
- * requests that no other work needs, activity signals that may be nothing, and the second walk of a market with
- * news.
+ * requests that no other work needs, activity signals that may be nothing.
  */
 export class Chooser {
   #newsInRow = 0;
@@ -70,7 +69,8 @@ export class Chooser {
         continue;
       const fill = target.pageFill(nowMs);
       if (fill >= URGENT_FILL) urgent.offer(target, 'urgent', fill, target.traded?.atMs);
-      const { traded, suspected, companionAtMs, dueAtMs } = target;
+      const { suspected, dueAtMs } = target;
+      const traded = target.newsAt(nowMs);
       const perS = target.perS(nowMs);
       if (traded !== undefined) {
         const worth = worthOfKnown(perS, (nowMs - traded.atMs) / 1000);
@@ -81,7 +81,6 @@ export class Chooser {
         if (isPatient) spare.offer(target, 'spare', -suspected.atMs, suspected.atMs);
         else news.offer(target, suspected.source, worth, suspected.atMs);
       }
-      if (companionAtMs !== undefined) spare.offer(target, 'spare', -companionAtMs, companionAtMs);
       if (dueAtMs === undefined) continue;
       floor.offer(target, 'floor', -target.polledAtMs, traded?.atMs);
       // One that was never polled is new, not late.

@@ -27,7 +27,7 @@ interface DispatcherOptions {
 /** Polls under way at the same time, with the commits that end them. */
 const UNDER_WAY_MAX = 16;
 /** Of these, so many of one endpoint: the other always finds room, however slow this one is. */
-const UNDER_WAY_OF_KIND_MAX = 12;
+const UNDER_WAY_OF_ONE_MAX = 12;
 /** After so many failures in a row an endpoint counts as away, and is asked by one at a time. */
 const AWAY_FAILURES = 3;
 /** How often pages of history confirm trades that are pushed. */
@@ -35,7 +35,7 @@ const CONFIRM_MS = 15_000;
 /** How often needs that grow with time are looked at again. */
 const RECHECK_MS = 500;
 
-type Kind = HeadWalker['kind'];
+type Endpoint = HeadWalker['endpoint'];
 
 /**
  * Polls the newest trades of all markets: whenever a request may start, the market where it is worth
@@ -45,9 +45,8 @@ type Kind = HeadWalker['kind'];
  * schedule, which marks every walk that was not polled since its previous run; and how full the next
  * page is expected to be ({@link Chooser}). News and schedule take every other turn of the request
  * budget while other streams wait; what is only worth a request that no other work needs, or that is kept
- * for background work, waits in line with the filling of gaps. An activity signal needs one request: the walk over `history` brings the trade
- * with its exact time, the walk over `history/result` proves it as well, in spare turns or by
- * schedule.
+ * for background work, waits in line with the filling of gaps. Where one endpoint has exact times and another one
+ * proves, an activity signal asks the former; what it stores is proven together a few seconds later, or by schedule.
  *
  * States: *new* → *running* ({@link PollDispatcher.start}) → *stopped*. A failed poll is
  * reported, and its walk alone backs off; what waited for it goes on waiting.
@@ -59,8 +58,8 @@ export class PollDispatcher {
   readonly #baseline: BaselineSchedule;
   readonly #wakeup: Wakeup;
   readonly #polls = new Map<PollTarget, Promise<void>>();
-  readonly #failuresInRow: Record<Kind, number> = { trades: 0, times: 0 };
-  readonly #underWay: Record<Kind, number> = { trades: 0, times: 0 };
+  readonly #failuresInRow: Record<Endpoint, number> = { historyResult: 0, history: 0 };
+  readonly #underWay: Record<Endpoint, number> = { historyResult: 0, history: 0 };
   #reservation: Reservation | undefined;
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
@@ -73,12 +72,19 @@ export class PollDispatcher {
     setMaxListeners(0, this.#stopping.signal);
   }
 
-  /** @param walkers all walks over the trades of one market; each is due at once */
-  add(market: string, walkers: readonly HeadWalker[]): void {
+  /**
+   * Each is due at once.
+   *
+   * @param walker proves the trades of the market
+   * @param times has their exact times beside it
+   */
+  add(market: string, walker: HeadWalker, times?: HeadWalker): void {
     const { clock, random } = this.#options;
     const nowMs = clock.monotonicMs();
-    const targets = walkers.map((walker) => new PollTarget(walker, random, nowMs));
-    this.#markets.set(market, new MarketTargets(targets));
+    const [proving, timed] = [walker, times].map(
+      (one) => one && new PollTarget(one, random, nowMs),
+    );
+    if (proving !== undefined) this.#markets.set(market, new MarketTargets(proving, timed));
     this.wake();
   }
 
@@ -126,8 +132,8 @@ export class PollDispatcher {
   /** A run of the schedule: whatever was not polled since the run before is due ({@link BaselineSchedule}). */
   markDue(): void {
     const { clock, telemetry } = this.#options;
-    const isTaken = this.#baseline.begin(this.#targets(), clock.monotonicMs(), ({ walker }) =>
-      telemetry.runSkipped({ stream: walker.kind }),
+    const isTaken = this.#baseline.begin(this.#scheduled(), clock.monotonicMs(), () =>
+      telemetry.runSkipped({ stream: 'trades' }),
     );
     if (isTaken) this.wake();
     else telemetry.runSkipped({ stream: 'trades' });
@@ -154,7 +160,7 @@ export class PollDispatcher {
 
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      this.#baseline.look(this.#targets(), this.#options.clock.monotonicMs());
+      this.#baseline.look(this.#scheduled(), this.#options.clock.monotonicMs());
       const wanted = this.#choose();
       if (wanted === undefined) {
         await this.#wakeup.wait(RECHECK_MS, signal);
@@ -202,10 +208,11 @@ export class PollDispatcher {
     const { target } = choice;
     this.#chooser.carriedOut(choice);
     const waiting = target.begin(this.#options.clock.monotonicMs());
-    this.#underWay[target.walker.kind] += 1;
+    const { endpoint } = target.walker;
+    this.#underWay[endpoint] += 1;
     const poll = this.#poll(choice, waiting, turn, signal).finally(() => {
       turn.giveBack();
-      this.#underWay[target.walker.kind] -= 1;
+      this.#underWay[endpoint] -= 1;
       this.#polls.delete(target);
       this.wake();
     });
@@ -220,17 +227,18 @@ export class PollDispatcher {
   ): Promise<void> {
     const { clock, time, telemetry, onPolled, onFailed } = this.#options;
     const { walker } = target;
-    const { kind, market } = walker;
+    const { endpoint, market } = walker;
+    const targets = this.#markets.get(market);
     const { begunAtMs } = target;
     const isFirst = target.polledAtMs === Number.NEGATIVE_INFINITY;
     try {
       const look = await walker.pollHead(signal, turn);
       target.succeeded(look);
-      this.#failuresInRow[kind] = 0;
-      const isFastest = this.#markets.get(market)?.fastest === target;
+      this.#failuresInRow[endpoint] = 0;
+      const isFastest = targets?.fastest === target;
       const nowMs = time.nowMs();
       telemetry.headPolled({
-        stream: kind,
+        stream: 'trades',
         market,
         cause,
         waitMs: activityAtMs === undefined ? undefined : begunAtMs - activityAtMs,
@@ -241,13 +249,16 @@ export class PollDispatcher {
         // The answer may come from a cache, or the trade was in the poll before.
         target.suspected ??= { atMs: clock.monotonicMs(), source: waiting.traded.source };
       }
+      if (look.newRows > 0 && target === targets?.timed) targets.proving.noteUnproven(begunAtMs);
+      if (look.isOpen && targets?.timed !== undefined)
+        targets.timed.dueAtMs ??= clock.monotonicMs();
       onPolled?.(walker);
     } catch (error) {
       target.failed(clock.monotonicMs(), waiting, error);
-      this.#markets.get(market)?.handOver(target);
+      targets?.handOver(target);
       if (signal.aborted || isAborted(error)) return;
-      this.#failuresInRow[kind] += 1;
-      streamReport(telemetry, kind, market).failed(error);
+      this.#failuresInRow[endpoint] += 1;
+      streamReport(telemetry, 'trades', market).failed(error);
       onFailed?.(walker, error);
     }
   }
@@ -256,10 +267,10 @@ export class PollDispatcher {
     if (this.#polls.size >= UNDER_WAY_MAX) return undefined;
     const nowMs = this.#options.clock.monotonicMs();
     const targets = this.#targets();
-    const overdueBeforeMs = this.#baseline.overdueBefore(targets, nowMs);
-    return this.#chooser.choose(targets, nowMs, overdueBeforeMs, ({ walker: { kind } }) => {
-      const isAway = this.#failuresInRow[kind] >= AWAY_FAILURES;
-      return this.#underWay[kind] < (isAway ? 1 : UNDER_WAY_OF_KIND_MAX);
+    const overdueBeforeMs = this.#baseline.overdueBefore(this.#scheduled(), nowMs);
+    return this.#chooser.choose(targets, nowMs, overdueBeforeMs, ({ walker: { endpoint } }) => {
+      const isAway = this.#failuresInRow[endpoint] >= AWAY_FAILURES;
+      return this.#underWay[endpoint] < (isAway ? 1 : UNDER_WAY_OF_ONE_MAX);
     });
   }
 
@@ -271,6 +282,13 @@ export class PollDispatcher {
     );
   }
 
+  /** Those that the schedule asks for: exact times follow where there is news. */
+  #scheduled(): PollTarget[] {
+    return this.#targets().filter(
+      ({ walker }) => this.#markets.get(walker.market)?.proving.walker === walker,
+    );
+  }
+
   /** A spare turn is waited for no longer when there is something worth more. */
   #giveUpSpare(): void {
     if (this.#reservation === undefined) return;
@@ -279,40 +297,39 @@ export class PollDispatcher {
   }
 }
 
-/** The walks over one market's trades, and what was reported about the market. */
+/** What is polled of one market's trades, and what was reported about the market. */
 class MarketTargets {
-  readonly targets: readonly PollTarget[];
+  readonly proving: PollTarget;
+  readonly timed: PollTarget | undefined;
   /** Last time that its state feed reported a trade, monotonic. */
   pushedAtMs = Number.NEGATIVE_INFINITY;
   /** Whether its state feed is connected. */
   isFollowed = false;
 
-  /** @param targets the one that stores a trade completest first */
-  constructor(targets: readonly PollTarget[]) {
-    this.targets = targets;
+  constructor(proving: PollTarget, timed: PollTarget | undefined) {
+    this.proving = proving;
+    this.timed = timed;
   }
 
-  /** The walk that stores a new trade with one request: the first one that works. */
-  get fastest(): PollTarget | undefined {
-    return this.targets.find((target) => !target.isFailing) ?? this.targets[0];
+  get targets(): readonly PollTarget[] {
+    return this.timed === undefined ? [this.proving] : [this.timed, this.proving];
   }
 
-  /** A walk failed with a certain activity signal of a trade: another one that works takes it over. */
+  /** The one that stores a new trade with one request, with its exact time if it can. Trades that are pushed have theirs. */
+  get fastest(): PollTarget {
+    const { timed, proving } = this;
+    return timed === undefined || timed.isFailing || timed.walker.isPushed ? proving : timed;
+  }
+
+  /** A poll failed with a certain activity signal of a trade: the other endpoint takes it over. */
   handOver(from: PollTarget): void {
     const { fastest } = this;
-    if (fastest !== undefined && fastest !== from) fastest.traded ??= from.traded;
+    if (fastest !== from) fastest.traded ??= from.traded;
   }
 
   note(kind: ActivityKind, activity: ActivitySignal): void {
     const { fastest } = this;
-    for (const target of this.targets) {
-      if (target !== fastest) {
-        if (kind === 'trade') target.companionAtMs ??= activity.atMs;
-      } else if (kind === 'trade') {
-        target.noteTrade(activity);
-      } else {
-        target.suspected ??= activity;
-      }
-    }
+    if (kind === 'trade') fastest.noteTrade(activity);
+    else fastest.suspected ??= activity;
   }
 }

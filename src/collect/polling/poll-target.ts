@@ -4,14 +4,14 @@ import { Backoff } from '../../kernel/retry.js';
 import type { HeadLook } from '../trades/head.js';
 import type { TradeWalker } from '../trades/walker.js';
 
-/** A walk over one market's trades, as far as polling its newest page goes. */
+/** Whatever asks for the newest page of one market's trades. */
 export type HeadWalker = Pick<
   TradeWalker,
-  'market' | 'kind' | 'endpoint' | 'isBusy' | 'isPushed' | 'largestPage' | 'pollHead'
+  'market' | 'endpoint' | 'isBusy' | 'isPushed' | 'largestPage' | 'pollHead'
 >;
 
 /** Who said that there is something new. */
-export type ActivitySource = 'pushed' | 'swept';
+export type ActivitySource = 'pushed' | 'swept' | 'stored';
 
 /** An activity signal of news that was not looked into yet. */
 export interface ActivitySignal {
@@ -28,7 +28,6 @@ export interface Traded extends ActivitySignal {
 export interface Waiting {
   readonly traded: Traded | undefined;
   readonly suspected: ActivitySignal | undefined;
-  readonly companionAtMs: number | undefined;
 }
 
 const RETRY = { baseMs: 1000, capMs: 60_000 };
@@ -38,6 +37,8 @@ const RETRY = { baseMs: 1000, capMs: 60_000 };
  */
 const STALLED_CAP_MS = 5000;
 const PAGE_ROWS = 1000;
+/** Stored trades wait so long for others to be proven with them. */
+const PROOF_WAIT_MS = 5000;
 /** Weight of what the first page shows, as seconds of watching. */
 const FIRST_LOOK_S = 60;
 
@@ -55,8 +56,8 @@ export class PollTarget {
   traded: Traded | undefined;
   /** Oldest activity signal that may be nothing. */
   suspected: ActivitySignal | undefined;
-  /** Since when the market's other walk has news that this one has to prove as well. */
-  companionAtMs: number | undefined;
+  /** Since when trades are stored that this walk has to prove. */
+  unprovenAtMs: number | undefined;
   /** Since when the schedule says that it is time. */
   dueAtMs: number | undefined;
   /** Begin of the last poll that succeeded. */
@@ -78,6 +79,18 @@ export class PollTarget {
 
   get isFailing(): boolean {
     return this.#backoff.attempts > 0;
+  }
+
+  /** Notes trades that are stored and wait to be proven. */
+  noteUnproven(nowMs: number): void {
+    this.unprovenAtMs ??= nowMs;
+  }
+
+  /** The oldest certain news: a trade, or stored trades that have waited long enough to be proven. */
+  newsAt(nowMs: number): ActivitySignal | undefined {
+    const { traded, unprovenAtMs } = this;
+    const isRipe = unprovenAtMs !== undefined && nowMs - unprovenAtMs >= PROOF_WAIT_MS;
+    return traded ?? (isRipe ? { atMs: unprovenAtMs, source: 'stored' } : undefined);
   }
 
   noteTrade(activity: ActivitySignal): void {
@@ -104,15 +117,15 @@ export class PollTarget {
   }
 
   begin(nowMs: number): Waiting {
-    const { traded, suspected, companionAtMs, dueAtMs } = this;
+    const { traded, suspected, dueAtMs } = this;
     this.traded = undefined;
     this.suspected = undefined;
-    this.companionAtMs = undefined;
+    this.unprovenAtMs = undefined;
     this.dueAtMs = undefined;
     this.isPolling = true;
     this.begunAtMs = nowMs;
     this.countedAtMs = dueAtMs ?? nowMs;
-    return { traded, suspected, companionAtMs };
+    return { traded, suspected };
   }
 
   succeeded(look: HeadLook): void {
@@ -148,7 +161,6 @@ export class PollTarget {
     this.isPolling = false;
     this.traded = waiting.traded ?? this.traded;
     this.suspected = waiting.suspected ?? this.suspected;
-    this.companionAtMs = waiting.companionAtMs ?? this.companionAtMs;
     this.dueAtMs ??= nowMs;
     const capMs = codeOf(error) === 'walk_stalled' ? STALLED_CAP_MS : RETRY.capMs;
     this.retryAtMs = nowMs + Math.min(capMs, this.#backoff.nextMs());

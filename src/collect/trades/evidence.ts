@@ -6,6 +6,7 @@ import { comparePlaces, type PageRow } from '../../model/order.js';
 import type { ReplyTimes } from '../../model/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ClaimTime } from '../ports.js';
+import type { TradeSource } from './source.js';
 
 /**
  * What a change of a market's figures says: `trade` – there was one, for certain; `maybe` – the
@@ -72,7 +73,7 @@ interface Dispute {
   readonly sinceMs: number;
 }
 
-type Kind = 'trades' | 'times';
+type Endpoint = TradeSource['endpoint'];
 
 export interface EvidenceOptions {
   readonly market: string;
@@ -93,8 +94,8 @@ export interface EvidenceOptions {
 export class TradeEvidence {
   readonly #options: EvidenceOptions;
   readonly #looks = new Map<EvidenceSource, Look>();
-  readonly #heads = new Map<Kind, Head>();
-  readonly #disputes = new Map<Kind, Dispute>();
+  readonly #heads = new Map<Endpoint, Head>();
+  readonly #disputes = new Map<Endpoint, Dispute>();
   #seen: SeenElsewhere[] = [];
   #jumps: number;
 
@@ -141,7 +142,7 @@ export class TradeEvidence {
    * @param untilMs up to where its own times would prove it
    */
   provenUntilMs(
-    kind: Kind,
+    endpoint: Endpoint,
     page: ReplyTimes & { readonly held?: readonly PageRow[] },
     newest: PageRow | undefined,
     untilMs: number,
@@ -149,50 +150,50 @@ export class TradeEvidence {
     this.#followJump();
     const { clock, time } = this.#options;
     const shown = [...(page.held ?? []), ...(newest === undefined ? [] : [newest])];
-    const unshown = this.#unshown(kind, page, shown.sort(comparePlaces).at(-1));
+    const unshown = this.#unshown(endpoint, page, shown.sort(comparePlaces).at(-1));
     const found = unshown.findLast(({ byMs }) => byMs <= Math.min(page.sentAtMs, untilMs));
     const tid = newest?.tid ?? 0;
     const ownMs = (newest?.tradedAtS ?? 0) * SECOND_MS;
     const nowMs = time.nowMs();
     if (newest !== undefined && ownMs <= nowMs) {
-      this.#heads.set(kind, { newest, seenAtMs: nowMs });
+      this.#heads.set(endpoint, { newest, seenAtMs: nowMs });
     }
-    const before = this.#disputes.get(kind);
+    const before = this.#disputes.get(endpoint);
     if (found === undefined) {
-      this.#disputes.delete(kind);
+      this.#disputes.delete(endpoint);
       // Of what another endpoint shows the newest is known, and not what lies between it and this page.
       const endsMs = unshown.map(({ source, afterMs }) => (source === 'history' ? ownMs : afterMs));
       return Math.min(untilMs, ...endsMs.map((ms) => floorToMs(ms, SECOND_MS)));
     }
     const atMs = clock.monotonicMs();
     const dispute = before?.tid === tid ? before : { tid, sinceMs: atMs };
-    this.#disputes.set(kind, dispute);
+    this.#disputes.set(endpoint, dispute);
     // Nothing new for so long, and nothing but this source that says otherwise: it may be wrong.
     if (atMs - dispute.sinceMs > SOURCES[found.source].patienceMs) return untilMs;
-    this.#report(kind, newest, found, before === undefined);
+    this.#report(newest, found, before === undefined);
     return Math.min(untilMs, ownMs);
   }
 
   /** Whether the other endpoint of history shows a row as its newest one. */
-  isShownBy(kind: Kind, row: PageRow): boolean {
-    const other = this.#otherHead(kind);
+  isShownBy(endpoint: Endpoint, row: PageRow): boolean {
+    const other = this.#otherHead(endpoint);
     return other !== undefined && comparePlaces(other.newest, row) === 0;
   }
 
   /** What the other endpoint of history showed last. */
-  #otherHead(kind: Kind): Head | undefined {
-    return this.#heads.get(kind === 'trades' ? 'times' : 'trades');
+  #otherHead(endpoint: Endpoint): Head | undefined {
+    return this.#heads.get(endpoint === 'history' ? 'historyResult' : 'history');
   }
 
   /** Trades that were seen elsewhere and are newer than all that a page shows. */
   #unshown(
-    kind: Kind,
+    endpoint: Endpoint,
     { sentAtMs }: ReplyTimes,
     newest: PageRow | undefined,
   ): readonly SeenElsewhere[] {
     const endMs = ((newest?.tradedAtS ?? 0) + 1) * SECOND_MS;
     const unshown = this.#seen.filter(({ afterMs }) => endMs <= afterMs);
-    const other = this.#otherHead(kind);
+    const other = this.#otherHead(endpoint);
     if (other === undefined || other.seenAtMs > sentAtMs) return unshown;
     const { tid, tradedAtS } = other.newest;
     const isNewer = tid > (newest?.tid ?? 0) && tradedAtS >= (newest?.tradedAtS ?? 0);
@@ -200,15 +201,10 @@ export class TradeEvidence {
     return isNewer ? [...unshown, { source: 'history', afterMs, byMs: afterMs + 1 }] : unshown;
   }
 
-  #report(
-    kind: Kind,
-    newest: PageRow | undefined,
-    { source, afterMs }: SeenElsewhere,
-    isFirst: boolean,
-  ): void {
+  #report(newest: PageRow | undefined, { source, afterMs }: SeenElsewhere, isFirst: boolean): void {
     const { telemetry, market } = this.#options;
     const behindMs = newest === undefined ? null : afterMs - newest.tradedAtS * SECOND_MS;
-    telemetry.historyStale({ stream: kind, market, source, behindMs, isFirst });
+    telemetry.historyStale({ stream: 'trades', market, source, behindMs, isFirst });
   }
 
   /** Times of before a jump of the exchange's clock are no measure after it. */

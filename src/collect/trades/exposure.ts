@@ -3,8 +3,9 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import { type PageRow, placeKey } from '../../model/order.js';
 import { isUnread } from './known.js';
+import { PAGE_MAX } from './pace.js';
 import type { TradePage } from './source.js';
-import { PAGE_MAX, type Walk } from './walk.js';
+import type { Walk } from './walk.js';
 
 /** Stored rows that a page is held against. */
 const STORED_MAX = 2 * PAGE_MAX;
@@ -65,13 +66,18 @@ export async function exposeLacked(
   return exposed;
 }
 
-/** Those of some rows that the other endpoint does not show; all, where it says nothing of that time. */
+/**
+ * Those of some rows that the other endpoint does not show; all, where it says nothing of that time. What it shows
+ * is stored, and no page has to show it any more: what both endpoints have together is covered.
+ */
 async function unshown(
-  { options: { witness, market, offsets } }: Walk,
+  walk: Walk,
   rows: readonly PageRow[],
   skip: number,
   options: CallOptions,
 ): Promise<readonly PageRow[]> {
+  const { market, offsets } = walk.options;
+  const witness = walk.proving?.other;
   if (rows.length === 0 || witness === undefined) return rows;
   if (skip > 0 && offsets.of(witness.endpoint) !== 'skip') return rows;
   const page = await witness.fetch(market, skip, PAGE_MAX, options).catch((error: unknown) => {
@@ -79,18 +85,23 @@ async function unshown(
     // An endpoint that fails must not stop the other one.
     return undefined;
   });
-  const shown = new Set(page?.trades.map(placeKey));
+  if (page === undefined) return rows;
+  const shown = new Set(page.trades.map(placeKey));
+  const disputed = rows.filter((row) => shown.has(placeKey(row)));
+  if (disputed.length === 0) return rows;
+  const { first, last } = page.ends;
+  await walk.pages.commit({ ...page, held: [first, last].filter((end) => end !== undefined) });
+  walk.forget(disputed);
+  walk.disputed();
   return rows.filter((row) => !shown.has(placeKey(row)));
 }
 
 /**
- * Takes rows that never were trades out of the archive, and takes back what it claims around them,
- * of both streams that hold trades.
+ * Takes rows that never were trades out of the archive, and takes back what it claims around them.
  */
 async function expose(walk: Walk, rows: readonly PageRow[], { fromMs, toMs }: Span): Promise<void> {
-  const { archive, marketId, market, source, telemetry, time, onExposed } = walk.options;
+  const { archive, marketId, market, source, telemetry, time } = walk.options;
   const topMs = walk.pages.ranges.top?.span.toMs ?? fromMs;
-  // Their own seconds at least: the other stream may cover what this one does not yet.
   const lastS = Math.max(...rows.map(({ tradedAtS }) => tradedAtS));
   const leastMs = Math.max(fromMs, lastS * SECOND_MS) + SECOND_MS;
   const span = { fromMs, toMs: Math.max(leastMs, Math.min(toMs, topMs)) };
@@ -99,8 +110,7 @@ async function expose(walk: Walk, rows: readonly PageRow[], { fromMs, toMs }: Sp
   const note = `trade ${ids.join(', ')}${others} is not among those that ${source.endpoint} shows of that time`;
   const exposure = { marketId, rows, span, note, atMs: Math.floor(time.nowMs()) };
   await archive.commit({ expose: [exposure] });
-  telemetry.tradesExposed({ stream: source.kind, market, count: rows.length, note });
+  telemetry.tradesExposed({ stream: 'trades', market, count: rows.length, note });
   walk.forget(rows);
   await walk.revoked(span);
-  onExposed?.(rows, span);
 }

@@ -13,8 +13,7 @@ import { type TradePage, timeMsOf, toPushed } from './source.js';
 /** A market whose pushed trades are wanted. */
 export interface FedMarket {
   readonly marketId: number;
-  /** One for each walk over its trades. */
-  readonly pushed: readonly PushedTrades[];
+  readonly pushed: PushedTrades;
   readonly evidence: TradeEvidence;
 }
 
@@ -169,7 +168,7 @@ export class TradeFeedCollector {
   }
 
   *#pushed(): Generator<PushedTrades> {
-    for (const { pushed } of this.#options.markets.values()) yield* pushed;
+    for (const { pushed } of this.#options.markets.values()) yield pushed;
   }
 
   #opened(exchangeMs: number): void {
@@ -210,12 +209,11 @@ export class TradeFeedCollector {
     if (fed === undefined) return undefined;
     const page = toPushed(event);
     const isRead = page.rejected.length === 0;
-    for (const one of fed.pushed) {
-      if (origin === 'update' && isRead) one.push(page.trades);
-      else if (origin === 'update') one.unread(exchangeMs);
-      else if (isRead) one.answered(page.trades);
-    }
-    if (origin === 'update' && fed.pushed.some((one) => one.isLoose)) this.#ask(market);
+    const { pushed } = fed;
+    if (origin === 'update' && isRead) pushed.push(page.trades);
+    else if (origin === 'update') pushed.unread(exchangeMs);
+    else if (isRead) pushed.answered(page.trades);
+    if (origin === 'update' && pushed.isLoose) this.#ask(market);
     const [newest] = orderPage(page.trades);
     if (newest !== undefined && origin === 'update') fed.evidence.pushed(newest);
     return { market, marketId: fed.marketId, page };

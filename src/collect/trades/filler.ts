@@ -27,7 +27,7 @@ const TURN_STEPS = 20;
  * Works on gaps in trade history in the background, with what the request budget leaves over, or keeps for it:
  * first where the walk has lost touch with the head, then what is in work already, then the newest
  * gap of all. After {@link TURN_STEPS} steps a walk stands back until every other had its turn, so
- * that a gap without end starves none.
+ * that a gap without end starves none. Exact times that rows lack are brought besides, one request at a time.
  *
  * States: *new* → *running* ({@link GapFiller.start}) → *stopped*. Gaps are not kept here: they
  * are read from the walkers, which read them from the ledger.
@@ -36,6 +36,8 @@ export class GapFiller {
   readonly #options: FillerOptions;
   readonly #walkers = new Set<TradeWalker>();
   readonly #busy = new Set<TradeWalker>();
+  /** The step under way that brings exact times, one over all markets. */
+  #timing: Promise<void> | undefined;
   /** Steps that each walk had in this round of turns. */
   readonly #steps = new Map<TradeWalker, number>();
   readonly #wakeup: Wakeup;
@@ -75,6 +77,7 @@ export class GapFiller {
     const { concurrency = 4 } = this.#options;
     const steps = new Set<Promise<void>>();
     while (!signal.aborted) {
+      this.#timing ??= this.#startTimes(signal);
       const next = steps.size < concurrency ? this.#pick() : undefined;
       // A walk that waited for its request would keep its head from being polled meanwhile.
       const turn = next && (await this.#reserve(next, signal));
@@ -92,7 +95,24 @@ export class GapFiller {
       });
       steps.add(step);
     }
-    await Promise.all(steps);
+    await Promise.all([...steps, this.#timing]);
+  }
+
+  /** Exact times are brought beside the gaps, a page of one market after the other. */
+  #startTimes(signal: AbortSignal): Promise<void> | undefined {
+    const walker = [...this.#walkers].find(({ times }) => times?.isDue === true);
+    if (walker === undefined) return undefined;
+    // The next turn is that of another market.
+    this.#walkers.delete(walker);
+    this.#walkers.add(walker);
+    const step = walker.times?.fillStep(signal).catch((error: unknown) => {
+      if (signal.aborted || isAborted(error)) return;
+      streamReport(this.#options.telemetry, 'trades', walker.market).failed(error);
+    });
+    return step?.finally(() => {
+      this.#timing = undefined;
+      this.#wakeup.notify();
+    });
   }
 
   async #reserve({ endpoint }: TradeWalker, signal: AbortSignal): Promise<RequestTurn | undefined> {
@@ -113,7 +133,7 @@ export class GapFiller {
       await walker.fillStep(signal, turn);
     } catch (error) {
       if (signal.aborted || isAborted(error)) return;
-      streamReport(this.#options.telemetry, walker.kind, walker.market).failed(error);
+      streamReport(this.#options.telemetry, 'trades', walker.market).failed(error);
     } finally {
       this.#busy.delete(walker);
     }

@@ -57,9 +57,9 @@ export class GapBook {
   /** Takes over, once, what an earlier run learned of gaps. */
   async restore(): Promise<void> {
     if (this.#isRestored) return;
-    const { archive, stream, clock, time, source } = this.#options;
+    const { archive, stream, clock, time } = this.#options;
     const exchangeMs = Math.floor(time.nowMs());
-    const filter = { marketIds: [stream.marketId], kinds: [source.kind], limit: MEMORIES_MAX };
+    const filter = { marketIds: [stream.marketId], kinds: [stream.kind], limit: MEMORIES_MAX };
     const memories = await archive.listGaps(filter, exchangeMs);
     const nowMs = clock.monotonicMs();
     await this.#restoreStart(exchangeMs, nowMs);

@@ -13,9 +13,9 @@ import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
 import { PRIORITY } from '../ports.js';
 import { exposeLacked, storedWithin } from './exposure.js';
 import { sureRows } from './known.js';
-
+import { PAGE_MAX, Pace, pageSize } from './pace.js';
 import { type SourceTrade, type TradePage, timeMsOf } from './source.js';
-import { OTHER_PAGE, PAGE_MAX, type Walk } from './walk.js';
+import { OTHER_PAGE, type Walk } from './walk.js';
 
 /** What one look at the newest trades brought. */
 export interface HeadLook {
@@ -28,6 +28,8 @@ export interface HeadLook {
   readonly received: number;
   /** Whether the look reached what was stored before; false for the very first one. */
   readonly isConnected: boolean;
+  /** The other endpoint is to be asked: rows lack their exact time, or it shows newer ones. */
+  readonly isOpen: boolean;
 }
 
 /** What was stored of a page. */
@@ -38,13 +40,9 @@ interface Stored {
   readonly isConnected: boolean;
   /** It touches coverage below itself. */
   readonly isMerged: boolean;
+  readonly isOpen: boolean;
 }
 
-/**
- * Some sizes only, so that what is asked repeats, and a cache in front of the exchange can help it. Of
- * less than the smallest the steps between ids would show nothing, see `isOddHead`.
- */
-const PAGE_SIZES = [10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, PAGE_MAX];
 /** In id mode a page that is too short can be made up for once: the longest must still reach down. */
 const PAGE_MIN_ID = 50;
 /** A page that did not reach what is known is made up for by one so many times as long. */
@@ -93,12 +91,13 @@ export class Head {
     const first = await this.#walk.fetch(0, limit, { ...options, ...(turn && { turn }) });
     let { page, asked } = await this.#agreed(first, limit, options);
     const known = this.#walk.newest;
-    let { rows, isConnected } = await this.store(page, asked);
+    let { rows, isConnected, isOpen } = await this.store(page, asked);
     while (canBeLonger && !isConnected && asked < PAGE_MAX) {
       asked = isIdMode ? PAGE_MAX : this.#sizeOf(LONGER * asked);
       page = await this.#walk.fetch(0, asked, options);
       const longer = await this.store(page, asked);
       rows = longer.rows;
+      isOpen ||= longer.isOpen;
       // The first page has left an end of a chain, which this one touches in any case.
       isConnected = longer.isMerged;
     }
@@ -107,7 +106,8 @@ export class Head {
     if (rows.length > 0) this.#notePace(page, rows, fresh.length);
     const newTimesMs = fresh.map((row) => timeMsOf(row));
     const received = page.rowCount;
-    return { look: { newRows: fresh.length, newTimesMs, asked, received, isConnected }, page };
+    const newRows = fresh.length;
+    return { look: { newRows, newTimesMs, asked, received, isConnected, isOpen }, page };
   }
 
   /**
@@ -132,6 +132,7 @@ export class Head {
     }
     await this.#recall(rows);
     const { pages, known, lacked } = this.#walk;
+    this.#walk.expectShown(rows);
     let found = known.against(page, rows);
     for (const size of AGAIN_SIZES) {
       lacked.answered(found.missing, new Set(rows.map(placeKey)));
@@ -166,7 +167,8 @@ export class Head {
     if (this.#isRecalled || oldest === undefined) return;
     const { archive, marketId } = this.#walk.options;
     const span = { fromMs: oldest.tradedAtS * SECOND_MS, toMs: Number.POSITIVE_INFINITY };
-    this.#walk.known.add(await archive.storedTrades(marketId, span, RECALLED_MAX));
+    const stored = await archive.storedTrades(marketId, span, RECALLED_MAX);
+    this.#walk.known.add(this.#walk.withoutShown(stored));
     this.#walk.newest = this.#walk.known.rows[0];
     this.#isRecalled = true;
   }
@@ -178,11 +180,12 @@ export class Head {
     const rows = sureRows(page);
     const [newest, oldest] = [rows[0], rows.at(-1)];
     const shownMs = provenUntilMs(page, cacheMarginMs);
-    const untilMs = options.evidence?.provenUntilMs(source.kind, page, newest, shownMs) ?? shownMs;
+    const untilMs =
+      options.evidence?.provenUntilMs(source.endpoint, page, newest, shownMs) ?? shownMs;
     const isCurrent = untilMs === shownMs;
     if (newest === undefined || oldest === undefined) {
       await this.#empty(page, untilMs, isCurrent);
-      return { rows: [], isConnected: true, isMerged: true };
+      return { rows: [], isConnected: true, isMerged: true, isOpen: !isCurrent };
     }
     await this.#recall(rows);
     const { missing } = this.#walk.known.against(page, rows);
@@ -205,7 +208,7 @@ export class Head {
       ({ span }) => claim.fromMs <= span.fromMs && span.fromMs <= claim.toMs,
     );
     const topBefore = pages.ranges.top;
-    const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
+    const { ranges, suspectEdgesMs, outcomes } = await pages.commit(page, claim, {
       endpoint: source.endpoint,
       skip: 0,
       asked: limit,
@@ -213,6 +216,8 @@ export class Head {
       dateMs: page.dateMs,
     });
     if (topBefore !== undefined) await this.#seamInGap(rows, topBefore, claim.fromMs);
+    const hasNews = outcomes !== undefined && outcomes.stored > 0;
+    const lacksTimes = hasNews && rows.some(({ executedAtUs }) => executedAtUs === null);
     this.#hasStored = true;
     this.#walk.newest = newest;
     this.#walk.known.add(rows);
@@ -230,7 +235,7 @@ export class Head {
       if (above === undefined || comparePlaces(above, chain) > 0) chains.set(chain);
     }
     this.#walk.stepped(1, isConnected);
-    return { rows, isConnected, isMerged };
+    return { rows, isConnected, isMerged, isOpen: !isCurrent || lacksTimes };
   }
 
   /**
@@ -308,16 +313,17 @@ export class Head {
   }
 
   #notePace(page: TradePage, rows: readonly SourceTrade[], newRows: number): void {
-    const { telemetry, traits, source, market } = this.#walk.options;
+    const { traits, options } = this.#walk;
+    const { telemetry, market } = options;
     const oldestS = rows.at(-1)?.tradedAtS ?? 0;
     this.#pace.polled(page.sentAtMs, newRows, page.sentAtMs - oldestS * SECOND_MS);
     const ratio = this.#pace.headroom(Math.min(PAGE_MAX, traits.largestPage));
-    if (ratio !== undefined) telemetry.historyHeadroom({ stream: source.kind, market, ratio });
+    if (ratio !== undefined) telemetry.historyHeadroom({ stream: 'trades', market, ratio });
   }
 
   /** @param least rows that there should be room for */
   #sizeOf(least: number): number {
-    if (this.#walk.hasTrades) return PAGE_SIZES.find((size) => size >= least) ?? PAGE_MAX;
+    if (this.#walk.hasTrades) return pageSize(least);
     // Of a market without trades by turns, so that no cache has one answer for two looks.
     this.#hasAskedAll = !this.#hasAskedAll;
     return this.#hasAskedAll ? PAGE_MAX : OTHER_PAGE;
@@ -374,60 +380,4 @@ function describeMissing(missing: readonly PageRow[], newest: PageRow): string {
   return comparePlaces(newest, row) < 0
     ? `its newest trade is ${newest.tid}, older than ${row.tid}${others}, which is stored`
     : `it lacks trade ${row.tid}${others}, which it held before`;
-}
-
-/** Time in which the weight of what was seen falls to a third, seconds. */
-const MEMORY_S = 60;
-/** Upper bound: keeps a quiet market's figure finite. */
-const HEADROOM_MAX = 10_000;
-/** Rows besides the new ones: of the second that both looks share, and one below it. */
-const OVERLAP_ROWS = 4;
-/** By how many mean errors more rows may be new than expected, and still have room. */
-const ERRORS = 3;
-/** Weight of the last error where it was less than the mean. */
-const ERROR_FADING = 1 / 8;
-
-/** Trades a second, averaged with more weight on what was seen last, and how far that is off. Exchange times. */
-class Pace {
-  #tradesPerS = 0;
-  #polledAtMs: number | undefined;
-  #intervalS = 0;
-  /** Mean error of what was expected to be new, rows. */
-  #error = 0;
-
-  /** Rows that a look should ask for, so that it seldom fails to reach what is known. */
-  room(atMs: number): number {
-    if (this.#polledAtMs === undefined) return PAGE_MAX;
-    return Math.ceil(this.#expected(atMs) + ERRORS * this.#error) + OVERLAP_ROWS;
-  }
-
-  #expected(atMs: number): number {
-    return (this.#tradesPerS * Math.max(0, atMs - (this.#polledAtMs ?? atMs))) / 1000;
-  }
-
-  /** @param pageSpanMs time that the page reaches back, which the first estimate rests on */
-  polled(atMs: number, newRows: number, pageSpanMs: number): void {
-    const lastMs = this.#polledAtMs;
-    if (lastMs === undefined) {
-      this.#tradesPerS = newRows / Math.max(1, pageSpanMs / 1000);
-      this.#polledAtMs = atMs;
-      return;
-    }
-    const error = Math.abs(newRows - this.#expected(atMs));
-    // A burst widens the page at once: those that follow are often as large.
-    this.#error = Math.max(error / 2, this.#error + ERROR_FADING * (error - this.#error));
-    const passedS = (atMs - lastMs) / 1000;
-    if (passedS <= 0) return;
-    const weight = 1 - Math.exp(-passedS / MEMORY_S);
-    this.#tradesPerS += weight * (newRows / passedS - this.#tradesPerS);
-    this.#intervalS = passedS;
-    this.#polledAtMs = atMs;
-  }
-
-  /** How many intervals between polls a page holds; undefined before there was one. */
-  headroom(pageRows: number): number | undefined {
-    if (this.#intervalS === 0) return undefined;
-    const perInterval = this.#tradesPerS * this.#intervalS;
-    return Math.min(HEADROOM_MAX, pageRows / Math.max(perInterval, Number.MIN_VALUE));
-  }
 }

@@ -12,8 +12,9 @@ import { exposeLacked, storedWithin } from './exposure.js';
 import type { Head } from './head.js';
 import { sureRows } from './known.js';
 import { FEW } from './lacked.js';
+import { PAGE_MAX } from './pace.js';
 import { endsUnread, type SourceTrade, type TradePage } from './source.js';
-import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
+import { LOCATE_REQUESTS_MAX, type Walk } from './walk.js';
 
 /** Answers that must lack a stored trade before it is exposed. */
 const ANSWERS = 2;
@@ -34,7 +35,7 @@ export async function pageBack(
   chain: ChainCursor,
   signal: AbortSignal,
 ): Promise<void> {
-  const { traits, offsets, source } = walk.options;
+  const { offsets, source } = walk.options;
   let search = await walk.searchFor(gap.edgeMs, chain.depth - 1);
   let why = '';
   let headsSeen = 0;
@@ -50,7 +51,7 @@ export async function pageBack(
       search,
       asked: size,
       received: page.rowCount,
-      largestPage: traits.largestPage,
+      largestPage: walk.traits.largestPage,
       end: walk.endShown(search, page),
     });
     switch (location.kind) {
@@ -326,14 +327,14 @@ export async function locateOffset(
     }
     if (newest === undefined || oldest === undefined) {
       await pages.commit(page);
-      const pageRows = Math.max(1, options.traits.largestPage);
+      const pageRows = Math.max(1, walk.traits.largestPage);
       search = goShallower(search, pageRows, page.rowCount === 0);
     } else if (isAbove) {
       await pages.commit(page);
       search = end ?? goDeeper(search, all.length, oldest);
     } else if (newest.tradedAtS * SECOND_MS < edgeMs) {
       await pages.commit(page);
-      search = goShallower(search, Math.max(rows.length, options.traits.largestPage));
+      search = goShallower(search, Math.max(rows.length, walk.traits.largestPage));
     } else {
       if (rows !== sure) continue;
       const claim = coveredSpan(rows);

@@ -10,6 +10,7 @@ import type {
   GapRecord,
   QuarantineRow,
   Revocation,
+  RowOutcomes,
   StartReason,
   StreamStart,
 } from '../../model/batch.js';
@@ -35,6 +36,15 @@ const REFUSED_REWRITE_MS = 60_000;
 /** Refused rows that are remembered: those of a few pages. */
 const REFUSALS_MAX = 5000;
 
+interface Committed {
+  /** Those that now hold the claim. */
+  readonly ranges: readonly CoveredRange[];
+  /** Upper edges of suspect spans. */
+  readonly suspectEdgesMs: readonly number[];
+  /** What became of the trades; undefined where nothing was new. */
+  readonly outcomes: RowOutcomes | undefined;
+}
+
 /** A claim of nothing: rows are stored, no span is called covered. */
 const NOTHING: Span = { fromMs: 0, toMs: 0 };
 
@@ -53,6 +63,8 @@ export class PageStore {
     WRITTEN_MAX,
   );
   #flushedAtMs = Number.NEGATIVE_INFINITY;
+  /** Rows were stored without a claim since the last one. */
+  #hasUnclaimed = false;
   #collectFromMs: number | null;
   /** Coverage to be revoked with the next commit, and the start to be set with it. */
   #revoke: readonly Revocation[] = [];
@@ -62,7 +74,7 @@ export class PageStore {
 
   constructor(options: PageStoreOptions, ranges: readonly CoveredRange[]) {
     this.#options = options;
-    this.#report = streamReport(options.telemetry, options.source.kind, options.market);
+    this.#report = streamReport(options.telemetry, 'trades', options.market);
     this.#collectFromMs = options.stream.collectFromMs;
     this.ranges = new CoveredRangeList(ranges);
   }
@@ -100,14 +112,9 @@ export class PageStore {
    * Stores a page with the claim that it proves, less the seconds that refused rows make suspect.
    *
    * @param claim left out: the page proves nothing
-   * @returns the covered ranges that now hold the claim, and the upper edges of suspect spans
    */
-  async commit(
-    page: TradePage,
-    claim = NOTHING,
-    evidence: Evidence = {},
-  ): Promise<{ ranges: readonly CoveredRange[]; suspectEdgesMs: number[] }> {
-    const { marketId, market, stream, source, telemetry, clock } = this.#options;
+  async commit(page: TradePage, claim = NOTHING, evidence: Evidence = {}): Promise<Committed> {
+    const { marketId, market, stream, source, clock } = this.#options;
     const trades = page.trades.filter((trade) => !page.held.includes(trade));
     const fresh = this.#recent.fresh(trades);
     for (const trade of fresh) {
@@ -123,7 +130,7 @@ export class PageStore {
     const refused = quarantineRows(source.endpoint, market, page.rejected, receivedAtMs);
     const quarantine = refused.filter((row) => !this.#refused.has(refusalHashOf(row)));
     if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans)) {
-      return { ranges: this.ranges.all.slice(0, 1), suspectEdgesMs: [] };
+      return { ranges: this.ranges.all.slice(0, 1), suspectEdgesMs: [], outcomes: undefined };
     }
     const suspects = this.#suspectsOf(page, claim, spans);
     const findings = suspects.filter((span) => this.#isNewlyRefused(span)).map(refusedGap);
@@ -137,19 +144,15 @@ export class PageStore {
       throw error;
     });
     if (spans.length > 0) this.#flushedAtMs = clock.monotonicMs();
+    this.#hasUnclaimed = spans.length === 0 && (this.#hasUnclaimed || fresh.length > 0);
     for (const row of quarantine) this.#refused.add(refusalHashOf(row));
-    const { stored } = result.outcomes.trade;
-    this.#report.settled(result.outcomes.trade);
-    if (source.kind === 'times' && stored > 0) {
-      // A row of history that is a new trade is both: a trade that came in, and its exact time.
-      const also = streamReport(telemetry, 'trades', market);
-      also.received(stored);
-      also.settled({ stored });
-    }
+    const outcomes = result.outcomes.trade;
+    this.#report.settled(outcomes);
     for (const range of result.ranges) this.ranges.absorb(range);
     const top = this.ranges.top;
     if (top !== undefined) this.#report.progressed(top.span.toMs);
-    return { ranges: result.ranges, suspectEdgesMs: suspects.map((span) => span.toMs) };
+    const suspectEdgesMs = suspects.map((span) => span.toMs);
+    return { ranges: result.ranges, suspectEdgesMs, outcomes };
   }
 
   /** Keeps nothing of a page that is not believed but its refused rows, in quarantine. */
@@ -211,6 +214,7 @@ export class PageStore {
     const top = this.ranges.top;
     const [only] = spans;
     if (top === undefined || only === undefined || spans.length > 1) return spans.length === 0;
+    if (this.#hasUnclaimed) return false;
     const extendsTop = top.span.fromMs <= only.fromMs && only.fromMs <= top.span.toMs;
     return extendsTop && this.#options.clock.monotonicMs() - this.#flushedAtMs < QUIET_FLUSH_MS;
   }
@@ -254,38 +258,54 @@ function refusedGap(span: Span): WalkFinding {
 }
 
 /** Stored rows that are remembered at least: the next page may reach below the last one. */
-const RECENT_MIN = 100;
+const RECENT_MIN = 300;
 
 /**
  * Remembers the trades of the last pages that were stored, to drop their repetition at the next poll
  * without asking the archive. A trade with the same id and *other* fields is let through: the
- * archive decides on conflicts.
+ * archive decides on conflicts. One that lacks the exact time which is stored says nothing else.
  */
 class RecentTrades {
-  #hashes = new Map<number, number>();
+  #stored = new Map<number, StoredTrade>();
 
   /** The trades that are not known to be stored just so. */
   fresh(trades: readonly SourceTrade[]): SourceTrade[] {
-    return trades.filter((trade) => this.#hashes.get(trade.tid) !== hashOf(trade));
+    return trades.filter((trade) => {
+      const stored = this.#stored.get(trade.tid);
+      if (stored?.hash !== hashOf(trade)) return true;
+      return trade.executedAtUs !== null && trade.executedAtUs !== stored.executedAtUs;
+    });
   }
 
   /** Call only after the commit: what is remembered here is not sent again. @param trades newest first */
   remember(trades: readonly SourceTrade[]): void {
-    const hashes = new Map(trades.map((trade) => [trade.tid, hashOf(trade)]));
-    for (const [tid, hash] of this.#hashes) {
-      if (hashes.size >= RECENT_MIN) break;
-      if (!hashes.has(tid)) hashes.set(tid, hash);
+    const stored = new Map<number, StoredTrade>();
+    for (const trade of trades) {
+      const hash = hashOf(trade);
+      const before = this.#stored.get(trade.tid);
+      const known = before?.hash === hash ? before.executedAtUs : null;
+      stored.set(trade.tid, { hash, executedAtUs: trade.executedAtUs ?? known });
     }
-    this.#hashes = hashes;
+    for (const [tid, one] of this.#stored) {
+      if (stored.size >= RECENT_MIN) break;
+      if (!stored.has(tid)) stored.set(tid, one);
+    }
+    this.#stored = stored;
   }
 
   forget(): void {
-    this.#hashes.clear();
+    this.#stored.clear();
   }
 }
 
-function hashOf({ tradedAtS, executedAtUs, price, amount, total, side }: SourceTrade): number {
-  return hashText(`${tradedAtS}|${executedAtUs}|${price}|${amount}|${total}|${side}`);
+interface StoredTrade {
+  /** Of all fields but the exact time. */
+  readonly hash: number;
+  readonly executedAtUs: number | null;
+}
+
+function hashOf({ tradedAtS, price, amount, total, side }: SourceTrade): number {
+  return hashText(`${tradedAtS}|${price}|${amount}|${total}|${side}`);
 }
 
 function refusalHashOf({ reason, payload }: QuarantineRow): number {

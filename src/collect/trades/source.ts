@@ -1,6 +1,7 @@
 import type { CallOptions, TradeFeedEvent } from '../../client/index.js';
 import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
+import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../model/batch.js';
@@ -38,15 +39,10 @@ export interface TradePage extends ReplyTimes {
 }
 
 /**
- * One of the endpoints that page through trades. `trades` reads history/result, `times` reads
- * history, which carries the exact time; each is walked on its own, so that losing one endpoint
- * never stops the other, and a row that one of them leaves out is brought by the other. So every trade
- * comes twice, and the second time counts as known. What that costs is half of the requests of a walk
- * through history; who would rather have it in half the time sets `streams.trades.exactTimes: false`. Where there is
- * only history, one walk proves both.
+ * An endpoint that pages through trades. Pages of `history/result` prove them; `history` adds their exact times. Where
+ * an exchange has only `history`, that does both.
  */
 export interface TradeSource {
-  readonly kind: 'trades' | 'times';
   readonly endpoint: 'historyResult' | 'history';
   fetch(market: string, skip: number, limit: number, options: CallOptions): Promise<TradePage>;
 }
@@ -163,7 +159,6 @@ export function toPushed({
 /** Trades by history/result: every field but the exact time. */
 export function resultSource(exchange: ExchangePort): TradeSource {
   return {
-    kind: 'trades',
     endpoint: 'historyResult',
     async fetch(market, skip, limit, options) {
       const reply = await exchange.call('historyResult', { market, since: skip, limit }, options);
@@ -172,18 +167,71 @@ export function resultSource(exchange: ExchangePort): TradeSource {
   };
 }
 
-/**
- * Trades by history: with the exact time.
- *
- * @param kind `trades` where the exchange has no other endpoint of history
- */
-export function historySource(exchange: ExchangePort, kind: TradeSource['kind']): TradeSource {
+/** Trades by history: with the exact time. */
+export function historySource(exchange: ExchangePort): TradeSource {
   return {
-    kind,
     endpoint: 'history',
     async fetch(market, skip, limit, options) {
       const reply = await exchange.call('history', { market, lastId: skip, limit }, options);
       return toPage(reply, fromHistory);
     },
   };
+}
+
+/** Failures in a row after which the other endpoint proves trades. */
+const FAILURES_MAX = 3;
+/** Between two tries of an endpoint that failed so often. */
+const RETRY_MS = 60_000;
+
+/**
+ * The endpoint that proves a market's trades: the first one, until it has failed {@link FAILURES_MAX} times in a row;
+ * then the other one, until that fails or {@link RETRY_MS} have passed. It changes only between two steps of a walk.
+ */
+export class ProvingSource implements TradeSource {
+  readonly #first: TradeSource;
+  readonly #second: TradeSource;
+  readonly #clock: Clock;
+  #failures = 0;
+  #isSecond = false;
+  #retryAtMs = Number.POSITIVE_INFINITY;
+
+  constructor(first: TradeSource, second: TradeSource, clock: Clock) {
+    this.#first = first;
+    this.#second = second;
+    this.#clock = clock;
+  }
+
+  get endpoint(): TradeSource['endpoint'] {
+    return this.#own.endpoint;
+  }
+
+  /** The endpoint that does not prove at present. */
+  get other(): TradeSource {
+    return this.#isSecond ? this.#first : this.#second;
+  }
+
+  get #own(): TradeSource {
+    return this.#isSecond ? this.#second : this.#first;
+  }
+
+  fetch(market: string, skip: number, limit: number, options: CallOptions): Promise<TradePage> {
+    return this.#own.fetch(market, skip, limit, options);
+  }
+
+  /** A step begins. */
+  begin(): void {
+    if (this.#clock.monotonicMs() < this.#retryAtMs) return;
+    this.#isSecond = false;
+    this.#retryAtMs = Number.POSITIVE_INFINITY;
+  }
+
+  succeeded(): void {
+    if (!this.#isSecond) this.#failures = 0;
+  }
+
+  failed(): void {
+    this.#failures = Math.min(FAILURES_MAX, this.#failures + 1);
+    this.#isSecond = !this.#isSecond && this.#failures >= FAILURES_MAX;
+    this.#retryAtMs = this.#clock.monotonicMs() + RETRY_MS;
+  }
 }

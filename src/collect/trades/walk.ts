@@ -3,7 +3,7 @@ import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { type Span, spanContains } from '../../kernel/span.js';
-import type { CoveredRange, StreamRef } from '../../model/batch.js';
+import type { CoveredRange } from '../../model/batch.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
 import {
   comparePlaces,
@@ -27,6 +27,7 @@ import { PageStore, type PageStoreOptions } from './page-store.js';
 import type { PushedTrades } from './pushed.js';
 import {
   endsUnread,
+  ProvingSource,
   type SourceTrade,
   type TradePage,
   type TradeSource,
@@ -39,20 +40,16 @@ export interface WalkerOptions extends GapBookOptions {
   readonly cacheMarginMs: number;
   /** How long the exchange is trusted to keep a trade at least, exchange milliseconds. */
   readonly keptAtLeastMs: number;
-  /** What this server was seen to do, shared by all walkers of one endpoint. */
-  readonly traits: ServerTraits;
+  /** What this server was seen to do, shared by all walkers. */
+  readonly traits: Traits;
   /** What other sources show of the market's newest trades; left out: nothing does. */
   readonly evidence?: TradeEvidence;
   /** Trades as the exchange pushes them; left out: it does not. */
   readonly pushed?: PushedTrades | undefined;
-  /** The stream of exact times, where no other walk proves it: its pages have them. */
-  readonly timesStream?: StreamRef | undefined;
   /** How this server understands its offset, shared by all walkers. */
   readonly offsets: OffsetKnowledge;
-  /** The other endpoint of history; left out: there is none. */
-  readonly witness?: TradeSource | undefined;
-  /** Called when rows of the market were exposed, and coverage of a span was taken back: of its other streams as well. */
-  readonly onExposed?: (rows: readonly PageRow[], span: Span) => void;
+  /** The endpoint with exact times, beside one that proves trades without them; left out: it is not asked. */
+  readonly timed?: TradeSource | undefined;
   /**
    * Everything that the exchange has is wanted, so that a start of history which was found once is
    * looked for again, below it.
@@ -60,12 +57,18 @@ export interface WalkerOptions extends GapBookOptions {
   readonly isAllWanted: boolean;
 }
 
-/** Facts about a server that its answers reveal. */
+/** Facts that the answers of an endpoint reveal. */
 export interface ServerTraits {
   largestPage: number;
 }
 
-export const PAGE_MAX = 1000;
+export type Traits = Readonly<Record<TradeSource['endpoint'], ServerTraits>>;
+
+export const noTraits = (): Traits => ({
+  historyResult: { largestPage: 0 },
+  history: { largestPage: 0 },
+});
+
 /** Size of the page that must agree with an empty one: no cache has one answer for both. */
 export const OTHER_PAGE = 500;
 /** Looks right below what seems to be the lowest row, of which one must come before newer rows push that down. */
@@ -77,6 +80,9 @@ export const LOCATE_REQUESTS_MAX = 12;
 /** Searches that are remembered; one that is forgotten begins anew. */
 const SEARCHES_MAX = 100;
 
+/** Trades that are remembered as stored without a claim. */
+const SHOWN_MAX = 2000;
+
 /** A request of the exchange failed: what went wrong lies on the way to it or with it. */
 export class FetchFailure extends Error {
   constructor(cause: unknown) {
@@ -87,6 +93,8 @@ export class FetchFailure extends Error {
 /** What the parts of one walk share: its pages, its gaps, and where its chains end. */
 export class Walk {
   readonly options: WalkerOptions;
+  /** Chooses the endpoint that proves trades, where there are two. */
+  readonly proving: ProvingSource | undefined;
   readonly pages: PageStore;
   readonly book: GapBook;
   readonly chains = new Chains();
@@ -109,18 +117,47 @@ export class Walk {
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new BoundedMap<number, Search>(SEARCHES_MAX);
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
+  /** Trades that were stored without a claim, and that no page of the head had to show yet. */
+  #shown: readonly PageRow[] = [];
   #known: { readonly key: readonly unknown[]; readonly gaps: readonly Gap[] } | undefined;
 
   /** @param hasTrades whether a trade of the market is stored */
   constructor(options: WalkerOptions, ranges: readonly CoveredRange[], hasTrades: boolean) {
-    this.options = options;
-    this.pages = new PageStore(options, ranges);
-    this.book = new GapBook(options, this.pages);
+    const { source, timed, clock } = options;
+    this.proving = timed && new ProvingSource(source, timed, clock);
+    this.options = { ...options, source: this.proving ?? source };
+    this.pages = new PageStore(this.options, ranges);
+    this.book = new GapBook(this.options, this.pages);
     this.ends = new HistoryEnds(options.clock);
     this.empty = new EmptyMarket(hasTrades ? undefined : ranges[0]?.span, options.keptAtLeastMs);
-    this.epochs = new IdEpochs(options);
+    this.epochs = new IdEpochs(this.options);
     this.lacked = new LackedRows(options.clock);
     this.#hasTrades = hasTrades;
+  }
+
+  /** What the endpoint that proves trades was seen to do. */
+  get traits(): ServerTraits {
+    const { traits, source } = this.options;
+    return traits[source.endpoint];
+  }
+
+  /** Takes note of trades that were stored without a claim, newest first: the next pages must show them. */
+  shown(rows: readonly PageRow[]): void {
+    this.#shown = orderPage([...this.#shown, ...rows]).slice(0, SHOWN_MAX);
+  }
+
+  /** Those of some stored rows that were there before this run stored any without a claim. */
+  withoutShown(rows: readonly PageRow[]): PageRow[] {
+    const shown = new Set(this.#shown.map(placeKey));
+    return rows.filter((row) => !shown.has(placeKey(row)));
+  }
+
+  /** A page of the head must show those that lie below its newest row. @param rows newest first */
+  expectShown([newest]: readonly PageRow[]): void {
+    if (newest === undefined) return;
+    const isBelow = (row: PageRow) => comparePlaces(row, newest) <= 0;
+    this.known.add(this.#shown.filter(isBelow));
+    this.#shown = this.#shown.filter((row) => !isBelow(row));
   }
 
   /** Whether a trade of this market is known. */
@@ -195,7 +232,7 @@ export class Walk {
 
   /** Rows that both answers hold which are to show the end of history. */
   get #roomAtEnd(): number {
-    return Math.min(OTHER_PAGE, this.options.traits.largestPage);
+    return Math.min(OTHER_PAGE, this.traits.largestPage);
   }
 
   /** What a page of a search says of the end of history: see `endShown` of searches. */
@@ -394,7 +431,8 @@ export class Walk {
 
   /** @throws FetchFailure */
   async fetch(skip: number, limit: number, options: CallOptions): Promise<TradePage> {
-    const { source, market, traits, offsets, evidence } = this.options;
+    const { source, market, offsets, evidence } = this.options;
+    const { traits } = this;
     const fetched = await source.fetch(market, skip, limit, options).catch((error: unknown) => {
       throw new FetchFailure(error);
     });
@@ -403,13 +441,13 @@ export class Walk {
     traits.largestPage = Math.max(traits.largestPage, shown.rowCount);
     const page = skip === 0 ? this.#withPushed(shown) : shown;
     const isShown = (row: PageRow) =>
-      this.known.has(row) || evidence?.isShownBy(source.kind, row) === true;
+      this.known.has(row) || evidence?.isShownBy(source.endpoint, row) === true;
     return this.#pageEnds.holdBack(page, skip === 0, isShown);
   }
 
   /** A page of the newest trades, made longer by what was pushed; where both disagree, nothing is added. */
   #withPushed(page: TradePage): TradePage {
-    const { pushed, telemetry, source, market } = this.options;
+    const { pushed, telemetry, market } = this.options;
     const joined = pushed?.join(page);
     if (joined === undefined) return page;
     const { unshown, unpushed } = joined;
@@ -417,7 +455,7 @@ export class Walk {
       // The next pages show whether they are trades.
       this.known.add(unshown);
       const counts = { unshown: unshown.length, unpushed: unpushed.length };
-      telemetry.tradeFeedRefuted({ stream: source.kind, market, ...counts });
+      telemetry.tradeFeedRefuted({ stream: 'trades', market, ...counts });
     }
     return joined.page;
   }
@@ -436,6 +474,8 @@ export class Walk {
   forget(rows: readonly PageRow[]): void {
     const count = this.known.rows.length;
     this.known.forget(rows);
+    const gone = new Set(rows.map(placeKey));
+    this.#shown = this.#shown.filter((row) => !gone.has(placeKey(row)));
     if (this.known.rows.length < count) this.newest = this.known.rows[0];
   }
 
@@ -459,13 +499,20 @@ export class Walk {
 
   /** @param connected whether a look at the head reached what was stored; a step into a gap is none */
   stepped(pages: number, connected = false): void {
-    const { telemetry, source, market } = this.options;
-    telemetry.walkStepped({ stream: source.kind, market, pages, connected });
+    const { telemetry, market } = this.options;
+    telemetry.walkStepped({ stream: 'trades', market, pages, connected });
+  }
+
+  /** Counts that the endpoint that proves trades lacked some which the other one shows. */
+  disputed(): void {
+    const { telemetry, market } = this.options;
+    const what = { source: 'history', behindMs: null, isFirst: true } as const;
+    telemetry.historyStale({ stream: 'trades', market, ...what });
   }
 
   stalled(detail: string, reason?: WalkStalledError['reason']): WalkStalledError {
     const { telemetry, market, source } = this.options;
-    telemetry.walkStalled({ stream: source.kind, market, detail });
+    telemetry.walkStalled({ stream: 'trades', market, detail });
     return new WalkStalledError(market, source.endpoint, detail, reason);
   }
 }

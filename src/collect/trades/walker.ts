@@ -2,29 +2,24 @@ import type { RequestTurn } from '../../client/index.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
-import type { CoveredRange, StreamRef } from '../../model/batch.js';
+import type { CoveredRange } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
-import { comparePlaces, orderPage, type PageRow } from '../../model/order.js';
-import { type ArchivePort, PRIORITY } from '../ports.js';
+import { comparePlaces, orderPage } from '../../model/order.js';
+import { PRIORITY } from '../ports.js';
 import type { PendingGap } from './chains.js';
+import { ExactTimes } from './exact-times.js';
 import { Head, type HeadLook } from './head.js';
+import { PAGE_MAX } from './pace.js';
 import { endOfHistory, locateOffset, pageBack } from './page-back.js';
 import type { TradePage, TradeSource } from './source.js';
-import {
-  FetchFailure,
-  OTHER_PAGE,
-  PAGE_MAX,
-  Walk,
-  type WalkerOptions,
-  WalkStalledError,
-} from './walk.js';
+import { FetchFailure, OTHER_PAGE, Walk, type WalkerOptions, WalkStalledError } from './walk.js';
 
 /** Every so many steps go to another gap than the newest, so that an endless one starves none. */
 const OTHER_GAP_STEPS = 8;
 
 /**
- * Walks one market's trade history over one endpoint, so that its coverage grows from the head
+ * Walks one market's trade history, so that its coverage grows from the head
  * down, over any crash, and claims nothing that an answer did not prove.
  *
  * Two moves, never at the same time: {@link TradeWalker.pollHead} stores what is new and extends
@@ -40,38 +35,34 @@ const OTHER_GAP_STEPS = 8;
 export class TradeWalker {
   readonly #walk: Walk;
   readonly #head: Head;
+  /** Exact times, where another endpoint has them. */
+  readonly times: ExactTimes | undefined;
   readonly #mutex = new Mutex();
   #steps = 0;
   #revoked: readonly Span[] = [];
 
   constructor(options: WalkerOptions, ranges: readonly CoveredRange[], hasTrades: boolean) {
-    const { archive, timesStream } = options;
-    const own = timesStream && { archive: provingTimes(archive, timesStream) };
-    this.#walk = new Walk({ ...options, ...own }, ranges, hasTrades);
+    this.#walk = new Walk(options, ranges, hasTrades);
     this.#head = new Head(this.#walk);
+    const { timed } = options;
+    this.times = timed && new ExactTimes(this.#walk, timed, (span) => this.revoked(span));
   }
 
   get market(): string {
     return this.#walk.options.market;
   }
 
-  get kind(): 'trades' | 'times' {
-    return this.#walk.options.source.kind;
-  }
-
   get endpoint(): TradeSource['endpoint'] {
     return this.#walk.options.source.endpoint;
   }
 
-  /** The streams that its work proves, its own first. */
-  get streamIds(): readonly [number, ...number[]] {
-    const { stream, timesStream } = this.#walk.options;
-    return [stream.streamId, ...(timesStream === undefined ? [] : [timesStream.streamId])];
+  get streamId(): number {
+    return this.#walk.options.stream.streamId;
   }
 
   /** Rows of the longest page that the server ever returned, over all markets. */
   get largestPage(): number {
-    return this.#walk.options.traits.largestPage;
+    return this.#walk.traits.largestPage;
   }
 
   /** Whether new trades are pushed, and the last page agreed with them: a look at the head can wait. */
@@ -106,7 +97,7 @@ export class TradeWalker {
    * @throws WalkStalledError and the errors of the exchange
    */
   pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook> {
-    return this.#mutex.run(() => this.#pollHead(signal, turn).catch(unwrap));
+    return this.#mutex.run(() => this.#step(() => this.#pollHead(signal, turn)));
   }
 
   /**
@@ -120,8 +111,24 @@ export class TradeWalker {
   fillStep(signal: AbortSignal, turn?: RequestTurn): Promise<void> {
     return this.#mutex.run(async () => {
       this.#walk.stepTurn = turn;
-      await this.#fillStep(signal).catch(unwrap);
+      await this.#step(() => this.#fillStep(signal));
+      this.times?.wake();
     });
+  }
+
+  /** Work that asks one endpoint, whichever proves trades now. */
+  async #step<T>(work: () => Promise<T>): Promise<T> {
+    const { proving } = this.#walk;
+    proving?.begin();
+    try {
+      const result = await work();
+      proving?.succeeded();
+      return result;
+    } catch (error) {
+      const isTheirs = error instanceof WalkStalledError || error instanceof FetchFailure;
+      if (isTheirs && !isOverrun(error) && !isAborted(error.cause)) proving?.failed();
+      throw error instanceof FetchFailure ? error.cause : error;
+    }
   }
 
   /** Expects a span of history besides what is collected anyway. The same span twice is one. */
@@ -143,12 +150,6 @@ export class TradeWalker {
   /** Coverage of a span was taken back: it is read anew before the next look. */
   revoked(span: Span): void {
     this.#revoked = [...this.#revoked, span];
-  }
-
-  /** The market's other walk has exposed rows, and coverage around them was taken back. */
-  exposed(rows: readonly PageRow[], span: Span): void {
-    this.#walk.forget(rows);
-    this.revoked(span);
   }
 
   /** Lets the gaps of a span be tried at once, whatever their pause. */
@@ -239,11 +240,11 @@ export class TradeWalker {
 
   /** The longest page was asked for and gaps are left: none of them can be reached by paging. */
   async #meetHorizon(page: TradePage, signal: AbortSignal): Promise<void> {
-    const { book, options } = this.#walk;
+    const { book } = this.#walk;
     const gaps = this.#walk.openGaps();
     if (gaps.length === 0) return;
     // Only a page as long as any of this server was cut off by it.
-    if (page.rowCount >= Math.min(PAGE_MAX, options.traits.largestPage)) {
+    if (page.rowCount >= Math.min(PAGE_MAX, this.#walk.traits.largestPage)) {
       for (const gap of gaps) await book.horizon(gap);
     } else await this.#meetEnd(page, gaps, signal);
   }
@@ -292,38 +293,4 @@ function reasonOf(error: unknown): [GapReason, string] {
   if (error instanceof FetchFailure) return ['exchange failed', messageOf(error.cause)];
   const reason = error instanceof WalkStalledError ? error.reason : 'walk stalled';
   return [reason, messageOf(error)];
-}
-
-/** Outside, a failed fetch is the error of the exchange itself. */
-function unwrap(error: unknown): never {
-  throw error instanceof FetchFailure ? error.cause : error;
-}
-
-/**
- * The archive for the walk of an exchange with one endpoint of history: what its pages prove of trades they
- * prove of exact times as well. Whatever is claimed, taken back or listed of the one stream is so of the
- * other, so that readers find both, and every trade is downloaded once. The walk speaks of no stream but its own.
- */
-function provingTimes(archive: ArchivePort, times: StreamRef): ArchivePort {
-  return {
-    ...archive,
-    commit: async (batch, options) => {
-      const both = <One extends { readonly stream: StreamRef }>(all: readonly One[] = []) =>
-        all.flatMap((one) => [one, { ...one, stream: times }]);
-      const begins = (batch.begins ?? []).flatMap((one) => [
-        one,
-        { ...one, streamId: times.streamId },
-      ]);
-      const { claims, revoke, findings } = batch;
-      const proven = {
-        claims: both(claims),
-        revoke: both(revoke),
-        findings: both(findings),
-        begins,
-      };
-      const result = await archive.commit({ ...batch, ...proven }, options);
-      const ranges = result.ranges.filter(({ streamId }) => streamId !== times.streamId);
-      return { ...result, ranges };
-    },
-  };
 }

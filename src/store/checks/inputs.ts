@@ -18,9 +18,7 @@ import { IS_ABSENT_CANDLE } from './results.js';
 export interface CheckTarget {
   readonly marketId: number;
   readonly market: string;
-  /** The streams of trades and of their exact times, as far as there are any. */
   readonly trades: StreamRef | null;
-  readonly times: StreamRef | null;
   /** Streams of candles, the shortest interval first. */
   readonly klines: readonly StreamRef[];
 }
@@ -145,7 +143,7 @@ async function closeBefore(
 const TARGETS = `
   SELECT ${streamRefSql('s')}, m.name AS market
   FROM stream s JOIN market m USING (market_id)
-  WHERE s.kind IN ('trades', 'times', 'candles') ORDER BY m.name, s.kind, s.variant`;
+  WHERE s.kind IN ('trades', 'candles') ORDER BY m.name, s.kind, s.variant`;
 
 /** All markets that trades or candles are collected of, by name. */
 export async function readTargets(runner: Runner): Promise<CheckTarget[]> {
@@ -153,9 +151,9 @@ export async function readTargets(runner: Runner): Promise<CheckTarget[]> {
   for (const row of await runner.rows<StreamRef & { readonly market: string }>(TARGETS)) {
     const { market, ...stream } = row;
     const { kind, marketId } = stream;
-    const none = { marketId, market, trades: null, times: null, klines: [] };
+    const none = { marketId, market, trades: null, klines: [] };
     const known = targets.get(marketId) ?? none;
-    const added = kind === 'candles' ? { klines: [...known.klines, stream] } : { [kind]: stream };
+    const added = kind === 'candles' ? { klines: [...known.klines, stream] } : { trades: stream };
     targets.set(marketId, { ...known, ...added });
   }
   return [...targets.values()];

@@ -187,7 +187,7 @@ const slotFrom = (at: string) => `
  */
 export const leftSql = (of: string) => `
   (SELECT CASE k.kind
-     WHEN 'trades' THEN ${removedSql('trade')} WHEN 'times' THEN ${removedSql('trade')}
+     WHEN 'trades' THEN ${removedSql('trade')}
      WHEN 'candles' THEN (
        SELECT coalesce(range_agg(tstzrange(${slotFrom('lower(one)')}, ${slotFrom('upper(one)')})), '{}')
        FROM unnest(${removedSql('kline')}) AS one,
@@ -321,8 +321,7 @@ export async function readBeyond(
 /** From the second, or the candle, in which the present lies. */
 function toBeyond({ span: { fromMs, toMs }, atMs, ...stream }: BeyondRow): BeyondPresent {
   const { kind, variant } = stream;
-  const isWhole = kind === 'trades' || kind === 'times';
-  const stepMs = kind === 'candles' ? variant * 1000 : isWhole ? 1000 : 1;
+  const stepMs = kind === 'candles' ? variant * 1000 : kind === 'trades' ? 1000 : 1;
   const passed = Math.max(0, Math.floor((atMs - fromMs) / stepMs));
   return { ...stream, span: { fromMs: fromMs + passed * stepMs, toMs } };
 }

@@ -73,7 +73,7 @@ const MISSING_PARTS = `
       WHEN EXISTS (SELECT FROM wanted w WHERE w.market_id = $1 AND w.stream_id = $2 AND w.span && parts.span)
         THEN parts.state
       -- The walk of trades has not found the start, and goes on down.
-      WHEN kind IN ('trades', 'times') AND collect_from IS NULL THEN parts.state
+      WHEN kind = 'trades' AND collect_from IS NULL THEN parts.state
       WHEN start_reason IS NOT NULL AND NOT kind = ANY ($6::text[]) THEN 'before history'
       ELSE '${BEFORE_COLLECTING}' END AS state) known
   WHERE s.market_id = $1 AND s.stream_id = $2

@@ -88,7 +88,7 @@ const rememberedSql = (state: string) => `
 
 /** Stored rows of stream `s` (SQL); of exact times the trades that have one. */
 const rowsSql = (s: string) => `
-  (SELECT coalesce(sum(CASE ${s}.kind WHEN 'times' THEN r.timed ELSE r.rows END), 0)::float8 FROM rows_by_day r
+  (SELECT coalesce(sum(r.rows), 0)::float8 FROM rows_by_day r
    WHERE r.market_id = ${s}.market_id AND r.series = ${tableOfKindSql(`${s}.kind`)} AND r.variant = ${s}.variant)`;
 
 const PROGRESS = `

@@ -46,6 +46,39 @@ export async function readStoredTrades(
   return await runner.rows<PageRow>(STORED_TRADES[end], values);
 }
 
+const UNTIMED_TRADES = `
+  SELECT p.span AS partition, CASE WHEN found.first_at IS NOT NULL
+    THEN tstzrange(found.first_at, found.last_at + interval '1 s') END AS lacking
+  FROM (
+      SELECT span FROM partition_state
+      WHERE table_name = 'trade' AND state = 'hot' AND lower(span) < $2::timestamptz
+      ORDER BY lower(span) DESC LIMIT 1) p,
+    LATERAL (
+      SELECT min(traded_at) AS first_at, max(traded_at) AS last_at FROM trade
+      WHERE market_id = $1 AND executed_at IS NULL
+        AND traded_at >= lower(p.span) AND traded_at < upper(p.span)) found`;
+
+/** A partition of trades, and from the first to the last second of a market in it that has a trade without exact time. */
+export interface UntimedTrades {
+  readonly partition: Span;
+  /** Null: every trade has its time. */
+  readonly lacking: Span | null;
+}
+
+/**
+ * What a market lacks of exact times in the newest partition that can take them and begins before an instant, which may
+ * be infinite.
+ */
+export async function readUntimedTrades(
+  runner: Runner,
+  marketId: number,
+  beforeMs: number,
+): Promise<UntimedTrades | undefined> {
+  const before = Number.isFinite(beforeMs) ? isoMs(beforeMs) : 'infinity';
+  const [found] = await runner.rows<UntimedTrades>(UNTIMED_TRADES, [marketId, before]);
+  return found;
+}
+
 /** The day of the instant is counted; of it what is in files is not. */
 const STORED_ABOVE = `
   SELECT ((SELECT coalesce(sum(rows), 0) FROM rows_by_day

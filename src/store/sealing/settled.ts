@@ -22,7 +22,7 @@ export interface Lack {
 
 /** Why a partition cannot be sealed yet. */
 export interface Unsettled extends Lack {
-  readonly why: 'gap' | 'history' | 'suspect' | 'mismatch';
+  readonly why: 'gap' | 'history' | 'suspect' | 'mismatch' | 'times';
 }
 
 /** A market whose rows in a partition are not as many as were counted when they were stored. */
@@ -116,6 +116,14 @@ const OPEN_CHECK = `
   SELECT 'mismatch' AS why, 'candles' AS kind, m.name AS market, o.interval_s AS variant_s, o.span
   FROM open o JOIN market m USING (market_id) ORDER BY lower(o.span) LIMIT 1`;
 
+/** A trade without exact time, which may learn it yet: one that was received long ago never does. */
+const OPEN_TIMES = `
+  SELECT 'times' AS why, 'trades' AS kind, m.name AS market, 0 AS variant_s,
+         tstzrange(t.traded_at, t.traded_at + interval '1 s') AS span
+  FROM trade t JOIN market m USING (market_id)
+  WHERE t.traded_at >= ${FROM} AND t.traded_at < ${UNTIL} AND t.executed_at IS NULL
+    AND t.received_at > now() - interval '1 day' LIMIT 1`;
+
 /** Rows of stream `s`. */
 function rowsWithinSql(table: SeriesTable): string {
   const { variant } = seriesOf(table);
@@ -151,11 +159,19 @@ export async function findLacks(runner: Runner, { table, span }: Part): Promise<
   return await runner.rows<Lack>(lacksSql(table), [span.fromMs, span.toMs, streams]);
 }
 
+/** What is waited for besides gaps. */
+export interface SealNeeds {
+  /** What can be verified must have been. */
+  readonly needsChecks: boolean;
+  /** Trades have a day to learn their exact times. */
+  readonly needsTimes: boolean;
+}
+
 /** The first thing that keeps a partition from being settled; undefined when it is. */
 export async function findUnsettled(
   runner: Runner,
   { table, span: { fromMs: from, toMs: to } }: Part,
-  needsChecks: boolean,
+  { needsChecks, needsTimes }: SealNeeds,
 ): Promise<Unsettled | undefined> {
   const { streams, isFetchable } = seriesOf(table);
   // What could only be seen at its instant will never come: there is nothing to wait for.
@@ -164,9 +180,12 @@ export async function findUnsettled(
     const [found] = await runner.rows<Unsettled>(sql, [from, to, streams]);
     if (found !== undefined) return found;
   }
-  if (!needsChecks) return undefined;
-  const [mismatch] = await runner.rows<Unsettled>(OPEN_CHECK, [from, to]);
-  return mismatch;
+  const checks = needsChecks ? [OPEN_CHECK] : [];
+  for (const sql of [...checks, ...(needsTimes && table === 'trade' ? [OPEN_TIMES] : [])]) {
+    const [found] = await runner.rows<Unsettled>(sql, [from, to]);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 const MISCOUNT = `

@@ -10,6 +10,7 @@ import { type ArchivePort, calledBy, PRIORITY } from '../../../src/collect/ports
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { GapFiller } from '../../../src/collect/trades/filler.js';
 import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
+import { noTraits } from '../../../src/collect/trades/walk.js';
 import type { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { RequestBudget } from '../../../src/kernel/budget.js';
 import { systemClock } from '../../../src/kernel/clock.js';
@@ -192,7 +193,7 @@ async function roundRobin(context: Context): Promise<() => Promise<void>> {
   const shared = {
     ...context,
     watch: { pushed() {}, followed() {} },
-    traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
+    traits: noTraits(),
     offsets: new OffsetModes({ archive, clock, telemetry }),
     evidenceOf: (market: string) => new TradeEvidence({ market, time, clock, telemetry }),
     depthToleranceMs: 0,
@@ -200,7 +201,8 @@ async function roundRobin(context: Context): Promise<() => Promise<void>> {
   };
   const walkers: TradeWalker[] = [];
   for (const [market, marketId] of ids) {
-    walkers.push(...(await openMarketUnit(shared, market, marketId)).walkers);
+    const { trades } = await openMarketUnit(shared, market, marketId);
+    if (trades !== undefined) walkers.push(trades);
   }
   for (const walker of walkers) filler.add(walker);
   filler.start();

@@ -1,6 +1,7 @@
 import { type SourceTrade, type TradePage, toPage } from '../../../src/collect/trades/source.js';
 import { type Random, seededRandom } from '../../../src/kernel/random.js';
 import { placeKey } from '../../../src/model/order.js';
+import type { PagedEndpoint } from '../../../src/store/index.js';
 import type { FakeClock } from '../fake-clock.js';
 import { lowerBound } from './by-seconds.js';
 
@@ -47,7 +48,7 @@ export interface LyingTraits {
 
 /** A lie in an answer. */
 export interface ToldLie {
-  readonly kind: 'trades' | 'times';
+  readonly endpoint: PagedEndpoint;
   readonly name: string;
   readonly truth: SourceTrade;
   readonly lie: SourceTrade;
@@ -117,9 +118,9 @@ export class LyingExchange {
   }
 
   /** One answer about history. */
-  page(kind: 'trades' | 'times', offset: number, limit: number, nowMs: number): TradePage {
+  page(endpoint: PagedEndpoint, offset: number, limit: number, nowMs: number): TradePage {
     const { mode, cap, staleMs, isStaleBoth } = this.#traits;
-    const isStale = this.isStale && (isStaleBoth || kind === 'trades');
+    const isStale = this.isStale && (isStaleBoth || endpoint === 'historyResult');
     if (isStale) note('stale page');
     const visible = isStale
       ? lowerBound(this.issued, (this.#clock.wallMs() - staleMs) / 1000)
@@ -127,9 +128,9 @@ export class LyingExchange {
     const end = Math.max(0, visible - (mode === 'skip' ? offset : 0));
     const rows = this.issued
       .slice(Math.max(0, end - Math.min(limit, cap)), end)
-      .map((row) => (kind === 'times' ? row : { ...row, executedAtUs: null }))
+      .map((row) => (endpoint === 'history' ? row : { ...row, executedAtUs: null }))
       .reverse();
-    if (this.isLying) this.#lie(kind, rows, mode === 'skip' && offset > 0);
+    if (this.isLying) this.#lie(endpoint, rows, mode === 'skip' && offset > 0);
     const times = { sentAtMs: nowMs, dateMs: this.dateMs(), receivedAtMs: nowMs };
     return toPage({ data: rows, rejected: [], ...times }, (row) => row);
   }
@@ -142,7 +143,7 @@ export class LyingExchange {
     return Math.floor((this.#clock.wallMs() + (isWrong ? dateByMs : 0)) / 1000) * 1000;
   }
 
-  #lie(kind: 'trades' | 'times', rows: SourceTrade[], isDeep: boolean): void {
+  #lie(endpoint: PagedEndpoint, rows: SourceTrade[], isDeep: boolean): void {
     const { rowLies } = this.#traits;
     const place: Place = this.#random() < 0.3 ? 'last' : isDeep ? 'first' : 'head';
     if (this.#random() >= rowLies[place]) return;
@@ -152,11 +153,11 @@ export class LyingExchange {
     const lie = truth && ROW_LIES[name]?.(truth);
     if (truth === undefined || lie === undefined) return;
     // Twice the same is no slip of one answer.
-    const key = `${kind} ${placeKey(lie)}`;
+    const key = `${endpoint} ${placeKey(lie)}`;
     if (this.#toldOnce.has(key)) return;
     this.#toldOnce.add(key);
     rows[at] = lie;
-    this.told.push({ kind, name, truth, lie, place });
+    this.told.push({ endpoint, name, truth, lie, place });
     note(`${place}: ${name}`);
   }
 }

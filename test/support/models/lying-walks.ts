@@ -3,12 +3,13 @@ import { createExchangeClock, type ExchangeClock } from '../../../src/client/exc
 import { ClaimGate } from '../../../src/collect/claim-gate.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
-import type { SourceTrade, TradeSource } from '../../../src/collect/trades/source.js';
-import { WalkStalledError } from '../../../src/collect/trades/walk.js';
+import type { TradeSource } from '../../../src/collect/trades/source.js';
+import { noTraits, WalkStalledError } from '../../../src/collect/trades/walk.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { type Random, seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import { placeKey } from '../../../src/model/order.js';
+import type { PagedEndpoint } from '../../../src/store/index.js';
 import { FakeClock } from '../fake-clock.js';
 import { noTelemetry } from '../no-telemetry.js';
 import { knownMode } from '../worlds/trade-world.js';
@@ -17,8 +18,7 @@ import { ModelArchive } from './model-archive.js';
 
 const { signal } = new AbortController();
 const MARKET_ID = 7;
-const KINDS = ['trades', 'times'] as const;
-type Kind = (typeof KINDS)[number];
+const STREAM_ID = 1;
 const CACHE_MARGIN_MS = 2000;
 /** Polls after the last lie within which coverage reaches the present again. */
 const POLLS_MAX = 12;
@@ -84,7 +84,7 @@ interface Excuse extends ToldLie {
   looksLeft: number;
 }
 
-/** Walks over both endpoints of an exchange that lies for a while, and what becomes of them. */
+/** A walk through an exchange whose two endpoints lie for a while, and what becomes of it. */
 export class LyingWalks {
   readonly #world: LyingWorld;
   readonly #random: Random;
@@ -94,7 +94,7 @@ export class LyingWalks {
   readonly #fromMs: number;
   #time: ExchangeClock;
   #evidence: TradeEvidence;
-  #walkers: TradeWalker[] = [];
+  #walker: TradeWalker;
   #excuses: Excuse[] = [];
   #staleFromMs = Infinity;
   #staleLooksLeft = 0;
@@ -114,11 +114,11 @@ export class LyingWalks {
       const isFailing = this.#exchange.isLying && this.#random() < this.#world.failing;
       if (method === 'commit' && isFailing) throw new Error('no database');
     };
-    [this.#time, this.#evidence] = this.#begin();
+    [this.#time, this.#evidence, this.#walker] = this.#begin();
   }
 
   /** A daemon that knows nothing but the archive. */
-  #begin(): [ExchangeClock, TradeEvidence] {
+  #begin(): [ExchangeClock, TradeEvidence, TradeWalker] {
     const { mode, seed } = this.#world;
     const clock = this.#clock;
     this.#callsLeft = Infinity;
@@ -128,34 +128,30 @@ export class LyingWalks {
     const gate = new ClaimGate(portOf(this.#archive), time, clock);
     const archive: ArchivePort = gate.archive;
     this.#time = time;
-    this.#walkers = KINDS.map((kind, at) => {
-      const streamId = at + 1;
-      const collectFromMs = this.#fromMs;
-      const stream: StreamRef = { streamId, kind, marketId: MARKET_ID, variant: 0, collectFromMs };
-      const ranges = this.#archive.allRanges(streamId);
-      for (const { span } of ranges) assert.ok(span.toMs <= clock.wallMs(), 'of the future');
-      return new TradeWalker(
-        {
-          ...{ market: 'A', marketId: MARKET_ID, stream, source: this.#source(kind), archive },
-          ...{ time, clock, random: seededRandom(seed), telemetry, evidence },
-          ...{ cacheMarginMs: CACHE_MARGIN_MS, keptAtLeastMs: 900_000 },
-          ...{ traits: { largestPage: 0 }, offsets: knownMode(() => mode), isAllWanted: false },
-          witness: this.#source(kind === 'trades' ? 'times' : 'trades'),
-          onExposed: (rows, span) => {
-            for (const other of this.#walkers) if (other.kind !== kind) other.exposed(rows, span);
-          },
-        },
-        ranges,
-        this.#archive.trades.size > 0,
-      );
-    });
-    return [time, evidence];
+    const stream: StreamRef = {
+      ...{ streamId: STREAM_ID, kind: 'trades', marketId: MARKET_ID, variant: 0 },
+      collectFromMs: this.#fromMs,
+    };
+    const ranges = this.#archive.allRanges(STREAM_ID);
+    for (const { span } of ranges) assert.ok(span.toMs <= clock.wallMs(), 'of the future');
+    const walker = new TradeWalker(
+      {
+        ...{ market: 'A', marketId: MARKET_ID, stream, archive },
+        ...{ source: this.#source('historyResult'), timed: this.#source('history') },
+        ...{ time, clock, random: seededRandom(seed), telemetry, evidence },
+        ...{ cacheMarginMs: CACHE_MARGIN_MS, keptAtLeastMs: 900_000 },
+        ...{ traits: noTraits(), offsets: knownMode(() => mode), isAllWanted: false },
+      },
+      ranges,
+      this.#archive.trades.size > 0,
+    );
+    return [time, evidence, walker];
   }
 
-  #source(kind: Kind): TradeSource {
+  #source(endpoint: PagedEndpoint): TradeSource {
     const fetch = async (_market: string, skip: number, limit: number) => {
       const sentMonotonicMs = this.#clock.monotonicMs();
-      const page = this.#exchange.page(kind, skip, limit, 0);
+      const page = this.#exchange.page(endpoint, skip, limit, 0);
       const receivedMonotonicMs = sentMonotonicMs + 20;
       const { dateMs } = page;
       if (dateMs !== null) {
@@ -163,7 +159,7 @@ export class LyingWalks {
       }
       return { ...page, sentAtMs: this.#time.atMonotonicMs(sentMonotonicMs) };
     };
-    return { kind, endpoint: kind === 'trades' ? 'historyResult' : 'history', fetch };
+    return { endpoint, fetch };
   }
 
   /** Lives through all lies, and for a while after them. */
@@ -193,8 +189,9 @@ export class LyingWalks {
     this.assertHonest();
     // Gaps are put off for longer and longer; in the end all of them are closed.
     this.#exchange.isOpen = false;
-    for (let round = 0; round < 4; round += 1) {
-      this.#clock.advance(700_000);
+    // So is what a pass left without exact times, after a day.
+    for (const waitS of [700, 700, 700, 90_000]) {
+      this.#clock.advance(waitS * 1000);
       await this.#turn();
       await this.#turn();
     }
@@ -202,11 +199,11 @@ export class LyingWalks {
     if (this.#world.mode === 'skip') this.#assertWhole();
   }
 
-  /** How far the newest coverage of either stream is behind what the next looks should prove. */
+  /** How far the newest coverage is behind what the next looks should prove. */
   #behindMs(): number {
     const allowedMs = CACHE_MARGIN_MS + 2000 + this.#world.everyS * 1000;
-    const topsMs = KINDS.map((_, at) => this.#archive.allRanges(at + 1)[0]?.span.toMs ?? 0);
-    return this.#clock.wallMs() - Math.min(...topsMs) - allowedMs;
+    const topMs = this.#archive.allRanges(STREAM_ID)[0]?.span.toMs ?? 0;
+    return this.#clock.wallMs() - topMs - allowedMs;
   }
 
   async #turn(): Promise<void> {
@@ -219,18 +216,22 @@ export class LyingWalks {
       this.#callsLeft = Math.floor(this.#random() * 12);
     }
     const stepsMax = this.#exchange.isOpen ? 3 : 100;
-    for (const walker of this.#walkers) {
-      await this.#attempt(() => walker.pollHead(signal));
-      this.#looked(walker.kind);
-      for (let step = 0; step < stepsMax && walker.pendingGap() !== undefined; step += 1) {
-        await this.#attempt(() => walker.fillStep(signal));
-      }
+    const { times } = this.#walker;
+    await this.#attempt(async () => times?.pollHead(signal));
+    this.#looked('history');
+    await this.#attempt(() => this.#walker.pollHead(signal));
+    this.#looked('historyResult');
+    for (let step = 0; step < stepsMax && this.#walker.pendingGap() !== undefined; step += 1) {
+      await this.#attempt(() => this.#walker.fillStep(signal));
+    }
+    for (let step = 0; step < stepsMax && times?.isDue === true; step += 1) {
+      await this.#attempt(() => times.fillStep(signal));
     }
     if (this.#callsLeft <= 0) this.#restart();
   }
 
-  #looked(kind: Kind): void {
-    for (const one of this.#excuses) if (one.kind === kind) one.looksLeft -= 1;
+  #looked(endpoint: PagedEndpoint): void {
+    for (const one of this.#excuses) if (one.endpoint === endpoint) one.looksLeft -= 1;
     this.#excuses = this.#excuses.filter(({ looksLeft }) => looksLeft > 0);
     const news = this.#exchange.told.filter(
       ({ place, truth, lie }) => place === 'head' && truth.tid === lie.tid,
@@ -259,7 +260,7 @@ export class LyingWalks {
     this.#clock.advance(awayS * 1000);
     this.#exchange.trade();
     for (const one of this.#excuses) one.looksLeft = GRACE_POLLS;
-    [this.#time, this.#evidence] = this.#begin();
+    [this.#time, this.#evidence, this.#walker] = this.#begin();
   }
 
   /** Covered is what is stored, and nothing else is there; but for what one answer alone had. */
@@ -268,36 +269,34 @@ export class LyingWalks {
       this.#excuses.flatMap(({ truth, lie }) => [placeKey(truth), placeKey(lie)]),
     );
     const issued = new Set(this.#exchange.issued.map(placeKey));
-    for (const [at, kind] of KINDS.entries()) {
-      const spans = this.#archive.allRanges(at + 1).map(({ span }) => span);
-      const isCovered = ({ tradedAtS }: { tradedAtS: number }) =>
-        spans.some(({ fromMs, toMs }) => fromMs <= tradedAtS * 1000 && tradedAtS * 1000 < toMs);
-      const isHere = (row: SourceTrade) => {
-        const stored = this.#archive.trades.get(`${MARKET_ID} ${placeKey(row)}`);
-        return stored !== undefined && (kind === 'trades' || stored.executedAtUs !== null);
-      };
-      for (const row of this.#exchange.issued) {
-        if (row.tradedAtS * 1000 >= this.#staleFromMs || isHere(row)) continue;
-        if (!isCovered(row) || excused.has(placeKey(row))) continue;
-        assert.fail(`${kind}: trade ${this.#told(row)} is covered and not stored`);
-      }
-      for (const row of this.#archive.trades.values()) {
-        const key = placeKey(row);
-        if (issued.has(key) || excused.has(key) || !isCovered(row)) continue;
-        assert.fail(`${kind}: ${this.#told(row)} never was, and is stored`);
-      }
-      for (const { toMs } of spans) assert.ok(toMs <= this.#clock.wallMs(), `${kind}: the future`);
+    const spans = this.#archive.allRanges(STREAM_ID).map(({ span }) => span);
+    const isCovered = ({ tradedAtS }: { tradedAtS: number }) =>
+      spans.some(({ fromMs, toMs }) => fromMs <= tradedAtS * 1000 && tradedAtS * 1000 < toMs);
+    for (const row of this.#exchange.issued) {
+      const isHere = this.#archive.trades.has(`${MARKET_ID} ${placeKey(row)}`);
+      if (row.tradedAtS * 1000 >= this.#staleFromMs || isHere) continue;
+      if (!isCovered(row) || excused.has(placeKey(row))) continue;
+      assert.fail(`trade ${this.#told(row)} is covered and not stored`);
     }
+    for (const row of this.#archive.trades.values()) {
+      const key = placeKey(row);
+      if (issued.has(key) || excused.has(key) || !isCovered(row)) continue;
+      assert.fail(`${this.#told(row)} never was, and is stored`);
+    }
+    for (const { toMs } of spans) assert.ok(toMs <= this.#clock.wallMs(), 'the future');
   }
 
-  /** Nothing is left to be fetched. */
+  /** Nothing is left to be fetched, and exact times are as the exchange has them. */
   #assertWhole(): void {
-    for (const [at, kind] of KINDS.entries()) {
-      const spans = this.#archive.allRanges(at + 1).map(({ span }) => span);
-      const text = `${kind} is left with gaps: ${JSON.stringify(spans.map(({ fromMs, toMs }) => [fromMs - this.#fromMs, toMs - this.#fromMs]))}`;
-      assert.equal(spans.length, 1, text);
-      const firstMs = ((this.#exchange.issued[0]?.tradedAtS ?? 0) + 1) * 1000;
-      assert.ok((spans[0]?.fromMs ?? Infinity) <= Math.max(firstMs, this.#fromMs), text);
+    const spans = this.#archive.allRanges(STREAM_ID).map(({ span }) => span);
+    const text = `left with gaps: ${JSON.stringify(spans.map(({ fromMs, toMs }) => [fromMs - this.#fromMs, toMs - this.#fromMs]))}`;
+    assert.equal(spans.length, 1, text);
+    const firstMs = ((this.#exchange.issued[0]?.tradedAtS ?? 0) + 1) * 1000;
+    assert.ok((spans[0]?.fromMs ?? Infinity) <= Math.max(firstMs, this.#fromMs), text);
+    for (const row of this.#exchange.issued) {
+      const stored = this.#archive.trades.get(`${MARKET_ID} ${placeKey(row)}`);
+      if (row.tradedAtS * 1000 < (spans[0]?.fromMs ?? 0)) continue;
+      assert.equal(stored?.executedAtUs, row.executedAtUs, `exact time of ${this.#told(row)}`);
     }
   }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { Market } from '../../../src/contract/resources.js';
+import { DAY_MS } from '../../../src/kernel/durations.js';
 import {
   doOverlap,
   floorToMs,
@@ -42,6 +43,7 @@ import type {
   StartTry,
   StreamKey,
   StreamSpan,
+  UntimedTrades,
 } from '../../../src/store/index.js';
 import { between, lowerBound } from './by-seconds.js';
 
@@ -428,6 +430,22 @@ export class ModelArchive implements ArchivePort {
   storedWithin(marketId: number, { fromMs, toMs }: Span): TradeKey[] {
     const keys = this.#keysInOrder.get(marketId) ?? [];
     return between(keys, fromMs / 1000, toMs / 1000).filter(({ text }) => this.trades.has(text));
+  }
+
+  /** Partitions are days. */
+  async untimedTrades(marketId: number, beforeMs: number): Promise<UntimedTrades | undefined> {
+    await this.before('untimedTrades');
+    const own = [...this.trades.values()].filter((row) => row.marketId === marketId);
+    const days = own.map(({ tradedAtS }) => floorToMs(tradedAtS * 1000, DAY_MS));
+    const fromMs = Math.max(...days.filter((ms) => ms < beforeMs));
+    if (!Number.isFinite(fromMs)) return undefined;
+    const partition = { fromMs, toMs: fromMs + DAY_MS };
+    const lacking = own
+      .filter(({ executedAtUs }) => executedAtUs === null)
+      .map(({ tradedAtS }) => tradedAtS * 1000)
+      .filter((ms) => spanContains(partition, ms));
+    const span = { fromMs: Math.min(...lacking), toMs: Math.max(...lacking) + 1000 };
+    return { partition, lacking: lacking.length === 0 ? null : span };
   }
 
   #expose({ marketId, rows, span, note, atMs }: TradeExposure): void {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
-import { WalkStalledError } from '../../../src/collect/trades/walk.js';
+import { noTraits, WalkStalledError } from '../../../src/collect/trades/walk.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { Span } from '../../../src/kernel/span.js';
@@ -108,7 +108,7 @@ export class WalkRun {
         cacheMarginMs: 60_000,
         keptAtLeastMs: 900_000,
         isAllWanted: this.stream.collectFromMs === null,
-        traits: { largestPage: 0 },
+        traits: noTraits(),
         offsets: new OffsetModes({ archive, clock, telemetry }),
       },
       archive.allRanges(1),

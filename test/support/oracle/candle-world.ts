@@ -69,7 +69,7 @@ export function makeCandleWorld(seed: number): OracleWorld {
       atWrite: 1 + upTo(random, 25),
       isForwarded: random() < 0.5,
     })),
-    kinds: ['trades', 'times', 'candles'],
+    kinds: ['trades', 'candles'],
     settings: {
       TAPEKEEP_STREAMS_TRADES_HISTORY: history,
       TAPEKEEP_STREAMS_CANDLES_HISTORY: pick(random, ['none', '10m', '7d', '7d']),

@@ -47,9 +47,6 @@ const LIES: Readonly<Record<string, string>> = {
   'claimed and not stored': `
     SELECT count(*) FROM issued i LEFT JOIN trade t USING (market_id, tid)
     WHERE t.tid IS NULL AND ${COVERED('trades', 'i')}`,
-  'exact time claimed and not stored': `
-    SELECT count(*) FROM issued i LEFT JOIN trade t USING (market_id, tid)
-    WHERE t.executed_at IS NULL AND ${COVERED('times', 'i')}`,
   'stored and never issued': `
     SELECT count(*) FROM trade t LEFT JOIN issued i USING (market_id, tid) WHERE i.tid IS NULL`,
   'stored with other fields': `

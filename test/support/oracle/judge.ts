@@ -6,13 +6,13 @@ import type { OpenSql } from '../postgres/postgres-server.js';
 import type { OracleWorld } from './world.js';
 
 interface Covered {
-  readonly kind: 'trades' | 'times';
+  readonly kind: 'trades';
   readonly fromS: number;
   readonly toS: number;
 }
 
 interface Expected {
-  readonly kind: 'trades' | 'times';
+  readonly kind: 'trades';
   /** Null while the start of history is not known: then everything older is still to come. */
   readonly fromS: number | null;
 }
@@ -80,23 +80,21 @@ export async function judge(
       const row = storedIds.get(String(trade.id));
       if (spans.some((span) => span.fromS <= second && second < span.toS)) {
         assert.ok(row !== undefined, `${kind}: trade ${trade.id} is covered, but not stored`);
-        if (kind === 'times') assert.notEqual(row.micros, null, `exact time of ${trade.id}`);
-        if (kind === 'trades') proven += 1;
+        proven += 1;
         continue;
       }
       if (fromS !== null && second < fromS) {
         // Where nothing that old was asked for, a page may have brought it, or not.
         if (isStartLater) {
-          if (kind === 'trades') beforeStart += 1;
+          beforeStart += 1;
           continue;
         }
         const isFirst = second === firstSecond && row !== undefined;
         assert.ok(isFirst, `${kind}: trade ${trade.id} is neither covered nor in a gap`);
-        if (kind === 'times') assert.notEqual(row.micros, null, `exact time of ${trade.id}`);
-        if (kind === 'trades') atStart += 1;
+        atStart += 1;
         continue;
       }
-      if (kind === 'trades') inGaps += 1;
+      inGaps += 1;
       if (second < lastSecond) missing += 1;
     }
   }
@@ -200,7 +198,7 @@ async function coverageOf(databaseUrl: string, market: string): Promise<Covered[
     `SELECT kind, extract(epoch FROM lower(span))::float8 AS "fromS",
             extract(epoch FROM upper(span))::float8 AS "toS"
      FROM coverage c JOIN stream s USING (stream_id) JOIN market m ON m.market_id = s.market_id
-     WHERE m.name = $1 AND kind IN ('trades', 'times')`,
+     WHERE m.name = $1 AND kind = 'trades'`,
     [market],
   );
 }
@@ -210,7 +208,7 @@ async function expectedOf(databaseUrl: string, market: string): Promise<Expected
     databaseUrl,
     `SELECT kind, extract(epoch FROM collect_from)::float8 AS "fromS"
      FROM stream JOIN market USING (market_id)
-     WHERE name = $1 AND kind IN ('trades', 'times')`,
+     WHERE name = $1 AND kind = 'trades'`,
     [market],
   );
 }

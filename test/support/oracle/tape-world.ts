@@ -48,7 +48,7 @@ export function tapeWorld(trades: readonly RecordedTrade[], pace: number): Oracl
       { atWrite: 25, isForwarded: false },
       { atWrite: 40, isForwarded: true },
     ],
-    kinds: ['trades', 'times'],
+    kinds: ['trades'],
     settings: {
       TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: 'true',
       TAPEKEEP_STREAMS_CANDLES_ENABLED: 'true',

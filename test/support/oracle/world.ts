@@ -25,7 +25,7 @@ export interface OracleWorld {
   readonly rules: readonly FaultRuleInput[];
   readonly kills: readonly Kill[];
   /** Streams that are waited for until nothing of them is left to do. */
-  readonly kinds: ReadonlyArray<'trades' | 'times' | 'candles'>;
+  readonly kinds: ReadonlyArray<'trades' | 'candles'>;
   readonly settings: Readonly<Record<string, string>>;
 }
 
@@ -85,7 +85,7 @@ export function makeWorld(seed: number): OracleWorld {
       atWrite: 1 + upTo(random, 25),
       isForwarded: random() < 0.5,
     })),
-    kinds: ['trades', 'times'],
+    kinds: ['trades'],
     settings: {
       TAPEKEEP_STREAMS_TRADES_HISTORY: history,
       TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: String(random() < 0.7),

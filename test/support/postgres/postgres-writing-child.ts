@@ -14,10 +14,7 @@ const store = await openStore({
   ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry: quietStoreEvents() },
   commitLatencyMs: 1,
 });
-const [trades, times] = await Promise.all([
-  store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 }),
-  store.ensureStream({ kind: 'times', marketId: 1, variant: 0 }),
-]);
+const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
 const [newest] = await store.coveredRanges(trades, 1);
 const [stored] = newest === undefined ? [] : await store.storedTrades(1, newest.span, 1, 'newest');
 let from = stored?.tid ?? 0;
@@ -29,7 +26,7 @@ for (;;) {
     trade(first + n, Math.floor((first + n) / 4), {}),
   );
   const span = [Math.floor(first / 4) - 1, Math.floor(last / 4)] as const;
-  const claims = [claim(trades, Math.max(0, span[0]), Math.max(1, span[1])), claim(times, 0, 1)];
+  const claims = [claim(trades, Math.max(0, span[0]), Math.max(1, span[1]))];
   await store.commit({ trades: rows, claims });
   process.stdout.write(`stored ${last}\n`);
   from = last;

@@ -119,9 +119,7 @@ export class LyingWorld {
 
   /** Trades that the exchange issued in covered time and that are not stored. */
   async claimedAndMissing(): Promise<number[]> {
-    const spans = (await this.covered()).filter(
-      ({ kind }) => kind === 'trades' || kind === 'times',
-    );
+    const spans = (await this.covered()).filter(({ kind }) => kind === 'trades');
     const stored = new Set(
       (await runSql<{ tid: string }>(this.databaseUrl, 'SELECT tid::text FROM trade')).map(
         ({ tid }) => Number(tid),

@@ -10,14 +10,13 @@ import { CollectRecord } from './collect-record.js';
 
 export interface Polled {
   readonly market: string;
-  readonly kind: HeadWalker['kind'];
+  readonly endpoint: HeadWalker['endpoint'];
   readonly atMs: number;
 }
 
 /** A walk whose polls take a time that the test sets, and bring what the test puts there. */
 export class FakeWalker implements HeadWalker {
   readonly market: string;
-  readonly kind: HeadWalker['kind'];
   readonly endpoint: HeadWalker['endpoint'];
   isPushed = false;
   isBusy = false;
@@ -25,15 +24,16 @@ export class FakeWalker implements HeadWalker {
   latencyMs = 10;
   /** Trades that are at the exchange and were not asked for yet. */
   waiting = 0;
+  /** The other endpoint is to be asked. */
+  isOpen = false;
   error: Error | undefined;
   underWay = 0;
   readonly #world: PollWorld;
 
-  constructor(world: PollWorld, market: string, kind: HeadWalker['kind']) {
+  constructor(world: PollWorld, market: string, endpoint: HeadWalker['endpoint']) {
     this.#world = world;
     this.market = market;
-    this.kind = kind;
-    this.endpoint = kind === 'trades' ? 'historyResult' : 'history';
+    this.endpoint = endpoint;
   }
 
   async pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook> {
@@ -49,7 +49,14 @@ export class FakeWalker implements HeadWalker {
     }
     if (this.error !== undefined) throw this.error;
     const newTimesMs = Array.from({ length: newRows }, () => clock.wallMs());
-    return { newRows, newTimesMs, asked: 1000, received: newRows, isConnected: true };
+    return {
+      newRows,
+      newTimesMs,
+      asked: 1000,
+      received: newRows,
+      isConnected: true,
+      isOpen: this.isOpen,
+    };
   }
 }
 
@@ -96,14 +103,17 @@ export class PollWorld {
     this.#used.add(turn);
     this.held -= 1;
     this.mostOfOneWalk = Math.max(this.mostOfOneWalk, walker.underWay);
-    const { market, kind } = walker;
-    this.polls.push({ market, kind, atMs: this.clock.monotonicMs() });
+    const { market, endpoint } = walker;
+    this.polls.push({ market, endpoint, atMs: this.clock.monotonicMs() });
   }
 
-  add(market: string, kinds: readonly HeadWalker['kind'][] = ['trades']): FakeWalker[] {
-    const walkers = kinds.map((kind) => new FakeWalker(this, market, kind));
+  /** @param hasTimes beside the walk that proves trades there is an endpoint with exact times */
+  add(market: string, hasTimes = false): FakeWalker[] {
+    const walker = new FakeWalker(this, market, 'historyResult');
+    const times = hasTimes ? new FakeWalker(this, market, 'history') : undefined;
+    const walkers = times === undefined ? [walker] : [times, walker];
     this.walkers.set(market, walkers);
-    this.dispatcher.add(market, walkers);
+    this.dispatcher.add(market, walker, times);
     return walkers;
   }
 

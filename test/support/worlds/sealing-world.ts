@@ -25,7 +25,14 @@ export const FIRST_MS = Date.UTC(2026, 0, 13);
 export const LATER_MS = Date.UTC(2026, 3, 1);
 
 export const ALL_AT_ONCE: LifeRules = {
-  ...{ sealAfterMs: DAY_MS, coldAfterMs: null, retentionMs: {}, restMs: 0, needsChecks: true },
+  ...{
+    sealAfterMs: DAY_MS,
+    coldAfterMs: null,
+    retentionMs: {},
+    restMs: 0,
+    needsChecks: true,
+    needsTimes: false,
+  },
 };
 
 /** Trades of two markets on each of three days, with decimals that no float holds. */
@@ -63,7 +70,6 @@ export async function openSealingWorld(
   const span = { fromMs: FIRST_MS, toMs: FIRST_MS + 3 * DAY_MS };
   const streams = [trades, other];
   const claims = streams.map((stream) => ({ stream, span, evidence: {} }));
-  await runSql(url, "DELETE FROM stream WHERE kind = 'times'");
   await store.commit({ trades: threeDays(perDay), claims });
   const coldDir = await mkdtemp(join(tmpdir(), 'tapekeep-cold-test-'));
   t.after(() => rm(coldDir, { recursive: true, force: true }));

@@ -15,16 +15,14 @@ export const BTC: Market = {
   minAmount: '0.001',
 };
 
-/** A store with two markets, and the streams of the first one's trades. */
+/** A store with two markets, and the stream of the first one's trades. */
 export async function openWithStreams(databaseUrl?: string): Promise<{
   store: Store;
   url: string;
   trades: StreamRef;
-  times: StreamRef;
 }> {
   const { store, url } = await openTestStore(databaseUrl === undefined ? {} : { databaseUrl });
   await store.ensureMarkets([BTC, { ...BTC, name: 'ETH_USDT', stock: 'ETH' }], NOON_S * 1_000);
   const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
-  const times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
-  return { store, url, trades, times };
+  return { store, url, trades };
 }

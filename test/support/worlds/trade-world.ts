@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
-import { retryingArchive } from '../../../src/collect/retrying.js';
 import type { OffsetKnowledge } from '../../../src/collect/trades/offset-mode.js';
+import { PAGE_MAX } from '../../../src/collect/trades/pace.js';
 import { historySource, resultSource } from '../../../src/collect/trades/source.js';
-import type { WalkerOptions } from '../../../src/collect/trades/walk.js';
-import { PAGE_MAX } from '../../../src/collect/trades/walk.js';
+import { noTraits, type WalkerOptions } from '../../../src/collect/trades/walk.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
@@ -52,7 +51,7 @@ export class TradeWorld {
   /** What the walk is given besides. */
   extras: Partial<WalkerOptions> = {};
   readonly offsets: OffsetKnowledge = knownMode(() => (this.isModeKnown ? this.mode : undefined));
-  readonly traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
+  readonly traits = noTraits();
 
   constructor(trades: Trade[], nowS: number) {
     this.trades = trades;
@@ -84,48 +83,45 @@ export class TradeWorld {
     return newestFirst.slice(Number(skip), Number(skip) + size);
   }
 
-  /** The one walk of an exchange that has no history/result. */
-  walkerOfBoth(): TradeWalker {
+  /** The walk of an exchange that has no history/result. */
+  walkerOfHistory(): TradeWalker {
     this.exchange.lacks.add('historyResult');
-    return this.walker('trades', undefined, 1000, 'history');
+    this.extras = { ...this.extras, source: historySource(this.exchange) };
+    return this.walker();
   }
 
-  walker(
-    kind: 'trades' | 'times' = 'trades',
-    collectFromS?: number,
-    rangesMax = 1000,
-    endpoint = kind === 'trades' ? 'historyResult' : 'history',
-  ): TradeWalker {
-    const streamId = kind === 'trades' ? 1 : 2;
+  /** A walk that has exact times from the other endpoint. */
+  walkerWithTimes(collectFromS?: number): TradeWalker {
+    this.extras = { ...this.extras, timed: historySource(this.exchange) };
+    return this.walker(collectFromS);
+  }
+
+  walker(collectFromS?: number, rangesMax = 1000): TradeWalker {
     const collectFromMs =
-      this.archive.floorOf(streamId) ??
+      this.archive.floorOf(1) ??
       (collectFromS === undefined ? null : START_MS + collectFromS * 1000);
-    const stream: StreamRef = { streamId, kind, marketId: 7, variant: 0, collectFromMs };
-    const source =
-      endpoint === 'history' ? historySource(this.exchange, kind) : resultSource(this.exchange);
-    const isForBoth = kind === 'trades' && endpoint === 'history';
+    const stream: StreamRef = {
+      ...{ streamId: 1, kind: 'trades', marketId: 7, variant: 0, collectFromMs },
+    };
     const { clock, record } = this;
-    const times: StreamRef = { ...stream, streamId: 2, kind: 'times' };
-    const both = { clock, random: seededRandom(1), signal, telemetry: record };
     const options = {
       market: MARKET,
       marketId: 7,
       stream,
-      source,
-      archive: isForBoth ? retryingArchive(this.archive, both) : this.archive,
-      ...(isForBoth && { timesStream: times }),
+      source: resultSource(this.exchange),
+      archive: this.archive,
       time: { nowMs: () => this.clock.wallMs() },
       clock,
       random: seededRandom(1),
       telemetry: record,
       cacheMarginMs: 0,
       keptAtLeastMs: this.keptAtLeastMs,
-      traits: this.traits[kind],
+      traits: this.traits,
       offsets: this.offsets,
       ...this.extras,
     };
     const isAllWanted = collectFromS === undefined;
-    const ranges = this.archive.allRanges(streamId).slice(0, rangesMax);
+    const ranges = this.archive.allRanges(1).slice(0, rangesMax);
     const hasTrades = this.archive.trades.size > 0;
     const walker = new TradeWalker({ ...options, isAllWanted }, ranges, hasTrades);
     clockOf.set(walker, this.clock);
@@ -133,9 +129,9 @@ export class TradeWorld {
   }
 
   /** Covered spans in seconds after the start, newest first. */
-  covered(streamId = 1): Array<[number, number]> {
+  covered(): Array<[number, number]> {
     return this.archive
-      .allRanges(streamId)
+      .allRanges(1)
       .map(({ span }) => [afterStart(span.fromMs), afterStart(span.toMs)]);
   }
 
@@ -156,15 +152,19 @@ export class TradeWorld {
     assert.deepEqual(wrong, [], 'a trade that never was');
   }
 
-  assertHonest(streamId = 1): void {
-    for (const { span } of this.archive.allRanges(streamId)) {
+  /** Stored trades without exact time. */
+  get untimed(): number {
+    return [...this.archive.trades.values()].filter((row) => row.executedAtUs === null).length;
+  }
+
+  assertHonest(): void {
+    for (const { span } of this.archive.allRanges(1)) {
       for (const { tid, atS } of this.trades) {
         const second = Math.floor(atS);
         if (START_MS + second * 1000 < span.fromMs || START_MS + second * 1000 >= span.toMs)
           continue;
         const stored = this.archive.trades.get(`7 ${START_S + second} ${tid}`);
         assert.ok(stored !== undefined, `trade ${tid} is covered but not stored`);
-        if (streamId === 2) assert.notEqual(stored.executedAtUs, null);
       }
     }
   }

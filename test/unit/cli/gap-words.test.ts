@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { assertCollected } from '../../../src/cli/fill/with-filling.js';
-import { givenUpLine, leftOutText, nextTryText } from '../../../src/cli/gaps.js';
+import { leftOutText, nextTryText } from '../../../src/cli/gaps.js';
 import { type ConfigTree, loadConfig } from '../../../src/config/load.js';
 import type { StreamKind } from '../../../src/model/series.js';
 
@@ -22,16 +22,13 @@ test('what of the archive the settings leave out is named, the first of many', (
   };
   const of = (market: string, kind: StreamKind, variant = 0) => ({ market, kind, variant });
   const known = [
-    ...[of('A', 'trades'), of('A', 'times'), of('A', 'depth'), of('B', 'depth')],
+    ...[of('A', 'trades'), of('A', 'depth'), of('B', 'depth')],
     ...[of('A', 'candles', 60), of('A', 'candles', 300), of('B', 'states', 86_400)],
   ];
   const off = leftOutText(settings({ markets: [], streams }), known);
-  assert.match(off ?? '', /^The settings switch off times, depth, candles 300s, states 86400s: a/);
+  assert.match(off ?? '', /^The settings switch off depth, candles 300s, states 86400s: a/);
   const both = leftOutText(settings({ markets: ['A'], streams }), known);
-  assert.match(
-    both ?? '',
-    /not name B \(.*\), and switch off times, depth, candles 300s: a daemon/,
-  );
+  assert.match(both ?? '', /not name B \(.*\), and switch off depth, candles 300s: a daemon/);
 });
 
 test('beside a daemon only gaps of the candles that it collects are to be filled', () => {
@@ -68,15 +65,4 @@ test('what is missing of a delisted market waits for the list', () => {
     'every hour while a daemon runs',
   );
   assert.equal(next({ kind: 'depth', reason: 'not observed' }), 'none');
-});
-
-test('exact times that retention gave up are named in words', () => {
-  const atMs = Date.parse('2026-01-15T00:00:00Z');
-  assert.equal(
-    givenUpLine([
-      ['times', atMs],
-      ['trades', atMs],
-    ]),
-    'Given up by retention: exact times from before 2026-01-15 00:00:00, trades from before 2026-01-15 00:00:00; no gap and no share counts that time.',
-  );
 });

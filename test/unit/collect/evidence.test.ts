@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import type { PageRow } from '../../../src/model/order.js';
+import type { PagedEndpoint } from '../../../src/store/index.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeTime } from '../../support/fake-time.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
@@ -31,19 +32,19 @@ class World {
   }
 
   /** Whether a page is claimed as far as its own times prove. */
-  page(kind: 'trades' | 'times', tid: number, atS: number): boolean {
-    return this.provenS(kind, tid, atS) === this.nowS - MARGIN_MS / 1000;
+  page(endpoint: PagedEndpoint, tid: number, atS: number): boolean {
+    return this.provenS(endpoint, tid, atS) === this.nowS - MARGIN_MS / 1000;
   }
 
-  provenS(kind: 'trades' | 'times', tid: number, atS: number): number {
-    return this.provenOf(kind, rowAt(tid, atS), this.nowS);
+  provenS(endpoint: PagedEndpoint, tid: number, atS: number): number {
+    return this.provenOf(endpoint, rowAt(tid, atS), this.nowS);
   }
 
   /** Of a page that was asked for at a second; without a newest row it is empty. */
-  provenOf(kind: 'trades' | 'times', newest: PageRow | undefined, sentAtS: number): number {
+  provenOf(endpoint: PagedEndpoint, newest: PageRow | undefined, sentAtS: number): number {
     const sentAtMs = START_MS + sentAtS * 1000;
     const times = { sentAtMs, dateMs: sentAtMs };
-    const provenMs = this.evidence.provenUntilMs(kind, times, newest, sentAtMs - MARGIN_MS);
+    const provenMs = this.evidence.provenUntilMs(endpoint, times, newest, sentAtMs - MARGIN_MS);
     return (provenMs - START_MS) / 1000;
   }
 }
@@ -54,24 +55,28 @@ test('a trade that states or tickers made certain, and an old page under a fresh
     ['tickers', 5],
   ] as const) {
     const world = new World();
-    assert.equal(world.page('trades', 1, -20), true);
+    assert.equal(world.page('historyResult', 1, -20), true);
     world.look(source, false);
     world.clock.advance(10_000);
     world.look(source, false);
     world.clock.advance(1000);
     world.look(source, true);
-    assert.equal(world.provenS('trades', 1, -20), provenS, 'up to where it may have happened');
+    assert.equal(
+      world.provenS('historyResult', 1, -20),
+      provenS,
+      'up to where it may have happened',
+    );
     assert.equal(world.record.stale.length, 0, 'nothing is claimed of that time yet');
     world.clock.advance(2100);
-    assert.equal(world.page('trades', 1, -20), false);
-    assert.equal(world.page('trades', 1, -20), false);
+    assert.equal(world.page('historyResult', 1, -20), false);
+    assert.equal(world.page('historyResult', 1, -20), false);
     const reported = world.record.stale.map((one) => [one.source, one.behindMs, one.isFirst]);
     const behindMs = (provenS + 20) * 1000;
     assert.deepEqual(reported, [
       [source, behindMs, true],
       [source, behindMs, false],
     ]);
-    assert.equal(world.page('trades', 2, 10), true, 'the trade came after all');
+    assert.equal(world.page('historyResult', 2, 10), true, 'the trade came after all');
   }
 });
 
@@ -81,7 +86,7 @@ test('a window that only loses old trades, and figures that stay, are no sign', 
   world.clock.advance(60_000);
   world.evidence.looked('states', { last: '10', volume: '7', deal: '70' }, world.time.nowMs());
   world.clock.advance(60_000);
-  assert.equal(world.page('trades', 1, -20), true);
+  assert.equal(world.page('historyResult', 1, -20), true);
 });
 
 test('a market that trades on, and a history that is always ten seconds old: held at every poll', () => {
@@ -90,15 +95,15 @@ test('a market that trades on, and a history that is always ten seconds old: hel
   for (let second = 0; second < 1200; second += 1) {
     world.clock.advance(1000);
     world.look('states', true);
-    if (second > 20 && !world.page('trades', second, world.nowS - 10)) held += 1;
+    if (second > 20 && !world.page('historyResult', second, world.nowS - 10)) held += 1;
   }
   assert.equal(held, 1179, 'also after longer than any patience, because it brings new trades');
 });
 
 test('of two endpoints of history the one that lacks the newest trade of the other is stale', () => {
   for (const [one, other] of [
-    ['times', 'trades'],
-    ['trades', 'times'],
+    ['history', 'historyResult'],
+    ['historyResult', 'history'],
   ] as const) {
     const world = new World();
     assert.equal(world.page(one, 5, -3), true);
@@ -123,26 +128,26 @@ test('a trade of the last moments that a page does not show: nothing is claimed 
   world.look('states', true);
   world.clock.advance(500);
   // It happened between 19 s (states are told a second late) and 24 s; times alone would prove 22.5 s.
-  assert.equal(world.provenS('trades', 1, 10), 19);
+  assert.equal(world.provenS('historyResult', 1, 10), 19);
   assert.deepEqual(world.record.stale, [], 'a page of the margin before is no stale one');
-  assert.equal(world.provenS('trades', 2, 24), 22.5);
+  assert.equal(world.provenS('historyResult', 2, 24), 22.5);
 });
 
 test('an endpoint that lacks what the other shows of the last moments is claimed up to its own rows', () => {
   const world = new World();
   world.clock.advance(20_000);
-  assert.equal(world.provenS('times', 5, 19), 18);
+  assert.equal(world.provenS('history', 5, 19), 18);
   world.clock.advance(500);
-  assert.equal(world.provenS('trades', 3, 12), 12);
+  assert.equal(world.provenS('historyResult', 3, 12), 12);
   assert.deepEqual(world.record.stale, []);
 });
 
 test('one row of a wrong time, or an id that only looks newer, holds nothing', () => {
   const world = new World();
-  world.page('times', 1_000_000, 72_000);
-  world.page('times', 1_000_000, -86_400);
+  world.page('history', 1_000_000, 72_000);
+  world.page('history', 1_000_000, -86_400);
   world.clock.advance(4000);
-  assert.equal(world.page('trades', 4, -30), true);
+  assert.equal(world.page('historyResult', 4, -30), true);
 });
 
 test('a source that is wrong holds coverage for a bounded time only', () => {
@@ -153,12 +158,12 @@ test('a source that is wrong holds coverage for a bounded time only', () => {
     world.clock.advance(10_000);
     world.look(source, true);
     world.clock.advance(5000);
-    assert.equal(world.page('trades', 7, -20), false);
+    assert.equal(world.page('historyResult', 7, -20), false);
     world.clock.advance(patienceS * 1000);
-    assert.equal(world.page('trades', 7, -20), false);
+    assert.equal(world.page('historyResult', 7, -20), false);
     world.clock.advance(1);
-    assert.equal(world.page('trades', 7, -20), true, source);
-    assert.equal(world.page('trades', 8, world.nowS), true);
+    assert.equal(world.page('historyResult', 7, -20), true, source);
+    assert.equal(world.page('historyResult', 8, world.nowS), true);
     world.clock.advance(60_000);
   }
 });
@@ -170,9 +175,9 @@ test('of one second each source counts by itself: where one has lost its patienc
   world.look('tickers', true);
   world.evidence.pushed(rowAt(2, -5));
   world.clock.advance(3000);
-  assert.equal(world.provenS('trades', 1, -20), -20);
+  assert.equal(world.provenS('historyResult', 1, -20), -20);
   world.clock.advance(121_000);
-  assert.equal(world.provenS('trades', 1, -20), -20);
+  assert.equal(world.provenS('historyResult', 1, -20), -20);
 });
 
 test('a jump of the clock forgets what was seen before it', () => {
@@ -182,15 +187,15 @@ test('a jump of the clock forgets what was seen before it', () => {
   world.look('states', true);
   world.time.jumps = 1;
   world.clock.advance(5000);
-  assert.equal(world.page('trades', 1, -20), true);
+  assert.equal(world.page('historyResult', 1, -20), true);
 });
 
 test('a pushed trade of the second after that of the newest row ends the claim before it', () => {
   const world = new World();
   world.clock.advance(20_000);
   world.evidence.pushed(rowAt(2, 11));
-  assert.equal(world.provenS('trades', 1, 10), 11);
-  assert.equal(world.provenS('trades', 2, 11), 18, 'the page shows it');
+  assert.equal(world.provenS('historyResult', 1, 10), 11);
+  assert.equal(world.provenS('historyResult', 2, 11), 18, 'the page shows it');
 });
 
 test('a page is stale from the moment on at which a trade that it lacks was seen, less the margin', () => {
@@ -198,9 +203,9 @@ test('a page is stale from the moment on at which a trade that it lacks was seen
   world.clock.advance(20_000);
   world.evidence.pushed(rowAt(2, 19));
   world.clock.advance(1999);
-  assert.equal(world.provenS('trades', 1, 10), 19);
+  assert.equal(world.provenS('historyResult', 1, 10), 19);
   world.clock.advance(1);
-  assert.equal(world.provenS('trades', 1, 10), 10);
+  assert.equal(world.provenS('historyResult', 1, 10), 10);
 });
 
 test('an old page is stale however many trades a second are seen elsewhere', () => {
@@ -210,7 +215,7 @@ test('an old page is stale however many trades a second are seen elsewhere', () 
       world.clock.advance(1000 / perS);
       world.evidence.pushed(rowAt(100 + trade, Math.floor(world.nowS)));
     }
-    assert.equal(world.provenS('trades', 1, 5), 5, `${perS} a second`);
+    assert.equal(world.provenS('historyResult', 1, 5), 5, `${perS} a second`);
     assert.equal(world.record.stale.length, 1);
   }
 });
@@ -227,18 +232,18 @@ test('states are told a second late at the pace of the exchange, at no pace earl
     world.clock.advance(1000);
     world.look('states', true);
     world.clock.advance(1500);
-    assert.equal(world.provenS('trades', 1, 10), provenS);
+    assert.equal(world.provenS('historyResult', 1, 10), provenS);
   }
 });
 
 test('a page without rows is held against what is seen elsewhere, and shows nothing itself', () => {
   const world = new World();
   world.clock.advance(20_000);
-  assert.equal(world.provenOf('times', undefined, 20), 18);
-  assert.equal(world.evidence.isShownBy('trades', rowAt(1, 19)), false);
-  world.provenS('trades', 1, 19);
+  assert.equal(world.provenOf('history', undefined, 20), 18);
+  assert.equal(world.evidence.isShownBy('historyResult', rowAt(1, 19)), false);
+  world.provenS('historyResult', 1, 19);
   world.clock.advance(4000);
-  assert.equal(world.provenOf('times', undefined, 24), -START_MS / 1000, 'nothing at all');
+  assert.equal(world.provenOf('history', undefined, 24), -START_MS / 1000, 'nothing at all');
   assert.deepEqual(
     world.record.stale.map(({ behindMs }) => behindMs),
     [null],
@@ -248,25 +253,25 @@ test('a page without rows is held against what is seen elsewhere, and shows noth
 test('the other endpoint is no measure for a page that was asked for before, nor with a row of the future', () => {
   const world = new World();
   world.clock.advance(20_000);
-  world.provenS('times', 5, 20);
-  assert.equal(world.evidence.isShownBy('trades', rowAt(5, 20)), true);
-  assert.equal(world.evidence.isShownBy('trades', rowAt(4, 20)), false);
-  assert.equal(world.provenOf('trades', rowAt(4, 12), 19.999), 17.999);
-  assert.equal(world.provenOf('trades', rowAt(4, 12), 20), 12);
+  world.provenS('history', 5, 20);
+  assert.equal(world.evidence.isShownBy('historyResult', rowAt(5, 20)), true);
+  assert.equal(world.evidence.isShownBy('historyResult', rowAt(4, 20)), false);
+  assert.equal(world.provenOf('historyResult', rowAt(4, 12), 19.999), 17.999);
+  assert.equal(world.provenOf('historyResult', rowAt(4, 12), 20), 12);
   const other = new World();
-  other.provenS('times', 6, 72_000);
+  other.provenS('history', 6, 72_000);
   other.clock.advance(4000);
-  assert.equal(other.page('trades', 4, -30), true);
+  assert.equal(other.page('historyResult', 4, -30), true);
 });
 
 test('of one second the higher id is newer, and a trade of the moment that is claimed makes no page stale', () => {
   const world = new World();
   world.clock.advance(20_000);
-  world.provenS('times', 5, 19);
+  world.provenS('history', 5, 19);
   world.clock.advance(1000);
-  assert.equal(world.provenS('trades', 3, 12), 12);
+  assert.equal(world.provenS('historyResult', 3, 12), 12);
   assert.deepEqual(world.record.stale, []);
   world.clock.advance(1000);
-  assert.equal(world.provenS('trades', 4, 19), 19);
+  assert.equal(world.provenS('historyResult', 4, 19), 19);
   assert.equal(world.record.stale.length, 1);
 });

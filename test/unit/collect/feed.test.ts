@@ -65,7 +65,7 @@ class ToldFeed {
 
   add(market: string): PushedTrades {
     const pushed = new PushedTrades();
-    this.markets.set(market, { marketId: 7, pushed: [pushed], evidence: this.evidence });
+    this.markets.set(market, { marketId: 7, pushed, evidence: this.evidence });
     return pushed;
   }
 
@@ -266,7 +266,7 @@ test('the newest trades are asked for once something is pushed, until something 
 test('an answer of which a row cannot be read joins nothing', async () => {
   for (const rejected of [[], [{ at: 1, reason: 'price', payload: {} }]]) {
     const feed = new ToldFeed(storesAll);
-    const [pushed] = feed.markets.get('A')?.pushed ?? [];
+    const pushed = feed.markets.get('A')?.pushed;
     feed.collector.start();
     const answer = { ...frameOf('A', START_MS, [8, 10, 12]), rejected, origin: 'answer' } as const;
     feed.tell(OPENED, frameOf('A', START_MS, [10, 12]), answer as TradeFeedEvent);
@@ -284,7 +284,7 @@ test('a frame, or a row, that cannot be read ends what was pushed before, and op
   };
   for (const [name, event] of Object.entries(lost)) {
     const feed = new ToldFeed(storesAll);
-    const [pushed] = feed.markets.get('A')?.pushed ?? [];
+    const pushed = feed.markets.get('A')?.pushed;
     assert.ok(pushed !== undefined);
     feed.collector.start();
     const resubscribing: TradeFeedEvent = { kind: 'resubscribing', exchangeMs: START_MS };
@@ -330,7 +330,7 @@ test('the feed opens with the first market, and what comes while markets change 
 test('where too much waits for pages, the market with most of it gives up its proofs', async () => {
   const names = Array.from({ length: 22 }, (_, at) => `M${at}`);
   const feed = new ToldFeed(storesAll, names);
-  const kept = () => names.map((name) => feed.markets.get(name)?.pushed[0]?.kept ?? 0);
+  const kept = () => names.map((name) => feed.markets.get(name)?.pushed.kept ?? 0);
   feed.collector.start();
   feed.tell(OPENED);
   for (const [at, name] of names.entries()) {

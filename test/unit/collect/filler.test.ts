@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { GapFiller } from '../../../src/collect/trades/filler.js';
 import { resultSource } from '../../../src/collect/trades/source.js';
+import { noTraits } from '../../../src/collect/trades/walk.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
@@ -77,7 +78,7 @@ class World {
         cacheMarginMs: 0,
         keptAtLeastMs: 900_000,
         isAllWanted: true,
-        traits: { largestPage: PAGE },
+        traits: { ...noTraits(), historyResult: { largestPage: PAGE } },
         offsets: knownMode(() => 'skip'),
       },
       this.archive.allRanges(marketId),

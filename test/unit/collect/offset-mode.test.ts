@@ -145,11 +145,11 @@ test('a failure leaves it open, and the next try waits', async () => {
   archive.before = () => undefined;
   await modes.look(source, 'M', signal);
   assert.equal(modes.of('historyResult'), 'skip');
-  const { kind, endpoint } = source;
+  const { endpoint } = source;
   const other = open();
   const fresh = other.begin();
   const fetch = () => Promise.reject(new Error('not today'));
-  await assert.rejects(fresh.look({ kind, endpoint, fetch }, 'M', signal), /not today/);
+  await assert.rejects(fresh.look({ endpoint, fetch }, 'M', signal), /not today/);
   await fresh.look(source, 'M', signal);
   assert.equal(fresh.of('historyResult'), undefined, 'not at once');
   other.clock.advance(1000);

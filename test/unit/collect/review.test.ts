@@ -13,11 +13,11 @@ const DUE = { attempts: 3, nextAttemptAtMs: null };
 
 class Filler implements StreamFiller {
   readonly calls: string[] = [];
-  readonly streamIds: readonly number[];
+  readonly streamId: number;
   isFailing = false;
 
   constructor(streamId: number) {
-    this.streamIds = [streamId];
+    this.streamId = streamId;
   }
 
   backfill({ fromMs, toMs }: Span): void {
@@ -57,8 +57,8 @@ test('each request goes to the collector of its stream, and those of nobody are 
       { gapId: 7, streamId: 9, span, ...DUE },
     ],
   };
-  const own = { walkers: [walker], candles: [candles] };
-  const units = [own, { walkers: [new Filler(3)], candles: [] }];
+  const own = { trades: walker, candles: [candles] };
+  const units = [own, { trades: new Filler(3), candles: [] }];
   assert.deepEqual([...(await review.review(requests, units))], [own]);
   assert.deepEqual(walker.calls, ['want 0 1000', 'retry 0 1000']);
   assert.deepEqual(candles.calls, ['doubt 0 1000']);
@@ -68,7 +68,7 @@ test('each request goes to the collector of its stream, and those of nobody are 
 test('a doubt that failed is not repeated at once while the archive asks for it, and later it is', async () => {
   const clock = new FakeClock();
   const [filler, review] = [new Filler(1), new FillReview(clock)];
-  const units = [{ walkers: [filler], candles: [] }];
+  const units = [{ trades: filler, candles: [] }];
   const requests = { ...NOTHING, suspects: [{ gapId: 5, streamId: 1, span }] };
   filler.isFailing = true;
   await assert.rejects(review.review(requests, units), /no database/);
@@ -82,7 +82,7 @@ test('a doubt that failed is not repeated at once while the archive asks for it,
 
 test('a doubt that was acted upon and is raised again is passed on at once', async () => {
   const [filler, review] = [new Filler(1), new FillReview(new FakeClock())];
-  const units = [{ walkers: [filler], candles: [] }];
+  const units = [{ trades: filler, candles: [] }];
   const requests = { ...NOTHING, suspects: [{ gapId: 5, streamId: 1, span }] };
   await review.review(requests, units);
   assert.equal((await review.review(requests, units)).size, 1);
@@ -99,7 +99,7 @@ test('one failed doubt does not keep the others from being passed on', async () 
       { gapId: 2, streamId: 2, span },
     ],
   };
-  const units = [{ walkers: [failing, other], candles: [] }];
+  const units = [{ trades: failing, other, candles: [] }];
   await assert.rejects(new FillReview(new FakeClock()).review(requests, units), /no database/);
   assert.equal(other.calls.length, 1);
 });
@@ -107,7 +107,7 @@ test('one failed doubt does not keep the others from being passed on', async () 
 test('a gap that is due is passed on once for each try, and at once when somebody asks again', async () => {
   const clock = new FakeClock();
   const [filler, review] = [new Filler(1), new FillReview(clock)];
-  const units = [{ walkers: [filler], candles: [] }];
+  const units = [{ trades: filler, candles: [] }];
   const ask = async (attempts: number, nextAttemptAtMs: number | null) => {
     const due = [{ gapId: 5, streamId: 1, span, attempts, nextAttemptAtMs }];
     return (await review.review({ ...NOTHING, due }, units)).size;
@@ -128,7 +128,7 @@ test('a gap that is due is passed on once for each try, and at once when somebod
 
 test('what rows are kept and what is in files is said to all collectors of the kind, whatever is asked for', async () => {
   const [walker, candles] = [new Filler(1), new Filler(2)];
-  const units = [{ walkers: [walker], candles: [candles] }];
+  const units = [{ trades: walker, candles: [candles] }];
   const review = new FillReview(new FakeClock());
   const touched = await review.review(
     { ...NOTHING, expired: { trades: 5000, candles: 7000 }, candlesInFiles: [span] },

@@ -75,7 +75,7 @@ for (const kind of STREAM_KINDS) {
     world.standing.failed(kind, 'BTC_USDT', new Error('no row could be read'));
     await world.pass(180);
     const [gap] = world.gaps(stream);
-    const canBeHad = kind === 'trades' || kind === 'times' || kind === 'candles';
+    const canBeHad = kind === 'trades' || kind === 'candles';
     const state = canBeHad ? 'open' : 'unfillable';
     const reason = canBeHad
       ? 'exchange failed'
@@ -139,7 +139,7 @@ test('answers that are refused as stale are why a stream stands, and no more the
   world.standing.failed('trades', '*', new Error('connect ECONNREFUSED'));
   await world.pass(30);
   assert.deepEqual(world.gaps(stream)[0]?.slice(2), ['open', 'exchange failed']);
-  world.standing.stale('times', '*', 'history');
+  world.standing.stale('trades', '*', 'history');
   await world.pass(90);
   assert.deepEqual(world.gaps(stream)[0]?.slice(2), ['open', 'exchange failed']);
   world.standing.stale('trades', '*', 'states');

@@ -22,7 +22,7 @@ const span = (fromS: number, toS: number) => ({
 test('a span deep in history is reached without walking what lies between', async () => {
   const world = new TradeWorld(every(20_000, 1), 20_000);
   world.cap = 100;
-  const walker = world.walker('trades', 19_950);
+  const walker = world.walker(19_950);
   await walker.pollHead(signal);
   await fillAll(walker);
   const before = world.exchange.asked.length;
@@ -121,7 +121,7 @@ test('a span is reached without a failed try wherever the pages on the way to it
   for (let edgeS = 880; edgeS > 860; edgeS -= 1) {
     const world = new TradeWorld(every(1000, 1), 1000);
     world.cap = 20;
-    const walker = world.walker('trades', 985);
+    const walker = world.walker(985);
     await walker.pollHead(signal);
     await fillAll(walker);
     walker.backfill(span(500, edgeS));
@@ -136,7 +136,7 @@ test('a span is reached without a failed try wherever the pages on the way to it
 
 test('where the exchange has forgotten most of what is stored, its end is found within a few requests', async () => {
   const world = new TradeWorld(every(20_000, 1), 20_000);
-  const walker = world.walker('trades', 10_000);
+  const walker = world.walker(10_000);
   await walker.pollHead(signal);
   await fillAll(walker);
   world.trades = world.trades.slice(-1500);
@@ -150,9 +150,9 @@ test('where the exchange has forgotten most of what is stored, its end is found 
 test('what an interrupted search has reached is gone on with after a restart', async () => {
   const world = new TradeWorld(every(20_000, 1), 20_000);
   world.cap = 100;
-  await world.walker('trades', 19_950).pollHead(signal);
+  await world.walker(19_950).pollHead(signal);
   const begin = () => {
-    const walker = world.walker('trades', 19_950);
+    const walker = world.walker(19_950);
     walker.backfill(span(4000, 6000));
     return walker;
   };
@@ -173,7 +173,7 @@ test('what an interrupted search has reached is gone on with after a restart', a
 
 test('what is wanted of a time before history is given up as beyond it', async () => {
   const world = new TradeWorld(every(300, 1, 1000), 1400);
-  const walker = world.walker('trades', 1350);
+  const walker = world.walker(1350);
   await walker.pollHead(signal);
   walker.backfill(span(0, 1100));
   await fillAll(walker);
@@ -181,7 +181,7 @@ test('what is wanted of a time before history is given up as beyond it', async (
   assert.deepEqual(world.gaps(), [[0, 1001, 'unfillable']]);
   assert.equal(world.archive.gaps[0]?.reason, 'beyond history');
   assert.equal(walker.pendingGap(), undefined);
-  assert.equal(world.walker('trades', 1350).pendingGap(), undefined);
+  assert.equal(world.walker(1350).pendingGap(), undefined);
   walker.retry(span(1001, 1100));
   assert.equal(walker.pendingGap(), undefined, 'not of a span above it');
   walker.retry(span(0, 500));
@@ -269,7 +269,7 @@ test('a gap that the next page closes is not written down; one that lasts is, on
 test('a gap that is listed because the head moved on is not listed anew after a restart', async () => {
   const world = new TradeWorld(every(60, 1), 60);
   world.cap = 50;
-  const first = world.walker('trades', 0);
+  const first = world.walker(0);
   await first.pollHead(signal);
   await fillAll(first);
   world.trades = every(500, 1);
@@ -278,7 +278,7 @@ test('a gap that is listed because the head moved on is not listed anew after a 
   await first.fillStep(signal);
   const listed = () => world.archive.gaps.filter(({ reason }) => reason === 'head moved').length;
   assert.equal(listed(), 1);
-  const second = world.walker('trades', 0);
+  const second = world.walker(0);
   await second.fillStep(signal);
   assert.notEqual(second.pendingGap(), undefined);
   assert.equal(listed(), 1);
@@ -288,7 +288,7 @@ test('where the start was chosen, history that is wanted below it does not move 
   const world = new TradeWorld(every(900, 1, 100), 1000);
   world.cap = 100;
   await world.archive.commit({ begins: [{ streamId: 1, fromMs: START_MS + 950_000 }] });
-  const walker = world.walker('trades', 950);
+  const walker = world.walker(950);
   await walker.pollHead(signal);
   walker.backfill(span(50, 150));
   await fillAll(walker);
@@ -299,7 +299,7 @@ test('where the start was chosen, history that is wanted below it does not move 
 test('a span just below a covered range of a single trade is reached from the head', async () => {
   const world = new TradeWorld(every(500, 1), 500);
   world.cap = 2;
-  const walker = world.walker('trades', 499);
+  const walker = world.walker(499);
   await walker.pollHead(signal);
   await walker.pollHead(signal);
   assert.equal(world.archive.trades.size, 2);
@@ -312,7 +312,7 @@ test('a span just below a covered range of a single trade is reached from the he
 test('a page of which no row is shown twice leads to the place that is sought, and claims nothing there', async () => {
   const world = new TradeWorld(every(200, 1), 200);
   world.cap = 2;
-  const walker = world.walker('trades', 199);
+  const walker = world.walker(199);
   await walker.pollHead(signal);
   await fillAll(walker);
   walker.backfill(span(174, 184));
@@ -348,7 +348,7 @@ test('how the server counts is doubted where every page of a step shows the head
       const offsets = { ...knownMode(() => 'skip'), invalidate: () => (doubts += 1) };
       world.extras = { offsets };
       world.cap = 20;
-      const walker = world.walker('trades', isBelowChain ? undefined : 9990);
+      const walker = world.walker(isBelowChain ? undefined : 9990);
       await walker.pollHead(signal);
       if (isBelowChain) {
         world.trades = later(19_000);
@@ -392,7 +392,7 @@ test('every eighth step goes to another gap in its turn, all others to the newes
   const world = new TradeWorld(every(5000, 1), 5000);
   world.cap = 60;
   await cover(world, 2000, 2050);
-  const walker = world.walker('trades', 0);
+  const walker = world.walker(0);
   await walker.pollHead(signal);
   const older: number[] = [];
   let lowestS = 2000;
@@ -409,7 +409,7 @@ test('below a gap that is put off, each of the next gaps takes a few requests', 
   const world = new TradeWorld(every(1500, 1), 1500);
   world.cap = 60;
   for (let fromS = 0; fromS < 1000; fromS += 100) await cover(world, fromS, fromS + 50);
-  const walker = world.walker('trades', 0);
+  const walker = world.walker(0);
   await walker.pollHead(signal);
   const { historyResult: answer } = world.exchange.answers;
   world.exchange.answers.historyResult = () => assert.fail('not now');
@@ -447,7 +447,7 @@ test('failed tries are written down with their number and next moment, and hold 
   const waitMs = (memory?.nextAttemptAtMs ?? 0) - world.clock.wallMs();
   assert.ok(waitMs >= 4000 && waitMs <= 8000, `${waitMs} ms after the third try`);
   world.exchange.answers.historyResult = answer;
-  const second = world.walker('trades', 0);
+  const second = world.walker(0);
   await second.pollHead(signal);
   assert.equal(second.pendingGap(), undefined, 'the pause goes on');
   world.clock.advance(8000);
@@ -460,7 +460,7 @@ test('failed tries are written down with their number and next moment, and hold 
 test('in id mode a head that does not connect is asked for again in full before anything is lost', async () => {
   const world = new TradeWorld(every(100, 1), 100);
   world.mode = 'id';
-  const walker = world.walker('trades', 0);
+  const walker = world.walker(0);
   for (let poll = 0; poll < 12; poll += 1) {
     await walker.pollHead(signal);
     world.clock.advance(1000);
@@ -509,7 +509,7 @@ test('in id mode what has left the newest page is tried some times, then listed 
   const world = new TradeWorld(every(100, 1), 100);
   world.mode = 'id';
   world.cap = 150;
-  const walker = world.walker('trades', 0);
+  const walker = world.walker(0);
   await walker.pollHead(signal);
   world.trades = every(900, 1);
   world.clock.advance(800_000);
@@ -537,7 +537,7 @@ test('in id mode what has left the newest page is tried some times, then listed 
   );
   const asked = world.exchange.asked.length;
   world.clock.advance(100_000_000);
-  const next = world.walker('trades', 0);
+  const next = world.walker(0);
   await next.pollHead(signal);
   assert.equal(next.pendingGap(), undefined, 'it is left alone for good');
   assert.ok(world.exchange.asked.length - asked <= 2);
@@ -550,7 +550,7 @@ test('in id mode failures of the exchange are no looks at the newest page', asyn
   for (const failures of [0, 3, 5]) {
     const world = new TradeWorld(every(300, 1), 400);
     world.mode = 'id';
-    const walker = world.walker('trades', 0);
+    const walker = world.walker(0);
     await walker.pollHead(signal);
     world.trades = every(3000, 1);
     world.clock.advance(2_700_000);

@@ -24,14 +24,14 @@ const span = (fromS: number, toS: number) => ({
 async function forgotten() {
   const world = new TradeWorld(every(1000, 1), 1000);
   world.cap = 100;
-  const first = world.walker('trades', 0);
+  const first = world.walker(0);
   for (let nowS = 1000; nowS <= 9000; nowS += 400) {
     world.trades = every(nowS, 1);
     await first.pollHead(signal);
     world.clock.advance(400_000);
   }
   world.trades = every(9000, 1).slice(-250);
-  const walker = world.walker('trades', 0);
+  const walker = world.walker(0);
   await walker.pollHead(signal);
   return { world, walker };
 }
@@ -61,7 +61,7 @@ test('gaps of which nothing is served any more are given up, on two signs for al
   const requests = world.exchange.asked.length - before;
   assert.ok(requests <= 40, `${requests} requests for ${gaps.length} gaps`);
   world.assertHonest();
-  const next = world.walker('trades', 0);
+  const next = world.walker(0);
   await next.pollHead(signal);
   assert.equal(next.pendingGap(), undefined, 'nor does the next run ask for them at once');
   world.clock.advance(3_600_001);
@@ -99,7 +99,7 @@ test('an island for which there was no room is known again as soon as the walk t
   };
   await commit(0, 9000);
   for (let second = 9500; second < 11_900; second += 2) await commit(second, second + 1);
-  const walker = world.walker('trades', 0, 1000);
+  const walker = world.walker(0, 1000);
   await walker.pollHead(signal);
   for (let step = 0; step < 50 && walker.pendingGap() !== undefined; step += 1) {
     await walker.fillStep(signal);
@@ -117,9 +117,8 @@ test('coverage begins with the second after that of the oldest trade, and so aft
     world.mode = mode;
     // Of other markets longer pages were seen, so that a short one tells that history ends.
     for (const traits of Object.values(world.traits)) traits.largestPage = 1000;
-    for (const kind of ['trades', 'times', 'trades'] as const) {
-      const streamId = kind === 'trades' ? 1 : 2;
-      const walker = world.walker(kind);
+    for (const run of [1, 2]) {
+      const walker = world.walker();
       await walker.pollHead(signal);
       world.clock.advance(1000);
       world.clock.stepWall(-1000);
@@ -127,9 +126,9 @@ test('coverage begins with the second after that of the oldest trade, and so aft
       await fillAll(walker);
       // The oldest trade was held back at first, so in id mode the end is seen one time later.
       await fillAll(walker);
-      assert.deepEqual(world.covered(streamId), [[11, 60]], `${kind} in ${mode} mode`);
-      assert.equal(world.archive.floorOf(streamId), START_MS + 11_000);
-      assert.equal(world.archive.startReasons.get(streamId), 'history begins');
+      assert.deepEqual(world.covered(), [[11, 60]], `run ${run} in ${mode} mode`);
+      assert.equal(world.archive.floorOf(1), START_MS + 11_000);
+      assert.equal(world.archive.startReasons.get(1), 'history begins');
       // Each look reaches what is known, so that the next page stays small.
       const asked: number[] = [];
       for (let look = 0; look < 8; look += 1) {
@@ -165,7 +164,7 @@ test('a history of one second proves nothing of it, and leaves no gap', async ()
 
 test('where the start was chosen, the second in which history ends is part of the gap', async () => {
   const world = new TradeWorld(floods, 60);
-  const walker = world.walker('trades', 0);
+  const walker = world.walker(0);
   await walker.pollHead(signal);
   await fillAll(walker);
   assert.deepEqual(world.covered(), [[11, 60]]);
@@ -271,7 +270,7 @@ test('failures before an exchange lost its history do not put off what its answe
 
 test('a span that is wanted of a market without trades is given up on two signs', async () => {
   const world = new TradeWorld([], 5000);
-  const walker = world.walker('trades', 4000);
+  const walker = world.walker(4000);
   await world.archive.want(
     { streamId: 1, kind: 'trades', marketId: 7, variant: 0, collectFromMs: null },
     span(100, 200),
@@ -296,10 +295,10 @@ test('a restart whose first page shows the newest known trade takes nothing back
   // A page of these reaches down no more than five seconds.
   const trades = every(5000, 0.005);
   const world = new TradeWorld(trades, 25);
-  await world.walker('trades', 20).pollHead(signal);
+  await world.walker(20).pollHead(signal);
   const before = world.covered();
   assert.equal(before.length, 1);
-  await world.walker('trades', 20).pollHead(signal);
+  await world.walker(20).pollHead(signal);
   assert.deepEqual(world.covered(), before);
   assert.deepEqual(world.gaps(), []);
 });
@@ -493,7 +492,7 @@ test('time without trades is proven by three looks, at least a second apart, up 
 
 test('the first trades of a market lead a step straight on to what is wanted of the time before', async () => {
   const world = new TradeWorld([], 5000);
-  const walker = world.walker('trades', 4999);
+  const walker = world.walker(4999);
   for (let look = 0; look < 4; look += 1) {
     await walker.pollHead(signal);
     world.clock.advance(2000);
@@ -509,7 +508,7 @@ test('the first trades of a market lead a step straight on to what is wanted of 
 
 test('the first trades of a market amid a step neither give up what is wanted of the time before, nor count as a failed try', async () => {
   const world = new TradeWorld([], 5000);
-  const walker = world.walker('trades', 4999);
+  const walker = world.walker(4999);
   for (let look = 0; look < 4; look += 1) {
     await walker.pollHead(signal);
     world.clock.advance(2000);
@@ -556,7 +555,7 @@ for (const perRequest of [1, 2, 5, 9]) {
       ] as const) {
         const world = new TradeWorld(every(rows, 1), rows);
         if (rows < 1000) world.cap = 100;
-        const walker = world.walker('trades', collectFromS);
+        const walker = world.walker(collectFromS);
         await walker.pollHead(signal);
         tradeOn(world, perRequest);
         if (isWanted) walker.backfill(span(-200, -100));
@@ -627,7 +626,7 @@ function keptApart(rows: number, apart: number): TradeWorld {
 
 /** Steps and looks at the head, while trades happen with every request. */
 async function walkFor(seconds: number, world: TradeWorld, perRequest: number | readonly number[]) {
-  const walker = world.walker('trades');
+  const walker = world.walker();
   await walker.pollHead(signal);
   tradeOn(world, perRequest, 300);
   for (let second = 0; second < seconds; second += 1) {

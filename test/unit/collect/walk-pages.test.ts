@@ -65,49 +65,17 @@ test('first trades of time that was seen empty take all of it back, how ever man
   }
 });
 
-test('where history is one endpoint, its pages prove trades and exact times, taken back together', async () => {
+test('where history is one endpoint, its pages prove trades with their exact times', async () => {
   const world = new TradeWorld(every(2500, 0.5), 1300);
-  const walker = world.walkerOfBoth();
+  const walker = world.walkerOfHistory();
+  assert.equal(walker.times, undefined);
   await walker.pollHead(signal);
   await fillAll(walker);
   assert.deepEqual([...new Set(world.exchange.asked.map(({ endpoint }) => endpoint))], ['history']);
-  assert.deepEqual(world.covered(2), world.covered(1));
-  assert.deepEqual(walker.streamIds, [1, 2]);
-  assert.deepEqual(world.archive.floorOf(2), world.archive.floorOf(1));
-  const span = { fromMs: (START_S + 100) * 1000, toMs: (START_S + 200) * 1000 };
-  await walker.invalidate(span, 'suspect');
-  assert.equal(world.covered(2).length, 2);
-  assert.deepEqual(world.covered(2), world.covered(1));
-  await fillAll(walker);
-  assert.equal(world.covered(2).length, 1);
-  world.assertHonest(1);
-  world.assertHonest(2);
+  assert.deepEqual(world.covered(), [[1, 1300]]);
+  assert.equal(world.untimed, 0);
+  world.assertHonest();
   world.record.assertAccounted('trades');
-});
-
-test('where history is one endpoint, what is listed as a gap is so of both streams', async () => {
-  const world = new TradeWorld(every(60, 1), 60);
-  const unread = world.trades[30] ?? assert.fail();
-  unread.isBroken = true;
-  const walker = world.walkerOfBoth();
-  await walker.pollHead(signal);
-  const { memories } = world.archive;
-  const listed = [1, 2].map((id) => memories.get(id)?.map(({ span, reason }) => [span, reason]));
-  assert.deepEqual(listed[0]?.length, 1);
-  assert.deepEqual(listed[1], listed[0]);
-});
-
-test('where history is one endpoint, exact times that were covered before are not taken for trades', async () => {
-  const world = new TradeWorld(every(100, 1), 100);
-  const times = world.walker('times');
-  await times.pollHead(signal);
-  await fillAll(times);
-  world.cap = 50;
-  const walker = world.walkerOfBoth();
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  assert.deepEqual(world.covered(2), [[1, 100]]);
-  assert.deepEqual(world.covered(1), [[1, 100]]);
 });
 
 test('a short absence leaves no gap in an empty market, a long one does', async () => {
@@ -184,7 +152,7 @@ test('coverage ends with a whole second: what happens later in it was never call
 test('history bounded by a duration is walked to there and no further', async () => {
   const world = new TradeWorld(every(1000, 1), 1000);
   world.cap = 100;
-  const walker = world.walker('trades', 450);
+  const walker = world.walker(450);
   await walker.pollHead(signal);
   await fillAll(walker);
   const [[fromS, toS] = [0, 0]] = world.covered();
@@ -210,7 +178,7 @@ test('pages below all that is known are not held against what is stored', async 
 
 test('a quiet market of a bounded history is asked for small pages', async () => {
   const world = new TradeWorld(every(500, 1), 10_000);
-  const walker = world.walker('trades', 9000);
+  const walker = world.walker(9000);
   for (let poll = 0; poll < 12; poll += 1) {
     await walker.pollHead(signal);
     world.clock.advance(6000);
@@ -331,7 +299,7 @@ test('rows of times that cannot be do not let one pass that is an hour ahead', a
 });
 
 test('before its first look a walk has no gap of its own', () => {
-  const walker = new TradeWorld(every(20, 1), 30).walker('trades', 0);
+  const walker = new TradeWorld(every(20, 1), 30).walker(0);
   assert.equal(walker.pendingGap(), undefined);
 });
 
@@ -342,55 +310,6 @@ test('where the clock is behind, trades ahead of it are trades', async () => {
   await walker.pollHead(signal);
   assert.equal(world.archive.trades.size, 10);
   assert.deepEqual(world.archive.quarantine, []);
-});
-
-test('exact times are walked over their own endpoint; both walks end with the same trades', async () => {
-  const trades = every(300, 0.25);
-  const world = new TradeWorld(trades, 100);
-  world.cap = 60;
-  const [result, times] = [world.walker('trades'), world.walker('times')];
-  await Promise.all([result.pollHead(signal), times.pollHead(signal)]);
-  await Promise.all([fillAll(result), fillAll(times)]);
-  assert.equal(world.archive.trades.size, 300);
-  assert.deepEqual(world.covered(1), [[1, 100]]);
-  assert.deepEqual(world.covered(2), [[1, 100]]);
-  for (const { tid, atS } of trades) {
-    const stored = world.archive.trades.get(`7 ${START_S + Math.floor(atS)} ${tid}`);
-    assert.equal(stored?.executedAtUs, (START_S + atS) * 1e6);
-  }
-  world.assertHonest(1);
-  world.assertHonest(2);
-  world.record.assertAccounted('trades');
-  world.record.assertAccounted('times');
-});
-
-test('an exact time just below a second does not move the trade into the next one', async () => {
-  const world = new TradeWorld([{ tid: 1, atS: 0.9999998 }], 100);
-  await world.walker('times').pollHead(signal);
-  const stored = world.archive.trades.get(`7 ${START_S} 1`);
-  assert.equal(stored?.executedAtUs, START_S * 1e6 + 999_999);
-});
-
-test('losing one endpoint does not stop the other', async () => {
-  const world = new TradeWorld(every(20, 1), 30);
-  world.exchange.answers.history = () => {
-    throw new Error('not today');
-  };
-  const [result, times] = [world.walker('trades'), world.walker('times')];
-  await assert.rejects(times.pollHead(signal), /not today/);
-  await result.pollHead(signal);
-  await fillAll(result);
-  assert.deepEqual(world.covered(1), [[1, 30]]);
-  assert.deepEqual(world.covered(2), []);
-});
-
-test('a trade that only the other endpoint brings is counted as one that came in', async () => {
-  const world = new TradeWorld(every(20, 1), 30);
-  const walker = world.walker('times');
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  assert.deepEqual(world.record.outcomesOf('trades'), { stored: 20 });
-  world.record.assertAccounted('trades');
 });
 
 test('a known trade with other fields is let through, counted as a conflict, and the first stays', async () => {
@@ -546,13 +465,13 @@ test('where no page can be had below the first of a run, what one answer claimed
   ] as const) {
     const world = new TradeWorld(every(trades, 1), 60);
     world.mode = 'id';
-    const first = world.walker('trades', 0);
+    const first = world.walker(0);
     await first.pollHead(signal);
     assert.equal(world.covered()[0]?.[1], 60);
     world.trades = every(200, 1);
     world.cap = 50;
     world.clock.advance(140_000);
-    await (isRestarted ? world.walker('trades', 0) : first).pollHead(signal);
+    await (isRestarted ? world.walker(0) : first).pollHead(signal);
     assert.equal(world.covered().at(-1)?.[1], coveredS, 'a cache hides ten seconds at most');
   }
 });
@@ -576,11 +495,11 @@ test('a step that is broken off by a shutdown counts as no try', async () => {
     const world = new TradeWorld(every(60, 1), 60);
     world.cap = 50;
     world.mode = mode;
-    await world.walker('trades', 0).pollHead(signal);
+    await world.walker(0).pollHead(signal);
     world.trades = every(500, 1);
     world.clock.advance(440_000);
     world.mode = 'skip';
-    const walker = world.walker('trades', 0);
+    const walker = world.walker(0);
     await walker.pollHead(signal);
     world.mode = mode;
     const { memories } = world.archive;
@@ -600,7 +519,7 @@ test('a step that is broken off by a shutdown counts as no try', async () => {
 test('a step for which there is no room in line counts as no try', async () => {
   const world = new TradeWorld(every(200, 1), 200);
   world.cap = 50;
-  const walker = world.walker('trades', 0);
+  const walker = world.walker(0);
   await walker.pollHead(signal);
   const { memories } = world.archive;
   const before = structuredClone(memories);
@@ -684,7 +603,7 @@ test('a look at a second that is longer than a page reaches the chain that the l
 test('a look at the head takes no chain back up that a step has led down within one second', async () => {
   const flood = Array.from({ length: 6000 }, (_, at) => ({ tid: at + 1, atS: 20 + at / 10_000 }));
   const world = new TradeWorld(flood, 21);
-  const walker = world.walker('trades', 0);
+  const walker = world.walker(0);
   for (let step = 0; step < 8; step += 1) {
     await walker.pollHead(signal);
     if (walker.pendingGap() !== undefined) await walker.fillStep(signal);

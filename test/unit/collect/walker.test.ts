@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { WalkStalledError } from '../../../src/collect/trades/walk.js';
+import { noTraits, WalkStalledError } from '../../../src/collect/trades/walk.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
@@ -86,7 +86,7 @@ test('a walk claims only what it stored, over any history, and in the end has ev
             cacheMarginMs: 60_000,
             keptAtLeastMs: 900_000,
             isAllWanted: archive.floorOf(1) === null,
-            traits: { largestPage: 0 },
+            traits: noTraits(),
             offsets: knownMode(() => 'skip'),
           },
           archive.allRanges(1),

@@ -94,7 +94,7 @@ const EXAMPLES: Examples = {
       action: 'retry',
     },
     headPolled: {
-      ...{ stream: 'times', market: 'BTC_USDT', cause: 'pushed' },
+      ...{ stream: 'trades', market: 'BTC_USDT', cause: 'pushed' },
       ...{ waitMs: 40, agesMs: [300, 1200] },
     },
     runSkipped: { stream: 'depth' },

@@ -7,12 +7,12 @@ import { PollWorld } from '../../../support/worlds/poll-world.js';
 async function settled(
   ratePerS: number,
   markets: readonly string[],
-  kinds: ReadonlyArray<'times' | 'trades'> = ['trades'],
+  hasTimes = false,
 ): Promise<PollWorld> {
   const world = new PollWorld(ratePerS);
-  for (const market of markets) world.add(market, kinds);
+  for (const market of markets) world.add(market, hasTimes);
   world.dispatcher.start();
-  await world.clock.run((markets.length * kinds.length * 1000) / ratePerS + 1000);
+  await world.clock.run((markets.length * (hasTimes ? 2000 : 1000)) / ratePerS + 1000);
   world.taken();
   return world;
 }
@@ -22,7 +22,7 @@ test('a market told of is polled at once while requests are to be had', async ()
   const nowMs = world.clock.monotonicMs();
   world.dispatcher.pushed('B', 'trade');
   await world.clock.run(0);
-  assert.deepEqual(world.polls, [{ market: 'B', kind: 'trades', atMs: nowMs }]);
+  assert.deepEqual(world.polls, [{ market: 'B', endpoint: 'historyResult', atMs: nowMs }]);
   await world.clock.run(60_000);
   assert.equal(world.polls.length, 2, 'one that brought nothing is looked into once more');
   const [first] = world.record.polls.filter(({ cause }) => cause === 'pushed');
@@ -45,44 +45,57 @@ test('what waits for a busy walk is polled as soon as somebody says that it is f
   await world.dispatcher.stop();
 });
 
-test('an activity signal needs one request: the other walk of the market follows with spare turns', async () => {
-  const world = await settled(10, ['A'], ['times', 'trades']);
-  world.walkers.get('A')?.forEach((walker) => {
-    walker.waiting = 1;
-  });
-  world.dispatcher.pushed('A', 'trade');
-  await world.clock.run(1000);
+test('an activity signal asks for exact times; what they store is proven together five seconds later', async () => {
+  const world = await settled(10, ['A'], true);
+  const [times, trades] = world.walkers.get('A') ?? [];
+  for (let second = 0; second < 12; second += 1) {
+    for (const walker of [times, trades]) if (walker !== undefined) walker.waiting = 1;
+    world.dispatcher.pushed('A', 'trade');
+    await world.clock.run(1000);
+  }
+  const of = (one: string) => world.polls.filter(({ endpoint }) => endpoint === one);
+  assert.equal(of('history').length, 12);
+  assert.equal(of('historyResult').length, 2);
+  const waitMs = (of('historyResult')[0]?.atMs ?? 0) - (of('history')[0]?.atMs ?? 0);
+  assert.ok(waitMs >= 5000 && waitMs <= 6000, `${waitMs} ms`);
+  const causes = world.record.polls.slice(-14).map(({ cause, agesMs }) => [cause, agesMs.length]);
+  assert.equal(causes.filter(([cause, ages]) => cause === 'pushed' && ages === 1).length, 12);
+  assert.equal(causes.filter(([cause, ages]) => cause === 'stored' && ages === 0).length, 2);
+  await world.dispatcher.stop();
+});
+
+test('the schedule asks the endpoint that proves; exact times follow where it brings news', async () => {
+  const world = await settled(10, ['A'], true);
+  const [, trades] = world.walkers.get('A') ?? [];
+  world.dispatcher.markDue();
+  await world.clock.run(2000);
   assert.deepEqual(
-    world.polls.map(({ kind }) => kind),
-    ['times', 'trades'],
+    world.polls.splice(0).map(({ endpoint }) => endpoint),
+    ['historyResult'],
   );
+  if (trades !== undefined) trades.isOpen = true;
+  world.dispatcher.markDue();
+  await world.clock.run(2000);
   assert.deepEqual(
-    world.record.polls.slice(-2).map(({ cause, agesMs }) => [cause, agesMs.length]),
-    [
-      ['pushed', 1],
-      ['spare', 0],
-    ],
+    world.polls.map(({ endpoint }) => endpoint),
+    ['historyResult', 'history'],
   );
   await world.dispatcher.stop();
 });
 
-test('spare polls share the tenth that is kept for background work where others would take all', async () => {
-  const world = await settled(10, ['A'], ['times', 'trades']);
-  const others: number[] = [];
-  const ask = () => {
-    void world.budget.take(1).then(() => {
-      others.push(world.clock.monotonicMs());
-      ask();
-    });
-  };
-  for (let count = 0; count < 3; count += 1) ask();
-  world.dispatcher.pushed('A', 'trade');
-  await world.clock.run(3000);
-  const causes = world.record.polls.slice(-world.polls.length).map(({ cause }) => cause);
-  assert.deepEqual(causes, ['pushed', 'spare', 'spare']);
-  const [, first, second] = world.polls.map(({ atMs }) => atMs);
-  const between = others.filter((atMs) => atMs >= (first ?? 0) && atMs <= (second ?? 0));
-  assert.equal(between.length, 9);
+test('while trades are pushed their exact times are not asked for', async () => {
+  const world = await settled(10, ['A'], true);
+  const walkers = world.walkers.get('A') ?? [];
+  for (const walker of walkers) walker.isPushed = true;
+  await world.clock.run(15_000);
+  world.taken();
+  for (let second = 0; second < 60; second += 1) {
+    for (const walker of walkers) walker.waiting = 1;
+    world.dispatcher.pushed('A', 'trade');
+    await world.clock.run(1000);
+  }
+  assert.ok(world.polls.length >= 3 && world.polls.length <= 6, `${world.polls.length} polls`);
+  assert.ok(world.polls.every(({ endpoint }) => endpoint === 'historyResult'));
   await world.dispatcher.stop();
 });
 
@@ -342,28 +355,30 @@ test('a market that fails backs off alone, and keeps what waited for it', async 
 
 test('an endpoint that hangs leaves room for the other', async () => {
   const names = Array.from({ length: 40 }, (_, at) => `M${at}`);
-  const world = await settled(100, names, ['times', 'trades']);
+  const world = await settled(100, names, true);
   for (const walkers of world.walkers.values()) {
-    for (const walker of walkers) if (walker.kind === 'times') walker.latencyMs = 1e9;
+    for (const walker of walkers) if (walker.endpoint === 'history') walker.latencyMs = 1e9;
   }
   for (const name of names) world.dispatcher.pushed(name, 'trade');
   await world.clock.run(10_000);
-  const kinds = world.polls.map(({ kind }) => kind);
-  assert.equal(kinds.filter((kind) => kind === 'times').length, 12);
-  assert.ok(kinds.filter((kind) => kind === 'trades').length >= 40);
+  world.dispatcher.markDue();
+  await world.clock.run(10_000);
+  const of = (one: string) => world.polls.filter(({ endpoint }) => endpoint === one);
+  assert.equal(of('history').length, 12);
+  assert.ok(of('historyResult').length >= 40);
   await world.dispatcher.stop();
 });
 
 test('an endpoint that fails hands its activity signals to the other walk', async () => {
-  const world = await settled(10, ['A'], ['times', 'trades']);
+  const world = await settled(10, ['A'], true);
   const [times, trades] = world.walkers.get('A') ?? [];
   if (times !== undefined) times.error = new Error('gone');
   if (trades !== undefined) trades.waiting = 1;
   world.dispatcher.pushed('A', 'trade');
   await world.clock.run(300);
   assert.deepEqual(
-    world.polls.map(({ kind }) => kind),
-    ['times', 'trades'],
+    world.polls.map(({ endpoint }) => endpoint),
+    ['history', 'historyResult'],
   );
   assert.equal(world.record.polls.at(-1)?.cause, 'pushed');
   await world.dispatcher.stop();

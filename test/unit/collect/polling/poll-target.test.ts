@@ -7,10 +7,10 @@ import { WalkStalledError } from '../../../../src/collect/trades/walk.js';
 
 function makeLane(largestPage = 0): PollTarget {
   const look: HeadLook = {
-    ...{ newRows: 0, newTimesMs: [], asked: 1000, received: 0, isConnected: true },
+    ...{ newRows: 0, newTimesMs: [], asked: 1000, received: 0, isConnected: true, isOpen: false },
   };
   const walker = {
-    ...{ market: 'A', kind: 'trades' as const, endpoint: 'historyResult' as const },
+    ...{ market: 'A', endpoint: 'historyResult' as const },
     ...{ isBusy: false, isPushed: false, largestPage },
     pollHead: () => Promise.resolve(look),
   };
@@ -23,6 +23,7 @@ const look = (rows: number, overrides: Partial<HeadLook> = {}): HeadLook => ({
   asked: 1000,
   received: rows,
   isConnected: true,
+  isOpen: false,
   ...overrides,
 });
 
