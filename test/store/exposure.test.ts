@@ -114,7 +114,7 @@ test('many rows are exposed in one transaction, and no other row with them', asy
 test('nobody can take a row away that coverage claims', async () => {
   await assert.rejects(
     runSql(url, `SELECT expose_trade(1, to_timestamp(${NOON_S + 40}), 41, 'by hand')`),
-    /coverage must be taken back first/,
+    /revoke its coverage first/,
   );
 });
 

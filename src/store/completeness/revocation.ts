@@ -63,7 +63,7 @@ interface Taken extends CoveredRange {
 }
 
 /** Revokes coverage of a span and remembers the span as a gap. */
-export async function revoke(runner: Runner, revocation: Revocation): Promise<void> {
+async function revoke(runner: Runner, revocation: Revocation): Promise<void> {
   const { stream, span, reason, note, atMs } = revocation;
   if (isEmptySpan(span)) return;
   const gone = await removedSpans(runner, tableOfStream(stream.kind));

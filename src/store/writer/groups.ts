@@ -8,6 +8,7 @@ import { readHeldSql } from './coverage.js';
 import {
   newRowCounts,
   type Outcome,
+  type Passes,
   type PendingRow,
   type RowCounts,
   type SaneWindow,
@@ -41,7 +42,7 @@ export interface PreparedGroup {
    * The rows of all other series. Where a series keeps versions they follow each other in the order
    * received: each pass holds a key at most once.
    */
-  readonly passes: ReadonlyMap<Series, readonly (readonly PendingRow<SeriesRow>[])[]>;
+  readonly passes: Passes;
   readonly refused: readonly Refused[];
   /** Outcomes that are settled already, row counts by batch; trades are stored unless they turn out known. */
   readonly settled: readonly RowCounts[];
@@ -163,7 +164,7 @@ export function prepareGroup(batches: readonly Batch[], window: SaneWindow): Pre
 }
 
 /** Whether coverage is to be revoked: claims of batches before it must have been committed. */
-export function isRevoking({ revoke = [], expose = [] }: Batch): boolean {
+function isRevoking({ revoke = [], expose = [] }: Batch): boolean {
   return revoke.length + expose.length > 0;
 }
 

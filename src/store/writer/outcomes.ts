@@ -1,19 +1,13 @@
 import { DAY_MS } from '../../kernel/durations.js';
 import { floorToMs } from '../../kernel/span.js';
-import { SERIES, type Series, type SeriesRow, type SeriesTable } from '../../model/series.js';
+import { SERIES, type SeriesTable } from '../../model/series.js';
 import { fromMs, type NamedCall, type NamedStatement, unnested } from '../sql.js';
 import type { PreparedGroup } from './groups.js';
-import { type Outcome, type PendingRow, type RowCounts, SHAPES } from './series.js';
+import { type RowCounts, type SettledRow, SHAPES } from './series.js';
 import type { TradeColumnSet } from './trade-columns.js';
 import type { StoredTrades } from './trade-rows.js';
 
 /** What became of the rows of a group: by batch, and by market, series and day (sql/0025). */
-
-/** A row with what became of it. */
-export interface SettledRow extends PendingRow<SeriesRow> {
-  readonly table: Series;
-  readonly outcome: Outcome;
-}
 
 interface Tally {
   /** For each batch. */

@@ -26,6 +26,15 @@ export interface PendingRow<Row> {
 /** What became of a row. */
 export type Outcome = keyof RowOutcomes;
 
+/** The rows of all series but trades, by pass over their table. */
+export type Passes = ReadonlyMap<Series, readonly (readonly PendingRow<SeriesRow>[])[]>;
+
+/** A row with what became of it. */
+export interface SettledRow extends PendingRow<SeriesRow> {
+  readonly table: Series;
+  readonly outcome: Outcome;
+}
+
 /** The trades of one market: those at `start` up to before `end`. */
 export interface TradeRun {
   readonly marketId: number;

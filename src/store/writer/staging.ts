@@ -2,9 +2,14 @@ import { isoMs } from '../../kernel/timestamp.js';
 import { SERIES, type SeriesRow } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { StoreError } from '../errors.js';
-import type { PreparedGroup } from './groups.js';
-import type { SettledRow } from './outcomes.js';
-import { type Outcome, type PendingRow, type SeriesShape, SHAPES } from './series.js';
+import {
+  type Outcome,
+  type Passes,
+  type PendingRow,
+  type SeriesShape,
+  type SettledRow,
+  SHAPES,
+} from './series.js';
 
 /** The text form of COPY: one line a row, tabs between fields, backslash escapes (Postgres manual, COPY). */
 
@@ -176,10 +181,7 @@ async function storeRows(
 }
 
 /** Stores the rows of a group but its trades. */
-export async function storeAll(
-  connection: Connection,
-  passes: PreparedGroup['passes'],
-): Promise<SettledRow[]> {
+export async function storeAll(connection: Connection, passes: Passes): Promise<SettledRow[]> {
   const settled: SettledRow[] = [];
   for (const [table, shape] of SHAPES) {
     for (const pass of passes.get(table) ?? []) {
