@@ -8,8 +8,9 @@ import {
   TapekeepError,
 } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
+import type { Piece } from '../model/explain.js';
 import type { SeriesKind } from '../model/kinds.js';
-import { type SpanCompleteness, StoreError, type StreamPlace } from '../store/index.js';
+import { StoreError, type StreamPlace } from '../store/index.js';
 
 /** Errors of the archive: of questions to it, of cold files, of exports, and of statements. */
 
@@ -164,8 +165,8 @@ export function asRestoreError(error: unknown, coldDir: string, partition: strin
 }
 
 /** Missing parts of one market, for people. */
-export interface SeriesGaps
-  extends Pick<SpanCompleteness, 'missing' | 'missingCount' | 'missingMs'> {
+export interface SeriesGaps {
+  readonly missing: readonly Piece[];
   readonly kind: SeriesKind;
   readonly market: string;
   /** The stream that was to cover it. */

@@ -1,12 +1,12 @@
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
+import type { Piece } from '../model/explain.js';
 import type { MergedKind, RowOfKind } from '../model/kinds.js';
 import type {
   ArchiveSnapshot,
   MergedSlice,
   RowForm,
   SeriesSlice,
-  SpanCompleteness,
   Store,
   StreamPlace,
 } from '../store/index.js';
@@ -84,7 +84,7 @@ export class ArchiveReader {
   /**
    * Rows as text in the order of time and id, in the forms of {@link ArchiveSnapshot.rows}, in
    * pieces that may end anywhere. Memory does not grow with their number, and the reader's pace is
-   * that of the reading. Of expired parts there are none: {@link segments} and {@link completeness}
+   * that of the reading. Of expired parts there are none: {@link segments} and {@link pieces}
    * say so.
    *
    * @throws ColdError naming a file that is missing or not what was written; StoreError; ParquetError;
@@ -148,10 +148,10 @@ export class ArchiveReader {
     return await this.#place.folder.filesOfAll(this.#find(kind, span), marketIds);
   }
 
-  /** Ledger of a span of a stream; lists are cut at `limit`. @throws StoreError */
-  async completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
+  /** What a span of a stream consists of, covered or missing. @throws StoreError */
+  async pieces(stream: StreamPlace, span: Span): Promise<Piece[]> {
     this.#check();
-    return await this.snapshot.completeness(stream, span, limit);
+    return await this.snapshot.pieces(stream, span);
   }
 
   /** Safe to call twice. */

@@ -69,6 +69,8 @@ export interface Column<Row> {
   readonly text: (row: Row) => string;
   /** Default: left. */
   readonly align?: 'left' | 'right';
+  /** Left out where the terminal is too narrow, the highest first; default: never. */
+  readonly rank?: number;
 }
 
 /** A column of figures, which read best on the right. */
@@ -118,28 +120,55 @@ export function widestTexts(columns: number, rows: readonly (readonly string[])[
   );
 }
 
+/** Blanks between columns. */
+const BETWEEN = '  ';
+/** Texts are not cut to less than this. */
+const LEAST_WIDTH = 8;
+
 /**
- * Draws rows as aligned plain text: a heading, then a line a row, two spaces between columns, no
- * blanks at the ends of lines.
+ * Draws rows as aligned plain text: a heading, then a line a row, no blanks at the ends of lines. No line is wider
+ * than the terminal: columns with a rank are left out first, then the widest texts are cut.
  */
 export function formatTable<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
+  width = process.stdout.columns ?? Number.POSITIVE_INFINITY,
 ): readonly string[] {
-  const cells = [
-    columns.map((column) => shownText(column.title)),
-    ...rows.map((row) => columns.map((column) => shownText(column.text(row)))),
-  ];
-  const widths = columns.map((_, index) =>
-    cells.reduce((widest, line) => Math.max(widest, widthOf(line[index] ?? '')), 0),
-  );
-  return cells.map((line) =>
-    line
-      .map((text, index) => {
-        const blanks = ' '.repeat((widths[index] ?? 0) - widthOf(text));
-        return columns[index]?.align === 'right' ? blanks + text : text + blanks;
+  let shown = columns.map((column) => {
+    const cells = [column.title, ...rows.map(column.text)].map(shownText);
+    return { column, cells, width: cells.reduce((most, one) => Math.max(most, widthOf(one)), 0) };
+  });
+  const excess = () =>
+    shown.reduce((sum, one) => sum + one.width + BETWEEN.length, -BETWEEN.length) - width;
+  while (excess() > 0) {
+    const rank = Math.max(...shown.map(({ column }) => column.rank ?? 0));
+    if (rank > 0) {
+      shown = shown.filter(({ column }) => column.rank !== rank);
+      continue;
+    }
+    const widest = shown
+      .filter(({ column }) => column.align !== 'right')
+      .reduce((a, b) => (b.width > a.width ? b : a));
+    const least = Math.max(LEAST_WIDTH, widest.width - excess());
+    if (least >= widest.width) break;
+    widest.width = least;
+    widest.cells = widest.cells.map((one) => cutTo(one, least));
+  }
+  return ['', ...rows].map((_, at) =>
+    shown
+      .map(({ column, cells, width: most }) => {
+        const text = cells[at] ?? '';
+        const blanks = ' '.repeat(most - widthOf(text));
+        return column.align === 'right' ? blanks + text : text + blanks;
       })
-      .join('  ')
+      .join(BETWEEN)
       .trimEnd(),
   );
+}
+
+function cutTo(text: string, width: number): string {
+  if (widthOf(text) <= width) return text;
+  const kept = [...text];
+  while (widthOf(kept.join('')) > width - 1) kept.pop();
+  return `${kept.join('')}…`;
 }

@@ -79,6 +79,30 @@ const COMMANDS: Commands = {
   ],
 };
 
+const INVALID = /^error: option '(?:-\w, )?(--[\w-]+)[^']*' argument '([^']*)' is invalid\. */;
+
+/** Errors of the parser, in the words of {@link UsageError}. */
+export function inOneVoice(text: string): string {
+  return text
+    .replace(INVALID, 'tapekeep: $1: "$2" is not allowed; ')
+    .replace(/^error: /, 'tapekeep: ');
+}
+
+/** Tasks, each with the commands that serve it and an example. */
+const TASKS: ReadonlyMap<string, readonly [names: string, example: string]> = new Map([
+  ['Collect', ['start sandbox config doctor migrate', 'tapekeep start']],
+  ['Look', ['status gaps verify quarantine', 'tapekeep gaps --market BTC_USDT']],
+  ['Fill', ['backfill', 'tapekeep backfill --market BTC_USDT --kinds trades --from 2d']],
+  ['Use', ['query export replay psql url', 'tapekeep query "select count(*) from trades"']],
+  ['Keep', ['partitions seal restore adopt db', 'tapekeep seal --archive']],
+  ['Call the exchange', ['api', 'tapekeep api --help']],
+]);
+
+function headingOf(name: string): string {
+  const found = [...TASKS].find(([, [names]]) => names.split(' ').includes(name));
+  return found === undefined ? 'Other:' : `${found[0]}, such as: ${found[1][1]}`;
+}
+
 type Finish = (code: ExitCode) => void;
 
 const termOf = (one: Command) => LISTED.get(one)?.line ?? `${one.name()} ${one.usage()}`;
@@ -95,11 +119,8 @@ export function buildProgram(finish: Finish): Command {
     .version(VERSION)
     .exitOverride()
     .addHelpText('after', EXIT_CODE_HELP)
-    .showHelpAfterError('(tapekeep --help explains the commands)')
-    .configureHelp({
-      showGlobalOptions: true,
-      subcommandTerm: termOf,
-    })
+    .configureOutput({ outputError: (text, write) => write(inOneVoice(text)) })
+    .configureHelp({ subcommandTerm: termOf })
     .option('-c, --config <file>', 'settings in YAML (default: ./tapekeep.yaml if it exists)')
     .addOption(
       new Option('--log-level <level>', 'least important lines that are logged').choices(levels),
@@ -112,6 +133,7 @@ export function buildProgram(finish: Finish): Command {
       ]),
     );
   addCommands(program, COMMANDS, { finish, common: () => program.opts<CommonOptions>() });
+  for (const one of program.commands) one.helpGroup(headingOf(one.name()));
   addHelpCommand(program);
   return program;
 }
@@ -187,6 +209,7 @@ function declare(
   for (const option of options) command.addOption(option);
   if (description !== undefined) command.description(description);
   if (help !== undefined) command.addHelpText('after', help);
+  command.addHelpText('after', '\nOptions of every command: tapekeep --help');
   if (hint !== undefined) {
     command.showHelpAfterError(hint);
     // What is as good as a program of its own does not list the options of this one.

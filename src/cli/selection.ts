@@ -1,8 +1,7 @@
-import { DAY_MS, shownDuration } from '../kernel/durations.js';
 import { nearestName } from '../kernel/nearest.js';
-import { floorToMs, isEmptySpan, overlapOf, type Span } from '../kernel/span.js';
-import { formatInstant } from '../kernel/timestamp.js';
-import type { Gap, KnownStream, Store } from '../store/index.js';
+import { isEmptySpan, overlapOf, type Span } from '../kernel/span.js';
+import type { KnownStream } from '../model/explain.js';
+import type { Store } from '../store/index.js';
 import { option, type Values } from './command.js';
 import { UsageError } from './failure.js';
 import {
@@ -123,45 +122,8 @@ export async function archivedMarkets(store: Store): Promise<readonly NamedMarke
   );
 }
 
-/** The newest candle is final, and asked for, only some time after its end. */
-const SETTLING_MS = 60_000;
-
-/** The candle that is not complete yet; undefined for another kind, and where no slot of such a length is known. */
-export function openCandle(
-  { kind, variant, newestCoveredMs }: Pick<KnownStream, 'kind' | 'variant' | 'newestCoveredMs'>,
-  nowMs: number,
-): Span | undefined {
-  const stepMs = variant * 1000;
-  // Slots of more than a day begin where the exchange has them.
-  const knownMs = newestCoveredMs ?? (DAY_MS % stepMs === 0 ? 0 : undefined);
-  if (kind !== 'candles' || knownMs === undefined) return undefined;
-  const fromMs = knownMs + floorToMs(nowMs - SETTLING_MS - knownMs, stepMs);
-  return { fromMs, toMs: fromMs + stepMs };
-}
-
-/** That a candle is only not complete yet, and until when. */
-export function openCandleText({ fromMs, toMs }: Span): string {
-  const [from, to] = [fromMs, toMs].map((ms) => formatInstant(Math.floor(ms)));
-  return `the candle of ${shownDuration(toMs - fromMs)} that begins at ${from} is not complete before ${to}, and is asked for some time after`;
-}
-
-/** A gap without what of it a stream has only not reached yet; undefined where that is all of it. */
-export function withoutLag(
-  gap: Gap,
-  { countedUntilMs, kind, variant }: Pick<KnownStream, 'countedUntilMs' | 'kind' | 'variant'>,
-  nowMs: number,
-): Gap | undefined {
-  const openMs =
-    kind === 'candles' ? floorToMs(nowMs - SETTLING_MS, variant * 1000) : Number.POSITIVE_INFINITY;
-  const lagFromMs = countedUntilMs ?? openMs;
-  const { fromMs, toMs } = gap.span;
-  if (gap.gapId !== null || toMs <= lagFromMs) return gap;
-  return fromMs >= lagFromMs ? undefined : { ...gap, span: { fromMs, toMs: lagFromMs } };
-}
-
 /**
- * The newest gaps that the options select, and the streams that are meant. Those that are only lag are left out: what
- * is newer than all that is covered of a stream, or was asked for in vain, has not been asked for yet, and is no gap.
+ * The newest gaps that the options select, and the streams that are meant.
  *
  * @returns no more than `limit`; `isAll`: whether there are no others
  * @throws UsageError for an unknown market, or a span that ends before it begins
@@ -177,18 +139,8 @@ export async function selectGaps(store: Store, options: GapOptions, nowMs: numbe
   const streams = all.filter(
     ({ marketId, kind }) => chosen.includes(marketId) && (kinds?.includes(kind) ?? true),
   );
-  const streamOf = new Map(all.map((one) => [one.streamId, one]));
-  // Each stream has at most one lag.
-  const asked = limit + all.length + 1;
   const marketIds = market === undefined ? undefined : chosen;
-  const filter = { marketIds, span: cutTo, kinds, states, reasons, limit: asked };
+  const filter = { marketIds, span: cutTo, kinds, states, reasons, limit: limit + 1 };
   const found = await store.listGaps(filter, nowMs);
-  const gaps = found.flatMap((gap) => {
-    const stream = streamOf.get(gap.streamId);
-    return stream === undefined ? [gap] : (withoutLag(gap, stream, nowMs) ?? []);
-  });
-  // What was cut ends earlier than what it came before.
-  gaps.sort((a, b) => b.span.toMs - a.span.toMs);
-  const isAll = found.length < asked && gaps.length <= limit;
-  return { gaps: gaps.slice(0, limit), isAll, streams, cutTo };
+  return { gaps: found.slice(0, limit), isAll: found.length <= limit, streams, cutTo };
 }

@@ -9,6 +9,7 @@ import {
   type ResultOf,
 } from '../contract/endpoints.js';
 import { type Asked, describeIssues, show } from '../contract/shape.js';
+import { intervalText } from '../kernel/durations.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
 import type { RequestOutcome } from '../observe/events.js';
 import {
@@ -195,7 +196,7 @@ export class EndpointCaller {
     if (name === 'kline') {
       const { interval, start, end } = params as FilledParamsOf<'kline'>;
       if (intervalsS?.includes(interval) === false) {
-        const detail = `interval: ${dialect} has candles of ${intervalsS.join(', ')} s, not of ${interval} s`;
+        const detail = `interval: ${dialect} has candles of ${intervalsS.map(intervalText).join(', ')}, not of ${intervalText(interval)}`;
         throw new InvalidParameterError(name, detail);
       }
       const count = Math.floor((end - start) / interval) + 1;

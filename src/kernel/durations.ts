@@ -30,3 +30,9 @@ export function shownDuration(ms: number): string {
   const rest = count % per;
   return `${Math.floor(count / per)}${large}${rest === 0 ? '' : ` ${rest}${name}`}`;
 }
+
+/** A length of whole seconds as the command line takes it: `1m`, `1h`, `1d`. */
+export function intervalText(seconds: number): string {
+  const [name, ms] = UNITS.find(([, unitMs]) => (seconds * SECOND_MS) % unitMs === 0) ?? UNITS[3];
+  return `${(seconds * SECOND_MS) / ms}${name}`;
+}

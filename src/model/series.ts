@@ -1,3 +1,4 @@
+import { intervalText } from '../kernel/durations.js';
 import {
   type ColumnType,
   decimal,
@@ -394,7 +395,7 @@ export function tableOfStream(kind: StreamKind): Series {
   return table;
 }
 
-/** `candles 60s`: a stream as people read it. */
+/** `candles 1m`: a stream as people read it. */
 export function streamName({ kind, variant }: { kind: string; variant: number }): string {
-  return variant === 0 ? kind : `${kind} ${variant}s`;
+  return variant === 0 ? kind : `${kind} ${intervalText(variant)}`;
 }

@@ -2,14 +2,14 @@ import {
   type AsOfMarket,
   type BuiltCandle,
   comparePlaces,
-  type KnownStream,
   startOfSecond,
   type TradePlace,
 } from '../archive/as-of/reader.js';
 import { joinCandles } from '../archive/candles.js';
 import type { Candle } from '../contract/resources.js';
-import { DAY_MS, SECOND_MS } from '../kernel/durations.js';
+import { DAY_MS, intervalText, SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, type Span, spanLengthMs } from '../kernel/span.js';
+import type { KnownStream } from '../model/explain.js';
 import { type KlineQuery, RefusedError } from '../server/backend.js';
 import { FreshCache } from './caches.js';
 import type { Catalog, Sight } from './catalog.js';
@@ -66,7 +66,7 @@ export class CandleView {
       stream === undefined &&
       this.#parts.catalog.stream('trades', market.marketId) === undefined
     ) {
-      const text = `neither candles of ${intervalS} s nor trades of ${market.name} were collected`;
+      const text = `neither candles of ${intervalText(intervalS)} nor trades of ${market.name} were collected`;
       throw new RefusedError('unavailable', text);
     }
     const found =

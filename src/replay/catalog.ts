@@ -1,8 +1,9 @@
-import type { AsOfMarket, AsOfReader, KnownStream } from '../archive/as-of/reader.js';
+import type { AsOfMarket, AsOfReader } from '../archive/as-of/reader.js';
 import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import { DAY_MS, SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
+import type { KnownStream } from '../model/explain.js';
 import type { StreamKind } from '../model/series.js';
 
 /** How often it is read anew: a daemon may write beside the replay. */

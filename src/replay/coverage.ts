@@ -1,21 +1,18 @@
-import type { AsOfReader, KnownStream, SpanCompleteness } from '../archive/as-of/reader.js';
+import type { AsOfReader } from '../archive/as-of/reader.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { isEmptySpan, overlapOf, type Span, spanLengthMs } from '../kernel/span.js';
 import { isoMs } from '../kernel/timestamp.js';
-import { BEFORE_COLLECTING, type GapReason } from '../model/gap-reasons.js';
+import { type KnownStream, missingOf, type Piece } from '../model/explain.js';
+import type { GapReason } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind, streamName } from '../model/series.js';
 import { Catalog } from './catalog.js';
-
-type Missing = SpanCompleteness['missing'][number];
 
 /** Kinds that a replay demands without gaps. */
 const DEMANDED: readonly StreamKind[] = ['trades', 'candles'];
 /** All kinds that are replayed. */
 const REPLAYED: readonly StreamKind[] = [...DEMANDED, 'depth', 'tickers', 'states'];
 
-/** Missing parts of one stream that are read. */
-const MISSING_MAX = 10_000;
 const DELISTED: GapReason = 'delisted';
 
 /** A gap of a stream within the time range of a replay. */
@@ -40,7 +37,7 @@ export type ShownFrom = (stream: KnownStream | undefined) => number;
 
 /** Reads what an archive has of a time range. */
 export async function readCoverage(
-  asOf: Pick<AsOfReader, 'completeness'>,
+  asOf: Pick<AsOfReader, 'pieces'>,
   catalog: Catalog,
   range: Span,
 ): Promise<RangeCoverage> {
@@ -48,7 +45,8 @@ export async function readCoverage(
   const sinceMs = new Map<number, number>();
   const streams = replayedOf(catalog);
   for (const stream of streams) {
-    const missing = await missingOf(asOf, stream, range);
+    const pieces = await asOf.pieces(stream, { fromMs: 0, toMs: range.toMs });
+    const missing = missingOf(pieces).filter(({ span }) => isPiece(stream, span));
     for (const one of missing) {
       const span = overlapOf(one.span, range);
       if (!isPiece(stream, span) || !isExpected(catalog, stream, { ...one, span })) continue;
@@ -109,26 +107,6 @@ function replayedOf(catalog: Catalog): KnownStream[] {
   return [...catalog.streams].filter(({ kind }) => REPLAYED.includes(kind));
 }
 
-/** Missing spans of a stream before the end of a range; of one with too many pieces, within the range and all before. */
-async function missingOf(
-  asOf: Pick<AsOfReader, 'completeness'>,
-  stream: KnownStream,
-  range: Span,
-): Promise<readonly Pick<Missing, 'span' | 'reason' | 'state'>[]> {
-  const past = { fromMs: 0, toMs: range.toMs };
-  const found = await asOf.completeness(stream, past, MISSING_MAX);
-  const isCut = found.missingCount > MISSING_MAX;
-  const { missing } = isCut ? await asOf.completeness(stream, range, MISSING_MAX) : found;
-  const before = {
-    ...({
-      span: { fromMs: 0, toMs: range.fromMs },
-      state: 'open',
-      reason: 'not collected',
-    } as const),
-  };
-  return [...(isCut ? [before] : []), ...missing].filter(({ span }) => isPiece(stream, span));
-}
-
 function stepOf({ kind, variant }: KnownStream): number {
   return kind === 'candles' ? variant * SECOND_MS : 1;
 }
@@ -142,12 +120,12 @@ function isPiece(stream: KnownStream, span: Span): boolean {
 function isExpected(
   catalog: Catalog,
   { kind, marketId }: KnownStream,
-  { span, state, reason }: Pick<Missing, 'span' | 'reason' | 'state'>,
+  { span, state, reason }: Pick<Piece, 'span' | 'reason' | 'state'>,
 ): boolean {
   if (state === 'not listed' || reason === DELISTED) return false;
   // Before the first look at depth, tickers or states a replay has nothing to show.
-  if (state === BEFORE_COLLECTING && MOMENT_STREAMS.has(kind)) return false;
-  if (state !== BEFORE_COLLECTING && state !== 'before history') return true;
+  if (state === 'before collecting' && MOMENT_STREAMS.has(kind)) return false;
+  if (state !== 'before collecting' && state !== 'before history') return true;
   const market = [...catalog.markets].find((one) => one.marketId === marketId);
   return market === undefined || catalog.isListed(market, span.fromMs);
 }

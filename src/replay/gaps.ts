@@ -1,5 +1,5 @@
-import type { AsOfReader, KnownStream } from '../archive/as-of/reader.js';
 import { doOverlap, isEmptySpan, type Span } from '../kernel/span.js';
+import { type KnownStream, missingOf } from '../model/explain.js';
 import { FreshCache } from './caches.js';
 import type { Sight } from './catalog.js';
 
@@ -25,22 +25,19 @@ export class GapBook {
     if (isEmptySpan(span)) return [];
     if (stream === undefined) return [span];
     const all = await this.#missingOf(stream);
-    const missing = all ?? spansOf(await this.#completeness(stream, span));
+    const missing = all ?? (await this.#missing(stream, span));
     return missing.filter((one) => doOverlap(one, span));
   }
 
   #missingOf(stream: KnownStream): Promise<readonly Span[] | undefined> {
     return this.#streams.get(String(stream.streamId), async () => {
-      const found = await this.#completeness(stream, { fromMs: 0, toMs: this.#sight.toMs });
-      return found.missingCount > REMEMBERED_MAX ? undefined : spansOf(found);
+      const found = await this.#missing(stream, { fromMs: 0, toMs: this.#sight.toMs });
+      return found.length > REMEMBERED_MAX ? undefined : found;
     });
   }
 
-  #completeness(stream: KnownStream, span: Span) {
-    return this.#sight.asOf.completeness(stream, span, REMEMBERED_MAX);
+  async #missing(stream: KnownStream, span: Span): Promise<readonly Span[]> {
+    const pieces = await this.#sight.asOf.pieces(stream, span);
+    return missingOf(pieces).map((one) => one.span);
   }
-}
-
-function spansOf({ missing }: Awaited<ReturnType<AsOfReader['completeness']>>): Span[] {
-  return missing.map(({ span }) => span);
 }

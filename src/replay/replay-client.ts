@@ -10,7 +10,7 @@ import type {
   TickerEntry,
 } from '../contract/resources.js';
 import type { Side } from '../contract/values.js';
-import { SECOND_MS, SECOND_US } from '../kernel/durations.js';
+import { intervalText, SECOND_MS, SECOND_US } from '../kernel/durations.js';
 import {
   type Backend,
   type BackendTrade,
@@ -146,7 +146,7 @@ export class ReplayClient implements Backend {
       const { observations } = this.#parts.context;
       const { marketId } = this.#market(name);
       const row = await observations.state(marketId, periodS, this.nowMs(), false);
-      if (row === undefined) throw this.#nothing(`state of ${name} over ${periodS} s`);
+      if (row === undefined) throw this.#nothing(`state of ${name} over ${intervalText(periodS)}`);
       return recordOf(row);
     });
   }

@@ -1,11 +1,13 @@
 import { z } from 'zod';
+import { shownDuration } from '../kernel/durations.js';
 import { EXCHANGE_KINDS, exchangeKindOf } from '../kernel/exchange-kind.js';
 import { formatInstant } from '../kernel/timestamp.js';
-import type { GapReason } from '../model/gap-reasons.js';
+import { isPartOfHistory } from '../model/explain.js';
+import { incidentsOf } from '../model/incidents.js';
 import { MOMENT_STREAMS, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import { verifiedLagOf } from '../observe/collect-events.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
-import type { ArchiveIdentity, CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
+import type { ArchiveIdentity, CheckTotals, Gap, GapTotals, StreamStatus } from '../store/index.js';
 import { REPORT } from './health.js';
 
 /**
@@ -25,7 +27,8 @@ const STREAM = z.object({
   kind: kind(),
   intervalS: count().nullable().describe('of candles and states'),
   rows: count().describe('stored under coverage'),
-  coveredUntilMs: timeMs().nullable().describe('end of the newest covered span'),
+  coveredFromMs: timeMs().nullable().describe('start of the oldest covered time range'),
+  coveredUntilMs: timeMs().nullable().describe('end of the newest one'),
   lagS: seconds()
     .nullable()
     .describe('from there to now; missing of it is only what was asked for in vain'),
@@ -56,11 +59,21 @@ const KIND = z.object({
   ),
   coverageRatio: ratio().nullable().describe('of all its streams together'),
   lowestCoverageRatio: ratio().nullable().describe('of its least covered stream'),
-  givenUpUntilMs: timeMs()
+  missingS: seconds(),
+  openS: seconds().describe('the part of it that can still be fetched'),
+  firstHistory: z
+    .object({
+      streams: count(),
+      fromMs: timeMs().nullable().describe('null: the start of history is not known yet'),
+      reachedMs: timeMs().nullable().describe('of the stream that is furthest behind'),
+      secondsPerS: seconds().describe('fetched since the archive was made'),
+      leftS: seconds().nullable().describe('at this rate'),
+    })
     .nullable()
-    .describe(
-      'before it all was given up by retention, which no share and no gap counts; null: nothing',
-    ),
+    .describe('while history is fetched for the first time, newest first'),
+  expiredUntilMs: timeMs()
+    .nullable()
+    .describe('older rows are expired, and no share and no gap counts them; null: none'),
 });
 
 const GAPS_BY_REASON = z.object({
@@ -85,6 +98,18 @@ const LEDGER = z.object({
   lostGaps: z
     .array(GAPS_BY_REASON)
     .describe('the same of what can never be had, but for what is older than the history'),
+  incidents: z
+    .array(
+      z.object({
+        cause: z.string(),
+        state: z.string(),
+        fromMs: timeMs(),
+        toMs: timeMs(),
+        streams: count(),
+        markets: count(),
+      }),
+    )
+    .describe('the newest gaps of a daemon, those of one cause and time as one'),
   oldestOpenGapAgeS: seconds().nullable(),
   mismatches: count().describe('candles with which the stored trades do not agree'),
   verifiedLagS: seconds()
@@ -199,6 +224,8 @@ export interface LedgerCount {
   readonly streams: readonly StreamStatus[];
   readonly gaps: readonly GapTotals[];
   readonly checks: readonly CheckTotals[];
+  /** The newest ones; where left out, no incidents are told. */
+  readonly newestGaps?: readonly Gap[];
 }
 
 /** What of it is wanted. */
@@ -263,6 +290,7 @@ export function archiveStatus(
     kinds: kindsOf(streams, found),
     openGaps: openGaps.map((one) => shownGaps(one, nowMs)),
     lostGaps: gapsByReason(gaps, 'unfillable').map((one) => shownGaps(one, nowMs)),
+    incidents: shownIncidents((counted.newestGaps ?? []).filter(isWanted)),
     oldestOpenGapAgeS: oldestMs === null ? null : tenths(nowMs - oldestMs),
     mismatches: checks.reduce((all, one) => all + one.mismatches, 0),
     verifiedLagS: verifiedLagS(checks, nowMs),
@@ -280,16 +308,6 @@ export function checksOf(
   return isOfKinds ? checks.filter(({ market }) => markets?.includes(market) ?? true) : [];
 }
 
-/** Streams of which the exchange has more: the walk down has not found the first trade yet, or cannot. */
-export function isPartOfHistory({
-  kind,
-  collectFromMs,
-  startReason,
-}: Pick<StatusStream, 'kind' | 'collectFromMs' | 'startReason'>): boolean {
-  if (kind !== 'trades') return false;
-  return collectFromMs === null || startReason === 'history horizon';
-}
-
 /** Each kind by itself: what is long of one must not hide what is missing of another. */
 function kindsOf(
   streams: readonly StatusStream[],
@@ -297,15 +315,66 @@ function kindsOf(
 ): ArchiveStatus['kinds'] {
   const kinds = [...new Set(streams.map((one) => one.kind))].map((kind) => {
     const own = streams.filter((one) => one.kind === kind);
-    const { coverageRatio, lowestCoverageRatio } = figuresOf(own);
+    const { coverageRatio, lowestCoverageRatio, missingS } = figuresOf(own);
+    const openS = own.reduce((sum, one) => sum + openOf(one), 0);
     return {
       ...{ kind, streams: own.length, partialStreams: own.filter(isPartOfHistory).length },
-      ...{ coverageRatio, lowestCoverageRatio },
-      givenUpUntilMs: counted.find((one) => one.kind === kind)?.givenUpUntilMs ?? null,
+      ...{ coverageRatio, lowestCoverageRatio, missingS, openS: toMilliseconds(openS) },
+      firstHistory: firstHistoryOf(own, counted[0]?.ageS ?? 0),
+      expiredUntilMs: counted.find((one) => one.kind === kind)?.expiredUntilMs ?? null,
     };
   });
   return kinds.sort((a, b) => (a.coverageRatio ?? 2) - (b.coverageRatio ?? 2));
 }
+
+/** Open time of a stream; what floats leave is none. */
+const openOf = ({ missingS, unfillableS }: StatusStream) => Math.max(0, missingS - unfillableS);
+
+/** Shorter ones are no walk through history. */
+const WALK_LEAST_S = 60;
+
+/** Whether the history of a stream is fetched for the first time: what is open lies below all that is covered. */
+function isFirstWalk(one: StatusStream): boolean {
+  const { collectFromMs, coveredFromMs, coveredUntilMs, beforeHistoryS } = one;
+  if (MOMENT_STREAMS.has(one.kind as StreamKind)) return false;
+  if (collectFromMs === null) return isPartOfHistory(one) && coveredFromMs !== null;
+  const reachedMs = coveredFromMs ?? coveredUntilMs ?? Number.POSITIVE_INFINITY;
+  const belowS = (reachedMs - collectFromMs) / 1000 - beforeHistoryS;
+  return openOf(one) > WALK_LEAST_S && belowS > WALK_LEAST_S;
+}
+
+/** How far the first walk through the history of a kind has come. */
+function firstHistoryOf(streams: readonly StatusStream[], ageS: number) {
+  const own = streams.filter(isFirstWalk);
+  if (own.length === 0) return null;
+  const froms = own.map(({ collectFromMs }) => collectFromMs);
+  const fromMs = froms.includes(null) ? null : lowest(froms.flatMap((ms) => ms ?? []));
+  const reached = own.map(({ coveredFromMs }) => coveredFromMs);
+  const reachedMs = reached.includes(null) ? null : Math.max(...reached.flatMap((ms) => ms ?? []));
+  const secondsPerS = own.reduce((sum, one) => sum + one.coveredS, 0) / Math.max(1, ageS);
+  const openS = own.reduce((sum, one) => sum + openOf(one), 0);
+  const leftS = fromMs === null || secondsPerS === 0 ? null : openS / secondsPerS;
+  return { streams: own.length, fromMs, reachedMs, secondsPerS, leftS };
+}
+
+/** Says that, for people. */
+export function firstHistoryText({ kind, firstHistory, coverageRatio }: z.infer<typeof KIND>) {
+  if (firstHistory === null) return undefined;
+  const { fromMs, reachedMs, secondsPerS, leftS } = firstHistory;
+  const share = ratioText(coverageRatio);
+  return [
+    `${kind}: first history is being fetched`,
+    fromMs === null ? 'its start is not known yet' : `${share} from ${formatInstant(fromMs)}`,
+    reachedMs !== null && `reached ${formatInstant(Math.floor(reachedMs))}`,
+    secondsPerS > 0 && `${shownDuration(secondsPerS * 1000)} each second`,
+    leftS !== null && `about ${shownDuration(leftS * 1000)} left`,
+  ]
+    .filter((part) => part !== false)
+    .join(', ');
+}
+
+const ratioText = (ratio: number | null) =>
+  `${(Math.floor((ratio ?? 0) * 10_000) / 100).toFixed(2)}%`;
 
 /** How much of some streams is covered, all together, and of the least covered one. */
 function figuresOf(streams: readonly StatusStream[]) {
@@ -320,6 +389,20 @@ const lowest = (figures: readonly number[]) =>
 
 function shownGaps({ kind, reason, lengthMs, oldestMs }: GapsByReason, nowMs: number) {
   return { kind, reason, lengthS: tenths(lengthMs), oldestAgeS: tenths(nowMs - oldestMs) };
+}
+
+/** Incidents that are listed. */
+const INCIDENTS_MAX = 10;
+
+function shownIncidents(gaps: readonly Gap[]): ArchiveStatus['incidents'] {
+  const within = gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
+  return incidentsOf(within)
+    .slice(0, INCIDENTS_MAX)
+    .map(({ cause, state, span, gaps: own }) => ({
+      ...{ cause, state, fromMs: Math.floor(span.fromMs), toMs: Math.floor(span.toMs) },
+      streams: own.length,
+      markets: new Set(own.map(({ market }) => market)).size,
+    }));
 }
 
 /** A share is cut and not rounded: only what is whole is 1. */
@@ -339,7 +422,14 @@ function streamOf(one: StreamStatus, checks: readonly CheckTotals[], nowMs: numb
   const missingS = toMilliseconds(Math.max(0, one.gapS - one.beforeHistoryS));
   return {
     ...{ market: one.market, kind, intervalS: variant === 0 ? null : variant },
-    ...{ rows: one.rows, coveredUntilMs: newestCoveredMs, coveredS, missingS, beforeHistoryS },
+    ...{
+      rows: one.rows,
+      coveredFromMs: one.oldestCoveredMs,
+      coveredUntilMs: newestCoveredMs,
+      coveredS,
+      missingS,
+      beforeHistoryS,
+    },
     neverAskedS: toMilliseconds(one.neverAskedS),
     lagS: newestCoveredMs === null ? null : tenths(nowMs - newestCoveredMs),
     unfillableS: toMilliseconds(one.unfillableS),
@@ -396,20 +486,9 @@ export function statusRows(snapshot: RunCountsSnapshot, exchangeNowMs: number): 
 /** Missing time of one kind of stream, by why it is missing. */
 export type GapsByReason = Pick<GapTotals, 'kind' | 'reason' | 'lengthMs' | 'oldestMs'>;
 
-const NOT_COLLECTED: GapReason = 'not collected';
-
-/** Never walked back to. */
-const MOMENT_KINDS: ReadonlySet<string> = MOMENT_STREAMS;
-
-/** What of a kind retention gave up, in words. */
-export const givenUpText = ([kind, ms]: readonly [kind: string, untilMs: number]) =>
-  `${kind} from before ${formatInstant(ms)}`;
-
-/** A reason for people: after the first start that of a long way back is no fault. */
-export function reasonText({ kind, reason }: { kind: string; reason: string }): string {
-  if (reason !== NOT_COLLECTED || MOMENT_KINDS.has(kind)) return reason;
-  return 'not collected yet (a daemon that collects it walks back to it, the newest first)';
-}
+/** Says what of a kind is expired. */
+export const expiredText = ([kind, ms]: readonly [kind: string, untilMs: number]) =>
+  `${kind} before ${formatInstant(ms)}`;
 
 /** Gaps by kind and reason, over all markets: those that may still be filled, or those that were given up. */
 export function gapsByReason(

@@ -1,12 +1,14 @@
 import { createHash } from 'node:crypto';
 import { SECOND_MS, shownDuration } from '../kernel/durations.js';
+import { formatInstant } from '../kernel/timestamp.js';
+import { isPartOfHistory } from '../model/explain.js';
+import { streamName } from '../model/series.js';
 import {
   type ArchiveStatus,
   type DaemonStatus,
   exchangeText,
-  givenUpText,
-  isPartOfHistory,
-  reasonText,
+  expiredText,
+  firstHistoryText,
   type StatusDocument,
   type StatusRows,
   type StatusStream,
@@ -30,7 +32,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { padding: .3rem .5rem; border-bottom: 1px solid #8885; text-align: right; vertical-align: bottom; overflow-wrap: anywhere; }
 th { font-weight: 600; overflow-wrap: normal; }
 .text { text-align: left; }
-.good { color: #187a3c; } .bad { color: #c62828; font-weight: 600; }
+.good { color: #187a3c; } .busy { color: #8a5a00; } .bad { color: #c62828; font-weight: 600; }
 dl { display: grid; grid-template-columns: minmax(8rem, max-content) minmax(0, 1fr); gap: .2rem 1rem; }
 dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
 @media (max-width: 52rem) {
@@ -43,7 +45,7 @@ dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
   td::before { content: attr(data-title); flex: none; opacity: .7; overflow-wrap: normal; text-align: left; }
   td:first-child { grid-column: 1 / -1; font-weight: 600; } td:first-child::before { content: none; }
 }
-@media (prefers-color-scheme: dark) { .good { color: #6fd08c; } .bad { color: #ff8a80; } }
+@media (prefers-color-scheme: dark) { .good { color: #6fd08c; } .busy { color: #e0b050; } .bad { color: #ff8a80; } }
 `;
 
 const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
@@ -53,10 +55,9 @@ export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'
 
 type Columns<Row> = ReadonlyArray<readonly [keyof Row & string, string]>;
 
-const STREAM_COLUMNS: Columns<StatusStream & { covered: string }> = [
+const STREAM_COLUMNS: Columns<StatusStream & { covered: string; stream: string }> = [
   ['market', 'market'],
-  ['kind', 'kind'],
-  ['intervalS', 'interval'],
+  ['stream', 'stream'],
   ['rows', 'rows'],
   ['lagS', 'lag'],
   ['covered', 'covered'],
@@ -87,6 +88,17 @@ const GAP_COLUMNS: Columns<ArchiveStatus['openGaps'][number]> = [
   ['reason', 'reason'],
   ['lengthS', 'length'],
   ['oldestAgeS', 'age of the oldest'],
+];
+
+const INCIDENT_COLUMNS: Columns<
+  Omit<ArchiveStatus['incidents'][number], 'fromMs' | 'toMs'> & { from: string; lengthS: number }
+> = [
+  ['from', 'from'],
+  ['lengthS', 'length'],
+  ['cause', 'cause'],
+  ['state', 'state'],
+  ['streams', 'streams'],
+  ['markets', 'markets'],
 ];
 
 const ENTITIES: Readonly<Record<string, string>> = {
@@ -125,20 +137,24 @@ function reasonsOf({ checks }: HealthReport): string {
 const TIME_DISPUTED =
   'Answers of the exchange contradict each other about the time. While it lasts nothing is covered beyond the earlier of the times. The log names both times; check the Date headers of the exchange and of caches before it, and the time synchronisation of this machine.';
 
+/** Open gaps of a kind that come and go while all is well, seconds. */
+const OPEN_MAX_S = 600;
+
 /** The whole in one sentence: what is wrong, or that all is well. */
 function headline({ archive, daemon }: ServedDocument): string {
   const { health, ready, markets, isTimeDisputed } = daemon;
   if (!health.ok) return `<p class="bad">Not alive: ${escapeHtml(reasonsOf(health))}</p>`;
   if (!ready.ok) return `<p class="bad">Not ready: ${escapeHtml(reasonsOf(ready))}</p>`;
   if (isTimeDisputed) return `<p class="bad">Ready, but not covering all: ${TIME_DISPUTED}</p>`;
-  const kinds = (archive?.kinds ?? []).flatMap(({ kind, coverageRatio, partialStreams }) =>
-    coverageRatio === null
-      ? []
-      : [`${share(coverageRatio)} of ${partialStreams > 0 ? 'part of ' : ''}${kind}`],
-  );
-  const of = kinds.length === 0 ? '' : `; covered of what is expected: ${kinds.join(', ')}`;
+  const kinds = archive?.kinds ?? [];
   const collected = markets === 1 ? '1 market is' : `${markets} markets are`;
-  return `<p class="good">Ready: ${collected} collected${of}.</p>`;
+  const walked = kinds.flatMap((one) => firstHistoryText(one) ?? []);
+  if (walked.length > 0) {
+    return `<p class="busy">Ready: ${collected} collected; ${escapeHtml(walked.join('; '))}.</p>`;
+  }
+  const open = kinds.filter(({ openS }) => openS > OPEN_MAX_S).map(({ kind }) => kind);
+  const lacks = open.length === 0 ? '' : `; gaps are open in ${open.join(', ')}`;
+  return `<p class="${open.length === 0 ? 'good' : 'busy'}">Ready: ${collected} collected${lacks}.</p>`;
 }
 
 function factsOf(document: ServedDocument): [string, string | number][] {
@@ -161,11 +177,11 @@ function factsOf(document: ServedDocument): [string, string | number][] {
   ];
   if (archive !== null) {
     const { lowestCoverageRatio: low, oldestOpenGapAgeS: oldest, verifiedLagS: lag } = archive;
-    const givenUp = archive.kinds.flatMap(({ kind, givenUpUntilMs: ms }) =>
-      ms === null ? [] : [givenUpText([kind, ms])],
+    const expired = archive.kinds.flatMap(({ kind, expiredUntilMs: ms }) =>
+      ms === null ? [] : [expiredText([kind, ms])],
     );
     facts.push(
-      ['given up by retention', givenUp.length > 0 && givenUp.join(', ')],
+      ['expired', expired.length > 0 && expired.join(', ')],
       ['least covered stream', low !== null && share(low)],
       ['oldest open gap', oldest === null ? 'none' : ago(oldest)],
       ['candles that do not match the trades', archive.mismatches],
@@ -195,8 +211,8 @@ function stretchedText({ stretched }: DaemonStatus): string {
 
 export function standingText(streams: DaemonStatus['standing']): string {
   const texts = streams.map(({ market, kind, intervalS, standingS, reason, note }) => {
-    const interval = intervalS === null ? '' : ` ${intervalS}s`;
-    return `${market} ${kind}${interval} for ${show(standingS, 'standingS')} (${reason}: ${note})`;
+    const stream = streamName({ kind, variant: intervalS ?? 0 });
+    return `${market} ${stream} for ${show(standingS, 'standingS')} (${reason}: ${note})`;
   });
   return firstOf(texts);
 }
@@ -227,7 +243,15 @@ function failureText(failed: NonNullable<DaemonStatus['lastFailedRequest']>): st
 }
 
 /** Columns of words, which stand on the left. */
-const TEXTS: ReadonlySet<string> = new Set(['market', 'kind', 'reason']);
+const TEXTS: ReadonlySet<string> = new Set([
+  'market',
+  'kind',
+  'stream',
+  'reason',
+  'cause',
+  'from',
+  'state',
+]);
 
 function table<Row extends object>(columns: Columns<Row>, rows: readonly Row[]): string {
   const align = (key: string) => (TEXTS.has(key) ? ' class="text"' : '');
@@ -246,15 +270,18 @@ function coveredText(stream: StatusStream): string {
   return `${share(coverageRatio)}${isPartOfHistory(stream) ? ' of part' : ''}`;
 }
 
-const PART =
-  'Of part: the walk back has not come to the start of the history, or cannot; the share is that of the time that it has covered so far.';
+const PART = 'Of part: older history is still being fetched, or is no longer served.';
 
 function streamPart(archive: ArchiveStatus | null): string {
   if (archive === null) return '<p>Not counted yet.</p>';
   if (archive.streams.length === 0) return '<p>Nothing was covered when it was counted.</p>';
   const left = archive.streamsLeftOut;
   const more = left === 0 ? '' : `<p>… and ${left.toLocaleString('en-US')} more.</p>`;
-  const rows = archive.streams.map((one) => ({ ...one, covered: coveredText(one) }));
+  const rows = archive.streams.map((one) => ({
+    ...one,
+    covered: coveredText(one),
+    stream: streamName({ kind: one.kind, variant: one.intervalS ?? 0 }),
+  }));
   const isPart = archive.kinds.some(({ partialStreams }) => partialStreams > 0);
   const note = isPart ? `<p>${PART}</p>` : '';
   return `${table(STREAM_COLUMNS, rows)}${more}${note}`;
@@ -267,9 +294,17 @@ function rowPart(rows: readonly StatusRows[]): string {
 function gapPart(gaps: ArchiveStatus['openGaps'] | undefined): string {
   if (gaps === undefined) return '<p>Not counted yet.</p>';
   if (gaps.length === 0) return '<p>None.</p>';
-  const rows = gaps.map((gap) => ({ ...gap, reason: reasonText(gap) }));
-  return `${table(GAP_COLUMNS, rows)}
-<p><code>tapekeep gaps</code> lists them one by one, <code>tapekeep gaps explain</code> tells more.</p>`;
+  return `${table(GAP_COLUMNS, gaps)}
+<p><code>tapekeep gaps</code> lists them by cause, <code>tapekeep gaps explain</code> tells more.</p>`;
+}
+
+function incidentPart(incidents: ArchiveStatus['incidents'] | undefined): string {
+  if (incidents === undefined) return '<p>Not counted yet.</p>';
+  if (incidents.length === 0) return '<p>None.</p>';
+  const rows = incidents.map(({ fromMs, toMs, ...one }) => ({
+    ...{ ...one, from: formatInstant(fromMs), lengthS: (toMs - fromMs) / SECOND_MS },
+  }));
+  return table(INCIDENT_COLUMNS, rows);
 }
 
 /** Draws the status page. It needs no script: the browser loads it again by itself. */
@@ -292,9 +327,11 @@ ${headline(document)}
 <dl>
 ${facts}
 </dl>
+<h2>Newest gaps by cause</h2>
+${incidentPart(document.archive?.incidents)}
 <h2>Open gaps by reason</h2>
 ${gapPart(document.archive?.openGaps)}
-<h2>Lost for good within the exchange's history, by reason</h2>
+<h2>Unfillable gaps by reason</h2>
 ${gapPart(document.archive?.lostGaps)}
 <h2>Least covered streams</h2>
 ${streamPart(document.archive)}

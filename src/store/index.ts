@@ -18,7 +18,6 @@ export {
   type StreamPlace,
   type StreamSpan,
 } from './completeness/ledger.js';
-export type { MissingPart, SpanCompleteness } from './completeness/span-completeness.js';
 export { pingPostgres } from './connection.js';
 export { fullDisk } from './embedded/cluster.js';
 export {
@@ -30,9 +29,7 @@ export { StoreError } from './errors.js';
 export { FILLER } from './locks.js';
 export { openStore, type SqlValue, type Store, type StoreOptions } from './open-store.js';
 export type {
-  CoverageNeighbour,
   GapDetail,
-  KnownStream,
   QuarantineCount,
   QuarantinedRow,
   SpanProgress,
@@ -53,7 +50,6 @@ export {
   type OffsetMode,
   otherExchange,
   type PagedEndpoint,
-  type StartTries,
   type StartTry,
   type StreamKey,
 } from './schema/catalog.js';

@@ -51,7 +51,6 @@ import {
   readIsCollecting,
   readIsWritten,
   readMayWrite,
-  readNeighbours,
   readProgress,
   readQuarantine,
   readQuarantineCounts,
@@ -60,6 +59,7 @@ import {
   readStreams,
   tryStoring,
 } from './reading/inspection.js';
+import { readPieces } from './reading/pieces.js';
 import { openSnapshot } from './reading/snapshot.js';
 import {
   hasTradeBefore,
@@ -178,7 +178,7 @@ const LEDGER = {
 
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
 const INSPECTION = {
-  ...{ streams: readStreams, progress: readProgress, neighbours: readNeighbours, gap: readGap },
+  ...{ streams: readStreams, progress: readProgress, pieces: readPieces, gap: readGap },
   ...{
     note: noteGaps,
     isWritten: readIsWritten,

@@ -226,7 +226,7 @@ test('a replay says at its start what the span holds of each market, of candles 
   assert.equal(code, 0);
   assert.match(out, /^replay ready: .* from 2026-01-15T12:00:00/);
   assert.match(out, /^ {2}BTC_USDT: .*trades 2026-01-15 12:00:00 – 2026-01-15 12:09:50 in parts/m);
-  assert.match(out, /candles 60s 2026-01-15 12:01:00 – 2026-01-15 12:09:00(,|$)/m);
+  assert.match(out, /candles 1m 2026-01-15 12:01:00 – 2026-01-15 12:09:00(,|$)/m);
   assert.match(out, /^ {2}ETH_USDT: nothing of it in this span$/m);
   // Between covered times lies one of which there is nothing.
   const within = [
@@ -241,7 +241,7 @@ test('a replay says at its start what the span holds of each market, of candles 
     '0.1s',
   ];
   const gap = await runCommand(['replay', ...within], { TAPEKEEP_DATABASE_URL: url });
-  assert.match(gap.out, /^ {2}BTC_USDT: .*states 60s 2026-01-15 12:01:50 – 2026-01-15 12:03:10/m);
+  assert.match(gap.out, /^ {2}BTC_USDT: .*states 1m 2026-01-15 12:01:50 – 2026-01-15 12:03:10/m);
   assert.doesNotMatch(gap.out, /trades/);
 });
 

@@ -10,8 +10,7 @@ import { makeFolder } from '../support/worlds/export-world.js';
 
 const MARKET = ['--market', 'BTC_USD'];
 const LIMIT = '2026-01-15 00:00:00';
-const GIVEN_UP = `trades from before ${LIMIT} were given up by retention`;
-const UNCOMPARED = `${GIVEN_UP}, so the candles there cannot be compared`;
+const UNCOMPARED = `trades before ${LIMIT} are expired, so the candles there cannot be compared`;
 /** Eight hours, of which the trades of the first four are given up. */
 const ACROSS = ['--from', `${DAYS[0]}T20:00:00Z`, '--to', `${DAYS[1]}T04:00:00Z`];
 
@@ -38,8 +37,8 @@ test('verify names candles whose trades are given up, and judges the others', as
     `Not judged: ${UNCOMPARED}.`,
     'Proven: candles and stored trades agree (2,928 slots).',
   ]);
-  const { givenUp } = JSON.parse((await run('verify', ...MARKET, '--json')).out);
-  assert.deepEqual(givenUp, { kind: 'trades', until: `${DAYS[1]}T00:00:00.000Z` });
+  const { expired } = JSON.parse((await run('verify', ...MARKET, '--json')).out);
+  assert.deepEqual(expired, { kind: 'trades', until: `${DAYS[1]}T00:00:00.000Z` });
 
   const named = await run('verify', ...MARKET, ...ACROSS);
   assert.equal(named.code, 6, named.err);
@@ -47,16 +46,16 @@ test('verify names candles whose trades are given up, and judges the others', as
     named.out,
     [
       'BTC_USD',
-      '  candles of 60 s, 480 slots: 240 match, 0 do not, 240 unproven',
-      '  candles of 3600 s, 8 slots: 4 match, 0 do not, 4 unproven',
-      `  UNPROVEN 2026-01-14 20:00:00 – ${LIMIT} (60 s): ${UNCOMPARED}`,
-      `  UNPROVEN 2026-01-14 20:00:00 – ${LIMIT} (3600 s): ${UNCOMPARED}`,
+      '  candles of 1m, 480 slots: 240 match, 0 do not, 240 unproven',
+      '  candles of 1h, 8 slots: 4 match, 0 do not, 4 unproven',
+      `  UNPROVEN 2026-01-14 20:00:00 – ${LIMIT} (1m): ${UNCOMPARED}`,
+      `  UNPROVEN 2026-01-14 20:00:00 – ${LIMIT} (1h): ${UNCOMPARED}`,
       'Not proven: BTC_USD.',
     ].join('\n'),
   );
   const later = await run('verify', ...MARKET, '--from', DAYS[1], '--to', DAYS[2]);
   assert.equal(later.code, 0, later.out);
-  assert.doesNotMatch(later.out, /given up/);
+  assert.doesNotMatch(later.out, /expired/);
 
   // Where nothing is left of either, nothing is left out.
   await expire('kline', DAYS[0]);
@@ -64,7 +63,7 @@ test('verify names candles whose trades are given up, and judges the others', as
   await expire('kline', DAYS[1]);
   assert.match(
     (await run('verify', ...MARKET)).out,
-    /^Not judged: candles from before 2026-01-16 00:00:00 were .*, so the trades there cannot/m,
+    /^Not judged: candles before 2026-01-16 00:00:00 are expired, so the trades there cannot/m,
   );
 });
 
@@ -81,7 +80,7 @@ test('of files with candles whose trades are given up it is not said that they c
   assert.match(plain.out, new RegExp(`^Not judged: ${UNCOMPARED}\\.$`, 'm'));
   const named = await run('verify', ...MARKET, ...ACROSS);
   assert.doesNotMatch(named.out, /in cold files/);
-  assert.match(named.out, new RegExp(`\\(3600 s\\): ${UNCOMPARED}$`, 'm'));
+  assert.match(named.out, new RegExp(`\\(1h\\): ${UNCOMPARED}$`, 'm'));
 });
 
 test('status, gaps and an export name what is given up, and its true limit', async (t) => {
@@ -93,51 +92,46 @@ test('status, gaps and an export name what is given up, and its true limit', asy
   );
   const { out: plain } = await run('status');
   assert.match(plain, /^Archive of A \(replay\)/);
-  assert.doesNotMatch(plain, /retention/);
+  assert.doesNotMatch(plain, /Expired/);
   await expire('trade', DAYS[0]);
   await expire('depth', DAYS[1]);
-  const said = `Given up by retention: depth from before 2026-01-16 00:00:00, trades from before ${LIMIT}; no gap and no share counts that time.`;
+  const said = `Expired: depth before 2026-01-16 00:00:00, trades before ${LIMIT}. No gap and no share counts that time.`;
   for (const args of [['status'], ['status', '--summary'], ['gaps']]) {
     const { out } = await run(...args);
-    const [line = '', ...more] = out.split('\n').filter((one) => one.includes('retention'));
-    assert.deepEqual([line.split(/: |, |; /).sort(), more], [said.split(/: |, |; /).sort(), []]);
+    const [line = '', ...more] = out.split('\n').filter((one) => one.startsWith('Expired'));
+    assert.deepEqual([line.split(/: |, |\. /).sort(), more], [said.split(/: |, |\. /).sort(), []]);
   }
   const { archive } = JSON.parse((await run('status', '--json', '--kind', 'trades,states')).out);
-  const untilOf = archive.kinds.map(({ kind, givenUpUntilMs }: Record<string, unknown>) => [
-    ...[kind, givenUpUntilMs],
+  const untilOf = archive.kinds.map(({ kind, expiredUntilMs }: Record<string, unknown>) => [
+    ...[kind, expiredUntilMs],
   ]);
   assert.deepEqual(untilOf.sort(), [
     ['states', null],
     ['trades', Date.parse(DAYS[1])],
   ]);
   const gaps = async (...args: string[]) =>
-    JSON.parse((await run('gaps', '--json', ...args)).out).givenUp;
+    JSON.parse((await run('gaps', '--json', ...args)).out).expired;
   const trades = { kind: 'trades', until: `${DAYS[1]}T00:00:00.000Z` };
   assert.deepEqual(await gaps(...ACROSS, '--kind', 'trades,candles'), [trades]);
   assert.deepEqual(await gaps('--from', DAYS[1], '--kind', 'trades,candles'), []);
   const asked = await run('gaps', ...ACROSS, '--kind', 'trades');
-  assert.match(
-    asked.out,
-    new RegExp(`^No gaps of that sort\\.\\nGiven up by retention: trades from before ${LIMIT}`),
-  );
+  assert.match(asked.out, new RegExp(`^No gaps of that sort\\.\\nExpired: trades before ${LIMIT}`));
 
   const within = ['--from', `${DAYS[0]}T13:00:00Z`, '--to', `${DAYS[0]}T20:00:00Z`];
   const refused = await run('export', ...MARKET, '--kind', 'trades', ...within);
-  assert.match(refused.err, new RegExp(`^  ${GIVEN_UP}, and are not collected again$`, 'm'));
+  assert.match(
+    refused.err,
+    new RegExp(`^  Expired: retention deletes all before ${LIMIT}\\.$`, 'm'),
+  );
 });
 
 test('each length of candles is explained', async (t) => {
   const { store, run } = await giveUp(t);
   const stream = await store.ensureStream({ kind: 'candles', marketId: 1, variant: 3600 });
-  const [fromMs, toMs] = [20, 22].map((hour) => Date.parse(`${DAYS[0]}T${hour}:00Z`));
-  const span = { fromMs: fromMs ?? 0, toMs: toMs ?? 0 };
-  await revoke(store, stream, span, { reason: 'suspect', note: '', atMs: span.toMs });
+  const [fromMs = 0, toMs = 0] = [20, 22].map((hour) => Date.parse(`${DAYS[0]}T${hour}:00Z`));
+  await revoke(store, stream, { fromMs, toMs }, { reason: 'suspect', note: '', atMs: toMs });
   const explain = (kind: string) => run('gaps', 'explain', 'BTC_USD', kind, '2026-01-14T20:30:00Z');
-  const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
-  await revoke(store, trades, span, { reason: 'suspect', note: '', atMs: span.toMs });
   const candles = await explain('candles');
-  assert.match(candles.out, /^Gap \d+: candles 3600s of BTC_USD$/m);
-  assert.match(candles.out, /^candles 60s of BTC_USD: nothing is missing there, all is covered/m);
-  const tickers = await explain('tickers');
-  assert.match(tickers.out, /^tickers of BTC_USD: nothing is missing/m);
+  assert.match(candles.out, /^Gap \d+: candles 1h of BTC_USD$/m);
+  assert.match(candles.out, /^candles 1m of BTC_USD\n.*\n {2}covered\n {2}Nothing is missing\.$/m);
 });

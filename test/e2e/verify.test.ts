@@ -108,10 +108,10 @@ test('what is in cold files is not judged, and verify says so', async (t) => {
     named.out.slice(0, named.out.indexOf('Not proven')),
     [
       'BTC_USD',
-      '  candles of 60 s, 1,440 slots: 0 match, 0 do not, 1,440 unproven',
-      '  candles of 3600 s, 24 slots: 0 match, 0 do not, 24 unproven',
-      `  UNPROVEN ${day} (60 s): in cold files, which are not read here`,
-      `  UNPROVEN ${day} (3600 s): in cold files, which are not read here\n`,
+      '  candles of 1m, 1,440 slots: 0 match, 0 do not, 1,440 unproven',
+      '  candles of 1h, 24 slots: 0 match, 0 do not, 24 unproven',
+      `  UNPROVEN ${day} (1m): in cold files, which are not read here`,
+      `  UNPROVEN ${day} (1h): in cold files, which are not read here\n`,
     ].join('\n'),
   );
   // No file holds what lies before the history of a market.
@@ -131,8 +131,8 @@ test('what is in cold files is not judged, and verify says so', async (t) => {
   assert.ok(
     later.out.includes(
       [
-        `  UNPROVEN 2026-01-14 00:00:00 – ${noon} (60 s): before the exchange's history begins, never to be had`,
-        `  UNPROVEN ${noon} – 2026-01-15 00:00:00 (60 s): in cold files, which are not read here`,
+        `  UNPROVEN 2026-01-14 00:00:00 – ${noon} (1m): before the exchange's history starts`,
+        `  UNPROVEN ${noon} – 2026-01-15 00:00:00 (1m): in cold files, which are not read here`,
       ].join('\n'),
     ),
     later.out,
@@ -193,7 +193,7 @@ test('a slot called quiet where history begins is named, as long as its rows are
   const at = first.at.toISOString().slice(0, 19).replace('T', ' ');
   const named = await verify(env, '--market', 'BTC_USD');
   assert.equal(named.code, 6, named.err);
-  assert.match(named.out, new RegExp(`MISMATCH ${at} \\(60 s\\): \\d+ trades, but no candle`));
+  assert.match(named.out, new RegExp(`MISMATCH ${at} \\(1m\\): \\d+ trades, but no candle`));
   const [row] = await runSql(place.url, 'SELECT 1 FROM candle_check WHERE lower(span) = $1', [
     first.at,
   ]);
@@ -246,10 +246,7 @@ test('what verify tells of an archive', async (t) => {
       assert.ok(difference !== undefined && difference.trades !== difference.candle);
       assert.equal(found?.tradeIds?.includes(Number(tid)), isThere);
       const told = await verify(env);
-      assert.match(
-        told.out,
-        new RegExp(`MISMATCH .* \\(60 s\\): .*${figure}: trades .*, candle .*`),
-      );
+      assert.match(told.out, new RegExp(`MISMATCH .* \\(1m\\): .*${figure}: trades .*, candle .*`));
       assert.match(told.out, /Not proven: BTC_USDT\./);
       await runSql(
         url,
@@ -262,7 +259,7 @@ test('what verify tells of an archive', async (t) => {
   await t.test('what is not covered is doubt; wrong arguments are refused by name', async (t) => {
     const early = await verify(env, '--from', '2h');
     assert.equal(early.code, 6);
-    assert.match(early.out, /UNPROVEN .* before the exchange's history begins/);
+    assert.match(early.out, /UNPROVEN .* before the exchange's history starts/);
     assert.doesNotMatch(early.out, /beyond history/);
     for (const [args, said] of [
       [['--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
@@ -282,7 +279,7 @@ test('what verify tells of an archive', async (t) => {
     assert.equal(wide.code, 6, wide.err);
     assert.match(
       wide.out,
-      /UNPROVEN 0001-01-01 00:00:00 – .* before the exchange's history begins/,
+      /UNPROVEN 0001-01-01 00:00:00 – .* before the exchange's history starts/,
     );
     assert.match(wide.out, /UNPROVEN .* – \+010000-01-01 .* nothing is collected of this time/);
 
@@ -341,7 +338,7 @@ test('status names slots that do not match in all its forms, whatever it lists',
         one.market === market && one.kind === 'candles' && one.intervalS === intervalS,
     ).mismatches;
   const [short, long] = [countOf('BTC_USD', 60), countOf('BTC_USD', 3600)];
-  const named = `Mismatch: the stored trades do not match the candles of ${short} slots of 60 s of BTC_USD, ${long} slots of 3600 s of BTC_USD; "tapekeep verify" names them (docs/runbook.md says what to do).`;
+  const named = `Mismatch: stored trades do not match the candles of ${short} slots of 1m of BTC_USD, ${long} slots of 1h of BTC_USD; "tapekeep verify" lists them`;
   for (const form of [[], ['--summary'], ['--worst', '1'], ['--kind', 'trades']]) {
     const lines = (await status('--market', 'BTC_USD', ...form)).split('\n');
     assert.deepEqual(
@@ -352,7 +349,7 @@ test('status names slots that do not match in all its forms, whatever it lists',
   }
   assert.match(
     await status('--summary'),
-    /(s of \d+ s of .*){3}, 1 more stream; "tapekeep verify"/,
+    /(s of \d+\w of .*){3}, 1 more stream; "tapekeep verify"/,
   );
   assert.doesNotMatch(await status('--kind', 'depth'), /^Mismatch/m);
   const trades = JSON.parse(await status('--kind', 'trades', '--json'));

@@ -131,8 +131,11 @@ test('it is told where each part of a span is, and what the ledger says of it', 
     files.map(({ date, market, rows }) => [date, market, rows]),
     [[DAYS[1], 'BTC_USD', 12]],
   );
-  const known = await reading.completeness({ streamId: 2, marketId: 1 }, WHOLE, 10);
-  assert.deepEqual(known.covered, [WHOLE]);
+  const known = await reading.pieces({ streamId: 2, marketId: 1 }, WHOLE);
+  assert.deepEqual(
+    known.map(({ span: { fromMs, toMs }, state }) => [state, { fromMs, toMs }]),
+    [['covered', WHOLE]],
+  );
 });
 
 test('a file that is missing, cut, altered or not named is an error that says which', async (t) => {

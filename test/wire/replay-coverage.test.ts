@@ -46,9 +46,9 @@ async function fillWorld() {
 test('a time range with gaps in trades or candles is refused, unless gaps are allowed', async (t) => {
   const { store } = await fillWorld();
   for (const [fromS, toS, said] of [
-    [0, 600, /candles 60s of BTC_USDT from .*12:01:00\.000Z to .*12:03:00\.000Z .* and 1 more;/],
+    [0, 600, /candles 1m of BTC_USDT from .*12:01:00\.000Z to .*12:03:00\.000Z .* and 1 more;/],
     [190, 600, /trades of BTC_USDT from .*12:03:10\.000Z to .*12:03:20\.000Z \(not collected\);/],
-    [30, 120.5, /candles 60s .*; choose a time range without them .*--allow-gaps/],
+    [30, 120.5, /candles 1m .*; choose a time range without them .*--allow-gaps/],
   ] as const) {
     await assert.rejects(startReplay(t, store, range(fromS, toS)), said);
     const replay = await startReplay(t, store, { ...range(fromS, toS), allowsGaps: true });

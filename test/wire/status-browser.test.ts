@@ -17,14 +17,28 @@ const DOCUMENT = servedDocument({
     kinds: ['depth', 'tickers', 'states', 'candles', 'trades', 'balances', 'orders'].map(
       (kind) => ({
         ...{ kind, streams: 500, partialStreams: 500 },
-        ...{ coverageRatio: 0.25, lowestCoverageRatio: 0.01, givenUpUntilMs: null },
+        ...{ coverageRatio: 0.25, lowestCoverageRatio: 0.01, expiredUntilMs: null },
+        ...{ missingS: 1.5e9, openS: 1.5e9 },
+        firstHistory: {
+          ...{ streams: 500, fromMs: 0, reachedMs: 7e11, secondsPerS: 86_400, leftS: 7e6 },
+        },
       }),
     ),
     lostGaps: [{ kind: 'depth', reason: 'not observed', lengthS: 636_348.2, oldestAgeS: 7e6 }],
+    incidents: Array.from({ length: 10 }, () => ({
+      ...{ cause: 'daemon stopped', state: 'unfillable', fromMs: 0, toMs: 7e11, streams: 3000 },
+      markets: 500,
+    })),
     openGaps: [{ kind: 'trades', reason: 'exchange failed', lengthS: 636_348.2, oldestAgeS: 7e6 }],
     streams: Array.from({ length: 20 }, () => ({
       ...{ market: LONG, kind: 'trades', intervalS: 604_800, rows: 12_297_084_312 },
-      ...{ coveredUntilMs: 0, lagS: 636_348.2, coveredS: 1e9, missingS: 31_536_000 },
+      ...{
+        coveredFromMs: 0,
+        coveredUntilMs: 0,
+        lagS: 636_348.2,
+        coveredS: 1e9,
+        missingS: 31_536_000,
+      },
       ...{ unfillableS: 0, coverageRatio: 0.25, gaps: 123_456, openGaps: 123_456 },
       ...{
         beforeHistoryS: 0,

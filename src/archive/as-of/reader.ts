@@ -1,15 +1,10 @@
 import type { Clock } from '../../kernel/clock.js';
 import { DAY_MS, SECOND_MS } from '../../kernel/durations.js';
 import { floorToMs, type Span } from '../../kernel/span.js';
+import type { KnownStream, Piece } from '../../model/explain.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { RowOf } from '../../model/series.js';
-import {
-  type KnownStream,
-  type SpanCompleteness,
-  type Store,
-  type StreamPlace,
-  timestampSql,
-} from '../../store/index.js';
+import { type Store, type StreamPlace, timestampSql } from '../../store/index.js';
 import type { BuiltCandle } from '../candles.js';
 import { openReading } from '../reading.js';
 import { fieldIs, placeIs, type RowQuestion, type Series } from './hot-rows.js';
@@ -29,7 +24,7 @@ export type { DepthRow, StateRow, TickerRow, TradeRow } from '../../model/batch.
 export type { BuiltCandle } from '../candles.js';
 export type { AsOfIdentity, AsOfMarket, AsOfSession } from './markets.js';
 export { comparePlaces, startOfSecond, type TradeMarks, type TradePlace } from './trades.js';
-export type { KnownStream, SpanCompleteness };
+export type { KnownStream };
 
 type AsOfStore = Pick<Store, 'snapshot' | 'query' | 'inspection'>;
 
@@ -132,11 +127,9 @@ export class AsOfReader {
     return this.#store.inspection.streams();
   }
 
-  /** Missing spans of a stream; lists are cut at `limit`. */
-  completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
-    return this.#lease.hold(({ reader, alone }) =>
-      alone.run(() => reader.completeness(stream, span, limit)),
-    );
+  /** What a span of a stream consists of, covered or missing. */
+  pieces(stream: StreamPlace, span: Span): Promise<Piece[]> {
+    return this.#lease.hold(({ reader, alone }) => alone.run(() => reader.pieces(stream, span)));
   }
 
   /** Connections of a state stream that lived in a span, oldest first. */

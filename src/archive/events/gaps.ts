@@ -1,6 +1,7 @@
 import type { Span } from '../../kernel/span.js';
 import { isoUs } from '../../kernel/timestamp.js';
-import type { ArchiveSnapshot, MissingPart, Store } from '../../store/index.js';
+import { missingOf, type Piece } from '../../model/explain.js';
+import type { ArchiveSnapshot, Store } from '../../store/index.js';
 import { ArchiveError, type ArchiveGap, ArchiveGapsError } from '../errors.js';
 import { millisOf } from '../segments.js';
 import type { CoverageQuery, GapEvent } from './event.js';
@@ -17,7 +18,6 @@ const MARKS_MAX = 400_000;
 interface Missing {
   readonly planned: PlannedStream;
   readonly gaps: readonly ArchiveGap[];
-  readonly count: number;
 }
 
 /**
@@ -44,7 +44,7 @@ const micros = ({ fromMs, toMs }: Span) => ({ fromUs: fromMs * 1000, toUs: toMs 
 /** A missing part of a stream, in the times of the ledger: of candles where they open. */
 function gapOf(
   { stream, kind, variantS }: Pick<PlannedStream, 'stream' | 'kind' | 'variantS'>,
-  { span, reason }: MissingPart,
+  { span, reason }: Piece,
 ): ArchiveGap {
   return { market: stream.market, kind, variantS, reason, ...micros(span) };
 }
@@ -53,14 +53,11 @@ function gapOf(
 async function readMissing(
   snapshot: ArchiveSnapshot,
   incomplete: readonly PlannedStream[],
-  limit: number,
 ): Promise<Missing[]> {
   const found: Missing[] = [];
   for (const planned of incomplete) {
-    const { stream, span } = planned;
-    const { missing, missingCount } = await snapshot.completeness(stream, span, limit);
-    const gaps = missing.map((one) => gapOf(planned, one));
-    found.push({ planned, gaps, count: missingCount });
+    const missing = missingOf(await snapshot.pieces(planned.stream, planned.span));
+    found.push({ planned, gaps: missing.map((one) => gapOf(planned, one)) });
   }
   return found;
 }
@@ -71,15 +68,14 @@ export async function refuseGaps(
   incomplete: readonly PlannedStream[],
 ): Promise<void> {
   if (incomplete.length === 0) return;
-  const found = await readMissing(snapshot, incomplete, NAMED_MAX);
-  const count = found.reduce((sum, one) => sum + one.count, 0);
+  const found = await readMissing(snapshot, incomplete);
   const gaps = found.flatMap((one) => one.gaps).sort((a, b) => a.fromUs - b.fromUs);
   const [first] = gaps;
   if (first === undefined) return;
   const opening = first.kind === 'candles' ? ` of ${first.variantS} s that open` : '';
   throw new ArchiveGapsError(
     gaps.slice(0, NAMED_MAX),
-    count,
+    gaps.length,
     `${first.kind} of ${first.market}${opening} from ${isoUs(first.fromUs)} to ${isoUs(first.toUs)}, ${first.reason}`,
   );
 }
@@ -102,9 +98,9 @@ export async function markGaps(
   marksMax = MARKS_MAX,
 ): Promise<GapEvent[]> {
   const marks: GapEvent[] = [];
-  for (const { planned, gaps, count } of await readMissing(snapshot, incomplete, MARKED_MAX)) {
-    if (count > MARKED_MAX) {
-      const text = `${planned.kind} of ${planned.stream.market} have ${count} gaps there, more than ${MARKED_MAX}: choose a shorter span, or gaps: 'ignore'`;
+  for (const { planned, gaps } of await readMissing(snapshot, incomplete)) {
+    if (gaps.length > MARKED_MAX) {
+      const text = `${planned.kind} of ${planned.stream.market} have ${gaps.length} gaps there, more than ${MARKED_MAX}: choose a shorter span, or gaps: 'ignore'`;
       throw new ArchiveError('archive_gaps', text);
     }
     if (marks.length + 2 * gaps.length > marksMax) {
@@ -152,11 +148,13 @@ export async function readCoverage(
   const span = millisOf(fromUs, toUs);
   const snapshot = await store.snapshot();
   try {
-    const found = await snapshot.completeness(stream, span, LISTED_MAX);
+    const pieces = await snapshot.pieces(stream, span);
+    const missing = missingOf(pieces);
+    const covered = pieces.filter(({ state }) => state === 'covered');
     return {
-      isComplete: found.missingCount === 0,
-      covered: found.covered.map(micros),
-      missing: found.missing.map((one) => gapOf(asked, one)),
+      isComplete: missing.length === 0,
+      covered: covered.slice(0, LISTED_MAX).map((one) => micros(one.span)),
+      missing: missing.slice(0, LISTED_MAX).map((one) => gapOf(asked, one)),
     };
   } finally {
     await snapshot.close();

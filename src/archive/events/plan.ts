@@ -1,10 +1,11 @@
 import { isDate } from 'node:util/types';
-import { SECOND_US } from '../../kernel/durations.js';
+import { intervalText, SECOND_US } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import { isoUs } from '../../kernel/timestamp.js';
+import type { KnownStream } from '../../model/explain.js';
 import { type MergedKind, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
-import type { KnownStream, Store } from '../../store/index.js';
+import type { Store } from '../../store/index.js';
 import { ArchiveError, BadMomentError } from '../errors.js';
 import { millisOf } from '../segments.js';
 import {
@@ -279,7 +280,7 @@ function checkExtent(
 /** Nothing of what is asked for is covered: which streams that is, and what there is of the same markets. */
 function nothingYet(planned: readonly PlannedStream[], streams: readonly KnownStream[]): string {
   const nameOf = (kind: string, variantS: number) =>
-    variantS === 0 ? kind : `${kind} of ${variantS} seconds`;
+    variantS === 0 ? kind : `${kind} of ${intervalText(variantS)}`;
   const asked = new Set(planned.map(({ kind, variantS }) => nameOf(kind, variantS)));
   const ids = new Set(planned.map(({ stream }) => stream.marketId));
   const there = streams.filter((one) => ids.has(one.marketId) && one.newestCoveredMs !== null);

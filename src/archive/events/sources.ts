@@ -153,13 +153,10 @@ export async function bookAt(
   const known = await readMarkets(store);
   const stream = findStream({ market, kind: 'depth' }, streams, known);
   const atMs = Math.floor(atUs / 1000);
-  const after = { fromMs: atMs + 1, toMs: atMs + 1 };
-  const found = await store.inspection.neighbours({ ...stream, span: after });
-  const { before } = found;
-  if (before === null) return null;
-  const isWatched = atMs < before.span.toMs;
-  const isLag = found.after === null && stream.isListed && atMs >= (stream.countedUntilMs ?? 0);
-  if (!isWatched && !isLag) return null;
+  const pieces = await store.inspection.pieces(stream, { fromMs: 0, toMs: atMs + 1 });
+  const before = pieces.findLast(({ state }) => state === 'covered');
+  const last = pieces.at(-1);
+  if (before === undefined || (last !== before && last?.state !== 'later')) return null;
   const reader = await openReading(store, { coldDir: coldDir ?? '' });
   try {
     const span = { fromMs: before.span.fromMs, toMs: atMs + 1 };

@@ -2,6 +2,7 @@ import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
 import { isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { FORM_NAMES } from '../../model/columns.js';
+import { missingOf } from '../../model/explain.js';
 import { MARKET_COLUMN, type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
 import type { ArchiveIdentity, RowForm, StreamPlace } from '../../store/index.js';
 import { asDiskFull } from '../errors.js';
@@ -107,7 +108,7 @@ export async function exportSeries(
     ...(request.variantS === 0 ? {} : { variantS: request.variantS }),
     ...{ file: output.fileName, format, ...output.sums() },
     rows: written.reduce((sum, { rows }) => sum + rows, 0),
-    isComplete: parts.every(({ known }) => known.missingCount === 0),
+    isComplete: parts.every(({ known }) => missingOf(known).length === 0),
     order: orderOf(kind),
     columns: columns.map(({ name, type, isNullable, about }) => ({
       name,

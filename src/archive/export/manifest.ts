@@ -1,6 +1,7 @@
 import { isoSpan } from '../../kernel/timestamp.js';
+import { missingOf, type Piece } from '../../model/explain.js';
 import type { SeriesKind } from '../../model/kinds.js';
-import type { ArchiveIdentity, SpanCompleteness } from '../../store/index.js';
+import type { ArchiveIdentity } from '../../store/index.js';
 import { ExportGapsError, type SeriesGaps } from '../errors.js';
 import type { RowKey } from '../lines.js';
 import type { ArchiveReader } from '../reading.js';
@@ -65,20 +66,18 @@ export interface ManifestColumn {
 
 /** Spans that a manifest lists of one market at most. */
 const LISTED_MAX = 10_000;
-/** Gaps that are looked at to offer spans without one; beyond them none is offered. */
-const REFUSED_MAX = 1_000_000;
 
 /** The ledger's word on one market, as the manifest has it. */
-export function completenessOf({
-  covered,
-  coveredCount,
-  missing,
-  missingCount,
-}: SpanCompleteness): Pick<MarketPart, 'coverage' | 'gaps'> {
+export function completenessOf(pieces: readonly Piece[]): Pick<MarketPart, 'coverage' | 'gaps'> {
+  const covered = pieces.filter(({ state }) => state === 'covered');
+  const missing = missingOf(pieces);
   return {
-    coverage: { count: coveredCount, list: covered.slice(0, LISTED_MAX).map(isoSpan) },
+    coverage: {
+      count: covered.length,
+      list: covered.slice(0, LISTED_MAX).map(({ span }) => isoSpan(span)),
+    },
     gaps: {
-      count: missingCount,
+      count: missing.length,
       list: missing.slice(0, LISTED_MAX).map(({ span, state, reason, note }) => ({
         ...isoSpan(span),
         state,
@@ -92,8 +91,8 @@ export function completenessOf({
 /** A span of a market that is to be complete. */
 type WantedSpan = Pick<SeriesGaps, 'kind' | 'market' | 'stream' | 'span'>;
 
-/** Requested spans, with the word of the ledger on it. */
-export type Known<Wanted> = Wanted & { readonly known: SpanCompleteness };
+/** What is wanted, with what the ledger has of it. */
+export type Known<Wanted> = Wanted & { readonly known: readonly Piece[] };
 
 /**
  * The ledger of spans that are to be written.
@@ -109,14 +108,10 @@ export async function readCompleteness<Wanted extends WantedSpan>(
   const gaps: SeriesGaps[] = [];
   for (const one of wanted) {
     const { kind, market, span, stream } = one;
-    const known = await reader.completeness(stream, span, LISTED_MAX);
+    const known = await reader.pieces(stream, span);
     all.push({ ...one, known });
-    const { missingCount, missingMs } = known;
-    if (missingCount === 0) continue;
-    // A refusal offers spans without a gap, and so has to know all of them.
-    const isCut = !allowGaps && missingCount > LISTED_MAX;
-    const { missing } = isCut ? await reader.completeness(stream, span, REFUSED_MAX) : known;
-    gaps.push({ kind, market, stream, span, missing, missingCount, missingMs });
+    const missing = missingOf(known);
+    if (missing.length > 0) gaps.push({ kind, market, stream, span, missing });
   }
   if (gaps.length > 0 && !allowGaps) throw new ExportGapsError(gaps);
   return all;

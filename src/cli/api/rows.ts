@@ -4,6 +4,7 @@ import type { EndpointName, ResultOf } from '../../contract/endpoints.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { obtain } from '../../kernel/bounded.js';
 import { isDecimalText } from '../../kernel/decimal.js';
+import { intervalText } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { kebabCase } from '../options.js';
 import { type Column, countOf, formatTable, printable } from '../output.js';
@@ -108,7 +109,7 @@ const VIEWS: { readonly [N in EndpointName]: (data: ResultOf<N>) => View } = {
     ),
   ticker: fields,
   kline: ({ market, interval, kline }) => ({
-    heading: [`${market}, candles of ${interval} s`],
+    heading: [`${market}, candles of ${intervalText(interval)}`],
     rows: kline.map(({ market: _market, ...candle }) => candle),
   }),
   history: listed,

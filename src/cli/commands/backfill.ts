@@ -6,14 +6,15 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
+import type { KnownStream } from '../../model/explain.js';
 import { type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
-import { givenUpText } from '../../status/document.js';
-import type { KnownStream, SpanProgress, Store } from '../../store/index.js';
+import { expiredText } from '../../status/document.js';
+import type { SpanProgress, Store } from '../../store/index.js';
 import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
-import { givenUpOf } from '../gaps.js';
+import { expiredOf } from '../gaps.js';
 import { partitionSpans, restoreAdvice } from '../life.js';
 import {
   FILLED_KINDS,
@@ -72,7 +73,7 @@ continues. Exit code 0: all of the range is covered. Exit code 7: some is not, w
     if (tasks.length === 0) {
       return await context.fill('Nothing to do: no candle of this time is complete yet.', json);
     }
-    await refuseGivenUp(store, tasks, { from, again, nowMs });
+    await refuseExpired(store, tasks, { from, again, nowMs });
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
     const marketIds = chosen.map(({ marketId }) => marketId);
     await store.retryGaps(
@@ -117,19 +118,19 @@ async function fromOpening(store: Store, stream: FillTask['stream'], span: Span)
  * @param asked `again`: what was given up is asked for, too
  * @throws UsageError
  */
-async function refuseGivenUp(
+async function refuseExpired(
   store: Store,
   tasks: readonly FillTask[],
   asked: { readonly from: Instant; readonly again: boolean; readonly nowMs: number },
 ): Promise<void> {
   const { from, again, nowMs } = asked;
   const away = new Map<StreamKind, Span[]>();
-  const givenUp = new Map(givenUpOf(await store.inspection.streams()));
+  const expired = new Map(expiredOf(await store.inspection.streams()));
   for (const kind of new Set(tasks.map(({ stream }) => stream.kind))) {
     const own = tasks.filter(({ stream }) => stream.kind === kind);
-    const keptFromMs = givenUp.get(kind);
+    const keptFromMs = expired.get(kind);
     if (keptFromMs !== undefined && own.some(({ span }) => span.fromMs < keptFromMs)) {
-      const why = `${givenUpText([kind, keptFromMs])} were given up by retention and are not collected again: begin there, or later`;
+      const why = `${expiredText([kind, keptFromMs])} are expired and not collected again: start there, or later`;
       throw new UsageError('--from', from.text, why);
     }
     const files = await partitionSpans(store, kind, 'archived');
@@ -175,7 +176,7 @@ async function chooseMarkets(
     const wanted = wantedOf(session.config, kinds);
     for (const { market, marketId } of chosen) {
       assertCollected(session.config, market, wanted);
-      if (known.some((one) => one.marketId === marketId && !one.isListed)) {
+      if (known.some((one) => one.marketId === marketId && one.delistedAtMs !== null)) {
         throw new UsageError('--market', market, 'the exchange does not list it now');
       }
     }

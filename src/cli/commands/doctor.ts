@@ -86,13 +86,21 @@ Exit code 0: collecting can begin; 1: something has to be changed first. A warni
     const session = openSession({ logLevel: 'silent', ...common });
     const { config } = session;
     let bound: ArchiveIdentity | null = null;
+    let isCollecting = false;
     const coldFolder: Look = async () =>
       config.cold.enabled ? await folderOf(coldDirOf(config), 'cold.dir') : [];
     const looks: readonly (readonly [string, Look])[] = [
       ['data folder', () => folderOf(config.dataDir, 'dataDir (TAPEKEEP_DATA_DIR)')],
       ['cold folder', coldFolder],
-      ['database', () => databaseOf(session, (archive) => (bound = archive))],
-      ['status page', () => portOf(session)],
+      [
+        'database',
+        () =>
+          databaseOf(session, (archive, collects) => {
+            bound = archive;
+            isCollecting = collects;
+          }),
+      ],
+      ['status page', () => portOf(session, isCollecting)],
       ['exchange', () => exchangeOf(session, bound)],
     ];
     const findings: Finding[] = [];
@@ -161,11 +169,11 @@ async function folderOf(path: string, setting: string): Promise<Found[]> {
 /**
  * Whether the database answers, with a schema that fits, and whose archive it holds.
  *
- * @param onBound called with the exchange whose archive it is, where that is known
+ * @param onBound called with the exchange whose archive it is, and whether a daemon collects into it
  */
 async function databaseOf(
   session: Session,
-  onBound: (archive: ArchiveIdentity | null) => void,
+  onBound: (archive: ArchiveIdentity | null, isCollecting: boolean) => void,
 ): ReturnType<Look> {
   const { config } = session;
   if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) {
@@ -174,8 +182,9 @@ async function databaseOf(
   try {
     return await withArchive(session, async (store, { url }) => {
       const archive = await store.archive();
-      onBound(archive);
-      return await archiveFound(store, describeDatabase(url), config, archive);
+      const isCollecting = await store.inspection.isCollecting();
+      onBound(archive, isCollecting);
+      return await archiveFound(store, describeDatabase(url), config, { archive, isCollecting });
     });
   } catch (error) {
     if (codeOf(error) !== 'database_not_migrated') throw error;
@@ -186,8 +195,6 @@ async function databaseOf(
 
 const OTHER_ADVICE = 'name another database or dataDir, or the exchange that it belongs to';
 const MOVED_ADVICE = `a start goes on with it where the exchange shows that it is the same; else ${OTHER_ADVICE}`;
-const WRITER_ADVICE = 'it is the only one that may: "tapekeep start" is refused until it has ended';
-
 const IDLE_ADVICE =
   'it starts, waits for its exchange, or fills gaps; end it where it hangs: "tapekeep start" is refused until then';
 
@@ -195,13 +202,12 @@ async function archiveFound(
   store: Store,
   where: string,
   config: Config,
-  archive: ArchiveIdentity | null,
+  { archive, isCollecting }: { archive: ArchiveIdentity | null; isCollecting: boolean },
 ): ReturnType<Look> {
   const trouble = await coldFolderTrouble(config, store);
   const failureOf = (work: Promise<unknown>) => work.then(() => undefined, messageOf);
-  const isCollecting = await store.inspection.isCollecting();
   const writer = isCollecting
-    ? warning(`${where}: a tapekeep writes to it now`, WRITER_ADVICE)
+    ? ok(`${where}: a daemon collects into it`)
     : warning(`${where}: a tapekeep holds it, and collects nothing at present`, IDLE_ADVICE);
   const mayWrite = await store.inspection.mayWrite();
   const unstored = mayWrite ? await failureOf(store.inspection.tryStoring()) : undefined;
@@ -238,7 +244,7 @@ function unlisted(
 }
 
 /** Whether the status page can listen. */
-async function portOf({ config }: Session): Promise<Found[]> {
+async function portOf({ config }: Session, isCollecting: boolean): Promise<Found[]> {
   const { enabled, host, port } = config.http;
   if (!enabled) return [ok('switched off (http.enabled)')];
   const code = await new Promise<string | undefined>((resolve) => {
@@ -252,9 +258,9 @@ async function portOf({ config }: Session): Promise<Found[]> {
     ];
   }
   if (code !== 'EADDRINUSE') return [wrong(`cannot listen on ${host}:${port} (${code})`)];
-  const advice =
-    'fine if that is the tapekeep which runs; else set http.port (TAPEKEEP_HTTP_PORT) to a free one, or 0';
-  return [warning(`port ${port} on ${host} is taken`, advice)];
+  const found = `port ${port} on ${host} is taken`;
+  if (isCollecting) return [ok(`${found} by the daemon, as it seems`)];
+  return [warning(found, 'set http.port (TAPEKEEP_HTTP_PORT) to a free one, or 0')];
 }
 
 /** An answer of the real-time interface that takes longer does not come. */
@@ -272,7 +278,9 @@ async function exchangeOf(session: Session, bound: ArchiveIdentity | null): Retu
   const { url } = config.exchange;
   if (url === null)
     return [
-      ok('the built-in sandbox: its clock is ours; whether it answers, /readyz of its daemon says'),
+      ok(
+        "the built-in sandbox; it uses this machine's clock, and /readyz of the daemon shows its health",
+      ),
     ];
   const realtimeUrl = config.realtime.url;
   const address = { url, realtimeUrl };

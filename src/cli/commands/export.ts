@@ -93,10 +93,7 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
         },
       ).finally(end);
       const { kind, markets } = manifest;
-      const empty = markets.flatMap((one, at) =>
-        one.rows > 0 ? [] : [{ ...one, kind, streamId: parts[at]?.stream.streamId }],
-      );
-      const why = empty.map((one) => emptyReason(one, streams, nowMs));
+      const why = markets.flatMap((one) => (one.rows > 0 ? [] : [emptyReason(kind, one, nowMs)]));
       const notes = parts.flatMap((one) => one.notes);
       reportFile(manifest, output, [
         firstOf(why, (rest) => `… and none of ${rest} other markets`),
@@ -115,11 +112,14 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
 function reportFile(manifest: Manifest, output: Output, remarks: Lines): void {
   const { rows, bytes, sha256, kind, markets } = manifest;
   const gaps = markets.reduce((sum, one) => sum + one.gaps.count, 0);
+  // Which it is after --clamp, too.
+  const edge = (of: 'from' | 'to') => [...markets.map((one) => one[of])].sort();
+  const range = `${edge('from')[0]} to ${edge('to').at(-1)}`;
   process.stderr.write(
     output.manifestPath === undefined
       ? jsonLine(manifest)
       : textOf([
-          `${countOf(rows, 'row')} of ${kind} in ${printable(output.name)} (${whole(bytes)} bytes, sha256 ${sha256})`,
+          `${countOf(rows, 'row')} of ${kind} from ${range} in ${printable(output.name)} (${whole(bytes)} bytes, sha256 ${sha256})`,
           remarks,
           `manifest in ${printable(output.manifestPath)}`,
           gaps > 0 && `${countOf(gaps, 'gap')} in it; the manifest lists them`,

@@ -4,7 +4,7 @@ import type { Gap, Store } from '../../store/index.js';
 import { argument, command, flag } from '../command.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
-import { findGap, givenUpLine, givenUpOf } from '../gaps.js';
+import { expiredLine, expiredOf, findGap } from '../gaps.js';
 import { partitionSpans } from '../life.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { countOf, marketNames } from '../output.js';
@@ -18,7 +18,7 @@ export default command({
   args: { ids: argument<string[]>('gaps; without any, all that the options select') },
   options: {
     ...GAP_SELECTION,
-    again: flag('--again', 'also those that were given up'),
+    again: flag('--again', 'also unfillable ones'),
     json: JSON_DOCUMENT,
   },
   needs: filling('existing'),
@@ -54,10 +54,10 @@ export default command({
     const meant = ids.length > 0 ? found : found.filter(isOpen);
     const isAll = !isCut && due.length === meant.length;
     if (due.length === 0) {
-      // Of time that was given up by retention there is no gap: nothing else would name it.
-      const givenUp = givenUpLine(givenUpOf(streams, cutTo?.fromMs));
-      if (givenUp !== undefined) say(givenUp);
-      return await context.fill(nothing(present.length, ids.length), json, isAll);
+      // Of expired time there is no gap: nothing else would name it.
+      const expired = expiredLine(expiredOf(streams, cutTo?.fromMs));
+      if (expired !== undefined) say(expired);
+      return await context.fill(nothing(present.length), json, isAll);
     }
     if (isCut) say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
     if (!isOwn) for (const gap of due) assertCollected(session.config, gap.market, [gap]);
@@ -84,7 +84,9 @@ async function withoutUnlisted(
   gaps: readonly Gap[],
 ): Promise<readonly Gap[]> {
   const streams = await store.inspection.streams();
-  const unlisted = new Set(streams.filter((one) => !one.isListed).map(({ marketId }) => marketId));
+  const unlisted = new Set(
+    streams.filter((one) => one.delistedAtMs !== null).map(({ marketId }) => marketId),
+  );
   const away = gaps.filter(({ marketId }) => unlisted.has(marketId));
   if (away.length > 0) {
     const names = marketNames([...new Set(away.map(({ market }) => market))]);
@@ -104,11 +106,10 @@ async function withoutArchived(store: Store, gaps: readonly Gap[]): Promise<read
   return gaps.filter(({ kind, span }) => subtractSpans(span, gone.get(kind) ?? []).length > 0);
 }
 
-function nothing(unfillable: number, ids: number): string {
+function nothing(unfillable: number): string {
   if (unfillable === 0) return 'Nothing to fill.';
-  const what =
-    ids === 0 ? `${countOf(unfillable, 'gap')} ${unfillable === 1 ? 'was' : 'were'}` : 'It was';
-  return `Nothing to fill. ${what} given up as not to be had; --again tries once more.`;
+  const [are, them] = unfillable === 1 ? ['is', 'it'] : ['are', 'them'];
+  return `Nothing to fill. ${countOf(unfillable, 'gap')} ${are} unfillable. Retry ${them} with --again.`;
 }
 
 async function gapsNamed(store: Store, ids: readonly string[], nowMs: number): Promise<Gap[]> {

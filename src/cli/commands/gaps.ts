@@ -37,8 +37,8 @@ const note = command({
 
 export default group({
   help: `
-Without a command it is "list", and takes its options. A gap is a span that is expected and not covered. Its id is a number, or stream and begin;
-list --all shows that of each.
+Without a command it is "list" and takes its options. A gap is a time range that is expected and not covered.
+Gaps of one cause and one time are one line; "list --all" shows each with its id.
 
   tapekeep gaps --market BTC_USDT --kind trades,candles --from 2d
   tapekeep gaps explain 17
@@ -47,21 +47,16 @@ list --all shows that of each.
   tapekeep gaps fill 17 --again
   tapekeep gaps fill --market BTC_USDT
 
-A running daemon fills gaps by itself. "fill" ends their pauses, shows how it goes, and exits with 0
-when all of them are filled, with 7 when some could not be or were left out. What was given up,
-and with it what nothing brings back, counts only with --again, or where you name it; where nothing is
-missing it exits with 0.`,
+A running daemon fills gaps by itself. "fill" fetches them now and shows progress. Unfillable gaps count only
+with --again or when you name them. Exits 0 if all are filled, 7 if some are not.`,
   standard: 'list',
   commands: {
     'list [options]': ['show what is missing, the newest first', () => import('./gaps-list.js')],
     'explain <gap...>': [
-      'tell why something is missing, and what can be done',
+      'say why a time range is missing, and what to do',
       () => import('./gaps-explain.js'),
     ],
     'note <words...>': ['keep what you know about a gap', note],
-    'fill [options] [ids...]': [
-      'fill gaps now, and see how it goes',
-      () => import('./gaps-fill.js'),
-    ],
+    'fill [options] [ids...]': ['fill gaps now', () => import('./gaps-fill.js')],
   },
 });

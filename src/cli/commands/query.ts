@@ -20,7 +20,15 @@ import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { gather, instantArgument, spanStartArgument, timeoutArgument } from '../options.js';
-import { formatTable, jsonLine, printable, shownText, widestTexts, writeOut } from '../output.js';
+import {
+  type Column,
+  formatTable,
+  jsonLine,
+  printable,
+  shownText,
+  widestTexts,
+  writeOut,
+} from '../output.js';
 import { Progress } from '../progress.js';
 import {
   DEFAULT_TIMEOUT_MS,
@@ -184,10 +192,13 @@ async function writeTable(
   chunks: QueryAnswer['chunks'],
   write: (text: string) => Promise<void>,
 ): Promise<void> {
-  const columns = names.map((title, at) => ({
-    title,
-    text: (row: readonly string[]) => row[at] ?? '',
-  }));
+  const columnsOf = (rows: readonly (readonly string[])[]) =>
+    names.map((title, at): Column<readonly string[]> => {
+      const isFigure = rows.every((row) => NUMBER.test(row[at] ?? '') || row[at] === '');
+      const text = (row: readonly string[]) => row[at] ?? '';
+      return { title, text, align: isFigure ? 'right' : 'left' };
+    });
+  let columns = columnsOf([]);
   const put = async (lines: readonly string[]) => {
     if (lines.length > 0) await write(`${lines.join('\n')}\n`);
   };
@@ -196,7 +207,8 @@ async function writeTable(
   // What comes later is laid out as if it stood beneath the widest text of each column.
   let widest: readonly string[] = [];
   const putFirst = async (rows: readonly (readonly string[])[]) => {
-    if (rows.length > 0) await put(formatTable(columns, rows));
+    columns = columnsOf(rows);
+    if (rows.length > 0) await put(formatTable(columns, rows, Number.POSITIVE_INFINITY));
     widest = widestTexts(names.length, rows);
     first = undefined;
   };
@@ -204,7 +216,7 @@ async function writeTable(
     count += values.length;
     const rows = values.map((row) => row.map((value) => shownText(cell(value))));
     if (first === undefined) {
-      await put(formatTable(columns, [widest, ...rows]).slice(2));
+      await put(formatTable(columns, [widest, ...rows], Number.POSITIVE_INFINITY).slice(2));
       continue;
     }
     first.push(...rows);

@@ -1,6 +1,6 @@
 import { checkSpanSlots } from '../../archive/verification.js';
 import { obtain } from '../../kernel/bounded.js';
-import { shownDuration } from '../../kernel/durations.js';
+import { intervalText, shownDuration } from '../../kernel/durations.js';
 import {
   ceilToMs,
   doOverlap,
@@ -17,17 +17,18 @@ import {
 import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
+import type { KnownStream } from '../../model/explain.js';
 import { streamName } from '../../model/series.js';
-import type { BeyondPresent, CheckTarget, Gap, GapFilter, KnownStream } from '../../store/index.js';
+import type { BeyondPresent, CheckTarget, Gap, GapFilter } from '../../store/index.js';
 import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
-import { givenUpOf, suspectText } from '../gaps.js';
+import { expiredOf } from '../gaps.js';
 import { partitionSpans } from '../life.js';
 import { archive, type Look } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN } from '../options.js';
 import { countOf, type Lines, printReport, whole } from '../output.js';
 import { Progress } from '../progress.js';
-import { selectMarkets, selectSpan, withoutLag } from '../selection.js';
+import { selectMarkets, selectSpan } from '../selection.js';
 
 interface Counts {
   slots: number;
@@ -95,7 +96,7 @@ function marketLines({ market, counts, mismatches, unproven, gaps, suspects }: M
     const { slots, matches, beforeHistoryS } = count;
     const before =
       beforeHistoryS === 0 ? '' : `; ${shownDuration(beforeHistoryS * 1000)} ${BEFORE_HISTORY}`;
-    return `  candles of ${intervalS} s, ${countOf(slots, 'slot')}: ${whole(matches)} match, ${whole(count.mismatches)} do not, ${whole(count.unproven)} unproven${before}`;
+    return `  candles of ${intervalText(intervalS)}, ${countOf(slots, 'slot')}: ${whole(matches)} match, ${whole(count.mismatches)} do not, ${whole(count.unproven)} unproven${before}`;
   });
   return [
     market,
@@ -103,21 +104,23 @@ function marketLines({ market, counts, mismatches, unproven, gaps, suspects }: M
     mismatches.map(({ intervalS, slot, tradeIds }) => {
       const what = slot.differences.map(describeDifference).join('; ');
       const ids = tradeIds === null ? '' : `; trade ids: ${tradeIds.join(', ') || 'none'}`;
-      return `  MISMATCH ${formatInstant(slot.span.fromMs)} (${intervalS} s): ${what}${ids}`;
+      return `  MISMATCH ${formatInstant(slot.span.fromMs)} (${intervalText(intervalS)}): ${what}${ids}`;
     }),
     unproven.map(
       ({ intervalS, reason, ...span }) =>
-        `  UNPROVEN ${formatSpan(span)} (${intervalS} s): ${reason}`,
+        `  UNPROVEN ${formatSpan(span)} (${intervalText(intervalS)}): ${reason}`,
     ),
     gaps.map((gap) => `  GAP ${formatSpan(gap.span)} (${streamName(gap)}): ${gap.reason}`),
-    suspects.map((suspect) => `  SUSPECT ${streamName(suspect)}: ${suspectText(suspect)}`),
+    suspects.map(
+      (suspect) => `  SUSPECT ${streamName(suspect)} ${formatSpan(suspect.span)}: ${IN_FUTURE}`,
+    ),
   ];
 }
 
 /** The findings for people. */
 function findingLines(
   findings: readonly MarketFindings[],
-  { inFiles, givenUp }: LeftOut,
+  { inFiles, expired }: LeftOut,
   isNamedTime: boolean,
   isWhole: boolean,
 ): Lines {
@@ -139,7 +142,7 @@ function findingLines(
   return [
     findings.map(marketLines),
     spans !== '' && `Not judged: ${spans}, ${IN_FILES}; "tapekeep restore" brings the rows back.`,
-    givenUp && `Not judged: ${givenUpText(givenUp)}.`,
+    expired && `Not judged: ${expiredText(expired)}.`,
     result(),
     isWhole && unjudged !== '' && `Nothing to judge of ${unjudged} ${when}: ${NO_SLOT}.`,
   ];
@@ -148,14 +151,14 @@ function findingLines(
 /** The findings for programs. */
 function verifyDocument(
   findings: readonly MarketFindings[],
-  { inFiles, givenUp }: LeftOut,
+  { inFiles, expired }: LeftOut,
   isWhole: boolean,
 ) {
   return {
     isWhole,
     isProven: isWhole && findings.length > 0 && findings.every(isProven),
     inColdFiles: inFiles.map(isoSpan),
-    givenUp: givenUp && { kind: givenUp.gone, until: new Date(givenUp.untilMs) },
+    expired: expired && { kind: expired.gone, until: new Date(expired.untilMs) },
     markets: findings.map((found) => ({
       market: found.market,
       isProven: isProven(found),
@@ -206,19 +209,19 @@ which there is nothing to judge yet makes it 6. A running daemon fetches again w
     const targets = selectMarkets(market, await store.checks.targets());
     const bounds = selectSpan({ from, to }, nowMs);
     const streams = selectMarkets(market, await store.inspection.streams());
-    const givenUp = readGivenUp(streams);
+    const expired = readExpired(streams);
     // Time of which trades or candles are in files, and can be judged once they are brought back.
     const inFiles = [
       ...(await partitionSpans(store, 'trades', 'archived')),
       ...(await partitionSpans(store, 'candles', 'archived')),
     ];
-    const archived = subtractSpans(normalizeSpans(inFiles), spanOf(givenUp));
-    const findings = await verify({ store, nowMs, signal, bounds, archived, givenUp }, targets);
+    const archived = subtractSpans(normalizeSpans(inFiles), spanOf(expired));
+    const findings = await verify({ store, nowMs, signal, bounds, archived, expired }, targets);
     const isWhole = !signal.aborted;
     // Of a time that is named it is listed slot by slot.
     const leftOut = {
       inFiles: isNamed(bounds) ? [] : archived,
-      givenUp: bounds.fromMs === undefined && givenUp?.isKept === true ? givenUp : null,
+      expired: bounds.fromMs === undefined && expired?.isKept === true ? expired : null,
     };
     const document = verifyDocument(findings, leftOut, isWhole);
     printReport(json, document, () => findingLines(findings, leftOut, isNamed(bounds), isWhole));
@@ -227,18 +230,19 @@ which there is nothing to judge yet makes it 6. A running daemon fetches again w
   },
 });
 
+const IN_FUTURE = 'covered, but in the future of the exchange clock; a running daemon revokes it';
 const IN_FILES = 'in cold files, which are not read here';
 const NO_SLOT = 'no whole slot of it is collected and in the database';
-const BEFORE_HISTORY = "before the exchange's history begins, never to be had";
+const BEFORE_HISTORY = "before the exchange's history starts";
 
 /** What was judged by nothing, though it is stored. */
 interface LeftOut {
   readonly inFiles: readonly Span[];
-  readonly givenUp: GivenUp | null;
+  readonly expired: Expired | null;
 }
 
 /** Of trades or candles nothing is kept from before an instant: there the others have nothing to agree with. */
-interface GivenUp {
+interface Expired {
   readonly gone: string;
   readonly kept: string;
   readonly untilMs: number;
@@ -247,9 +251,9 @@ interface GivenUp {
 }
 
 /** What retention gave up, of the two the later; null where nothing was. */
-function readGivenUp(streams: readonly KnownStream[]): GivenUp | null {
+function readExpired(streams: readonly KnownStream[]): Expired | null {
   const judged = streams.filter(({ kind }) => kind === 'trades' || kind === 'candles');
-  const [latest] = [...givenUpOf(judged)].sort(([, a], [, b]) => b - a);
+  const [latest] = [...expiredOf(judged)].sort(([, a], [, b]) => b - a);
   if (latest === undefined) return null;
   const [gone, untilMs] = latest;
   const others = judged.filter(({ kind }) => kind !== gone);
@@ -257,11 +261,11 @@ function readGivenUp(streams: readonly KnownStream[]): GivenUp | null {
   return { gone, kept: gone === 'trades' ? 'candles' : 'trades', untilMs, isKept };
 }
 
-const givenUpText = ({ gone, kept, untilMs }: GivenUp) =>
-  `${gone} from before ${formatInstant(untilMs)} were given up by retention, so the ${kept} there cannot be compared`;
+const expiredText = ({ gone, kept, untilMs }: Expired) =>
+  `${gone} before ${formatInstant(untilMs)} are expired, so the ${kept} there cannot be compared`;
 
-const spanOf = (givenUp: GivenUp | null): Span[] =>
-  givenUp === null ? [] : [{ fromMs: Number.NEGATIVE_INFINITY, toMs: givenUp.untilMs }];
+const spanOf = (expired: Expired | null): Span[] =>
+  expired === null ? [] : [{ fromMs: Number.NEGATIVE_INFINITY, toMs: expired.untilMs }];
 
 const isNamed = ({ fromMs, toMs }: Partial<Span>) => fromMs !== undefined || toMs !== undefined;
 
@@ -270,7 +274,7 @@ interface Asked extends Pick<Look, 'store' | 'nowMs' | 'signal'> {
   readonly bounds: Partial<Span>;
   /** What is in files. */
   readonly archived: readonly Span[];
-  readonly givenUp: GivenUp | null;
+  readonly expired: Expired | null;
 }
 
 async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<MarketFindings[]> {
@@ -340,7 +344,7 @@ async function gapsOf(
  * collected at all needs no judging slot by slot.
  */
 async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings): Promise<Job[]> {
-  const { store, bounds, archived, givenUp } = asked;
+  const { store, bounds, archived, expired } = asked;
   const jobs: Job[] = [];
   const beyond = await gapsOf(asked, target, { reasons: ['beyond history'] });
   const before = beyond.filter(({ isBeforeHistory }) => isBeforeHistory);
@@ -361,7 +365,7 @@ async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings):
         toMs: ceilToMs(expected.at(-1)?.toMs ?? named.toMs, stepMs),
       };
       const inFiles = normalizeSpans(archived.map((span) => wholeSlots(span, stepMs, true)));
-      const gone = spanOf(givenUp).map((span) => wholeSlots(span, stepMs, true));
+      const gone = spanOf(expired).map((span) => wholeSlots(span, stepMs, true));
       const seen = [known, ...inFiles, ...gone].map((span) => overlapOf(span, named));
       spans = index === 0 ? [named] : normalizeSpans(seen);
       const keep = (kept: (span: Span) => Span[], reasonOfRest: string) => {
@@ -379,7 +383,7 @@ async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings):
         keep(possible, BEFORE_HISTORY);
       }
       // Time of which the database holds nothing needs no judging slot by slot.
-      if (givenUp !== null) keep((span) => subtractSpans(span, gone), givenUpText(givenUp));
+      if (expired !== null) keep((span) => subtractSpans(span, gone), expiredText(expired));
       keep((span) => subtractSpans(span, inFiles), IN_FILES);
       keep((span) => [overlapOf(span, known)], 'nothing is collected of this time');
     }
@@ -416,7 +420,7 @@ async function gapsAround(
   target: CheckTarget,
   jobs: readonly Job[],
 ): Promise<readonly Gap[]> {
-  const { store, bounds, nowMs } = asked;
+  const { bounds, nowMs } = asked;
   if (jobs.length > 0) {
     const gaps = await gapsOf(asked, target, { span: hullOf(jobs.map((job) => job.span)) });
     // Candles of longer intervals end where their last whole one does: what follows is not judged.
@@ -427,10 +431,5 @@ async function gapsAround(
     );
   }
   const { toMs = nowMs, fromMs = Math.min(0, toMs) } = bounds;
-  const streams = new Map((await store.inspection.streams()).map((one) => [one.streamId, one]));
-  const gaps = await gapsOf(asked, target, { span: { fromMs, toMs } });
-  return gaps.filter((gap) => {
-    const stream = streams.get(gap.streamId);
-    return stream === undefined || withoutLag(gap, stream, nowMs) !== undefined;
-  });
+  return await gapsOf(asked, target, { span: { fromMs, toMs } });
 }

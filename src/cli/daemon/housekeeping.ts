@@ -86,6 +86,9 @@ function rounds(store: Store, options: HouseOptions) {
   };
 }
 
+/** Gaps that the page groups by their cause. */
+const NEWEST_GAPS = 500;
+
 /** Goes through the ledger whole, and reports how complete the archive is. */
 export async function countLedger(store: Store, options: HouseOptions): Promise<void> {
   const { exchangeTime, telemetry, onCounted } = options;
@@ -99,8 +102,12 @@ export async function countLedger(store: Store, options: HouseOptions): Promise<
       ...{ lengthMs: openS * 1000, unfillableMs: unfillableS * 1000 },
     })),
   });
-  const [gaps, checks] = await Promise.all([store.gapTotals(atMs), store.checks.totals()]);
-  onCounted({ atMs, streams, gaps, checks });
+  const [gaps, checks, newestGaps] = await Promise.all([
+    store.gapTotals(atMs),
+    store.checks.totals(),
+    store.listGaps({ limit: NEWEST_GAPS }, atMs),
+  ]);
+  onCounted({ atMs, streams, gaps, checks, newestGaps });
   telemetry.verify.completenessCounted({
     coverage: coverageOf(streams),
     openGaps: gapsByReason(gaps, 'open').map(({ kind, oldestMs, ...gap }) => ({

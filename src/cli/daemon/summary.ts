@@ -34,9 +34,9 @@ function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
     figure('slowest', (row) => lag(row.slowestMs)),
     figure('open gaps', (row) => whole(row.openGaps)),
     figure('lost gaps', (row) => whole(row.lostGaps)),
-    figure('duplicate', (row) => whole(row.duplicate + row.unchanged)),
-    figure('refused', (row) => whole(row.conflict + row.rejected)),
-    figure('lost rows', (row) => whole(row.lost)),
+    { ...figure('duplicate', (row) => whole(row.duplicate + row.unchanged)), rank: 3 },
+    { ...figure('refused', (row) => whole(row.conflict + row.rejected)), rank: 1 },
+    { ...figure('lost rows', (row) => whole(row.lost)), rank: 2 },
   ];
 }
 
@@ -94,7 +94,7 @@ function finalSummary(snapshot: RunCountsSnapshot, nowMs: number, ranMs: number)
   const streams = snapshot.streams.map((one) => ({ ...one, lost: one.lost + one.inFlight }));
   return [
     `Collected for ${shownDuration(ranMs)}.`,
-    ...formatTable(columnsAt(nowMs), streams),
+    ...formatTable(columnsAt(nowMs), streams, Number.POSITIVE_INFINITY),
     footLine(snapshot, ratesOf(NOTHING_COUNTED, countedAt(ranMs, snapshot))),
     '',
   ].join('\n');
@@ -179,7 +179,7 @@ export class LiveSummary {
     // A line that wraps would take two rows and spoil the way back up.
     const width = (this.#options.output.columns ?? DEFAULT_WIDTH) - 1;
     const lines = [
-      ...formatTable(columnsAt(this.#options.exchangeNowMs()), snapshot.streams),
+      ...formatTable(columnsAt(this.#options.exchangeNowMs()), snapshot.streams, width),
       footLine(snapshot, this.#rates),
     ].map((line) => [...line].slice(0, width).join(''));
     this.#options.output.write(`${lines.join('\n')}\n`);

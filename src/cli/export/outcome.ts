@@ -2,11 +2,9 @@ import { ExportGapsError, type SeriesGaps } from '../../archive/errors.js';
 import { isStoredOnChange, type MarketPart } from '../../archive/export/manifest.js';
 import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
 import { normalizeSpans, type Span, totalLengthMs } from '../../kernel/span.js';
-import { formatInstant, isoMs, isoSpan } from '../../kernel/timestamp.js';
-import type { GapReason } from '../../model/gap-reasons.js';
-import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
-import { SERIES } from '../../model/series.js';
-import type { KnownStream, MissingPart } from '../../store/index.js';
+import { formatInstant, isoSpan } from '../../kernel/timestamp.js';
+import { adviceOn, type KnownStream, type Piece, whyOf } from '../../model/explain.js';
+import type { SeriesKind } from '../../model/kinds.js';
 import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
@@ -22,7 +20,6 @@ import {
   whole,
 } from '../output.js';
 import { Progress } from '../progress.js';
-import { openCandle, openCandleText } from '../selection.js';
 
 /**
  * The need of a command that exports. Gaps, and being stopped, have exit codes of their own.
@@ -67,7 +64,7 @@ export class SpanProgressBar extends Progress {
 /** Gaps that are shown; a manifest with --allow-gaps lists more. */
 const SHOWN = 20;
 
-type Line = Pick<MissingPart, 'span'> & Record<'market' | 'state' | 'reason', string>;
+type Line = Piece & { readonly market: string };
 
 const COLUMNS: readonly Column<Line>[] = [
   { title: 'market', text: ({ market }) => market },
@@ -75,120 +72,38 @@ const COLUMNS: readonly Column<Line>[] = [
   { title: 'to', text: ({ span }) => formatInstant(Math.floor(span.toMs)) },
   figure('length', ({ span }) => shownDuration(span.toMs - span.fromMs)),
   { title: 'state', text: ({ state }) => state },
-  { title: 'reason', text: ({ reason }) => reason },
+  { title: 'reason', text: ({ reason }) => reason, rank: 1 },
 ];
 
-const NOT_COLLECTED: GapReason = 'not collected';
-
-/** Where a stream begins: what is older was never expected. */
-function startOf(stream: KnownStream | undefined): number {
-  return stream?.collectFromMs ?? stream?.oldestCoveredMs ?? Number.NEGATIVE_INFINITY;
-}
-
-/** Whether a missing part was not even expected, because the stream begins later. */
-function isBeforeStart(
-  { state, reason, span }: MissingPart,
-  stream: KnownStream | undefined,
-): boolean {
-  if (state !== 'open') return state === 'before history' || state === 'before collecting';
-  // The walk of trades has not found the start, and goes on down.
-  const isUnknown = stream?.collectFromMs === null && reason === NOT_COLLECTED;
-  return isUnknown && span.toMs <= startOf(stream);
-}
-
-const NOT_LISTED = 'the exchange does not list the market any more';
-
-/** Whether a missing part is newer than all that is collected, and was never asked for. */
-function isAfterEnd(
-  { state, reason, span }: MissingPart,
-  stream: KnownStream | undefined,
-): boolean {
-  const newestMs = stream?.newestCoveredMs ?? Number.POSITIVE_INFINITY;
-  return state === 'not listed' || (reason === NOT_COLLECTED && span.fromMs >= newestMs);
-}
-
-/** Why an export was refused, and what can be done about it. */
+/** Says why an export was refused, and what can be done about it. */
 function gapLines(error: ExportGapsError, streams: readonly KnownStream[], nowMs: number): Lines {
   const lines = error.gaps.flatMap(({ market, missing }) =>
     missing.map((one): Line => ({ ...one, market })),
   );
-  const count = error.gaps.reduce((sum, { missingCount }) => sum + missingCount, 0);
-  const shown = formatTable(COLUMNS, lines.slice(0, SHOWN)).map((line) => `  ${line}`);
-  const rest = count - Math.min(count, SHOWN);
+  const rest = lines.length - Math.min(lines.length, SHOWN);
+  const advice = error.gaps.flatMap(({ stream, missing }) => {
+    const known = streams.find(({ streamId }) => streamId === stream.streamId);
+    if (known === undefined) return [];
+    return missing.flatMap((one) => {
+      const what = adviceOn(known, one, { nowMs });
+      const isSaid = one.state === 'open' || one.state === 'filling';
+      return [...(isSaid ? [] : [whyOf(known, one, nowMs)]), ...(what === null ? [] : [what])];
+    });
+  });
+  const shown = [...new Set(advice)].slice(0, SHOWN).map((line) => `  ${printable(line)}`);
   return [
     `tapekeep: ${printable(error.message)}`,
-    shown,
-    rest > 0 && `  … and ${whole(rest)} more`,
+    formatTable(COLUMNS, lines.slice(0, SHOWN)).map((line) => `  ${line}`),
+    rest > 0 && `  … and ${whole(rest)} more; "tapekeep gaps" lists them`,
     'What can be done:',
     wholeSpans(error.gaps),
-    [...new Set(error.gaps.flatMap((one) => remedies(one, streams, nowMs)))],
+    shown,
     '  --allow-gaps writes what there is, and lists the gaps in the manifest',
   ];
 }
 
-/** What can be done about what one stream lacks; nothing is advised that would not help. */
-function remedies(gaps: SeriesGaps, streams: readonly KnownStream[], nowMs: number) {
-  const { kind, market, missing, stream } = gaps;
-  const known = streams.find(({ streamId }) => streamId === stream.streamId);
-  const name = printable(market);
-  const { isFetchable } = SERIES[tableOfKind(kind)];
-  const givenUpMs = known?.givenUpUntilMs ?? null;
-  const untouched = missing.filter(({ reason }) => reason === NOT_COLLECTED);
-  const isGivenUp = missing.some(({ state }) => state === 'given up');
-  const before = missing.find((one) => isBeforeStart(one, known));
-  const candle = known && openCandle(known, nowMs);
-  const open = candle && untouched.find(({ span }) => span.toMs > candle.fromMs);
-  const isOnlyOpen = candle && open && open.span.fromMs >= candle.fromMs;
-  const after = isOnlyOpen ? undefined : missing.find((one) => isAfterEnd(one, known));
-  const listed = missing.filter(
-    (one) =>
-      one !== before &&
-      !isAfterEnd(one, known) &&
-      !(isOnlyOpen && one === open) &&
-      one.state !== 'given up',
-  );
-  const canBeFetched = isFetchable && listed.some(({ state }) => state !== 'unfillable');
-  return [
-    listed.length > 0 && `  "tapekeep gaps --market ${name}" lists what is missing and why`,
-    canBeFetched && `  "tapekeep gaps fill --market ${name}" has it fetched`,
-    isGivenUp &&
-      givenUpMs !== null &&
-      `  ${kind} from before ${formatInstant(givenUpMs)} were given up by retention, and are not collected again`,
-    candle && open && `  ${openCandleText(candle)}`,
-    before && beforeStart(gaps, known, before.span),
-    after &&
-      `  ${collectedUntil(kind, name, known)}; ${known?.isListed === false ? NOT_LISTED : 'a daemon goes on from there'}`,
-  ];
-}
-
-function collectedUntil(kind: SeriesKind, name: string, stream: KnownStream | undefined): string {
-  const newestMs = stream?.newestCoveredMs ?? null;
-  return newestMs === null
-    ? `none of the ${kind} of ${name} were collected`
-    : `${kind} of ${name} are collected up to ${formatInstant(newestMs)}`;
-}
-
-/** What came before a stream was collected is no gap, and no command lists it as one. */
-function beforeStart(
-  { kind, market }: SeriesGaps,
-  stream: KnownStream | undefined,
-  { fromMs, toMs }: Span,
-): string {
-  const name = printable(market);
-  const begins = `  ${kind} of ${name} begin at ${formatInstant(Math.ceil(startOf(stream)))}`;
-  if (!SERIES[tableOfKind(kind)].isFetchable) return `${begins}; what was before was not seen`;
-  if (kind === 'trades' && stream?.collectFromMs === null) {
-    return `${begins}; a daemon goes on down from there`;
-  }
-  if (stream?.startReason !== null) return `${begins}; the exchange serves nothing older`;
-  const [from, to] = [Math.floor(fromMs), Math.ceil(toMs)].map(isoMs);
-  return `  "tapekeep backfill --market ${name} --kinds ${kind} --from ${from} --to ${to}" asks for what was before`;
-}
-
 /** Spans within the refused one that are whole: as options, to be copied. */
 function wholeSpans(gaps: readonly SeriesGaps[]): Lines {
-  // What is not listed might lie in any of them.
-  if (gaps.some(({ missing, missingCount }) => missing.length < missingCount)) return undefined;
   const fromMs = Math.max(...gaps.map(({ span }) => span.fromMs));
   const toMs = Math.min(...gaps.map(({ span }) => span.toMs));
   // Pieces that lie beside each other, each with a reason of its own, are one hole.
@@ -206,7 +121,7 @@ function wholeSpans(gaps: readonly SeriesGaps[]): Lines {
     return `  --from ${from} --to ${to} is ${what}, ${shownDuration(span.toMs - span.fromMs)}`;
   };
   if (whole.length === 1) {
-    return ['  --clamp begins and ends where coverage does', advice(last, 'what is covered of it')];
+    return ['  --clamp starts and ends where coverage does', advice(last, 'what is covered of it')];
   }
   const longest = whole.reduce((a, b) => (b.toMs - b.fromMs >= a.toMs - a.fromMs ? b : a));
   return [
@@ -215,48 +130,20 @@ function wholeSpans(gaps: readonly SeriesGaps[]): Lines {
   ];
 }
 
-/** What a file without a row was asked for. */
-interface EmptyPart extends Pick<MarketPart, 'coverage'> {
-  readonly kind: SeriesKind;
-  readonly market: string;
-  readonly from: string;
-  readonly to: string;
-  /** The stream that covers it. */
-  readonly streamId: number | undefined;
-}
-
-/** Why nothing was written of a market: there was nothing, nothing changed, or it was not collected. */
+/** Says why nothing was written of a market: nothing happened, nothing changed, or it is missing. */
 export function emptyReason(
-  { kind, market, from, to, coverage, streamId }: EmptyPart,
-  streams: readonly KnownStream[],
+  kind: SeriesKind,
+  { market, from, to, gaps }: Pick<MarketPart, 'market' | 'from' | 'to' | 'gaps'>,
   nowMs: number,
 ): string {
   const name = printable(market);
-  const at = (instant: string | number) => formatInstant(Math.floor(new Date(instant).getTime()));
-  const span = `from ${at(from)} to ${at(to)}`;
-  const [first] = coverage.list;
-  const isWhole = coverage.count === 1 && first?.from === from && first.to === to;
-  if (isWhole && new Date(to).getTime() > nowMs) {
-    return `${name}: no ${kind} so far ${span}; they are covered, but that time has not come, at the exchange it is ${at(nowMs)}: a clock has lied, "tapekeep verify" names what is suspect`;
+  const [fromText, toText] = [from, to].map((at) => formatInstant(new Date(at).getTime()));
+  const nothing = `${name}: no ${kind} from ${fromText} to ${toText}`;
+  if (gaps.count > 0) return `${nothing}; "tapekeep gaps explain ${name} ${kind} ${from}" says why`;
+  if (new Date(to).getTime() > nowMs) {
+    return `${nothing}: this time has not come yet at the exchange; "tapekeep verify" lists what is covered of it`;
   }
-  if (isWhole) {
-    const why = isStoredOnChange(kind)
-      ? 'because nothing changed: what was stored last before still held (begin the span earlier)'
-      : 'because there were none';
-    return `${name}: no ${kind} ${span}, ${why}; all of it is covered`;
-  }
-  if (coverage.count > 0) {
-    return `${name}: no ${kind} in what is covered ${span}; "tapekeep gaps --market ${name}" lists what is missing`;
-  }
-  const stream = streams.find((one) => one.streamId === streamId);
-  const [oldestMs, newestMs] = [stream?.oldestCoveredMs, stream?.newestCoveredMs];
-  const nothing = `${name}: no ${kind} ${span}, because none are stored`;
-  const shown = '("tapekeep status" shows what it holds)';
-  if (typeof oldestMs !== 'number' || typeof newestMs !== 'number') {
-    return `${nothing}; the archive covers none of them at all ${shown}`;
-  }
-  if (oldestMs <= new Date(from).getTime() && new Date(to).getTime() <= newestMs) {
-    return `${nothing}: all of it is missing, "tapekeep gaps --market ${name}" says why`;
-  }
-  return `${nothing}; the archive covers them from ${at(oldestMs)} to ${at(newestMs)} ${shown}`;
+  return isStoredOnChange(kind)
+    ? `${nothing}: nothing changed, the row before still held (start earlier to have it)`
+    : `${nothing}: all of it is covered, and there were none`;
 }

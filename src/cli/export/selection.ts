@@ -2,16 +2,16 @@ import { InvalidArgumentError } from 'commander';
 import type { ExportPart } from '../../archive/export/export.js';
 import { FORMATS } from '../../archive/export/manifest.js';
 import { parseDuration } from '../../config/values.js';
-import { shownDuration } from '../../kernel/durations.js';
+import { intervalText } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
+import { isPartOfHistory, type KnownStream, startText } from '../../model/explain.js';
 import { nameMeant, SERIES_KINDS, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
-import { isPartOfHistory } from '../../status/document.js';
-import { type KnownStream, millisSql, type Store, timestampSql } from '../../store/index.js';
+import { millisSql, type Store, timestampSql } from '../../store/index.js';
 import { flag, ofWords, option, required, type Values } from '../command.js';
 import { UsageError } from '../failure.js';
-import { unreachedText } from '../gaps.js';
+import { streamText } from '../gaps.js';
 import { CLAMP, MARKETS, oneOf, SPAN, type Typed, wordArgument } from '../options.js';
 import { countOf } from '../output.js';
 import { marketsOf, selectMarkets, selectSpan } from '../selection.js';
@@ -25,14 +25,14 @@ const exportedKindArgument = ofWords(SERIES_KINDS, (word: string): SeriesKind =>
 function lengthArgument(text: string): Typed<number> {
   const seconds = /^\d{1,9}$/.test(text) ? Number(text) : (parseDuration(text) ?? 0) / 1000;
   if (Number.isInteger(seconds) && seconds >= 1) return { value: seconds, text };
-  throw new InvalidArgumentError('Write seconds such as 60, or a length such as 1m, 1h or 1d.');
+  throw new InvalidArgumentError('Write a length such as 1m, 1h or 1d.');
 }
 
 /** The options of an export. */
 export const EXPORT_OPTIONS = {
   kind: required('--kind <kind>', 'what to write', exportedKindArgument),
   market: MARKETS,
-  interval: option('--interval <length>', 'length of candles, such as 60 or 1h', lengthArgument),
+  interval: option('--interval <length>', 'length of candles, such as 1m or 1h', lengthArgument),
   period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
   ...SPAN,
   clamp: CLAMP,
@@ -135,13 +135,14 @@ function noSuchLength(
   market?: string,
 ): UsageError {
   const of = market === undefined ? '' : ` of ${market}`;
-  const advice = `collected${of} are ${listed(streams)} (seconds)`;
+  const advice = `collected${of} are ${listed(streams)}`;
   const option = OPTION_OF[options.kind] ?? 'interval';
   return new UsageError(`--${option}`, options[option]?.text, advice);
 }
 
 function listed(streams: readonly KnownStream[]): string {
-  return [...new Set(streams.map(({ variant }) => variant))].sort((a, b) => a - b).join(', ');
+  const lengths = [...new Set(streams.map(({ variant }) => variant))].sort((a, b) => a - b);
+  return lengths.map(intervalText).join(', ');
 }
 
 /** Where coverage begins and ends within a span. */
@@ -208,7 +209,9 @@ function startNotes(
   nowMs: number,
 ): readonly string[] {
   const isCut = askedMs < fromMs && fromMs === stream.oldestCoveredMs;
-  return isCut && isPartOfHistory(stream) ? [`${unreachedText(stream, nowMs)}.`] : [];
+  return isCut && isPartOfHistory(stream)
+    ? [`${streamText(stream)}: ${startText(stream, nowMs)}.`]
+    : [];
 }
 
 /** Nothing of a stream is covered: what there is instead. */
@@ -224,10 +227,10 @@ function nothingYet(
     return new UsageError('--kind', kind, `none of ${market} are collected yet`);
   }
   const there = all.filter(({ newestCoveredMs }) => newestCoveredMs !== null);
-  const others = there.length === 0 ? '' : `; of ${listed(there)} s there are some`;
+  const others = there.length === 0 ? '' : `; there are some of ${listed(there)}`;
   return new UsageError(
     `--${option}`,
-    options[option]?.text ?? String(variant),
-    `no ${kind.slice(0, -1)} of ${shownDuration(variant * 1000)} of ${market} is complete yet${others}`,
+    options[option]?.text ?? intervalText(variant),
+    `no ${kind.slice(0, -1)} of ${intervalText(variant)} of ${market} is complete yet${others}`,
   );
 }

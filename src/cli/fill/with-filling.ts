@@ -4,13 +4,14 @@ import { shownDuration } from '../../kernel/durations.js';
 import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
 import { formatSpan, isoMs, isoSpan } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
+import { GAP_REASONS, type GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, streamName } from '../../model/series.js';
 import type { BoundedOutput } from '../../observe/bounded-output.js';
 import type { Gap, SpanProgress, Store } from '../../store/index.js';
 import type { Need } from '../command.js';
 import { endSoon, untilStopped } from '../ending.js';
 import { EXIT_CODES, type ExitCode, UsageError } from '../failure.js';
-import { gapIdOf, isSwitchedOn, reasonWords } from '../gaps.js';
+import { gapIdOf, isSwitchedOn } from '../gaps.js';
 import { type ArchiveNeed, type Database, withArchive } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
 import { countOf, type Lines, printable, printReport } from '../output.js';
@@ -110,7 +111,7 @@ function leftLines({ gaps, end }: FillOutcome): Lines {
     }),
     holes.length > NAMED_MAX && `  … and ${countOf(holes.length - NAMED_MAX, 'more gap')}`,
     [...new Set(gaps.map((gap) => gap.reason))].map(
-      (reason) => `  ${reason}: ${reasonWords(reason) ?? 'see "tapekeep gaps explain"'}`,
+      (reason) => `  ${reason}: ${GAP_REASONS[reason as GapReason] ?? ''}`,
     ),
     gaps.some(({ state }) => state === 'unfillable') &&
       'What is unfillable was not to be had; "tapekeep gaps fill --again" asks for it whenever you wish, and "tapekeep gaps --all" says whether a running daemon does so by itself.',

@@ -1,5 +1,6 @@
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { Batch, GapRecord } from '../../model/batch.js';
+import type { KnownGap } from '../../model/explain.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../model/gap-memories.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
@@ -235,11 +236,7 @@ export const lagFromSql = (newest: string, remembered: string, until: string) =>
  * missing span it is cut into one gap each; a part that nothing is remembered of has the reason
  * `not collected`, no `gapId`, and no attempts.
  */
-export interface Gap
-  extends NamedStream,
-    Pick<GapMemory, 'gapId' | 'span' | 'reason' | 'note' | 'attempts' | 'nextAttemptAtMs'> {
-  readonly state: Exclude<GapState, 'filled'>;
-  readonly firstSeenAtMs: number | null;
+export interface Gap extends NamedStream, KnownGap {
   /** It lies before all that is covered, because the exchange's history begins later: it was never there to be had. */
   readonly isBeforeHistory: boolean;
 }
@@ -251,6 +248,8 @@ export interface GapFilter {
   readonly span?: Span | undefined;
   readonly states?: readonly Gap['state'][] | undefined;
   readonly reasons?: readonly string[] | undefined;
+  /** Also what a stream has only not reached yet: it is newer than all that is covered, or was asked for in vain. */
+  readonly hasLag?: boolean;
   /** Newest first; at most this many. */
   readonly limit: number;
 }
@@ -298,6 +297,13 @@ const ENOUGH = `
   FETCH FIRST (CASE WHEN $6::text[] IS NULL AND $7::text[] IS NULL THEN $8::bigint
                     ELSE 9e15::bigint END) ROWS WITH TIES`;
 
+const NEWEST_COVERED = `
+  (SELECT upper(c.span) FROM coverage c WHERE c.stream_id = s.stream_id
+   ORDER BY lower(c.span) DESC LIMIT 1)`;
+export const NEWEST_REMEMBERED = `
+  (SELECT max(upper(g.span)) FROM gap g
+   WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')`;
+
 const listGapsSql = (column: 'stream_id' | 'market_id') => `
   WITH candidates AS MATERIALIZED (
     SELECT s.* FROM stream s
@@ -306,8 +312,11 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
     SELECT s.stream_id, s.market_id, one AS span
     FROM candidates s, ${rangeBeforeSql(WINDOW_FROM)}, ${expectedSql(UNTIL)},
       ${coveredSql(`coalesce(range_before.at, '-infinity')`, UNTIL)},
+      LATERAL (SELECT CASE WHEN NOT $9 THEN ${lagFromSql(NEWEST_COVERED, NEWEST_REMEMBERED, UNTIL)} END AS from_at
+               OFFSET 0) lag,
       unnest(expected.spans * tstzmultirange(tstzrange(
-               greatest(range_before.at, ${CUT_FROM}), NULL)) - covered.spans) AS one
+               greatest(range_before.at, ${CUT_FROM}), NULL))
+             * tstzmultirange(tstzrange(NULL, lag.from_at)) - covered.spans) AS one
     WHERE upper(one) > ${WINDOW_FROM} ${ENOUGH}),
   remembered AS MATERIALIZED (
     SELECT m.stream_id, m.span AS missing, g.span * m.span AS part, g.gap_id, g.state, g.reason,
@@ -366,6 +375,7 @@ const WIDER = 16;
  */
 export async function listGaps(runner: Runner, filter: GapFilter, untilMs: number): Promise<Gap[]> {
   const { marketIds = null, kinds = null, states = null, reasons = null, span, limit } = filter;
+  const { hasLag = false } = filter;
   const toMs = Math.min(untilMs, span?.toMs ?? untilMs);
   const cutMs = span?.fromMs ?? null;
   const sql = marketIds === null ? LIST_OF_STREAMS : LIST_OF_MARKETS;
@@ -375,7 +385,7 @@ export async function listGaps(runner: Runner, filter: GapFilter, untilMs: numbe
     const fromMs = isLast ? cutMs : nthMs;
     const among = marketIds ?? (await mayHaveGaps(runner, fromMs, toMs, kinds));
     if (among.length > 0) {
-      const values = [fromMs, toMs, cutMs, among, kinds, states, reasons, limit];
+      const values = [fromMs, toMs, cutMs, among, kinds, states, reasons, limit, hasLag];
       const rows = await runner.rows<Gap>(sql, values);
       if (isLast || rows.length >= limit) return rows;
     } else if (isLast) return [];

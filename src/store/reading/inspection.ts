@@ -1,6 +1,13 @@
-import type { CoveredRange, StartReason, StreamRef } from '../../model/batch.js';
+import type { StreamRef } from '../../model/batch.js';
+import type { KnownStream } from '../../model/explain.js';
 import type { GapMemory } from '../../model/gap-memories.js';
-import { BEFORE_HISTORY, countedUntilSql, lagFromSql, NOTES } from '../completeness/gaps.js';
+import {
+  BEFORE_HISTORY,
+  countedUntilSql,
+  lagFromSql,
+  NEWEST_REMEMBERED,
+  NOTES,
+} from '../completeness/gaps.js';
 import {
   expectedSql,
   type NamedStream,
@@ -12,29 +19,9 @@ import { EXPOSED } from '../completeness/revocation.js';
 import { isTrue, type Runner } from '../connection.js';
 import { isState } from '../errors.js';
 import { FILLER, FIND_WRITER } from '../locks.js';
-import { START_TRIES, type StartTries } from '../schema/catalog.js';
-import { GIVEN_UP_OF_KINDS, tableOfKindSql } from '../schema/partitions.js';
+import { START_TRIES } from '../schema/catalog.js';
+import { EXPIRED_OF_KINDS, tableOfKindSql } from '../schema/partitions.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
-
-/** What retention took of a kind of stream. */
-export interface RetainedStream {
-  /** Until when its rows were given up by retention, of all markets; null: none ever were. */
-  readonly givenUpUntilMs: number | null;
-}
-
-/** A stream with what its coverage reaches. */
-export interface KnownStream extends StreamRef, NamedStream, RetainedStream {
-  /** Whether the exchange lists the market, as far as the archive has seen. */
-  readonly isListed: boolean;
-  readonly oldestCoveredMs: number | null;
-  readonly newestCoveredMs: number | null;
-  /** Up to where gaps are counted: what is newer is lag. The newest that is covered, or was asked for in vain. */
-  readonly countedUntilMs: number | null;
-  /** Tries to find the start of history that led no further. */
-  readonly startTries: StartTries | null;
-  /** Null where the start was chosen, or is not known. */
-  readonly startReason: StartReason | null;
-}
 
 /** How far a span has come, from the ledger alone. What is none of these parts is open and due. */
 export interface SpanProgress {
@@ -48,12 +35,6 @@ export interface SpanProgress {
   readonly rows: number;
 }
 
-/** Coverage next to a span, with what proves it. */
-export interface CoverageNeighbour extends Omit<CoveredRange, 'streamId'> {
-  /** What the newest answer showed that proves the claim. */
-  readonly evidence: unknown;
-}
-
 /** What is remembered of one gap, also of one that is closed. */
 export interface GapDetail
   extends StreamPlace,
@@ -61,18 +42,16 @@ export interface GapDetail
   readonly gapId: number;
 }
 
-const STREAMS = `
-  SELECT ${streamRefSql('s')}, m.name AS market, m.delisted_at IS NULL AS is_listed,
+const streamsSql = (where: string) => `
+  SELECT ${streamRefSql('s')}, m.name AS market, m.delisted_at,
          c.oldest AS oldest_covered, c.newest AS newest_covered,
-         ${countedUntilSql(
-           'c.newest',
-           `(SELECT max(upper(g.span)) FROM gap g
-             WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled')`,
-         )} AS counted_until, ${START_TRIES}, s.start_reason, kept.given_up_until
-  FROM stream s JOIN market m USING (market_id) JOIN ${GIVEN_UP_OF_KINDS} kept USING (kind) LEFT JOIN (
+         ${countedUntilSql('c.newest', NEWEST_REMEMBERED)} AS counted_until, ${START_TRIES}, s.start_reason, kept.expired_until
+  FROM stream s JOIN market m USING (market_id) JOIN ${EXPIRED_OF_KINDS} kept USING (kind) LEFT JOIN (
     SELECT stream_id, market_id, min(lower(span)) AS oldest, max(upper(span)) AS newest
     FROM coverage GROUP BY stream_id, market_id) c USING (stream_id, market_id)
-  ORDER BY m.name, s.kind, s.variant`;
+  ${where} ORDER BY m.name, s.kind, s.variant`;
+const STREAMS = streamsSql('');
+const ONE_STREAM = streamsSql('WHERE s.stream_id = $1');
 
 /** Summed as decimals, in the end a float. */
 const lengthSql = (spans: string, perSecond: 1 | 1000) => `
@@ -112,20 +91,16 @@ const PROGRESS = `
          ${millisOf('missing * waiting - unfillable')} AS waiting_ms, rows
   FROM parts ORDER BY ord`;
 
-const NEIGHBOUR = `
-  SELECT span, evidence
-  FROM coverage WHERE market_id = $1 AND stream_id = $2`;
-const BEFORE = `${NEIGHBOUR} AND lower(span) < ${fromMs('$3')} ORDER BY lower(span) DESC LIMIT 1`;
-const AFTER = `${NEIGHBOUR} AND lower(span) >= ${fromMs('$3')} ORDER BY lower(span) LIMIT 1`;
-
 const GAP = `
   SELECT gap_id, stream_id, market_id, span, state, reason, ${NOTES} AS note, first_seen_at,
          attempts, next_attempt_at, closed_at
   FROM gap g WHERE gap_id = $1`;
 
-/** All streams by market, kind and variant. */
-export async function readStreams(runner: Runner): Promise<KnownStream[]> {
-  return await runner.rows<KnownStream>(STREAMS);
+/** All streams by market, kind and variant, or one. */
+export async function readStreams(runner: Runner, streamId?: number): Promise<KnownStream[]> {
+  return streamId === undefined
+    ? await runner.rows<KnownStream>(STREAMS)
+    : await runner.rows<KnownStream>(ONE_STREAM, [streamId]);
 }
 
 /**
@@ -143,19 +118,6 @@ export async function readProgress(
     ...unnested(flat, 'streamId', 'marketId', 'fromMs', 'toMs'),
     untilMs,
   ]);
-}
-
-/** The nearest coverage before and after a span, touching or not. */
-export async function readNeighbours(
-  runner: Runner,
-  { streamId, marketId, span }: StreamSpan,
-): Promise<Record<'before' | 'after', CoverageNeighbour | null>> {
-  const nearest = async (sql: string, atMs: number) => {
-    const values = [marketId, streamId, atMs];
-    const [row] = await runner.rows<CoverageNeighbour>(sql, values);
-    return row ?? null;
-  };
-  return { before: await nearest(BEFORE, span.fromMs), after: await nearest(AFTER, span.toMs) };
 }
 
 /** Null when nothing has this id (any more). */
@@ -210,11 +172,17 @@ export async function tryStoring(runner: Runner): Promise<void> {
 }
 
 /** One stream at a glance, from the ledger alone. */
-export interface StreamStatus extends StreamRef, NamedStream, RetainedStream {
+export interface StreamStatus
+  extends StreamRef,
+    NamedStream,
+    Pick<KnownStream, 'startReason' | 'expiredUntilMs'> {
   /** Rows stored under coverage. */
   readonly rows: number;
-  /** End of the newest covered span; null while nothing is covered. */
+  /** Start of the oldest and end of the newest covered span; null while nothing is covered. */
+  readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
+  /** Of the whole archive, since it was made. */
+  readonly ageS: number;
   readonly coveredS: number;
   /**
    * Expected but not covered, up to there, or to where newer time was asked for in vain; where there is
@@ -236,8 +204,6 @@ export interface StreamStatus extends StreamRef, NamedStream, RetainedStream {
   readonly openGaps: number;
   /** Seconds of them. */
   readonly openS: number;
-  /** Null where the start was chosen, or is not known. */
-  readonly startReason: StartReason | null;
 }
 
 /** All streams at a glance, from the ledger alone. */
@@ -251,7 +217,7 @@ const STATUS_ROWS = `
            range_agg(span) FILTER (WHERE state = 'unfillable') AS unfillable
     FROM gap WHERE state <> 'filled' GROUP BY stream_id),
   seen AS (
-    SELECT s.*, m.name, c.newest, coalesce(c.spans, '{}') AS spans,
+    SELECT s.*, m.name, c.newest, c.oldest, coalesce(c.spans, '{}') AS spans,
            coalesce(k.unfillable, '{}') AS unfillable, before.spans AS before_history,
            CASE WHEN c.oldest < least(c.newest, ${fromMs('$1')})
                 THEN tstzmultirange(tstzrange(c.oldest, least(c.newest, ${fromMs('$1')}))) - expected.spans - c.spans
@@ -265,7 +231,8 @@ const STATUS_ROWS = `
     SELECT seen.*, wished * tstzmultirange(tstzrange(NULL, counted_until)) - spans AS missing
     FROM seen)
   SELECT stream_id, kind, market_id, name AS market, variant,
-         ${rowsSql('missed')} AS rows, newest AS newest_covered,
+         ${rowsSql('missed')} AS rows, oldest AS oldest_covered, newest AS newest_covered,
+         coalesce((SELECT extract(epoch FROM now() - created_at)::float8 FROM archive), 0) AS age_s,
          ${secondsOf('spans')} AS covered_s,
          ${secondsOf('missing')} AS gap_s,
          ${secondsOf('missing * unfillable - before_history')} AS unfillable_s,
@@ -274,8 +241,8 @@ const STATUS_ROWS = `
          ${secondsOf('missing - unfillable - before_history')} AS open_s,
          (SELECT count(*) FROM unnest(missing - before_history))::int AS gaps_within_history,
          (SELECT count(*) FROM unnest(missing - unfillable - before_history))::int AS open_gaps,
-         collect_from, start_reason, given_up_until
-  FROM missed JOIN ${GIVEN_UP_OF_KINDS} kept USING (kind) ORDER BY name, kind, variant`;
+         collect_from, start_reason, expired_until
+  FROM missed JOIN ${EXPIRED_OF_KINDS} kept USING (kind) ORDER BY name, kind, variant`;
 
 export async function readStatus(runner: Runner, untilMs: number): Promise<StreamStatus[]> {
   return await runner.rows<StreamStatus>(STATUS_ROWS, [untilMs]);

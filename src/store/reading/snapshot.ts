@@ -1,5 +1,6 @@
 import type { Span } from '../../kernel/span.js';
 import { isoMs, isoUs } from '../../kernel/timestamp.js';
+import type { Piece } from '../../model/explain.js';
 import {
   columnsOf,
   type MergedKind,
@@ -13,9 +14,9 @@ import {
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import type { ConnectionOptions } from '../address.js';
 import type { StreamPlace } from '../completeness/ledger.js';
-import { readSpanCompleteness, type SpanCompleteness } from '../completeness/span-completeness.js';
 import { Connection, inStoreWords } from '../connection.js';
 import { LOCK_READING } from '../locks.js';
+import { readPieces } from './pieces.js';
 
 /** Rows of one market: those of which the instant lies in the span. */
 export interface SeriesSlice {
@@ -250,9 +251,9 @@ export class ArchiveSnapshot {
     this.#openFork = openFork;
   }
 
-  /** What of a span is covered of a stream, and what is missing. */
-  async completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
-    return await readSpanCompleteness(this.#connection, stream, span, limit);
+  /** What a span of a stream consists of, covered or missing. */
+  async pieces(stream: StreamPlace, span: Span): Promise<Piece[]> {
+    return await readPieces(this.#connection, stream, span);
   }
 
   /**

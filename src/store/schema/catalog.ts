@@ -4,6 +4,7 @@ import { exchangeKindOf } from '../../kernel/exchange-kind.js';
 import { isEmptySpan } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
+import type { StartTries } from '../../model/explain.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../../model/series.js';
 import { type Gap, listGaps, rememberGap } from '../completeness/gaps.js';
@@ -290,17 +291,7 @@ export async function ensureStream(runner: Runner, key: StreamKey): Promise<Stre
 }
 
 /** A try to go below the lowest that is covered, while the start of history is not known. */
-export interface StartTry {
-  readonly reason: GapReason;
-  readonly note: string;
-  /** Exchange time. */
-  readonly nextAttemptAtMs: number;
-}
-
-/** Such tries in a row, with what is remembered of the last one. */
-export interface StartTries extends StartTry {
-  readonly attempts: number;
-}
+export type StartTry = Omit<StartTries, 'attempts'>;
 
 /** The tries of stream `s` as columns, for lists of streams. */
 export const START_TRIES = `
@@ -405,7 +396,8 @@ async function giveUpMissing(
   );
   for (const { marketId, lastSeenMs, delistedMs } of markets) {
     const note = `the market was last on the exchange's list at ${isoMs(lastSeenMs)}, and found missing from it at ${isoMs(delistedMs)}`;
-    const filter = { marketIds: [marketId], states: ['open', 'filling'] as const };
+    const states = ['open', 'filling'] as const;
+    const filter = { marketIds: [marketId], states, hasLag: true };
     const gaps = await listGaps(runner, { ...filter, limit: GIVEN_UP_MAX }, atMs);
     for (const gap of gaps.slice(0, GIVEN_UP_MAX - 1)) {
       const parts = await giveUp(runner, gap, { delistedMs, note, atMs });

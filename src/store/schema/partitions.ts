@@ -134,8 +134,8 @@ export const keptFromSql = (kind: string) => `
    WHERE p.state = 'expired' AND p.table_name = ${tableOfKindSql(kind)})`;
 
 /**
- * A kind of stream with until when its rows were given up, worked out once for all streams of it: the planner would move
+ * A kind of stream with until when its rows are expired, worked out once for all streams of it: the planner would move
  * that into each of their rows (SQL).
  */
-export const GIVEN_UP_OF_KINDS = `
-  (SELECT kind, ${keptFromSql('kind')} AS given_up_until FROM (SELECT DISTINCT kind FROM stream) kinds OFFSET 0)`;
+export const EXPIRED_OF_KINDS = `
+  (SELECT kind, ${keptFromSql('kind')} AS expired_until FROM (SELECT DISTINCT kind FROM stream) kinds OFFSET 0)`;

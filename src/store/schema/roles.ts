@@ -173,7 +173,7 @@ export async function settleRoles(connection: Runner, isAllowed: boolean): Promi
   const missing = await makeRoles(connection);
   if (missing.length > 0) {
     const make = missing.map((name) => `CREATE ROLE ${name};`).join(' ');
-    const note = `this user may not make roles, so that there is no access but the owner's: let an administrator run "${make} ${await joinAdvice(connection)}" and migrate again`;
+    const note = `this database user cannot create roles; an administrator runs: ${make} ${await joinAdvice(connection)}; then run tapekeep migrate`;
     return { state: 'not_allowed', note };
   }
   const settled = await unlessInUse(connection, async () => [

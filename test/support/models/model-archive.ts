@@ -29,6 +29,7 @@ import {
   type TradeExposure,
   type TradeRow,
 } from '../../../src/model/batch.js';
+import type { StartTries } from '../../../src/model/explain.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../../src/model/gap-memories.js';
 import { comparePlaces, type PageRow } from '../../../src/model/order.js';
 import { type Series, tableOfStream } from '../../../src/model/series.js';
@@ -39,7 +40,6 @@ import type {
   MarketChanges,
   OffsetMode,
   PagedEndpoint,
-  StartTries,
   StartTry,
   StreamKey,
   StreamSpan,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { assertCollected } from '../../../src/cli/fill/with-filling.js';
-import { leftOutText, nextTryText } from '../../../src/cli/gaps.js';
+import { expiredLine, leftOutText } from '../../../src/cli/gaps.js';
 import { type ConfigTree, loadConfig } from '../../../src/config/load.js';
 import type { StreamKind } from '../../../src/model/series.js';
 
@@ -13,7 +13,10 @@ test('what of the archive the settings leave out is named, the first of many', (
     leftOutText(settings({ markets }), trades(...known));
   assert.equal(left([], 'A', 'B'), undefined, 'all are collected');
   assert.equal(left(['A', 'B'], 'A'), undefined);
-  assert.match(left(['A'], 'A', 'B') ?? '', /do not name B \(setting "markets"\): .* of that$/);
+  assert.match(
+    left(['A'], 'A', 'B') ?? '',
+    /do not name B \(setting "markets"\): .* collect that$/,
+  );
   const many = left(['A'], 'B', 'C', 'D', 'E', 'F', 'G', 'H') ?? '';
   assert.match(many, /do not name B, C, D, E, F and 2 more markets \(setting "markets"\): /);
   const streams = {
@@ -26,9 +29,9 @@ test('what of the archive the settings leave out is named, the first of many', (
     ...[of('A', 'candles', 60), of('A', 'candles', 300), of('B', 'states', 86_400)],
   ];
   const off = leftOutText(settings({ markets: [], streams }), known);
-  assert.match(off ?? '', /^The settings switch off depth, candles 300s, states 86400s: a/);
+  assert.match(off ?? '', /^The settings switch off depth, candles 5m, states 1d: a/);
   const both = leftOutText(settings({ markets: ['A'], streams }), known);
-  assert.match(both ?? '', /not name B \(.*\), and switch off depth, candles 300s: a daemon/);
+  assert.match(both ?? '', /not name B \(.*\), and switch off depth, candles 5m: a daemon/);
 });
 
 test('beside a daemon only gaps of the candles that it collects are to be filled', () => {
@@ -37,32 +40,17 @@ test('beside a daemon only gaps of the candles that it collects are to be filled
   assertCollected(config, 'A', of(60));
   assert.throws(
     () => assertCollected(config, 'A', of(300)),
-    /--kinds: "candles 300s" is not allowed; a daemon with these settings does not collect them/,
+    /--kinds: "candles 5m" is not allowed; a daemon with these settings does not collect them/,
   );
 });
 
-test('what is missing of a delisted market waits for the list', () => {
-  const market = { market: 'A', variant: 60, nextAttemptAtMs: null };
-  const given = {
-    ...market,
-    kind: 'candles',
-    state: 'unfillable',
-    reason: 'walk stalled',
-  } as const;
-  const next = (gap: Partial<Parameters<typeof nextTryText>[0]>, overrides: ConfigTree = {}) => {
-    const config = loadConfig({ env: {}, overrides });
-    return nextTryText({ ...given, ...gap }, { config, isWritten: true }, 0);
-  };
-  assert.equal(next({ kind: 'trades', reason: 'delisted' }), 'once the market is listed again');
-  assert.equal(next({}), 'every hour while a daemon runs');
-  const leftOut = 'none with these settings';
-  assert.equal(next({}, { streams: { candles: { intervalsS: [300] } } }), leftOut);
-  assert.equal(next({ state: 'open' }, { markets: ['B'] }), leftOut);
-  assert.equal(next({ state: 'open' }), 'when the rate limit allows');
-  assert.equal(next({ state: 'open', kind: 'depth' }), 'none', 'what is gone is not asked for');
+test('expired exact times are named in words', () => {
+  const atMs = Date.parse('2026-01-15T00:00:00Z');
   assert.equal(
-    next({ kind: 'trades', reason: 'beyond history' }),
-    'every hour while a daemon runs',
+    expiredLine([
+      ['times', atMs],
+      ['trades', atMs],
+    ]),
+    'Expired: exact times before 2026-01-15 00:00:00, trades before 2026-01-15 00:00:00. No gap and no share counts that time.',
   );
-  assert.equal(next({ kind: 'depth', reason: 'not observed' }), 'none');
 });

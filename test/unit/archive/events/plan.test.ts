@@ -56,7 +56,7 @@ test('the lengths of one kind choose none of another, and are listed from the sh
     ['states', 86_400],
   ].map(([kind, variant]) => ({
     ...{ kind, variant, market: 'A', marketId: 1 },
-    ...{ oldestCoveredMs: 0, newestCoveredMs: US / 1000, givenUpUntilMs: null },
+    ...{ oldestCoveredMs: 0, newestCoveredMs: US / 1000, expiredUntilMs: null },
   })) as never;
   const query = { from: US, to: US + 1, order: 'happened', gaps: 'ignore' } as const;
   const plan = planEvents({ ...query, periodsS: [60] } as EventQuery, streams, known);
@@ -92,12 +92,12 @@ test('candles of a span are those that close in it, of each length on its own gr
   const streams = [3600, 60].map((variant) => ({
     ...{ streamId: variant, kind: 'candles' as const, marketId: 1, market: 'BTC_USDT', variant },
     ...{
-      isListed: true,
+      delistedAtMs: null,
       collectFromMs: null,
       countedUntilMs: null,
       startTries: null,
       startReason: null,
-      givenUpUntilMs: null,
+      expiredUntilMs: null,
       ...covered,
     },
   }));
