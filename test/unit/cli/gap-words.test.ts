@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { assertCollected } from '../../../src/cli/fill/with-filling.js';
-import { expiredLine, leftOutText } from '../../../src/cli/gaps.js';
+import { leftOutText } from '../../../src/cli/gaps.js';
 import { type ConfigTree, loadConfig } from '../../../src/config/load.js';
 import type { StreamKind } from '../../../src/model/series.js';
 
@@ -41,16 +41,5 @@ test('beside a daemon only gaps of the candles that it collects are to be filled
   assert.throws(
     () => assertCollected(config, 'A', of(300)),
     /--kinds: "candles 5m" is not allowed; a daemon with these settings does not collect them/,
-  );
-});
-
-test('expired exact times are named in words', () => {
-  const atMs = Date.parse('2026-01-15T00:00:00Z');
-  assert.equal(
-    expiredLine([
-      ['times', atMs],
-      ['trades', atMs],
-    ]),
-    'Expired: exact times before 2026-01-15 00:00:00, trades before 2026-01-15 00:00:00. No gap and no share counts that time.',
   );
 });
