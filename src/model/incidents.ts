@@ -1,3 +1,4 @@
+import { obtain } from '../kernel/bounded.js';
 import { MINUTE_MS } from '../kernel/durations.js';
 import { hullOf, type Span } from '../kernel/span.js';
 import type { KnownGap } from './explain.js';
@@ -6,13 +7,18 @@ import type { GapReason } from './gap-reasons.js';
 /** Gaps of one cause and one time: a daemon that stopped leaves one in each stream. */
 
 /** A gap, and of which stream. */
-type StreamGap = Pick<KnownGap, 'span' | 'state' | 'reason' | 'note'> & { readonly market: string };
+type StreamGap = Pick<KnownGap, 'span' | 'state' | 'reason' | 'note'> & {
+  readonly streamId: number;
+  readonly market: string;
+};
 
 export interface Incident<Gap extends StreamGap> {
   readonly cause: string;
   readonly state: Gap['state'] | 'mixed';
   readonly span: Span;
   readonly gaps: readonly Gap[];
+  readonly streams: number;
+  readonly markets: number;
 }
 
 /** What a stop of the daemon leaves, by kind of stream. */
@@ -22,7 +28,8 @@ const OF_A_STOP: ReadonlySet<string> = new Set<GapReason>([
 /** Ends of gaps of one time differ by this at most, or by a tenth of their length. */
 const APART_MS = MINUTE_MS;
 
-const UNSEEN: GapReason = 'not observed';
+/** Both are left by a stop, and by nothing else at one time without a note. */
+const STOP: readonly GapReason[] = ['not observed', 'no connection'];
 
 const isOfStop = ({ reason, note }: StreamGap) => note === null && OF_A_STOP.has(reason);
 
@@ -32,8 +39,7 @@ export function incidentsOf<Gap extends StreamGap>(gaps: readonly Gap[]): Incide
   const byCause = new Map<string, Gap[][]>();
   for (const gap of gaps) {
     const cause = isOfStop(gap) ? 'stop' : `${gap.state} ${gap.reason}`;
-    const near = byCause.get(cause) ?? [];
-    byCause.set(cause, near);
+    const near = obtain(byCause, cause, () => []);
     const group = near.find(([first]) => first !== undefined && isOneTime(first.span, gap.span));
     if (group !== undefined) group.push(gap);
     else {
@@ -42,17 +48,24 @@ export function incidentsOf<Gap extends StreamGap>(gaps: readonly Gap[]): Incide
       groups.push(own);
     }
   }
-  return groups.map((own) => {
-    const [first] = own as [Gap, ...Gap[]];
-    const isStop = own.length > 1 && own.some((one) => isOfStop(one) && one.reason === UNSEEN);
-    const isAlike = own.every(({ state }) => state === first.state);
-    return {
-      cause: isStop ? 'daemon stopped' : first.reason,
-      state: isAlike ? first.state : 'mixed',
-      span: hullOf(own.map(({ span }) => span)),
-      gaps: own,
-    };
+  return groups.flatMap((own) => {
+    const isStop = STOP.every((reason) => own.some((one) => one.reason === reason));
+    if (own.every(isOfStop) && isStop) return [incidentOf('daemon stopped', own)];
+    const alike = new Map<string, Gap[]>();
+    for (const one of own) obtain(alike, `${one.state} ${one.reason}`, () => []).push(one);
+    return [...alike.values()].map((some) => incidentOf(some[0]?.reason ?? '', some));
   });
+}
+
+function incidentOf<Gap extends StreamGap>(cause: string, gaps: readonly Gap[]): Incident<Gap> {
+  const [first] = gaps;
+  const isAlike = gaps.every(({ state }) => state === first?.state);
+  return {
+    ...{ cause, gaps, span: hullOf(gaps.map(({ span }) => span)) },
+    state: first !== undefined && isAlike ? first.state : 'mixed',
+    streams: new Set(gaps.map(({ streamId }) => streamId)).size,
+    markets: new Set(gaps.map(({ market }) => market)).size,
+  };
 }
 
 function isOneTime(a: Span, b: Span): boolean {

@@ -398,10 +398,9 @@ function shownIncidents(gaps: readonly Gap[]): ArchiveStatus['incidents'] {
   const within = gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
   return incidentsOf(within)
     .slice(0, INCIDENTS_MAX)
-    .map(({ cause, state, span, gaps: own }) => ({
+    .map(({ cause, state, span, streams, markets }) => ({
       ...{ cause, state, fromMs: Math.floor(span.fromMs), toMs: Math.floor(span.toMs) },
-      streams: own.length,
-      markets: new Set(own.map(({ market }) => market)).size,
+      ...{ streams, markets },
     }));
 }
 

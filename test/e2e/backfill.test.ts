@@ -60,10 +60,7 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.match(first.err, /^\d+(\.\d)?%, [\d,]+ rows/m);
     assert.match(first.out, /BTC_USDT trades .*: 100% covered/);
     assert.match(first.out, /BTC_USDT candles 1m .*: 100% covered/);
-    assert.match(
-      first.out,
-      /All of it is covered after .+\. Meanwhile [\d,]+ rows of these streams became covered, of any time\./,
-    );
+    assert.match(first.out, /Complete after .+\. [\d,]+ rows were added\./);
     await assertWhole(world);
 
     await world.faults(
@@ -280,7 +277,7 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.equal((await interrupted.ended()).code, 130, interrupted.dump());
     assert.match(
       interrupted.text('stdout'),
-      /Not all of it is covered[\s\S]*run it again to go on/,
+      /Incomplete[\s\S]*to continue, run the same command again/,
     );
 
     const killed = world.start(BACKFILL);
@@ -304,7 +301,7 @@ suite('backfill', { concurrency: 3 }, () => {
     const { code, out, err } = await world.run(...BACKFILL);
     assert.equal(code, 0, out + err + daemon.dump());
     assert.match(err, /The running daemon does the work\./);
-    assert.match(out, /All of it is covered/);
+    assert.match(out, /^Complete after/m);
     await assertWhole(world);
     await world.stop(daemon);
   });
@@ -341,7 +338,7 @@ suite('backfill', { concurrency: 3 }, () => {
     await filling.line((line) => line.includes('The daemon is gone; this program goes on'));
     await world.faults('DELETE');
     assert.equal((await filling.ended()).code, 0, filling.dump());
-    assert.match(filling.text('stdout'), /All of it is covered/);
+    assert.match(filling.text('stdout'), /^Complete after/m);
     await assertWhole(world);
   });
 
@@ -351,14 +348,14 @@ suite('backfill', { concurrency: 3 }, () => {
     const early = ['--from', at(-100), '--to', at(60), '--kinds', 'trades'];
     const { code, out, err } = await world.run('backfill', '--market', TAPE_MARKET, ...early);
     assert.equal(code, 7, out + err);
-    assert.match(out, /Not all of it is covered/);
-    assert.match(out, /BTC_USDT trades .*unfillable, beyond history \(gaps? \d+/);
+    assert.match(out, /^Incomplete after/m);
+    assert.match(out, /BTC_USDT trades .*unfillable, beyond history \(gap \d+/);
     assert.match(out, /beyond history: The exchange serves nothing as old as this\./);
     assert.deepEqual(await world.storedBetween(0, 60), world.idsBetween(0, 60));
     const gaps = await world.ask('gaps', '--state', 'unfillable');
     assert.match(
       gaps.out,
-      /^Before the history of the exchange, not counted as missing: trades of BTC_USDT\. See --all\.$/m,
+      /^Before the history of the exchange, not counted as missing: times, trades of BTC_USDT\. See --all\.$/m,
     );
     const all = (await world.ask('gaps', '--all', '--json')).out;
     const [lost] = (JSON.parse(all) as { readonly gaps: { readonly id: string }[] }).gaps;
@@ -422,7 +419,7 @@ suite('backfill', { concurrency: 3 }, () => {
       [[...market, '--from', 'yesterday'], /--from.*yesterday.*2026-01-31/],
       [
         [...market, '--from', '1h', '--kinds', 'depth'],
-        /--kinds.*depth.*exists only while it happens/,
+        /--kind.*depth.*exists only while it happens/,
       ],
       [[...market, '--from', '1h', '--kinds', 'tades'], /Did you mean "trades"\?/],
     ] as const) {

@@ -137,25 +137,26 @@ const from = <Row extends { readonly span: Span }>(): Column<Row> => ({
   text: ({ span }) => formatInstant(span.fromMs),
 });
 const to = <Row extends { readonly span: Span }>(): Column<Row> => ({
-  ...{ title: 'to', text: ({ span }) => formatInstant(span.toMs), rank: 1 },
+  ...{ title: 'to', text: ({ span }) => formatInstant(span.toMs), rank: 2 },
 });
 const length = <Row extends { readonly span: Span }>(): Column<Row> =>
   figure('length', ({ span }) => shownDuration(span.toMs - span.fromMs));
 
 const INCIDENT_COLUMNS: readonly Column<Incident<Gap>>[] = [
-  { title: 'id', text: ({ gaps }) => (gaps[0] && gaps.length === 1 ? gapIdOf(gaps[0]) : '–') },
+  {
+    title: 'id',
+    text: ({ gaps }) => (gaps[0] && gaps.length === 1 ? gapIdOf(gaps[0]) : '–'),
+    rank: 1,
+  },
   ...[from<Incident<Gap>>(), to<Incident<Gap>>(), length<Incident<Gap>>()],
   { title: 'state', text: ({ state }) => state },
   { title: 'cause', text: ({ cause }) => cause },
   {
-    title: 'streams',
-    text: ({ gaps: [first, ...others] }) => {
-      if (first === undefined) return '';
-      if (others.length === 0) return `${first.market} ${streamName(first)}`;
-      const markets = new Set([first, ...others].map(({ market }) => market));
-      const of = markets.size === 1 ? first.market : countOf(markets.size, 'market');
-      return `${countOf(others.length + 1, 'stream')} of ${of}`;
-    },
+    title: 'of',
+    text: ({ gaps: [first], streams, markets }) =>
+      streams === 1 && first !== undefined
+        ? `${first.market} ${streamName(first)}`
+        : `${countOf(markets, 'market')}, ${countOf(streams, 'stream')}`,
   },
 ];
 
@@ -166,7 +167,7 @@ const gapColumns = (nextTry: (gap: Gap) => string): readonly Column<Gap>[] => [
   ...[from<Gap>(), to<Gap>(), length<Gap>()],
   { title: 'state', text: ({ state }) => state },
   { title: 'reason', text: ({ reason }) => reason },
-  { ...figure('tries', ({ attempts }) => String(attempts)), rank: 3 },
-  { title: 'next try', text: nextTry, rank: 2 },
-  { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '', rank: 4 },
+  { ...figure('tries', ({ attempts }) => String(attempts)), rank: 4 },
+  { title: 'next try', text: nextTry, rank: 3 },
+  { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '', rank: 5 },
 ];

@@ -82,13 +82,12 @@ function isCovered({ tasks }: FillOutcome): boolean {
 /** For people. */
 function outcomeLines(outcome: FillOutcome): Lines {
   const { tasks, rows, durationMs } = outcome;
-  const how = isCovered(outcome) ? 'All of it is covered' : 'Not all of it is covered';
-  const came = `${countOf(rows, 'row')} of these streams became covered, of any time`;
+  const how = isCovered(outcome) ? 'Complete' : 'Incomplete';
   return [
     tasks.map(({ market, stream, span, progress }) => {
       return `${spanText(market, stream, span)}: ${coveredShare(progress)} covered`;
     }),
-    `${how} after ${shownDuration(durationMs)}. Meanwhile ${came}.`,
+    `${how} after ${shownDuration(durationMs)}. ${countOf(rows, 'row')} were added.`,
     !isCovered(outcome) && leftLines(outcome),
     !outcome.isAll && 'The gaps that were left out stay as they are.',
   ];
@@ -97,49 +96,27 @@ function outcomeLines(outcome: FillOutcome): Lines {
 /** What is left of the tasks, why, and what becomes of it. */
 function leftLines({ gaps, end }: FillOutcome): Lines {
   if (end === 'stopped') {
-    return `Stopped. What is stored stays; run it again to go on from there: ${AGAIN}`;
+    return `Stopped. Stored rows stay; to continue, run ${AGAIN} again.`;
   }
-  const holes = joined(gaps);
   const open =
     end === 'stuck'
-      ? `Nothing has changed for a while. A running daemon goes on trying; so does: ${AGAIN}`
-      : `What is open is tried again later by a running daemon, or at once by: ${AGAIN}`;
+      ? `Nothing has changed for a while. A running daemon retries; so does ${AGAIN}.`
+      : `Open gaps are retried by a running daemon, or now by ${AGAIN}.`;
   return [
-    holes.slice(0, NAMED_MAX).map(({ gap, span, ids }) => {
-      const named = `${ids.length === 1 ? 'gap' : 'gaps'} ${ids.join(', ')}`;
-      return `  ${spanText(gap.market, gap, span)}: ${gap.state}, ${gap.reason} (${named})`;
-    }),
-    holes.length > NAMED_MAX && `  … and ${countOf(holes.length - NAMED_MAX, 'more gap')}`,
+    gaps
+      .slice(0, NAMED_MAX)
+      .map(
+        (gap) =>
+          `  ${spanText(gap.market, gap, gap.span)}: ${gap.state}, ${gap.reason} (gap ${gapIdOf(gap)})`,
+      ),
+    gaps.length > NAMED_MAX && `  … and ${countOf(gaps.length - NAMED_MAX, 'more gap')}`,
     [...new Set(gaps.map((gap) => gap.reason))].map(
       (reason) => `  ${reason}: ${GAP_REASONS[reason as GapReason] ?? ''}`,
     ),
     gaps.some(({ state }) => state === 'unfillable') &&
-      'What is unfillable was not to be had; "tapekeep gaps fill --again" asks for it whenever you wish, and "tapekeep gaps --all" says whether a running daemon does so by itself.',
+      'Retry unfillable gaps by "tapekeep gaps fill --again"; "tapekeep gaps --all" shows the next try of a daemon.',
     gaps.some(({ state }) => state !== 'unfillable') && open,
   ];
-}
-
-/** Gaps of one stream that lie beside each other and are the same in all else, as one: by stream, oldest first. */
-function joined(gaps: readonly Gap[]) {
-  const holes: {
-    readonly gap: Gap;
-    readonly span: { fromMs: number; toMs: number };
-    ids: string[];
-  }[] = [];
-  for (const gap of gaps.toSorted(
-    (a, b) => a.streamId - b.streamId || a.span.fromMs - b.span.fromMs,
-  )) {
-    const last = holes.at(-1);
-    const isOne =
-      last?.gap.streamId === gap.streamId &&
-      last.gap.state === gap.state &&
-      last.gap.reason === gap.reason &&
-      last.span.toMs === gap.span.fromMs;
-    if (isOne) last.span.toMs = gap.span.toMs;
-    else holes.push({ gap, span: { ...gap.span }, ids: [] });
-    holes.at(-1)?.ids.push(gapIdOf(gap));
-  }
-  return holes;
 }
 
 const AGAIN = 'the same command';

@@ -40,18 +40,18 @@ const INSIDE = [
   '400-500 open: not collected',
   '500-800 covered: covered',
 ];
-const LATER = '800-1000 later: not collected';
+const LATER = ['800-900 later: not collected', '900-1000 later: not collected'];
 
 test('a time range is cut into pieces that are alike', () => {
   assert.deepEqual(cut(TRADES), [
     '0-100 before collecting: before collecting',
     '100-200 open: not collected',
     ...INSIDE,
-    LATER,
+    ...LATER,
   ]);
   assert.deepEqual(
     cut({ ...TRADES, collectFromMs: null }),
-    ['0-200 open: not collected', ...INSIDE, LATER],
+    ['0-200 open: not collected', ...INSIDE, ...LATER],
     'the walk back goes on',
   );
   const known = { ...TRADES, collectFromMs: 200 } as const;
@@ -59,7 +59,7 @@ test('a time range is cut into pieces that are alike', () => {
     assert.deepEqual(cut({ ...known, startReason: reason }), [
       '0-200 before history: beyond history',
       ...INSIDE,
-      LATER,
+      ...LATER,
     ]);
   }
   const wanted = [span(0, 60)];
@@ -183,24 +183,29 @@ test('gaps of one cause and one time are one incident', () => {
   const at = (fromS: number, toS: number) => span(fromS * 1000, toS * 1000);
   const of = (market: string, where: ReturnType<typeof at>, reason: string, more = {}) => ({
     ...gap(where.fromMs, where.toMs, { reason, state: 'unfillable', ...more }),
-    market,
+    ...{ market, streamId: market.charCodeAt(0) },
   });
   const gaps = [
     of('A', at(1000, 1025), 'not observed'),
     of('A', at(1001, 1027), 'no connection'),
     of('B', at(999, 1030), 'head moved', { state: 'open' }),
     of('B', at(1000, 1025), 'not observed', { note: 'a request waited' }),
+    of('A', at(3000, 3025), 'not observed'),
+    of('A', at(3030, 3040), 'not observed'),
+    of('B', at(3000, 3025), 'no connection', { note: 'refused' }),
     of('A', at(0, 500_000), 'not collected', { state: 'open' }),
     of('B', at(10, 480_000), 'not collected', { state: 'open' }),
     of('A', at(2000, 2010), 'exchange failed', { state: 'open' }),
   ];
   assert.deepEqual(
-    incidentsOf(gaps).map(({ cause, state, gaps: own, span: { fromMs, toMs } }) => [
-      ...[cause, state, own.length, fromMs / 1000, toMs / 1000],
+    incidentsOf(gaps).map(({ cause, state, streams, span: { fromMs, toMs } }) => [
+      ...[cause, state, streams, fromMs / 1000, toMs / 1000],
     ]),
     [
-      ['daemon stopped', 'mixed', 3, 999, 1030],
+      ['daemon stopped', 'mixed', 2, 999, 1030],
       ['not observed', 'unfillable', 1, 1000, 1025],
+      ['not observed', 'unfillable', 1, 3000, 3040],
+      ['no connection', 'unfillable', 1, 3000, 3025],
       ['not collected', 'open', 2, 0, 500_000],
       ['exchange failed', 'open', 1, 2000, 2010],
     ],
