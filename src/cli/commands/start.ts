@@ -108,6 +108,7 @@ config/default.yaml explains every setting. Ctrl-C stores what was received and 
         clock,
         snapshot: () => telemetry.counts.snapshot(),
         exchangeNowMs: () => exchangeTime.nowMs(),
+        firstHistory: () => daemon.firstHistory,
       });
       if (lost.has('stdout')) summary.abandon();
       summary.start();

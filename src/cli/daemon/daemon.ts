@@ -6,7 +6,7 @@ import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { StoreEvents } from '../../observe/events.js';
-import type { LedgerCount } from '../../status/document.js';
+import { archiveStatus, firstHistoryText, type LedgerCount } from '../../status/document.js';
 import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
@@ -107,6 +107,7 @@ export class Daemon {
   #failure: Error | undefined;
   #lastTickMs: number;
   #counted: LedgerCount | undefined;
+  #firstHistory: readonly string[] = [];
   #leftOut: string | undefined;
   /** Why the database is waited for; undefined while it is not. */
   #awaited: string | undefined;
@@ -216,6 +217,8 @@ export class Daemon {
     };
     const onCounted = (counted: LedgerCount) => {
       this.#counted = counted;
+      const { kinds } = archiveStatus(counted, counted.atMs, { worst: 0 });
+      this.#firstHistory = kinds.flatMap((kind) => firstHistoryText(kind) ?? []);
     };
     const collector = { review: async () => await this.#collector?.review() };
     const beside = { ...this.#options, signal, tick, collector, onCounted };
@@ -394,6 +397,11 @@ export class Daemon {
   }
 
   /** What the status pages show. */
+  /** Progress of the first walk through history, a line a kind. */
+  get firstHistory(): readonly string[] {
+    return this.#firstHistory;
+  }
+
   get view(): DaemonView {
     const nowMs = this.#options.clock.monotonicMs();
     return {

@@ -17,6 +17,8 @@ export interface SummaryOptions {
   readonly snapshot: () => RunCountsSnapshot;
   /** The exchange's time now, UNIX milliseconds: lags are measured against it. */
   readonly exchangeNowMs: () => number;
+  /** Lines on the first walk through history. */
+  readonly firstHistory?: () => readonly string[];
 }
 
 /** A terminal is drawn again this often; anything else gets a line this often. */
@@ -180,6 +182,7 @@ export class LiveSummary {
     const width = (this.#options.output.columns ?? DEFAULT_WIDTH) - 1;
     const lines = [
       ...formatTable(columnsAt(this.#options.exchangeNowMs()), snapshot.streams, width),
+      ...(this.#options.firstHistory?.() ?? []),
       footLine(snapshot, this.#rates),
     ].map((line) => [...line].slice(0, width).join(''));
     this.#options.output.write(`${lines.join('\n')}\n`);
