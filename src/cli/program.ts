@@ -82,7 +82,7 @@ const COMMANDS: Commands = {
 const INVALID = /^error: option '(?:-\w, )?(--[\w-]+)[^']*' argument '([^']*)' is invalid\. */;
 
 /** Errors of the parser, in the words of {@link UsageError}. */
-export function inOneVoice(text: string): string {
+function inOneVoice(text: string): string {
   return text
     .replace(INVALID, 'tapekeep: $1: "$2" is not allowed; ')
     .replace(/^error: /, 'tapekeep: ');
