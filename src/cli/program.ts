@@ -118,6 +118,7 @@ export function buildProgram(finish: Finish): Command {
     .description('Collects market data of a spot exchange and proves what is complete.')
     .version(VERSION)
     .exitOverride()
+    .optionsGroup('Options, taken by every command:')
     .addHelpText('after', EXIT_CODE_HELP)
     .configureOutput({ outputError: (text, write) => write(inOneVoice(text)) })
     .configureHelp({ subcommandTerm: termOf })
@@ -209,7 +210,6 @@ function declare(
   for (const option of options) command.addOption(option);
   if (description !== undefined) command.description(description);
   if (help !== undefined) command.addHelpText('after', help);
-  command.addHelpText('after', '\nOptions of every command: tapekeep --help');
   if (hint !== undefined) {
     command.showHelpAfterError(hint);
     // What is as good as a program of its own does not list the options of this one.

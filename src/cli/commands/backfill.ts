@@ -6,10 +6,10 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
-import type { KnownStream } from '../../model/explain.js';
+import type { KnownStream, Piece } from '../../model/explain.js';
 import { type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
 import { expiredText } from '../../status/document.js';
-import type { SpanProgress, Store } from '../../store/index.js';
+import type { Store } from '../../store/index.js';
 import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
 import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
@@ -134,19 +134,16 @@ async function refuseExpired(
       throw new UsageError('--from', from.text, why);
     }
     const files = await partitionSpans(store, kind, 'archived');
-    const parts: (FillTask['stream'] & { readonly span: Span })[] = [];
+    const lacking: Span[] = [];
     for (const { stream, span } of own) {
       const wanted = kind === 'candles' ? await fromOpening(store, stream, span) : span;
-      const inFiles = files.map((one) => overlapOf(one, wanted)).filter((one) => !isEmptySpan(one));
-      parts.push(...inFiles.map((one) => ({ ...stream, span: one })));
+      for (const { state, span: part } of await store.inspection.pieces(stream, wanted, nowMs)) {
+        if (state === 'covered' || (!again && isSettled(state))) continue;
+        lacking.push(...files.map((one) => overlapOf(one, part)));
+      }
     }
-    const progress = await store.inspection.progress(parts, nowMs);
-    const isWhole = ({ coveredMs, unfillableMs, lengthMs }: SpanProgress) =>
-      coveredMs + (again ? 0 : unfillableMs) > lengthMs - 0.5;
-    const lacking = parts.filter((_, at) => !progress[at] || !isWhole(progress[at]));
-    obtain(away, seriesOf(tableOfStream(kind)).kind, () => []).push(
-      ...lacking.map((one) => one.span),
-    );
+    const found = lacking.filter((one) => !isEmptySpan(one));
+    obtain(away, seriesOf(tableOfStream(kind)).kind, () => []).push(...found);
   }
   const named = [...away].flatMap(([kind, all]) => {
     const spans = normalizeSpans(all);
@@ -162,6 +159,9 @@ async function refuseExpired(
   const why = `nothing can be added to what is in files and is not whole: ${named.join('; ')}; or leave that time out`;
   throw new UsageError('--from', from.text, why);
 }
+
+/** Whether a part is not fetched unless a person says so. */
+const isSettled = (state: Piece['state']) => state === 'unfillable' || state === 'before history';
 
 /** @throws UsageError naming the nearest market */
 async function chooseMarkets(
