@@ -93,7 +93,7 @@ export default command({
 
 function beforeLine(gaps: readonly Gap[]): string {
   const names = [...new Set(gaps.map(streamName))].sort().join(', ');
-  const markets = marketNames([...new Set(gaps.map(({ market }) => market))]);
+  const markets = marketNames([...new Set(gaps.map(({ market }) => market))].sort());
   return `Before the history of the exchange, not counted as missing: ${names} of ${markets}. See --all.`;
 }
 
