@@ -131,7 +131,7 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
     /"code":"streams_left_out","msg":"The settings switch off depth: /,
   );
   const shownAt = async (path: string) => (await fetch(new URL(path, address))).text();
-  const off = 'The settings switch off depth: a daemon with these settings collects nothing more';
+  const off = 'The settings switch off depth: a daemon with these settings does not collect that';
   const fact = new RegExp(`<dt>left out by the settings</dt><dd>${off}`);
   assert.match(await shownAt('/'), fact);
   assert.match(
