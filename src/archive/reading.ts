@@ -148,7 +148,7 @@ export class ArchiveReader {
     return await this.#place.folder.filesOfAll(this.#find(kind, span), marketIds);
   }
 
-  /** What a span of a stream consists of, covered or missing. @throws StoreError */
+  /** Returns the pieces of a span of a stream, covered or missing. @throws StoreError */
   async pieces(stream: StreamPlace, span: Span): Promise<Piece[]> {
     this.#check();
     return await this.snapshot.pieces(stream, span);

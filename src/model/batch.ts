@@ -68,7 +68,7 @@ export interface Revocation {
   readonly atMs: number;
 }
 
-/** What a collector learned of a gap. It takes the place of what was remembered of its span. */
+/** A finding of a collector about a gap. It replaces what the ledger remembered of its span. */
 export interface GapRecord {
   readonly stream: StreamRef;
   readonly span: Span;
@@ -83,14 +83,14 @@ export interface GapRecord {
   readonly isAttempt?: boolean;
 }
 
-/** Where expected coverage of a stream begins from now on. */
+/** Start of the expected coverage of a stream from now on. */
 export interface StreamStart {
   readonly streamId: number;
   readonly fromMs: number;
   readonly reason?: StartReason | null;
 }
 
-/** What one response makes of the archive. Revocations and exposures come first, then rows and claims, then the rest. */
+/** Changes that one response makes to the archive: revocations and exposures first, then rows and claims, then the rest. */
 export interface Batch extends BatchRows {
   readonly quarantine?: readonly QuarantineRow[];
   readonly claims?: readonly CoverageClaim[];

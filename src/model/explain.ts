@@ -161,10 +161,10 @@ function lagFromMs({ kind, variant, countedUntilMs }: KnownStream, nowMs: number
   return kind === 'candles' ? floorToMs(nowMs - SETTLING_MS, variant * 1000) : nowMs;
 }
 
-/** Whether the history of a stream is walked down page by page, until its start is found. */
+/** True if the history of a stream is walked down page by page, until its start is found. */
 const isWalked = ({ kind }: { readonly kind: string }) => kind === 'trades';
 
-/** Whether the exchange has, or may have, more of a stream than what lies above its start. */
+/** True if the exchange has, or may have, more of a stream than what lies above its start. */
 export function isPartOfHistory({
   kind,
   collectFromMs,
@@ -190,10 +190,10 @@ export function startText(stream: KnownStream, nowMs: number): string {
   return `older history is still being fetched; reached: ${at}${next}`;
 }
 
-/** What decides how a gap is tried again, beside the ledger. */
+/** Facts beside the ledger that decide when a gap is tried again. */
 export interface Surroundings {
   readonly nowMs: number;
-  /** Whether a program writes to the archive. */
+  /** A program writes to the archive. */
   readonly isWritten?: boolean;
   /** Why a daemon with these settings does not collect the stream. */
   readonly leftOut?: string | undefined;

@@ -21,7 +21,7 @@ export interface Incident<Gap extends StreamGap> {
   readonly markets: number;
 }
 
-/** What a stop of the daemon leaves, by kind of stream. */
+/** Reasons of the gaps that a stop of the daemon leaves, by kind of stream. */
 const OF_A_STOP: ReadonlySet<string> = new Set<GapReason>([
   ...(['not observed', 'no connection', 'not collected', 'head moved'] as const),
 ]);

@@ -127,7 +127,7 @@ export class AsOfReader {
     return this.#store.inspection.streams();
   }
 
-  /** What a span of a stream consists of, covered or missing. */
+  /** Returns the pieces of a span of a stream, covered or missing. */
   pieces(stream: StreamPlace, span: Span): Promise<Piece[]> {
     return this.#lease.hold(({ reader, alone }) => alone.run(() => reader.pieces(stream, span)));
   }

@@ -91,7 +91,7 @@ export function completenessOf(pieces: readonly Piece[]): Pick<MarketPart, 'cove
 /** A span of a market that is to be complete. */
 type WantedSpan = Pick<SeriesGaps, 'kind' | 'market' | 'stream' | 'span'>;
 
-/** What is wanted, with what the ledger has of it. */
+/** Requested spans, with the pieces that the ledger has of them. */
 export type Known<Wanted> = Wanted & { readonly known: readonly Piece[] };
 
 /**

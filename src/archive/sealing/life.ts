@@ -42,7 +42,7 @@ export interface LifeReport {
   readonly failures: readonly { readonly partition: string; readonly error: TapekeepError }[];
 }
 
-/** What is sealed needs no more. */
+/** Needs of a sealed partition: none. */
 const NO_NEEDS = { needsChecks: false, needsTimes: false };
 /** Another partition would need as much room. */
 const FULL: ReadonlySet<string> = new Set(['cold_disk_full', 'restore_disk_full']);
