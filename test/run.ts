@@ -11,59 +11,28 @@ import { factor } from './support/seeds.js';
 
 /**
  * Runs the test files, a few by one or many by some in a process. Arguments pick files whose path contains one of them:
- * `tsx test/run.ts unit/kernel wire`. Without any, and with less than all random worlds, the long ones are left out.
+ * `tsx test/run.ts unit/kernel wire`. Without any, and with less than all random worlds, those of `long` are left out:
+ * daemons that are killed, exchanges that lie for minutes.
  */
 const root = import.meta.dirname;
 /** Tests that take long, and mostly wait, come first: what only computes fills the rest of the time. */
 const ROOMS = ['fault', 'e2e', 'store', 'wire', 'unit'];
-const turnOf = (path: string) => ROOMS.indexOf(path.split(sep)[0] ?? '');
+const LONG = `long${sep}`;
+const roomOf = (path: string) => path.replace(LONG, '').split(sep)[0] ?? '';
+const turnOf = (path: string) => ROOMS.indexOf(roomOf(path));
 /** Beyond the two cores of a small machine: daemons and exchanges mostly wait for each other. */
 const PROCESSES = 4;
 /** A file that hangs fails by name, and does not take the others' time with it. */
 const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
-/** These take longer than all others together: daemons that are killed, exchanges that lie for minutes. */
-const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
-  fault: 'all',
-  e2e: [
-    ...['adding-a-series', 'backfill', 'closed-loop'],
-    ...[
-      'database-kept',
-      'doctor',
-      'doctor-exchange',
-      'documents',
-      'documents-sandbox',
-      'ended-early',
-      'export',
-    ],
-    ...['gaps', 'hostile-memory', 'ipv6', 'known-exchanges', 'lying-exchange'],
-    ...['markets-change', 'migrate'],
-    ...['partitions', 'partitions-disk', 'recipes', 'refusals', 'stopping', 'tape', 'tls'],
-    ...['trade-feed', 'verify', 'wrong-ids', 'zones'],
-  ],
-  store: [
-    ...['analytics-plans', 'analytics-replaced', 'blocked', 'cold-manifests', 'embedded'],
-    ...['failover', 'faults', 'reading-analytics', 'replication', 'roles-made'],
-    ...['sealing-decimals'],
-    ...['sealing-doubts', 'sealing-kinds', 'sealing-late', 'sealing-refused'],
-  ],
-  wire: [
-    ...['client-types', 'conformance', 'conformance-lies', 'conformance-lies-book'],
-    ...['conformance-lies-orders', 'conformance-lies-realtime', 'conformance-lies-trades'],
-    ...['conformance-orders', 'conformance-program', 'control-doors', 'dialects', 'replay-cold'],
-    ...['replay-crowd'],
-  ],
-};
 const picks = process.argv.slice(2);
 const isUsual = picks.length === 0 && factor < 1;
-const isLong = (path: string) => {
-  const [room = '', name = ''] = path.split(sep);
-  return LONG[room] === 'all' || LONG[room]?.includes(name.replace('.test.ts', '')) === true;
-};
 const found = readdirSync(root, { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.test.ts'))
   .filter((path) => picks.length === 0 || picks.some((pick) => path.includes(pick)))
   .sort((a, b) => turnOf(a) - turnOf(b) || (a < b ? -1 : 1));
-const files = found.filter((path) => !(isUsual && isLong(path))).map((path) => join(root, path));
+const files = found
+  .filter((path) => !(isUsual && path.startsWith(LONG)))
+  .map((path) => join(root, path));
 if (files.length < found.length) {
   process.stdout.write(
     `${found.length - files.length} long files are left out, TEST_WORLDS=1 runs them too\n`,
@@ -91,7 +60,7 @@ async function startSharedPostgres() {
 const DETAILED_FILES = 8;
 const isDetailed = files.length <= DETAILED_FILES;
 /** To start a process and load the program's source takes longer than most of these files do. */
-const SHARE_PROCESSES: ReadonlySet<string | undefined> = new Set(['unit', 'wire', 'store']);
+const SHARE_PROCESSES: ReadonlySet<string> = new Set(['unit', 'wire', 'store']);
 const SHARED_BY = 12;
 
 /** The files that processes are started with: each imports the test files that share it. */
@@ -99,8 +68,8 @@ function entriesIn(folder: string): string[] {
   const alone: string[] = [];
   const shared = new Map<string, string[]>();
   for (const file of files) {
-    const [room] = relative(root, file).split(sep);
-    if (isDetailed || room === undefined || !SHARE_PROCESSES.has(room)) alone.push(file);
+    const room = roomOf(relative(root, file));
+    if (isDetailed || !SHARE_PROCESSES.has(room)) alone.push(file);
     else shared.set(room, [...(shared.get(room) ?? []), file]);
   }
   const entries = [...shared].flatMap(([room, paths]) => {
