@@ -38,7 +38,7 @@ in the database for cold.after. The files stay and serve again if the partition 
     const gone =
       expired === 0
         ? ''
-        : `; ${countOf(expired, 'partition')} of it ${expired === 1 ? 'was' : 'were'} expired`;
+        : `; ${countOf(expired, 'partition')} of it ${expired === 1 ? 'is' : 'are'} expired`;
     return await workOnLives(look, {
       isJson: json,
       nothing: `Nothing to do: no partition of this span is archived${gone} ("tapekeep partitions" lists them).`,
