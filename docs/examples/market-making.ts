@@ -22,7 +22,7 @@ export interface MarketMakingOptions {
   readonly market: string;
   readonly from: Moment;
   readonly to: Moment;
-  /** Of each order, in the stock currency. */
+  /** Of each order, in the base currency. */
   readonly amount: string;
   /** Most that is held, long or short. */
   readonly most: string;
@@ -37,8 +37,8 @@ export interface MarketMakingResult {
   readonly sold: number;
   /** Gaps of books or trades that it was played over. */
   readonly gaps: number;
-  /** Held at the end, in the stock currency; negative when more was sold than bought. */
-  readonly stock: string;
+  /** Held at the end, in the base currency; negative when more was sold than bought. */
+  readonly base: string;
   /** Gained or lost, with what is held at the last middle of the book. */
   readonly gain: string;
 }
@@ -50,7 +50,7 @@ export async function marketMaking(options: MarketMakingOptions): Promise<Market
   const { archive, market, from, to, amount, most, gaps } = options;
   const least = multiplyDecimals(most, '-1');
   let [books, trades, bought, sold, passed] = [0, 0, 0, 0, 0];
-  let [money, stock, middle] = ['0', '0', '0'];
+  let [quote, base, middle] = ['0', '0', '0'];
   let bid: string | undefined;
   let ask: string | undefined;
   const kinds = ['depth', 'trades'] as const;
@@ -65,23 +65,23 @@ export async function marketMaking(options: MarketMakingOptions): Promise<Market
       trades += 1;
       const { price, side } = event;
       if (side === 'sell' && bid !== undefined && compareDecimals(price, bid) < 0) {
-        if (compareDecimals(addDecimals(stock, amount), most) > 0) continue;
-        stock = addDecimals(stock, amount);
-        money = subtractDecimals(money, multiplyDecimals(bid, amount));
+        if (compareDecimals(addDecimals(base, amount), most) > 0) continue;
+        base = addDecimals(base, amount);
+        quote = subtractDecimals(quote, multiplyDecimals(bid, amount));
         bought += 1;
         // The next order waits for the next look at the book.
         bid = undefined;
       } else if (side === 'buy' && ask !== undefined && compareDecimals(price, ask) > 0) {
-        if (compareDecimals(subtractDecimals(stock, amount), least) < 0) continue;
-        stock = subtractDecimals(stock, amount);
-        money = addDecimals(money, multiplyDecimals(ask, amount));
+        if (compareDecimals(subtractDecimals(base, amount), least) < 0) continue;
+        base = subtractDecimals(base, amount);
+        quote = addDecimals(quote, multiplyDecimals(ask, amount));
         sold += 1;
         ask = undefined;
       }
     } else if (event.kind === 'gap' && event.edge === 'begin') passed += 1;
   }
-  const gain = addDecimals(money, multiplyDecimals(stock, middle));
-  return { books, trades, bought, sold, gaps: passed, stock, gain };
+  const gain = addDecimals(quote, multiplyDecimals(base, middle));
+  return { books, trades, bought, sold, gaps: passed, base, gain };
 }
 
 /** Runs it from the command line. */
@@ -98,10 +98,10 @@ export async function main(args: readonly string[]): Promise<void> {
       ])),
       ...{ amount: '0.01', most: '0.1', gaps: gapsOf(values) },
     });
-    const { books, trades, bought, sold, gaps, stock, gain } = found;
+    const { books, trades, bought, sold, gaps, base, gain } = found;
     process.stdout.write(`books: ${books}, trades: ${trades}${passedOver(gaps)}\n`);
-    process.stdout.write(`bought: ${bought}, sold: ${sold}; holds ${stock}\n`);
-    process.stdout.write(`gained ${gain} in the money currency\n`);
+    process.stdout.write(`bought: ${bought}, sold: ${sold}; holds ${base}\n`);
+    process.stdout.write(`gained ${gain} in the quote currency\n`);
   } finally {
     await archive.close();
   }

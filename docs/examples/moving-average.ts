@@ -27,8 +27,8 @@ export interface MovingAverageOptions {
   /** Candles of the shorter and of the longer mean. */
   readonly fast: number;
   readonly slow: number;
-  /** In the money currency, all of it is put in. */
-  readonly money: string;
+  /** In the quote currency, all of it is put in. */
+  readonly quote: string;
   /** Rate of the fee of a trade. */
   readonly fee: string;
   /** `mark` plays over them, and counts them. */
@@ -44,7 +44,7 @@ export interface MovingAverageResult {
     readonly side: 'buy' | 'sell';
     readonly price: string;
   }[];
-  /** What it is worth at the last close, in the money currency. */
+  /** What it is worth at the last close, in the quote currency. */
   readonly worth: string;
 }
 
@@ -57,7 +57,7 @@ export async function movingAverage(options: MovingAverageOptions): Promise<Movi
   const keep = subtractDecimals('1', fee);
   const closes: string[] = [];
   const trades: MovingAverageResult['trades'][number][] = [];
-  let [money, stock, candles, passed, last] = [options.money, '0', 0, 0, '0'];
+  let [quote, base, candles, passed, last] = [options.quote, '0', 0, 0, '0'];
   for await (const candle of archive.candles({ market, intervalS, from, to, gaps })) {
     if (candle.kind === 'gap' && candle.edge === 'begin') passed += 1;
     if (candle.kind !== 'candle') continue;
@@ -71,13 +71,13 @@ export async function movingAverage(options: MovingAverageOptions): Promise<Movi
     const ofSlow = multiplyDecimals(sum(closes), String(fast));
     const trend = compareDecimals(ofFast, ofSlow);
     const at = isoOf(candle.atUs);
-    if (trend > 0 && money !== '0') {
-      stock = divideDecimals(multiplyDecimals(money, keep), last, DIGITS);
-      money = '0';
+    if (trend > 0 && quote !== '0') {
+      base = divideDecimals(multiplyDecimals(quote, keep), last, DIGITS);
+      quote = '0';
       trades.push({ at, side: 'buy', price: last });
-    } else if (trend < 0 && stock !== '0') {
-      money = multiplyDecimals(multiplyDecimals(stock, last), keep);
-      stock = '0';
+    } else if (trend < 0 && base !== '0') {
+      quote = multiplyDecimals(multiplyDecimals(base, last), keep);
+      base = '0';
       trades.push({ at, side: 'sell', price: last });
     }
   }
@@ -85,7 +85,7 @@ export async function movingAverage(options: MovingAverageOptions): Promise<Movi
     candles,
     gaps: passed,
     trades,
-    worth: addDecimals(money, multiplyDecimals(stock, last)),
+    worth: addDecimals(quote, multiplyDecimals(base, last)),
   };
 }
 
@@ -100,7 +100,7 @@ export async function main(args: readonly string[]): Promise<void> {
       market: required(values, 'market'),
       intervalS,
       ...(await spanOf(archive, values, [{ kind: 'candles', variantS: intervalS }])),
-      ...{ fast: 5, slow: 20, money: '1000', fee: '0.001', gaps: gapsOf(values) },
+      ...{ fast: 5, slow: 20, quote: '1000', fee: '0.001', gaps: gapsOf(values) },
     });
     for (const { at, side, price } of trades) process.stdout.write(`${at} ${side} at ${price}\n`);
     process.stdout.write(

@@ -35,7 +35,7 @@ export interface PaperTraderOptions {
   readonly records: number;
   /** A minute by default. */
   readonly quietMs?: number;
-  /** Of one order, in the stock currency. */
+  /** Of one order, in the base currency. */
   readonly amount: string;
   /** Hears of each order as it is filled, and of connections that fail. */
   readonly tell?: (news: string) => void;
@@ -49,8 +49,8 @@ export interface PaperTraderResult {
     /** Mean price of what the book offered, as exact as prices of the market are. */
     readonly price: string;
   }[];
-  readonly money: string;
-  readonly stock: string;
+  readonly quote: string;
+  readonly base: string;
 }
 
 const QUIET_MS = 60_000;
@@ -59,21 +59,21 @@ const RECORDED_PERIOD_S = 86_400;
 
 /** What an order takes of the levels of a book at once; the rest of it is cancelled. */
 function take(levels: readonly (readonly [string, string])[], amount: string) {
-  let [left, money] = [amount, '0'];
+  let [left, quote] = [amount, '0'];
   for (const [price, offered] of levels) {
     if (compareDecimals(left, '0') <= 0) break;
     const taken = compareDecimals(offered, left) < 0 ? offered : left;
     left = subtractDecimals(left, taken);
-    money = addDecimals(money, multiplyDecimals(price, taken));
+    quote = addDecimals(quote, multiplyDecimals(price, taken));
   }
-  return { taken: subtractDecimals(amount, left), money };
+  return { taken: subtractDecimals(amount, left), quote };
 }
 
 /** Buys after a rise of the last price and sells after a fall. Throws when there are no states to be had. */
 export async function paperTrader(options: PaperTraderOptions): Promise<PaperTraderResult> {
   const { exchange, market, periodS, amount, tell, quietMs = QUIET_MS } = options;
   const orders: PaperTraderResult['orders'][number][] = [];
-  let [money, stock, records] = ['0', '0', 0];
+  let [quote, base, records] = ['0', '0', 0];
   let [before, lastNews]: (string | undefined)[] = [];
   let priceDigits: number | undefined;
   let isQuiet = false;
@@ -106,20 +106,20 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
       const { last } = event.record;
       const trend = before === undefined ? 0 : compareDecimals(last, before);
       before = last;
-      const isLong = compareDecimals(stock, '0') > 0;
+      const isLong = compareDecimals(base, '0') > 0;
       if ((trend > 0 && !isLong) || (trend < 0 && isLong)) {
         const side = trend > 0 ? 'buy' : 'sell';
         const { data: book } = await exchange.depth({ market, limit: 50 });
-        const wanted = side === 'buy' ? amount : stock;
+        const wanted = side === 'buy' ? amount : base;
         const filled = take(side === 'buy' ? book.asks : book.bids, wanted);
         if (compareDecimals(filled.taken, '0') > 0) {
           priceDigits ??= await priceDigitsOf(exchange, market);
-          const price = divideDecimals(filled.money, filled.taken, priceDigits);
+          const price = divideDecimals(filled.quote, filled.taken, priceDigits);
           orders.push({ side, amount: filled.taken, price });
           tell?.(`${side} ${filled.taken} at ${price}`);
           const isBuy = side === 'buy';
-          stock = isBuy ? addDecimals(stock, filled.taken) : subtractDecimals(stock, filled.taken);
-          money = isBuy ? subtractDecimals(money, filled.money) : addDecimals(money, filled.money);
+          base = isBuy ? addDecimals(base, filled.taken) : subtractDecimals(base, filled.taken);
+          quote = isBuy ? subtractDecimals(quote, filled.quote) : addDecimals(quote, filled.quote);
         }
       }
       if (records >= options.records) break;
@@ -127,7 +127,7 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
   } finally {
     clearTimeout(timer);
   }
-  return { records, orders, money, stock };
+  return { records, orders, quote, base };
 }
 
 async function priceDigitsOf(exchange: Pick<ExchangeClient, 'markets'>, market: string) {
@@ -168,8 +168,8 @@ export async function main(args: readonly string[]): Promise<void> {
     }
     tell(`following ${market}; states to come: ${records}`);
     const trader = { exchange, market, periodS, records, amount: '0.01', tell };
-    const { money, stock, ...found } = await paperTrader(trader);
-    process.stdout.write(`states: ${found.records}; money ${money}, stock ${stock}\n`);
+    const { quote, base, ...found } = await paperTrader(trader);
+    process.stdout.write(`states: ${found.records}; quote ${quote}, base ${base}\n`);
   } finally {
     await exchange.close();
   }

@@ -61,7 +61,7 @@ test('the examples find what can be worked out by hand, and run by command', asy
   t.after(() => archive.close());
   const market = BTC.name;
   const candles = { archive, market, intervalS: 60, from: iso(60), to: iso(481) };
-  const rules = { fast: 1, slow: 3, money: '1200', fee: '0', gaps: 'throw' } as const;
+  const rules = { fast: 1, slow: 3, quote: '1200', fee: '0', gaps: 'throw' } as const;
   assert.deepEqual(await movingAverage({ ...candles, to: iso(480), ...rules }), {
     candles: 7,
     gaps: 0,
@@ -73,7 +73,7 @@ test('the examples find what can be worked out by hand, and run by command', asy
   });
   const span = { archive, market, from: iso(0), to: iso(480) };
   const made = await marketMaking({ ...span, amount: '1', most: '2', gaps: 'throw' });
-  const found = { books: 2, trades: 3, bought: 1, sold: 1, gaps: 0, stock: '0', gain: '1' };
+  const found = { books: 2, trades: 3, bought: 1, sold: 1, gaps: 0, base: '0', gain: '1' };
   assert.deepEqual(made, found);
   // Nothing is known of the last minute, neither of books nor of trades.
   const over = { ...span, to: iso(540), gaps: 'mark' } as const;
@@ -141,7 +141,7 @@ test('where the span of an example is not to be had, the market or what it lacks
   });
   // Of eight candles the first closes where the span begins, and the last where it ends.
   const all = await spanOf(archive, of, candles(60));
-  const rules = { fast: 1, slow: 3, money: '1200', fee: '0', gaps: 'throw' } as const;
+  const rules = { fast: 1, slow: 3, quote: '1200', fee: '0', gaps: 'throw' } as const;
   const found = await movingAverage({ archive, market: BTC.name, intervalS: 60, ...all, ...rules });
   assert.equal(found.candles, 8);
 });
@@ -153,7 +153,7 @@ test('the paper trader speaks to a server of the contract as to the exchange', a
   t.after(() => exchange.close());
   const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '0.001' };
   const found = await paperTrader({ ...trader, records: 1 });
-  assert.deepEqual(found, { records: 1, orders: [], money: '0', stock: '0' });
+  assert.deepEqual(found, { records: 1, orders: [], quote: '0', base: '0' });
 });
 
 test('the paper trader ends where nothing is pushed any more', async (t) => {
@@ -234,8 +234,8 @@ test('on a replayed market the paper trader takes what the book offered then, an
       { side: 'buy', amount: '1', price: '201.50' },
       { side: 'sell', amount: '1', price: '57.40' },
     ],
-    money: '-286.25',
-    stock: '0',
+    quote: '-286.25',
+    base: '0',
   });
   // Only what was recorded is replayed, and whoever asks for more hears of it.
   const other = paperTrader({ ...trader, exchange: client, periodS: 61, records: 1 });
