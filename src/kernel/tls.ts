@@ -15,7 +15,7 @@ export function withUrlHost(address: string): string {
 
 /** Why the other side of a TLS connection was not believed, in words that say what to do. */
 const REASONS: ReadonlyArray<readonly [RegExp, string]> = [
-  [/^CERT_HAS_EXPIRED$/, 'its certificate has expired: it has to be renewed there'],
+  [/^CERT_HAS_EXPIRED$/, 'its certificate has expired; renew it there'],
   [/^CERT_NOT_YET_VALID$/, 'its certificate is not valid yet: look at the clock of this machine'],
   [
     /^(ERR_TLS_CERT_ALTNAME_INVALID|HOSTNAME_MISMATCH)$/,

@@ -184,10 +184,10 @@ function isFailure({ error, outcome }: RequestEnded): boolean {
   return error !== undefined && outcome !== 'aborted';
 }
 
-/** Why a frame was of no use. */
+/** Reasons for ignored frames. */
 const UNUSED: Readonly<Record<string, string>> = {
-  dropped: 'real-time frame not used: of a market or a request that is not waited for (any more)',
-  unrecognised: 'real-time frame not used: no message that is known',
+  dropped: 'ignored frame: unknown market or request',
+  unrecognised: 'ignored frame: unknown message',
 };
 
 const isUnused = (outcome: string): boolean => Object.hasOwn(UNUSED, outcome);

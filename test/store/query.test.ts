@@ -218,7 +218,7 @@ test('the asker may leave rows out, and is told of what is not there', async (t)
   for (const isFilesOnly of [false, true]) {
     await assert.rejects(
       ask(place, sql, { isFilesOnly, selection: { markets: ['BTC_USD', 'BTCUSD'] } }),
-      { code: 'usage', message: /nothing of a market BTCUSD here. Did you mean BTC_USD\?/ },
+      { code: 'usage', message: /unknown market BTCUSD. Did you mean BTC_USD\?/ },
     );
   }
   await runSql(

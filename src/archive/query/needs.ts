@@ -189,7 +189,7 @@ export function assertMarkets(
     nearest === undefined
       ? '; SELECT market FROM markets lists what there is'
       : `. Did you mean ${nearest}?`;
-  throw new StatementRefusedError(`there is nothing of a market ${unknown} here${advice}`);
+  throw new StatementRefusedError(`unknown market ${unknown}${advice}`);
 }
 
 /**

@@ -209,7 +209,7 @@ function unready({ phase, databaseTrouble }: DaemonView, { exchange }: Config): 
     return new TapekeepError('start_unfinished', text);
   }
   if (phase === WAITING_FOR_EXCHANGE && exchange.url !== null) {
-    const text = `the exchange at ${exchange.url} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
+    const text = `the exchange at ${exchange.url} gave no usable response before the --for time ended; see the log, and check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
     return new TapekeepError('exchange_silent', text);
   }
   const still = `while it was still ${phase}; give it longer`;

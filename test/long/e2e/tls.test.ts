@@ -12,7 +12,7 @@ import { Program, startSandbox } from '../../support/programs/program.js';
 
 const LOG = ['--log-level', 'debug', '--log-format', 'json'];
 const WRONG: ReadonlyArray<readonly [Certificate, RegExp]> = [
-  ['expired', /certificate has expired: it has to be renewed.*CERT_HAS_EXPIRED/],
+  ['expired', /certificate has expired; renew it.*CERT_HAS_EXPIRED/],
   ['other-name', /for another host name: use the name.*ERR_TLS_CERT_ALTNAME_INVALID/],
   ['self-signed', /of no authority that this machine knows.*NODE_EXTRA_CA_CERTS/],
 ];
