@@ -113,7 +113,7 @@ async function closeDatabase(connection: Runner): Promise<Settled> {
   if (found === undefined || found.rights === '') return UNCHANGED;
   const revoke = `REVOKE ${found.rights} ON DATABASE ${found.database} FROM PUBLIC`;
   if (!found.isOurs) {
-    const note = `every login of the server may use this database: let its owner run "${revoke};"`;
+    const note = `every login of the server may use this database; ask its owner to run "${revoke};"`;
     return { changed: false, note };
   }
   await connection.rows(`
@@ -283,7 +283,7 @@ async function passOwnership(connection: Runner): Promise<Settled> {
     connection,
     change,
     (error) =>
-      `the tables stay with the user who made them, because it may not pass them on to ${OWNER} (${messageOf(error)}): let an administrator run "${advice}" and migrate again`,
+      `the tables stay with the user who made them, because it may not pass them on to ${OWNER} (${messageOf(error)}); ask an administrator to run "${advice}" and migrate again`,
   );
 }
 
