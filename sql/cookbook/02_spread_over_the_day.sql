@@ -3,7 +3,7 @@
 -- and has two digits more than prices of the market.
 SELECT slot.open_at,
        trim_scale(round(sum(s.spread * s.held_s) / sum(s.held_s) FILTER (WHERE s.spread IS NOT NULL),
-                        (SELECT money_prec + 2 FROM analytics.markets WHERE market = 'BTC_USDT'))) AS mean_spread,
+                        (SELECT quote_prec + 2 FROM analytics.markets WHERE market = 'BTC_USDT'))) AS mean_spread,
        min(s.spread) AS least, max(s.spread) AS most,
        round(coalesce(sum(s.held_s), 0) / 3600, 4) AS watched
 FROM analytics.slots('1 hour', now() - interval '3 hours', now()) slot

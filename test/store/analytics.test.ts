@@ -173,7 +173,7 @@ test('a kind may be named as the ledger or as the settings do, and no other way'
     }
   }
   assert.notEqual((await answer(`coverage('BTC_USDT', 'candles', ${span})`)).length, 0);
-  const unknown = { code: '22023', message: "there is no kind 'tradez'", hint: /trades, times/ };
+  const unknown = { code: '22023', message: "there is no kind 'tradez'", hint: /trades, candles/ };
   const noPeriod = { code: '22023', message: /states over 7 s were never/, hint: /60, 86400 s/ };
   for (const [call, error] of [
     [`gaps('BTC_USDT', 'tradez', ${span})`, unknown],

@@ -175,7 +175,7 @@ function askedSources(): { readonly name: string; readonly source: string }[] {
  */
 const LOOSE: Readonly<Record<string, { readonly stream?: number; readonly none?: number }>> = {
   'store/checks/inputs.ts': { stream: 3 },
-  'store/completeness/gaps.ts': { stream: 10, none: 2 },
+  'store/completeness/gaps.ts': { stream: 11, none: 2 },
   'store/completeness/ledger.ts': { stream: 7, none: 4 },
   'store/completeness/revocation.ts': { stream: 1 },
   'store/reading/inspection.ts': { stream: 2, none: 1 },

@@ -60,7 +60,7 @@ test('questions that the archive cannot answer, and readers that leave', async (
         { ...EVENT_SPAN, markets: ['AAA_USD'], kinds: ['candles'], intervalsS: [86_400] },
         {
           ...outside,
-          message: /no candles of 86400 seconds are complete yet; there are candles of .*trades/,
+          message: /no candles of 1d are complete yet; there are candles of .*trades/,
         },
       );
       await refused(

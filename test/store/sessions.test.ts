@@ -96,7 +96,7 @@ async function seenOf(t: TestContext, { store, streams }: EventWorld) {
     await past.updatesAfter(1, 60, { observedAtMs: fromMs, seq: 0 }, toMs, 100),
   ];
   const status = [
-    await store.statusRows(toMs + 60_000),
+    (await store.statusRows(toMs + 60_000)).map((row) => ({ ...row, ageS: 0 })),
     await store.gapTotals(toMs + 60_000),
     await Promise.all(streams.map((one) => store.coveredRanges(one, 10))),
   ];

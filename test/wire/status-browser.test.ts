@@ -89,7 +89,7 @@ test('in a browser the page opens with the token as password, and nothing is cut
   url.password = TOKEN;
   for (const width of [1280, 390]) {
     await browser.open(url.href, width);
-    assert.equal(await browser.evaluate('document.querySelectorAll("tbody tr").length'), 28);
+    assert.equal(await browser.evaluate('document.querySelectorAll("tbody tr").length'), 37);
     assert.deepEqual(await browser.evaluate(CUT_OFF), [], `at ${width} px`);
     const shown = await browser.evaluate<string>('document.body.innerText');
     assert.match(shown, /7d 9h/);

@@ -10,24 +10,22 @@ import { readStreams } from './inspection.js';
 const FACTS_MAX = 1_000_000;
 
 const SPAN = rangeSql('$3', '$4');
-const ofStream = (o: string) =>
-  `${o}.market_id = $1 AND ${o}.stream_id = $2 AND ${o}.span && ${SPAN}`;
 const FACTS = `
   SELECT 'remembered' AS what, g.span * ${SPAN} AS span, g.gap_id, g.state, g.reason, ${NOTES} AS note,
          g.attempts, g.first_seen_at, g.next_attempt_at
-  FROM gap g WHERE ${ofStream('g')} AND g.state <> 'filled'
+  FROM gap g WHERE g.market_id = $1 AND g.stream_id = $2 AND g.span && ${SPAN} AND g.state <> 'filled'
   UNION ALL
   SELECT 'covered', c.span * ${SPAN}, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-  FROM coverage c WHERE ${ofStream('c')}
+  FROM coverage c WHERE c.market_id = $1 AND c.stream_id = $2 AND c.span && ${SPAN}
   UNION ALL
   SELECT 'wanted', w.span * ${SPAN}, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-  FROM wanted w WHERE ${ofStream('w')}
+  FROM wanted w WHERE w.market_id = $1 AND w.stream_id = $2 AND w.span && ${SPAN}
   ORDER BY 2 LIMIT ${FACTS_MAX}`;
 
 type Fact = KnownGap & { readonly what: 'covered' | 'wanted' | 'remembered' };
 
 /**
- * What a time range of a stream consists of, oldest first; of a stream that is none it is nothing.
+ * Returns the pieces of a time range of a stream, oldest first; none for an unknown stream.
  *
  * @param nowMs the exchange's time
  */
