@@ -180,8 +180,7 @@ export function copyTableSql({ kind, marketIds, span }: TableSlice): string {
 const LEDGER: Readonly<Record<LedgerTable, string>> = {
   markets: `market, base, quote, base_prec, quote_prec, fee_prec, min_amount, first_seen_at,
     last_seen_at, delisted_at, market_id FROM analytics.markets`,
-  coverage: `market, kind, variant, starts_at, ends_at, rows, first_id, last_id, updated_at
-    FROM analytics.coverage`,
+  coverage: 'market, kind, variant, starts_at, ends_at, updated_at FROM analytics.coverage',
   gaps: `market, kind, variant, starts_at, ends_at, state, reason, is_lag, attempts, first_seen_at,
     next_attempt_at, note, is_before_history FROM analytics.gaps`,
 };
