@@ -2,6 +2,7 @@ import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { BoundedMap } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
+import { Agreement, BELIEVED } from '../../model/agreement.js';
 import { comparePlaces, orderPage, type PageRow, placeKey } from '../../model/order.js';
 import { provenUntilMs } from '../../model/proof.js';
 import {
@@ -14,7 +15,7 @@ import {
 import type { UntimedTrades } from '../../store/index.js';
 import { PRIORITY } from '../ports.js';
 import type { HeadLook } from './head.js';
-import { PageEnds, sureRows } from './known.js';
+import { holdBack, sureRows } from './known.js';
 import { PAGE_MAX, Pace, pageSize } from './pace.js';
 import { type TradePage, type TradeSource, timeMsOf } from './source.js';
 import { LOCATE_REQUESTS_MAX, type ServerTraits, type Walk } from './walk.js';
@@ -55,7 +56,7 @@ export class ExactTimes {
   readonly #source: TradeSource;
   readonly #onRevoked: (span: Span) => void;
   readonly #pace = new Pace();
-  readonly #pageEnds = new PageEnds();
+  readonly #pageEnds = new Agreement<string>(BELIEVED.pageEnd);
   #newest: PageRow | undefined;
   #pass: Pass | undefined;
   /** Partitions that begin before are next. */
@@ -249,7 +250,7 @@ export class ExactTimes {
     this.#traits.largestPage = Math.max(this.#traits.largestPage, page.rowCount);
     const isShown = (row: PageRow) =>
       this.#walk.known.has(row) || evidence?.isShownBy(this.endpoint, row) === true;
-    return this.#pageEnds.holdBack(page, skip === 0, isShown);
+    return holdBack(page, skip === 0, isShown, this.#pageEnds);
   }
 }
 

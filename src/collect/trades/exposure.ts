@@ -1,6 +1,7 @@
 import type { CallOptions } from '../../client/index.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
+import { lackedRule } from '../../model/agreement.js';
 import { type PageRow, placeKey } from '../../model/order.js';
 import { isUnread } from './known.js';
 import { PAGE_MAX } from './pace.js';
@@ -17,8 +18,8 @@ interface Asked {
   /** Rows of the answer, newest first. */
   readonly rows: readonly PageRow[];
   readonly skip: number;
-  /** Number of answers that must lack a row. */
-  readonly answers: number;
+  /** The answers are pages of a step into a gap, not of the head. */
+  readonly isDeep: boolean;
   /** The answers hold trades later than the rows, or than those that showed them. */
   readonly isLater: boolean;
   /** End of what is taken back where the answer shows no row above. */
@@ -49,6 +50,22 @@ export async function storedWithin(
 }
 
 /**
+ * Counts one answer.
+ *
+ * @param lacked rows that it reaches and does not show
+ * @param shown rows that it shows
+ */
+export function noteLacked(
+  { lacked: said, options }: Walk,
+  lacked: readonly PageRow[],
+  shown: readonly PageRow[],
+): void {
+  said.contradict(shown.map(placeKey));
+  const nowMs = options.clock.monotonicMs();
+  for (const row of lacked) said.say(placeKey(row), nowMs);
+}
+
+/**
  * Exposes those of some rows that enough answers lack, and that the other endpoint does not show.
  *
  * @param lacked newest first
@@ -57,10 +74,13 @@ export async function storedWithin(
 export async function exposeLacked(
   walk: Walk,
   lacked: readonly PageRow[],
-  { rows, skip, answers, isLater, toMs }: Asked,
+  { rows, skip, isDeep, isLater, toMs }: Asked,
   options: CallOptions,
 ): Promise<readonly PageRow[]> {
-  const ripe = walk.lacked.exposed(lacked, answers, isLater);
+  const rule = lackedRule(lacked.length, isDeep, isLater);
+  const nowMs = walk.options.clock.monotonicMs();
+  const isLacked = (row: PageRow) => walk.lacked.agrees(placeKey(row), nowMs, rule);
+  const ripe = rule === undefined ? [] : lacked.filter(isLacked);
   const exposed = await unshown(walk, ripe, skip, options);
   if (exposed.length > 0) await expose(walk, exposed, walk.known.spanAround(exposed, rows, toMs));
   return exposed;

@@ -11,7 +11,7 @@ import {
 } from '../../model/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
 import { PRIORITY } from '../ports.js';
-import { exposeLacked, storedWithin } from './exposure.js';
+import { exposeLacked, noteLacked, storedWithin } from './exposure.js';
 import { sureRows } from './known.js';
 import { PAGE_MAX, Pace, pageSize } from './pace.js';
 import { type SourceTrade, type TradePage, timeMsOf } from './source.js';
@@ -52,8 +52,6 @@ const LONGER = 4;
  * cached it, and in none that would not reach down to what is missing.
  */
 const AGAIN_SIZES = [PAGE_MAX - 1, PAGE_MAX];
-/** Answers that must lack a trade before it is exposed. */
-const ANSWERS = 3;
 /** Stored trades that the first page of a run is held against. */
 const RECALLED_MAX = 2 * PAGE_MAX;
 
@@ -131,11 +129,11 @@ export class Head {
       rows = sureRows(page);
     }
     await this.#recall(rows);
-    const { pages, known, lacked } = this.#walk;
+    const { pages, known } = this.#walk;
     this.#walk.expectShown(rows);
     let found = known.against(page, rows);
     for (const size of AGAIN_SIZES) {
-      lacked.answered(found.missing, new Set(rows.map(placeKey)));
+      noteLacked(this.#walk, found.missing, rows);
       if (found.missing.length === 0) return { page, asked };
       // Its rows come again with the next page, if they are true.
       await pages.refuse(page);
@@ -146,7 +144,7 @@ export class Head {
       const shown = new Set(rows.map(placeKey));
       // Pages that lack different rows contradict each other, and expose none.
       if (found.missing.some((row) => shown.has(placeKey(row)))) {
-        lacked.answered(missing, shown);
+        noteLacked(this.#walk, missing, rows);
         return { page, asked };
       }
       found = { missing, isLater: isLater || found.isLater };
@@ -154,9 +152,9 @@ export class Head {
     // More is stored of that time than is remembered.
     const { strangers } = await storedWithin(this.#walk, page, rows, rows);
     const all = orderPage([...found.missing, ...strangers]);
-    lacked.answered(all, new Set(rows.map(placeKey)));
+    noteLacked(this.#walk, all, rows);
     const { isLater } = found;
-    const how = { rows, skip: 0, answers: ANSWERS, isLater, toMs: Infinity };
+    const how = { rows, skip: 0, isDeep: false, isLater, toMs: Infinity };
     await exposeLacked(this.#walk, all, how, options);
     return { page, asked };
   }

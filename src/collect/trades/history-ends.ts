@@ -1,17 +1,14 @@
-import { BoundedMap } from '../../kernel/bounded.js';
 import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
+import { Agreement, BELIEVED } from '../../model/agreement.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 
 interface Seen extends PageRow {
   readonly atMs: number;
 }
 
-/** Two answers that history ends are one proof when at least a second apart, and at most this. */
-const PROOF_MAX_MS = 1_800_000;
-/** Edges that are remembered; one that is forgotten needs its two signs anew. */
-const EDGES_MAX = 100;
+const { apartMs: APART_MS, withinMs: PROOF_MAX_MS } = BELIEVED.historyEnd;
 
 /**
  * Where the exchange's history ends, as far as its answers show. One answer is a sign, a second one
@@ -23,9 +20,7 @@ const EDGES_MAX = 100;
  */
 export class HistoryEnds {
   readonly #clock: Clock;
-  readonly #byEdge = new BoundedMap<number, { readonly tid: number; readonly atMs: number }>(
-    EDGES_MAX,
-  );
+  readonly #byEdge = new Agreement<number, number>(BELIEVED.historyEnd);
   #seen: Seen | undefined;
   #proven: Seen | undefined;
 
@@ -35,26 +30,22 @@ export class HistoryEnds {
 
   /** Notes one sign that history ends below a trade; true for the second one that counts. */
   isAgain(edgeMs: number, tid: number): boolean {
-    const atMs = this.#clock.monotonicMs();
-    const first = this.#byEdge.get(edgeMs);
-    const ageMs = first?.tid === tid ? atMs - first.atMs : Number.POSITIVE_INFINITY;
-    if (ageMs < SECOND_MS) return false;
-    this.#byEdge.delete(edgeMs);
-    if (ageMs <= PROOF_MAX_MS) return true;
-    this.#byEdge.set(edgeMs, { tid, atMs });
-    return false;
+    const isProof = this.#byEdge.say(edgeMs, this.#clock.monotonicMs(), tid);
+    // A proof is used up.
+    if (isProof) this.forget(edgeMs);
+    return isProof;
   }
 
   /** There is more below an edge after all. */
   forget(edgeMs: number): void {
-    this.#byEdge.delete(edgeMs);
+    this.#byEdge.contradict([edgeMs]);
   }
 
   /** Notes that nothing came from right below the oldest trade that was shown. */
   seenBelow({ tid, tradedAtS }: PageRow): void {
     const now = { tid, tradedAtS, atMs: this.#clock.monotonicMs() };
     const ageMs = now.atMs - (this.#seen?.atMs ?? Number.NEGATIVE_INFINITY);
-    if (this.#seen !== undefined && ageMs < SECOND_MS) return;
+    if (this.#seen !== undefined && ageMs < APART_MS) return;
     if (this.#seen !== undefined && ageMs <= PROOF_MAX_MS) {
       const lower = comparePlaces(this.#seen, now) < 0 ? this.#seen : now;
       this.#proven = { ...lower, atMs: now.atMs };
@@ -75,7 +66,7 @@ export class HistoryEnds {
       nowMs - end.atMs < maxAgeMs &&
       (above !== undefined ? comparePlaces(above, end) < 0 : edgeMs <= end.tradedAtS * SECOND_MS);
     if (isUnder(this.#proven, PROOF_MAX_MS)) return 'proven';
-    return isUnder(this.#seen, SECOND_MS) ? 'seen' : undefined;
+    return isUnder(this.#seen, APART_MS) ? 'seen' : undefined;
   }
 
   /** Asks for another look: what is known without asking does not answer that. */
@@ -83,9 +74,6 @@ export class HistoryEnds {
     this.#proven = undefined;
   }
 }
-
-/** Answers in a row that must agree: of these, two may be cut on their way and prove nothing. */
-const LOOKS_FOR_PROOF = 3;
 
 /**
  * The time in which a market was seen to have no trade at all.
@@ -128,11 +116,11 @@ export class EmptyMarket {
   look(untilMs: number): Span | undefined {
     this.#endAfterAbsence(untilMs);
     const lastMs = this.#looks.at(-1) ?? this.#proven?.toMs ?? Number.NEGATIVE_INFINITY;
-    if (untilMs < lastMs + SECOND_MS) return undefined;
+    if (untilMs < lastMs + BELIEVED.emptyMarket.apartMs) return undefined;
     this.#looks.push(untilMs);
-    const toMs = this.#looks.at(-LOOKS_FOR_PROOF);
+    const toMs = this.#looks.at(-BELIEVED.emptyMarket.answers);
     if (toMs === undefined) return undefined;
-    this.#looks = this.#looks.slice(1 - LOOKS_FOR_PROOF);
+    this.#looks = this.#looks.slice(1 - BELIEVED.emptyMarket.answers);
     this.#proven = { fromMs: this.#proven?.fromMs ?? toMs - SECOND_MS, toMs };
     return this.#proven;
   }

@@ -1,6 +1,6 @@
-import { BoundedSet } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
+import type { Agreement } from '../../model/agreement.js';
 import { comparePlaces, isOddHead, orderPage, type PageRow, placeKey } from '../../model/order.js';
 import { latestMs } from '../../model/proof.js';
 import type { SourceTrade, TradePage } from './source.js';
@@ -94,39 +94,28 @@ export function isUnread({ unread }: TradePage, { tradedAtS }: PageRow): boolean
   );
 }
 
-/** Ends of pages that are remembered; a forgotten one is held back once more. */
-const SEEN_MAX = 200;
-
 /**
- * Holds back the rows at the ends of pages. A row between two others has a time that fits both; the
+ * Holds back the rows at the ends of a page. A row between two others has a time that fits both; the
  * last row of a page has one neighbour only, and so has the first. What such a row says of its time and
  * id is believed once a second answer says the same, or shows what lies beyond it. Only the newest row
  * of all is believed at once, unless it looks odd.
+ *
+ * @param isHead nothing was skipped: the first row is as new as trades are
+ * @param said ends that answers showed, which this one is added to
  */
-export class PageEnds {
-  readonly #seen = new BoundedSet<string>(SEEN_MAX);
-
-  /** Takes note of a row that is known from elsewhere. */
-  confirm(row: PageRow): void {
-    this.#seen.add(placeKey(row));
-  }
-
-  /**
-   * The page with those of its ends held back that no other answer has shown so far; they are
-   * remembered.
-   *
-   * @param isHead nothing was skipped: the first row is as new as trades are
-   */
-  holdBack(page: TradePage, isHead: boolean, isKnown: (row: PageRow) => boolean): TradePage {
-    const { first, last } = page.ends;
-    const isFirstSure = isHead && !isOddHead(page.trades, latestMs(page));
-    const ends = isFirstSure ? [last] : [first, last];
-    const held = ends
-      .filter((end) => end !== undefined)
-      .filter((end) => !this.#seen.has(placeKey(end)) && !isKnown(end));
-    for (const row of held) this.confirm(row);
-    return held.length === 0 ? page : { ...page, held };
-  }
+export function holdBack(
+  page: TradePage,
+  isHead: boolean,
+  isKnown: (row: PageRow) => boolean,
+  said: Agreement<string>,
+): TradePage {
+  const { first, last } = page.ends;
+  const isFirstSure = isHead && !isOddHead(page.trades, latestMs(page));
+  const held = (isFirstSure ? [last] : [first, last])
+    .filter((end) => end !== undefined)
+    .filter((end) => !isKnown(end))
+    .filter((end) => !said.say(placeKey(end)));
+  return held.length === 0 ? page : { ...page, held };
 }
 
 /**

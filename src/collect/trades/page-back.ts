@@ -1,5 +1,6 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
+import { FEW } from '../../model/agreement.js';
 import type { CoveredRange } from '../../model/batch.js';
 import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage, placeKey } from '../../model/order.js';
@@ -8,16 +9,13 @@ import { coveredSpan, deeperSpan } from '../../model/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../model/search.js';
 import { PRIORITY } from '../ports.js';
 import { type ChainCursor, seenDepth } from './chains.js';
-import { exposeLacked, storedWithin } from './exposure.js';
+import { exposeLacked, noteLacked, storedWithin } from './exposure.js';
 import type { Head } from './head.js';
 import { sureRows } from './known.js';
-import { FEW } from './lacked.js';
 import { PAGE_MAX } from './pace.js';
 import { endsUnread, type SourceTrade, type TradePage } from './source.js';
 import { LOCATE_REQUESTS_MAX, type Walk } from './walk.js';
 
-/** Answers that must lack a stored trade before it is exposed. */
-const ANSWERS = 2;
 const CONTRADICTED = 'its pages contradict what they held before';
 /** How far below the newest row under a gap its pages should reach, and requests spent on that. */
 const SEEN_ONCE_S = 3;
@@ -202,7 +200,7 @@ async function compareStored(
     (row) => spanContains(covered, row.tradedAtS * SECOND_MS) && !known.has(placeKey(row)),
   );
   if (strangers.length === 0) return isNews;
-  walk.lacked.answered(strangers, new Set(all.map(placeKey)));
+  noteLacked(walk, strangers, all);
   const again = await walk.fetchForStep(skip, PAGE_MAX - 1, signal);
   const shown = new Set(again.trades.map(placeKey));
   const lowest = orderPage(again.trades).at(-1);
@@ -210,9 +208,9 @@ async function compareStored(
   const reached = strangers.filter(
     (row) => lowest !== undefined && comparePlaces(row, lowest) >= 0,
   );
-  walk.lacked.answered(reached, shown);
+  noteLacked(walk, reached, again.trades);
   if (strangers.some((row) => shown.has(placeKey(row)))) throw walk.stalled(CONTRADICTED);
-  const how = { rows, skip, answers: ANSWERS, isLater: true, toMs: -Infinity };
+  const how = { rows, skip, isDeep: true, isLater: true, toMs: -Infinity };
   const options = { priority: PRIORITY.head, signal };
   const exposed = await exposeLacked(walk, reached.toReversed(), how, options);
   // A few may be trades that this endpoint leaves out, and the other one shows.

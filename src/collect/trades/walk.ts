@@ -3,6 +3,7 @@ import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { type Span, spanContains } from '../../kernel/span.js';
+import { Agreement, BELIEVED } from '../../model/agreement.js';
 import type { CoveredRange } from '../../model/batch.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
 import {
@@ -20,8 +21,7 @@ import { type ChainCursor, Chains, type SeenDepth } from './chains.js';
 import type { TradeEvidence } from './evidence.js';
 import { GapBook, type GapBookOptions } from './gap-book.js';
 import { EmptyMarket, HistoryEnds } from './history-ends.js';
-import { KnownTrades, PageEnds } from './known.js';
-import { LackedRows } from './lacked.js';
+import { holdBack, KnownTrades } from './known.js';
 import type { OffsetKnowledge } from './offset-mode.js';
 import { PageStore, type PageStoreOptions } from './page-store.js';
 import type { PushedTrades } from './pushed.js';
@@ -102,9 +102,9 @@ export class Walk {
   readonly epochs: IdEpochs;
   /** The newest trades, as pages of the head showed them. */
   readonly known = new KnownTrades();
-  /** Known trades that answers lack. */
-  readonly lacked: LackedRows;
-  readonly #pageEnds = new PageEnds();
+  /** Known trades that answers lack although they reach them. */
+  readonly lacked = new Agreement<string>(BELIEVED.lacked);
+  readonly #pageEnds = new Agreement<string>(BELIEVED.pageEnd);
   /** The newest trade that is believed; undefined until the first page of this run. */
   newest: PageRow | undefined;
   readonly #hasTrades: boolean;
@@ -131,7 +131,6 @@ export class Walk {
     this.ends = new HistoryEnds(options.clock);
     this.empty = new EmptyMarket(hasTrades ? undefined : ranges[0]?.span, options.keptAtLeastMs);
     this.epochs = new IdEpochs(this.options);
-    this.lacked = new LackedRows(options.clock);
     this.#hasTrades = hasTrades;
   }
 
@@ -349,7 +348,7 @@ export class Walk {
   /** From where the walk can go down below an edge; undefined when the place must be sought. */
   async cursorAt(edgeMs: number): Promise<ChainCursor | undefined> {
     const cursor = await this.#cursorAt(edgeMs);
-    if (cursor !== undefined) this.#pageEnds.confirm(cursor);
+    if (cursor !== undefined) this.#pageEnds.say(placeKey(cursor));
     return cursor;
   }
 
@@ -442,7 +441,7 @@ export class Walk {
     const page = skip === 0 ? this.#withPushed(shown) : shown;
     const isShown = (row: PageRow) =>
       this.known.has(row) || evidence?.isShownBy(source.endpoint, row) === true;
-    return this.#pageEnds.holdBack(page, skip === 0, isShown);
+    return holdBack(page, skip === 0, isShown, this.#pageEnds);
   }
 
   /** A page of the newest trades, made longer by what was pushed; where both disagree, nothing is added. */

@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { KnownTrades } from '../../../src/collect/trades/known.js';
-import { LackedRows } from '../../../src/collect/trades/lacked.js';
 import type { TradePage } from '../../../src/collect/trades/source.js';
-import { type PageRow, placeKey } from '../../../src/model/order.js';
-import { FakeClock } from '../../support/fake-clock.js';
 
 /** What earlier answers showed of the newest trades. */
 
@@ -49,56 +46,4 @@ test('a row that cannot be read may be any of the seconds of its neighbours and 
   };
   assert.deepEqual(missing(80), at(90, 50));
   assert.deepEqual(missing(undefined), at(50), 'or newer, where it has none above');
-});
-
-/** Rows that so many answers lack, the last of them so long after the first. */
-function lackedBy(rows: PageRow[], answers: number, ms: number) {
-  const clock = new FakeClock();
-  const lacked = new LackedRows(clock);
-  lacked.answered(rows, new Set());
-  clock.advance(ms);
-  for (let answer = 1; answer < answers; answer += 1) lacked.answered(rows, new Set());
-  return (isLater: boolean) => lacked.exposed(rows, 3, isLater).length;
-}
-
-test('three answers expose up to five trades that they lack, and more of them in 20 s', () => {
-  for (const [count, answers, ms, exposed] of [
-    [5, 2, 60_000, 0],
-    [5, 3, 0, 5],
-    [6, 3, 19_999, 0],
-    [6, 3, 20_000, 6],
-    [6, 2, 60_000, 0],
-    [1000, 3, 20_000, 1000],
-  ] as const) {
-    const rows = at(...Array.from({ length: count }, (_, n) => 10 + n));
-    const what = `${count} rows, ${answers} answers in ${ms} ms`;
-    assert.equal(lackedBy(rows, answers, ms)(true), exposed, what);
-  }
-});
-
-test('answers without a later trade expose up to a hundred that they lack in two minutes', () => {
-  for (const [count, ms, exposed] of [
-    [1, 119_999, 0],
-    [1, 120_000, 1],
-    [100, 120_000, 100],
-    [101, 600_000, 0],
-  ] as const) {
-    const rows = at(...Array.from({ length: count }, (_, n) => 10 + n));
-    assert.equal(lackedBy(rows, 3, ms)(false), exposed, `${count} rows in ${ms} ms`);
-  }
-});
-
-test('an answer that shows a lacked trade begins its count again, and that of no other', () => {
-  const clock = new FakeClock();
-  const lacked = new LackedRows(clock);
-  const rows = at(10, 11, 12, 13, 14, 15);
-  const shown = rows[2] ?? assert.fail();
-  for (let answer = 0; answer < 3; answer += 1) lacked.answered(rows, new Set());
-  clock.advance(20_000);
-  const others = rows.filter((row) => row !== shown);
-  lacked.answered(others, new Set([placeKey(shown)]));
-  for (let answer = 0; answer < 3; answer += 1) lacked.answered(rows, new Set());
-  assert.deepEqual(lacked.exposed(rows, 3, true), others);
-  clock.advance(20_000);
-  assert.deepEqual(lacked.exposed(rows, 3, true), rows);
 });
