@@ -67,7 +67,7 @@ export class Agreement<K, S = never> {
   readonly #rule: Rule;
   readonly #said: BoundedMap<K, Said<S>>;
 
-  constructor(rule: Rule & { readonly kept: number }) {
+  constructor(rule: KeptRule) {
     this.#rule = rule;
     this.#said = new BoundedMap(rule.kept);
   }
@@ -96,6 +96,8 @@ export class Agreement<K, S = never> {
   }
 }
 
+type KeptRule = Rule & { readonly kept: number };
+
 /** Time ranges that at least one answer has said, at least two, and so on. */
 export type SaidSpans = ReadonlyArray<readonly Span[]>;
 
@@ -103,7 +105,7 @@ export type SaidSpans = ReadonlyArray<readonly Span[]>;
 export function sayOf(
   said: SaidSpans,
   spans: readonly Span[],
-  { answers, kept }: Rule & { readonly kept: number },
+  { answers, kept }: KeptRule,
 ): { readonly said: SaidSpans; readonly agreed: readonly Span[] } {
   let agreed: readonly Span[] = normalizeSpans(spans);
   const levels: Span[][] = [];
@@ -113,6 +115,12 @@ export function sayOf(
     agreed = subtractSpans(agreed, subtractSpans(agreed, known));
   }
   return { said: levels, agreed };
+}
+
+/** Time ranges of which one answer less than needed has said it. */
+export function saidOf(spans: readonly Span[], { answers, kept }: KeptRule): SaidSpans {
+  const known = normalizeSpans(spans).slice(-kept);
+  return Array.from({ length: answers - 1 }, () => known);
 }
 
 /** Begins the count of some time ranges again. */

@@ -1,4 +1,4 @@
-import { CandleGrid } from '../../collect/candles/candle-answer.js';
+import { CandleGrid } from '../../model/candle-grid.js';
 import { MarketList } from '../../collect/markets.js';
 import type { Config } from '../../config/schema.js';
 import { obtain } from '../../kernel/bounded.js';

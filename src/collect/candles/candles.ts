@@ -3,35 +3,32 @@ import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import {
   holdsSpan,
-  hullOf,
   normalizeSpans,
   type Span,
   subtractSpans,
   totalLengthMs,
 } from '../../kernel/span.js';
-import type { CoveredRange, GapRecord } from '../../model/batch.js';
+import { BELIEVED, contradictOf, saidOf } from '../../model/agreement.js';
+import type { Batch, CommitResult, CoveredRange, GapRecord } from '../../model/batch.js';
+import { CandleGrid } from '../../model/candle-grid.js';
+import {
+  absentOf,
+  type CandleFinding,
+  type CandleJudgement,
+  type CandleKnowledge,
+  type CandleMemory,
+  type EmptyEnd,
+  historyFromMs,
+  judge,
+  learnReach,
+  type Reach,
+  spanAbove,
+} from '../../model/check-candles.js';
 import { CoveredRangeList, RANGES_MAX } from '../../model/covered-ranges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import { type ExchangePort, PRIORITY, Reservation, type StreamContext } from '../ports.js';
 import { quarantineRows, type StreamReport, streamReport } from '../reports.js';
-import {
-  BEYOND,
-  type CandleAnswer,
-  CandleGrid,
-  type KlineReply,
-  readCandles,
-} from './candle-answer.js';
-import {
-  believedOf,
-  CandleAbsences,
-  CandleContradictions,
-  CONTRADICTED_NOTE,
-  crossCheckWithTrades,
-  type EmptyEnd,
-  emptyEnds,
-  isWorthAsking,
-  slotsOf,
-} from './quiet-slots.js';
+import { type CandleAnswer, type KlineReply, readCandles } from './candle-answer.js';
 
 /** The `collectFromMs` of its stream is set: candles of older open times are not expected. */
 interface CandleCollectorOptions extends StreamContext {
@@ -50,29 +47,13 @@ interface CandleCollectorOptions extends StreamContext {
   readonly rereads: number;
 }
 
-const above = (fromMs: number): Span => ({ fromMs, toMs: Number.POSITIVE_INFINITY });
 const NOTE_MAX_LENGTH = 500;
-/**
- * What closed more slots ago than this, or during a longer pause without answers, counts as quiet only where an
- * older candle was shown since.
- */
-const PAUSE_SLOTS_MAX = 10;
-/** What was shown more slots ago counts no more: an exchange that keeps so many candles may have fewer of that age. */
-const SHOWN_SLOTS_MAX = 100;
-/** Said of candles that were asked for and of which the answer does not speak. */
-const UNANSWERED_NOTE = 'the answer names less of the time range than was asked for';
+const BEYOND: GapReason = 'beyond history';
 
 /**
  * Collects the closed candles of one market and interval. Their open times are known beforehand, so
- * what is missing is exact: expected minus covered, newest first. A slot that was asked for is covered
- * whether a candle came or not, because a minute without trades may have none; but that it has none
- * takes two answers that agree. A long run of them at the end of an answer, as a page leaves that was
- * cut or capped, is asked for once more at once.
- *
- * Below the oldest candle that was shown lately an answer without candles proves nothing: no trade, and an
- * exchange that keeps nothing as old, look the same; only of slots that closed just now, while it answered, it does.
- * The others are listed as beyond its history, until an older candle shows, or the trades of their time are covered
- * and can be looked at.
+ * what is missing is exact: expected minus covered, newest first. What a response proves of it is decided
+ * in `model/check-candles.ts`; here it is asked for, and stored.
  */
 export class CandleCollector {
   readonly #options: CandleCollectorOptions;
@@ -85,18 +66,12 @@ export class CandleCollector {
   #keptFromMs = Number.NEGATIVE_INFINITY;
   #inFiles: readonly Span[] = [];
   #backfills: readonly Span[] = [];
-  /** The greatest age at which a candle was shown lately. What was shown long ago may be gone. */
-  #reachMs = 0;
-  #shownAtMs = Number.NEGATIVE_INFINITY;
-  /** Since when the exchange has answered without a long pause. */
-  #answersSinceMs: number;
-  #answeredAtMs: number;
-  readonly #pauses = new CandlePauses();
+  #reach: Reach;
+  #memory: CandleMemory;
+  #pauses: readonly Pause[] = [];
   /** Slots whose trades were covered at the last look. */
   #tradedSlots: readonly Span[] = [];
-  readonly #absences = new CandleAbsences();
-  readonly #contradictions: CandleContradictions;
-  readonly #questions: CandleQuestions;
+  #lastAsked: Span | undefined;
   /** A spare request for older candles that is waited for. */
   #spare: Reservation | undefined;
   #spareTurnAtMs = 0;
@@ -106,10 +81,10 @@ export class CandleCollector {
     this.#report = streamReport(options.telemetry, 'candles', options.market);
     this.#ranges = new CoveredRangeList(ranges);
     this.#grid = new CandleGrid(options.intervalS * 1000, this.#ranges.top?.span.toMs);
-    this.#answersSinceMs = options.time.nowMs();
-    this.#answeredAtMs = this.#answersSinceMs;
-    this.#questions = new CandleQuestions(this.#grid.stepMs, options.exchange.candlesMax);
-    this.#contradictions = new CandleContradictions(options.givenUp);
+    const nowMs = options.time.nowMs();
+    const shownAtMs = Number.NEGATIVE_INFINITY;
+    this.#reach = { ageMs: 0, shownAtMs, sinceMs: nowMs, answeredAtMs: nowMs };
+    this.#memory = { absent: [], lacked: saidOf(options.givenUp, BELIEVED.candleOfTrades) };
     this.#collectFromMs = options.stream.collectFromMs;
   }
 
@@ -144,8 +119,11 @@ export class CandleCollector {
       const revocation = { stream, span: slots, reason: 'suspect', note, atMs } as const;
       await archive.commit({ revoke: [revocation] });
       await this.#readRanges();
-      this.#absences.forget(slots);
-      this.#contradictions.forget([slots]);
+      const { absent, lacked } = this.#memory;
+      this.#memory = {
+        absent: contradictOf(absent, [slots]),
+        lacked: contradictOf(lacked, [slots]),
+      };
       this.retry(span);
     });
   }
@@ -162,7 +140,7 @@ export class CandleCollector {
 
   /** Lets the candles of a span be asked for at once, whatever their pause. */
   retry(span: Span): void {
-    this.#pauses.release(span);
+    this.#release(span);
   }
 
   /** Ends a poll that waits to ask for older candles: it rejects with AbortedError, and newer ones may be asked for. */
@@ -188,49 +166,72 @@ export class CandleCollector {
   }
 
   async #poll(signal: AbortSignal, nowMs: number): Promise<boolean> {
-    const { exchange, graceMs, rereads } = this.#options;
+    const { graceMs, rereads } = this.#options;
     const { stepMs } = this.#grid;
     this.#lookAtTrades();
     const finalToMs = this.#grid.floor(nowMs - graceMs);
     const missing = this.#missing(finalToMs);
     const newest = missing.at(-1);
     if (newest === undefined) return false;
-    const pageFromMs = newest.toMs - exchange.candlesMax * stepMs;
+    const pageFromMs = newest.toMs - this.#pageMs;
     // All that a page can hold, because absent candles that were seen once lie scattered.
     const oldest = missing.find(({ toMs }) => toMs > pageFromMs) ?? newest;
     const fromMs = Math.max(oldest.fromMs, pageFromMs);
     const isHead = newest.toMs === finalToMs;
     const rereadMs = isHead ? rereads * stepMs : 0;
     const floorMs = Math.min(fromMs, this.#grid.ceil(this.#collectFromMs ?? 0));
-    const asked = this.#questions.next({
-      fromMs: Math.max(floorMs, fromMs - rereadMs, pageFromMs),
-      toMs: newest.toMs,
-    });
-    const reply = await this.#ask(asked, isHead, signal);
-    if (await this.#hasMoved(reply)) return true;
-    const answer = this.#read(asked, reply);
-    this.#learnHistory(answer);
-    const ends = this.#suspectEnds(answer);
-    const suspect = [...ends.map(({ span }) => span), ...answer.unknown];
-    await this.#store(answer, this.#confirmed(answer, subtractSpans(answer.closed, suspect)));
+    const lowestMs = Math.max(floorMs, fromMs - rereadMs, pageFromMs);
+    const asked = this.#question({ fromMs: lowestMs, toMs: newest.toMs });
+    const ends = await this.#take(asked, isHead, signal);
+    if (ends === undefined) return true;
     for (const end of ends) {
-      const { asked = end.question } = end;
-      const second = await this.#ask(asked, isHead, signal);
-      if (await this.#hasMoved(second)) return true;
-      const again = this.#read(asked, second);
-      this.#learnHistory(again);
-      const believed = believedOf(end, again.heldMs, stepMs);
-      // Of what lies below the question only the candles count that came.
-      const below = again.heldMs.filter((ms) => ms < end.question.fromMs);
-      const said = normalizeSpans([...believed, ...slotsOf(below, stepMs)]);
-      await this.#store(
-        again,
-        subtractSpans(said, [above(again.finalToMs), ...again.unknown]),
-        true,
-      );
+      if ((await this.#take(end.asked, isHead, signal, end)) === undefined) return true;
     }
     const left = this.#missing(finalToMs);
     return left.length > 0 && totalLengthMs(left) < totalLengthMs(missing);
+  }
+
+  /** Length of the longest question. */
+  get #pageMs(): number {
+    return this.#options.exchange.candlesMax * this.#grid.stepMs;
+  }
+
+  /** A time range, or one that differs by a slot: no two questions in a row are the same, or a cache would answer both. */
+  #question({ fromMs, toMs }: Span): Span {
+    const { stepMs } = this.#grid;
+    const isSame = this.#lastAsked?.fromMs === fromMs && this.#lastAsked.toMs === toMs;
+    const isFull = toMs - fromMs >= this.#pageMs;
+    if (!isSame) this.#lastAsked = { fromMs, toMs };
+    else if (isFull) this.#lastAsked = { fromMs: fromMs + stepMs, toMs };
+    else this.#lastAsked = { fromMs, toMs: toMs + stepMs };
+    return this.#lastAsked;
+  }
+
+  /**
+   * Asks for candles, and stores what the response proves.
+   *
+   * @param end what is asked for once more
+   * @returns ends that are to be asked for once more; undefined: candles begin at another hour than was believed
+   */
+  async #take(
+    asked: Span,
+    isHead: boolean,
+    signal: AbortSignal,
+    end?: EmptyEnd,
+  ): Promise<readonly EmptyEnd[] | undefined> {
+    const { archive, market, marketId, graceMs } = this.#options;
+    const grid = this.#grid;
+    const reply = await this.#ask(asked, isHead, signal);
+    if (await this.#hasMoved(reply)) return undefined;
+    const answer = readCandles({ market, grid, asked, graceMs }, reply);
+    const k = this.#knowledge(answer);
+    const said = absentOf(answer, k, end);
+    const stored =
+      said.absent.length === 0
+        ? { traded: [], left: [] }
+        : await archive.tradedSlots(marketId, said.absent, grid.stepMs);
+    await this.#commit(answer, judge(answer, k, said, stored), end !== undefined);
+    return said.ends;
   }
 
   async #ask(asked: Span, isHead: boolean, signal: AbortSignal) {
@@ -259,7 +260,7 @@ export class CandleCollector {
       // be had must not keep all those below it from being asked for.
       if (!isHead && !signal.aborted && !isAborted(error)) {
         const note = messageOf(error).slice(0, NOTE_MAX_LENGTH);
-        await this.#record(this.#open([asked], 'exchange failed', { note }));
+        await this.#store([{ spans: [asked], reason: 'exchange failed', note }]);
       }
       throw error;
     } finally {
@@ -296,10 +297,9 @@ export class CandleCollector {
       if (toMs <= keptFromMs) return [];
       return [{ fromMs: Math.max(fromMs, keptFromMs), toMs: Math.min(toMs, finalToMs) }];
     });
-    const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
     // A candle that begins in files and ends behind them is one of theirs.
     const inFiles = this.#inFiles.map((span) => ({ ...span, toMs: this.#grid.ceil(span.toMs) }));
-    const settled = [...this.#ranges.spans, ...putOff, ...inFiles];
+    const settled = [...this.#ranges.spans, ...this.#paused, ...inFiles];
     const gaps = subtractSpans(normalizeSpans([always, ...wanted]), settled);
     return gaps.map((gap) => this.#grid.around(gap));
   }
@@ -311,37 +311,21 @@ export class CandleCollector {
     return true;
   }
 
-  /**
-   * From here on an absent candle says something. An exchange that showed a candle of some age has those that are
-   * younger; what closed just now, while it answered, was there to be shown. History may begin within the slot of the
-   * first answer, and then it need not have that candle.
-   */
-  get #historyFromMs(): number {
-    const nowMs = this.#options.time.nowMs();
-    const attendedMs = Math.max(this.#answersSinceMs, nowMs - PAUSE_SLOTS_MAX * this.#grid.stepMs);
-    return this.#grid.ceil(Math.min(attendedMs, nowMs - this.#reachMs));
-  }
-
-  /** The same in view of an answer: it has all that is younger than the oldest candle in it. */
-  #historyFrom({ rows }: CandleAnswer): number {
-    return Math.min(this.#historyFromMs, ...rows.map(({ openAtS }) => openAtS * 1000));
-  }
-
   /** An older candle shows that history reaches as far down: what was given up above it is asked for again. */
-  #learnHistory({ rows, seenMs }: CandleAnswer): void {
-    const { stepMs } = this.#grid;
+  #knowledge(answer: CandleAnswer): CandleKnowledge {
+    const grid = this.#grid;
+    const before = this.#reach;
     const nowMs = this.#options.time.nowMs();
-    // Ages that were measured by a time that was ahead show nothing.
-    const wasAhead = nowMs < this.#answeredAtMs - stepMs;
-    const pauseMs = nowMs - this.#answeredAtMs;
-    if (wasAhead || pauseMs > PAUSE_SLOTS_MAX * stepMs) this.#answersSinceMs = nowMs;
-    if (wasAhead || nowMs - this.#shownAtMs > SHOWN_SLOTS_MAX * stepMs) this.#reachMs = 0;
-    this.#answeredAtMs = nowMs;
-    const reachMs = Math.max(...rows.map(({ openAtS }) => seenMs - openAtS * 1000));
-    if (reachMs <= this.#reachMs) return;
-    this.#reachMs = reachMs;
-    this.#shownAtMs = nowMs;
-    this.#pauses.release(above(this.#historyFromMs), BEYOND);
+    const reach = learnReach(before, answer, nowMs, grid.stepMs);
+    this.#reach = reach;
+    if (reach.shownAtMs !== before.shownAtMs || reach.ageMs > before.ageMs) {
+      this.#release(spanAbove(historyFromMs({ reach, grid, nowMs })), BEYOND);
+    }
+    return {
+      ...{ ...this.#memory, grid, nowMs, reach, tradedSlots: this.#tradedSlots },
+      ...{ beginsMs: this.#collectFromMs, pageMs: this.#pageMs },
+      ...{ covered: this.#ranges.spans, paused: this.#paused },
+    };
   }
 
   /** An answer proves something of slots whose trades are covered since: they are asked for again. */
@@ -350,187 +334,76 @@ export class CandleCollector {
     const covered = this.#options.coveredTrades?.() ?? [];
     this.#tradedSlots = covered.map((span) => this.#grid.within(span));
     const grown = this.#tradedSlots.filter((span) => !known.some((one) => holdsSpan(one, span)));
-    for (const span of subtractSpans(grown, known)) {
-      this.#pauses.release(span, BEYOND);
-    }
+    for (const span of subtractSpans(grown, known)) this.#release(span, BEYOND);
   }
 
-  #read(asked: Span, reply: KlineReply): CandleAnswer {
-    const { market, graceMs } = this.#options;
-    return readCandles({ market, grid: this.#grid, asked, graceMs }, reply);
-  }
-
-  /** What an answer proves, given what earlier ones left out as well. */
-  #confirmed({ isReadable, heldMs }: CandleAnswer, believed: readonly Span[]): readonly Span[] {
-    // One that is not readable is put off as a whole.
-    if (!isReadable) return believed;
-    return this.#absences.confirmed(believed, heldMs, this.#ranges.spans, this.#grid.stepMs);
-  }
-
-  /**
-   * Ends of an answer that are asked for once more before they count as quiet: long ones, and any below which no
-   * candle was shown. Of these what lies below is asked for as well, as far as a page holds.
-   */
-  #suspectEnds(answer: CandleAnswer): EmptyEnd[] {
-    const { closed, isReadable, heldMs, unknown } = answer;
-    // It proves nothing anyway, and is put off as a whole.
-    if (!isReadable) return [];
-    const { stepMs } = this.#grid;
-    const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
-    const known = [...this.#ranges.spans, ...unknown, ...putOff];
-    const seen = [...known, ...this.#absences.seen];
-    const historyFromMs = this.#historyFrom(answer);
-    return emptyEnds(closed, heldMs, stepMs).flatMap((end) => {
-      const isBelow = subtractSpans(end.span, [above(historyFromMs), ...known]).length > 0;
-      const question = hullOf([end.span, end.question]);
-      const asked = this.#furtherDown(question);
-      // Where no more can be asked for, a second answer would not show more.
-      if (isBelow && asked.fromMs < question.fromMs) return [{ ...end, question, asked }];
-      return isWorthAsking(end, seen, stepMs) ? [end] : [];
-    });
-  }
-
-  #furtherDown({ fromMs, toMs }: Span): Span {
-    const pageFromMs = toMs - this.#options.exchange.candlesMax * this.#grid.stepMs;
-    const beginMs = this.#grid.ceil(this.#collectFromMs ?? fromMs);
-    return { fromMs: Math.min(fromMs, Math.max(pageFromMs, beginMs)), toMs };
-  }
-
-  /** @param said what the answer proves, apart from candles that were refused */
-  async #store(answer: CandleAnswer, said: readonly Span[], isSecond = false): Promise<void> {
-    const { archive, stream, market, marketId, intervalS } = this.#options;
-    const { rows, rejected, open, reply, heldMs, refusedMs, isReadable } = answer;
-    const { stepMs } = this.#grid;
-    const younger = above(isReadable ? this.#historyFrom(answer) : Number.NEGATIVE_INFINITY);
-    // Of these an absent candle says something; of the others it may be older than history.
-    const older = subtractSpans(said, [younger, ...this.#tradedSlots, ...slotsOf(heldMs, stepMs)]);
-    const shown = subtractSpans(said, older);
-    const { spans: covered } = this.#ranges;
-    const checked = isReadable
-      ? await crossCheckWithTrades(archive, marketId, stepMs, { believed: shown, heldMs, covered })
-      : { believed: shown, contradicted: [], unseen: [] };
-    const { contradicted } = checked;
-    // Trades that are covered and cannot be looked at do not say which of these slots had any.
-    const beyond = [...older, ...subtractSpans(checked.unseen, [younger])];
-    const believed = subtractSpans(checked.believed, beyond);
-    const claims = normalizeSpans(believed.flatMap((span) => this.#grid.without(span, refusedMs)));
+  async #commit(
+    { rows, rejected, open, reply }: CandleAnswer,
+    { proven, findings, next }: CandleJudgement,
+    askedTwice: boolean,
+  ): Promise<void> {
+    const { stream, market, marketId, intervalS, isFinest } = this.#options;
     this.#report.received(rows.length + rejected.length + open);
     const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
+    const shown = askedTwice ? { ...evidence, askedTwice } : evidence;
     const batch = {
       klines: rows.map((row) => ({ ...row, marketId, intervalS })),
       quarantine: quarantineRows('kline', market, rejected, reply.receivedAtMs),
-      claims: claims.map((span) => ({
-        stream,
-        span,
-        evidence: isSecond ? { ...evidence, askedTwice: true } : evidence,
-      })),
+      claims: proven.map((span) => ({ stream, span, evidence: shown })),
     };
-    const result = await archive.commit(batch).catch((error: unknown) => {
+    const result = await this.#store(findings, batch).catch((error: unknown) => {
       this.#report.settled({ lost: rows.length, unchanged: open, rejected: rejected.length });
       throw error;
     });
+    this.#memory = next;
     for (const range of result.ranges) this.#ranges.absorb(range);
-    this.#report.settled({
-      ...result.outcomes.kline,
-      unchanged: open,
-      rejected: rejected.length + result.outcomes.kline.rejected,
-    });
-    const isAnyRefused = result.outcomes.kline.rejected > 0;
-    const refused = isAnyRefused ? believed : subtractSpans(believed, claims);
-    const findings = this.#open(refused, 'refused rows');
+    const { kline } = result.outcomes;
+    const isRefused = kline.rejected > 0;
+    this.#report.settled({ ...kline, unchanged: open, rejected: rejected.length + kline.rejected });
+    const { spans: covered, top } = this.#ranges;
+    const heldBack = subtractSpans(proven, covered);
+    if (isRefused) await this.#store([{ spans: heldBack, reason: 'refused rows' }]);
     // Claimed, and not covered: no row is wrong, but the exchange's time is in dispute.
-    const heldBack = subtractSpans(claims, this.#ranges.spans);
-    this.#pauses.putOff(heldBack, this.#options.clock.monotonicMs(), 'not collected');
-    findings.push(...this.#open(answer.unknown, 'walk stalled', { note: UNANSWERED_NOTE }));
-    // What the exchange does not have any more it will not show.
-    const gone = subtractSpans(contradicted, [younger]);
-    findings.push(...this.#open([...beyond, ...gone], BEYOND, { isLost: true }));
-    // What is read again during its pause, along with newer candles, is the same look.
-    const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
-    const stalled = subtractSpans(contradicted, [...gone, ...putOff]);
-    if (isReadable) this.#contradictions.forget(subtractSpans(said, contradicted));
-    const lasting = this.#contradictions.lasting(stalled);
-    const note = CONTRADICTED_NOTE;
-    findings.push(...this.#open(subtractSpans(stalled, lasting), 'walk stalled', { note }));
-    findings.push(...this.#open(lasting, 'walk stalled', { note, isLost: true }));
-    await this.#record(findings);
-    const top = this.#ranges.top;
-    if (top !== undefined && this.#options.isFinest) this.#report.progressed(top.span.toMs);
+    else this.#putOff(heldBack.map((span) => ({ span, reason: 'not collected' })));
+    if (top !== undefined && isFinest) this.#report.progressed(top.span.toMs);
   }
 
-  /** Closed candles that could not be had, as gaps; they are left alone for a while. */
-  #open(
-    spans: readonly Span[],
-    reason: GapReason,
-    { isLost = false, ...note }: GapHow = {},
-  ): GapRecord[] {
-    const { stream, time, clock } = this.#options;
-    // A candle that is stored already and cannot be read again is no gap.
-    const open = subtractSpans(spans, this.#ranges.spans);
-    this.#pauses.putOff(open, clock.monotonicMs(), reason, isLost);
+  /** Commits a batch, with closed candles that could not be had as gaps. */
+  async #store(findings: readonly CandleFinding[], batch: Batch = {}): Promise<CommitResult> {
+    const { archive, stream, time } = this.#options;
     const atMs = Math.floor(time.nowMs());
-    const nextAttemptAtMs = isLost ? null : atMs + pauseAfter(reason, false);
-    const state = isLost ? 'unfillable' : 'open';
-    return open.map((span) => {
-      return { stream, span, state, reason, ...note, atMs, nextAttemptAtMs, isAttempt: true };
+    const gaps = findings.flatMap(({ spans, isLost, ...how }) => {
+      const nextAttemptAtMs = isLost ? null : atMs + pauseAfter(how.reason);
+      const state = isLost ? ('unfillable' as const) : ('open' as const);
+      const gap = { stream, state, ...how, atMs, nextAttemptAtMs, isAttempt: true };
+      // A candle that is stored already and cannot be read again is no gap.
+      return subtractSpans(spans, this.#ranges.spans).map((span) => ({ ...gap, span }));
     });
+    const result = await archive.commit({ ...batch, findings: gaps });
+    this.#putOff(gaps);
+    for (const { span, reason } of gaps) this.#report.gap(span, reason, reason === BEYOND);
+    return result;
   }
 
-  async #record(findings: readonly GapRecord[]): Promise<void> {
-    if (findings.length === 0) return;
-    await this.#options.archive.commit({ findings });
-    for (const { span, reason } of findings) this.#report.gap(span, reason, reason === BEYOND);
-  }
-}
-
-/** A candle that was refused, or could not be had, is asked for again this rarely. */
-const RETRY_MS = 600_000;
-/** The same where the cause says nothing about the candle: the exchange failed, or its time is in dispute. */
-const EXCHANGE_RETRY_MS = 60_000;
-
-/** The same where it is not to be had, as far as is known. */
-const LOST_RETRY_MS = 3_600_000;
-
-/** What is said of a gap besides its reason. */
-interface GapHow {
-  readonly note?: string;
-  readonly isLost?: boolean;
-}
-
-/** How long a span is left alone that is open for a reason. */
-function pauseAfter(reason: GapReason, isLost: boolean): number {
-  if (isLost) return LOST_RETRY_MS;
-  return reason === 'exchange failed' || reason === 'not collected' ? EXCHANGE_RETRY_MS : RETRY_MS;
-}
-
-/** Spans that are put off at most; beyond it the oldest are asked for again sooner. */
-const PUT_OFF_MAX = 10_000;
-
-interface PutOff {
-  readonly span: Span;
-  readonly reason: GapReason;
-  readonly retryAtMs: number;
-}
-
-/** Spans of candles that are left alone for a while. Times are of a monotonic clock. */
-class CandlePauses {
-  #putOff: readonly PutOff[] = [];
-
-  putOff(spans: readonly Span[], nowMs: number, reason: GapReason, isLost = false): void {
-    const waiting = this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs);
-    const retryAtMs = nowMs + pauseAfter(reason, isLost);
-    const added = spans.map((span) => ({ span, reason, retryAtMs }));
-    this.#putOff = [...waiting, ...added].slice(-PUT_OFF_MAX);
+  /** Leaves slots alone for a while. */
+  #putOff(gaps: ReadonlyArray<Pick<GapRecord, 'span' | 'reason'> & Partial<GapRecord>>): void {
+    const nowMs = this.#options.clock.monotonicMs();
+    const waiting = this.#pauses.filter(({ retryAtMs }) => nowMs < retryAtMs);
+    const added = gaps.map(({ span, reason, state }) => {
+      const waitMs = state === 'unfillable' ? LOST_RETRY_MS : pauseAfter(reason);
+      return { span, reason, retryAtMs: nowMs + waitMs };
+    });
+    this.#pauses = [...waiting, ...added].slice(-PAUSES_MAX);
   }
 
-  /** What is still to be left alone. */
-  at(nowMs: number): Span[] {
-    return this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs).map(({ span }) => span);
+  get #paused(): Span[] {
+    const nowMs = this.#options.clock.monotonicMs();
+    return this.#pauses.filter(({ retryAtMs }) => nowMs < retryAtMs).map(({ span }) => span);
   }
 
-  /** Ends the pause of a span. @param only what is open for this reason; default: all */
-  release(released: Span, only?: GapReason): void {
-    this.#putOff = this.#putOff.flatMap((one) =>
+  /** @param only slots that are open for this reason; left out: all */
+  #release(released: Span, only?: GapReason): void {
+    this.#pauses = this.#pauses.flatMap((one) =>
       only === undefined || one.reason === only
         ? subtractSpans(one.span, [released]).map((span) => ({ ...one, span }))
         : one,
@@ -538,28 +411,25 @@ class CandlePauses {
   }
 }
 
-/** Sees to it that no two questions in a row are the same, or a cache would answer both. */
-class CandleQuestions {
-  readonly #stepMs: number;
-  readonly #pageMs: number;
-  #last: Span | undefined;
+/** A candle that was refused, or could not be had, is asked for again this rarely. */
+const RETRY_MS = 600_000;
+/** The same where the cause says nothing about the candle: the exchange failed, or its time is in dispute. */
+const EXCHANGE_RETRY_MS = 60_000;
+/** The same where it is not to be had, as far as is known. */
+const LOST_RETRY_MS = 3_600_000;
 
-  /** @param candlesMax that may be asked for at once */
-  constructor(stepMs: number, candlesMax: number) {
-    this.#stepMs = stepMs;
-    this.#pageMs = candlesMax * stepMs;
-  }
+const pauseAfter = (reason: GapReason): number =>
+  reason === 'exchange failed' || reason === 'not collected' ? EXCHANGE_RETRY_MS : RETRY_MS;
 
-  /** What to ask for a span: the span itself, or one that differs by a slot. */
-  next({ fromMs, toMs }: Span): Span {
-    const stepMs = this.#stepMs;
-    const isSame = this.#last?.fromMs === fromMs && this.#last.toMs === toMs;
-    const isFull = toMs - fromMs >= this.#pageMs;
-    if (!isSame) this.#last = { fromMs, toMs };
-    else if (isFull) this.#last = { fromMs: fromMs + stepMs, toMs };
-    else this.#last = { fromMs, toMs: toMs + stepMs };
-    return this.#last;
-  }
+/** Pauses that are remembered; slots of forgotten ones are asked for sooner. */
+const PAUSES_MAX = 10_000;
+
+/** Slots that are left alone for a while. */
+interface Pause {
+  readonly span: Span;
+  readonly reason: GapReason;
+  /** Of the monotonic clock. */
+  readonly retryAtMs: number;
 }
 
 /** Pages of candles that one turn may fetch of each interval. */

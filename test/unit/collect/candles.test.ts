@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { CandleGrid } from '../../../src/collect/candles/candle-answer.js';
 import { CandleCollector, pollByTurns } from '../../../src/collect/candles/candles.js';
-import { believedOf } from '../../../src/collect/candles/quiet-slots.js';
 import { ClaimGate } from '../../../src/collect/claim-gate.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { Span } from '../../../src/kernel/span.js';
@@ -141,22 +139,6 @@ async function pollAll(collector: CandleCollector): Promise<number> {
   }
   return polls;
 }
-
-test('candles lie on the grid, and refused ones are cut out of it', () => {
-  for (const [step, offset] of [
-    [60_000, 0],
-    [86_400_000, 57_600_000],
-  ] as const) {
-    const grid = new CandleGrid(step, offset);
-    const at = (steps: number) => offset + steps * step;
-    const span = (from: number, to: number) => ({ fromMs: at(from), toMs: at(to) });
-    assert.deepEqual(grid.within(span(1.25, 4.25)), span(2, 4));
-    assert.deepEqual(grid.within(span(1.25, 1.75)), span(2, 2));
-    assert.deepEqual(grid.without(span(0, 5), [at(1)]), [span(0, 1), span(2, 5)]);
-    assert.deepEqual(grid.without(span(0, 5), [at(1.5)]), [span(0, 1), span(3, 5)]);
-    assert.deepEqual(grid.without(span(0, 5), [at(1), undefined]), []);
-  }
-});
 
 test('only candles whose close and grace have passed are asked for and stored', async () => {
   const world = new World(10);
@@ -543,14 +525,6 @@ test('an answer of no readable time says nothing of history', async () => {
     world.archive.gaps.map(({ state, reason }) => [state, reason]),
     [['open', 'refused rows']],
   );
-});
-
-test('a second answer that is cut confirms none of the slots at its ends, be they few', () => {
-  const slot = (from: number, to: number) => ({ fromMs: from * MINUTE_MS, toMs: to * MINUTE_MS });
-  const end = { span: slot(99, 100), question: slot(99, 101) };
-  const below = [0, 1, 2].map((minute) => minute * MINUTE_MS);
-  assert.deepEqual(believedOf(end, below, MINUTE_MS), [], 'not even the neighbour showed');
-  assert.deepEqual(believedOf(end, [...below, 100 * MINUTE_MS], MINUTE_MS), [end.span]);
 });
 
 test('the oldest candle counts, though time goes on until it is stored', async () => {
