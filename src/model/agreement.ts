@@ -26,11 +26,14 @@ export const BELIEVED = {
   lackedMany: { answers: 3, lastingMs: 20_000 },
   /** Pages that may be old lack known rows. */
   lackedOld: { answers: 3, lastingMs: 120_000 },
-  /** Deep pages lack a row that an earlier run stored. */
+  /** Deep pages of both endpoints lack a row that an earlier run stored. */
   lackedDeep: { answers: 2 },
-  lackedDeepMany: { answers: 2, lastingMs: 20_000 },
   /** History ends below a row. */
   historyEnd: { answers: 2, apartMs: 1000, withinMs: 1_800_000, kept: 100 },
+  /** A gap lies below the newest page, and no deeper one is served. Growing pauses keep the answers apart. */
+  pageHorizon: { answers: 4 },
+  /** Nothing is served below all that is covered, where history is forgotten as fast as it is walked. */
+  historyStart: { answers: 2, apartMs: 30_000 },
   /** A market has no trade at all. */
   emptyMarket: { answers: 3, apartMs: 1000 },
   /** The exchange has no candle of a slot. */
@@ -46,10 +49,10 @@ const LACKED_OLD_MAX = 100;
 
 /** Rule that exposes rows which pages lack; undefined where it is too many for such pages. */
 export function lackedRule(count: number, isDeep: boolean, isLater: boolean): Rule | undefined {
-  const { lacked, lackedMany, lackedOld, lackedDeep, lackedDeepMany } = BELIEVED;
+  const { lacked, lackedMany, lackedOld, lackedDeep } = BELIEVED;
   if (!isLater) return count <= LACKED_OLD_MAX ? lackedOld : undefined;
-  if (isDeep) return count <= FEW ? lackedDeep : lackedDeepMany;
-  return count <= FEW ? lacked : lackedMany;
+  if (count > FEW) return lackedMany;
+  return isDeep ? lackedDeep : lacked;
 }
 
 interface Said<S> {

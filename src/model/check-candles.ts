@@ -46,6 +46,7 @@ export interface Reach {
 
 /** Memory of earlier responses: it ends with the process, and then costs some requests. */
 export interface CandleMemory {
+  readonly reach: Reach;
   /** Slots that a response left out. */
   readonly absent: SaidSpans;
   /** The same of slots in which trades are stored. */
@@ -56,7 +57,6 @@ export interface CandleMemory {
 export interface CandleKnowledge extends CandleMemory {
   readonly grid: CandleGrid;
   readonly nowMs: number;
-  readonly reach: Reach;
   /** Start of what is collected. */
   readonly beginsMs: number | null;
   /** Length of the longest question. */
@@ -314,5 +314,5 @@ export function judge(
     { spans: subtractSpans(stalled, agreed), reason: 'walk stalled', note },
     { spans: agreed, reason: 'walk stalled', note, isLost: true },
   ];
-  return { proven, findings, next: { absent: said.seen, lacked } };
+  return { proven, findings, next: { reach: k.reach, absent: said.seen, lacked } };
 }

@@ -36,7 +36,6 @@ export function readCandles(question: CandleQuestion, reply: KlineReply): Candle
   const closed = grid.within({ fromMs: asked.fromMs, toMs: Math.min(asked.toMs, finalToMs) });
   const sorted = sortCandles(reply.data.kline, question, closed.toMs, reply.receivedAtMs);
   const { rows, strays, open } = sorted;
-  // A candle beside the grid speaks of the two slots that it lies across.
   const rejected = [...reply.rejected, ...strays];
   const refusedMs = rejected.map((row) => slotOf(row.payload));
   const readable = refusedMs.filter((ms) => ms !== undefined);
@@ -71,17 +70,9 @@ function sortCandles(
     } else if (openMs >= closedToMs) {
       open += 1;
     } else {
-      const { open: opened, close, highest, lowest, volume, amount } = candle;
-      rows.push({
-        openAtS: candle.time,
-        open: opened,
-        close,
-        high: highest,
-        low: lowest,
-        volume,
-        quoteVolume: amount,
-        receivedAtMs,
-      });
+      const { time: openAtS, close, highest: high, lowest: low, volume } = candle;
+      const prices = { open: candle.open, close, high, low };
+      rows.push({ openAtS, ...prices, volume, quoteVolume: candle.amount, receivedAtMs });
     }
   }
   return { rows, strays, open };

@@ -21,7 +21,6 @@ import {
   historyFromMs,
   judge,
   learnReach,
-  type Reach,
   spanAbove,
 } from '../../model/check-candles.js';
 import { CoveredRangeList, RANGES_MAX } from '../../model/covered-ranges.js';
@@ -66,7 +65,6 @@ export class CandleCollector {
   #keptFromMs = Number.NEGATIVE_INFINITY;
   #inFiles: readonly Span[] = [];
   #backfills: readonly Span[] = [];
-  #reach: Reach;
   #memory: CandleMemory;
   #pauses: readonly Pause[] = [];
   /** Slots whose trades were covered at the last look. */
@@ -82,9 +80,11 @@ export class CandleCollector {
     this.#ranges = new CoveredRangeList(ranges);
     this.#grid = new CandleGrid(options.intervalS * 1000, this.#ranges.top?.span.toMs);
     const nowMs = options.time.nowMs();
-    const shownAtMs = Number.NEGATIVE_INFINITY;
-    this.#reach = { ageMs: 0, shownAtMs, sinceMs: nowMs, answeredAtMs: nowMs };
-    this.#memory = { absent: [], lacked: saidOf(options.givenUp, BELIEVED.candleOfTrades) };
+    this.#memory = {
+      reach: { ageMs: 0, shownAtMs: Number.NEGATIVE_INFINITY, sinceMs: nowMs, answeredAtMs: nowMs },
+      absent: [],
+      lacked: saidOf(options.givenUp, BELIEVED.candleOfTrades),
+    };
     this.#collectFromMs = options.stream.collectFromMs;
   }
 
@@ -106,7 +106,6 @@ export class CandleCollector {
 
   /** Expects the candles of a span besides what is collected anyway. The same span twice is one. */
   backfill(span: Span): void {
-    if (this.#backfills.some((one) => holdsSpan(one, span))) return;
     this.#backfills = normalizeSpans([...this.#backfills, span]);
   }
 
@@ -120,10 +119,8 @@ export class CandleCollector {
       await archive.commit({ revoke: [revocation] });
       await this.#readRanges();
       const { absent, lacked } = this.#memory;
-      this.#memory = {
-        absent: contradictOf(absent, [slots]),
-        lacked: contradictOf(lacked, [slots]),
-      };
+      const said = { absent: contradictOf(absent, [slots]), lacked: contradictOf(lacked, [slots]) };
+      this.#memory = { ...this.#memory, ...said };
       this.retry(span);
     });
   }
@@ -314,15 +311,15 @@ export class CandleCollector {
   /** An older candle shows that history reaches as far down: what was given up above it is asked for again. */
   #knowledge(answer: CandleAnswer): CandleKnowledge {
     const grid = this.#grid;
-    const before = this.#reach;
+    const before = this.#memory.reach;
     const nowMs = this.#options.time.nowMs();
     const reach = learnReach(before, answer, nowMs, grid.stepMs);
-    this.#reach = reach;
+    this.#memory = { ...this.#memory, reach };
     if (reach.shownAtMs !== before.shownAtMs || reach.ageMs > before.ageMs) {
       this.#release(spanAbove(historyFromMs({ reach, grid, nowMs })), BEYOND);
     }
     return {
-      ...{ ...this.#memory, grid, nowMs, reach, tradedSlots: this.#tradedSlots },
+      ...{ ...this.#memory, grid, nowMs, tradedSlots: this.#tradedSlots },
       ...{ beginsMs: this.#collectFromMs, pageMs: this.#pageMs },
       ...{ covered: this.#ranges.spans, paused: this.#paused },
     };

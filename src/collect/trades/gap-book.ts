@@ -1,6 +1,7 @@
 import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import type { Random } from '../../kernel/random.js';
 import type { Span } from '../../kernel/span.js';
+import { BELIEVED } from '../../model/agreement.js';
 import { BlockedEdges } from '../../model/edges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
@@ -17,12 +18,10 @@ const RETRY_CAP_MS = 600_000;
 const EXCHANGE_RETRY_CAP_MS = 60_000;
 /** A gap that the exchange no longer serves is looked at again this rarely. */
 const BEYOND_HISTORY_RETRY_MS = 3_600_000;
-/** Tries after the first to find a gap in id mode within the newest page after all. */
-const HORIZON_RETRIES = 3;
-/** Tries after the first to find the start of a history that is forgotten as fast as it is walked. */
-const BEYOND_HISTORY_RETRIES = 1;
-/** Between those tries: each takes two answers that agree, and the start can only have moved up. */
-const START_RETRY_MS = 30_000;
+/** Tries to find a gap in id mode within the newest page after all. */
+const HORIZON_TRIES = BELIEVED.pageHorizon.answers;
+/** Tries to find the start of a history that is forgotten as fast as it is walked. */
+const { answers: START_TRIES, apartMs: START_RETRY_MS } = BELIEVED.historyStart;
 /** Between two signs of one end: long enough for two answers, and not longer for failures of before. */
 const NEXT_SIGN_MS = 2000;
 /** Memories of one stream that are read at the start. */
@@ -119,7 +118,7 @@ export class GapBook {
   /** Whether another try at a gap may set the start for good: it takes a look of its own. */
   isLastTry({ fromMs, edgeMs }: Gap): boolean {
     const times = this.#answered.get(edgeMs) ?? 0;
-    return fromMs === -Infinity && times >= BEYOND_HISTORY_RETRIES;
+    return fromMs === -Infinity && times >= START_TRIES - 1;
   }
 
   /** Allows another try at the gaps of a span. */
@@ -169,9 +168,9 @@ export class GapBook {
     const note = 'the server counts since and lastId as trade ids: only its newest page is served';
     const times = this.#countAnswered(gap.edgeMs);
     if (gap.fromMs === -Infinity) {
-      this.#pause(gap.edgeMs, RETRY_BASE_MS * 2 ** Math.min(times, HORIZON_RETRIES));
-      await this.#startAtHorizon(gap, times > HORIZON_RETRIES);
-    } else if (times <= HORIZON_RETRIES) {
+      this.#pause(gap.edgeMs, RETRY_BASE_MS * 2 ** Math.min(times, HORIZON_TRIES - 1));
+      await this.#startAtHorizon(gap, times >= HORIZON_TRIES);
+    } else if (times < HORIZON_TRIES) {
       await this.failed(gap, 'history horizon', note);
     } else {
       await this.#lost(gap, 'history horizon', note, Number.POSITIVE_INFINITY);
@@ -186,7 +185,7 @@ export class GapBook {
     const retryMs = isSought ? START_RETRY_MS : BEYOND_HISTORY_RETRY_MS;
     await this.#lost(gap, 'beyond history', note, retryMs);
     const times = this.#countAnswered(gap.edgeMs);
-    if (isStart) await this.#startAtHorizon(gap, times > BEYOND_HISTORY_RETRIES);
+    if (isStart) await this.#startAtHorizon(gap, times >= START_TRIES);
   }
 
   /**

@@ -11,8 +11,7 @@ interface Seen extends PageRow {
 const { apartMs: APART_MS, withinMs: PROOF_MAX_MS } = BELIEVED.historyEnd;
 
 /**
- * Where the exchange's history ends, as far as its answers show. One answer is a sign, a second one
- * that agrees is the proof: a page may be cut on its way, and a cache may repeat itself.
+ * Where the exchange's history ends, as far as its answers show.
  *
  * Signs are kept by the edge that was walked, because the end itself moves up with every trade that
  * is forgotten. What two of them agree on holds for the whole market: nothing older than the lower of
@@ -78,14 +77,9 @@ export class HistoryEnds {
 /**
  * The time in which a market was seen to have no trade at all.
  *
- * Every answer says that there was none up to its own time, so later answers confirm earlier ones,
- * at no request more than a poll takes anyway: time counts as empty once three looks in a row say so,
- * at least a second apart, and what the newest two of them saw follows with the next looks. It ends
- * with the first trade; then the end of history below that trade proves the rest.
- *
- * Two looks prove the time between them because the exchange keeps a trade so long that the later one
- * would have shown it. No answer shows how long that is: it is a setting. An earlier run's coverage
- * goes on in the same way, over an absence that was no longer. All times are exchange time, proven
+ * Every answer says that there was none up to its own time, so later answers confirm earlier ones, at no request more
+ * than a poll takes anyway. Two looks prove the time between them because the exchange keeps a trade so long that the
+ * later one would have shown it. No answer shows how long that is: it is a setting. All times are exchange time, proven
  * by clock and cache margin.
  */
 export class EmptyMarket {
@@ -138,7 +132,7 @@ export class EmptyMarket {
   }
 
   #endAfterAbsence(untilMs: number): void {
-    const lastMs = this.#looks.at(-1) ?? this.#proven?.toMs;
-    if (lastMs !== undefined && untilMs - lastMs > this.#keptAtLeastMs) this.clear();
+    const lastMs = this.#looks.at(-1) ?? this.#proven?.toMs ?? untilMs;
+    if (untilMs - lastMs > this.#keptAtLeastMs) this.clear();
   }
 }

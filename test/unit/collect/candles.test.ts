@@ -252,23 +252,6 @@ test('what lies below the oldest candle is beyond history, until an older one sh
   assert.deepEqual(world.covered(), [[700, 2561]]);
 });
 
-test('a candle that fails of a traded minute is no older than history where older ones show', async () => {
-  const world = new World(100);
-  await pollAll(world.collector());
-  await world.archive.commit({ trades: [tradeAt(99)] });
-  world.clock.advance(MINUTE_MS);
-  world.absent.add(99);
-  const spans = [{ fromMs: START_MS, toMs: START_MS + 1000 * MINUTE_MS }];
-  const restarted = world.collector({ coveredTrades: () => spans });
-  await pollAll(restarted);
-  await pollAll(restarted);
-  assert.deepEqual(world.covered(), [[0, 99]]);
-  assert.deepEqual(
-    world.archive.gaps.map(({ state, reason }) => [state, reason]),
-    [['open', 'walk stalled']],
-  );
-});
-
 test('a traded minute whose candle is never shown is given up after some looks, and asked for each hour', async () => {
   const world = new World(100);
   await world.archive.commit({ trades: [tradeAt(50)] });
@@ -296,21 +279,6 @@ test('a traded minute whose candle is never shown is given up after some looks, 
   world.clock.advance(6 * MINUTE_MS);
   await pollAll(collector);
   assert.equal(world.covered().length, 1);
-});
-
-test('a traded minute is not older than history where an answer has a time that cannot be read', async () => {
-  const world = new World(100);
-  await world.archive.commit({ trades: [tradeAt(50)] });
-  for (let minute = 0; minute < 60; minute += 1) world.absent.add(minute);
-  world.extra = [world.candle('when?')];
-  const collector = world.collector();
-  // However often: the candle of no readable time may be its own.
-  for (let look = 0; look < 4; look += 1) {
-    await pollAll(collector);
-    world.clock.advance(11 * MINUTE_MS);
-  }
-  const states = world.archive.gaps.map(({ state }) => state);
-  assert.deepEqual([...new Set(states)], ['open']);
 });
 
 test('as many traded minutes as an outage has are given up like one', async () => {
@@ -342,21 +310,6 @@ for (const minute of [50, 99]) {
     assert.ok(20 <= passed && passed < 25, `after ${passed} minutes`);
   });
 }
-
-test('an answer with a time that cannot be read neither counts against a traded minute nor for it', async () => {
-  const world = new World(100);
-  world.absent.add(50);
-  await world.archive.commit({ trades: [tradeAt(50)] });
-  const collector = world.collector();
-  const given: boolean[] = [];
-  for (const isReadable of [true, true, false, true]) {
-    world.extra = isReadable ? [] : [world.candle('when?')];
-    await pollAll(collector);
-    world.clock.advance(11 * MINUTE_MS);
-    given.push(world.states().some(({ state }) => state === 'unfillable'));
-  }
-  assert.deepEqual(given, [false, false, false, true]);
-});
 
 test('a candle that came, or was doubted, is not given up at the next answer without it', async () => {
   for (const isDoubted of [true, false]) {
@@ -407,60 +360,6 @@ test('a page that a cache has kept shows history of its own time', async () => {
   ]);
 });
 
-for (const isSeenAhead of [true, false]) {
-  const whose = isSeenAhead ? 'that of answers as well' : 'the answers are right';
-  test(`ages that were measured by a time that was ahead show nothing of history: ${whose}`, async () => {
-    const world = new World(100);
-    for (let minute = 0; minute < 40; minute += 1) world.absent.add(minute);
-    let aheadMs = 0;
-    const nowMs = () => world.clock.wallMs() + aheadMs;
-    const collector = world.collector({ rereads: 3, nowMs });
-    await pollAll(collector);
-    assert.deepEqual(world.covered(), [[40, 99]]);
-    aheadMs = 200 * MINUTE_MS;
-    world.exchange.told = isSeenAhead ? { sentAtMs: nowMs(), dateMs: nowMs() } : {};
-    await collector.poll(signal);
-    aheadMs = 0;
-    world.exchange.told = {};
-    for (let minute = 0; minute < 65; minute += 1) {
-      world.clock.advance(MINUTE_MS);
-      await pollAll(collector);
-    }
-    const [[fromMin] = []] = world.covered().slice(-1);
-    assert.equal(fromMin, 40);
-  });
-}
-
-test('time whose trades are covered has no candle where none comes', async () => {
-  const world = new World(1001);
-  for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
-  const span = { fromMs: START_MS + 300.5 * MINUTE_MS, toMs: START_MS + 1000 * MINUTE_MS };
-  await pollAll(world.collector({ coveredTrades: () => [span] }));
-  assert.deepEqual(world.covered(), [[301, 1000]]);
-  assert.deepEqual(world.gaps(), [[0, 301]]);
-});
-
-test('covered trades that are in files do not show that a minute had none', async () => {
-  const world = new World(1001);
-  for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
-  world.archive.tradesInFiles.push({ fromMs: 0, toMs: START_MS + 500 * MINUTE_MS });
-  const span = { fromMs: START_MS, toMs: START_MS + 1000 * MINUTE_MS };
-  await pollAll(world.collector({ coveredTrades: () => [span] }));
-  assert.deepEqual(world.covered(), [[500, 1000]]);
-  assert.deepEqual(world.gaps(), [[0, 500]]);
-  const memories = world.archive.gaps.map(({ state, reason }) => `${state} ${reason}`);
-  assert.deepEqual(memories, ['unfillable beyond history']);
-});
-
-test('a minute within history is quiet without a candle, though its trades are in files', async () => {
-  const world = new World(1001);
-  for (let minute = 600; minute < 620; minute += 1) world.absent.add(minute);
-  world.archive.tradesInFiles.push({ fromMs: 0, toMs: START_MS + 800 * MINUTE_MS });
-  const span = { fromMs: START_MS, toMs: START_MS + 1000 * MINUTE_MS };
-  await pollAll(world.collector({ coveredTrades: () => [span] }));
-  assert.deepEqual([world.covered(), world.gaps()], [[[0, 1000]], []]);
-});
-
 test('time beyond history is asked for again once its trades are covered, and no other', async () => {
   const world = new World(1001);
   for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
@@ -501,53 +400,6 @@ for (const isRestarted of [true, false]) {
     });
   }
 }
-
-test('a traded minute whose candle is older than history is never to be had', async () => {
-  const world = new World(100);
-  await pollAll(world.collector());
-  await world.archive.commit({ trades: [tradeAt(99)] });
-  world.clock.advance(500 * MINUTE_MS);
-  for (let minute = 0; minute < 400; minute += 1) world.absent.add(minute);
-  const span = { fromMs: START_MS, toMs: START_MS + 110 * MINUTE_MS };
-  await pollAll(world.collector({ coveredTrades: () => [span] }));
-  const [oldest] = world.archive.gaps.filter(({ span: { fromMs } }) => minuteOf(fromMs) === 99);
-  assert.deepEqual([oldest?.state, oldest?.reason], ['unfillable', 'beyond history']);
-});
-
-test('an answer of no readable time says nothing of history', async () => {
-  const world = new World(100);
-  await pollAll(world.collector());
-  world.clock.advance(20 * MINUTE_MS);
-  for (let minute = 0; minute < 120; minute += 1) world.absent.add(minute);
-  world.extra = [world.candle('when?')];
-  await pollAll(world.collector());
-  assert.deepEqual(
-    world.archive.gaps.map(({ state, reason }) => [state, reason]),
-    [['open', 'refused rows']],
-  );
-});
-
-test('the oldest candle counts, though time goes on until it is stored', async () => {
-  const world = new World(100);
-  for (let minute = 0; minute < 40; minute += 1) world.absent.add(minute);
-  let looks = 0;
-  const nowMs = () => {
-    looks += 1;
-    return world.clock.wallMs() + looks;
-  };
-  await pollAll(world.collector({ nowMs }));
-  assert.deepEqual(world.covered(), [[40, 99]]);
-});
-
-test('an answer has all that is younger than its oldest candle, however long it takes', async () => {
-  const world = new World(200);
-  for (const minute of [101, 102, 103, 104, 105]) world.absent.add(minute);
-  const nowMs = () => world.clock.wallMs() + 5 * MINUTE_MS;
-  await pollAll(world.collector({ collectFromMin: 100, nowMs }));
-  await pollAll(world.collector({ collectFromMin: 100, nowMs }));
-  assert.deepEqual(world.covered(), [[100, 199]]);
-  assert.deepEqual(world.gaps(), []);
-});
 
 test('one minute that one answer lacks is not quiet, though an older candle shows', async () => {
   const world = new World(100);
