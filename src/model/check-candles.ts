@@ -261,7 +261,7 @@ export function absentOf(answer: SeenCandles, k: CandleKnowledge, end?: EmptyEnd
 }
 
 /** Open times of absent slots in which trades are stored, or whose trades cannot be looked at. */
-export interface StoredTrades {
+export interface TradedSlots {
   readonly traded: readonly number[];
   /** Their trades are in files, or no longer kept. */
   readonly left: readonly number[];
@@ -285,7 +285,7 @@ export function judge(
   answer: SeenCandles,
   k: CandleKnowledge,
   said: Said,
-  stored: StoredTrades,
+  stored: TradedSlots,
 ): CandleJudgement {
   const { isReadable, refusedMs, unknown } = answer;
   const { grid } = k;

@@ -104,7 +104,7 @@ export class CandleCollector {
     return this.#mutex.run(() => this.#poll(signal, nowMs));
   }
 
-  /** Expects the candles of a span besides what is collected anyway. The same span twice is one. */
+  /** Expects the candles of a span besides what is collected anyway. */
   backfill(span: Span): void {
     this.#backfills = normalizeSpans([...this.#backfills, span]);
   }
@@ -276,27 +276,19 @@ export class CandleCollector {
     }
   }
 
-  /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
-  async #alignFloor(): Promise<void> {
-    const { archive, stream } = this.#options;
-    const floorMs = this.#collectFromMs;
-    if (floorMs === null || this.#grid.holds(floorMs)) return;
-    const alignedMs = this.#grid.ceil(floorMs);
-    await archive.commit({ begins: [{ streamId: stream.streamId, fromMs: alignedMs }] });
-    this.#collectFromMs = alignedMs;
-  }
-
   #missing(finalToMs: number): Span[] {
     const always = { fromMs: this.#grid.ceil(this.#collectFromMs ?? finalToMs), toMs: finalToMs };
-    const keptFromMs = this.#grid.ceil(this.#keptFromMs);
-    const wanted = this.#backfills.flatMap((span) => {
-      const { fromMs, toMs } = this.#grid.around(span);
-      if (toMs <= keptFromMs) return [];
-      return [{ fromMs: Math.max(fromMs, keptFromMs), toMs: Math.min(toMs, finalToMs) }];
-    });
+    const wanted = this.#backfills.map((span) => this.#grid.around(span));
+    const left = { fromMs: Number.NEGATIVE_INFINITY, toMs: this.#grid.ceil(this.#keptFromMs) };
     // A candle that begins in files and ends behind them is one of theirs.
     const inFiles = this.#inFiles.map((span) => ({ ...span, toMs: this.#grid.ceil(span.toMs) }));
-    const settled = [...this.#ranges.spans, ...this.#paused, ...inFiles];
+    const settled = [
+      left,
+      ...inFiles,
+      ...this.#ranges.spans,
+      ...this.#paused,
+      spanAbove(finalToMs),
+    ];
     const gaps = subtractSpans(normalizeSpans([always, ...wanted]), settled);
     return gaps.map((gap) => this.#grid.around(gap));
   }
@@ -304,7 +296,13 @@ export class CandleCollector {
   /** Whether the answer shows that candles begin at another hour than was believed. */
   async #hasMoved({ data }: KlineReply): Promise<boolean> {
     if (!this.#grid.learn(data.kline.map((candle) => candle.time * 1000))) return false;
-    await this.#alignFloor();
+    const { archive, stream } = this.#options;
+    const floorMs = this.#collectFromMs;
+    if (floorMs === null || this.#grid.holds(floorMs)) return true;
+    // Expected is from a whole candle on: no gap smaller than one can ever be filled.
+    const fromMs = this.#grid.ceil(floorMs);
+    await archive.commit({ begins: [{ streamId: stream.streamId, fromMs }] });
+    this.#collectFromMs = fromMs;
     return true;
   }
 

@@ -11,7 +11,7 @@ import {
   learnReach,
   type Reach,
   type SeenCandles,
-  type StoredTrades,
+  type TradedSlots,
 } from '../../../src/model/check-candles.js';
 
 /** What a response with candles proves. Times are slots, of a minute each. */
@@ -82,7 +82,7 @@ function decide(one: Case) {
     slots
       .map((slot) => slot * STEP_MS)
       .filter((ms) => said.absent.some(({ fromMs, toMs }) => fromMs <= ms && ms < toMs));
-  const stored: StoredTrades = { traded: among(one.traded), left: among(one.left) };
+  const stored: TradedSlots = { traded: among(one.traded), left: among(one.left) };
   const { proven, findings, next } = judge(answer, k, said, stored);
   const found = findings.flatMap(({ spans, reason, isLost }) =>
     slotsOf(spans).map((slots) => [isLost ? `${reason}, lost` : reason, ...slots]),
