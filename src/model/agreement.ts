@@ -63,8 +63,8 @@ interface Said<S> {
 }
 
 /**
- * Counts answers that say the same about a key. Callers ask each time in another way (another page size, another slot),
- * so that no cache gives two of the answers. Another statement begins the count again. Times are of a monotonic clock.
+ * Counts answers that say the same about a key. Another statement begins the count again. Callers ask in another way
+ * (page size, one slot more) wherever a cache might repeat an answer. Times are of a monotonic clock.
  */
 export class Agreement<K, S = never> {
   readonly #rule: Rule;

@@ -116,6 +116,10 @@ const CASES: Readonly<Record<string, Case>> = {
   'a long end is asked for again with its neighbour': {
     ...{ asked: [0, 20], held: range(0, 10), reach: 20, proven: [[0, 10]], ask: [[9, 20]] },
   },
+  'a long end that another response left out is not': {
+    ...{ asked: [0, 20], held: range(0, 10), reach: 20, absentOnce: [[10, 20]] },
+    proven: [[0, 20]],
+  },
   'a short end is not': {
     ...{ asked: [0, 20], held: range(0, 15), reach: 20, proven: [[0, 15]] },
   },
@@ -130,6 +134,14 @@ const CASES: Readonly<Record<string, Case>> = {
     held: [9],
     end: { span: spanOf([10, 20]), question: spanOf([9, 20]), asked: spanOf([9, 20]) },
     proven: [[10, 20]],
+  },
+  'one that is about less proves less': {
+    asked: [9, 20],
+    held: [9],
+    unknown: [[15, 20]],
+    end: { span: spanOf([10, 20]), question: spanOf([9, 20]), asked: spanOf([9, 20]) },
+    proven: [[10, 15]],
+    findings: [['walk stalled', 15, 20]],
   },
   'one that misses the neighbour proves nothing': {
     asked: [9, 20],
