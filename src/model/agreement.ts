@@ -38,7 +38,7 @@ export const BELIEVED = {
   emptyMarket: { answers: 3, apartMs: 1000 },
   /** The exchange has no candle of a slot. */
   candleAbsent: { answers: 2, kept: 5000 },
-  /** The same where trades of the slot are stored. The pause of its gap keeps the answers apart. */
+  /** It has no candle of a slot in which trades are stored. The pause of the gap keeps the answers apart. */
   candleOfTrades: { answers: 3, kept: 5000 },
 } as const satisfies Readonly<Record<string, Rule>>;
 

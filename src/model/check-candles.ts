@@ -49,7 +49,7 @@ export interface CandleMemory {
   readonly reach: Reach;
   /** Slots that a response left out. */
   readonly absent: SaidSpans;
-  /** The same of slots in which trades are stored. */
+  /** Slots that it left out although trades of them are stored. */
   readonly lacked: SaidSpans;
 }
 
@@ -78,11 +78,11 @@ export interface CandleFinding {
 }
 
 /**
- * What closed more slots ago than this, or during a longer pause without responses, counts as quiet only where an
+ * Slots that closed longer ago than this, or during a longer pause without responses, count as quiet only where an
  * older candle was shown since.
  */
 const PAUSE_SLOTS_MAX = 10;
-/** What was shown more slots ago counts no more: an exchange that keeps so many candles may have fewer of that age. */
+/** Slots after which a shown candle counts no more: an exchange that keeps so many may have fewer of that age. */
 const SHOWN_SLOTS_MAX = 100;
 /** Slots in one run at an end of a response that even a lively market may leave out. */
 const QUIET_SLOTS_MAX = 5;
@@ -130,7 +130,7 @@ export function historyFromMs({
   return grid.ceil(Math.min(attendedMs, nowMs - ageMs));
 }
 
-/** The same in view of a response: the exchange has all that is younger than the oldest candle in it. */
+/** Start of history in view of a response: the exchange has all that is younger than the oldest candle in it. */
 const historyOf = (k: CandleKnowledge, { rows }: SeenCandles): number =>
   Math.min(historyFromMs(k), ...rows.map(({ openAtS }) => openAtS * 1000));
 
@@ -138,7 +138,7 @@ const historyOf = (k: CandleKnowledge, { rows }: SeenCandles): number =>
 export interface EmptyEnd {
   readonly span: Span;
   /**
-   * What to ask so that a second response shows which: the run and the candle beside it, which has to
+   * Request whose response shows which it was: the run and the candle beside it, which has to
    * show up again. Its bounds are never those of the first question, so that no cache answers it.
    */
   readonly question: Span;
@@ -160,7 +160,7 @@ function suspectEnds(answer: SeenCandles, k: CandleKnowledge): EmptyEnd[] {
     const isBelow = subtractSpans(span, [younger, ...known]).length > 0;
     const whole = hullOf([span, question]);
     const lowestMs = Math.max(whole.toMs - k.pageMs, k.grid.ceil(k.beginsMs ?? whole.fromMs));
-    // Where no more can be asked for, a second response would not show more.
+    // A question that cannot reach further down would show no more.
     if (isBelow && lowestMs < whole.fromMs) {
       return [{ span, question: whole, asked: { ...whole, fromMs: lowestMs } }];
     }
@@ -206,7 +206,7 @@ export function believedOf(
   return subtractSpans(overlapOf(span, question), suspect);
 }
 
-/** What a response says of its slots, before the stored trades are looked at. */
+/** Statement of a response about its slots, before the stored trades are looked at. */
 export interface Said {
   /** Slots of which it is believed. */
   readonly spans: readonly Span[];
@@ -233,7 +233,7 @@ export function absentOf(answer: SeenCandles, k: CandleKnowledge, end?: EmptyEnd
   const held = slotsOf(heldMs, stepMs);
   let [seen, ends, spans]: [SaidSpans, EmptyEnd[], readonly Span[]] = [k.absent, [], []];
   if (end !== undefined) {
-    // Of what lies below the question only the candles count that came.
+    // Below the question only the candles count that came.
     const below = held.filter(({ fromMs }) => fromMs < end.question.fromMs);
     const both = normalizeSpans([...believedOf(end, heldMs, stepMs), ...below]);
     spans = subtractSpans(both, [spanAbove(finalToMs), ...unknown]);
@@ -244,7 +244,7 @@ export function absentOf(answer: SeenCandles, k: CandleKnowledge, end?: EmptyEnd
     const whole = subtractSpans(closed, [...ends.map(({ span }) => span), ...unknown]);
     const open = subtractSpans(whole, [...held, ...k.covered]);
     const { said, agreed } = sayOf(seen, open, BELIEVED.candleAbsent);
-    // Of what is settled now the count begins again, should it be doubted.
+    // The count of slots that are believed now begins again, should they be suspect later.
     seen = contradictOf(said, [...subtractSpans(whole, open), ...agreed]);
     spans = subtractSpans(whole, subtractSpans(open, agreed));
   }
@@ -293,12 +293,12 @@ export function judge(
   const contradicted = normalizeSpans(slotsOf(stored.traded, grid.stepMs));
   // Trades that are covered and cannot be looked at do not say which of these slots had any.
   const unseen = subtractSpans(slotsOf(stored.left, grid.stepMs), [younger]);
-  // What the exchange does not have any more it will not show.
+  // Candles that the exchange does not have any more never come.
   const gone = subtractSpans(contradicted, [younger]);
   const beyond = normalizeSpans([...said.older, ...unseen]);
   const believed = subtractSpans(said.spans, [...contradicted, ...beyond]);
   const proven = normalizeSpans(believed.flatMap((span) => grid.without(span, refusedMs)));
-  // What is read again during its pause, along with newer candles, does not count.
+  // Slots that are read again during their pause, along with newer candles, do not count.
   const stalled = subtractSpans(contradicted, [...gone, ...k.paused]);
   const settled = isReadable ? subtractSpans(said.spans, contradicted) : [];
   const { said: lacked, agreed } = sayOf(

@@ -9,7 +9,7 @@ import type { ExchangeReply } from '../ports.js';
 
 export type KlineReply = ExchangeReply<ResultOf<'kline'>>;
 
-/** What was asked for, as far as it shows which candles of the answer belong to it. */
+/** Request, as far as it shows which candles of the response belong to it. */
 export interface CandleQuestion {
   readonly market: string;
   readonly grid: CandleGrid;
@@ -39,7 +39,7 @@ export function readCandles(question: CandleQuestion, reply: KlineReply): Candle
   const rejected = [...reply.rejected, ...strays];
   const refusedMs = rejected.map((row) => slotOf(row.payload));
   const readable = refusedMs.filter((ms) => ms !== undefined);
-  // Where only a part of what was asked for could be answered, the reply says of which it speaks.
+  // A reply that answers only a part says of which it speaks.
   const { start, end } = reply.data;
   const answered = { fromMs: grid.ceil(start * 1000), toMs: grid.floor(end * 1000) + grid.stepMs };
   const isReadable = readable.length === refusedMs.length;

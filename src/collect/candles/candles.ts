@@ -33,14 +33,14 @@ import { type CandleAnswer, type KlineReply, readCandles } from './candle-answer
 interface CandleCollectorOptions extends StreamContext {
   readonly marketId: number;
   readonly intervalS: number;
-  /** Where the trades of the market are covered: that time has candles for all that was traded, and no others. */
+  /** Covered trades of the market: that time has candles for all that was traded, and no others. */
   readonly coveredTrades?: (() => readonly Span[]) | undefined;
-  /** What an earlier run gave up, though trades of it are stored. */
+  /** Slots that an earlier run found unfillable, though trades of them are stored. */
   readonly givenUp: readonly Span[];
   readonly exchange: ExchangePort;
   /** How long after its close a candle may still change, exchange milliseconds. */
   readonly graceMs: number;
-  /** Whether its newest candle counts as the progress of the market's candles. */
+  /** Its newest candle counts as the progress of the market's candles. */
   readonly isFinest: boolean;
   /** How many closed candles before a new one are read again, to catch revisions. */
   readonly rereads: number;
@@ -293,7 +293,7 @@ export class CandleCollector {
     return gaps.map((gap) => this.#grid.around(gap));
   }
 
-  /** Whether the answer shows that candles begin at another hour than was believed. */
+  /** Returns true if a response shows that candles begin at another hour than was believed. */
   async #hasMoved({ data }: KlineReply): Promise<boolean> {
     if (!this.#grid.learn(data.kline.map((candle) => candle.time * 1000))) return false;
     const { archive, stream } = this.#options;
@@ -406,11 +406,11 @@ export class CandleCollector {
   }
 }
 
-/** A candle that was refused, or could not be had, is asked for again this rarely. */
+/** Pause of a candle that was refused, or did not come. */
 const RETRY_MS = 600_000;
-/** The same where the cause says nothing about the candle: the exchange failed, or its time is in dispute. */
+/** Pause where the cause says nothing about the candle: the exchange failed, or its time is in dispute. */
 const EXCHANGE_RETRY_MS = 60_000;
-/** The same where it is not to be had, as far as is known. */
+/** Pause of an unfillable candle. */
 const LOST_RETRY_MS = 3_600_000;
 
 const pauseAfter = (reason: GapReason): number =>
@@ -423,13 +423,13 @@ const PAUSES_MAX = 10_000;
 interface Pause {
   readonly span: Span;
   readonly reason: GapReason;
-  /** Of the monotonic clock. */
+  /** Time of the monotonic clock. */
   readonly retryAtMs: number;
 }
 
 /** Pages of candles that one turn may fetch of each interval. */
 const ROUNDS_MAX = 20;
-/** Of these every so many goes to the newest candles; on a tape that is played fast each would. */
+/** Every so many of these go to the newest candles; on a tape that is played fast each would. */
 const HEAD_ROUNDS = 4;
 
 /**

@@ -11,7 +11,7 @@ interface Seen extends PageRow {
 const { apartMs: APART_MS, withinMs: PROOF_MAX_MS } = BELIEVED.historyEnd;
 
 /**
- * Where the exchange's history ends, as far as its answers show.
+ * End of the exchange's history, as far as its answers show.
  *
  * Signs are kept by the edge that was walked, because the end itself moves up with every trade that
  * is forgotten. What two of them agree on holds for the whole market: nothing older than the lower of
@@ -53,7 +53,7 @@ export class HistoryEnds {
   }
 
   /**
-   * What is known of a gap without asking: that it lies below the end, or that it seemed to just
+   * Returns what is known of a gap without asking: that it lies below the end, or that it seemed to just
    * now, so that it is too early for a second sign.
    *
    * @param above the trade right above the gap, if there is one
@@ -97,7 +97,7 @@ export class EmptyMarket {
     this.#proven = proven;
   }
 
-  /** What is proven by now. */
+  /** Time that is proven by now. */
   get span(): Span | undefined {
     return this.#proven;
   }

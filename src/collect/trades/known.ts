@@ -46,7 +46,7 @@ export class KnownTrades {
   }
 
   /**
-   * What a page of the head contradicts. Rows that it holds in a form that cannot be read are not missing.
+   * Returns what a page of the head contradicts. Rows that it holds in a form that cannot be read are not missing.
    *
    * @param rows of the page, newest first
    */
@@ -87,7 +87,7 @@ export class KnownTrades {
   }
 }
 
-/** Whether a row may be one of those that a page holds in a form that cannot be read. */
+/** Returns true if a row may be one of those that a page holds in a form that cannot be read. */
 export function isUnread({ unread }: TradePage, { tradedAtS }: PageRow): boolean {
   return unread.some(
     ({ newerS, olderS }) => olderS <= tradedAtS && tradedAtS <= (newerS ?? tradedAtS),
