@@ -1,4 +1,3 @@
-import { CandleGrid } from '../../model/candle-grid.js';
 import { MarketList } from '../../collect/markets.js';
 import type { Config } from '../../config/schema.js';
 import { obtain } from '../../kernel/bounded.js';
@@ -6,6 +5,7 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
+import { CandleGrid } from '../../model/candle-grid.js';
 import type { KnownStream, Piece } from '../../model/explain.js';
 import { type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
 import { expiredText } from '../../status/document.js';

@@ -224,7 +224,11 @@ test('what verify tells of an archive', async (t) => {
     const tamperings: ReadonlyArray<readonly [string, string, boolean]> = [
       [`DELETE FROM trade WHERE tid = ${tid}`, 'volume', false],
       [`UPDATE trade SET amount = amount + 0.00000001 WHERE tid = ${tid}`, 'volume', true],
-      [`UPDATE trade SET price = price * 2, total = total * 2 WHERE tid = ${tid}`, 'quoteVolume', true],
+      [
+        `UPDATE trade SET price = price * 2, total = total * 2 WHERE tid = ${tid}`,
+        'quoteVolume',
+        true,
+      ],
       [
         `INSERT INTO trade (market_id, traded_at, tid, side, price, amount, total, received_at)
          SELECT market_id, traded_at, 9007199254740000, side, price, amount, total, received_at
