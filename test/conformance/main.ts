@@ -13,10 +13,9 @@ import { runSuite, type SuiteOptions } from './suite.js';
  */
 const USAGE = `Usage: npm run conformance -- --url URL [options]
 
-Asks an exchange, raw and through the typed client, and holds question, answer and reading against
-the contract. It knows the contract's paths and words alone: what an exchange of another dialect does
-otherwise is told by "tapekeep api probe". Pushed trades, which the contract has none of, are asked for
-in the words that servers of it were heard to use.
+Calls an exchange, raw and through the typed client, and compares requests and responses with the
+contract. It knows only the contract's paths and words; "tapekeep doctor" checks an exchange of another
+dialect. Pushed trades are not in the contract; they are requested in the words of known servers.
 
   --url URL          base URL of the exchange (http or https)
   --realtime URL     address of its WebSocket (ws or wss); without it those cases are skipped
