@@ -463,17 +463,25 @@ test('answers that contradict the time hold up claims, and the noted present goe
   assert.equal(world.archive.presentMs, nowMs + 1);
 });
 
-test('why a stream stands is known, as of a feed that is refused', async (t) => {
+test('why a stream stands is known, be it a feed that is refused or a page that lacks trades', async (t) => {
   const world = new World(t, ['A']);
+  const rest = { price: '1', amount: '1', total: '1', type: 'buy' } as const;
+  const atS = START_MS / 1000 - 60;
+  world.exchange.answers.historyResult = () => [{ tid: 1, date: atS + 1, ...rest }];
+  world.exchange.answers.history = () => [{ id: 9, time: atS + 9, ...rest }];
   await world.collector.start();
   await world.clock.run(0);
+  // What was polled at the start satisfies the first run.
+  for (let run = 0; run < 2; run += 1) await world.tick('trades');
   await world.feeds[0]?.feed.push({
     ...{ kind: 'closed', code: 1006, reason: 'connect_failed', detail: '404' },
     ...{ lastAliveExchangeMs: null, exchangeMs: START_MS, livedMs: 0 },
   });
   await world.clock.run(0);
-  world.clock.advance(86_400_000);
+  // By their schedules they are looked at once a year.
+  world.clock.standStill(400 * 86_400_000);
   const notes = new Map(world.collector.standing.map(({ kind, note }) => [kind, note]));
+  assert.match(notes.get('trades') ?? '', /lacks trades that another source shows \(history\)/);
   assert.equal(notes.get('states'), 'no connection was made: 404');
   await world.collector.stop();
 });
