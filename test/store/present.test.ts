@@ -100,7 +100,7 @@ test('what is covered beyond a new present is taken back of every stream, as a g
   });
   time.nowMs = present(100) + 500;
   const revoked = await store.revokeBeyond(time.nowMs, { isStart: false });
-  assert.equal(revoked.length, 6);
+  assert.equal(revoked.length, 5);
   const covered = async (one: typeof trades) =>
     (await store.coveredRanges(one, 10)).map(({ span }) => [
       ...[(span.fromMs - present(0)) / 1000, (span.toMs - present(0)) / 1000],
