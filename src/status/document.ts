@@ -59,6 +59,7 @@ const KIND = z.object({
   ),
   coverageRatio: ratio().nullable().describe('of all its streams together'),
   lowestCoverageRatio: ratio().nullable().describe('of its least covered stream'),
+  timedRatio: ratio().nullable().describe('share of trades with exact time; else null'),
   missingS: seconds(),
   openS: seconds().describe('the part of it that can still be fetched'),
   firstHistory: z
@@ -317,11 +318,15 @@ function kindsOf(
     const own = streams.filter((one) => one.kind === kind);
     const { coverageRatio, lowestCoverageRatio, missingS } = figuresOf(own);
     const openS = own.reduce((sum, one) => sum + openOf(one), 0);
+    const stored = counted.filter((one) => one.kind === kind);
+    const rows = stored.reduce((sum, one) => sum + one.rows, 0);
+    const timed = stored.reduce((sum, one) => sum + one.timed, 0);
     return {
       ...{ kind, streams: own.length, partialStreams: own.filter(isPartOfHistory).length },
       ...{ coverageRatio, lowestCoverageRatio, missingS, openS: toMilliseconds(openS) },
-      firstHistory: firstHistoryOf(own, counted[0]?.ageS ?? 0),
-      expiredUntilMs: counted.find((one) => one.kind === kind)?.expiredUntilMs ?? null,
+      firstHistory: firstHistoryOf(own, stored[0]?.ageS ?? 0),
+      timedRatio: kind === 'trades' && rows > 0 ? timed / rows : null,
+      expiredUntilMs: stored[0]?.expiredUntilMs ?? null,
     };
   });
   return kinds.sort((a, b) => (a.coverageRatio ?? 2) - (b.coverageRatio ?? 2));

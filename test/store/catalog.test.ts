@@ -160,6 +160,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
     ...{ streamId: stream.streamId, kind: 'trades', marketId: 1, market: 'A_USDT', variant: 0 },
     ...{
       rows: 0,
+      timed: 0,
       oldestCoveredMs: ms(10),
       newestCoveredMs: ms(40),
       coveredS: 20,

@@ -17,7 +17,12 @@ const DOCUMENT = servedDocument({
     kinds: ['depth', 'tickers', 'states', 'candles', 'trades', 'balances', 'orders'].map(
       (kind) => ({
         ...{ kind, streams: 500, partialStreams: 500 },
-        ...{ coverageRatio: 0.25, lowestCoverageRatio: 0.01, expiredUntilMs: null },
+        ...{
+          coverageRatio: 0.25,
+          lowestCoverageRatio: 0.01,
+          timedRatio: null,
+          expiredUntilMs: null,
+        },
         ...{ missingS: 1.5e9, openS: 1.5e9 },
         firstHistory: {
           ...{ streams: 500, fromMs: 0, reachedMs: 7e11, secondsPerS: 86_400, leftS: 7e6 },

@@ -204,7 +204,15 @@ function countOf(
     ...{ atMs: 10_000, gaps: [], checks: [] },
     ...counted,
     streams: streams.map((one, at) => ({
-      ...{ streamId: at + 1, kind: 'trades', marketId: at + 1, market: 'M', variant: 0, rows: 7 },
+      ...{
+        streamId: at + 1,
+        kind: 'trades',
+        marketId: at + 1,
+        market: 'M',
+        variant: 0,
+        rows: 7,
+        timed: 6,
+      },
       ...{
         oldestCoveredMs: 0,
         newestCoveredMs: 9000,
@@ -327,6 +335,9 @@ test('the document lists what is asked for, the least covered first, and counts 
   assert.deepEqual([all.markets, all.rows, all.streamsLeftOut], [2, 21, 0]);
   assert.deepEqual([all.coveredS, all.missingS], [10_800, 1300]);
   assert.deepEqual([all.coverageRatio, all.lowestCoverageRatio], [0.892561, 0.8]);
+  for (const { kind, timedRatio } of all.kinds) {
+    assert.equal(timedRatio, kind === 'trades' ? 6 / 7 : null);
+  }
   assert.deepEqual(
     all.kinds.map(({ kind, streams, coverageRatio, lowestCoverageRatio }) => [
       ...[kind, streams, coverageRatio, lowestCoverageRatio],

@@ -88,6 +88,10 @@ docs/reference/status.schema.json.`,
       status.kinds.length > 0 && formatTable(KIND_COLUMNS, status.kinds),
       streamLines(status),
       status.kinds.map((kind) => firstHistoryText(kind)),
+      status.kinds.map(
+        ({ timedRatio }) =>
+          timedRatio !== null && `Trades with exact time: ${percent(timedRatio, 1)}`,
+      ),
       gapLines(status),
       expiredLine(expiredOf(status.kinds)),
       apartLines(streams.filter(isShown)),

@@ -1,7 +1,7 @@
 import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { BoundedMap } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
-import { type Span, spanContains } from '../../kernel/span.js';
+import type { Span } from '../../kernel/span.js';
 import { Agreement, BELIEVED } from '../../model/agreement.js';
 import { comparePlaces, orderPage, type PageRow, placeKey } from '../../model/order.js';
 import { provenUntilMs } from '../../model/proof.js';
@@ -32,10 +32,9 @@ const REST_MS = 86_400_000;
 const RESTING_MAX = 1000;
 
 /** Rows of one partition without exact times, and how far down they were asked for. */
-interface Pass extends Omit<UntimedTrades, 'lacking'> {
-  readonly lacking: Span;
+interface Pass extends UntimedTrades {
   search: Search;
-  /** Requests that sought the upper end of these rows; the most of them once it was found. */
+  /** Requests that may still seek the upper end of these rows. */
   tries: number;
   /** The oldest row so far. */
   lowest: PageRow | undefined;
@@ -54,7 +53,7 @@ interface Pass extends Omit<UntimedTrades, 'lacking'> {
 export class ExactTimes {
   readonly #walk: Walk;
   readonly #source: TradeSource;
-  readonly #onRevoked: (span: Span) => void;
+  readonly #onNews: (spans: readonly Span[], note: string) => Promise<void>;
   readonly #pace = new Pace();
   readonly #pageEnds = new Agreement<string>(BELIEVED.pageEnd);
   #newest: PageRow | undefined;
@@ -66,11 +65,15 @@ export class ExactTimes {
   readonly #resting = new BoundedMap<number, { untilMs: number; toMs: number }>(RESTING_MAX);
   readonly isBusy = false;
 
-  /** @param onRevoked called when coverage of a span was taken back */
-  constructor(walk: Walk, source: TradeSource, onRevoked: (span: Span) => void) {
+  /** @param onNews revokes coverage of spans, of which new trades came */
+  constructor(
+    walk: Walk,
+    source: TradeSource,
+    onNews: (spans: readonly Span[], note: string) => Promise<void>,
+  ) {
     this.#walk = walk;
     this.#source = source;
-    this.#onRevoked = onRevoked;
+    this.#onNews = onNews;
   }
 
   get market(): string {
@@ -117,7 +120,7 @@ export class ExactTimes {
     const fresh = rows.filter((row) => known === undefined || comparePlaces(row, known) > 0);
     this.#newest = fresh[0] ?? known;
     if (oldest !== undefined) {
-      this.#pace.polled(page.sentAtMs, fresh.length, page.sentAtMs - oldest.tradedAtS * SECOND_MS);
+      this.#pace.polled(page.sentAtMs, fresh.length, page.sentAtMs - startMs(oldest));
     }
     if (page.rowCount > 1) await offsets.look(this.#source, market, signal);
     const isConnected =
@@ -129,31 +132,19 @@ export class ExactTimes {
 
   /** New rows of covered time: the endpoint that proved it lacked them, so that their seconds are asked for again. */
   async #revokeNews(rows: readonly PageRow[]): Promise<void> {
-    const { known, options, pages } = this.#walk;
-    const covered = pages.ranges.spans;
-    const isCovered = ({ tradedAtS }: PageRow) =>
-      covered.some((span) => spanContains(span, tradedAtS * SECOND_MS));
-    const unknown = rows.filter((row) => isCovered(row) && !known.has(row));
+    const walk = this.#walk;
+    const unknown = rows.filter((row) => walk.isCovered(startMs(row)) && !walk.known.has(row));
     const [newest, oldest] = [unknown[0], unknown.at(-1)];
     if (newest === undefined || oldest === undefined) return;
-    const { archive, marketId, stream, time } = options;
-    const span = secondsOf(oldest, newest);
+    const { archive, marketId } = walk.options;
+    const span = { fromMs: startMs(oldest), toMs: startMs(newest) + SECOND_MS };
     const stored = new Set((await archive.storedTrades(marketId, span, STORED_MAX)).map(placeKey));
     const news = unknown.filter((row) => !stored.has(placeKey(row)));
     if (news.length === 0) return;
-    this.#walk.disputed();
-    const note = `${this.endpoint} shows trades of it that an earlier answer lacked`;
-    const atMs = Math.floor(time.nowMs());
-    const seconds = [...new Set(news.map(({ tradedAtS }) => tradedAtS))];
-    const spans = seconds.map((second) => ({
-      fromMs: second * SECOND_MS,
-      toMs: (second + 1) * SECOND_MS,
-    }));
-    const revoke = spans.map(
-      (one) => ({ stream, span: one, reason: 'suspect', note, atMs }) as const,
-    );
-    await archive.commit({ revoke });
-    for (const one of spans) this.#onRevoked(one);
+    walk.disputed();
+    const seconds = [...new Set(news.map(startMs))];
+    const spans = seconds.map((fromMs) => ({ fromMs, toMs: fromMs + SECOND_MS }));
+    await this.#onNews(spans, `${this.endpoint} shows trades of it that an earlier answer lacked`);
   }
 
   /** Whether rows may lack their times while nothing else is missing. */
@@ -198,14 +189,10 @@ export class ExactTimes {
       if (found === undefined) return undefined;
       const { partition, lacking } = found;
       const rest = this.#resting.get(partition.fromMs);
-      const isResting =
-        rest !== undefined &&
-        clock.monotonicMs() < rest.untilMs &&
-        (lacking?.toMs ?? 0) <= rest.toMs;
-      if (lacking !== null && !isResting) {
-        const above = await archive.storedAbove(marketId, lacking.toMs);
-        const search = searchFrom(above - 1);
-        return { partition, lacking, search, tries: 0, lowest: undefined, gained: 0 };
+      const isRested = rest === undefined || clock.monotonicMs() >= rest.untilMs;
+      if (isRested || lacking.toMs > rest.toMs) {
+        const search = searchFrom((await archive.storedAbove(marketId, lacking.toMs)) - 1);
+        return { ...found, search, tries: LOCATE_REQUESTS_MAX, lowest: undefined, gained: 0 };
       }
       this.#beforeMs = partition.fromMs;
     }
@@ -217,19 +204,17 @@ export class ExactTimes {
     const { outcomes } = await this.#walk.pages.commit(page);
     pass.gained += outcomes?.updated ?? 0;
     const rows = orderPage(page.trades);
-    const oldest = rows.at(-1);
-    if (pass.tries < LOCATE_REQUESTS_MAX) {
-      const next = sought(pass, rows, Math.max(1, this.largestPage));
-      pass.tries = next === undefined ? LOCATE_REQUESTS_MAX : pass.tries + 1;
-      if (next !== undefined) {
-        pass.search = next;
-        return;
-      }
+    const next = pass.tries > 0 ? sought(pass, rows, Math.max(1, this.largestPage)) : undefined;
+    pass.tries = next === undefined ? 0 : pass.tries - 1;
+    if (next !== undefined) {
+      pass.search = next;
+      return;
     }
+    const oldest = rows.at(-1);
     const isLower =
       oldest !== undefined &&
       (pass.lowest === undefined || comparePlaces(oldest, pass.lowest) < 0) &&
-      oldest.tradedAtS * SECOND_MS >= lacking.fromMs;
+      startMs(oldest) >= lacking.fromMs;
     if (!isLower) return this.#end(pass);
     pass.lowest = oldest;
     // The last row is asked for once more: another page must show it as well.
@@ -264,11 +249,9 @@ function sought(
   if (newest === undefined || oldest === undefined) {
     return isPastTheEnd(search) ? undefined : goShallower(search, pageRows, true);
   }
-  if (oldest.tradedAtS * SECOND_MS >= lacking.toMs) return goDeeper(search, rows.length, oldest);
-  const isBelow = newest.tradedAtS * SECOND_MS < lacking.toMs - SECOND_MS;
+  if (startMs(oldest) >= lacking.toMs) return goDeeper(search, rows.length, oldest);
+  const isBelow = startMs(newest) < lacking.toMs - SECOND_MS;
   return isBelow && search.skip > 0 ? goShallower(search, pageRows) : undefined;
 }
 
-function secondsOf(oldest: PageRow, newest: PageRow): Span {
-  return { fromMs: oldest.tradedAtS * SECOND_MS, toMs: (newest.tradedAtS + 1) * SECOND_MS };
-}
+const startMs = ({ tradedAtS }: PageRow) => tradedAtS * SECOND_MS;

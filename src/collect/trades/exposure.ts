@@ -116,6 +116,13 @@ async function unshown(
   return rows.filter((row) => !shown.has(placeKey(row)));
 }
 
+/** Exposes rows that one answer alone showed, newest first. */
+export async function exposeShown(walk: Walk, rows: readonly PageRow[]): Promise<void> {
+  const lowestS = rows.at(-1)?.tradedAtS ?? 0;
+  const highestS = rows[0]?.tradedAtS ?? 0;
+  await expose(walk, rows, { fromMs: lowestS * SECOND_MS, toMs: (highestS + 1) * SECOND_MS });
+}
+
 /**
  * Takes rows that never were trades out of the archive, and takes back what it claims around them.
  */

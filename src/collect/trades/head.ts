@@ -11,7 +11,7 @@ import {
 } from '../../model/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
 import { PRIORITY } from '../ports.js';
-import { exposeLacked, noteLacked, storedWithin } from './exposure.js';
+import { exposeLacked, exposeShown, noteLacked, storedWithin } from './exposure.js';
 import { sureRows } from './known.js';
 import { PAGE_MAX, Pace, pageSize } from './pace.js';
 import { type SourceTrade, type TradePage, timeMsOf } from './source.js';
@@ -199,7 +199,12 @@ export class Head {
     const known = this.#walk.newest;
     const fresh = above(rows, known);
     const isRefuted = await this.#takeBack(rows, fresh, known);
-    const sureMs = isRefuted ? Math.min(untilMs, newest.tradedAtS * SECOND_MS) : untilMs;
+    const unseen = this.#walk.shownAbove(newest);
+    // Both endpoints lack them by now.
+    if (unseen.lies.length > 0) await exposeShown(this.#walk, unseen.lies);
+    const ownMs = isRefuted ? [newest.tradedAtS * SECOND_MS] : [];
+    const aboveMs = unseen.trades.map(({ tradedAtS }) => tradedAtS * SECOND_MS);
+    const sureMs = Math.min(untilMs, ...ownMs, ...aboveMs);
     const claim = untilOdd(page, headSpan(rows, sureMs, latestMs(page)));
     // Down to where history begins the page may hold all that is covered, and touch nothing below.
     const isAllKnown = pages.ranges.all.some(
@@ -229,8 +234,8 @@ export class Head {
     this.#walk.pushed(fresh);
     if (!isMerged) {
       const chain = await this.#walk.endChain(claim, page, oldest, { depth: rows.length });
-      const above = chains.at(chain.edgeMs);
-      if (above === undefined || comparePlaces(above, chain) > 0) chains.set(chain);
+      const other = chains.at(chain.edgeMs);
+      if (other === undefined || comparePlaces(other, chain) > 0) chains.set(chain);
     }
     this.#walk.stepped(1, isConnected);
     return { rows, isConnected, isMerged, isOpen: !isCurrent || lacksTimes };

@@ -1,4 +1,5 @@
 import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
+import { Mutex } from '../../kernel/mutex.js';
 import { hashText } from '../../kernel/random.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type {
@@ -56,6 +57,7 @@ export class PageStore {
   readonly #options: PageStoreOptions;
   readonly #report: StreamReport;
   readonly #recent = new RecentTrades();
+  readonly #mutex = new Mutex();
   /** Rows in quarantine: one that is refused comes again with every page until newer trades push it out. */
   readonly #refused = new BoundedSet<number>(REFUSALS_MAX);
   /** Suspect spans as they were last written down, by start. */
@@ -171,8 +173,15 @@ export class PageStore {
     await this.#commit({}, findings);
   }
 
-  /** Commits a batch with all that is to go with it; that waits for the next commit when this one fails. */
-  async #commit(batch: Batch, findings: readonly WalkFinding[]): Promise<CommitResult> {
+  /**
+   * Commits a batch with all that is to go with it; that waits for the next commit when this one fails. Pages of both
+   * endpoints are committed one after the other: each revocation goes with one of them, and none is lost.
+   */
+  #commit(batch: Batch, findings: readonly WalkFinding[]): Promise<CommitResult> {
+    return this.#mutex.run(() => this.#commitNext(batch, findings));
+  }
+
+  async #commitNext(batch: Batch, findings: readonly WalkFinding[]): Promise<CommitResult> {
     const { archive, stream, time } = this.#options;
     const [revoke, begins] = [this.#revoke, this.#begins];
     const atMs = Math.floor(time.nowMs());

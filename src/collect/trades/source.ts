@@ -225,12 +225,10 @@ export class ProvingSource implements TradeSource {
     this.#retryAtMs = Number.POSITIVE_INFINITY;
   }
 
-  succeeded(): void {
-    if (!this.#isSecond) this.#failures = 0;
-  }
-
-  failed(): void {
-    this.#failures = Math.min(FAILURES_MAX, this.#failures + 1);
+  /** The step ended. */
+  settled(hasFailed: boolean): void {
+    if (!this.#isSecond) this.#failures = hasFailed ? this.#failures + 1 : 0;
+    if (!hasFailed) return;
     this.#isSecond = !this.#isSecond && this.#failures >= FAILURES_MAX;
     this.#retryAtMs = this.#clock.monotonicMs() + RETRY_MS;
   }

@@ -119,6 +119,8 @@ export class Walk {
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
   /** Trades that were stored without a claim, and that no page of the head had to show yet. */
   #shown: readonly PageRow[] = [];
+  /** Those that the last answer of their own endpoint lacks. */
+  #lackedLater: ReadonlySet<string> = new Set();
   #known: { readonly key: readonly unknown[]; readonly gaps: readonly Gap[] } | undefined;
 
   /** @param hasTrades whether a trade of the market is stored */
@@ -142,6 +144,10 @@ export class Walk {
 
   /** Takes note of trades that were stored without a claim, newest first: the next pages must show them. */
   shown(rows: readonly PageRow[]): void {
+    const held = new Set(rows.map(placeKey));
+    const oldestS = rows.at(-1)?.tradedAtS ?? Number.POSITIVE_INFINITY;
+    const lacked = this.#shown.filter((row) => row.tradedAtS > oldestS && !held.has(placeKey(row)));
+    this.#lackedLater = new Set(lacked.map(placeKey));
     this.#shown = orderPage([...this.#shown, ...rows]).slice(0, SHOWN_MAX);
   }
 
@@ -149,6 +155,16 @@ export class Walk {
   withoutShown(rows: readonly PageRow[]): PageRow[] {
     const shown = new Set(this.#shown.map(placeKey));
     return rows.filter((row) => !shown.has(placeKey(row)));
+  }
+
+  /** Those above the newest row of a page: nothing is claimed beyond one that is a trade. */
+  shownAbove(newest: PageRow): {
+    readonly trades: readonly PageRow[];
+    readonly lies: readonly PageRow[];
+  } {
+    const above = this.#shown.filter((row) => comparePlaces(row, newest) > 0);
+    const isLie = (row: PageRow) => this.#lackedLater.has(placeKey(row));
+    return { trades: above.filter((row) => !isLie(row)), lies: above.filter(isLie) };
   }
 
   /** A page of the head must show those that lie below its newest row. @param rows newest first */

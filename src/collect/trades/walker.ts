@@ -45,7 +45,8 @@ export class TradeWalker {
     this.#walk = new Walk(options, ranges, hasTrades);
     this.#head = new Head(this.#walk);
     const { timed } = options;
-    this.times = timed && new ExactTimes(this.#walk, timed, (span) => this.revoked(span));
+    const revoke = (spans: readonly Span[], note: string) => this.#revoke(spans, note);
+    this.times = timed && new ExactTimes(this.#walk, timed, revoke);
   }
 
   get market(): string {
@@ -122,11 +123,16 @@ export class TradeWalker {
     proving?.begin();
     try {
       const result = await work();
-      proving?.succeeded();
+      proving?.settled(false);
       return result;
     } catch (error) {
       const isTheirs = error instanceof WalkStalledError || error instanceof FetchFailure;
-      if (isTheirs && !isOverrun(error) && !isAborted(error.cause)) proving?.failed();
+      if (isTheirs && !isOverrun(error) && !isAborted(error.cause)) {
+        const { endpoint } = this;
+        proving?.settled(true);
+        // The other endpoint proves what this one contradicts.
+        if (error instanceof WalkStalledError && this.endpoint !== endpoint) this.#walk.disputed();
+      }
       throw error instanceof FetchFailure ? error.cause : error;
     }
   }
@@ -139,12 +145,17 @@ export class TradeWalker {
   /** Takes back that a span is covered, so that it is fetched again like any other gap. */
   invalidate(span: Span, note: string): Promise<void> {
     return this.#mutex.run(async () => {
-      const { options } = this.#walk;
-      const atMs = Math.floor(options.time.nowMs());
-      const revocation = { stream: options.stream, span, reason: 'suspect', note, atMs } as const;
-      await options.archive.commit({ revoke: [revocation] });
-      await this.#walk.revoked(span);
+      await this.#revoke([span], note);
+      await this.#followRevoked();
     });
+  }
+
+  async #revoke(spans: readonly Span[], note: string): Promise<void> {
+    const { archive, stream, time } = this.#walk.options;
+    const atMs = Math.floor(time.nowMs());
+    const how = { stream, reason: 'suspect', note, atMs } as const;
+    await archive.commit({ revoke: spans.map((span) => ({ ...how, span })) });
+    for (const span of spans) this.revoked(span);
   }
 
   /** Coverage of a span was taken back: it is read anew before the next look. */
@@ -168,6 +179,10 @@ export class TradeWalker {
 
   async #prepare(): Promise<void> {
     await this.#walk.book.restore();
+    await this.#followRevoked();
+  }
+
+  async #followRevoked(): Promise<void> {
     for (const span of this.#revoked) {
       await this.#walk.revoked(span);
       this.#revoked = this.#revoked.filter((one) => one !== span);

@@ -65,9 +65,9 @@ const rememberedSql = (state: string) => `
    WHERE g.market_id = a.market_id AND g.stream_id = a.stream_id AND g.span && a.span
      AND ${state})`;
 
-/** Stored rows of stream `s` (SQL); of exact times the trades that have one. */
-const rowsSql = (s: string) => `
-  (SELECT coalesce(sum(r.rows), 0)::float8 FROM rows_by_day r
+/** Stored rows of stream `s` (SQL), or those with an exact time. */
+const rowsSql = (s: string, column: 'rows' | 'timed' = 'rows') => `
+  (SELECT coalesce(sum(r.${column}), 0)::float8 FROM rows_by_day r
    WHERE r.market_id = ${s}.market_id AND r.series = ${tableOfKindSql(`${s}.kind`)} AND r.variant = ${s}.variant)`;
 
 const PROGRESS = `
@@ -176,8 +176,9 @@ export interface StreamStatus
   extends StreamRef,
     NamedStream,
     Pick<KnownStream, 'startReason' | 'expiredUntilMs'> {
-  /** Rows stored under coverage. */
+  /** Stored rows, and the trades among them whose exact time is known. */
   readonly rows: number;
+  readonly timed: number;
   /** Start of the oldest and end of the newest covered span; null while nothing is covered. */
   readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
@@ -231,7 +232,7 @@ const STATUS_ROWS = `
     SELECT seen.*, wished * tstzmultirange(tstzrange(NULL, counted_until)) - spans AS missing
     FROM seen)
   SELECT stream_id, kind, market_id, name AS market, variant,
-         ${rowsSql('missed')} AS rows, oldest AS oldest_covered, newest AS newest_covered,
+         ${rowsSql('missed')} AS rows, ${rowsSql('missed', 'timed')} AS timed, oldest AS oldest_covered, newest AS newest_covered,
          coalesce((SELECT extract(epoch FROM now() - created_at)::float8 FROM archive), 0) AS age_s,
          ${secondsOf('spans')} AS covered_s,
          ${secondsOf('missing')} AS gap_s,

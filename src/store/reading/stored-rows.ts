@@ -47,27 +47,29 @@ export async function readStoredTrades(
 }
 
 const UNTIMED_TRADES = `
-  SELECT p.span AS partition, CASE WHEN found.first_at IS NOT NULL
-    THEN tstzrange(found.first_at, found.last_at + interval '1 s') END AS lacking
+  SELECT p.span AS partition, tstzrange(found.first_at, found.last_at + interval '1 s') AS lacking
   FROM (
       SELECT span FROM partition_state
-      WHERE table_name = 'trade' AND state = 'hot' AND lower(span) < $2::timestamptz
+      WHERE table_name = 'trade' AND state = 'hot' AND lower(span) < $2::timestamptz AND EXISTS (
+        SELECT FROM rows_by_day
+        WHERE market_id = $1 AND series = 'trade' AND variant = 0 AND timed < rows
+          AND day >= (lower(span) AT TIME ZONE 'UTC')::date AND day < (upper(span) AT TIME ZONE 'UTC')::date)
       ORDER BY lower(span) DESC LIMIT 1) p,
     LATERAL (
       SELECT min(traded_at) AS first_at, max(traded_at) AS last_at FROM trade
       WHERE market_id = $1 AND executed_at IS NULL
-        AND traded_at >= lower(p.span) AND traded_at < upper(p.span)) found`;
+        AND traded_at >= lower(p.span) AND traded_at < upper(p.span)) found
+  WHERE found.first_at IS NOT NULL`;
 
 /** A partition of trades, and from the first to the last second of a market in it that has a trade without exact time. */
 export interface UntimedTrades {
   readonly partition: Span;
-  /** Null: every trade has its time. */
-  readonly lacking: Span | null;
+  readonly lacking: Span;
 }
 
 /**
- * What a market lacks of exact times in the newest partition that can take them and begins before an instant, which may
- * be infinite.
+ * Returns what a market lacks of exact times in the newest partition that can take some and begins before an instant,
+ * which may be infinite.
  */
 export async function readUntimedTrades(
   runner: Runner,

@@ -435,17 +435,19 @@ export class ModelArchive implements ArchivePort {
   /** Partitions are days. */
   async untimedTrades(marketId: number, beforeMs: number): Promise<UntimedTrades | undefined> {
     await this.before('untimedTrades');
-    const own = [...this.trades.values()].filter((row) => row.marketId === marketId);
-    const days = own.map(({ tradedAtS }) => floorToMs(tradedAtS * 1000, DAY_MS));
-    const fromMs = Math.max(...days.filter((ms) => ms < beforeMs));
+    const lacking = [...this.trades.values()].flatMap((row) =>
+      row.marketId === marketId && row.executedAtUs === null ? [row.tradedAtS * 1000] : [],
+    );
+    const fromMs = Math.max(
+      ...lacking.map((ms) => floorToMs(ms, DAY_MS)).filter((ms) => ms < beforeMs),
+    );
     if (!Number.isFinite(fromMs)) return undefined;
     const partition = { fromMs, toMs: fromMs + DAY_MS };
-    const lacking = own
-      .filter(({ executedAtUs }) => executedAtUs === null)
-      .map(({ tradedAtS }) => tradedAtS * 1000)
-      .filter((ms) => spanContains(partition, ms));
-    const span = { fromMs: Math.min(...lacking), toMs: Math.max(...lacking) + 1000 };
-    return { partition, lacking: lacking.length === 0 ? null : span };
+    const within = lacking.filter((ms) => spanContains(partition, ms));
+    return {
+      partition,
+      lacking: { fromMs: Math.min(...within), toMs: Math.max(...within) + 1000 },
+    };
   }
 
   #expose({ marketId, rows, span, note, atMs }: TradeExposure): void {

@@ -99,7 +99,7 @@ test('one failed doubt does not keep the others from being passed on', async () 
       { gapId: 2, streamId: 2, span },
     ],
   };
-  const units = [{ trades: failing, other, candles: [] }];
+  const units = [failing, other].map((trades) => ({ trades, candles: [] }));
   await assert.rejects(new FillReview(new FakeClock()).review(requests, units), /no database/);
   assert.equal(other.calls.length, 1);
 });
