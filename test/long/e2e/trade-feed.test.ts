@@ -86,7 +86,7 @@ function uncoveredS(own: readonly Covered[]): number {
 async function missing(world: TapeProgram, ranges: readonly Covered[]): Promise<string[]> {
   const found: string[] = [];
   for (const { fromS, toS } of ranges) {
-    const stored = new Set(await world.storedBetween(fromS, toS));
+    const stored = new Set(await world.storedBetween(fromS, toS, true));
     found.push(...world.idsBetween(fromS, toS).filter((id) => !stored.has(id)));
   }
   return found;

@@ -155,13 +155,13 @@ export class TapeProgram {
       .map(({ id }) => String(id));
   }
 
-  /** Stored ids of a span, with the exact time where `exactly`. */
-  async storedBetween(fromS: number, toS: number): Promise<string[]> {
+  /** Stored ids of a span; of the trades with exact time alone where `isTimed`. */
+  async storedBetween(fromS: number, toS: number, isTimed = false): Promise<string[]> {
     const rows = await runSql<{ tid: string }>(
       this.databaseUrl,
-      `SELECT tid::text FROM trade WHERE executed_at IS NOT NULL
+      `SELECT tid::text FROM trade WHERE (executed_at IS NOT NULL OR NOT $3)
          AND traded_at >= to_timestamp($1) AND traded_at < to_timestamp($2) ORDER BY trade.tid`,
-      [START_S + fromS, START_S + toS],
+      [START_S + fromS, START_S + toS, isTimed],
     );
     return rows.map(({ tid }) => tid);
   }

@@ -85,6 +85,7 @@ class World {
     tradesSchedule: string = SCHEDULES.trades,
     readonly archive = new ModelArchive(),
     public requestsPerS = 100,
+    exactTimes = true,
   ) {
     const { schedules } = this;
     const { start, stop } = Schedules.prototype;
@@ -109,7 +110,7 @@ class World {
           trades: {
             enabled: true,
             schedule: tradesSchedule,
-            exactTimes: true,
+            exactTimes,
             history: 'all',
           },
           depth: { enabled: true, schedule: SCHEDULES.depth, levels: 5 },
@@ -484,6 +485,18 @@ test('why a stream stands is known, be it a feed that is refused or a page that 
   assert.match(notes.get('trades') ?? '', /lacks trades that another source shows \(history\)/);
   assert.equal(notes.get('states'), 'no connection was made: 404');
   await world.collector.stop();
+});
+
+test('without exact times the endpoint that has them is not asked', async (t) => {
+  for (const exactTimes of [true, false]) {
+    const world = new World(t, ['A'], SCHEDULES.trades, new ModelArchive(), 100, exactTimes);
+    await world.collector.start();
+    await world.clock.run(60_000);
+    for (let run = 0; run < 2; run += 1) await world.tick('trades');
+    assert.ok(world.exchange.countOf('historyResult') > 0);
+    assert.equal(world.exchange.countOf('history') > 0, exactTimes);
+    await world.collector.stop();
+  }
 });
 
 test('only what its own streams are asked for is read of the requests', async (t) => {
