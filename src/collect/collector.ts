@@ -8,7 +8,7 @@ import { floorToMs } from '../kernel/span.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { FillRequests } from '../store/index.js';
 import { pollByTurns } from './candles/candles.js';
-import { ClaimGate, presentUnlessLate } from './claim-gate.js';
+import { Ledgers, presentUnlessLate, type StandingStream } from './ledgers.js';
 import {
   type CollectContext,
   type CollectPorts,
@@ -23,7 +23,6 @@ import { streamReport } from './reports.js';
 import { retryingArchive, retryingExchange } from './retrying.js';
 import { FillReview, fillersOf } from './review.js';
 import { Schedules, toleranceMs } from './schedule.js';
-import { Standing, type StandingStream } from './standing.js';
 import { TickerCollector, TickerSweep, windowOf } from './tickers.js';
 import { TradeEvidence } from './trades/evidence.js';
 import { type FedMarket, TradeFeedCollector } from './trades/feed.js';
@@ -63,7 +62,7 @@ export class Collector {
   readonly #fed = new Map<string, FedMarket>();
   readonly #runs: PollRuns;
   readonly #dueCandles = new WeakSet<MarketUnit>();
-  readonly #standing: Standing;
+  readonly #ledgers: Ledgers;
   readonly #schedules: Schedules;
   readonly #paces: Paces;
   readonly #dispatcher: PollDispatcher;
@@ -94,12 +93,10 @@ export class Collector {
     const signal = this.#stopping.signal;
     // Every poll, feed and wait listens to it, and there are many of them.
     setMaxListeners(0, signal);
-    const patient = retryingArchive(options.archive, { clock, random, signal, telemetry });
-    const gate = new ClaimGate(patient, time, clock);
-    this.#standing = new Standing({ archive: gate.archive, time, clock, telemetry });
-    const { archive } = this.#standing;
+    const archive = retryingArchive(options.archive, { clock, random, signal, telemetry });
+    this.#ledgers = new Ledgers({ archive, time, clock, telemetry });
     const onFailed = (stream: string, market: string, error: unknown) =>
-      this.#standing.failed(stream, market, error);
+      this.#ledgers.failed(stream, market, error);
     this.#runs = new PollRuns(telemetry, signal, onFailed);
     this.#filler = new GapFiller({
       ...{ exchange, clock, telemetry },
@@ -114,14 +111,13 @@ export class Collector {
     });
     this.#context = {
       ...options,
-      ...{ exchange, archive },
+      ...{ exchange, archive, ledgers: this.#ledgers },
       watch: {
         pushed: (market, activity) => this.#dispatcher.pushed(market, activity),
         followed: (market, isFollowed) => this.#dispatcher.followed(market, isFollowed),
         looked: (market, figures, atMs) => this.#evidenceOf(market).looked('states', figures, atMs),
       },
       evidenceOf: (market) => this.#evidenceOf(market),
-      unproven: (stream, why, reason) => this.#standing.unproven(stream, why, reason),
       traits: noTraits(),
       offsets: new OffsetModes({ archive, clock, telemetry }),
       onUnpushed:
@@ -131,7 +127,8 @@ export class Collector {
     this.#tradeFeed =
       options.openTradeFeed &&
       new TradeFeedCollector({
-        ...{ archive, time, telemetry, markets: this.#fed, open: options.openTradeFeed },
+        ...{ archive: this.#ledgers, time, telemetry },
+        ...{ markets: this.#fed, open: options.openTradeFeed },
         onClosed: () => this.#dispatcher.wake(),
       });
     const { markets: wanted, streams } = settings;
@@ -142,7 +139,7 @@ export class Collector {
   #evidenceOf(market: string): TradeEvidence {
     const { time, clock, telemetry } = this.#options;
     const historyStale: CollectEvents['historyStale'] = (found) => {
-      this.#standing.stale(found.stream, found.market, found.source);
+      this.#ledgers.stale(found.stream, found.market, found.source);
       telemetry.historyStale(found);
     };
     return obtain(
@@ -169,7 +166,7 @@ export class Collector {
 
   /** Streams whose coverage does not grow, the longest first. */
   get standing(): readonly StandingStream[] {
-    return this.#standing.list();
+    return this.#ledgers.list();
   }
 
   /** Streams that are polled less often than their schedule says, because the request budget is too small. */
@@ -219,7 +216,7 @@ export class Collector {
     const isOpen = this.#units.size > 0 && this.#units.size >= this.wantedMarkets.length;
     if (isOpen) this.#paces.review(this.#units.values());
     await this.#keepWithinPresent();
-    await this.#standing.review();
+    await this.#ledgers.review();
     const units = [...this.#units.values()];
     const streamIds = units.flatMap((unit) => fillersOf(unit).map(({ streamId }) => streamId));
     const requests = await archive.fillRequests(Math.floor(time.nowMs()), streamIds);
@@ -246,6 +243,7 @@ export class Collector {
         streamReport(telemetry, kind, market).gap(span, 'clock jumped');
       }
       const fromMs = Math.min(untilMs, ...revoked.map(({ span }) => span.fromMs));
+      this.#ledgers.revoked(revoked);
       if (revoked.length > 0) await this.#reload(fromMs);
       this.#revokedJumps = jumps;
     }
@@ -270,24 +268,24 @@ export class Collector {
     every('markets', markets.schedule, () => this.#refreshMarkets());
     if (trades.enabled) {
       const periodMs = every('trades', trades.schedule, () => this.#dispatcher.markDue());
-      this.#standing.keepsTo('trades', periodMs);
+      this.#ledgers.keepsTo('trades', periodMs);
       this.#dispatcher.keepBaseline(periodMs);
       this.#paces.keepsTo('trades', periodMs);
     }
     if (candles.enabled) {
       const periodMs = every('candles', candles.schedule, () => this.#pollCandles());
-      this.#standing.keepsTo('candles', periodMs + candles.grace);
+      this.#ledgers.keepsTo('candles', periodMs + candles.grace);
       this.#paces.keepsTo('candles', periodMs);
     }
     if (depth.enabled) {
       const periodMs = every('depth', depth.schedule, () => this.#pollDepth());
       this.#depthToleranceMs = toleranceMs(periodMs);
-      this.#standing.keepsTo('depth', periodMs);
+      this.#ledgers.keepsTo('depth', periodMs);
       this.#paces.keepsTo('depth', periodMs);
     }
     if (tickers.enabled) {
       const periodMs = every('tickers', tickers.schedule, () => this.#pollTickers());
-      this.#standing.keepsTo('tickers', periodMs);
+      this.#ledgers.keepsTo('tickers', periodMs);
       this.#paces.keepsTo('tickers', periodMs);
       this.#tickers = this.#tickerCollector(toleranceMs(periodMs));
     }
@@ -311,7 +309,7 @@ export class Collector {
     const loops = [this.#filler.stop(), this.#dispatcher.stop(), this.#tradeFeed?.stop()];
     await Promise.all([feedsStopped, started, ...loops, this.#runs.settled()]);
     await Promise.all([...this.#units.values()].map((unit) => this.#flush(unit)));
-    const noted = this.#standing.stop(untilMs);
+    const noted = this.#ledgers.stop(untilMs);
     await noted.catch((error: unknown) => this.#runs.failed('gaps', '*', error));
   }
 
@@ -398,7 +396,7 @@ export class Collector {
   async #close(unit: MarketUnit): Promise<void> {
     this.#units.delete(unit.market);
     if (this.#fed.delete(unit.market)) this.#tradeFeed?.changed();
-    this.#standing.forget(unit.marketId);
+    this.#ledgers.forget(unit.marketId);
     this.#evidence.delete(unit.market);
     if (unit.trades !== undefined) this.#filler.remove(unit.trades);
     const polled = this.#dispatcher.remove(unit.market);

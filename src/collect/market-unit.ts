@@ -6,8 +6,9 @@ import { RANGES_MAX } from '../model/covered-ranges.js';
 import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
+import type { Ledgers } from './ledgers.js';
 import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
-import { DepthCollector, type SnapshotOptions } from './snapshot.js';
+import { DepthCollector } from './snapshot.js';
 import { StateCollector, type StateWatch } from './states.js';
 import type { MarketTicker, TickerCollector } from './tickers.js';
 import type { TradeEvidence } from './trades/evidence.js';
@@ -33,13 +34,13 @@ export interface CollectPorts {
 export interface CollectContext extends CollectPorts {
   /** Called when a page shows a trade that should have been pushed; left out: none are. */
   readonly onUnpushed?: ((market: string, tradedMs: number) => void) | undefined;
+  readonly ledgers: Ledgers;
   readonly traits: Traits;
   readonly offsets: OffsetKnowledge;
   /** What other sources show of each market's newest trades. */
   readonly evidenceOf: (market: string) => TradeEvidence;
   /** Called with what the state feeds report of trades. */
   readonly watch: StateWatch;
-  readonly unproven: SnapshotOptions['unproven'];
   /** Longest time between two depth snapshots that still counts as on schedule. */
   readonly depthToleranceMs: number;
   /** Asks for the tickers of all markets; left out: none are collected. */
@@ -80,26 +81,21 @@ export async function openMarketUnit(
   market: string,
   marketId: number,
 ): Promise<MarketUnit> {
-  const { settings, archive, time, isOnRequest = false } = context;
+  const { settings, archive, ledgers, time, isOnRequest = false } = context;
   const { trades, depth, states } = settings.streams;
   const openStream = async (kind: StreamKind, variant: number, collectFromMs?: number) => {
-    const key = { kind, marketId, variant };
-    const kept = await archive.ensureStream(
-      collectFromMs === undefined ? key : { ...key, collectFromMs },
-    );
-    const expectedFromMs = kind === 'candles' ? null : nowMs;
-    const stream = isOnRequest ? { ...kept, collectFromMs: expectedFromMs } : kept;
-    const ranges = await archive.coveredRanges(stream, RANGES_MAX);
-    // Nothing covered yet: what passes before the first look is missed like any other time.
-    const coveredUntilMs = ranges[0]?.span.toMs ?? stream.collectFromMs ?? undefined;
-    return { stream, ranges, coveredUntilMs };
+    const key = { kind, marketId, variant, ...(collectFromMs !== undefined && { collectFromMs }) };
+    const expected = isOnRequest ? { collectFromMs: kind === 'candles' ? null : nowMs } : {};
+    const ledger = await ledgers.open(market, key, expected);
+    const { stream, covered } = ledger;
+    return { ledger, stream, archive: ledger.archive, ranges: covered.all };
   };
-  /** For what can only be observed live: where time begins that is not accounted for yet. */
+  /** Opens what can only be observed live. Nothing covered yet: what passes before the first look is missed. */
   const openLive = async (kind: 'depth' | 'tickers' | 'states', variant: number) => {
-    const { stream, coveredUntilMs } = await openStream(kind, variant, nowMs);
-    if (coveredUntilMs === undefined) return { stream, coveredUntilMs };
-    const backMs = await listedAgainMs(archive, stream, nowMs);
-    return { stream, coveredUntilMs: Math.max(backMs, coveredUntilMs) };
+    const { ledger } = await openStream(kind, variant, nowMs);
+    const backMs = await listedAgainMs(archive, ledger.stream, nowMs);
+    if (backMs !== undefined) ledger.missedUntil(backMs);
+    return { ledger };
   };
   const shared = { ...context, market, marketId };
   const nowMs = Math.floor(time.nowMs());
@@ -111,12 +107,12 @@ export async function openMarketUnit(
     // Trades are covered in whole seconds.
     const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
     const isAllWanted = floorMs === undefined && !isOnRequest;
-    const { stream, ranges } = await openStream('trades', 0, floorMs);
+    const { ranges, ...own } = await openStream('trades', 0, floorMs);
     pushed = onUnpushed && new PushedTrades((tradedMs) => onUnpushed(market, tradedMs));
     const history = historySource(exchange);
     const hasResult = exchange.offers('historyResult');
     const options = {
-      ...{ ...shared, stream, pushed, traits, isAllWanted },
+      ...{ ...shared, ...own, pushed, traits, isAllWanted },
       source: hasResult ? resultSource(exchange) : history,
       timed: hasResult && trades.exactTimes ? history : undefined,
       evidence: context.evidenceOf(market),
@@ -128,10 +124,9 @@ export async function openMarketUnit(
 
   let depthCollector: DepthCollector | undefined;
   if (depth.enabled) {
-    const { stream, coveredUntilMs } = await openLive('depth', 0);
+    const own = { ...(await openLive('depth', 0)), levels: depth.levels };
     const toleranceMs = context.depthToleranceMs;
-    const { levels } = depth;
-    depthCollector = new DepthCollector({ ...shared, stream, coveredUntilMs, toleranceMs, levels });
+    depthCollector = new DepthCollector({ ...shared, ...own, toleranceMs });
   }
 
   const ticker = context.tickers?.follow({ market, marketId, ...(await openLive('tickers', 0)) });
@@ -146,23 +141,24 @@ export async function openMarketUnit(
   const intervalsS = [...collected.intervalsS].sort((a, b) => a - b);
   for (const intervalS of collected.enabled ? intervalsS : []) {
     const fromMs = floorToMs(nowMs - collected.history, intervalS * 1000);
-    const { stream, ranges } = await openStream('candles', intervalS, fromMs);
+    const { ranges, ...opened } = await openStream('candles', intervalS, fromMs);
+    const { stream } = opened;
     const { grace: graceMs } = collected;
     const isFinest = intervalS === intervalsS[0];
     const ofStream = lost.filter(({ streamId }) => streamId === stream.streamId);
     const givenUp = ofStream.map(({ span }) => span);
-    const own = { intervalS, stream, coveredTrades, givenUp, graceMs, rereads: REREADS, isFinest };
-    candles.push(new CandleCollector({ ...shared, ...own }, ranges));
+    const own = { intervalS, coveredTrades, givenUp, graceMs, rereads: REREADS, isFinest };
+    candles.push(new CandleCollector({ ...shared, ...opened, ...own }, ranges));
   }
 
   const stateCollectors: StateCollector[] = [];
   // In the longest window the fewest trades leave it: its changes show new ones most surely.
   const watchedS = Math.max(...states.periodsS);
   for (const periodS of states.enabled ? states.periodsS : []) {
-    const { stream, coveredUntilMs } = await openLive('states', periodS);
+    const opened = await openLive('states', periodS);
     const openFeed = () => context.openStateFeed(market, periodS);
     const watch = periodS === watchedS ? context.watch : undefined;
-    const own = { periodS, stream, coveredUntilMs, openFeed, watch };
+    const own = { ...opened, periodS, openFeed, watch };
     stateCollectors.push(new StateCollector({ ...shared, ...own }));
   }
   return {
@@ -185,11 +181,11 @@ async function listedAgainMs(
   archive: ArchivePort,
   { streamId, marketId, kind }: StreamRef,
   nowMs: number,
-): Promise<number> {
+): Promise<number | undefined> {
   const filter = { marketIds: [marketId], kinds: [kind], limit: NEWEST_GAPS };
   const gaps = await archive.listGaps(filter, nowMs);
   const away = gaps.find((gap) => gap.streamId === streamId && gap.reason === 'delisted');
-  return away?.span.toMs ?? Number.NEGATIVE_INFINITY;
+  return away?.span.toMs;
 }
 
 /**

@@ -1,23 +1,22 @@
 import type { Depth } from '../contract/resources.js';
+import type { Clock } from '../kernel/clock.js';
 import { compareDecimals } from '../kernel/decimal.js';
 import { shownDuration } from '../kernel/durations.js';
 import { isAborted, TapekeepError } from '../kernel/errors.js';
-import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
+import type { Span } from '../kernel/span.js';
 import type { Batch, Evidence, StreamRef } from '../model/batch.js';
-import { Continuity } from '../model/continuity.js';
+import { observedAt } from '../model/continuity.js';
 import type { GapReason } from '../model/gap-reasons.js';
 import { tableOfStream } from '../model/series.js';
 import { Answers, type Trouble } from './answers.js';
-import { type ExchangePort, PRIORITY, type StreamContext } from './ports.js';
-import { type StreamReport, streamReport } from './reports.js';
+import type { StreamLedger } from './ledger.js';
+import { type ExchangePort, PRIORITY } from './ports.js';
 
-export interface SnapshotOptions extends Omit<StreamContext, 'time'> {
+export interface SnapshotOptions {
+  readonly ledger: StreamLedger;
+  readonly clock: Clock;
   /** Longest time between two looks that still counts as keeping the schedule. */
   readonly toleranceMs: number;
-  /** Called when an answer came that proves nothing of the stream, with the reason. */
-  readonly unproven: (stream: StreamRef, why: string, reason: GapReason) => void;
-  /** End of the coverage that an earlier run left behind; without one, where it should begin. */
-  readonly coveredUntilMs: number | undefined;
 }
 
 /** What one look brought. */
@@ -41,43 +40,33 @@ export function isBeginning(stream: StreamRef, missed: Span): boolean {
   return missed.fromMs === stream.collectFromMs && missed.toMs - missed.fromMs <= BEGINNING_MS;
 }
 
-/** Coverage without a new row is written at most this often. */
-const QUIET_FLUSH_MS = 5000;
-
 /**
  * Stores looks at something that cannot be fetched later, with the coverage that keeping the
  * schedule proves, and lists what was missed as a gap that nothing can fill.
  */
 export class SnapshotRecorder {
   readonly #options: SnapshotOptions;
-  readonly #report: StreamReport;
   /** What is asked for its looks. */
   readonly answers: Answers;
-  #stream: StreamRef;
-  #continuity: Continuity;
   #hasBegun: boolean;
-  #flushedAtMs = Number.NEGATIVE_INFINITY;
+  /** The last look; undefined: the next one begins again. */
+  #last: { readonly atMonoMs: number; readonly untilMs: number } | undefined;
   /** The last trouble of this stream alone. */
   #trouble: Trouble | undefined;
   /** When was looked last and nothing was there yet, or since when it is looked. */
   #nothingAtMs: number;
   /** Troubles up to this one are over. */
   #overTurn = 0;
-  /** Observed without news, and not written yet. */
-  #pending: Span | undefined;
-  #evidence: Evidence = {};
 
   /** @param answers those that the looks are made of, where several streams share them */
   constructor(options: SnapshotOptions, answers?: Answers) {
-    const { stream, telemetry, market, toleranceMs, coveredUntilMs } = options;
+    const { ledger, clock } = options;
     this.#options = options;
-    this.#stream = stream;
-    this.#report = streamReport(telemetry, stream.kind, market);
-    this.#continuity = new Continuity(toleranceMs, coveredUntilMs);
-    this.#nothingAtMs = options.clock.monotonicMs();
-    this.#hasBegun = coveredUntilMs !== undefined && coveredUntilMs !== stream.collectFromMs;
-    const onUnproven = (why: string, reason: GapReason) => options.unproven(stream, why, reason);
-    this.answers = answers ?? new Answers({ ...options, report: this.#report, onUnproven });
+    this.#nothingAtMs = clock.monotonicMs();
+    const untilMs = ledger.accountedUntilMs();
+    this.#hasBegun = untilMs !== undefined && untilMs !== ledger.stream.collectFromMs;
+    const onUnproven = (why: string, reason: GapReason) => ledger.unproven(why, reason);
+    this.answers = answers ?? new Answers({ ...options, report: ledger.report, onUnproven });
     // What troubled others before it began was no trouble of its own.
     this.#overTurn = this.answers.nextTurn();
   }
@@ -88,21 +77,18 @@ export class SnapshotRecorder {
   }
 
   /**
-   * There is nothing to observe yet: the stream begins later. Written now and then. Where nothing was looked at
-   * for a while there may have been something, so that all from then on stays expected.
+   * There is nothing to observe yet: the stream begins later. Where nothing was looked at for a while there may have
+   * been something, so that all from then on stays expected.
    *
    * @throws the errors of the archive
    */
   async notYet(atMs: number): Promise<void> {
-    const nowMs = this.#options.clock.monotonicMs();
-    if (nowMs - this.#nothingAtMs > this.#options.toleranceMs) this.#hasBegun = true;
+    const { ledger, clock, toleranceMs } = this.#options;
+    const nowMs = clock.monotonicMs();
+    if (nowMs - this.#nothingAtMs > toleranceMs) this.#hasBegun = true;
     this.#nothingAtMs = nowMs;
-    if (this.#hasBegun || nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) return;
-    const begin = { streamId: this.#stream.streamId, fromMs: atMs };
-    await this.#options.archive.commit({ begins: [begin] });
-    this.#stream = { ...this.#stream, collectFromMs: atMs };
-    this.#continuity = new Continuity(this.#options.toleranceMs, atMs);
-    this.#flushedAtMs = nowMs;
+    const { streamId } = ledger.stream;
+    if (!this.#hasBegun) await ledger.commit({ begins: [{ streamId, fromMs: atMs }] });
   }
 
   /**
@@ -111,14 +97,10 @@ export class SnapshotRecorder {
    * @throws the errors of the archive
    */
   async flush(): Promise<void> {
-    const span = this.#pending;
-    this.#pending = undefined;
-    if (span !== undefined) {
-      const claim = { stream: this.#stream, span, evidence: this.#evidence };
-      await this.#options.archive.commit({ claims: [claim] });
-    }
+    const { ledger } = this.#options;
+    await ledger.flush();
     const { reason, note } = this.#lastTrouble();
-    if (note !== undefined) this.#options.unproven(this.#stream, note, reason);
+    if (note !== undefined) ledger.unproven(note, reason);
   }
 
   /** Waits for an answer of its own. Of a market that is refused there is nothing to see: no look before it lasts on. */
@@ -137,8 +119,8 @@ export class SnapshotRecorder {
   provesNothing(reason: GapReason, why: string): void {
     this.#hasBegun = true;
     this.#note(reason, why);
-    this.#continuity.breakOff();
-    this.#options.unproven(this.#stream, why, reason);
+    this.#last = undefined;
+    this.#options.ledger.unproven(why, reason);
   }
 
   #note(reason: GapReason, note: string): void {
@@ -147,46 +129,29 @@ export class SnapshotRecorder {
 
   async record(look: Look): Promise<void> {
     const { observedAtMs, received, rejected, unchanged } = look;
-    this.#report.received(received);
-    this.#report.settled({ rejected, unchanged });
+    const { ledger, clock, toleranceMs } = this.#options;
+    ledger.report.received(received);
+    ledger.report.settled({ rejected, unchanged });
     if (look.unproven !== undefined) {
       this.provesNothing('not observed', look.unproven);
-      await this.#recordPart(look);
+      // For coverage this is no observation.
+      const hasRows = Object.values(look.batch).some((rows) => rows.length > 0);
+      if (hasRows) await this.#commit(look, look.batch);
       return;
     }
-    const nowMs = this.#options.clock.monotonicMs();
-    const { claim, missed: since } = this.#continuity.observe(observedAtMs, nowMs);
-    const missed = since === undefined || isEmptySpan(since) ? undefined : since;
-    // Observed before the time went back: it was no time of the exchange's.
-    if (this.#pending !== undefined && this.#pending.fromMs > observedAtMs)
-      this.#pending = undefined;
-    const spans = normalizeSpans([claim, ...(this.#pending === undefined ? [] : [this.#pending])]);
-    const isQuiet = received === unchanged && missed === undefined;
-    const [only] = spans;
-    if (isQuiet && spans.length === 1 && nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) {
-      this.#pending = only;
-      this.#evidence = look.evidence;
-      this.#observed();
-      return;
-    }
-    try {
-      await this.#commit(look, spans, missed);
-    } catch (error) {
-      // What did not get in must not be covered; what was pending is still proven.
-      this.#continuity.undo();
-      this.#report.settled({ lost: received - rejected - unchanged });
-      throw error;
-    }
-    this.#pending = undefined;
-    this.#observed();
-    this.#noteWait(nowMs);
-    this.#flushedAtMs = nowMs;
-    this.#report.progressed(claim.toMs);
-  }
-
-  #observed(): void {
+    const nowMs = clock.monotonicMs();
+    const last = this.#last;
+    const isKept = last !== undefined && nowMs - last.atMonoMs <= toleranceMs;
+    // A jump of the time may leave other coverage below: only a look of this run goes on.
+    const untilMs = last?.untilMs ?? ledger.accountedUntilMs(observedAtMs);
+    const { claim, missed } = observedAt(observedAtMs, untilMs, isKept);
+    const claims = [{ stream: ledger.stream, span: claim, evidence: look.evidence }];
+    const noted = missed === undefined ? {} : this.#noteMissed(missed, observedAtMs);
+    this.#last = { atMonoMs: nowMs, untilMs: claim.toMs };
+    await this.#commit(look, { ...look.batch, claims, ...noted });
     this.#hasBegun = true;
     this.#overTurn = this.answers.nextTurn();
+    this.#noteWait(nowMs);
   }
 
   /** No look follows while one waits to be stored, which a database that is away may let it do for long. */
@@ -197,31 +162,23 @@ export class SnapshotRecorder {
     this.#note('not observed', `the look before it waited ${waited} for the database to store it`);
   }
 
-  /** Stores what there is, and claims nothing: for coverage this is no observation. */
-  async #recordPart(look: Look): Promise<void> {
-    if (Object.values(look.batch).every((rows) => rows.length === 0)) return;
+  async #commit({ received, rejected, unchanged }: Look, batch: Batch): Promise<void> {
+    const { ledger } = this.#options;
     try {
-      await this.#commit(look, []);
+      const result = await ledger.commit(batch);
+      if (result !== undefined)
+        ledger.report.settled(result.outcomes[tableOfStream(ledger.stream.kind)]);
     } catch (error) {
-      this.#report.settled({ lost: look.received - look.rejected - look.unchanged });
+      // What did not get in must not be covered: the next look begins again.
+      this.#last = undefined;
+      ledger.report.settled({ lost: received - rejected - unchanged });
       throw error;
     }
   }
 
-  async #commit(look: Look, spans: readonly Span[], missed?: Span): Promise<void> {
-    const { archive } = this.#options;
-    const stream = this.#stream;
-    const { evidence } = look;
-    const claims = spans.map((span) => ({ stream, span, evidence }));
-    const noted = missed === undefined ? {} : this.#noteMissed(missed, look.observedAtMs);
-    const result = await archive.commit({ ...look.batch, claims, ...noted });
-    for (const { span, reason } of noted.findings ?? []) this.#report.gap(span, reason);
-    this.#report.settled(result.outcomes[tableOfStream(stream.kind)]);
-  }
-
   /** What is said of time that was missed: the stream begins after it, or it is a gap. */
   #noteMissed(span: Span, atMs: number): Pick<Batch, 'begins' | 'findings'> {
-    const stream = this.#stream;
+    const { stream } = this.#options.ledger;
     const { streamId } = stream;
     if (isBeginning(stream, span)) return { begins: [{ streamId, fromMs: span.toMs }] };
     const { reason, note } = this.#lastTrouble();
@@ -239,6 +196,7 @@ export class SnapshotRecorder {
 }
 
 interface DepthCollectorOptions extends SnapshotOptions {
+  readonly market: string;
   readonly marketId: number;
   readonly exchange: ExchangePort;
   /** Price levels asked for on each side. */

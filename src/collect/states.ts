@@ -4,20 +4,19 @@ import { BoundedQueue } from '../kernel/queue.js';
 import { isEmptySpan, type Span } from '../kernel/span.js';
 import type { Batch, GapRecord, StateRow } from '../model/batch.js';
 import type { GapReason } from '../model/gap-reasons.js';
-import type { ClaimTime, StateFeedPort, StreamContext } from './ports.js';
-import { type StreamReport, streamReport } from './reports.js';
-import { isBeginning, type SnapshotOptions } from './snapshot.js';
+import type { StreamLedger } from './ledger.js';
+import type { ClaimTime, StateFeedPort } from './ports.js';
+import type { StreamReport } from './reports.js';
+import { isBeginning } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
-interface StateCollectorOptions extends Omit<StreamContext, 'time'> {
+interface StateCollectorOptions {
+  readonly market: string;
+  readonly ledger: StreamLedger;
   readonly marketId: number;
   readonly periodS: number;
   readonly time: Pick<ClaimTime, 'jumps'>;
   readonly openFeed: () => StateFeedPort;
-  /** Called with why no connection could be made. */
-  readonly unproven?: SnapshotOptions['unproven'] | undefined;
-  /** End of the coverage that an earlier run left behind; without one, where it should begin. */
-  readonly coveredUntilMs: number | undefined;
   /** Called with what the feed reports of trades, before anything is stored. */
   readonly watch?: StateWatch | undefined;
 }
@@ -58,7 +57,7 @@ export class StateCollector {
 
   constructor(options: StateCollectorOptions) {
     this.#options = options;
-    this.#report = streamReport(options.telemetry, 'states', options.market);
+    this.#report = options.ledger.report;
     this.#gaps = new StateGaps(options);
     this.#jumps = options.time.jumps;
   }
@@ -111,9 +110,10 @@ export class StateCollector {
   async #drain(queue: BoundedQueue<StateEvent>): Promise<void> {
     for (;;) {
       const events = await queue.takeUpTo(EVENTS_PER_COMMIT);
-      if (events.length === 0) return;
+      if (events.length === 0) break;
       await this.#store(events);
     }
+    await this.#flush();
   }
 
   /**
@@ -163,6 +163,7 @@ export class StateCollector {
           if (event.reason === 'period_not_offered') {
             await this.#attempt(() => this.#gaps.notOffered(Math.floor(event.exchangeMs)));
           }
+          await this.#flush();
           await this.#attempt(() => this.#close(event));
           break;
         case 'retrying':
@@ -174,7 +175,7 @@ export class StateCollector {
 
   /** Whether the exchange's time went back, behind what this session covers or what is listed as missing. */
   #isSetBack(exchangeMs: number): boolean {
-    const untilMs = Math.max(this.#session?.coveredUntilMs ?? 0, this.#gaps.untilMs ?? 0);
+    const untilMs = Math.max(this.#session?.provenUntilMs ?? 0, this.#gaps.untilMs ?? 0);
     return this.#options.time.jumps !== this.#jumps && exchangeMs < untilMs;
   }
 
@@ -183,8 +184,13 @@ export class StateCollector {
     this.#jumps = this.#options.time.jumps;
     const nowMs = Math.floor(exchangeMs);
     const session = this.#session;
-    if (session !== undefined) session.coveredUntilMs = Math.min(session.coveredUntilMs, nowMs);
-    this.#gaps.coveredUntil(nowMs);
+    if (session !== undefined) session.provenUntilMs = Math.min(session.provenUntilMs, nowMs);
+    this.#gaps.ended();
+  }
+
+  /** Writes what is held back: no more may come for long. */
+  async #flush(): Promise<void> {
+    await this.#attempt(() => this.#options.ledger.flush());
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {
@@ -196,11 +202,10 @@ export class StateCollector {
   }
 
   async #open(event: Extract<StateEvent, { kind: 'opened' }>): Promise<void> {
-    const { archive, stream } = this.#options;
     const openedMs = Math.floor(event.exchangeMs);
-    const sessionId = await archive.openSession(stream, openedMs);
+    const sessionId = await this.#options.ledger.openSession(openedMs);
     const nothing = { seq: 0, hasData: false, unproven: 0 };
-    this.#session = { sessionId, openedMs, coveredUntilMs: openedMs, ...nothing };
+    this.#session = { sessionId, openedMs, provenUntilMs: openedMs, ...nothing };
   }
 
   #toRow(event: Extract<StateEvent, { kind: 'record' }>): StateRow | undefined {
@@ -212,7 +217,8 @@ export class StateCollector {
 
   /** @param span what the rows and signs of life prove; undefined: nothing */
   async #commit(rows: StateRow[], span: Span | undefined): Promise<void> {
-    const { archive, stream } = this.#options;
+    const { ledger } = this.#options;
+    const { stream } = ledger;
     const session = this.#session;
     if (session === undefined) return;
     if (rows.length === 0 && (span === undefined || isEmptySpan(span))) return;
@@ -223,31 +229,28 @@ export class StateCollector {
     let missed: Missing = {};
     if (span !== undefined && !session.hasData) missed = this.#gaps.before(span.fromMs);
     else if (last !== undefined && isSilent) missed = this.#gaps.silent(session, last.observedAtMs);
-    const result = await archive
-      .commit({ states: rows, claims, ...missed })
-      .catch((error: unknown) => {
-        // What did not get in must not be covered by the next claim of this session.
-        session.hasData = false;
-        this.#report.settled({ lost: rows.length });
-        throw error;
-      });
+    const batch = { states: rows, claims, ...missed };
+    const result = await ledger.commit(batch).catch((error: unknown) => {
+      // What did not get in must not be covered by the next claim of this session.
+      session.hasData = false;
+      this.#report.settled({ lost: rows.length });
+      throw error;
+    });
     this.#gaps.listed(missed);
     if (span !== undefined) {
       session.hasData = true;
-      session.coveredUntilMs = span.toMs;
-      this.#gaps.coveredUntil(span.toMs);
-      this.#report.progressed(span.toMs);
+      session.provenUntilMs = span.toMs;
+      this.#gaps.ended();
     }
-    this.#report.settled(result.outcomes.market_state);
+    if (result !== undefined) this.#report.settled(result.outcomes.market_state);
   }
 
   async #close(event: Extract<StateEvent, { kind: 'closed' }>): Promise<void> {
     const session = this.#session;
     this.#session = undefined;
     if (session === undefined) {
-      const { stream, unproven } = this.#options;
       if (event.detail !== undefined) {
-        unproven?.(stream, `no connection was made: ${event.detail}`, 'not observed');
+        this.#options.ledger.unproven(`no connection was made: ${event.detail}`, 'not observed');
       }
       return;
     }
@@ -255,8 +258,8 @@ export class StateCollector {
     if (isSilent) await this.#gaps.list(this.#gaps.silent(session, Math.floor(event.exchangeMs)));
     // When one ended that others ended is not known: not before its last sign of life.
     const endedMs = event.reason === 'stopped' ? event.exchangeMs : event.lastAliveExchangeMs;
-    await this.#options.archive.closeSession(session.sessionId, {
-      atMs: Math.max(Math.floor(endedMs ?? 0), session.coveredUntilMs),
+    await this.#options.ledger.closeSession(session.sessionId, {
+      atMs: Math.max(Math.floor(endedMs ?? 0), session.provenUntilMs),
       code: event.code,
       reason: event.reason,
     });
@@ -279,31 +282,28 @@ interface Missed {
  */
 class StateGaps {
   readonly #options: StateCollectorOptions;
-  readonly #report: StreamReport;
-  #coveredUntilMs: number | undefined;
   #missed: Missed | undefined;
   #isToldNotOffered = false;
 
   constructor(options: StateCollectorOptions) {
     this.#options = options;
-    this.#report = streamReport(options.telemetry, 'states', options.market);
-    this.#coveredUntilMs = options.coveredUntilMs;
   }
 
   /** The end of what is covered, or listed as missing. */
   get untilMs(): number | undefined {
-    return this.#missed?.toMs ?? this.#coveredUntilMs;
+    return this.#missed?.toMs ?? this.#options.ledger.accountedUntilMs();
   }
 
-  coveredUntil(ms: number): void {
-    this.#coveredUntilMs = ms;
+  /** Coverage grew, or the time went back: what is missing next is another gap. */
+  ended(): void {
     this.#missed = undefined;
   }
 
   /** What is missing before the first that a connection covers. */
   before(untilMs: number): Missing {
-    const { stream } = this.#options;
-    const fromMs = this.#coveredUntilMs;
+    const { ledger } = this.#options;
+    const { stream } = ledger;
+    const fromMs = ledger.accountedUntilMs(untilMs);
     if (fromMs !== undefined && isBeginning(stream, { fromMs, toMs: untilMs })) {
       return { begins: [{ streamId: stream.streamId, fromMs: untilMs }] };
     }
@@ -325,7 +325,7 @@ class StateGaps {
     const { periodS } = this.#options;
     if (!this.#isToldNotOffered) {
       const message = `the exchange subscribes lists of markets and reports no states of ${periodS} s; take ${periodS} out of streams.states.periodsS`;
-      this.#report.skipped('period_not_offered', message);
+      this.#options.ledger.report.skipped('period_not_offered', message);
     }
     this.#isToldNotOffered = true;
     await this.list(this.#missing([[untilMs, 'not offered']]));
@@ -334,25 +334,25 @@ class StateGaps {
   /** Writes what is missing. */
   async list(missing: Missing): Promise<void> {
     if (missing.findings?.length === 0) return;
-    await this.#options.archive.commit(missing);
+    await this.#options.ledger.commit(missing);
     this.listed(missing);
   }
 
   /** Call after the commit of what is missing. */
   listed({ findings = [] }: Missing): void {
     for (const { span, reason } of findings) {
-      this.#report.gap({ fromMs: this.untilMs ?? span.fromMs, toMs: span.toMs }, reason);
       this.#missed = { ...span, reason };
     }
   }
 
   /** @param parts ends of what is missing, each with its reason, in order */
   #missing(parts: readonly (readonly [untilMs: number, reason: GapReason])[]): Missing {
-    const { stream } = this.#options;
+    const { ledger } = this.#options;
+    const { stream } = ledger;
     const findings: GapRecord[] = [];
     let last = this.#missed;
     for (const [toMs, reason] of parts) {
-      const listedMs = last?.toMs ?? this.#coveredUntilMs;
+      const listedMs = last?.toMs ?? ledger.accountedUntilMs(toMs);
       if (listedMs === undefined || listedMs >= toMs) continue;
       const span = { fromMs: last?.reason === reason ? last.fromMs : listedMs, toMs };
       findings.push({ stream, span, state: 'unfillable', reason, atMs: toMs });
@@ -366,8 +366,8 @@ class StateGaps {
 interface Session {
   readonly sessionId: number;
   readonly openedMs: number;
-  /** End of what is committed; coverage grows from here. */
-  coveredUntilMs: number;
+  /** End of what it has proven; coverage grows from here. */
+  provenUntilMs: number;
   seq: number;
   /** Whether coverage has begun: nothing is covered before the first update. */
   hasData: boolean;
@@ -385,7 +385,7 @@ interface Proof {
 /** What a commit covers; undefined while nothing was pushed on this connection. */
 function spanOf(session: Session, proof: Proof | undefined): Span | undefined {
   if (proof === undefined) return undefined;
-  const fromMs = session.hasData ? session.coveredUntilMs : proof.fromMs;
+  const fromMs = session.hasData ? session.provenUntilMs : proof.fromMs;
   return fromMs === undefined ? undefined : { fromMs, toMs: Math.max(proof.aliveMs + 1, fromMs) };
 }
 
@@ -400,7 +400,7 @@ function rowOf(
   return {
     marketId,
     periodS,
-    observedAtMs: Math.max(Math.floor(event.exchangeMs), session.coveredUntilMs),
+    observedAtMs: Math.max(Math.floor(event.exchangeMs), session.provenUntilMs),
     seq: session.seq,
     receivedAtMs: event.receivedAtMs,
     last,

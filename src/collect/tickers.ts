@@ -3,9 +3,10 @@ import type { RejectedRow } from '../contract/shape.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { hashText } from '../kernel/random.js';
 import type { QuarantineRow, TickerRow } from '../model/batch.js';
+import type { CollectEvents } from '../observe/events.js';
 import { Answers } from './answers.js';
 import { type ExchangePort, PRIORITY } from './ports.js';
-import { quarantineRows, type StreamReport, streamReport } from './reports.js';
+import { quarantineRows, streamReport } from './reports.js';
 import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
@@ -22,6 +23,7 @@ interface Sweep extends SweepTime {
 }
 
 interface MarketTickerOptions extends SnapshotOptions {
+  readonly market: string;
   readonly marketId: number;
   /** Called when an answer lacks a market that those before had, with what that says. */
   readonly onGone: (market: string, why: string) => void;
@@ -37,10 +39,9 @@ type Absence = 'no_ticker' | 'ticker_refused';
  */
 export class MarketTicker {
   readonly market: string;
-  readonly stream: MarketTickerOptions['stream'];
+  readonly ledger: MarketTickerOptions['ledger'];
   readonly #marketId: number;
   readonly #recorder: SnapshotRecorder;
-  readonly #report: StreamReport;
   readonly #onGone: MarketTickerOptions['onGone'];
   #lastLook: string | undefined;
   /** What was reported of it, until its ticker is well again. */
@@ -49,12 +50,11 @@ export class MarketTicker {
   #quarantined: number | undefined;
 
   constructor(options: MarketTickerOptions, answers: Answers) {
-    const { market, stream, marketId, telemetry } = options;
+    const { market, ledger, marketId } = options;
     this.market = market;
-    this.stream = stream;
+    this.ledger = ledger;
     this.#marketId = marketId;
     this.#recorder = new SnapshotRecorder(options, answers);
-    this.#report = streamReport(telemetry, 'tickers', market);
     this.#onGone = options.onGone;
   }
 
@@ -145,16 +145,14 @@ export class MarketTicker {
   }
 
   #reportOnce(code: Absence, message: string): void {
-    if (this.#reported !== code) this.#report.skipped(code, message);
+    if (this.#reported !== code) this.ledger.report.skipped(code, message);
     this.#reported = code;
   }
 }
 
 interface TickerCollectorOptions
-  extends Pick<
-    MarketTickerOptions,
-    'archive' | 'clock' | 'telemetry' | 'unproven' | 'toleranceMs' | 'onGone'
-  > {
+  extends Pick<MarketTickerOptions, 'clock' | 'toleranceMs' | 'onGone'> {
+  readonly telemetry: CollectEvents;
   readonly exchange: ExchangePort;
   /** Called for a market whose ticker could not be stored, where those of others could. */
   readonly onFailed: (market: string, error: unknown) => void;
@@ -173,21 +171,19 @@ export class TickerCollector {
   #asked: readonly MarketTicker[] = [];
 
   constructor(options: TickerCollectorOptions) {
-    const { telemetry, unproven } = options;
+    const { telemetry } = options;
     this.#options = options;
     this.#answers = new Answers({
       ...options,
       report: streamReport(telemetry, 'tickers', '*'),
       onUnproven: (why, reason) => {
-        for (const { stream } of this.#asked) unproven(stream, why, reason);
+        for (const { ledger } of this.#asked) ledger.unproven(why, reason);
       },
     });
   }
 
   /** Prepares the ticker of one market, for {@link poll}. */
-  follow(
-    of: Pick<MarketTickerOptions, 'market' | 'marketId' | 'stream' | 'coveredUntilMs'>,
-  ): MarketTicker {
+  follow(of: Pick<MarketTickerOptions, 'market' | 'marketId' | 'ledger'>): MarketTicker {
     return new MarketTicker({ ...this.#options, ...of }, this.#answers);
   }
 

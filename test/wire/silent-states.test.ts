@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { createExchangeClock, openStateFeed } from '../../src/client/index.js';
+import { StreamLedger } from '../../src/collect/ledger.js';
 import { StateCollector } from '../../src/collect/states.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { FaultRuleInput } from '../../src/sandbox/faults/script.js';
@@ -39,10 +40,11 @@ async function collect(
     variant: PERIOD_S,
     collectFromMs: null,
   };
+  const ports = { archive, time: exchangeClock, clock: systemClock, telemetry: record };
+  const ledger = new StreamLedger(ports, 'BTC_USDT', stream);
+  ledger.missedUntil(TEST_ORIGIN_MS);
   const collector = new StateCollector({
-    ...{ market: 'BTC_USDT', marketId: 1, periodS: PERIOD_S, stream, archive },
-    ...{ clock: systemClock, telemetry: record, time: { jumps: 0 } },
-    coveredUntilMs: TEST_ORIGIN_MS,
+    ...{ market: 'BTC_USDT', marketId: 1, periodS: PERIOD_S, ledger, time: exchangeClock },
     openFeed: () =>
       openStateFeed({
         ...{ url: server.realtimeUrl, market: 'BTC_USDT', periodS: PERIOD_S },

@@ -1,6 +1,6 @@
 import type { Collector } from '../../collect/collector.js';
+import type { StandingStream } from '../../collect/ledgers.js';
 import type { StretchedStream } from '../../collect/paces.js';
-import type { StandingStream } from '../../collect/standing.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
 import {

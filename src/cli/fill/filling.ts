@@ -1,4 +1,4 @@
-import { presentUnlessLate } from '../../collect/claim-gate.js';
+import { presentUnlessLate } from '../../collect/ledgers.js';
 import { sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
 import { FILLER, type SpanProgress, type Store } from '../../store/index.js';

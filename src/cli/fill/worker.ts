@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { CandleCollector } from '../../collect/candles/candles.js';
-import { ClaimGate } from '../../collect/claim-gate.js';
+import { Ledgers } from '../../collect/ledgers.js';
 import { type MarketUnit, openMarketUnit } from '../../collect/market-unit.js';
 import type { ArchivePort, ExchangePort } from '../../collect/ports.js';
 import { streamReport } from '../../collect/reports.js';
@@ -45,6 +45,7 @@ const AGAIN_MS = 2000;
 export class FillWorker {
   readonly #surroundings: UnitSurroundings;
   readonly #archive: ArchivePort;
+  readonly #ledgers: Ledgers;
   readonly #traits = noTraits();
   readonly #offsets: OffsetModes;
   readonly #open = new Map<number, MarketUnit>();
@@ -52,10 +53,11 @@ export class FillWorker {
   constructor(surroundings: UnitSurroundings) {
     this.#surroundings = surroundings;
     const { archive, clock, telemetry, signal, exchangeTime: time } = surroundings;
-    const how = { clock, random: systemRandom, signal, telemetry: telemetry.collect };
-    const retrying = retryingArchive(archive, how);
-    this.#archive = new ClaimGate(retrying, time, clock).archive;
-    this.#offsets = new OffsetModes({ archive: retrying, clock, telemetry: telemetry.collect });
+    const events = telemetry.collect;
+    const how = { clock, random: systemRandom, signal, telemetry: events };
+    this.#archive = retryingArchive(archive, how);
+    this.#ledgers = new Ledgers({ archive: this.#archive, time, clock, telemetry: events });
+    this.#offsets = new OffsetModes({ archive: this.#archive, clock, telemetry: events });
   }
 
   /** Opens the streams of one market, making new ones as the daemon does: a later start expects the same. */
@@ -80,7 +82,8 @@ export class FillWorker {
       },
     };
     const context = {
-      ...{ settings, exchange, archive: this.#archive, time, clock, random: systemRandom },
+      ...{ settings, exchange, time, clock, random: systemRandom },
+      ...{ archive: this.#archive, ledgers: this.#ledgers },
       isOnRequest: true,
       telemetry: telemetry.collect,
       traits: this.#traits,
@@ -88,7 +91,6 @@ export class FillWorker {
       evidenceOf: (name: string) =>
         new TradeEvidence({ market: name, time, clock, telemetry: telemetry.collect }),
       depthToleranceMs: 0,
-      unproven: () => undefined,
       watch: { pushed: () => undefined, followed: () => undefined },
       openStateFeed: () => {
         throw new Error('no states are collected here');

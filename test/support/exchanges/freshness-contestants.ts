@@ -5,6 +5,7 @@ import {
   openStateFeed,
 } from '../../../src/client/index.js';
 import { Collector } from '../../../src/collect/collector.js';
+import { Ledgers } from '../../../src/collect/ledgers.js';
 import { type CollectSettings, openMarketUnit } from '../../../src/collect/market-unit.js';
 import { type ArchivePort, calledBy, PRIORITY } from '../../../src/collect/ports.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
@@ -192,12 +193,12 @@ async function roundRobin(context: Context): Promise<() => Promise<void>> {
   const filler = new GapFiller({ exchange, clock, telemetry });
   const shared = {
     ...context,
+    ledgers: new Ledgers({ archive, time, clock, telemetry }),
     watch: { pushed() {}, followed() {} },
     traits: noTraits(),
     offsets: new OffsetModes({ archive, clock, telemetry }),
     evidenceOf: (market: string) => new TradeEvidence({ market, time, clock, telemetry }),
     depthToleranceMs: 0,
-    unproven() {},
   };
   const walkers: TradeWalker[] = [];
   for (const [market, marketId] of ids) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createExchangeClock, type ExchangeClock } from '../../../src/client/exchange-clock.js';
-import { ClaimGate } from '../../../src/collect/claim-gate.js';
+import { StreamLedger } from '../../../src/collect/ledger.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import type { TradeSource } from '../../../src/collect/trades/source.js';
@@ -69,7 +69,7 @@ function makeWorld(seed: number): LyingWorld {
   };
 }
 
-/** The port of an archive as the gate takes it: its methods as they are, as the real one has them. */
+/** The port of an archive as a ledger takes it: its methods as they are, as the real one has them. */
 function portOf(archive: ModelArchive): ArchivePort {
   const names = Object.getOwnPropertyNames(ModelArchive.prototype) as (keyof ArchivePort)[];
   const methods = names.flatMap((name) => {
@@ -125,13 +125,13 @@ export class LyingWalks {
     const time = createExchangeClock({ clock });
     const telemetry = noTelemetry.collect;
     const evidence = new TradeEvidence({ market: 'A', time, clock, telemetry });
-    const gate = new ClaimGate(portOf(this.#archive), time, clock);
-    const archive: ArchivePort = gate.archive;
     this.#time = time;
     const stream: StreamRef = {
       ...{ streamId: STREAM_ID, kind: 'trades', marketId: MARKET_ID, variant: 0 },
       collectFromMs: this.#fromMs,
     };
+    const ports = { archive: portOf(this.#archive), time, clock, telemetry };
+    const { archive } = new StreamLedger(ports, 'A', stream);
     const ranges = this.#archive.allRanges(STREAM_ID);
     for (const { span } of ranges) assert.ok(span.toMs <= clock.wallMs(), 'of the future');
     const walker = new TradeWalker(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { CandleCollector, pollByTurns } from '../../../src/collect/candles/candles.js';
-import { ClaimGate } from '../../../src/collect/claim-gate.js';
+import { StreamLedger } from '../../../src/collect/ledger.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { Span } from '../../../src/kernel/span.js';
 import type { StreamRef, TradeRow } from '../../../src/model/batch.js';
@@ -468,7 +468,9 @@ test('candles that a dispute about the time holds back are no refused rows, and 
   const world = new World(11);
   const time = new FakeTime(world.clock);
   time.isSettled = false;
-  const { archive } = new ClaimGate(world.archive, time, world.clock);
+  const { clock, record: telemetry } = world;
+  const ports = { archive: world.archive, time, clock, telemetry };
+  const { archive } = new StreamLedger(ports, MARKET, STREAM);
   const collector = world.collector({ archive });
   await pollAll(collector);
   assert.deepEqual(world.covered(), [[0, 9]], 'up to the newest candle');

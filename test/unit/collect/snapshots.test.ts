@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { StreamLedger } from '../../../src/collect/ledger.js';
 import { DepthCollector, sortedDepth } from '../../../src/collect/snapshot.js';
 import { type MarketTicker, TickerCollector } from '../../../src/collect/tickers.js';
 import { obtain } from '../../../src/kernel/bounded.js';
@@ -7,6 +8,7 @@ import { TapekeepError } from '../../../src/kernel/errors.js';
 import type { Batch, StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { FakeTime } from '../../support/fake-time.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
@@ -15,6 +17,7 @@ const { signal } = new AbortController();
 
 class World {
   readonly clock = new FakeClock(START_MS);
+  readonly time = new FakeTime(this.clock);
   readonly archive = new ModelArchive();
   readonly record = new CollectRecord();
   readonly ids = new Map([['BTC_USDT', 1]]);
@@ -41,18 +44,26 @@ class World {
     tickers: () => this.tickers,
   });
 
+  /** A new process: what was covered is read from the archive. */
   #shared(market: string, stream: StreamRef) {
+    const ports = { archive: this.archive, time: this.time, clock: this.clock };
+    const ledger = new StreamLedger({ ...ports, telemetry: this.record }, market, stream);
+    const ranges = this.archive.allRanges(stream.streamId);
+    ledger.covered.replace(ranges);
+    if (this.coveredUntilMs !== undefined) ledger.missedUntil(this.coveredUntilMs);
+    const { unproven } = ledger;
+    ledger.unproven = (why, reason) => {
+      this.unproven.push(why);
+      unproven.call(ledger, why, reason);
+    };
     return {
       market,
-      stream,
+      ledger,
       exchange: this.exchange,
-      archive: this.archive,
       clock: this.clock,
       telemetry: this.record,
-      unproven: (_stream: StreamRef, why: string) => void this.unproven.push(why),
       onGone: (gone: string) => void this.gone.push(gone),
       toleranceMs: 20_000,
-      coveredUntilMs: this.archive.allRanges(stream.streamId)[0]?.span.toMs ?? this.coveredUntilMs,
     };
   }
 
@@ -65,8 +76,8 @@ class World {
       collectFromMs: null,
     } as const;
     const shared = this.#shared('BTC_USDT', stream);
-    const untilMs = coveredUntilMs ?? shared.coveredUntilMs;
-    return new DepthCollector({ ...shared, coveredUntilMs: untilMs, marketId: 1, levels: 50 });
+    if (coveredUntilMs !== undefined) shared.ledger.missedUntil(coveredUntilMs);
+    return new DepthCollector({ ...shared, marketId: 1, levels: 50 });
   }
 
   /** Follows the markets of {@link ids}; the stream of each has the number of its market. */
@@ -79,8 +90,8 @@ class World {
     const shared = this.#shared('*', streamOf(1));
     const collector = new TickerCollector({ ...shared, onFailed, onTickers });
     const follow = (market: string, marketId: number) => {
-      const { stream, coveredUntilMs } = this.#shared(market, streamOf(marketId));
-      return collector.follow({ market, marketId, stream, coveredUntilMs });
+      const { ledger } = this.#shared(market, streamOf(marketId));
+      return collector.follow({ market, marketId, ledger });
     };
     return {
       poll: (stop) => {
@@ -677,6 +688,7 @@ test('what was observed without news before a jump back is not claimed after it'
   world.clock.advance(1000);
   await depth.poll(signal);
   world.clock.stepWall(-3_590_000);
+  world.time.jumps = 1;
   world.bid = '11';
   await depth.poll(signal);
   assert.deepEqual(
@@ -700,5 +712,6 @@ test('after a jump back of the time cached answers are looks again', async () =>
   world.clock.advance(3_600_000);
   assert.equal(await look(3_599_000, '11'), START_MS + 3_599_000);
   world.clock.stepWall(-3_590_000);
+  world.time.jumps = 1;
   assert.equal(await look(8000, '12'), START_MS + 8000);
 });

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { CloseReason, StateEvent } from '../../../src/client/index.js';
+import { StreamLedger } from '../../../src/collect/ledger.js';
 import type { ArchivePort, StateFeedPort } from '../../../src/collect/ports.js';
 import { StateCollector } from '../../../src/collect/states.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { FakeTime } from '../../support/fake-time.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
@@ -31,7 +33,7 @@ class World {
   readonly clock = new FakeClock(START_MS);
   readonly record = new CollectRecord();
   readonly feeds: ScriptedFeed[] = [];
-  readonly time = { jumps: 0 };
+  readonly time = new FakeTime(this.clock);
   readonly unproven: string[] = [];
   #gate: Promise<void> | undefined;
   #failing: { method: keyof ArchivePort; after: number } | undefined;
@@ -44,26 +46,27 @@ class World {
       variant: 60,
       collectFromMs: null,
     } as const;
+    const ports = { archive: this.archive, time: this.time, clock: this.clock };
+    const ledger = new StreamLedger({ ...ports, telemetry: this.record }, 'BTC_USDT', stream);
+    ledger.covered.replace(this.archive.allRanges(1));
+    ledger.unproven = (why) => this.unproven.push(why);
     return new StateCollector({
       market: 'BTC_USDT',
       marketId: 1,
       periodS: 60,
-      stream,
-      archive: this.archive,
+      ledger,
       time: this.time,
-      clock: this.clock,
-      telemetry: this.record,
-      unproven: (_, why) => this.unproven.push(why),
       openFeed: () => {
         const feed = new ScriptedFeed();
         this.feeds.push(feed);
         return feed;
       },
-      coveredUntilMs: this.archive.allRanges(1)[0]?.span.toMs,
     });
   }
 
   constructor() {
+    // What the feeds say is not ahead of the time.
+    this.time.aheadMs = 3_600_000;
     this.archive.before = async (method) => {
       await this.#gate;
       if (method === this.#failing?.method) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { CoveredRange } from '../../../src/model/batch.js';
-import { Continuity } from '../../../src/model/continuity.js';
+import { observedAt } from '../../../src/model/continuity.js';
 import { CoveredRangeList } from '../../../src/model/covered-ranges.js';
 import { BlockedEdges } from '../../../src/model/edges.js';
 
@@ -73,43 +73,24 @@ test('blocked edges are bounded: the oldest is forgotten', () => {
   assert.ok(!edges.isBlocked(0, 0) && edges.isBlocked(1, 0) && edges.isBlocked(1000, 0));
 });
 
-test('looks within the tolerance make one span, a late one leaves a gap', () => {
-  const looks = new Continuity(100, undefined);
-  assert.deepEqual(looks.observe(1000.7, 0), {
-    claim: { fromMs: 1000, toMs: 1001 },
-    missed: undefined,
+for (const [what, atMs, untilMs, isKept, claim, missed] of [
+  ['the first look ever proves its own time', 1000.7, undefined, false, [1000, 1001], undefined],
+  ['a look within the tolerance goes on', 1100, 1001, true, [1001, 1101], undefined],
+  ['a late one leaves a gap', 1300, 1101, false, [1300, 1301], [1101, 1300]],
+  ['one that follows at once misses nothing', 900, 900, false, [900, 901], undefined],
+  [
+    'after the clock was set back only the moment is proven',
+    500,
+    1001,
+    true,
+    [500, 501],
+    undefined,
+  ],
+] as const) {
+  test(what, () => {
+    const spanOf = (span: readonly [number, number] | undefined) =>
+      span && { fromMs: span[0], toMs: span[1] };
+    const expected = { claim: spanOf(claim), missed: spanOf(missed) };
+    assert.deepEqual(observedAt(atMs, untilMs, isKept), expected);
   });
-  assert.deepEqual(looks.observe(1100, 100), {
-    claim: { fromMs: 1001, toMs: 1101 },
-    missed: undefined,
-  });
-  assert.deepEqual(looks.observe(1300, 201), {
-    claim: { fromMs: 1300, toMs: 1301 },
-    missed: { fromMs: 1101, toMs: 1300 },
-  });
-});
-
-test('the time between two runs was not observed, however short', () => {
-  const looks = new Continuity(100, 900);
-  assert.deepEqual(looks.observe(950, 0).missed, { fromMs: 900, toMs: 950 });
-});
-
-test('a look that did not get into the archive counts as not made', () => {
-  const looks = new Continuity(100, undefined);
-  looks.observe(1000, 0);
-  looks.observe(1050, 50);
-  looks.undo();
-  assert.deepEqual(looks.observe(1090, 90), {
-    claim: { fromMs: 1090, toMs: 1091 },
-    missed: { fromMs: 1001, toMs: 1090 },
-  });
-});
-
-test('when the clock of the exchange is set back only the moment itself is proven', () => {
-  const looks = new Continuity(100, undefined);
-  looks.observe(1000, 0);
-  assert.deepEqual(looks.observe(500, 10), {
-    claim: { fromMs: 500, toMs: 501 },
-    missed: undefined,
-  });
-});
+}

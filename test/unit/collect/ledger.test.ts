@@ -1,20 +1,33 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { ClaimGate, presentUnlessLate } from '../../../src/collect/claim-gate.js';
+import { StreamLedger } from '../../../src/collect/ledger.js';
+import { Ledgers, presentUnlessLate } from '../../../src/collect/ledgers.js';
+import { obtain } from '../../../src/kernel/bounded.js';
 import type { Batch, StreamRef } from '../../../src/model/batch.js';
 import type { StreamKind } from '../../../src/model/series.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeTime } from '../../support/fake-time.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
 
-/** A gate before an archive that takes whatever comes; times in seconds after the start. */
+/** Ledgers before an archive that takes whatever comes; times in seconds after the start. */
 class World {
   readonly clock = new FakeClock(START_MS);
   readonly time = new FakeTime(this.clock);
   readonly model = new ModelArchive();
-  readonly archive = new ClaimGate(this.model, this.time, this.clock).archive;
+  readonly record = new CollectRecord();
+  readonly #ledgers = new Map<number, StreamLedger>();
+
+  get ports() {
+    return { archive: this.model, time: this.time, clock: this.clock, telemetry: this.record };
+  }
+
+  ledger(stream: StreamRef): StreamLedger {
+    const made = () => new StreamLedger(this.ports, 'A', stream);
+    return obtain(this.#ledgers, stream.streamId, made);
+  }
 
   stream(kind: StreamKind, variant = 0): StreamRef {
     const streamId = ['trades', 'depth', 'tickers', 'candles', 'states'].indexOf(kind) + 1;
@@ -23,7 +36,8 @@ class World {
 
   async claim(stream: StreamRef, fromS: number, toS: number, rows: Batch = {}): Promise<void> {
     const span = { fromMs: START_MS + fromS * 1000, toMs: START_MS + toS * 1000 };
-    await this.archive.commit({ ...rows, claims: [{ stream, span, evidence: {} }] });
+    const { archive } = this.ledger(stream);
+    await archive.commit({ ...rows, claims: [{ stream, span, evidence: {} }] });
   }
 
   covered({ streamId }: StreamRef): number[][] {
@@ -57,9 +71,10 @@ test('no stream begins far beyond the present; a moment beyond what is known of 
   const world = new World();
   world.clock.advance(10_000);
   world.time.isSettled = true;
-  const { streamId } = world.stream('tickers');
+  const ledger = world.ledger(world.stream('tickers'));
+  const { streamId } = ledger.stream;
   const begin = async (atMs: number) => {
-    await world.archive.commit({ begins: [{ streamId, fromMs: START_MS + atMs }] });
+    await ledger.archive.commit({ begins: [{ streamId, fromMs: START_MS + atMs }] });
     return (world.model.floorOf(streamId) ?? 0) - START_MS;
   };
   assert.equal(await begin(10_400), 10_400);
@@ -218,4 +233,43 @@ test('the clock hears of trades that happened in its future', async () => {
   assert.deepEqual(world.time.witnessed, [START_MS + 600_000]);
   await world.claim(world.stream('trades'), -5, 500);
   assert.deepEqual(world.covered(world.stream('trades')), [[-5, 0]]);
+  const pushed = [trade(900)];
+  await new Ledgers(world.ports).commit({ trades: pushed });
+  assert.deepEqual(world.time.witnessed.at(-1), START_MS + 900_000);
+});
+
+test('quiet growth waits some seconds, and goes with the next news or at the end', async () => {
+  const world = new World();
+  const stream = world.stream('depth');
+  const ledger = world.ledger(stream);
+  const grow = async (toS: number, rows: Batch = {}) => {
+    world.clock.advance(1000);
+    const fromMs = ledger.accountedUntilMs() ?? START_MS;
+    const span = { fromMs, toMs: START_MS + toS * 1000 };
+    await ledger.commit({ ...rows, claims: [{ stream, span, evidence: {} }] });
+  };
+  await grow(1);
+  for (const toS of [2, 3, 4]) await grow(toS);
+  assert.deepEqual(world.covered(stream), [[0, 1]]);
+  assert.equal(ledger.accountedUntilMs(), START_MS + 4000);
+  await grow(5, { depths: [{} as never] });
+  assert.deepEqual(world.covered(stream), [[0, 5]]);
+  await grow(6);
+  await ledger.flush();
+  assert.deepEqual(world.covered(stream), [[0, 6]]);
+  await ledger.flush();
+  assert.equal(world.model.commits, 3, 'nothing is left to write');
+});
+
+test('a revocation by others is what a ledger knows at once', async () => {
+  const world = new World();
+  const ledgers = new Ledgers(world.ports);
+  const ledger = await ledgers.open('A', { kind: 'depth', marketId: 7, variant: 0 });
+  world.clock.advance(10_000);
+  const { stream } = ledger;
+  const span = { fromMs: START_MS, toMs: START_MS + 9000 };
+  await ledger.commit({ claims: [{ stream, span, evidence: {} }] });
+  const { streamId } = stream;
+  ledgers.revoked([{ streamId, span: { fromMs: START_MS + 4000, toMs: START_MS + 9000 } }]);
+  assert.equal(ledger.accountedUntilMs(), START_MS + 4000);
 });

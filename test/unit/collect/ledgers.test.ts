@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import type { StreamLedger } from '../../../src/collect/ledger.js';
+import { Ledgers } from '../../../src/collect/ledgers.js';
 import { retryingArchive } from '../../../src/collect/retrying.js';
-import { Standing } from '../../../src/collect/standing.js';
 import { WalkStalledError } from '../../../src/collect/trades/walk.js';
 import { seededRandom } from '../../../src/kernel/random.js';
-import type { StreamRef } from '../../../src/model/batch.js';
-import { STREAM_KINDS } from '../../../src/model/series.js';
+import { STREAM_KINDS, type StreamKind } from '../../../src/model/series.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { FakeTime } from '../../support/fake-time.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
@@ -14,43 +15,38 @@ import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
 const { signal } = new AbortController();
-const BTC_USDT = {
-  ...{ name: 'BTC_USDT', stock: 'B', money: 'U', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '1',
-};
 const after = (ms: number) => (ms - START_MS) / 1000;
 
 class World {
   readonly clock = new FakeClock(START_MS);
+  readonly time = new FakeTime(this.clock);
   readonly model = new ModelArchive();
   readonly record = new CollectRecord();
-  readonly standing = new Standing({
+  readonly ledgers = new Ledgers({
     archive: retryingArchive(this.model, {
       ...{ clock: this.clock, random: seededRandom(1), signal, telemetry: this.record },
     }),
-    time: { nowMs: () => this.clock.wallMs() },
+    time: this.time,
     clock: this.clock,
     telemetry: this.record,
   });
 
-  async open(kind: StreamRef['kind'], collectFromMs?: number): Promise<StreamRef> {
-    const { archive } = this.standing;
+  async open(kind: StreamKind, collectFromMs?: number): Promise<StreamLedger> {
     const variant = kind === 'candles' || kind === 'states' ? 60 : 0;
     const key = { kind, marketId: 1, variant };
-    const stream = await archive.ensureStream(
+    return await this.ledgers.open(
+      'BTC_USDT',
       collectFromMs === undefined ? key : { ...key, collectFromMs },
     );
-    await archive.coveredRanges(stream, 1000);
-    return stream;
   }
 
-  async cover(stream: StreamRef, fromS: number, toS: number): Promise<void> {
+  async cover({ archive, stream }: StreamLedger, fromS: number, toS: number): Promise<void> {
     const span = { fromMs: START_MS + fromS * 1000, toMs: START_MS + toS * 1000 };
-    await this.standing.archive.commit({ claims: [{ stream, span, evidence: {} }] });
+    await archive.commit({ claims: [{ stream, span, evidence: {} }] });
   }
 
   /** What is remembered of a stream's gaps and not filled, oldest first. */
-  gaps({ streamId }: StreamRef) {
+  gaps({ stream: { streamId } }: StreamLedger) {
     return (this.model.memories.get(streamId) ?? [])
       .filter(({ state }) => state !== 'filled')
       .map(({ span, state, reason }) => [after(span.fromMs), after(span.toMs), state, reason])
@@ -60,7 +56,7 @@ class World {
   async pass(seconds: number): Promise<void> {
     for (let left = seconds; left > 0; left -= 3) {
       this.clock.advance(3000);
-      await this.standing.review();
+      await this.ledgers.review();
     }
   }
 }
@@ -68,11 +64,9 @@ class World {
 for (const kind of STREAM_KINDS) {
   test(`a stream of ${kind} that never succeeded is missing from the start of the run on`, async () => {
     const world = new World();
-    const { archive } = world.standing;
-    await archive.ensureMarkets([BTC_USDT], 0, { isComplete: true });
     const isFromNow = kind === 'depth' || kind === 'tickers' || kind === 'states';
     const stream = await world.open(kind, isFromNow ? START_MS : undefined);
-    world.standing.failed(kind, 'BTC_USDT', new Error('no row could be read'));
+    world.ledgers.failed(kind, 'BTC_USDT', new Error('no row could be read'));
     await world.pass(180);
     const [gap] = world.gaps(stream);
     const canBeHad = kind === 'trades' || kind === 'candles';
@@ -84,13 +78,13 @@ for (const kind of STREAM_KINDS) {
         : 'not observed';
     assert.deepEqual([gap?.[0], gap?.[2], gap?.[3]], [0, state, reason]);
     assert.ok(Number(gap?.[1]) >= 120, `it grows: ${gap?.[1]}`);
-    const [one] = world.standing.list();
+    const [one] = world.ledgers.list();
     assert.equal(one?.market, 'BTC_USDT');
     assert.equal(one?.isFromStart, true);
     const usualS = kind === 'candles' ? 60 : 0;
     assert.equal(one?.standingMs, (180 - usualS) * 1000);
     world.clock.advance(0.4);
-    assert.equal(world.standing.list()[0]?.standingMs, one?.standingMs, 'whole milliseconds');
+    assert.equal(world.ledgers.list()[0]?.standingMs, one?.standingMs, 'whole milliseconds');
     assert.ok(world.record.standing.at(-1)?.streams.length === 1);
   });
 }
@@ -99,15 +93,14 @@ test('a stream of states that no connection brings says why none was made', asyn
   const world = new World();
   const stream = await world.open('states', START_MS);
   await world.pass(30);
-  assert.equal(world.standing.list()[0]?.note, 'no connection brought a state');
-  world.standing.unproven(stream, 'no connection was made: 404', 'not observed');
-  const [one] = world.standing.list();
+  assert.equal(world.ledgers.list()[0]?.note, 'no connection brought a state');
+  stream.unproven('no connection was made: 404', 'not observed');
+  const [one] = world.ledgers.list();
   assert.deepEqual([one?.reason, one?.note], ['no connection', 'no connection was made: 404']);
   // Of before a connection that was made.
-  const { archive } = world.standing;
-  const id = await archive.openSession(stream, START_MS);
-  await archive.closeSession(id, { atMs: START_MS, code: 1006, reason: 'lost' });
-  assert.equal(world.standing.list()[0]?.note, 'no connection brought a state');
+  const id = await stream.openSession(START_MS);
+  await stream.closeSession(id, { atMs: START_MS, code: 1006, reason: 'lost' });
+  assert.equal(world.ledgers.list()[0]?.note, 'no connection brought a state');
 });
 
 test('a stalled walk is a gap from where its coverage ends, until that grows again', async () => {
@@ -120,14 +113,14 @@ test('a stalled walk is a gap from where its coverage ends, until that grows aga
     'its newest trade is 3, older than 9',
   );
   for (let look = 0; look < 20; look += 1) {
-    world.standing.failed('trades', '*', stalled);
+    world.ledgers.failed('trades', '*', stalled);
     await world.pass(3);
   }
   const [gap] = world.gaps(stream);
   assert.deepEqual([gap?.[0], gap?.[2], gap?.[3]], [0, 'open', 'walk stalled']);
-  assert.equal(world.standing.list()[0]?.reason, 'walk stalled');
+  assert.equal(world.ledgers.list()[0]?.reason, 'walk stalled');
   await world.cover(stream, 0, 61);
-  assert.deepEqual(world.standing.list(), []);
+  assert.deepEqual(world.ledgers.list(), []);
   world.model.closeFilledGaps();
   assert.deepEqual(world.gaps(stream), []);
 });
@@ -136,17 +129,14 @@ test('answers that are refused as stale are why a stream stands, and no more the
   const world = new World();
   const stream = await world.open('trades');
   await world.cover(stream, -100, 0);
-  world.standing.failed('trades', '*', new Error('connect ECONNREFUSED'));
+  world.ledgers.failed('trades', '*', new Error('connect ECONNREFUSED'));
   await world.pass(30);
   assert.deepEqual(world.gaps(stream)[0]?.slice(2), ['open', 'exchange failed']);
-  world.standing.stale('trades', '*', 'history');
-  await world.pass(90);
-  assert.deepEqual(world.gaps(stream)[0]?.slice(2), ['open', 'exchange failed']);
-  world.standing.stale('trades', '*', 'states');
+  world.ledgers.stale('trades', '*', 'states');
   await world.pass(90);
   assert.deepEqual(world.gaps(stream)[0]?.slice(2), ['open', 'walk stalled']);
   assert.match(
-    world.standing.list()[0]?.note ?? '',
+    world.ledgers.list()[0]?.note ?? '',
     /lacks trades that another source shows \(states\)/,
   );
 });
@@ -156,15 +146,15 @@ test('a stream whose answers come and prove nothing stands, with what is wrong w
   const stream = await world.open('tickers', START_MS);
   await world.cover(stream, 0, 1);
   for (let look = 0; look < 40; look += 1) {
-    world.standing.unproven(stream, 'a ticker could not be read', 'not observed');
+    stream.unproven('a ticker could not be read', 'not observed');
     await world.pass(3);
   }
   const [gap] = world.gaps(stream);
   assert.deepEqual([gap?.[0], gap?.[2], gap?.[3]], [1, 'unfillable', 'not observed']);
-  const [one] = world.standing.list();
+  const [one] = world.ledgers.list();
   assert.deepEqual([one?.kind, one?.note], ['tickers', 'a ticker could not be read']);
   await world.cover(stream, 120, 121);
-  assert.deepEqual(world.standing.list(), []);
+  assert.deepEqual(world.ledgers.list(), []);
 });
 
 test('what does not fail stands once nothing was proven for five minutes, and a quiet feed never', async () => {
@@ -172,36 +162,35 @@ test('what does not fail stands once nothing was proven for five minutes, and a 
   const trades = await world.open('trades');
   const state = await world.open('states', START_MS);
   await world.cover(trades, -100, 0);
-  await world.standing.archive.openSession(state, START_MS);
+  await state.openSession(START_MS);
   await world.pass(290);
-  assert.deepEqual(world.standing.list(), []);
+  assert.deepEqual(world.ledgers.list(), []);
   assert.equal(world.model.gaps.length, 0);
   await world.pass(300);
-  const standing = world.standing.list().map(({ kind, reason, note }) => [kind, reason, note]);
+  const standing = world.ledgers.list().map(({ kind, reason, note }) => [kind, reason, note]);
   const note = 'no answer since then proved anything of it';
   assert.deepEqual(standing, [['trades', 'not collected', note]]);
   assert.deepEqual(world.gaps(trades)[0]?.slice(0, 1), [0]);
   await world.cover(trades, 0, 590);
-  assert.deepEqual(world.standing.list(), []);
+  assert.deepEqual(world.ledgers.list(), []);
 });
 
 test('a feed that is connected and proven to lack updates stands, until an update comes', async () => {
   const world = new World();
-  const { archive } = world.standing;
   const stream = await world.open('states', START_MS);
   const renew = async (reason: string) => {
-    const id = await archive.openSession(stream, START_MS);
+    const id = await stream.openSession(START_MS);
     await world.pass(6);
-    await archive.closeSession(id, { atMs: START_MS, code: 4000, reason });
+    await stream.closeSession(id, { atMs: START_MS, code: 4000, reason });
   };
   for (let at = 0; at < 6; at += 1) await renew('stalled');
-  await archive.openSession(stream, START_MS);
-  assert.equal(world.standing.list()[0]?.reason, 'no updates');
+  await stream.openSession(START_MS);
+  assert.equal(world.ledgers.list()[0]?.reason, 'no updates');
   const [gap] = world.gaps(stream);
   assert.deepEqual([gap?.[0], gap?.[2], gap?.[3]], [0, 'unfillable', 'no updates']);
   await world.cover(stream, 36, 37);
   await world.pass(60);
-  assert.deepEqual(world.standing.list(), []);
+  assert.deepEqual(world.ledgers.list(), []);
 });
 
 test('after a jump back of the time coverage grows from there', async () => {
@@ -210,20 +199,20 @@ test('after a jump back of the time coverage grows from there', async () => {
   world.clock.advance(3_600_000);
   await world.cover(stream, 3590, 3600);
   world.clock.stepWall(-3_590_000);
-  world.standing.failed('tickers', '*', new Error('refused once'));
+  world.time.jumps = 1;
+  world.ledgers.failed('tickers', '*', new Error('refused once'));
   await world.pass(30);
-  assert.equal(world.standing.list().length, 1);
+  assert.equal(world.ledgers.list().length, 1);
   await world.cover(stream, 30, 39);
-  assert.deepEqual(world.standing.list(), []);
+  assert.deepEqual(world.ledgers.list(), []);
 });
 
 test('what failed for all markets is why the stream of each stands', async () => {
   const world = new World();
-  await world.standing.archive.ensureMarkets([BTC_USDT], 0, { isComplete: true });
   await world.open('tickers', START_MS);
-  world.standing.failed('tickers', '*', new Error('no answer came'));
+  world.ledgers.failed('tickers', '*', new Error('no answer came'));
   await world.pass(30);
-  const [one] = world.standing.list();
+  const [one] = world.ledgers.list();
   assert.deepEqual([one?.market, one?.note], ['BTC_USDT', 'no answer came']);
 });
 
@@ -232,44 +221,41 @@ test('a stream that begins later and later does not stand', async () => {
   const stream = await world.open('tickers', START_MS);
   for (let second = 3; second < 90; second += 3) {
     await world.pass(3);
-    const begin = { streamId: stream.streamId, fromMs: START_MS + second * 1000 };
-    await world.standing.archive.commit({ begins: [begin] });
+    const { streamId } = stream.stream;
+    await stream.commit({ begins: [{ streamId, fromMs: START_MS + second * 1000 }] });
   }
-  assert.deepEqual(world.standing.list(), []);
+  assert.deepEqual(world.ledgers.list(), []);
   assert.deepEqual(world.gaps(stream), []);
   await world.pass(30);
-  assert.equal(world.standing.list().length, 1, 'until that ends');
+  assert.equal(world.ledgers.list().length, 1, 'until that ends');
 });
 
 test('a market that is collected no more does not stand', async () => {
   const world = new World();
   await world.open('trades');
   await world.pass(60);
-  assert.equal(world.standing.list().length, 1);
-  world.standing.forget(1);
-  assert.deepEqual(world.standing.list(), []);
+  assert.equal(world.ledgers.list().length, 1);
+  world.ledgers.forget(1);
+  assert.deepEqual(world.ledgers.list(), []);
 });
 
 test('a stream that grows again below what was taken back of it does not stand', async () => {
   const world = new World();
-  const { standing, model } = world;
-  const stream = await world.open('depth');
-  await world.cover(stream, 0, 3600);
+  const { ledgers } = world;
+  const ledger = await world.open('depth');
+  world.clock.advance(3_600_000);
+  await world.cover(ledger, 0, 3600);
+  world.clock.stepWall(-3_600_000);
+  world.time.jumps = 1;
   const span = { fromMs: START_MS, toMs: START_MS + 3_600_000 };
-  const { streamId, kind, marketId, variant } = stream;
-  model.revokeBeyond = async () => {
-    const why = { reason: 'clock jumped', note: '', atMs: START_MS } as const;
-    await model.commit({ revoke: [{ stream, span, ...why }] });
-    return [{ streamId, kind, marketId, variant, market: 'A', span }];
-  };
-  await standing.archive.revokeBeyond(START_MS, { isStart: false });
+  ledgers.revoked([{ streamId: ledger.stream.streamId, span }]);
   // One poll failed; the next ones did not.
-  standing.failed('depth', '*', new Error('one answer was cut'));
+  ledgers.failed('depth', '*', new Error('one answer was cut'));
   for (let second = 3; second < 90; second += 3) {
     await world.pass(3);
-    await world.cover(stream, 0, second);
+    await world.cover(ledger, 0, second);
   }
-  assert.deepEqual(standing.list(), []);
+  assert.deepEqual(ledgers.list(), []);
 });
 
 test('a stop writes no more gaps at once than end soon, none after its time, and all that it can', async () => {
@@ -278,10 +264,10 @@ test('a stop writes no more gaps at once than end soon, none after its time, and
     [250, 96],
     [0, 0],
   ] as const) {
-    const { clock, model, standing } = new World();
+    const { clock, model, ledgers } = new World();
     for (let marketId = 1; marketId <= 100; marketId += 1) {
       const key = { kind: 'depth', marketId, variant: 0, collectFromMs: START_MS } as const;
-      standing.unproven(await standing.archive.ensureStream(key), 'no answer', 'not observed');
+      (await ledgers.open('A', key)).unproven('no answer', 'not observed');
     }
     clock.advance(1000);
     let [begun, ended, most] = [0, 0, 0];
@@ -295,7 +281,7 @@ test('a stop writes no more gaps at once than end soon, none after its time, and
       if (findings[0]?.stream.marketId === 1) throw new Error('no lock was had');
       return await commit.call(model, batch);
     };
-    const stopped = standing.stop(clock.monotonicMs() + withinMs).then(
+    const stopped = ledgers.stop(clock.monotonicMs() + withinMs).then(
       () => 'written',
       (error: Error) => error.message,
     );

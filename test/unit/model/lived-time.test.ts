@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { Span } from '../../../src/kernel/span.js';
+import { livedParts, notAhead } from '../../../src/model/lived-time.js';
+
+const SETTLED = { lived: { sinceMs: 10_000, untilMs: 50_001 }, nowMs: 50_000, knownMs: 0 };
+const UNSETTLED = { ...SETTLED, lived: undefined };
+const BEHIND = { ...SETTLED, lived: { sinceMs: 10_000, untilMs: 40_000 } };
+const of = ({ fromMs, toMs }: Span) => (fromMs < toMs ? [fromMs, toMs] : []);
+
+for (const [what, kind, at, span, allowed, later, unlived] of [
+  ['live: lived through', 'depth', SETTLED, [20_000, 30_000], [20_000, 30_000], [], []],
+  [
+    'live: before the run',
+    'tickers',
+    SETTLED,
+    [5000, 30_000],
+    [10_000, 30_000],
+    [],
+    [5000, 10_000],
+  ],
+  ['live: all of it before', 'states', SETTLED, [5000, 9000], [], [], [5000, 9000]],
+  ['live: beyond now', 'depth', SETTLED, [40_000, 60_000], [40_000, 50_001], [50_001, 60_000], []],
+  ['live: a rival time', 'depth', BEHIND, [30_000, 45_000], [30_000, 40_000], [40_000, 45_000], []],
+  ['live: not settled', 'depth', UNSETTLED, [30_000, 45_000], [], [30_000, 45_000], []],
+  ['pages: of the past', 'trades', SETTLED, [0, 9000], [0, 9000], [], []],
+  ['pages: whole seconds', 'trades', SETTLED, [20_500, 60_000], [20_500, 49_500], [], []],
+  ['pages: of the future', 'trades', SETTLED, [60_000, 70_000], [], [], []],
+  ['pages: not settled', 'trades', UNSETTLED, [20_000, 30_000], [], [], []],
+  [
+    'pages: up to known rows',
+    'trades',
+    { ...UNSETTLED, knownMs: 25_000 },
+    [20_000, 30_000],
+    [20_000, 25_000],
+    [],
+    [],
+  ],
+  [
+    'pages: known is not past now',
+    'trades',
+    { ...BEHIND, knownMs: 99_000 },
+    [20_000, 99_000],
+    [20_000, 50_000],
+    [],
+    [],
+  ],
+  ['candles: whole ones', 'candles', SETTLED, [0, 60_000], [0, 48_000], [], []],
+] as const) {
+  test(`a claim is cut to lived time, ${what}`, () => {
+    const variant = kind === 'candles' ? 12 : 0;
+    const parts = livedParts({ kind, variant }, { fromMs: span[0], toMs: span[1] }, at);
+    const found = [of(parts.allowed), of(parts.later), of(parts.unlived)];
+    assert.deepEqual(found, [allowed, later, unlived]);
+  });
+}
+
+test('a start may lie a minute beyond the known present, and no more', () => {
+  assert.equal(notAhead(100_000, SETTLED.lived), 100_000);
+  assert.equal(notAhead(200_000, SETTLED.lived), 50_001);
+  assert.equal(notAhead(200_000, undefined), 200_000);
+});
