@@ -16,7 +16,7 @@ import {
   openMarketUnit,
 } from './market-unit.js';
 import { MarketList } from './markets.js';
-import { Paces, type StretchedStream } from './paces.js';
+import { type PacedStream, Paces, type StretchedStream } from './paces.js';
 import { PollDispatcher } from './polling/dispatcher.js';
 import type { OpenTradeFeed } from './ports.js';
 import { streamReport } from './reports.js';
@@ -266,27 +266,24 @@ export class Collector {
     const every = (key: string, schedule: string, run: () => void) =>
       this.#schedules.start(`streams.${key}.schedule`, schedule, run);
     every('markets', markets.schedule, () => this.#refreshMarkets());
+    const poll = (kind: PacedStream, schedule: string, run: () => void, graceMs = 0): number => {
+      const periodMs = every(kind, schedule, run);
+      this.#ledgers.keepsTo(kind, periodMs + graceMs);
+      this.#paces.keepsTo(kind, periodMs);
+      return periodMs;
+    };
     if (trades.enabled) {
-      const periodMs = every('trades', trades.schedule, () => this.#dispatcher.markDue());
-      this.#ledgers.keepsTo('trades', periodMs);
+      const periodMs = poll('trades', trades.schedule, () => this.#dispatcher.markDue());
       this.#dispatcher.keepBaseline(periodMs);
-      this.#paces.keepsTo('trades', periodMs);
     }
-    if (candles.enabled) {
-      const periodMs = every('candles', candles.schedule, () => this.#pollCandles());
-      this.#ledgers.keepsTo('candles', periodMs + candles.grace);
-      this.#paces.keepsTo('candles', periodMs);
-    }
+    if (candles.enabled)
+      poll('candles', candles.schedule, () => this.#pollCandles(), candles.grace);
     if (depth.enabled) {
-      const periodMs = every('depth', depth.schedule, () => this.#pollDepth());
+      const periodMs = poll('depth', depth.schedule, () => this.#pollDepth());
       this.#depthToleranceMs = toleranceMs(periodMs);
-      this.#ledgers.keepsTo('depth', periodMs);
-      this.#paces.keepsTo('depth', periodMs);
     }
     if (tickers.enabled) {
-      const periodMs = every('tickers', tickers.schedule, () => this.#pollTickers());
-      this.#ledgers.keepsTo('tickers', periodMs);
-      this.#paces.keepsTo('tickers', periodMs);
+      const periodMs = poll('tickers', tickers.schedule, () => this.#pollTickers());
       this.#tickers = this.#tickerCollector(toleranceMs(periodMs));
     }
     // To open hundreds of markets takes a while: those that are open do not wait for the others.

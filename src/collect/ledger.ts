@@ -1,20 +1,19 @@
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
-import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../kernel/span.js';
-import type {
-  Batch,
-  CommitResult,
-  CoverageClaim,
-  Evidence,
-  GapRecord,
-  StreamRef,
+import { floorToMs, normalizeSpans, type Span, spanLengthMs } from '../kernel/span.js';
+import {
+  type Batch,
+  type CommitResult,
+  type Evidence,
+  type GapRecord,
+  NO_OUTCOMES,
+  type StreamRef,
 } from '../model/batch.js';
 import { CoveredRangeList, RANGES_MAX } from '../model/covered-ranges.js';
 import { type GapReason, isLost } from '../model/gap-reasons.js';
-import { happenedMs, livedParts, notAhead } from '../model/lived-time.js';
-import { MOMENT_STREAMS } from '../model/series.js';
-import { STALLED_FEED, type Stall, stallOf, troubleOf } from '../model/stall.js';
+import { happenedMs, livedParts, notAhead, within } from '../model/lived-time.js';
+import { MOMENT_STREAMS, SERIES_TABLES, tableOfStream } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 import { type StreamReport, streamReport } from './reports.js';
@@ -27,8 +26,44 @@ export interface LedgerPorts {
   readonly telemetry: CollectEvents;
 }
 
+type CommitOptions = Parameters<ArchivePort['commit']>[1];
+
+/** Why something was missed, or coverage does not grow. */
+export interface Why {
+  readonly reason: GapReason;
+  readonly note?: string | undefined;
+}
+
+export interface Stall extends Why {
+  readonly note: string;
+}
+
+export interface Standing extends Stall {
+  /** Time since it stalled, milliseconds of this machine. */
+  readonly standingMs: number;
+  /** It never grew since the program started. */
+  readonly isFromStart: boolean;
+}
+
 /** Quiet growth of coverage is written at most this often; a crash forgets no more than this. */
 const QUIET_FLUSH_MS = 5000;
+/** A stream that is first observed within this time of its making simply begins then. */
+const BEGINNING_MS = 60_000;
+/** A stream stalls when it has not grown for so long beyond what is usual for it. */
+const STANDING_MS = 15_000;
+/** The same of one of which nothing is known to have failed: it may wait for its turn. */
+const SILENT_MS = 300_000;
+/** The gap of a stalled stream grows with the time, and is written and tried again this often. */
+const RETRY_MS = 60_000;
+
+/** Cause of a feed that is connected again and again, and brings no update. */
+const STALLED_FEED: Stall = {
+  reason: 'no updates',
+  note: 'answers to queries show deals that no update brought',
+};
+
+const NONE = Object.fromEntries(SERIES_TABLES.map((table) => [table, NO_OUTCOMES]));
+const WAITS: CommitResult = { outcomes: NONE as CommitResult['outcomes'], ranges: [] };
 
 /** State of a stream since its coverage grew last. Times are of the monotonic clock. */
 interface SinceGrowth {
@@ -86,14 +121,11 @@ export class StreamLedger {
 
   /** The archive as the walk and the candles of this stream see it. */
   get archive(): ArchivePort {
-    return {
-      ...this.#ports.archive,
-      commit: (batch, options) => this.#write(batch, options),
-      coveredRanges: async () => {
-        await this.reload();
-        return [...this.covered.all];
-      },
+    const coveredRanges = async () => {
+      await this.reload();
+      return [...this.covered.all];
     };
+    return { ...this.#ports.archive, commit: (...batch) => this.commit(...batch), coveredRanges };
   }
 
   /** End of the newest time that is accounted for, of what begins no later than `atMs`. */
@@ -127,23 +159,68 @@ export class StreamLedger {
    * Stores a decision. Order: time that was lived through, quiet rule, store, learning, reports.
    * A failure learns nothing: what was held back before stays so.
    *
-   * @returns undefined where it only grows coverage, and waits
+   * @returns no outcome of what only grows coverage, and waits
    * @throws the errors of the archive
    */
-  async commit(batch: Batch): Promise<CommitResult | undefined> {
+  async commit(batch: Batch, options?: CommitOptions): Promise<CommitResult> {
+    const { clock, time } = this.#ports;
     this.#followJump();
-    if (this.#isQuiet(batch)) {
-      this.#hold(batch.claims ?? []);
-      return undefined;
+    witness(time, batch);
+    const { claims = [] } = batch;
+    this.#evidence = claims[0]?.evidence ?? this.#evidence;
+    const proven = normalizeSpans([...this.#held, ...claims.map(({ span }) => span)]);
+    if (this.#isLive && proven.length <= 1 && this.#isQuiet(batch)) {
+      this.#held = proven;
+      return WAITS;
     }
-    const result = await this.#write(batch);
+    const { lived } = time;
+    const nowMs = time.nowMs();
+    // Until responses agree about the time, a row may be dated as wrongly as they are.
+    const lastMs = Math.min(nowMs, lived?.untilMs ?? clock.wallMs());
+    for (const ms of happenedMs(batch)) {
+      if (ms <= lastMs) this.#knownMs = Math.max(this.#knownMs, ms);
+    }
+    const at = { lived, nowMs, knownMs: this.#knownMs };
+    const { allowed, later, unlived } = livedParts(this.#stream, proven, at);
+    const findings = unlived.map((span) => this.gap(span, { reason: 'not observed' }));
+    const stream = this.#stream;
+    const decision = {
+      ...batch,
+      claims: allowed.map((span) => ({ stream, span, evidence: this.#evidence })),
+      findings: [...(batch.findings ?? []), ...findings],
+      begins: (batch.begins ?? []).map((one) => ({ ...one, fromMs: notAhead(one.fromMs, lived) })),
+    };
+    const result = await this.#store(decision, later, options);
+    this.#learn(decision, result);
+    if (!this.#isLive) return result;
     for (const { span, reason } of batch.findings ?? []) this.report.gap(span, reason);
+    this.report.settled(result.outcomes[tableOfStream(stream.kind)]);
     return result;
   }
 
   /** Writes what is held back, as far as it may be claimed now. @throws the errors of the archive */
   async flush(): Promise<void> {
-    if (this.#held.length > 0) await this.#write({});
+    this.#writtenAtMs = Number.NEGATIVE_INFINITY;
+    if (this.#held.length > 0) await this.commit({});
+  }
+
+  /** Gap of a span of this stream: nothing brings back what can only be observed live. */
+  gap(span: Span, { reason, note }: Why): GapRecord {
+    const isGone = this.#isLive || isLost(reason);
+    const atMs = Math.floor(this.#ports.time.nowMs());
+    const state = isGone ? 'unfillable' : 'open';
+    const nextAttemptAtMs = isGone ? null : atMs + RETRY_MS;
+    const stream = this.#stream;
+    const noted = note === undefined ? {} : { note };
+    return { stream, span, state, reason, ...noted, atMs, nextAttemptAtMs };
+  }
+
+  /** Gap of time that was missed. Of a new stream it is the time that it took to get going: it begins later. */
+  missed(span: Span, why: Why): Pick<Batch, 'begins' | 'findings'> {
+    const { streamId, collectFromMs } = this.#stream;
+    const isBeginning = span.fromMs === collectFromMs && spanLengthMs(span) <= BEGINNING_MS;
+    if (isBeginning) return { begins: [{ streamId, fromMs: span.toMs }] };
+    return { findings: [this.gap(span, why)] };
   }
 
   /** @throws the errors of the archive */
@@ -172,10 +249,10 @@ export class StreamLedger {
     if (!this.#isFeedStalled) this.#failed({ reason, note });
   }
 
-  /** What went wrong since coverage grew last; undefined where nothing is known to have failed. */
-  get trouble(): Stall | undefined {
+  /** A failure since coverage grew last, of what cannot be fetched later. */
+  get loss(): Why | undefined {
     const { failure } = this.#since;
-    return failure && (troubleOf(this.#facts()) ?? failure);
+    return this.#isLive && failure !== undefined ? (this.#trouble() ?? failure) : undefined;
   }
 
   /**
@@ -183,20 +260,34 @@ export class StreamLedger {
    *
    * @param usualMs longest usual time between two steps of its coverage
    */
-  standing(usualMs: number): (Stall & { standingMs: number; isFromStart: boolean }) | undefined {
+  standing(usualMs: number): Standing | undefined {
     const { clock, time } = this.#ports;
+    const { atMs, isFromStart } = this.#since;
+    const { kind } = this.#stream;
+    const stoodMs = clock.monotonicMs() - atMs - usualMs;
+    if (stoodMs < STANDING_MS) return undefined;
     const nowMs = time.nowMs();
-    const standingMs = clock.monotonicMs() - this.#since.atMs - usualMs;
     const behindMs = nowMs - (this.accountedUntilMs(nowMs) ?? this.#openedAtMs);
-    const facts = this.#facts();
-    const stall = stallOf({ ...facts, standingMs, behindMs });
-    const { isFromStart } = facts;
-    return stall && { ...stall, standingMs: Math.round(standingMs), isFromStart };
+    // Where the exchange's time stands still nothing is missing.
+    const isSilent = kind !== 'states' && Math.min(stoodMs, behindMs) >= SILENT_MS;
+    const why = this.#trouble() ?? (isSilent ? this.#nothingProven('then') : undefined);
+    return why && { ...why, standingMs: Math.round(stoodMs), isFromStart };
   }
 
-  #facts() {
-    const { isFromStart, failure } = this.#since;
-    return { kind: this.#stream.kind, isFromStart, failure, isConnected: this.#sessions.size > 0 };
+  /** What went wrong since coverage grew last; undefined where that is not known. */
+  #trouble(): Stall | undefined {
+    const { failure, isFromStart } = this.#since;
+    if (this.#stream.kind !== 'states' || this.#isFeedStalled) {
+      return failure ?? (isFromStart ? this.#nothingProven('the start') : undefined);
+    }
+    // A feed that is connected and silent is no failure: nothing may have happened.
+    if (this.#sessions.size > 0) return undefined;
+    return { reason: 'no connection', note: failure?.note ?? 'no connection brought a state' };
+  }
+
+  #nothingProven(since: string): Stall {
+    const reason = this.#isLive ? 'not observed' : 'not collected';
+    return { reason, note: `no answer since ${since} proved anything of it` };
   }
 
   /** A feed that lacks updates does so until one comes, over all its connections. */
@@ -208,34 +299,27 @@ export class StreamLedger {
     this.#since = { ...this.#since, failure };
   }
 
-  /** Returns true once in `everyMs` while the stream stands: its gap, which grows, is written again. */
-  isDue(everyMs: number): boolean {
+  /** Returns true once a minute while the stream stalls. */
+  isDue(): boolean {
     const nowMs = this.#ports.clock.monotonicMs();
-    if (nowMs - this.#since.listedAtMs < everyMs) return false;
+    if (nowMs - this.#since.listedAtMs < RETRY_MS) return false;
     this.#since = { ...this.#since, listedAtMs: nowMs };
     return true;
   }
 
-  /**
-   * Gap from the end of what is accounted for until now; undefined where there is none.
-   *
-   * @param retryMs until the next attempt where it can be filled
-   */
-  async gapOf(stall: Stall, retryMs: number): Promise<GapRecord | undefined> {
+  /** Gap from the end of what is accounted for until now. @throws the errors of the archive */
+  async gapUntilNow(why: Why): Promise<GapRecord[]> {
     const { archive, time } = this.#ports;
     const stream = this.#stream;
-    const atMs = Math.floor(time.nowMs());
-    const untilMs = this.accountedUntilMs(atMs);
+    const toMs = Math.floor(time.nowMs());
+    const untilMs = this.accountedUntilMs(toMs);
     const fromMs = untilMs ?? this.#openedAtMs;
-    if (atMs <= fromMs) return undefined;
-    // Its start is unknown: it is missing from the start of the run on.
+    if (toMs <= fromMs) return [];
     if (untilMs === undefined && stream.collectFromMs === null) {
+      // Its start is unknown: it is missing from the start of the run on.
       await archive.want(stream, { fromMs, toMs: fromMs + SECOND_MS });
     }
-    const isGone = isLost(stall.reason) || this.#isLive;
-    const state = isGone ? 'unfillable' : 'open';
-    const nextAttemptAtMs = isGone ? null : atMs + retryMs;
-    return { stream, span: { fromMs, toMs: atMs }, state, ...stall, atMs, nextAttemptAtMs };
+    return [this.gap({ fromMs, toMs }, why)];
   }
 
   #sinceNow(isFromStart: boolean): SinceGrowth {
@@ -249,72 +333,30 @@ export class StreamLedger {
     if (this.#jumps === jumps) return;
     this.#jumps = jumps;
     this.#knownMs = 0;
-    const before = { fromMs: Number.NEGATIVE_INFINITY, toMs: lived?.sinceMs ?? 0 };
-    this.#held = normalizeSpans(this.#held.map((span) => overlapOf(span, before)));
+    this.#held = within(this.#held, Number.NEGATIVE_INFINITY, lived?.sinceMs ?? 0);
   }
 
-  /** Returns true if a batch can wait: it only grows coverage in one piece, or moves a start. */
+  /** Returns true if a batch can wait: it only grows coverage, or moves a start. */
   #isQuiet({ claims = [], begins = [], ...rest }: Batch): boolean {
     const isNews = Object.values(rest).some((list) => list.length > 0);
     if (isNews || (claims.length > 0 && begins.length > 0)) return false;
-    if (normalizeSpans([...this.#held, ...claims.map(({ span }) => span)]).length > 1) return false;
     return this.#ports.clock.monotonicMs() - this.#writtenAtMs < QUIET_FLUSH_MS;
   }
 
-  #hold(claims: readonly CoverageClaim[]): void {
-    this.#evidence = claims[0]?.evidence ?? this.#evidence;
-    this.#held = normalizeSpans([...this.#held, ...claims.map(({ span }) => span)]);
-  }
-
-  async #write(batch: Batch, options?: Parameters<ArchivePort['commit']>[1]) {
-    const { archive, clock, time } = this.#ports;
-    this.#followJump();
-    witness(time, batch);
-    const { lived } = time;
-    const nowMs = time.nowMs();
-    // Until responses agree about the time, a row may be dated as wrongly as they are.
-    const lastMs = Math.min(nowMs, lived?.untilMs ?? clock.wallMs());
-    for (const ms of happenedMs(batch)) {
-      if (ms <= lastMs) this.#knownMs = Math.max(this.#knownMs, ms);
-    }
+  /** @param later what is held back from now on */
+  async #store(decision: Batch, later: readonly Span[], options?: CommitOptions) {
+    const { archive, clock } = this.#ports;
     const heldBefore = this.#held;
     const jumps = this.#jumps;
-    const claims: CoverageClaim[] = [];
-    const later: Span[] = [];
-    const findings = [...(batch.findings ?? [])];
-    for (const claim of this.#proven(batch.claims ?? [])) {
-      const at = { lived, nowMs, knownMs: this.#knownMs };
-      const parts = livedParts(this.#stream, claim.span, at);
-      if (!isEmptySpan(parts.allowed)) claims.push({ ...claim, span: parts.allowed });
-      if (!isEmptySpan(parts.later)) later.push(parts.later);
-      if (!isEmptySpan(parts.unlived)) findings.push(this.#unlived(parts.unlived));
-    }
-    const begins = (batch.begins ?? []).map((one) => {
-      return { ...one, fromMs: notAhead(one.fromMs, lived) };
-    });
     this.#held = later;
-    const stored = { ...batch, claims, findings, begins };
-    const result = await archive.commit(stored, options).catch((error: unknown) => {
+    try {
+      const result = await archive.commit(decision, options);
+      this.#writtenAtMs = clock.monotonicMs();
+      return result;
+    } catch (error) {
       if (jumps === this.#jumps) this.#held = heldBefore;
       throw error;
-    });
-    this.#writtenAtMs = clock.monotonicMs();
-    this.#learn(stored, result);
-    return result;
-  }
-
-  /** Claims with what was held back before them. */
-  #proven(claims: readonly CoverageClaim[]): readonly CoverageClaim[] {
-    if (!this.#isLive) return claims;
-    this.#hold(claims);
-    const stream = this.#stream;
-    return this.#held.map((span) => ({ stream, span, evidence: this.#evidence }));
-  }
-
-  #unlived(span: Span): GapRecord {
-    const atMs = Math.floor(this.#ports.time.nowMs());
-    const finding = { state: 'unfillable', reason: 'not observed' } as const;
-    return { stream: this.#stream, span, atMs, ...finding };
+    }
   }
 
   #learn({ revoke = [], expose = [], begins = [] }: Batch, { ranges }: CommitResult): void {

@@ -3,25 +3,18 @@ import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import { formatInstant } from '../kernel/timestamp.js';
 import type { GapRecord } from '../model/batch.js';
-import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
-import type { Stall } from '../model/stall.js';
+import type { StreamKind } from '../model/series.js';
 import type { Present, StreamKey } from '../store/index.js';
-import { type LedgerPorts, StreamLedger, witness } from './ledger.js';
+import { type LedgerPorts, type Standing, StreamLedger, type Why, witness } from './ledger.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 
 /** A stream whose coverage does not grow, and why as far as is known. */
-export interface StandingStream extends Stall {
+export interface StandingStream extends Standing {
   readonly kind: StreamKind;
   readonly market: string;
   readonly variant: number;
-  /** Time since it stalled, milliseconds of this machine. */
-  readonly standingMs: number;
-  /** It never grew since the program started. */
-  readonly isFromStart: boolean;
 }
 
-/** The gap of a stalled stream grows with the time, and is written again this often. */
-const REWRITE_MS = 60_000;
 /** Gaps of one commit at a stop: what is begun when its time is over must end soon. */
 const WRITTEN_AT_ONCE = 32;
 
@@ -94,12 +87,10 @@ export class Ledgers {
 
   /** Streams that stall, the longest first. */
   list(): StandingStream[] {
-    return this.#standing()
-      .map(({ ledger: { stream, market }, standing }) => {
-        const { kind, variant } = stream;
-        return { kind, market, variant, ...standing };
-      })
-      .sort((a, b) => b.standingMs - a.standingMs);
+    const all = this.#standing().map(([{ stream, market }, standing]) => {
+      return { kind: stream.kind, market, variant: stream.variant, ...standing };
+    });
+    return all.sort((a, b) => b.standingMs - a.standingMs);
   }
 
   /**
@@ -108,10 +99,7 @@ export class Ledgers {
    * @throws the errors of the archive
    */
   async review(): Promise<void> {
-    const due = this.#standing().filter(({ ledger }) => ledger.isDue(REWRITE_MS));
-    await this.#write(
-      due.map(({ ledger, standing: { reason, note } }) => [ledger, { reason, note }]),
-    );
+    await this.#write(this.#standing().filter(([ledger]) => ledger.isDue()));
     this.#ports.telemetry.streamsStanding({ streams: this.list() });
   }
 
@@ -125,12 +113,10 @@ export class Ledgers {
   async stop(untilMs: number): Promise<void> {
     const { time, clock } = this.#ports;
     const stoppedAt = formatInstant(Math.floor(time.nowMs()));
-    const failing = [...this.#byId.values()].flatMap((ledger): [StreamLedger, Stall][] => {
-      const { trouble, stream } = ledger;
-      if (trouble === undefined || !MOMENT_STREAMS.has(stream.kind)) return [];
-      return [
-        [ledger, { ...trouble, note: `${trouble.note}; the program stopped at ${stoppedAt}` }],
-      ];
+    const failing = [...this.#byId.values()].flatMap((ledger): [StreamLedger, Why][] => {
+      const { loss } = ledger;
+      const note = `${loss?.note}; the program stopped at ${stoppedAt}`;
+      return loss === undefined ? [] : [[ledger, { ...loss, note }]];
     });
     const errors: unknown[] = [];
     for (let at = 0; at < failing.length && clock.monotonicMs() < untilMs; at += WRITTEN_AT_ONCE) {
@@ -140,21 +126,18 @@ export class Ledgers {
     if (errors.length > 0) throw errors[0];
   }
 
-  async #write(stalled: readonly (readonly [StreamLedger, Stall])[]): Promise<void> {
+  async #write(missed: readonly (readonly [StreamLedger, Why])[]): Promise<void> {
     const findings: GapRecord[] = [];
-    for (const [ledger, stall] of stalled) {
-      const gap = await ledger.gapOf(stall, REWRITE_MS);
-      if (gap !== undefined) findings.push(gap);
-    }
+    for (const [ledger, why] of missed) findings.push(...(await ledger.gapUntilNow(why)));
     if (findings.length > 0) await this.#ports.archive.commit({ findings });
   }
 
-  #standing() {
-    return [...this.#byId.values()].flatMap((ledger) => {
+  #standing(): [StreamLedger, Standing][] {
+    return [...this.#byId.values()].flatMap((ledger): [StreamLedger, Standing][] => {
       const { kind, variant } = ledger.stream;
       const ownMs = kind === 'candles' ? variant * SECOND_MS : 0;
       const standing = ledger.standing((this.#periodsMs.get(kind) ?? 0) + ownMs);
-      return standing === undefined ? [] : [{ ledger, standing }];
+      return standing === undefined ? [] : [[ledger, standing]];
     });
   }
 

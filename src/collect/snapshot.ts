@@ -3,11 +3,9 @@ import type { Clock } from '../kernel/clock.js';
 import { compareDecimals } from '../kernel/decimal.js';
 import { shownDuration } from '../kernel/durations.js';
 import { isAborted, TapekeepError } from '../kernel/errors.js';
-import type { Span } from '../kernel/span.js';
-import type { Batch, Evidence, StreamRef } from '../model/batch.js';
+import type { Batch, Evidence } from '../model/batch.js';
 import { observedAt } from '../model/continuity.js';
 import type { GapReason } from '../model/gap-reasons.js';
-import { tableOfStream } from '../model/series.js';
 import { Answers, type Trouble } from './answers.js';
 import type { StreamLedger } from './ledger.js';
 import { type ExchangePort, PRIORITY } from './ports.js';
@@ -30,14 +28,6 @@ export interface Look {
   readonly unchanged: number;
   /** Why it proves nothing, such as a part that could not be read; undefined: it proves what it shows. */
   readonly unproven?: string | undefined;
-}
-
-/** A stream that is first observed within this time of its making simply begins then. */
-const BEGINNING_MS = 60_000;
-
-/** Whether a missed span is only the time that a new stream took to get going. */
-export function isBeginning(stream: StreamRef, missed: Span): boolean {
-  return missed.fromMs === stream.collectFromMs && missed.toMs - missed.fromMs <= BEGINNING_MS;
 }
 
 /**
@@ -146,7 +136,7 @@ export class SnapshotRecorder {
     const untilMs = last?.untilMs ?? ledger.accountedUntilMs(observedAtMs);
     const { claim, missed } = observedAt(observedAtMs, untilMs, isKept);
     const claims = [{ stream: ledger.stream, span: claim, evidence: look.evidence }];
-    const noted = missed === undefined ? {} : this.#noteMissed(missed, observedAtMs);
+    const noted = missed === undefined ? {} : ledger.missed(missed, this.#lastTrouble());
     this.#last = { atMonoMs: nowMs, untilMs: claim.toMs };
     await this.#commit(look, { ...look.batch, claims, ...noted });
     this.#hasBegun = true;
@@ -165,25 +155,13 @@ export class SnapshotRecorder {
   async #commit({ received, rejected, unchanged }: Look, batch: Batch): Promise<void> {
     const { ledger } = this.#options;
     try {
-      const result = await ledger.commit(batch);
-      if (result !== undefined)
-        ledger.report.settled(result.outcomes[tableOfStream(ledger.stream.kind)]);
+      await ledger.commit(batch);
     } catch (error) {
       // What did not get in must not be covered: the next look begins again.
       this.#last = undefined;
       ledger.report.settled({ lost: received - rejected - unchanged });
       throw error;
     }
-  }
-
-  /** What is said of time that was missed: the stream begins after it, or it is a gap. */
-  #noteMissed(span: Span, atMs: number): Pick<Batch, 'begins' | 'findings'> {
-    const { stream } = this.#options.ledger;
-    const { streamId } = stream;
-    if (isBeginning(stream, span)) return { begins: [{ streamId, fromMs: span.toMs }] };
-    const { reason, note } = this.#lastTrouble();
-    const why = note === undefined ? {} : { note };
-    return { findings: [{ stream, span, state: 'unfillable', reason, ...why, atMs }] };
   }
 
   /** What came last since the last look: a trouble of its own, or one of the answers. */

@@ -7,7 +7,6 @@ import type { GapReason } from '../model/gap-reasons.js';
 import type { StreamLedger } from './ledger.js';
 import type { ClaimTime, StateFeedPort } from './ports.js';
 import type { StreamReport } from './reports.js';
-import { isBeginning } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
 interface StateCollectorOptions {
@@ -230,7 +229,7 @@ export class StateCollector {
     if (span !== undefined && !session.hasData) missed = this.#gaps.before(span.fromMs);
     else if (last !== undefined && isSilent) missed = this.#gaps.silent(session, last.observedAtMs);
     const batch = { states: rows, claims, ...missed };
-    const result = await ledger.commit(batch).catch((error: unknown) => {
+    await ledger.commit(batch).catch((error: unknown) => {
       // What did not get in must not be covered by the next claim of this session.
       session.hasData = false;
       this.#report.settled({ lost: rows.length });
@@ -242,7 +241,6 @@ export class StateCollector {
       session.provenUntilMs = span.toMs;
       this.#gaps.ended();
     }
-    if (result !== undefined) this.#report.settled(result.outcomes.market_state);
   }
 
   async #close(event: Extract<StateEvent, { kind: 'closed' }>): Promise<void> {
@@ -302,13 +300,10 @@ class StateGaps {
   /** What is missing before the first that a connection covers. */
   before(untilMs: number): Missing {
     const { ledger } = this.#options;
-    const { stream } = ledger;
-    const fromMs = ledger.accountedUntilMs(untilMs);
-    if (fromMs !== undefined && isBeginning(stream, { fromMs, toMs: untilMs })) {
-      return { begins: [{ streamId: stream.streamId, fromMs: untilMs }] };
-    }
-    const wasSilent = this.#missed?.reason === 'no updates';
-    return this.#missing([[untilMs, wasSilent ? 'no updates' : 'no connection']]);
+    const reason = this.#missed?.reason === 'no updates' ? 'no updates' : 'no connection';
+    const fromMs = ledger.accountedUntilMs(untilMs) ?? Number.NEGATIVE_INFINITY;
+    const { begins } = ledger.missed({ fromMs, toMs: untilMs }, { reason });
+    return begins === undefined ? this.#missing([[untilMs, reason]]) : { begins };
   }
 
   /** What a connection misses that lives and brings nothing to cover. */
@@ -348,14 +343,13 @@ class StateGaps {
   /** @param parts ends of what is missing, each with its reason, in order */
   #missing(parts: readonly (readonly [untilMs: number, reason: GapReason])[]): Missing {
     const { ledger } = this.#options;
-    const { stream } = ledger;
     const findings: GapRecord[] = [];
     let last = this.#missed;
     for (const [toMs, reason] of parts) {
       const listedMs = last?.toMs ?? ledger.accountedUntilMs(toMs);
       if (listedMs === undefined || listedMs >= toMs) continue;
       const span = { fromMs: last?.reason === reason ? last.fromMs : listedMs, toMs };
-      findings.push({ stream, span, state: 'unfillable', reason, atMs: toMs });
+      findings.push(ledger.gap(span, { reason }));
       last = { ...span, reason };
     }
     return { findings };

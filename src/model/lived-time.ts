@@ -1,5 +1,5 @@
 import { SECOND_MS } from '../kernel/durations.js';
-import { floorToMs, overlapOf, type Span } from '../kernel/span.js';
+import { floorToMs, isEmptySpan, overlapOf, type Span } from '../kernel/span.js';
 import type { Batch, StreamRef } from './batch.js';
 import { MOMENT_STREAMS } from './series.js';
 
@@ -18,44 +18,50 @@ export interface ClaimedAt {
   readonly knownMs: number;
 }
 
-/** Parts of a claimed span. Each may be empty. */
+/** Parts of claimed spans. */
 export interface LivedParts {
-  readonly allowed: Span;
+  readonly allowed: Span[];
   /** Proven, and not known to be past: waits for the next claim. */
-  readonly later: Span;
+  readonly later: Span[];
   /** Time that was not lived through: listed as not observed. */
-  readonly unlived: Span;
+  readonly unlived: Span[];
 }
 
 const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGATIVE_INFINITY };
-const EMPTY: Span = { fromMs: 0, toMs: 0 };
 /** What is known of the present may lag behind a response by so much. */
 const AHEAD_MS = 60_000;
 
 /**
- * Cuts a claim to what the clock allows. What can only be observed live is claimed of time that was
+ * Cuts claims to what the clock allows. What can only be observed live is claimed of time that was
  * lived through. Anything else ends at the present or at the newest known row or coverage, in whole
  * seconds or candles, so that filling history is not slowed down.
  */
 export function livedParts(
   { kind, variant }: Pick<StreamRef, 'kind' | 'variant'>,
-  span: Span,
+  spans: readonly Span[],
   { lived = NOTHING_LIVED, nowMs, knownMs }: ClaimedAt,
 ): LivedParts {
   const { sinceMs, untilMs } = lived;
-  const { fromMs, toMs } = span;
-  if (!MOMENT_STREAMS.has(kind)) {
-    const endMs = Math.min(nowMs + 1, Math.max(untilMs, knownMs));
-    const stepMs = kind === 'candles' ? variant * SECOND_MS : SECOND_MS;
-    const cutMs = toMs <= endMs ? toMs : fromMs + floorToMs(Math.max(0, endMs - fromMs), stepMs);
-    return { allowed: { fromMs, toMs: cutMs }, later: EMPTY, unlived: EMPTY };
+  if (MOMENT_STREAMS.has(kind)) {
+    const endMs = Math.min(nowMs + 1, untilMs);
+    return {
+      allowed: within(spans, sinceMs, endMs),
+      later: within(spans, endMs, Number.POSITIVE_INFINITY),
+      unlived: within(spans, Number.NEGATIVE_INFINITY, Math.min(sinceMs, endMs)),
+    };
   }
-  const endMs = Math.min(nowMs + 1, untilMs);
-  return {
-    allowed: overlapOf(span, { fromMs: sinceMs, toMs: endMs }),
-    later: overlapOf(span, { fromMs: endMs, toMs: Number.POSITIVE_INFINITY }),
-    unlived: overlapOf(span, { fromMs: Number.NEGATIVE_INFINITY, toMs: Math.min(sinceMs, endMs) }),
-  };
+  const endMs = Math.min(nowMs + 1, Math.max(untilMs, knownMs));
+  const stepMs = kind === 'candles' ? variant * SECOND_MS : SECOND_MS;
+  const allowed = spans.map(({ fromMs, toMs }) => {
+    const isPast = toMs <= endMs;
+    return { fromMs, toMs: isPast ? toMs : fromMs + floorToMs(endMs - fromMs, stepMs) };
+  });
+  return { allowed: allowed.filter((span) => !isEmptySpan(span)), later: [], unlived: [] };
+}
+
+/** Returns what spans have between two instants. */
+export function within(spans: readonly Span[], fromMs: number, toMs: number): Span[] {
+  return spans.map((one) => overlapOf(one, { fromMs, toMs })).filter((one) => !isEmptySpan(one));
 }
 
 /** Start of expected coverage, which a clock that lies must not move far beyond the present. */

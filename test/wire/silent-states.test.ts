@@ -40,11 +40,14 @@ async function collect(
     variant: PERIOD_S,
     collectFromMs: null,
   };
-  const ports = { archive, time: exchangeClock, clock: systemClock, telemetry: record };
+  const lived = { sinceMs: 0, untilMs: Number.MAX_VALUE, presentMs: Number.MAX_VALUE };
+  const nowMs = () => exchangeClock.nowMs();
+  const time = { nowMs, lived, jumps: 0, pace: 1, witness: () => undefined };
+  const ports = { archive, time, clock: systemClock, telemetry: record };
   const ledger = new StreamLedger(ports, 'BTC_USDT', stream);
   ledger.missedUntil(TEST_ORIGIN_MS);
   const collector = new StateCollector({
-    ...{ market: 'BTC_USDT', marketId: 1, periodS: PERIOD_S, ledger, time: exchangeClock },
+    ...{ market: 'BTC_USDT', marketId: 1, periodS: PERIOD_S, ledger, time },
     openFeed: () =>
       openStateFeed({
         ...{ url: server.realtimeUrl, market: 'BTC_USDT', periodS: PERIOD_S },

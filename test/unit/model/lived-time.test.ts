@@ -6,7 +6,7 @@ import { livedParts, notAhead } from '../../../src/model/lived-time.js';
 const SETTLED = { lived: { sinceMs: 10_000, untilMs: 50_001 }, nowMs: 50_000, knownMs: 0 };
 const UNSETTLED = { ...SETTLED, lived: undefined };
 const BEHIND = { ...SETTLED, lived: { sinceMs: 10_000, untilMs: 40_000 } };
-const of = ({ fromMs, toMs }: Span) => (fromMs < toMs ? [fromMs, toMs] : []);
+const of = (spans: readonly Span[]) => spans.flatMap(({ fromMs, toMs }) => [fromMs, toMs]);
 
 for (const [what, kind, at, span, allowed, later, unlived] of [
   ['live: lived through', 'depth', SETTLED, [20_000, 30_000], [20_000, 30_000], [], []],
@@ -49,7 +49,7 @@ for (const [what, kind, at, span, allowed, later, unlived] of [
 ] as const) {
   test(`a claim is cut to lived time, ${what}`, () => {
     const variant = kind === 'candles' ? 12 : 0;
-    const parts = livedParts({ kind, variant }, { fromMs: span[0], toMs: span[1] }, at);
+    const parts = livedParts({ kind, variant }, [{ fromMs: span[0], toMs: span[1] }], at);
     const found = [of(parts.allowed), of(parts.later), of(parts.unlived)];
     assert.deepEqual(found, [allowed, later, unlived]);
   });
