@@ -28,7 +28,7 @@ export interface LivedParts {
 }
 
 const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGATIVE_INFINITY };
-/** What is known of the present may lag behind a response by so much. */
+/** Longest lag of the known present behind a response. */
 const AHEAD_MS = 60_000;
 
 /**
@@ -62,6 +62,31 @@ export function livedParts(
 /** Returns what spans have between two instants. */
 export function within(spans: readonly Span[], fromMs: number, toMs: number): Span[] {
   return spans.map((one) => overlapOf(one, { fromMs, toMs })).filter((one) => !isEmptySpan(one));
+}
+
+/** Proof of an observation, and what was missed before it. */
+export interface Observed {
+  /** Covered by this observation. */
+  readonly claim: Span;
+  /** Not observed since the last time, when that was too long ago. */
+  readonly missed: Span | undefined;
+}
+
+/**
+ * Coverage of things that can only be observed live (depth, tickers): a span is covered while one
+ * observation follows the other within a tolerance. Instants without an observation are gone.
+ *
+ * @param untilMs end of what is accounted for before it, exchange time; undefined: nothing is
+ * @param isKept whether the observation before it is within the tolerance
+ */
+export function observedAt(atMs: number, untilMs: number | undefined, isKept: boolean): Observed {
+  const at = Math.floor(atMs);
+  const alone = { fromMs: at, toMs: at + 1 };
+  // The first look ever, or the exchange's clock was set back: only this time is proven.
+  if (untilMs === undefined || at < untilMs) return { claim: alone, missed: undefined };
+  if (isKept) return { claim: { fromMs: untilMs, toMs: at + 1 }, missed: undefined };
+  const missed = { fromMs: untilMs, toMs: at };
+  return { claim: alone, missed: at === untilMs ? undefined : missed };
 }
 
 /** Start of expected coverage, which a clock that lies must not move far beyond the present. */

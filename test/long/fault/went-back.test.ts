@@ -181,7 +181,7 @@ async function lies(url: string, { backend, served }: Exchange) {
     const pushed = new Set(
       (
         await sql.run<Pick<StateRecord, 'last' | 'volume' | 'deal'>>(
-          'SELECT last::text, volume::text, quote_volume::text FROM market_state JOIN market USING (market_id) WHERE name = $1',
+          'SELECT last::text, volume::text, quote_volume::text AS deal FROM market_state JOIN market USING (market_id) WHERE name = $1',
           [BUSY],
         )
       ).map(figures),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Span } from '../../../src/kernel/span.js';
-import { livedParts, notAhead } from '../../../src/model/lived-time.js';
+import { livedParts, notAhead, observedAt } from '../../../src/model/lived-time.js';
 
 const SETTLED = { lived: { sinceMs: 10_000, untilMs: 50_001 }, nowMs: 50_000, knownMs: 0 };
 const UNSETTLED = { ...SETTLED, lived: undefined };
@@ -60,3 +60,25 @@ test('a start may lie a minute beyond the known present, and no more', () => {
   assert.equal(notAhead(200_000, SETTLED.lived), 50_001);
   assert.equal(notAhead(200_000, undefined), 200_000);
 });
+
+for (const [what, atMs, untilMs, isKept, claim, missed] of [
+  ['the first look ever proves its own time', 1000.7, undefined, false, [1000, 1001], undefined],
+  ['a look within the tolerance goes on', 1100, 1001, true, [1001, 1101], undefined],
+  ['a late one leaves a gap', 1300, 1101, false, [1300, 1301], [1101, 1300]],
+  ['one that follows at once misses nothing', 900, 900, false, [900, 901], undefined],
+  [
+    'after the clock was set back only the moment is proven',
+    500,
+    1001,
+    true,
+    [500, 501],
+    undefined,
+  ],
+] as const) {
+  test(what, () => {
+    const spanOf = (span: readonly [number, number] | undefined) =>
+      span && { fromMs: span[0], toMs: span[1] };
+    const expected = { claim: spanOf(claim), missed: spanOf(missed) };
+    assert.deepEqual(observedAt(atMs, untilMs, isKept), expected);
+  });
+}

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { CoveredRange } from '../../../src/model/batch.js';
-import { observedAt } from '../../../src/model/continuity.js';
 import { CoveredRangeList } from '../../../src/model/covered-ranges.js';
 import { BlockedEdges } from '../../../src/model/edges.js';
 
@@ -72,25 +71,3 @@ test('blocked edges are bounded: the oldest is forgotten', () => {
   for (let edge = 0; edge <= 1000; edge += 1) edges.block(edge, 0);
   assert.ok(!edges.isBlocked(0, 0) && edges.isBlocked(1, 0) && edges.isBlocked(1000, 0));
 });
-
-for (const [what, atMs, untilMs, isKept, claim, missed] of [
-  ['the first look ever proves its own time', 1000.7, undefined, false, [1000, 1001], undefined],
-  ['a look within the tolerance goes on', 1100, 1001, true, [1001, 1101], undefined],
-  ['a late one leaves a gap', 1300, 1101, false, [1300, 1301], [1101, 1300]],
-  ['one that follows at once misses nothing', 900, 900, false, [900, 901], undefined],
-  [
-    'after the clock was set back only the moment is proven',
-    500,
-    1001,
-    true,
-    [500, 501],
-    undefined,
-  ],
-] as const) {
-  test(what, () => {
-    const spanOf = (span: readonly [number, number] | undefined) =>
-      span && { fromMs: span[0], toMs: span[1] };
-    const expected = { claim: spanOf(claim), missed: spanOf(missed) };
-    assert.deepEqual(observedAt(atMs, untilMs, isKept), expected);
-  });
-}
