@@ -95,7 +95,7 @@ suite('gaps', { concurrency: 3 }, () => {
     assert.doesNotMatch(table.out, /Cut to/);
     const inside = ['--from', at(400), '--to', at(410)];
     const cut = await world.run('gaps', ...TRADES, ...inside);
-    assert.match(cut.out, / 10s {2}open +exchange failed +2 streams of BTC_USDT$/m);
+    assert.match(cut.out, / 10s {2}open +exchange failed +BTC_USDT trades$/m);
     assert.match(cut.out, /^Cut to 20\S+ \S+ – 20\S+ \S+, as asked\.$/m);
     const { cutTo } = await list(world, ...TRADES, ...inside);
     assert.deepEqual(
@@ -219,9 +219,10 @@ suite('gaps', { concurrency: 3 }, () => {
       ['trades unfillable history horizon'],
     );
     const idle = await world.ask('gaps', 'fill', ...TRADES);
-    assert.deepEqual(
-      [idle.code, idle.out],
-      [0, `Nothing to fill. ${gaps.length} gaps are unfillable. Retry them with --again.`],
+    assert.equal(idle.code, 0);
+    assert.match(
+      idle.out,
+      /^Nothing to fill. \d+ gaps? (is|are) unfillable. Retry (it|them) with --again\.$/,
     );
     const id = gaps[0]?.id ?? '';
     const named = await world.ask('gaps', 'fill', id);
