@@ -51,11 +51,14 @@ async function play(t: TestContext, seed: number) {
 const provenFromMs = ([oldest]: readonly RecordedTrade[]) =>
   (Math.floor((oldest?.timeMs ?? 0) / 1000) + 1) * 1000;
 
-/** Everything is covered from the tape's second second to beyond its last. */
+/** Everything is covered from the tape's second second to beyond its last, with exact times. */
 async function isWhole(databaseUrl: string, trades: readonly RecordedTrade[]): Promise<boolean> {
   const fromMs = provenFromMs(trades);
   const toMs = (trades.at(-1)?.timeMs ?? 0) + 1000;
   if (!(await isCovered(databaseUrl, 'trades', fromMs, toMs))) return false;
+  // Exact times follow once nothing is missing.
+  const untimed = 'SELECT FROM trade WHERE executed_at IS NULL AND traded_at >= to_timestamp($1)';
+  if ((await runSql(databaseUrl, untimed, [fromMs / 1000])).length > 0) return false;
   // A page may have ended within the oldest second, of which nothing is proven.
   const [stored] = await runSql<{ rows: number }>(
     databaseUrl,
