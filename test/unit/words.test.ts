@@ -13,7 +13,7 @@ import { repositoryPath } from '../support/repository/repository.js';
  * Plain words, counted: CONTRIBUTING has the rules. A count may fall and never rise. When it has fallen, the test
  * prints the new one, which belongs into the table.
  */
-const COMMENTS = { cli: 140, collect: 126, config: 10, model: 0, status: 11, store: 162 };
+const COMMENTS = { cli: 140, collect: 119, config: 10, model: 0, status: 11, store: 160 };
 const STATES = { cli: 10, collect: 2, model: 1, observe: 3, status: 7, store: 1, docs: 27 };
 const LONG = { help: 3, logs: 0 };
 
