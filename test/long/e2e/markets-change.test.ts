@@ -66,7 +66,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
        WHERE name = $1 AND upper(span) > to_timestamp($2 / 1000.0)
          AND kind IN ('trades', 'depth', 'states')`,
       ...[NEW, ms],
-    )) === 4;
+    )) === 3;
   const gapsOf = async (...args: string[]) => {
     const env = { TAPEKEEP_DATABASE_URL: databaseUrl, ...exchange };
     const list = ['gaps', 'list', '--json', '--market', NEW, ...args];
