@@ -132,7 +132,7 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   assert.match(backfill.err, /--market: "XMR_USDT" is not allowed; the exchange does not list it/);
   const at = [NEW, given.kind, given.from];
   const why = await runCommand(['gaps', 'explain', ...at], settings);
-  assert.match(why.out, /wait until the exchange lists XMR_USDT again|nothing brings it back/);
+  assert.match(why.out, /[Ww]ait until the exchange lists XMR_USDT again|nothing brings it back/);
   const status = await runCommand(['status'], { ...settings, TAPEKEEP_MARKETS: NEW });
   assert.match(
     status.out,
@@ -178,6 +178,10 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   await daemon.until(async () => (await truthOf(NEW)).some(({ timeUs }) => timeUs > backMs * 1000));
   const untilMs = systemClock.wallMs();
   await daemon.until(isCollectedAfter(untilMs));
+  // Exact times follow.
+  const untimed = `SELECT FROM trade JOIN market USING (market_id)
+    WHERE name = $1 AND executed_at IS NULL AND traded_at < to_timestamp($2 / 1000.0)`;
+  await daemon.until(async () => (await countOf(untimed, NEW, untilMs)) === 0);
   const away = (await gapsOf('--reason', 'delisted')).filter(
     ({ to }) => Date.parse(to) > Date.parse(market?.delisted ?? ''),
   );
