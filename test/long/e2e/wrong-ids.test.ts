@@ -58,7 +58,7 @@ async function coveredUntil(world: TapeProgram, daemon: Program, seconds: number
 
 /** Waits until nothing lies open between what is covered. */
 async function gapsFilled(world: TapeProgram, daemon: Program): Promise<void> {
-  await daemon.until(async () => (await claims(world)).length === 2);
+  await daemon.until(async () => (await claims(world)).length === 1);
 }
 
 async function open(

@@ -90,7 +90,7 @@ async function isBackfilled(databaseUrl: string): Promise<boolean> {
     databaseUrl,
     `SELECT 1 FROM stream WHERE kind = 'trades' AND collect_from IS NOT NULL`,
   ).catch(() => []);
-  return rows.length === 2;
+  return rows.length === 1;
 }
 
 /** Where coverage begins: the second after that of the first trade. */
