@@ -294,7 +294,7 @@ test('mistakes, refusals and absence each have their message and exit code', asy
       ['watch', 'NO_SUCH', '--realtime-url', server.realtimeUrl],
       env,
       4,
-      /refuses to subscribe to NO_SUCH over 1m: .* --period; a replay .* 86400/,
+      /refuses to subscribe to NO_SUCH over 60 s: .* --period; a replay .* 86400/,
     ],
   ];
   for (const [args, given, code, said] of cases) {

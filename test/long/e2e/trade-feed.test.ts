@@ -113,7 +113,7 @@ suite('pushed trades', { concurrency: 3 }, () => {
 
   test('rows that lie', async (t) => {
     const { world, ranges, fired } = await collect(t, 'auto', [...BROKEN, ...LIES]);
-    assert.ok(ranges.length > 2, JSON.stringify(ranges));
+    assert.ok(ranges.length > 1, JSON.stringify(ranges));
     assert.deepEqual(await missing(world, ranges), []);
     const refused = await runSql<{ reason: string; rows: number }>(
       world.databaseUrl,

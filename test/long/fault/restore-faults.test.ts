@@ -116,6 +116,12 @@ async function openLargeDay(t: TestContext, url: string) {
        LATERAL (SELECT date_trunc('second', '2026-01-13Z'::timestamptz + n * interval '0.5 s') AS at) a`,
     [ROWS],
   );
+  await runSql(
+    url,
+    `INSERT INTO rows_by_day (market_id, series, variant, day, rows, timed)
+     VALUES (1, 'trade', 0, '2026-01-13', $1, $1)`,
+    [ROWS],
+  );
   const coldDir = await mkdtemp(join(tmpdir(), 'tapekeep-cold-test-'));
   t.after(() => rm(coldDir, { recursive: true, force: true }));
   return { store, coldDir };

@@ -140,7 +140,7 @@ const CANDLE_LIES: Readonly<Record<string, string>> = {
     SELECT count(*) FROM made JOIN stored USING (stream_id, open_s)
     WHERE ${IS_COVERED} AND NOT ${IS_NAMED} AND
       (made.open, made.close, made.high, made.low, made.volume, made.amount) IS DISTINCT FROM
-      (stored.open, stored.close, stored.high, stored.low, stored.volume, stored.amount)`,
+      (stored.open, stored.close, stored.high, stored.low, stored.volume, stored.quote_volume)`,
   'counted otherwise by the ledger': `
     SELECT count(*) FROM rows_by_day r WHERE r.series = 'kline'
       AND r.rows <> (SELECT count(*) FROM kline k WHERE k.market_id = r.market_id
