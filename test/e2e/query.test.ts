@@ -70,7 +70,7 @@ test('a statement of each kind is answered, and mistakes are named', async () =>
     [['select count(*) as n from trades'], 0, /^ *n\n10$/m],
     [['select count(*) as n from analytics.trades'], 0, /^ *n\n10$/m],
     [['select count(*) as n from depth'], 0, /^n\n4$/m],
-    [['values (1, null)'], 0, /^1 *$/m],
+    [['values (1, null)'], 0, /^ *1\s*$/m],
     [['table trades limit 1'], 0, /^BTC_USDT /m],
     [[`select typeof(max(vwap)) as type from vwap(${hour})`], 0, /^type\nDOUBLE$/m],
     [[`select typeof(max(vwap)) as type from analytics.vwap(${hour})`], 0, /^type\nDOUBLE$/m],

@@ -173,7 +173,7 @@ export async function settleRoles(connection: Runner, isAllowed: boolean): Promi
   const missing = await makeRoles(connection);
   if (missing.length > 0) {
     const make = missing.map((name) => `CREATE ROLE ${name};`).join(' ');
-    const note = `this database user cannot create roles; an administrator runs: ${make} ${await joinAdvice(connection)}; then run tapekeep migrate`;
+    const note = `this database user cannot create roles; ask an administrator to run "${make} ${await joinAdvice(connection)}" and migrate again`;
     return { state: 'not_allowed', note };
   }
   const settled = await unlessInUse(connection, async () => [

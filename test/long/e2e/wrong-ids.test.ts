@@ -203,7 +203,7 @@ suite('wrong ids', { concurrency: 2 }, () => {
       return ready.status === 503 && /trades for .*refused rows/.test(await ready.text());
     });
     await daemon.until(async () => {
-      const gaps = await world.ask('gaps', '--kind', 'trades');
+      const gaps = await world.ask('gaps', '--all', '--kind', 'trades');
       return /trades .* open +refused rows/.test(gaps.out);
     });
     assert.match((await world.ask('status')).out, /^Open: .* of trades, refused rows/m);

@@ -58,7 +58,7 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
     report.outcomes.map(({ note }) => note),
     [
       null,
-      'candles 3600s of BTC_USDT are not verified yet from 2026-01-14 00:00:00 on, which a running daemon does within minutes',
+      'candles 1h of BTC_USDT are not verified yet from 2026-01-14 00:00:00 on, which a running daemon does within minutes',
       null,
     ],
   );
