@@ -105,7 +105,7 @@ export class ExactTimes {
   async pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook> {
     const { time, market, offsets, evidence, cacheMarginMs } = this.#walk.options;
     const asked = pageSize(this.#pace.room(time.nowMs()));
-    const page = await this.#fetch(0, asked, {
+    const page = await this.#fetch(0, asked, true, {
       ...{ priority: PRIORITY.head, signal },
       ...(turn && { turn }),
     });
@@ -200,7 +200,8 @@ export class ExactTimes {
 
   async #goDown(pass: Pass, signal: AbortSignal): Promise<void> {
     const { search, lacking } = pass;
-    const page = await this.#fetch(search.skip, PAGE_MAX, { priority: PRIORITY.fill, signal });
+    const options = { priority: PRIORITY.fill, signal };
+    const page = await this.#fetch(search.skip, PAGE_MAX, false, options);
     const { outcomes } = await this.#walk.pages.commit(page);
     pass.gained += outcomes?.updated ?? 0;
     const rows = orderPage(page.trades);
@@ -229,13 +230,19 @@ export class ExactTimes {
     this.#resting.set(partition.fromMs, { untilMs, toMs: lacking.toMs });
   }
 
-  async #fetch(skip: number, limit: number, options: CallOptions): Promise<TradePage> {
+  /** @param isHead the newest row is believed at once: it is compared with the other endpoint. */
+  async #fetch(
+    skip: number,
+    limit: number,
+    isHead: boolean,
+    options: CallOptions,
+  ): Promise<TradePage> {
     const { market, evidence } = this.#walk.options;
     const page = await this.#source.fetch(market, skip, limit, options);
     this.#traits.largestPage = Math.max(this.#traits.largestPage, page.rowCount);
     const isShown = (row: PageRow) =>
       this.#walk.known.has(row) || evidence?.isShownBy(this.endpoint, row) === true;
-    return holdBack(page, skip === 0, isShown, this.#pageEnds);
+    return holdBack(page, isHead, isShown, this.#pageEnds);
   }
 }
 
