@@ -94,7 +94,7 @@ COMMENT ON COLUMN stream.collect_from IS 'Where expected coverage begins; null w
 COMMENT ON COLUMN stream.start_tries IS 'While collect_from is null: tries in a row to go below the lowest that is covered that led no further (attempts), why the last one did not (reason, note), and when it is tried again (nextAttemptAt, exchange time). Null when the last one did.';
 COMMENT ON COLUMN stream.start_reason IS 'Why collect_from is where it is: the exchange''s history begins there, or older data cannot be requested; null when it was chosen, or is not known.';
 
--- Exchanges slip about ids: a counter begins anew, or one answer shows a row that never was a trade.
+-- Exchanges make mistakes with ids: a counter restarts, or one response shows a row that never was a trade.
 CREATE TABLE trade_epoch (
   market_id integer NOT NULL REFERENCES market,
   begins_at timestamptz NOT NULL,
@@ -105,7 +105,7 @@ CREATE TABLE trade_epoch (
   seen_at timestamptz NOT NULL,
   PRIMARY KEY (market_id, begins_at)
 );
-COMMENT ON TABLE trade_epoch IS 'Where an exchange began the ids of a market''s trades anew. Trades are ordered by time, and by id within an epoch; before the first row all ids are of one epoch.';
+COMMENT ON TABLE trade_epoch IS 'Restarts of the trade ids of a market. Trades are ordered by time, and by id within an epoch. Before the first row all ids are of one epoch.';
 COMMENT ON COLUMN trade_epoch.begins_at IS 'Second of the first trade of the epoch that was seen; the seam lies between last_before_at and this.';
 COMMENT ON COLUMN trade_epoch.first_id IS 'Id of that trade.';
 COMMENT ON COLUMN trade_epoch.last_before_at IS 'Second of the last trade before it that was seen.';
@@ -339,7 +339,7 @@ COMMENT ON COLUMN gap.span IS 'Memories of one stream that are not filled are ap
 COMMENT ON COLUMN gap.reason IS 'Why it is not proven complete, in the words of one list; tapekeep gaps explain tells what each means.';
 COMMENT ON COLUMN gap.first_seen_at IS 'Exchange time.';
 COMMENT ON COLUMN gap.next_attempt_at IS 'When it is tried again, exchange time; null: as soon as possible, or never when it is unfillable.';
-COMMENT ON COLUMN gap.closed_at IS 'When it was filled or given up.';
+COMMENT ON COLUMN gap.closed_at IS 'When it was filled or became unfillable.';
 COMMENT ON COLUMN gap.note IS 'What the last try found.';
 COMMENT ON COLUMN gap.remarks IS 'What people wrote about it; no try overwrites that.';
 COMMENT ON COLUMN gap.revoked_at IS 'Suspects: when coverage of the time range was revoked, exchange time; null while that is still to be done.';
@@ -443,8 +443,8 @@ COMMENT ON COLUMN incident.kind IS 'went back: the database was older than the w
 COMMENT ON COLUMN incident.acknowledged IS 'Commit number that the database had confirmed.';
 COMMENT ON COLUMN incident.found IS 'Commit number that it had then.';
 
--- Whoever only writes may not take rows out of a series but by this. Nothing may claim that the second of the row is
--- whole while it goes: its coverage is revoked first, in the same transaction.
+-- The only way for the writer's role to remove a row of a series. The second of the row must not be covered: its
+-- coverage is revoked first, in the same transaction.
 CREATE FUNCTION expose_trade(of_market integer, at timestamptz, id bigint, why text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
@@ -482,11 +482,6 @@ COMMENT ON FUNCTION expose_trade IS 'Moves a row that never was a trade to quara
 -- Any login that may connect can hold any advisory lock. So writers exclude each other by rows of a table that readers
 -- may not lock: FOR UPDATE needs the right to UPDATE.
 
--- Locks that only writers can take, and functions that never take rows away while the ledger claims
--- them, whoever calls them.
---
--- Any login that may connect can hold any advisory lock. So writers exclude each other by rows of a
--- table that readers may not lock: FOR UPDATE needs the right to UPDATE.
 CREATE TABLE exclusive_lock (
   name text NOT NULL,
   id integer NOT NULL DEFAULT 0,
@@ -510,8 +505,8 @@ CREATE TABLE reader_lock (
 COMMENT ON TABLE reader_lock IS 'Readers that must see one archive lock it IN ACCESS SHARE MODE, which is the most that they may; a partition on its way out waits for them.';
 COMMENT ON COLUMN reader_lock.name IS 'Never filled: the table has no rows.';
 
--- The rows of a market are there before anybody can know of the market, so that whoever locks them has
--- nothing to add while it holds others.
+-- Adds the rows of a market in the transaction that adds the market. So a program that locks them has nothing to add
+-- while it holds other locks.
 CREATE FUNCTION add_market_locks() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -592,8 +587,8 @@ COMMENT ON FUNCTION hold_lock IS 'Takes a lock until this connection ends, witho
 -- The life of a partition after its time: sealed (final), archived (its rows lie in files) or expired (its rows are
 -- gone). Each change of a state, with what it means for the rows, is one transaction.
 --
--- Whoever only writes has no right to any of this on the tables: functions with the rights of the tables' owner do it,
--- and refuse what does not fit the state. The program grants them at each migration, because roles belong to the whole
+-- The writer's role has no right to change partitions. Functions with the rights of the tables' owner do it, and refuse
+-- a change that does not fit the state. The program grants them at each migration, because roles belong to the whole
 -- cluster and may be made later.
 
 CREATE TABLE partition_policy (
@@ -656,7 +651,7 @@ CREATE TRIGGER rows_stay BEFORE TRUNCATE ON ticker FOR EACH STATEMENT EXECUTE FU
 CREATE TRIGGER rows_stay BEFORE TRUNCATE ON depth FOR EACH STATEMENT EXECUTE FUNCTION rows_stay();
 CREATE TRIGGER rows_stay BEFORE TRUNCATE ON market_state FOR EACH STATEMENT EXECUTE FUNCTION rows_stay();
 
--- Name and span of the partition of a table that holds a moment.
+-- Returns name and span of the partition of a table that holds a timestamp.
 CREATE FUNCTION partition_at(for_table text, at timestamptz, OUT name text, OUT span tstzrange)
 LANGUAGE plpgsql STABLE
 SET timezone TO 'UTC'
@@ -672,7 +667,7 @@ BEGIN
   name := for_table || '_' || to_char(from_at, CASE chosen WHEN 'day' THEN 'YYYYMMDD' ELSE 'YYYYMM' END);
 END
 $$;
-COMMENT ON FUNCTION partition_at IS 'Name and span of the partition of a table that holds a moment, whether or not it is there.';
+COMMENT ON FUNCTION partition_at IS 'Name and span of the partition of a table that holds a timestamp, whether or not it exists.';
 
 -- Builds a table with all that a partition needs, aside: CREATE TABLE … PARTITION OF would lock out
 -- every reader of the parent, and ATTACH does not.
@@ -700,7 +695,7 @@ END
 $$;
 COMMENT ON FUNCTION build_partition IS 'Builds the table of a partition, with the rights of its parent, not yet attached.';
 
--- Makes the partition of a table that holds a moment. Returns its name when it is new, else null.
+-- Makes the partition of a table that holds a timestamp. Returns its name when it is new, else null.
 -- Racing makers wait for each other here and then find it made.
 CREATE FUNCTION make_partition(for_table text, at timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
@@ -740,7 +735,7 @@ BEGIN
   RETURN place.name;
 END
 $$;
-COMMENT ON FUNCTION make_partition IS 'Makes the partition of a table that holds a moment; its name when new, else null.';
+COMMENT ON FUNCTION make_partition IS 'Makes the partition of a table that holds a timestamp; its name when new, else null.';
 
 -- Makes a new, empty partition in place of one that somebody dropped or detached. What the ledger said of its time is
 -- revoked in the same transaction. The writer finds its number changed and reads the ledger again.
@@ -958,16 +953,16 @@ BEGIN
   EXECUTE format('REINDEX TABLE %I', place.name);
 END
 $$;
-COMMENT ON FUNCTION rebuild_indexes IS 'Builds the indexes of a partition anew, densely.';
+COMMENT ON FUNCTION rebuild_indexes IS 'Rebuilds the indexes of a partition, densely.';
 
 -- Leaving and coming back -------------------------------------------------------------------------
 
--- Every transaction of a reader that must see one archive holds ACCESS SHARE on reader_lock. Whoever changes where rows
--- are locks it alone. Waits are short: while one waits for it, new readers wait as well.
+-- A reader that must see one archive holds ACCESS SHARE on reader_lock until its transaction ends. A function that moves
+-- rows locks it exclusively, so that the reader can trust the states it has read. Waits are short, because new readers
+-- wait behind them.
 
--- Plans that were made while all rows were here must be made anew: whoever asks for a part that has
--- left is told so while the plan is made. Changes nothing, and needs a lock that only makers of
--- partitions and VACUUM wait for.
+-- Invalidates plans that were made while all rows were here: a statement on an archived part is refused at planning.
+-- The statement changes nothing, and needs a lock that only makers of partitions and VACUUM wait for.
 CREATE FUNCTION forget_plans(for_table text) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -975,12 +970,8 @@ BEGIN
   EXECUTE format('ALTER TABLE ONLY %I ALTER COLUMN market_id SET STATISTICS -1', for_table);
 END
 $$;
-COMMENT ON FUNCTION forget_plans IS 'Makes every session plan its statements over a table anew.';
+COMMENT ON FUNCTION forget_plans IS 'Makes every session plan its statements over a table again.';
 
---
--- Every transaction of a reader holds a shared lock on ('tapekeep readers', 0). Whoever changes where
--- rows are takes it alone, so that a reader may trust the states that it has read. Waits are short:
--- while one waits for it, new readers wait as well.
 -- Empties a partition without asking.
 CREATE FUNCTION empty_partition(name text) RETURNS void
 LANGUAGE plpgsql
@@ -1057,8 +1048,7 @@ END
 $$;
 COMMENT ON FUNCTION archive_partition IS 'Takes the rows of a sealed partition out of the database, once a manifest says that all of them are in files; false when it is not what was written.';
 
--- False when somebody works with the parent at this moment: it is asked for without waiting, so that
--- nobody ever waits behind it.
+-- Returns false while the parent is in use. The lock is requested with NOWAIT, so that no reader waits behind it.
 CREATE FUNCTION drop_emptied(for_table text, at timestamptz) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
@@ -1146,7 +1136,7 @@ END
 $$;
 COMMENT ON FUNCTION finish_restore IS 'Attaches the rows that came back; the partition is sealed again.';
 
--- The files of a partition that came back may be deleted: from then on nothing says that there are any.
+-- Removes the record of the files of a restored partition, after they were deleted.
 CREATE FUNCTION forget_files(for_table text, at timestamptz) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
@@ -1208,7 +1198,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION revoke_ledger IS 'Takes back all that the ledger says of a table up to a moment.';
+COMMENT ON FUNCTION revoke_ledger IS 'Revokes all that the ledger says of a table up to a timestamp.';
 
 -- Removes the rows of a partition for good, wherever they are, with their counters and all that the ledger says of that
 -- time and the time before. Returns the state that it had; null when there is none such, when it is expired already,

@@ -11,7 +11,7 @@ COMMENT ON COLUMN analytics.trades.executed_at IS 'Exact time of the execution, 
 COMMENT ON COLUMN analytics.trades.side IS 'Side of the taker: ''buy'' or ''sell''.';
 COMMENT ON COLUMN analytics.trades.price IS 'In the quote currency, exact: 100.5.';
 COMMENT ON COLUMN analytics.trades.amount IS 'In the base currency, exact: 2.';
-COMMENT ON COLUMN analytics.trades.total IS 'In the quote currency, as the exchange told it: 201.';
+COMMENT ON COLUMN analytics.trades.total IS 'In the quote currency, as the exchange reports it: 201.';
 COMMENT ON COLUMN analytics.trades.received_at IS 'When it was received, clock of the collecting machine: 2026-01-15 12:00:00.9+00.';
 COMMENT ON COLUMN analytics.trades.market_id IS 'Key of the market, as in analytics.markets: 1.';
 

@@ -7,8 +7,8 @@ COMMENT ON VIEW analytics.coverage IS 'Spans of which all that the exchange had 
 COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.coverage.kind IS 'trades, depth, tickers, candles or states: ''trades''.';
 COMMENT ON COLUMN analytics.coverage.variant IS 'Seconds of candles and states, else 0: 60.';
-COMMENT ON COLUMN analytics.coverage.starts_at IS 'First moment, exchange time: 2026-01-15 12:00:00+00.';
-COMMENT ON COLUMN analytics.coverage.ends_at IS 'First moment after it: 2026-01-15 13:00:00+00.';
+COMMENT ON COLUMN analytics.coverage.starts_at IS 'Start, exchange time: 2026-01-15 12:00:00+00.';
+COMMENT ON COLUMN analytics.coverage.ends_at IS 'End, not included: 2026-01-15 13:00:00+00.';
 COMMENT ON COLUMN analytics.coverage.evidence IS 'What the newest answer showed that proves it: {"page": 3}.';
 COMMENT ON COLUMN analytics.coverage.updated_at IS 'When it was written: 2026-01-15 13:00:02+00.';
 
@@ -105,8 +105,8 @@ COMMENT ON VIEW analytics.gaps IS 'Everything that is expected and not proven co
 COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.gaps.kind IS 'trades, depth, tickers, candles or states: ''trades''.';
 COMMENT ON COLUMN analytics.gaps.variant IS 'Seconds of candles and states, else 0: 0.';
-COMMENT ON COLUMN analytics.gaps.starts_at IS 'First missing moment, exchange time: 2026-01-15 12:00:00+00.';
-COMMENT ON COLUMN analytics.gaps.ends_at IS 'First moment after it: 2026-01-15 12:05:00+00.';
+COMMENT ON COLUMN analytics.gaps.starts_at IS 'Start of the missing time, exchange time: 2026-01-15 12:00:00+00.';
+COMMENT ON COLUMN analytics.gaps.ends_at IS 'End, not included: 2026-01-15 12:05:00+00.';
 COMMENT ON COLUMN analytics.gaps.length IS 'How long it is: 00:05:00.';
 COMMENT ON COLUMN analytics.gaps.state IS '''open'' and ''filling'' may still be had, ''unfillable'' may not.';
 COMMENT ON COLUMN analytics.gaps.reason IS 'Why it is missing: ''not collected''.';
@@ -174,7 +174,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (SELECT later.is_lag, NOT later.is_lag AND g.is_before_history IS NOT TRUE AS is_missing) part
     GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span, asked.now, expected.spans) f;
 END;
-COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; before_history_s: seconds that were asked for from before the history of the exchange begins, which are counted in none of these, as in tapekeep status; share: covered by expected, cut and not rounded; is_complete: all of the day is covered; false, although the share may be 1, of a day that goes on, and of one that began before the stream did, or before what the exchange still serves of its history (before_history_s); mismatches: candles that contradict the trades, of what is covered. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
+COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered timestamp as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; before_history_s: requested seconds before the history of the exchange starts, which are counted in none of these, as in tapekeep status; share: covered by expected, cut and not rounded; is_complete: all of the day is covered; false, although the share may be 1, of a day that goes on, and of one that began before the stream did, or before what the exchange still serves of its history (before_history_s); mismatches: candles that contradict the trades, of what is covered. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
 
 CREATE OR REPLACE VIEW analytics.candle_checks AS
 SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,

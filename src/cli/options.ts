@@ -156,7 +156,7 @@ export function kindOf(word: string): StreamKind | undefined {
 /** Reads and gathers a list of kinds with commas. */
 export const kindsArgument = listArgument(STREAM_KINDS, (word) => readKind(word, STREAM_KINDS));
 
-/** The same of what can be fetched later. */
+/** Argument that takes kinds which can be fetched later. */
 export const fetchedKindsArgument = listArgument(FILLED_KINDS, (word): StreamKind => {
   const kind = readKind(word, FETCHABLE);
   if (kind === 'trades' || kind === 'candles') return kind;

@@ -84,7 +84,7 @@ const INVALID = /^error: option '(?:-\w, )?(--[\w-]+)[^']*' argument '([^']*)' i
 /** Errors of the parser, in the words of {@link UsageError}. */
 function inOneVoice(text: string): string {
   return text
-    .replace(INVALID, 'tapekeep: $1: "$2" is not allowed; ')
+    .replace(INVALID, 'tapekeep: $1: "$2" is not allowed. ')
     .replace(/^error: /, 'tapekeep: ');
 }
 

@@ -35,7 +35,7 @@ export function selectMarkets<T extends { readonly market: string }>(
       ? `: name one with each ${option}`
       : '; "tapekeep status" lists what it holds';
     const advice = nearest === undefined ? shown : `. Did you mean ${nearest}?`;
-    throw new UsageError(option, name, `the archive holds nothing of such a market${advice}`);
+    throw new UsageError(option, name, `unknown market${advice}`);
   }
   return known.filter(({ market }) => names.includes(market));
 }

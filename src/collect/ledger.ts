@@ -51,7 +51,7 @@ const QUIET_FLUSH_MS = 5000;
 const BEGINNING_MS = 60_000;
 /** A stream stalls when it has not grown for so long beyond what is usual for it. */
 const STANDING_MS = 15_000;
-/** The same of one of which nothing is known to have failed: it may wait for its turn. */
+/** Limit without a known failure: the stream may wait for its turn. */
 const SILENT_MS = 300_000;
 /** The gap of a stalled stream grows with the time, and is written and tried again this often. */
 const RETRY_MS = 60_000;
@@ -268,13 +268,13 @@ export class StreamLedger {
     if (stoodMs < STANDING_MS) return undefined;
     const nowMs = time.nowMs();
     const behindMs = nowMs - (this.accountedUntilMs(nowMs) ?? this.#openedAtMs);
-    // Where the exchange's time stands still nothing is missing.
+    // Nothing is missing while the exchange's time does not advance.
     const isSilent = kind !== 'states' && Math.min(stoodMs, behindMs) >= SILENT_MS;
     const why = this.#trouble() ?? (isSilent ? this.#nothingProven('then') : undefined);
     return why && { ...why, standingMs: Math.round(stoodMs), isFromStart };
   }
 
-  /** What went wrong since coverage grew last; undefined where that is not known. */
+  /** Failure since coverage grew last; undefined if unknown. */
   #trouble(): Stall | undefined {
     const { failure, isFromStart } = this.#since;
     if (this.#stream.kind !== 'states' || this.#isFeedStalled) {
@@ -327,7 +327,7 @@ export class StreamLedger {
     return { atMs, isFromStart, failure: undefined, listedAtMs: Number.NEGATIVE_INFINITY };
   }
 
-  /** What was held back after the new present has not come, and nothing known before is a measure. */
+  /** Drops held time after the new present, which has not come, and the known end, which no longer counts. */
   #followJump(): void {
     const { jumps, lived } = this.#ports.time;
     if (this.#jumps === jumps) return;
@@ -365,7 +365,7 @@ export class StreamLedger {
     for (const { fromMs } of begins) {
       this.#stream = { ...this.#stream, collectFromMs: fromMs };
       this.#floorMs = fromMs;
-      // What is not expected yet does not stand.
+      // A stream that is not expected yet cannot stall.
       if (this.#isLive && this.#since.isFromStart) this.#since = this.#sinceNow(true);
     }
     const topMs = this.covered.top?.span.toMs ?? Number.NEGATIVE_INFINITY;

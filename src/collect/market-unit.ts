@@ -57,7 +57,7 @@ export interface MarketUnit {
   readonly market: string;
   readonly marketId: number;
   readonly trades: TradeWalker | undefined;
-  /** What is pushed of its trades. */
+  /** Pushed trades of the market. */
   readonly pushed: PushedTrades | undefined;
   readonly depth: DepthCollector | undefined;
   readonly ticker: MarketTicker | undefined;

@@ -49,7 +49,7 @@ export function streamReport(telemetry: CollectEvents, stream: string, market: s
       error: unknown,
       action: ErrorAction = error instanceof TapekeepError ? error.action : 'retry',
     ) => telemetry.pollFailed({ ...at, code: codeOf(error), message: messageOf(error), action }),
-    /** Something that is not to be had, without an error. */
+    /** Something is not available, without an error. */
     skipped: (code: string, message: string) =>
       telemetry.pollFailed({ ...at, code, message, action: 'skip' }),
   };

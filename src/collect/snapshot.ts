@@ -157,7 +157,7 @@ export class SnapshotRecorder {
     try {
       await ledger.commit(batch);
     } catch (error) {
-      // What did not get in must not be covered: the next look begins again.
+      // Rows that were not stored must not be covered: the next look begins again.
       this.#last = undefined;
       ledger.report.settled({ lost: received - rejected - unchanged });
       throw error;

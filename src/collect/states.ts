@@ -264,7 +264,7 @@ export class StateCollector {
   }
 }
 
-/** What a commit says of time that was missed. */
+/** Part of a commit about missed time. */
 type Missing = Pick<Batch, 'findings' | 'begins'>;
 
 /** A gap since the last coverage, which may still grow. */
@@ -306,7 +306,7 @@ class StateGaps {
     return begins === undefined ? this.#missing([[untilMs, reason]]) : { begins };
   }
 
-  /** What a connection misses that lives and brings nothing to cover. */
+  /** Time missed by a live connection that brings nothing to cover. */
   silent({ openedMs }: Session, untilMs: number): Missing {
     const isKnown = this.#missed?.reason === 'no updates';
     return this.#missing([

@@ -37,7 +37,7 @@ export interface RequestBudgetOptions {
   readonly onShared?: (others: number) => void;
 }
 
-/** Limit that a server reports. `resetS` is the time until its window starts anew. */
+/** Limit that a server reports. `resetS` is the time until its next window. */
 export interface RateLimitHeaders {
   /** Requests that a window allows in all. */
   readonly limit?: number | undefined;

@@ -47,7 +47,7 @@ const STORE = {
     archive_of_another_exchange: 'The archive belongs to another exchange.',
     database_encoding: 'The encoding of the database is not UTF8.',
     database_not_migrated: 'The schema is older than the program; run tapekeep migrate.',
-    database_too_new: 'The schema is newer than the program.',
+    database_too_new: 'Another version of the program made the schema.',
     database_too_old: 'Postgres is older than 15.',
     embedded_postgres_locked: 'Another program owns the embedded Postgres, which does not respond.',
     writer_lock_held: 'Another daemon writes to this archive.',

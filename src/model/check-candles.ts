@@ -73,7 +73,7 @@ export interface CandleFinding {
   readonly spans: readonly Span[];
   readonly reason: GapReason;
   readonly note?: string;
-  /** They are not to be had, as far as is known. */
+  /** Unfillable, as far as is known. */
   readonly isLost?: boolean;
 }
 

@@ -27,7 +27,7 @@ export interface KnownStream extends StreamRef {
   readonly delistedAtMs: number | null;
   readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
-  /** Up to where gaps are counted: what is newer is lag. The newest that is covered, or was asked for in vain. */
+  /** End of the time in which gaps are counted; newer time is lag. The newest covered or unsuccessfully requested timestamp. */
   readonly countedUntilMs: number | null;
   readonly startTries: StartTries | null;
   /** Null where the start was chosen, or is not known. */

@@ -225,7 +225,7 @@ export interface ClockControl {
   /** Goes ahead by `ms`, or, left out, to the next thing that was recorded. */
   step(session: string | undefined, ms: number | undefined): Promise<ClockReading>;
   setSpeed(session: string | undefined, speed: PlaySpeed): ClockReading;
-  /** Forgets a session: its connections are closed, and its name starts anew. */
+  /** Forgets a session: its connections are closed, and its name is free again. */
   end(session: string): ClockReading;
 }
 

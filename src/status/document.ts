@@ -26,15 +26,15 @@ const STREAM = z.object({
   market: z.string().describe('* for a stream of all markets together'),
   kind: kind(),
   intervalS: count().nullable().describe('of candles and states'),
-  rows: count().describe('stored under coverage'),
+  rows: count().describe('stored'),
   coveredFromMs: timeMs().nullable().describe('start of the oldest covered time range'),
   coveredUntilMs: timeMs().nullable().describe('end of the newest one'),
   lagS: seconds()
     .nullable()
-    .describe('from there to now; missing of it is only what was asked for in vain'),
+    .describe('time since then; only unsuccessfully requested parts of it count as missing'),
   coveredS: seconds(),
   missingS: seconds().describe(
-    'expected and not covered, up to the newest time that is covered or was asked for in vain',
+    'expected and not covered, up to the newest covered or unsuccessfully requested timestamp',
   ),
   unfillableS: seconds().describe('the part of it that cannot be fetched any more'),
   coverageRatio: ratio().nullable().describe('coveredS by coveredS + missingS'),
@@ -338,7 +338,7 @@ const openOf = ({ missingS, unfillableS }: StatusStream) => Math.max(0, missingS
 /** Shorter ones are no walk through history. */
 const WALK_LEAST_S = 60;
 
-/** Whether the history of a stream is fetched for the first time: what is open lies below all that is covered. */
+/** True if the history of a stream is fetched for the first time: open time lies below all covered time. */
 function isFirstWalk(one: StatusStream): boolean {
   const { collectFromMs, coveredFromMs, coveredUntilMs, beforeHistoryS } = one;
   if (MOMENT_STREAMS.has(one.kind as StreamKind)) return false;

@@ -53,11 +53,11 @@ const ACTIONS: Readonly<Record<string, SqlAction>> = {
   '55': 'retry', // object in use, lock not available
   '57': 'retry', // shut down, starting up, crashed, cancelled by statement_timeout
   '58': 'retry', // system error
-  TK: 'data', // of our own, see sql/0006: rows for a partition that is final, archived or expired
+  TK: 'data', // of our own, see sql/0001: rows for a partition that is final, archived or expired
   XX: 'retry', // internal error
 };
 
-/** Postgres' codes that callers ask about, by what they mean. Source: the same, and sql/0006. */
+/** Postgres' codes that callers ask about, by what they mean. Source: the same, and sql/0001. */
 const STATES = {
   'lock not available': ['55P03'],
   'not allowed': ['42501'],

@@ -160,7 +160,7 @@ async function refuseExpired(
   throw new UsageError('--from', from.text, why);
 }
 
-/** Whether a part is not fetched unless a person says so. */
+/** Returns true if a part is fetched only when a person says so. */
 const isSettled = (state: Piece['state']) => state === 'unfillable' || state === 'before history';
 
 /** @throws UsageError naming the nearest market */

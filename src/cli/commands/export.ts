@@ -112,7 +112,7 @@ async function exportFile(common: CommonOptions, options: ExportSelection) {
 function reportFile(manifest: Manifest, output: Output, remarks: Lines): void {
   const { rows, bytes, sha256, kind, markets } = manifest;
   const gaps = markets.reduce((sum, one) => sum + one.gaps.count, 0);
-  // Which it is after --clamp, too.
+  // The same holds after --clamp.
   const edge = (of: 'from' | 'to') => [...markets.map((one) => one[of])].sort();
   const range = `${edge('from')[0]} to ${edge('to').at(-1)}`;
   process.stderr.write(

@@ -54,7 +54,7 @@ export default command({
     const meant = ids.length > 0 ? found : found.filter(isOpen);
     const isAll = !isCut && due.length === meant.length;
     if (due.length === 0) {
-      // Of expired time there is no gap: nothing else would name it.
+      // Expired time has no gap, so nothing else names it.
       const expired = expiredLine(expiredOf(streams, cutTo?.fromMs));
       if (expired !== undefined) say(expired);
       return await context.fill(nothing(present.length), json, isAll);

@@ -130,7 +130,7 @@ function gapLines({ openGaps, lostGaps, kinds }: ArchiveStatus): Lines {
 
 const UNKNOWN: GapReason = 'not collected';
 
-/** What no share counts: what is older than the exchange, and what lies between covered time ranges. */
+/** Time that no share counts: before the history of the exchange, and between covered time ranges. */
 const APART = {
   beforeHistoryS: 'Before the history of the exchange, not counted as missing',
   neverAskedS: 'Never requested, between covered times ("tapekeep backfill" fetches it)',

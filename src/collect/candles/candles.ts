@@ -363,7 +363,7 @@ export class CandleCollector {
     if (top !== undefined && isFinest) this.#report.progressed(top.span.toMs);
   }
 
-  /** Commits a batch, with closed candles that could not be had as gaps. */
+  /** Commits a batch, with unavailable closed candles as gaps. */
   async #store(findings: readonly CandleFinding[], batch: Batch = {}): Promise<CommitResult> {
     const { archive, stream, time } = this.#options;
     const atMs = Math.floor(time.nowMs());

@@ -297,7 +297,7 @@ export class PollDispatcher {
   }
 }
 
-/** What is polled of one market's trades, and what was reported about the market. */
+/** Poll targets of one market's trades, and reports about the market. */
 class MarketTargets {
   readonly proving: PollTarget;
   readonly timed: PollTarget | undefined;

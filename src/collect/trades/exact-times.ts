@@ -147,7 +147,7 @@ export class ExactTimes {
     await this.#onNews(spans, `${this.endpoint} shows trades of it that an earlier answer lacked`);
   }
 
-  /** Whether rows may lack their times while nothing else is missing. */
+  /** True if rows may lack their times and nothing else is missing. */
   get isDue(): boolean {
     const { clock, offsets } = this.#walk.options;
     return (
@@ -222,7 +222,7 @@ export class ExactTimes {
     pass.search = searchFrom(search.skip + Math.max(1, page.rowCount - 1));
   }
 
-  /** What a pass left without times rests; after one that brought some, the rest is tried once more. */
+  /** Ends a pass. Rows without times rest, unless the pass brought some: then the others are tried once more. */
   #end({ partition, lacking, gained }: Pass): void {
     this.#pass = undefined;
     if (gained > 0) return;

@@ -42,7 +42,7 @@ interface Committed {
   readonly ranges: readonly CoveredRange[];
   /** Upper edges of suspect spans. */
   readonly suspectEdgesMs: readonly number[];
-  /** What became of the trades; undefined where nothing was new. */
+  /** Outcomes of the trades; undefined if nothing was new. */
   readonly outcomes: RowOutcomes | undefined;
 }
 
@@ -234,7 +234,7 @@ export class PageStore {
   }
 
   /**
-   * Whether a span with unreadable rows is to be written. The same rows come again with every page, and the span may
+   * Returns true if a span with unreadable rows must be written. The same rows come again with every page, and the span may
    * grow meanwhile: it is written when it grew or when the last word on its next attempt has grown old.
    */
   #isNewlyRefused({ fromMs, toMs }: Span): boolean {
@@ -248,7 +248,7 @@ export class PageStore {
     return true;
   }
 
-  /** What refused rows leave uncovered within a claim, unless it was covered before. */
+  /** Returns the spans of a claim that refused rows leave uncovered, unless they were covered before. */
   #suspectsOf({ rejected }: TradePage, claim: Span, covered: readonly Span[]): Span[] {
     // A newest row that the page does not show is refused by no rule: the next page shows it.
     if (rejected.length === 0) return [];
@@ -308,7 +308,7 @@ class RecentTrades {
 }
 
 interface StoredTrade {
-  /** Of all fields but the exact time. */
+  /** Hash of all fields except the exact time. */
   readonly hash: number;
   readonly executedAtUs: number | null;
 }

@@ -40,7 +40,7 @@ export interface WalkerOptions extends GapBookOptions {
   readonly cacheMarginMs: number;
   /** How long the exchange is trusted to keep a trade at least, exchange milliseconds. */
   readonly keptAtLeastMs: number;
-  /** What this server was seen to do, shared by all walkers. */
+  /** Observed behaviour of the server, shared by all walkers. */
   readonly traits: Traits;
   /** What other sources show of the market's newest trades; left out: nothing does. */
   readonly evidence?: TradeEvidence;
@@ -136,7 +136,7 @@ export class Walk {
     this.#hasTrades = hasTrades;
   }
 
-  /** What the endpoint that proves trades was seen to do. */
+  /** Observed behaviour of the endpoint that proves trades. */
   get traits(): ServerTraits {
     const { traits, source } = this.options;
     return traits[source.endpoint];

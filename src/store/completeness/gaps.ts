@@ -248,7 +248,7 @@ export interface GapFilter {
   readonly span?: Span | undefined;
   readonly states?: readonly Gap['state'][] | undefined;
   readonly reasons?: readonly string[] | undefined;
-  /** Also what a stream has only not reached yet: it is newer than all that is covered, or was asked for in vain. */
+  /** Also time that a stream has not reached yet: newer than all covered and requested time. */
   readonly hasLag?: boolean;
   /** Newest first; at most this many. */
   readonly limit: number;

@@ -67,7 +67,7 @@ async function revoke(runner: Runner, revocation: Revocation): Promise<void> {
   const { stream, span, reason, note, atMs } = revocation;
   if (isEmptySpan(span)) return;
   const gone = await removedSpans(runner, tableOfStream(stream.kind));
-  // What can be seen at its time alone is not had again.
+  // Live observations cannot be fetched again.
   const state = MOMENT_STREAMS.has(stream.kind) ? 'unfillable' : 'open';
   for (const part of subtractSpans(span, gone)) {
     await cutCoverage(runner, stream, part);
@@ -109,7 +109,7 @@ async function streamsOf(
 const EXPOSE = `
   SELECT count(expose_trade($1, ${fromMs('at_ms')}, tid, $4)) AS exposed
   FROM unnest($2::float8[], $3::bigint[]) AS given(at_ms, tid)`;
-/** What expose_trade counts them under, whatever the samples say besides. */
+/** Reason under which expose_trade counts them. */
 export const EXPOSED = 'exposed by later answers';
 
 /** Moves rows that never were trades to quarantine, and revokes the coverage around them. */

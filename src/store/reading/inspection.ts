@@ -182,7 +182,7 @@ export interface StreamStatus
   /** Start of the oldest and end of the newest covered span; null while nothing is covered. */
   readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
-  /** Of the whole archive, since it was made. */
+  /** Age of the whole archive. */
   readonly ageS: number;
   readonly coveredS: number;
   /**

@@ -250,7 +250,7 @@ export class ArchiveSnapshot {
     this.#openFork = openFork;
   }
 
-  /** What a span of a stream consists of, covered or missing. */
+  /** Returns the pieces of a span of a stream, covered or missing. */
   async pieces(stream: StreamPlace, span: Span): Promise<Piece[]> {
     return await readPieces(this.#connection, stream, span);
   }

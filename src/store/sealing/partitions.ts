@@ -306,7 +306,7 @@ export class SealingAdmin {
     return await isTrue(this.connection, MAY_MAINTAIN, [name]);
   }
 
-  /** Takes one of the steps of sql/0006 and sql/0010, which are asked with a table and an instant first. */
+  /** Takes one of the steps of sql/0001, which are asked with a table and an instant first. */
   async #call<T>(
     step: string,
     { table, span, name }: Place,

@@ -159,9 +159,9 @@ export async function findLacks(runner: Runner, { table, span }: Part): Promise<
   return await runner.rows<Lack>(lacksSql(table), [span.fromMs, span.toMs, streams]);
 }
 
-/** What is waited for besides gaps. */
+/** Conditions of sealing besides gaps. */
 export interface SealNeeds {
-  /** What can be verified must have been. */
+  /** Candles must be verified where they can be. */
   readonly needsChecks: boolean;
   /** Trades have a day to learn their exact times. */
   readonly needsTimes: boolean;

@@ -129,7 +129,7 @@ export const COVERAGE_STATEMENTS = [
   ...[OF_STREAMS, OF_TRADES, DELETE_COVERAGE, UPDATE_COVERAGE, INSERT_COVERAGE],
 ];
 
-/** What a group makes of the ledger. */
+/** Changes of the ledger by a group. */
 interface GroupCoverage {
   /** For each batch, and each claim in it, the covered range that holds the claim. */
   readonly ranges: readonly CommitResult['ranges'][];

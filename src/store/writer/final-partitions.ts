@@ -26,7 +26,7 @@ import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './gr
 import { type PendingRow, type SaneWindow, SHAPES, TRADE } from './series.js';
 
 /**
- * Rows for partitions that are final (sql/0006). A sealed one is reopened, and that is reported. Rows for
+ * Rows for partitions that are final (sql/0001). A sealed one is reopened, and that is reported. Rows for
  * one whose rows are no longer here are not stored: those in a covered span were stored before it
  * left and count as repetitions, as do those of a time that is not kept any more, and trades that stand in
  * the files just so; others go to quarantine. Of what they would prove nothing is claimed.

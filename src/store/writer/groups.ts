@@ -163,7 +163,7 @@ export function prepareGroup(batches: readonly Batch[], window: SaneWindow): Pre
   };
 }
 
-/** Whether coverage is to be revoked: claims of batches before it must have been committed. */
+/** True if coverage is revoked: claims of earlier batches must be committed first. */
 function isRevoking({ revoke = [], expose = [] }: Batch): boolean {
   return revoke.length + expose.length > 0;
 }

@@ -7,7 +7,7 @@ import { type RowCounts, type SettledRow, SHAPES } from './series.js';
 import type { TradeColumnSet } from './trade-columns.js';
 import type { StoredTrades } from './trade-rows.js';
 
-/** What became of the rows of a group: by batch, and by market, series and day (sql/0025). */
+/** Outcomes of the rows of a group: by batch, and by market, series and day (rows_by_day). */
 
 interface Tally {
   /** For each batch. */
