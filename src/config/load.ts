@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { fileURLToPath } from 'node:url';
@@ -17,6 +18,7 @@ import {
 } from './layers.js';
 import { type Config, configSchema, SECRET_KEYS } from './schema.js';
 import { asWritten } from './values.js';
+import { describedDefaults, readBounded } from './yaml-file.js';
 
 /** A rule between several keys that does not hold, reported at the key that is easiest to change. */
 export interface BrokenRule {
@@ -34,7 +36,8 @@ const hasUser = ({ username, password }: URL) => username !== '' || password !==
 
 /** Checks what no single key can know. Each text says what to change. */
 function brokenRules(config: Config): BrokenRule[] {
-  const { exchange, realtime, database, streams, http, account, cold, partitions } = config;
+  const { exchange, realtime, database, streams, http, alerts, account } = config;
+  const { cold, partitions } = config;
   const broken: BrokenRule[] = [];
   const check = (holds: boolean, key: string, expected: string) => {
     if (!holds) broken.push({ key, expected });
@@ -71,6 +74,28 @@ function brokenRules(config: Config): BrokenRule[] {
     'http.token',
     'must be set when http.host is reachable from other machines; or set http.host to 127.0.0.1',
   );
+  check(
+    http.viewerToken === null || http.token !== null,
+    'http.token',
+    'must be set beside http.viewerToken: it is the token of those who may act',
+  );
+  check(
+    http.viewerToken === null || http.viewerToken !== http.token,
+    'http.viewerToken',
+    'another text than http.token: whoever has that one may act',
+  );
+  check(
+    (http.tls.certFile === null) === (http.tls.keyFile === null),
+    http.tls.certFile === null ? 'http.tls.certFile' : 'http.tls.keyFile',
+    'must be set too: a certificate and its key belong together',
+  );
+  check(
+    alerts.format !== 'telegram' ||
+      alerts.webhook === null ||
+      new URL(alerts.webhook).searchParams.has('chat_id'),
+    'alerts.webhook',
+    'an address that names the chat: https://api.telegram.org/bot<token>/sendMessage?chat_id=<id>',
+  );
   const sslMode = database.url === null ? null : new URL(database.url).searchParams.get('sslmode');
   check(
     sslMode === null || SSL_MODES.includes(sslMode),
@@ -89,6 +114,18 @@ function brokenRules(config: Config): BrokenRule[] {
     'partitions.seal',
     'must be true while cold.enabled is: only sealed partitions are moved into files',
   );
+  check(
+    cold.dir === null || cold.url === null,
+    'cold.url',
+    'either a bucket (cold.url) or a folder (cold.dir): leave one of them out',
+  );
+  for (const key of ['endpoint', 'region'] as const) {
+    check(
+      cold[key] === null || cold.url !== null,
+      `cold.${key}`,
+      'belongs to a bucket: set cold.url too, or leave it out',
+    );
+  }
   check(
     !cold.enabled || cold.dir === null || !/[*?[\]{}]/.test(cold.dir),
     'cold.dir',
@@ -217,28 +254,53 @@ const DEFAULTS_FILE = fileURLToPath(new URL('../../config/default.yaml', import.
 
 /** A setting as it may be shown, in the notation of the file. */
 export interface ShownSetting {
-  readonly key: string;
+  /** Its path, such as `http.port`. */
+  readonly name: string;
   /** Numbers, flags and lists as such, durations as they were written; secrets are `***`. */
   readonly value: unknown;
   /** `default`, `tapekeep.yaml:7`, an environment variable, or the command line. */
   readonly source: string;
+  readonly isDefault: boolean;
+  /** Comment of the documented file. */
+  readonly about: string;
+}
+
+/** Settings together with how they are shown. */
+export interface LoadedSettings {
+  readonly config: Config;
+  /** Every setting with where its value comes from, in the order of the defaults. */
+  shown(): ShownSetting[];
 }
 
 /**
- * Every setting with where its value comes from, in the order of the defaults.
+ * Puts the settings together as {@link loadConfig}, and keeps what is needed to show them.
  *
  * @throws ConfigError as {@link loadConfig}
  */
-export function configSources(options: LoadOptions): ShownSetting[] {
+export function loadSettings(options: LoadOptions): LoadedSettings {
   const layers = readLayers(options);
   const config = check(layers);
+  return { config, shown: () => shownSettings(layers, config) };
+}
+
+function shownSettings(layers: ReturnType<typeof readLayers>, config: Config): ShownSetting[] {
+  const { sections } = describedDefaults(readBounded(DEFAULTS_FILE));
+  const texts = sections.flatMap(({ settings }) => settings);
+  const abouts = new Map(texts.map(({ path, about }) => [path, about]));
   const defaults = readFileLayer(DEFAULTS_FILE).settings;
-  return [...KEY_PATHS].map((key) => {
-    const set = layers.settings.get(key);
-    const given = set === undefined ? defaults.get(key)?.value : set.value;
-    const value = hideSecrets(key, asWritten(given, valueAt(config, key)));
-    return { key, value, source: set?.source ?? 'default' };
+  return [...KEY_PATHS].map((name) => {
+    const set = layers.settings.get(name);
+    const given = set === undefined ? defaults.get(name)?.value : set.value;
+    const value = hideSecrets(name, asWritten(given, valueAt(config, name)));
+    const [source, isDefault] = [set?.source ?? 'default', set === undefined];
+    return { name, value, source, isDefault, about: abouts.get(name) ?? '' };
   });
+}
+
+/** Hash of the settings in force; secrets and passwords in URLs are no part of it. */
+export function configHash(config: Config): string {
+  const shown = [...KEY_PATHS].map((key) => [key, hideSecrets(key, valueAt(config, key))]);
+  return createHash('sha256').update(JSON.stringify(shown)).digest('hex');
 }
 
 function valueAt(config: Config, key: string): unknown {

@@ -4,6 +4,7 @@ import { isKlineInterval, PAGE_LIMIT } from '../contract/limits.js';
 import { knownExchanges } from '../contract/variants.js';
 import { withUrlHost } from '../kernel/tls.js';
 import {
+  bucketOrNull,
   credentialOrNull,
   duration,
   flag,
@@ -99,7 +100,16 @@ const partitions = section({
 const cold = section({
   enabled: flag().prefault(false),
   dir: lineOrNull(1000).prefault(null),
+  url: bucketOrNull().prefault(null),
+  endpoint: urlOrNull(['http', 'https']).prefault(null),
+  region: lineOrNull(64).prefault(null),
+  pathStyle: flag().prefault(false),
+  cache: whole(1_000_000, 1_000_000_000_000_000).prefault(10_000_000_000),
   after: duration('1h', '3650d').prefault('30d'),
+  serve: section({
+    host: lineOrNull(255).prefault(null),
+    port: whole(0, 65_535).prefault(0),
+  }),
 });
 const kept = () => keptFor('1d').prefault('forever');
 const retention = section({
@@ -133,7 +143,16 @@ export const configSchema = section({
     host: line(253).prefault('127.0.0.1'),
     port: port(9464),
     token: tokenOrNull().prefault(null),
+    viewerToken: tokenOrNull().prefault(null),
+    tls: section({
+      certFile: lineOrNull(1000).prefault(null),
+      keyFile: lineOrNull(1000).prefault(null),
+    }),
     notReadyAfter: duration('1s', '1d').prefault('5m'),
+  }),
+  alerts: section({
+    webhook: urlOrNull(['http', 'https']).prefault(null),
+    format: oneOf('json', 'slack', 'telegram').prefault('json'),
   }),
   log: section({
     level: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').prefault('info'),
@@ -167,6 +186,8 @@ export const SECRET_KEYS: ReadonlySet<string> = new Set([
   'database.url',
   'database.readerPassword',
   'http.token',
+  'http.viewerToken',
+  'alerts.webhook',
   'account.key',
   'account.secret',
 ]);

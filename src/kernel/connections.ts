@@ -4,9 +4,16 @@ import type { Duplex } from 'node:stream';
 
 /** One connection. Those that are answered a request are given up last. */
 interface Held {
+  readonly socket: Socket;
   readonly peer: string;
   /** Requests that have arrived and are not answered yet. */
   underWay: number;
+}
+
+/** Name of a connection, the same of its TLS socket and of the one below it. */
+function keyOf(socket: Socket): string | Socket {
+  const { remoteAddress, remotePort } = socket;
+  return remotePort === undefined ? socket : `${remoteAddress} ${remotePort}`;
 }
 
 /**
@@ -21,33 +28,40 @@ interface Held {
  */
 export function limitConnections(server: Server, max: number): (socket: Duplex) => void {
   /** The one that has waited longest first. */
-  const held = new Map<Socket, Held>();
+  const held = new Map<string | Socket, Held>();
   server.on('connection', (socket: Socket) => {
     if (held.size >= max) giveUp(held);
-    held.set(socket, { peer: socket.remoteAddress ?? '', underWay: 0 });
-    socket.once('close', () => held.delete(socket));
+    const key = keyOf(socket);
+    const one = { socket, peer: socket.remoteAddress ?? '', underWay: 0 };
+    held.set(key, one);
+    socket.once('close', () => {
+      if (held.get(key) === one) held.delete(key);
+    });
   });
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-    const one = held.get(socket);
+    const key = keyOf(socket);
+    const one = held.get(key);
     if (one === undefined) return;
     one.underWay += 1;
     response.once('close', () => {
       one.underWay -= 1;
-      if (held.delete(socket)) held.set(socket, one);
+      if (held.get(key) !== one) return;
+      held.delete(key);
+      held.set(key, one);
     });
   });
-  return (socket) => held.delete(socket as Socket);
+  return (socket) => held.delete(keyOf(socket as Socket));
 }
 
-function giveUp(held: Map<Socket, Held>): void {
+function giveUp(held: Map<string | Socket, Held>): void {
   const counts = new Map<string, number>();
   for (const { peer } of held.values()) counts.set(peer, (counts.get(peer) ?? 0) + 1);
   const most = Math.max(...counts.values());
   const greedy = [...held].filter(([, { peer }]) => counts.get(peer) === most);
-  const [socket] = greedy.find(([, { underWay }]) => underWay === 0) ?? greedy[0] ?? [];
-  if (socket === undefined) return;
-  held.delete(socket);
-  socket.destroy();
+  const [key, one] = greedy.find(([, { underWay }]) => underWay === 0) ?? greedy[0] ?? [];
+  if (key === undefined || one === undefined) return;
+  held.delete(key);
+  one.socket.destroy();
 }
 
 /** Address of a server: its port, and that with the host as a URL has them. */

@@ -16,7 +16,10 @@ export const EXITS = {
   exchange: [4, 'exchange unusable, changed, or refused a call'],
   unknown: [5, 'order status unknown: check open orders before retrying'],
   unproven: [6, 'verify: mismatch, gap, or nothing to compare; see the output'],
-  incomplete: [7, 'gaps fill, backfill, seal: partly done; see the output'],
+  incomplete: [
+    7,
+    'gaps fill, backfill, seal, import, cold move, backup, recover: incomplete; see the output',
+  ],
   gaps: [8, 'export: time range incomplete; nothing was written'],
   forced: [130, 'interrupted: the daemon by a second signal, other commands by the first'],
 } as const;
@@ -80,6 +83,8 @@ const STORE = {
   ...entries('skip', 'failure', {
     claim_beyond_present: 'A batch claims time that is not over.',
     data_refused: 'The database refused rows or values; the batch is discarded.',
+    journal_behind:
+      'The journal no longer has the changes since that entry; read everything again.',
     partition_archived: 'The rows of that time are in cold files.',
     partition_expired: 'The rows of that time expired.',
     partition_final: 'The partition is sealed and takes no rows.',
@@ -95,6 +100,7 @@ const ARCHIVE = {
     archive_closed: 'The archive is closed.',
     events_ended: 'These events were read already; call archive.events again.',
     archive_gaps: 'The time range is not complete.',
+    archived_rows_unreachable: 'Postgres does not reach what answers for archived rows.',
     bad_moment: 'Invalid timestamp.',
     bad_option: 'Invalid option value.',
     bad_span: 'The time range is empty or ends before it starts.',
@@ -112,14 +118,18 @@ const ARCHIVE = {
 const COLD = {
   ...entries('fatal', 'failure', {
     cold_damaged: 'A cold file differs from what was written.',
+    cold_cache_full: 'Cold files that are read together do not fit into cold.cache.',
     cold_missing: 'A cold file is missing.',
   }),
   ...entries('fatal or retry', 'failure', {
     cold_mismatch: 'Rows do not match the checksum of their sealing.',
-    cold_refused: 'The cold folder cannot be read or written, or belongs to another database.',
+    cold_refused:
+      'The cold folder or bucket cannot be read or written, or belongs to another database.',
   }),
   ...entries('retry', 'failure', {
-    cold_disk_full: 'The disk of the cold folder is full.',
+    cold_conflict: 'Another process wrote the cold file first.',
+    cold_disk_full: 'The disk or bucket of cold files is full.',
+    cold_unreachable: 'The bucket of cold files is busy or cannot be reached.',
     restore_disk_full: 'The database has no room for the restored rows.',
   }),
 };
@@ -156,10 +166,12 @@ const OTHER = {
     missing_realtime_url: 'The real-time address is not set.',
     nonce_exhausted: 'The saved nonce is at the limit of 13 digits, so it is wrong.',
     nonce_file: 'The nonces of a key cannot be saved, so nothing is signed.',
+    backup_damaged: 'A file of a backup is missing or altered.',
+    backup_refused: 'The server cannot be backed up, or the place of a recovery is not empty.',
     parquet_failed: 'DuckDB failed, for example for lack of disk space.',
     program_missing: 'A required program of the system is not installed.',
     query_stuck: 'A statement could not be stopped; its process was killed.',
-    status_server: 'The status server cannot listen on its address.',
+    status_server: 'The console cannot listen on its address.',
   }),
   ...entries('retry', 'failure', {
     budget_overrun: 'Too many requests wait for the request budget.',
@@ -169,6 +181,7 @@ const OTHER = {
     network: 'The connection failed or broke.',
     no_markets: 'The exchange lists no market.',
     nonce_locked: 'Another program signs with this key and does not finish.',
+    webhook_refused: 'The receiver of notices refused one.',
     query_resources: 'Not enough memory or disk for a statement.',
     rate_limited: 'The exchange refused the request rate.',
     reply_too_large: 'The response exceeds the size limit.',
@@ -256,6 +269,18 @@ export class TapekeepError extends Error {
 export class AbortedError extends TapekeepError {
   constructor(message = 'stopped on request') {
     super('aborted', message);
+  }
+}
+
+/** A wrong option or argument of a command, or field of a request. */
+export class UsageError extends TapekeepError {
+  /**
+   * @param name of the option or field, as its author knows it
+   * @param value undefined: it is missing, and has to be given
+   */
+  constructor(name: string, value: string | undefined, allowed: string) {
+    const fault = value === undefined ? ' is missing' : `: "${value}" is not allowed`;
+    super('usage', `${name}${fault}; ${allowed}`);
   }
 }
 

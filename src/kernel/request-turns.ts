@@ -1,4 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { LoopShare } from './loop-share.js';
@@ -92,7 +93,8 @@ export function takeTurns(server: Server, share?: LoopShare): Release {
     Reflect.deleteProperty(one.socket, 'resume');
   };
 
-  server.on('connection', (socket: Socket) => {
+  // With TLS the requests come on the socket of its own event.
+  server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', (socket: Socket) => {
     const [parse] = socket.listeners('data') as [(bytes: Buffer) => void];
     const [end] = socket.listeners('end').slice(-1) as [() => void];
     const takeEnd = () => {

@@ -1,5 +1,13 @@
 import { compareDecimals, equalDecimals } from '../kernel/decimal.js';
-import { doOverlap, normalizeSpans, type Span, subtractSpans } from '../kernel/span.js';
+import { HOUR_MS } from '../kernel/durations.js';
+import {
+  ceilToMs,
+  doOverlap,
+  floorToMs,
+  normalizeSpans,
+  type Span,
+  subtractSpans,
+} from '../kernel/span.js';
 
 /**
  * Trades against candles: two roads by which the exchange serves the same facts. Where the archive
@@ -11,6 +19,8 @@ export interface TradeFigures {
   readonly count: number;
   readonly amount: string;
   readonly total: string;
+  /** Sum of price × amount: the total, where the exchange does not round it. */
+  readonly paid: string;
   /** Prices of the first and the last trade by time and id. */
   readonly first: string;
   readonly last: string;
@@ -61,6 +71,8 @@ export interface SlotCheck {
   readonly differences: readonly Difference[];
   /** Why nothing can be said; null unless the outcome is unproven. */
   readonly reason: string | null;
+  /** True if the candle can stand for its trades: {@link isExactCandle}. */
+  readonly isExact: boolean;
 }
 
 function unprovenReason({ hasTrades, hasCandle }: SlotFigures): string | null {
@@ -80,10 +92,26 @@ export function judgeSlot(slot: SlotFigures): SlotCheck {
   const { span, trades, candle } = slot;
   const isContradicted = slot.hasCandle && candle === null && trades !== null;
   const reason = isContradicted ? null : unprovenReason(slot);
-  if (reason !== null) return { span, outcome: 'unproven', differences: [], reason };
+  if (reason !== null)
+    return { span, outcome: 'unproven', differences: [], reason, isExact: false };
   const differences = candle === null ? missingCandle(trades) : differencesOf(slot, candle);
   const outcome = differences.length === 0 ? 'match' : 'mismatch';
-  return { span, outcome, differences, reason: null };
+  const isExact = outcome === 'match' && isExactCandle(trades, candle);
+  return { span, outcome, differences, reason: null, isExact };
+}
+
+/**
+ * Looks at a match: are all six values of the candle those of its trades, and is the quote volume the sum of
+ * price × amount? Only then do candles give the same answers as trades.
+ */
+function isExactCandle(trades: TradeFigures | null, candle: CandleFigures | null): boolean {
+  if (trades === null || candle === null) return true;
+  return (
+    equalDecimals(candle.open, trades.first) &&
+    equalDecimals(candle.high, trades.high) &&
+    equalDecimals(candle.low, trades.low) &&
+    equalDecimals(candle.quoteVolume, trades.paid)
+  );
 }
 
 /** The difference of stored trades whose candle is absent, which stands alone. */
@@ -154,16 +182,19 @@ export interface CheckRow {
   readonly tries: number;
   /** When it is judged again, exchange time; null: it is settled. */
   readonly nextTryAtMs: number | null;
+  /** True of a run of matches whose every candle can stand for its trades. */
+  readonly isExact: boolean;
 }
 
 /** A match over a span; it needs nothing more. */
-export function matchRow(span: Span): CheckRow {
-  return { span, outcome: 'match', differences: [], tries: 0, nextTryAtMs: null };
+export function matchRow(span: Span, isExact = true): CheckRow {
+  return { span, outcome: 'match', differences: [], tries: 0, nextTryAtMs: null, isExact };
 }
 
 /**
  * The rows that stand for all results when later ones come: the newest result of a slot wins, and
- * matches that touch become one row, so that the table does not grow with the archive.
+ * matches that touch become one row, so that the table does not grow with the archive. An hour with a match that is not
+ * exact has none that is: else the two kinds could take turns minute by minute.
  *
  * @param known rows around the new ones, apart from each other
  * @param later rows that replace what they overlap, apart from each other
@@ -178,9 +209,21 @@ export function mergeChecks(known: readonly CheckRow[], later: readonly CheckRow
     );
   }
   const all = [...kept, ...later];
-  const matches = normalizeSpans(
-    all.filter(({ outcome }) => outcome === 'match').map(({ span }) => span),
-  ).map(matchRow);
+  const matching = all.filter(({ outcome }) => outcome === 'match');
+  const spans = normalizeSpans(matching.map(({ span }) => span));
+  const hours = normalizeSpans(
+    matching
+      .filter((row) => !row.isExact)
+      .map(({ span }) => ({
+        fromMs: floorToMs(span.fromMs, HOUR_MS),
+        toMs: ceilToMs(span.toMs, HOUR_MS),
+      })),
+  );
+  const exact = subtractSpans(spans, hours);
+  const matches = [
+    ...exact.map((span) => matchRow(span)),
+    ...subtractSpans(spans, exact).map((span) => matchRow(span, false)),
+  ];
   const others = all.filter(({ outcome }) => outcome === 'mismatch');
   return [...matches, ...others].sort((a, b) => a.span.fromMs - b.span.fromMs);
 }
@@ -198,6 +241,6 @@ export function invalidateRows(
   return known.flatMap((row) => {
     if (!doOverlap(row.span, changed)) return row;
     if (row.outcome === 'mismatch') return { ...row, nextTryAtMs: row.nextTryAtMs ?? nowMs };
-    return subtractSpans(row.span, [changed]).map(matchRow);
+    return subtractSpans(row.span, [changed]).map((span) => ({ ...row, span }));
   });
 }

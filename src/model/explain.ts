@@ -1,6 +1,6 @@
 import { DAY_MS, intervalText, MINUTE_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../kernel/span.js';
-import { formatInstant, isoSpan } from '../kernel/timestamp.js';
+import { formatInstant, isoMs, isoSpan } from '../kernel/timestamp.js';
 import type { StartReason, StreamRef } from './batch.js';
 import type { GapMemory } from './gap-memories.js';
 import { GAP_REASONS, type GapReason } from './gap-reasons.js';
@@ -72,6 +72,19 @@ export function gapOf({ state, ...rest }: Piece): KnownGap | null {
   return rest.gapId === null ? null : { ...rest, state: 'unfillable' };
 }
 
+/**
+ * Names a gap for people: by the number of what is remembered, or, where nothing is remembered, by
+ * stream and start (`12@2026-01-31T12:00:00Z`). The start stays while a gap is filled from above.
+ */
+export function gapIdOf({
+  gapId,
+  streamId,
+  span,
+}: Pick<KnownGap, 'gapId' | 'span'> & Pick<StreamRef, 'streamId'>): string {
+  if (gapId !== null) return String(gapId);
+  return `${streamId}@${isoMs(span.fromMs).replace('.000Z', 'Z')}`;
+}
+
 /** The pieces that are not covered. */
 export function missingOf(pieces: readonly Piece[]): Piece[] {
   return pieces.filter(({ state }) => state !== 'covered');
@@ -87,7 +100,10 @@ const OLDER: GapReason = 'beyond history';
 export function explain(facts: StreamFacts, span: Span): Piece[] {
   const { stream } = facts;
   const { kind, collectFromMs, oldestCoveredMs, startReason, expiredUntilMs } = stream;
-  const startMs = collectFromMs ?? oldestCoveredMs ?? Number.NEGATIVE_INFINITY;
+  // Data that exists only while it happens begins with the first that was seen.
+  const unknownMs = MOMENT_STREAMS.has(kind) ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
+  const startMs = collectFromMs ?? oldestCoveredMs ?? unknownMs;
+  const oldestMs = oldestCoveredMs ?? Number.POSITIVE_INFINITY;
   const after = (fromMs: number) => [{ fromMs, toMs: Number.POSITIVE_INFINITY }];
   const before = (toMs: number) => [{ fromMs: Number.NEGATIVE_INFINITY, toMs }];
   const all = after(Number.NEGATIVE_INFINITY);
@@ -95,11 +111,21 @@ export function explain(facts: StreamFacts, span: Span): Piece[] {
     spans.map((one) => ({ span: one, state, reason }));
   const lagMs = lagFromMs(stream, facts.nowMs);
   const isWalkedDown = isWalked(stream) && collectFromMs === null;
-  const isOlder = ({ reason, span: { toMs } }: KnownGap) =>
-    reason === OLDER && toMs <= (oldestCoveredMs ?? Number.POSITIVE_INFINITY);
+  // Cut where coverage begins, so that a part means the same in whichever time range it is seen.
+  const cutAtOldest = (one: KnownGap): Layer => {
+    if (one.reason !== OLDER) return [one];
+    const { fromMs, toMs } = one.span;
+    const older = { fromMs, toMs: Math.min(toMs, oldestMs) };
+    const newer = { fromMs: Math.max(fromMs, oldestMs), toMs };
+    const parts: Layer = [
+      { ...one, span: older, state: 'before history' },
+      { ...one, span: newer },
+    ];
+    return parts.filter(({ span: part }) => !isEmptySpan(part));
+  };
   const layers: readonly Layer[] = [
     as('covered', 'covered', facts.covered),
-    facts.remembered.map((one) => (isOlder(one) ? { ...one, state: 'before history' } : one)),
+    facts.remembered.flatMap(cutAtOldest),
     as('expired', 'expired', before(expiredUntilMs ?? Number.NEGATIVE_INFINITY)),
     as('not listed', 'delisted', after(goneAtMs(stream))),
     as('later', UNKNOWN, [
@@ -156,10 +182,19 @@ function goneAtMs({ kind, variant, delistedAtMs: ms }: KnownStream): number {
 /** The newest candle is final, and requested, some time after its end. */
 const SETTLING_MS = MINUTE_MS;
 
-function lagFromMs({ kind, variant, countedUntilMs }: KnownStream, nowMs: number): number {
-  if (countedUntilMs !== null) return countedUntilMs;
-  return kind === 'candles' ? floorToMs(nowMs - SETTLING_MS, variant * 1000) : nowMs;
+/** Time of a stream after which the exchange has nothing to give yet: a candle that is not closed is not missing. */
+export function availableUntilMs(
+  { kind, variant, newestCoveredMs }: Pick<KnownStream, 'kind' | 'variant' | 'newestCoveredMs'>,
+  nowMs: number,
+): number {
+  if (kind !== 'candles') return nowMs;
+  // Slots of more than a day begin where the exchange has them.
+  const knownMs = newestCoveredMs ?? 0;
+  return knownMs + floorToMs(nowMs - SETTLING_MS - knownMs, variant * 1000);
 }
+
+const lagFromMs = (stream: KnownStream, nowMs: number) =>
+  stream.countedUntilMs ?? availableUntilMs(stream, nowMs);
 
 /** True if the history of a stream is walked down page by page, until its start is found. */
 const isWalked = ({ kind }: { readonly kind: string }) => kind === 'trades';
@@ -292,13 +327,12 @@ const sentence = (text: string) => `${text.slice(0, 1).toUpperCase()}${text.slic
 
 /** The candle that is not complete yet; undefined for another kind, and where no slot of such a length is known. */
 function openCandle(
-  { kind, variant, newestCoveredMs }: Pick<KnownStream, 'kind' | 'variant' | 'newestCoveredMs'>,
+  stream: Pick<KnownStream, 'kind' | 'variant' | 'newestCoveredMs'>,
   nowMs: number,
 ): Span | undefined {
-  const stepMs = variant * 1000;
-  // Slots of more than a day begin where the exchange has them.
-  const knownMs = newestCoveredMs ?? (DAY_MS % stepMs === 0 ? 0 : undefined);
-  if (kind !== 'candles' || knownMs === undefined) return undefined;
-  const fromMs = knownMs + floorToMs(nowMs - SETTLING_MS - knownMs, stepMs);
+  const stepMs = stream.variant * 1000;
+  const isSlotKnown = stream.newestCoveredMs !== null || DAY_MS % stepMs === 0;
+  if (stream.kind !== 'candles' || !isSlotKnown) return undefined;
+  const fromMs = availableUntilMs(stream, nowMs);
   return { fromMs, toMs: fromMs + stepMs };
 }
