@@ -5,8 +5,8 @@
 -- refers to market and stream at most, and has one level of partitions. The series carry no foreign key: ids come from
 -- market, whose rows are never deleted, and a check for each row would cost more than it could find.
 --
--- SQLSTATEs of our own: TK001 the partition is sealed, TK002 it is archived, TK003 it is expired, TK004 TRUNCATE is
--- refused.
+-- SQLSTATEs of our own: TK001 the partition is sealed, TK003 it is expired, TK004 TRUNCATE is refused. Of an archived one
+-- it is 55000, which Postgres itself gives where rows are inserted into a foreign table that takes none.
 
 CREATE EXTENSION IF NOT EXISTS btree_gist;
 
@@ -115,6 +115,9 @@ COMMENT ON COLUMN trade_epoch.seen_at IS 'When it was seen, exchange time.';
 
 -- Series ------------------------------------------------------------------------------------------
 
+-- No series has a unique index: each partition has a primary key of its own (key_of), so that a foreign table can be a
+-- partition.
+
 CREATE TABLE trade (
   traded_at timestamptz NOT NULL,
   tid bigint NOT NULL CONSTRAINT trade_tid_positive CHECK (tid > 0),
@@ -127,8 +130,7 @@ CREATE TABLE trade (
   amount numeric NOT NULL CONSTRAINT trade_amount_positive
     CHECK (amount > 0 AND amount NOT IN ('NaN', 'Infinity')),
   total numeric NOT NULL CONSTRAINT trade_total_not_negative
-    CHECK (total >= 0 AND total NOT IN ('NaN', 'Infinity')),
-  PRIMARY KEY (market_id, traded_at, tid)
+    CHECK (total >= 0 AND total NOT IN ('NaN', 'Infinity'))
 ) PARTITION BY RANGE (traded_at);
 COMMENT ON TABLE trade IS 'Executed trades, each once. market_id refers to market.';
 COMMENT ON COLUMN trade.traded_at IS 'Whole second of the execution, exchange time: both history endpoints agree on it.';
@@ -151,7 +153,6 @@ CREATE TABLE kline (
   low numeric NOT NULL,
   volume numeric NOT NULL,
   quote_volume numeric NOT NULL,
-  PRIMARY KEY (market_id, interval_s, open_at),
   CONSTRAINT kline_finite CHECK (
     open >= 0 AND close >= 0 AND high >= 0 AND low >= 0 AND volume >= 0 AND quote_volume >= 0
     AND NOT ARRAY[open, close, high, low, volume, quote_volume] && ARRAY['NaN', 'Infinity']::numeric[])
@@ -174,8 +175,7 @@ CREATE TABLE kline_revision (
   high numeric NOT NULL,
   low numeric NOT NULL,
   volume numeric NOT NULL,
-  quote_volume numeric NOT NULL,
-  PRIMARY KEY (market_id, interval_s, open_at, revision)
+  quote_volume numeric NOT NULL
 ) PARTITION BY RANGE (open_at);
 COMMENT ON TABLE kline_revision IS 'Versions of candles that the exchange changed afterwards; [known_from, known_to) is when each was the newest known.';
 
@@ -193,7 +193,6 @@ CREATE TABLE ticker (
   volume numeric NOT NULL,
   quote_volume numeric,
   change numeric,
-  PRIMARY KEY (market_id, observed_at),
   CONSTRAINT ticker_finite CHECK (
     bid >= 0 AND ask >= 0 AND open >= 0 AND high >= 0 AND low >= 0 AND last >= 0
     AND volume >= 0 AND quote_volume >= 0
@@ -215,7 +214,6 @@ CREATE TABLE depth (
   bid_amounts numeric[] NOT NULL,
   ask_prices numeric[] NOT NULL,
   ask_amounts numeric[] NOT NULL,
-  PRIMARY KEY (market_id, observed_at),
   CONSTRAINT depth_sides_paired CHECK (
     cardinality(bid_prices) = cardinality(bid_amounts)
     AND cardinality(ask_prices) = cardinality(ask_amounts)),
@@ -244,7 +242,6 @@ CREATE TABLE market_state (
   quote_volume numeric NOT NULL,
   volume numeric NOT NULL,
   change numeric,
-  PRIMARY KEY (market_id, period_s, observed_at, seq),
   CONSTRAINT market_state_finite CHECK (
     last >= 0 AND open >= 0 AND close >= 0 AND high >= 0 AND low >= 0 AND quote_volume >= 0 AND volume >= 0
     AND NOT ARRAY[last, open, close, high, low, quote_volume, volume, coalesce(change, 0)]
@@ -255,6 +252,15 @@ COMMENT ON COLUMN market_state.seq IS 'Orders records of one session that carry 
 COMMENT ON COLUMN market_state.origin IS 'Pushed by the exchange (update), or its answer to a question (query).';
 COMMENT ON COLUMN market_state.change IS 'Per cent; updates carry none.';
 COMMENT ON COLUMN market_state.session_id IS 'The connection that brought it; see session.';
+
+-- Of a publication via the root Postgres tells the other side by these which columns a changed row can be found by. The
+-- partitions have their keys, and the log holds no more than those.
+ALTER TABLE trade REPLICA IDENTITY FULL;
+ALTER TABLE kline REPLICA IDENTITY FULL;
+ALTER TABLE kline_revision REPLICA IDENTITY FULL;
+ALTER TABLE ticker REPLICA IDENTITY FULL;
+ALTER TABLE depth REPLICA IDENTITY FULL;
+ALTER TABLE market_state REPLICA IDENTITY FULL;
 
 -- Ledger ------------------------------------------------------------------------------------------
 
@@ -391,6 +397,7 @@ CREATE TABLE candle_check (
   tries integer NOT NULL DEFAULT 0
     CONSTRAINT candle_check_tries_not_negative CHECK (tries >= 0),
   next_try_at timestamptz,
+  is_exact boolean NOT NULL DEFAULT false,
   PRIMARY KEY (market_id, interval_s, span),
   CONSTRAINT candle_check_span_half_open CHECK (
     NOT isempty(span) AND lower_inc(span) AND NOT upper_inc(span)
@@ -404,6 +411,7 @@ COMMENT ON COLUMN candle_check.span IS 'A run of candles that all match, or one 
 COMMENT ON COLUMN candle_check.detail IS 'Of a mismatch: what differs, with the figure of either side.';
 COMMENT ON COLUMN candle_check.tries IS 'How often trades and candles of a mismatch were fetched again.';
 COMMENT ON COLUMN candle_check.next_try_at IS 'When a mismatch is checked again, exchange time; null when it is settled.';
+COMMENT ON COLUMN candle_check.is_exact IS 'Of a run that matches: each candle equals its trades in all six values, and its quote volume is the sum of price × amount.';
 
 CREATE TABLE candle_recheck (
   recheck_id bigint GENERATED ALWAYS AS IDENTITY,
@@ -422,12 +430,96 @@ COMMENT ON COLUMN candle_recheck.interval_s IS 'The interval whose candle change
 -- a number, and one that does not find the number it left behind forgets what it remembers.
 CREATE TABLE writer_commit (
   share smallint PRIMARY KEY DEFAULT 0,
-  commit_no bigint NOT NULL
+  commit_no bigint NOT NULL,
+  entry_no bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE writer_commit IS 'Number of the writer''s last transaction.';
+COMMENT ON TABLE writer_commit IS 'Number of the writer''s last transaction, and of the newest entry of the journal.';
 COMMENT ON COLUMN writer_commit.share IS 'Part of the markets that one writer has; 0 for all of them.';
 COMMENT ON COLUMN writer_commit.commit_no IS 'Grows by one with each transaction of the writer.';
+COMMENT ON COLUMN writer_commit.entry_no IS 'Number of the newest entry of the journal.';
 INSERT INTO writer_commit (commit_no) VALUES (0);
+
+-- Whoever adds entries holds the row of writer_commit until the end of the transaction. So entries become visible in the
+-- order of their numbers, and a reader that has seen one has missed none before it.
+CREATE TABLE journal (
+  entry_no bigint PRIMARY KEY,
+  change text NOT NULL CONSTRAINT journal_change_known CHECK (
+    change IN ('rows', 'exposed', 'revoked', 'replaced', 'archived', 'restored', 'expired', 'restarted')),
+  series text,
+  market_id integer,
+  variant integer,
+  span tstzrange NOT NULL,
+  received tstzrange
+);
+COMMENT ON TABLE journal IS 'Which time ranges each transaction changed, the newest 500,000 entries. A reader follows it instead of searching for what is new.';
+COMMENT ON COLUMN journal.entry_no IS 'Grows without gaps, in the order of commits.';
+COMMENT ON COLUMN journal.change IS 'rows: rows were stored, or learned something; exposed: a row went to quarantine; revoked: coverage was taken back; replaced: a dropped partition was made again, empty; archived, restored, expired: what became of a partition; restarted: the database had gone back, and everything may have changed.';
+COMMENT ON COLUMN journal.series IS 'Table of the rows; null: all of them.';
+COMMENT ON COLUMN journal.market_id IS 'Market of the rows; null: all of them.';
+COMMENT ON COLUMN journal.variant IS 'Interval or period in seconds; 0 for the other series; null: all of them.';
+COMMENT ON COLUMN journal.received IS 'Receipt of the rows that were stored: with market and span it tells them from the rows that were there before. Null where none was stored.';
+
+-- Waits until nobody else adds entries. Taken before any other lock that a commit of the writer may wait for.
+CREATE FUNCTION lock_journal() RETURNS void
+LANGUAGE sql
+AS $$
+  SELECT FROM writer_commit WHERE share = 0 FOR NO KEY UPDATE
+$$;
+COMMENT ON FUNCTION lock_journal IS 'Keeps all others from adding to the journal until the end of the transaction.';
+
+CREATE FUNCTION new_entries(changed text, series text[], market_ids integer[], variants integer[], spans tstzrange[],
+  received tstzrange[] DEFAULT '{}')
+RETURNS SETOF journal
+LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
+AS $$
+DECLARE
+  kept CONSTANT bigint := 500000;
+  pruned_every CONSTANT bigint := 1000;
+  added CONSTANT bigint := cardinality(spans);
+  last bigint;
+BEGIN
+  UPDATE writer_commit SET entry_no = entry_no + added WHERE share = 0 RETURNING entry_no INTO STRICT last;
+  IF last / pruned_every > (last - added) / pruned_every THEN
+    DELETE FROM journal WHERE entry_no <= last - kept;
+  END IF;
+  RETURN QUERY
+    SELECT last - added + q.ord, changed, q.series, q.market_id, q.variant, q.span, q.received
+    FROM unnest(series, market_ids, variants, spans, received) WITH ORDINALITY AS q(series, market_id, variant, span, received, ord);
+END
+$$;
+COMMENT ON FUNCTION new_entries IS 'Numbers entries for the journal, one for each span, and removes the oldest that are there. The caller inserts them.';
+
+-- Numbers of entries that the database lost may be given again. A follower that has read them must find out.
+CREATE FUNCTION restart_journal() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
+AS $$
+DECLARE
+  beyond_all_lost CONSTANT bigint := 1000000000;
+BEGIN
+  UPDATE writer_commit SET entry_no = entry_no + beyond_all_lost WHERE share = 0;
+  DELETE FROM journal;
+  INSERT INTO journal
+  SELECT * FROM new_entries('restarted', ARRAY[NULL]::text[], ARRAY[NULL]::integer[], ARRAY[NULL]::integer[],
+    ARRAY[tstzrange(NULL, NULL)]);
+END
+$$;
+COMMENT ON FUNCTION restart_journal IS 'Begins the journal again after the database has gone back: every follower has to reload.';
+
+CREATE TABLE run (
+  run_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  started_at timestamptz NOT NULL DEFAULT now(),
+  ended_at timestamptz,
+  host text NOT NULL,
+  version text NOT NULL,
+  config_hash text NOT NULL
+);
+COMMENT ON TABLE run IS 'Programs that collected into the archive, one after the other. Clock of the database.';
+COMMENT ON COLUMN run.ended_at IS 'Last sign of life, known once the next one has started; null until then.';
+COMMENT ON COLUMN run.host IS 'Name of the machine.';
+COMMENT ON COLUMN run.version IS 'Of the program.';
+COMMENT ON COLUMN run.config_hash IS 'SHA-256 of the settings in force, without secrets: another hash, other settings.';
 
 CREATE TABLE incident (
   incident_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -450,6 +542,7 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
 AS $$
 DECLARE
+  home regclass;
   gone trade;
 BEGIN
   PERFORM FROM coverage c JOIN stream s ON s.stream_id = c.stream_id AND s.market_id = c.market_id
@@ -458,8 +551,15 @@ BEGIN
     RAISE EXCEPTION 'trade % of market % lies in a covered span: revoke its coverage first', id, of_market
       USING ERRCODE = 'object_in_use';
   END IF;
-  DELETE FROM trade WHERE market_id = of_market AND traded_at = at AND tid = id RETURNING * INTO gone;
-  IF NOT FOUND THEN
+  -- From the partition itself: a plan for all of them would hold archived ones, which take no change.
+  SELECT c.oid::regclass INTO home FROM pg_class c
+  WHERE c.oid = to_regclass((partition_at('trade', at)).name) AND c.relkind = 'r';
+  IF home IS NULL THEN
+    RETURN false;
+  END IF;
+  EXECUTE format('DELETE FROM ONLY %s WHERE market_id = $1 AND traded_at = $2 AND tid = $3 RETURNING *', home)
+    USING of_market, at, id INTO gone;
+  IF gone.tid IS NULL THEN
     RETURN false;
   END IF;
   UPDATE rows_by_day
@@ -468,6 +568,9 @@ BEGIN
   INSERT INTO quarantine (received_at, endpoint, market, reason, payload)
   SELECT gone.received_at, 'store:trade', m.name, left(why, 200), left(row_to_json(gone)::text, 8000)
   FROM market m WHERE m.market_id = of_market;
+  INSERT INTO journal
+  SELECT * FROM new_entries('exposed', ARRAY['trade'], ARRAY[of_market], ARRAY[0],
+    ARRAY[tstzrange(at, at + interval '1 second')]);
   INSERT INTO quarantine_count AS c (endpoint, reason, count, last_at)
   VALUES ('store:trade', 'exposed by later answers', 1, gone.received_at)
   ON CONFLICT (endpoint, reason) DO UPDATE
@@ -615,11 +718,11 @@ COMMENT ON TABLE partition_state IS 'Which partitions are final, and where those
 COMMENT ON COLUMN partition_state.state IS 'hot: being written; sealed: final, rows are refused until it is reopened; archived: rows are in the files that uri names; expired: rows are gone for good.';
 COMMENT ON COLUMN partition_state.row_count IS 'Rows at the time of sealing; null while it is hot.';
 COMMENT ON COLUMN partition_state.checksum IS 'Of the rows at the time of sealing; the same again after a restore.';
-COMMENT ON COLUMN partition_state.uri IS 'Manifest of its files, relative to the folder of cold partitions. Only while it is archived do readers go there.';
+COMMENT ON COLUMN partition_state.uri IS 'Manifest of its files, relative to the folder of cold partitions; null without files. Only while it is archived do readers go there.';
 COMMENT ON COLUMN partition_state.archived_at IS 'When its rows left the database.';
 COMMENT ON COLUMN partition_state.restored_at IS 'When its rows came back; for some time it is then not archived again by itself.';
 COMMENT ON COLUMN partition_state.cold_bytes IS 'Size of its files.';
-COMMENT ON COLUMN partition_state.manifest_sha256 IS 'Checksum that the manifest carries of itself; null while it is not archived.';
+COMMENT ON COLUMN partition_state.manifest_sha256 IS 'Checksum that the manifest carries of itself; null without files.';
 
 CREATE FUNCTION streams_of(for_table text) RETURNS text[]
 LANGUAGE sql IMMUTABLE
@@ -669,7 +772,27 @@ END
 $$;
 COMMENT ON FUNCTION partition_at IS 'Name and span of the partition of a table that holds a timestamp, whether or not it exists.';
 
--- Builds a table with all that a partition needs, aside: CREATE TABLE … PARTITION OF would lock out
+CREATE FUNCTION key_of(for_table text) RETURNS text
+LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT CASE for_table
+    WHEN 'trade' THEN 'market_id, traded_at, tid' WHEN 'kline' THEN 'market_id, interval_s, open_at'
+    WHEN 'kline_revision' THEN 'market_id, interval_s, open_at, revision'
+    WHEN 'ticker' THEN 'market_id, observed_at' WHEN 'depth' THEN 'market_id, observed_at'
+    WHEN 'market_state' THEN 'market_id, period_s, observed_at, seq' END
+$$;
+COMMENT ON FUNCTION key_of IS 'Columns of the primary key that each partition of a table has.';
+
+CREATE FUNCTION add_key(for_table text, name text) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  EXECUTE format('ALTER TABLE %I ADD PRIMARY KEY (%s)', name, key_of(for_table));
+END
+$$;
+COMMENT ON FUNCTION add_key IS 'Gives a partition its primary key.';
+
+-- Builds a table with all that a partition needs but its key, aside: CREATE TABLE … PARTITION OF would lock out
 -- every reader of the parent, and ATTACH does not.
 CREATE FUNCTION build_partition(for_table text, name text) RETURNS void
 LANGUAGE plpgsql
@@ -683,17 +806,23 @@ BEGIN
   IF EXISTS (SELECT FROM pg_trigger WHERE tgrelid = for_table::regclass AND tgname = 'rows_stay') THEN
     EXECUTE format('CREATE TRIGGER rows_stay BEFORE TRUNCATE ON %I FOR EACH STATEMENT EXECUTE FUNCTION rows_stay()', name);
   END IF;
-  -- A partition has the rights of its table, also for those who look at it alone.
+  -- A partition has the rights of its table, also for those who look at it alone, or change it alone.
   FOR held IN
-    SELECT a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END AS grantee
-    FROM pg_class c, aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
-    WHERE c.oid = for_table::regclass AND a.grantee <> c.relowner
+    SELECT a.privilege_type || a.of_column AS privilege_type,
+           CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END AS grantee
+    FROM (
+      SELECT (aclexplode(c.relacl)).*, '' AS of_column, c.relowner FROM pg_class c WHERE c.oid = for_table::regclass
+      UNION ALL
+      SELECT (aclexplode(t.attacl)).*, format(' (%I)', t.attname), c.relowner
+      FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid WHERE c.oid = for_table::regclass) a
+      LEFT JOIN pg_roles r ON r.oid = a.grantee
+    WHERE a.grantee <> a.relowner
   LOOP
     EXECUTE format('GRANT %s ON %I TO %s', held.privilege_type, name, held.grantee);
   END LOOP;
 END
 $$;
-COMMENT ON FUNCTION build_partition IS 'Builds the table of a partition, with the rights of its parent, not yet attached.';
+COMMENT ON FUNCTION build_partition IS 'Builds the table of a partition, with the rights of its parent, without key and not yet attached.';
 
 -- Makes the partition of a table that holds a timestamp. Returns its name when it is new, else null.
 -- Racing makers wait for each other here and then find it made.
@@ -718,7 +847,7 @@ BEGIN
   SELECT state INTO known FROM partition_state WHERE table_name = for_table AND span = place.span;
   IF known = 'archived' THEN
     RAISE EXCEPTION 'the partition % is archived: its rows are in files, and new ones cannot be added before "tapekeep restore" has brought it back', place.name
-      USING ERRCODE = 'TK002', TABLE = place.name;
+      USING ERRCODE = 'object_not_in_prerequisite_state', TABLE = place.name;
   ELSIF known = 'expired' THEN
     RAISE EXCEPTION 'the partition % is expired: rows of its time are no longer kept', place.name
       USING ERRCODE = 'TK003', TABLE = place.name;
@@ -728,6 +857,7 @@ BEGIN
     RETURN NULL;
   END IF;
   PERFORM build_partition(for_table, place.name);
+  PERFORM add_key(for_table, place.name);
   EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                  for_table, place.name, lower(place.span), upper(place.span));
   INSERT INTO partition_state (table_name, span, state)
@@ -736,6 +866,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION make_partition IS 'Makes the partition of a table that holds a timestamp; its name when new, else null.';
+
+-- Adds one entry for all rows of a partition.
+CREATE FUNCTION add_partition_to_journal(changed text, for_table text, span tstzrange) RETURNS void
+LANGUAGE sql
+AS $$
+  INSERT INTO journal
+  SELECT * FROM new_entries(changed, ARRAY[for_table], ARRAY[NULL]::integer[], ARRAY[NULL]::integer[], ARRAY[span])
+$$;
+COMMENT ON FUNCTION add_partition_to_journal IS 'Adds an entry for a partition to the journal.';
 
 -- Makes a new, empty partition in place of one that somebody dropped or detached. What the ledger said of its time is
 -- revoked in the same transaction. The writer finds its number changed and reads the ledger again.
@@ -757,6 +896,7 @@ BEGIN
   WHERE table_name = for_table AND span = place.span;
   PERFORM make_partition(for_table, at);
   UPDATE writer_commit SET commit_no = commit_no + 2;
+  PERFORM add_partition_to_journal('replaced', for_table, place.span);
   INSERT INTO incident (kind, note)
   VALUES ('rows removed', format('the partition %s was dropped or detached; what it covered is a gap', place.name));
 END
@@ -897,7 +1037,7 @@ BEGIN
   WHERE (partition_at(s.table_name, lower(s.span))).name = partition FOR UPDATE;
   IF held.state = 'archived' THEN
     RAISE EXCEPTION 'the partition % is archived: its rows are in files, and new ones cannot be added before "tapekeep restore" has brought it back', partition
-      USING ERRCODE = 'TK002', TABLE = partition;
+      USING ERRCODE = 'object_not_in_prerequisite_state', TABLE = partition;
   ELSIF held.state = 'expired' THEN
     RAISE EXCEPTION 'the partition % is expired: rows of its time are no longer kept', partition
       USING ERRCODE = 'TK003', TABLE = partition;
@@ -907,7 +1047,7 @@ BEGIN
   EXECUTE format('ALTER TABLE %1$I DISABLE TRIGGER final_rows; ALTER TABLE %1$I DISABLE TRIGGER final_table', partition);
   UPDATE partition_state
   SET state = 'hot', row_count = NULL, checksum = NULL, sealed_at = NULL,
-      uri = NULL, cold_bytes = NULL, restored_at = NULL
+      uri = NULL, manifest_sha256 = NULL, cold_bytes = NULL, restored_at = NULL
   WHERE table_name = held.table_name AND span = held.span;
   RETURN held.state;
 END
@@ -957,71 +1097,131 @@ COMMENT ON FUNCTION rebuild_indexes IS 'Rebuilds the indexes of a partition, den
 
 -- Leaving and coming back -------------------------------------------------------------------------
 
+-- The rows of an archived partition are read through a foreign table of postgres_fdw, which takes its place below the
+-- series: Postgres prunes, orders and authorises as for any other. The server behind it answers from the files.
+--
 -- A reader that must see one archive holds ACCESS SHARE on reader_lock until its transaction ends. A function that moves
--- rows locks it exclusively, so that the reader can trust the states it has read. Waits are short, because new readers
--- wait behind them.
+-- rows locks it exclusively, so that the reader can trust the states it has read; then it locks the series itself, which
+-- every query of it waits behind. So waits are very short: whoever calls tries again.
 
--- Invalidates plans that were made while all rows were here: a statement on an archived part is refused at planning.
--- The statement changes nothing, and needs a lock that only makers of partitions and VACUUM wait for.
-CREATE FUNCTION forget_plans(for_table text) RETURNS void
-LANGUAGE plpgsql
-AS $$
-BEGIN
-  EXECUTE format('ALTER TABLE ONLY %I ALTER COLUMN market_id SET STATISTICS -1', for_table);
-END
-$$;
-COMMENT ON FUNCTION forget_plans IS 'Makes every session plan its statements over a table again.';
-
--- Empties a partition without asking.
-CREATE FUNCTION empty_partition(name text) RETURNS void
-LANGUAGE plpgsql
-AS $$
-BEGIN
-  PERFORM set_config('lock_timeout', '300ms', true);
-  EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', name);
-  PERFORM guard_partition(name);
-  EXECUTE format('ALTER TABLE %I DISABLE TRIGGER USER', name);
-  EXECUTE format('TRUNCATE TABLE ONLY %I', name);
-  -- As long as it is there it must not take rows.
-  EXECUTE format('ALTER TABLE %I ENABLE TRIGGER USER', name);
-END
-$$;
-COMMENT ON FUNCTION empty_partition IS 'Takes all rows out of a partition, and makes it refuse new ones.';
-
--- From here on the rows are in the files. The manifest must name as many rows of each market as are counted. False when
--- the partition is not sealed, or has another checksum. drop_emptied removes the emptied table later.
-CREATE FUNCTION archive_partition(for_table text, at timestamptz, manifest_uri text, manifest jsonb)
-RETURNS boolean
+-- The extension may be missing, or be for administrators only: then nothing is archived, and all else works.
+CREATE FUNCTION make_cold_server() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
+AS $$
+DECLARE
+  may boolean := false;
+BEGIN
+  IF EXISTS (SELECT FROM pg_foreign_server WHERE srvname = 'tapekeep_cold') THEN
+    RETURN;
+  END IF;
+  IF EXISTS (SELECT FROM pg_foreign_data_wrapper WHERE fdwname = 'postgres_fdw') THEN
+    may := has_foreign_data_wrapper_privilege('postgres_fdw', 'USAGE');
+  END IF;
+  IF NOT may THEN
+    RAISE EXCEPTION 'nothing can be archived here: archived rows are read through the extension postgres_fdw, which this database does not have, or keeps from %', current_user
+      USING ERRCODE = 'feature_not_supported',
+        HINT = format('Let an administrator run "CREATE EXTENSION IF NOT EXISTS postgres_fdw; GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO %I" in this database, or set cold.enabled to false.', current_user);
+  END IF;
+  CREATE SERVER tapekeep_cold FOREIGN DATA WRAPPER postgres_fdw
+    OPTIONS (fetch_size '10000', connect_timeout '10');
+  COMMENT ON SERVER tapekeep_cold IS 'Answers for archived partitions from their files; set by point_cold_server.';
+END
+$$;
+COMMENT ON FUNCTION make_cold_server IS 'Makes the foreign server of archived partitions where it is missing; it leads nowhere until point_cold_server has said where.';
+
+-- The password is in the user mapping of PUBLIC, which only members of the server's owner may read. Others cannot use the
+-- server for a table or a mapping of their own: they have no right to it.
+CREATE FUNCTION point_cold_server(host text, port integer, login text, password text, dbname text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+AS $$
+DECLARE
+  place text;
+  secret text;
+BEGIN
+  PERFORM lock_rows('catalog', '{0}');
+  PERFORM make_cold_server();
+  -- What is set already stays: a change ends the connections that sessions have to it. By its process and the name of its
+  -- database a backend shows that it is none of a restored copy.
+  SELECT string_agg(format('%s %I %L', CASE WHEN o.option_name IS NULL THEN 'ADD' ELSE 'SET' END, w.name, w.value), ', ')
+  INTO place
+  FROM (VALUES ('host', host), ('port', port::text), ('dbname', dbname), ('application_name', '%p %d')) w(name, value)
+    LEFT JOIN (SELECT (pg_options_to_table(srvoptions)).* FROM pg_foreign_server WHERE srvname = 'tapekeep_cold') o
+      ON o.option_name = w.name
+  WHERE o.option_value IS DISTINCT FROM w.value;
+  IF place IS NOT NULL THEN
+    EXECUTE format('ALTER SERVER tapekeep_cold OPTIONS (%s)', place);
+  END IF;
+  secret := format('(SET "user" %L, SET password %L)', login, password);
+  IF NOT EXISTS (SELECT FROM pg_user_mappings WHERE srvname = 'tapekeep_cold' AND umuser = 0) THEN
+    EXECUTE 'CREATE USER MAPPING FOR PUBLIC SERVER tapekeep_cold OPTIONS ' || replace(secret, 'SET ', '');
+  ELSIF EXISTS (
+      SELECT FROM pg_user_mappings m, (VALUES ('user', login), ('password', password)) w(name, value)
+      WHERE m.srvname = 'tapekeep_cold' AND m.umuser = 0 AND NOT EXISTS (
+        SELECT FROM pg_options_to_table(m.umoptions) o WHERE o.option_name = w.name AND o.option_value = w.value)) THEN
+    EXECUTE 'ALTER USER MAPPING FOR PUBLIC SERVER tapekeep_cold OPTIONS ' || secret;
+  END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+  -- Without the statement, which has the password in it.
+  RAISE EXCEPTION '%', SQLERRM USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+COMMENT ON FUNCTION point_cold_server IS 'Says where the server of archived partitions answers, and with which login.';
+
+-- An answer of the server itself, that it has no such table, is what is hoped for.
+CREATE FUNCTION cold_server_trouble() RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+AS $$
+BEGIN
+  CREATE FOREIGN TABLE cold_probe (probe integer) SERVER tapekeep_cold OPTIONS (schema_name 'cold', table_name 'cold_probe');
+  EXECUTE 'SELECT probe FROM cold_probe';
+  RETURN 'it answers for a table that there is not';
+EXCEPTION
+  WHEN undefined_table THEN RETURN NULL;
+  WHEN OTHERS THEN RETURN SQLERRM;
+END
+$$;
+COMMENT ON FUNCTION cold_server_trouble IS 'Why the server of archived partitions cannot be reached; null when it can.';
+
+-- Drops what stands for a partition: a table, or the foreign table of an archived one. No query of the series is under way
+-- then, or this fails.
+CREATE FUNCTION drop_partition(for_table text, name text) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  kind "char";
+BEGIN
+  EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', for_table);
+  SELECT relkind INTO kind FROM pg_class WHERE oid = to_regclass(name);
+  IF FOUND THEN
+    EXECUTE format('DROP %s %I', CASE kind WHEN 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END, name);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION drop_partition IS 'Drops the table of a partition, or its foreign table.';
+
+-- What is wrong with the manifest of a partition; null when nothing is. It must name as many rows of each market as are
+-- counted in rows_by_day. Each version of it has a file of its own.
+CREATE FUNCTION manifest_fault(for_table text, at timestamptz, held_rows bigint, manifest_uri text, manifest jsonb) RETURNS text
+LANGUAGE plpgsql STABLE
 SET timezone TO 'UTC'
-SET lock_timeout TO '2s'
 AS $$
 DECLARE
   place record;
-  held partition_state;
   files record;
-  wrong text;
 BEGIN
   SELECT * INTO place FROM partition_at(for_table, at);
-  LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
-  SELECT * INTO held FROM partition_state
-  WHERE table_name = for_table AND span = place.span AND state = 'sealed'
-    AND checksum = manifest ->> 'checksum' FOR UPDATE;
-  IF NOT FOUND THEN
-    RETURN false;
-  END IF;
-  SELECT coalesce(sum(f.rows), 0) AS rows, coalesce(sum(f.bytes), 0) AS bytes,
+  SELECT coalesce(sum(f.rows), 0) AS rows,
          bool_and(f.sha256 ~ '^[0-9a-f]{64}$' AND f.path <> '' AND f.bytes > 0) AS are_named
   INTO files
   FROM jsonb_to_recordset(manifest -> 'files') AS f(path text, rows bigint, bytes bigint, sha256 text);
-  wrong := CASE
-    WHEN manifest_uri IS DISTINCT FROM 'manifests/' || for_table || '/' || place.name || '.json' THEN 'its path'
+  RETURN CASE
+    WHEN (manifest_uri ~ ('^manifests/' || for_table || '/' || place.name || '(-[0-9a-f]{12})?\.json$')) IS NOT TRUE THEN 'its path'
     WHEN (manifest ->> 'sha256') ~ '^[0-9a-f]{64}$' IS NOT TRUE THEN 'the checksum of itself'
     WHEN manifest ->> 'table' IS DISTINCT FROM for_table THEN 'its table'
     WHEN (manifest ->> 'from')::timestamptz IS DISTINCT FROM lower(place.span)
       OR (manifest ->> 'to')::timestamptz IS DISTINCT FROM upper(place.span) THEN 'its span'
-    WHEN (manifest ->> 'rows')::bigint IS DISTINCT FROM held.row_count
-      OR files.rows IS DISTINCT FROM held.row_count THEN 'the number of rows'
+    WHEN (manifest ->> 'rows')::bigint IS DISTINCT FROM held_rows
+      OR files.rows IS DISTINCT FROM held_rows THEN 'the number of rows'
     WHEN files.are_named IS FALSE THEN 'a file'
     WHEN EXISTS (
       SELECT FROM (
@@ -1033,46 +1233,159 @@ BEGIN
         GROUP BY 1 HAVING sum(r.rows) > 0) m USING (market_id)
       WHERE f.rows IS DISTINCT FROM m.rows) THEN 'the rows of a market'
   END;
+END
+$$;
+COMMENT ON FUNCTION manifest_fault IS 'What is wrong with the manifest of a partition, or null.';
+
+CREATE FUNCTION bytes_of(manifest jsonb) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT coalesce(sum(f.bytes), 0)::bigint FROM jsonb_to_recordset(manifest -> 'files') AS f(bytes bigint)
+$$;
+COMMENT ON FUNCTION bytes_of IS 'Size of the files of a manifest.';
+
+-- Notes the files of a sealed partition. False when the partition is not sealed, or has another checksum: so its files never differ from its rows.
+CREATE FUNCTION note_files(for_table text, at timestamptz, manifest_uri text, manifest jsonb)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
+SET lock_timeout TO '2s'
+AS $$
+DECLARE
+  place record;
+  held partition_state;
+  wrong text;
+BEGIN
+  SELECT * INTO place FROM partition_at(for_table, at);
+  SELECT * INTO held FROM partition_state
+  WHERE table_name = for_table AND span = place.span AND state = 'sealed'
+    AND checksum = manifest ->> 'checksum' FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  wrong := manifest_fault(for_table, at, held.row_count, manifest_uri, manifest);
   IF wrong IS NOT NULL THEN
     RAISE EXCEPTION 'the partition % stays in the database: % of the manifest % is not what it was sealed with', place.name, wrong, coalesce(quote_literal(manifest_uri), 'null')
       USING ERRCODE = 'invalid_parameter_value', TABLE = place.name;
   END IF;
-  PERFORM forget_plans(for_table);
-  PERFORM empty_partition(place.name);
   UPDATE partition_state
-  SET state = 'archived', uri = manifest_uri, manifest_sha256 = manifest ->> 'sha256',
-      cold_bytes = files.bytes, archived_at = now(), restored_at = NULL
+  SET uri = manifest_uri, manifest_sha256 = manifest ->> 'sha256', cold_bytes = bytes_of(manifest)
   WHERE table_name = for_table AND span = place.span;
   RETURN true;
 END
 $$;
-COMMENT ON FUNCTION archive_partition IS 'Takes the rows of a sealed partition out of the database, once a manifest says that all of them are in files; false when it is not what was written.';
+COMMENT ON FUNCTION note_files IS 'Notes the files that a sealed partition was written to; false when it is not what was written.';
 
--- Returns false while the parent is in use. The lock is requested with NOWAIT, so that no reader waits behind it.
-CREATE FUNCTION drop_emptied(for_table text, at timestamptz) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER
+-- Puts a foreign table in the place of a partition, whatever is there. The caller holds reader_lock and the journal.
+CREATE FUNCTION place_files(for_table text, at timestamptz) RETURNS void
+LANGUAGE plpgsql
 SET timezone TO 'UTC'
 AS $$
 DECLARE
   place record;
 BEGIN
   SELECT * INTO place FROM partition_at(for_table, at);
-  PERFORM FROM partition_state
-  WHERE table_name = for_table AND span = place.span AND state IN ('archived', 'expired') FOR UPDATE;
-  IF NOT FOUND OR to_regclass(place.name) IS NULL THEN
-    RETURN true;
-  END IF;
-  EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE NOWAIT', for_table);
-  EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE NOWAIT', place.name);
-  EXECUTE format('DROP TABLE %I', place.name);
-  RETURN true;
-EXCEPTION WHEN lock_not_available THEN
-  RETURN false;
+  PERFORM make_cold_server();
+  PERFORM drop_partition(for_table, place.name);
+  -- For the owner alone: readers come by the series.
+  EXECUTE format('CREATE FOREIGN TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L) SERVER tapekeep_cold
+                  OPTIONS (schema_name ''cold'', table_name %L, updatable ''false'', truncatable ''false'')',
+                 place.name, for_table, lower(place.span), upper(place.span), place.name);
+  PERFORM add_partition_to_journal('archived', for_table, place.span);
 END
 $$;
-COMMENT ON FUNCTION drop_emptied IS 'Drops what is left of a partition that is archived or expired; false when somebody uses the table right now.';
+COMMENT ON FUNCTION place_files IS 'Puts a foreign table in the place of a partition.';
 
--- A table for the rows that come back, not attached. Null when the partition is not archived.
+-- From here on the rows are in the files alone. False when the partition is not sealed, or has no files.
+CREATE FUNCTION archive_partition(for_table text, at timestamptz) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
+SET lock_timeout TO '200ms'
+AS $$
+DECLARE
+  place record;
+BEGIN
+  SELECT * INTO place FROM partition_at(for_table, at);
+  PERFORM lock_journal();
+  LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
+  PERFORM FROM partition_state
+  WHERE table_name = for_table AND span = place.span AND state = 'sealed' AND manifest_sha256 IS NOT NULL FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM place_files(for_table, at);
+  UPDATE partition_state SET state = 'archived', archived_at = now(), restored_at = NULL
+  WHERE table_name = for_table AND span = place.span;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION archive_partition IS 'Puts a foreign table in the place of a sealed partition that was written to files; false when it was reopened.';
+
+-- Rows that were never in the database come to the archive as files: into time that has no rows, or beside the files of
+-- an archived partition, whose manifest the new one follows. False when that is not how the partition is any more.
+CREATE FUNCTION import_partition(for_table text, at timestamptz, manifest_uri text, manifest jsonb, follows text, counted jsonb)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
+SET lock_timeout TO '200ms'
+AS $$
+DECLARE
+  place record;
+  held partition_state;
+  has_rows boolean := false;
+  wrong text;
+BEGIN
+  SELECT * INTO place FROM partition_at(for_table, at);
+  PERFORM lock_journal();
+  LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
+  -- The same order as in make_partition.
+  PERFORM FROM partition_policy WHERE table_name = for_table FOR UPDATE;
+  SELECT * INTO held FROM partition_state WHERE table_name = for_table AND span = place.span FOR UPDATE;
+  IF held.state = 'archived' THEN
+    IF held.manifest_sha256 IS DISTINCT FROM follows THEN
+      RETURN false;
+    END IF;
+  ELSIF held.state = 'expired' OR follows IS NOT NULL THEN
+    RETURN false;
+  ELSIF to_regclass(place.name) IS NOT NULL THEN
+    -- Nobody adds one between this and the end.
+    EXECUTE format('LOCK TABLE %I IN SHARE ROW EXCLUSIVE MODE', place.name);
+    EXECUTE format('SELECT EXISTS (SELECT FROM %I)', place.name) INTO has_rows;
+    IF has_rows THEN
+      RETURN false;
+    END IF;
+  END IF;
+  INSERT INTO rows_by_day AS r (market_id, series, variant, day, rows, timed)
+  SELECT c."marketId", for_table, c.variant, c.date, c.rows, c.timed
+  FROM jsonb_to_recordset(counted) AS c("marketId" integer, variant integer, date date, rows bigint, timed bigint)
+  ORDER BY 1, 2, 3, 4
+  ON CONFLICT (market_id, series, variant, day)
+  DO UPDATE SET rows = r.rows + excluded.rows, timed = r.timed + excluded.timed;
+  wrong := manifest_fault(for_table, at, (manifest ->> 'rows')::bigint, manifest_uri, manifest);
+  IF wrong IS NOT NULL THEN
+    RAISE EXCEPTION 'the partition % is not imported: % of the manifest % is not what was counted', place.name, wrong, coalesce(quote_literal(manifest_uri), 'null')
+      USING ERRCODE = 'invalid_parameter_value', TABLE = place.name;
+  END IF;
+  PERFORM place_files(for_table, at);
+  INSERT INTO partition_state AS s (table_name, span, state, row_count, checksum, uri, manifest_sha256, cold_bytes, sealed_at, archived_at)
+  VALUES (for_table, place.span, 'archived', (manifest ->> 'rows')::bigint, manifest ->> 'checksum', manifest_uri,
+          manifest ->> 'sha256', bytes_of(manifest), now(), now())
+  ON CONFLICT (table_name, span) DO UPDATE
+  SET state = 'archived', row_count = excluded.row_count, checksum = excluded.checksum, uri = excluded.uri,
+      manifest_sha256 = excluded.manifest_sha256, cold_bytes = excluded.cold_bytes,
+      sealed_at = coalesce(s.sealed_at, excluded.sealed_at), archived_at = excluded.archived_at, restored_at = NULL;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION import_partition IS 'Takes files of rows that were never in the database for a partition without rows, or adds them to an archived one; false when it is neither.';
+
+-- The table aside that the rows of an archived partition come back into.
+CREATE FUNCTION restored_name(name text) RETURNS text
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT name || '_restored' $$;
+COMMENT ON FUNCTION restored_name IS 'Name of the table that rows of an archived partition come back into, until it takes the place of the foreign table.';
+
+-- A table for the rows that come back, not attached and without its key. Null when the partition is not archived.
 CREATE FUNCTION begin_restore(for_table text, at timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
@@ -1080,6 +1393,7 @@ SET lock_timeout TO '2s'
 AS $$
 DECLARE
   place record;
+  aside text;
 BEGIN
   SELECT * INTO place FROM partition_at(for_table, at);
   PERFORM FROM partition_state
@@ -1087,35 +1401,60 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  PERFORM FROM pg_inherits WHERE inhrelid = to_regclass(place.name);
-  IF FOUND AND NOT drop_emptied(for_table, at) THEN
-    RAISE EXCEPTION 'the emptied partition % is in use', place.name USING ERRCODE = 'lock_not_available';
-  END IF;
+  aside := restored_name(place.name);
   -- Of a restore that did not come to its end.
-  EXECUTE format('DROP TABLE IF EXISTS %I', place.name);
-  PERFORM build_partition(for_table, place.name);
-  RETURN place.name;
+  EXECUTE format('DROP TABLE IF EXISTS %I', aside);
+  PERFORM build_partition(for_table, aside);
+  -- Or all rows would be looked at when it is attached, while every query of the series waits.
+  EXECUTE format('ALTER TABLE %1$I ADD CONSTRAINT within_span CHECK (%2$s >= %3$L AND %2$s < %4$L)', aside,
+                 substring(pg_get_partkeydef(for_table::regclass) FROM '\((.*)\)'), lower(place.span), upper(place.span));
+  RETURN aside;
 END
 $$;
 COMMENT ON FUNCTION begin_restore IS 'Makes an empty table for the rows of an archived partition, aside; its name, or null.';
 
--- The switch back. False when the partition is not archived, or has another checksum.
-CREATE FUNCTION finish_restore(for_table text, at timestamptz, sum text) RETURNS boolean
+CREATE FUNCTION index_restored(for_table text, at timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
+AS $$
+BEGIN
+  PERFORM add_key(for_table, restored_name((partition_at(for_table, at)).name));
+END
+$$;
+COMMENT ON FUNCTION index_restored IS 'Gives the table aside its primary key, once the rows are in it: built at once it is dense.';
+
+CREATE FUNCTION drop_restored(for_table text, at timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
 SET lock_timeout TO '2s'
 AS $$
+BEGIN
+  EXECUTE format('DROP TABLE IF EXISTS %I', restored_name((partition_at(for_table, at)).name));
+END
+$$;
+COMMENT ON FUNCTION drop_restored IS 'Drops the table aside of a restore that did not come to its end.';
+
+-- The switch back, with the checksum of the rows as they came: that of imported files is another one. False when the
+-- partition is not archived, or has another checksum than the one it left with.
+CREATE FUNCTION finish_restore(for_table text, at timestamptz, sum text, counted text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
+SET lock_timeout TO '200ms'
+AS $$
 DECLARE
   place record;
+  aside text;
   wrong record;
 BEGIN
   SELECT * INTO place FROM partition_at(for_table, at);
-  IF to_regclass(place.name) IS NULL THEN
+  aside := restored_name(place.name);
+  IF to_regclass(aside) IS NULL THEN
     RETURN false;
   END IF;
   -- From here on the rows aside do not change; counted before readers have to wait.
-  PERFORM guard_partition(place.name);
-  SELECT * INTO wrong FROM miscounted(for_table, place.name, place.span) LIMIT 1;
+  PERFORM guard_partition(aside);
+  SELECT * INTO wrong FROM miscounted(for_table, aside, place.span) LIMIT 1;
+  PERFORM lock_journal();
   LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
   PERFORM FROM partition_policy WHERE table_name = for_table FOR UPDATE;
   PERFORM FROM partition_state
@@ -1127,14 +1466,19 @@ BEGIN
     RAISE EXCEPTION 'the partition % stays archived: the rows that came back are not those that it was sealed with, market by market', place.name
       USING ERRCODE = 'invalid_parameter_value', TABLE = place.name;
   END IF;
+  PERFORM drop_partition(for_table, place.name);
+  EXECUTE format('ALTER TABLE %I RENAME TO %I', aside, place.name);
+  EXECUTE format('ALTER INDEX %I RENAME TO %I', aside || '_pkey', place.name || '_pkey');
   EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                  for_table, place.name, lower(place.span), upper(place.span));
-  UPDATE partition_state SET state = 'sealed', archived_at = NULL, restored_at = now()
+  EXECUTE format('ALTER TABLE %I DROP CONSTRAINT within_span', place.name);
+  UPDATE partition_state SET state = 'sealed', checksum = counted, archived_at = NULL, restored_at = now()
   WHERE table_name = for_table AND span = place.span;
+  PERFORM add_partition_to_journal('restored', for_table, place.span);
   RETURN true;
 END
 $$;
-COMMENT ON FUNCTION finish_restore IS 'Attaches the rows that came back; the partition is sealed again.';
+COMMENT ON FUNCTION finish_restore IS 'Puts the rows that came back in the place of the foreign table; the partition is sealed again.';
 
 -- Removes the record of the files of a restored partition, after they were deleted.
 CREATE FUNCTION forget_files(for_table text, at timestamptz) RETURNS boolean
@@ -1151,6 +1495,24 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION forget_files IS 'Notes that the files of a partition, whose rows are in the database, are deleted. False: there were none.';
+
+-- Reads a sample through the server of archived rows: without statistics a plan takes a foreign table for a small one.
+CREATE FUNCTION analyze_archived() RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+AS $$
+DECLARE
+  place record;
+BEGIN
+  SELECT c.relname INTO place FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
+  WHERE i.inhparent IN (SELECT to_regclass(p.table_name) FROM partition_policy p) AND c.relkind = 'f' AND c.reltuples < 0
+  ORDER BY c.relname LIMIT 1;
+  IF FOUND THEN
+    EXECUTE format('ANALYZE %I', place.relname);
+  END IF;
+  RETURN place.relname;
+END
+$$;
+COMMENT ON FUNCTION analyze_archived IS 'Gives an archived partition its statistics; null when all have theirs.';
 
 -- Retention ---------------------------------------------------------------------------------------
 
@@ -1220,25 +1582,24 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
+  PERFORM lock_journal();
   PERFORM revoke_ledger(for_table, upper(place.span));
-  PERFORM set_config('lock_timeout', '2s', true);
+  PERFORM set_config('lock_timeout', '200ms', true);
   LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
   SELECT state INTO known FROM partition_state
   WHERE table_name = for_table AND span = place.span AND state <> 'expired' FOR UPDATE;
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  PERFORM FROM pg_inherits WHERE inhparent = for_table::regclass AND inhrelid = to_regclass(place.name);
-  IF FOUND THEN
-    PERFORM forget_plans(for_table);
-    PERFORM empty_partition(place.name);
-  END IF;
+  PERFORM drop_partition(for_table, place.name);
+  PERFORM drop_restored(for_table, at);
   DELETE FROM rows_by_day
   WHERE series = for_table AND day >= lower(place.span)::date AND day < upper(place.span)::date;
   UPDATE partition_state
   SET state = 'expired', row_count = NULL, checksum = NULL, uri = NULL,
       manifest_sha256 = NULL, cold_bytes = NULL, archived_at = NULL, restored_at = NULL
   WHERE table_name = for_table AND span = place.span;
+  PERFORM add_partition_to_journal('expired', for_table, place.span);
   RETURN known;
 END
 $$;
@@ -1256,10 +1617,12 @@ BEGIN
     SELECT oid::regprocedure FROM pg_proc
     WHERE pronamespace = current_schema()::regnamespace AND proname = ANY (ARRAY[
       'expose_trade', 'add_market_locks', 'lock_rows', 'hold_lock', 'rows_stay', 'partition_at',
-      'build_partition', 'make_partition', 'replace_partition', 'partition_is_final', 'guard_partition',
-      'begin_seal', 'finish_seal', 'reopen_partition', 'drop_broken_indexes', 'rebuild_indexes',
-      'forget_plans', 'empty_partition', 'archive_partition', 'drop_emptied', 'begin_restore',
-      'finish_restore', 'forget_files', 'revoke_ledger', 'expire_partition', 'miscounted'])
+      'add_key', 'build_partition', 'make_partition', 'replace_partition', 'partition_is_final',
+      'guard_partition', 'begin_seal', 'finish_seal', 'reopen_partition', 'drop_broken_indexes',
+      'rebuild_indexes', 'make_cold_server', 'point_cold_server', 'cold_server_trouble', 'drop_partition', 'note_files',
+      'manifest_fault', 'bytes_of', 'place_files', 'archive_partition', 'import_partition', 'analyze_archived',
+      'begin_restore', 'index_restored', 'drop_restored', 'finish_restore', 'forget_files', 'revoke_ledger',
+      'expire_partition', 'miscounted', 'lock_journal', 'new_entries', 'restart_journal', 'add_partition_to_journal'])
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path TO %I, pg_temp', one, current_schema());
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one);

@@ -1,9 +1,8 @@
 CREATE OR REPLACE VIEW analytics.klines AS
 SELECT m.name AS market, k.interval_s, k.open_at, k.open, k.high, k.low, k.close, k.volume, k.quote_volume,
        k.revision, k.received_at, k.market_id
-FROM kline k JOIN market m ON m.market_id = k.market_id
-WHERE analytics.is_here('kline');
-COMMENT ON VIEW analytics.klines IS 'Closed candles as the exchange gave them, newest version. What is missing does not show here: the function klines shows it. While a part of them is in cold files it is an error that says what to do. Example: SELECT open_at, close FROM analytics.klines WHERE market = ''BTC_USDT'' AND interval_s = 3600 AND open_at >= ''2026-01-15'' AND open_at < ''2026-01-16''';
+FROM kline k JOIN market m ON m.market_id = k.market_id;
+COMMENT ON VIEW analytics.klines IS 'Closed candles as the exchange gave them, newest version. What is missing does not show here: the function klines shows it. Example: SELECT open_at, close FROM analytics.klines WHERE market = ''BTC_USDT'' AND interval_s = 3600 AND open_at >= ''2026-01-15'' AND open_at < ''2026-01-16''';
 COMMENT ON COLUMN analytics.klines.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.klines.interval_s IS 'Length of the candle in seconds: 60.';
 COMMENT ON COLUMN analytics.klines.open_at IS 'Start of the candle, exchange time: 2026-01-15 12:00:00+00.';
@@ -25,7 +24,7 @@ BEGIN ATOMIC
   SELECT coalesce((
     SELECT k.open_at FROM kline k
     WHERE k.market_id = kline_origin.market_id AND k.interval_s = analytics.seconds(kline_origin.step)
-      AND k.open_at >= from_at AND k.open_at < to_at AND analytics.is_here('kline', from_at, to_at)
+      AND k.open_at >= from_at AND k.open_at < to_at
     ORDER BY k.open_at LIMIT 1), (
     SELECT lower(c.span) FROM stream s
     JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
@@ -46,7 +45,7 @@ BEGIN ATOMIC
               WHEN tstzrange(slot.open_at, slot.end_at) <@ slot.covered
                 AND (as_of IS NULL OR slot.end_at <= as_of AND NOT EXISTS (
                   SELECT FROM kline later
-                  WHERE later.market_id = analytics.market_id(klines.market)
+                  WHERE later.market_id = (SELECT analytics.market_id(klines.market))
                     AND later.interval_s = analytics.seconds(klines.step)
                     AND later.open_at = slot.open_at
                     AND later.open_at >= klines.from_at AND later.open_at < klines.to_at)) THEN 'no candle'
@@ -56,30 +55,22 @@ BEGIN ATOMIC
     SELECT one.open_at, one.end_at, known.covered
     FROM (
       SELECT analytics.covered(asked.market_id, 'candles', analytics.seconds(klines.step),
-                               klines.from_at, klines.to_at + klines.step)
-             - (SELECT coalesce(range_agg(e.spans), '{}') FROM (
-                  SELECT k.spans FROM analytics.elsewhere('kline', klines.from_at, klines.to_at) k
-                  UNION ALL
-                  SELECT r.spans FROM analytics.elsewhere('kline_revision', klines.from_at, klines.to_at) r
-                  WHERE as_of IS NOT NULL) e) AS covered,
+                               klines.from_at, klines.to_at + klines.step) AS covered,
              analytics.kline_origin(asked.market_id, klines.step, klines.from_at, klines.to_at) AS origin
-      FROM (SELECT analytics.market_id(klines.market, klines.from_at, klines.to_at) AS market_id
-            WHERE analytics.is_here('kline', klines.from_at, klines.to_at)
-              AND (as_of IS NULL OR analytics.is_here('kline_revision', klines.from_at, klines.to_at))
-            OFFSET 0) asked
+      FROM (SELECT analytics.market_id(klines.market, klines.from_at, klines.to_at) AS market_id OFFSET 0) asked
       OFFSET 0) known, analytics.slots(klines.step, klines.from_at, klines.to_at, known.origin) one
   ) slot FULL JOIN (
     SELECT n.open_at, n.open, n.high, n.low, n.close, n.volume, n.quote_volume, n.revision,
            n.received_at AS known_from
     FROM kline n
-    WHERE n.market_id = analytics.market_id(klines.market)
+    WHERE n.market_id = (SELECT analytics.market_id(klines.market))
       AND n.interval_s = analytics.seconds(klines.step)
       AND n.open_at >= klines.from_at AND n.open_at < klines.to_at
       AND (as_of IS NULL OR n.received_at <= as_of)
     UNION ALL
     SELECT r.open_at, r.open, r.high, r.low, r.close, r.volume, r.quote_volume, r.revision, r.known_from
     FROM kline_revision r
-    WHERE r.market_id = analytics.market_id(klines.market)
+    WHERE r.market_id = (SELECT analytics.market_id(klines.market))
       AND r.interval_s = analytics.seconds(klines.step)
       AND r.open_at >= klines.from_at AND r.open_at < klines.to_at
       AND as_of IS NOT NULL AND r.known_from <= as_of AND r.known_to > as_of

@@ -1,8 +1,7 @@
 CREATE OR REPLACE VIEW analytics.tickers AS
 SELECT m.name AS market, t.observed_at, t.bid, t.ask, t.open, t.high, t.low, t.last, t.volume,
        t.quote_volume, t.change, t.at, t.received_at, t.market_id
-FROM ticker t JOIN market m ON m.market_id = t.market_id
-WHERE analytics.is_here('ticker');
+FROM ticker t JOIN market m ON m.market_id = t.market_id;
 COMMENT ON VIEW analytics.tickers IS 'Tickers of the last 24 hours, a row where one changed. Always give a span of observed_at. Example: SELECT market, last FROM analytics.tickers WHERE observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
 COMMENT ON COLUMN analytics.tickers.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.tickers.observed_at IS 'When it was looked at, exchange time: 2026-01-15 12:00:01.5+00.';
@@ -26,9 +25,9 @@ BEGIN ATOMIC
   SELECT tickers.market, t.observed_at, t.bid, t.ask, t.open, t.high, t.low, t.last, t.volume,
          t.quote_volume, t.change, t.at, t.received_at, t.market_id
   FROM ticker t
-  WHERE t.market_id = analytics.market_id(tickers.market)
-    AND t.observed_at >= analytics.hot_from('ticker', from_at, to_at)
-    AND t.observed_at < analytics.hot_to('ticker', from_at, to_at)
-    AND analytics.market_id(tickers.market) IS NOT NULL;
+  WHERE t.market_id = (SELECT analytics.market_id(tickers.market))
+    AND t.observed_at >= analytics.span_start(from_at, to_at)
+    AND t.observed_at < to_at
+    AND (SELECT analytics.market_id(tickers.market)) IS NOT NULL;
 END;
 COMMENT ON FUNCTION analytics.tickers IS 'Tickers of one market observed in [from_at, to_at), with the columns of the view tickers. Example: SELECT observed_at, bid, ask FROM analytics.tickers(''BTC_USDT'', ''2026-01-15'', ''2026-01-16'') ORDER BY observed_at';

@@ -1,8 +1,7 @@
 CREATE OR REPLACE VIEW analytics.states AS
 SELECT m.name AS market, s.period_s, s.observed_at, s.seq, s.origin, s.last, s.open, s.close, s.high,
        s.low, s.quote_volume, s.volume, s.change, s.session_id, s.received_at, s.market_id
-FROM market_state s JOIN market m ON m.market_id = s.market_id
-WHERE analytics.is_here('market_state');
+FROM market_state s JOIN market m ON m.market_id = s.market_id;
 COMMENT ON VIEW analytics.states IS 'Market status over the last period_s seconds, as the real-time interface pushed it. Always give a span of observed_at. Example: SELECT market, last, volume FROM analytics.states WHERE period_s = 86400 AND observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
 COMMENT ON COLUMN analytics.states.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.states.period_s IS 'Seconds that it sums up: 86400.';
@@ -50,10 +49,10 @@ BEGIN ATOMIC
   SELECT states.market, s.period_s, s.observed_at, s.seq, s.origin, s.last, s.open, s.close, s.high,
          s.low, s.quote_volume, s.volume, s.change, s.session_id, s.received_at, s.market_id
   FROM market_state s
-  WHERE s.market_id = analytics.market_id(states.market)
-    AND s.period_s = analytics.state_period(analytics.market_id(states.market), states.step)
-    AND s.observed_at >= analytics.hot_from('market_state', from_at, to_at)
-    AND s.observed_at < analytics.hot_to('market_state', from_at, to_at)
-    AND analytics.market_id(states.market) IS NOT NULL;
+  WHERE s.market_id = (SELECT analytics.market_id(states.market))
+    AND s.period_s = (SELECT analytics.state_period(analytics.market_id(states.market), states.step))
+    AND s.observed_at >= analytics.span_start(from_at, to_at)
+    AND s.observed_at < to_at
+    AND (SELECT analytics.market_id(states.market)) IS NOT NULL;
 END;
 COMMENT ON FUNCTION analytics.states(text, interval, timestamptz, timestamptz) IS 'Market status of one market and period, observed in [from_at, to_at), with the columns of the view states. Example: SELECT observed_at, last FROM analytics.states(''BTC_USDT'', ''1 day'', ''2026-01-15'', ''2026-01-16'') ORDER BY observed_at, seq';

@@ -125,6 +125,21 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null, or left out) of all, in a span without end where it is null or left out, with the columns of the view gaps. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream that is covered or was asked for in vain, such as a candle that is not closed yet, and not late enough to be called missing. is_before_history: older than all that is covered, because the history of the exchange begins later; it lowers no share. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
 
+CREATE OR REPLACE FUNCTION analytics.mismatches(from_at timestamptz, to_at timestamptz)
+RETURNS TABLE (market_id integer, interval_s integer, span tstzrange, checked_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT v.market_id, v.interval_s, v.span, v.checked_at FROM candle_check v
+  WHERE v.outcome = 'mismatch' AND v.span && analytics.span(from_at, to_at)
+    AND NOT EXISTS (
+      SELECT FROM stream r WHERE r.market_id = v.market_id
+        AND (r.kind = 'candles' AND r.variant = v.interval_s
+          OR r.kind = 'trades' AND NOT coalesce(v.detail @> '{"differences": [{"figure": "candle"}]}', false))
+        AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = r.market_id
+                          AND c.stream_id = r.stream_id AND c.span @> v.span));
+END;
+COMMENT ON FUNCTION analytics.mismatches IS 'Helper: candles that touch [from_at, to_at) and contradict the trades, of what is covered. Example: SELECT * FROM analytics.mismatches(''2026-01-15'', ''2026-01-16'')';
+
 CREATE OR REPLACE FUNCTION analytics.completeness(market text, day date)
 RETURNS TABLE (kind text, variant integer, expected_s numeric, covered_s numeric, missing_s numeric,
                unfillable_s numeric, gaps bigint, share numeric, is_complete boolean,
@@ -134,15 +149,8 @@ BEGIN ATOMIC
   SELECT f.kind, f.variant, trim_scale(f.expected_s), trim_scale(f.expected_s - f.missing_s),
          trim_scale(f.missing_s), trim_scale(f.unfillable_s), f.gaps, trunc((f.expected_s - f.missing_s) / nullif(f.expected_s, 0), 6),
          f.is_whole AND f.expected_s > 0 AND f.missing_s = 0 AND f.lag_s = 0 AND f.before_history_s = 0, (
-           SELECT count(*) FROM candle_check v
-           WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'candles'
-             AND v.outcome = 'mismatch' AND v.span && f.span
-             AND NOT EXISTS (
-               SELECT FROM stream r WHERE r.market_id = v.market_id
-                 AND (r.kind = 'candles' AND r.variant = v.interval_s
-                   OR r.kind = 'trades' AND NOT coalesce(v.detail @> '{"differences": [{"figure": "candle"}]}', false))
-                 AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = r.market_id
-                                   AND c.stream_id = r.stream_id AND c.span @> v.span))), trim_scale(f.lag_s),
+           SELECT count(*) FROM analytics.mismatches(lower(f.span), upper(f.span)) v
+           WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'candles'), trim_scale(f.lag_s),
          trim_scale(f.before_history_s)
   FROM (
     SELECT s.kind, s.variant, s.market_id, asked.span,
@@ -178,7 +186,7 @@ COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven
 
 CREATE OR REPLACE VIEW analytics.candle_checks AS
 SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,
-       v.outcome, v.detail, v.tries, v.next_try_at, v.checked_at
+       v.outcome, v.detail, v.tries, v.next_try_at, v.checked_at, v.is_exact
 FROM candle_check v JOIN market m ON m.market_id = v.market_id;
 COMMENT ON VIEW analytics.candle_checks IS 'Whether stored trades add up to the candles of the exchange: runs that match, and each candle that does not. Example: SELECT * FROM analytics.candle_checks WHERE outcome = ''mismatch'' ORDER BY starts_at DESC';
 COMMENT ON COLUMN analytics.candle_checks.market IS 'Name of the market: ''BTC_USDT''.';
@@ -190,6 +198,7 @@ COMMENT ON COLUMN analytics.candle_checks.detail IS 'Of a mismatch: what differs
 COMMENT ON COLUMN analytics.candle_checks.tries IS 'How often a mismatch was fetched again: 1.';
 COMMENT ON COLUMN analytics.candle_checks.next_try_at IS 'When a mismatch is checked again; null when it is settled: 2026-01-15 13:10:00+00.';
 COMMENT ON COLUMN analytics.candle_checks.checked_at IS 'When it was written: 2026-01-15 13:01:00+00.';
+COMMENT ON COLUMN analytics.candle_checks.is_exact IS 'Of a run that matches: each candle equals its trades in all six values and can answer instead of them: true.';
 
 CREATE OR REPLACE VIEW analytics.refusals AS
 SELECT q.endpoint, q.reason, q.count, q.last_at FROM quarantine_count q;

@@ -2,6 +2,8 @@
 -- copy on each node, and the big tables are cut by market_id, all in the same way, so that a market
 -- lives on one node with all of its data. May be run again: what is spread already stays.
 --
+-- A foreign table cannot be a partition of a table that is cut, so that nothing is archived there: it is refused by name.
+--
 -- Foreign keys are taken off for the move and put back: a table that others point to can not change
 -- its nature while they do.
 

@@ -95,6 +95,8 @@ export interface ConnectionUse {
   readonly explain?: (error: unknown) => Error;
   /** Error text when it is used after it was lost; the reason is added. */
   readonly lostText?: string;
+  /** Called with the bytes of each piece that comes in after the login. */
+  readonly onReceived?: (bytes: number) => void;
 }
 
 /** A failure in the store's words, for {@link ConnectionUse.explain}. */
@@ -149,6 +151,7 @@ export class Connection implements Runner {
     try {
       await client.connect();
       await client.query(sessionSettings(options.statementTimeoutMs));
+      connection.#watch();
       return connection;
     } catch (error) {
       connection.destroy();
@@ -160,6 +163,13 @@ export class Connection implements Runner {
   /** The driver has it; its types do not. */
   get #socket(): Socket {
     return (this.#client as unknown as { connection: { stream: Socket } }).connection.stream;
+  }
+
+  #watch(): void {
+    const { onReceived } = this.#use;
+    if (onReceived !== undefined) {
+      this.#socket.on('data', (piece: Buffer) => onReceived(piece.length));
+    }
   }
 
   get isLost(): boolean {
@@ -195,6 +205,12 @@ export class Connection implements Runner {
    */
   single<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
     return this.#query<Row>({ text: sql, values: [...values], queryMode: 'extended' });
+  }
+
+  /** Rows of one statement that comes from outside, as lists, each value as `types` reads it. */
+  table(sql: string, types: pg.CustomTypesConfig): Promise<pg.QueryArrayResult> {
+    const query = { text: sql, types, rowMode: 'array' as const, queryMode: 'extended' };
+    return this.#run(() => this.#client.query(query));
   }
 
   /** Several statements in one message, without values; answers with the rows of each. */
@@ -335,6 +351,24 @@ export class Connection implements Runner {
 function silent(afterMs: number): StoreError {
   const text = `the connection to Postgres did not answer within ${afterMs} ms`;
   return new StoreError('database_unreachable', text);
+}
+
+/** Tables and views of anybody, but for those of extensions. */
+const IS_EMPTY = `
+  SELECT NOT EXISTS (
+    SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e'))`;
+
+/** Returns true if a database holds nothing yet. @throws {@link StoreError} when it cannot be reached */
+export async function isEmptyDatabase(databaseUrl: string, clock: Clock): Promise<boolean> {
+  const limits = { connectTimeoutMs: 10_000, statementTimeoutMs: 30_000 };
+  const connection = await Connection.open({ databaseUrl, clock, ...limits });
+  try {
+    return await isTrue(connection, IS_EMPTY);
+  } finally {
+    await connection.close();
+  }
 }
 
 /**

@@ -53,7 +53,7 @@ const ACTIONS: Readonly<Record<string, SqlAction>> = {
   '55': 'retry', // object in use, lock not available
   '57': 'retry', // shut down, starting up, crashed, cancelled by statement_timeout
   '58': 'retry', // system error
-  TK: 'data', // of our own, see sql/0001: rows for a partition that is final, archived or expired
+  TK: 'data', // of our own, see sql/0001: rows for a partition that is sealed or expired
   XX: 'retry', // internal error
 };
 
@@ -68,7 +68,7 @@ const STATES = {
   /** Table, object or row: another session made it at this instant. */
   'made meanwhile': ['42P07', '42710', '23505'],
   'partition sealed': ['TK001'],
-  'partition gone': ['TK002', 'TK003'],
+  'partition expired': ['TK003'],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
 /** Whether the server refused for this reason. */
@@ -80,7 +80,6 @@ export function isState(error: unknown, state: keyof typeof STATES): boolean {
 /** What the states of our own are called. */
 const PARTITION_CODES: Readonly<Record<string, StoreErrorCode>> = {
   TK001: 'partition_final',
-  TK002: 'partition_archived',
   TK003: 'partition_expired',
 };
 
@@ -88,6 +87,25 @@ interface DatabaseErrorFields {
   readonly code?: unknown;
   readonly table?: unknown;
   readonly constraint?: unknown;
+  readonly routine?: unknown;
+}
+
+/** Names the function of Postgres that refuses to change a foreign table; its message is in the server's language. */
+const REFUSES_FOREIGN = 'CheckValidResultRel';
+
+/** True if rows were refused because their partition is archived: by a function of sql/0001, which names it, or by Postgres. */
+function isArchived(error: unknown): boolean {
+  const { code, table, routine } = fieldsOf(error);
+  return code === '55000' && (typeof table === 'string' || routine === REFUSES_FOREIGN);
+}
+
+/** True if rows were refused because those of their partition have left the database. */
+export function isPartitionGone(error: unknown): boolean {
+  return isState(error, 'partition expired') || isArchived(error);
+}
+
+function fieldsOf(error: unknown): DatabaseErrorFields {
+  return ((error instanceof StoreError ? error.cause : error) ?? {}) as DatabaseErrorFields;
 }
 
 /** Postgres' five-character code, where the server gave one. */
@@ -100,8 +118,7 @@ export function sqlstateOf(error: unknown): string | undefined {
 
 /** The partition that an error names: one that is final, archived or expired takes no rows. */
 export function partitionOf(error: unknown): string | undefined {
-  const { table } = ((error instanceof StoreError ? error.cause : error) ??
-    {}) as DatabaseErrorFields;
+  const { table } = fieldsOf(error);
   return typeof table === 'string' ? table : undefined;
 }
 
@@ -113,6 +130,7 @@ export function actionOf(error: unknown): SqlAction {
   if (sqlstate === undefined) return 'retry';
   // "no partition of relation found for row" shares its code with broken CHECKs, which name one.
   const { constraint } = error as DatabaseErrorFields;
+  if (isArchived(error)) return 'data';
   if (sqlstate === '23514' && typeof constraint !== 'string') return 'partition';
   return ACTIONS[sqlstate] ?? ACTIONS[sqlstate.slice(0, 2)] ?? 'fatal';
 }
@@ -133,7 +151,7 @@ export function toStoreError(error: unknown, doing: string): Error {
   const said = messageOf(error) || 'connection lost';
   const advice = isState(error, 'not allowed') ? RIGHTS_ADVICE : '';
   const text = `${doing}: ${said}${sqlstate === undefined ? '' : ` (SQLSTATE ${sqlstate})`}${addedByServer(error)}${advice}`;
-  const partition = PARTITION_CODES[sqlstate ?? ''];
+  const partition = isArchived(error) ? 'partition_archived' : PARTITION_CODES[sqlstate ?? ''];
   if (partition !== undefined) {
     return new StoreError(partition, said, { action: 'skip', cause: error, sqlstate });
   }

@@ -20,6 +20,14 @@ import {
   recordCheckResults,
   reportCheckResults,
 } from './checks/results.js';
+import {
+  readCheckCounts,
+  readCoveredUntil,
+  readDays,
+  readSessions,
+  readStreamNames,
+  readStreamPieces,
+} from './completeness/days.js';
 import { readFillRequests, want } from './completeness/fill-requests.js';
 import {
   closeFilledGaps,
@@ -28,6 +36,7 @@ import {
   readGapTotals,
   recordGap,
   retryGaps,
+  retryMemories,
 } from './completeness/gaps.js';
 import {
   closeOrphanSessions,
@@ -44,6 +53,7 @@ import {
 import { replaceRemovedPartitions, revokeBeyond } from './completeness/revocation.js';
 import { checkDatabase } from './connection.js';
 import { Database } from './database.js';
+import { changesSince, journalNumber } from './journal.js';
 import { refuseSharedSession } from './pooling.js';
 import {
   readDatabaseBytes,
@@ -59,6 +69,7 @@ import {
   readStreams,
   tryStoring,
 } from './reading/inspection.js';
+import { OwnStatements } from './reading/own-statements.js';
 import { readPieces } from './reading/pieces.js';
 import { openSnapshot } from './reading/snapshot.js';
 import {
@@ -68,6 +79,7 @@ import {
   readTradedSlots,
   readUntimedTrades,
 } from './reading/stored-rows.js';
+import { noteRun, readRuns } from './runs.js';
 import {
   claimArchive,
   ensureMarkets,
@@ -78,9 +90,21 @@ import {
   readStartTries,
   rememberOffsetMode,
 } from './schema/catalog.js';
+import {
+  isOwnBackend,
+  pointColdServer,
+  readColdLack,
+  readColdServerTrouble,
+} from './schema/cold-server.js';
 import { checkMigrated } from './schema/migrate.js';
 import { Partitions } from './schema/partitions.js';
-import { readDatabaseIdentity, readPartitions, SealingAdmin } from './sealing/partitions.js';
+import { readLongHolders } from './sealing/holders.js';
+import {
+  readArchived,
+  readDatabaseIdentity,
+  readPartitions,
+  SealingAdmin,
+} from './sealing/partitions.js';
 import type { ArchivedTrades } from './writer/final-partitions.js';
 import { Writer } from './writer/writer.js';
 
@@ -125,6 +149,9 @@ export interface StoreOptions {
   readonly archivedTrades?: ArchivedTrades;
 }
 
+/** Limits of statements that may take long, as for charts. */
+const LONG_LIMITS = { atOnce: 3, waiting: 32, timeoutMs: 10_000, bytes: 64 * 1_048_576 };
+
 const DEFAULTS = {
   ...{ poolSize: 4, connectTimeoutMs: 10_000, statementTimeoutMs: 30_000 },
   commitLatencyMs: 100,
@@ -167,18 +194,22 @@ const LEDGER = {
   ...{ coveredRanges: readCoveredRanges, statusRows: readStatus },
   ...{ databaseBytes: readDatabaseBytes },
   ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, retryGaps },
+  retryMemories,
   ...{ recordGap, closeFilledGaps },
   ...{ want, fillRequests: readFillRequests },
   ...{ replaceRemovedPartitions },
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
   ...{ recordIdEpoch, storedTrades: readStoredTrades, storedAbove: readStoredAbove },
   ...{ hasTradeBefore, tradedSlots: readTradedSlots, untimedTrades: readUntimedTrades },
-  ...{ openSession, touchSession, closeSession, closeOrphanSessions },
+  ...{ openSession, touchSession, closeSession, closeOrphanSessions, noteRun },
 };
 
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
 const INSPECTION = {
   ...{ streams: readStreams, progress: readProgress, pieces: readPieces, gap: readGap },
+  ...{ streamNames: readStreamNames, streamPieces: readStreamPieces, days: readDays },
+  coveredUntil: readCoveredUntil,
+  ...{ sessions: readSessions, checkCounts: readCheckCounts, runs: readRuns },
   ...{
     note: noteGaps,
     isWritten: readIsWritten,
@@ -233,6 +264,7 @@ export async function openStore(options: StoreOptions) {
     throw error;
   }
   const partitions = new Partitions(database, telemetry);
+  const long = new OwnStatements(databaseUrl, clock, LONG_LIMITS);
   /** Ends what reads a snapshot: any number at once. */
   const ending = new AbortController();
   setMaxListeners(0, ending.signal);
@@ -259,6 +291,8 @@ export async function openStore(options: StoreOptions) {
   return {
     ...bind(open, LEDGER),
     inspection: bind(open, INSPECTION),
+    /** Which time ranges were changed, in the order of commits. */
+    journal: bind(open, { number: journalNumber, changesSince }),
     checks: {
       ...bind(open, CHECKS),
       /** For each market and interval its newest unchecked span, newest first. */
@@ -266,7 +300,16 @@ export async function openStore(options: StoreOptions) {
     },
     /** Where partitions are, and a connection to work on them. */
     sealing: {
-      ...bind(open, { partitions: readPartitions, identity: readDatabaseIdentity }),
+      ...bind(open, {
+        partitions: readPartitions,
+        identity: readDatabaseIdentity,
+        pointColdServer,
+        longHolders: readLongHolders,
+        coldLack: readColdLack,
+        coldServerTrouble: readColdServerTrouble,
+        isOwnBackend,
+        archived: readArchived,
+      }),
       /**
        * Opens a connection that alone may change partition states.
        *
@@ -323,10 +366,9 @@ export async function openStore(options: StoreOptions) {
      */
     era: () => writer.era,
 
-    /** Calls a listener at each new era. Returns what ends that. */
-    onWentBack(listener: () => void): () => void {
+    /** Calls a listener at each new era. */
+    onWentBack(listener: () => void): void {
       onWentBack.add(listener);
-      return () => void onWentBack.delete(listener);
     },
 
     /** Why nothing can be stored at present, such as a full disk; undefined while that is possible. */
@@ -362,6 +404,25 @@ export async function openStore(options: StoreOptions) {
         (connection) => connection.single<Row>(sql, values),
         'READ ONLY',
       );
+    },
+
+    /** Runs one read-only statement of this program that takes milliseconds, with rows as {@link queryLong} gives them. */
+    async queryQuick<Row extends object>(sql: string, values: readonly SqlValue[]): Promise<Row[]> {
+      return await open().transaction((one) => one.rows<Row>(sql, values), 'READ ONLY');
+    },
+
+    /**
+     * Runs one read-only statement that may take long, on a connection of its own.
+     *
+     * @throws as {@link OwnStatements.run}
+     */
+    async queryLong<Row extends object>(
+      sql: string,
+      values: readonly SqlValue[],
+      signal: AbortSignal,
+    ): Promise<Row[]> {
+      open();
+      return await long.rows<Row>(sql, values, AbortSignal.any([signal, ending.signal]));
     },
 
     /** One round trip. @throws {@link StoreError} */

@@ -2,10 +2,11 @@ import { holdsSpan, normalizeSpans, type Span } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
 import type { CandleFigures, SlotFigures, TradeFigures } from '../../model/check-results.js';
+import type { SeriesTable } from '../../model/series.js';
 import { coveredSql, expectedSql, streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
-import { removedSql } from '../schema/partitions.js';
+import { localSql, type Reach, removedFrom, removedSql } from '../schema/partitions.js';
 import { fromMs } from '../sql.js';
 import { IS_ABSENT_CANDLE } from './results.js';
 
@@ -26,34 +27,29 @@ export interface CheckTarget {
 /** Most slots that are read at once. */
 export const FIGURE_SLOTS_MAX = 1000;
 
-const TRADE_SUMS = `
-  WITH sums AS (
-    SELECT floor(extract(epoch FROM (traded_at - $2::timestamptz)) / $4)::int AS slot,
-           count(*)::float8 AS count, sum(amount)::text AS amount, sum(total)::text AS total,
-           max(price)::text AS high, min(price)::text AS low,
-           min(traded_at) AS first_at, max(traded_at) AS last_at
-    FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
-    GROUP BY 1)
-  SELECT slot, count, amount, total, high, low, first.price::text AS first, last.price::text AS last
-  FROM sums, LATERAL (
-    SELECT price FROM trade WHERE market_id = $1 AND traded_at = first_at
-      AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
-    ORDER BY tid LIMIT 1) first, LATERAL (
-    SELECT price FROM trade WHERE market_id = $1 AND traded_at = last_at
-      AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
-    ORDER BY tid DESC LIMIT 1) last`;
+/** Sums are made here also of archived rows: their expressions are kept from the server that answers for those. */
+const tradeSumsSql = (isInReach: string) => `
+  SELECT floor(extract(epoch FROM (traded_at - $2::timestamptz)) / $4)::int AS slot,
+         count(*)::float8 AS count, sum(amount)::text AS amount, sum(total)::text AS total,
+         sum(price * amount)::text AS paid, max(price)::text AS high, min(price)::text AS low,
+         (array_agg(price ORDER BY traded_at, tid))[1]::text AS first,
+         (array_agg(price ORDER BY traded_at, tid))[count(*)::int]::text AS last
+  FROM (SELECT traded_at, tid, price, amount, total FROM trade
+        WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz AND ${isInReach}
+        OFFSET 0) t
+  GROUP BY 1`;
 
-const CANDLES = `
+const candlesSql = (isInReach: string) => `
   SELECT floor(extract(epoch FROM (open_at - $2::timestamptz)) / $4)::int AS slot,
          open::text, close::text, high::text, low::text, volume::text, quote_volume::text
   FROM kline WHERE market_id = $1 AND interval_s = $4
-    AND open_at >= $2::timestamptz AND open_at < $3::timestamptz`;
+    AND open_at >= $2::timestamptz AND open_at < $3::timestamptz AND ${isInReach}`;
 
-/** What is covered and can be read here. */
-const COVERED = `
+/** Covered time within reach (SQL). */
+const coveredInReach = (reach: Reach) => `
   SELECT c.stream_id, part AS span
   FROM coverage c JOIN stream s USING (stream_id), unnest(tstzmultirange(c.span) - CASE s.kind
-      WHEN 'candles' THEN ${removedSql('kline')} ELSE ${removedSql('trade')} END) AS part
+      WHEN 'candles' THEN ${removedFrom(reach, 'kline')} ELSE ${removedFrom(reach, 'trade')} END) AS part
   WHERE c.market_id = $1 AND c.stream_id = ANY ($2::int[])
     AND c.span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')})`;
 
@@ -71,12 +67,14 @@ type Slotted<Figures> = Figures & { readonly slot: number };
  * coverage that speaks of them agree.
  *
  * @param span lies on the grid, at most {@link FIGURE_SLOTS_MAX} slots
+ * @param reach `all` needs the server that answers for archived rows
  */
 export async function readFigures(
   database: Database,
   target: CheckTarget,
   kline: StreamRef,
   span: Span,
+  reach: Reach = 'local',
 ): Promise<SlotFigures[]> {
   const stepMs = kline.variant * 1000;
   const count = (span.toMs - span.fromMs) / stepMs;
@@ -86,19 +84,23 @@ export async function readFigures(
   return await database.transaction(async (runner) => {
     const bounds = [target.marketId, isoMs(span.fromMs), isoMs(span.toMs), kline.variant];
     const streamIds = [kline.streamId, ...(target.trades === null ? [] : [target.trades.streamId])];
-    const covered = await runner.rows<{ readonly streamId: number; readonly span: Span }>(COVERED, [
-      target.marketId,
-      streamIds,
-      span.fromMs,
-      span.toMs,
-    ]);
+    const covered = await runner.rows<{ readonly streamId: number; readonly span: Span }>(
+      coveredInReach(reach),
+      [target.marketId, streamIds, span.fromMs, span.toMs],
+    );
     const of = (stream: StreamRef | null) => {
       const own = covered.filter(({ streamId }) => streamId === stream?.streamId);
       return normalizeSpans(own.map((one) => one.span));
     };
     const [tradesCovered, candlesCovered] = [of(target.trades), of(kline)];
-    const trades = bySlot(await runner.rows<Slotted<TradeFigures>>(TRADE_SUMS, bounds));
-    const candles = bySlot(await runner.rows<Slotted<CandleFigures>>(CANDLES, bounds));
+    const isInReach = async (table: SeriesTable, column: string) =>
+      reach === 'all' ? 'true' : await localSql(runner, table, column);
+    const [sums, stored] = [
+      tradeSumsSql(await isInReach('trade', 'traded_at')),
+      candlesSql(await isInReach('kline', 'open_at')),
+    ];
+    const trades = bySlot(await runner.rows<Slotted<TradeFigures>>(sums, bounds));
+    const candles = bySlot(await runner.rows<Slotted<CandleFigures>>(stored, bounds));
     let previousClose = await closeBefore(runner, target, kline, span.fromMs, candlesCovered);
     return Array.from({ length: count }, (_, slot) => {
       const fromMs = span.fromMs + slot * stepMs;
@@ -167,24 +169,25 @@ const SPANS_OF = (stream: string) => `
     ${expectedSql('newest.until')}, ${coveredSql(`'-infinity'`, `'infinity'`)}
   WHERE s.stream_id = ${stream} AND newest.until IS NOT NULL`;
 
-const EXPECTED = `
+const expectedOfBoth = (reach: Reach) => `
   WITH trades AS (${SPANS_OF('$1')}), klines AS (${SPANS_OF('$2')})
   SELECT one AS span
-  FROM trades t, klines k, unnest(t.spans * k.spans - ${removedSql('trade', 'kline')}) AS one ORDER BY lower(one)`;
+  FROM trades t, klines k, unnest(t.spans * k.spans - ${removedFrom(reach, 'trade', 'kline')}) AS one ORDER BY lower(one)`;
 
 /**
  * What is expected of both roads, oldest first: from where both are to be collected (or happen to
- * be covered) up to where both are covered, but for partitions that have left the database. Empty
+ * be covered) up to where both are covered, but for partitions that are out of reach. Empty
  * while that is nothing.
  */
 export async function readExpected(
   runner: Runner,
   { trades }: CheckTarget,
   kline: StreamRef,
+  reach: Reach = 'local',
 ): Promise<Span[]> {
   if (trades === null) return [];
   const values = [trades.streamId, kline.streamId];
-  const rows = await runner.rows<{ span: Span }>(EXPECTED, values);
+  const rows = await runner.rows<{ span: Span }>(expectedOfBoth(reach), values);
   return rows.map((row) => row.span);
 }
 
@@ -249,7 +252,7 @@ const PAIRS = `
     FROM stream k JOIN stream t ON t.market_id = k.market_id AND t.kind = 'trades'
     WHERE k.kind = 'candles')`;
 
-const CONTRADICTED = `
+const contradictedSql = (isTradeLocal: string, isCandleLocal: string) => `
   WITH slots AS MATERIALIZED (
     SELECT ${slotsInSql(`k.spans - ${removedSql('trade', 'kline')}`, '$4')}
              - ${slotsInSql('t.spans', '$4')} AS spans
@@ -259,11 +262,11 @@ const CONTRADICTED = `
   FROM slots s, unnest(s.spans) AS one, LATERAL (
     SELECT DISTINCT floor(extract(epoch FROM traded_at) / $4)::float8 * $4 * 1000 AS from_ms
     FROM trade
-    WHERE market_id = $1 AND traded_at >= lower(one) AND traded_at < upper(one)) slot
+    WHERE market_id = $1 AND traded_at >= lower(one) AND traded_at < upper(one) AND ${isTradeLocal}) slot
   WHERE NOT EXISTS (
     SELECT FROM kline
     WHERE market_id = $1 AND interval_s = $4 AND open_at >= ${fromMs('slot.from_ms')}
-      AND open_at < ${fromMs('(slot.from_ms + $4 * 1000)')})
+      AND open_at < ${fromMs('(slot.from_ms + $4 * 1000)')} AND ${isCandleLocal})
   ORDER BY 1 LIMIT ${FIGURE_SLOTS_MAX}`;
 
 /**
@@ -280,7 +283,11 @@ export async function readContradicted(
 ): Promise<Span[]> {
   if (trades === null) return [];
   const values = [marketId, streamId, trades.streamId, variant];
-  const rows = await runner.rows<{ fromMs: number }>(CONTRADICTED, values);
+  const sql = contradictedSql(
+    await localSql(runner, 'trade', 'traded_at'),
+    await localSql(runner, 'kline', 'open_at'),
+  );
+  const rows = await runner.rows<{ fromMs: number }>(sql, values);
   return rows.map((row) => ({ fromMs: row.fromMs, toMs: row.fromMs + variant * 1000 }));
 }
 

@@ -32,7 +32,7 @@ const LOCK = lockRowsSql('checks', 'ARRAY[$1::int]');
 
 const COLUMNS = `
   v.span, v.outcome, coalesce(v.detail -> 'differences', '[]') AS differences,
-  v.tries, v.next_try_at`;
+  v.tries, v.next_try_at, v.is_exact`;
 
 /** {@link isAbsentCandle} of a check result `v`, as SQL. */
 export const IS_ABSENT_CANDLE = `coalesce(v.detail @> '${JSON.stringify({ differences: [ABSENT_CANDLE] })}', false)`;
@@ -52,11 +52,11 @@ const AROUND = `SELECT ${COLUMNS} FROM candle_check v WHERE ${IS_AROUND} ORDER B
 const DELETE_AROUND = `DELETE FROM candle_check v WHERE ${IS_AROUND}`;
 
 const INSERT = `
-  INSERT INTO candle_check (market_id, interval_s, span, outcome, detail, tries, next_try_at)
+  INSERT INTO candle_check (market_id, interval_s, span, outcome, detail, tries, next_try_at, is_exact)
   SELECT $1, $2, ${rangeSql('from_ms', 'to_ms')}, outcome, detail, tries,
-         ${fromMs('next_try_ms')}
-  FROM unnest($3::float8[], $4::float8[], $5::text[], $6::jsonb[], $7::int[], $8::float8[])
-    AS q(from_ms, to_ms, outcome, detail, tries, next_try_ms)`;
+         ${fromMs('next_try_ms')}, is_exact
+  FROM unnest($3::float8[], $4::float8[], $5::text[], $6::jsonb[], $7::int[], $8::float8[], $9::boolean[])
+    AS q(from_ms, to_ms, outcome, detail, tries, next_try_ms, is_exact)`;
 
 /** Replaces the rows around `hull` by what `change` makes of them. */
 async function changeRows(
@@ -78,7 +78,7 @@ async function changeRows(
   await runner.rows(INSERT, [
     marketId,
     intervalS,
-    ...unnested(flat, 'fromMs', 'toMs', 'outcome', 'detail', 'tries', 'nextTryAtMs'),
+    ...unnested(flat, 'fromMs', 'toMs', 'outcome', 'detail', 'tries', 'nextTryAtMs', 'isExact'),
   ]);
 }
 
@@ -128,7 +128,7 @@ export async function reportCheckResults(
     const later = results.flatMap(({ span, outcome, differences }): CheckRow[] => {
       const earlier = knownAt.get(span.fromMs);
       if (outcome === 'mismatch' && earlier === undefined) {
-        return [{ span, outcome, differences, tries: 0, nextTryAtMs: nowMs }];
+        return [{ span, outcome, differences, tries: 0, nextTryAtMs: nowMs, isExact: false }];
       }
       if (outcome === 'match' && earlier !== undefined) {
         return [{ ...earlier, nextTryAtMs: nowMs }];

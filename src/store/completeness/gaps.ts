@@ -489,6 +489,25 @@ export async function retryGaps(
   });
 }
 
+/**
+ * Makes exactly these gaps due now, as {@link retryGaps} does; those without a memory are due anyway. Returns how many
+ * have a memory.
+ */
+export async function retryMemories(
+  database: Database,
+  gaps: readonly Pick<Gap, 'gapId' | 'marketId'>[],
+  isUnfillableToo: boolean,
+): Promise<number> {
+  const known = gaps.filter(({ gapId }) => gapId !== null);
+  const marketIds = [...new Set(known.map(({ marketId }) => marketId))];
+  const ids = known.map(({ gapId }) => gapId);
+  if (ids.length === 0) return 0;
+  return await database.transaction(async (runner) => {
+    await lockGaps(runner, marketIds);
+    return (await runner.rows(MAKE_DUE, [ids, marketIds, isUnfillableToo])).length;
+  });
+}
+
 const ADD_REMARK = `
   UPDATE gap SET remarks = left(concat_ws(E'\\n', remarks, $5::text), 10000)
   WHERE market_id = $1 AND stream_id = $2 AND state <> 'filled'

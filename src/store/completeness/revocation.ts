@@ -18,6 +18,7 @@ import {
 import { invalidateChecks } from '../checks/results.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
+import { ADD_ENTRIES, entrySpan, LOCK_JOURNAL } from '../journal.js';
 import { LOCK_MARKETS } from '../locks.js';
 import { removedSpans } from '../schema/partitions.js';
 import { fromMs, rangeSql } from '../sql.js';
@@ -71,6 +72,9 @@ async function revoke(runner: Runner, revocation: Revocation): Promise<void> {
   const state = MOMENT_STREAMS.has(stream.kind) ? 'unfillable' : 'open';
   for (const part of subtractSpans(span, gone)) {
     await cutCoverage(runner, stream, part);
+    const { kind, marketId, variant } = stream;
+    const entry = [[tableOfStream(kind)], [marketId], [variant], [entrySpan(part)], []];
+    await runner.rows(ADD_ENTRIES.sql, ['revoked', ...entry]);
     await invalidateChecks(runner, stream, part);
     await rememberGap(runner, stream, {
       ...{ span: part, state, reason, note, atMs, nextAttemptAtMs: null },
@@ -198,6 +202,8 @@ export async function replaceRemovedPartitions(
   for (const { tableName, name, span } of found) {
     await database.transaction(async (runner) => {
       const streams = await streamsOf(runner, tableName, null);
+      // In the order of the writer.
+      await runner.rows(LOCK_JOURNAL);
       await runner.rows(LOCK_MARKETS, [[...new Set(streams.map(({ marketId }) => marketId))]]);
       const note = `the partition ${name} was dropped or detached`;
       for (const stream of streams) {

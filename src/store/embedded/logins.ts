@@ -4,6 +4,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { parentOf } from '../../kernel/processes.js';
 import { Connection, isTrue } from '../connection.js';
 import { makeRoles } from '../schema/roles.js';
+import { COPY_SETTING } from '../sealing/partitions.js';
 import { whose } from './processes.js';
 
 /** The superuser that initdb makes. The program uses it to set the server up, and for nothing else. */
@@ -32,6 +33,11 @@ const CLOSE_JOURNAL = `
       EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one);
     END LOOP;
   END $$`;
+
+/** Archived partitions are read through it. */
+const MAKE_WRAPPER = `
+  CREATE EXTENSION IF NOT EXISTS postgres_fdw;
+  GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO tapekeep_owner`;
 
 /** Connects as the program to its archive. @param password that of the superuser */
 export function programUrl(port: number, password: string): string {
@@ -170,10 +176,16 @@ export async function settleLogins(
   const archive = await openAsSuperuser(clock, port, password, DATABASE);
   try {
     await archive.rows(CLOSE_JOURNAL);
+    await archive.rows(MAKE_WRAPPER);
   } finally {
     await archive.close();
   }
   await connection.rows(`ALTER DATABASE ${DATABASE} OWNER TO ${PROGRAM_LOGIN}`);
+}
+
+/** Gives the database of the archive a name as a copy, by which it differs from its original. @param copy hex digits */
+export async function markAsCopy({ connection }: Running, copy: string): Promise<void> {
+  await connection.rows(`ALTER DATABASE ${DATABASE} SET ${COPY_SETTING} = '${copy}'`);
 }
 
 /** Writes the program's password down for people, where that can be written. */

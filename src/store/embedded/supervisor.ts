@@ -212,7 +212,10 @@ async function bringUp(options: EmbeddedOptions, paths: ClusterPaths, lost?: Hel
 }
 
 /** Held by the owner for as long as it lives. Postgres' own `postmaster.pid` keeps two servers off one cluster. */
-function lockOf(options: EmbeddedOptions, { lockFile, dataDir }: ClusterPaths): FileLock {
+export function lockOf(
+  options: Pick<EmbeddedOptions, 'clock' | 'telemetry' | 'startTimeoutMs'>,
+  { lockFile, dataDir }: ClusterPaths,
+): FileLock {
   const { clock, telemetry, startTimeoutMs: waitMs = START_TIMEOUT_MS } = options;
   return new FileLock({
     ...{ path: lockFile, clock, random: systemRandom, waitMs },

@@ -13,9 +13,12 @@ import {
 } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import type { ConnectionOptions } from '../address.js';
+import { readStreamPieces, type StreamChoice, type StreamPiece } from '../completeness/days.js';
 import type { StreamPlace } from '../completeness/ledger.js';
 import { Connection, inStoreWords } from '../connection.js';
+import { journalNumber } from '../journal.js';
 import { LOCK_READING } from '../locks.js';
+import { withinSql } from '../schema/partitions.js';
 import { readPieces } from './pieces.js';
 
 /** Rows of one market: those of which the instant lies in the span. */
@@ -25,6 +28,14 @@ export interface SeriesSlice {
   /** Interval of candles or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   readonly span: Span;
+  /** Only the rows that these entries of the journal stored. */
+  readonly stored?: readonly StoredRows[];
+}
+
+/** Rows that a transaction stored, as its entry in the journal tells them. */
+export interface StoredRows {
+  readonly span: Span;
+  readonly received: Span;
 }
 
 /**
@@ -46,6 +57,18 @@ function within(column: string, from: string, to: string): string[] {
   return [`${column} >= timestamptz '${from}'`, `${column} < timestamptz '${to}'`];
 }
 
+/** A condition of SQL, for Postgres and DuckDB, that rows of a series were stored by one of these. */
+export function storedSql(table: SeriesTable, stored: readonly StoredRows[]): string {
+  const bounds = (column: string, { fromMs, toMs }: Span) =>
+    within(column, isoMs(fromMs), isoMs(toMs));
+  const each = stored.map(({ span, received }) =>
+    [...bounds(timeColumnOf(table), span), ...bounds(seriesOf(table).received, received)].join(
+      ' AND ',
+    ),
+  );
+  return `(${each.join(' OR ')})`;
+}
+
 function jsonExpression({ name, type }: SeriesColumn): string {
   if (type === 'decimals') return `${name}::text[] AS ${name}`;
   return type === 'decimal' ? `${name}::text AS ${name}` : name;
@@ -56,7 +79,7 @@ function jsonExpression({ name, type }: SeriesColumn): string {
  * of this program and numbers.
  */
 export function copyRowsSql(
-  { kind, marketId, variantS, span }: SeriesSlice,
+  { kind, marketId, variantS, span, stored }: SeriesSlice,
   form: RowForm,
 ): string {
   const table = tableOfKind(kind);
@@ -66,6 +89,7 @@ export function copyRowsSql(
     `market_id = ${Math.trunc(marketId)}`,
     ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
     ...within(timeColumnOf(table), isoMs(span.fromMs), isoMs(span.toMs)),
+    ...(stored === undefined ? [] : [storedSql(table, stored)]),
   ];
   const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${orderOf(table).join(', ')}`;
   if (form === 'json') {
@@ -90,6 +114,8 @@ export interface MergedSlice {
   readonly toUs: number;
   /** In the order in which they became known, instead of the order of their time. */
   readonly isByReceipt: boolean;
+  /** In the order of receipt: the parts of the span whose rows are in the database. Default: all of it. */
+  readonly within?: readonly Span[];
   /** Of one market, in the order of time: only so many, the newest ones, newest first. */
   readonly newest?: number;
 }
@@ -115,7 +141,7 @@ function mergedSettings({ isByReceipt }: MergedSlice): string {
  * order of receipt there is no index: the database sorts, on its disk what does not fit its memory.
  */
 export function copyMergedSql(slice: MergedSlice): string {
-  const { kind, marketIds, variantS, fromUs, toUs, isByReceipt, newest } = slice;
+  const { kind, marketIds, variantS, fromUs, toUs, isByReceipt, newest, within: parts } = slice;
   const table = tableOfKind(kind);
   const { variant, received } = seriesOf(table);
   const [order, fields] = [orderOf(table), fieldsOf(table)];
@@ -123,6 +149,7 @@ export function copyMergedSql(slice: MergedSlice): string {
   const conditions = [
     ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
     ...within(timeColumnOf(table), isoUs(fromUs), isoUs(toUs)),
+    ...(parts === undefined ? [] : [withinSql(timeColumnOf(table), parts)]),
   ].join(' AND ');
   const selected = fields.join(', ');
   if (isByReceipt) {
@@ -149,6 +176,8 @@ export function copyMergedSql(slice: MergedSlice): string {
 /** Rows of some markets, or (null) of all, with all intervals or periods, in no order. */
 export interface TableSlice {
   readonly kind: SeriesKind;
+  /** Columns that follow the name of the market. */
+  readonly columns: readonly SeriesColumn[];
   readonly marketIds: readonly number[] | null;
   readonly span: Span;
 }
@@ -162,17 +191,16 @@ export type LedgerTable = 'markets' | 'coverage' | 'gaps';
  */
 
 /** Rows of a series with the name of their market before them. */
-export function copyTableSql({ kind, marketIds, span }: TableSlice): string {
+export function copyTableSql({ kind, columns, marketIds, span }: TableSlice): string {
   const table = tableOfKind(kind);
-  const columns = columnsOf(table);
   const [from, to] = [isoMs(span.fromMs), isoMs(span.toMs)];
-  const selected = columns.map((one) => csvExpression(one, 't.'));
+  const selected = ['m.name', ...columns.map((one) => csvExpression(one, 't.'))];
   const ids = marketIds?.map((id) => Math.trunc(id)).join(', ');
   const conditions = [
     ...within(`t.${timeColumnOf(table)}`, from, to),
     ...(ids === undefined ? [] : [`t.market_id IN (${ids === '' ? 'NULL' : ids})`]),
   ];
-  return `COPY (SELECT m.name, ${selected.join(', ')} FROM ${table} t
+  return `COPY (SELECT ${selected.join(', ')} FROM ${table} t
     JOIN market m ON m.market_id = t.market_id WHERE ${conditions.join(' AND ')}) TO STDOUT (FORMAT csv)`;
 }
 
@@ -185,12 +213,12 @@ const LEDGER: Readonly<Record<LedgerTable, string>> = {
     next_attempt_at, note, is_before_history FROM analytics.gaps`,
 };
 
-/** A partition whose rows are no longer in the database. */
-export interface RemovedPartition {
+/** A partition whose rows are in files, or gone. */
+export interface PlacedPartition {
   readonly table: string;
   readonly span: Span;
-  /** `archived`: in files; `expired`: gone for good. */
-  readonly state: 'archived' | 'expired';
+  /** `sealed`: in files and in the database; `archived`: in files; `expired`: gone for good. */
+  readonly state: 'sealed' | 'archived' | 'expired';
   /** Manifest of its files, relative to the folder of cold partitions; null without any. */
   readonly uri: string | null;
   /** Checksum that its manifest carries of itself; null without a manifest. */
@@ -210,9 +238,11 @@ const LOST = 'read again: the connection that the archive was read through is lo
  */
 const BEGIN = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${LOCK_READING}`;
 
-const READ_REMOVED = `
+const READ_PLACED = `
   SELECT table_name AS table, span, state, uri, manifest_sha256
-  FROM partition_state WHERE state IN ('archived', 'expired') ORDER BY table_name, lower(span)`;
+  FROM partition_state WHERE state IN ('archived', 'expired')
+    OR state = 'sealed' AND uri IS NOT NULL AND manifest_sha256 IS NOT NULL
+  ORDER BY table_name, lower(span)`;
 
 /**
  * Rows come by COPY, which has neither a limit on its time nor, by the order of the primary key,
@@ -236,23 +266,36 @@ const SEE_NOW = 'SELECT pg_current_snapshot()';
  */
 export class ArchiveSnapshot {
   /** What is not in the database, by table and time. No partition leaves while this is open. */
-  readonly removed: readonly RemovedPartition[];
+  readonly removed: readonly PlacedPartition[];
+  /** Those, and the partitions that are in files as well. */
+  readonly placed: readonly PlacedPartition[];
   readonly #connection: Connection;
   readonly #openFork: (seen: string) => Promise<ArchiveSnapshot>;
 
   constructor(
     connection: Connection,
-    removed: readonly RemovedPartition[],
+    placed: readonly PlacedPartition[],
     openFork: (seen: string) => Promise<ArchiveSnapshot>,
   ) {
     this.#connection = connection;
-    this.removed = removed;
+    this.placed = placed;
+    this.removed = placed.filter(({ state }) => state !== 'sealed');
     this.#openFork = openFork;
+  }
+
+  /** Number of the newest entry of the journal: whoever has read everything here continues after it. */
+  async journalNumber(): Promise<number> {
+    return await journalNumber(this.#connection);
   }
 
   /** Returns the pieces of a span of a stream, covered or missing. */
   async pieces(stream: StreamPlace, span: Span): Promise<Piece[]> {
     return await readPieces(this.#connection, stream, span);
+  }
+
+  /** Reads what is expected of streams in a time range; see {@link readStreamPieces}. */
+  async streamPieces(choice: StreamChoice, span: Span, nowMs: number): Promise<StreamPiece[]> {
+    return await readStreamPieces(this.#connection, choice, span, nowMs);
   }
 
   /**
@@ -276,6 +319,28 @@ export class ArchiveSnapshot {
     await this.#connection.rows(mergedSettings(slice));
     const silenceMs = slice.isByReceipt ? SORTING_MS : SILENCE_MS;
     yield* this.#connection.copyOut(copyMergedSql(slice), { signal, silenceMs });
+  }
+
+  /** Rows of each piece of so many milliseconds, by its start. @throws {@link StoreError} */
+  async countEach(
+    { kind, marketId, variantS, span }: SeriesSlice,
+    widthMs: number,
+  ): Promise<(readonly [fromMs: number, rows: number])[]> {
+    const table = tableOfKind(kind);
+    const { variant } = seriesOf(table);
+    const time = timeColumnOf(table);
+    const conditions = [
+      'market_id = $1',
+      ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+      ...within(time, isoMs(span.fromMs), isoMs(span.toMs)),
+    ];
+    const piece = `date_bin($2 * interval '1 ms', ${time}, timestamptz 'epoch')`;
+    const sql = `SELECT ${piece} AS start, count(*) AS rows
+      FROM ${table} WHERE ${conditions.join(' AND ')} GROUP BY 1`;
+    const rows = await this.#connection.rows<{ startMs: number; rows: number }>(sql, [
+      ...[marketId, widthMs],
+    ]);
+    return rows.map((row) => [row.startMs, row.rows] as const);
   }
 
   /** Another connection that sees the same instant, for reading beside this one; to be closed too. */
@@ -322,9 +387,9 @@ export async function openSnapshot(
     await connection.rows(BEGIN);
     const see = seen === undefined ? SEE_NOW : `SET TRANSACTION SNAPSHOT '${seen}'`;
     await connection.rows(`${SETTINGS} ${see}`);
-    const removed = await connection.rows<RemovedPartition>(READ_REMOVED);
+    const placed = await connection.rows<PlacedPartition>(READ_PLACED);
     const openFork = (at: string) => openSnapshot(options, ending, at);
-    return new ArchiveSnapshot(connection, removed, openFork);
+    return new ArchiveSnapshot(connection, placed, openFork);
   } catch (error) {
     connection.destroy();
     throw error;

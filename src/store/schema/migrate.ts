@@ -16,6 +16,7 @@ import {
   packageRoot,
   replaceAnalytics,
 } from './analytics.js';
+import { settleColdWrapper } from './cold-server.js';
 import { type RolesOutcome, settleRoles } from './roles.js';
 
 /** How much time one partition holds. All boundaries are UTC. */
@@ -112,6 +113,8 @@ export interface MigrationReport {
   readonly applied: readonly string[];
   readonly analytics: AnalyticsOutcome;
   readonly roles: RolesOutcome;
+  /** Advice where nothing can be archived; null when it can, or where this user cannot tell. */
+  readonly archiving: string | null;
 }
 
 /**
@@ -140,8 +143,9 @@ export async function migrate(options: MigrateOptions): Promise<MigrationReport>
     await settlePolicy(connection, isOwner);
     const analytics = await replaceAnalytics(connection, isOwner);
     const roles = await settleRoles(connection, isOwner);
+    const archiving = isOwner ? await settleColdWrapper(connection) : null;
     if (applied.length > 0) options.telemetry?.migrated({ applied });
-    return { applied, analytics, roles };
+    return { applied, analytics, roles, archiving };
   } catch (error) {
     throw migrationFailed(error, databaseUrl, connection.isLost);
   } finally {

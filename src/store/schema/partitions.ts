@@ -1,4 +1,7 @@
-import { type Span, spanContains } from '../../kernel/span.js';
+import { obtain } from '../../kernel/bounded.js';
+import { DAY_MS } from '../../kernel/durations.js';
+import { floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
+import { isoMs } from '../../kernel/timestamp.js';
 import {
   SERIES,
   SERIES_TABLES,
@@ -15,6 +18,10 @@ import { fromMs } from '../sql.js';
 const MAKE_PARTITION = `
   SELECT make_partition($1, at) AS made, (partition_at($1, at)).span
   FROM (SELECT ${fromMs('$2')} AS at) asked`;
+
+const FIND_LOCAL = `
+  SELECT span FROM partition_state
+  WHERE table_name = $1 AND state IN ('hot', 'sealed') AND span @> ${fromMs('$2')}`;
 
 /** A partition that is there, and its name if it is new. */
 interface Ensured {
@@ -62,6 +69,30 @@ export class Partitions {
     }
   }
 
+  /**
+   * The time of the partitions in the database that hold some times of a series, oldest first, joined where they touch. What
+   * is at most `besideMs` beside a time counts as well, where it is in the database.
+   */
+  async stretches(series: Series, times: Iterable<number>, besideMs = 0): Promise<Span[]> {
+    const found: Span[] = [];
+    let span: Span | undefined;
+    const edges = new Set<number>();
+    for (const ms of times) {
+      if (span === undefined || !spanContains(span, ms)) {
+        span = await this.#localAt(series, ms);
+        if (span !== undefined) found.push(span);
+      }
+      if (span === undefined) continue;
+      if (ms - besideMs < span.fromMs) edges.add(ms - besideMs);
+      if (ms + besideMs >= span.toMs) edges.add(ms + besideMs);
+    }
+    for (const ms of edges) {
+      const beside = await this.#localAt(series, ms);
+      if (beside !== undefined) found.push(beside);
+    }
+    return normalizeSpans(found);
+  }
+
   /** Those of some times of a series that lie in no partition that is known to be there. */
   unknownOf(series: Series, times: readonly number[]): number[] {
     let span: Span | undefined;
@@ -91,6 +122,13 @@ export class Partitions {
     return this.#known.find((one) => one.table === table && spanContains(one.span, ms))?.span;
   }
 
+  async #localAt(table: SeriesTable, ms: number): Promise<Span | undefined> {
+    const known = this.#knownAt(table, ms);
+    if (known !== undefined) return known;
+    const [row] = await this.#database.rows<{ span: Span }>(FIND_LOCAL, [table, ms]);
+    return row?.span;
+  }
+
   /** The span of the partition that holds an instant; makes it where it is missing. */
   async #spanAt(table: SeriesTable, ms: number): Promise<Span> {
     const known = this.#knownAt(table, ms);
@@ -105,14 +143,23 @@ export class Partitions {
 
 /**
  * What the ledger covers and the database does not hold any more: rows in files, or gone. What is
- * checked by rows must leave it out, or it would find them missing.
+ * checked by rows leaves it out.
  */
 
-/** The spans of all partitions of these tables that have left, as a multirange (SQL). */
-export const removedSql = (...tables: readonly string[]) => `
+/**
+ * Part of the covered time that is read: `local` leaves out what is archived, `all` does not. Only people who
+ * ask, and wait, have archived rows read; whatever goes on by itself stays with those in the database.
+ */
+export type Reach = 'local' | 'all';
+
+/** The spans of all partitions of these tables that are out of reach, as a multirange (SQL). */
+export const removedFrom = (reach: Reach, ...tables: readonly string[]) => `
   (SELECT coalesce(range_agg(gone.span), '{}') FROM partition_state gone
-   WHERE gone.state IN ('archived', 'expired')
+   WHERE gone.state IN (${reach === 'all' ? '' : `'archived', `}'expired')
      AND gone.table_name IN (${tables.map((table) => `'${table}'`).join(', ')}))`;
+
+/** The spans of all partitions of these tables that have left, as a multirange (SQL). */
+export const removedSql = (...tables: readonly string[]) => removedFrom('local', ...tables);
 
 const REMOVED_SPANS = `
   SELECT span FROM partition_state
@@ -122,6 +169,63 @@ const REMOVED_SPANS = `
 export async function removedSpans(runner: Runner, table: SeriesTable): Promise<Span[]> {
   const rows = await runner.rows<{ span: Span }>(REMOVED_SPANS, [table]);
   return rows.map(({ span }) => span);
+}
+
+const PARTITION_NAMES = `
+  SELECT (partition_at($1, ${fromMs('ms')})).name FROM unnest($2::float8[]) WITH ORDINALITY AS d(ms, ord) ORDER BY ord`;
+
+/**
+ * Sorts places by the partition that holds them. A statement that changes stored rows goes to one partition: its key is
+ * what it finds them by, and the parent, below which archived ones are, has none.
+ */
+export async function byPartition(
+  runner: Runner,
+  table: SeriesTable,
+  places: readonly number[],
+  msOf: (place: number) => number,
+): Promise<Map<string, number[]>> {
+  const days = new Map<number, number[]>();
+  for (const place of places) {
+    obtain(days, floorToMs(msOf(place), DAY_MS), () => []).push(place);
+  }
+  const names = await runner.rows<{ name: string }>(PARTITION_NAMES, [table, [...days.keys()]]);
+  const found = new Map<string, number[]>();
+  for (const [index, own] of [...days.values()].entries()) {
+    obtain(found, names[index]?.name ?? '', () => []).push(...own);
+  }
+  return found;
+}
+
+const LOCAL_SPANS = `
+  SELECT unnest(range_agg(span)) AS span FROM partition_state
+  WHERE table_name = $1 AND state IN ('hot', 'sealed')`;
+
+/** The condition that a timestamp lies in one of some spans (SQL); constants, so that only their partitions are opened. */
+export const withinSql = (column: string, spans: readonly Span[]) =>
+  spans.length === 0
+    ? 'false'
+    : `(${spans
+        .map(
+          ({ fromMs, toMs }) =>
+            `${column} >= timestamptz '${isoMs(fromMs)}' AND ${column} < timestamptz '${isoMs(toMs)}'`,
+        )
+        .join(' OR ')})`;
+
+/**
+ * The condition that a timestamp lies in a partition that is in the database (SQL). Every statement of the program about
+ * time that it does not know to be there has it: as constants, because a statement that leaves archived partitions out only
+ * while it runs has opened them by then, and needs the server that answers for them.
+ */
+export async function localSql(
+  runner: Runner,
+  table: SeriesTable,
+  column: string,
+): Promise<string> {
+  const rows = await runner.rows<{ span: Span }>(LOCAL_SPANS, [table]);
+  return withinSql(
+    column,
+    rows.map(({ span }) => span),
+  );
 }
 
 /** The table that holds what a kind of stream covers (SQL). */

@@ -83,7 +83,9 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   exclusive_lock: { writer: ADD_CHANGE, reader: READ_ROWS },
   reader_lock: { writer: READ_ROWS, reader: READ_ROWS },
   writer_commit: { writer: ADD_CHANGE, reader: READ_ROWS },
+  journal: { writer: ADD, reader: READ_ROWS },
   incident: { writer: ADD, reader: READ_ROWS },
+  run: { writer: ADD_CHANGE, reader: READ_ROWS },
   tapekeep_migration: { writer: READ_ROWS, reader: READ_ROWS },
 };
 
@@ -238,7 +240,10 @@ const FOREIGN_OBJECTS = `
     WHERE p.proowner <> $2::regrole AND (p.pronamespace = to_regnamespace('analytics')
       OR p.pronamespace = current_schema()::regnamespace AND p.proname = ANY ($3::text[]))
     UNION ALL
-    SELECT 4, 'TYPE ' || t.oid::regtype FROM pg_type t
+    SELECT 4, 'SERVER ' || quote_ident(srvname) FROM pg_foreign_server
+    WHERE srvname = 'tapekeep_cold' AND srvowner <> $2::regrole
+    UNION ALL
+    SELECT 5, 'TYPE ' || t.oid::regtype FROM pg_type t
     WHERE t.typnamespace = current_schema()::regnamespace AND t.typtype = 'e'
       AND t.typname = ANY ($4::text[]) AND t.typowner <> $2::regrole)
   SELECT object FROM statements ORDER BY place, object`;
@@ -246,16 +251,31 @@ const FOREIGN_OBJECTS = `
 /** What the writer may call of that which works with the owner's rights. */
 const WRITER_FUNCTIONS = [
   ...['make_partition', 'partition_at', 'begin_seal', 'finish_seal', 'reopen_partition'],
-  ...['drop_broken_indexes', 'rebuild_indexes', 'archive_partition', 'drop_emptied'],
-  ...['begin_restore', 'finish_restore', 'forget_files', 'expire_partition', 'expose_trade'],
-  ...['lock_rows', 'hold_lock', 'replace_partition', 'miscounted'],
+  ...[
+    'drop_broken_indexes',
+    'rebuild_indexes',
+    'make_cold_server',
+    'point_cold_server',
+    'cold_server_trouble',
+  ],
+  ...['note_files', 'archive_partition', 'import_partition', 'analyze_archived'],
+  ...['begin_restore', 'index_restored', 'drop_restored', 'finish_restore', 'forget_files'],
+  ...[
+    'expire_partition',
+    'expose_trade',
+    'lock_rows',
+    'hold_lock',
+    'replace_partition',
+    'miscounted',
+  ],
+  ...['lock_journal', 'new_entries', 'restart_journal'],
 ];
 /** Functions and types of the archive beside its tables. */
 export const OWNED_FUNCTIONS = [
   ...WRITER_FUNCTIONS,
-  ...['build_partition', 'guard_partition', 'empty_partition', 'partition_is_final', 'rows_stay'],
-  ...['lock_holder', 'streams_of', 'add_market_locks'],
-  ...['revoke_ledger', 'forget_plans'],
+  ...['key_of', 'add_key', 'build_partition', 'guard_partition', 'partition_is_final', 'rows_stay'],
+  ...['lock_holder', 'streams_of', 'add_market_locks', 'restored_name', 'revoke_ledger'],
+  ...['drop_partition', 'add_partition_to_journal', 'manifest_fault', 'bytes_of', 'place_files'],
 ];
 export const OWNED_TYPES = ['taker_side', 'state_origin'];
 
@@ -299,9 +319,10 @@ const RIGHTS_HELD = `
   FROM ours o JOIN pg_attribute t ON t.attrelid = o.oid, aclexplode(t.attacl) a
   WHERE a.grantee::regrole::text = ANY ($2::text[])`;
 
+/** Those in the database: an archived one is read through its parent alone. */
 const PARTITIONS = `
-  SELECT i.inhparent::regclass::text AS parent, i.inhrelid::regclass::text AS partition
-  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent
+  SELECT i.inhparent::regclass::text AS parent, p.oid::regclass::text AS partition
+  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent JOIN pg_class p ON p.oid = i.inhrelid AND p.relkind = 'r'
   WHERE c.relnamespace = current_schema()::regnamespace AND c.relname = ANY ($1::text[])`;
 
 const GRANT_AROUND = `

@@ -1,11 +1,14 @@
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { addedByServer, messageOf } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import { columnsOf, type SeriesColumn, timeColumnOf } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import type { ConnectionOptions } from '../address.js';
 import { Connection, inStoreWords, isTrue, type Runner } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
-import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
+import { describeHolder, holdLock } from '../locks.js';
 import { fromMs } from '../sql.js';
+import { findHolders, READER_LOCK } from './holders.js';
 
 /** `hot`: being written; `sealed`: final; `archived`: in files; `expired`: gone for good. */
 export type PartitionLife = 'hot' | 'sealed' | 'archived' | 'expired';
@@ -21,10 +24,10 @@ export interface PartitionInfo {
   /** What the heap and the indexes take in the database; 0 when it is not there. */
   readonly heapBytes: number;
   readonly indexBytes: number;
-  /** The table is there, with rows or emptied. */
-  readonly isPresent: boolean;
+  /** True if rows of a restore are there, which did not come to its end. */
+  readonly isHalfRestored: boolean;
   readonly checksum: string | null;
-  /** Manifest of its files; also of a sealed one that was restored and has not changed since. */
+  /** Manifest of its files, which a sealed one has too; null: none. */
   readonly uri: string | null;
   readonly coldBytes: number | null;
   readonly sealedAtMs: number | null;
@@ -54,12 +57,13 @@ const PARTITIONS = `
   SELECT p.table_name AS table, n.name, p.span, p.state, p.checksum, p.uri,
          coalesce(p.row_count, CASE WHEN p.state = 'hot' THEN guess.rows END)::float8 AS rows,
          coalesce(pg_table_size(c.oid), 0) AS heap_bytes,
-         coalesce(pg_indexes_size(c.oid), 0) AS index_bytes, c.oid IS NOT NULL AS is_present,
+         coalesce(pg_indexes_size(c.oid), 0) AS index_bytes,
+         to_regclass(restored_name(n.name)) IS NOT NULL AS is_half_restored,
          p.cold_bytes, p.sealed_at, p.archived_at, p.restored_at
   FROM partition_state p JOIN partition_policy w USING (table_name),
     LATERAL (SELECT p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
                CASE w.width WHEN 'day' THEN 'YYYYMMDD' ELSE 'YYYYMM' END) AS name) n
-    LEFT JOIN pg_class c ON c.oid = to_regclass(n.name)
+    LEFT JOIN pg_class c ON c.oid = to_regclass(n.name) AND c.relkind = 'r'
     LEFT JOIN LATERAL (
       SELECT round(CASE
         WHEN pg_relation_size(c.oid) = 0 THEN 0
@@ -78,13 +82,19 @@ export interface DatabaseIdentity {
   readonly databaseOid: number;
   /** Oid of the table `archive`, which a dump makes again under another one. */
   readonly tableOid: number;
+  /** Name that `tapekeep recover` gave to a copy of all these; null: an original. */
+  readonly copy: string | null;
 }
+
+/** Setting of a database that names it as a copy, which a standby of it shares. */
+export const COPY_SETTING = 'tapekeep.copy';
 
 /** Returns what a base backup or a standby shares with its original, and a restored dump does not. */
 export async function readDatabaseIdentity(runner: Runner): Promise<DatabaseIdentity> {
   const [row] = await runner.rows<Omit<DatabaseIdentity, 'system'> & { mayAsk: boolean }>(`
     SELECT (SELECT name FROM archive) AS archive, d.datname AS database, d.oid::bigint::float8 AS database_oid,
            'archive'::regclass::oid::bigint::float8 AS table_oid,
+           nullif(current_setting('${COPY_SETTING}', true), '') AS copy,
            has_function_privilege('pg_catalog.pg_control_system()', 'execute') AS may_ask
     FROM pg_database d WHERE d.datname = current_database()`);
   if (row === undefined) throw new Error('a database has a name');
@@ -95,6 +105,26 @@ export async function readDatabaseIdentity(runner: Runner): Promise<DatabaseIden
       )
     : [];
   return { ...identity, system: control?.system ?? null };
+}
+
+/** The record of an archived partition. */
+export interface ArchivedPartition extends Pick<PartitionInfo, 'table' | 'span'> {
+  readonly uri: string;
+  readonly manifestSha256: string | null;
+}
+
+/** Returns the archived partition of a name; undefined if there is none. */
+export async function readArchived(
+  runner: Runner,
+  name: string,
+): Promise<ArchivedPartition | undefined> {
+  const [row] = await runner.rows<ArchivedPartition>(
+    `SELECT table_name AS table, span, uri, manifest_sha256 FROM partition_state
+     WHERE state = 'archived' AND uri ~ ('^manifests/' || table_name || '/' || $1 || '(-[0-9a-f]{12})?\\.json$')
+       AND $1 ~ '^[a-z_]+_[0-9]+$'`,
+    [name],
+  );
+  return row;
 }
 
 /** All that were ever made, by table and time. */
@@ -132,6 +162,34 @@ export function marketRowsSql(table: SeriesTable, partition: string, marketId: n
 
 type Place = Pick<PartitionInfo, 'table' | 'name' | 'span'>;
 
+/** A partition as the place of imported files. */
+export interface FilePlace extends Place {
+  /** Null: it was never made. */
+  readonly state: PartitionLife | null;
+  readonly uri: string | null;
+  readonly hasRows: boolean;
+}
+
+/** Rows of a market on a day. */
+export interface CountedFile {
+  readonly marketId: number;
+  readonly variant: number;
+  /** UTC, `2026-01-31`. */
+  readonly date: string;
+  readonly rows: number;
+  /** Trades whose exact time is known. */
+  readonly timed: number;
+}
+
+const PLACES_AT = `
+  SELECT $1::text AS table, place.name, place.span, s.state, s.uri,
+         EXISTS (SELECT FROM rows_by_day r WHERE r.series = $1 AND r.rows > 0
+           AND r.day >= (lower(place.span) AT TIME ZONE 'UTC')::date
+           AND r.day < (upper(place.span) AT TIME ZONE 'UTC')::date) AS has_rows
+  FROM (SELECT DISTINCT (partition_at($1, ${fromMs('ms')})).* FROM unnest($2::float8[]) AS ms) place
+    LEFT JOIN partition_state s ON s.table_name = $1 AND s.span = place.span
+  ORDER BY lower(place.span)`;
+
 /** A lock that is not had by then is for another time. */
 const LOCK_SETTINGS = `SET lock_timeout = 30000; SET enable_sort = on`;
 /** The server looks this often whether we are still there: a killed program frees its locks. */
@@ -159,29 +217,18 @@ const marketsSql = (name: string) => `
   SELECT h.market_id, coalesce(m.name, h.market_id::text) AS market, m.base_prec, m.quote_prec
   FROM held h LEFT JOIN market m USING (market_id) WHERE h.market_id IS NOT NULL ORDER BY 1`;
 
-const HOLDERS_MAX = 4;
-/**
- * The sessions that have locks on tables or their indexes, except those that only read them if `$2` is
- * false. The oldest transactions first: they are the least likely to have come since.
- */
-const FIND_HOLDERS = `
-  WITH wanted AS (SELECT to_regclass(name) AS id FROM unnest($1::text[]) AS name)
-  SELECT coalesce(l.pid, 0) AS pid, ${HOLDER_COLUMNS}, false AS is_waiting
-  FROM (
-    SELECT DISTINCT pid FROM pg_locks
-    WHERE locktype = 'relation' AND granted AND pid IS DISTINCT FROM pg_backend_pid()
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-      AND ($2 OR mode <> 'AccessShareLock')
-      AND relation IN (
-        SELECT id FROM wanted
-        UNION ALL
-        SELECT indexrelid FROM pg_index JOIN wanted ON indrelid = id)) l
-    LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-  ORDER BY a.xact_start NULLS LAST, l.pid LIMIT ${HOLDERS_MAX}`;
-/** Steps that wait for readers of any partition, by the lock that those hold. */
+const NOT_SUPPORTED = '0A000';
+
+/** Steps that wait for every query of the series, and for readers that hold all partitions where they are. */
 const SWITCHES: ReadonlySet<string> = new Set([
-  ...['archive_partition', 'finish_restore', 'expire_partition'],
+  ...['archive_partition', 'import_partition', 'finish_restore', 'expire_partition'],
 ]);
+/**
+ * While such a step waits for its lock, all that comes after it waits behind it, the writer among them. So sql/0001 has it
+ * wait for a fifth of a second, and it is tried again after a pause.
+ */
+const SWITCH_TRIES = 5;
+const SWITCH_PAUSE_MS = 1_000;
 
 /**
  * The steps of the partition lifecycle, each whole or not at all, on one connection that holds
@@ -191,9 +238,13 @@ const SWITCHES: ReadonlySet<string> = new Set([
 export class SealingAdmin {
   /** What a partition lacks, and what covers it, is asked through the same connection. */
   readonly connection: Connection;
+  readonly #clock: Clock;
+  readonly #signal: AbortSignal;
 
-  private constructor(connection: Connection) {
+  private constructor(connection: Connection, clock: Clock, signal: AbortSignal) {
     this.connection = connection;
+    this.#clock = clock;
+    this.#signal = signal;
   }
 
   /** @throws StoreError `sealing_busy`, `sealing_refused`, and when it cannot connect */
@@ -205,7 +256,7 @@ export class SealingAdmin {
       await connection.rows(LOCK_SETTINGS);
       await connection.rows(LOOK_FOR_CLIENT);
       await takeLock(connection);
-      return new SealingAdmin(connection);
+      return new SealingAdmin(connection, options.clock, signal);
     } catch (error) {
       await connection.close();
       throw error;
@@ -252,25 +303,85 @@ export class SealingAdmin {
   }
 
   /**
-   * The switch to files. False: it is not sealed, or not with this checksum.
+   * Makes what archived rows are read through, if it is missing.
+   *
+   * @throws StoreError `sealing_refused` where this database has no such thing
+   */
+  async makeColdServer(): Promise<void> {
+    try {
+      await this.connection.rows('SELECT make_cold_server()');
+    } catch (error) {
+      if (sqlstateOf(error) !== NOT_SUPPORTED || !(error instanceof StoreError)) throw error;
+      const text = `${messageOf(error.cause)}${addedByServer(error.cause)}`;
+      throw new StoreError('sealing_refused', text, { cause: error, sqlstate: NOT_SUPPORTED });
+    }
+  }
+
+  /**
+   * Notes the files of a sealed partition. False: it is not sealed, or not with this checksum.
    *
    * @param cold the manifest, which the database holds against the rows that it counted
    */
-  async archive(
+  async noteFiles(
     place: Place,
     { uri, manifest }: { uri: string; manifest: { checksum: string } },
   ): Promise<boolean> {
-    return await this.#call<boolean>('archive_partition', place, uri, JSON.stringify(manifest));
+    return await this.#call<boolean>('note_files', place, uri, JSON.stringify(manifest));
   }
 
-  /** Drops the table of what is archived or expired. False: it is in use, try again later. */
-  async dropEmptied(place: Place): Promise<boolean> {
-    return await this.#call<boolean>('drop_emptied', place);
+  /** The switch to the files that were noted. False: it was reopened. */
+  async archive(place: Place): Promise<boolean> {
+    return await this.#call<boolean>('archive_partition', place);
   }
 
-  /** An empty table aside for rows that come back. False: it is not archived. */
-  async beginRestore(place: Place): Promise<boolean> {
-    return (await this.#call<string | null>('begin_restore', place)) !== null;
+  /**
+   * Gives archived partitions that lack them statistics.
+   *
+   * @throws StoreError while the server of archived rows cannot be reached
+   */
+  async analyzeArchived(): Promise<void> {
+    for (;;) {
+      const [row] = await this.connection.rows<{ name: string | null }>(
+        'SELECT analyze_archived() AS name',
+      );
+      if (typeof row?.name !== 'string') return;
+    }
+  }
+
+  /** Partitions of a table that hold these timestamps, whether or not they exist, oldest first. */
+  async placesAt(table: SeriesTable, timesMs: readonly number[]): Promise<FilePlace[]> {
+    return await this.connection.rows<FilePlace>(PLACES_AT, [table, timesMs]);
+  }
+
+  /**
+   * Takes files of rows that were never in the database. False: it has got rows meanwhile, or other files.
+   *
+   * @param follows sha256 of the manifest that this one takes the place of; null: there is none
+   * @param counted rows that it has more than that one
+   */
+  async importFiles(
+    place: Place,
+    { uri, manifest }: { uri: string; manifest: object },
+    follows: string | null,
+    counted: readonly CountedFile[],
+  ): Promise<boolean> {
+    const [text, counts] = [manifest, counted].map((one) => JSON.stringify(one));
+    return await this.#call<boolean>('import_partition', place, uri, text, follows, counts);
+  }
+
+  /** Makes an empty table aside for rows that come back. Returns its name; null: it is not archived. */
+  async beginRestore(place: Place): Promise<string | null> {
+    return await this.#call<string | null>('begin_restore', place);
+  }
+
+  /** Gives the table aside its primary key, once its rows are in it. */
+  async indexRestored(place: Place): Promise<void> {
+    await this.#call('index_restored', place);
+  }
+
+  /** Drops the table aside of a restore that did not come to its end. */
+  async dropRestored(place: Place): Promise<void> {
+    await this.#call('drop_restored', place);
   }
 
   /** Adds lines of {@link marketRows} with the market's id before them. */
@@ -280,9 +391,13 @@ export class SealingAdmin {
     await this.connection.copyIn(sql, lines);
   }
 
-  /** The switch back. False: it is not archived, or not with this checksum. */
-  async finishRestore(place: Place, checksum: string): Promise<boolean> {
-    return await this.#call<boolean>('finish_restore', place, checksum);
+  /**
+   * The switch back. False: it is not archived, or not with this checksum.
+   *
+   * @param counted checksum of the rows as they came back
+   */
+  async finishRestore(place: Place, checksum: string, counted: string): Promise<boolean> {
+    return await this.#call<boolean>('finish_restore', place, checksum, counted);
   }
 
   /** Notes that the files of rows that came back are deleted. False: there were none. */
@@ -312,15 +427,25 @@ export class SealingAdmin {
     { table, span, name }: Place,
     ...more: readonly unknown[]
   ): Promise<T> {
-    const tables = SWITCHES.has(step) ? [name, 'reader_lock'] : [name];
+    const isSwitch = SWITCHES.has(step);
+    const tables = isSwitch ? [name, table, READER_LOCK] : [name];
     // The guard alone lets readers be.
     const isOfReaders = step !== 'begin_seal';
-    return await this.#unlessInUse(tables, isOfReaders, async () => {
-      const given = ['$1', fromMs('$2'), ...more.map((_, index) => `$${index + 3}`)];
-      const sql = `SELECT ${step}(${given.join(', ')}) AS result`;
+    const given = ['$1', fromMs('$2'), ...more.map((_, index) => `$${index + 3}`)];
+    const sql = `SELECT ${step}(${given.join(', ')}) AS result`;
+    const once = async () => {
       const [row] = await this.connection.rows<{ result: T }>(sql, [table, span.fromMs, ...more]);
       return row?.result as T;
-    });
+    };
+    for (let left = isSwitch ? SWITCH_TRIES - 1 : 0; left > 0; left -= 1) {
+      try {
+        return await once();
+      } catch (error) {
+        if (!isState(error, 'lock not available')) throw error;
+        await sleep(this.#clock, SWITCH_PAUSE_MS, this.#signal);
+      }
+    }
+    return await this.#unlessInUse(tables, isOfReaders, once);
   }
 
   /**
@@ -336,8 +461,7 @@ export class SealingAdmin {
       return await work();
     } catch (error) {
       if (!isState(error, 'lock not available')) throw error;
-      const values = [tables, isOfReaders];
-      const holders = await this.connection.rows<LockHolder>(FIND_HOLDERS, values);
+      const holders = await findHolders(this.connection, tables, isOfReaders);
       const ids = holders.flatMap(({ pid }) => (pid === 0 ? [] : [pid]));
       const by = holders.length === 0 ? '' : ` by ${holders.map(describeHolder).join('; ')}`;
       const or = ids.length === 0 ? '' : `, or end it: SELECT pg_terminate_backend(${ids[0]})`;

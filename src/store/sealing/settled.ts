@@ -43,7 +43,14 @@ const FROM = fromMs('$1');
 const UNTIL = fromMs('$2');
 const SPAN = `tstzrange(${FROM}, ${UNTIL})`;
 
-/** What is missing and not given up, nor of a candle that opened before, in time that has left. */
+/** A span of some streams of one kind that is to be covered, and counts as such. */
+export interface ClaimedSpan {
+  readonly marketIds: readonly number[];
+  readonly variantS: number;
+  readonly span: Span;
+}
+
+/** Gaps that are neither given up nor claimed, nor of a candle that opened before, in time that has left. */
 const OPEN_GAP = `
   SELECT 'gap' AS why, s.kind, m.name AS market, s.variant AS variant_s, one AS span
   FROM stream s JOIN market m USING (market_id), ${rangeBeforeSql(FROM)}, ${expectedSql(UNTIL)},
@@ -53,7 +60,8 @@ const OPEN_GAP = `
       WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state = 'unfillable'
         AND g.span && ${SPAN} OFFSET 0) given_up,
     unnest(expected.spans * tstzmultirange(${SPAN}) - covered.spans - given_up.spans
-           - ${leftSql('s')}) AS one
+           - ${leftSql('s')} - CASE WHEN s.market_id = ANY ($4::int[]) AND s.variant = $5::int
+             THEN tstzmultirange(${rangeSql('$6', '$7')}) ELSE '{}' END) AS one
   WHERE s.kind = ANY ($3::text[]) ORDER BY lower(one) LIMIT 1`;
 
 /**
@@ -167,16 +175,27 @@ export interface SealNeeds {
   readonly needsTimes: boolean;
 }
 
-/** The first thing that keeps a partition from being settled; undefined when it is. */
+/**
+ * The first thing that keeps a partition from being settled; undefined when it is.
+ *
+ * @param claimed no gap
+ */
 export async function findUnsettled(
   runner: Runner,
   { table, span: { fromMs: from, toMs: to } }: Part,
   { needsChecks, needsTimes }: SealNeeds,
+  claimed: ClaimedSpan = { marketIds: [], variantS: 0, span: { fromMs: 0, toMs: 0 } },
 ): Promise<Unsettled | undefined> {
   const { streams, isFetchable } = seriesOf(table);
   // What could only be seen at its instant will never come: there is nothing to wait for.
   if (!isFetchable) return undefined;
-  for (const sql of [OPEN_GAP, OPEN_HISTORY, OPEN_SUSPECT]) {
+  const { marketIds, variantS, span } = claimed;
+  const [gap] = await runner.rows<Unsettled>(OPEN_GAP, [
+    ...[from, to, streams],
+    ...[marketIds, variantS, span.fromMs, span.toMs],
+  ]);
+  if (gap !== undefined) return gap;
+  for (const sql of [OPEN_HISTORY, OPEN_SUSPECT]) {
     const [found] = await runner.rows<Unsettled>(sql, [from, to, streams]);
     if (found !== undefined) return found;
   }

@@ -3,6 +3,7 @@ import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
 import { describeAddress } from '../address.js';
 import type { Runner } from '../connection.js';
 import { StoreError } from '../errors.js';
+import { RESTART_JOURNAL } from '../journal.js';
 import { sharedSession } from '../pooling.js';
 import { refusedRow } from './groups.js';
 
@@ -63,12 +64,13 @@ async function readKnown(connection: Runner): Promise<Known> {
 const RECORD = `
   INSERT INTO incident (kind, acknowledged, found, note) VALUES ('went back', $1, $2, $3)`;
 
-/** Writes an incident down. */
+/** Writes an incident down, and makes followers of the journal reload. */
 export async function recordWentBack(
   connection: Runner,
   { acknowledged, found, why }: WentBackError,
 ): Promise<void> {
   await connection.rows(RECORD, [acknowledged, found, why]);
+  await connection.rows(RESTART_JOURNAL);
 }
 
 const SERVER = `

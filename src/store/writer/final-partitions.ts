@@ -19,7 +19,7 @@ import {
   WRITTEN_SERIES,
 } from '../../model/series.js';
 import type { Connection } from '../connection.js';
-import { isState, partitionOf } from '../errors.js';
+import { isPartitionGone, isState, partitionOf } from '../errors.js';
 import { REOPEN_PARTITION } from '../schema/partitions.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
 import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './groups.js';
@@ -58,7 +58,7 @@ interface ResolveContext {
 
 /** Whether {@link resolveFinal} can help. */
 export function isFinalPartition(error: unknown): boolean {
-  return isState(error, 'partition sealed') || isState(error, 'partition gone');
+  return isState(error, 'partition sealed') || isPartitionGone(error);
 }
 
 /**
@@ -81,7 +81,7 @@ export async function resolveFinal(
       if (row?.state === 'sealed') onReopened(partition);
       return resolution;
     } catch (refused) {
-      if (!isState(refused, 'partition gone')) throw refused;
+      if (!isPartitionGone(refused)) throw refused;
     }
   }
   return await withoutGone(context, batches);

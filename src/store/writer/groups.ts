@@ -17,7 +17,6 @@ import {
   SHAPES,
 } from './series.js';
 import { type TradeColumnSet, timesOf, tradeColumnSet } from './trade-columns.js';
-import { findStoredSql } from './trade-rows.js';
 
 /** A refused row on its way to quarantine. The market is named by name or, from a row, by id. */
 export type Refused = QuarantineRow & { readonly marketId: number | null };
@@ -33,7 +32,7 @@ export interface PreparedGroup {
   readonly times: readonly SeriesTimes[];
   /** Markets that the transaction locks, in order. */
   readonly marketIds: readonly number[];
-  /** Statements that read what is stored and covered already, those of {@link FIND_STORED} last. */
+  /** Statements that read what is covered already. */
   readonly reads: readonly string[];
   /** Coverage is revoked before anything is read. */
   readonly isRevoking: boolean;
@@ -159,7 +158,7 @@ export function prepareGroup(batches: readonly Batch[], window: SaneWindow): Pre
   const { settled } = work;
   return {
     ...{ batches, times, trades, passes, refused, settled, marketIds: marketsOf(batches, trades) },
-    ...{ isRevoking: batches.some(isRevoking), reads: readsOf(batches, trades) },
+    ...{ isRevoking: batches.some(isRevoking), reads: readHeldSql(batches, trades) },
   };
 }
 
@@ -175,11 +174,6 @@ function marketsOf(batches: readonly Batch[], { runs }: TradeColumnSet): number[
     for (const { marketId } of expose) ids.add(marketId);
   }
   return [...ids].map((id) => Math.trunc(id)).sort((a, b) => a - b);
-}
-
-function readsOf(batches: readonly Batch[], trades: TradeColumnSet): string[] {
-  const held = readHeldSql(batches, trades);
-  return trades.length === 0 ? held : [...held, findStoredSql(trades)];
 }
 
 /** Rows of a batch that take room in the queue and in a transaction. */

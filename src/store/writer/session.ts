@@ -3,6 +3,7 @@ import type { ConnectionOptions } from '../address.js';
 import { MARK_SUSPECTS } from '../checks/results.js';
 import { Connection, inStoreWords, refuseReadOnly } from '../connection.js';
 import { isState, StoreError, sqlstateOf } from '../errors.js';
+import { ADD_ENTRIES } from '../journal.js';
 import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
 import { refuseSharedSession } from '../pooling.js';
 import { prepareSql } from '../sql.js';
@@ -17,7 +18,7 @@ const NAME_HOLDER = `SELECT set_config('application_name', $1, false)`;
 /** Run once on each connection of the writer. */
 const PREPARE = [
   CREATE_STAGES,
-  ...[FIND_STORED, ADD_ROWS, MARK_SUSPECTS, ...COVERAGE_STATEMENTS].map(prepareSql),
+  ...[FIND_STORED, ADD_ROWS, ADD_ENTRIES, MARK_SUSPECTS, ...COVERAGE_STATEMENTS].map(prepareSql),
 ];
 
 /**

@@ -1,7 +1,8 @@
-import { isoMs } from '../../kernel/timestamp.js';
-import { SERIES, type SeriesRow } from '../../model/series.js';
+import type { Span } from '../../kernel/span.js';
+import { SERIES, type Series, type SeriesRow } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { StoreError } from '../errors.js';
+import { byPartition, withinSql } from '../schema/partitions.js';
 import {
   type Outcome,
   type Passes,
@@ -65,22 +66,11 @@ export function sameContentSql({ content }: Pick<Named, 'content'>): string {
   return `(${qualified('t', content)}) IS NOT DISTINCT FROM (${qualified('s', content)})`;
 }
 
-/** Bounds of the time column as ISO text: as parameters they let the planner drop partitions. */
-export type TimeBounds = readonly [from: string, to: string];
-
-function timeBounds<Row>(
-  shape: SeriesShape<Row>,
-  pendingRows: readonly PendingRow<Row>[],
-): TimeBounds {
-  let from = Number.POSITIVE_INFINITY;
-  let to = Number.NEGATIVE_INFINITY;
-  for (const { row } of pendingRows) {
-    const at = shape.timeMs(row);
-    if (at < from) from = at;
-    if (at > to) to = at;
-  }
-  return [isoMs(from), isoMs(to)];
-}
+/**
+ * Time of the partitions in the database that hold the rows of a series. Statements name it as constants, so that the planner
+ * opens those partitions and no others: never an archived one, which stands between them or beside them.
+ */
+export type Stretches = ReadonlyMap<Series, readonly Span[]>;
 
 /** Fills the stage; `ord` is the position in `pendingRows`. */
 async function stageRows<Row>(
@@ -132,17 +122,17 @@ async function insertStaged(connection: Connection, shape: Named, expected: numb
 }
 
 /**
- * SQL that looks up, for each row `s` of a stage, the row `t` of its key, within the bounds $1 and $2.
+ * SQL that looks up, for each row `s` of a stage, the row `t` of its key, within some spans.
  *
  * OFFSET 0 keeps the planner from turning the join around. It believes that there is next to nothing
  * in the newest hours of a table, of which no statistics exist yet, and would read these and go
  * through the whole stage for each of their rows: minutes instead of milliseconds.
  */
-function probeSql({ table, key, timeColumn }: Named): string {
+function probeSql({ table, key, timeColumn }: Named, spans: readonly Span[]): string {
   return `stage_${table} s CROSS JOIN LATERAL (
     SELECT * FROM ${table} t
     WHERE (${qualified('t', key)}) = (${qualified('s', key)})
-      AND t.${timeColumn} BETWEEN $1::timestamptz AND $2::timestamptz OFFSET 0) t`;
+      AND ${withinSql(`t.${timeColumn}`, spans)} OFFSET 0) t`;
 }
 
 type Shape = SeriesShape<SeriesRow>;
@@ -157,23 +147,26 @@ async function storeRows(
   connection: Connection,
   shape: Shape,
   pendingRows: readonly PendingRow<SeriesRow>[],
+  spans: readonly Span[],
 ): Promise<Outcome[]> {
   const outcomes = pendingRows.map((): Outcome => 'stored');
   if (pendingRows.length === 0) return outcomes;
   const { versions } = SERIES[shape.table];
-  const bounds = timeBounds(shape, pendingRows);
   // An earlier pass of the same transaction may have left its rows.
   if (versions !== null) await connection.rows(`DELETE FROM ${stageOf(shape)}`);
   await stageRows(connection, shape, pendingRows);
-  const known = await connection.rows<Known>(findKnownSql(shape), [...bounds]);
+  const known = await connection.rows<Known>(findKnownSql(shape, spans));
   for (const { ord, same, stale } of known) {
     // A version received before the stored one is not news any more.
     outcomes[ord] = same ? 'duplicate' : versions === null || stale ? 'conflict' : 'updated';
   }
   const changed = known.filter(({ ord }) => outcomes[ord] === 'updated').map(({ ord }) => ord);
   if (versions !== null && changed.length > 0) {
-    await connection.rows(keepVersionsSql(shape, versions), [...bounds, changed]);
-    await connection.rows(setVersionsSql(shape), [changed]);
+    await connection.rows(keepVersionsSql(shape, versions, spans), [changed]);
+    const timeOf = (ord: number) => shape.timeMs((pendingRows[ord] as PendingRow<SeriesRow>).row);
+    for (const [name, ords] of await byPartition(connection, shape.table, changed, timeOf)) {
+      await connection.rows(setVersionsSql(shape, name), [ords]);
+    }
     await connection.rows(SUSPECT_CANDLES, [changed]);
   }
   await insertStaged(connection, shape, pendingRows.length - known.length);
@@ -181,11 +174,15 @@ async function storeRows(
 }
 
 /** Stores the rows of a group but its trades. */
-export async function storeAll(connection: Connection, passes: Passes): Promise<SettledRow[]> {
+export async function storeAll(
+  connection: Connection,
+  passes: Passes,
+  stretches: Stretches,
+): Promise<SettledRow[]> {
   const settled: SettledRow[] = [];
   for (const [table, shape] of SHAPES) {
     for (const pass of passes.get(table) ?? []) {
-      const outcomes = await storeRows(connection, shape, pass);
+      const outcomes = await storeRows(connection, shape, pass, stretches.get(table) ?? []);
       for (const [index, one] of pass.entries()) {
         settled.push({ ...one, table, outcome: outcomes[index] ?? 'stored' });
       }
@@ -203,25 +200,25 @@ interface Known {
 }
 
 /** Finds the staged rows whose key is stored already, with one index probe each. */
-const findKnownSql = (shape: Shape) => `
+const findKnownSql = (shape: Shape, spans: readonly Span[]) => `
   SELECT s.ord, ${sameContentSql(shape)} AS same, s.received_at < t.received_at AS stale
-  FROM ${probeSql(shape)}`;
+  FROM ${probeSql(shape, spans)}`;
 
-function keepVersionsSql(shape: Shape, versions: string): string {
+function keepVersionsSql(shape: Shape, versions: string, spans: readonly Span[]): string {
   const { key, content } = shape;
   return `
   INSERT INTO ${versions} (${[...key, 'revision', 'known_from', 'known_to', ...content].join(', ')})
   SELECT ${qualified('t', key)}, t.revision, t.received_at, s.received_at, ${qualified('t', content)}
-  FROM ${probeSql(shape)}
-  WHERE s.ord = ANY ($3::int[])
+  FROM ${probeSql(shape, spans)}
+  WHERE s.ord = ANY ($1::int[])
   ORDER BY ${qualified('t', key)}`;
 }
 
-/** All of these keys are there: nothing is inserted, and each is found by its key. */
-function setVersionsSql({ table, columns, key, content }: Shape): string {
+/** All of these keys are there: nothing is inserted, and each is found by its key. @param partition that holds them */
+function setVersionsSql({ table, columns, key, content }: Shape, partition: string): string {
   const set = [...content, 'received_at'].map((column) => `${column} = excluded.${column}`);
   return `
-  INSERT INTO ${table} AS t (${columns.join(', ')})
+  INSERT INTO ${partition} AS t (${columns.join(', ')})
   SELECT ${columns.join(', ')} FROM stage_${table} WHERE ord = ANY ($1::int[])
   ORDER BY ${key.join(', ')}
   ON CONFLICT (${key.join(', ')}) DO UPDATE SET ${set.join(', ')}, revision = t.revision + 1`;

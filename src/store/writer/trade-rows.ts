@@ -1,11 +1,13 @@
+import { isEmptySpan, overlapOf, type Span } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { Connection } from '../connection.js';
+import { byPartition, withinSql } from '../schema/partitions.js';
 import { executeSql, fromMs, type NamedStatement } from '../sql.js';
 import { type Outcome, TRADE } from './series.js';
-import { sameContentSql, stageLines, type TimeBounds } from './staging.js';
+import { sameContentSql, stageLines } from './staging.js';
 import { allPlaces, BESIDE_S, denseLines, type TradeColumnSet } from './trade-columns.js';
 
-const BESIDE_MS = BESIDE_S * 1_000;
+export const BESIDE_MS = BESIDE_S * 1_000;
 
 /**
  * What is stored near the trades of each market that are to be stored: its oldest and its newest second,
@@ -58,7 +60,7 @@ const LOOKED_AT = TRADE.content.concat('traded_at', 'executed_at').map((name) =>
  * side as well: the same id there is the same trade, reported with another time, and must not be stored
  * twice. OFFSET 0 for the reason given at probeSql.
  */
-const FIND_KNOWN = `
+const findKnownSql = (isNear: string) => `
   SELECT found, learns, string_agg(ord::text, ',') AS ords
   FROM (
     SELECT s.ord,
@@ -73,19 +75,19 @@ const FIND_KNOWN = `
     LEFT JOIN LATERAL (
       SELECT ${LOOKED_AT.join(', ')} FROM trade k
       WHERE k.market_id = s.market_id AND k.tid = s.tid AND k.traded_at = s.traded_at
-        AND k.traded_at BETWEEN $1::timestamptz AND $2::timestamptz OFFSET 0) t ON true
+        AND ${isNear} OFFSET 0) t ON true
     LEFT JOIN LATERAL (
       SELECT k.tid FROM trade k
       WHERE t.traded_at IS NULL AND k.market_id = s.market_id AND k.tid = s.tid
         AND k.traded_at = ANY (ARRAY[
           s.traded_at - interval '1 second', s.traded_at + interval '1 second'])
-        AND k.traded_at BETWEEN $1::timestamptz AND $2::timestamptz OFFSET 0) b ON true
+        AND ${isNear} OFFSET 0) b ON true
     WHERE t.traded_at IS NOT NULL OR b.tid IS NOT NULL) known
   GROUP BY found, learns`;
 
 /** All of these keys are there: nothing is inserted, and each is found by its key. */
-const SET_EXACT_TIME = `
-  INSERT INTO trade (${TRADE.columns.join(', ')})
+const setExactTimeSql = (partition: string) => `
+  INSERT INTO ${partition} (${TRADE.columns.join(', ')})
   SELECT ${TRADE.columns.join(', ')} FROM stage_trade WHERE ord = ANY ($1::int[])
   ORDER BY ${TRADE.key.join(', ')}
   ON CONFLICT (${TRADE.key.join(', ')}) DO UPDATE SET executed_at = excluded.executed_at`;
@@ -104,13 +106,15 @@ export interface StoredTrades {
  * changes. A row in conflict gives its time too, which is that of the id: a claim of exact times
  * covers the stored row, whatever else the two do not agree on. New ones are left to be copied. The caller holds the locks of their markets.
  *
- * @param stored the rows of {@link findStoredSql}
+ * @param stored from {@link joinStored}
+ * @param spans in which the stored ones are looked for, see {@link nearSpans}
  * @param whenSent called when the server has got the larger part of its work and is busy with it
  */
 export async function sortOutTrades(
   connection: Connection,
   columns: TradeColumnSet,
   stored: readonly Stored[],
+  spans: readonly Span[],
   whenSent: () => void,
 ): Promise<StoredTrades> {
   const outcomes = new Map<number, Outcome>();
@@ -120,7 +124,8 @@ export async function sortOutTrades(
   if (staged.length > 0) {
     const numbers = staged.map((place) => columns.lineNumbers[place] ?? 0);
     await stageLines(connection, TRADE, columns.encoder.pickNumbered(numbers));
-    const finding = findKnown(connection, boundsOf(columns));
+    const timeOf = (number: number) => columns.ms[staged[number] ?? 0] ?? 0;
+    const finding = findKnown(connection, spans, timeOf);
     if (2 * staged.length > columns.length) whenSent();
     for (const { numbers, outcome, learns } of await finding) {
       for (const number of numbers) {
@@ -140,22 +145,39 @@ export async function sortOutTrades(
   return { outcomes, learnt, copyText };
 }
 
-/** With room for those that are reported a second beside. */
-function boundsOf({ ms, runs }: TradeColumnSet): TimeBounds {
+/**
+ * The time in which what is stored of these trades can be, with room for those that are reported a second beside.
+ *
+ * @param stretches time of the partitions in the database that hold the trades
+ */
+export function nearSpans({ ms, runs }: TradeColumnSet, stretches: readonly Span[]): Span[] {
   const oldest = runs.reduce((low, { start }) => Math.min(low, ms[start] ?? low), Infinity);
   const newest = runs.reduce((high, { end }) => Math.max(high, ms[end - 1] ?? high), -Infinity);
-  return [isoMs(oldest - BESIDE_MS), isoMs(newest + BESIDE_MS)];
+  const reach = { fromMs: oldest - BESIDE_MS, toMs: newest + BESIDE_MS + 1 };
+  return stretches.map((one) => overlapOf(one, reach)).filter((one) => !isEmptySpan(one));
 }
 
-/** Asks what is stored near trades, for {@link sortOutTrades}. */
-export function findStoredSql(columns: TradeColumnSet): string {
-  const { ms, runs } = columns;
-  return executeSql(FIND_STORED, [
+/** Statements that ask what is stored near trades, one for each span. */
+export function findStoredSql({ ms, runs }: TradeColumnSet, spans: readonly Span[]): string[] {
+  const ofRuns = [
     runs.map(({ marketId }) => marketId),
     runs.map(({ start }) => (ms[start] ?? 0) - BESIDE_MS),
     runs.map(({ end }) => (ms[end - 1] ?? 0) + BESIDE_MS),
-    ...boundsOf(columns),
-  ]);
+  ];
+  return spans.map(({ fromMs, toMs }) =>
+    executeSql(FIND_STORED, [...ofRuns, isoMs(fromMs), isoMs(toMs - 1)]),
+  );
+}
+
+/** Joins answers of several spans, oldest first: one for each market. */
+export function joinStored(answers: readonly (readonly Stored[])[]): Stored[] {
+  const joined = new Map<number, Stored>();
+  for (const found of answers.flat()) {
+    const older = joined.get(found.run);
+    const { newestMs, highId } = found;
+    joined.set(found.run, older === undefined ? found : { ...older, newestMs, highId });
+  }
+  return [...joined.values()];
 }
 
 /** What was found of one market; ids of the seconds at its edges. */
@@ -194,12 +216,16 @@ interface Known {
 }
 
 /** Looks up the staged trades; those that are known learn their exact time. */
-async function findKnown(connection: Connection, bounds: TimeBounds): Promise<Known[]> {
+async function findKnown(
+  connection: Connection,
+  spans: readonly Span[],
+  timeOf: (number: number) => number,
+): Promise<Known[]> {
   const rows = await connection.rows<{
     readonly found: Outcome | 'beside';
     readonly learns: boolean;
     readonly ords: string;
-  }>(FIND_KNOWN, [...bounds]);
+  }>(findKnownSql(withinSql('k.traded_at', spans)));
   const known = rows.map(
     ({ found, learns, ords }): Known => ({
       numbers: ords.split(',').map(Number),
@@ -208,7 +234,10 @@ async function findKnown(connection: Connection, bounds: TimeBounds): Promise<Kn
     }),
   );
   for (const { numbers, learns } of known) {
-    if (learns) await connection.rows(SET_EXACT_TIME, [numbers]);
+    if (!learns) continue;
+    for (const [name, own] of await byPartition(connection, 'trade', numbers, timeOf)) {
+      await connection.rows(setExactTimeSql(name), [own]);
+    }
   }
   return known;
 }

@@ -1,3 +1,4 @@
+import type { Span } from '../../kernel/span.js';
 import type { CommitResult } from '../../model/batch.js';
 import { recordFindings } from '../completeness/gaps.js';
 import { revokeAll } from '../completeness/revocation.js';
@@ -10,8 +11,8 @@ import { CONFLICT, type PreparedGroup, refusedRow } from './groups.js';
 import { tally } from './outcomes.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
 import { TRADE } from './series.js';
-import { copySql, storeAll } from './staging.js';
-import { type Stored, sortOutTrades } from './trade-rows.js';
+import { copySql, type Stretches, storeAll } from './staging.js';
+import { findStoredSql, joinStored, nearSpans, type Stored, sortOutTrades } from './trade-rows.js';
 
 /**
  * One try at committing a group in one transaction: what it revokes, its rows, the coverage that they prove, what was
@@ -31,6 +32,7 @@ interface GroupContext {
   readonly connection: Connection;
   readonly number: CommitNumber;
   readonly quarantine: Quarantine;
+  readonly stretches: Stretches;
   /** Called when the server has got the larger part of its work and is busy with it. */
   readonly whenSent: () => void;
 }
@@ -47,10 +49,11 @@ export async function commitGroup(
   context: GroupContext,
   group: PreparedGroup,
 ): Promise<GroupResult> {
-  const { connection, quarantine, whenSent } = context;
-  const { held, stored } = await begin(context, group);
-  const trades = await sortOutTrades(connection, group.trades, stored, whenSent);
-  const others = await storeAll(connection, group.passes);
+  const { connection, quarantine, stretches, whenSent } = context;
+  const near = nearSpans(group.trades, stretches.get('trade') ?? []);
+  const { held, stored } = await begin(context, group, near);
+  const trades = await sortOutTrades(connection, group.trades, stored, near, whenSent);
+  const others = await storeAll(connection, group.passes, stretches);
   const isKnown = (place: number) => trades.outcomes.has(place);
   const { ranges, calls } = settleCoverage(group, held, isKnown);
   await recordFindings(connection, group.batches);
@@ -73,8 +76,14 @@ interface Found {
 }
 
 /** Advances the number, takes the locks of the markets, revokes, and asks then for all that the rest is decided by. */
-async function begin({ connection, number }: GroupContext, group: PreparedGroup): Promise<Found> {
-  const { batches, marketIds, isRevoking, reads, trades } = group;
+async function begin(
+  { connection, number }: GroupContext,
+  group: PreparedGroup,
+  near: readonly Span[],
+): Promise<Found> {
+  const { batches, marketIds, isRevoking, trades } = group;
+  const finding = findStoredSql(trades, near);
+  const reads = [...group.reads, ...finding];
   const lock = lockRowsSql('market', `'{${marketIds.join(',')}}'::int[]`);
   const opening = [...BEGIN, number.advanceSql, ...(marketIds.length > 0 ? [lock] : [])];
   const first = await connection.script(isRevoking ? opening : [...opening, ...reads]);
@@ -82,6 +91,6 @@ async function begin({ connection, number }: GroupContext, group: PreparedGroup)
   if (isRevoking) await revokeAll(connection, batches);
   const later = isRevoking && reads.length > 0 ? await connection.script(reads) : [];
   const answers = [...first.slice(opening.length), ...later];
-  const stored = trades.length > 0 ? answers.splice(-1).flat() : [];
-  return { held: answers.flat() as Held[], stored: stored as Stored[] };
+  const stored = answers.splice(answers.length - finding.length) as Stored[][];
+  return { held: answers.flat() as Held[], stored: joinStored(stored) };
 }

@@ -3,9 +3,10 @@ import { AbortedError, codeOf, isAborted, messageOf } from '../../kernel/errors.
 import { Mutex } from '../../kernel/mutex.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
-import { isEmptySpan } from '../../kernel/span.js';
+import { isEmptySpan, type Span } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
+import type { Series } from '../../model/series.js';
 import type { ConnectionOptions } from '../address.js';
 import {
   actionOf,
@@ -40,6 +41,7 @@ import {
   sumOutcomes,
 } from './series.js';
 import { BlockerWatch, WriterSession } from './session.js';
+import { BESIDE_MS } from './trade-rows.js';
 import { commitGroup, type GroupResult } from './transaction.js';
 
 /** What one group has tried so far. */
@@ -339,10 +341,15 @@ export class Writer {
         await recordWentBack(connection, this.#wentBack);
         this.#isUnrecorded = false;
       }
-      for (const [table, times] of group.times) await partitions.ensureTimes(table, times);
+      const stretches = new Map<Series, readonly Span[]>();
+      for (const [table, times] of group.times) {
+        await partitions.ensureTimes(table, times);
+        const besideMs = table === 'trade' ? BESIDE_MS : 0;
+        stretches.set(table, await partitions.stretches(table, times, besideMs));
+      }
       const committed = await commitGroup(
         {
-          ...{ connection, number, quarantine: this.#quarantine },
+          ...{ connection, number, quarantine: this.#quarantine, stretches },
           whenSent: () => this.#prepareAhead(),
         },
         group,
@@ -350,6 +357,8 @@ export class Writer {
       number.committed();
       return { committed, durationMs: clock.monotonicMs() - startedMs };
     } catch (error) {
+      // A partition that it remembers may have been dropped or archived.
+      partitions.forget();
       // Only an answer of the server proves that the connection is in step.
       const isInStep = sqlstateOf(error) !== undefined || error instanceof StoreError;
       number.failed(isInStep);
@@ -362,13 +371,12 @@ export class Writer {
 
   /** Prepares the next try, or throws what cannot be helped. */
   async #recover(error: unknown, retry: RetryState): Promise<void> {
-    const { clock, telemetry, partitions } = this.#options;
+    const { clock, telemetry } = this.#options;
     if (error instanceof WentBackError) throw error;
     const action = actionOf(error);
     const isSurprise = action === 'partition' || action === 'duplicate';
     if (isSurprise && retry.surprises < MAX_SURPRISES) {
       retry.surprises += 1;
-      partitions.forget();
       return;
     }
     if (isProgramError(error)) {
