@@ -30,7 +30,7 @@ import { GapFiller } from './trades/filler.js';
 import { OffsetModes } from './trades/offset-mode.js';
 import { noTraits } from './trades/walk.js';
 
-interface CollectorOptions extends CollectPorts {
+export interface CollectorOptions extends CollectPorts {
   /** Requests a second that one endpoint may get now. */
   readonly requestsPerS: () => number;
   /** The same of all endpoints together; left out: no more than one of them. */
@@ -212,11 +212,14 @@ export class Collector {
    */
   async review(): Promise<void> {
     if (this.#stopping.signal.aborted) return;
-    const { archive, time } = this.#context;
-    const isOpen = this.#units.size > 0 && this.#units.size >= this.wantedMarkets.length;
-    if (isOpen) this.#paces.review(this.#units.values());
+    const { archive, time, only } = this.#context;
     await this.#keepWithinPresent();
-    await this.#ledgers.review();
+    // Requests alone keep no schedule, and do not follow the present.
+    if (only === undefined) {
+      const isOpen = this.#units.size > 0 && this.#units.size >= this.wantedMarkets.length;
+      if (isOpen) this.#paces.review(this.#units.values());
+      await this.#ledgers.review();
+    }
     const units = [...this.#units.values()];
     const streamIds = units.flatMap((unit) => fillersOf(unit).map(({ streamId }) => streamId));
     const requests = await archive.fillRequests(Math.floor(time.nowMs()), streamIds);
@@ -385,7 +388,7 @@ export class Collector {
     }
     if (trades !== undefined) {
       this.#filler.add(trades);
-      this.#dispatcher.add(market, trades, trades.times);
+      this.#dispatcher.add(market, trades, context.only ? undefined : trades.times);
     }
     for (const state of unit.states) state.start();
   }

@@ -28,7 +28,15 @@ export interface CollectPorts {
   readonly clock: Clock;
   readonly random: Random;
   readonly telemetry: CollectEvents;
+  /**
+   * Restricts collecting to requests: of these streams only what is requested is filled, whatever the ledger expects.
+   * New streams are made as the settings say all the same: a later start expects the same of them. Left out: everything
+   * that the settings name is collected.
+   */
+  readonly only?: StreamFilter | undefined;
 }
+
+type StreamFilter = (market: string, kind: StreamKind, variant: number) => boolean;
 
 /** What every collector of one daemon shares. */
 export interface CollectContext extends CollectPorts {
@@ -45,11 +53,6 @@ export interface CollectContext extends CollectPorts {
   readonly depthToleranceMs: number;
   /** Asks for the tickers of all markets; left out: none are collected. */
   readonly tickers?: TickerCollector | undefined;
-  /**
-   * True: of trades and candles only what is requested is filled, whatever the ledger expects. New streams are made as
-   * the settings say all the same: a later start expects the same of them.
-   */
-  readonly isOnRequest?: boolean;
 }
 
 /** Everything that is collected of one market. */
@@ -81,7 +84,9 @@ export async function openMarketUnit(
   market: string,
   marketId: number,
 ): Promise<MarketUnit> {
-  const { settings, archive, ledgers, time, isOnRequest = false } = context;
+  const { settings, archive, ledgers, time, only } = context;
+  const isOnRequest = only !== undefined;
+  const isChosen = (kind: StreamKind, variant: number) => only?.(market, kind, variant) ?? true;
   const { trades, depth, states } = settings.streams;
   const openStream = async (kind: StreamKind, variant: number, collectFromMs?: number) => {
     const key = { kind, marketId, variant, ...(collectFromMs !== undefined && { collectFromMs }) };
@@ -102,7 +107,7 @@ export async function openMarketUnit(
 
   let walker: TradeWalker | undefined;
   let pushed: PushedTrades | undefined;
-  if (trades.enabled) {
+  if (trades.enabled && isChosen('trades', 0)) {
     const { exchange, onUnpushed, traits } = context;
     // Trades are covered in whole seconds.
     const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
@@ -112,7 +117,7 @@ export async function openMarketUnit(
     const history = historySource(exchange);
     const hasResult = exchange.offers('historyResult');
     const options = {
-      ...{ ...shared, ...own, pushed, traits, isAllWanted },
+      ...{ ...shared, ...own, pushed, traits, isAllWanted, isOnRequest },
       source: hasResult ? resultSource(exchange) : history,
       timed: hasResult && trades.exactTimes ? history : undefined,
       evidence: context.evidenceOf(market),
@@ -138,8 +143,10 @@ export async function openMarketUnit(
   const stalled = { states: ['unfillable'], reasons: ['walk stalled'] } as const;
   const lost = collected.enabled ? await archive.listGaps({ ...filter, ...stalled }, nowMs) : [];
   // The shortest first: no long wait for a longer one stands before it.
-  const intervalsS = [...collected.intervalsS].sort((a, b) => a - b);
-  for (const intervalS of collected.enabled ? intervalsS : []) {
+  const intervalsS = [...(collected.enabled ? collected.intervalsS : [])]
+    .filter((intervalS) => isChosen('candles', intervalS))
+    .sort((a, b) => a - b);
+  for (const intervalS of intervalsS) {
     const fromMs = floorToMs(nowMs - collected.history, intervalS * 1000);
     const { ranges, ...opened } = await openStream('candles', intervalS, fromMs);
     const { stream } = opened;

@@ -207,7 +207,8 @@ const STORE = {
     level: 'debug',
     text: 'committed',
     moves: { commits_total: 1, commit_duration_seconds: 'durationMs', commit_batches: 'batches' },
-    record({ metrics, clock }, { rows }) {
+    record({ metrics, clock, counts }, { rows }) {
+      counts.committed();
       metrics.move('last_commit_timestamp_seconds', clock.wallMs() / 1000);
       for (const [table, outcomes] of Object.entries(rows)) {
         for (const [outcome, count] of Object.entries(outcomes)) {
@@ -480,18 +481,79 @@ const DAEMON = {
     fields: ({ code }) => ({ code }),
     moves: { failures_total: 1 },
   }),
+  /** A receiver of notices took one; `checks` names its changes. */
+  noticeSent: event<{ checks: readonly string[] }, 'outcome'>({
+    level: 'info',
+    text: 'notice sent',
+    labels: () => ({ outcome: 'sent' }),
+    moves: { notices_total: 1 },
+  }),
+  /** It did not; the notice is sent again. */
+  noticeFailed: event<Failure, 'outcome'>({
+    level: 'warn',
+    text: 'notice not sent, will retry',
+    flood: ({ code }) => `notice ${code}`,
+    fields: ({ code, message }) => ({ code, error: message }),
+    labels: () => ({ outcome: 'failed' }),
+    moves: { notices_total: 1 },
+  }),
+  /** A request to the console was answered. `endpoint` is one of our names. */
+  consoleAnswered: event<{ endpoint: string; status: number }>({
+    level: 'trace',
+    text: 'console answered',
+    labels: ({ status }) => ({ status: String(status) }),
+    moves: { console_requests_total: 1 },
+  }),
+  /** A token was typed or sent, and was right, wrong, or not looked at after too many wrong ones. */
+  loginTried: event<{ outcome: 'ok' | 'wrong' | 'limited' }>({
+    level: ({ outcome }) => (outcome === 'ok' ? 'info' : 'warn'),
+    text: ({ outcome }) => (outcome === 'ok' ? 'login to the console' : 'login refused'),
+    flood: ({ outcome }) => `login ${outcome}`,
+    moves: { console_logins_total: 1 },
+  }),
+};
+
+/** The endpoint of archived partitions, which foreign tables of Postgres read. */
+const SERVE = {
+  /** Rows of a FETCH were sent. */
+  rowsSent: event<{ rows: number; durationMs: number }>({
+    level: 'trace',
+    text: 'archived rows sent',
+    moves: {
+      archived_rows_sent_total: 'rows',
+      archived_fetches_total: 1,
+      archived_fetch_seconds_total: 'durationMs',
+    },
+  }),
+  /** A statement got an error; the connection goes on. */
+  statementRefused: event<{ sqlstate: string; message: string }, 'code'>({
+    level: 'warn',
+    text: 'statement over archived rows failed',
+    flood: ({ sqlstate, message }) => `serve ${sqlstate} ${slug(message)}`,
+    labels: ({ sqlstate }) => ({ code: sqlstate }),
+    moves: { archived_failures_total: 1 },
+  }),
+  /** A connection was ended with an error. */
+  connectionEnded: event<{ sqlstate: string; message: string }, 'code'>({
+    level: 'warn',
+    text: 'connection for archived rows ended',
+    flood: ({ sqlstate }) => `serve connection ${sqlstate}`,
+    labels: ({ sqlstate }) => ({ code: sqlstate }),
+    moves: { archived_failures_total: 1 },
+  }),
 };
 
 /** The table, by the room that reports. */
 export const EVENTS = {
   ...{ client: CLIENT, store: STORE, collect: COLLECT, verify: VERIFY, sealing: SEALING },
-  ...{ server: SERVER, daemon: DAEMON },
+  ...{ server: SERVER, serve: SERVE, daemon: DAEMON },
 };
 
 export type StoreEvents = Reports<typeof STORE>;
 export type CollectEvents = Reports<typeof COLLECT>;
 export type VerifyEvents = Reports<typeof VERIFY>;
 export type ServerEvents = Reports<typeof SERVER>;
+export type ServeEvents = Reports<typeof SERVE>;
 export type DaemonEvents = Reports<typeof DAEMON>;
 export type Telemetry = { readonly [S in keyof typeof EVENTS]: Reports<(typeof EVENTS)[S]> };
 

@@ -38,6 +38,71 @@ export interface LoggerOptions {
   readonly destination: LogDestination;
   /** Texts to hide wherever they stand, beside everything that looks like a secret. */
   readonly secrets?: readonly string[];
+  /** Keeps the newest lines for readers, with secrets hidden. */
+  readonly recent?: RecentLines;
+}
+
+/** Line of the log as a reader gets it. */
+export interface LogEntry {
+  readonly atMs: number;
+  readonly level: string;
+  /** Code of the event; empty where it has none. */
+  readonly event: string;
+  readonly message: string;
+  readonly fields: LogFields;
+}
+
+/** Lines that are kept, and how long one may be. */
+const RECENT_MAX = 1000;
+const RECENT_LETTERS = 4000;
+const KEPT_LEVELS = ['info', 'warn', 'error', 'fatal'];
+
+/** The newest lines of the log from `info` on, in memory. */
+export class RecentLines {
+  readonly #lines: string[] = [];
+  #next = 0;
+
+  /** @param line JSON, as pino writes it */
+  add(line: string, redact: (text: string) => string): void {
+    const [, level = ''] = /^\{"level":"(\w+)"/.exec(line) ?? [];
+    if (!KEPT_LEVELS.includes(level)) return;
+    const hidden = redact(line);
+    this.#lines[this.#next] = hidden.length > RECENT_LETTERS ? withoutFields(hidden) : hidden;
+    this.#next = (this.#next + 1) % RECENT_MAX;
+  }
+
+  /** Returns the newest lines of at least this level, the newest first. */
+  newest(level: 'info' | 'warn' | 'error', limit: number): LogEntry[] {
+    const levels = KEPT_LEVELS.slice(KEPT_LEVELS.indexOf(level));
+    const ordered = [...this.#lines.slice(this.#next), ...this.#lines.slice(0, this.#next)];
+    const found: LogEntry[] = [];
+    for (const line of ordered.reverse()) {
+      if (found.length >= limit) break;
+      const entry = entryOf(line);
+      if (entry !== undefined && levels.includes(entry.level)) found.push(entry);
+    }
+    return found;
+  }
+}
+
+/** Reads a line; undefined for one that a hidden secret made unreadable. */
+function entryOf(line: string): LogEntry | undefined {
+  try {
+    const { level, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>;
+    const event = typeof fields.code === 'string' ? fields.code : '';
+    const at = { atMs: Date.parse(String(time)), level: String(level) };
+    return { ...at, event, message: String(msg), fields };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Leaves the beginning of a long line: memory is bounded. */
+function withoutFields(line: string): string {
+  const { atMs, level, event, message } = entryOf(line) ?? {};
+  if (atMs === undefined || message === undefined) return '';
+  const time = new Date(atMs).toISOString();
+  return JSON.stringify({ level, time, code: event, msg: message.slice(0, RECENT_LETTERS) });
 }
 
 /** At most one line of the same failure in this time. */
@@ -56,7 +121,12 @@ export function createLogger(options: LoggerOptions): Logger {
     translateTime: 'SYS:HH:MM:ss.l',
     singleLine: true,
   });
-  const stream = isPretty ? { write: (line: string) => target.write(formatLine(line)) } : target;
+  const stream = {
+    write: (line: string) => {
+      options.recent?.add(line, redact);
+      target.write(isPretty ? formatLine(line) : line);
+    },
+  };
   const log = pino(
     {
       level,

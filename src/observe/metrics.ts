@@ -77,11 +77,21 @@ const COUNTERS = {
   'served_failures_total{endpoint,code}':
     'Requests and real-time calls that failed in the server, by error code.',
   'served_realtime_closed_total{reason}': 'Closed WebSocket connections of the server, by reason.',
+  archived_fetches_total: 'Fetches of archived rows by Postgres.',
+  archived_rows_sent_total: 'Archived rows sent to Postgres.',
+  archived_fetch_seconds_total: 'Time spent on fetches of archived rows.',
+  'archived_failures_total{code}':
+    'Statements and connections over archived rows that failed, by SQLSTATE.',
+  'console_requests_total{endpoint,status}': 'Requests to the console, by endpoint and status.',
+  'console_logins_total{outcome}':
+    'Tokens sent to the console: ok (by form), wrong, or limited: ignored after too many wrong ones.',
   'lifecycle_total{phase}': 'Starts and stops of the daemon in this process.',
   'output_lines_dropped_total{output}':
     'Dropped lines of log (stderr) or summary (stdout), because nobody read them.',
   'warnings_total{code}': 'Warnings that stop nothing.',
   'failures_total{code}': 'Failures that stopped something.',
+  'notices_total{outcome}':
+    'Notices to alerts.webhook, sent or failed; a failed one is sent again.',
 } as const;
 
 const GAUGES = {
@@ -154,7 +164,7 @@ export const MARKET_LABELS_MAX = 2000;
 
 /** How many values a label may have whose values come from outside. */
 const LABEL_LIMITS = {
-  ...{ market: MARKET_LABELS_MAX, stream: 32, endpoint: 32, code: 128, reason: 96, table: 32 },
+  ...{ market: MARKET_LABELS_MAX, stream: 32, endpoint: 64, code: 128, reason: 96, table: 32 },
   ...{ queue: 32, phase: 16, outcome: 64 },
 } as const;
 type LimitedLabel = keyof typeof LABEL_LIMITS;
@@ -188,6 +198,7 @@ interface Taker {
  * since an increase from nothing to 1 is none to Prometheus.
  */
 const FROM_ZERO = {
+  notices_total: [{ outcome: 'sent' }, { outcome: 'failed' }],
   embedded_postgres_phases_total: [{ phase: 'lost' }],
   candle_checks_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
   mismatches_settled_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],

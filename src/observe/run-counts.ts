@@ -58,6 +58,8 @@ export interface RunCountsSnapshot {
   /** Null when none has failed. */
   readonly lastFailure: FailedRequests | null;
   readonly openSockets: number;
+  /** Committed transactions of received data. */
+  readonly commits: number;
 }
 
 /** Ends of a request that say nothing against the exchange or the way to it. */
@@ -92,7 +94,7 @@ function emptyState(): StreamState {
 }
 
 /**
- * Running totals for the terminal's summary and the status page, so that neither asks the database.
+ * Running totals for the terminal's summary and the console, so that neither asks the database.
  * Stream and market names must be bounded before they come here.
  */
 export class RunCounts {
@@ -100,6 +102,7 @@ export class RunCounts {
   /** Markets that the exchange removed: a late word of them is no progress any more. */
   readonly #gone = new Set<string>();
   #requests = 0;
+  #commits = 0;
   #failedRequests = 0;
   #lastFailure: FailedRequests | null = null;
   /** Connections to the exchange, by what they are for. */
@@ -140,6 +143,10 @@ export class RunCounts {
     }
   }
 
+  committed(): void {
+    this.#commits += 1;
+  }
+
   requestEnded(endpoint: string, outcome: RequestOutcome, message: string): void {
     this.#requests += 1;
     const before = this.#lastFailure;
@@ -160,6 +167,11 @@ export class RunCounts {
     }
   }
 
+  /** Newest stored time of a market in a stream. */
+  newestOf(stream: string, market: string): number | undefined {
+    return this.#streams.get(stream)?.newestMs.get(market);
+  }
+
   snapshot(): RunCountsSnapshot {
     return {
       streams: [...this.#streams].map(([stream, state]) => {
@@ -178,6 +190,7 @@ export class RunCounts {
       failedRequests: this.#failedRequests,
       lastFailure: this.#lastFailure,
       openSockets: this.openSockets.size,
+      commits: this.#commits,
     };
   }
 

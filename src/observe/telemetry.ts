@@ -22,7 +22,7 @@ export interface TelemetryOptions {
 
 /** The telemetry of a process, with its two readings: the metrics page and the running totals. */
 export interface ObservedTelemetry extends Telemetry {
-  readonly counts: Pick<RunCounts, 'snapshot'>;
+  readonly counts: Pick<RunCounts, 'snapshot' | 'newestOf'>;
   /** All metrics in Prometheus' text format. */
   metricsText(): Promise<string>;
 }

@@ -154,7 +154,8 @@ export class CandleCollector {
   keepFrom(ms: number): void {
     if (ms <= this.#keptFromMs) return;
     this.#keptFromMs = ms;
-    this.#collectFromMs = Math.max(this.#collectFromMs ?? ms, ms);
+    // Without a start only requests are expected.
+    if (this.#collectFromMs !== null) this.#collectFromMs = Math.max(this.#collectFromMs, ms);
   }
 
   /** Time whose rows are in files, all that there is: no candle that begins there can be added. */

@@ -274,11 +274,14 @@ export class PollDispatcher {
     });
   }
 
-  /** All but those whose trades are pushed, and were confirmed a short time ago. */
+  /** All but those that are not needed, and those whose trades are pushed and were confirmed a short time ago. */
   #targets(): PollTarget[] {
     const restingMs = this.#options.clock.monotonicMs() - CONFIRM_MS;
     return [...this.#markets.values()].flatMap(({ targets }) =>
-      targets.filter((target) => !target.walker.isPushed || target.begunAtMs <= restingMs),
+      targets.filter(
+        ({ walker, begunAtMs }) =>
+          walker.isHeadNeeded !== false && (!walker.isPushed || begunAtMs <= restingMs),
+      ),
     );
   }
 

@@ -8,7 +8,8 @@ import type { TradeWalker } from '../trades/walker.js';
 export type HeadWalker = Pick<
   TradeWalker,
   'market' | 'endpoint' | 'isBusy' | 'isPushed' | 'largestPage' | 'pollHead'
->;
+> &
+  Partial<Pick<TradeWalker, 'isHeadNeeded'>>;
 
 /** Who said that there is something new. */
 export type ActivitySource = 'pushed' | 'swept' | 'stored';

@@ -33,7 +33,7 @@ const NAMED_MAX = 1000;
 /**
  * What became of the tries at filling gaps. The pauses between them live here; each failed try
  * also goes to the archive, so that a restart neither forgets nor hammers. Nothing is written for a
- * gap that the next step closes.
+ * gap that the next step closes. What is done once counts as done after its commit, which may fail.
  */
 export class GapBook {
   readonly #options: GapBookOptions;
@@ -110,9 +110,9 @@ export class GapBook {
     this.#edges.clear(edgeMs);
     this.#answered.delete(edgeMs);
     if (fromMs !== -Infinity || !this.#hasStartTries) return;
-    this.#hasStartTries = false;
     const { archive, stream } = this.#options;
     await archive.noteStartTry(stream.streamId, null);
+    this.#hasStartTries = false;
   }
 
   /** Whether another try at a gap may set the start for good: it takes a look of its own. */
@@ -205,15 +205,17 @@ export class GapBook {
   async outlived(gap: Gap): Promise<void> {
     const { fromMs, edgeMs } = gap;
     if (this.#reportedFromMs.has(fromMs)) return;
-    this.#reportedFromMs.add(fromMs);
     this.#retryWithin(gap);
     const span = { fromMs, toMs: edgeMs };
     await this.#pages.record({ span, state: 'open', reason: 'head moved', waitMs: null });
+    this.#reportedFromMs.add(fromMs);
   }
 
+  /** The long pause begins once the archive knows: a gap that it still lists as open is tried again soon. */
   async #lost(gap: Gap, reason: GapReason, note: string, retryMs: number): Promise<void> {
-    this.#edges.block(gap.edgeMs, this.#nowMs, retryMs, retryMs);
+    this.putOff(gap.edgeMs);
     await this.#record(gap, 'unfillable', reason, note, retryMs);
+    this.#pause(gap.edgeMs, retryMs);
   }
 
   /**

@@ -55,6 +55,8 @@ export interface WalkerOptions extends GapBookOptions {
    * looked for again, below it.
    */
   readonly isAllWanted: boolean;
+  /** Fills requests alone, and polls the head only as far as they need it. */
+  readonly isOnRequest?: boolean;
 }
 
 /** Facts that the answers of an endpoint reveal. */

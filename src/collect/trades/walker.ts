@@ -71,6 +71,16 @@ export class TradeWalker {
     return this.#walk.options.pushed?.isKept === true;
   }
 
+  /** False while nothing that is requested needs the head: until coverage reaches up to the newest request it does. */
+  get isHeadNeeded(): boolean {
+    const { options, newest, pages, wanted } = this.#walk;
+    if (options.isOnRequest !== true) return true;
+    const wantedToMs = wanted.all.at(-1)?.toMs;
+    if (wantedToMs === undefined) return false;
+    if (newest === undefined || this.#mode() === undefined) return true;
+    return (pages.ranges.top?.span.toMs ?? Number.NEGATIVE_INFINITY) < wantedToMs;
+  }
+
   /** Whether it is at work: a look at the head would have to wait. */
   get isBusy(): boolean {
     return this.#mutex.isBusy;
@@ -241,14 +251,14 @@ export class TradeWalker {
   }
 
   async #tryHorizon(gap: Gap, signal: AbortSignal): Promise<void> {
-    const { options, book } = this.#walk;
+    const { options } = this.#walk;
     options.offsets.invalidate(options.source.endpoint);
     try {
       const page = await this.#walk.fetchForStep(0, PAGE_MAX, signal);
       await this.#head.store(page, PAGE_MAX);
       await this.#meetHorizon(page, signal);
     } catch (error) {
-      if (!signal.aborted && !isAborted(error)) await book.failed(gap, ...reasonOf(error));
+      if (!signal.aborted && !isAborted(error)) await this.#failed(gap, error);
       throw error;
     }
   }
