@@ -2,7 +2,8 @@ import { DAY_US, SECOND_US } from '../kernel/durations.js';
 import { isoUs } from '../kernel/timestamp.js';
 import { orderOf, rowFields, tableOfKind, timeColumnOf } from '../model/kinds.js';
 import { type Column, type SERIES, type SeriesTable, seriesOf } from '../model/series.js';
-import type { MergedSlice } from '../store/index.js';
+import { type MergedSlice, type SeriesSlice, storedSql } from '../store/index.js';
+import type { ColdHold } from './cold/storage.js';
 import { type LineForm, lineSql } from './lines.js';
 import { type Batches, inOneOrder } from './merge.js';
 import {
@@ -21,7 +22,7 @@ import {
   receivedAt,
   VectorBlock,
 } from './row-blocks.js';
-import { type ColdFolder, millisOf, type PlacedFile, type PlacedSegment } from './segments.js';
+import { type ColdReader, millisOf, type PlacedFile, type PlacedSegment } from './segments.js';
 
 /** Rows of cold files, as vectors of DuckDB. */
 
@@ -126,9 +127,13 @@ function selectedSql({ name, type }: Column): string {
 interface ColdQuery extends Pick<MergedSlice, 'fromUs' | 'toUs'> {
   readonly kind: (typeof SERIES)[SeriesTable]['kind'];
   readonly variantS: number | null;
+  readonly stored?: SeriesSlice['stored'];
 }
 
-function sourceSql({ kind, variantS, fromUs, toUs }: ColdQuery, paths: readonly string[]): string {
+function sourceSql(
+  { kind, variantS, fromUs, toUs, stored }: ColdQuery,
+  paths: readonly string[],
+): string {
   const table = tableOfKind(kind);
   const { variant } = seriesOf(table);
   const time = timeColumnOf(table);
@@ -136,6 +141,7 @@ function sourceSql({ kind, variantS, fromUs, toUs }: ColdQuery, paths: readonly 
     `${time} >= TIMESTAMPTZ ${literal(isoUs(fromUs))}`,
     `${time} < TIMESTAMPTZ ${literal(isoUs(toUs))}`,
     ...(variant === null || variantS === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+    ...(stored === undefined ? [] : [storedSql(table, stored)]),
   ];
   // Files may differ in the digits of a decimal; the widest holds all of them.
   return `read_parquet([${literals(paths)}], hive_partitioning = false, union_by_name = ${paths.length > 1})
@@ -174,7 +180,7 @@ export function sortedRowsSql(
 
 /** Parts that read cold files. */
 export interface ColdPlace {
-  readonly folder: ColdFolder;
+  readonly cold: ColdReader;
   readonly engine: ColdEngine;
 }
 
@@ -189,7 +195,8 @@ export async function* coldDays<Row>(
   let isBegun = wasBegun;
   for (let { fromUs } = slice; fromUs < slice.toUs; ) {
     const toUs = Math.min(Math.floor(fromUs / DAY_US) * DAY_US + DAY_US, slice.toUs);
-    const files = await filesOf(place, { ...slice, fromUs, toUs }, segment);
+    using held = place.cold.hold();
+    const files = await filesOf(place, held, { ...slice, fromUs, toUs }, segment);
     if (!isBegun && files.length > 0) {
       fromUs = yield* beginDay(place, { ...slice, fromUs, toUs }, files, maker);
       isBegun = true;
@@ -277,10 +284,38 @@ function byMarket({ marketIds }: MergedSlice, files: readonly PlacedFile[]): Mar
   });
 }
 
-export async function filesOf({ folder }: ColdPlace, slice: MergedSlice, segment: PlacedSegment) {
+export async function filesOf(
+  { cold }: ColdPlace,
+  held: ColdHold,
+  slice: MergedSlice,
+  segment: PlacedSegment,
+) {
   const span = millisOf(slice.fromUs, slice.toUs);
-  const files = await folder.filesOf(segment, span, slice.marketIds);
+  const files = await cold.filesOf(held, segment, span, slice.marketIds);
   return files.filter(({ rows }) => rows > 0);
+}
+
+/** Rows of each piece of so many milliseconds, by its start. */
+export async function coldCounts(
+  { cold, engine }: ColdPlace,
+  { kind, marketId, variantS, span }: SeriesSlice,
+  segment: PlacedSegment,
+  widthMs: number,
+): Promise<(readonly [fromMs: number, rows: number])[]> {
+  using held = cold.hold();
+  const found = await cold.filesOf(held, segment, span, [marketId]);
+  const files = found.filter(({ rows }) => rows > 0);
+  if (files.length === 0) return [];
+  const [fromUs, toUs] = [span.fromMs * 1000, span.toMs * 1000];
+  const source = sourceSql(
+    { kind, variantS, fromUs, toUs },
+    files.map(({ absolutePath }) => absolutePath),
+  );
+  const width = Math.trunc(widthMs);
+  const piece = `epoch_ms(${identifier(timeColumnOf(tableOfKind(kind)))}) // ${width} * ${width}`;
+  const sql = `SELECT ${piece}, count(*) FROM ${source} GROUP BY 1`;
+  const rows = await (await engine.session()).rows('counting cold rows', sql);
+  return rows.map(([fromMs, count]) => [Number(fromMs), Number(count)] as const);
 }
 
 /** Rows that are compressed together, by the times between which they lie. */

@@ -224,3 +224,10 @@ export class StatementRefusedError extends TapekeepError {
     super('usage', message, { cause });
   }
 }
+
+/** A file that cannot be imported as it is; the message says what to change. */
+export class ImportRefusedError extends TapekeepError {
+  constructor(message: string, cause?: unknown) {
+    super('usage', message, { cause });
+  }
+}

@@ -147,14 +147,24 @@ export async function writeSynced(path: string, text: string): Promise<void> {
   }
 }
 
+/** Makes the content of a file last over a loss of power. */
+export async function syncFile(path: string): Promise<void> {
+  const file = await open(path, 'r+');
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
 /** Gives a file its place, which lasts from then on. */
 export async function moveSynced(from: string, to: string): Promise<void> {
   await rename(from, to);
   await syncFolder(dirname(to));
 }
 
-/** Makes renames last over a loss of power, where the system can. */
-async function syncFolder(path: string): Promise<void> {
+/** Makes entries and renames in a folder last over a loss of power, where the system can. */
+export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r').catch(() => undefined);
   await folder?.sync().catch(() => undefined);
   await folder?.close();

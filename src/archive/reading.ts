@@ -8,14 +8,18 @@ import type {
   RowForm,
   SeriesSlice,
   Store,
+  StreamChoice,
+  StreamPiece,
   StreamPlace,
 } from '../store/index.js';
-import { ColdEngine, linesOf } from './cold-rows.js';
+import type { ColdHold, ColdStorage } from './cold/storage.js';
+import { ColdEngine, coldCounts, linesOf } from './cold-rows.js';
+import { ColdError } from './errors.js';
 import type { Batches } from './merge.js';
 import { type RowMaker, rowMaker } from './row-blocks.js';
 import { newestRows, type RowPlace, readRows } from './rows.js';
 import {
-  ColdFolder,
+  ColdReader,
   findSegments,
   joinSegments,
   type PlacedFile,
@@ -25,10 +29,14 @@ import {
 
 /** Options of {@link openReading} beside the store. */
 export interface ReadingOptions {
-  /** The folder of cold partitions (`coldFolder(dataDir, cold.dir)`). It need not exist. */
-  readonly coldDir: string;
+  readonly cold: ColdStorage;
   /** Ends whatever is being read. */
   readonly signal?: AbortSignal;
+}
+
+/** Markets whose rows are read together. */
+interface MarketsOf {
+  readonly marketIds: readonly number[];
 }
 
 /** Rows of one market, by the name of their series. */
@@ -66,14 +74,17 @@ export class ArchiveReader {
   readonly snapshot: ArchiveSnapshot;
   readonly #signal: AbortSignal | undefined;
   readonly #place: RowPlace;
+  /** Files that were handed out: they stay here until the end. */
+  readonly #held: ColdHold;
   #isClosed = false;
 
   /** Use {@link openReading}. */
-  constructor(snapshot: ArchiveSnapshot, { coldDir, signal }: ReadingOptions) {
+  constructor(snapshot: ArchiveSnapshot, { cold, signal }: ReadingOptions) {
     this.snapshot = snapshot;
     this.#signal = signal;
-    const folder = new ColdFolder(coldDir, signal);
-    this.#place = { snapshot, folder, engine: new ColdEngine(false, signal), signal };
+    const reader = new ColdReader(cold, signal);
+    this.#held = reader.hold();
+    this.#place = { snapshot, cold: reader, engine: new ColdEngine(false, signal), signal };
   }
 
   /** Places of the rows of a span, oldest first, without gaps and overlaps. */
@@ -98,9 +109,10 @@ export class ArchiveReader {
         yield* this.snapshot.rows({ ...slice, span }, form, this.#signal);
         continue;
       }
-      const { folder, engine } = this.#place;
-      for (const file of await folder.filesOf(segment, span, [slice.marketId])) {
-        const part = mergedSlice({ ...slice, span: file.span });
+      const { cold, engine } = this.#place;
+      using held = cold.hold();
+      for (const file of await cold.filesOf(held, segment, span, [slice.marketId])) {
+        const part = { ...mergedSlice({ ...slice, span: file.span }), stored: slice.stored };
         const lines = linesOf(await engine.session(), file.absolutePath, part, form);
         for await (const some of lines) yield Buffer.from(some);
       }
@@ -115,18 +127,35 @@ export class ArchiveReader {
     yield* readRows(this.#place, mergedSlice(slice), this.#find(kind, slice.span), maker);
   }
 
-  /**
-   * The newest rows of a slice, newest first, at most `limit` of them. Takes no longer the older or
-   * larger the archive is. Otherwise as {@link typed}.
-   */
-  async *newest<Kind extends MergedKind>(
-    slice: SliceOf<Kind>,
-    limit: number,
-  ): Batches<RowOfKind<Kind>> {
-    yield* this.newestAs(slice, limit, rowMaker(slice.kind, [slice.marketId], slice.variantS));
+  /** Reads other values than rows, of several markets, in the order of their time. */
+  async *made<Row>(
+    { kind, marketIds, variantS, span }: Omit<SeriesSlice, 'marketId'> & MarketsOf,
+    maker: RowMaker<Row>,
+  ): Batches<Row> {
+    this.#check();
+    const slice = { ...mergedSlice({ kind, marketId: 0, variantS, span }), marketIds };
+    yield* readRows(this.#place, slice, this.#find(kind, span), maker, true);
   }
 
-  /** Reads other values than rows. */
+  /** Counts the rows of each piece of so many milliseconds; by its start. */
+  async countEach(slice: SeriesSlice, widthMs: number): Promise<ReadonlyMap<number, number>> {
+    this.#check();
+    const counts = new Map<number, number>();
+    const add = (rows: readonly (readonly [fromMs: number, rows: number])[]) => {
+      for (const [fromMs, count] of rows) counts.set(fromMs, (counts.get(fromMs) ?? 0) + count);
+    };
+    for (const segment of this.#find(slice.kind, slice.span)) {
+      const part = { ...slice, span: segment.span };
+      if (segment.state === 'hot') add(await this.snapshot.countEach(part, widthMs));
+      if (segment.state === 'cold') add(await coldCounts(this.#place, part, segment, widthMs));
+    }
+    return counts;
+  }
+
+  /**
+   * Reads the newest rows of a slice as other values, newest first, at most `limit`. Takes no longer the older or
+   * larger the archive is. Otherwise as {@link typed}.
+   */
   async *newestAs<Row>(slice: SeriesSlice, limit: number, maker: RowMaker<Row>): Batches<Row> {
     this.#check();
     const segments = this.#find(slice.kind, slice.span);
@@ -145,7 +174,36 @@ export class ArchiveReader {
     span: Span,
     marketIds?: readonly number[],
   ): Promise<readonly PlacedFile[]> {
-    return await this.#place.folder.filesOfAll(this.#find(kind, span), marketIds);
+    return await this.#place.cold.filesOfAll(this.#held, this.#find(kind, span), marketIds);
+  }
+
+  /**
+   * Finds the rows of a span for a large scan: files as {@link coldFiles} gives them, also those of partitions
+   * that are in the database as well, and the spans of what only the database has. Files of the first kind
+   * may be on another machine: then the database is read.
+   *
+   * @throws ColdError
+   */
+  async scan(
+    kind: MergedKind,
+    span: Span,
+    marketIds: readonly number[] | undefined,
+  ): Promise<{ readonly files: readonly PlacedFile[]; readonly hot: readonly Span[] }> {
+    this.#check();
+    const files: PlacedFile[] = [];
+    const segments: Segment[] = [];
+    for (const one of findSegments(kind, span, this.snapshot.placed)) {
+      const found = await this.#place.cold
+        .filesOf(this.#held, one, one.span, marketIds)
+        .catch((error: unknown) => {
+          if (error instanceof ColdError && one.partition?.state === 'sealed') return undefined;
+          throw error;
+        });
+      files.push(...(found ?? []));
+      segments.push({ span: one.span, state: found === undefined ? 'hot' : one.state });
+    }
+    const hot = joinSegments(segments).filter(({ state }) => state === 'hot');
+    return { files, hot: hot.map((one) => one.span) };
   }
 
   /** Returns the pieces of a span of a stream, covered or missing. @throws StoreError */
@@ -154,11 +212,18 @@ export class ArchiveReader {
     return await this.snapshot.pieces(stream, span);
   }
 
+  /** Reads what is expected of streams, as {@link ArchiveSnapshot.streamPieces} does. @throws StoreError */
+  async streamPieces(choice: StreamChoice, span: Span, nowMs: number): Promise<StreamPiece[]> {
+    this.#check();
+    return await this.snapshot.streamPieces(choice, span, nowMs);
+  }
+
   /** Safe to call twice. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.snapshot.close();
     await this.#place.engine.close();
+    this.#held[Symbol.dispose]();
   }
 
   #find(kind: MergedKind, span: Span): PlacedSegment[] {

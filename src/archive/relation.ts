@@ -1,6 +1,7 @@
+import { rm } from 'node:fs/promises';
 import type { Span } from '../kernel/span.js';
 import { isoMs } from '../kernel/timestamp.js';
-import { FORM_NAMES } from '../model/columns.js';
+import { type ColumnForm, FORM_NAMES } from '../model/columns.js';
 import {
   MARKET_COLUMN,
   type SeriesKind,
@@ -9,61 +10,80 @@ import {
   tableOfKind,
   timeColumnOf,
 } from '../model/kinds.js';
+import type { TableSlice } from '../store/index.js';
+import { asDiskFull, ParquetError } from './errors.js';
 import { fillFile } from './files.js';
 import {
+  castSql,
   type DecimalForm,
+  type DecimalForms,
   decimalForm,
   decimalSql,
   MAX_PRECISION,
-  type StagedRows,
-  TOO_LONG,
+  type TypedColumn,
   typeColumns,
   typedSql,
 } from './parquet/columns.js';
 import { type DuckSession, identifier, literal, literals } from './parquet/session.js';
 import type { ArchiveReader } from './reading.js';
 
-/**
- * A series as one relation of DuckDB: cold files as they lie in their folder, and rows of the database
- * as text that is staged once.
- */
+/** A series as one relation of DuckDB: cold files as they lie in their folder, and other rows. */
 
 /** Places of the rows of a series. */
 export interface SeriesRows {
   /** Absolute paths of cold files, with the market in their path. */
   readonly cold: readonly string[];
-  /** The rows of the database, with the market as their first column; null for none. */
-  readonly hot: StagedRows | null;
+  /** Rows that are elsewhere. */
+  readonly others: readonly Group[];
 }
 
 /**
- * Stages the hot rows of a series as text, in no order. Memory does not grow with them.
+ * Copies rows that only the database has into a table of DuckDB, in no order, with some of their columns.
+ * A value that does not fit its type widens the types.
  *
- * @param marketIds undefined for all
- * @returns null when there are none
+ * @param path of a file for the text of the rows, which is removed
+ * @param forms of decimals that are to be expected
  */
-export async function stageHotRows(
-  reader: ArchiveReader,
-  path: string,
-  kind: SeriesKind,
-  span: Span,
-  marketIds: readonly number[] | undefined,
-  signal: AbortSignal,
-): Promise<StagedRows | null> {
-  const hot = reader.segments(kind, span).filter(({ state }) => state === 'hot');
-  if (hot.length === 0 || marketIds?.length === 0) return null;
-  const bytes = await fillFile(path, async (add) => {
-    let sum = 0;
-    for (const part of hot) {
-      const slice = { kind, marketIds: marketIds ?? null, span: part.span };
-      for await (const piece of reader.snapshot.table(slice, signal)) {
+export async function loadTail(
+  duck: DuckSession,
+  { snapshot }: ArchiveReader,
+  { kind, marketIds, columns: read }: Omit<TableSlice, 'span'>,
+  spans: readonly Span[],
+  { path, forms, signal }: { path: string; forms: DecimalForms; signal: AbortSignal },
+): Promise<Group> {
+  const copying = fillFile(path, async (add) => {
+    for (const span of spans) {
+      for await (const piece of snapshot.table({ kind, columns: read, marketIds, span }, signal))
         await add(piece);
-        sum += piece.length;
-      }
     }
-    return sum;
   });
-  return bytes > 0 ? { path, columns: [MARKET_COLUMN, ...seriesColumns(kind)] } : null;
+  await copying.catch((error: unknown) => {
+    throw asDiskFull(error, path);
+  });
+  // DuckDB counts rows by their first column.
+  const columns = [MARKET_COLUMN, ...read];
+  const from = identifier(`tail of ${kind}`);
+  const load = async (typed: readonly TypedColumn[]): Promise<Group> => {
+    const sql = typedSql({ path, columns }, typed);
+    await duck.run(`reading ${kind}`, `CREATE OR REPLACE TABLE ${from} AS ${sql}`);
+    const types = new Map(typed.map(({ name, sqlType }) => [name, sqlType]));
+    return { from, types, columns: columns.map(({ name }) => name) };
+  };
+  try {
+    return await load(
+      columns.map((one): TypedColumn => {
+        const form = forms[one.name]?.[0] ?? NO_ROWS;
+        return { ...one, sqlType: typeSql(one.type, form), scale: form.scale };
+      }),
+    );
+  } catch (error) {
+    const isMisfit =
+      error instanceof ParquetError && /Conversion|Invalid Input/.test(error.message);
+    if (!isMisfit) throw error;
+    return await load(await typeColumns(duck, { path, columns }));
+  } finally {
+    await rm(path, { force: true });
+  }
 }
 
 /** Digits of text in files that are let through. */
@@ -74,11 +94,15 @@ const OF_TOTALS: DecimalForm = { precision: MAX_PRECISION, scale: 24 };
 const NO_ROWS: DecimalForm = { precision: 18, scale: 8 };
 
 /** Rows whose columns have the same types. */
-interface Group {
+export interface Group {
   /** SQL that reads them. */
   readonly from: string;
   /** SQL types of the decimal columns. */
   readonly types: ReadonlyMap<string, string>;
+  /** True if the decimals come as text that fits into these types, or is an error when it is met. */
+  readonly isText?: true;
+  /** Columns that there are, `market` among them, at least one; default: all. Reading another is an error. */
+  readonly columns?: readonly string[];
 }
 
 /**
@@ -91,13 +115,10 @@ interface Group {
 export async function relationSql(
   duck: DuckSession,
   kind: SeriesKind,
-  { cold, hot }: SeriesRows,
+  { cold, others }: SeriesRows,
   span: { readonly fromMs?: number; readonly toMs?: number },
 ): Promise<string> {
-  const groups = [
-    ...(await groupFiles(duck, cold)),
-    ...(hot === null ? [] : [await groupStaged(duck, hot)]),
-  ];
+  const groups = [...(await groupFiles(duck, cold)), ...others];
   const targets = new Map(
     seriesColumns(kind)
       .filter(({ type }) => type === 'decimal' || type === 'decimals')
@@ -117,14 +138,6 @@ export async function relationSql(
   ];
   const where = conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`;
   return `SELECT ${shownColumns(kind).map(identifier).join(', ')} FROM (${selects.join(' UNION ALL ')})${where}`;
-}
-
-async function groupStaged(duck: DuckSession, rows: StagedRows): Promise<Group> {
-  const typed = await typeColumns(duck, rows);
-  return {
-    from: `(${typedSql(rows, typed)})`,
-    types: new Map(typed.map(({ name, sqlType }) => [name, sqlType])),
-  };
 }
 
 async function groupFiles(duck: DuckSession, paths: readonly string[]): Promise<Group[]> {
@@ -166,7 +179,7 @@ async function groupFiles(duck: DuckSession, paths: readonly string[]): Promise<
  * those are let through that fit, and the others are an error when they are met. As text they would be
  * put in order like words.
  */
-function commonForm(name: string, types: readonly string[]): DecimalForm {
+export function commonForm(name: string, types: readonly string[]): DecimalForm {
   const known = types.map(decimalForm).filter((one) => one !== null);
   const texts = types.some((one) => one.startsWith('VARCHAR'))
     ? [name === 'total' ? OF_TOTALS : OF_TEXTS]
@@ -193,34 +206,35 @@ const SAME_TYPE: Readonly<Record<string, string>> = {
 
 type Targets = ReadonlyMap<string, DecimalForm>;
 
-/** A value as the common type, or an error; never another number. */
-function castSql(name: string, value: string, from: string, to: DecimalForm): string {
-  const cast = `CAST(${value} AS ${decimalSql(to)})`;
-  if (!from.startsWith('VARCHAR')) return cast;
-  // Text would be rounded.
-  const digits = `length(rtrim(split_part(${value}, '.', 2), '0'))`;
-  const said = `concat(${literal(`the ${name} `)}, ${value}, ${literal(` ${TOO_LONG}`)})`;
-  return `CASE WHEN ${value} IS NULL OR ${digits} <= ${to.scale} THEN ${cast} ELSE error(${said}) END`;
-}
-
-function groupSql(kind: SeriesKind, { from: source, types }: Group, targets: Targets): string {
-  const selected = seriesColumns(kind).map(({ name, type }) => {
+function groupSql(kind: SeriesKind, group: Group, targets: Targets): string {
+  const { from: source, types, isText = false, columns } = group;
+  const selected = [MARKET_COLUMN, ...seriesColumns(kind)].map(({ name, type }) => {
     const column = identifier(name);
+    const to = targets.get(name) ?? NO_ROWS;
+    if (columns !== undefined && !columns.includes(name)) {
+      // By a value of a row, so that it is an error when it is read and not before.
+      const said = `concat(${literal(`the column ${name} was not read; name it in the statement `)}, ${identifier(columns[0] ?? '')})`;
+      return `error(${said})::${typeSql(type, to)} AS ${column}`;
+    }
     if (type !== 'decimal' && type !== 'decimals') return column;
-    const [from, to] = [types.get(name) ?? '', targets.get(name) ?? NO_ROWS];
+    const from = isText ? 'VARCHAR' : (types.get(name) ?? '');
     if (type === 'decimal') return `${castSql(name, column, from, to)} AS ${column}`;
     const list = from.startsWith('VARCHAR')
       ? `list_transform(${column}, lambda x: ${castSql(name, 'x', from, to)})`
       : `CAST(${column} AS ${decimalSql(to)}[])`;
     return `${list} AS ${column}`;
   });
-  return `SELECT market, ${selected.join(', ')} FROM ${source}`;
+  return `SELECT ${selected.join(', ')} FROM ${source}`;
+}
+
+/** The type of a column; of decimals in a form. */
+function typeSql(type: ColumnForm, form: DecimalForm): string {
+  return FORM_NAMES[type].duck ?? `${decimalSql(form)}${type === 'decimals' ? '[]' : ''}`;
 }
 
 function emptySql(kind: SeriesKind, targets: Targets): string {
-  const selected = seriesColumns(kind).map(({ name, type }) => {
-    const decimal = `${decimalSql(targets.get(name) ?? NO_ROWS)}${type === 'decimals' ? '[]' : ''}`;
-    return `NULL::${FORM_NAMES[type].duck ?? decimal} AS ${identifier(name)}`;
+  const selected = [MARKET_COLUMN, ...seriesColumns(kind)].map(({ name, type }) => {
+    return `NULL::${typeSql(type, targets.get(name) ?? NO_ROWS)} AS ${identifier(name)}`;
   });
-  return `SELECT NULL::VARCHAR AS market, ${selected.join(', ')} WHERE false`;
+  return `SELECT ${selected.join(', ')} WHERE false`;
 }

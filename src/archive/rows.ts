@@ -27,6 +27,7 @@ function sliceWithin(slice: MergedSlice, { span }: PlacedSegment): MergedSlice {
  * The rows of a slice in its order, wherever they are; of what is expired there are none. Memory does
  * not grow with their number. Left early, it leaves the snapshot lost if that was being read.
  *
+ * @param isWhole the last row is waited for: nothing is done to have the first one sooner
  * @throws StoreError, ColdError, ParquetError; the signal's reason
  */
 export async function* readRows<Row>(
@@ -34,20 +35,23 @@ export async function* readRows<Row>(
   slice: MergedSlice,
   segments: readonly PlacedSegment[],
   maker: RowMaker<Row>,
+  isWhole = false,
 ): Batches<Row> {
   if (slice.isByReceipt) {
-    // The database has no rows of what has left it, so that one statement finds all that are hot.
-    const isHot = segments.some(({ state }) => state === 'hot');
-    const hot = isHot ? [hotRows(place, slice, maker)] : [];
-    const all = await place.folder.filesOfAll(segments, slice.marketIds);
+    const within = segments.filter(({ state }) => state === 'hot').map(({ span }) => span);
+    const hot = within.length > 0 ? [hotRows(place, { ...slice, within }, maker)] : [];
+    using held = place.cold.hold();
+    const all = await place.cold.filesOfAll(held, segments, slice.marketIds);
     const files = all.filter(({ rows }) => rows > 0);
     const cold = files.length === 0 ? [] : [sortedFiles(place, slice, files, maker)];
     yield* inOneOrder([...hot, ...cold], maker);
     return;
   }
-  let isBegun = false;
-  for (const segment of segments) {
+  let isBegun = isWhole;
+  for (const [at, segment] of segments.entries()) {
     const part = sliceWithin(slice, segment);
+    const next = segments[at + 1];
+    if (next?.state === 'cold') void place.cold.ahead(next, next.span, slice.marketIds);
     if (segment.state === 'hot') yield* hotDays(place, part, maker);
     if (segment.state === 'cold') isBegun = yield* coldDays(place, part, segment, isBegun, maker);
   }
@@ -101,10 +105,11 @@ export async function* newestRows<Row>(
   let left = limit;
   for (const segment of segments.toReversed()) {
     const part = sliceWithin(slice, segment);
+    using held = place.cold.hold();
     const sources =
       segment.state === 'hot'
         ? [() => hotRows(place, { ...part, newest: left }, maker)]
-        : (await filesOf(place, part, segment))
+        : (await filesOf(place, held, part, segment))
             .toReversed()
             .map((file) => () => newestOfFile(place.engine, file, part, left, maker));
     for (const open of sources) {

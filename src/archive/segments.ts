@@ -1,12 +1,11 @@
-import { join } from 'node:path';
 import { BoundedMap } from '../kernel/bounded.js';
 import { DAY_MS } from '../kernel/durations.js';
 import { overlapOf, type Span } from '../kernel/span.js';
 import { isoMs } from '../kernel/timestamp.js';
 import { type MergedKind, tableOfKind } from '../model/kinds.js';
-import type { RemovedPartition } from '../store/index.js';
-import { checkFileOnce } from './cold/folder.js';
+import type { PlacedPartition } from '../store/index.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from './cold/manifest.js';
+import type { ColdHold, ColdStorage } from './cold/storage.js';
 import { ColdError } from './errors.js';
 
 /** Places of the rows of a span: in the database, in which files, or nowhere any more. */
@@ -22,39 +21,43 @@ export interface Segment {
   readonly state: 'hot' | 'cold' | 'expired';
 }
 
-/** A segment with the partition that holds it where that has left the database. */
+/** A segment with the partition that holds it where that is in files or gone. */
 export interface PlacedSegment extends Segment {
-  readonly partition: RemovedPartition | undefined;
+  readonly partition: PlacedPartition | undefined;
 }
 
-/** A cold file with where it lies on this machine. */
-export interface PlacedFile extends ColdFile {
-  readonly absolutePath: string;
+/** A cold file with a part of its time. */
+interface FilePart extends ColdFile {
   /** The part of the day that was asked for and that its partition holds. */
   readonly span: Span;
 }
 
+/** A cold file with where it lies on this machine. */
+export interface PlacedFile extends FilePart {
+  readonly absolutePath: string;
+}
+
 /**
- * Cuts a span along the partitions of a series that have left. Partitions that were never made count as
- * hot: there are no rows of them anywhere.
+ * Cuts a span along the partitions of a series that are in files or gone. Partitions that were never made
+ * count as hot: there are no rows of them anywhere.
  *
- * @param removed of all tables, those of one oldest first and none overlapping another
+ * @param placed of all tables, those of one oldest first and none overlapping another
  */
 export function findSegments(
   kind: MergedKind,
   span: Span,
-  removed: readonly RemovedPartition[],
+  placed: readonly PlacedPartition[],
 ): PlacedSegment[] {
   const table = tableOfKind(kind);
   const segments: PlacedSegment[] = [];
-  const add = (fromMs: number, toMs: number, partition: RemovedPartition | undefined) => {
+  const add = (fromMs: number, toMs: number, partition: PlacedPartition | undefined) => {
     if (toMs <= fromMs) return;
     const state =
-      partition === undefined ? 'hot' : partition.state === 'archived' ? 'cold' : 'expired';
+      partition === undefined ? 'hot' : partition.state === 'expired' ? 'expired' : 'cold';
     segments.push({ span: { fromMs, toMs }, state, partition });
   };
   let atMs = span.fromMs;
-  for (const one of removed) {
+  for (const one of placed) {
     if (one.table !== table || one.span.toMs <= atMs) continue;
     if (one.span.fromMs >= span.toMs) break;
     add(atMs, one.span.fromMs, undefined);
@@ -86,12 +89,11 @@ const daySpan = (date: string): Span => {
 };
 
 /** The files that a manifest lists for a span, in their order. */
-export function placeFiles(
-  coldDir: string,
+export function filesWithin(
   manifest: ColdManifest,
   span: Span,
   marketIds?: readonly number[],
-): PlacedFile[] {
+): FilePart[] {
   const partition = { fromMs: Date.parse(manifest.from), toMs: Date.parse(manifest.to) };
   const asked = overlapOf(partition, span);
   const byDay = (a: ColdFile, b: ColdFile) =>
@@ -99,56 +101,99 @@ export function placeFiles(
   return manifest.files
     .filter(({ marketId }) => marketIds === undefined || marketIds.includes(marketId))
     .toSorted(byDay)
-    .map((file) => ({
-      ...file,
-      absolutePath: join(coldDir, file.path),
-      span: overlapOf(asked, daySpan(file.date)),
-    }))
+    .map((file) => ({ ...file, span: overlapOf(asked, daySpan(file.date)) }))
     .filter((file) => file.span.toMs > file.span.fromMs);
+}
+
+/** Gives files a place on this machine, each of them whole. @throws ColdError */
+export async function placeFiles(
+  held: ColdHold,
+  files: readonly FilePart[],
+): Promise<PlacedFile[]> {
+  const placed: PlacedFile[] = [];
+  for (const file of files) {
+    placed.push({ ...file, absolutePath: await held.local(file.path, file) });
+  }
+  return placed;
 }
 
 /** Manifests that are held at once; those of years would fill the memory. */
 const MAX_MANIFESTS = 16;
+/** Manifests that are asked for at once: a bucket takes its time for each. */
+const MANIFESTS_AHEAD = 8;
 
-/** The cold folder as one reader sees it. */
-export class ColdFolder {
-  readonly #dir: string;
+/** Cold files as one reader sees them. */
+export class ColdReader {
+  readonly #cold: ColdStorage;
   readonly #signal: AbortSignal | undefined;
   readonly #manifests = new BoundedMap<string, Promise<ColdManifest>>(MAX_MANIFESTS);
 
-  constructor(dir: string, signal: AbortSignal | undefined) {
-    this.#dir = dir;
+  constructor(cold: ColdStorage, signal: AbortSignal | undefined) {
+    this.#cold = cold;
     this.#signal = signal;
+  }
+
+  /** Keeps files on this machine until it is disposed of. */
+  hold(): ColdHold {
+    return this.#cold.hold(this.#signal);
   }
 
   /**
    * The files of a partition that may hold rows of a span, each of them whole.
    *
+   * @param held keeps them here
    * @throws ColdError
    */
   async filesOf(
-    { state, partition }: PlacedSegment,
+    held: ColdHold,
+    segment: PlacedSegment,
     span: Span,
     marketIds: readonly number[] | undefined,
   ): Promise<PlacedFile[]> {
+    const files = await this.entriesOf(segment, span, marketIds);
+    this.#cold.ahead(files, this.#signal);
+    return await placeFiles(held, files);
+  }
+
+  /** Begins to fetch the files of a partition that is read next. Never throws. */
+  async ahead(
+    segment: PlacedSegment | undefined,
+    span: Span,
+    marketIds: readonly number[] | undefined,
+  ): Promise<void> {
+    if (segment === undefined) return;
+    const files = await this.entriesOf(segment, span, marketIds).catch(() => []);
+    this.#cold.ahead(files, this.#signal);
+  }
+
+  /** The files of a partition that may hold rows of a span, by its manifest. @throws ColdError */
+  async entriesOf(
+    { state, partition }: PlacedSegment,
+    span: Span,
+    marketIds?: readonly number[],
+  ): Promise<readonly FilePart[]> {
     if (state !== 'cold' || partition === undefined) return [];
-    const manifest = await this.#manifestOf(partition);
-    const files = placeFiles(this.#dir, manifest, span, marketIds);
-    for (const file of files) await checkFileOnce(file.absolutePath, file, this.#signal);
-    return files;
+    return filesWithin(await this.#manifestOf(partition), span, marketIds);
   }
 
   /** Joins several, as much of each as it holds of the span that they were cut from. */
   async filesOfAll(
+    held: ColdHold,
     segments: readonly PlacedSegment[],
     marketIds: readonly number[] | undefined,
   ): Promise<PlacedFile[]> {
     const files: PlacedFile[] = [];
-    for (const one of segments) files.push(...(await this.filesOf(one, one.span, marketIds)));
+    for (const [at, one] of segments.entries()) {
+      for (const next of segments.slice(at + 1, at + MANIFESTS_AHEAD)) {
+        // A failure comes up again at the read.
+        this.entriesOf(next, next.span).catch(() => undefined);
+      }
+      files.push(...(await this.filesOf(held, one, one.span, marketIds)));
+    }
     return files;
   }
 
-  #manifestOf(partition: RemovedPartition): Promise<ColdManifest> {
+  #manifestOf(partition: PlacedPartition): Promise<ColdManifest> {
     const { table, uri } = partition;
     const from = isoMs(partition.span.fromMs);
     if (uri === null) {
@@ -163,13 +208,13 @@ export class ColdFolder {
   }
 
   async #read(
-    { table, span, manifestSha256 }: RemovedPartition,
+    { table, span, manifestSha256 }: PlacedPartition,
     uri: string,
   ): Promise<ColdManifest> {
-    const path = join(this.#dir, uri);
-    const manifest = await readColdManifest(this.#dir, uri).catch((error: unknown) => {
+    const path = this.#cold.at(uri);
+    const manifest = await readColdManifest(this.#cold, uri).catch((error: unknown) => {
       if (!(error instanceof ColdError) || error.code !== 'cold_missing') throw error;
-      const text = `${path} is not there, though the archive counts on it: bring it back from a copy, or name the folder of cold partitions with cold.dir`;
+      const text = `${path} is not there, though the archive counts on it: bring it back from a copy, or name the place of cold partitions with cold.dir`;
       throw new ColdError('cold_missing', text, { cause: error });
     });
     const isSame =

@@ -18,6 +18,7 @@ import {
   FIGURE_SLOTS_MAX,
   type Mismatch,
   type PendingSpan,
+  type Reach,
   type Store,
 } from '../store/index.js';
 
@@ -55,7 +56,8 @@ const REST_MAX_MS = 2000;
 
 /**
  * Holds stored trades against stored candles as they come, newest first, and has both fetched again
- * where they differ. What is checked, what is due and how often it was tried stands in the archive
+ * where they differ. Archived rows are left out: they were checked before they were sealed, and nothing
+ * can change them. What is checked, what is due and how often it was tried stands in the archive
  * alone, so a restart goes on where the last run ended.
  *
  * A mismatch goes: found → suspect (its streams are to be fetched again) → checked again after a
@@ -154,7 +156,7 @@ export class Verification {
     const slots = await checkAtOnce(archive.checks, target, kline, { fromMs, toMs: span.toMs });
     const nowMs = this.#nowMs();
     const rows = slots.flatMap((slot): CheckRow[] => {
-      if (slot.outcome === 'match') return [matchRow(slot.span)];
+      if (slot.outcome === 'match') return [matchRow(slot.span, slot.isExact)];
       if (slot.outcome === 'unproven') return [];
       return [{ ...rowOf(slot), tries: 0, nextTryAtMs: nowMs }];
     });
@@ -185,7 +187,7 @@ export class Verification {
       return;
     }
     if (slot.outcome === 'match') {
-      await record(matchRow(span));
+      await record(matchRow(span, slot.isExact));
       await this.#settle(target, kline, known, slot);
       return;
     }
@@ -288,7 +290,7 @@ export class Verification {
 }
 
 function rowOf({ span, differences }: SlotCheck) {
-  return { span, outcome: 'mismatch', differences } as const;
+  return { span, outcome: 'mismatch', differences, isExact: false } as const;
 }
 
 function detailOf({ differences }: { readonly differences: CheckRow['differences'] }): string {
@@ -306,8 +308,9 @@ async function checkAtOnce(
   target: CheckTarget,
   kline: StreamRef,
   span: Span,
+  reach: Reach = 'local',
 ): Promise<SlotCheck[]> {
-  return (await checks.figures(target, kline, span)).map(judgeSlot);
+  return (await checks.figures(target, kline, span, reach)).map(judgeSlot);
 }
 
 /**
@@ -315,17 +318,19 @@ async function checkAtOnce(
  * that the caller sees the progress and may end at any point. Memory does not grow with the span.
  *
  * @param span whole slots of the interval
+ * @param reach whether archived rows are read as well
  */
 export async function* checkSpanSlots(
   checks: CheckStore,
   target: CheckTarget,
   kline: StreamRef,
   span: Span,
+  reach: Reach = 'local',
 ): AsyncGenerator<SlotCheck[], void, void> {
   const stepMs = kline.variant * 1000;
   const lengthMs = slotsAtOnce(stepMs) * stepMs;
   for (let fromMs = span.fromMs; fromMs < span.toMs; fromMs += lengthMs) {
     const toMs = Math.min(span.toMs, fromMs + lengthMs);
-    yield await checkAtOnce(checks, target, kline, { fromMs, toMs });
+    yield await checkAtOnce(checks, target, kline, { fromMs, toMs }, reach);
   }
 }

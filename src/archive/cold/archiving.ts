@@ -1,5 +1,5 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { makeFolder } from '../../kernel/folders.js';
 import { isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { columnsOf } from '../../model/kinds.js';
@@ -11,25 +11,19 @@ import {
   type SealFacts,
 } from '../../store/index.js';
 import { asColdError, ColdError, inColdWords } from '../errors.js';
-import { BlockWriter, moveSynced } from '../files.js';
-import { digestParquet, digestStaged, writeParquet } from '../parquet/file.js';
+import { BlockWriter } from '../files.js';
+import type { StagedRows } from '../parquet/columns.js';
+import { digestBoth, writeParquet } from '../parquet/file.js';
 import { DuckSession, identifier, literal } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
 import { assertSealed, type LifeContext, sumRows } from '../sealing/seal.js';
 import { ColdDecimals } from './decimals.js';
-import {
-  assertColdDir,
-  checkFile,
-  coldDataPath,
-  coldManifestPath,
-  SCRATCH_FOLDER,
-  sumFile,
-} from './folder.js';
+import { coldDataPath, coldManifestPath, sumFile } from './folder.js';
 import {
   type ColdContent,
   type ColdFile,
   type ColdManifest,
-  readColdManifest,
+  findColdManifest,
   writeColdManifest,
 } from './manifest.js';
 
@@ -44,71 +38,74 @@ export interface ArchivedFiles {
 
 /**
  * Writes a sealed partition into files, a day of a market each, reads every one of them back and holds
- * it against the rows, and writes the manifest that names them. The database is not changed.
+ * it against the rows, and writes the manifest that names them. Files that are there already serve again if they are whole:
+ * of an attempt that was stopped, of before a restore, or of the sealing. The database is not changed.
  *
  * @throws ColdError `cold_disk_full`, `cold_mismatch`; ParquetError; the signal's reason. Files without
  *   a manifest may be left; they are nothing, and go with the next tidying
  */
-export async function archivePartition(
+export async function writeFiles(
   context: LifeContext,
   partition: PartitionInfo,
 ): Promise<ArchivedFiles> {
-  const { coldDir, watcher, signal } = context;
-  assertColdDir(coldDir);
+  const { cold, watcher, signal } = context;
+  cold.assertReadable();
   const uri = coldManifestPath(partition.table, partition.name);
-  const earlier = await findEarlier(context, partition, uri);
-  if (earlier !== undefined) return earlier;
-  const folder = join(coldDir, SCRATCH_FOLDER);
+  const { manifest: earlier, version } = await findColdManifest(cold, uri);
+  if (earlier !== undefined && (await isWhole(context, partition, earlier))) {
+    return { uri, manifest: earlier };
+  }
+  const folder = cold.scratch;
   const written: ColdFile[] = [];
-  const facts = await inColdWords(coldDir, async () => {
+  const facts = await inColdWords(folder, async () => {
     await makeFolder(folder);
     using duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
     await watcher.onStep('archive: read', partition.name);
-    const decimals = new ColdDecimals(coldDir, partition.table, duck);
+    const decimals = new ColdDecimals(cold, partition.table, duck);
     return await stageDays(context, partition, folder, async (day) => {
-      written.push(await archiveDay(context, { duck, decimals }, partition, day));
+      const staged = { path: day.path, columns: columnsOf(partition.table) };
+      written.push(await archiveDay(context, { duck, decimals }, partition, day, staged));
     });
   });
   assertSealed(partition, facts, STAYS);
   await watcher.onStep('archive: manifest', partition.name);
   const content = await contentOf(context, partition, facts, written);
-  return { uri, manifest: await writeColdManifest(coldDir, uri, content) };
+  return { uri, manifest: await writeColdManifest(cold, uri, content, { version }) };
+}
+
+/** Returns true if a manifest is of the rows of a partition, by their checksum, and its files are whole. */
+async function isWhole(
+  { cold, watcher, signal }: LifeContext,
+  partition: PartitionInfo,
+  { checksum, rows, files }: ColdManifest,
+): Promise<boolean> {
+  if (checksum !== partition.checksum || rows !== partition.rows) return false;
+  await watcher.onStep('archive: verify', partition.name);
+  try {
+    for (const file of files) await cold.check(file.path, file, signal);
+    return true;
+  } catch (error) {
+    if (error instanceof ColdError) return false;
+    throw error;
+  }
 }
 
 /**
- * Files of an earlier attempt, or of before a restore: they serve again if they are whole, and the
- * rows are still those.
+ * Writes a day of a market, reads it back, and gives it its place.
+ *
+ * @param day its path is a name in the scratch folder
+ * @param staged its rows
  */
-async function findEarlier(
-  context: LifeContext,
-  partition: PartitionInfo,
-  uri: string,
-): Promise<ArchivedFiles | undefined> {
-  const { coldDir, watcher, signal } = context;
-  const manifest = await readColdManifest(coldDir, uri).catch(() => undefined);
-  if (manifest?.checksum !== partition.checksum || manifest?.rows !== partition.rows)
-    return undefined;
-  await watcher.onStep('archive: verify', partition.name);
-  try {
-    for (const file of manifest.files) await checkFile(join(coldDir, file.path), file, signal);
-  } catch (error) {
-    if (error instanceof ColdError) return undefined;
-    throw error;
-  }
-  assertSealed(partition, await sumRows(context, partition), STAYS);
-  return { uri, manifest };
-}
-
-async function archiveDay(
-  { coldDir, watcher, version, signal }: LifeContext,
+export async function archiveDay(
+  { cold, watcher, version, signal }: Omit<LifeContext, 'admin' | 'store' | 'clock'>,
   { duck, decimals }: { readonly duck: DuckSession; readonly decimals: ColdDecimals },
-  partition: PartitionInfo,
+  partition: Pick<PartitionInfo, 'table' | 'name'>,
   day: StagedDay,
+  staged: StagedRows,
 ): Promise<ColdFile> {
   const kind = viewOf(partition.table);
   const { market } = day;
-  const columns = columnsOf(partition.table);
-  const staged = { path: day.path, columns };
+  const { columns } = staged;
   const path = `${day.path}.parquet`;
   try {
     await watcher.onStep('archive: write', partition.name);
@@ -116,16 +113,12 @@ async function archiveDay(
       forms: await decimals.formsOf(day, market),
       about: { tapekeep: version, kind, market, date: day.date },
     });
-    await syncFile(path);
     await watcher.onStep('archive: verify', partition.name);
-    const [wanted, found] = [
-      await digestStaged(duck, staged),
-      await digestParquet(duck, columns, path),
-    ];
+    const [wanted, found] = await digestBoth(duck, staged, typed, path);
     if (wanted.rows !== day.rows || found.rows !== wanted.rows || found.digest !== wanted.digest) {
       throw new ColdError(
         'cold_mismatch',
-        `what was written of ${market} on ${day.date} does not read back as it was (${found.rows} of ${day.rows} rows): ${partition.name} stays in the database. Check the disk of ${coldDir}`,
+        `what was written of ${market} on ${day.date} does not read back as it was (${found.rows} of ${day.rows} rows): ${partition.name} stays as it is. Check the disk of ${cold.scratch}`,
         { action: 'retry' },
       );
     }
@@ -134,9 +127,7 @@ async function archiveDay(
     decimals.written(day, typed);
     const place = coldDataPath(kind, market, day.date, sums.sha256);
     await watcher.onStep('archive: place', partition.name);
-    const target = join(coldDir, place);
-    await makeFolder(dirname(target));
-    await moveSynced(path, target);
+    await cold.put(path, place, sums, signal);
     return {
       ...{ path: place, market, marketId: day.marketId, date: day.date, rows: day.rows },
       ...{ ...sums, first, last },
@@ -144,15 +135,6 @@ async function archiveDay(
   } catch (error) {
     await rm(path, { force: true }).catch(() => undefined);
     throw error;
-  }
-}
-
-async function syncFile(path: string): Promise<void> {
-  const file = await open(path, 'r+');
-  try {
-    await file.sync();
-  } finally {
-    await file.close();
   }
 }
 
@@ -164,9 +146,10 @@ async function timesOf(duck: DuckSession, column: string, path: string) {
   return (row ?? []).map(jsonOf).map(String);
 }
 
-async function contentOf(
-  { admin, clock, version }: LifeContext,
-  partition: PartitionInfo,
+/** Facts of a manifest about files of a partition. */
+export async function contentOf(
+  { admin, clock, version }: Pick<LifeContext, 'admin' | 'clock' | 'version'>,
+  partition: Pick<PartitionInfo, 'table' | 'span'>,
   { rows, checksum }: SealFacts,
   files: readonly ColdFile[],
 ): Promise<ColdContent> {
@@ -187,8 +170,8 @@ async function contentOf(
   };
 }
 
-/** The rows of a day of a market, as text on the disk. */
-interface StagedDay extends PartitionMarket {
+/** The rows of a day of a market, on their way into a file. */
+export interface StagedDay extends PartitionMarket {
   /** UTC, `2026-01-31`. */
   readonly date: string;
   readonly path: string;

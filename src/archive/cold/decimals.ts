@@ -1,7 +1,6 @@
-import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
 import { type SeriesTable, seriesOf, viewOf } from '../../model/series.js';
 import type { PartitionMarket } from '../../store/index.js';
+import { ColdError, ParquetError } from '../errors.js';
 import {
   type DecimalForm,
   type DecimalForms,
@@ -10,6 +9,7 @@ import {
 } from '../parquet/columns.js';
 import { type DuckSession, literal } from '../parquet/session.js';
 import { coldMarketFolder } from './folder.js';
+import type { ColdStorage } from './storage.js';
 
 /**
  * Types of decimals in cold files. Programs that read many files as one table want a column to have
@@ -46,13 +46,13 @@ type Steps = Map<string, number>;
 
 /** Remembers of each market how wide its columns are by now. */
 export class ColdDecimals {
-  readonly #coldDir: string;
+  readonly #cold: ColdStorage;
   readonly #table: SeriesTable;
   readonly #duck: DuckSession;
   readonly #steps = new Map<number, Steps>();
 
-  constructor(coldDir: string, table: SeriesTable, duck: DuckSession) {
-    this.#coldDir = coldDir;
+  constructor(cold: ColdStorage, table: SeriesTable, duck: DuckSession) {
+    this.#cold = cold;
     this.#table = table;
     this.#duck = duck;
   }
@@ -73,34 +73,52 @@ export class ColdDecimals {
 
   /** By the precisions of the market, and by its newest file. */
   async #begin({ basePrec, quotePrec }: PartitionMarket, name: string): Promise<Steps> {
-    const least = {
-      ...{ price: stepOf(quotePrec), amount: stepOf(basePrec), sum: WIDEST },
-      product: quotePrec === null || basePrec === null ? 0 : stepOf(quotePrec + basePrec),
-    };
-    const steps: Steps = new Map(
-      seriesOf(this.#table).columns.flatMap(({ name: column, type: { measure } }) =>
-        measure === undefined ? [] : [[column, least[measure]]],
-      ),
-    );
-    const newest = await this.#newestFile(name);
-    if (newest === undefined) return steps;
-    // An unreadable file teaches nothing: that it is damaged is for its readers.
-    const file = `read_parquet(${literal(newest)})`;
-    const types = await this.#duck.types(`reading ${newest}`, file).catch(() => []);
-    for (const [column, sqlType] of types) widen(steps, column, sqlType);
+    const steps = stepsOf(this.#table, basePrec, quotePrec);
+    try {
+      const newest = await this.#newestFile(name);
+      if (newest === undefined) return steps;
+      using held = this.#cold.hold();
+      const file = `read_parquet(${literal(await held.peek(newest))})`;
+      const types = await this.#duck.types(`reading ${newest}`, file);
+      for (const [column, sqlType] of types) widen(steps, column, sqlType);
+    } catch (error) {
+      // An unreadable file teaches nothing: that it is damaged is for its readers.
+      if (!(error instanceof ColdError || error instanceof ParquetError)) throw error;
+    }
     return steps;
   }
 
+  /** Days sort by their names. */
   async #newestFile(name: string): Promise<string | undefined> {
-    const folder = join(this.#coldDir, coldMarketFolder(viewOf(this.#table), name));
-    const days = (await readdir(folder).catch(() => [])).sort();
-    for (const day of days.toReversed()) {
-      const files = (await readdir(join(folder, day)).catch(() => [])).sort();
-      const file = files.findLast((one) => one.endsWith('.parquet'));
-      if (file !== undefined) return join(folder, day, file);
+    let newest: string | undefined;
+    for await (const path of this.#cold.list(`${coldMarketFolder(viewOf(this.#table), name)}/`)) {
+      if (path.endsWith('.parquet') && (newest === undefined || path > newest)) newest = path;
     }
-    return undefined;
+    return newest;
   }
+}
+
+/** Steps for the columns of a series by the precisions of a market. */
+function stepsOf(table: SeriesTable, basePrec: number | null, quotePrec: number | null): Steps {
+  const least = {
+    ...{ price: stepOf(quotePrec), amount: stepOf(basePrec), sum: WIDEST },
+    product: quotePrec === null || basePrec === null ? 0 : stepOf(quotePrec + basePrec),
+  };
+  return new Map(
+    seriesOf(table).columns.flatMap(({ name: column, type: { measure } }) =>
+      measure === undefined ? [] : [[column, least[measure]]],
+    ),
+  );
+}
+
+/** Types that a decimal column of files of such a market may have, the narrowest first. */
+export function usualForms(
+  table: SeriesTable,
+  basePrec: number | null,
+  quotePrec: number | null,
+): Map<string, readonly DecimalForm[]> {
+  const steps = stepsOf(table, basePrec, quotePrec);
+  return new Map([...steps].map(([name, step]) => [name, LADDER.slice(step)]));
 }
 
 function widen(steps: Steps, column: string, sqlType: string): void {

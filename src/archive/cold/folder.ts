@@ -4,7 +4,6 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BoundedSet } from '../../kernel/bounded.js';
 import { codeOf } from '../../kernel/errors.js';
-import { isThere } from '../../kernel/folders.js';
 import type { SeriesTable, SeriesView } from '../../model/series.js';
 import { asColdError, ColdError, inColdWords } from '../errors.js';
 import { isPattern } from '../parquet/session.js';
@@ -102,7 +101,7 @@ export function assertColdDir(coldDir: string): void {
 }
 
 /** Facts of a manifest about the content of a file. */
-interface FileSums {
+export interface FileSums {
   readonly bytes: number;
   readonly sha256: string;
 }
@@ -141,6 +140,12 @@ export async function checkFileOnce(
   checked.add(key);
 }
 
+/** Notes that a file was found right while it was written. @param at another name of the same file */
+export async function noteChecked(path: string, sums: FileSums, at: string): Promise<void> {
+  const { ino, size, mtimeMs } = await inColdWords(at, () => stat(at));
+  checked.add([path, ino, size, mtimeMs, sums.bytes, sums.sha256].join('\0'));
+}
+
 function damaged(path: string, what: string): ColdError {
   const text = `${path} is not what was written: ${what}. Bring it back from a copy`;
   return new ColdError('cold_damaged', text);
@@ -159,9 +164,4 @@ export async function filesBelow(folder: string, at = ''): Promise<string[]> {
     else found.push(path);
   }
   return found;
-}
-
-/** Returns true if a file of the folder is there. @throws ColdError where that cannot be seen */
-export async function isColdThere(path: string): Promise<boolean> {
-  return await inColdWords(path, () => isThere(path));
 }

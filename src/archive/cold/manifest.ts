@@ -1,15 +1,12 @@
-import { createHash } from 'node:crypto';
-import { readFile, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { messageOf } from '../../kernel/errors.js';
-import { makeFolder } from '../../kernel/folders.js';
 import { parseJson } from '../../kernel/json.js';
 import { type ColumnForm, FORM_NAMES } from '../../model/columns.js';
 import { SERIES_TABLES, viewOf } from '../../model/series.js';
-import { asColdError, ColdError, inColdWords } from '../errors.js';
-import { moveSynced, writeSynced } from '../files.js';
+import { ColdError } from '../errors.js';
+import { ownSumOf, sumOf, withOwnSum } from '../own-sum.js';
 import { isColdPath } from './folder.js';
+import type { ColdCondition, ColdStorage, ColdTexts } from './storage.js';
 
 const timestamp = z
   .string()
@@ -45,7 +42,7 @@ const CONTENT = z.object({
   from: timestamp,
   to: timestamp,
   rows: count,
-  /** Checksum of the sealing; that of its rows again after a restore. */
+  /** Checksum of the sealing, or of the files where the rows were never in the database. */
   checksum: z.string(),
   /** Entries of every file, in their order; the market stands in the path. */
   columns: z.array(z.object({ name: z.string(), type: z.enum(COLUMN_TYPES) })).readonly(),
@@ -75,10 +72,21 @@ export interface ColdManifest extends ColdContent {
   readonly sha256: string;
 }
 
+/** Names how a checksum of files was made, as another name is that of a checksum of rows. */
+const FILES_FORM = 'files1-sha256';
+
+/** Checksum of rows that came as files: of the files' own, in their order. */
+export function checksumOfFiles(files: readonly ColdFile[]): string {
+  const text = files.map(({ marketId, date, sha256 }) => `${marketId} ${date} ${sha256}\n`);
+  return `${FILES_FORM}:${sumOf(text.join(''))}`;
+}
+
+/** True if the checksum is that of files. */
+export function isOfFiles({ checksum }: Pick<ColdContent, 'checksum'>): boolean {
+  return checksum.startsWith(`${FILES_FORM}:`);
+}
+
 const FORMAT = 1;
-/** How the text ends: the checksum of what stands before it, closed in the same way. */
-const OWN_SUM = /,\n {2}"sha256": "([0-9a-f]{64})"\n\}\n$/;
-const sumOf = (text: string) => createHash('sha256').update(text).digest('hex');
 
 /** A manifest of ten years of minutes of a thousand markets stays far below. */
 const MAX_BYTES = 256 * 1024 * 1024;
@@ -95,10 +103,8 @@ function ownSum(path: string, text: string, fields: object): string {
     const newer = `${path} is damaged, or of the format ${format} of a newer tapekeep: use that version, or bring it back from a copy`;
     throw new ColdError('cold_damaged', newer);
   }
-  const [end, sum] = OWN_SUM.exec(text) ?? [];
-  if (format === FORMAT && end !== undefined && sum !== undefined) {
-    if (sumOf(`${text.slice(0, -end.length)}\n}\n`) === sum) return sum;
-  }
+  const sum = format === FORMAT ? ownSumOf(text) : undefined;
+  if (sum !== undefined) return sum;
   throw damagedError(path, 'it does not match the checksum that it carries of itself');
 }
 
@@ -137,42 +143,51 @@ export function parseColdManifest(text: string, path: string): ColdManifest {
  * @param uri `partition_state.uri`
  * @throws ColdError `cold_missing`, `cold_damaged`, `cold_refused`
  */
-export async function readColdManifest(coldDir: string, uri: string): Promise<ColdManifest> {
-  const path = join(coldDir, uri);
+export async function readColdManifest(cold: ColdTexts, uri: string): Promise<ColdManifest> {
+  return parseColdManifest(await readManifestText(cold, uri), cold.at(uri));
+}
+
+/** Text of {@link readColdManifest}, which may be damaged. */
+export async function readManifestText(cold: ColdTexts, uri: string): Promise<string> {
   if (!isColdPath(uri)) {
-    throw new ColdError('cold_damaged', `"${uri}" leads out of the folder ${coldDir}`);
+    throw new ColdError('cold_damaged', `"${uri}" leads out of ${cold.name}`);
   }
-  const text = await inColdWords(path, () => readFile(path));
-  if (text.length > MAX_BYTES) {
-    throw new ColdError('cold_damaged', `${path} has ${text.length} bytes: no manifest`);
+  return (await cold.readText(uri, MAX_BYTES)).text;
+}
+
+/** The manifest at a place, if it is one, and the version of whatever is there; null for nothing. @throws ColdError */
+export async function findColdManifest(
+  cold: ColdStorage,
+  uri: string,
+): Promise<{ readonly manifest: ColdManifest | undefined; readonly version: string | null }> {
+  try {
+    const { text, version } = await cold.readText(uri, MAX_BYTES);
+    try {
+      return { manifest: parseColdManifest(text, cold.at(uri)), version };
+    } catch (error) {
+      if (!(error instanceof ColdError)) throw error;
+      return { manifest: undefined, version };
+    }
+  } catch (error) {
+    if (!(error instanceof ColdError) || error.code !== 'cold_missing') throw error;
+    return { manifest: undefined, version: null };
   }
-  return parseColdManifest(text.toString('utf8'), path);
 }
 
 /**
- * Writes a manifest so that it is on the disk whole, or not there.
+ * Writes a manifest so that it is there whole, or not at all.
  *
+ * @param condition what may be there before
  * @returns it with the checksum that it carries of itself
  * @throws ColdError
  */
 export async function writeColdManifest(
-  coldDir: string,
+  cold: ColdStorage,
   uri: string,
   content: ColdContent,
+  condition: ColdCondition,
 ): Promise<ColdManifest> {
-  const body = `${JSON.stringify({ format: FORMAT, ...content }, null, 2)}\n`;
-  const sha256 = sumOf(body);
-  const text = body.replace(/\n\}\n$/, `,\n  "sha256": "${sha256}"\n}\n`);
-  const path = join(coldDir, uri);
-  const temporary = `${path}.new`;
-  try {
-    await makeFolder(dirname(path));
-    await rm(temporary, { force: true });
-    await writeSynced(temporary, text);
-    await moveSynced(temporary, path);
-    return { ...content, sha256 };
-  } catch (error) {
-    await rm(temporary, { force: true }).catch(() => undefined);
-    throw asColdError(error, path);
-  }
+  const { text, sha256 } = withOwnSum({ format: FORMAT, ...content });
+  await cold.putText(uri, text, condition);
+  return { ...content, sha256 };
 }

@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { SERIES } from '../../model/series.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { linesOf } from '../cold-rows.js';
@@ -6,23 +5,33 @@ import { asRestoreError, ColdError, ParquetError } from '../errors.js';
 import { type DuckSession, openDuck } from '../parquet/session.js';
 import { type LifeContext, sumRows } from '../sealing/seal.js';
 import { DUCK_LIMITS } from './archiving.js';
-import { assertColdDir, checkFile } from './folder.js';
-import { type ColdFile, type ColdManifest, readColdManifest } from './manifest.js';
+import { type ColdFile, type ColdManifest, isOfFiles, readColdManifest } from './manifest.js';
+import type { ColdTexts } from './storage.js';
 
 /** Lines that go to the database together. */
 const BLOCK_CHARACTERS = 1024 * 1024;
 
 /** The manifest of an archived partition, checked against the database. @throws ColdError */
-async function manifestOf(coldDir: string, partition: PartitionInfo): Promise<ColdManifest> {
-  const manifest = await readColdManifest(coldDir, partition.uri ?? '');
+export async function manifestOf(cold: ColdTexts, partition: PartitionInfo): Promise<ColdManifest> {
+  const manifest = await readColdManifest(cold, partition.uri ?? '');
+  assertManifestOf(cold, partition, manifest);
+  return manifest;
+}
+
+/** @throws ColdError `cold_mismatch` if a manifest is of another partition, or of other rows */
+export function assertManifestOf(
+  cold: ColdTexts,
+  partition: PartitionInfo,
+  manifest: ColdManifest,
+): void {
   const isOurs =
     manifest.table === partition.table &&
     Date.parse(manifest.from) === partition.span.fromMs &&
     manifest.checksum === partition.checksum;
-  if (isOurs) return manifest;
+  if (isOurs) return;
   throw new ColdError(
     'cold_mismatch',
-    `${join(coldDir, partition.uri ?? '')} is not the manifest of ${partition.name} as it was archived: bring that back from a copy`,
+    `${cold.at(partition.uri ?? '')} is not the manifest of ${partition.name} as it was archived: bring that back from a copy`,
   );
 }
 
@@ -37,39 +46,42 @@ export async function restorePartition(
   context: LifeContext,
   partition: PartitionInfo,
 ): Promise<number | null> {
-  const { admin, coldDir, watcher, signal } = context;
-  assertColdDir(coldDir);
+  const { admin, cold, watcher, signal } = context;
+  cold.assertReadable();
   await watcher.onStep('restore: check', partition.name);
-  const manifest = await manifestOf(coldDir, partition);
-  for (const file of manifest.files) await checkFile(join(coldDir, file.path), file, signal);
+  const manifest = await manifestOf(cold, partition);
+  for (const file of manifest.files) await cold.check(file.path, file, signal);
   await watcher.onStep('restore: load', partition.name);
   try {
-    if (!(await admin.beginRestore(partition))) return null;
-    await loadFiles(context, partition, manifest);
+    const name = await admin.beginRestore(partition);
+    if (name === null) return null;
+    const aside = { ...partition, name };
+    await loadFiles(context, aside, manifest);
     await watcher.onStep('restore: indexes', partition.name);
-    await admin.rebuildIndexes(partition);
-    await admin.freeze(partition);
+    await admin.indexRestored(partition);
+    await admin.freeze(aside);
     await watcher.onStep('restore: count', partition.name);
-    const facts = await sumRows(context, partition);
-    if (facts.checksum !== manifest.checksum) {
+    const facts = await sumRows(context, aside);
+    // Imported files have no checksum by rows: each is whole, and finish_restore counts the rows of each market.
+    if (!isOfFiles(manifest) && facts.checksum !== manifest.checksum) {
       throw new ColdError(
         'cold_mismatch',
         `the rows in the files of ${partition.name} do not add up to the checksum that it was sealed with (${facts.rows} of ${manifest.rows} rows): it stays archived. Bring the files back from a copy`,
       );
     }
     await watcher.onStep('restore: switch', partition.name);
-    if (!(await admin.finishRestore(partition, manifest.checksum))) return null;
+    if (!(await admin.finishRestore(partition, manifest.checksum, facts.checksum))) return null;
     return facts.rows;
   } catch (error) {
     // Rows restored so far are of no use; should this fail too, the next run takes it away.
-    if (!signal.aborted) await admin.dropEmptied(partition).catch(() => undefined);
-    throw asRestoreError(error, coldDir, partition.name);
+    if (!signal.aborted) await admin.dropRestored(partition).catch(() => undefined);
+    throw asRestoreError(error, cold.name, partition.name);
   }
 }
 
 async function loadFiles(
   context: LifeContext,
-  partition: PartitionInfo,
+  aside: PartitionInfo,
   { files, rows: total }: ColdManifest,
 ): Promise<void> {
   // Not in the folder, which may belong to the database that this one is a copy of.
@@ -77,7 +89,7 @@ async function loadFiles(
   try {
     let rows = 0;
     for (const file of files) {
-      await loadFile(context, duck.session, partition, file);
+      await loadFile(context, duck.session, aside, file);
       rows += file.rows;
       context.watcher.onRows(rows, total);
     }
@@ -88,13 +100,14 @@ async function loadFiles(
 
 /** Copies the rows of a file into the table aside, as CSV with the market before the columns. */
 async function loadFile(
-  { admin, coldDir, signal }: LifeContext,
+  { admin, cold, signal }: LifeContext,
   duck: DuckSession,
-  partition: PartitionInfo,
+  aside: PartitionInfo,
   file: ColdFile,
 ): Promise<void> {
-  const { table, span } = partition;
-  const path = join(coldDir, file.path);
+  const { table, span } = aside;
+  using held = cold.hold(signal);
+  const path = await held.local(file.path, file);
   const slice = {
     kind: SERIES[table].kind,
     variantS: null,
@@ -103,7 +116,7 @@ async function loadFile(
   };
   let lines = '';
   const flush = async () => {
-    if (lines !== '') await admin.copyIn(partition, Buffer.from(lines, 'utf8'));
+    if (lines !== '') await admin.copyIn(aside, Buffer.from(lines, 'utf8'));
     lines = '';
   };
   try {
@@ -117,7 +130,7 @@ async function loadFile(
     if (!(error instanceof ParquetError)) throw error;
     throw new ColdError(
       'cold_damaged',
-      `${path} cannot be read (${error.message}): bring it back from a copy; nothing was changed`,
+      `${cold.at(file.path)} cannot be read (${error.message}): bring it back from a copy; nothing was changed`,
       { cause: error },
     );
   }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { onlyKeys, refusedOptions } from '../../contract/shape.js';
+import { BoundedMap, obtain } from '../../kernel/bounded.js';
 import { systemClock } from '../../kernel/clock.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { SeriesKind } from '../../model/kinds.js';
@@ -10,7 +11,9 @@ import {
   type Store,
   startEmbeddedPostgres,
 } from '../../store/index.js';
+import { BucketStorage } from '../cold/bucket/bucket.js';
 import { coldFolder } from '../cold/folder.js';
+import { type ColdStorage, FolderStorage } from '../cold/storage.js';
 import { ArchiveError, MOMENT_FORMS } from '../errors.js';
 import type {
   BookAt,
@@ -26,8 +29,16 @@ import type {
   TradeEvent,
 } from './event.js';
 import { EventStream } from './event-stream.js';
+import { followEvents } from './follow.js';
 import { readCoverage, type SpanCoverage } from './gaps.js';
-import { describeMarkets, type MarketContents, microsOf, planEvents, readMarkets } from './plan.js';
+import {
+  describeMarkets,
+  type MarketContents,
+  microsOf,
+  planEvents,
+  planFollowing,
+  readMarkets,
+} from './plan.js';
 import { bookAt, openEvents } from './sources.js';
 
 const marketName = z.string({ error: 'the name of a market' });
@@ -42,24 +53,43 @@ const READ = {
   ...{ ...SPAN, gaps: unchecked },
   signal: z.instanceof(AbortSignal, { error: 'an AbortSignal' }).optional(),
 };
-const EVENTS = onlyKeys({
+const CHOICE = {
   markets: z.array(marketName, { error: 'a list of names' }).optional(),
   kinds: z.array(z.unknown(), { error: 'a list of kinds' }).optional(),
-  order: unchecked,
+};
+const LENGTHS = {
   intervalsS: z.array(lengthS, { error: 'a list of lengths in seconds' }).optional(),
   periodsS: z.array(lengthS, { error: 'a list of lengths in seconds' }).optional(),
-  ...READ,
+};
+const EVENTS = onlyKeys({
+  ...{ ...CHOICE, order: unchecked, ...LENGTHS, ...READ },
+  follow: z.literal(false, { error: 'true or false' }).optional(),
 });
+const { to: _, ...ENDLESS } = READ;
+const FOLLOWED = onlyKeys({ ...CHOICE, ...LENGTHS, ...ENDLESS, follow: z.literal(true) });
 const TRADES = onlyKeys({ market: marketName, ...READ });
 const CANDLES = onlyKeys({ market: marketName, intervalS: lengthS, ...READ });
 const COVERAGE = onlyKeys({
   ...{ market: marketName, kind: unchecked, variantS: lengthS.optional(), ...SPAN },
 });
 const BOOK_AT = onlyKeys({ market: marketName, at: moment });
+const BUCKET_URL = /^s3:\/\/[a-z0-9][a-z0-9.-]+(?:\/[^/]+)*\/?$/;
 const OPTIONS = onlyKeys({
   databaseUrl: z.string({ error: 'an address, such as postgres://user@host/database' }),
   ...{ dataDir: path, coldDir: path },
+  bucket: z.strictObject({
+    url: z.string().regex(BUCKET_URL, { error: 's3://bucket or s3://bucket/prefix' }),
+    ...{ endpoint: z.url().optional(), region: path.optional() },
+    ...{ pathStyle: z.boolean().optional(), cacheDir: path },
+    cacheBytes: z.int().positive().optional(),
+  }),
 }).partial();
+const PLACE = OPTIONS.refine(
+  ({ coldDir, bucket }) => coldDir === undefined || bucket === undefined,
+  {
+    error: 'name the cold files by one of coldDir and bucket',
+  },
+);
 
 function checkOptions(schema: z.ZodType, given: unknown): void {
   const refused = refusedOptions(schema, given);
@@ -84,15 +114,15 @@ export type MaybeGap<Gaps extends GapPolicy | undefined> = Gaps extends 'mark' ?
  */
 export class Archive {
   readonly #store: Store;
-  readonly #coldDir: string | null;
+  readonly #cold: ColdStorage | null;
   readonly #onClose: () => Promise<void>;
   readonly #open = new Set<{ fail(reason: Error): void; return(): Promise<unknown> }>();
   #closed: Promise<void> | undefined;
 
   /** Use {@link openArchive}. */
-  constructor(store: Store, coldDir: string | null, onClose: () => Promise<void>) {
+  constructor(store: Store, cold: ColdStorage | null, onClose: () => Promise<void>) {
     this.#store = store;
-    this.#coldDir = coldDir;
+    this.#cold = cold;
     this.#onClose = onClose;
   }
 
@@ -123,13 +153,21 @@ export class Archive {
     query: EventQuery<Kind> & { readonly gaps?: Gaps },
   ): EventStream<EventOf[Kind] | MaybeGap<Gaps>> {
     this.#check();
-    checkOptions(EVENTS, query);
+    // Programs without types may pass nothing.
+    const isFollowing = (query as Partial<EventQuery> | undefined)?.follow === true;
+    checkOptions(isFollowing ? FOLLOWED : EVENTS, query);
     const stream = new EventStream<EventOf[Kind] | MaybeGap<Gaps>>(
       async (signal) => {
         const store = this.#store;
         const streams = await store.inspection.streams();
-        const plan = planEvents(query, streams, await readMarkets(store));
-        return openEvents({ store, coldDir: this.#coldDir }, plan, signal);
+        const place = { store, cold: this.#cold };
+        const markets = await readMarkets(store);
+        if (!isFollowing) {
+          const plan = planEvents({ ...query, to: query.to as Moment }, streams, markets);
+          return openEvents(place, plan, signal);
+        }
+        const plan = planFollowing(query, streams, markets, systemClock.wallMs());
+        return followEvents(place, plan, { clock: systemClock, random: systemRandom, signal });
       },
       query.signal,
       (ended) => this.#open.delete(ended),
@@ -174,7 +212,7 @@ export class Archive {
   async bookAt(market: string, at: Moment): Promise<BookAt | null> {
     this.#check();
     checkOptions(BOOK_AT, { market, at });
-    const place = { store: this.#store, coldDir: this.#coldDir };
+    const place = { store: this.#store, cold: this.#cold };
     return await bookAt(place, market, microsOf(at));
   }
 
@@ -237,8 +275,28 @@ export interface ArchiveOptions {
    * when left out.
    */
   readonly coldDir?: string;
+  /** Bucket of these files in place of a folder (`cold.url`). */
+  readonly bucket?: ArchiveBucket;
 }
 
+/** Bucket of cold files. Credentials come from the usual places of the AWS SDK. */
+export interface ArchiveBucket {
+  /** `s3://bucket/prefix`. */
+  readonly url: string;
+  /** Address of the store; AWS when left out. */
+  readonly endpoint?: string;
+  /** Region of the bucket; that of the environment or profile when left out. */
+  readonly region?: string;
+  /** The bucket is in the path of the address, and not in its host. */
+  readonly pathStyle?: boolean;
+  /** Folder of local copies, bounded; several programs may share it. */
+  readonly cacheDir: string;
+  /** Default: 10 GB. */
+  readonly cacheBytes?: number;
+}
+
+/** Local copies of a bucket's files. */
+const CACHE_BYTES = 10_000_000_000;
 /** Connections for questions; events have their own. */
 const POOL_SIZE = 4;
 
@@ -253,7 +311,7 @@ const POOL_SIZE = 4;
  * were named, or an option is none of those allowed; StoreError when the database cannot be reached or is of another version
  */
 export async function openArchive(options: ArchiveOptions): Promise<Archive> {
-  checkOptions(OPTIONS, options);
+  checkOptions(PLACE, options);
   const { databaseUrl, dataDir } = options;
   if ((databaseUrl === undefined) === (dataDir === undefined)) {
     throw new ArchiveError('bad_option', 'name the archive by one of databaseUrl and dataDir');
@@ -267,11 +325,30 @@ export async function openArchive(options: ArchiveOptions): Promise<Archive> {
       poolSize: POOL_SIZE,
     });
     const given = options.coldDir ?? null;
-    return new Archive(store, dataDir === undefined ? given : coldFolder(dataDir, given), stop);
+    const dir = dataDir === undefined ? given : coldFolder(dataDir, given);
+    const folder = dir === null ? null : new FolderStorage(dir);
+    return new Archive(store, options.bucket ? bucketOf(options.bucket) : folder, stop);
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+/** Buckets of this process by their options: all archives of one share its cache. */
+const buckets = new BoundedMap<string, BucketStorage>(16);
+
+function bucketOf(options: ArchiveBucket): ColdStorage {
+  const { url, endpoint, region, pathStyle, ...cache } = options;
+  return obtain(
+    buckets,
+    JSON.stringify(options),
+    () =>
+      new BucketStorage({
+        ...{ url, endpoint: endpoint ?? null, region: region ?? null },
+        ...{ isPathStyle: pathStyle ?? false, clock: systemClock, random: systemRandom },
+        ...{ cacheBytes: CACHE_BYTES, ...cache },
+      }),
+  );
 }
 
 async function openEmbedded(dataDir: string) {

@@ -174,7 +174,7 @@ function numberOfRow({ kind, row }: RowEvent<SeriesKind>): number {
 }
 
 /** Distinguishes rows of one market at one instant. */
-function numberOf(event: ArchiveEvent): number {
+export function numberOf(event: ArchiveEvent): number {
   if (event.kind === 'trade') return event.id;
   if (event.kind === 'state') return event.seq;
   if ('row' in event) return numberOfRow(event as unknown as RowEvent<SeriesKind>);

@@ -226,7 +226,17 @@ export interface SpanQuery {
 }
 
 /** Options of {@link Archive.events}. */
-export interface EventQuery<Kind extends SeriesKind = SeriesKind> extends SpanQuery {
+export interface EventQuery<Kind extends SeriesKind = SeriesKind> extends Omit<SpanQuery, 'to'> {
+  /** First instant after the span. Left out with `follow` only. */
+  readonly to?: Moment;
+  /**
+   * Continues after the stored events with what is committed, until the signal aborts or the loop is left. Events come
+   * in the order of time up to the present, then in the order of commits; what is committed within a second comes in the
+   * order of time. So a late row comes late. Each row comes once, and each new version of a candle that is seen is an
+   * event. Later revoked, expired or removed time is handled as `gaps` says. Not with `to` or `order`. Markets and series
+   * that are new later are not in it.
+   */
+  readonly follow?: boolean;
   /** Names of markets; all that the archive has when left out. */
   readonly markets?: readonly string[];
   /** Kinds of events; all that are collected when left out. */

@@ -1,5 +1,5 @@
 import { isDate } from 'node:util/types';
-import { intervalText, SECOND_US } from '../../kernel/durations.js';
+import { DAY_MS, intervalText, SECOND_US } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import { isoUs } from '../../kernel/timestamp.js';
 import type { KnownStream } from '../../model/explain.js';
@@ -15,6 +15,7 @@ import {
   type EventQuery,
   type GapPolicy,
   type Moment,
+  type SpanQuery,
 } from './event.js';
 
 /** A market as the archive knows it. */
@@ -53,6 +54,9 @@ export interface PlannedStream {
   readonly untilUs: number;
 }
 
+/** Time beyond the present of which there may be rows: the longest candles close within it. */
+const BEYOND_MS = 32 * DAY_MS;
+
 /** A question that can be answered: what is read, and what has to be complete for it. */
 export interface EventPlan {
   readonly slices: readonly EventSlice[];
@@ -70,7 +74,7 @@ function listed(names: Iterable<string | number>): string {
 }
 
 /** @throws ArchiveError `bad_moment`, `bad_span` */
-export function spanOf({ from, to }: Pick<EventQuery, 'from' | 'to'>): MicrosSpan {
+export function spanOf({ from, to }: Pick<SpanQuery, 'from' | 'to'>): MicrosSpan {
   const [fromUs, toUs] = [microsOf(from), microsOf(to)];
   if (fromUs < toUs) return { fromUs, toUs };
   const what = fromUs === toUs ? 'is empty' : 'ends before it begins';
@@ -178,7 +182,49 @@ function variantsOf(query: Choice, kind: SeriesKind): readonly number[] | undefi
  * @throws ArchiveError naming what the archive has instead
  */
 export function planEvents(
+  query: EventQuery & Pick<SpanQuery, 'to'>,
+  streams: readonly KnownStream[],
+  known: readonly KnownMarket[],
+): EventPlan {
+  const plan = planSlices(query, streams, known);
+  checkExtent(plan.streams, spanOf(query), streams);
+  return plan;
+}
+
+/**
+ * Plans all that is stored from a time on. What is expected to be complete ends where coverage does.
+ *
+ * @throws ArchiveError naming what the archive has instead
+ */
+export function planFollowing(
   query: EventQuery,
+  streams: readonly KnownStream[],
+  known: readonly KnownMarket[],
+  nowMs: number,
+): EventPlan {
+  const newestMs = streams.map(({ newestCoveredMs }) => newestCoveredMs ?? 0);
+  const toMs = [microsOf(query.from) / 1000, nowMs, ...newestMs].reduce((a, b) => Math.max(a, b));
+  // Clocks differ, and candles are known an interval after their time.
+  const to = Math.ceil(toMs + BEYOND_MS) * 1000;
+  const plan = planSlices({ ...query, to }, streams, known);
+  return { ...plan, streams: plan.streams.map(untilCovered) };
+}
+
+function untilCovered(planned: PlannedStream): PlannedStream {
+  const { newestCoveredMs } = planned.stream;
+  const { fromMs } = planned.span;
+  const toMs = Math.max(fromMs, Math.min(planned.span.toMs, newestCoveredMs ?? fromMs));
+  return endingAt(planned, toMs);
+}
+
+/** As much of a planned stream as ends at a time of its rows. */
+export function endingAt(planned: PlannedStream, toMs: number): PlannedStream {
+  const span = { fromMs: planned.span.fromMs, toMs };
+  return { ...planned, span, untilUs: toMs * 1000 + shiftUs(planned) };
+}
+
+function planSlices(
+  query: EventQuery & Pick<SpanQuery, 'to'>,
   streams: readonly KnownStream[],
   known: readonly KnownMarket[],
 ): EventPlan {
@@ -208,7 +254,6 @@ export function planEvents(
       `nothing of the kinds asked for is collected of ${names}`,
     );
   }
-  checkExtent(planned, span, streams);
   return { slices, streams: planned, order, gaps };
 }
 

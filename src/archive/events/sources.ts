@@ -1,12 +1,13 @@
 import { setMaxListeners } from 'node:events';
 import { SECOND_US } from '../../kernel/durations.js';
-import type { MergedSlice, Store } from '../../store/index.js';
+import type { ArchiveSnapshot, MergedSlice, Store } from '../../store/index.js';
+import { type ColdStorage, FolderStorage } from '../cold/storage.js';
 import { ColdEngine } from '../cold-rows.js';
 import { ArchiveError } from '../errors.js';
 import { type Batches, mergeSources, type Source } from '../merge.js';
 import { openReading } from '../reading.js';
 import { type RowPlace, readRows } from '../rows.js';
-import { ColdFolder, findSegments, millisOf, type Segment } from '../segments.js';
+import { ColdReader, findSegments, millisOf, type Segment } from '../segments.js';
 import type { ArchiveEvent, BookAt, EventOrder } from './event.js';
 import { eventMaker, GAP_RANK, orderOf, rankOf } from './event-rows.js';
 import { findIncomplete, markGaps, refuseGaps } from './gaps.js';
@@ -15,23 +16,28 @@ import { type EventPlan, type EventSlice, findStream, readMarkets, shiftUs } fro
 /** Connections and readers that one stream of events may have. */
 const SOURCES_MAX = 24;
 
+/** Stands in where no cold files were named: none is read there. */
+export const NOWHERE = new FolderStorage('');
+
 /** Place of the rows. */
 export interface EventPlace {
   readonly store: Pick<Store, 'snapshot' | 'inspection'>;
   /** Null where cold partitions were not named. */
-  readonly coldDir: string | null;
+  readonly cold: ColdStorage | null;
 }
 
 /**
  * Opens all that events of a plan come from, as of one instant, and merges them. Whatever happens, all
  * of it is closed when the events end, fail, or are left.
  *
+ * @param onSeen is given the snapshot that all of it is read from
  * @throws ArchiveGapsError, ArchiveError, StoreError, ColdError, ParquetError; the signal's reason
  */
 export async function* openEvents(
-  { store, coldDir }: EventPlace,
+  { store, cold }: EventPlace,
   plan: EventPlan,
   signal: AbortSignal,
+  onSeen?: (snapshot: ArchiveSnapshot) => Promise<void>,
 ): Batches<ArchiveEvent> {
   const { order, gaps } = plan;
   const slices = plan.slices.flatMap((one) => versionsOf(one, order));
@@ -46,6 +52,7 @@ export async function* openEvents(
     signal.throwIfAborted();
     const snapshot = await store.snapshot();
     closers.push(() => snapshot.close());
+    await onSeen?.(snapshot);
     if (gaps === 'throw') await refuseGaps(snapshot, incomplete);
     const sources: Source<ArchiveEvent>[] = [];
     if (gaps === 'mark') {
@@ -54,9 +61,10 @@ export async function* openEvents(
     }
     const engine = new ColdEngine(order === 'received', signal);
     closers.push(() => engine.close());
-    const folder = new ColdFolder(coldDir ?? '', signal);
-    const around = { snapshot, folder, engine, signal, coldDir, order, closers };
-    for (const slice of slices) sources.push(await openSlice(slice, around));
+    const reader = new ColdReader(cold ?? NOWHERE, signal);
+    const around = { snapshot, cold: reader, engine, signal, order, closers };
+    const isNamed = cold !== null;
+    for (const slice of slices) sources.push(await openSlice(slice, isNamed, around));
     // Each source has a connection of its own that sees the same instant.
     await snapshot.close();
     yield* mergeSources(sources, orderOf(order));
@@ -86,20 +94,21 @@ function rowsFor(slice: EventSlice, order: EventOrder): MergedSlice {
   };
 }
 
-interface Surroundings extends RowPlace, Pick<EventPlace, 'coldDir'>, Pick<EventPlan, 'order'> {
+interface Surroundings extends RowPlace, Pick<EventPlan, 'order'> {
   readonly closers: (() => Promise<void>)[];
 }
 
 async function openSlice(
   slice: EventSlice,
-  { coldDir, order, closers, ...place }: Surroundings,
+  isNamed: boolean,
+  { order, closers, ...place }: Surroundings,
 ): Promise<Source<ArchiveEvent>> {
   const { snapshot } = place;
   const { kind, variantS, markets } = slice;
   const rows = rowsFor(slice, order);
   const span = millisOf(rows.fromUs, rows.toUs);
   const segments = findSegments(kind, span, snapshot.removed);
-  assertNamed(coldDir, segments, 'a part of the span');
+  assertNamed(isNamed, segments, 'a part of the span');
   const fork = segments.some(({ state }) => state === 'hot') ? await snapshot.fork() : snapshot;
   closers.push(() => fork.close());
   const maker = { ...orderOf(order), make: eventMaker(kind, markets, variantS) };
@@ -112,13 +121,13 @@ async function openSlice(
 }
 
 /** @throws ArchiveError where rows are in files and their folder was not named */
-function assertNamed(coldDir: string | null, segments: readonly Segment[], what: string): void {
-  if (coldDir !== null || segments.every(({ state }) => state !== 'cold')) return;
+export function assertNamed(isNamed: boolean, segments: readonly Segment[], what: string): void {
+  if (isNamed || segments.every(({ state }) => state !== 'cold')) return;
   const text = `${what} has left the database for files: name their folder with coldDir`;
   throw new ArchiveError('bad_option', text);
 }
 
-async function* once(events: ArchiveEvent[]): Batches<ArchiveEvent> {
+export async function* once(events: ArchiveEvent[]): Batches<ArchiveEvent> {
   yield events;
 }
 
@@ -144,11 +153,11 @@ async function* cut(
 
 /** The book of a market as it held at an instant; of an instant newer than all that is known of it, the last one. */
 export async function bookAt(
-  place: { readonly store: Store; readonly coldDir: string | null },
+  place: { readonly store: Store; readonly cold: ColdStorage | null },
   market: string,
   atUs: number,
 ): Promise<BookAt | null> {
-  const { store, coldDir } = place;
+  const { store, cold } = place;
   const streams = await store.inspection.streams();
   const known = await readMarkets(store);
   const stream = findStream({ market, kind: 'depth' }, streams, known);
@@ -157,10 +166,10 @@ export async function bookAt(
   const before = pieces.findLast(({ state }) => state === 'covered');
   const last = pieces.at(-1);
   if (before === undefined || (last !== before && last?.state !== 'later')) return null;
-  const reader = await openReading(store, { coldDir: coldDir ?? '' });
+  const reader = await openReading(store, { cold: cold ?? NOWHERE });
   try {
     const span = { fromMs: before.span.fromMs, toMs: atMs + 1 };
-    assertNamed(coldDir, reader.segments('depth', span), 'this book');
+    assertNamed(cold !== null, reader.segments('depth', span), 'this book');
     const { marketId } = stream;
     const slice = { kind: 'depth', marketId, variantS: 0, span } as const;
     const make = eventMaker('depth', [{ market, marketId }], 0);

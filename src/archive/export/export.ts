@@ -4,7 +4,7 @@ import { isoMs, isoSpan } from '../../kernel/timestamp.js';
 import { FORM_NAMES } from '../../model/columns.js';
 import { missingOf } from '../../model/explain.js';
 import { MARKET_COLUMN, type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
-import type { ArchiveIdentity, RowForm, StreamPlace } from '../../store/index.js';
+import type { ArchiveIdentity, RowForm, StoredRows, StreamPlace } from '../../store/index.js';
 import { asDiskFull } from '../errors.js';
 import { fillFile } from '../files.js';
 import { csvField, keyOfLine, LineRewriter, spreadsheetField, timeOfLine } from '../lines.js';
@@ -15,6 +15,7 @@ import type { ArchiveReader } from '../reading.js';
 import {
   COLD_NOTE,
   completenessOf,
+  type DaysPart,
   type Format,
   type Known,
   type Manifest,
@@ -22,6 +23,7 @@ import {
   type MarketPart,
   notesOf,
   readCompleteness,
+  readConditions,
 } from './manifest.js';
 import type { Output } from './output.js';
 
@@ -34,6 +36,15 @@ export interface ExportPart {
   readonly span: Span;
   /** Notes for readers beside its rows. */
   readonly notes: readonly string[];
+  /** Rows before the span that are written as well. */
+  readonly late?: LateRows;
+}
+
+/** Rows that were stored after an earlier export of their time. */
+export interface LateRows {
+  readonly fromMs: number;
+  /** In the order of time, those that overlap together. */
+  readonly slices: readonly { readonly span: Span; readonly stored: readonly StoredRows[] }[];
 }
 
 export interface ExportRequest {
@@ -47,6 +58,10 @@ export interface ExportRequest {
   readonly allowGaps: boolean;
   readonly archive: ArchiveIdentity | null;
   readonly version: string;
+  /** Name of the file that this one continues. */
+  readonly continues?: string;
+  /** Exchange time. */
+  readonly nowMs: number;
 }
 
 export interface ExportSurroundings {
@@ -95,6 +110,8 @@ export async function exportSeries(
   const { output, reader } = around;
   const wanted = request.parts.map((one) => ({ ...one, kind }));
   const parts = await readCompleteness(reader, wanted, request.allowGaps);
+  const days = await readConditions(reader, request.parts, request, request.nowMs);
+  const journal = await reader.snapshot.journalNumber();
   const isText = format === 'csv' || format === 'ndjson';
   const { written, columns } = isText
     ? await writeText(request, format, parts, around)
@@ -121,15 +138,20 @@ export async function exportSeries(
       ...(isText && isPartlyCold(request, reader) ? [COLD_NOTE] : []),
       ...request.parts.flatMap((one) => one.notes),
     ],
-    markets: written,
+    markets: written.map((part, at) => ({ ...part, days: days[at] as DaysPart })),
+    journal,
+    ...(request.continues === undefined ? {} : { continues: request.continues }),
   };
   await output.commit(manifest);
   return manifest;
 }
 
+/** Rows of a market in the file. */
+type WrittenPart = Omit<MarketPart, 'days'>;
+
 /** Content of a file. */
 interface Written {
-  readonly written: MarketPart[];
+  readonly written: WrittenPart[];
   readonly columns: readonly ManifestColumn[];
 }
 
@@ -197,25 +219,29 @@ async function writeLines(
   style: keyof typeof STYLES,
   { reader, onProgress }: ExportSurroundings,
   write: (bytes: Uint8Array) => Promise<void>,
-): Promise<MarketPart[]> {
+): Promise<WrittenPart[]> {
   const hasId = seriesOrder(kind).length > 1;
   const { form, prefix } = STYLES[style];
   const isJson = form === 'json';
   const options = { lead: isJson ? '{' : '', isCrLf: style === 'csv' };
-  const written: MarketPart[] = [];
-  for (const { market, marketId, span, known } of parts) {
+  const written: WrittenPart[] = [];
+  for (const { market, marketId, span, known, late } of parts) {
     const lines = new LineRewriter(prefix(market), options);
-    for await (const piece of reader.rows({ kind, marketId, variantS, span }, form)) {
-      const rewritten = lines.push(piece);
-      if (rewritten.length > 0) await write(rewritten);
-      const { rows, last } = lines;
-      if (last !== null) onProgress({ market, rows, doneMs: timeOfLine(last) - span.fromMs });
+    for (const slice of [...(late?.slices ?? []), { span }]) {
+      for await (const piece of reader.rows({ kind, marketId, variantS, ...slice }, form)) {
+        const rewritten = lines.push(piece);
+        if (rewritten.length > 0) await write(rewritten);
+        const { rows, last } = lines;
+        const doneMs = last === null ? 0 : Math.max(0, timeOfLine(last) - span.fromMs);
+        onProgress({ market, rows, doneMs });
+      }
     }
     const { rows, first, last } = lines;
     onProgress({ market, rows, doneMs: span.toMs - span.fromMs });
     const key = (line: string | null) => (line === null ? null : keyOfLine(line, isJson, hasId));
     written.push({
       ...{ market, ...isoSpan(span), rows },
+      ...(late === undefined ? {} : { lateFrom: isoMs(late.fromMs) }),
       ...{ first: key(first), last: key(last), ...completenessOf(known) },
     });
   }

@@ -1,7 +1,12 @@
-import { isoSpan } from '../../kernel/timestamp.js';
+import { obtain } from '../../kernel/bounded.js';
+import { DAY_MS } from '../../kernel/durations.js';
+import { ceilToMs, floorToMs, hullOf, isEmptySpan, type Span } from '../../kernel/span.js';
+import { isoMs, isoSpan } from '../../kernel/timestamp.js';
+import { type Condition, conditionOf, sumPieces } from '../../model/day-conditions.js';
 import { missingOf, type Piece } from '../../model/explain.js';
-import type { SeriesKind } from '../../model/kinds.js';
-import type { ArchiveIdentity } from '../../store/index.js';
+import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { streamsOf } from '../../model/series.js';
+import type { ArchiveIdentity, StreamPiece } from '../../store/index.js';
 import { ExportGapsError, type SeriesGaps } from '../errors.js';
 import type { RowKey } from '../lines.js';
 import type { ArchiveReader } from '../reading.js';
@@ -15,6 +20,8 @@ export interface MarketPart {
   readonly market: string;
   readonly from: string;
   readonly to: string;
+  /** Rows before `from` and since this time were stored after the file that this one continues. */
+  readonly lateFrom?: string;
   readonly rows: number;
   readonly first: RowKey | null;
   readonly last: RowKey | null;
@@ -26,6 +33,13 @@ export interface MarketPart {
     readonly reason: string;
     readonly note?: string;
   }>;
+  readonly days: DaysPart;
+}
+
+/** Conditions of the days (UTC) that a part reaches into, each of the whole day, as of the file's making. */
+export interface DaysPart extends Readonly<Record<Condition, number>> {
+  /** Those that are not available. */
+  readonly others: Listed<{ readonly day: string; readonly condition: Condition }>;
 }
 
 /** A list that is cut where it would be endless; `count` is of all. */
@@ -55,6 +69,10 @@ export interface Manifest {
   readonly order: readonly string[];
   readonly columns: readonly ManifestColumn[];
   readonly markets: readonly MarketPart[];
+  /** Number of the newest entry of the journal that the file has. */
+  readonly journal: number;
+  /** Name of the file that this one continues. */
+  readonly continues?: string;
 }
 
 export interface ManifestColumn {
@@ -108,13 +126,71 @@ export async function readCompleteness<Wanted extends WantedSpan>(
   const gaps: SeriesGaps[] = [];
   for (const one of wanted) {
     const { kind, market, span, stream } = one;
-    const known = await reader.pieces(stream, span);
+    const known = isEmptySpan(span) ? [] : await reader.pieces(stream, span);
     all.push({ ...one, known });
     const missing = missingOf(known);
     if (missing.length > 0) gaps.push({ kind, market, stream, span, missing });
   }
   if (gaps.length > 0 && !allowGaps) throw new ExportGapsError(gaps);
   return all;
+}
+
+/** Days that a manifest names of one market at most. */
+const DAYS_LISTED_MAX = 1000;
+
+/** Span of whole days. */
+const wholeDays = ({ fromMs, toMs }: Span): Span => ({
+  fromMs: floorToMs(fromMs, DAY_MS),
+  toMs: ceilToMs(toMs, DAY_MS),
+});
+
+/**
+ * Reads the conditions of all days that some parts reach into, one entry for each part.
+ *
+ * @param nowMs exchange time
+ * @throws StoreError
+ */
+export async function readConditions(
+  reader: ArchiveReader,
+  parts: readonly Pick<WantedSpan, 'stream' | 'span'>[],
+  { kind, variantS }: { readonly kind: SeriesKind; readonly variantS: number },
+  nowMs: number,
+): Promise<DaysPart[]> {
+  const spans = parts.map(({ span }) => (isEmptySpan(span) ? undefined : wholeDays(span)));
+  const whole = hullOf(spans.filter((span) => span !== undefined));
+  const marketIds = parts.map(({ stream }) => stream.marketId);
+  const choice = { marketIds, kind: streamsOf(tableOfKind(kind))[0], variant: variantS };
+  const pieces = isEmptySpan(whole) ? [] : await reader.streamPieces(choice, whole, nowMs);
+  const own = new Map<number, StreamPiece[]>();
+  for (const one of pieces) obtain(own, one.streamId, () => []).push(one);
+  return parts.map(({ stream }, at) => {
+    const span = spans[at];
+    const days = span && conditionsOf(own.get(stream.streamId) ?? [], span, nowMs);
+    return daysPart(days ?? []);
+  });
+}
+
+function conditionsOf(pieces: readonly StreamPiece[], { fromMs, toMs }: Span, nowMs: number) {
+  const count = (toMs - fromMs) / DAY_MS;
+  const { sums, mismatches } = sumPieces(pieces, fromMs, DAY_MS, count);
+  return sums.flatMap((sum, at) => {
+    const dayMs = fromMs + at * DAY_MS;
+    const condition = conditionOf(sum, mismatches[at] ?? 0, dayMs + DAY_MS <= nowMs);
+    return condition === null ? [] : [{ day: isoMs(dayMs).slice(0, 10), condition }];
+  });
+}
+
+function daysPart(days: DaysPart['others']['list']): DaysPart {
+  const countOf = (condition: Condition) =>
+    days.filter((one) => one.condition === condition).length;
+  const others = days.filter(({ condition }) => condition !== 'available');
+  return {
+    available: countOf('available'),
+    degraded: countOf('degraded'),
+    pending: countOf('pending'),
+    missing: countOf('missing'),
+    others: { count: others.length, list: others.slice(0, DAYS_LISTED_MAX) },
+  };
 }
 
 /** Note in a text whose rows are not all from the database. */

@@ -3,9 +3,18 @@ import type { SeriesColumn } from '../../model/kinds.js';
 import { type DuckSession, identifier, literal } from './session.js';
 
 /** Rows as text in a file: CSV without header, as the store writes it, a text column or more before. */
-export interface StagedRows {
+export interface StagedFile {
   readonly path: string;
   readonly columns: readonly SeriesColumn[];
+}
+
+/** Rows of a file, or of a relation of DuckDB that has decimals as text and all else in its type. */
+export type StagedRows = StagedFile | StagedRelation;
+
+export interface StagedRelation extends Omit<StagedFile, 'path'> {
+  readonly relation: string;
+  /** At least those of the decimals, by column; these are text, or decimals already. */
+  readonly digits: ReadonlyMap<string, Digits>;
 }
 
 /** A column as it is written: its type in SQL, which holds every value of the rows exactly. */
@@ -28,7 +37,7 @@ export interface DecimalForm {
 export type DecimalForms = Readonly<Record<string, readonly DecimalForm[]>>;
 
 /** Up to this many digits a decimal is one 64-bit integer in the file. */
-const SMALL_PRECISION = 18;
+export const SMALL_PRECISION = 18;
 /** No file format has exact decimals with more. */
 export const MAX_PRECISION = 38;
 
@@ -48,12 +57,13 @@ export function longestSql(scale: number): string {
   return decimalSql({ precision: MAX_PRECISION, scale: Math.trunc(scale) });
 }
 
-/** The rows of a staged file, with decimals still as text. */
-export function stagedSql({ path, columns }: StagedRows): string {
-  const types = columns.map(({ name, type }) => {
+/** The staged rows, with decimals still as text. */
+export function stagedSql(rows: StagedRows): string {
+  if ('relation' in rows) return rows.relation;
+  const types = rows.columns.map(({ name, type }) => {
     return `${identifier(name)}: ${literal(FORM_NAMES[type].duck ?? 'VARCHAR')}`;
   });
-  return csvSql(path, types.join(', '));
+  return csvSql(rows.path, types.join(', '));
 }
 
 /** A file as COPY writes it. @param columns with their types, as fields of a struct */
@@ -72,7 +82,8 @@ const fractionDigits = (text: string) =>
     WHEN suffix(${text}, '0') THEN strlen(rtrim(${text}, '0')) - strpos(${text}, '.')
     ELSE strlen(${text}) - strpos(${text}, '.') END`;
 
-function digitsSql({ name, type }: SeriesColumn): string[] {
+/** SQL for the most digits of a column, before and after the point. */
+export function digitsSql({ name, type }: SeriesColumn): string[] {
   const column = identifier(name);
   return [integerDigits, fractionDigits].map((digits) => {
     const one =
@@ -84,7 +95,7 @@ function digitsSql({ name, type }: SeriesColumn): string[] {
 }
 
 /** The digits before and after the point that the values of a column need. */
-interface Digits {
+export interface Digits {
   readonly integer: number;
   readonly fraction: number;
 }
@@ -124,8 +135,9 @@ export async function typeColumns(
   forms: DecimalForms = {},
 ): Promise<TypedColumn[]> {
   const decimals = rows.columns.filter(({ type }) => type === 'decimal' || type === 'decimals');
+  const known = 'relation' in rows ? rows.digits : undefined;
   const digits =
-    decimals.length === 0
+    decimals.length === 0 || known !== undefined
       ? []
       : await duck.rows(
           'measuring the decimals',
@@ -136,7 +148,8 @@ export async function typeColumns(
     if (sqlType !== null) return { ...column, sqlType, scale: null };
     const at = decimals.indexOf(column) * 2;
     const [integer, fraction] = [digits[0]?.[at], digits[0]?.[at + 1]].map(Number);
-    const needed = { integer: integer ?? 0, fraction: fraction ?? 0 };
+    const measured = { integer: integer ?? 0, fraction: fraction ?? 0 };
+    const needed = known?.get(column.name) ?? measured;
     return typeDecimal(column, needed, forms[column.name]);
   });
 }
@@ -145,7 +158,7 @@ export async function typeColumns(
  * A text as a decimal that holds it. DuckDB's own cast to more than 18 digits takes 30 times as long as
  * one to fewer, so the parts before and after the point are cast alone where they are short.
  */
-function castText(text: string, form: DecimalForm): string {
+export function castText(text: string, form: DecimalForm): string {
   const type = decimalSql(form);
   if (form.precision <= SMALL_PRECISION) return `CAST(${text} AS ${type})`;
   const [whole, fraction] = [1, 2].map((part) => `split_part(${text}, '.', ${part})`);
@@ -155,14 +168,43 @@ function castText(text: string, form: DecimalForm): string {
   return `CASE WHEN ${isShort} THEN CAST(${sum} AS ${type}) ELSE CAST(${text} AS ${type}) END`;
 }
 
-/** The rows of a staged file in their types. */
+/** A decimal, as text or not, in its form; null: as its shortest text. */
+function castDecimal(column: string, form: DecimalForm | null): string {
+  const text = `${column}::VARCHAR`;
+  if (form === null) return shortestSql(text, null);
+  return castText(form.precision <= SMALL_PRECISION ? column : text, form);
+}
+
+/**
+ * A decimal, or the text of one, in a type; an error where that does not hold it, never another number.
+ *
+ * @param name for the error
+ * @param from the SQL type of the value
+ */
+export function castSql(name: string, value: string, from: string, to: DecimalForm): string {
+  if (!from.startsWith('VARCHAR')) return `CAST(${value} AS ${decimalSql(to)})`;
+  // Text would be rounded. Most is short enough as it is, zeros at its end included.
+  const point = `strpos(${value}, '.')`;
+  const isExact = `${value} IS NULL OR strlen(${value}) - ${point} <= ${to.scale} OR ${point} = 0
+    OR strlen(rtrim(${value}, '0')) - ${point} <= ${to.scale}`;
+  const said = `concat(${literal(`the ${name} `)}, ${value}, ${literal(` ${TOO_LONG}`)})`;
+  return `CASE WHEN ${isExact} THEN ${castText(value, to)} ELSE error(${said}) END`;
+}
+
+/** The rows of a staged file in their types; an error where one does not fit. */
 export function typedSql(rows: StagedRows, columns: readonly TypedColumn[]): string {
   const selected = columns.map(({ name, type, sqlType }) => {
     const column = identifier(name);
     const form = decimalForm(sqlType);
+    if (type === 'decimal') {
+      // Rows of a table were measured; text of a file is checked as it is read.
+      const isText = 'path' in rows && form !== null;
+      const value = isText ? castSql(name, column, 'VARCHAR', form) : castDecimal(column, form);
+      return `${value} AS ${column}`;
+    }
     if (form === null) return `CAST(${column} AS ${sqlType}) AS ${column}`;
-    if (type === 'decimal') return `${castText(column, form)} AS ${column}`;
-    return `list_transform(${column}::VARCHAR[], lambda x: ${castText('x', form)}) AS ${column}`;
+    const cast = (value: string) => castSql(name, value, 'VARCHAR', form);
+    return `list_transform(${column}::VARCHAR[], lambda x: ${cast('x')}) AS ${column}`;
   });
   return `SELECT ${selected.join(', ')} FROM ${stagedSql(rows)}`;
 }
@@ -196,4 +238,4 @@ export function valueText({ name, type }: SeriesColumn): string {
 }
 
 /** Message about a value that no type here holds, after its name. */
-export const TOO_LONG = 'has more digits than a number has here; tapekeep export writes it in full';
+const TOO_LONG = 'has more digits than a number has here; tapekeep export writes it in full';

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type {
   DuckDBConnection,
+  DuckDBDataChunk,
   DuckDBInstance,
   DuckDBResult,
   DuckDBValue,
@@ -29,6 +30,20 @@ export interface RowVectors {
   readonly rows: number;
   /** `getItem(row)` makes a value; null for null. */
   readonly columns: readonly Pick<DuckDBVector, 'getItem'>[];
+}
+
+/** Values of a column of a result. */
+export interface Cells {
+  /** Makes a value; null for null. */
+  getItem(row: number): DuckDBValue;
+  /** Units of a decimal: 1250 of `12.50` where the column has two digits after the point. */
+  getScaledValue?(row: number): bigint | number | null;
+}
+
+/** Some rows of a result, in whole columns. */
+export interface RowCells {
+  readonly rows: number;
+  readonly columns: readonly Cells[];
 }
 
 const MEMORY_MB = 512;
@@ -86,10 +101,12 @@ export class DuckSession implements Disposable {
   /**
    * Another connection within the same limits, for a result that is read at the same time as others.
    * To be closed before this one.
+   *
+   * @param signal ends what this one reads; default: the signal of the first
    */
-  async beside(): Promise<DuckSession> {
+  async beside(signal = this.#signal): Promise<DuckSession> {
     const connection = await connect(this.#instance, this.#limits);
-    return new DuckSession(this.#instance, connection, this.#limits, this.#signal, false);
+    return new DuckSession(this.#instance, connection, this.#limits, signal, false);
   }
 
   /** @throws {@link ParquetError}, or the signal's reason */
@@ -143,6 +160,24 @@ export class DuckSession implements Disposable {
   }
 
   async *#pieces(doing: string, result: DuckDBResult, rowsMax: number): AsyncGenerator<RowVectors> {
+    for await (const chunk of this.#chunks(doing, result)) {
+      const whole = vectorsOf(chunk);
+      for (let from = 0; from < chunk.rowCount; from += rowsMax) {
+        const rows = Math.min(rowsMax, chunk.rowCount - from);
+        yield { rows, columns: whole.map((vector) => vector.slice(from, rows)) };
+      }
+    }
+  }
+
+  /** A large result, as many rows at a time as DuckDB makes together. Each piece is good until the next one. */
+  async *cells(doing: string, sql: string): AsyncGenerator<RowCells> {
+    const result = await this.#guard(doing, () => this.#connection.stream(sql));
+    for await (const chunk of this.#chunks(doing, result)) {
+      yield { rows: chunk.rowCount, columns: vectorsOf(chunk) };
+    }
+  }
+
+  async *#chunks(doing: string, result: DuckDBResult): AsyncGenerator<DuckDBDataChunk> {
     const fetch = () => {
       const fetched = this.#guard(doing, () => result.fetchChunk());
       // Reported on request; after the reader has left nothing may ask.
@@ -156,13 +191,7 @@ export class DuckSession implements Disposable {
         if (chunk === null || chunk.rowCount === 0) return;
         // The next rows are made while these are looked at.
         coming = fetch();
-        const whole = Array.from({ length: chunk.columnCount }, (_, at) =>
-          chunk.getColumnVector(at),
-        );
-        for (let from = 0; from < chunk.rowCount; from += rowsMax) {
-          const rows = Math.min(rowsMax, chunk.rowCount - from);
-          yield { rows, columns: whole.map((vector) => vector.slice(from, rows)) };
-        }
+        yield chunk;
         // Texts lie outside of what the garbage collector counts, so that it would let them pile up.
         chunk.reset();
       }
@@ -191,6 +220,10 @@ export class DuckSession implements Disposable {
       throw new ParquetError(doing, error);
     }
   }
+}
+
+function vectorsOf(chunk: DuckDBDataChunk): DuckDBVector[] {
+  return Array.from({ length: chunk.columnCount }, (_, at) => chunk.getColumnVector(at));
 }
 
 export type ScratchDuck = Awaited<ReturnType<typeof openDuck>>;

@@ -1,29 +1,29 @@
 import { doOverlap, type Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
-import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { type SeriesKind, seriesColumns, tableOfKind, timeColumnOf } from '../../model/kinds.js';
 import { viewOf } from '../../model/series.js';
 import type { LedgerTable } from '../../store/index.js';
-import { assertColdDir } from '../cold/folder.js';
-import { asDiskFull, StatementRefusedError } from '../errors.js';
+import { usualForms } from '../cold/decimals.js';
+import type { ColdStorage } from '../cold/storage.js';
+import { StatementRefusedError } from '../errors.js';
 import { fillFile } from '../files.js';
 import { csvSql } from '../parquet/columns.js';
 import { type DuckSession, identifier, literals, type RowVectors } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
 import type { ArchiveReader } from '../reading.js';
-import { relationSql, type SeriesRows, stageHotRows } from '../relation.js';
-import type { PlacedFile } from '../segments.js';
+import { type Group, loadTail, relationSql } from '../relation.js';
+import { statementBounds } from './bounds.js';
 import { folderFiles, folderManifests } from './cold-folder.js';
+import { asStatementError, unknownTable } from './refusals.js';
 import {
   assertMarkets,
   assertWhole,
   type Bounds,
   EVER,
-  narrowed,
-  PLANNED,
-  planBounds,
+  intersect,
   type Selection,
-} from './needs.js';
-import { asStatementError, unknownTable } from './refusals.js';
+  selected,
+} from './selection.js';
 import type { Statement, Syntax } from './statement.js';
 import {
   DEPTH_LEVELS,
@@ -38,9 +38,9 @@ import {
 
 /** Sources of a statement. */
 export interface Question {
-  /** The archive; null to ask the files of {@link coldDir} alone. */
+  /** The archive; null to ask the files of {@link cold} alone. */
   readonly reader: ArchiveReader | null;
-  readonly coldDir: string;
+  readonly cold: ColdStorage;
   readonly selection: Selection;
   /** Current step that may take a while. */
   readonly onPhase: (phase: string) => void;
@@ -73,7 +73,7 @@ export async function answerQuestion(
   take: (answer: QueryAnswer) => Promise<void>,
 ): Promise<void> {
   try {
-    assertColdDir(question.coldDir);
+    question.cold.assertReadable();
     const unknown = await new World(statement, question).prepare();
     const { duck, sql } = statement;
     const { names, pieces } = await duck.answer('answering', sql, ROWS_TOGETHER);
@@ -95,15 +95,21 @@ async function* rowsOf(pieces: AsyncIterable<RowVectors>) {
   }
 }
 
-/** Markets by their names, and files that may hold rows, each held against its manifest. */
+/** Rows of a series. */
+interface Found extends Awaited<ReturnType<ArchiveReader['scan']>> {
+  /** Null for all. */
+  readonly marketIds: readonly number[] | null;
+}
+
+/** Markets by their names, and the places of rows. */
 interface Source {
   readonly ids: ReadonlyMap<string, number>;
   /** @throws ColdError */
-  files(
+  find(
     kind: SeriesKind,
     bounds: Bounds,
     marketIds: readonly number[] | undefined,
-  ): Promise<readonly PlacedFile[]>;
+  ): ReturnType<ArchiveReader['scan']>;
 }
 
 const FILLED_AT_ONCE = 1_000;
@@ -133,20 +139,20 @@ class World {
     const source = await this.#openSource(tables);
     assertMarkets(selection, source.ids);
     const kinds = new Set(tables.flatMap((table) => seriesBehind(table) ?? []));
-    const needed = await planBounds(this.#duck, this.#statement, async () => {
-      for (const kind of kinds) {
-        const empty = await relationSql(this.#duck, kind, { cold: [], hot: null }, {});
-        const name = viewOf(tableOfKind(kind));
-        await this.#run(`CREATE TABLE ${PLANNED}.${identifier(name)} AS ${empty}`);
-        await this.#view(name, `FROM ${PLANNED}.${identifier(name)}`);
-      }
-      await this.#makeViews(tables);
-    });
+    const found = new Map<SeriesKind, Found>();
     for (const kind of kinds) {
-      await this.#makeSeries(kind, narrowed(needed(kind), selection), source);
+      const one = await this.#find(kind, source);
+      found.set(kind, one);
+      await this.#makeSeries(kind, one, []);
     }
     await this.#makeViews(tables);
-    await this.#run(`DROP SCHEMA IF EXISTS ${PLANNED} CASCADE`);
+    // A mistake is reported before rows are copied. No file is opened for that.
+    if (syntax.isPlain) await this.#duck.check('looking at the statement', this.#statement.sql);
+    for (const [kind, one] of found) {
+      const copied = await this.#copy(kind, one);
+      if (copied.length > 0) await this.#makeSeries(kind, one, copied);
+    }
+    await this.#makeViews(tables);
     await this.#shut();
     return this.#unknown;
   }
@@ -172,14 +178,14 @@ class World {
     const rows = await this.#duck.rows('reading markets', 'SELECT market, market_id FROM markets');
     return {
       ids: new Map(rows.map(([name, id]) => [String(name), Number(id)])),
-      files: (kind, bounds, marketIds) => reader.coldFiles(kind, bounds, marketIds),
+      find: (kind, bounds, marketIds) => reader.scan(kind, bounds, marketIds),
     };
   }
 
   /** Tables of a folder alone: markets and coverage are those of its manifests. */
   async #openFolder(tables: readonly QueryTable[]): Promise<Source> {
-    const { coldDir, onNote } = this.#question;
-    const manifests = await folderManifests(coldDir);
+    const { cold, onNote } = this.#question;
+    const manifests = await folderManifests(cold);
     onNote('only the cold files are asked: nothing that is in a database is in the answer');
     if (tables.includes('gaps')) {
       throw new StatementRefusedError(
@@ -200,44 +206,62 @@ class World {
     const { signal } = this.#statement;
     return {
       ids,
-      files: (kind, bounds) => folderFiles(coldDir, manifests, kind, bounds, signal),
+      find: async (kind, bounds) => ({
+        files: await folderFiles(cold.hold(signal), manifests, kind, bounds),
+        hot: [],
+      }),
     };
   }
 
-  async #makeSeries(kind: SeriesKind, bounds: Bounds, source: Source): Promise<void> {
-    const { markets } = this.#question.selection;
-    const rows =
-      bounds.toMs > bounds.fromMs
-        ? await this.#findSegments(kind, bounds, source)
-        : { cold: [], hot: null };
-    this.#allowed.push(...rows.cold, ...(rows.hot === null ? [] : [rows.hot.path]));
-    const sql = await relationSql(this.#duck, kind, rows, this.#question.selection);
+  async #makeSeries(kind: SeriesKind, { files }: Found, others: readonly Group[]): Promise<void> {
+    const { markets, ...span } = this.#question.selection;
+    const cold = files.map(({ absolutePath }) => absolutePath);
+    const sql = await relationSql(this.#duck, kind, { cold, others }, span);
     const where = markets === undefined ? '' : ` WHERE market IN (${literals(markets)})`;
     await this.#view(viewOf(tableOfKind(kind)), `SELECT * FROM (${sql})${where}`);
   }
 
-  async #findSegments(kind: SeriesKind, bounds: Bounds, source: Source): Promise<SeriesRows> {
-    const { reader, onPhase, onNote } = this.#question;
-    const { signal } = this.#statement;
-    const names = bounds.markets === null ? undefined : [...bounds.markets];
+  /** Finds the rows of a series that the statement may see. */
+  async #find(kind: SeriesKind, source: Source): Promise<Found> {
+    const { reader, onPhase, onNote, selection } = this.#question;
+    const bounds = intersect(await statementBounds(this.#statement, kind), selected(selection));
+    const names = bounds.markets === null ? null : [...bounds.markets];
     for (const name of names ?? []) if (!source.ids.has(name)) this.#unknown.add(name);
-    const marketIds = names?.flatMap((name) => source.ids.get(name) ?? []);
-    onPhase(`looking at ${kind} in cold files`);
-    const files = await source.files(kind, bounds, marketIds);
-    const cold = files.map(({ absolutePath }) => absolutePath);
-    if (reader === null) return { cold, hot: null };
+    const marketIds = names?.flatMap((name) => source.ids.get(name) ?? []) ?? null;
+    const isNone = bounds.toMs <= bounds.fromMs || marketIds?.length === 0;
+    if (isNone) return { files: [], hot: [], marketIds };
     // By its own limits, as the statement may compare with an instant that is none.
-    for (const { span, state } of reader.segments(kind, EVER)) {
+    for (const { span, state } of reader?.segments(kind, EVER) ?? []) {
       if (state !== 'expired' || !doOverlap(span, bounds)) continue;
       onNote(`${kind} ${spanText(span)} are no longer kept`);
     }
+    onPhase(`looking at ${kind} in cold files`);
+    const { files, hot } = await source.find(kind, bounds, marketIds ?? undefined);
+    this.#allowed.push(...files.map(({ absolutePath }) => absolutePath));
+    return { files, hot, marketIds };
+  }
+
+  /** Copies the rows that only the database has, with the columns that the statement names. */
+  async #copy(kind: SeriesKind, { hot: spans, marketIds }: Found): Promise<Group[]> {
+    const { reader, onPhase, selection } = this.#question;
+    const { sql, syntax, signal, scratch } = this.#statement;
+    if (reader === null || spans.length === 0) return [];
+    const isAll =
+      syntax.isOfAll ||
+      (kind === 'trades' && syntax.functions.length > 0) ||
+      (kind === 'depth' && syntax.tables.some(({ name }) => name === 'depth_levels'));
+    const words = new Set(sql.toLowerCase().match(/\w+/g));
+    if ((selection.fromMs ?? selection.toMs) !== undefined)
+      words.add(timeColumnOf(tableOfKind(kind)));
+    const named = seriesColumns(kind).filter(({ name }) => isAll || words.has(name));
+    const slice = { kind, marketIds, columns: named };
+    const precisions = 'SELECT max(base_prec), max(quote_prec) FROM markets';
+    const [row = []] = await this.#duck.rows('reading markets', precisions);
+    const [base, quote] = row.map((one) => (one === null ? null : Number(one)));
+    const usual = usualForms(tableOfKind(kind), base ?? null, quote ?? null);
     onPhase(`reading ${kind} from the database`);
-    const path = this.#statement.scratch(`${kind}.csv`);
-    const staging = stageHotRows(reader, path, kind, bounds, marketIds, signal);
-    const hot = await staging.catch((error: unknown) => {
-      throw asDiskFull(error, path);
-    });
-    return { cold, hot };
+    const place = { path: scratch(`${kind}.csv`), forms: Object.fromEntries(usual), signal };
+    return [await loadTail(this.#duck, reader, slice, spans, place)];
   }
 
   async #makeLedger(table: LedgerTable, reader: ArchiveReader): Promise<void> {

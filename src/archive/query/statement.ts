@@ -1,7 +1,7 @@
 import { StatementRefusedError } from '../errors.js';
 import { type DuckSession, literal, openDuck } from '../parquet/session.js';
 import { asStatementError } from './refusals.js';
-import { isQueryTable } from './tables.js';
+import { isQueryTable, isQuestion } from './tables.js';
 
 export type Statement = Awaited<ReturnType<typeof openStatement>>;
 
@@ -25,12 +25,24 @@ export async function openStatement(sql: string, signal: AbortSignal) {
   }
 }
 
+type SyntaxName =
+  | ('type' | 'schema_name' | 'table_name' | 'alias' | 'ref_type')
+  | ('schema' | 'function_name');
+type SyntaxPart =
+  | ('function' | 'from_table' | 'where_clause' | 'child' | 'left' | 'right')
+  | ('input' | 'lower' | 'upper');
+
 /** A node of a statement as DuckDB's own parser has it, with what is looked at here. */
-interface SyntaxNode {
-  readonly type?: string;
-  readonly schema_name?: string;
-  readonly table_name?: string;
-  readonly function?: { readonly schema?: string; readonly function_name?: string };
+export interface SyntaxNode
+  extends Readonly<Partial<Record<SyntaxPart, SyntaxNode>>>,
+    Readonly<Partial<Record<SyntaxName, string>>> {
+  readonly sample?: unknown;
+  readonly column_name_alias?: unknown;
+  /** Names of a reference to a column; its own is the last. */
+  readonly column_names?: readonly string[];
+  readonly children?: readonly SyntaxNode[];
+  readonly value?: { readonly type?: { readonly id?: string }; readonly value?: unknown };
+  readonly cast_type?: { readonly id?: string };
   /** Tables that it makes itself, by name. */
   readonly cte_map?: { readonly map?: readonly { readonly key: string }[] };
 }
@@ -57,12 +69,23 @@ export interface Syntax {
   readonly tables: readonly Named[];
   /** Functions that it uses as tables. */
   readonly functions: readonly Named[];
+  /** False if a table function may read a text as a statement. */
+  readonly isPlain: boolean;
+  /** True if it reads columns that it does not name. */
+  readonly isOfAll: boolean;
+  /** Parts of any depth. */
+  readonly nodes: readonly SyntaxNode[];
 }
 
 const named = (schema = '', name = ''): Named => ({
   schema: schema.toLowerCase(),
   name: name.toLowerCase(),
 });
+
+/** Table functions that read nothing. */
+const HARMLESS = /^(unnest|range|generate_series)$/;
+/** Parts that read columns without their names. */
+const OF_ALL = /^(STAR|POSITIONAL_REFERENCE|PIVOT|SHOW_REF)$/;
 
 const NO_SELECT = 'query runs one SELECT and nothing else; use "tapekeep psql" for EXPLAIN';
 /** DuckDB would have to look up the values first, by a statement of its own. */
@@ -99,15 +122,29 @@ async function parseStatement(duck: DuckSession, sql: string): Promise<Syntax> {
   const own = new Set(
     nodes.flatMap(({ cte_map: made }) => (made?.map ?? []).map(({ key }) => key.toLowerCase())),
   );
+  const functions = nodes.flatMap(({ type, function: called }) =>
+    type === 'TABLE_FUNCTION' ? [named(called?.schema, called?.function_name)] : [],
+  );
+  const isPlain = functions.every(({ name }) => isQuestion(name) || HARMLESS.test(name));
+  // A row as a whole is named by its table.
+  const rows = new Set(
+    nodes.map((one) => one.table_name && (one.alias ?? one.table_name).toLowerCase()),
+  );
+  const isOfAll = ({ type = '', ref_type: joined, ...node }: SyntaxNode) =>
+    OF_ALL.test(type) ||
+    joined === 'NATURAL' ||
+    node.column_name_alias !== undefined ||
+    (node.column_names !== undefined && rows.has(node.column_names.at(-1)?.toLowerCase()));
   return {
+    nodes,
+    functions,
+    isPlain,
+    isOfAll: !isPlain || nodes.some(isOfAll),
     tables: nodes
       .filter(({ type }) => type === 'BASE_TABLE')
       .map((node) => named(node.schema_name, node.table_name))
       // A name that is both may mean either: then it counts as a table.
       .filter(({ schema, name }) => schema !== '' || !own.has(name) || isQueryTable(name)),
-    functions: nodes.flatMap(({ type, function: called }) =>
-      type === 'TABLE_FUNCTION' ? [named(called?.schema, called?.function_name)] : [],
-    ),
   };
 }
 

@@ -44,7 +44,7 @@ export const LEDGER_COLUMNS: Readonly<Record<LedgerTable, string>> = {
 
 /**
  * Questions that a statement can ask as tables with arguments, over hot and cold rows as one. They
- * answer as the functions of the same names in Postgres do (schema analytics); quotients are
+ * answer as the functions of the same names in Postgres do (schema analytics), always from trades; quotients are
  * floating-point numbers here, as everywhere in DuckDB.
  */
 export const QUESTIONS = ['candles', 'vwap', 'returns'] as const;
@@ -57,7 +57,7 @@ export function isQuestion(name: string): name is QuestionName {
   return (QUESTIONS as readonly string[]).includes(name);
 }
 
-const ARGUMENTS = `market, step, from_at, to_at, origin := '1970-01-01 00:00:00+00'`;
+const ARGUMENTS = `market, step, from_at, to_at, origin := '1970-01-01 00:00:00+00', from_trades := true`;
 const PASSED_ON = 'market, step, from_at, to_at, origin := origin';
 
 /** Readers of arguments: each refuses what cannot be meant. */
@@ -116,7 +116,7 @@ const ANSWERS: Readonly<Record<QuestionName, string>> = {
   SELECT s.open_at, x.open, x.high, x.low, x.close,
          CASE WHEN s.is_complete THEN coalesce(x.volume, $amount) ELSE x.volume END AS volume,
          CASE WHEN s.is_complete THEN coalesce(x.quote_volume, $total) ELSE x.quote_volume END AS quote_volume,
-         CASE WHEN s.is_complete THEN coalesce(x.trades, 0) ELSE x.trades END AS trades, s.is_complete
+         CASE WHEN s.is_complete THEN coalesce(x.trades, 0) ELSE x.trades END AS trades, s.is_complete, 'trades' AS source
   FROM slot s LEFT JOIN (
     SELECT t.open_at, arg_min(t.price, (t.traded_at, t.tid)) AS open, max(t.price) AS high,
            min(t.price) AS low, arg_max(t.price, (t.traded_at, t.tid)) AS close,
@@ -128,7 +128,7 @@ const ANSWERS: Readonly<Record<QuestionName, string>> = {
          CASE WHEN s.is_complete THEN coalesce(x.volume, $amount) ELSE x.volume END AS volume,
          CASE WHEN s.is_complete OR x.trades > 0 THEN coalesce(x.bought, $amount) END AS buy_volume,
          CASE WHEN s.is_complete OR x.trades > 0 THEN coalesce(x.sold, $amount) END AS sell_volume,
-         CASE WHEN s.is_complete THEN coalesce(x.trades, 0) ELSE x.trades END AS trades, s.is_complete
+         CASE WHEN s.is_complete THEN coalesce(x.trades, 0) ELSE x.trades END AS trades, s.is_complete, 'trades' AS source
   FROM slot s LEFT JOIN (
     SELECT t.open_at, sum(t.price * t.amount) AS paid, sum(t.amount) AS volume, count(*) AS trades,
            sum(t.amount) FILTER (t.side = 'buy') AS bought, sum(t.amount) FILTER (t.side = 'sell') AS sold
@@ -136,7 +136,7 @@ const ANSWERS: Readonly<Record<QuestionName, string>> = {
   ORDER BY s.open_at`,
   returns: `
   SELECT p.open_at, p.price AS close, p.price / p.earlier - 1 AS simple_return,
-         ln(p.price / p.earlier) AS log_return, p.is_complete
+         ln(p.price / p.earlier) AS log_return, p.is_complete, 'trades' AS source
   FROM (
     SELECT k.*, lag(k.price) OVER (ORDER BY k.open_at) AS earlier
     FROM (

@@ -1,16 +1,14 @@
-import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import type { SeriesTable } from '../../model/series.js';
 import type { PartitionInfo, SealingAdmin } from '../../store/index.js';
-import { archivePartition } from '../cold/archiving.js';
-import { isColdThere, SCRATCH_FOLDER } from '../cold/folder.js';
+import { writeFiles } from '../cold/archiving.js';
+import { coldManifestPath, SCRATCH_FOLDER } from '../cold/folder.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import { assertColdOwner, claimColdDir, coldOwnerConflict } from '../cold/owner.js';
 import { restorePartition } from '../cold/restoring.js';
 import { tidyColdDir } from '../cold/tidy.js';
-import { asColdError, ColdError, inColdWords } from '../errors.js';
+import { asColdError, ColdError } from '../errors.js';
 import {
   findObstacle,
   type LifeRules,
@@ -44,8 +42,12 @@ export interface LifeReport {
 
 /** Needs of a sealed partition: none. */
 const NO_NEEDS = { needsChecks: false, needsTimes: false };
-/** Another partition would need as much room. */
-const FULL: ReadonlySet<string> = new Set(['cold_disk_full', 'restore_disk_full']);
+/** Failures that leave the database and the other partitions as they are. */
+const OURS: ReadonlySet<string> = new Set(['parquet_failed', 'sealing_refused']);
+/** Another partition would meet the same: no room, or no bucket. */
+const FULL: ReadonlySet<string> = new Set([
+  ...['cold_disk_full', 'restore_disk_full', 'cold_unreachable', 'cold_cache_full'],
+]);
 
 /** One run over all partitions, with its own sealing connection. */
 class LifeRun {
@@ -62,13 +64,11 @@ class LifeRun {
     return { outcomes: this.#outcomes, failures: this.#failures };
   }
 
-  /** Tables of partitions whose rows are not in them: emptied, or half restored. */
+  /** Tables of restores that did not come to their end. */
   async tidyTables(): Promise<void> {
     const partitions = await this.#context.store.sealing.partitions();
     for (const one of partitions) {
-      if (one.isPresent && (one.state === 'archived' || one.state === 'expired')) {
-        await this.#context.admin.dropEmptied(one);
-      }
+      if (one.isHalfRestored) await this.#context.admin.dropRestored(one);
     }
   }
 
@@ -77,8 +77,8 @@ class LifeRun {
     for (const one of (await this.#plan()).expire) {
       // The ledger forgets all up to the end of a partition: the older ones must go first.
       if (stuck.has(one.table)) continue;
-      const isDone = await this.#each(one, () => this.#expire(one));
-      if (!isDone) stuck.add(one.table);
+      const end = await this.#each(one, () => this.#expire(one));
+      if (end !== 'done') stuck.add(one.table);
     }
   }
 
@@ -96,17 +96,34 @@ class LifeRun {
     return findObstacle(this.#context.admin, partition, this.#context.rules);
   }
 
-  async archiveDue(): Promise<void> {
+  /** Writes what is sealed to files, and moves what is old enough. */
+  async moveDue(): Promise<void> {
     const { store, rules } = this.#context;
-    const due = (await this.#plan()).archive;
+    const { write, archive } = await this.#plan();
     const isInUse = (await store.sealing.partitions()).some(({ state }) => state === 'archived');
     // A folder that is away is said in each round, and not when the next partition comes to its time.
-    if (due.length === 0 && (rules.coldAfterMs === null || !isInUse)) return;
+    const isDue = write.length + archive.length > 0;
+    if (!isDue && (rules.coldAfterMs === null || !isInUse)) return;
     if (!(await this.#hasFolder(claimColdDir))) return;
-    for (const one of due) {
-      await this.#each(one, () => this.#archive(one));
+    for (const one of write) {
+      await this.#each(one, async () => void (await this.#write(one)));
       if (this.#isFull) return;
     }
+    if (archive.length === 0 || !(await this.#canBeRead())) return;
+    const inUse = new Set<SeriesTable>();
+    for (const one of archive) {
+      // Who holds one partition of a series in its place holds all.
+      if (inUse.has(one.table)) continue;
+      const end = await this.#each(one, () => this.#archive(one));
+      if (end === 'in use') inUse.add(one.table);
+      if (this.#isFull) return;
+    }
+  }
+
+  /** Gives archived partitions their statistics, where the endpoint of archived rows runs. */
+  async analyze(): Promise<void> {
+    const { admin, signal } = this.#context;
+    await admin.analyzeArchived().catch(() => signal.throwIfAborted());
   }
 
   /** Brings archived partitions back; without their files also takes those of earlier ones away. */
@@ -117,8 +134,8 @@ class LifeRun {
     if (isWithoutFiles && hasFiles && !(await this.#hasFolder(assertColdOwner))) return;
     for (const one of chosen) {
       if (one.state === 'archived') await this.#each(one, () => this.#restore(one, isWithoutFiles));
-      // A partition that was restored and has not changed since still knows its files.
-      const isBack = one.state === 'sealed' && one.uri !== null;
+      // One that came back earlier still has its files.
+      const isBack = one.state === 'sealed' && one.uri !== null && one.restoredAtMs !== null;
       if (isBack && isWithoutFiles) await this.#each(one, () => this.#dropCopy(one));
       if (this.#isFull) return;
     }
@@ -126,16 +143,16 @@ class LifeRun {
 
   /** Files that belong to nothing, where there may be any. */
   async tidyFiles(): Promise<void> {
-    const { coldDir, store, watcher, signal } = this.#context;
+    const { cold, store, watcher, signal } = this.#context;
     signal.throwIfAborted();
     const partitions = await store.sealing.partitions();
-    if (!this.#isColdTouched && !(await this.#hasLeftover())) return;
+    if (!this.#isColdTouched && !(await this.#hasLeftover(partitions))) return;
     await watcher.onStep('tidy', '');
     if (!(await this.#hasFolder(claimColdDir))) return;
     try {
-      await tidyColdDir(coldDir, partitions);
+      await tidyColdDir(cold, partitions);
     } catch (error) {
-      this.#fail(coldDir, asColdError(error, coldDir));
+      this.#fail(cold.name, asColdError(error, cold.name));
     }
   }
 
@@ -171,43 +188,44 @@ class LifeRun {
     return { chosen, ...planLife(chosen, rules, { nowMs, wallMs: clock.wallMs() }) };
   }
 
-  /** Runs the work on one partition. Returns false when nothing came of it. */
-  async #each(partition: PartitionInfo, work: () => Promise<LifeOutcome>): Promise<boolean> {
+  /** Runs the work on one partition. Returns what came of it. */
+  async #each(
+    partition: PartitionInfo,
+    work: () => Promise<LifeOutcome | undefined>,
+  ): Promise<'done' | 'kept' | 'in use'> {
     this.#context.signal.throwIfAborted();
     try {
       const outcome = await work();
-      this.#outcomes.push(outcome);
-      return outcome.became !== 'kept';
+      if (outcome !== undefined) this.#outcomes.push(outcome);
+      return outcome?.became === 'kept' ? 'kept' : 'done';
     } catch (error) {
       this.#context.signal.throwIfAborted();
       if (error instanceof TapekeepError && error.code === 'sealing_busy') {
         this.#outcomes.push(kept(partition, error.message));
-        return false;
+        return 'in use';
       }
       this.#fail(partition.name, error);
-      return false;
+      return 'kept';
     }
   }
 
   /** Remembers what is about one partition; anything else ends the run. */
   #fail(partition: string, error: unknown): void {
     if (isAborted(error) || !(error instanceof TapekeepError)) throw error;
-    const isOurs = error instanceof ColdError || error.code === 'parquet_failed';
+    const isOurs = error instanceof ColdError || OURS.has(error.code);
     if (!isOurs) throw error;
     this.#failures.push({ partition, error });
   }
 
   async #expire(one: PartitionInfo): Promise<LifeOutcome> {
-    const { watcher, coldDir, store } = this.#context;
-    if (one.uri !== null) await assertColdOwner(coldDir, await store.sealing.identity());
+    const { watcher, cold, store } = this.#context;
+    if (one.uri !== null) await assertColdOwner(cold, await store.sealing.identity());
     const manifest =
       one.uri === null ? undefined : await this.#manifestOf(one).catch(() => undefined);
     await watcher.onStep('retention: expire', one.name);
     if (!(await this.#context.admin.expire(one))) {
       return kept(one, 'its time has hardly ended');
     }
-    await watcher.onStep('retention: drop', one.name);
-    await this.#context.admin.dropEmptied(one);
     if (one.uri !== null) {
       await watcher.onStep('retention: files', one.name);
       await this.#removeFiles(manifest, one);
@@ -215,23 +233,29 @@ class LifeRun {
     return { partition: one, became: 'expired', rows: one.rows, note: null };
   }
 
+  /** Sees to it that a sealed partition has whole files. Returns their size; undefined: it was reopened meanwhile. */
+  async #write(one: PartitionInfo): Promise<number | undefined> {
+    const { watcher, signal, admin } = this.#context;
+    this.#isColdTouched = true;
+    const written = await writeFiles(this.#context, one);
+    signal.throwIfAborted();
+    await watcher.onStep('archive: note', one.name);
+    if (!(await admin.noteFiles(one, written))) return undefined;
+    return written.manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
   async #archive(one: PartitionInfo): Promise<LifeOutcome> {
     const { watcher, signal } = this.#context;
     // Candles that became suspect since the sealing are checked as long as rows are at hand.
     const suspect = await unsettledNote(this.#context.admin, one, NO_NEEDS);
     if (suspect !== undefined) return kept(one, suspect);
-    this.#isColdTouched = true;
-    const archived = await archivePartition(this.#context, one);
+    const coldBytes = await this.#write(one);
     signal.throwIfAborted();
     await watcher.onStep('archive: switch', one.name);
-    if (!(await this.#context.admin.archive(one, archived))) {
+    if (coldBytes === undefined || !(await this.#context.admin.archive(one))) {
       return kept(one, 'it was reopened meanwhile');
     }
-    await watcher.onStep('archive: drop', one.name);
-    const isDropped = await this.#context.admin.dropEmptied(one);
-    const note = isDropped ? null : 'its empty table is in use and goes with the next run';
-    const coldBytes = archived.manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
-    return { partition: one, became: 'archived', rows: one.rows, coldBytes, note };
+    return { partition: one, became: 'archived', rows: one.rows, coldBytes, note: null };
   }
 
   async #restore(one: PartitionInfo, isWithoutFiles: boolean): Promise<LifeOutcome> {
@@ -244,8 +268,8 @@ class LifeRun {
 
   /** Takes away the files of a partition whose rows are here, once that has been seen. */
   async #dropCopy(one: PartitionInfo): Promise<LifeOutcome> {
-    const { coldDir, watcher } = this.#context;
-    if (!(await isColdThere(join(coldDir, one.uri ?? '')))) {
+    const { cold, watcher } = this.#context;
+    if (!(await cold.isThere(one.uri ?? ''))) {
       await this.#context.admin.forgetFiles(one);
       return kept(one, 'it has no files any more', one.rows);
     }
@@ -268,40 +292,53 @@ class LifeRun {
   }
 
   async #manifestOf({ uri }: PartitionInfo): Promise<ColdManifest> {
-    return await readColdManifest(this.#context.coldDir, uri ?? '');
+    return await readColdManifest(this.#context.cold, uri ?? '');
   }
 
   async #removeFiles(manifest: ColdManifest | undefined, { uri }: PartitionInfo): Promise<void> {
-    const { coldDir } = this.#context;
     this.#isColdTouched = true;
     // The manifest last: without it nothing would find the others before the next tidying.
     const paths = [
       ...(manifest?.files ?? []).map(({ path }) => path),
       ...(uri === null ? [] : [uri]),
     ];
-    await inColdWords(coldDir, async () => {
-      for (const path of paths) await rm(join(coldDir, path), { force: true });
-    });
+    for (const path of paths) await this.#context.cold.remove(path);
   }
 
-  /** True when a stopped run of this database left files in the folder. */
-  async #hasLeftover(): Promise<boolean> {
-    const { store, coldDir } = this.#context;
-    const isThere = await isColdThere(join(coldDir, SCRATCH_FOLDER)).catch(() => false);
+  /** True when a stopped run of this database left files in the folder, or a partition was opened again that has some. */
+  async #hasLeftover(partitions: readonly PartitionInfo[]): Promise<boolean> {
+    const { store, cold, nowMs } = this.#context;
+    const reopened = partitions.filter(({ state, span }) => state === 'hot' && span.toMs <= nowMs);
+    const paths = [SCRATCH_FOLDER, ...reopened.map((one) => coldManifestPath(one.table, one.name))];
+    let isThere = false;
+    for (const path of paths) {
+      isThere ||= await cold.isThere(path).catch(() => false);
+    }
     if (!isThere) return false;
-    return (await coldOwnerConflict(coldDir, await store.sealing.identity())) === null;
+    return (await coldOwnerConflict(cold, await store.sealing.identity())) === null;
+  }
+
+  /** False when the database cannot read archived rows: a failure that is reported once. */
+  async #canBeRead(): Promise<boolean> {
+    try {
+      await this.#context.admin.makeColdServer();
+      return true;
+    } catch (error) {
+      this.#fail('postgres_fdw', error);
+      return false;
+    }
   }
 
   /** False when the folder cannot be had: a failure that is reported once, and takes nothing from what was done before. */
   async #hasFolder(take: typeof claimColdDir | typeof assertColdOwner): Promise<boolean> {
-    const { store, coldDir } = this.#context;
-    if (this.#failures.some(({ partition }) => partition === coldDir)) return false;
+    const { store, cold } = this.#context;
+    if (this.#failures.some(({ partition }) => partition === cold.name)) return false;
     const [mine, partitions] = [await store.sealing.identity(), await store.sealing.partitions()];
     try {
-      await take(coldDir, mine, partitions);
+      await take(cold, mine, partitions);
       return true;
     } catch (error) {
-      this.#fail(coldDir, error);
+      this.#fail(cold.name, error);
       return false;
     }
   }
@@ -335,7 +372,8 @@ export async function liveOn(options: LifeOptions): Promise<LifeReport> {
     await run.tidyTables();
     await run.expireDue();
     await run.sealDue();
-    await run.archiveDue();
+    await run.moveDue();
+    await run.analyze();
     await run.tidyFiles();
   });
 }

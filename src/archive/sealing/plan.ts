@@ -1,12 +1,47 @@
+import type { Span } from '../../kernel/span.js';
 import { formatInstant, isoMs } from '../../kernel/timestamp.js';
-import { type SeriesTable, streamName } from '../../model/series.js';
 import {
+  SERIES,
+  SERIES_TABLES,
+  type SeriesTable,
+  type StreamKind,
+  streamName,
+  tableOfStream,
+} from '../../model/series.js';
+import {
+  type ClaimedSpan,
   findMiscount,
   findUnsettled,
   type PartitionInfo,
   type SealingAdmin,
   type SealNeeds,
+  type Store,
 } from '../../store/index.js';
+
+/** Kinds of partitions, as the settings and the command line call them. */
+export type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
+export const LIFE_KINDS = [...new Set(SERIES_TABLES.map((table) => SERIES[table].retention))];
+
+/** Returns true if a partition belongs to one of these kinds, or none is named. */
+export function isOfKind(
+  { table }: PartitionInfo,
+  kinds: readonly LifeKind[] | undefined,
+): boolean {
+  return kinds?.includes(SERIES[table].retention) ?? true;
+}
+
+/** Time of a kind of stream whose partitions are in one of these states. */
+export async function partitionSpans(
+  { sealing }: Pick<Store, 'sealing'>,
+  kind: StreamKind,
+  ...states: readonly PartitionInfo['state'][]
+): Promise<Span[]> {
+  const table = tableOfStream(kind);
+  const partitions = await sealing.partitions();
+  return partitions
+    .filter((one) => one.table === table && states.includes(one.state))
+    .map(({ span }) => span);
+}
 
 /** Ages count from the end of a partition, in the exchange's time. */
 export interface LifeRules extends SealNeeds {
@@ -27,11 +62,14 @@ export interface LifeDates {
   readonly expiresAtMs: number | null;
 }
 
-const after = ({ span }: PartitionInfo, ageMs: number | null | undefined) =>
+const after = ({ span }: Pick<PartitionInfo, 'span'>, ageMs: number | null | undefined) =>
   ageMs === null || ageMs === undefined ? null : span.toMs + ageMs;
 
 /** The dates that the rules set. The work itself may find reasons to wait longer. */
-export function lifeDates(partition: PartitionInfo, rules: LifeRules): LifeDates {
+export function lifeDates(
+  partition: Pick<PartitionInfo, 'table' | 'span' | 'state'>,
+  rules: LifeRules,
+): LifeDates {
   const { state, table } = partition;
   const isHere = state === 'hot' || state === 'sealed';
   const expiresAtMs = state === 'expired' ? null : after(partition, rules.retentionMs[table]);
@@ -56,6 +94,8 @@ export function restsUntilMs({ restoredAtMs }: PartitionInfo, { restMs }: LifeRu
 interface LifePlan {
   readonly expire: readonly PartitionInfo[];
   readonly seal: readonly PartitionInfo[];
+  /** To be written to files, and to stay in the database. */
+  readonly write: readonly PartitionInfo[];
   readonly archive: readonly PartitionInfo[];
 }
 
@@ -65,16 +105,47 @@ export function planLife(
   rules: LifeRules,
   { nowMs, wallMs }: { readonly nowMs: number; readonly wallMs: number },
 ): LifePlan {
-  const plan = { expire: [], seal: [], archive: [] } as Record<keyof LifePlan, PartitionInfo[]>;
+  const plan = { expire: [], seal: [], write: [], archive: [] } as Record<
+    keyof LifePlan,
+    PartitionInfo[]
+  >;
   for (const one of partitions) {
     const { sealsAtMs, archivesAtMs, expiresAtMs } = lifeDates(one, rules);
     const isDue = (atMs: number | null) => atMs !== null && atMs <= nowMs;
     const hasRested = restsUntilMs(one, rules) <= wallMs;
     if (isDue(expiresAtMs)) plan.expire.push(one);
     else if (isDue(sealsAtMs)) plan.seal.push(one);
-    else if (one.state === 'sealed' && isDue(archivesAtMs) && hasRested) plan.archive.push(one);
+    else if (one.state === 'sealed' && rules.coldAfterMs !== null && hasRested) {
+      if (isDue(archivesAtMs)) plan.archive.push(one);
+      else if (one.uri === null) plan.write.push(one);
+    }
   }
   return plan;
+}
+
+/** A partition that is due to change its place, and whose transactions keep it from that. */
+export interface HeldPartition {
+  readonly partition: string;
+  /** Sessions in words, the oldest transaction first. */
+  readonly heldBy: readonly string[];
+}
+
+/** Returns the oldest partition of each series that cannot change its place, because somebody has used the series for long. */
+export async function findHeld(
+  { sealing }: Pick<Store, 'sealing'>,
+  rules: LifeRules,
+  times: { readonly nowMs: number; readonly wallMs: number },
+): Promise<HeldPartition[]> {
+  const { expire, archive } = planLife(await sealing.partitions(), rules, times);
+  const held: HeldPartition[] = [];
+  const seen = new Set<SeriesTable>();
+  for (const { table, name } of [...expire, ...archive]) {
+    if (seen.has(table)) continue;
+    seen.add(table);
+    const heldBy = await sealing.longHolders(table);
+    if (heldBy.length > 0) held.push({ partition: name, heldBy });
+  }
+  return held;
 }
 
 /** Returns what keeps a partition from being sealed, in words for people; undefined when nothing does. */
@@ -91,13 +162,18 @@ export async function findObstacle(
   return `${known} rows of ${market} were stored in ${partition.name}, and there are ${counted}: somebody changed them by hand. Check them, then correct the table rows_by_day`;
 }
 
-/** Describes what is missing or suspect in one partition; undefined when nothing is. */
+/**
+ * Describes what is missing or suspect in one partition; undefined when nothing is.
+ *
+ * @param claimed what is as good as covered
+ */
 export async function unsettledNote(
   admin: SealingAdmin,
-  partition: PartitionInfo,
+  partition: Pick<PartitionInfo, 'table' | 'span'>,
   needs: SealNeeds,
+  claimed?: ClaimedSpan,
 ): Promise<string | undefined> {
-  const found = await findUnsettled(admin.connection, partition, needs);
+  const found = await findUnsettled(admin.connection, partition, needs, claimed);
   if (found === undefined) return undefined;
   const { why, kind, market, variantS, span } = found;
   const at = formatInstant(span.fromMs);

@@ -10,6 +10,7 @@ import {
   type SealingAdmin,
   type Store,
 } from '../../store/index.js';
+import type { ColdStorage } from '../cold/storage.js';
 import { ColdError } from '../errors.js';
 
 /**
@@ -27,8 +28,8 @@ export type LifeStep =
   | 'archive: verify'
   | 'archive: place'
   | 'archive: manifest'
+  | 'archive: note'
   | 'archive: switch'
-  | 'archive: drop'
   | 'restore: check'
   | 'restore: load'
   | 'restore: indexes'
@@ -36,7 +37,6 @@ export type LifeStep =
   | 'restore: switch'
   | 'restore: files'
   | 'retention: expire'
-  | 'retention: drop'
   | 'retention: files'
   | 'tidy';
 
@@ -44,7 +44,7 @@ export type LifeStep =
 export interface LifeContext {
   readonly admin: SealingAdmin;
   readonly store: Store;
-  readonly coldDir: string;
+  readonly cold: ColdStorage;
   readonly clock: Clock;
   readonly version: string;
   readonly watcher: LifeWatcher;

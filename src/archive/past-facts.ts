@@ -1,11 +1,11 @@
-import type { Market } from '../../contract/resources.js';
-import type { Span } from '../../kernel/span.js';
-import { LAST_SEEN_ALIVE, millisSql, type Store, timestampSql } from '../../store/index.js';
+import type { Market } from '../contract/resources.js';
+import type { Span } from '../kernel/span.js';
+import { LAST_SEEN_ALIVE, millisSql, type Store, timestampSql } from '../store/index.js';
 
 /** Facts of the archive beside rows: its exchange, its markets with all their terms, its connections. */
 
 /** A market with all the terms that it ever had. */
-export interface AsOfMarket {
+export interface PastMarket {
   readonly marketId: number;
   readonly name: string;
   /** Oldest first; each holds up to `untilMs`, the last one (null) until now. */
@@ -17,7 +17,7 @@ export interface AsOfMarket {
 }
 
 /** A connection that once brought states. */
-export interface AsOfSession {
+export interface PastSession {
   readonly openedMs: number;
   /** Its end, or where it was last seen alive if it never was closed. */
   readonly endedMs: number;
@@ -26,7 +26,7 @@ export interface AsOfSession {
 }
 
 /** Whose archive it is. */
-export interface AsOfIdentity {
+export interface PastIdentity {
   readonly name: string;
   readonly baseUrl: string;
   readonly identity: string | null;
@@ -63,10 +63,10 @@ const FORMER_TERMS = `
   FROM market_history ORDER BY market_id, lower(span)`;
 
 type Terms = Omit<Market, 'name' | 'stock' | 'money'>;
-type MarketRecord = Omit<AsOfMarket, 'terms' | 'away'> & Market;
+type MarketRecord = Omit<PastMarket, 'terms' | 'away'> & Market;
 
 /** All markets by name, each with its former terms. */
-export async function readMarketsWithTerms(store: Pick<Store, 'query'>): Promise<AsOfMarket[]> {
+export async function readMarketsWithTerms(store: Pick<Store, 'query'>): Promise<PastMarket[]> {
   const rows = await store.query<MarketRecord>(MARKETS);
   const former = await store.query<Terms & { marketId: number; untilMs: number }>(FORMER_TERMS);
   const gone = await store.query<Span & { marketId: number }>(AWAY);
