@@ -11,6 +11,7 @@ export {
 } from './archive/errors.js';
 export {
   type Archive,
+  type ArchiveBucket,
   type ArchiveOptions,
   type MaybeGap,
   openArchive,

@@ -7,6 +7,8 @@ import {
   TapekeepError,
 } from '../kernel/errors.js';
 
+export { UsageError } from '../kernel/errors.js';
+
 /** One of {@link EXITS}. */
 export type ExitCode = (typeof EXITS)[ExitName][0];
 
@@ -18,15 +20,6 @@ export const EXIT_CODE_HELP = [
   '\nExit codes:',
   ...Object.values(EXITS).map(([code, meaning]) => `  ${String(code).padEnd(4)} ${meaning}`),
 ].join('\n');
-
-/** A wrong option or argument of the command line. */
-export class UsageError extends TapekeepError {
-  /** @param value undefined: it is missing, and has to be given */
-  constructor(option: string, value: string | undefined, allowed: string) {
-    const fault = value === undefined ? ' is missing' : `: "${value}" is not allowed`;
-    super('usage', `${option}${fault}; ${allowed}`);
-  }
-}
 
 /** The exit code that fits an error, by the catalogue. */
 export function exitCodeOf(error: unknown): ExitCode {

@@ -1,72 +1,10 @@
 import type { Config } from '../config/schema.js';
-import { spanContains } from '../kernel/span.js';
+import type { expiredOf } from '../console/api/gaps.js';
+import { expiredText } from '../console/status-document.js';
 import type { StreamRef } from '../model/batch.js';
-import { gapOf, type KnownStream, whyOf } from '../model/explain.js';
+import type { KnownStream } from '../model/explain.js';
 import { type StreamKind, streamName } from '../model/series.js';
-import { expiredText } from '../status/document.js';
-import type { Gap, GapDetail, Store } from '../store/index.js';
-import { UsageError } from './failure.js';
 import { marketNames, printable } from './output.js';
-
-/**
- * How people name gaps: by the number of what is remembered, or, where nothing is remembered, by
- * stream and start (`12@2026-01-31T12:00:00Z`). The start stays while a gap is filled from above.
- */
-export function gapIdOf({ gapId, streamId, span }: Pick<Gap, 'gapId' | 'streamId' | 'span'>) {
-  if (gapId !== null) return String(gapId);
-  return `${streamId}@${new Date(span.fromMs).toISOString().replace('.000Z', 'Z')}`;
-}
-
-const ID = /^(\d{1,15})(?:@(\S+))?$/;
-
-/** What an id stands for now. */
-export interface NamedGap {
-  readonly stream: KnownStream;
-  /** What is missing of it; empty when it was filled meanwhile. */
-  readonly gaps: readonly Gap[];
-  /** What is remembered, also of a gap that is filled. */
-  readonly memory: GapDetail | null;
-}
-
-/** All that the ledger has of a stream, oldest first, so that each piece has its neighbours. */
-export async function allPieces(store: Store, stream: KnownStream, atMs: number, nowMs: number) {
-  const span = { fromMs: 0, toMs: Math.max(atMs, nowMs) + 1 };
-  return await store.inspection.pieces(stream, span, nowMs);
-}
-
-/** @throws UsageError for an id that is none, or stands for nothing */
-export async function findGap(store: Store, id: string, nowMs: number): Promise<NamedGap> {
-  const [, number, start] = ID.exec(id.trim()) ?? [];
-  if (number === undefined) {
-    const form = 'write an id as "tapekeep gaps" shows it: 17, or 12@2026-01-31T12:00:00Z';
-    throw new UsageError('<id>', id, form);
-  }
-  const memory = start === undefined ? await store.inspection.gap(Number(number)) : null;
-  const streamId = start === undefined ? memory?.streamId : Number(number);
-  const stream = (await store.inspection.streams()).find((one) => one.streamId === streamId);
-  const atMs = memory === null ? Date.parse(start ?? '') : memory.span.fromMs;
-  if (stream === undefined || Number.isNaN(atMs)) {
-    throw new UsageError(
-      '<id>',
-      id,
-      'no such gap; "tapekeep gaps --all" lists those that are left',
-    );
-  }
-  const pieces = await allPieces(store, stream, atMs, nowMs);
-  const at = pieces.find(({ span }) => spanContains(span, atMs));
-  const found = memory ? pieces.filter(({ gapId }) => gapId === memory.gapId) : at ? [at] : [];
-  const gaps = found.flatMap((one): Gap[] => {
-    const gap = gapOf(one);
-    return gap === null
-      ? []
-      : [{ ...stream, ...gap, isBeforeHistory: one.state === 'before history' }];
-  });
-  if (memory === null && gaps.length === 0) {
-    const why = at === undefined ? 'no such gap' : whyOf(stream, at, nowMs);
-    throw new UsageError('<id>', id, why);
-  }
-  return { stream, gaps, memory };
-}
 
 /** Whether a daemon with these settings collects a stream, if it collects its market. */
 export function isSwitchedOn(
@@ -107,17 +45,6 @@ export function notCollecting(isWritten: boolean): string {
   return isWritten
     ? 'Not collecting: another tapekeep holds the archive and has not started to; see its log.'
     : 'Not collecting: no daemon runs.';
-}
-
-/** Kinds of streams of which something from `fromMs` on is expired, with until when. */
-export function expiredOf(
-  streams: readonly (Pick<KnownStream, 'expiredUntilMs'> & { readonly kind: string })[],
-  fromMs = Number.NEGATIVE_INFINITY,
-): readonly (readonly [kind: string, untilMs: number])[] {
-  const found = streams.flatMap(({ kind, expiredUntilMs: ms }) =>
-    ms !== null && fromMs < ms ? [[kind, ms] as const] : [],
-  );
-  return [...new Map(found)];
 }
 
 /** Says that nothing of expired time counts as missing. */

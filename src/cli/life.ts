@@ -1,5 +1,5 @@
 import type { LifeOptions, LifeReport } from '../archive/sealing/life.js';
-import type { LifeRules } from '../archive/sealing/plan.js';
+import { LIFE_KINDS, type LifeKind, type LifeRules } from '../archive/sealing/plan.js';
 import type { LifeOutcome, LifeStep } from '../archive/sealing/seal.js';
 import type { Config } from '../config/schema.js';
 import { systemClock } from '../kernel/clock.js';
@@ -12,10 +12,10 @@ import {
   type StreamKind,
   tableOfStream,
 } from '../model/series.js';
-import type { PartitionInfo, Store } from '../store/index.js';
+import type { PartitionInfo } from '../store/index.js';
 import { VERSION } from './command.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
-import { coldDirOf, type Look, stoppable } from './opening/database.js';
+import { coldOf, type Look, stoppable } from './opening/database.js';
 import { listArgument, oneOf } from './options.js';
 import {
   type Column,
@@ -28,13 +28,9 @@ import {
 } from './output.js';
 import { Progress } from './progress.js';
 
-/** What people call the rows of tables in the settings and on the command line. */
-type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
-const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].retention))];
-
 /** Reads and gathers a list of such kinds with commas. */
-export const lifeKindsArgument = listArgument(LIFE_KIND_NAMES, (word): LifeKind => {
-  return nameMeant(word, LIFE_KIND_NAMES) ?? oneOf(word, 'kind', LIFE_KIND_NAMES);
+export const lifeKindsArgument = listArgument(LIFE_KINDS, (word): LifeKind => {
+  return nameMeant(word, LIFE_KINDS) ?? oneOf(word, 'kind', LIFE_KINDS);
 });
 
 /** The rules that the settings make. */
@@ -81,27 +77,6 @@ export interface LifeWork {
   readonly inTheEnd?: (report: LifeReport) => Lines;
 }
 
-/** Whether a partition belongs to one of these kinds; to any when none is named. */
-export function isOfKind(
-  { table }: PartitionInfo,
-  kinds: readonly LifeKind[] | undefined,
-): boolean {
-  return kinds?.includes(SERIES[table].retention) ?? true;
-}
-
-/** Time of a kind of stream whose partitions are in one of these states. */
-export async function partitionSpans(
-  store: Store,
-  kind: StreamKind,
-  ...states: readonly PartitionInfo['state'][]
-): Promise<Span[]> {
-  const table = tableOfStream(kind);
-  const partitions = await store.sealing.partitions();
-  return partitions
-    .filter((one) => one.table === table && states.includes(one.state))
-    .map(({ span }) => span);
-}
-
 /** What brings back a span that is in files. */
 export function restoreAdvice(kind: StreamKind, span: Span): string {
   const [from, to] = [span.fromMs, span.toMs].map((ms) => new Date(ms).toISOString());
@@ -117,7 +92,7 @@ export async function workOnLives(
   try {
     const report = await work.run({
       ...{ store, clock: systemClock, version: VERSION, nowMs, signal },
-      ...{ coldDir: coldDirOf(session.config), rules: work.rules, watcher: shown },
+      ...{ cold: coldOf(session.config), rules: work.rules, watcher: shown },
       isChosen: work.isChosen,
     });
     shown.end();

@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
-import { DURATION_FORM, parseDuration } from '../config/values.js';
+import { DURATION_FORM, parseDuration } from '../kernel/durations.js';
+import { type Instant, readInstant } from '../kernel/instants.js';
 import { nearestName } from '../kernel/nearest.js';
 import { GAP_REASONS, reasonLabel } from '../model/gap-reasons.js';
 import { nameMeant } from '../model/kinds.js';
@@ -41,6 +42,8 @@ const wholeArgument = (min: number, max: number) => (text: string) => {
 };
 
 const portArgument = wholeArgument(0, 65_535);
+/** Memory in megabytes. */
+export const cacheArgument = wholeArgument(64, 1_000_000);
 export const seedArgument = wholeArgument(0, 4_294_967_295);
 export const countArgument = wholeArgument(1, 1_000_000);
 export const limitOrNoneArgument = wholeArgument(0, 999_999);
@@ -87,34 +90,14 @@ export interface Typed<T> {
   readonly text: string;
 }
 
-/** Time option as it was typed: fixed, or counted back from now. */
-export type Instant = ({ readonly atMs: number } | { readonly backMs: number }) & {
-  readonly text: string;
-};
-
-const FORM = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-]\d\d:\d\d)?)?$/;
-
-/** `now`, or a duration back from it such as `5m` or `-5m`, in milliseconds; undefined for anything else. */
-export function backFromNow(text: string): number | undefined {
-  const given = text.trim();
-  return given === 'now' ? 0 : parseDuration(given.replace(/^-/, ''));
-}
-
 /**
- * Reads a time of an option: a day or a time in ISO 8601 (UTC unless it names its zone), a
- * duration back from now, or `now`.
+ * Reads a time of an option, as {@link readInstant}.
  *
  * @throws InvalidArgumentError saying what is allowed; commander adds option and value
  */
 export function instantArgument(text: string): Instant {
-  const backMs = backFromNow(text);
-  if (backMs !== undefined) return { backMs, text };
-  const [, day, time, zone] = FORM.exec(text.trim()) ?? [];
-  if (day !== undefined) {
-    const ms = Date.parse(`${day}T${time ?? '00:00'}${zone ?? 'Z'}`);
-    const isDay = new Date(Date.parse(`${day}T00:00Z`)).toJSON()?.slice(0, 10) === day;
-    if (!Number.isNaN(ms) && isDay) return { atMs: ms, text };
-  }
+  const instant = readInstant(text);
+  if (instant !== undefined) return instant;
   throw new InvalidArgumentError(
     `Write a day such as 2026-01-31, a time such as 2026-01-31T12:00:00Z (UTC unless a zone follows), ${DURATION_FORM} back from now, or now.`,
   );
@@ -131,11 +114,6 @@ export function spanStartArgument(text: string): Instant {
 
 /** Before all time. A parser of options cannot give nothing. */
 const START: Instant = { atMs: Number.NEGATIVE_INFINITY, text: 'start' };
-
-/** The time in UNIX milliseconds, with the exchange's time as now. */
-export function resolveInstant(instant: Instant, nowMs: number): number {
-  return 'atMs' in instant ? instant.atMs : nowMs - instant.backMs;
-}
 
 /** Without it a span that reaches beyond coverage is refused. */
 export const CLAMP = flag('--clamp', 'move --from and --to in to where coverage starts and ends');

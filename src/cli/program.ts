@@ -34,6 +34,10 @@ const COMMANDS: Commands = {
     'compare stored trades with stored candles and list mismatches',
     () => import('./commands/verify.js'),
   ],
+  'report [options]': [
+    'write a sheet of data quality for a month',
+    () => import('./commands/report.js'),
+  ],
   gaps: ['list, explain, note and fill what is missing', () => import('./commands/gaps.js')],
   'backfill [options]': [
     'download a past time range, independent of regular collection',
@@ -43,6 +47,14 @@ const COMMANDS: Commands = {
   'export [options]': [
     'write rows into a file: csv, ndjson or parquet',
     () => import('./commands/export.js'),
+  ],
+  'import [options] <file>': [
+    'store trades or candles of a file: csv or parquet',
+    () => import('./commands/import.js'),
+  ],
+  'duckdb-views [options]': [
+    'print a script that gives any DuckDB the tables of the archive',
+    () => import('./commands/duckdb-views.js'),
   ],
   'db [options]': [
     'keep the embedded Postgres up, without collecting',
@@ -68,6 +80,15 @@ const COMMANDS: Commands = {
     'bring archived partitions back into the database',
     () => import('./commands/restore.js'),
   ],
+  'backup [options] <dir>': [
+    'copy the archive into a folder while it is in use',
+    () => import('./commands/backup.js'),
+  ],
+  'recover [options] <dir>': [
+    'make an archive of a backup and check it',
+    () => import('./commands/recover.js'),
+  ],
+  cold: ['move cold files to another folder or bucket', () => import('./commands/cold.js')],
   adopt: ['give the folder of cold files to this database', () => import('./commands/adopt.js')],
   'replay [options]': [
     'serve the archive as an exchange of the past',
@@ -92,9 +113,12 @@ function inOneVoice(text: string): string {
 const TASKS: ReadonlyMap<string, readonly [names: string, example: string]> = new Map([
   ['Collect', ['start sandbox config doctor migrate', 'tapekeep start']],
   ['Look', ['status gaps verify quarantine', 'tapekeep gaps --market BTC_USDT']],
-  ['Fill', ['backfill', 'tapekeep backfill --market BTC_USDT --kinds trades --from 2d']],
-  ['Use', ['query export replay psql url', 'tapekeep query "select count(*) from trades"']],
-  ['Keep', ['partitions seal restore adopt db', 'tapekeep seal --archive']],
+  ['Fill', ['backfill import', 'tapekeep backfill --market BTC_USDT --kinds trades --from 2d']],
+  [
+    'Use',
+    ['query export replay psql url duckdb-views', 'tapekeep query "select count(*) from trades"'],
+  ],
+  ['Keep', ['partitions seal restore cold backup recover adopt db', 'tapekeep seal --archive']],
   ['Call the exchange', ['api', 'tapekeep api --help']],
 ]);
 

@@ -3,6 +3,8 @@ import { shownDuration } from '../kernel/durations.js';
 import { whole } from './output.js';
 
 const BAR_WIDTH = 30;
+/** Bytes; sizes of disks are in these. */
+export const MEGABYTE = 1_000_000;
 /** A terminal is drawn again this often at most; anything else gets a line this often. */
 const DRAW_PERIOD_MS = 100;
 const LINE_PERIOD_MS = 10_000;

@@ -1,41 +1,24 @@
-import {
-  type AsOfMarket,
-  type BuiltCandle,
-  comparePlaces,
-  startOfSecond,
-  type TradePlace,
-} from '../archive/as-of/reader.js';
-import { joinCandles } from '../archive/candles.js';
+import type { BuiltCandle, PastMarket } from '../archive/past.js';
 import type { Candle } from '../contract/resources.js';
 import { DAY_MS, intervalText, SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, type Span, spanLengthMs } from '../kernel/span.js';
 import type { KnownStream } from '../model/explain.js';
 import { type KlineQuery, RefusedError } from '../server/backend.js';
-import { FreshCache } from './caches.js';
-import type { Catalog, Sight } from './catalog.js';
+import { type Catalog, lastSeen, type Sight } from './catalog.js';
 import type { ShownFrom } from './coverage.js';
 import type { GapBook } from './gaps.js';
-import type { TradeView } from './trade-view.js';
 
 /** Candles of one request, more than the server lets a client ask for. */
 const CANDLES_MAX = 20_000;
-/** Open candles that are remembered, each as far as it was last needed. */
-const OPEN_MAX = 1000;
 /** Trades that candles of a length that was not collected may be made of, in one request. */
 const MADE_SPAN_MAX_MS = 31 * DAY_MS;
 const MADE_TOO_LONG =
   'candles of a length that was not collected are made of trades, of 31 days at most; ask for a shorter time range';
 
-interface OpenCandle {
-  readonly top: TradePlace;
-  readonly candle: BuiltCandle | undefined;
-}
-
 interface CandleParts extends Sight {
   readonly catalog: Catalog;
   readonly shownFromMs: ShownFrom;
   readonly gaps: GapBook;
-  readonly trades: TradeView;
 }
 
 /**
@@ -45,14 +28,12 @@ interface CandleParts extends Sight {
  */
 export class CandleView {
   readonly #parts: CandleParts;
-  readonly #open: FreshCache<OpenCandle>;
 
   constructor(parts: CandleParts) {
     this.#parts = parts;
-    this.#open = new FreshCache(parts.clock, OPEN_MAX);
   }
 
-  async seen(market: AsOfMarket, nowMs: number, query: KlineQuery): Promise<Candle[]> {
+  async seen(market: PastMarket, nowMs: number, query: KlineQuery): Promise<Candle[]> {
     const { intervalS } = query;
     const lengthMs = intervalS * SECOND_MS;
     const floor = (ms: number) => Math.floor(ms / lengthMs) * lengthMs;
@@ -78,15 +59,15 @@ export class CandleView {
   }
 
   async #stored(stream: KnownStream, span: Span) {
-    const { asOf, shownFromMs } = this.#parts;
+    const { past, shownFromMs } = this.#parts;
     const shown = { ...span, fromMs: Math.max(span.fromMs, shownFromMs(stream)) };
     if (isEmptySpan(shown)) return [];
     const { marketId, variant } = stream;
-    return await asOf.klines(marketId, variant, shown, CANDLES_MAX);
+    return await past.klines(marketId, variant, shown, CANDLES_MAX);
   }
 
   /** Candles of a length that was not collected, from trades. */
-  async #made(market: AsOfMarket, intervalS: number, asked: Span) {
+  async #made(market: PastMarket, intervalS: number, asked: Span) {
     const { marketId } = market;
     const { catalog, shownFromMs } = this.#parts;
     const trades = catalog.stream('trades', marketId);
@@ -98,9 +79,11 @@ export class CandleView {
     if (spanLengthMs(span) > Math.max(lengthMs, MADE_SPAN_MAX_MS))
       throw new RefusedError('unavailable', MADE_TOO_LONG);
     const missing = await this.#parts.gaps.touched(trades, span);
-    const made = await this.#parts.asOf.runs.candles(
-      ...([marketId, intervalS, startOfSecond(span.fromMs / SECOND_MS)] as const),
-      startOfSecond(span.toMs / SECOND_MS),
+    const made = await this.#parts.past.candlesOfTrades(
+      marketId,
+      intervalS,
+      span,
+      span.toMs * 1000,
     );
     const isWhole = ({ openAtS }: BuiltCandle) => {
       const [startMs, endMs] = [openAtS * SECOND_MS, (openAtS + intervalS) * SECOND_MS];
@@ -109,40 +92,15 @@ export class CandleView {
     return made.filter(isWhole);
   }
 
-  async #openCandle(market: AsOfMarket, nowMs: number, intervalS: number, openMs: number) {
+  async #openCandle(market: PastMarket, nowMs: number, intervalS: number, openMs: number) {
     const { marketId } = market;
     const trades = this.#parts.catalog.stream('trades', marketId);
     const isCut = openMs < this.#parts.shownFromMs(trades);
     const missing = await this.#parts.gaps.touched(trades, { fromMs: openMs, toMs: nowMs });
     if (isCut || missing.length > 0) return [];
-    const start = startOfSecond(openMs / SECOND_MS);
-    const top = await this.#parts.trades.top(marketId, nowMs);
-    const built = await this.#upTo(marketId, intervalS, start, top);
-    return built === undefined ? [] : [built];
-  }
-
-  /** The candle as far as its trades go; only those that came since it was last needed are read. */
-  async #upTo(
-    marketId: number,
-    intervalS: number,
-    start: TradePlace,
-    top: TradePlace,
-  ): Promise<BuiltCandle | undefined> {
-    const { asOf } = this.#parts;
-    const read = async (from: TradePlace) => {
-      if (comparePlaces(from, top) >= 0) return undefined;
-      const made = await asOf.runs.candles(marketId, intervalS, from, top);
-      return made[0];
-    };
-    const key = `${marketId} ${intervalS} ${start.tradedAtS}`;
-    const whole = async () => ({ top, candle: await read(start) });
-    const before = await this.#open.get(key, whole);
-    if (comparePlaces(before.top, top) > 0) return read(start);
-    const more = await read(before.top);
-    if (more === undefined) return before.candle;
-    const candle = before.candle === undefined ? more : joinCandles(before.candle, more);
-    this.#open.put(key, { top, candle });
-    return candle;
+    const span = { fromMs: openMs, toMs: openMs + intervalS * SECOND_MS };
+    const { us } = lastSeen(this.#parts, nowMs);
+    return await this.#parts.past.candlesOfTrades(marketId, intervalS, span, us);
   }
 }
 

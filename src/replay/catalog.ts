@@ -1,4 +1,4 @@
-import type { AsOfMarket, AsOfReader } from '../archive/as-of/reader.js';
+import type { Past, PastMarket } from '../archive/past.js';
 import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import { DAY_MS, SECOND_MS } from '../kernel/durations.js';
@@ -16,7 +16,7 @@ const FILLED_AFTER_MS = DAY_MS;
 
 /** An archive, and what of it may be seen. */
 export interface Sight {
-  readonly asOf: AsOfReader;
+  readonly past: Past;
   readonly clock: Clock;
   /** Names of the markets that are replayed; empty: all. */
   readonly markets: readonly string[];
@@ -24,10 +24,15 @@ export interface Sight {
   readonly toMs: number;
 }
 
+/** The last time that may be seen at a time: UNIX milliseconds, and microseconds for trades. */
+export function lastSeen({ toMs }: Pick<Sight, 'toMs'>, nowMs: number) {
+  return { ms: Math.min(nowMs, toMs - 1), us: Math.min(nowMs * 1000, toMs * 1000 - 1) };
+}
+
 /** The markets and streams of the archive, and what was listed when. */
 export class Catalog {
   readonly #sight: Sight;
-  #markets: ReadonlyMap<string, AsOfMarket> = new Map();
+  #markets: ReadonlyMap<string, PastMarket> = new Map();
   #streams: ReadonlyMap<string, KnownStream> = new Map();
   #firstKnown: ReadonlyMap<number, KnownStream> = new Map();
   #firstListMs = Number.NEGATIVE_INFINITY;
@@ -51,11 +56,11 @@ export class Catalog {
   }
 
   /** All that are replayed, listed now or not. */
-  get markets(): Iterable<AsOfMarket> {
+  get markets(): Iterable<PastMarket> {
     return this.#markets.values();
   }
 
-  market(name: string): AsOfMarket | undefined {
+  market(name: string): PastMarket | undefined {
     return this.#markets.get(name);
   }
 
@@ -89,7 +94,7 @@ export class Catalog {
    * look at the list was listed before it, and so may be all that the first list had. One that came back was
    * listed again as soon as it was traded.
    */
-  isListed({ marketId, firstSeenMs, delistedMs, away }: AsOfMarket, atMs: number): boolean {
+  isListed({ marketId, firstSeenMs, delistedMs, away }: PastMarket, atMs: number): boolean {
     if (delistedMs !== null && atMs >= delistedMs) return false;
     const backMs = (toMs: number) => this.#returns.get(keyOfReturn(marketId, toMs)) ?? toMs;
     if (away.some(({ fromMs, toMs }) => fromMs <= atMs && atMs < backMs(toMs))) return false;
@@ -99,13 +104,13 @@ export class Catalog {
     return knownFromMs !== undefined && knownFromMs <= atMs;
   }
 
-  listed(atMs: number): AsOfMarket[] {
+  listed(atMs: number): PastMarket[] {
     return [...this.#markets.values()].filter((market) => this.isListed(market, atMs));
   }
 
   async #read(): Promise<void> {
-    const { asOf, clock, markets: wanted } = this.#sight;
-    const [markets, streams] = await Promise.all([asOf.markets(), asOf.streams()]);
+    const { past, clock, markets: wanted } = this.#sight;
+    const [markets, streams] = await Promise.all([past.markets(), past.streams()]);
     const chosen = markets.filter(({ name }) => wanted.length === 0 || wanted.includes(name));
     this.#markets = new Map(chosen.map((market) => [market.name, market]));
     this.#streams = new Map(
@@ -127,7 +132,7 @@ export class Catalog {
         const isFilled = toMs < this.#covered.toMs - FILLED_AFTER_MS;
         if (this.#returns.has(key) && (isFilled || this.#returns.get(key) !== toMs)) continue;
         const span = { fromMs: fromMs + LEAVING_MS, toMs };
-        const backMs = await this.#sight.asOf.firstTradeMs(marketId, span);
+        const backMs = await this.#sight.past.firstTradeMs(marketId, span);
         this.#returns.set(key, backMs ?? toMs);
       }
     }
@@ -176,7 +181,7 @@ function keyOf(kind: string, marketId: number, variant: number): string {
  * The terms of a market at an instant; before the first that is known, those. One that came back did so with those that
  * the list had then.
  */
-export function termsAt({ terms, away }: AsOfMarket, atMs: number): Market | undefined {
+export function termsAt({ terms, away }: PastMarket, atMs: number): Market | undefined {
   const { toMs = atMs } = away.find(({ fromMs, toMs }) => fromMs <= atMs && atMs < toMs) ?? {};
   return terms.find(({ untilMs }) => untilMs === null || toMs < untilMs)?.market;
 }

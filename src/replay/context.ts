@@ -1,4 +1,4 @@
-import type { AsOfReader } from '../archive/as-of/reader.js';
+import type { Past } from '../archive/past.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
@@ -7,8 +7,6 @@ import { CandleView } from './candle-view.js';
 import type { Catalog, Sight } from './catalog.js';
 import type { ShownFrom } from './coverage.js';
 import { GapBook } from './gaps.js';
-import { observations } from './observations.js';
-import { TradeView } from './trade-view.js';
 
 /** A replay cannot do what was asked of it; the message says why, and what to do. */
 export class ReplayError extends TapekeepError {
@@ -22,7 +20,7 @@ export class ReplayError extends TapekeepError {
 }
 
 export interface ReplayOptions {
-  readonly asOf: AsOfReader;
+  readonly past: Past;
   readonly clock: Clock;
   /** Time begins at its start, and stands at its end. */
   readonly span: Span;
@@ -43,8 +41,8 @@ export interface ReplayOptions {
 
 export type ReplayContext = ReturnType<typeof replayContext>;
 
-export function sightOf({ asOf, clock, markets, span }: ReplayOptions): Sight {
-  return { asOf, clock, markets, toMs: span.toMs };
+export function sightOf({ past, clock, markets, span }: ReplayOptions): Sight {
+  return { past, clock, markets, toMs: span.toMs };
 }
 
 /**
@@ -58,7 +56,7 @@ export function replayContext(
   catalog: Catalog,
   sinceMs: ReadonlyMap<number, number> | undefined,
 ) {
-  const { asOf, span } = options;
+  const { past, span } = options;
   const shownFromMs: ShownFrom = (stream) => {
     if (sinceMs === undefined) return 0;
     // A stream that came later was not looked at.
@@ -68,18 +66,16 @@ export function replayContext(
     catalog,
     shownFromMs,
     gaps: new GapBook(sight),
-    trades: new TradeView(sight),
   };
   return {
     options,
     sight,
     ...shared,
     candles: new CandleView({ ...sight, ...shared }),
-    observations: observations(sight),
     /** The next instant of which anything is recorded of the replayed markets; undefined: none is left. */
     async nextTimeMs(nowMs: number): Promise<number | undefined> {
       const marketIds = Array.from(catalog.markets, ({ marketId }) => marketId);
-      return (await asOf.nextTimeMs(marketIds, nowMs, span.toMs)) ?? undefined;
+      return (await past.nextTimeMs(marketIds, nowMs, span.toMs)) ?? undefined;
     },
   };
 }

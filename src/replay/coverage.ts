@@ -1,4 +1,4 @@
-import type { AsOfReader } from '../archive/as-of/reader.js';
+import type { Past } from '../archive/past.js';
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { isEmptySpan, overlapOf, type Span, spanLengthMs } from '../kernel/span.js';
@@ -37,7 +37,7 @@ export type ShownFrom = (stream: KnownStream | undefined) => number;
 
 /** Reads what an archive has of a time range. */
 export async function readCoverage(
-  asOf: Pick<AsOfReader, 'pieces'>,
+  past: Pick<Past, 'pieces'>,
   catalog: Catalog,
   range: Span,
 ): Promise<RangeCoverage> {
@@ -45,7 +45,7 @@ export async function readCoverage(
   const sinceMs = new Map<number, number>();
   const streams = replayedOf(catalog);
   for (const stream of streams) {
-    const pieces = await asOf.pieces(stream, { fromMs: 0, toMs: range.toMs });
+    const pieces = await past.pieces(stream, { fromMs: 0, toMs: range.toMs });
     const missing = missingOf(pieces).filter(({ span }) => isPiece(stream, span));
     for (const one of missing) {
       const span = overlapOf(one.span, range);
@@ -69,12 +69,12 @@ export async function readCoverage(
  * are covered. Undefined where there is none.
  */
 export async function newestWholeRange(
-  asOf: AsOfReader,
+  past: Past,
   clock: Clock,
   markets: readonly string[],
   bounds: Partial<Span>,
 ): Promise<Span | undefined> {
-  const sight = { asOf, clock, markets, toMs: Number.POSITIVE_INFINITY };
+  const sight = { past, clock, markets, toMs: Number.POSITIVE_INFINITY };
   const catalog = new Catalog(sight);
   await catalog.refresh();
   const { fromMs, toMs } = catalog.covered;
@@ -89,7 +89,7 @@ export async function newestWholeRange(
   const within = { fromMs: -Infinity, toMs: Infinity, ...bounds };
   const range = overlapOf({ fromMs, toMs: Math.min(toMs, ...ends) }, within);
   if (!Number.isFinite(fromMs) || isEmptySpan(range)) return undefined;
-  const { gaps } = await readCoverage(asOf, catalog, range);
+  const { gaps } = await readCoverage(past, catalog, range);
   const whole = { ...range, fromMs: Math.max(range.fromMs, ...gaps.map(({ span }) => span.toMs)) };
   return isEmptySpan(whole) ? undefined : whole;
 }

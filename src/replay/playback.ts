@@ -1,4 +1,4 @@
-import type { AsOfMarket } from '../archive/as-of/reader.js';
+import type { PastMarket } from '../archive/past.js';
 import { Wakeup } from '../kernel/clock.js';
 import type { StateFollower } from '../server/backend.js';
 import type { ReplayContext } from './context.js';
@@ -88,13 +88,13 @@ export class Playback {
   }
 
   async #makeChannel(name: string, periodS: number, sinceMs: number): Promise<StateChannel> {
-    const { options, sight, catalog, observations } = this.#context;
-    const { marketId } = catalog.market(name) as AsOfMarket;
+    const { options, sight, catalog } = this.#context;
+    const { marketId } = catalog.market(name) as PastMarket;
     const { span, hasDisconnects } = options;
     const stream = catalog.stream('states', marketId, periodS);
     const isCut = hasDisconnects && stream !== undefined;
-    const sessions = isCut ? await sight.asOf.sessions(stream, span) : undefined;
-    return new StateChannel({ ...sight, marketId, periodS, sessions, observations }, sinceMs);
+    const sessions = isCut ? await sight.past.sessions(stream, span) : undefined;
+    return new StateChannel({ ...sight, marketId, periodS, sessions }, sinceMs);
   }
 
   async #run(): Promise<void> {

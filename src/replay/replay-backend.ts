@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { AsOfIdentity } from '../archive/as-of/reader.js';
+import type { PastIdentity } from '../archive/past.js';
 import { TapekeepError } from '../kernel/errors.js';
 import { replayIdentity } from '../kernel/exchange-kind.js';
 import type { Span } from '../kernel/span.js';
@@ -34,8 +34,8 @@ const UNREADABLE = 'what this asks for cannot be read; the log of the replay say
  * @throws ReplayError for an empty archive, a span outside of it or with gaps, or a market that it does not hold
  */
 export async function openReplay(options: ReplayOptions): Promise<ReplayBackend> {
-  const { asOf, span, markets, allowsGaps } = options;
-  const identity = await asOf.identity();
+  const { past, span, markets, allowsGaps } = options;
+  const identity = await past.identity();
   if (identity === null) throw new ReplayError('the archive is empty: nothing was collected yet');
   const sight = sightOf(options);
   const catalog = new Catalog(sight);
@@ -48,7 +48,7 @@ export async function openReplay(options: ReplayOptions): Promise<ReplayBackend>
   if (span.toMs <= span.fromMs) {
     throw new ReplayError(`${spanText(span)} is empty; its end must be after its begin`, 'from');
   }
-  const coverage = allowsGaps ? undefined : await readCoverage(asOf, catalog, span);
+  const coverage = allowsGaps ? undefined : await readCoverage(past, catalog, span);
   if (coverage !== undefined && coverage.gaps.length > 0) {
     throw new ReplayError(
       `${spanText(span)} has gaps in its trades or candles: ${describeGaps(coverage.gaps)}; choose a time range without them (--clamp takes the newest), or allow gaps (--allow-gaps)`,
@@ -78,7 +78,7 @@ function checkSpan({ fromMs: from, toMs: to }: Span, span: Span): void {
  * An archive is always the same exchange, whenever and at what speed it is
  * replayed: what follows of it is the same history. It is never the exchange that was recorded.
  */
-function archiveText({ name, baseUrl, identity, createdAt }: AsOfIdentity): string {
+function archiveText({ name, baseUrl, identity, createdAt }: PastIdentity): string {
   const text = JSON.stringify([name, baseUrl, identity, createdAt]);
   return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }

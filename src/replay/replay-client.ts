@@ -1,4 +1,4 @@
-import type { AsOfMarket, TickerRow } from '../archive/as-of/reader.js';
+import type { PastMarket, PastState } from '../archive/past.js';
 import { REPLAY_TIME, type TimeNotice } from '../contract/extensions.js';
 import type {
   BookOrder,
@@ -10,7 +10,9 @@ import type {
   TickerEntry,
 } from '../contract/resources.js';
 import type { Side } from '../contract/values.js';
+import { percentChange } from '../kernel/decimal.js';
 import { intervalText, SECOND_MS, SECOND_US } from '../kernel/durations.js';
+import type { DepthRow, TickerRow } from '../model/batch.js';
 import {
   type Backend,
   type BackendTrade,
@@ -20,9 +22,8 @@ import {
   type Slice,
   type StateFollower,
 } from '../server/backend.js';
-import { termsAt } from './catalog.js';
+import { lastSeen, termsAt } from './catalog.js';
 import type { ReplayContext } from './context.js';
-import { depthOf, ordersOf, recordOf, tickerEntryOf, tickerOf } from './observations.js';
 import type { ReplaySession } from './sessions.js';
 
 /** Names what single orders are made of where none are recorded. */
@@ -111,7 +112,7 @@ export class ReplayClient implements Backend {
 
   trades(name: string, skip: number, limit: number): Promise<readonly BackendTrade[]> {
     return this.#parts.ask(async () => {
-      const { catalog, trades, shownFromMs } = this.#parts.context;
+      const { catalog, sight, shownFromMs } = this.#parts.context;
       const { marketId } = this.#market(name);
       const stream = catalog.stream('trades', marketId);
       // An empty page would say that nothing was traded.
@@ -119,7 +120,8 @@ export class ReplayClient implements Backend {
         throw new RefusedError('unavailable', `no trades of ${name} were collected`);
       }
       const oldestMs = shownFromMs(stream);
-      const rows = await trades.page(marketId, this.nowMs(), skip, limit);
+      const { us } = lastSeen(sight, this.nowMs());
+      const rows = await sight.past.trades(marketId, us, skip, limit);
       const shown = rows.filter(({ tradedAtS }) => tradedAtS * SECOND_MS >= oldestMs);
       return shown.map(({ tid, tradedAtS, executedAtUs, price, amount, total, side }) => {
         // A time of which only the second is known is shown as the exact time.
@@ -143,9 +145,10 @@ export class ReplayClient implements Backend {
 
   state(name: string, periodS: number): Promise<StateRecord> {
     return this.#parts.ask(async () => {
-      const { observations } = this.#parts.context;
+      const { sight } = this.#parts.context;
       const { marketId } = this.#market(name);
-      const row = await observations.state(marketId, periodS, this.nowMs(), false);
+      const { ms } = lastSeen(sight, this.nowMs());
+      const row = await sight.past.lastState(marketId, periodS, ms, false);
       if (row === undefined) throw this.#nothing(`state of ${name} over ${intervalText(periodS)}`);
       return recordOf(row);
     });
@@ -169,20 +172,23 @@ export class ReplayClient implements Backend {
     this.#isLeft = true;
   }
 
-  async #tickersOf(markets: readonly AsOfMarket[]) {
+  async #tickersOf(markets: readonly PastMarket[]) {
     const ids = markets.map(({ marketId }) => marketId);
     if (ids.length === 0) return NO_TICKERS;
-    return await this.#parts.context.observations.tickers(ids, this.nowMs());
+    const { sight } = this.#parts.context;
+    const rows = await sight.past.lastTickers(ids, lastSeen(sight, this.nowMs()).ms);
+    return new Map(rows.map((row) => [row.marketId, row]));
   }
 
   async #depthRow(name: string) {
     const { marketId } = this.#market(name);
-    const row = await this.#parts.context.observations.depth(marketId, this.nowMs());
+    const { sight } = this.#parts.context;
+    const row = await sight.past.lastDepth(marketId, lastSeen(sight, this.nowMs()).ms);
     if (row === undefined) throw this.#nothing(`depth of ${name}`);
     return row;
   }
 
-  #market(name: string): AsOfMarket {
+  #market(name: string): PastMarket {
     const market = this.#parts.context.catalog.market(name);
     if (market === undefined) throw new RefusedError('invalidInput', `no market ${name}`);
     return market;
@@ -194,4 +200,53 @@ export class ReplayClient implements Backend {
     const text = `no ${what} is recorded up to ${now}, ${REPLAY_TIME}`;
     return new RefusedError('unavailable', text);
   }
+}
+
+function figuresOf({ bid, ask, open, high, low, last }: TickerRow, name: string) {
+  return { name, bid, ask, open, high, low, last };
+}
+
+function tickerOf(name: string, row: TickerRow): Ticker {
+  const { volume, quoteVolume: deal, change } = row;
+  return { ...figuresOf(row, name), volume, deal, change };
+}
+
+/** With the time that the exchange wrote into it then. */
+function tickerEntryOf(name: string, row: TickerRow): TickerEntry {
+  const { atMs, volume: vol, quoteVolume: deal, change } = row;
+  return { at: atMs / SECOND_MS, ticker: { ...figuresOf(row, name), vol, deal, change } };
+}
+
+function depthOf(row: DepthRow, limit: number): Depth {
+  const side = (prices: readonly string[], amounts: readonly string[]) =>
+    prices.slice(0, limit).map((price, at): [string, string] => [price, amounts[at] ?? '0']);
+  return {
+    asks: side(row.askPrices, row.askAmounts),
+    bids: side(row.bidPrices, row.bidAmounts),
+  };
+}
+
+/**
+ * One side of a snapshot as orders. Single orders are not recorded: every price level stands for one,
+ * with its place as its id, and without fees or fills.
+ */
+function ordersOf(row: DepthRow, market: string, side: Side): BookOrder[] {
+  const isBuy = side === 'buy';
+  const prices = isBuy ? row.bidPrices : row.askPrices;
+  const amounts = isBuy ? row.bidAmounts : row.askAmounts;
+  return prices.map((price, at) => {
+    const amount = amounts[at] ?? '0';
+    return {
+      id: 2 * at + (isBuy ? 1 : 2),
+      ...{ market, price, amount, left: amount, type: 'limit', side },
+      timestamp: row.observedAtMs / SECOND_MS,
+      ...{ takerFee: '0', makerFee: '0', dealStock: '0', dealMoney: '0' },
+    };
+  });
+}
+
+/** A whole record. Updates carried no change: it is what open and last say, in percent. */
+function recordOf({ recordText, change }: PastState): StateRecord {
+  const record = JSON.parse(recordText) as Omit<StateRecord, 'change'>;
+  return { ...record, change: change ?? percentChange(record.open, record.last) };
 }

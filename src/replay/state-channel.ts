@@ -1,7 +1,6 @@
-import type { AsOfSession, AsOfUpdate, StatePlace } from '../archive/as-of/reader.js';
+import type { PastSession, PastUpdate, StatePlace } from '../archive/past.js';
 import type { StateFollower, WrittenUpdate } from '../server/backend.js';
-import type { Sight } from './catalog.js';
-import { type Observations, updateOf } from './observations.js';
+import { lastSeen, type Sight } from './catalog.js';
 
 /** Records read ahead at once: few while time passes slowly, more when they are soon used up. */
 const AHEAD_MIN = 64;
@@ -22,9 +21,8 @@ export interface ChannelEvent {
 export interface ChannelOptions extends Sight {
   readonly marketId: number;
   readonly periodS: number;
-  readonly observations: Observations;
   /** Recorded connections, where their ends are to be sent; oldest first. */
-  readonly sessions: readonly AsOfSession[] | undefined;
+  readonly sessions: readonly PastSession[] | undefined;
 }
 
 /**
@@ -36,7 +34,7 @@ export interface ChannelOptions extends Sight {
 export class StateChannel {
   readonly #options: ChannelOptions;
   readonly #followers = new Set<StateFollower>();
-  #rows: AsOfUpdate[] = [];
+  #rows: PastUpdate[] = [];
   #at = 0;
   #place: StatePlace | undefined;
   #isAtEnd = false;
@@ -137,8 +135,9 @@ export class StateChannel {
   async #set(): Promise<void> {
     const lap = this.#lap;
     const nowMs = this.#sinceMs;
-    const { observations, marketId, periodS } = this.#options;
-    const last = await observations.state(marketId, periodS, nowMs, true);
+    const { past, marketId, periodS } = this.#options;
+    const { ms } = lastSeen(this.#options, nowMs);
+    const last = await past.lastState(marketId, periodS, ms, true);
     if (lap !== this.#lap) return;
     this.#place =
       last === undefined
@@ -146,7 +145,7 @@ export class StateChannel {
         : { observedAtMs: last.observedAtMs, seq: last.seq };
     this.#reportedMs = nowMs;
     this.#endsPassed = countUntil(this.#options.sessions ?? [], ({ endedMs }) => endedMs > nowMs);
-    if (last !== undefined) this.#last = { recordText: JSON.stringify(updateOf(last)) };
+    if (last !== undefined) this.#last = last;
     for (const follower of [...this.#followers]) this.#greet(follower, nowMs);
   }
 
@@ -165,7 +164,7 @@ export class StateChannel {
   }
 
   async #read(): Promise<void> {
-    const { asOf, clock, marketId, periodS, toMs } = this.#options;
+    const { past, clock, marketId, periodS, toMs } = this.#options;
     const lap = this.#lap;
     const place = this.#place;
     if (place === undefined) return;
@@ -173,7 +172,7 @@ export class StateChannel {
     const isSoon = nowMs - this.#readAtMs < SOON_MS;
     this.#ahead = isSoon ? Math.min(AHEAD_MAX, this.#ahead * 2) : AHEAD_MIN;
     this.#readAtMs = nowMs;
-    const rows = await asOf.updatesAfter(marketId, periodS, place, toMs, this.#ahead);
+    const rows = await past.updatesAfter(marketId, periodS, place, toMs, this.#ahead);
     if (lap !== this.#lap) return;
     const last = rows.at(-1);
     if (last !== undefined) this.#place = { observedAtMs: last.observedAtMs, seq: last.seq };
@@ -182,7 +181,7 @@ export class StateChannel {
     this.#at = 0;
   }
 
-  #timeOf({ observedAtMs }: AsOfUpdate): number {
+  #timeOf({ observedAtMs }: PastUpdate): number {
     return Math.max(observedAtMs, this.#reportedMs);
   }
 
@@ -190,7 +189,7 @@ export class StateChannel {
    * The end of the recorded connection after which nothing was connected at an instant. Where time stands
    * at its end no next connection can be waited for: a client that comes then stays.
    */
-  #outageAt(nowMs: number): AsOfSession | undefined {
+  #outageAt(nowMs: number): PastSession | undefined {
     const { sessions, toMs } = this.#options;
     if (sessions === undefined || nowMs >= toMs) return undefined;
     const isLive = sessions.some(({ openedMs, endedMs }) => openedMs <= nowMs && nowMs < endedMs);
@@ -206,14 +205,14 @@ function countUntil<T>(all: readonly T[], isMeant: (one: T) => boolean): number 
   return first < 0 ? all.length : first;
 }
 
-const NO_SESSION: AsOfSession = {
+const NO_SESSION: PastSession = {
   openedMs: Number.NEGATIVE_INFINITY,
   endedMs: Number.NEGATIVE_INFINITY,
   closeCode: ABNORMAL_CLOSURE,
   reason: 'no connection was recorded yet',
 };
 
-function close(follower: StateFollower, { closeCode, reason }: AsOfSession): void {
+function close(follower: StateFollower, { closeCode, reason }: PastSession): void {
   // A close frame has room for 123 bytes of reason.
   follower.close(closeCode ?? ABNORMAL_CLOSURE, `recorded: ${reason}`.slice(0, 100));
 }

@@ -1,14 +1,19 @@
 import { InvalidArgumentError } from 'commander';
 import { NotOfferedError } from '../../client/errors.js';
-import { DURATION_FORM } from '../../config/values.js';
 import { type DialectName, dialectNames, dialectOf } from '../../contract/dialects.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
+import { DURATION_FORM } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
+import {
+  backFromNow,
+  type Instant,
+  refuseEmptySpan,
+  resolveInstant,
+} from '../../kernel/instants.js';
 import { type CommonOptions, choice, option } from '../command.js';
 import { dialectOfConfig, type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
-import { backFromNow, type Instant, kebabCase, resolveInstant } from '../options.js';
-import { refuseEmptySpan } from '../selection.js';
+import { kebabCase } from '../options.js';
 
 /** Which exchange is asked, and how. */
 export const EXCHANGE_OPTIONS = {

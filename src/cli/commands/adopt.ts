@@ -1,6 +1,6 @@
 import { adoptColdDir } from '../../archive/cold/owner.js';
 import { command } from '../command.js';
-import { archive, coldDirOf } from '../opening/database.js';
+import { archive, coldOf } from '../opening/database.js';
 import { textOf } from '../output.js';
 
 /** Gives the folder of cold files to the configured database, as after a restore from a dump. */
@@ -14,12 +14,12 @@ Refused if the folder has archived partitions that this database does not know.
   tapekeep adopt`,
   needs: archive('by itself'),
   async run({ session, store, signal }) {
-    const coldDir = coldDirOf(session.config);
+    const cold = coldOf(session.config);
     const admin = await store.sealing.open(signal);
     try {
       const mine = await store.sealing.identity();
-      await adoptColdDir(coldDir, mine, await store.sealing.partitions());
-      process.stdout.write(textOf(`${coldDir} belongs to the database ${mine.database} now.`));
+      await adoptColdDir(cold, mine, await store.sealing.partitions());
+      process.stdout.write(textOf(`${cold.name} belongs to the database ${mine.database} now.`));
     } finally {
       await admin.close();
     }

@@ -1,32 +1,34 @@
+import { partitionSpans } from '../../archive/sealing/plan.js';
 import { MarketList } from '../../collect/markets.js';
 import type { Config } from '../../config/schema.js';
+import { expiredOf } from '../../console/api/gaps.js';
+import { marketsOf, type NamedMarket, selectMarkets } from '../../console/api/selection.js';
+import { expiredText } from '../../console/status-document.js';
 import { obtain } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
+import { type Instant, refuseEmptySpan, resolveInstant } from '../../kernel/instants.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, isEmptySpan, normalizeSpans, overlapOf, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
 import { CandleGrid } from '../../model/candle-grid.js';
 import type { KnownStream, Piece } from '../../model/explain.js';
 import { type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
-import { expiredText } from '../../status/document.js';
 import type { Store } from '../../store/index.js';
 import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
-import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
-import type { FillTask } from '../fill/worker.js';
-import { expiredOf } from '../gaps.js';
-import { partitionSpans, restoreAdvice } from '../life.js';
+import { type Filling, filling } from '../fill/filling.js';
+import { assertCollected, fill } from '../fill/outcome.js';
+import { restoreAdvice } from '../life.js';
 import {
   FILLED_KINDS,
   fetchedKindsArgument,
   gather,
-  type Instant,
   instantArgument,
   JSON_DOCUMENT,
-  resolveInstant,
 } from '../options.js';
 import { countOf, printable } from '../output.js';
-import { marketsOf, type NamedMarket, refuseEmptySpan, selectMarkets } from '../selection.js';
+
+type StreamTask = KnownStream & { readonly span: Span };
 
 /** Gaps whose pauses are ended at once. */
 const RETRIED_MAX = 10_000;
@@ -48,8 +50,8 @@ export default command({
 A running daemon does the work; without one this command does. Ctrl-C stops it, and the same command
 continues. Exit code 0: all of the range is covered. Exit code 7: some is not, with the reason.`,
   needs: filling('any'),
-  async run(context, { market, from, to, kinds = FILLED_KINDS, again, json }) {
-    const { filling, store, session, say, signal } = context;
+  async run(filling, { market, from, to, kinds = FILLED_KINDS, again, json }) {
+    const { store, session, signal } = filling;
     const knownNowMs = await store.exchangeNowMs();
     // Reported before the exchange is asked, where that is possible.
     if (knownNowMs !== null) spanOf({ from, to }, Math.floor(knownNowMs));
@@ -57,34 +59,34 @@ continues. Exit code 0: all of the range is covered. Exit code 7: some is not, w
     signal.throwIfAborted();
     const nowMs = await filling.nowMs();
     const { span, isCut } = spanOf({ from, to }, nowMs);
-    const chosen = await chooseMarkets(context, market, kinds);
+    const chosen = await chooseMarkets(filling, market, kinds);
     const wanted = wantedOf(session.config, kinds);
     // Makes the streams that the archive does not know yet.
-    for (const { market, marketId } of chosen) {
-      await filling.own?.worker.prepare(market, marketId, wanted);
-    }
+    await filling.open(chosen.flatMap(({ market }) => wanted.map((one) => ({ market, ...one }))));
     const known = await store.inspection.streams();
     const streams = known.filter((one) =>
       wanted.some(({ kind, variant }) => kind === one.kind && variant === one.variant),
     );
     if (isCut)
-      say(`--to lies in the future of the exchange; the span ends now, ${formatInstant(nowMs)}.`);
+      filling.say(
+        `--to lies in the future of the exchange; the span ends now, ${formatInstant(nowMs)}.`,
+      );
     const tasks = tasksOf(session.config, chosen, streams, span, nowMs);
     if (tasks.length === 0) {
-      return await context.fill('Nothing to do: no candle of this time is complete yet.', json);
+      return await fill(filling, 'Nothing to do: no candle of this time is complete yet.', json);
     }
     await refuseExpired(store, tasks, { from, again, nowMs });
-    for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
+    for (const task of tasks) await store.want(task, task.span);
     const marketIds = chosen.map(({ marketId }) => marketId);
     await store.retryGaps(
       { marketIds, kinds: FILLED_KINDS, span, limit: RETRIED_MAX },
       nowMs,
       again,
     );
-    if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
+    if (isOwn) filling.say('No daemon writes to this archive: this program does the work itself.');
     const names = chosen.map(({ market }) => printable(market)).join(', ');
-    say(`Filling ${formatSpan(span)} of ${names}, ${countOf(tasks.length, 'stream')}.`);
-    return await context.fill(tasks, json);
+    filling.say(`Filling ${formatSpan(span)} of ${names}, ${countOf(tasks.length, 'stream')}.`);
+    return await fill(filling, tasks, json);
   },
 });
 
@@ -106,7 +108,7 @@ function spanOf(
 const NAMED_MAX = 5;
 
 /** A candle that is open at the begin is asked for as well, and lies where it opened: what is stored shows where that is. */
-async function fromOpening(store: Store, stream: FillTask['stream'], span: Span): Promise<Span> {
+async function fromOpening(store: Store, { span, ...stream }: StreamTask): Promise<Span> {
   const [top] = await store.coveredRanges(stream, 1);
   const grid = new CandleGrid(stream.variant * SECOND_MS, top?.span.toMs);
   return { ...span, fromMs: grid.floor(span.fromMs) };
@@ -120,14 +122,14 @@ async function fromOpening(store: Store, stream: FillTask['stream'], span: Span)
  */
 async function refuseExpired(
   store: Store,
-  tasks: readonly FillTask[],
+  tasks: readonly StreamTask[],
   asked: { readonly from: Instant; readonly again: boolean; readonly nowMs: number },
 ): Promise<void> {
   const { from, again, nowMs } = asked;
   const away = new Map<StreamKind, Span[]>();
   const expired = new Map(expiredOf(await store.inspection.streams()));
-  for (const kind of new Set(tasks.map(({ stream }) => stream.kind))) {
-    const own = tasks.filter(({ stream }) => stream.kind === kind);
+  for (const kind of new Set(tasks.map((task) => task.kind))) {
+    const own = tasks.filter((task) => task.kind === kind);
     const keptFromMs = expired.get(kind);
     if (keptFromMs !== undefined && own.some(({ span }) => span.fromMs < keptFromMs)) {
       const why = `${expiredText([kind, keptFromMs])} are expired and not collected again: start there, or later`;
@@ -135,9 +137,9 @@ async function refuseExpired(
     }
     const files = await partitionSpans(store, kind, 'archived');
     const lacking: Span[] = [];
-    for (const { stream, span } of own) {
-      const wanted = kind === 'candles' ? await fromOpening(store, stream, span) : span;
-      for (const { state, span: part } of await store.inspection.pieces(stream, wanted, nowMs)) {
+    for (const task of own) {
+      const wanted = kind === 'candles' ? await fromOpening(store, task) : task.span;
+      for (const { state, span: part } of await store.inspection.pieces(task, wanted, nowMs)) {
         if (state === 'covered' || (!again && isSettled(state))) continue;
         lacking.push(...files.map((one) => overlapOf(one, part)));
       }
@@ -165,14 +167,14 @@ const isSettled = (state: Piece['state']) => state === 'unfillable' || state ===
 
 /** @throws UsageError naming the nearest market */
 async function chooseMarkets(
-  { filling, store, session, signal }: FillContext,
+  filling: Filling,
   names: readonly string[],
   kinds: readonly StreamKind[],
 ): Promise<NamedMarket[]> {
-  const { own } = filling;
+  const { own, session, store } = filling;
   if (own === undefined) {
     const known = await store.inspection.streams();
-    const chosen = selectMarkets(names, marketsOf(known));
+    const chosen = selectMarkets(names, marketsOf(known), '--market');
     const wanted = wantedOf(session.config, kinds);
     for (const { market, marketId } of chosen) {
       assertCollected(session.config, market, wanted);
@@ -182,12 +184,13 @@ async function chooseMarkets(
     }
     return chosen;
   }
-  const { exchange, time } = own;
+  const { exchange } = own;
+  const time = session.exchangeTime;
   const telemetry = session.telemetry.collect;
   // A person has named them: they count whatever else is listed.
   const max = Number.POSITIVE_INFINITY;
   const list = new MarketList({ exchange, archive: store, time, telemetry, wanted: [], max });
-  await list.refresh(signal);
+  await list.refresh(filling.signal);
   return [...new Set(names)].map((market) => {
     const marketId = list.collected.get(market);
     if (marketId !== undefined) return { market, marketId };
@@ -217,15 +220,15 @@ function tasksOf(
   streams: readonly KnownStream[],
   span: Span,
   nowMs: number,
-): FillTask[] {
-  return markets.flatMap(({ market, marketId }) =>
+): StreamTask[] {
+  return markets.flatMap(({ marketId }) =>
     streams
       .filter((stream) => stream.marketId === marketId)
-      .flatMap((stream): FillTask[] => {
-        if (stream.kind !== 'candles') return [{ market, stream, span }];
+      .flatMap((stream): StreamTask[] => {
+        if (stream.kind !== 'candles') return [{ ...stream, span }];
         const finalToMs = floorToMs(nowMs - candles.grace, stream.variant * 1000);
         const toMs = Math.min(span.toMs, finalToMs);
-        return span.fromMs < toMs ? [{ market, stream, span: { ...span, toMs } }] : [];
+        return span.fromMs < toMs ? [{ ...stream, span: { ...span, toMs } }] : [];
       }),
   );
 }

@@ -1,4 +1,4 @@
-import { configSources, lineOfFile } from '../../config/load.js';
+import { lineOfFile, loadSettings } from '../../config/load.js';
 import {
   argument,
   type CommonOptions,
@@ -13,7 +13,7 @@ import { JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, printReport, writeOut } from '../output.js';
 
 const settingsOf = (common: CommonOptions) =>
-  configSources({ env: process.env, ...sourcesOf(common) });
+  loadSettings({ env: process.env, ...sourcesOf(common) }).shown();
 
 const show = command({
   args: { names: argument<readonly string[]>('keys or sections (default: all)') },
@@ -25,22 +25,22 @@ const show = command({
   async run(common, { names, isSet, json }) {
     const all = settingsOf(common);
     const isOf = (key: string, name: string) => key === name || key.startsWith(`${name}.`);
-    const unknown = names.find((name) => !all.some(({ key }) => isOf(key, name)));
+    const unknown = names.find((name) => !all.some((one) => isOf(one.name, name)));
     if (unknown !== undefined) {
       const allowed = 'no setting or section has this name ("tapekeep config show" lists all)';
       throw new UsageError('<key>', unknown, allowed);
     }
     const chosen = all.filter(
-      ({ key, source }) =>
-        (names.length === 0 || names.some((name) => isOf(key, name))) &&
-        !(isSet && source === 'default'),
+      (one) =>
+        (names.length === 0 || names.some((name) => isOf(one.name, name))) &&
+        !(isSet && one.isDefault),
     );
     const columns: Column<(typeof chosen)[number]>[] = [
-      { title: 'setting', text: ({ key }) => key },
+      { title: 'setting', text: ({ name }) => name },
       { title: 'value', text: ({ value }) => lineOfFile(value) },
       { title: 'from', text: ({ source }) => source },
     ];
-    printReport(json, chosen, () =>
+    printReport(json, { settings: chosen }, () =>
       chosen.length === 0 ? 'Nothing is set.' : formatTable(columns, chosen),
     );
   },
@@ -52,7 +52,7 @@ const check = command({
   needs: nothing,
   async run(common) {
     const all = settingsOf(common);
-    const set = all.filter(({ source }) => source !== 'default');
+    const set = all.filter(({ isDefault }) => !isDefault);
     const from = [...new Set(set.map(({ source }) => source.replace(/:\d+$/, '')))];
     const names = from.filter((source) => VARIABLE.test(source));
     const sources = from.filter((source) => !VARIABLE.test(source));

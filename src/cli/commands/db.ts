@@ -3,6 +3,7 @@ import { command, nothing } from '../command.js';
 import { EndedError } from '../ending.js';
 import { UsageError } from '../failure.js';
 import { type Database, describeDatabase, withDatabase } from '../opening/database.js';
+import { whileServing } from '../opening/serving.js';
 import { openSession } from '../opening/session.js';
 import { FOR, READY_AS_JSON } from '../options.js';
 import { printReport } from '../output.js';
@@ -27,16 +28,17 @@ Other commands and a daemon use the same server. The port stays the same while i
     }
     const losing = new AbortController();
     const lose = (error: Error) => losing.abort(error);
-    const keep = async ({ readerUrl, signal }: Database) => {
-      const address = describeDatabase(readerUrl);
-      printReport(json, { database: address }, () => [
-        `database  ${address}`,
-        '"tapekeep url" prints it with its password, "tapekeep psql" opens it. Stop with Ctrl-C.',
-      ]);
-      await kept(forMs, AbortSignal.any([signal, losing.signal])).catch((error: unknown) => {
-        if (!(error instanceof EndedError)) throw error;
+    const keep = async ({ url: own, readerUrl, signal }: Database) =>
+      await whileServing(session, own, async () => {
+        const address = describeDatabase(readerUrl);
+        printReport(json, { database: address }, () => [
+          `database  ${address}`,
+          '"tapekeep url" prints it with its password, "tapekeep psql" opens it. Stop with Ctrl-C.',
+        ]);
+        await kept(forMs, AbortSignal.any([signal, losing.signal])).catch((error: unknown) => {
+          if (!(error instanceof EndedError)) throw error;
+        });
       });
-    };
     await withDatabase(session, 'existing', keep, lose);
   },
 });

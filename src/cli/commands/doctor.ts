@@ -26,6 +26,7 @@ import { EXIT_CODES } from '../failure.js';
 import {
   coldDirOf,
   coldFolderTrouble,
+  coldOf,
   describeDatabase,
   withArchive,
 } from '../opening/database.js';
@@ -74,7 +75,7 @@ async function look(what: string, at: Look): Promise<Finding[]> {
 export default command({
   options: { json: JSON_DOCUMENT },
   help: `
-Checks the settings, the data folder and its disk, the database, the port of the status page, the exchange
+Checks the settings, the data folder and its disk, the database, the port of the console, the exchange
 and the clock, changes nothing, and says what to do about each that does not serve. Of the exchange it requests
 each public endpoint once: which dialect it speaks, which responses can be read, whether real time works.
 
@@ -87,8 +88,7 @@ Exit code 0: collecting can begin; 1: something has to be changed first. A warni
     const { config } = session;
     let bound: ArchiveIdentity | null = null;
     let isCollecting = false;
-    const coldFolder: Look = async () =>
-      config.cold.enabled ? await folderOf(coldDirOf(config), 'cold.dir') : [];
+    const coldFolder: Look = async () => (config.cold.enabled ? await coldPlaceOf(config) : []);
     const looks: readonly (readonly [string, Look])[] = [
       ['data folder', () => folderOf(config.dataDir, 'dataDir (TAPEKEEP_DATA_DIR)')],
       ['cold folder', coldFolder],
@@ -100,7 +100,8 @@ Exit code 0: collecting can begin; 1: something has to be changed first. A warni
             isCollecting = collects;
           }),
       ],
-      ['status page', () => portOf(session, isCollecting)],
+      ['console', () => portOf(session, isCollecting)],
+      ['notices', async () => [noticesOf(config)]],
       ['exchange', () => exchangeOf(session, bound)],
     ];
     const findings: Finding[] = [];
@@ -130,6 +131,15 @@ const GIB = 2 ** 30;
 /** Below it there is a warning; below the other one Postgres cannot work on for long. */
 const LOW_BYTES = 5 * GIB;
 const LEAST_BYTES = GIB / 4;
+
+/** Tries to write cold files. */
+async function coldPlaceOf(config: Config): Promise<Found[]> {
+  const dir = coldDirOf(config);
+  if (dir !== null) return await folderOf(dir, 'cold.dir');
+  const cold = coldOf(config);
+  await cold.assertWritable();
+  return [ok(`${cold.name} can be written, and has conditional writes`)];
+}
 
 /** Whether a folder can be written, or made, and how much its disk takes. */
 async function folderOf(path: string, setting: string): Promise<Found[]> {
@@ -198,6 +208,9 @@ const MOVED_ADVICE = `a start goes on with it where the exchange shows that it i
 const IDLE_ADVICE =
   'it starts, waits for its exchange, or fills gaps; end it where it hangs: "tapekeep start" is refused until then';
 
+const UNREAD_ADVICE =
+  'set cold.serve.host to an address of this machine that the database reaches, and start the daemon again';
+
 async function archiveFound(
   store: Store,
   where: string,
@@ -210,6 +223,8 @@ async function archiveFound(
     ? ok(`${where}: a daemon collects into it`)
     : warning(`${where}: a tapekeep holds it, and collects nothing at present`, IDLE_ADVICE);
   const mayWrite = await store.inspection.mayWrite();
+  const isServed = isCollecting && mayWrite && (await hasArchived(store));
+  const unread = isServed ? await store.sealing.coldServerTrouble() : null;
   const unstored = mayWrite ? await failureOf(store.inspection.tryStoring()) : undefined;
   return [
     whose(where, config, archive),
@@ -217,7 +232,16 @@ async function archiveFound(
     unstored !== undefined && wrong(`${where} stores nothing: ${unstored}`),
     (await store.inspection.isWritten()) && writer,
     trouble !== null && warning(trouble.found, trouble.advice),
+    unread !== null &&
+      warning(
+        `${where}: the database cannot reach the daemon for archived rows (${unread})`,
+        UNREAD_ADVICE,
+      ),
   ];
+}
+
+async function hasArchived(store: Store): Promise<boolean> {
+  return (await store.sealing.partitions()).some(({ state }) => state === 'archived');
 }
 
 function whose(where: string, config: Config, archive: ArchiveIdentity | null): Found {
@@ -243,7 +267,7 @@ function unlisted(
   return make(found, `correct markets (TAPEKEEP_MARKETS)${hint}`);
 }
 
-/** Whether the status page can listen. */
+/** Returns whether the console can listen. */
 async function portOf({ config }: Session, isCollecting: boolean): Promise<Found[]> {
   const { enabled, host, port } = config.http;
   if (!enabled) return [ok('switched off (http.enabled)')];
@@ -261,6 +285,12 @@ async function portOf({ config }: Session, isCollecting: boolean): Promise<Found
   const found = `port ${port} on ${host} is taken`;
   if (isCollecting) return [ok(`${found} by the daemon, as it seems`)];
   return [warning(found, 'set http.port (TAPEKEEP_HTTP_PORT) to a free one, or 0')];
+}
+
+/** Names the receiver of notices; whether it takes one shows with the first. */
+function noticesOf({ alerts: { webhook, format } }: Config): Found {
+  if (webhook === null) return ok('sent to no one (alerts.webhook)');
+  return ok(`sent to ${new URL(webhook).host} as ${format} (alerts.webhook)`);
 }
 
 /** An answer of the real-time interface that takes longer does not come. */

@@ -7,8 +7,9 @@ import { systemClock } from '../../kernel/clock.js';
 import { type CommonOptions, command, nothing, VERSION } from '../command.js';
 import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
 import { EXPORT_OPTIONS, type ExportSelection, exportParts } from '../export/selection.js';
+import { partsAfter, readEarlier, withLate } from '../export/since.js';
 import { UsageError } from '../failure.js';
-import { coldDirOf } from '../opening/database.js';
+import { coldOf } from '../opening/database.js';
 import { countOf, jsonLine, type Lines, printable, textOf, whole, writeOut } from '../output.js';
 
 /** What files end with, and the form that says so. */
@@ -52,6 +53,9 @@ FILE.manifest.json: counts, checksum, coverage, columns.
 Both take their place only when they are whole. A span with gaps is refused with exit code 8, unless
 --allow-gaps is given; the manifest lists them. The refusal offers a whole span, as --from and --to.
 
+With --since-last, what was stored since the last export to FILE.csv is written to FILE.1.csv, then FILE.2.csv
+and so on; rows that came late are in it.
+
 csv      RFC 4180 with a heading; begins of formulas in texts are made harmless
 ndjson   an object a line, decimals in quotes
 parquet  zstd, exact decimals, times in UTC`,
@@ -61,40 +65,56 @@ parquet  zstd, exact decimals, times in UTC`,
 
 async function exportFile(common: CommonOptions, options: ExportSelection) {
   const format = options.format ?? formatOf(options.out);
-  const path = options.out === '-' ? undefined : options.out;
+  const earlier = options.sinceLast ? await readEarlier(options) : undefined;
+  const path = options.out === '-' ? undefined : (earlier?.nextPath ?? options.out);
   if (path === undefined && format === 'parquet' && process.stdout.isTTY) {
     throw new UsageError('--format', format, 'a terminal cannot show it; name a file with --out');
   }
   return await exporting('nothing was written')(common, async (look) => {
     const { session, store, nowMs, signal } = look;
     const streams = await store.inspection.streams();
-    const { variantS, parts } = await exportParts(options, store, streams, nowMs);
+    const chosen = await exportParts(options, store, streams, nowMs);
+    const { variantS } = chosen;
     const archive = await store.archive();
+    const own = { ...chosen, kind: options.kind, archive };
+    const spans = earlier === undefined ? chosen.parts : partsAfter(earlier, own);
     const output = await Output.open({
       ...{ path, manifestPath: options.manifest, sink: { write: writeOut } },
       isForced: options.force,
     });
-    const progress = new SpanProgressBar(parts);
+    const progress = new SpanProgressBar(spans);
     try {
-      const reader = await openReading(store, { coldDir: coldDirOf(session.config), signal });
+      const reader = await openReading(store, { cold: coldOf(session.config), signal });
       const end = async () => {
         progress.end();
         await reader.close();
       };
-      const manifest = await exportSeries(
-        {
-          ...{ kind: options.kind, variantS, parts, format, archive, version: VERSION },
-          allowGaps: options.allowGaps,
-        },
-        {
-          ...{ reader, output, clock: systemClock, signal },
-          onProgress: ({ market, rows, doneMs }) => progress.of(market, rows, doneMs),
-          onPhase: (phase) => progress.say(`${phase} …`),
-        },
-      ).finally(end);
+      const reading = async () => {
+        if (earlier === undefined) return { parts: spans };
+        const { name: continues } = earlier;
+        return {
+          parts: await withLate(earlier, { ...own, parts: spans }, store, reader),
+          continues,
+        };
+      };
+      const write = async () =>
+        await exportSeries(
+          {
+            ...{ kind: options.kind, variantS, format, archive, version: VERSION },
+            ...(await reading()),
+            allowGaps: options.allowGaps,
+            nowMs,
+          },
+          {
+            ...{ reader, output, clock: systemClock, signal },
+            onProgress: ({ market, rows, doneMs }) => progress.of(market, rows, doneMs),
+            onPhase: (phase) => progress.say(`${phase} …`),
+          },
+        );
+      const manifest = await write().finally(end);
       const { kind, markets } = manifest;
       const why = markets.flatMap((one) => (one.rows > 0 ? [] : [emptyReason(kind, one, nowMs)]));
-      const notes = parts.flatMap((one) => one.notes);
+      const notes = spans.flatMap((one) => one.notes);
       reportFile(manifest, output, [
         firstOf(why, (rest) => `… and none of ${rest} other markets`),
         firstOf(notes, (rest) => `… and ${countOf(rest, 'note')} more in the manifest`),

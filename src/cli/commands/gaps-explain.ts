@@ -1,52 +1,68 @@
-import { shownDuration } from '../../kernel/durations.js';
-import { spanContains, subtractSpans } from '../../kernel/span.js';
-import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
 import {
-  adviceOn,
-  gapOf,
-  type KnownStream,
-  nextTryOf,
-  type Piece,
-  whyOf,
-} from '../../model/explain.js';
+  EXPLAINED_MAX,
+  explainGap,
+  type PieceDocument,
+  type StreamPieces,
+  streamPieces,
+} from '../../console/api/gaps.js';
+import { type LeftOut, readSurroundings } from '../../console/api/pieces.js';
+import { allPieces, findGaps, marketsOf, selectMarkets } from '../../console/api/selection.js';
+import { shownDuration } from '../../kernel/durations.js';
+import { resolveInstant } from '../../kernel/instants.js';
+import { spanContains } from '../../kernel/span.js';
+import { formatInstant, formatSpan, isoMs } from '../../kernel/timestamp.js';
 import { STREAM_KINDS } from '../../model/series.js';
 import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
-import { allPieces, findGap, gapIdOf, leftOutText, streamText } from '../gaps.js';
-import { partitionSpans } from '../life.js';
+import { leftOutText, streamText } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
-import { instantArgument, kindOf, resolveInstant } from '../options.js';
-import { countOf, type Lines, printable, textOf } from '../output.js';
-import { marketsOf, selectMarkets } from '../selection.js';
-
-/** Pieces of one gap that are explained. */
-const EXPLAINED_MAX = 10;
+import { instantArgument, JSON_DOCUMENT, kindOf } from '../options.js';
+import { type Lines, printable, printReport } from '../output.js';
 
 /** Explains a gap, or a time of the streams of a kind, in words. */
 export default command({
   args: { words: argument<string[]>('an id, or a market, a kind and a time') },
+  options: { json: JSON_DOCUMENT },
   needs: archive(),
-  async run(look, { words }) {
-    const { store, nowMs } = look;
+  async run(look, { words, json }) {
+    const { nowMs } = look;
     const [first = '', kind, ...time] = words;
-    const texts: Lines[] = [];
-    if (kind === undefined) {
-      const { stream, gaps, memory } = await findGap(store, first, nowMs);
-      const starts = new Set(gaps.map(({ span }) => span.fromMs));
-      texts.push(await explained(stream, ({ span }) => starts.has(span.fromMs), look));
-      if (gaps.length === 0 && memory !== null) {
-        const range = formatSpan(memory.span);
-        texts.push(`Gap ${first}: ${streamText(stream)}\n  filled: ${range}, UTC`);
-      }
-    } else {
-      const atMs = timeOf(first, kind, time.join(' '), nowMs);
-      for (const stream of await streamsNamed(look, first, kind)) {
-        texts.push(await explained(stream, ({ span }) => spanContains(span, atMs), look, atMs));
-      }
-    }
-    process.stdout.write(texts.map(textOf).join('\n'));
+    const streams =
+      kind === undefined
+        ? await explainedGap(look, first)
+        : await explainedTime(look, first, kind, time.join(' '));
+    printReport(json, { at: isoMs(nowMs), streams }, () =>
+      streams.map((stream, at) => [at > 0 && '', streamLines(stream)]),
+    );
   },
 });
+
+const leftOutBy =
+  ({ session: { config } }: Look): LeftOut =>
+  (streams) =>
+    leftOutText(config, streams);
+
+async function explainedGap(look: Look, id: string) {
+  const { store, nowMs, signal } = look;
+  const explained = [];
+  for (const named of await findGaps(store, [id], nowMs, '<id>', signal)) {
+    explained.push(await explainGap(store, named, nowMs, leftOutBy(look)));
+  }
+  return explained;
+}
+
+async function explainedTime(look: Look, market: string, kind: string, time: string) {
+  const { store, nowMs } = look;
+  const atMs = timeOf(market, kind, time, nowMs);
+  const explained = [];
+  for (const stream of await streamsNamed(look, market, kind)) {
+    const pieces = await allPieces(store, stream, atMs, nowMs);
+    const around = await readSurroundings(store, stream, nowMs, leftOutBy(look));
+    const isMeant = ({ span }: (typeof pieces)[number]) => spanContains(span, atMs);
+    explained.push(streamPieces(stream, pieces, isMeant, around, EXPLAINED_MAX));
+  }
+  return explained;
+}
 
 function timeOf(market: string, kind: string, text: string, nowMs: number): number {
   if (kindOf(kind) === undefined) {
@@ -65,7 +81,7 @@ function timeOf(market: string, kind: string, text: string, nowMs: number): numb
 
 async function streamsNamed({ store }: Look, market: string, kind: string) {
   const streams = await store.inspection.streams();
-  const [chosen] = selectMarkets([market], marketsOf(streams));
+  const [chosen] = selectMarkets([market], marketsOf(streams), '<market>');
   const own = streams.filter(
     (one) => one.kind === kindOf(kind) && one.marketId === chosen?.marketId,
   );
@@ -74,51 +90,38 @@ async function streamsNamed({ store }: Look, market: string, kind: string) {
   throw new UsageError('<kind>', kind, advice);
 }
 
+const rangeText = ({ from, to }: { readonly from: string; readonly to: string }) =>
+  formatSpan({ fromMs: Date.parse(from), toMs: Date.parse(to) });
+
 /** Each of the pieces that are meant, with what lies beside it. */
-async function explained(
-  stream: KnownStream,
-  isMeant: (piece: Piece) => boolean,
-  { store, nowMs, session: { config } }: Look,
-  atMs = nowMs,
-): Promise<Lines> {
-  const pieces = await allPieces(store, stream, atMs, nowMs);
-  const meant = pieces.filter(isMeant);
-  const files = await partitionSpans(store, stream.kind, 'archived');
-  const isWritten = await store.inspection.isWritten();
-  const leftOut = leftOutText(config, [stream]);
-  const beside = (piece: Piece | undefined) =>
-    piece === undefined ? 'nothing' : `${piece.state}, ${formatSpan(wholeMs(piece.span))}`;
-  const lines = meant.slice(0, EXPLAINED_MAX).map((piece): Lines => {
-    const { span, state, reason, note, gapId } = piece;
-    const isArchived = subtractSpans(span, files).length === 0;
-    const by = { nowMs, isWritten, leftOut, isArchived };
-    const gap = gapOf(piece);
-    const id = gapIdOf({ gapId, streamId: stream.streamId, span });
-    const at = pieces.indexOf(piece);
-    const advice = adviceOn(stream, gap ?? piece, by, gap === null ? undefined : id);
-    return [
-      `${gap === null ? '' : `Gap ${id}: `}${streamText(stream)}`,
-      `  ${formatSpan(wholeMs(span))}, UTC (${shownDuration(span.toMs - span.fromMs)})`,
-      `  ${state}${reason === state ? '' : `: ${printable(reason)}`}`,
-      `  ${printable(whyOf(stream, piece, nowMs))}`,
-      gap && triesLine(piece, nextTryOf(stream, gap, by)),
-      note?.split('\n').map((line) => `  note: ${printable(line)}`),
-      `Before it: ${beside(pieces[at - 1])}`,
-      `After it:  ${beside(pieces[at + 1])}`,
-      advice !== null && `What to do: ${printable(advice)}`,
-    ];
-  });
-  const more = meant.length - lines.length;
-  return [lines, more > 0 && `… and ${countOf(more, 'more piece')}.`];
+function streamLines({ pieces, isCut, ...stream }: StreamPieces): Lines {
+  return [
+    pieces.map((piece) => {
+      const title = `${piece.id === null ? '' : `Gap ${piece.id}: `}${streamText(stream)}`;
+      return piece.state === 'filled'
+        ? [title, `  filled: ${rangeText(piece)}, UTC`]
+        : [title, ...pieceLines(piece)];
+    }),
+    isCut && '… and more pieces.',
+  ];
 }
 
-const wholeMs = ({ fromMs, toMs }: Piece['span']) => ({
-  fromMs: Math.floor(fromMs),
-  toMs: Math.floor(toMs),
-});
+function pieceLines(piece: PieceDocument): readonly Lines[] {
+  const { state, reason, note, why, advice, before, after, lengthMs } = piece;
+  const beside = (one: typeof before) => (one ? `${one.state}, ${rangeText(one)}` : 'nothing');
+  return [
+    `  ${rangeText(piece)}, UTC (${shownDuration(lengthMs)})`,
+    `  ${state}${reason === state ? '' : `: ${printable(reason)}`}`,
+    `  ${printable(why)}`,
+    piece.nextTry !== null && triesLine(piece, piece.nextTry),
+    note?.split('\n').map((line) => `  note: ${printable(line)}`),
+    `Before it: ${beside(before)}`,
+    `After it:  ${beside(after)}`,
+    advice !== null && `What to do: ${printable(advice)}`,
+  ];
+}
 
-function triesLine({ attempts, firstSeenAtMs }: Piece, nextTry: string): string {
-  const seen =
-    firstSeenAtMs === null ? '' : `first seen ${formatInstant(Math.floor(firstSeenAtMs))}; `;
+function triesLine({ attempts, firstSeenAt }: PieceDocument, nextTry: string): string {
+  const seen = firstSeenAt ? `first seen ${formatInstant(Date.parse(firstSeenAt))}; ` : '';
   return `  ${seen}${attempts === 1 ? '1 try' : `${attempts} tries`}; next try: ${nextTry}`;
 }

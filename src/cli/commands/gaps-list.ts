@@ -1,21 +1,19 @@
-import { obtain } from '../../kernel/bounded.js';
+import { expiredOf, gapSums, gapsDocument, SUMMED_MAX } from '../../console/api/gaps.js';
 import { shownDuration } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import { formatInstant, formatSpan, isoSpan } from '../../kernel/timestamp.js';
-import { isPartOfHistory, type KnownStream, nextTryOf, startText } from '../../model/explain.js';
+import { formatInstant, formatSpan } from '../../kernel/timestamp.js';
+import {
+  gapIdOf,
+  isPartOfHistory,
+  type KnownStream,
+  nextTryOf,
+  startText,
+} from '../../model/explain.js';
 import { type Incident, incidentsOf } from '../../model/incidents.js';
 import { streamName } from '../../model/series.js';
 import type { Gap } from '../../store/index.js';
 import { command, flag, option, type Values } from '../command.js';
-import { gapDocument } from '../fill/with-filling.js';
-import {
-  expiredLine,
-  expiredOf,
-  gapIdOf,
-  leftOutText,
-  notCollecting,
-  streamText,
-} from '../gaps.js';
+import { expiredLine, leftOutText, notCollecting, streamText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT } from '../options.js';
 import {
@@ -29,10 +27,7 @@ import {
   printReport,
   whole,
 } from '../output.js';
-import { GAP_SELECTION, selectGaps } from '../selection.js';
-
-/** Gaps that are looked at for the sums, beyond those that are shown. */
-const SUMMED_MAX = 5000;
+import { GAP_SELECTION, gapsSelected } from '../selection.js';
 
 /** Lists what is expected and not covered, the newest first. */
 export default command({
@@ -44,26 +39,12 @@ export default command({
   },
   needs: archive(),
   async run({ session, store, nowMs }, { limit, all, json, ...selected }) {
-    const most = Math.max(limit, SUMMED_MAX);
-    const { gaps, isAll, streams, cutTo } = await selectGaps(store, selected, nowMs, most);
-    const older = streams.filter(isPartOfHistory);
+    const found = await gapsSelected(store, selected, nowMs, Math.max(limit, SUMMED_MAX));
+    const { gaps, isAll, streams, cutTo } = found;
     const isWritten = await store.inspection.isWritten();
     const isCollecting = await store.inspection.isCollecting();
-    const expired = expiredOf(streams, cutTo?.fromMs);
-    const document = {
-      at: new Date(nowMs),
-      isWritten,
-      isCollecting,
-      cutTo: cutTo === undefined ? null : isoSpan(cutTo),
-      gaps: gaps.slice(0, limit).map(gapDocument),
-      sums: sumsOf(gaps),
-      isSumOfAll: isAll,
-      historyNotReached: older.map((stream) => ({
-        ...{ market: stream.market, kind: stream.kind, startReason: stream.startReason },
-        why: startText(stream, nowMs),
-      })),
-      expired: expired.map(([kind, untilMs]) => ({ kind, until: new Date(untilMs) })),
-    };
+    const document = gapsDocument(found, { nowMs, isWritten, isCollecting }, limit);
+    const older = streams.filter(isPartOfHistory);
     const isEach = all === true || selected.reason !== undefined;
     const before = isEach ? [] : gaps.filter(({ isBeforeHistory }) => isBeforeHistory);
     const listed = isEach ? gaps : gaps.filter(({ isBeforeHistory }) => !isBeforeHistory);
@@ -83,7 +64,7 @@ export default command({
       cutTo !== undefined && listed.length > 0 && `Cut to ${formatSpan(cutTo)}, as asked.`,
       sumLines(listed, isAll),
       before.length > 0 && beforeLine(before),
-      expiredLine(expired),
+      expiredLine(expiredOf(streams, cutTo?.fromMs)),
       older.map((one) => `${streamText(one)}: ${printable(startText(one, nowMs))}.`),
       !isCollecting && `${notCollecting(isWritten)} Time since a stream ends is not listed.`,
       left && `${left}.`,
@@ -103,24 +84,9 @@ function nothing(selected: Values<typeof GAP_SELECTION>, streams: readonly Known
   return isEmpty ? 'Nothing is covered yet.' : 'No gaps.';
 }
 
-/** Time by state and reason, the longest first. */
-function sumsOf(gaps: readonly Gap[]) {
-  const sums = new Map<
-    string,
-    { state: string; reason: string; count: number; lengthMs: number }
-  >();
-  for (const { state, reason, span } of gaps) {
-    const none = () => ({ state, reason, count: 0, lengthMs: 0 });
-    const sum = obtain(sums, `${state} ${reason}`, none);
-    sum.count += 1;
-    sum.lengthMs += span.toMs - span.fromMs;
-  }
-  return [...sums.values()].sort((a, b) => b.lengthMs - a.lengthMs);
-}
-
 function sumLines(gaps: readonly Gap[], isAll: boolean): Lines {
   const of = (isUnfillable: boolean) =>
-    sumsOf(gaps)
+    gapSums(gaps)
       .filter(({ state }) => (state === 'unfillable') === isUnfillable)
       .map(({ reason, lengthMs }) => `${shownDuration(lengthMs)} ${reason}`)
       .join(', ');

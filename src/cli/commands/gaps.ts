@@ -1,16 +1,14 @@
-import type { Gap } from '../../store/index.js';
+import { NOTE_MAX } from '../../console/api/documents.js';
+import { noteOn } from '../../console/api/filling.js';
 import { argument, command, group } from '../command.js';
 import { UsageError } from '../failure.js';
-import { findGap } from '../gaps.js';
 import { archive } from '../opening/database.js';
-
-const NOTE_MAX_LENGTH = 2000;
 
 /** Writes a person's words to gaps. */
 const note = command({
   args: { words: argument<string[]>('ids, and the text last, in quotes') },
   needs: archive(),
-  async run({ store, nowMs }, { words }) {
+  async run({ store, nowMs, signal }, { words }) {
     const text = words.at(-1)?.trim() ?? '';
     const ids = words.slice(0, -1);
     if (ids.length === 0) {
@@ -20,16 +18,10 @@ const note = command({
         'write the ids first, and the text in quotes after them',
       );
     }
-    if (text === '' || text.length > NOTE_MAX_LENGTH) {
-      throw new UsageError('<text>', text.slice(0, 40), `write 1 to ${NOTE_MAX_LENGTH} characters`);
+    if (text === '' || text.length > NOTE_MAX) {
+      throw new UsageError('<text>', text.slice(0, 40), `write 1 to ${NOTE_MAX} characters`);
     }
-    const gaps: Gap[] = [];
-    for (const id of ids) {
-      const named = await findGap(store, id, nowMs);
-      if (named.gaps.length === 0) throw new UsageError('<id>', id, 'this gap is filled by now');
-      gaps.push(...named.gaps);
-    }
-    await store.inspection.note(gaps, text, nowMs);
+    await noteOn(store, ids, text, nowMs, '<id>', signal);
     const what = ids.length === 1 ? `gap ${ids[0]}` : `${ids.length} gaps`;
     process.stdout.write(`Noted at ${what}.\n`);
   },
@@ -52,7 +44,7 @@ with --again or when you name them. Exits 0 if all are filled, 7 if some are not
   standard: 'list',
   commands: {
     'list [options]': ['show what is missing, the newest first', () => import('./gaps-list.js')],
-    'explain <gap...>': [
+    'explain [options] <words...>': [
       'say why a time range is missing, and what to do',
       () => import('./gaps-explain.js'),
     ],

@@ -62,7 +62,7 @@ class MigrationProgress extends Progress {
   }
 }
 
-function linesOf({ applied, analytics, roles }: MigrationReport): Lines {
+function linesOf({ applied, analytics, roles, archiving }: MigrationReport): Lines {
   return [
     applied.length === 0
       ? 'The schema is up to date; nothing was applied.'
@@ -71,5 +71,6 @@ function linesOf({ applied, analytics, roles }: MigrationReport): Lines {
     analytics.note && `Analytics: ${analytics.note}.`,
     roles.state === 'granted' && 'Granted the rights of owner, writer and reader.',
     roles.note && `Roles: ${roles.note}.`,
+    archiving && `Archiving: ${archiving}.`,
   ];
 }

@@ -1,24 +1,16 @@
+import type { LifeDates } from '../../archive/sealing/plan.js';
 import {
-  type LifeDates,
-  type LifeRules,
-  lifeDates,
-  restsUntilMs,
-} from '../../archive/sealing/plan.js';
+  type DatedPartition,
+  partitionsDocument,
+  readPartitions,
+} from '../../console/api/handlers/archive.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { formatInstant } from '../../kernel/timestamp.js';
-import { SERIES_TABLES } from '../../model/series.js';
-import type { PartitionInfo } from '../../store/index.js';
 import { command, option } from '../command.js';
-import { isOfKind, lifeKindsArgument, lifeRulesOf } from '../life.js';
+import { lifeKindsArgument, lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { type Column, figure, formatTable, printReport, whole } from '../output.js';
-
-/** A partition with what is before it. */
-interface Dated {
-  readonly partition: PartitionInfo;
-  readonly dates: LifeDates;
-}
 
 /**
  * Lists the partitions with their states and sizes, when a daemon with these settings will seal, move
@@ -42,18 +34,14 @@ what a partition waits for.
   tapekeep partitions --json | jq '.partitions[] | select(.state == "archived")'`,
   needs: archive(),
   async run({ session, store, nowMs }, { kinds, json }) {
-    const all = await store.sealing.partitions();
-    const partitions = all.filter((one) => isOfKind(one, kinds));
-    const leads = leadsOf(partitions, nowMs);
-    const rules = lifeRulesOf(session.config);
-    const dated = partitions.map((partition) => ({ partition, dates: datesOf(partition, rules) }));
-    const report = { at: new Date(nowMs), partitions: dated.map(document), leads };
-    printReport(json, report, () =>
-      partitions.length === 0
+    const dated = await readPartitions(store, kinds, lifeRulesOf(session.config));
+    const document = partitionsDocument(dated, nowMs);
+    printReport(json, document, () =>
+      dated.length === 0
         ? 'There are no partitions yet.'
         : [
             formatTable(columnsAt(nowMs), dated),
-            leads.map(({ table, leadMs }) =>
+            document.leads.map(({ table, leadMs }) =>
               leadMs === 0
                 ? `${table}: none for the present; it is made when a row comes`
                 : `${table}: made for another ${shownDuration(leadMs)}`,
@@ -64,49 +52,18 @@ what a partition waits for.
   },
 });
 
-/** What was restored is left alone for a while first. */
-function datesOf(partition: PartitionInfo, rules: LifeRules): LifeDates {
-  const { archivesAtMs, ...dates } = lifeDates(partition, rules);
-  if (archivesAtMs === null) return { ...dates, archivesAtMs };
-  const atMs = Math.max(archivesAtMs, restsUntilMs(partition, rules));
-  const isInTime = dates.expiresAtMs === null || atMs < dates.expiresAtMs;
-  return { ...dates, archivesAtMs: isInTime ? atMs : null };
-}
-
-/** End of the unbroken partitions from now on. */
-function leadsOf(partitions: readonly PartitionInfo[], nowMs: number) {
-  return SERIES_TABLES.flatMap((table) => {
-    const own = partitions.filter((one) => one.table === table);
-    if (own.length === 0) return [];
-    let endMs = nowMs;
-    for (const { span } of own) if (span.fromMs <= endMs && endMs < span.toMs) endMs = span.toMs;
-    return [{ table, leadMs: endMs - nowMs }];
-  });
-}
-
-function document({ partition, dates }: Dated) {
-  const { span, ...rest } = partition;
-  const iso = (ms: number | null) => (ms === null ? null : new Date(ms).toISOString());
-  const { sealedAtMs, archivedAtMs, restoredAtMs, ...facts } = rest;
-  return {
-    ...facts,
-    ...{ from: iso(span.fromMs), to: iso(span.toMs), sealedAt: iso(sealedAtMs) },
-    ...{ archivedAt: iso(archivedAtMs), restoredAt: iso(restoredAtMs) },
-    due: {
-      ...{ seal: iso(dates.sealsAtMs), archive: iso(dates.archivesAtMs) },
-      expire: iso(dates.expiresAtMs),
-    },
-  };
-}
-
 const dayOf = (ms: number) => formatInstant(ms).slice(0, 10);
 const NEXT_LOOK = 'at next look';
 /** What is due already waits for nothing but a daemon's next look. */
 const dueOf = (ms: number, nowMs: number) => (ms <= nowMs ? NEXT_LOOK : dayOf(ms));
 
 /** When that is, where it is spoken of. */
-function lookLine(dated: readonly Dated[], everyMs: number, nowMs: number): string | undefined {
-  const isDue = ({ dates }: Dated) =>
+function lookLine(
+  dated: readonly DatedPartition[],
+  everyMs: number,
+  nowMs: number,
+): string | undefined {
+  const isDue = ({ dates }: DatedPartition) =>
     Object.values(dates).some((ms: number | null) => ms !== null && ms <= nowMs);
   if (!dated.some(isDue)) return undefined;
   return `${NEXT_LOOK}: a daemon with these settings looks every ${shownDuration(everyMs)} (partitions.every)`;
@@ -119,7 +76,7 @@ function nextOf({ sealsAtMs, archivesAtMs }: LifeDates, nowMs: number): string {
   return `${step} ${dueOf(atMs, nowMs)}`;
 }
 
-const columnsAt = (nowMs: number): readonly Column<Dated>[] => [
+const columnsAt = (nowMs: number): readonly Column<DatedPartition>[] => [
   { title: 'partition', text: ({ partition }) => partition.name },
   { title: 'from', text: ({ partition }) => dayOf(partition.span.fromMs) },
   { title: 'to', text: ({ partition }) => dayOf(partition.span.toMs) },

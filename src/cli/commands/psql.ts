@@ -2,10 +2,12 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
+import { findEmbeddedPostgres } from '../../store/index.js';
 import { argument, command, nothing } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import { withDatabase } from '../opening/database.js';
+import { whileServing } from '../opening/serving.js';
 import { openSession } from '../opening/session.js';
 import { OWNER } from './url.js';
 
@@ -31,9 +33,13 @@ With database.url the login is that of the address; without --owner transactions
     }
     const session = openSession({ logLevel: 'warn', ...common });
     const env = session.config.database.url === null ? withoutPostgres(process.env) : process.env;
-    return await withDatabase(session, 'existing', ({ url, readerUrl, signal }) =>
-      runPsql(isOwner ? url : asAnalyst(readerUrl, env), given, env, signal),
-    );
+    const { database, dataDir } = session.config;
+    // A daemon that is up answers for archived rows itself.
+    const isUp = database.url !== null || (await findEmbeddedPostgres(dataDir, session.clock));
+    return await withDatabase(session, 'existing', async ({ url, readerUrl, signal }) => {
+      const run = () => runPsql(isOwner ? url : asAnalyst(readerUrl, env), given, env, signal);
+      return isUp ? await run() : await whileServing(session, url, run);
+    });
   },
 });
 

@@ -1,5 +1,10 @@
 import { InvalidArgumentError } from 'commander';
-import { nearestName } from '../../kernel/nearest.js';
+import {
+  quarantineDocument,
+  type Refused,
+  readRefused,
+  refusedDocument,
+} from '../../console/api/handlers/archive.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import type { QuarantineCount, QuarantinedRow } from '../../store/index.js';
 import { argument, command, group, option } from '../command.js';
@@ -15,7 +20,8 @@ import {
   printReport,
   whole,
 } from '../output.js';
-import { marketsOf, selectMarkets } from '../selection.js';
+
+const NAMES = { endpoint: '--endpoint', market: '--market' };
 
 /** Shows what was refused: counts by endpoint and reason, and the newest samples that are kept. */
 const list = command({
@@ -28,22 +34,8 @@ const list = command({
   },
   needs: archive(),
   async run({ store }, { endpoint, market, reason, limit, json }) {
-    const all = await store.inspection.quarantineCounts();
-    if (endpoint !== undefined && all.length > 0) checkEndpoint(endpoint, all);
-    if (market !== undefined) selectMarkets([market], marketsOf(await store.inspection.streams()));
-    const asked = { endpoint, market, reason };
-    const given = Object.entries(asked).filter(([, value]) => value !== undefined);
-    const rows = await store.inspection.quarantined({ ...Object.fromEntries(given), limit });
-    const counts = all.filter(
-      (count) =>
-        (endpoint === undefined || count.endpoint === endpoint) &&
-        (reason === undefined || count.reason.toLowerCase().includes(reason.toLowerCase())),
-    );
-    const document = {
-      counts: counts.map(({ lastAtMs, ...count }) => ({ ...count, lastAt: new Date(lastAtMs) })),
-      rows: rows.map(rowDocument),
-    };
-    printReport(json, document, () => listLines(counts, rows, market));
+    const refused = await readRefused(store, { endpoint, market, reason, limit }, NAMES);
+    printReport(json, quarantineDocument(refused), () => listLines(refused, market));
   },
 });
 
@@ -62,7 +54,7 @@ const show = command({
         'nothing with this id is kept; "tapekeep quarantine" lists what is (the oldest rows make room for new ones)';
       throw new UsageError('<id>', id, advice);
     }
-    printReport(json, rowDocument(row), () => [
+    printReport(json, refusedDocument(row), () => [
       `id        ${row.quarantineId}`,
       `received  ${formatInstant(row.receivedAtMs)} (clock of the collecting machine)`,
       `endpoint  ${printable(row.endpoint)}`,
@@ -91,24 +83,7 @@ function onlyText(text: string): string {
   return text;
 }
 
-function checkEndpoint(endpoint: string, counts: readonly QuarantineCount[]): void {
-  const known = new Set(counts.map((one) => one.endpoint));
-  if (known.has(endpoint)) return;
-  const nearest = nearestName(endpoint, known);
-  const advice = nearest === undefined ? '' : ` Did you mean ${printable(nearest)}?`;
-  const names = [...known].map(printable).join(', ');
-  throw new UsageError(
-    '--endpoint',
-    endpoint,
-    `nothing of it was refused.${advice} There is: ${names}`,
-  );
-}
-
-function listLines(
-  counts: readonly QuarantineCount[],
-  rows: readonly QuarantinedRow[],
-  market: string | undefined,
-): Lines {
+function listLines({ counts, rows }: Refused, market: string | undefined): Lines {
   if (counts.length === 0) return 'Nothing was refused.';
   const total = counts.reduce((sum, { count }) => sum + count, 0);
   const of = market === undefined ? '' : ', of all markets';
@@ -120,10 +95,6 @@ function listLines(
       ? 'No sample of these is kept; all are counted.'
       : [formatTable(ROW_COLUMNS, rows), '"tapekeep quarantine show <id>" shows one whole.'],
   ];
-}
-
-function rowDocument({ quarantineId: id, receivedAtMs, ...rest }: QuarantinedRow) {
-  return { id, receivedAt: new Date(receivedAtMs), ...rest };
 }
 
 const COUNT_COLUMNS: readonly Column<QuarantineCount>[] = [

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { FolderStorage } from '../../archive/cold/storage.js';
 import { spreadsheetField } from '../../archive/lines.js';
 import type { QueryAnswer } from '../../archive/query/answer.js';
 import type { Statement } from '../../archive/query/statement.js';
@@ -17,7 +18,7 @@ import {
 } from '../command.js';
 import { untilStopped } from '../ending.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
-import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
+import { coldOf, nowOf, withArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 import { gather, instantArgument, spanStartArgument, timeoutArgument } from '../options.js';
 import {
@@ -79,8 +80,9 @@ export default command({
 
 Runs one SELECT in DuckDB over hot and archived rows. Tables: trades, klines, tickers, depth, depth_levels, states,
 markets, coverage, gaps. Functions: candles, vwap, returns (market, step, from, to). Everything else:
-"tapekeep psql". Hot rows are copied first; conditions on market and time limit what is copied, and so do
---market, --from and --to. Decimals are exact up to 38 digits (docs/guides/sql.md).`,
+"tapekeep psql". Sealed and archived partitions are read from their files. Other rows are copied first, with the
+columns that the statement names; so name columns instead of *. WHERE market = '…' and constant times with AND limit
+what is read, and so do --market, --from and --to. Decimals are exact up to 38 digits (docs/guides/sql.md).`,
   needs: nothing,
   async run(common, { sql: given, ...selected }) {
     const format = selected.format ?? (selected.json ? 'json' : 'table');
@@ -105,11 +107,12 @@ async function answerStatement(
   limit: TimeLimit,
 ): Promise<void> {
   const { signal } = statement;
-  const { cold, market, format } = options;
+  const { market, format } = options;
   const session = openSession({ logLevel: 'warn', ...options });
   const { answerQuestion } = await import('../../archive/query/answer.js');
   const { openReading } = await import('../../archive/reading.js');
-  const coldDir = cold ?? coldDirOf(session.config);
+  const isFilesOnly = options.cold !== undefined;
+  const cold = isFilesOnly ? new FolderStorage(options.cold ?? '') : coldOf(session.config);
   using progress = new Progress();
   const onPhase = (phase: string) => progress.say(`${phase} …`);
   const onNote = (text: string) => progress.write(noteLine(text));
@@ -119,9 +122,9 @@ async function answerStatement(
     return limit.without(writeOut(text));
   };
   const ask = async (store: Store | null, nowMs: number) => {
-    const reader = store === null ? null : await openReading(store, { coldDir, signal });
+    const reader = store === null ? null : await openReading(store, { cold, signal });
     const selection = { ...selectSpan(options, nowMs), ...(market && { markets: market }) };
-    const question = { reader, coldDir, selection, onPhase, onNote };
+    const question = { reader, cold, selection, onPhase, onNote };
     try {
       const answering = answerQuestion(statement, question, (one) =>
         writeAnswer(one, format, write),
@@ -131,7 +134,7 @@ async function answerStatement(
       await reader?.close();
     }
   };
-  if (cold !== undefined) return await ask(null, systemClock.wallMs());
+  if (isFilesOnly) return await ask(null, systemClock.wallMs());
   const askStore = async (store: Store) => await ask(store, await nowOf(store));
   await withArchive(session, askStore, 'by itself');
 }

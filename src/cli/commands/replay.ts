@@ -1,9 +1,11 @@
 import { InvalidArgumentError } from 'commander';
-import { AsOfReader } from '../../archive/as-of/reader.js';
+import { Past } from '../../archive/past.js';
 import { isLoopback } from '../../config/load.js';
+import { archivedMarkets, selectMarkets } from '../../console/api/selection.js';
 import { systemClock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
+import type { Instant } from '../../kernel/instants.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import { formatInstant, formatSpan, isoMs } from '../../kernel/timestamp.js';
 import type { KnownStream } from '../../model/explain.js';
@@ -17,13 +19,13 @@ import type { Store } from '../../store/index.js';
 import { command, flag, option } from '../command.js';
 import { waitForStop } from '../ending.js';
 import { UsageError } from '../failure.js';
-import { archive, coldDirOf } from '../opening/database.js';
+import { archive, coldOf } from '../opening/database.js';
 import {
   CLAMP,
+  cacheArgument,
   controlOption,
   FOR,
   HOST,
-  type Instant,
   instantArgument,
   PORT,
   playSpeedArgument,
@@ -31,7 +33,7 @@ import {
   spanStartArgument,
 } from '../options.js';
 import { printable, printReport } from '../output.js';
-import { archivedMarkets, clampedTo, selectMarkets, selectSpan } from '../selection.js';
+import { clampedTo, selectSpan } from '../selection.js';
 
 function namesArgument(text: string, earlier: readonly string[] = []): string[] {
   const names = text.split(',').map((name) => name.trim());
@@ -40,6 +42,9 @@ function namesArgument(text: string, earlier: readonly string[] = []): string[] 
   }
   return [...new Set([...earlier, ...names])];
 }
+
+const MB = 2 ** 20;
+const CACHE_MB = 256;
 
 /** Serves the archive as an exchange of the past, until a signal. Works beside a running daemon. */
 export default command({
@@ -54,6 +59,7 @@ export default command({
     ),
     speed: option('--speed <factor>', 'speed: 1, 100, max, step', playSpeedArgument, 1),
     allowGaps: flag('--allow-gaps', 'accept gaps in trades and candles'),
+    cache: option('--cache <MB>', 'memory for rows, at least 64', cacheArgument, CACHE_MB),
     withDisconnects: flag('--with-disconnects', 'end connections where the recorded ones ended'),
     host: HOST,
     port: PORT,
@@ -80,7 +86,10 @@ parameter session gives a client its own clock.
     const bounds = selectSpan({ from, to }, nowMs);
     const chosen = selectMarkets(markets, await archivedMarkets(store), '--markets');
     const ids = chosen.map(({ marketId }) => marketId);
-    const past = new AsOfReader(store, { clock, coldDir: coldDirOf(config) });
+    const past = new Past(store, {
+      ...{ clock, cold: coldOf(config), cacheBytes: options.cache * MB },
+      onCrowded: () => telemetry.daemon.warned(crowded(options.cache)),
+    });
     const all = coveredBy(streams, ids);
     if (all.toMs < all.fromMs) throw new ReplayError(NOTHING_COVERED);
     const names = chosen.map(({ market }) => market);
@@ -100,7 +109,7 @@ parameter session gives a client its own clock.
     const fromMs = isEarly && !isPast ? all.fromMs : (within.fromMs ?? covered.fromMs);
     const toMs = within.toMs ?? Math.max(covered.toMs, fromMs);
     const backend = await openReplay({
-      ...{ asOf: past, clock, span: { fromMs, toMs }, speed },
+      ...{ past, clock, span: { fromMs, toMs }, speed },
       markets: markets === undefined ? [] : names,
       allowsGaps: options.allowGaps,
       hasDisconnects: options.withDisconnects,
@@ -133,6 +142,11 @@ parameter session gives a client its own clock.
     await backend.stop();
     await past.close();
   },
+});
+
+const crowded = (cacheMb: number) => ({
+  code: 'replay_cache_small',
+  message: `rows in use do not fit into ${cacheMb} MB and are read again and again; start the replay with --cache ${2 * cacheMb}`,
 });
 
 const NOTHING_COVERED = 'the archive covers no time of these markets yet; collect something first';

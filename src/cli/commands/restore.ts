@@ -1,9 +1,10 @@
 import { restore } from '../../archive/sealing/life.js';
+import { isOfKind } from '../../archive/sealing/plan.js';
 import { doOverlap } from '../../kernel/span.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { command, flag, required } from '../command.js';
-import { isOfKind, lifeKindsArgument, lifeRulesOf, partitions, workOnLives } from '../life.js';
-import { coldDirOf } from '../opening/database.js';
+import { lifeKindsArgument, lifeRulesOf, partitions, workOnLives } from '../life.js';
+import { coldOf } from '../opening/database.js';
 import { instantArgument, JSON_DOCUMENT } from '../options.js';
 import { countOf } from '../output.js';
 import { selectSpan } from '../selection.js';
@@ -45,7 +46,7 @@ in the database for cold.after. The files stay and serve again if the partition 
       inTheEnd: ({ outcomes }) =>
         !isRemoving &&
         outcomes.some(({ became }) => became === 'restored') &&
-        `Their files stay in ${coldDirOf(config)}: they are not read now, and serve again when the partitions leave. The same command with --remove-files deletes them.`,
+        `Their files stay in ${coldOf(config).name}: they are not read now, and serve again when the partitions leave. The same command with --remove-files deletes them.`,
       rules: lifeRulesOf(config),
       isChosen,
       run: (work) => restore(work, isRemoving),

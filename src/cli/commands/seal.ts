@@ -1,9 +1,11 @@
 import { liveOn, previewSealing } from '../../archive/sealing/life.js';
+import { isOfKind } from '../../archive/sealing/plan.js';
 import { shownDuration } from '../../kernel/durations.js';
+import { type Instant, resolveInstant } from '../../kernel/instants.js';
 import { command, flag, option } from '../command.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
-import { isOfKind, lifeKindsArgument, lifeRulesOf, partitions, workOnLives } from '../life.js';
-import { type Instant, instantArgument, JSON_DOCUMENT, resolveInstant } from '../options.js';
+import { lifeKindsArgument, lifeRulesOf, partitions, workOnLives } from '../life.js';
+import { instantArgument, JSON_DOCUMENT } from '../options.js';
 
 /**
  * Seals partitions whose time is over, and moves sealed ones into files if asked. Gives nothing up: that

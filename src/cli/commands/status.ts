@@ -1,19 +1,24 @@
-import { intervalText, shownDuration } from '../../kernel/durations.js';
-import { isPartOfHistory, type KnownStream, startText } from '../../model/explain.js';
-import type { GapReason } from '../../model/gap-reasons.js';
-import { streamName } from '../../model/series.js';
+import { findHeld } from '../../archive/sealing/plan.js';
+import { expiredOf } from '../../console/api/gaps.js';
+import { marketsOf, selectMarkets } from '../../console/api/selection.js';
+import { stateOf } from '../../console/state.js';
 import {
   type ArchiveStatus,
   archiveStatus,
   checksOf,
-  exchangeText,
   firstHistoryText,
+  heldText,
   type StatusStream,
   statusOf,
-} from '../../status/document.js';
+} from '../../console/status-document.js';
+import { intervalText, shownDuration } from '../../kernel/durations.js';
+import { isPartOfHistory, type KnownStream, startText } from '../../model/explain.js';
+import type { GapReason } from '../../model/gap-reasons.js';
+import { streamName } from '../../model/series.js';
 import type { CheckTotals, StreamStatus } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { expiredLine, expiredOf, leftOutText, notCollecting, streamText } from '../gaps.js';
+import { expiredLine, leftOutText, notCollecting, streamText } from '../gaps.js';
+import { lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, kindsArgument, limitOrNoneArgument, MARKETS } from '../options.js';
 import {
@@ -28,7 +33,6 @@ import {
   whole,
 } from '../output.js';
 import { percent } from '../progress.js';
-import { marketsOf, selectMarkets } from '../selection.js';
 
 /** Streams that are listed without --all. */
 const LISTED_STREAMS = 20;
@@ -69,9 +73,11 @@ docs/reference/status.schema.json.`,
       store.gapTotals(nowMs),
       store.checks.totals(),
     ]);
+    const wallMs = session.clock.wallMs();
+    const held = await findHeld(store, lifeRulesOf(session.config), { nowMs, wallMs });
     const configured = session.config.markets.map((market) => ({ market }));
-    selectMarkets(markets, [...marketsOf(streams), ...configured]);
-    const counted = { atMs: nowMs, streams, gaps, checks };
+    selectMarkets(markets, [...marketsOf(streams), ...configured], '--market');
+    const counted = { atMs: nowMs, streams, gaps, checks, held };
     const isEach = isAll || json || streams.length <= LISTED_STREAMS;
     const limit = isSummary ? 0 : (worst ?? (isEach ? undefined : LISTED_STREAMS));
     const status = archiveStatus(counted, nowMs, { markets, kinds, worst: limit });
@@ -79,12 +85,11 @@ docs/reference/status.schema.json.`,
       markets?.includes(market) !== false && kinds?.includes(kind) !== false;
     const left = leftOutText(session.config, known.filter(isShown));
     const of = statusOf(VERSION, identity, nowMs, left);
-    const title =
-      identity === null
-        ? 'The archive is empty: nothing was collected yet.'
-        : `Archive of ${exchangeText(of)}: ${countOf(status.markets, 'market')}, ${countOf(status.rows, 'row')}`;
-    printReport(json, { ...of, archive: status, daemon: null }, () => [
-      title,
+    const document = { ...of, archive: status, daemon: null };
+    const { level, text, command: help } = stateOf(document);
+    const state = { level, text, sinceMs: null, command: help };
+    printReport(json, { ...document, state }, () => [
+      text,
       status.kinds.length > 0 && formatTable(KIND_COLUMNS, status.kinds),
       streamLines(status),
       status.kinds.map((kind) => firstHistoryText(kind)),
@@ -94,6 +99,7 @@ docs/reference/status.schema.json.`,
       ),
       gapLines(status),
       expiredLine(expiredOf(status.kinds)),
+      status.heldPartitions.map((one) => `${heldText(one)}.`),
       apartLines(streams.filter(isShown)),
       olderLines(known.filter(isShown), nowMs),
       mismatchLine(checksOf(counted, { markets, kinds })),

@@ -1,4 +1,7 @@
+import { partitionSpans } from '../../archive/sealing/plan.js';
 import { checkSpanSlots } from '../../archive/verification.js';
+import { expiredOf } from '../../console/api/gaps.js';
+import { selectMarkets } from '../../console/api/selection.js';
 import { obtain } from '../../kernel/bounded.js';
 import { intervalText, shownDuration } from '../../kernel/durations.js';
 import {
@@ -19,16 +22,15 @@ import type { StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import type { KnownStream } from '../../model/explain.js';
 import { streamName } from '../../model/series.js';
-import type { BeyondPresent, CheckTarget, Gap, GapFilter } from '../../store/index.js';
+import type { BeyondPresent, CheckTarget, Gap, GapFilter, Reach } from '../../store/index.js';
 import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
-import { expiredOf } from '../gaps.js';
-import { partitionSpans } from '../life.js';
 import { archive, type Look } from '../opening/database.js';
+import { reachArchived } from '../opening/serving.js';
 import { JSON_DOCUMENT, MARKETS, SPAN } from '../options.js';
 import { countOf, type Lines, printReport, whole } from '../output.js';
 import { Progress } from '../progress.js';
-import { selectMarkets, selectSpan } from '../selection.js';
+import { selectSpan } from '../selection.js';
 
 interface Counts {
   slots: number;
@@ -120,7 +122,7 @@ function marketLines({ market, counts, mismatches, unproven, gaps, suspects }: M
 /** The findings for people. */
 function findingLines(
   findings: readonly MarketFindings[],
-  { inFiles, expired }: LeftOut,
+  expired: Expired | null,
   isNamedTime: boolean,
   isWhole: boolean,
 ): Lines {
@@ -137,11 +139,9 @@ function findingLines(
     if (unjudged !== '') return undefined;
     return `Proven: candles and stored trades agree (${countOf(judged, 'slot')}).`;
   };
-  const spans = inFiles.map(formatSpan).join(', ');
   const when = isNamedTime ? 'in this time' : 'so far';
   return [
     findings.map(marketLines),
-    spans !== '' && `Not judged: ${spans}, ${IN_FILES}; "tapekeep restore" brings the rows back.`,
     expired && `Not judged: ${expiredText(expired)}.`,
     result(),
     isWhole && unjudged !== '' && `Nothing to judge of ${unjudged} ${when}: ${NO_SLOT}.`,
@@ -151,13 +151,12 @@ function findingLines(
 /** The findings for programs. */
 function verifyDocument(
   findings: readonly MarketFindings[],
-  { inFiles, expired }: LeftOut,
+  expired: Expired | null,
   isWhole: boolean,
 ) {
   return {
     isWhole,
     isProven: isWhole && findings.length > 0 && findings.every(isProven),
-    inColdFiles: inFiles.map(isoSpan),
     expired: expired && { kind: expired.gone, until: new Date(expired.untilMs) },
     markets: findings.map((found) => ({
       market: found.market,
@@ -195,51 +194,44 @@ export default command({
   help: `
 The exchange reports trades and candles in two ways. Where the archive holds both, their sums
 and prices must agree to the last digit. A slot is the time of one candle, also where no trade happened and
-there is none. Without a span all that was collected is judged, but for what lies before the exchange's history,
-for what is in cold files, and for what was given up by retention of one of the two: that time is named.
+there is none. Without a span all that was collected is judged, archived time too, but for what lies before the
+exchange's history and for what was given up by retention of one of the two: that time is named.
 
   tapekeep verify
   tapekeep verify --market BTC_USDT --from 2h
   tapekeep verify --from 2026-01-31 --to 2026-02-01T12:00:00Z --json
 
 It exits with 0 only when all is proven: a mismatch, a gap, a candle that cannot be judged, or a market of
-which there is nothing to judge yet makes it 6. A running daemon fetches again what does not agree.`,
+which there is nothing to judge yet makes it 6. A running daemon fetches again what does not agree, but for archived time: restore that first.`,
   needs: archive('by itself'),
-  async run({ store, nowMs, signal }, { market, from, to, json }) {
-    const targets = selectMarkets(market, await store.checks.targets());
+  async run({ session, store, nowMs, signal }, { market, from, to, json }) {
+    const targets = selectMarkets(market, await store.checks.targets(), '--market');
     const bounds = selectSpan({ from, to }, nowMs);
-    const streams = selectMarkets(market, await store.inspection.streams());
+    const streams = selectMarkets(market, await store.inspection.streams(), '--market');
     const expired = readExpired(streams);
-    // Time of which trades or candles are in files, and can be judged once they are brought back.
+    // Time of which trades or candles are in files.
     const inFiles = [
       ...(await partitionSpans(store, 'trades', 'archived')),
       ...(await partitionSpans(store, 'candles', 'archived')),
     ];
-    const archived = subtractSpans(normalizeSpans(inFiles), spanOf(expired));
-    const findings = await verify({ store, nowMs, signal, bounds, archived, expired }, targets);
+    const within = { fromMs: -Infinity, toMs: Infinity, ...bounds };
+    const archived = normalizeSpans(inFiles.map((span) => overlapOf(span, within)));
+    const serving = archived.length > 0 ? await reachArchived(session, store) : null;
+    const reach = archived.length > 0 ? 'all' : 'local';
+    const asked = { store, nowMs, signal, bounds, archived, reach, expired } as const;
+    const findings = await verify(asked, targets).finally(() => serving?.close());
     const isWhole = !signal.aborted;
-    // Of a time that is named it is listed slot by slot.
-    const leftOut = {
-      inFiles: isNamed(bounds) ? [] : archived,
-      expired: bounds.fromMs === undefined && expired?.isKept === true ? expired : null,
-    };
-    const document = verifyDocument(findings, leftOut, isWhole);
-    printReport(json, document, () => findingLines(findings, leftOut, isNamed(bounds), isWhole));
+    const shown = bounds.fromMs === undefined && expired?.isKept === true ? expired : null;
+    const document = verifyDocument(findings, shown, isWhole);
+    printReport(json, document, () => findingLines(findings, shown, isNamed(bounds), isWhole));
     if (!isWhole) return EXIT_CODES.forced;
     return document.isProven ? EXIT_CODES.ok : EXIT_CODES.unproven;
   },
 });
 
 const IN_FUTURE = 'covered, but in the future of the exchange clock; a running daemon revokes it';
-const IN_FILES = 'in cold files, which are not read here';
-const NO_SLOT = 'no whole slot of it is collected and in the database';
+const NO_SLOT = 'no whole slot of it is collected';
 const BEFORE_HISTORY = "before the exchange's history starts";
-
-/** What was judged by nothing, though it is stored. */
-interface LeftOut {
-  readonly inFiles: readonly Span[];
-  readonly expired: Expired | null;
-}
 
 /** Of trades or candles nothing is kept from before an instant: there the others have nothing to agree with. */
 interface Expired {
@@ -272,8 +264,10 @@ const isNamed = ({ fromMs, toMs }: Partial<Span>) => fromMs !== undefined || toM
 /** What all of it is judged by, and within. */
 interface Asked extends Pick<Look, 'store' | 'nowMs' | 'signal'> {
   readonly bounds: Partial<Span>;
-  /** What is in files. */
+  /** Archived part of the time that was asked for. */
   readonly archived: readonly Span[];
+  /** Local where none of it is. */
+  readonly reach: Reach;
   readonly expired: Expired | null;
 }
 
@@ -302,7 +296,7 @@ async function verify(asked: Asked, targets: readonly CheckTarget[]): Promise<Ma
 }
 
 async function run(
-  { store, nowMs, signal }: Asked,
+  { store, nowMs, signal, archived, reach }: Asked,
   { target, kline, span }: Job,
   found: MarketFindings,
   progress: Progress,
@@ -310,7 +304,7 @@ async function run(
   if (signal.aborted) return;
   const { market, marketId } = target;
   const intervalS = kline.variant;
-  for await (const slots of checkSpanSlots(store.checks, target, kline, span)) {
+  for await (const slots of checkSpanSlots(store.checks, target, kline, span, reach)) {
     const counts = countsOf(found, intervalS);
     counts.slots += slots.length;
     for (const slot of slots) {
@@ -319,11 +313,15 @@ async function run(
       if (slot.outcome === 'unproven') addUnproven(found, intervalS, slot.span, slot.reason ?? '');
       if (slot.outcome !== 'mismatch' || found.mismatches.length >= KEPT_MAX) continue;
       const isFinest = kline === target.klines[0];
-      const trades = isFinest ? await store.storedTrades(marketId, slot.span, IDS_MAX) : null;
+      const trades = isFinest
+        ? await store.storedTrades(marketId, slot.span, IDS_MAX, 'oldest', reach)
+        : null;
       const tradeIds = trades?.map(({ tid }) => tid) ?? null;
       found.mismatches.push({ intervalS, slot, tradeIds });
     }
-    await store.checks.report(marketId, intervalS, slots, nowMs);
+    // Rows in files cannot be fetched again.
+    const open = slots.filter((slot) => !archived.some((part) => doOverlap(part, slot.span)));
+    await store.checks.report(marketId, intervalS, open, nowMs);
     progress.advance(slots.length, market);
     if (signal.aborted) return;
   }
@@ -344,12 +342,12 @@ async function gapsOf(
  * collected at all needs no judging slot by slot.
  */
 async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings): Promise<Job[]> {
-  const { store, bounds, archived, expired } = asked;
+  const { store, bounds, reach, expired } = asked;
   const jobs: Job[] = [];
   const beyond = await gapsOf(asked, target, { reasons: ['beyond history'] });
   const before = beyond.filter(({ isBeforeHistory }) => isBeforeHistory);
   for (const [index, kline] of target.klines.entries()) {
-    const expected = await store.checks.expected(target, kline);
+    const expected = await store.checks.expected(target, kline, reach);
     const stepMs = kline.variant * 1000;
     const never = before
       .filter(({ streamId }) => streamId === kline.streamId || streamId === target.trades?.streamId)
@@ -364,9 +362,8 @@ async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings):
         fromMs: floorToMs(expected[0]?.fromMs ?? named.toMs, stepMs),
         toMs: ceilToMs(expected.at(-1)?.toMs ?? named.toMs, stepMs),
       };
-      const inFiles = normalizeSpans(archived.map((span) => wholeSlots(span, stepMs, true)));
       const gone = spanOf(expired).map((span) => wholeSlots(span, stepMs, true));
-      const seen = [known, ...inFiles, ...gone].map((span) => overlapOf(span, named));
+      const seen = [known, ...gone].map((span) => overlapOf(span, named));
       spans = index === 0 ? [named] : normalizeSpans(seen);
       const keep = (kept: (span: Span) => Span[], reasonOfRest: string) => {
         for (const span of spans.flatMap((one) => subtractSpans(one, kept(one)))) {
@@ -384,7 +381,6 @@ async function jobsOf(asked: Asked, target: CheckTarget, found: MarketFindings):
       }
       // Time of which the database holds nothing needs no judging slot by slot.
       if (expired !== null) keep((span) => subtractSpans(span, gone), expiredText(expired));
-      keep((span) => subtractSpans(span, inFiles), IN_FILES);
       keep((span) => [overlapOf(span, known)], 'nothing is collected of this time');
     }
     const judged = spans.flatMap(possible);

@@ -1,20 +1,25 @@
 import type { Collector } from '../../collect/collector.js';
 import type { StandingStream } from '../../collect/ledgers.js';
 import type { StretchedStream } from '../../collect/paces.js';
-import { shownDuration } from '../../kernel/durations.js';
-import { messageOf } from '../../kernel/errors.js';
+import { type HealthReport, healthReport, shared } from '../../console/health.js';
+import {
+  type StatusServer,
+  type StatusServerOptions,
+  startStatusServer,
+} from '../../console/server.js';
+import { type DiskSpace, standingText } from '../../console/state.js';
 import {
   archiveStatus,
   type KnownExchange,
   type LedgerCount,
   statusOf,
   statusRows,
-} from '../../status/document.js';
-import { type HealthReport, healthReport, shared } from '../../status/health.js';
-import { standingText } from '../../status/page.js';
-import { type StatusServer, startStatusServer } from '../../status/server.js';
+} from '../../console/status-document.js';
+import { shownDuration } from '../../kernel/durations.js';
+import { messageOf } from '../../kernel/errors.js';
 import type { Store } from '../../store/index.js';
 import { VERSION } from '../command.js';
+import type { Database } from '../opening/database.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
 
@@ -28,6 +33,8 @@ export interface DaemonView {
   readonly failure: Error | undefined;
   /** Why the embedded server cannot be started again, or the database is waited for; undefined while neither is so. */
   readonly databaseTrouble: string | undefined;
+  /** Addresses of the archive; undefined while the server is being started. */
+  readonly database: Pick<Database, 'url' | 'readerUrl'> | undefined;
   /** What is there of it: undefined before its turn has come at the start. */
   readonly collector: Collector | undefined;
   readonly access: ExchangeAccess | undefined;
@@ -38,6 +45,8 @@ export interface DaemonView {
   readonly silentMs: number | undefined;
   /** The ledger as it was last gone through; undefined before the first time. */
   readonly counted: LedgerCount | undefined;
+  /** As last measured. */
+  readonly disks: readonly DiskSpace[];
   /** What of the archive the settings leave out, in words; undefined: nothing, or not known yet. */
   readonly leftOut: string | undefined;
 }
@@ -53,23 +62,40 @@ const COMMIT_STUCK_MS = 15_000;
 /** A database that does not answer in this time is named, before the whole look has taken too long. */
 const PING_LIMIT_MS = 3_000;
 
-/** Opens the status pages of a daemon, unless they are switched off. */
+/** Checks of a daemon: whether it can help itself, and whether it collects. */
+export interface DaemonChecks {
+  health(): Promise<HealthReport>;
+  ready(): Promise<HealthReport>;
+}
+
+export function daemonChecks({ config, clock }: Session, look: () => DaemonView): DaemonChecks {
+  const ping = shared(clock, PING_LIMIT_MS, async () => await look().store?.ping());
+  return {
+    health: async () => health(look()),
+    ready: () => ready(look(), ping, config.http.notReadyAfter),
+  };
+}
+
+/** Opens the console of a daemon, unless they are switched off. */
 export async function openDaemonStatus(
   { config, clock, telemetry, exchangeTime }: Session,
   look: () => DaemonView,
+  checks: DaemonChecks,
+  sources: Pick<StatusServerOptions, 'handlers' | 'live'>,
 ): Promise<StatusServer | undefined> {
   if (!config.http.enabled) return undefined;
-  const { host, port, token } = config.http;
-  const ping = shared(clock, PING_LIMIT_MS, async () => await look().store?.ping());
+  const { host, port, token, viewerToken } = config.http;
+  const { certFile, keyFile } = config.http.tls;
   return startStatusServer({
-    host,
-    port,
-    token,
+    ...{ host, port, token, viewerToken, version: VERSION },
+    tls: certFile === null || keyFile === null ? null : { certFile, keyFile },
     clock,
     telemetry: telemetry.daemon,
     metricsText: () => telemetry.metricsText(),
-    health: async () => health(look()),
-    ready: () => ready(look(), ping, config.http.notReadyAfter),
+    ...checks,
+    ...sources,
+    nowMs: () => exchangeTime.nowMs(),
+    disks: () => look().disks,
     knownMarkets: () => knownMarkets(look(), config.markets),
     statusJson: (selection, reports) => {
       const nowMs = exchangeTime.nowMs();
@@ -93,7 +119,7 @@ export async function openDaemonStatus(
           requestsPerS: access?.requestsPerS() ?? 0,
           requestsWaiting: access?.requestsWaiting() ?? 0,
           stretched: collector?.stretched.map(stretchedOf) ?? [],
-          standing: collector?.standing.map(standingOf) ?? [],
+          ...standingOfAll(collector?.standing ?? []),
           rows: statusRows(counts, nowMs),
           ...reports,
         },
@@ -114,6 +140,15 @@ function knownMarkets(
 
 function stretchedOf({ stream, scheduleMs, paceMs }: StretchedStream) {
   return { stream, scheduleS: scheduleMs / 1000, paceS: Math.round(paceMs / 1000) };
+}
+
+/** Streams that a document lists; an exchange that is down stops all of them. */
+const LISTED_STANDING = 100;
+
+/** @param streams the longest first */
+function standingOfAll(streams: readonly StandingStream[]) {
+  const standing = streams.slice(0, LISTED_STANDING).map(standingOf);
+  return { standing, standingStreams: streams.length };
 }
 
 function standingOf({ market, kind, variant, standingMs, reason, note }: StandingStream) {

@@ -1,16 +1,23 @@
-import { Collector } from '../../collect/collector.js';
-import { calledBy, type StateFeedPort, type TradeFeedPort } from '../../collect/ports.js';
+import type { Collector } from '../../collect/collector.js';
+import { calledBy } from '../../collect/ports.js';
 import { exchangeNameOf } from '../../config/load.js';
+import { reportOf } from '../../console/health.js';
+import type { StatusServer } from '../../console/server.js';
+import type { DiskSpace } from '../../console/state.js';
+import {
+  archiveStatus,
+  firstHistoryText,
+  type LedgerCount,
+} from '../../console/status-document.js';
 import { endsInTime, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
-import { systemRandom } from '../../kernel/random.js';
 import type { StoreEvents } from '../../observe/events.js';
-import { archiveStatus, firstHistoryText, type LedgerCount } from '../../status/document.js';
-import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import { leftOutText } from '../gaps.js';
+import type { Circumstances } from '../notices/notices.js';
+import { type RunningNotices, startNotices } from '../notices/webhook.js';
 import {
   coldFolderTrouble,
   describeDatabase,
@@ -25,16 +32,24 @@ import {
   type ExchangeAccess,
   exchangeAddress,
   firstAnswer,
-  guardFeedIdentity,
   guardIdentity,
   identityConflictOf,
   openExchange,
   proxiesOf,
 } from '../opening/exchange.js';
-import type { Session } from '../opening/session.js';
+import { type Serving, serveArchived } from '../opening/serving.js';
+import { runOf, type Session } from '../opening/session.js';
 import { whenDatabaseAnswers } from '../opening/waiting.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
-import { type DaemonView, isHealthy, openDaemonStatus } from './daemon-status.js';
+import { makeCollector } from './collecting.js';
+import { type ConsoleSources, consoleSources } from './console-sources.js';
+import {
+  type DaemonChecks,
+  type DaemonView,
+  daemonChecks,
+  isHealthy,
+  openDaemonStatus,
+} from './daemon-status.js';
 import { countLedger, keepHouse } from './housekeeping.js';
 
 /** Ready notice for the operator. */
@@ -74,6 +89,7 @@ const SERVER_STOP_MS = 3500;
 /** Where the archive is, and how to let go of it in the time that is left. */
 interface OpenDatabase {
   readonly url: string;
+  readonly readerUrl: string;
   readonly stop?: (limits: { readonly timeoutMs: number }) => Promise<void>;
   readonly trouble?: () => string | undefined;
 }
@@ -81,7 +97,7 @@ interface OpenDatabase {
 /**
  * The collecting daemon: wires the rooms together, starts them in order and stops them in reverse.
  *
- * States: *new* → *starting* (database, built-in exchange, status pages; then waiting for the
+ * States: *new* → *starting* (database, built-in exchange, console; then waiting for the
  * exchange's first answer, as long as it takes) → *running* → *stopping* → *stopped*. A failure while
  * starting stops what was started. A stop at any time gives up what is being started, waits until
  * that is known to have ended, and ends in bounded time whatever the database does.
@@ -93,9 +109,14 @@ export class Daemon {
   /** What is being started; never rejects. */
   #stage: Promise<unknown> = Promise.resolve();
   #store: Store | undefined;
+  #serving: Serving | null = null;
   #builtIn: RunningExchange | undefined;
   #access: ExchangeAccess | undefined;
+  #sources: ConsoleSources | undefined;
   #status: StatusServer | undefined;
+  readonly #checks: DaemonChecks;
+  #notices: RunningNotices | undefined;
+  #disks: readonly DiskSpace[] = [];
   #collector: Collector | undefined;
   /** One collector is started or ended at a time. */
   readonly #turn = new Mutex();
@@ -116,6 +137,7 @@ export class Daemon {
 
   constructor(options: DaemonOptions) {
     this.#options = options;
+    this.#checks = daemonChecks(options, () => this.view);
     this.#lastTickMs = options.clock.monotonicMs();
   }
 
@@ -139,11 +161,21 @@ export class Daemon {
     const { signal } = this.#stopping;
     // First of all: what takes long must not look dead from outside.
     try {
-      this.#status = await openDaemonStatus(this.#options, () => this.view);
+      const sources = consoleSources(
+        this.#options,
+        () => this.view,
+        () => void this.#status?.noteState(),
+      );
+      this.#sources = sources;
+      this.#status = await openDaemonStatus(this.#options, () => this.view, this.#checks, sources);
     } catch (error) {
       await refuseSecondWriter(this.#options);
       throw error;
     }
+    this.#notices = startNotices(this.#options, {
+      exchange: () => this.view.exchange.name,
+      circumstances: () => this.#circumstances(),
+    });
     this.#enter('starting the database');
     const database = await this.#openDatabase();
     this.#database = database;
@@ -158,7 +190,9 @@ export class Daemon {
     const store = await this.#retrying(opening, (late) => late.stop());
     this.#store = store;
     await this.#retrying(() => store.acquireWriterLock());
+    await this.#retrying(() => store.noteRun(runOf(this.#options)));
     await this.#retrying(() => store.closeOrphanSessions());
+    this.#serving = await this.#retrying(() => serveArchived(this.#options, store));
     if (config.exchange.url === null) this.#enter(SIMULATING_PAST);
     const { address, builtIn } = await exchangeAddress(this.#options);
     this.#builtIn = builtIn;
@@ -220,8 +254,11 @@ export class Daemon {
       const { kinds } = archiveStatus(counted, counted.atMs, { worst: 0 });
       this.#firstHistory = kinds.flatMap((kind) => firstHistoryText(kind) ?? []);
     };
+    const onDisks = (disks: readonly DiskSpace[]) => {
+      this.#disks = disks;
+    };
     const collector = { review: async () => await this.#collector?.review() };
-    const beside = { ...this.#options, signal, tick, collector, onCounted };
+    const beside = { ...this.#options, signal, tick, collector, onCounted, onDisks };
     this.#collector = this.#newCollector();
     this.#housekeeping = keepHouse(store, beside);
     this.#countOnceMore = () => countLedger(store, beside);
@@ -237,34 +274,18 @@ export class Daemon {
     return { store, access, identity };
   }
 
-  /** A collector that knows nothing but what the ledger says now. */
   #newCollector(): Collector {
-    const { config, clock, telemetry, exchangeTime } = this.#options;
+    const { clock } = this.#options;
     const { store, access, identity } = this.#opened;
     const onFatal = (error: Error) => this.#fail(error);
     const guarded = guardIdentity(access.client, identity.value, onFatal);
-    const { openTradeFeed } = access;
-    const guardFeed = <Feed extends StateFeedPort | TradeFeedPort>(feed: Feed): Feed =>
-      guardFeedIdentity(feed, identity.value, onFatal);
-    const era = store.era();
-    const commit: Store['commit'] = (batch, how) => store.commit(batch, { ...how, era });
-    return new Collector({
-      settings: config,
-      exchange: calledBy(guarded, async (name, params, options) => {
-        const reply = await guarded.call(name, params, options);
-        this.#lastAnswerMs = clock.monotonicMs();
-        return reply;
-      }),
-      requestsPerS: () => access.endpointRequestsPerS(),
-      allRequestsPerS: () => access.requestsPerS(),
-      archive: { ...store, commit },
-      openStateFeed: (market, periodS) => guardFeed(access.openStateFeed(market, periodS)),
-      ...(openTradeFeed && { openTradeFeed: (of) => guardFeed(openTradeFeed(of)) }),
-      time: exchangeTime,
-      clock,
-      random: systemRandom,
-      telemetry: telemetry.collect,
+    const exchange = calledBy(guarded, async (name, params, options) => {
+      const reply = await guarded.call(name, params, options);
+      this.#lastAnswerMs = clock.monotonicMs();
+      return reply;
     });
+    const parts = { store, access, exchange, identity: identity.value, onFatal };
+    return makeCollector(this.#options, parts);
   }
 
   async #startCollector(): Promise<void> {
@@ -301,6 +322,7 @@ export class Daemon {
     this.#stopping.abort(new AbortedError());
     const endMs = clock.monotonicMs() + STOP_MS;
     const leftMs = () => Math.max(0, endMs - clock.monotonicMs());
+    const lastNotice = this.#notices?.stop(this.#failure);
     // Only when the stage has ended is it known what there is to stop.
     await boundedStep(this.#options, 'start', leftMs(), () => this.#stage);
     const reservedMs = this.#database?.stop === undefined ? 0 : SERVER_STOP_MS;
@@ -308,9 +330,11 @@ export class Daemon {
       ['collector', (withinMs) => this.#collector?.stop(withinMs), INTAKE_STOP_MS],
       ['client', () => this.#access?.[Symbol.asyncDispose]()],
       ['gaps', () => (leftMs() - reservedMs > 3 * COUNT_STOP_MS ? this.#countAtEnd() : undefined)],
+      ['archived rows', () => this.#serving?.close()],
       ['store', () => this.#store?.stop()],
       ['housekeeping', () => this.#housekeeping],
-      ['status', () => this.#status?.stop()],
+      ['status', () => this.#stopStatus()],
+      ['notices', () => lastNotice],
       ['exchange', () => this.#builtIn?.stop()],
     ];
     for (const [name, step, mostMs = STOP_MS] of steps) {
@@ -322,6 +346,11 @@ export class Daemon {
       this.#database?.stop?.({ timeoutMs }),
     );
     this.#phase = 'stopped';
+  }
+
+  async #stopStatus(): Promise<void> {
+    this.#sources?.stop();
+    await this.#status?.stop();
   }
 
   /** So that the last summary has the gaps as they are at the end. */
@@ -364,6 +393,15 @@ export class Daemon {
     });
   }
 
+  /** Gathers what notices are about; never rejects. */
+  async #circumstances(): Promise<Circumstances> {
+    const reports = [this.#checks.health, this.#checks.ready].map((check) => reportOf(check));
+    const checks = (await Promise.all(reports)).flatMap((report) => report.checks);
+    const unfillableS = this.#counted?.streams.reduce((sum, one) => sum + one.unfillableS, 0);
+    const unfillableMs = unfillableS === undefined ? undefined : unfillableS * 1000;
+    return { checks, disks: this.#disks, unfillableMs };
+  }
+
   /** Health fails from here on: only a new start can help. */
   #fail(error: Error): void {
     this.#failure ??= error;
@@ -377,7 +415,7 @@ export class Daemon {
   /** The configured Postgres, or the embedded one, started if need be. */
   async #openDatabase(): Promise<OpenDatabase> {
     const configured = this.#options.config.database.url;
-    if (configured !== null) return { url: configured };
+    if (configured !== null) return { url: configured, readerUrl: configured };
     const { signal } = this.#stopping;
     const starting = () =>
       startEmbedded(this.#options, {
@@ -387,8 +425,8 @@ export class Daemon {
         onLost: (error) => this.#fail(error),
       });
     const server = await this.#retrying(starting);
-    const { url, trouble } = server;
-    return { url, trouble, stop: (limits) => server.stop(limits) };
+    const { url, readerUrl, trouble } = server;
+    return { url, readerUrl, trouble, stop: (limits) => server.stop(limits) };
   }
 
   /** Whether its loops turn, as `/healthz` says. */
@@ -396,12 +434,12 @@ export class Daemon {
     return isHealthy(this.view);
   }
 
-  /** What the status pages show. */
   /** Progress of the first walk through history, a line a kind. */
   get firstHistory(): readonly string[] {
     return this.#firstHistory;
   }
 
+  /** All that the console shows. */
   get view(): DaemonView {
     const nowMs = this.#options.clock.monotonicMs();
     return {
@@ -413,9 +451,10 @@ export class Daemon {
       failure: this.#failure,
       databaseTrouble: this.#database?.trouble?.() ?? this.#awaited,
       ...{ collector: this.#collector, access: this.#access, store: this.#store },
+      database: this.#database,
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
-      ...{ counted: this.#counted, leftOut: this.#leftOut },
+      ...{ counted: this.#counted, disks: this.#disks, leftOut: this.#leftOut },
     };
   }
 }

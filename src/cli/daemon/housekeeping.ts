@@ -1,16 +1,17 @@
 import { stat, statfs } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { type LifeReport, liveOn } from '../../archive/sealing/life.js';
-import type { LifeRules } from '../../archive/sealing/plan.js';
+import { findHeld, type LifeRules } from '../../archive/sealing/plan.js';
 import { Verification } from '../../archive/verification.js';
+import type { DiskSpace } from '../../console/state.js';
+import { checksLagMs, gapsByReason, type LedgerCount } from '../../console/status-document.js';
 import { obtain } from '../../kernel/bounded.js';
 import { sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import { checksLagMs, gapsByReason, type LedgerCount } from '../../status/document.js';
 import type { Store, StreamStatus } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import { lifeRulesOf } from '../life.js';
-import { coldDirOf } from '../opening/database.js';
+import { coldDirOf, coldOf } from '../opening/database.js';
 import type { Session } from '../opening/session.js';
 
 const ROUND_MS = 15_000;
@@ -28,6 +29,8 @@ interface HouseOptions extends Session {
   readonly tick: () => void;
   /** Called with the ledger, each time that it was gone through. */
   readonly onCounted: (counted: LedgerCount) => void;
+  /** Called with the disks, each time that they were measured. */
+  readonly onDisks: (disks: readonly DiskSpace[]) => void;
 }
 
 /**
@@ -35,21 +38,29 @@ interface HouseOptions extends Session {
  * others ask for taken up, and what is stored verified. Ends when all of it has ended after `signal` aborted.
  */
 export async function keepHouse(store: Store, options: HouseOptions): Promise<void> {
-  const { collector, config, clock, telemetry, exchangeTime } = options;
+  const { config, clock, telemetry, exchangeTime } = options;
   const nowMs = () => exchangeTime.nowMs();
   const verifying = { archive: store, clock, nowMs, telemetry: telemetry.verify };
   await Promise.all([
     config.verification.enabled && new Verification(verifying).run(options.signal),
-    // What others ask of the collectors over the archive: commands, and the verification.
-    repeat(options, REVIEW_MS, () => collector.review()),
+    passOnRequests(options),
     keepPartitions(store, options),
     repeat(options, ROUND_MS, rounds(store, options)),
   ]);
 }
 
+type Repeating = Pick<HouseOptions, 'clock' | 'telemetry' | 'signal'>;
+
+/** Passes on to the collector what commands and the verification ask of it, until `signal` aborts. */
+export async function passOnRequests(
+  options: Repeating & Pick<HouseOptions, 'collector'>,
+): Promise<void> {
+  await repeat(options, REVIEW_MS, () => options.collector.review());
+}
+
 /** Works at once and after each pause, until `signal` aborts. */
 async function repeat(
-  { clock, telemetry, signal }: HouseOptions,
+  { clock, telemetry, signal }: Repeating,
   pauseMs: number,
   work: () => Promise<void>,
 ): Promise<void> {
@@ -102,12 +113,14 @@ export async function countLedger(store: Store, options: HouseOptions): Promise<
       ...{ lengthMs: openS * 1000, unfillableMs: unfillableS * 1000 },
     })),
   });
-  const [gaps, checks, newestGaps] = await Promise.all([
+  const times = { nowMs: atMs, wallMs: options.clock.wallMs() };
+  const [gaps, checks, newestGaps, held] = await Promise.all([
     store.gapTotals(atMs),
     store.checks.totals(),
     store.listGaps({ limit: NEWEST_GAPS }, atMs),
+    findHeld(store, lifeRulesOf(options.config), times),
   ]);
-  onCounted({ atMs, streams, gaps, checks, newestGaps });
+  onCounted({ atMs, streams, gaps, checks, newestGaps, held });
   telemetry.verify.completenessCounted({
     coverage: coverageOf(streams),
     openGaps: gapsByReason(gaps, 'open').map(({ kind, oldestMs, ...gap }) => ({
@@ -129,24 +142,32 @@ export async function nearestFolder(folder: string): Promise<string> {
 }
 
 /** Reports the partitions and what they take, and the free space of the disks that this machine has of them. */
-async function reportSize(store: Store, { config, telemetry }: HouseOptions): Promise<void> {
+async function reportSize(
+  store: Store,
+  { config, telemetry, onDisks }: HouseOptions,
+): Promise<void> {
   const coldDir = coldDirOf(config);
   const directories = {
     data: config.dataDir,
-    cold: config.cold.enabled ? await nearestFolder(resolve(coldDir)) : coldDir,
+    // A bucket has no disk of this machine.
+    ...(coldDir !== null && {
+      cold: config.cold.enabled ? await nearestFolder(resolve(coldDir)) : coldDir,
+    }),
   };
-  const disks = Object.entries(directories).map(async ([directory, path]) => {
+  const measuring = Object.entries(directories).map(async ([directory, path]) => {
     const { bavail, blocks, bsize } = await statfs(path);
-    const name = directory as keyof typeof directories;
+    const name = directory as 'data' | 'cold';
     return { directory: name, freeBytes: bavail * bsize, sizeBytes: blocks * bsize };
   });
   // With a database elsewhere, or without archived partitions, a directory may not be there.
-  const found = await Promise.allSettled(disks);
+  const found = await Promise.allSettled(measuring);
+  const disks = found.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  onDisks(disks);
   const partitions = await store.sealing.partitions();
   telemetry.store.spaceMeasured({
     databaseBytes: await store.databaseBytes(),
     coldBytes: partitions.reduce((sum, { coldBytes }) => sum + (coldBytes ?? 0), 0),
-    disks: found.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : [])),
+    disks,
   });
   const counts = new Map<string, { table: string; state: string; count: number }>();
   for (const { table, state } of partitions) {
@@ -187,7 +208,7 @@ async function keepPartitions(
       const { outcomes, failures } = isAnythingWanted(rules)
         ? await liveOn({
             ...{ store, rules, clock, signal, version: VERSION, nowMs: exchangeTime.nowMs() },
-            coldDir: coldDirOf(config),
+            cold: coldOf(config),
             watcher: { onStep: nothing, onRows: nothing },
           })
         : NOTHING_DONE;

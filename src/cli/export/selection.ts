@@ -1,8 +1,8 @@
 import { InvalidArgumentError } from 'commander';
 import type { ExportPart } from '../../archive/export/export.js';
 import { FORMATS } from '../../archive/export/manifest.js';
-import { parseDuration } from '../../config/values.js';
-import { intervalText } from '../../kernel/durations.js';
+import { marketsOf, selectMarkets } from '../../console/api/selection.js';
+import { intervalText, parseDuration } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import { formatInstant } from '../../kernel/timestamp.js';
 import { isPartOfHistory, type KnownStream, startText } from '../../model/explain.js';
@@ -14,7 +14,7 @@ import { UsageError } from '../failure.js';
 import { streamText } from '../gaps.js';
 import { CLAMP, MARKETS, oneOf, SPAN, type Typed, wordArgument } from '../options.js';
 import { countOf } from '../output.js';
-import { marketsOf, selectMarkets, selectSpan } from '../selection.js';
+import { selectSpan } from '../selection.js';
 
 /** @throws InvalidArgumentError */
 const exportedKindArgument = ofWords(SERIES_KINDS, (word: string): SeriesKind => {
@@ -44,6 +44,7 @@ export const EXPORT_OPTIONS = {
   out: option('-o, --out <file>', 'where to; - is standard output', undefined, '-'),
   manifest: option('--manifest <file>', 'where the manifest goes (default: beside the file)'),
   allowGaps: flag('--allow-gaps', 'write what there is of a span with gaps'),
+  sinceLast: flag('--since-last', 'write what was stored since the last export to this file'),
   force: flag('--force', 'replace files that are there'),
 };
 export type ExportSelection = Values<typeof EXPORT_OPTIONS>;
@@ -68,7 +69,7 @@ export async function exportParts(
   const kind = streamsOf(tableOfKind(options.kind))[0];
   const ofKind = streams.filter((one) => one.kind === kind);
   const isNamed = options.market !== undefined;
-  const markets = selectMarkets(options.market, marketsOf(streams)).flatMap(
+  const markets = selectMarkets(options.market, marketsOf(streams), '--market').flatMap(
     ({ market, marketId }) => {
       const own = ofKind.filter((one) => one.marketId === marketId);
       if (isNamed && own.length === 0) throw nothing(options.kind, market);

@@ -1,9 +1,12 @@
 import { join } from 'node:path';
-import { coldFolder, isColdThere } from '../../archive/cold/folder.js';
-import { COLD_OWNER_ADVICE, coldOwnerConflict } from '../../archive/cold/owner.js';
+import { BucketStorage } from '../../archive/cold/bucket/bucket.js';
+import { coldFolder } from '../../archive/cold/folder.js';
+import { coldOwnerConflict } from '../../archive/cold/owner.js';
+import { type ColdStorage, FolderStorage } from '../../archive/cold/storage.js';
+import { ColdError } from '../../archive/errors.js';
 import type { Config } from '../../config/schema.js';
 import { systemClock, unlessAborted } from '../../kernel/clock.js';
-import { codeOf, TapekeepError } from '../../kernel/errors.js';
+import { codeOf, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import {
   findEmbeddedPostgres,
@@ -12,12 +15,16 @@ import {
   type MigrationStep,
   migrate,
   openStore,
+  type PartitionInfo,
   type Store,
   startEmbeddedPostgres,
 } from '../../store/index.js';
 import type { Need } from '../command.js';
 import { commandEnding, untilStopped } from '../ending.js';
 import { openSession, type Session } from './session.js';
+
+/** File of the data folder that holds the start of the built-in exchange, whose archive it is. */
+export const ORIGIN_FILE = 'sandbox.json';
 
 /** Where the archive is. */
 export interface Database {
@@ -119,7 +126,7 @@ export async function openArchive(
     exchangeNowMs: () => exchangeTime.nowMs(),
     async *archivedTrades(marketId, span, signal) {
       const { openReading } = await import('../../archive/reading.js');
-      const reading = await openReading(store, { coldDir: coldDirOf(config), signal });
+      const reading = await openReading(store, { cold: coldOf(config), signal });
       try {
         yield* reading.typed({ kind: 'trades', marketId, variantS: 0, span });
       } finally {
@@ -130,48 +137,109 @@ export async function openArchive(
   return store;
 }
 
-/** The folder of cold partitions, as configured. */
-export function coldDirOf({ dataDir, cold }: Pick<Config, 'dataDir' | 'cold'>): string {
-  return coldFolder(dataDir, cold.dir);
+/** The place of cold partitions, as configured; one for each process, because readers share its cache. */
+export function coldOf(config: Pick<Config, 'dataDir' | 'cold'>): ColdStorage {
+  const { dataDir, cold } = config;
+  const known = coldPlaces.get(cold);
+  if (known !== undefined) return known;
+  const { url } = cold;
+  const place =
+    url === null
+      ? new FolderStorage(coldFolder(dataDir, cold.dir))
+      : new BucketStorage({
+          ...bucketOf({ ...cold, url }),
+          ...{ cacheBytes: cold.cache, cacheDir: join(dataDir, 'cold-cache') },
+        });
+  coldPlaces.set(cold, place);
+  return place;
+}
+
+/** Address of a bucket, with what its client needs. */
+export function bucketOf({ url, endpoint, region, pathStyle }: BucketSettings & { url: string }) {
+  // The SDK says on each start that later versions need a newer Node; docs/guides/cold-files.md says so once.
+  process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= 'true';
+  return {
+    ...{ url, endpoint, region, isPathStyle: pathStyle },
+    ...{ clock: systemClock, random: systemRandom },
+  };
+}
+
+export type BucketSettings = Pick<Config['cold'], 'endpoint' | 'region' | 'pathStyle'>;
+
+const coldPlaces = new WeakMap<Config['cold'], ColdStorage>();
+
+/** The folder of cold files; null where they are in a bucket. */
+export function coldDirOf({ dataDir, cold }: Pick<Config, 'dataDir' | 'cold'>): string | null {
+  return cold.url === null ? coldFolder(dataDir, cold.dir) : null;
 }
 
 /**
- * Returns what is wrong with the folder of cold files: files of an archived partition cannot be found, or it belongs to
- * another database. Null where nothing is, or nothing lies in it.
+ * Returns what is wrong with archiving: files of an archived partition cannot be found, the folder belongs to another database,
+ * or the database could not read archived rows. Null where nothing is, or nothing is archived.
  */
 export async function coldFolderTrouble(
   config: Config,
   store: Store,
 ): Promise<{ readonly code: string; readonly found: string; readonly advice: string } | null> {
-  const coldDir = coldDirOf(config);
+  const cold = coldOf(config);
   const partitions = await store.sealing.partitions();
   const archived = partitions.filter(({ state }) => state === 'archived');
-  for (const { name, uri } of archived) {
-    const path = join(coldDir, uri ?? '');
-    if (await isColdThere(path).catch(() => false)) continue;
-    const found = `${name} is in cold files, and ${path} cannot be found`;
-    const code = 'cold_files_missing';
+  const lost = await findLost(cold, archived);
+  if (lost !== undefined) {
     return {
-      code,
-      found,
+      code: 'cold_files_missing',
+      found: lost,
       advice: `${COLD_FILES_ADVICE}; until then what reads that time is refused`,
     };
   }
   if (archived.length === 0 && !config.cold.enabled) return null;
-  const conflict = await coldOwnerConflict(coldDir, await store.sealing.identity()).catch(
-    () => null,
-  );
-  if (conflict === null) return null;
+  const lack = await store.sealing.coldLack();
+  if (lack !== null) return { code: 'sealing_refused', ...lack };
+  const conflict = await coldOwnerConflict(cold, await store.sealing.identity()).catch(() => null);
+  if (conflict === null) return await findUnwritable(cold);
   return {
     code: 'cold_refused',
-    found: conflict,
-    advice: `${COLD_OWNER_ADVICE}; until then it is only read`,
+    found: conflict.found,
+    advice: `${conflict.advice}; until then it is only read`,
   };
 }
 
 /** What brings them back. */
 const COLD_FILES_ADVICE =
-  'bring them back from a copy, or name the right folder by cold.dir (TAPEKEEP_COLD_DIR)';
+  'bring them back from a copy, or name the right folder by cold.dir (TAPEKEEP_COLD_DIR) or bucket by cold.url';
+
+/** Says why nothing could be archived; null: it could. */
+async function findUnwritable(cold: ColdStorage) {
+  try {
+    await cold.assertWritable();
+    return null;
+  } catch (error) {
+    if (!(error instanceof ColdError)) throw error;
+    return { code: error.code, found: error.message, advice: 'nothing is archived until then' };
+  }
+}
+
+/** Says which archived partition has no manifest; undefined: each has one. */
+async function findLost(
+  cold: ColdStorage,
+  archived: readonly PartitionInfo[],
+): Promise<string | undefined> {
+  if (archived.length === 0) return undefined;
+  const listed = new Set<string>();
+  let reason = '';
+  try {
+    for await (const path of cold.list('manifests/')) listed.add(path);
+  } catch (error) {
+    reason = ` (${messageOf(error)})`;
+  }
+  for (const { name, uri } of archived) {
+    if (listed.has(uri ?? '')) continue;
+    // A bucket may list late.
+    if (reason === '' && (await cold.isThere(uri ?? '').catch(() => false))) continue;
+    return `${name} is in cold files, and ${cold.at(uri ?? '')} cannot be found${reason}`;
+  }
+  return undefined;
+}
 
 /** A database's address without its password. */
 export function describeDatabase(url: string): string {

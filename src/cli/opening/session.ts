@@ -1,17 +1,28 @@
+import { hostname } from 'node:os';
 import { createExchangeClock, type ExchangeClock } from '../../client/exchange-clock.js';
-import { type ConfigTree, loadConfig } from '../../config/load.js';
+import {
+  type ConfigTree,
+  configHash,
+  type LoadedSettings,
+  loadSettings,
+} from '../../config/load.js';
 import { type ProxyChoice, proxyFor } from '../../config/proxy.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { STREAM_KINDS } from '../../model/series.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
-import { createLogger, type LogDestination } from '../../observe/logger.js';
+import { createLogger, type LogDestination, RecentLines } from '../../observe/logger.js';
 import { createTelemetry, type ObservedTelemetry } from '../../observe/telemetry.js';
+import type { RunFacts } from '../../store/index.js';
 import { type CommonOptions, sourcesOf, VERSION } from '../command.js';
 
 /** What a command works with. The one clock of its exchange is learnt from the answers. */
 export interface Session {
   readonly config: Config;
+  /** All settings as they may be shown. */
+  readonly shownSettings: LoadedSettings['shown'];
+  /** Newest lines of the log. */
+  readonly recentLog: RecentLines;
   readonly clock: Clock;
   readonly telemetry: ObservedTelemetry;
   readonly exchangeTime: ExchangeClock;
@@ -36,19 +47,25 @@ export function openSession(
   } = {},
 ): Session {
   const { env = process.env } = more;
-  const config = loadConfig({
+  const settings = loadSettings({
     env,
     ...sourcesOf(options, more.overrides),
   });
+  const { config } = settings;
   const clock = systemClock;
   const stderr = new BoundedOutput('stderr', process.stderr);
-  const { http, account, database } = config;
-  const all = [http.token, account.key, account.secret, database.readerPassword];
+  const { http, account, database, alerts } = config;
+  const all = [
+    ...[http.token, http.viewerToken, account.key, account.secret, database.readerPassword],
+    alerts.webhook,
+  ];
   const secrets = all.filter((secret) => secret !== null);
+  const recentLog = new RecentLines();
   const logger = createLogger({
     ...config.log,
     clock,
     secrets,
+    recent: recentLog,
     destination: more.destination?.(stderr) ?? stderr,
   });
   let exchangeTime: ExchangeClock | undefined;
@@ -60,5 +77,11 @@ export function openSession(
   stderr.reportTo(telemetry.daemon);
   exchangeTime = createExchangeClock({ clock, telemetry: telemetry.client });
   const proxyOf = (address: string) => proxyFor(address, env);
-  return { config, clock, telemetry, exchangeTime, proxyFor: proxyOf };
+  const shownSettings = settings.shown;
+  return { config, shownSettings, recentLog, clock, telemetry, exchangeTime, proxyFor: proxyOf };
+}
+
+/** Facts by which the archive remembers that this program collected. */
+export function runOf({ config }: Pick<Session, 'config'>): RunFacts {
+  return { host: hostname(), version: VERSION, configHash: configHash(config) };
 }

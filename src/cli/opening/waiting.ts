@@ -1,5 +1,5 @@
-import { formatDuration } from '../../config/values.js';
 import { type Clock, sleep, unlessAborted } from '../../kernel/clock.js';
+import { formatDuration } from '../../kernel/durations.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';

@@ -11,6 +11,7 @@ import type { ServerEvents } from '../../observe/events.js';
 import { Faults } from '../../sandbox/faults/faults.js';
 import { openLive } from '../../sandbox/live/open-live.js';
 import { type ExchangeServer, startExchangeServer } from '../../server/exchange-server.js';
+import { ORIGIN_FILE } from '../opening/database.js';
 
 /** A sandbox exchange with its server. */
 export interface RunningExchange {
@@ -19,8 +20,6 @@ export interface RunningExchange {
   readonly markets: readonly string[];
   stop(): Promise<void>;
 }
-
-const ORIGIN_FILE = 'sandbox.json';
 
 /**
  * Starts the exchange that a newcomer collects from. It trades on without any reader: its history

@@ -1,23 +1,19 @@
 import type { Config } from '../../config/schema.js';
+import { gapDocument } from '../../console/api/gaps.js';
 import { systemClock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
-import { doOverlap, hullOf, type Span } from '../../kernel/span.js';
-import { formatSpan, isoMs, isoSpan } from '../../kernel/timestamp.js';
+import { doOverlap, hullOf } from '../../kernel/span.js';
+import { formatSpan, isoSpan } from '../../kernel/timestamp.js';
 import type { StreamRef } from '../../model/batch.js';
+import { gapIdOf } from '../../model/explain.js';
 import { GAP_REASONS, type GapReason } from '../../model/gap-reasons.js';
 import { MOMENT_STREAMS, streamName } from '../../model/series.js';
-import type { BoundedOutput } from '../../observe/bounded-output.js';
 import type { Gap, SpanProgress, Store } from '../../store/index.js';
-import type { Need } from '../command.js';
-import { endSoon, untilStopped } from '../ending.js';
 import { EXIT_CODES, type ExitCode, UsageError } from '../failure.js';
-import { gapIdOf, isSwitchedOn } from '../gaps.js';
-import { type ArchiveNeed, type Database, withArchive } from '../opening/database.js';
-import { openSession, type Session } from '../opening/session.js';
+import { isSwitchedOn } from '../gaps.js';
 import { countOf, type Lines, printable, printReport } from '../output.js';
-import { coveredShare, Progress } from '../progress.js';
-import { type FillEnd, Filling } from './filling.js';
-import type { FillTask } from './worker.js';
+import { coveredShare } from '../progress.js';
+import type { FillEnd, Filling, FillTask } from './filling.js';
 
 /**
  * A running daemon only fills what it collects, by its settings: the same as ours, as a rule. Which those
@@ -63,13 +59,13 @@ interface FillOutcome {
 
 /** What is missing of the tasks, from the ledger. */
 async function gapsOf(store: Store, tasks: readonly FillTask[], untilMs: number): Promise<Gap[]> {
-  const marketIds = [...new Set(tasks.map(({ stream }) => stream.marketId))];
-  const kinds = [...new Set(tasks.map(({ stream }) => stream.kind))];
+  const marketIds = [...new Set(tasks.map(({ marketId }) => marketId))];
+  const kinds = [...new Set(tasks.map(({ kind }) => kind))];
   const span = hullOf(tasks.map((task) => task.span));
   const filter = { marketIds, kinds, span, limit: LOOKED_MAX };
   const gaps = await store.listGaps(filter, Math.max(untilMs, span.toMs));
   return gaps.filter((gap) =>
-    tasks.some((task) => task.stream.streamId === gap.streamId && doOverlap(gap.span, task.span)),
+    tasks.some((task) => task.streamId === gap.streamId && doOverlap(gap.span, task.span)),
   );
 }
 
@@ -84,9 +80,7 @@ function outcomeLines(outcome: FillOutcome): Lines {
   const { tasks, rows, durationMs } = outcome;
   const how = isCovered(outcome) ? 'Complete' : 'Incomplete';
   return [
-    tasks.map(({ market, stream, span, progress }) => {
-      return `${spanText(market, stream, span)}: ${coveredShare(progress)} covered`;
-    }),
+    tasks.map((task) => `${spanText(task)}: ${coveredShare(task.progress)} covered`),
     `${how} after ${shownDuration(durationMs)}. ${countOf(rows, 'row')} were added.`,
     !isCovered(outcome) && leftLines(outcome),
     !outcome.isAll && 'The gaps that were left out stay as they are.',
@@ -105,10 +99,7 @@ function leftLines({ gaps, end }: FillOutcome): Lines {
   return [
     gaps
       .slice(0, NAMED_MAX)
-      .map(
-        (gap) =>
-          `  ${spanText(gap.market, gap, gap.span)}: ${gap.state}, ${gap.reason} (gap ${gapIdOf(gap)})`,
-      ),
+      .map((gap) => `  ${spanText(gap)}: ${gap.state}, ${gap.reason} (gap ${gapIdOf(gap)})`),
     gaps.length > NAMED_MAX && `  … and ${countOf(gaps.length - NAMED_MAX, 'more gap')}`,
     [...new Set(gaps.map((gap) => gap.reason))].map(
       (reason) => `  ${reason}: ${GAP_REASONS[reason as GapReason] ?? ''}`,
@@ -120,7 +111,7 @@ function leftLines({ gaps, end }: FillOutcome): Lines {
 }
 
 const AGAIN = 'the same command';
-const spanText = (market: string, stream: Pick<Gap, 'kind' | 'variant'>, span: Span) =>
+const spanText = ({ market, span, ...stream }: FillTask) =>
   `${printable(market)} ${streamName(stream)}  ${formatSpan(span)}`;
 
 /** For programs. */
@@ -131,9 +122,8 @@ function outcomeDocument(outcome: FillOutcome) {
     end,
     rows,
     durationMs: Math.round(durationMs),
-    streams: tasks.map(({ market, stream, span, progress }) => ({
-      ...{ market, kind: stream.kind, variant: stream.variant },
-      ...isoSpan(span),
+    streams: tasks.map(({ market, kind, variant, span, progress }) => ({
+      ...{ market, kind, variant, ...isoSpan(span) },
       lengthMs: progress.lengthMs,
       ...{ coveredMs: progress.coveredMs, unfillableMs: progress.unfillableMs },
     })),
@@ -141,85 +131,17 @@ function outcomeDocument(outcome: FillOutcome) {
   };
 }
 
-/** One gap for programs. */
-export function gapDocument(gap: Gap) {
-  const { market, kind, variant, span, state, reason, attempts, note } = gap;
-  const { firstSeenAtMs, nextAttemptAtMs, isBeforeHistory } = gap;
-  return {
-    ...{ id: gapIdOf(gap), market, kind, variant, ...isoSpan(span) },
-    ...{ lengthMs: span.toMs - span.fromMs, state, reason, isBeforeHistory, attempts },
-    firstSeenAt: firstSeenAtMs === null ? null : isoMs(firstSeenAtMs),
-    nextAttemptAt: nextAttemptAtMs === null ? null : isoMs(nextAttemptAtMs),
-    note,
-  };
-}
-
-/** What a command that fills works with. */
-export interface FillContext {
-  readonly session: Session;
-  readonly store: Store;
-  readonly filling: Filling;
-  readonly signal: AbortSignal;
-  /** A line for people, beside the results. */
-  say(text: string): void;
-  /**
-   * Works on the tasks, shows progress, and reports the outcome.
-   *
-   * @param isAll false: something that was asked for is left out of the plan
-   */
-  fill(plan: Plan, json: boolean, isAll?: boolean): Promise<ExitCode>;
-}
-
-/** Tasks, or words for people when there is nothing to do. */
-type Plan = readonly FillTask[] | string;
-
-/** The need of a command that fills: the archive, taken or beside a daemon, and how it goes on stderr. */
-export function filling(need: ArchiveNeed): Need<FillContext> {
-  return async (common, use) => {
-    const clock = systemClock;
-    // The first look is shown as well.
-    const progress = new Progress('', 0, Number.NEGATIVE_INFINITY);
-    const write = (line: string) => progress.write(line);
-    const destination = ({ isTTY }: BoundedOutput) => ({ isTTY, write });
-    const session = openSession({ logLevel: 'warn', ...common }, { destination });
-    const fillIn = async (store: Store, { signal }: Database) => {
-      const say = (text: string) => progress.write(`${text}\n`);
-      const filling = new Filling({
-        ...{ session, store, signal, onWorker: say },
-        onProgress: (totals) => showFill(progress, totals),
-      });
-      const startedMs = clock.monotonicMs();
-      const fill: FillContext['fill'] = (plan, isJson, isAll = true) =>
-        fillAll({ filling, store, startedMs }, plan, isJson, isAll);
-      try {
-        return await use({ session, store, filling, signal, say, fill });
-      } finally {
-        progress.end();
-        await filling.end();
-      }
-    };
-    const work = () => withArchive(session, fillIn, 'by itself', need);
-    const notice = () => 'Stopped before anything was asked for.\n';
-    return await untilStopped(work, notice).finally(() => endSoon());
-  };
-}
-
-/** How far filling has come, with its pace and the time left. */
-function showFill(
-  progress: Progress,
-  { coveredMs, lengthMs, unfillableMs, waitingMs, rows }: SpanProgress,
-): void {
-  const share = lengthMs === 0 ? 1 : coveredMs / lengthMs;
-  const openShare = 1 - share - (unfillableMs + waitingMs) / Math.max(1, lengthMs);
-  progress.show(share, countOf(rows, 'row'), [rows, 'rows'], openShare);
-}
-
-/** Works on the tasks, and reports what came of it. */
-async function fillAll(
-  { filling, store, startedMs }: Pick<FillContext, 'filling' | 'store'> & { startedMs: number },
-  tasks: Plan,
+/**
+ * Works on tasks until they are settled, and reports the outcome.
+ *
+ * @param tasks or words for people when there is nothing to do
+ * @param isAll false: something that was asked for is not among them
+ */
+export async function fill(
+  filling: Filling,
+  tasks: readonly FillTask[] | string,
   isJson: boolean,
-  isAll: boolean,
+  isAll = true,
 ): Promise<ExitCode> {
   if (typeof tasks === 'string') {
     printReport(isJson, { isWhole: isAll, message: tasks }, () => [tasks]);
@@ -227,17 +149,14 @@ async function fillAll(
   }
   const end = await filling.run(tasks);
   const nowMs = await filling.nowMs();
-  const parts = await filling.progress(tasks, nowMs);
+  const { parts, totals } = await filling.look(tasks, nowMs);
   const outcome: FillOutcome = {
-    end,
-    isAll,
+    ...{ end, isAll, rows: totals.rows, durationMs: systemClock.monotonicMs() - filling.startedMs },
     tasks: tasks.flatMap((task, at) => {
-      const part = parts[at];
-      return part === undefined ? [] : [{ ...task, progress: part }];
+      const progress = parts[at];
+      return progress === undefined ? [] : [{ ...task, progress }];
     }),
-    gaps: await gapsOf(store, tasks, nowMs),
-    rows: filling.totalsOf(tasks, parts).rows,
-    durationMs: systemClock.monotonicMs() - startedMs,
+    gaps: await gapsOf(filling.store, tasks, nowMs),
   };
   printReport(isJson, outcomeDocument(outcome), () => outcomeLines(outcome));
   if (isWhole(outcome)) return EXIT_CODES.ok;
