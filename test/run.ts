@@ -7,7 +7,7 @@ import { run } from 'node:test';
 import { spec, type TestEvent } from 'node:test/reporters';
 import { pathToFileURL } from 'node:url';
 import { POSTGRES_VARIABLE } from './support/postgres/postgres-variable.js';
-import { factor } from './support/seeds.js';
+import { factor, isExploring, runSeedText } from './support/seeds.js';
 
 /**
  * Runs the test files, a few by one or many by some in a process. Arguments pick files whose path contains one of them:
@@ -38,6 +38,8 @@ if (files.length < found.length) {
     `${found.length - files.length} long files are left out, TEST_WORLDS=1 runs them too\n`,
   );
 }
+
+if (isExploring) process.stdout.write(`${runSeedText} repeats what this run draws\n`);
 
 if (files.length === 0) {
   process.stderr.write(`no test file matches ${picks.join(' ')}\n`);
@@ -128,6 +130,7 @@ try {
   const output = events.compose(new spec());
   output.pipe(process.stdout);
   await finished(output);
+  if (failed > 0) process.stdout.write(`\n${runSeedText} repeats what this run drew\n`);
   process.exitCode = failed === 0 ? 0 : 1;
 } finally {
   rmSync(folder, { recursive: true, force: true });

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
+import { FolderStorage } from '../../src/archive/cold/storage.js';
 import { exportSeries } from '../../src/archive/export/export.js';
 import { FORMATS, type Format, type Manifest } from '../../src/archive/export/manifest.js';
 import { Output } from '../../src/archive/export/output.js';
@@ -84,9 +85,12 @@ async function exportAs(format: Format, { store, parts }: Archive, dir: string):
   });
   const ignore = () => undefined;
   const { signal } = new AbortController();
-  const reading = await openReading(store, { coldDir: dir, signal });
+  const reading = await openReading(store, { cold: new FolderStorage(dir), signal });
   return await exportSeries(
-    { kind: 'trades', variantS: 0, parts, format, allowGaps: false, archive: null, version: '0' },
+    {
+      ...{ kind: 'trades', variantS: 0, parts, format, allowGaps: false, archive: null },
+      ...{ version: '0', nowMs: Math.max(...parts.map(({ span }) => span.toMs)) },
+    },
     { reader: reading, output, clock: systemClock, signal, onProgress: ignore, onPhase: ignore },
   );
 }

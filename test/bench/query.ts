@@ -1,6 +1,8 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { FolderStorage } from '../../src/archive/cold/storage.js';
 import { openReading } from '../../src/archive/reading.js';
+import { rowMaker } from '../../src/archive/row-blocks.js';
 import { liveOn } from '../../src/archive/sealing/life.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
@@ -65,7 +67,13 @@ async function makeArchive(server: string, coldDir: string) {
   await runSql(url, 'VACUUM ANALYZE');
   const hotSums = await secondsOf(() => runSql(url, SUMS.replace('trades', 'analytics.trades')));
   const { failures, outcomes } = await liveOn({
-    ...{ store, coldDir, clock: systemClock, version: '0', nowMs: SPAN.fromMs + 2 * DAY_MS },
+    ...{
+      store,
+      cold: new FolderStorage(coldDir),
+      clock: systemClock,
+      version: '0',
+      nowMs: SPAN.fromMs + 2 * DAY_MS,
+    },
     rules: {
       ...{ sealAfterMs: DAY_MS / 2, coldAfterMs: DAY_MS / 2, retentionMs: {}, restMs: 0 },
       needsChecks: false,
@@ -94,7 +102,7 @@ const daySpan = (day: number) => {
 };
 
 async function readDay(store: Store, coldDir: string, day: number): Promise<void> {
-  const reading = await openReading(store, { coldDir });
+  const reading = await openReading(store, { cold: new FolderStorage(coldDir) });
   const slice = { kind: 'trades', marketId: 1, variantS: 0, span: daySpan(day) } as const;
   let rows = 0;
   for await (const piece of reading.rows(slice, 'csv')) {
@@ -106,11 +114,11 @@ async function readDay(store: Store, coldDir: string, day: number): Promise<void
 
 /** Pages at moments all over a day, in one reading. */
 async function readPages(store: Store, coldDir: string, day: number): Promise<void> {
-  const reading = await openReading(store, { coldDir });
+  const reading = await openReading(store, { cold: new FolderStorage(coldDir) });
   for (let page = 1; page <= 20; page += 1) {
     const toMs = daySpan(day).fromMs + page * 3_900_000;
     const slice = { kind: 'trades', marketId: 1, variantS: 0, span: { fromMs: 0, toMs } } as const;
-    for await (const rows of reading.newest(slice, PAGE)) {
+    for await (const rows of reading.newestAs(slice, PAGE, rowMaker('trades', [1], 0))) {
       if (rows.length === 0) throw new Error('nothing came');
     }
   }
@@ -118,7 +126,7 @@ async function readPages(store: Store, coldDir: string, day: number): Promise<vo
 }
 
 async function askSums(store: Store, coldDir: string): Promise<void> {
-  const reading = await openReading(store, { coldDir });
+  const reading = await openReading(store, { cold: new FolderStorage(coldDir) });
   const { rows } = await askRows(SUMS, reading, coldDir);
   const count = rows[0]?.[0];
   await reading.close();

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { WebSocket } from 'ws';
 import { systemClock } from '../../src/kernel/clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
+import { COUNT_ROWS } from '../support/postgres/postgres-rows.js';
 import {
   makeTempDir,
   runSql,
@@ -52,6 +53,7 @@ const MAKE = (messages: number, trades: number) => [
          FROM generate_series(1, ${trades}) n) made`,
   `INSERT INTO coverage (stream_id, market_id, span, evidence)
    SELECT stream_id, 1, tstzrange(${START}, ${START} + interval '1 day'), '{}' FROM stream`,
+  COUNT_ROWS,
   'VACUUM ANALYZE trade',
   'VACUUM ANALYZE market_state',
 ];

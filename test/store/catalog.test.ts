@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { selectGaps } from '../../src/cli/selection.js';
+import { selectGaps } from '../../src/console/api/selection.js';
 import type { StreamKind } from '../../src/model/series.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, setCollectFrom, trade } from '../support/postgres/postgres-rows.js';
@@ -205,8 +205,7 @@ test('a candle that is not closed yet is no gap, also where no candle was had', 
   const span = { fromMs: hourMs, toMs: untilMs };
   await store.commit({ claims: [{ stream: trades, span, evidence: {} }] });
   assert.deepEqual(await seen(untilMs), [7200, 1, 1]);
-  const any = { market: undefined, kinds: undefined, state: undefined, reason: undefined };
-  const { gaps } = await selectGaps(store, { ...any, from: undefined, to: undefined }, untilMs, 10);
+  const { gaps } = await selectGaps(store, { bounds: {} }, untilMs, 10);
   const missing = { fromMs: hourMs, toMs: hourMs + 7_200_000 };
   assert.deepEqual(
     gaps.map((gap) => gap.span),

@@ -46,6 +46,7 @@ const mismatch = (fromS: number, more: Partial<CheckRow> = {}): CheckRow => ({
   differences: [{ figure: 'volume', trades: '1', candle: '2' }],
   tries: 0,
   nextTryAtMs: NOON_S * 1000,
+  isExact: false,
   ...more,
 });
 
@@ -87,6 +88,7 @@ test('figures are exact sums, first and last by time and id, and say what is cov
     count: 4,
     amount: '2.30000001',
     total: '231.10000007',
+    paid: '231.10000007',
     high: '300',
     low: '0.5',
     first: '100.5',
@@ -257,7 +259,7 @@ test('a late trade and a revised candle take back what was said of their slots',
 test('a report adds mismatches, and has those looked at again that hold no more', async () => {
   const { store } = await openWorld();
   const check = (fromS: number, outcome: 'match' | 'mismatch') => ({
-    ...{ span: spanS(fromS, fromS + 60), outcome, differences: [], reason: null },
+    ...{ span: spanS(fromS, fromS + 60), outcome, differences: [], reason: null, isExact: false },
   });
   await store.checks.record(1, 60, [
     matchRow(spanS(0, 120)),

@@ -33,7 +33,9 @@ const LOCAL = [
   'exclusive_lock',
   'reader_lock',
   'writer_commit',
+  'journal',
   'incident',
+  'run',
 ];
 
 interface Rule {
@@ -55,7 +57,7 @@ const KEYS = `
 
 async function keysWithoutMarket(url: string): Promise<string[]> {
   const rules = await runSql<Rule>(url, UNIQUE, [CUT]);
-  assert.ok(rules.length >= CUT.length);
+  assert.ok(rules.length >= CUT.length - SERIES_TABLES.length);
   return rules
     .filter(({ columns }) => columns?.includes('market_id') !== true)
     .map(({ name }) => name);
@@ -155,15 +157,15 @@ test('a use of the count is noticed, whatever it looks like', () => {
 });
 
 /** Sources whose statements a cluster is asked; on one, partitions are not sealed (see below). */
-const ASKED = ['store', 'archive/as-of'];
+const ASKED = 'store';
+const ASKED_FILES = ['archive/block-source.ts', 'archive/past-facts.ts'];
 const SEALING = 'store/sealing/';
 
 function askedSources(): { readonly name: string; readonly source: string }[] {
-  const found = ASKED.flatMap((folder) =>
-    readdirSync(join(ROOT, 'src', folder), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith('.ts'))
-      .map((name) => `${folder}/${name.replaceAll('\\', '/')}`),
-  );
+  const names = readdirSync(join(ROOT, 'src', ASKED), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => `${ASKED}/${name.replaceAll('\\', '/')}`);
+  const found = [...names, ...ASKED_FILES];
   assert.ok(found.length > 40);
   return found.map((name) => ({ name, source: readFileSync(join(ROOT, 'src', name), 'utf8') }));
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { filesBelow } from '../../src/archive/cold/folder.js';
 import { adoptColdDir } from '../../src/archive/cold/owner.js';
+import { FolderStorage } from '../../src/archive/cold/storage.js';
 import { openReading } from '../../src/archive/reading.js';
 import type { Store } from '../../src/store/index.js';
 import { openTestStore, runSql, withDatabase } from '../support/postgres/postgres.js';
@@ -43,7 +44,11 @@ async function reopened(world: SealingWorld): Promise<SealingWorld> {
 }
 
 async function adopt({ store, coldDir }: { store: Store; coldDir: string }): Promise<void> {
-  await adoptColdDir(coldDir, await store.sealing.identity(), await store.sealing.partitions());
+  await adoptColdDir(
+    new FolderStorage(coldDir),
+    await store.sealing.identity(),
+    await store.sealing.partitions(),
+  );
 }
 
 test('a copy of a database deletes none of the original files', async (t) => {
@@ -77,7 +82,7 @@ test('a copy of a database deletes none of the original files', async (t) => {
 
   // Rows may be read and brought back: that writes nothing to the folder.
   const reading = await openReading(copy.store, {
-    coldDir: copy.coldDir,
+    cold: new FolderStorage(copy.coldDir),
     signal: new AbortController().signal,
   });
   await reading.close();

@@ -87,7 +87,7 @@ test('questions that the archive cannot answer, and readers that leave', async (
       const untyped: ReadonlyArray<readonly [() => unknown, RegExp]> = [
         [
           () => openArchive(undefined as never),
-          /^nothing was given; expected an object with only databaseUrl, dataDir, coldDir$/,
+          /^nothing was given; expected an object with only databaseUrl, dataDir, coldDir, bucket$/,
         ],
         [
           () => openArchive('postgres://u:canary@h/d' as never),

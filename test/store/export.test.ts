@@ -105,3 +105,36 @@ test('each form holds every row exactly, in order, and the manifest tells what i
   assert.equal((await digestParquet(duck, COLUMNS, parquet)).rows, 403);
   assert.equal((await namesIn(folder)).length, 6, 'nothing but the files and their manifests');
 });
+
+test('the manifest has the condition of each day that the file reaches into', async (t) => {
+  const { store, url, parts } = await openTradeArchive({ A_B: awkwardTrades(400) });
+  const folder = await makeFolder(t);
+  const [part] = parts;
+  assert.ok(part !== undefined);
+  const dayMs = Math.floor(part.span.fromMs / 86_400_000) * 86_400_000;
+  await runSql(
+    url,
+    `UPDATE stream SET collect_from = $1, start_reason = NULL;`.replace(
+      '$1',
+      `'${new Date(dayMs).toISOString()}'`,
+    ),
+  );
+  const { stream } = part;
+  await store.commit({
+    claims: [
+      { stream, span: { fromMs: dayMs, toMs: part.span.fromMs }, evidence: {} },
+      { stream, span: { fromMs: part.span.toMs, toMs: dayMs + 86_400_000 }, evidence: {} },
+    ] as never,
+  });
+  const gone = { fromMs: dayMs + 86_400_000, toMs: dayMs + 2 * 86_400_000 };
+  const memory = { state: 'unfillable', reason: 'history horizon', isAttempt: true } as const;
+  await store.recordGap({ stream: stream as never, span: gone, ...memory, atMs: gone.toMs });
+  const path = join(folder, 'days.csv');
+  const wide = [{ ...part, span: { fromMs: part.span.fromMs, toMs: gone.toMs - 3_600_000 } }];
+  const how = { store, kind: 'trades', format: 'csv', path, allowGaps: true } as const;
+  const told = await runExport({ ...how, parts: wide, nowMs: gone.toMs });
+  assert.deepEqual(told.markets[0]?.days, {
+    ...{ available: 1, degraded: 0, pending: 0, missing: 1 },
+    others: { count: 1, list: [{ day: '2026-01-16', condition: 'missing' }] },
+  });
+});

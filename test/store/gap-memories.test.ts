@@ -3,6 +3,7 @@ import test from 'node:test';
 import { Filling } from '../../src/cli/fill/filling.js';
 import { openSession } from '../../src/cli/opening/session.js';
 import type { GapRecord, StreamRef } from '../../src/model/batch.js';
+import { matchRow } from '../../src/model/check-results.js';
 import { findUnsettled, type GapFilter, type Store } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
@@ -49,11 +50,10 @@ test('a person who follows a daemon that does nothing of it is not left to guess
   const ending = new AbortController();
   const said: string[] = [];
   const session = { ...openSession({}, { env: {} }), clock };
-  const onWorker = (text: string) => said.push(text);
-  const quiet = { onProgress: () => undefined, onWorker };
-  const filling = new Filling({ session, store: other, signal: ending.signal, ...quiet });
+  const progress = { show: () => undefined, write: (text: string) => said.push(text) };
+  const filling = new Filling(session, other, ending.signal, progress);
   assert.equal(await filling.begin(), false);
-  const end = filling.run([{ market: 'A_USDT', stream, span: spanOf(10, 90) }]);
+  const end = filling.run([{ ...stream, market: 'A_USDT', span: spanOf(10, 90) }]);
   for (let seconds = 0; seconds < 130; seconds += 1) {
     await clock.timersPending();
     clock.advance(1000);
@@ -63,11 +63,6 @@ test('a person who follows a daemon that does nothing of it is not left to guess
   const hints = said.filter((text) => text.startsWith('Nothing has changed for a minute: '));
   assert.equal(hints.length, 1, said.join());
 });
-
-function fillingOf(store: Store, signal: AbortSignal, onProgress: () => void): Filling {
-  const session = openSession({}, { env: {} });
-  return new Filling({ session, store, signal, onProgress, onWorker: () => undefined });
-}
 
 test('requests of streams that nothing works on do not take the place of others', async () => {
   const { store, url, stream } = await openWithGap();
@@ -283,13 +278,18 @@ test('a doubt of a candle that begins in time that has left keeps nothing from b
     await store.recordGap({ stream, span: behind, state: 'filled', reason: 'suspect', atMs: 1 });
     const nextTryAtMs = Date.parse('2026-03-01Z');
     const judge = async (span: GapRecord['span']) => {
-      const wrong = { outcome: 'mismatch', differences: [], tries: 1, nextTryAtMs } as const;
+      const wrong = {
+        outcome: 'mismatch',
+        differences: [],
+        tries: 1,
+        nextTryAtMs,
+        isExact: false,
+      } as const;
       await store.checks.record(1, 7 * DAY_S, [{ span, ...wrong }]);
       return await unsettled(true);
     };
-    const rest = { outcome: 'match', differences: [], tries: 0, nextTryAtMs: null } as const;
     const span = spanAt('2026-02-05Z', '2026-02-26Z');
-    await store.checks.record(1, 7 * DAY_S, [{ span, ...rest }]);
+    await store.checks.record(1, 7 * DAY_S, [matchRow(span)]);
     const [target = assert.fail()] = await store.checks.targets();
     const [slot] = await store.checks.figures(target, stream, across);
     assert.equal(slot?.hasCandle, false, 'it is not judged again');
@@ -307,11 +307,13 @@ test('what follows a fill waits for the next try of a gap only where it is near'
     // A second look: it waits.
     const ending = new AbortController();
     let looks = 0;
-    const filling = fillingOf(store, ending.signal, () => {
+    const show = () => {
       looks += 1;
       if (looks > 1) ending.abort();
-    });
-    return await filling.run([{ market: market.name, stream, span: spanOf(10, 90) }]);
+    };
+    const progress = { show, write: () => undefined };
+    const filling = new Filling(openSession({}, { env: {} }), store, ending.signal, progress);
+    return await filling.run([{ ...stream, market: market.name, span: spanOf(10, 90) }]);
   };
   assert.equal(await follow(30), 'settled');
   assert.equal(await follow(6), 'stopped');

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import test, { before } from 'node:test';
-import fc from 'fast-check';
 import { normalizeSpans } from '../../src/kernel/span.js';
 import type { StreamRef } from '../../src/model/batch.js';
 import type { Gap, GapFilter, Store } from '../../src/store/index.js';
 import { inSeconds, type ModelGap, ModelStream, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
+import fc from '../support/properties.js';
 import { worlds } from '../support/seeds.js';
 
 const END_S = 80;

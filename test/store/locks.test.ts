@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
+import { FolderStorage } from '../../src/archive/cold/storage.js';
 import { openReading } from '../../src/archive/reading.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { migrate } from '../../src/store/index.js';
@@ -46,7 +47,7 @@ test('collecting, reading, sealing and migrating go on while a reader holds all 
   await store.recordGap({
     ...{ stream, span: { fromMs: 1, toMs: 2 }, state: 'open', reason: 'not collected', atMs: 3 },
   });
-  await (await openReading(store, world)).close();
+  await (await openReading(store, { cold: new FolderStorage(world.coldDir) })).close();
   await migrate({ databaseUrl: url });
   // Who reads a partition keeps it from leaving, and its indexes from being made anew; nothing else.
   await reader.run('COMMIT');

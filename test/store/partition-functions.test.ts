@@ -84,7 +84,7 @@ test('a partition given up before its elders leaves no claim of these', async (t
   assert.equal(await claimed(url), 160);
 });
 
-test('rows leave for files only with a manifest that names all of them', async (t) => {
+test('files are noted only with a manifest that names all rows, and rows leave only for these', async (t) => {
   const world = await openSealingWorld(t);
   const { store, url } = world;
   await live(world);
@@ -99,12 +99,12 @@ test('rows leave for files only with a manifest that names all of them', async (
   };
   const login = await loginAs(url, 'tapekeep_writer');
   const uri = 'manifests/trade/trade_20260113.json';
-  const archive = (manifest: object, at = uri) =>
-    runSql<{ is: boolean }>(
-      login,
-      `SELECT archive_partition('trade', '2026-01-13', $1, $2) AS is`,
-      [at, JSON.stringify(manifest)],
-    );
+  const note = (manifest: object, at = uri) =>
+    runSql<{ is: boolean }>(login, `SELECT note_files('trade', '2026-01-13', $1, $2) AS is`, [
+      ...[at, JSON.stringify(manifest)],
+    ]);
+  const archive = () =>
+    runSql<{ is: boolean }>(login, `SELECT archive_partition('trade', '2026-01-13') AS is`);
   const [one, two] = files;
   const wrong: [RegExp, object, string?][] = [
     [/its path of the manifest 'nowhere'/, whole, 'nowhere'],
@@ -117,18 +117,24 @@ test('rows leave for files only with a manifest that names all of them', async (
     [/a file/, { ...whole, files: [one, { ...two, path: '' }] }],
   ];
   for (const [message, manifest, at] of wrong) {
-    await assert.rejects(archive(manifest, at), { code: '22023', message });
+    await assert.rejects(note(manifest, at), { code: '22023', message });
   }
-  assert.deepEqual(await archive({ ...whole, checksum: 'another' }), [{ is: false }]);
+  assert.deepEqual(await note({ ...whole, checksum: 'another' }), [{ is: false }]);
+  assert.deepEqual(await archive(), [{ is: false }], 'it has no files');
   assert.equal(await rowsOf(url), 240);
-  // A plan in which this partition has no place, because another day is asked for.
+  // A plan of before.
   const asker = await openSql(url);
   t.after(() => asker.end());
-  const count = `SELECT count(*)::int AS n FROM analytics.trades WHERE traded_at >= '2026-01-15Z'`;
-  await asker.run(`PREPARE third AS ${count}`);
-  assert.deepEqual(await asker.run('EXECUTE third'), [{ n: 80 }]);
-  assert.deepEqual(await archive(whole), [{ is: true }]);
-  await assert.rejects(asker.run('EXECUTE third'), { code: 'TK002' });
+  await asker.run(`PREPARE three AS SELECT count(*)::int AS n FROM analytics.trades`);
+  assert.deepEqual(await asker.run('EXECUTE three'), [{ n: 240 }]);
+  assert.deepEqual(await note(whole), [{ is: true }]);
+  assert.deepEqual(await archive(), [{ is: true }]);
+  assert.deepEqual(await asker.run('EXECUTE three'), [{ n: 240 }]);
+  const [first] = await runSql(
+    url,
+    `SELECT relkind FROM pg_class WHERE relname = 'trade_20260113'`,
+  );
+  assert.deepEqual(first, { relkind: 'f' });
   assert.deepEqual(
     await runSql(
       url,
@@ -154,7 +160,8 @@ test('a partition is sealed with its rows, and comes back with them, or not at a
   const [archived] = await tradePartitions(store);
   assert.equal(archived?.state, 'archived');
   await runSql(login, `SELECT begin_restore('trade', '2026-01-13')`);
-  const back = `SELECT finish_restore('trade', '2026-01-13', '${archived?.checksum}')`;
+  await runSql(login, `SELECT index_restored('trade', '2026-01-13')`);
+  const back = `SELECT finish_restore('trade', '2026-01-13', '${archived?.checksum}', 'again')`;
   await assert.rejects(
     runSql(login, back),
     /trade_20260113 stays archived: the rows that came back/,

@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
+import { FolderStorage } from '../../src/archive/cold/storage.js';
 import { openReading } from '../../src/archive/reading.js';
 import { messageOf } from '../../src/kernel/errors.js';
 import { askRows } from '../support/worlds/asking.js';
@@ -51,7 +52,7 @@ test('a statement only reads the archive; hot and cold', async (t) => {
     const answered: string[] = [];
     for (const text of REFUSED) {
       const path = mark();
-      const reading = await openReading(place.store, place);
+      const reading = await openReading(place.store, { cold: new FolderStorage(place.coldDir) });
       const asking = askRows(text.replaceAll('$mark', path), reading, place.coldDir);
       const said = await refusalOf(asking);
       await reading.close();

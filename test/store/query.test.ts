@@ -1,16 +1,24 @@
 import assert from 'node:assert/strict';
-import { appendFile, readdir, writeFile } from 'node:fs/promises';
+import { appendFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
-import type { Selection } from '../../src/archive/query/needs.js';
+import { FolderStorage } from '../../src/archive/cold/storage.js';
+import type { Selection } from '../../src/archive/query/selection.js';
 import { openReading } from '../../src/archive/reading.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { type Asked, askRows } from '../support/worlds/asking.js';
 import { archiveDay, type ColdPlace } from '../support/worlds/cold-world.js';
 import { DAYS, KINDS, openDaysWorld } from '../support/worlds/days-world.js';
 import { makeFolder } from '../support/worlds/export-world.js';
+import {
+  DAY_MS,
+  FIRST_MS,
+  live,
+  openSealingWorld,
+  tradePartitions,
+} from '../support/worlds/sealing-world.js';
 
 /** Asks as the command does. */
 async function ask(
@@ -18,7 +26,10 @@ async function ask(
   sql: string,
   options: { readonly isFilesOnly?: boolean; readonly selection?: Selection } = {},
 ): Promise<Asked> {
-  const reading = options.isFilesOnly === true ? null : await openReading(place.store, place);
+  const reading =
+    options.isFilesOnly === true
+      ? null
+      : await openReading(place.store, { cold: new FolderStorage(place.coldDir) });
   try {
     return await askRows(sql, reading, place.coldDir, options.selection);
   } finally {
@@ -205,7 +216,7 @@ test('the asker may leave rows out, and is told of what is not there', async (t)
   assert.deepEqual(unknown.notes, ['the archive has no market BTCUSD']);
   const both = await ask(
     place,
-    "SELECT count(*) FROM trades JOIN klines USING (market) WHERE market = 'BTCUSD'",
+    "SELECT count(*) FROM trades WHERE market = 'BTCUSD' UNION SELECT count(*) FROM klines WHERE market = 'BTCUSD'",
   );
   assert.deepEqual(both.notes, unknown.notes, 'it is said once');
   const asked = `FROM candles('BTC_USD', '1 day', '2026-01-14', '2026-01-17')`;
@@ -279,6 +290,94 @@ test('files alone answer as well; a damaged one is an error and no answer', asyn
   }
   const other = await ask(place, "SELECT count(*) FROM trades WHERE market = 'it''s/odd'", files);
   assert.deepEqual(other.rows, [['12']], 'a file that is not needed does not matter');
+});
+
+/** Days of which the first is sealed, with files; its first trade is in the files alone from now on. */
+async function openSealed(t: TestContext) {
+  const world = await openSealingWorld(t);
+  const rules = { coldAfterMs: 10_000 * DAY_MS };
+  const nowMs = FIRST_MS + 2 * DAY_MS + 1;
+  const { failures } = await live(world, {
+    rules,
+    nowMs,
+    isChosen: ({ table }) => table === 'trade',
+  });
+  assert.deepEqual(failures, []);
+  const [sealed] = await tradePartitions(world.store);
+  assert.equal(sealed?.state, 'sealed');
+  assert.notEqual(sealed.uri, null);
+  await runSql(
+    world.url,
+    `ALTER TABLE trade_20260113 DISABLE TRIGGER ALL; DELETE FROM trade_20260113 WHERE tid = 1`,
+  );
+  return world;
+}
+
+test('rows of a sealed partition come from its files while they are whole', async (t) => {
+  const place = await openSealed(t);
+  const count = async (sql = 'SELECT count(*), count(DISTINCT tid) FROM trades') =>
+    (await ask(place, sql)).rows[0];
+  assert.deepEqual(await count(), ['240', '240'], 'none twice, and the one that only files have');
+  assert.deepEqual(await count("SELECT count(*) FROM trades WHERE traded_at < '2026-01-14'"), [
+    '80',
+  ]);
+  await rm(place.coldDir, { recursive: true });
+  assert.deepEqual(await count(), ['239', '239'], 'without files the database is read');
+});
+
+test('rows of the database keep their digits, however many there are', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  const expected = await runSql(
+    place.url,
+    `SELECT sum(price)::text AS price, sum(total)::text AS total FROM trade WHERE price < 1e10`,
+  );
+  const sums =
+    'SELECT sum(price) AS price, sum(total) AS total FROM trades WHERE price < 10000000000';
+  const { rows } = await ask(place, sums);
+  const values = Object.values(expected[0] as Record<string, string>);
+  assert.deepEqual(rows[0]?.map(plain), values.map(plain));
+  await runSql(
+    place.url,
+    `UPDATE trade SET amount = 0.1234567890123456789012345678901234567890 WHERE tid = 1000`,
+  );
+  assert.deepEqual((await ask(place, 'SELECT count(*), max(price) > 1 FROM trades')).rows, [
+    ['72', true],
+  ]);
+  await assert.rejects(ask(place, 'SELECT sum(amount) FROM trades'), {
+    code: 'usage',
+    message: /the amount 0\.12345678901234567890\d+ has more digits than a number has here/,
+  });
+});
+
+test('every way to name a column reads it', async (t) => {
+  const place = await openHalfCold(t);
+  const same: readonly (readonly [sql: string, other: string])[] = [
+    ['SELECT count(t) FROM trades t', 'SELECT count(tid) FROM trades'],
+    ['SELECT max(b) FROM trades AS t(m, a, b)', 'SELECT max(tid) FROM trades'],
+    ['SELECT max("TID") FROM trades', 'SELECT max(tid) FROM trades'],
+    ["SELECT max(COLUMNS('^ti.$')) FROM trades", 'SELECT max(tid) FROM trades'],
+    [
+      'SELECT count(*) FROM trades JOIN trades b USING (market, tid)',
+      'SELECT count(*) FROM trades',
+    ],
+    [
+      'SELECT count(*) FROM (SELECT market, tid FROM trades) a NATURAL JOIN trades',
+      'SELECT count(*) FROM trades',
+    ],
+    ['SELECT max(t.price) FROM (SELECT trades AS t FROM trades)', 'SELECT max(price) FROM trades'],
+    ['WITH t AS (FROM trades) SELECT max(amount) FROM t', 'SELECT max(amount) FROM trades'],
+    [
+      "SELECT count(*) FROM trades WHERE traded_at >= '2026-01-15' AND traded_at <= '2026-01-15 00:00:01'",
+      "SELECT count(*) FROM trades WHERE traded_at::VARCHAR IN ('2026-01-15 00:00:00+00', '2026-01-15 00:00:01+00')",
+    ],
+    [
+      "SELECT count(*) FROM trades WHERE traded_at > now() - INTERVAL 1 HOUR OR market = 'none'",
+      'SELECT 0',
+    ],
+  ];
+  const valuesOf = async (sql: string) => (await ask(place, sql)).rows.map((row) => row.map(plain));
+  for (const [sql, other] of same)
+    assert.deepEqual(await valuesOf(sql), await valuesOf(other), sql);
 });
 
 test('nothing stays behind on the disk', async (t) => {

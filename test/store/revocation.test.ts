@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import test, { before, beforeEach } from 'node:test';
-import fc from 'fast-check';
 import { normalizeSpans } from '../../src/kernel/span.js';
 import type { KlineRow, StreamRef } from '../../src/model/batch.js';
 import type { Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { claim, miscountedDays, NOON_S, revoke, trade } from '../support/postgres/postgres-rows.js';
+import fc from '../support/properties.js';
 import { worlds } from '../support/seeds.js';
 
 const END_S = 90;

@@ -151,6 +151,7 @@ async function runVerdicts(url: string, store: Awaited<ReturnType<typeof openTes
     ...{ span: { fromMs, toMs: fromMs + HOUR_S * 1000 }, outcome: 'mismatch' as const, tries: 0 },
     differences: [{ figure: 'volume', trades: '1', candle: '2' }],
     nextTryAtMs: fromMs,
+    isExact: false,
   };
   await store.checks.record(1, HOUR_S, [mismatch]);
   await store.checks.record(1, HOUR_S, [{ ...mismatch, tries: 1, nextTryAtMs: null }]);

@@ -3,7 +3,13 @@ import test from 'node:test';
 import pg from 'pg';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
-import { SERIES, SERIES_TABLES, type SeriesTable, streamsOf } from '../../src/model/series.js';
+import {
+  SERIES,
+  SERIES_TABLES,
+  type SeriesTable,
+  seriesOf,
+  streamsOf,
+} from '../../src/model/series.js';
 import { migrate, openStore } from '../../src/store/index.js';
 import {
   makeDatabase,
@@ -91,10 +97,31 @@ test('every table is explained, and none has a default partition', async () => {
     `SELECT relname, pg_get_constraintdef(k.oid) AS def FROM pg_constraint k
        JOIN pg_class c ON c.oid = k.conrelid
      WHERE contype IN ('p', 'u', 'x') AND relname = ANY ($1)`,
-    [[...SERIES_TABLES, 'coverage', 'gap', 'session', 'candle_check', 'candle_recheck']],
+    [['coverage', 'gap', 'session', 'candle_check', 'candle_recheck']],
   );
-  assert.ok(keys.length >= 9);
+  assert.ok(keys.length >= 5);
   for (const { relname, def } of keys) assert.match(def, /market_id/, relname);
+});
+
+test('a series has no unique index, and each of its partitions a primary key', async () => {
+  const url = await makeDatabase();
+  const keysOf = (name: string) =>
+    runSql<{ def: string }>(
+      url,
+      `SELECT pg_get_constraintdef(k.oid) AS def FROM pg_constraint k
+       WHERE contype IN ('p', 'u', 'x') AND conrelid = $1::regclass`,
+      [name],
+    );
+  for (const table of SERIES_TABLES) {
+    const [made] = await runSql<{ name: string }>(
+      url,
+      `SELECT make_partition($1, '2026-01-15') AS name`,
+      [table],
+    );
+    assert.deepEqual(await keysOf(table), [], table);
+    const key = ['market_id', ...seriesOf(table).key].join(', ');
+    assert.deepEqual(await keysOf(made?.name ?? ''), [{ def: `PRIMARY KEY (${key})` }]);
+  }
 });
 
 test('sixteen makers of one partition all succeed and make it once', async () => {

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { AsOfReader } from '../../src/archive/as-of/reader.js';
+import { FolderStorage } from '../../src/archive/cold/storage.js';
 import { openArchive } from '../../src/archive/events/archive.js';
+import { Past } from '../../src/archive/past.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { migrate } from '../../src/store/index.js';
@@ -61,7 +62,7 @@ async function makeHostile(url: string): Promise<string> {
 
 /** Whatever a user sees of an archive: export, replay, status and query. */
 async function seenOf(t: TestContext, { store, streams }: EventWorld) {
-  const past = new AsOfReader(store, { clock: systemClock, coldDir: '/nonexistent' });
+  const past = new Past(store, { clock: systemClock, cold: new FolderStorage('/nonexistent') });
   const [fromMs, toMs] = [EVENT_SPAN.from.getTime(), EVENT_SPAN.to.getTime()];
   const span = { fromMs, toMs };
   const folder = await makeFolder(t);
@@ -86,10 +87,9 @@ async function seenOf(t: TestContext, { store, streams }: EventWorld) {
       files.push(await readFile(path, 'utf8'));
     }
   }
-  const place = { tradedAtS: toMs / 1000, tid: 1_000_000 };
   const replay = [
-    await past.tradesBefore(1, place, 500),
-    await past.runs.count(1, place, undefined, { step: 7, maxCount: 1000 }),
+    await past.trades(1, toMs * 1000, 0, 500),
+    await past.candlesOfTrades(1, 60, span, toMs * 1000),
     await past.klines(1, 60, span, 100),
     await past.lastDepth(1, toMs),
     await past.lastState(1, 60, toMs, true),

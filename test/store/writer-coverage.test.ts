@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { runSql } from '../support/postgres/postgres.js';
 import { claim, miscountedDays, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import fc from '../support/properties.js';
 import { worlds } from '../support/seeds.js';
 import { openWithStreams } from '../support/worlds/store-world.js';
 

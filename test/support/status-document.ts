@@ -1,11 +1,13 @@
-import type { DaemonStatus } from '../../src/status/document.js';
-import { healthReport } from '../../src/status/health.js';
-import type { ServedDocument } from '../../src/status/page.js';
+import { join } from 'node:path';
+import { healthReport } from '../../src/console/health.js';
 import {
+  type ServedDocument,
   type StatusServer,
   type StatusServerOptions,
   startStatusServer,
-} from '../../src/status/server.js';
+} from '../../src/console/server.js';
+import type { DaemonStatus } from '../../src/console/status-document.js';
+import { repositoryPath } from './repository/repository.js';
 
 const HEALTHY = { ok: true, checks: [] };
 const well = async () => healthReport([{ name: 'loop', ok: true, detail: 'ticked 1 s ago' }]);
@@ -13,10 +15,13 @@ const well = async () => healthReport([{ name: 'loop', ok: true, detail: 'ticked
 /** The status server of a daemon that is well, and of which nothing else is known. */
 export function startTestStatus(options: Partial<StatusServerOptions> = {}): Promise<StatusServer> {
   return startStatusServer({
-    ...{ host: '127.0.0.1', port: 0, health: well, ready: well },
+    ...{ host: '127.0.0.1', port: 0, version: '0.0.0', health: well, ready: well },
+    assetsFolder: join(repositoryPath, 'test/fixtures/console'),
     metricsText: async () => 'tapekeep_up 1\n',
     statusJson: (_selection, reports) => servedDocument({ daemon: reports }),
     knownMarkets: () => undefined,
+    live: { activity: () => undefined, changed: () => ({ mark: 0, kinds: [] }) },
+    nowMs: () => 10_000,
     ...options,
   });
 }
@@ -53,6 +58,7 @@ export function servedDocument({
       },
       ...{ failedRequests: 0, lastFailedRequest: null, standing: [], stretched: [], rows: [] },
       ...{ health: HEALTHY, ready: HEALTHY },
+      standingStreams: daemon?.standing?.length ?? 0,
       ...daemon,
     },
   };

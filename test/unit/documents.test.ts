@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { KEY_PATHS, SECRET_FILE_PATHS, SECTION_PATHS } from '../../src/config/keys.js';
+import { coldSchemaPage } from '../support/documents/cold-schema.js';
+import { consoleApiPage } from '../support/documents/console-api.js';
 import {
   anchorsOf,
   blocksOf,
@@ -30,7 +32,10 @@ test('the README fits on a few screens and leads to every page', () => {
 });
 
 test('generated pages are current: npm run docs writes them anew', async () => {
-  for (const [path, text] of await referencePages()) {
+  const pages = await referencePages();
+  pages.set('docs/reference/cold-files.md', coldSchemaPage());
+  pages.set('docs/reference/console-api.md', consoleApiPage());
+  for (const [path, text] of pages) {
     assert.ok(readDocument(path).text === text, `${path} is not current: run npm run docs`);
   }
 });
@@ -154,4 +159,14 @@ test('what the commands of the documents write into the clone is ignored, also b
   });
   assert.equal(status, 0);
   assert.deepEqual(stdout.trim().split('\n'), paths);
+});
+
+test('the index of helpers names each of them, and none that is not there', () => {
+  const folder = join(repositoryPath, 'test', 'support');
+  const helpers = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .map((path) => path.replaceAll('\\', '/'))
+    .filter((path) => path.endsWith('.ts') && !path.endsWith('-child.ts'));
+  const index = readFileSync(join(folder, 'README.md'), 'utf8');
+  const named = Array.from(index.matchAll(/`([\w/-]+\.ts)`/g), ([, path = '']) => path);
+  assert.deepEqual(named.sort(), helpers.sort());
 });

@@ -69,6 +69,12 @@ test('planted: a short file with one importer, and a list of series, are found',
   );
 });
 
+/** Files that the rooms may import which know but a few of another's. */
+const TARGETS: Readonly<Record<string, string>> = {
+  ...{ server: 'server/backend.ts', console: 'console/api/endpoints.ts' },
+};
+const up = (room: string) => '../'.repeat(room.split('/').length);
+
 test('planted: each room may import what the table says and nothing else', () => {
   const rooms = Object.keys(MAY_IMPORT);
   let refused = 0;
@@ -76,9 +82,9 @@ test('planted: each room may import what the table says and nothing else', () =>
     for (const other of [...rooms, 'cli']) {
       if (other === room) continue;
       const mayImport = (MAY_IMPORT[room] ?? []).includes(other);
-      const target = other === 'server' ? 'server/backend.ts' : `${other}/b.ts`;
+      const target = TARGETS[other] ?? `${other}/b.ts`;
       const found = told({
-        [`${room}/a.ts`]: `import type { B } from '../${target.replace('.ts', '.js')}';`,
+        [`${room}/a.ts`]: `import type { B } from '${up(room)}${target.replace('.ts', '.js')}';`,
         [target]: 'export type B = 1;',
       });
       refused += found.length;
@@ -115,6 +121,17 @@ test('planted: a sandbox knows the server by its interfaces, a store the contrac
     'import sandbox/a.ts:1 sandbox may import only server/backend.ts, server/faults.ts',
   ]);
   assert.deepEqual(told({ ...files, 'sandbox/a.ts': "import '../server/backend.js';" }), []);
+  assert.deepEqual(
+    told({
+      'console/page/a.ts':
+        "import { b } from '../api/endpoints.js'; import type { c } from '../server.js';",
+      ...{ 'console/api/endpoints.ts': '', 'console/server.ts': '' },
+    }),
+    [
+      'import console/page/a.ts:1 console/page may import only types of console',
+      'import console/page/a.ts:1 console/page may import only console/api/documents.ts, console/api/endpoints.ts',
+    ],
+  );
   assert.deepEqual(told({ ...files, 'store/a.ts': "import { b } from '../contract/b.js';" }), [
     'import store/a.ts:1 store may import only types of contract',
   ]);
@@ -138,7 +155,7 @@ test('planted: packages stay behind their fences', () => {
     'fence client/a.ts:1 left-pad has no fence: say which rooms may import it',
   ]);
   assert.deepEqual(told({ 'cli/a.ts': "import { x } from 'zod/v4';" }), [
-    'fence cli/a.ts:1 zod belongs in contract, config, archive/cold, sandbox, server/control, cli/sandbox, store/embedded, status, client, archive/events',
+    'fence cli/a.ts:1 zod belongs in contract, config, archive/cold, archive/backup, sandbox, server/control, cli/sandbox, store/embedded, console, client, archive/events',
   ]);
 });
 
@@ -180,7 +197,7 @@ test('planted: the machine is read in kernel, config and cli only', () => {
   };
   for (const [code, name] of Object.entries(reads)) {
     assert.deepEqual(told({ 'collect/a.ts': `\n\n${code};` }), [`machine collect/a.ts:3 ${name}`]);
-    for (const room of ['kernel', 'config', 'cli']) {
+    for (const room of ['kernel', 'config', 'cli', 'console/page']) {
       assert.deepEqual(told({ [`${room}/a.ts`]: `${code};` }), []);
     }
   }

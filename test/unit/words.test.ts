@@ -13,8 +13,8 @@ import { repositoryPath } from '../support/repository/repository.js';
  * Plain words, counted: CONTRIBUTING has the rules. A count may fall and never rise. When it has fallen, the test
  * prints the new one, which belongs into the table.
  */
-const COMMENTS = { cli: 137, collect: 101, config: 10, model: 0, status: 10, store: 151 };
-const STATES = { cli: 10, collect: 2, model: 1, observe: 3, status: 5, store: 1, docs: 20 };
+const COMMENTS = { cli: 120, collect: 101, config: 10, model: 0, console: 5, store: 149 };
+const STATES = { cli: 7, collect: 2, model: 1, observe: 3, console: 4, store: 1, docs: 20 };
 const LONG = { help: 3, logs: 0 };
 
 const MAX_WORDS = { about: 12, option: 18, behind: 130, log: 12 };

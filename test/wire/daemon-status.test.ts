@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import test from 'node:test';
-import { type DaemonView, openDaemonStatus } from '../../src/cli/daemon/daemon-status.js';
+import {
+  type DaemonView,
+  daemonChecks,
+  openDaemonStatus,
+} from '../../src/cli/daemon/daemon-status.js';
 import type { Session } from '../../src/cli/opening/session.js';
 import { loadConfig } from '../../src/config/load.js';
 import { FakeClock } from '../support/fake-clock.js';
@@ -33,7 +37,10 @@ test('a database that does not answer is named as the check that failed', async 
   const config = loadConfig({ env: {}, overrides: { http: { port: 0 } } });
   const telemetry = { daemon: { warned: () => undefined }, metricsText: () => Promise.resolve('') };
   const session = { config, clock, telemetry, exchangeTime: { nowMs: () => 0 } };
-  const server = await openDaemonStatus(session as unknown as Session, () => view);
+  const live = { activity: () => undefined, changed: () => ({ mark: 0, kinds: [] }) };
+  const opened = session as unknown as Session;
+  const looks = daemonChecks(opened, () => view);
+  const server = await openDaemonStatus(opened, () => view, looks, { live });
   t.after(() => server?.stop());
   const answer = fetch(new URL('/readyz', server?.url));
   await asked;

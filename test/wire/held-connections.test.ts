@@ -9,15 +9,22 @@ import { startTestStatus } from '../support/status-document.js';
 /** Connections that are opened and held, by many or by one. */
 
 const BEGUN = 'GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n';
+/** A login whose body never ends. */
+const LOGIN = [
+  ...['POST /login HTTP/1.1', 'Host: 127.0.0.1', 'Origin: http://127.0.0.1'],
+  ...['Content-Type: application/x-www-form-urlencoded', 'Content-Length: 4000', '', 'token='],
+].join('\r\n');
 
 /** Connections whose requests never end; those that are cut are opened again. */
 class Drippers {
   readonly #port: number;
   readonly #count: number;
+  readonly #begun: string;
   readonly #sockets = new Set<Socket>();
   cut = 0;
 
-  constructor(t: TestContext, port: number, count: number) {
+  constructor(t: TestContext, port: number, count: number, begun = BEGUN) {
+    this.#begun = begun;
     this.#port = port;
     this.#count = count;
     t.after(() => {
@@ -38,7 +45,7 @@ class Drippers {
         this.#sockets.delete(socket);
       });
       await Promise.race([once(socket, 'connect'), closed]);
-      socket.write(BEGUN);
+      socket.write(this.#begun);
     }
   }
 }
@@ -53,11 +60,15 @@ function ask(url: string): Promise<number | string> {
   });
 }
 
-for (const count of [64, 500]) {
-  test(`health and readiness are answered while ${count} connections of one address drip`, async (t) => {
+for (const [count, begun, what] of [
+  [64, BEGUN, 'headers'],
+  [500, BEGUN, 'headers'],
+  [500, LOGIN, 'a login'],
+] as const) {
+  test(`health is answered while ${count} connections of one address drip ${what}`, async (t) => {
     const server = await startTestStatus({ token: 'of-some-length' });
     t.after(() => server.stop());
-    const drippers = new Drippers(t, server.port, count);
+    const drippers = new Drippers(t, server.port, count, begun);
     const answers: (number | string)[] = [];
     for (let round = 0; round < 20; round += 1) {
       await drippers.drip();

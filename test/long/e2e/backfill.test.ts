@@ -174,7 +174,7 @@ suite('backfill', { concurrency: 3 }, () => {
     const fill = await world.run('gaps', 'fill', '--market', TAPE_MARKET, '--kind', 'trades');
     assert.match(
       fill.err,
-      /Left out: 1 gap of trades; nothing can be added to partitions that are/,
+      /Not filled: 1 gap of trades; nothing can be added to partitions that are/,
     );
     // What is given up is not lacking, unless it is tried once more; nothing brings it back.
     await runSql(

@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
+import { SETTINGS } from '../../../src/console/api/documents.js';
 import { makeDatabase, runSql } from '../../support/postgres/postgres.js';
 import { loginAs } from '../../support/postgres/postgres-logins.js';
 import { makeTempDir, withDatabase } from '../../support/postgres/postgres-server.js';
@@ -76,12 +77,13 @@ test('the doctor finds nothing wrong where all is right, and warns of what is on
   );
   const rest = states.slice(1).map((text) => text.replaceAll(/:\d+\b|in \S+ and/g, ''));
   assert.match(rest[0] ?? '', /database: ok: no archive yet/);
-  assert.match(rest[1] ?? '', /status page: ok: a free port on .* is picked/);
-  assert.match(rest[2] ?? '', /exchange: ok: .* answers .*lists \d+ markets/);
-  assert.match(rest[4] ?? '', /exchange: warning: it does not list NOPE/);
-  assert.match(rest[3] ?? '', /exchange: ok: it speaks the dialect contract .*history/);
-  assert.match(rest[5] ?? '', /exchange: ok: .* takes subscriptions/);
-  assert.equal(rest[6], 'exchange: ok: its clock and that of this machine agree');
+  assert.match(rest[1] ?? '', /console: ok: a free port on .* is picked/);
+  assert.equal(rest[2], 'notices: ok: sent to no one (alerts.webhook)');
+  assert.match(rest[3] ?? '', /exchange: ok: .* answers .*lists \d+ markets/);
+  assert.match(rest[5] ?? '', /exchange: warning: it does not list NOPE/);
+  assert.match(rest[4] ?? '', /exchange: ok: it speaks the dialect contract .*history/);
+  assert.match(rest[6] ?? '', /exchange: ok: .* takes subscriptions/);
+  assert.equal(rest[7], 'exchange: ok: its clock and that of this machine agree');
   const none = await doctor({ ...env, TAPEKEEP_MARKETS: 'BTC_UDST' });
   assert.equal(none.code, 1, none.states.join('\n'));
   assert.match(none.states.join('\n'), /exchange: wrong: it does not list BTC_UDST/);
@@ -227,7 +229,7 @@ test('what is wrong is named with what to do, and the exit code says it', async 
   assert.equal(code, 1);
   assert.match(states.join('\n'), /data folder: wrong: .*cannot be written \(ENOTDIR\)/);
   assert.match(states.join('\n'), /database: wrong: .*127\.0\.0\.1:1.*TAPEKEEP_DATABASE_URL/);
-  assert.match(states.join('\n'), new RegExp(`status page: warning: port ${port} .* is taken`));
+  assert.match(states.join('\n'), new RegExp(`console: warning: port ${port} .* is taken`));
   assert.match(states.at(-1) ?? '', /exchange: wrong: .*ECONNREFUSED/);
   assert.match(advice.at(-1) ?? '', /exchange\.url, .*a name server, a proxy, a firewall/);
 });
@@ -265,11 +267,15 @@ test('config check tells every mistake by the exit code, config show hides secre
   const keys = ['http.port', 'exchange.timeout', 'log.level'];
   const document = run(['--log-level', 'debug', 'config', 'show', ...keys, '--json'], env);
   await document.ended();
-  assert.deepEqual(JSON.parse(document.text('stdout')), [
-    { key: 'exchange.timeout', value: '10s', source: 'default' },
-    { key: 'http.port', value: 0, source: 'environment variable TAPEKEEP_HTTP_PORT' },
-    { key: 'log.level', value: 'debug', source: 'command line' },
-  ]);
+  const { settings } = SETTINGS.parse(JSON.parse(document.text('stdout')));
+  assert.deepEqual(
+    settings.map(({ name, value, source }) => [name, value, source]),
+    [
+      ['exchange.timeout', '10s', 'default'],
+      ['http.port', 0, 'environment variable TAPEKEEP_HTTP_PORT'],
+      ['log.level', 'debug', 'command line'],
+    ],
+  );
   const wrong = run(['config', 'check'], { TAPEKEEP_HTTP_TOKEN: 'short', TAPEKEEP_NOPE: '1' });
   assert.equal((await wrong.ended()).code, 2);
   assert.match(

@@ -116,12 +116,9 @@ test('a market comes, goes and comes back in other precisions; what is missing i
   const fill = await runCommand(['gaps', 'fill', '--market', NEW, '--again'], settings);
   assert.match(
     fill.err,
-    new RegExp(`Left out: .* of ${NEW}, which the exchange does not list now`),
+    new RegExp(`Not filled: .* of ${NEW}, which the exchange does not list now`),
   );
-  assert.match(
-    fill.err,
-    /Not filled: \d+ gaps? of depth.*, which could be seen only at the moment/,
-  );
+  assert.match(fill.err, /Not filled: \d+ gaps? of depth.*, which exist only while they happen/);
   assert.deepEqual([fill.code, fill.out], [7, 'Nothing to fill.']);
   const plain = await runCommand(['gaps', 'fill', '--market', NEW], settings);
   assert.equal(plain.code, 0, 'what was given up is not asked for');

@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { STATUS } from '../../../src/console/status-document.js';
 import { STREAM_KINDS } from '../../../src/model/series.js';
-import { STATUS } from '../../../src/status/document.js';
 import { blocksOf, readDocument } from '../../support/documents/documents.js';
 import { runSql } from '../../support/postgres/postgres.js';
 import { makeTempDir } from '../../support/postgres/postgres-server.js';
@@ -58,7 +58,6 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   });
   const metrics = await (await fetch(new URL('/metrics', url))).text();
   assert.match(metrics, /^tapekeep_rows_total\{.*outcome="stored".*\} \d+$/m);
-  assert.match(await (await fetch(url)).text(), /<table/);
   await daemon.until(async () => {
     const { streams } = (await status(cwd)).archive;
     return kinds.every(
@@ -93,7 +92,7 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   const shown = await runCommand(['status', '--summary'], { TAPEKEEP_DATA_DIR: join(cwd, 'data') });
   assert.match(
     shown.out,
-    /^Archive of sandbox \(sandbox\): \d+ markets, [\d,]+ rows\nkind +streams/,
+    /^Archive of sandbox \(sandbox\): \d+ markets, [\d,]+ rows(; gaps are open in .*)?\nkind +streams/,
   );
   assert.doesNotMatch(shown.out, /Not collecting/);
 
@@ -132,8 +131,6 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   );
   const shownAt = async (path: string) => (await fetch(new URL(path, address))).text();
   const off = 'The settings switch off depth: a daemon with these settings does not collect that';
-  const fact = new RegExp(`<dt>left out by the settings</dt><dd>${off}`);
-  assert.match(await shownAt('/'), fact);
   assert.match(
     await shownAt('/readyz'),
     new RegExp(`"name":"settings","ok":true,"detail":"${off}`),
@@ -161,7 +158,7 @@ test('a first start for a second collects for a second, however long its server 
 
 test('the way of the README to an exchange of one’s own begins an archive of its own', async (t) => {
   const cwd = await emptyFolder(t);
-  const first = run(t, cwd, 'start', '--for', '1s');
+  const first = run(t, cwd, 'start', '--for', '5s');
   assert.equal((await first.ended()).code, 0, first.dump());
   const { program: sandbox, ready } = await startSandbox(['--seed', '8', '--run', 'real']);
   t.after(() => sandbox.dispose());
@@ -177,7 +174,7 @@ test('the way of the README to an exchange of one’s own begins an archive of i
   assert.deepEqual([...unset].sort(), Object.keys(set).sort());
   // Without the database, as the text below the block has it.
   const { TAPEKEEP_DATABASE_URL: _database, ...settings } = set;
-  const own = new Program(['start', '--for', '1s'], {
+  const own = new Program(['start', '--for', '5s'], {
     cwd,
     env: {
       ...settings,

@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers';
 import test from 'node:test';
 import { filesBelow } from '../../../src/archive/cold/folder.js';
 import { readColdManifest } from '../../../src/archive/cold/manifest.js';
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
 import {
   allTrades,
   bringBack,
@@ -81,7 +82,7 @@ test('a disk without room for text, data or manifest leaves all rows where they 
     assert.deepEqual((await live(world, { rules: { coldAfterMs: DAY_MS } })).failures, []);
     assert.deepEqual(await statesOf(world), ['archived', 'archived', 'archived']);
     const [first] = await tradePartitions(world.store);
-    const { files } = await readColdManifest(world.coldDir, first?.uri ?? '');
+    const { files } = await readColdManifest(new FolderStorage(world.coldDir), first?.uri ?? '');
     const manifest = await stat(join(world.coldDir, first?.uri ?? ''));
     if (perDay === 1) {
       // Else it was something else that had no room.

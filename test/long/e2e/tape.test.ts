@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test, { suite, type TestContext } from 'node:test';
-import { seededRandom } from '../../../src/kernel/random.js';
 import {
   expectedTrades,
   isCovered,
@@ -12,6 +11,7 @@ import {
 import { writeTape } from '../../support/exchanges/tape-exchange.js';
 import { makeDatabase, runSql } from '../../support/postgres/postgres.js';
 import { Program, startSandbox } from '../../support/programs/program.js';
+import { drawsOfRun } from '../../support/seeds.js';
 
 /**
  * The main job with real processes: a sandbox plays a tape of our own making at many times its
@@ -92,9 +92,7 @@ suite('a tape played to a daemon', { concurrency: 2 }, () => {
   });
 
   test('killed at random moments and started again, the archive still equals the tape', async (t) => {
-    const seed = Number(process.env.TEST_SEED ?? process.pid);
-    t.diagnostic(`replay with TEST_SEED=${seed}`);
-    const random = seededRandom(seed);
+    const random = drawsOfRun(t);
     const { trades, databaseUrl, startDaemon } = await play(t, 12);
     for (let kill = 0; kill < 6; kill += 1) {
       const daemon = startDaemon();

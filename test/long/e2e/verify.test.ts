@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
 import { makeDatabase, runSql } from '../../support/postgres/postgres.js';
@@ -91,29 +92,37 @@ async function assertInterrupted(
   }
 }
 
-test('what is in cold files is not judged, and verify says so', async (t) => {
+/** Files have no zeros at the end of a number. */
+const shortened = (json: string) =>
+  JSON.parse(json, (_, value: unknown) =>
+    typeof value === 'string' ? value.replace(/^(\d+)(?:\.|(\.\d*[1-9]))0*$/, '$1$2') : value,
+  ) as Document;
+
+test('archived time is judged like any other', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
-  await archiveDay(place, 'trades', DAYS[0]);
   const env = { TAPEKEEP_DATABASE_URL: place.url, TAPEKEEP_COLD_DIR: place.coldDir };
-  const day = '2026-01-14 00:00:00 – 2026-01-15 00:00:00';
-  const all = await verify(env, '--market', 'BTC_USD');
-  assert.match(all.out, new RegExp(`^Not judged: ${day}, in cold files, .*tapekeep restore`, 'm'));
-  const { inColdFiles } = JSON.parse((await verify(env, '--json')).out);
-  assert.deepEqual(inColdFiles, [
-    { from: `${DAYS[0]}T00:00:00.000Z`, to: `${DAYS[1]}T00:00:00.000Z` },
-  ]);
-  const named = await verify(env, '--market', 'BTC_USD', '--from', DAYS[0], '--to', DAYS[1]);
-  assert.equal(named.code, 6, named.err);
-  assert.equal(
-    named.out.slice(0, named.out.indexOf('Not proven')),
-    [
-      'BTC_USD',
-      '  candles of 1m, 1,440 slots: 0 match, 0 do not, 1,440 unproven',
-      '  candles of 1h, 24 slots: 0 match, 0 do not, 24 unproven',
-      `  UNPROVEN ${day} (1m): in cold files, which are not read here`,
-      `  UNPROVEN ${day} (1h): in cold files, which are not read here\n`,
-    ].join('\n'),
-  );
+  const day = ['--market', 'BTC_USD', '--from', DAYS[0], '--to', DAYS[1]];
+  const hot = await verify(env, ...day, '--json');
+  const said = shortened(hot.out);
+  assert.ok((said.markets[0]?.mismatches.length ?? 0) > 0, 'candles contradict trades there');
+  await archiveDay(place, 'trades', DAYS[0]);
+  await archiveDay(place, 'candles', DAYS[0]);
+  await runSql(place.url, 'DELETE FROM candle_check; DELETE FROM candle_recheck');
+  const archived = await verify(env, ...day, '--json');
+  assert.deepEqual([archived.code, archived.err], [6, '']);
+  assert.deepEqual(shortened(archived.out), said);
+  assert.match((await verify(env, ...day)).out, /MISMATCH 2026-01-14 01:00:00 \(1m\): /);
+  const handed = await runSql(place.url, "SELECT 1 FROM candle_check WHERE outcome = 'mismatch'");
+  assert.deepEqual(handed, [], 'the daemon is not asked to fetch archived time again');
+  const all = JSON.parse((await verify(env, '--json')).out) as Document;
+  assert.ok(all.markets[0]?.mismatches.some(({ from }) => from.startsWith(DAYS[0])));
+
+  const lost = { ...env, TAPEKEEP_COLD_DIR: join(place.coldDir, 'elsewhere') };
+  const refused = await verify(lost, ...day);
+  assert.equal(refused.code, 1);
+  assert.match(refused.err, /manifests.* is not there, though the archive counts on it/);
+  const later = await verify(lost, '--market', 'BTC_USD', '--from', DAYS[1], '--to', DAYS[2]);
+  assert.equal(later.code, 6, later.err);
   // No file holds what lies before the history of a market.
   await runSql(
     place.url,
@@ -126,17 +135,9 @@ test('what is in cold files is not judged, and verify says so', async (t) => {
      SELECT s.stream_id, s.market_id, '[2026-01-14, 2026-01-14 12:00Z)', 'unfillable', 'beyond history', now(), 1
      FROM stream s JOIN market m USING (market_id) WHERE m.name = 'BTC_USD' AND s.kind = 'trades'`,
   );
-  const later = await verify(env, '--market', 'BTC_USD', '--from', DAYS[0], '--to', DAYS[1]);
-  const noon = '2026-01-14 12:00:00';
-  assert.ok(
-    later.out.includes(
-      [
-        `  UNPROVEN 2026-01-14 00:00:00 – ${noon} (1m): before the exchange's history starts`,
-        `  UNPROVEN ${noon} – 2026-01-15 00:00:00 (1m): in cold files, which are not read here`,
-      ].join('\n'),
-    ),
-    later.out,
-  );
+  const early = `  UNPROVEN 2026-01-14 00:00:00 – 2026-01-14 12:00:00 (1m): before the exchange's history starts`;
+  const begun = await verify(env, ...day);
+  assert.ok(begun.out.includes(early), begun.out);
 });
 
 test('a market of which no slot can be judged yet is named, and is not proven', async (t) => {
@@ -150,7 +151,7 @@ test('a market of which no slot can be judged yet is named, and is not proven', 
   await runSql(url, `DELETE FROM gap`);
   const { code, out } = await verify(env, '--market', 'BTC_USD');
   assert.equal(code, 6, out);
-  const said = 'no whole slot of it is collected and in the database';
+  const said = 'no whole slot of it is collected';
   assert.equal(
     out,
     `BTC_USD\n  nothing is collected that could be judged\nNothing to judge of BTC_USD so far: ${said}.`,
@@ -200,8 +201,7 @@ test('a slot called quiet where history begins is named, as long as its rows are
   assert.ok(row !== undefined, 'the daemon is asked to fetch it again');
   await archiveDay(place, 'trades', DAYS[0]);
   const cold = await verify(env, '--market', 'BTC_USD');
-  assert.doesNotMatch(cold.out, new RegExp(`MISMATCH ${DAYS[0]}`));
-  assert.match(cold.out, /^Not judged: .*, in cold files/m);
+  assert.doesNotMatch(cold.out, new RegExp(`MISMATCH ${at} .*no candle`));
 });
 
 test('what verify tells of an archive', async (t) => {

@@ -4,10 +4,11 @@ import { mkdir, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { before, type TestContext } from 'node:test';
 import { messageOf } from '../../../src/kernel/errors.js';
-import { hashText, seededRandom } from '../../../src/kernel/random.js';
+import { hashText } from '../../../src/kernel/random.js';
 import { runCommand } from '../../support/programs/commands.js';
 import { preloadAddress } from '../../support/programs/plain-child.js';
 import { Program } from '../../support/programs/program.js';
+import { drawsOfRun, worlds } from '../../support/seeds.js';
 import { mountSmallDisk } from '../../support/small-disk.js';
 import { openAnalystWorld } from '../../support/worlds/analyst-world.js';
 import { makeFolder } from '../../support/worlds/export-world.js';
@@ -15,10 +16,8 @@ import { makeFolder } from '../../support/worlds/export-world.js';
 /**
  * Exports that die at any step that changes a file. Under a final name there is never a file that is
  * not whole, a manifest never describes what is not there, and the next export takes the remains away.
- * `EXPORT_SEED=n` replays the steps of one run, `EXPORT_KILLS=n` draws more of them.
  */
-const SEED = Number(process.env.EXPORT_SEED ?? Math.floor(Math.random() * 1e9));
-const KILLS = Number(process.env.EXPORT_KILLS ?? 1);
+const KILLS = worlds(1);
 const PRELOAD = preloadAddress(
   join(import.meta.dirname, '../../support/programs/fs-steps-child.ts'),
 );
@@ -136,8 +135,7 @@ before(async () => {
 for (const { name, args } of EXPORTS) {
   test(`killed at any step: ${args.slice(0, 2).join(' ')} → ${name}`, async (t) => {
     const world = { url, dir: await makeFolder(t), args, name };
-    const random = seededRandom(SEED ^ hashText(name));
-    t.diagnostic(`EXPORT_SEED=${SEED}`);
+    const random = drawsOfRun(t, hashText(name));
     const ask = (...more: string[]) => {
       const all = ['export', '--market', 'BTC_USDT', ...SPAN, ...args, ...more];
       const inDir = all.map((arg) => arg.replace('DIR', world.dir));
@@ -182,8 +180,7 @@ for (const { name, args } of EXPORTS) {
 }
 
 test('a signal at any step ends an export without a trace', async (t) => {
-  const random = seededRandom(SEED);
-  t.diagnostic(`EXPORT_SEED=${SEED}`);
+  const random = drawsOfRun(t);
   const below = (limit: number) => Math.floor(random() * limit);
   const { name, args } = EXPORTS[below(EXPORTS.length)] ?? assert.fail('nothing to export');
   const world = { url, dir: await makeFolder(t), args, name };

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { suite } from 'node:test';
-import { STATUS } from '../../../src/status/document.js';
+import { STATUS } from '../../../src/console/status-document.js';
 import { runCommand } from '../../support/programs/commands.js';
 import { LyingWorld, MARKET } from '../../support/worlds/lying-world.js';
 
@@ -91,7 +91,6 @@ suite('an exchange that lies about its time', { concurrency: 2 }, () => {
     const url = await daemon.page();
     const status = STATUS.parse(await (await fetch(`${url}/status`)).json());
     assert.equal(status.daemon?.timeBasis, 'local');
-    assert.match(await (await fetch(url)).text(), /by this machine&#39;s clock/);
     await world.stop(daemon);
   });
 

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { rm, stat } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import pg from 'pg';
 import { whenDatabaseAnswers } from '../../../src/cli/opening/waiting.js';
 import { sleep, systemClock } from '../../../src/kernel/clock.js';
 import { childrenOf, signalIfAlive } from '../../../src/store/embedded/processes.js';
@@ -183,11 +184,14 @@ async function waitForTries(...tries: readonly [Try, ...Try[]]) {
     isOver = true;
   };
   waiting.then(over, over);
-  // Looks ask a real server: its answers take a time of their own.
+  // Looks ask a real server, whose answers take a time of their own: so each step of the clock takes as long as an answer.
+  const server = new pg.Client({ connectionString: databaseUrl });
+  await server.connect();
   while (!isOver && clock.monotonicMs() < 600_000) {
     await clock.run(50);
-    await stat(import.meta.filename);
+    await server.query('SELECT 1');
   }
+  await server.end();
   const endedMs = clock.monotonicMs();
   stopping.abort(new Error('no end'));
   await clock.run(0);

@@ -271,9 +271,10 @@ test(`a standby without the last commits is promoted ${ROUNDS} times: nothing is
     return;
   }
   const folder = await makeTempDir();
-  t.after(() => rm(folder, { recursive: true, force: true }));
   let primary = await BareServer.make(folder);
+  // Before its folder: a server that runs writes into it.
   t.after(() => removeServer(primary));
+  t.after(() => rm(folder, { recursive: true, force: true }));
   const { exchange, daemon, proxy, isReady, coveredBeyond, judged, number } = await startWorld(
     t,
     folder,
@@ -338,9 +339,10 @@ test('a dump is restored while a daemon collects: nothing is covered that is not
     return;
   }
   const folder = await makeTempDir();
-  t.after(() => rm(folder, { recursive: true, force: true }));
   const server = await BareServer.makeOf(programs, folder);
+  // Before its folder: a server that runs writes into it.
   t.after(() => removeServer(server));
+  t.after(() => rm(folder, { recursive: true, force: true }));
   const { exchange, daemon, isReady, coveredBeyond, judged, number } = await startWorld(
     t,
     folder,

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
-import { hotRows, newestOfMarkets } from '../../../src/archive/as-of/hot-rows.js';
-import { SERIES_KINDS } from '../../../src/model/kinds.js';
 import { makeDatabase, runSql } from '../../support/postgres/postgres.js';
 
 /**
@@ -70,9 +68,6 @@ async function explain(url: string, sql: string, values?: unknown[]): Promise<Pl
 const HOUR = `'2026-01-15 12:00Z', '2026-01-15 13:00Z'`;
 const ASKED: readonly (readonly [table: string, sql: string])[] = [
   ['trade', `analytics.trades('M7_USD', ${HOUR})`],
-  ['trade', `analytics.candles('M7_USD', '10 minutes', ${HOUR})`],
-  ['trade', `analytics.vwap('M7_USD', '10 minutes', ${HOUR})`],
-  ['trade', `analytics.returns('M7_USD', 600, ${HOUR})`],
   ['kline', `analytics.klines('M7_USD', '10 minutes', ${HOUR})`],
   ['kline', `analytics.klines('M7_USD', '10 minutes', ${HOUR}, as_of => now())`],
   ['ticker', `analytics.tickers('M7_USD', ${HOUR})`],
@@ -105,6 +100,28 @@ test('a question about an hour reads one partition, by its key', async () => {
   }
 });
 
+test('sums of slots open the partitions of their time and no others', async () => {
+  const client = new pg.Client({ connectionString: await openPlannedWorld() });
+  await client.connect();
+  const hour = `timestamptz '2026-01-15 12:00Z', timestamptz '2026-01-15 12:00Z' + interval '1 hour'`;
+  try {
+    for (const name of ['candles', 'vwap', 'returns']) {
+      await client.query('BEGIN');
+      const { rows } = await client.query(
+        `SELECT * FROM analytics.${name}('M7_USD', '10 minutes', ${hour})`,
+      );
+      assert.equal(rows.length, 6, name);
+      const locks = await client.query<{ name: string }>(`
+        SELECT DISTINCT relation::regclass::text AS name FROM pg_locks
+        WHERE pid = pg_backend_pid() AND relation::regclass::text ~ '^trade_[0-9]+$'`);
+      assert.deepEqual(locks.rows, [{ name: 'trade_20260115' }], name);
+      await client.query('COMMIT');
+    }
+  } finally {
+    await client.end();
+  }
+});
+
 test('the first trades of a long span are read without sorting it', async () => {
   const url = await openPlannedWorld();
   const sql = `SELECT * FROM analytics.trades('M7_USD', '2026-01-11', '2026-01-20') ORDER BY traded_at, tid LIMIT 10`;
@@ -130,30 +147,6 @@ test('the newest trades of a market are read by its key, whatever the length of 
     read.map((node) => node['Index Name']),
     ['trade_20260120_pkey'],
   );
-});
-
-test('rows next to an instant are read from the key, not sorted', async () => {
-  const url = await openPlannedWorld();
-  const fromMs = Date.UTC(2026, 0, 15);
-  const span = { fromMs, toMs: fromMs + 86_400_000 };
-  const variants = { trades: 0, candles: 600, tickers: 0, depth: 0, states: 86_400 };
-  for (const kind of SERIES_KINDS) {
-    const question = { kind, marketId: 7, variantS: variants[kind], where: [] };
-    const statements: [sql: string, values: unknown[]][] = [];
-    const query = async (sql: string, values: readonly unknown[] = []) => {
-      statements.push([sql, [...values]]);
-      return [];
-    };
-    await hotRows({ query }, question, span, 'newest', 10);
-    await hotRows({ query }, question, span, 'oldest', 10);
-    await newestOfMarkets({ query }, question, [1, 7], span);
-    assert.equal(statements.length, 3);
-    for (const [sql, values] of statements) {
-      const nodes = await explain(url, sql, values);
-      assert.ok(!nodes.some((node) => node['Node Type'].includes('Sort')), `${kind}: ${sql}`);
-      assert.ok(nodes.some((node) => node['Index Name'] !== undefined));
-    }
-  }
 });
 
 test('parameters prune as literals do', async () => {

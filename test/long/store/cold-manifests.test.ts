@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { filesBelow } from '../../../src/archive/cold/folder.js';
 import { parseColdManifest } from '../../../src/archive/cold/manifest.js';
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
 import { openReading } from '../../../src/archive/reading.js';
 import { askRows } from '../../support/worlds/asking.js';
 import { archiveDay, type ColdPlace } from '../../support/worlds/cold-world.js';
@@ -107,7 +108,7 @@ test('a manifest of the same partition from another time does not pass for the o
   assert.notDeepEqual(await readFile(path), earlier);
   await rm(path);
   await writeFile(path, earlier);
-  const reading = await openReading(world.store, world);
+  const reading = await openReading(world.store, { cold: new FolderStorage(world.coldDir) });
   const span = { fromMs: Date.UTC(2026, 0, 13), toMs: Date.UTC(2026, 0, 14) };
   await assert.rejects(reading.coldFiles('trades', span), {
     code: 'cold_damaged',
@@ -130,7 +131,7 @@ test('a manifest of another partition does not pass for the one that counts', as
   const fromMs = Date.parse(DAYS[1]);
   for (const other of others) {
     await cp(other, mine);
-    const reading = await openReading(store, place);
+    const reading = await openReading(store, { cold: new FolderStorage(place.coldDir) });
     await assert.rejects(reading.coldFiles('trades', { fromMs, toMs: fromMs + DAY_MS }), {
       code: 'cold_damaged',
       message: /is of \w+ from .* to .*, which is another partition/,

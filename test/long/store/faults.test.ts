@@ -7,7 +7,6 @@ import { createInterface } from 'node:readline';
 import test from 'node:test';
 import { describeFailure } from '../../../src/cli/failure.js';
 import { systemClock } from '../../../src/kernel/clock.js';
-import { seededRandom } from '../../../src/kernel/random.js';
 import { migrate, startEmbeddedPostgres } from '../../../src/store/index.js';
 import {
   makeDatabase,
@@ -19,11 +18,13 @@ import { PostgresProxy } from '../../support/postgres/postgres-proxy.js';
 import {
   ALWAYS,
   claim,
+  journalFaults,
   miscountedDays,
   NOON_S,
   trade,
 } from '../../support/postgres/postgres-rows.js';
 import { makeTempDir } from '../../support/postgres/postgres-server.js';
+import { drawsOfRun, runSeed } from '../../support/seeds.js';
 import { BTC } from '../../support/worlds/store-world.js';
 
 const MARKET = {
@@ -33,15 +34,13 @@ const MARKET = {
 const KILLS = 22;
 
 test('kill -9 at any moment leaves coverage within rows, and nothing acknowledged is lost', async (context) => {
-  const seed = Number(process.env.TAPEKEEP_TEST_SEED ?? Math.floor(Math.random() * 1e6));
-  context.diagnostic(`seed ${seed} (TAPEKEEP_TEST_SEED replays it), ${KILLS} kills`);
-  const random = seededRandom(seed);
+  const random = drawsOfRun(context);
   const { store, url } = await openTestStore();
   await store.ensureMarkets([MARKET], 0);
   let acknowledged = 0;
   for (let kill = 0; kill < KILLS; kill += 1) {
     const file = join(import.meta.dirname, '../../support/postgres/postgres-writing-child.ts');
-    const args = ['--import', 'tsx', file, url, String(seed + kill)];
+    const args = ['--import', 'tsx', file, url, String(runSeed + kill)];
     const stdio: ['ignore', 'pipe', 'inherit'] = ['ignore', 'pipe', 'inherit'];
     const env = { PATH: '/usr/bin:/bin' };
     const cwd = join(import.meta.dirname, '../../..');
@@ -59,6 +58,7 @@ test('kill -9 at any moment leaves coverage within rows, and nothing acknowledge
     const [, signal] = await exited;
     assert.equal(signal, 'SIGKILL');
     assert.deepEqual(await miscountedDays(url), []);
+    assert.deepEqual(await journalFaults(url), []);
     const [stored] = await runSql<{ n: number; ids: number }>(
       url,
       'SELECT count(*)::int AS n, count(DISTINCT tid)::int AS ids FROM trade WHERE tid <= $1',

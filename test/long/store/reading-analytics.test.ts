@@ -3,6 +3,7 @@ import test from 'node:test';
 import pg from 'pg';
 import { runSql } from '../../support/postgres/postgres.js';
 import { loginAs } from '../../support/postgres/postgres-logins.js';
+import { pointCold, standInForCold } from '../../support/worlds/cold-stand-in.js';
 import { archiveDay } from '../../support/worlds/cold-world.js';
 import { DAYS, KINDS, openDaysWorld } from '../../support/worlds/days-world.js';
 import { makeFolder } from '../../support/worlds/export-world.js';
@@ -14,261 +15,261 @@ const ASKED: readonly ((from: string, to: string) => string)[] = [
   (from, to) => `analytics.vwap('BTC_USD', '1 hour', ${from}, ${to})`,
   (from, to) => `analytics.returns('BTC_USD', 3600, ${from}, ${to})`,
   (from, to) => `analytics.klines('BTC_USD', '1 hour', ${from}, ${to})`,
+  (from, to) => `analytics.klines('BTC_USD', '1 hour', ${from}, ${to}, '2026-01-20Z')`,
   (from, to) => `analytics.tickers('BTC_USD', ${from}, ${to})`,
   (from, to) => `analytics.depth_levels('BTC_USD', ${from}, ${to})`,
   (from, to) => `analytics.spread('BTC_USD', ${from}, ${to})`,
   (from, to) => `analytics.states('BTC_USD', '1 day', ${from}, ${to})`,
 ];
-const COLD = {
-  code: 'TK002',
-  message: /are in cold files, not in the database/,
-  hint: /tapekeep query/,
-};
+const VIEWS = ['trades', 'klines', 'tickers', 'states', 'depth_levels'];
+const [FIRST, NOON, SECOND, THIRD] = [
+  ...[`'2026-01-14Z'`, `'2026-01-14 12:00Z'`, `'2026-01-15Z'`, `'2026-01-16Z'`],
+] as [string, string, string, string];
+/** Known only when the statement runs, though always the same. */
+const later = (moment: string) => `(timestamptz ${moment} + (now() - now()))`;
 
-test('a span of which rows are in files is refused, whoever asks and in whatever way', async (t) => {
-  const place = await openDaysWorld(await makeFolder(t));
-  for (const kind of KINDS) await archiveDay(place, kind, DAYS[0]);
-  const reader = await loginAs(place.url, 'tapekeep_reader');
-  const client = new pg.Client({ connectionString: reader });
+const STATEMENTS: readonly string[] = [
+  ...ASKED.flatMap((call) =>
+    [
+      [FIRST, THIRD],
+      [NOON, SECOND],
+      [later(NOON), later(THIRD)],
+    ].map(([from, to]) => `SELECT * FROM ${call(`${from}::timestamptz`, `${to}::timestamptz`)}`),
+  ),
+  ...VIEWS.flatMap((view) => [
+    `SELECT * FROM analytics.${view}`,
+    `SELECT count(*) FROM analytics.${view}`,
+    `SELECT market, count(*) FROM analytics.${view} WHERE market = 'BTC_USD' GROUP BY 1`,
+  ]),
+  ...[NOON, SECOND].map((at) => `SELECT * FROM analytics.depth_at('BTC_USD', ${at})`),
+  `SELECT * FROM analytics.completeness('BTC_USD', '2026-01-14')`,
+];
+
+/** A row as text, decimals by their value: which of two equal ones is the lowest depends on the order of reading. */
+const textOf = (row: object) =>
+  JSON.stringify(row).replaceAll(
+    /"(-?\d+\.\d*?)0*"/g,
+    (_, digits: string) => `"${digits.replace(/\.$/, '')}"`,
+  );
+
+/** Answers of all statements, rows in one order. */
+async function answersOf(client: pg.Client): Promise<Map<string, string[]>> {
+  const answers = new Map<string, string[]>();
+  for (const sql of STATEMENTS) {
+    const { rows } = await client.query(sql);
+    answers.set(sql, rows.map(textOf).sort());
+  }
+  return answers;
+}
+
+async function connected(t: test.TestContext, url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url });
   await client.connect();
   t.after(() => client.end());
-  const noon = `'2026-01-14 12:00Z'`;
-  const [second, third] = [`'2026-01-15 00:00Z'`, `'2026-01-16 00:00Z'`];
-  // Known only when the statement runs, though always the same.
-  const later = (moment: string) => `(timestamptz ${moment} + (now() - now()))`;
-  for (const call of ASKED) {
-    for (const [from, to] of [
-      [noon, second],
-      [noon, third],
-      [`'2026-01-13 00:00Z'`, `'2026-01-14 00:00:01Z'`],
-      [later(noon), later(third)],
-      [later(noon), second],
-      [noon, later(second)],
-    ] as const) {
-      const sql = `SELECT * FROM ${call(`${from}::timestamptz`, `${to}::timestamptz`)}`;
-      await assert.rejects(client.query(sql), COLD, sql);
+  return client;
+}
+
+test('archived rows answer as they did before, to readers, in every view and function', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  const reader = await connected(t, await loginAs(place.url, 'tapekeep_reader'));
+  const before = await answersOf(reader);
+  assert.ok([...before.values()].every((rows) => rows.length > 0));
+  // Plans of before, of this session.
+  const plans: [string, string[]][] = [];
+  const run = async (name: string) =>
+    (await reader.query(`EXECUTE ${name} (${NOON}, ${THIRD})`)).rows.map(textOf).sort();
+  for (const [index, call] of ASKED.entries()) {
+    await reader.query(
+      `PREPARE one${index} (timestamptz, timestamptz) AS SELECT * FROM ${call('$1', '$2')}`,
+    );
+    plans.push([`one${index}`, await run(`one${index}`)]);
+  }
+  await standInForCold(place.url);
+  for (const kind of KINDS) await archiveDay(place, kind, DAYS[0]);
+  assert.deepEqual(await answersOf(reader), before);
+  for (const mode of ['auto', 'force_generic_plan']) {
+    await reader.query(`SET plan_cache_mode = ${mode}`);
+    for (const [name, rows] of plans) {
+      assert.deepEqual(await run(name), rows, `${name} ${mode}`);
     }
-    const hot = call(`${second}::timestamptz`, `${third}::timestamptz`);
-    const { rows } = await client.query(`SELECT * FROM ${hot}`);
-    assert.ok(rows.length > 0, hot);
-    await client.query('SET plan_cache_mode = force_generic_plan');
-    await client.query(
+  }
+  await reader.query('RESET plan_cache_mode');
+  // A snapshot of before the next day left: rows of that day are the same from wherever they come.
+  await reader.query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM market');
+  for (const kind of KINDS) await archiveDay(place, kind, DAYS[1]);
+  assert.deepEqual(await answersOf(reader), before);
+  await reader.query('COMMIT');
+});
+
+test('hot time is answered while nothing answers for archived time', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  for (const kind of KINDS) await archiveDay(place, kind, DAYS[0]);
+  // A port that nothing listens on.
+  const nowhere = new URL(place.url);
+  nowhere.port = '1';
+  await pointCold(place.url, nowhere.href);
+  const reader = await connected(t, await loginAs(place.url, 'tapekeep_reader'));
+  const unreachable = { code: '08001', message: /could not connect to server "tapekeep_cold"/ };
+  for (const call of ASKED) {
+    const ask = (from: string, to: string) =>
+      reader.query(`SELECT * FROM ${call(`${from}::timestamptz`, `${to}::timestamptz`)}`);
+    for (const [from, to] of [
+      [SECOND, THIRD],
+      [later(SECOND), later(THIRD)],
+    ] as const) {
+      const rows = await ask(from, to).then(
+        (answer) => answer.rows.length,
+        (error: Error) => error.message,
+      );
+      assert.ok(Number(rows) > 0, `${rows}: ${call(from, to)}`);
+    }
+    await assert.rejects(ask(NOON, SECOND), unreachable, call(NOON, SECOND));
+    await reader.query('SET plan_cache_mode = force_generic_plan');
+    await reader.query(
       `PREPARE one (timestamptz, timestamptz) AS SELECT * FROM ${call('$1', '$2')}`,
     );
-    await assert.rejects(client.query(`EXECUTE one (${noon}, ${second})`), COLD, hot);
-    assert.equal(
-      (await client.query(`EXECUTE one (${second}, ${third})`)).rows.length,
-      rows.length,
-    );
-    await client.query('DEALLOCATE one; RESET plan_cache_mode');
+    assert.ok((await reader.query(`EXECUTE one (${SECOND}, ${THIRD})`)).rows.length > 0);
+    await reader.query('DEALLOCATE one; RESET plan_cache_mode');
   }
-  // The book of the first day still held when the second began, but for its first row.
-  const bookAt = (at: string) => client.query(`SELECT * FROM analytics.depth_at('BTC_USD', ${at})`);
-  await assert.rejects(bookAt(noon), COLD);
-  assert.ok((await bookAt(second)).rows.length > 0);
-  await runSql(place.url, `DELETE FROM depth WHERE observed_at = ${second}`);
-  await assert.rejects(bookAt(second), COLD);
-  const spread = `analytics.spread('BTC_USD', ${second}, ${third})`;
-  await assert.rejects(client.query(`SELECT * FROM ${spread}`), COLD);
+  const newest = `SELECT tid FROM analytics.trades WHERE traded_at >= ${SECOND} ORDER BY traded_at DESC LIMIT 3`;
+  assert.equal((await reader.query(newest)).rows.length, 3);
+  // The book of the second day is its own: no look at the day before is needed for it.
+  const book = await reader.query(
+    `SELECT * FROM analytics.depth_at('BTC_USD', '2026-01-15 12:00Z')`,
+  );
+  assert.ok(book.rows.length > 0);
+  assert.equal(
+    (await reader.query(`SELECT * FROM analytics.completeness('BTC_USD', '2026-01-14')`)).rows
+      .length > 0,
+    true,
+  );
 });
 
-test('what is asked before and after a partition leaves is answered by what holds then', async (t) => {
+interface Plan {
+  readonly 'Node Type': string;
+  readonly 'Relation Name'?: string;
+  readonly 'Remote SQL'?: string;
+  readonly 'Actual Loops'?: number;
+  readonly Plans?: readonly Plan[];
+}
+
+/** Scans of a plan, in their order: whether foreign, of what, and whether they ran. */
+function scansOf(plan: Plan): { of: string; isForeign: boolean; ran: boolean; remote: string }[] {
+  const own = plan['Relation Name'];
+  const here =
+    own === undefined
+      ? []
+      : [
+          {
+            ...{ of: own, isForeign: plan['Node Type'] === 'Foreign Scan' },
+            ...{ ran: (plan['Actual Loops'] ?? 0) > 0, remote: plan['Remote SQL'] ?? '' },
+          },
+        ];
+  return [...here, ...(plan.Plans ?? []).flatMap(scansOf)];
+}
+
+test('archived days are pruned, ordered and filtered as any other partition', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
-  const client = new pg.Client({ connectionString: place.url });
-  await client.connect();
-  t.after(() => client.end());
-  const span = `'2026-01-14 12:00Z', '2026-01-15 12:00Z'`;
-  await client.query(`PREPARE fixed AS SELECT count(*) FROM analytics.trades('BTC_USD', ${span})`);
-  assert.deepEqual((await client.query('EXECUTE fixed')).rows, [{ count: '12' }]);
+  await standInForCold(place.url);
   await archiveDay(place, 'trades', DAYS[0]);
-  await assert.rejects(client.query('EXECUTE fixed'), COLD);
-  await client.query(`SET tapekeep.missing = 'ignore'; DEALLOCATE fixed`);
-  const count = `SELECT count(*) FROM analytics.trades('BTC_USD', ${span})`;
-  assert.deepEqual((await client.query(count)).rows, [{ count: '8' }]);
-  await client.query('RESET tapekeep.missing');
-  await runSql(
-    place.url,
-    `UPDATE partition_state SET state = 'expired', uri = NULL
-     WHERE table_name = 'trade' AND state = 'archived'`,
-  );
-  await assert.rejects(client.query(count), {
-    ...{ code: 'TK003', message: /no longer kept/ },
-    detail: /^\d+ of its parts: [^;]*$/,
-  });
-  const candles = `SELECT count(*) FROM analytics.candles('BTC_USD', '1 hour', ${span})`;
-  assert.equal((await client.query(candles)).rows.length, 1, 'slots say themselves what is known');
-  const { rows } = await client.query(
-    `SELECT state, count(*) FROM analytics.partitions WHERE table_name = 'trade' AND starts_at <= '2026-01-16Z' GROUP BY 1 ORDER BY 1`,
-  );
-  assert.deepEqual(rows, [
-    { state: 'expired', count: '1' },
-    { state: 'hot', count: '2' },
-  ]);
-});
-
-/** Statements over a view that answer without its rows being asked for, or seem to. */
-const OVER = (view: string) => [
-  `SELECT count(*) FROM ${view}`,
-  `SELECT * FROM ${view} LIMIT 0`,
-  `SELECT EXISTS (SELECT FROM ${view})`,
-  `SELECT 1 WHERE 'x' IN (SELECT market FROM ${view})`,
-  `SELECT (SELECT count(*) FROM ${view})`,
-  `SELECT * FROM ${view} WHERE false`,
-  `SELECT count(*) FROM ${view} WHERE market_id = 1 AND 1 = 0`,
-  `SELECT 'x' AS market UNION ALL SELECT market FROM ${view} WHERE false`,
-  `SELECT 1 FROM market LEFT JOIN ${view} v ON v.market_id = market.market_id AND false`,
-  `WITH one AS MATERIALIZED (SELECT market FROM ${view}) SELECT count(*) FROM one WHERE false`,
-  `COPY (SELECT * FROM ${view} LIMIT 0) TO STDOUT`,
-  `DECLARE looked CURSOR WITH HOLD FOR SELECT * FROM ${view}`,
-  `CREATE TEMPORARY TABLE taken AS SELECT * FROM ${view} LIMIT 0`,
-  `EXPLAIN SELECT * FROM ${view}`,
-];
-const VIEWS: Readonly<Record<string, (typeof KINDS)[number]>> = {
-  ...{ 'analytics.trades': 'trades', 'analytics.klines': 'candles' },
-  ...{ 'analytics.tickers': 'tickers', 'analytics.states': 'states' },
-  'analytics.depth_levels': 'depth',
-};
-
-test('a view over a series of which a part is in files is refused, in whatever way it is asked', async (t) => {
-  const place = await openDaysWorld(await makeFolder(t));
-  const client = new pg.Client({ connectionString: place.url });
-  const warnings: string[] = [];
-  client.on('notice', ({ severity, message }) => {
-    if (severity === 'WARNING') warnings.push(message ?? '');
-  });
-  await client.connect();
-  t.after(() => client.end());
-  const before = new Map<string, string>();
-  for (const view of Object.keys(VIEWS)) {
-    const { rows } = await client.query(`SELECT count(*) FROM ${view}`);
-    before.set(view, rows[0].count);
-    // Of a day that stays, so that no plan holds the partition that leaves.
-    const name = view.replace('.', '_');
-    const time = { trades: 'traded_at', klines: 'open_at' }[name.slice(10)] ?? 'observed_at';
-    await client.query(
-      `PREPARE ${name} AS SELECT count(*) FROM ${view} WHERE ${time} >= '2026-01-16Z'`,
-    );
-    await client.query(`EXECUTE ${name}`);
-  }
-  for (const kind of Object.values(VIEWS)) await archiveDay(place, kind, DAYS[0]);
-  const gone = {
-    ...{ code: 'TK002', hint: /tapekeep restore brings.*SET tapekeep\.missing = 'warn'/ },
-    message:
-      /^rows of \w+ between 2026-01-14 00:00:00\+00 and 2026-01-15 00:00:00\+00 are in cold files/,
-    detail: /^1 of its parts: .*manifests\/\w+\/\w+_20260114\.json$/,
+  await archiveDay(place, 'trades', DAYS[1]);
+  await runSql(place.url, 'ANALYZE trade_20260116');
+  const reader = await connected(t, await loginAs(place.url, 'tapekeep_reader'));
+  const scans = async (sql: string) => {
+    const { rows } = await reader.query(`EXPLAIN (ANALYZE, VERBOSE, FORMAT json) ${sql}`);
+    return scansOf(rows[0]['QUERY PLAN'][0].Plan);
   };
-  for (const view of Object.keys(VIEWS)) {
-    for (const sql of [...OVER(view), `EXECUTE ${view.replace('.', '_')}`]) {
-      await assert.rejects(client.query(sql), gone, sql);
-    }
-  }
-  // What asks for no rows goes on: descriptions, comments, own views upon these.
-  const { rows: columns } = await client.query(
-    `SELECT count(*) FROM information_schema.columns WHERE table_schema = 'analytics'`,
+  const of = async (sql: string) => (await scans(sql)).filter(({ isForeign }) => isForeign);
+
+  const newest = await scans(
+    'SELECT * FROM trade WHERE market_id = 1 ORDER BY traded_at DESC, tid DESC LIMIT 10',
   );
-  assert.ok(Number(columns[0].count) > 100);
-  await client.query('CREATE VIEW mine AS SELECT * FROM analytics.trades');
-  await client.query(`SELECT pg_get_viewdef('analytics.trades'::regclass)`);
-  await assert.rejects(client.query('SELECT count(*) FROM mine'), gone);
-  // A branch that no row of the answer can come from is not asked.
-  const never = 'SELECT CASE WHEN false THEN (SELECT count(*) FROM analytics.trades) END AS n';
-  assert.deepEqual((await client.query(never)).rows, [{ n: null }]);
-
-  await client.query(`SET tapekeep.missing = 'warn'`);
-  for (const [view, all] of before) {
-    const { rows } = await client.query(`SELECT count(*) FROM ${view}`);
-    assert.ok(Number(rows[0].count) < Number(all), view);
-    assert.match(
-      warnings.splice(0).join('|'),
-      /^rows of \w+ between 2026-01-14 .* are in cold files, not in the database: the answer is without them$/,
-    );
-    await client.query(`SELECT * FROM ${view} LIMIT 0`);
-    assert.equal(warnings.splice(0).length, 1, view);
-  }
-  await client.query(`SET tapekeep.missing = 'ignore'`);
-  await client.query('SELECT count(*) FROM analytics.trades');
-  assert.deepEqual(warnings, []);
+  assert.deepEqual(
+    newest.map(({ of: name, isForeign, ran }) => [name, isForeign, ran]),
+    [
+      ['trade_20260116', false, true],
+      ['trade_20260115', true, false],
+      ['trade_20260114', true, false],
+    ],
+  );
+  assert.match(newest[1]?.remote ?? '', /market_id = 1\)+ ORDER BY traded_at DESC/);
+  assert.deepEqual(await of(`SELECT * FROM trade WHERE traded_at >= ${THIRD}`), []);
+  assert.deepEqual(await of(`SELECT * FROM trade WHERE traded_at > now() - interval '1 hour'`), []);
+  const [only, ...others] = await of(
+    `SELECT count(*) FROM trade WHERE market_id = 1 AND traded_at >= ${NOON} AND traded_at < ${SECOND}`,
+  );
+  assert.deepEqual([only?.of, only?.ran, others], ['trade_20260114', true, []]);
+  assert.match(only?.remote ?? '', /market_id = 1/);
 });
 
-test('a transaction that keeps its snapshot is not answered without rows that left since', async (t) => {
+test('readers neither see the password of archived rows nor lead it elsewhere', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
-  const client = new pg.Client({ connectionString: place.url });
-  await client.connect();
-  t.after(() => client.end());
-  const left = { code: 'TK002', message: /have left the database since this transaction began/ };
-  // It has looked at no series yet, so that nothing keeps their partitions from going.
-  await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM market');
-  await client.query('SAVEPOINT here');
-  for (const kind of KINDS) await archiveDay(place, kind, DAYS[0]);
-  for (const view of Object.keys(VIEWS)) {
-    await assert.rejects(client.query(`SELECT count(*) FROM ${view}`), left, view);
-    await client.query('ROLLBACK TO here');
-  }
-  for (const call of ASKED) {
-    const sql = `SELECT * FROM ${call(`'2026-01-14Z'`, `'2026-01-15Z'`)}`;
-    await assert.rejects(client.query(sql), left, sql);
-    await client.query('ROLLBACK TO here');
-    await client.query(`SELECT * FROM ${call(`'2026-01-15Z'`, `'2026-01-16Z'`)}`);
-  }
-  await client.query('COMMIT');
-});
-
-test('nothing is called complete of a time that is answered without its rows', async (t) => {
-  const place = await openDaysWorld(await makeFolder(t));
-  const client = new pg.Client({ connectionString: place.url });
-  await client.connect();
-  t.after(() => client.end());
-  const rowsOf = async (sql: string) => (await client.query(sql)).rows;
-  const days = `'2026-01-14Z', '2026-01-17Z'`;
-  const inside = `open_at >= '2026-01-15Z' AND open_at < '2026-01-16Z'`;
-  const claims = [
-    ...['candles', 'vwap', 'returns'].map(
-      (name) => `FROM analytics.${name}('BTC_USD', '1 hour', ${days}) WHERE is_complete`,
-    ),
-    `FROM analytics.klines('BTC_USD', '1 hour', ${days}) WHERE state <> 'gap'`,
+  await standInForCold(place.url);
+  await archiveDay(place, 'trades', DAYS[0]);
+  const reader = await connected(t, await loginAs(place.url, 'tapekeep_reader'));
+  const { password } = new URL(place.url);
+  assert.ok(password.length > 3);
+  const { rows: mappings } = await reader.query('SELECT umoptions FROM pg_user_mappings');
+  assert.deepEqual(mappings, [{ umoptions: null }]);
+  const { rows: explained } = await reader.query('EXPLAIN (VERBOSE) SELECT * FROM trade');
+  assert.ok(!JSON.stringify(explained).includes(password));
+  const refused = [
+    'SELECT * FROM pg_user_mapping',
+    'SELECT * FROM trade_20260114',
+    `ALTER SERVER tapekeep_cold OPTIONS (SET host '192.0.2.1')`,
+    'CREATE USER MAPPING FOR CURRENT_USER SERVER tapekeep_cold',
+    'ALTER USER MAPPING FOR PUBLIC SERVER tapekeep_cold OPTIONS (SET password_required $$false$$)',
+    `CREATE FOREIGN TABLE pg_temp.mine (a int) SERVER tapekeep_cold`,
+    'IMPORT FOREIGN SCHEMA public FROM SERVER tapekeep_cold INTO public',
+    'CREATE SERVER mine FOREIGN DATA WRAPPER postgres_fdw',
+    `SELECT point_cold_server('192.0.2.1', 1, 'a', 'b', 'c')`,
   ];
-  const counted = async (where: string) => {
-    const counts = claims.map((claim) => `(SELECT count(*)::int ${claim} ${where})`);
-    return (await rowsOf(`SELECT ARRAY[${counts.join(', ')}] AS n`))[0]?.n;
-  };
-  assert.deepEqual(await counted(''), [72, 72, 72, 72]);
-  for (const kind of KINDS) await archiveDay(place, kind, DAYS[1]);
-  for (const mode of ['warn', 'ignore']) {
-    await client.query(`SET tapekeep.missing = '${mode}'`);
-    assert.deepEqual(await counted(''), [48, 48, 48, 48], mode);
-    assert.deepEqual(await counted(`AND ${inside}`), [0, 0, 0, 0], mode);
-    // No slot that reaches into the day either.
-    const wide = `analytics.candles('BTC_USD', '36 hours', ${days}, '2026-01-14Z')`;
-    assert.deepEqual(
-      (await rowsOf(`SELECT is_complete FROM ${wide}`)).map((row) => row.is_complete),
-      [false, false],
-    );
-    const held = await rowsOf(
-      `SELECT * FROM analytics.spread('BTC_USD', ${days})
-       WHERE tstzrange(held_from, held_to) && tstzrange('2026-01-15Z', '2026-01-16Z')`,
-    );
-    assert.deepEqual(held, [], mode);
-    const book = `analytics.depth_at('BTC_USD', '2026-01-15 12:00Z')`;
-    assert.deepEqual(await rowsOf(`SELECT * FROM ${book}`), [], mode);
+  for (const sql of refused) {
+    await assert.rejects(reader.query(sql), { code: /^(42501|25006)$/ }, sql);
   }
+  const writer = await connected(t, await loginAs(place.url, 'tapekeep_writer'));
+  assert.deepEqual((await writer.query('SELECT umoptions FROM pg_user_mappings')).rows, mappings);
 });
 
-test('versions of candles that are in files are missed where they are asked for', async (t) => {
+test('nothing goes into archived time, by hand either', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
-  await runSql(
-    place.url,
-    `SELECT make_partition('kline_revision', '2026-01-14');
-     UPDATE partition_state SET state = 'archived', uri = 'manifests/kline_revision/x.json'
-     WHERE table_name = 'kline_revision'`,
-  );
-  const asked = (more: string) =>
+  await standInForCold(place.url);
+  await archiveDay(place, 'trades', DAYS[0]);
+  const insert = `INSERT INTO trade (market_id, traded_at, tid, received_at, side, price, amount, total)
+    VALUES (1, ${NOON}, 99, now(), 'buy', 1, 1, 1)`;
+  for (const sql of [insert, `${insert} ON CONFLICT DO NOTHING`]) {
+    await assert.rejects(runSql(place.url, sql), {
+      ...{ code: '55000', message: 'foreign table "trade_20260114" does not allow inserts' },
+    });
+  }
+  await assert.rejects(runSql(place.url, `UPDATE trade SET total = 1 WHERE traded_at = ${NOON}`), {
+    code: '55000',
+  });
+  await assert.rejects(runSql(place.url, `DELETE FROM trade WHERE traded_at = ${NOON}`), {
+    code: '55000',
+  });
+  await assert.rejects(runSql(place.url, 'TRUNCATE trade'), { code: 'TK004' });
+});
+
+test('the server of archived rows is pointed anew, and told nothing that it knows', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  await standInForCold(place.url);
+  await archiveDay(place, 'trades', DAYS[0]);
+  const reader = await connected(t, await loginAs(place.url, 'tapekeep_reader'));
+  const count = async () =>
+    (await reader.query(`SELECT count(*)::int AS n FROM trade WHERE traded_at < ${SECOND}`)).rows;
+  const [held] = await count();
+  const versions = () =>
     runSql(
       place.url,
-      `SELECT * FROM analytics.klines('BTC_USD', '1 hour', '2026-01-14Z', '2026-01-15Z'${more})`,
+      'SELECT s.xmin::text AS server, m.xmin::text AS mapping FROM pg_foreign_server s, pg_user_mapping m',
     );
-  assert.equal((await asked('')).length, 24);
-  await assert.rejects(asked(`, '2026-01-20Z'`), {
-    ...COLD,
-    message: /rows of kline_revision .* are in cold files/,
-  });
+  const before = await versions();
+  const server = { host: '127.0.0.1', port: 1, user: 'a', password: "it's", dbname: 'other' };
+  await pointCold(place.url, place.url);
+  assert.deepEqual(await versions(), before);
+  await place.store.sealing.pointColdServer(server);
+  await assert.rejects(count(), { code: '08001' });
+  await pointCold(place.url, place.url);
+  assert.deepEqual(await count(), [held]);
 });

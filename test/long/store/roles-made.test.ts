@@ -80,7 +80,7 @@ test('a user without any right on roles keeps the tables, and grants them all th
 });
 
 /** Does as an administrator what a note asks for. */
-async function runAdvice(adminUrl: string, { note }: RolesOutcome): Promise<void> {
+async function runAdvice(adminUrl: string, { note }: Pick<RolesOutcome, 'note'>): Promise<void> {
   const [, sql] = / run "([^"]+)" and /.exec(note ?? '') ?? [];
   assert.ok(sql !== undefined, note ?? 'no note');
   await runSql(adminUrl, sql);
@@ -127,7 +127,7 @@ async function startFreshServer() {
   const server = await startEmbeddedPostgres(options);
   const url = await asSuperuser(server.url, join(dir, 'data'));
   const made = ['owner', 'writer', 'reader'].map((name) => `tapekeep_${name}`);
-  await runSql(url, `DROP ROLE ${made.join(', ')}`);
+  await runSql(url, `DROP EXTENSION postgres_fdw; DROP ROLE ${made.join(', ')}`);
   return {
     url,
     async stop() {
@@ -157,8 +157,12 @@ test('where roles cannot be made, it is said how, and the archive works without'
     const login = await loginAs(server.url, null);
     const { username } = new URL(login);
     await runSql(server.url, `ALTER DATABASE tapekeep OWNER TO ${username}`);
-    const { applied, analytics, roles } = await migrate({ databaseUrl: login });
+    const { applied, analytics, roles, archiving } = await migrate({ databaseUrl: login });
     assert.ok(applied.length > 0);
+    assert.match(
+      archiving ?? '',
+      /^nothing can be archived here, .*"CREATE EXTENSION .* postgres_fdw; GRANT USAGE/,
+    );
     assert.equal(analytics.state, 'replaced');
     assert.equal(roles.state, 'not_allowed');
     assert.match(roles.note ?? '', /"CREATE ROLE tapekeep_owner; CREATE ROLE tapekeep_writer;/);
@@ -199,8 +203,10 @@ test('what an administrator is asked to run is all that is left to do', async ()
     const login = await loginAs(server.url, null);
     await runSql(server.url, `ALTER DATABASE tapekeep OWNER TO ${new URL(login).username}`);
     await runAdvice(server.url, (await migrate({ databaseUrl: login })).roles);
-    const { roles } = await migrate({ databaseUrl: login });
+    const { roles, archiving } = await migrate({ databaseUrl: login });
     assert.deepEqual(roles, { state: 'granted', note: null });
+    await runAdvice(server.url, { note: archiving });
+    assert.equal((await migrate({ databaseUrl: login })).archiving, null);
   } finally {
     await server.stop();
   }

@@ -315,7 +315,6 @@ test('a daemon that only writes can do it all', async (t) => {
     rules: { sealAfterMs: null, retentionMs: { trade: DAY_MS } },
   });
   assert.equal(report.outcomes.length, 3);
-  assert.deepEqual(await allTrades(world.url), []);
   const reader = await loginAs(world.url, 'tapekeep_reader');
   for (const call of ["expire_partition('trade', now())", "begin_seal('trade', now())"]) {
     await assert.rejects(runSql(reader, `SELECT ${call}`), { code: '42501' });

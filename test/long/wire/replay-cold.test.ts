@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { AsOfReader } from '../../../src/archive/as-of/reader.js';
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
+import { Past } from '../../../src/archive/past.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../../src/kernel/random.js';
 import type { Backend } from '../../../src/server/backend.js';
 import { PastModel } from '../../support/models/past-model.js';
+import { drawsOfRun, runSeed, runSeedText } from '../../support/seeds.js';
 import { archiveDay } from '../../support/worlds/cold-world.js';
 import {
   EVENT_DAY_MS,
@@ -19,7 +21,6 @@ import { type Replayed, startReplay } from '../../support/worlds/replayed-archiv
 
 /** A replay of what lies in the database, in files, and in both, asked the same. */
 
-const SEED = Number(process.env.TEST_SEED ?? 20_260_115);
 const SPAN = { fromMs: EVENT_SPAN.from.getTime(), toMs: EVENT_SPAN.to.getTime() };
 const STEPS = 8;
 const dayText = (day: number) =>
@@ -28,8 +29,8 @@ const dayText = (day: number) =>
 const draw = (random: Random, below: number) => Math.floor(random() * below);
 
 async function replayOf(t: TestContext, world: EventWorld, coldDir: string) {
-  const past = new AsOfReader(world.store, { clock: systemClock, coldDir });
-  return await startReplay(t, world.store, { asOf: past, span: SPAN });
+  const past = new Past(world.store, { clock: systemClock, cold: new FolderStorage(coldDir) });
+  return await startReplay(t, world.store, { past, span: SPAN });
 }
 
 /** Moments at which something changes, a millisecond before and after them, and others. */
@@ -75,7 +76,7 @@ async function answers(
   { server, backend, record, failures }: Replayed,
   world: EventWorld,
 ): Promise<string[]> {
-  const random = seededRandom(SEED);
+  const random = seededRandom(runSeed);
   const told: string[] = [];
   for (const atMs of moments(world, random, 3)) {
     backend.clockControl.seek(undefined, atMs);
@@ -99,7 +100,7 @@ const sessionBackendOf = (backend: Replayed['backend']): Backend =>
 
 /** All pushed states, as they are told to those who follow them. */
 async function updates(world: EventWorld, coldDir: string): Promise<object[]> {
-  const past = new AsOfReader(world.store, { clock: systemClock, coldDir });
+  const past = new Past(world.store, { clock: systemClock, cold: new FolderStorage(coldDir) });
   const all: object[] = [];
   for (const marketId of [1, 2, 3]) {
     let after = { observedAtMs: SPAN.fromMs, seq: -1 };
@@ -141,11 +142,11 @@ function stepsOf(model: PastModel): number[] {
 /** Asks at random moments, and compares with what a look at all events says. */
 async function assertAsModel({ backend }: Replayed, world: EventWorld, count: number) {
   const model = new PastModel(world);
-  const random = seededRandom(SEED + 1);
+  const random = seededRandom(runSeed + 1);
   let candles = 0;
   for (const atMs of moments(world, random, count)) {
     const market = EVENT_MARKETS[draw(random, EVENT_MARKETS.length)] ?? '';
-    const what = `${market} ${new Date(atMs).toISOString()}, seed ${SEED}`;
+    const what = `${market} ${new Date(atMs).toISOString()}, ${runSeedText}`;
     backend.clockControl.seek(undefined, atMs);
     const seat = sessionBackendOf(backend);
     const skip = draw(random, 40);
@@ -182,8 +183,7 @@ async function assertAsModel({ backend }: Replayed, world: EventWorld, count: nu
 }
 
 test('the same questions get the same bytes from the database, from files and from both; none sees the future', async (t) => {
-  t.diagnostic(`TEST_SEED=${SEED}`);
-  const world = await makeEventWorld(seededRandom(SEED), true);
+  const world = await makeEventWorld(drawsOfRun(t), true);
   const coldDir = await makeFolder(t, 'cold');
   const replay = await replayOf(t, world, coldDir);
   const expected = await answers(replay, world);

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
 import { runSql } from '../../support/postgres/postgres.js';
+import { COUNT_ROWS } from '../../support/postgres/postgres-rows.js';
 import { startReplayServer } from '../../support/programs/replay-server-process.js';
 import {
   control,
@@ -112,6 +113,7 @@ test('a thousand clients are served, those who read as if those who do not were 
            FROM generate_series(1, $2::int) n) made`,
     [noonMs(0) / 1000, BUSY],
   );
+  await runSql(url, COUNT_ROWS);
   const span = { fromMs: noonMs(0), toMs: noonMs(600) };
   const server = await startReplayServer({ kind: 'replay', databaseUrl: url, ...span });
   t.after(() => server.stop());

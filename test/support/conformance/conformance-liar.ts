@@ -1,29 +1,19 @@
-import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { IDENTITY_HEADER } from '../../../src/contract/extensions.js';
-import { caseLines } from '../../conformance/report.js';
-import type { SuiteOptions } from '../../conformance/suite.js';
 import { startHttpStub } from '../exchanges/stub-server.js';
-import { idsWith, judge, startJudged } from './conformance.js';
 
 export type Row = Record<string, unknown>;
 type Bare = Row & Row[];
 
 /** A body that is altered before it is passed on; `rows` is the payload, without its envelope. */
-export interface Told {
+interface Told {
   status: number;
   body: Row;
   rows: Bare;
 }
 
-/** One lie: which requests get it, how, and the cases that must find it, and no others. */
-export interface Lie {
-  readonly name: string;
-  /** Method, path and query. */
-  readonly where: RegExp;
-  readonly bend: (told: Told) => void;
-  readonly found: readonly string[];
-}
+/** Alters an answer; what it returns counts for nothing. */
+export type Bend = (told: Told) => unknown;
 
 export const at = (rows: Bare, index: number): Row => rows[index] ?? {};
 
@@ -39,7 +29,7 @@ export function listOf(field: unknown): Row[] {
 export async function startLiar(
   t: TestContext,
   truth: string,
-  { where, bend }: Pick<Lie, 'where' | 'bend'>,
+  { where, bend }: { readonly where: RegExp; readonly bend: Bend },
   isNamed = true,
 ) {
   let told = 0;
@@ -77,29 +67,4 @@ export async function startLiar(
     })();
   });
   return { url: stub.baseUrl, told: () => told };
-}
-
-/** Runs each lie by itself: only the cases that should find it do, and it is the server's. */
-export async function tellLies(
-  t: TestContext,
-  lies: readonly Lie[],
-  truth?: { readonly url: string },
-  overrides: Partial<SuiteOptions> = {},
-): Promise<void> {
-  const { url } = truth ?? (await startJudged(t)).server;
-  for (const lie of lies) {
-    await t.test(lie.name, async (t) => {
-      const liar = await startLiar(t, url, lie);
-      const result = await judge(liar.url, overrides);
-      assert.ok(liar.told() > 0, 'the lie was told');
-      const failed = result.cases.filter(({ verdict }) => verdict === 'fail');
-      const shown = failed.flatMap(caseLines).join('\n');
-      assert.deepEqual(idsWith('fail', result), [...lie.found].sort(), shown);
-      assert.ok(
-        failed.every(({ remarks }) => remarks.length > 0),
-        shown,
-      );
-      for (const { failed: sides } of failed) assert.deepEqual(sides, ['server'], shown);
-    });
-  }
 }

@@ -3,9 +3,13 @@ import { Registry } from 'prom-client';
 import { loadCommands } from '../../../src/cli/command.js';
 import { buildProgram } from '../../../src/cli/program.js';
 import { KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
+import { describedDefaults } from '../../../src/config/yaml-file.js';
+import { statusSchema } from '../../../src/console/status-document.js';
 import { ERRORS, EXITS } from '../../../src/kernel/errors.js';
 import { Metrics } from '../../../src/observe/metrics.js';
-import { statusSchema } from '../../../src/status/document.js';
+import { analysts } from '../dashboards/analysts.js';
+import { operators } from '../dashboards/operators.js';
+import { fileOf } from '../dashboards/panels.js';
 import { defaultYaml } from '../repository/repository.js';
 
 /** The pages of `docs/reference` that come from the code; the one of SQL comes from a database. */
@@ -142,51 +146,13 @@ async function commandLinePage(): Promise<string> {
   ].join('');
 }
 
-interface Setting {
-  readonly path: string;
-  readonly value: string;
-  readonly about: string;
-}
-
-interface Section {
-  readonly path: string;
-  readonly about: string;
-  readonly settings: Setting[];
-}
-
-/** Sections and settings of the documented file, each with the comments above and behind it. */
-function sectionsOf(yaml: string): { intro: string; sections: Section[] } {
-  const [intro = '', ...rest] = yaml.split(/\n\n/);
-  const sections: Section[] = [{ path: '', about: '', settings: [] }];
-  const open: string[] = [];
-  let comment: string[] = [];
-  for (const line of rest.join('\n\n').split('\n')) {
-    const [, note] = /^ *# ?(.*)$/.exec(line) ?? [];
-    const [, indent = '', name, value = '', behind] =
-      /^( *)(\w+):\s*(.*?)(?:\s+# (.*))?$/.exec(line) ?? [];
-    if (note !== undefined) comment.push(note);
-    if (behind !== undefined) comment.push(behind);
-    if (name !== undefined) {
-      open.length = indent.length / 2;
-      const within = open.join('.');
-      open.push(name);
-      const about = comment.join(' ');
-      const path = open.join('.');
-      if (value === '') sections.push({ path, about, settings: [] });
-      else sections.find((one) => one.path === within)?.settings.push({ path, value, about });
-    }
-    if (note === undefined) comment = [];
-  }
-  return { intro: intro.replaceAll(/^# ?/gm, ''), sections };
-}
-
 function variablesOf(path: string): string {
   const file = `${variableOf(path)}_FILE`;
   return `\`${variableOf(path)}\`${VARIABLES.has(file) ? `, \`${file}\`` : ''}`;
 }
 
 function configurationPage(): string {
-  const { intro, sections } = sectionsOf(defaultYaml());
+  const { intro, sections } = describedDefaults(defaultYaml());
   const listed = sections.flatMap(({ settings }) => settings.map(({ path }) => path));
   if (listed.length !== KEY_PATHS.size) {
     throw new Error(`${listed.length} settings found in default.yaml, not ${KEY_PATHS.size}`);
@@ -275,7 +241,7 @@ function errorsPage(): string {
   ].join('');
 }
 
-/** Generated pages by path, but for the one of SQL. */
+/** Generated files by path, but for the page of SQL: pages, and the dashboards of Grafana. */
 export async function referencePages(): Promise<Map<string, string>> {
   return new Map([
     ['docs/reference/command-line.md', await commandLinePage()],
@@ -283,5 +249,7 @@ export async function referencePages(): Promise<Map<string, string>> {
     ['docs/reference/errors.md', errorsPage()],
     ['docs/reference/metrics.md', await metricsPage()],
     ['docs/reference/status.schema.json', `${JSON.stringify(statusSchema(), null, 2)}\n`],
+    ['config/grafana/dashboards/operators.json', fileOf(operators())],
+    ['config/grafana/dashboards/analysts.json', fileOf(analysts())],
   ]);
 }

@@ -21,6 +21,7 @@ const INTERNAL = new Set([
   'reader_lock',
   'candle_recheck',
   'writer_commit',
+  'journal',
 ]);
 
 /** Tables or views of a schema with the comments of their columns; no partitions of others. */
@@ -109,7 +110,7 @@ export async function sqlPage(url: string): Promise<string> {
     '\n## Functions of `analytics`\n\n',
     part(({ about }) => !isHelper(about)),
     '\n## Tables\n\n',
-    'They hold hot rows only; see [hot, archived, expired](../guides/sql.md#hot-archived-expired).\n\n',
+    'What archived rows cost: [hot, archived, expired](../guides/sql.md#hot-archived-expired).\n\n',
     described.map((one) => `${withExample(one.name, one.about)}\n${columnsOf(one)}`).join('\n'),
     `\n## Internal\n\nThese may change in any version. Tables: ${listOf(internal)}. Functions of \`analytics\`: `,
     `${listOf(helpers)}.\n`,

@@ -1,23 +1,17 @@
 import type { TestContext } from 'node:test';
-import { type Random, seededRandom } from '../../../src/kernel/random.js';
+import type { Random } from '../../../src/kernel/random.js';
+import { drawsOfRun, worlds } from '../seeds.js';
 
-/**
- * What all fuzzing shares: a seed that is printed and can be given again, and mutations of values
- * and bytes. `TAPEKEEP_FUZZ_SEED` repeats a run, `TAPEKEEP_FUZZ_COUNT` makes it longer.
- */
+/** What all fuzzing shares: the seed of the run, and mutations of values and bytes. */
 
 export interface Fuzzing {
-  readonly seed: number;
   readonly count: number;
   readonly random: Random;
 }
 
-/** @param count how many cases a run has unless the environment says otherwise */
+/** @param count how many cases a usual run has; one that explores has more */
 export function startFuzzing(t: TestContext, count: number): Fuzzing {
-  const { TAPEKEEP_FUZZ_SEED: givenSeed, TAPEKEEP_FUZZ_COUNT: givenCount } = process.env;
-  const seed = givenSeed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(givenSeed);
-  t.diagnostic(`TAPEKEEP_FUZZ_SEED=${seed}`);
-  return { seed, count: Number(givenCount ?? count), random: seededRandom(seed) };
+  return { count: Math.max(count, worlds(count)), random: drawsOfRun(t) };
 }
 
 export function below(random: Random, end: number): number {

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import fc from '../properties.js';
 import type { WalkWorld } from './model-walk.js';
 
 const share = fc.integer({ min: -20, max: 100 }).map((percent) => percent / 100);

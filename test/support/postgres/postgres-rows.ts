@@ -70,6 +70,35 @@ export async function miscountedDays(url: string): Promise<object[]> {
 
 type Committing = Pick<Store, 'commit'>;
 
+/** Counts states and trades that a test has put into their tables by SQL, as the writer would have. */
+export const COUNT_ROWS = `
+  INSERT INTO rows_by_day (market_id, series, variant, day, rows)
+  SELECT market_id, 'market_state', period_s, (observed_at AT TIME ZONE 'UTC')::date, count(*)
+  FROM market_state GROUP BY 1, 2, 3, 4
+  UNION ALL SELECT market_id, 'trade', 0, (traded_at AT TIME ZONE 'UTC')::date, count(*)
+  FROM trade GROUP BY 1, 2, 3, 4
+  ON CONFLICT (market_id, series, variant, day) DO UPDATE SET rows = excluded.rows`;
+
+/**
+ * Where the journal does not say what became of trades: a number that is missing, a trade in no entry, an entry whose
+ * ends are no trades.
+ */
+export async function journalFaults(url: string): Promise<object[]> {
+  return await runSql(
+    url,
+    `SELECT 'numbers' AS fault, count(*)::text AS detail FROM journal
+     HAVING count(*) <> (SELECT entry_no FROM writer_commit) OR count(*) <> coalesce(max(entry_no), 0)
+     UNION ALL
+     SELECT 'trade in no entry', t.tid::text FROM trade t
+     WHERE NOT EXISTS (SELECT FROM journal j WHERE j.series = 'trade' AND j.market_id = t.market_id AND j.span @> t.traded_at)
+     UNION ALL
+     SELECT 'entry without trades', j.entry_no::text FROM journal j
+     WHERE j.series = 'trade' AND j.change = 'rows' AND (
+       NOT EXISTS (SELECT FROM trade t WHERE t.market_id = j.market_id AND t.traded_at = lower(j.span))
+       OR NOT EXISTS (SELECT FROM trade t WHERE t.market_id = j.market_id AND t.traded_at = upper(j.span) - interval '1 s'))`,
+  );
+}
+
 export const revoke = (
   store: Committing,
   stream: StreamRef,

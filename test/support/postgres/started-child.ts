@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -33,4 +33,13 @@ export async function startChild(
       await ended;
     },
   };
+}
+
+/** The writer of `postgres-writing-child.ts`, which prints what it has committed until it is killed. */
+export function startWriter(url: string, seed: number): ChildProcess {
+  const file = join(import.meta.dirname, 'postgres-writing-child.ts');
+  return spawn(process.execPath, ['--import', 'tsx', file, url, String(seed)], {
+    ...{ cwd: join(import.meta.dirname, '../../..'), env: { PATH: '/usr/bin:/bin' } },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
 }

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { AsOfReader } from '../../../src/archive/as-of/reader.js';
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
+import { Past } from '../../../src/archive/past.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { systemRandom } from '../../../src/kernel/random.js';
 import { openReplay } from '../../../src/replay/replay-backend.js';
@@ -47,9 +48,9 @@ async function serveReplay(order: Extract<ReplayServerOrder, { kind: 'replay' }>
   const store = await openStore({
     ...{ databaseUrl, telemetry, clock: systemClock, random: systemRandom },
   });
-  const past = new AsOfReader(store, { clock: systemClock, coldDir: '/nonexistent' });
+  const past = new Past(store, { clock: systemClock, cold: new FolderStorage('/nonexistent') });
   const backend = await openReplay({
-    ...{ asOf: past, clock: systemClock, span: { fromMs, toMs }, markets: [], speed: 'max' },
+    ...{ past, clock: systemClock, span: { fromMs, toMs }, markets: [], speed: 'max' },
     ...{ allowsGaps: true, hasDisconnects: false, onFailure: fail },
   });
   const { url, realtimeUrl } = await startExchangeServer({

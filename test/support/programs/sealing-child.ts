@@ -8,6 +8,9 @@ import type { LifeRules } from '../../../src/archive/sealing/plan.js';
 const [built, databaseUrl = '', coldDir = '', rules = '', now = '0', deadly = ''] =
   process.argv.slice(1);
 const load = (path: string): Promise<unknown> => import(new URL(path, built).href);
+const { FolderStorage } = (await load(
+  'archive/cold/storage.js',
+)) as typeof import('../../../src/archive/cold/storage.js');
 const { liveOn, restore } = (await load(
   'archive/sealing/life.js',
 )) as typeof import('../../../src/archive/sealing/life.js');
@@ -27,7 +30,13 @@ const store = await openStore({
   ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry },
 });
 const options = {
-  ...{ store, coldDir, clock: systemClock, version: '1.2.3', nowMs: Number(now) },
+  ...{
+    store,
+    cold: new FolderStorage(coldDir),
+    clock: systemClock,
+    version: '1.2.3',
+    nowMs: Number(now),
+  },
   signal: new AbortController().signal,
   watcher: {
     onRows: () => undefined,

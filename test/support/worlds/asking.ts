@@ -1,5 +1,6 @@
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
 import { answerQuestion } from '../../../src/archive/query/answer.js';
-import type { Selection } from '../../../src/archive/query/needs.js';
+import type { Selection } from '../../../src/archive/query/selection.js';
 import { openStatement } from '../../../src/archive/query/statement.js';
 import type { ArchiveReader } from '../../../src/archive/reading.js';
 
@@ -24,7 +25,7 @@ export async function askRows(
   await answerQuestion(
     statement,
     {
-      ...{ reader: reading, coldDir, selection, onPhase: () => undefined },
+      ...{ reader: reading, cold: new FolderStorage(coldDir), selection, onPhase: () => undefined },
       onNote: (note) => notes.push(note),
     },
     async (answer) => {

@@ -7,6 +7,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { coldDataPath, coldManifestPath } from '../../../src/archive/cold/folder.js';
 import { type ColdFile, writeColdManifest } from '../../../src/archive/cold/manifest.js';
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
 import { writeParquet } from '../../../src/archive/parquet/file.js';
 import { DuckSession } from '../../../src/archive/parquet/session.js';
 import {
@@ -51,7 +52,8 @@ async function daysOf(url: string, kind: MergedKind, partition: string) {
 
 /**
  * Takes the partition of a series that holds a day out of the database and puts its rows into cold
- * files, in the simplest way: for archives without other users.
+ * files, in the simplest way: for archives without other users. Nothing answers for it in Postgres, unless a test has
+ * something stand in: whatever of the program opened it there would fail.
  *
  * @param day `2026-01-15`
  * @param rowGroupRows few by default, so that what is skipped by groups is worth a test
@@ -81,21 +83,33 @@ export async function archiveDay(
       files.push(await writeFile({ store, coldDir, duck, scratch, kind, rowGroupRows }, piece));
     }
     const uri = coldManifestPath(table, found.name);
-    await writeColdManifest(coldDir, uri, {
-      ...{ tapekeep: '0', madeAt: found.to.toISOString(), table, kind: viewOf(table) },
-      ...{ from: found.from.toISOString(), to: found.to.toISOString(), checksum: '' },
-      rows: files.reduce((sum, { rows }) => sum + rows, 0),
-      columns: seriesColumns(kind).map(({ name, type }) => ({ name, type })),
-      files,
-      coverage: await coverageOf(url, streamsOf(table)[0], found),
-    });
+    await writeColdManifest(
+      new FolderStorage(coldDir),
+      uri,
+      {
+        ...{ tapekeep: '0', madeAt: found.to.toISOString(), table, kind: viewOf(table) },
+        ...{ from: found.from.toISOString(), to: found.to.toISOString(), checksum: '' },
+        rows: files.reduce((sum, { rows }) => sum + rows, 0),
+        columns: seriesColumns(kind).map(({ name, type }) => ({ name, type })),
+        files,
+        coverage: await coverageOf(url, streamsOf(table)[0], found),
+      },
+      { version: null },
+    );
     await runSql(
       url,
       `UPDATE partition_state SET state = 'archived', uri = $3
        WHERE table_name = $1 AND lower(span) = $2`,
       [table, found.from, uri],
     );
-    await runSql(url, `DROP TABLE ${found.name}`);
+    await runSql(
+      url,
+      `SELECT make_cold_server();
+       DROP TABLE ${found.name};
+       CREATE FOREIGN TABLE ${found.name} PARTITION OF ${table}
+         FOR VALUES FROM ('${found.from.toISOString()}') TO ('${found.to.toISOString()}')
+         SERVER tapekeep_cold OPTIONS (schema_name 'cold', table_name '${found.name}', updatable 'false')`,
+    );
     return files.map(({ path }) => join(coldDir, path));
   } finally {
     duck.close();

@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
 import { type ExportPart, exportSeries } from '../../../src/archive/export/export.js';
 import type { Format, Manifest } from '../../../src/archive/export/manifest.js';
 import { Output } from '../../../src/archive/export/output.js';
@@ -55,6 +56,8 @@ export interface ExportRun {
   readonly allowGaps?: boolean;
   readonly isForced?: boolean;
   readonly coldDir?: string;
+  /** Exchange time; default: the end of the last part. */
+  readonly nowMs?: number;
   readonly signal?: AbortSignal;
   readonly onProgress?: () => void;
   readonly onPhase?: () => void;
@@ -67,7 +70,10 @@ export async function runExport({ store, path, ...given }: ExportRun): Promise<M
     sink: { write: () => Promise.reject(new Error('no sink')) },
   });
   const signal = given.signal ?? new AbortController().signal;
-  const reading = await openReading(store, { coldDir: given.coldDir ?? tmpdir(), signal });
+  const reading = await openReading(store, {
+    cold: new FolderStorage(given.coldDir ?? tmpdir()),
+    signal,
+  });
   const ignore = () => undefined;
   try {
     return await exportSeries(
@@ -75,6 +81,7 @@ export async function runExport({ store, path, ...given }: ExportRun): Promise<M
         ...{ kind: given.kind, variantS: given.variantS ?? 0, parts: given.parts },
         ...{ format: given.format, allowGaps: given.allowGaps === true, version: '1.2.3' },
         archive: await store.archive(),
+        nowMs: given.nowMs ?? Math.max(...given.parts.map(({ span }) => span.toMs)),
       },
       {
         ...{ reader: reading, output, clock: systemClock, signal },

@@ -1,7 +1,8 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { AsOfReader } from '../../../src/archive/as-of/reader.js';
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
+import { Past } from '../../../src/archive/past.js';
 import { type Clock, systemClock } from '../../../src/kernel/clock.js';
 import type {
   CoverageClaim,
@@ -116,10 +117,11 @@ export async function startReplay(
   const { isSteered = true, serverClock, ...given } = options;
   const clock = given.clock ?? systemClock;
   const coldDir = join(tmpdir(), 'tapekeep-no-such-folder');
-  const past = given.asOf ?? new AsOfReader(store, { clock: systemClock, coldDir });
+  const past =
+    given.past ?? new Past(store, { clock: systemClock, cold: new FolderStorage(coldDir) });
   const failures: unknown[] = [];
   const backend = await openReplay({
-    ...{ asOf: past, clock, span: { fromMs: noonMs(0), toMs: noonMs(600) }, markets: [] },
+    ...{ past, clock, span: { fromMs: noonMs(0), toMs: noonMs(600) }, markets: [] },
     ...{ speed: 'step', allowsGaps: true, hasDisconnects: false },
     onFailure: (error) => failures.push(error),
     ...given,

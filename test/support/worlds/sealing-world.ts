@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
 import {
   type LifeOptions,
   type LifeReport,
@@ -16,6 +17,7 @@ import type { StreamRef, TradeRow } from '../../../src/model/batch.js';
 import type { PartitionInfo, Store } from '../../../src/store/index.js';
 import { runSql } from '../postgres/postgres.js';
 import { trade } from '../postgres/postgres-rows.js';
+import { standInForCold } from './cold-stand-in.js';
 import { openWithStreams } from './store-world.js';
 
 export const DAY_MS = 86_400_000;
@@ -71,6 +73,7 @@ export async function openSealingWorld(
   const streams = [trades, other];
   const claims = streams.map((stream) => ({ stream, span, evidence: {} }));
   await store.commit({ trades: threeDays(perDay), claims });
+  await standInForCold(url);
   const coldDir = await mkdtemp(join(tmpdir(), 'tapekeep-cold-test-'));
   t.after(() => rm(coldDir, { recursive: true, force: true }));
   return { store, url, coldDir, streams };
@@ -84,7 +87,13 @@ export interface LifeRun extends Partial<Omit<LifeOptions, 'rules' | 'watcher'>>
 function optionsOf({ store, coldDir }: Pick<SealingWorld, 'store' | 'coldDir'>, run: LifeRun) {
   const { rules, onStep, ...rest } = run;
   return {
-    ...{ store, coldDir, clock: systemClock, version: '1.2.3', nowMs: LATER_MS },
+    ...{
+      store,
+      cold: new FolderStorage(coldDir),
+      clock: systemClock,
+      version: '1.2.3',
+      nowMs: LATER_MS,
+    },
     signal: new AbortController().signal,
     rules: { ...ALL_AT_ONCE, ...rules },
     watcher: { onStep: onStep ?? (() => undefined), onRows: () => undefined },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { type Batches, InOrder, mergeSources } from '../../../src/archive/merge.js';
+import fc from '../../support/properties.js';
 
 interface Row {
   readonly atMs: number;

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import type { ColdManifest } from '../../../src/archive/cold/manifest.js';
 import { hotBlocks, makeRows, rowMaker } from '../../../src/archive/row-blocks.js';
-import { placeFiles } from '../../../src/archive/segments.js';
+import { filesWithin } from '../../../src/archive/segments.js';
 import { DAY_MS } from '../../../src/kernel/durations.js';
 import type { ArchiveSnapshot } from '../../../src/store/index.js';
+import fc from '../../support/properties.js';
 
 /** A text as the database hands it out: in pieces that end anywhere. */
 async function* inPieces(text: string, length: number): AsyncGenerator<Buffer> {
@@ -75,9 +75,9 @@ test('files of a manifest are read by day, then by market, whatever their order 
   const days = { from: '2026-01-01T00:00:00Z', to: '2026-01-03T00:00:00Z' };
   const manifest = { ...days, files } as unknown as ColdManifest;
   const span = { fromMs: Date.parse(days.from), toMs: Date.parse(days.to) };
-  const paths = placeFiles('', manifest, span).map(({ path }) => path);
+  const paths = filesWithin(manifest, span).map(({ path }) => path);
   assert.deepEqual(paths, ['01 1', '01 2', '02 1', '02 2']);
   const second = { ...span, fromMs: span.fromMs + DAY_MS };
-  const later = placeFiles('', manifest, second).map(({ path }) => path);
+  const later = filesWithin(manifest, second).map(({ path }) => path);
   assert.deepEqual(later, ['02 1', '02 2'], 'none of a day that was not asked for');
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { assertCollected } from '../../../src/cli/fill/with-filling.js';
+import { assertCollected } from '../../../src/cli/fill/outcome.js';
 import { leftOutText } from '../../../src/cli/gaps.js';
 import { type ConfigTree, loadConfig } from '../../../src/config/load.js';
 import type { StreamKind } from '../../../src/model/series.js';

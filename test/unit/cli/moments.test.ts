@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
-import { instantArgument, resolveInstant, spanStartArgument } from '../../../src/cli/options.js';
+import { instantArgument, spanStartArgument } from '../../../src/cli/options.js';
 import { selectSpan } from '../../../src/cli/selection.js';
+import { resolveInstant } from '../../../src/kernel/instants.js';
 import { formatInstant } from '../../../src/kernel/timestamp.js';
+import fc from '../../support/properties.js';
 
 const NOW_MS = Date.parse('2026-03-01T00:00:00Z');
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { createExchangeClock } from '../../../src/client/exchange-clock.js';
 import { DAY_MS } from '../../../src/kernel/durations.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { ClockDispute } from '../../../src/observe/events.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import fc from '../../support/properties.js';
 import { worlds } from '../../support/seeds.js';
 
 const RESOLUTION_MS = 1000;

@@ -64,13 +64,13 @@ class World {
   }
 
   collector({
-    collectFromMin = 0,
+    collectFromMin = 0 as number | null,
     rereads = 0,
     coveredTrades = (): Span[] => [],
     archive = this.archive as ArchivePort,
     nowMs = () => this.clock.wallMs(),
   } = {}): CandleCollector {
-    const collectFromMs = START_MS + collectFromMin * MINUTE_MS;
+    const collectFromMs = collectFromMin === null ? null : START_MS + collectFromMin * MINUTE_MS;
     const stream = { ...STREAM, collectFromMs };
     return new CandleCollector(
       {
@@ -617,6 +617,15 @@ test('of a time that is not kept any more no candle is asked for', async () => {
   await pollAll(collector);
   assert.deepEqual(world.covered(), [[4900, 4999]]);
   assert.equal(world.asked().length, 1);
+});
+
+test('of candles that are only requested none other is expected, whatever is kept', async () => {
+  const world = new World(200);
+  const collector = world.collector({ collectFromMin: null });
+  collector.keepFrom(START_MS + 20 * MINUTE_MS);
+  collector.backfill({ fromMs: START_MS + 10 * MINUTE_MS, toMs: START_MS + 30 * MINUTE_MS });
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[20, 30]]);
 });
 
 test('a candle that begins in files is not asked for, be it wanted or collected anyway', async () => {

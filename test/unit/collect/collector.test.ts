@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import type { StateEvent } from '../../../src/client/index.js';
-import { Collector } from '../../../src/collect/collector.js';
+import { Collector, type CollectorOptions } from '../../../src/collect/collector.js';
 import type { StateFeedPort } from '../../../src/collect/ports.js';
 import { Schedules } from '../../../src/collect/schedule.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
@@ -86,7 +86,9 @@ class World {
     readonly archive = new ModelArchive(),
     public requestsPerS = 100,
     exactTimes = true,
+    only?: CollectorOptions['only'],
   ) {
+    const isLive = only === undefined;
     const { schedules } = this;
     const { start, stop } = Schedules.prototype;
     t.mock.method(
@@ -113,8 +115,8 @@ class World {
             exactTimes,
             history: 'all',
           },
-          depth: { enabled: true, schedule: SCHEDULES.depth, levels: 5 },
-          tickers: { enabled: true, schedule: SCHEDULES.tickers },
+          depth: { enabled: isLive, schedule: SCHEDULES.depth, levels: 5 },
+          tickers: { enabled: isLive, schedule: SCHEDULES.tickers },
           candles: {
             enabled: true,
             schedule: SCHEDULES.candles,
@@ -122,9 +124,10 @@ class World {
             history: 7_200_000,
             grace: 1000,
           },
-          states: { enabled: true, periodsS: [60] },
+          states: { enabled: isLive, periodsS: [60] },
         },
       },
+      only,
       exchange: this.exchange,
       archive: this.archive,
       openStateFeed: (market) => {
@@ -873,4 +876,70 @@ test('tickers are taken, and covered, of the markets that are collected and of n
     [ids.get('B')],
   );
   await world.collector.stop();
+});
+
+type Three = [number, number, number];
+
+test('restricted to requests, it fills them and nothing else, and leaves the head alone', async (t) => {
+  const isChosen: CollectorOptions['only'] = (market, kind, variant) =>
+    market === 'A' ? kind === 'trades' : kind === 'candles' && variant === 60;
+  const every = '*/2 * * * * *';
+  const world = new World(t, ['A', 'B'], every, new ModelArchive(), 100, false, isChosen);
+  const { archive, clock, collector, exchange } = world;
+  const trades = Array.from({ length: 200 }, (_, at) => {
+    const tid = 200 - at;
+    return {
+      tid,
+      date: START_MS / 1000 - 1 - at,
+      price: '1',
+      amount: '1',
+      total: '1',
+      type: 'buy',
+    };
+  });
+  exchange.answers.historyResult = ({ since, limit }) => {
+    return trades.slice(Number(since), Number(since) + Number(limit));
+  };
+  exchange.answers.kline = ({ market, ...asked }) => {
+    const [start, end, interval] = [asked.start, asked.end, asked.interval].map(Number) as Three;
+    const figures = { open: '1', close: '1', highest: '1', lowest: '1', volume: '1', amount: '1' };
+    const rows = Array.from({ length: (end - start) / interval + 1 }, (_, at) => at);
+    const kline = rows.map((at) => ({ time: start + at * interval, market, ...figures }));
+    return { market, start, end, interval, kline };
+  };
+  await collector.start();
+  await collector.review();
+  await clock.run(60_000);
+  assert.deepEqual([...new Set(exchange.asked.map(({ endpoint }) => endpoint))], ['markets']);
+  assert.deepEqual(
+    archive.streams.map(({ marketId, kind, variant }) => [marketId, kind, variant]),
+    [
+      [1, 'trades', 0],
+      [2, 'candles', 60],
+    ],
+  );
+  const span = { fromMs: START_MS - 150_000, toMs: START_MS - 120_000 };
+  const day = { fromMs: START_MS - 86_400_000, toMs: START_MS - 86_280_000 };
+  const [ofA = assert.fail(), ofB = assert.fail()] = archive.streams;
+  await archive.want(ofA, span);
+  await archive.want(ofB, day);
+  const isFilled = ({ streamId }: { streamId: number }, { fromMs, toMs }: typeof span) =>
+    archive.allRanges(streamId).some((range) => {
+      return range.span.fromMs <= fromMs && toMs <= range.span.toMs;
+    });
+  for (let look = 0; look < 20 && !(isFilled(ofA, span) && isFilled(ofB, day)); look += 1) {
+    await collector.review();
+    await clock.run(3000);
+  }
+  assert.ok(isFilled(ofA, span) && isFilled(ofB, day));
+  const asked = (endpoint: 'historyResult' | 'history' | 'kline') => exchange.countOf(endpoint);
+  assert.deepEqual([asked('history'), asked('kline')], [0, 1]);
+  const before = asked('historyResult');
+  await clock.run(600_000);
+  await collector.review();
+  assert.equal(asked('historyResult'), before);
+  assert.equal(asked('kline'), 1);
+  assert.deepEqual([...archive.memories.values()].flat(), [], 'nothing is expected of the present');
+  await collector.stop();
+  await world.assertNothingRuns();
 });

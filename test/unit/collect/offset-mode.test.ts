@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
 import type { OffsetMode } from '../../../src/store/index.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { type HistoryTraits, ModelHistory } from '../../support/models/model-history.js';
+import fc from '../../support/properties.js';
 import { worlds } from '../../support/seeds.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 

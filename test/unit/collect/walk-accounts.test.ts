@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { seededRandom } from '../../../src/kernel/random.js';
+import fc from '../../support/properties.js';
 import { worlds } from '../../support/seeds.js';
 import { START_MS, signal, type Trade, TradeWorld } from '../../support/worlds/trade-world.js';
 

@@ -171,23 +171,6 @@ test('what an interrupted search has reached is gone on with after a restart', a
   assert.fail('the span is never covered');
 });
 
-test('what is wanted of a time before history is given up as beyond it', async () => {
-  const world = new TradeWorld(every(300, 1, 1000), 1400);
-  const walker = world.walker(1350);
-  await walker.pollHead(signal);
-  walker.backfill(span(0, 1100));
-  await fillAll(walker);
-  assert.deepEqual(world.covered(), [[1001, 1400]]);
-  assert.deepEqual(world.gaps(), [[0, 1001, 'unfillable']]);
-  assert.equal(world.archive.gaps[0]?.reason, 'beyond history');
-  assert.equal(walker.pendingGap(), undefined);
-  assert.equal(world.walker(1350).pendingGap(), undefined);
-  walker.retry(span(1001, 1100));
-  assert.equal(walker.pendingGap(), undefined, 'not of a span above it');
-  walker.retry(span(0, 500));
-  assert.notEqual(walker.pendingGap(), undefined, 'it is tried again when somebody asks for it');
-});
-
 for (const when of ['after the look', 'during the look'] as const) {
   test(`what is wanted below a start that is looked for in vain does not wait for the next look: ${when}`, async () => {
     const world = new TradeWorld(every(600, 1), 600);
@@ -246,44 +229,6 @@ test('a doubted span is walked again, and rows that had vanished are stored agai
   world.assertHonest();
 });
 
-test('a gap that the next page closes is not written down; one that lasts is, once', async () => {
-  const world = new TradeWorld(every(60, 1), 60);
-  world.cap = 50;
-  const walker = world.walker();
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  world.trades = every(120, 1);
-  world.clock.advance(60_000);
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  assert.deepEqual(world.gaps(), []);
-  world.trades = every(500, 1);
-  world.clock.advance(380_000);
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  assert.equal(world.archive.gaps.length, 1);
-  assert.equal(world.archive.gaps[0]?.reason, 'head moved');
-  assert.deepEqual(world.covered(), [[1, 500]]);
-});
-
-test('a gap that is listed because the head moved on is not listed anew after a restart', async () => {
-  const world = new TradeWorld(every(60, 1), 60);
-  world.cap = 50;
-  const first = world.walker(0);
-  await first.pollHead(signal);
-  await fillAll(first);
-  world.trades = every(500, 1);
-  world.clock.advance(440_000);
-  await first.pollHead(signal);
-  await first.fillStep(signal);
-  const listed = () => world.archive.gaps.filter(({ reason }) => reason === 'head moved').length;
-  assert.equal(listed(), 1);
-  const second = world.walker(0);
-  await second.fillStep(signal);
-  assert.notEqual(second.pendingGap(), undefined);
-  assert.equal(listed(), 1);
-});
-
 test('where the start was chosen, history that is wanted below it does not move it', async () => {
   const world = new TradeWorld(every(900, 1, 100), 1000);
   world.cap = 100;
@@ -294,19 +239,6 @@ test('where the start was chosen, history that is wanted below it does not move 
   await fillAll(walker);
   assert.deepEqual(world.covered().at(-1)?.[0], 101);
   assert.equal(world.archive.floorOf(1), START_MS + 950_000);
-});
-
-test('a span just below a covered range of a single trade is reached from the head', async () => {
-  const world = new TradeWorld(every(500, 1), 500);
-  world.cap = 2;
-  const walker = world.walker(499);
-  await walker.pollHead(signal);
-  await walker.pollHead(signal);
-  assert.equal(world.archive.trades.size, 2);
-  walker.backfill(span(490, 492));
-  await fillAll(walker);
-  assert.deepEqual(world.covered().at(-1), [490, 492]);
-  assert.deepEqual(world.record.stalls, []);
 });
 
 test('a page of which no row is shown twice leads to the place that is sought, and claims nothing there', async () => {
@@ -423,59 +355,6 @@ test('below a gap that is put off, each of the next gaps takes a few requests', 
   assert.ok(requests <= 40, `${requests} requests`);
 });
 
-test('failed tries are written down with their number and next moment, and hold over a restart', async () => {
-  const world = new TradeWorld(every(60, 1), 60);
-  world.cap = 50;
-  const first = world.walker();
-  await first.pollHead(signal);
-  await fillAll(first);
-  world.trades = every(500, 1);
-  world.clock.advance(440_000);
-  await first.pollHead(signal);
-  const answer = world.exchange.answers.historyResult ?? assert.fail();
-  world.exchange.answers.historyResult = () => {
-    throw new Error('not today');
-  };
-  for (let attempt = 0; attempt < 3; attempt += 1) {
-    await assert.rejects(first.fillStep(signal), /not today/);
-    world.clock.advance(attempt < 2 ? 20_000 : 0);
-  }
-  const [memory] = world.archive.memories.get(1) ?? [];
-  assert.equal(memory?.attempts, 3);
-  assert.equal(memory?.reason, 'exchange failed');
-  assert.equal(memory?.note, 'not today');
-  const waitMs = (memory?.nextAttemptAtMs ?? 0) - world.clock.wallMs();
-  assert.ok(waitMs >= 4000 && waitMs <= 8000, `${waitMs} ms after the third try`);
-  world.exchange.answers.historyResult = answer;
-  const second = world.walker(0);
-  await second.pollHead(signal);
-  assert.equal(second.pendingGap(), undefined, 'the pause goes on');
-  world.clock.advance(8000);
-  assert.notEqual(second.pendingGap(), undefined);
-  await fillAll(second);
-  world.archive.closeFilledGaps();
-  assert.ok(world.archive.memories.get(1)?.every(({ state }) => state === 'filled'));
-});
-
-test('in id mode a head that does not connect is asked for again in full before anything is lost', async () => {
-  const world = new TradeWorld(every(100, 1), 100);
-  world.mode = 'id';
-  const walker = world.walker(0);
-  for (let poll = 0; poll < 12; poll += 1) {
-    await walker.pollHead(signal);
-    world.clock.advance(1000);
-  }
-  const before = world.exchange.asked.length;
-  const burst = every(300, 0.01, 112).map(({ atS }, at) => ({ tid: 101 + at, atS }));
-  world.trades = [...world.trades, ...burst];
-  world.clock.advance(5_000);
-  await walker.pollHead(signal);
-  const limits = world.exchange.asked.slice(before).map(({ params }) => params.limit);
-  assert.deepEqual(limits, [50, 1000]);
-  assert.equal(world.covered().length, 1);
-  assert.equal(world.exchange.asked.filter(({ params }) => params.since !== 0).length, 0);
-});
-
 test('in id mode pages that were cut on their way do not end the history', async () => {
   const world = new TradeWorld(every(80, 1), 100);
   world.mode = 'id';
@@ -581,20 +460,6 @@ test('in id mode failures do not put off the looks that show where the newest pa
   }
   assert.ok(seconds <= 90, `settled after ${seconds} s`);
   assert.equal(world.archive.startReasons.get(1), 'history horizon');
-});
-
-test('as long as nobody knows how the server counts, only the head is asked for', async () => {
-  const world = new TradeWorld(every(500, 1), 500);
-  world.cap = 100;
-  world.isModeKnown = false;
-  const walker = world.walker();
-  await walker.pollHead(signal);
-  assert.equal(walker.pendingGap(), undefined);
-  await walker.fillStep(signal);
-  assert.equal(world.exchange.asked.length, 1);
-  world.isModeKnown = true;
-  await fillAll(walker);
-  assert.deepEqual(world.covered(), [[1, 500]]);
 });
 
 test('pages and headroom follow what the polls of a market bring', async () => {

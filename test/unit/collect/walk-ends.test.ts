@@ -143,67 +143,6 @@ test('coverage begins with the second after that of the oldest trade, and so aft
   }
 });
 
-test('a history of one second proves nothing of it, and leaves no gap', async () => {
-  for (const laterS of [0, 40]) {
-    const world = new TradeWorld(every(5, 0, 10), 10);
-    const walker = world.walker();
-    await walker.pollHead(signal);
-    // That second may still go on, or lie behind.
-    world.clock.advance(laterS * 1000);
-    await walker.pollHead(signal);
-    await fillAll(walker);
-    world.clock.advance(20_000);
-    await walker.pollHead(signal);
-    await fillAll(walker);
-    assert.deepEqual(world.covered(), [[11, 30 + laterS]]);
-    assert.equal(world.archive.floorOf(1), START_MS + 11_000);
-    assert.deepEqual(world.gaps(), []);
-    assert.equal(world.archive.trades.size, 5);
-  }
-});
-
-test('where the start was chosen, the second in which history ends is part of the gap', async () => {
-  const world = new TradeWorld(floods, 60);
-  const walker = world.walker(0);
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  assert.deepEqual(world.covered(), [[11, 60]]);
-  const gaps = world.gaps().map(([fromS, toS, state]) => [fromS, toS, state]);
-  assert.deepEqual(gaps.at(-1), [0, 11, 'unfillable']);
-  assert.equal(world.archive.trades.size, floods.length);
-});
-
-test('tries below the lowest trade are remembered while nobody knows where history begins', async () => {
-  const world = new TradeWorld(every(500, 1), 500);
-  world.cap = 50;
-  const first = world.walker();
-  await first.pollHead(signal);
-  const answer = world.exchange.answers.historyResult ?? assert.fail();
-  world.exchange.answers.historyResult = () => {
-    throw new Error('not today');
-  };
-  for (let attempt = 0; attempt < 3; attempt += 1) {
-    await assert.rejects(first.fillStep(signal), /not today/);
-    world.clock.advance(attempt < 2 ? 20_000 : 0);
-  }
-  assert.deepEqual(world.archive.gaps, [], 'how much is missing nobody knows');
-  const tries = world.archive.tries.get(1);
-  assert.deepEqual(
-    [tries?.attempts, tries?.reason, tries?.note],
-    [3, 'exchange failed', 'not today'],
-  );
-  world.exchange.answers.historyResult = answer;
-  const second = world.walker();
-  await second.pollHead(signal);
-  assert.equal(second.pendingGap(), undefined, 'the pause goes on over a restart');
-  world.clock.advance(8000);
-  assert.notEqual(second.pendingGap(), undefined);
-  await second.fillStep(signal);
-  assert.equal(world.archive.tries.get(1), undefined, 'it goes on');
-  await fillAll(second);
-  assert.deepEqual(world.covered().at(-1)?.[0], 1);
-});
-
 test('where the exchange forgets as fast as it trades, tries below the lowest trade say that it does, and set the start', async () => {
   const world = new TradeWorld(every(600, 1), 600);
   world.cap = 50;
@@ -291,40 +230,6 @@ test('a span that is wanted of a market without trades is given up on two signs'
   );
 });
 
-test('a restart whose first page shows the newest known trade takes nothing back', async () => {
-  // A page of these reaches down no more than five seconds.
-  const trades = every(5000, 0.005);
-  const world = new TradeWorld(trades, 25);
-  await world.walker(20).pollHead(signal);
-  const before = world.covered();
-  assert.equal(before.length, 1);
-  await world.walker(20).pollHead(signal);
-  assert.deepEqual(world.covered(), before);
-  assert.deepEqual(world.gaps(), []);
-});
-
-test('what only extends the newest coverage by a short time waits for the next rows', async () => {
-  const world = new TradeWorld(every(20, 1), 30);
-  const walker = world.walker();
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  world.clock.advance(6000);
-  await walker.pollHead(signal);
-  const before = world.archive.commits;
-  for (let look = 0; look < 2; look += 1) {
-    world.clock.advance(1000);
-    await walker.pollHead(signal);
-  }
-  assert.equal(world.archive.commits, before);
-  world.clock.advance(3000);
-  await walker.pollHead(signal);
-  assert.equal(world.archive.commits, before + 1, 'no longer than five seconds');
-  world.trades.push({ tid: 21, atS: 42.5 });
-  world.clock.advance(2000);
-  await walker.pollHead(signal);
-  assert.equal(world.archive.commits, before + 2);
-});
-
 test('two signs that history ends are no proof when more than half an hour lies between them', async () => {
   for (const [pauseMs, isProof] of [
     [1_800_000, true],
@@ -360,31 +265,6 @@ test('one row below what is known is shown by a second answer, at another addres
   assert.equal(world.archive.tries.get(1), undefined, 'no try has failed');
 });
 
-test('the only trade that there is is shown by a second answer, at another address', async () => {
-  const world = new TradeWorld(every(1, 1), 1);
-  await world.walker().pollHead(signal);
-  const limits = world.exchange.asked.map(({ params }) => params.limit);
-  assert.deepEqual(limits, [1000, 500]);
-  assert.equal(world.archive.trades.size, 1);
-});
-
-test('a start of history that lies lower an hour later moves down, and one that lies higher does not', async () => {
-  const all = every(300, 1);
-  const world = new TradeWorld(all.slice(100), 300);
-  const walker = world.walker();
-  for (const [fromTid, startS] of [
-    [100, 101],
-    [0, 1],
-    [200, 1],
-  ] as const) {
-    world.trades = all.slice(fromTid);
-    await walker.pollHead(signal);
-    await fillAll(walker);
-    assert.equal(world.archive.floorOf(1), START_MS + startS * 1000);
-    world.clock.advance(3_600_000);
-  }
-});
-
 test('an absence as long as the exchange keeps trades ends no empty time, a longer one does', () => {
   const span = { fromMs: 0, toMs: 10_000 };
   for (const [absenceMs, expected] of [
@@ -395,34 +275,6 @@ test('an absence as long as the exchange keeps trades ends no empty time, a long
     empty.tradedAt(span.toMs + absenceMs);
     assert.deepEqual(empty.span, expected);
   }
-});
-
-test('where trades that were seen are forgotten, the end of what is left is no start of history', async () => {
-  const world = new TradeWorld(every(3, 0, 10), 10);
-  const walker = world.walker();
-  await walker.pollHead(signal);
-  assert.deepEqual(world.covered(), [], 'all of them lie in one second');
-  world.trades = every(11, 1, 60).map(({ tid, atS }) => ({ tid: tid + 3, atS }));
-  world.clock.advance(70_000);
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  assert.deepEqual(world.covered(), [[61, 80]]);
-  assert.equal(world.archive.tries.get(1)?.reason, 'beyond history');
-  assert.equal(world.archive.floorOf(1), null);
-});
-
-test('after a restart, too, the end of what is left above a covered range of trades is no start', async () => {
-  const world = new TradeWorld(every(50, 1), 60);
-  await world.walker().pollHead(signal);
-  assert.deepEqual(world.covered(), [[2, 60]]);
-  world.trades = every(11, 1, 200).map(({ tid, atS }) => ({ tid: tid + 50, atS }));
-  world.clock.advance(160_000);
-  const walker = world.walker();
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  assert.deepEqual(world.covered()[0], [201, 220]);
-  assert.deepEqual(world.gaps().at(-1), [60, 201, 'unfillable']);
-  assert.equal(world.archive.floorOf(1), null);
 });
 
 test('two signs below the same trade, a second to half an hour apart, are a proof; each other one begins anew', () => {
@@ -488,43 +340,6 @@ test('time without trades is proven by three looks, at least a second apart, up 
   );
   assert.equal(empty.look(913_001), undefined, 'after a longer absence it begins anew');
   assert.equal(empty.span, undefined);
-});
-
-test('the first trades of a market lead a step straight on to what is wanted of the time before', async () => {
-  const world = new TradeWorld([], 5000);
-  const walker = world.walker(4999);
-  for (let look = 0; look < 4; look += 1) {
-    await walker.pollHead(signal);
-    world.clock.advance(2000);
-  }
-  walker.backfill(span(100, 200));
-  world.trades = every(10, 1, 5010);
-  world.clock.advance(12_000);
-  assert.equal(walker.pendingGap()?.edgeMs, START_MS + 200_000);
-  await walker.fillStep(signal);
-  assert.equal(walker.pendingGap(), undefined, 'nothing is older: a second sign is waited for');
-  assert.deepEqual(world.gaps(), [], 'and no try has failed');
-});
-
-test('the first trades of a market amid a step neither give up what is wanted of the time before, nor count as a failed try', async () => {
-  const world = new TradeWorld([], 5000);
-  const walker = world.walker(4999);
-  for (let look = 0; look < 4; look += 1) {
-    await walker.pollHead(signal);
-    world.clock.advance(2000);
-  }
-  walker.backfill(span(100, 200));
-  await walker.fillStep(signal);
-  world.trades = every(10, 1, 5010);
-  world.clock.advance(12_000);
-  // The first page of the step comes from before them.
-  world.liesOnce = [];
-  assert.equal(walker.pendingGap()?.edgeMs, START_MS + 200_000);
-  await walker.fillStep(signal);
-  assert.deepEqual(world.gaps(), []);
-  await fillAll(walker);
-  assert.deepEqual(world.gaps().at(-1), [100, 200, 'unfillable']);
-  assert.deepEqual(world.covered(), [[4999, 5020]]);
 });
 
 /** Every request takes a tenth of a second, or what is given, in which so many trades happen, of a list in turn. */
@@ -639,23 +454,3 @@ async function walkFor(seconds: number, world: TradeWorld, perRequest: number | 
 function ignoreStall(error: unknown): void {
   assert.match(String(error), /no progress/);
 }
-
-test('the looks below a gap that is closed end where history does', async () => {
-  const world = new TradeWorld(every(3, 1), 3);
-  const first = world.walker();
-  await first.pollHead(signal);
-  await fillAll(first);
-  world.trades = [
-    ...world.trades,
-    ...every(90, 1, 100).map(({ tid, atS }) => ({ tid: tid + 3, atS })),
-  ];
-  world.cap = 60;
-  world.clock.advance(187_000);
-  const walker = world.walker();
-  await walker.pollHead(signal);
-  const before = world.exchange.asked.length;
-  await walker.fillStep(signal);
-  assert.deepEqual(world.covered(), [[1, 190]]);
-  // The page that closes it, one that shows the oldest trade as well, and one that shows nothing older.
-  assert.equal(world.exchange.asked.length - before, 3);
-});

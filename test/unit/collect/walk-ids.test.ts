@@ -397,22 +397,6 @@ test('a newest row that never was is exposed at the first look of which one answ
   world.assertNothingElse();
 });
 
-test('one low id among those above a gap begins no epoch', async () => {
-  const world = new TradeWorld(every(60, 1), 60);
-  const first = world.walker();
-  await first.pollHead(signal);
-  await fillAll(first);
-  const later = every(100, 1, 200).map(({ tid, atS }) => ({ tid: tid + MILLION, atS }));
-  world.trades = [...world.trades, ...later];
-  const row = later[75] ?? assert.fail();
-  row.tid = 1;
-  world.cap = 50;
-  world.clock.advance(240_000);
-  await world.walker().pollHead(signal);
-  assert.equal(world.covered().length, 2);
-  assert.deepEqual(world.gaps(), []);
-});
-
 test('a newest row that looks odd is no trade that its page lacks, and is claimed once a second answer shows it', async () => {
   const world = new TradeWorld(every(10, 1), 11);
   const { clock, record: telemetry } = world;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { fired, WalkRun, type WalkWorld } from '../../support/models/model-walk.js';
 import { worldOf } from '../../support/models/model-walk-arb.js';
+import fc from '../../support/properties.js';
 import { isReplay, worlds } from '../../support/seeds.js';
 
 /**
@@ -14,7 +14,10 @@ import { isReplay, worlds } from '../../support/seeds.js';
 
 const UNTROUBLED = { brokenEvery: 0, shortShare: 0, forgetEvery: 0 } as const;
 const QUIET = { mode: 'id', seed: 1, cap: 1000, floor: null, ...UNTROUBLED } as const;
-/** Worlds in which a lost gap grows by a doubt, twice, or a wanted span begins before all history. */
+/**
+ * Worlds in which a lost gap grows by a doubt, twice, or a wanted span begins before all history; and one in which
+ * the commit that lists a gap as lost fails.
+ */
 const LOST_AND_INVALIDATED: readonly WalkWorld[] = [
   {
     ...{ ...QUIET, history: 2, perRequest: 0, staleEvery: 36, replicaEvery: 4, wanted: [] },
@@ -27,6 +30,10 @@ const LOST_AND_INVALIDATED: readonly WalkWorld[] = [
   {
     ...{ ...QUIET, seed: 8, history: 2, perRequest: 0, staleEvery: 2, replicaEvery: 4, floor: 0 },
     ...{ crashEvery: 30, failEvery: 4, wanted: [], invalidateEvery: 7 },
+  },
+  {
+    ...{ ...QUIET, seed: 8, history: 0, perRequest: 17, cap: 60, staleEvery: 2, replicaEvery: 15 },
+    ...{ crashEvery: 31, failEvery: 4, floor: 0.02, wanted: [], invalidateEvery: 12 },
   },
 ];
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { noTraits, WalkStalledError } from '../../../src/collect/trades/walk.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
@@ -10,6 +9,7 @@ import { lowerBound } from '../../support/models/by-seconds.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { ModelHistory } from '../../support/models/model-history.js';
 import { noTelemetry } from '../../support/no-telemetry.js';
+import fc from '../../support/properties.js';
 import { worlds } from '../../support/seeds.js';
 import { knownMode } from '../../support/worlds/trade-world.js';
 

@@ -7,11 +7,11 @@ import { Document, parse } from 'yaml';
 import { DEFAULTS, KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
 import { ConfigError } from '../../../src/config/layers.js';
 import {
-  configSources,
   exchangeNameOf,
   type LoadOptions,
   lineOfFile,
   loadConfig,
+  loadSettings,
   redactUrl,
 } from '../../../src/config/load.js';
 import { SECRET_KEYS } from '../../../src/config/schema.js';
@@ -68,11 +68,18 @@ test('every setting is shown with its source as the file has it, and secrets are
     TAPEKEEP_ACCOUNT_KEY: 'key://of-an-account',
     TAPEKEEP_ACCOUNT_SECRET: '12345678',
   };
-  const shown = configSources({ file, env });
-  assert.deepEqual(new Set(shown.map(({ key }) => key)), KEY_PATHS);
-  const set = shown.filter(({ source }) => source !== 'default');
+  const shown = loadSettings({ file, env }).shown();
+  assert.deepEqual(new Set(shown.map(({ name }) => name)), KEY_PATHS);
+  const set = shown.filter(({ isDefault }) => !isDefault);
+  const port = shown.find(({ name }) => name === 'http.port');
+  assert.equal(port?.about, '0: a free port.');
   assert.deepEqual(
-    set.map(({ key, value, source }) => [key, value, lineOfFile(value), source.split(' ').at(-1)]),
+    set.map(({ name, value, source }) => [
+      name,
+      value,
+      lineOfFile(value),
+      source.split(' ').at(-1),
+    ]),
     [
       ['markets', ['A_B', 'C_D'], '[A_B, C_D]', 'TAPEKEEP_MARKETS'],
       ['exchange.name', '17', '"17"', 'TAPEKEEP_EXCHANGE_NAME'],
@@ -90,7 +97,7 @@ test('every setting is shown with its source as the file has it, and secrets are
       ['http.token', '***', '***', `${file}:2`],
     ],
   );
-  assert.throws(() => configSources({ env: { TAPEKEEP_HTTP_PORT: 'x' } }), ConfigError);
+  assert.throws(() => loadSettings({ env: { TAPEKEEP_HTTP_PORT: 'x' } }), ConfigError);
 });
 
 test('a file of all lines that are shown means the same settings', () => {
@@ -100,8 +107,8 @@ test('a file of all lines that are shown means the same settings', () => {
     TAPEKEEP_LOG_LEVEL: 'warn',
   };
   const tree = new Document({});
-  for (const { key, value } of configSources({ env })) {
-    tree.setIn(key.split('.'), parse(lineOfFile(value)));
+  for (const { name, value } of loadSettings({ env }).shown()) {
+    tree.setIn(name.split('.'), parse(lineOfFile(value)));
   }
   assert.deepEqual(loadConfig({ file: fileOf(tree.toString()), env: {} }), loadConfig({ env }));
 });

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
-import { formatDuration, parseDuration, schedule } from '../../../src/config/values.js';
+import { schedule } from '../../../src/config/values.js';
+import { formatDuration, parseDuration } from '../../../src/kernel/durations.js';
+import fc from '../../support/properties.js';
 
 test('durations are read with every unit and with fractions', () => {
   assert.equal(parseDuration('500ms'), 500);

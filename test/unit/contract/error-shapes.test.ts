@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   BAD_REQUEST_PAGE,
   ERROR_MESSAGES,
@@ -10,6 +9,7 @@ import {
   requiredFieldText,
   successEnvelope,
 } from '../../../src/contract/error-shapes.js';
+import fc from '../../support/properties.js';
 
 /** Reads a body as an enveloped endpoint and as a bare one would. */
 const readBoth = (body: unknown) => [readBody(body, true), readBody(body, false)] as const;

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { z } from 'zod';
 import { endpoints } from '../../../src/contract/endpoints.js';
 import { quickParser } from '../../../src/contract/exact-form.js';
 import { resultTrade } from '../../../src/contract/resources.js';
 import * as values from '../../../src/contract/values.js';
+import fc from '../../support/properties.js';
 
 /** The short cut is one only as long as nobody can tell it from the long way. */
 

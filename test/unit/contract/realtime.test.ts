@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   errorMessage,
   familyUpdateMessage,
@@ -13,6 +12,7 @@ import {
   stateParams,
   updateMessage,
 } from '../../../src/contract/realtime.js';
+import fc from '../../support/properties.js';
 
 const figures = {
   ...{ last: '61837.63', open: '61100', close: '61837.63', high: '62000.5' },

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import type { z } from 'zod';
 import type * as types from '../../../src/contract/resource-types.js';
 import * as resources from '../../../src/contract/resources.js';
@@ -9,6 +8,7 @@ import type {
   tickerEntryOfFewer,
   tickerOfFewer,
 } from '../../../src/contract/tolerance.js';
+import fc from '../../support/properties.js';
 import { type Kind, specimens } from './specimens.js';
 
 const hugeDigits = '9'.repeat(10_240);

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { z } from 'zod';
 import { endpoints } from '../../../src/contract/endpoints.js';
 import {
@@ -11,6 +10,7 @@ import {
   wholeShape,
 } from '../../../src/contract/shape.js';
 import { decimalText, idNumber } from '../../../src/contract/values.js';
+import fc from '../../support/properties.js';
 
 const row = z.object({ id: idNumber, price: decimalText });
 const good = (id: number) => ({ id, price: '1.5' });

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   AUTH_HEADERS,
   encodePayload,
@@ -8,6 +7,7 @@ import {
   type SignedContent,
   sign,
 } from '../../../src/contract/signing.js';
+import fc from '../../support/properties.js';
 
 /** A vector of the family's documentation, checked against its working clients. */
 const vector = {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { BudgetOverrunError, RequestBudget } from '../../../src/kernel/budget.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import fc from '../../support/properties.js';
 
 function make(overrides: Partial<ConstructorParameters<typeof RequestBudget>[0]> = {}) {
   const clock = new FakeClock();

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   addDecimals,
   compareDecimals,
@@ -14,6 +13,7 @@ import {
   subtractDecimals,
   toPlainDecimal,
 } from '../../../src/kernel/decimal.js';
+import fc from '../../support/properties.js';
 
 /** An exact fraction: the yardstick, which shares no code with the module. */
 interface Rational {

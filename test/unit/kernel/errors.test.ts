@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   AbortedError,
   codeOf,
@@ -8,6 +7,7 @@ import {
   messageOf,
   TapekeepError,
 } from '../../../src/kernel/errors.js';
+import fc from '../../support/properties.js';
 
 class DiskFullError extends TapekeepError {
   constructor(cause: unknown) {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   JSON_DEPTH_MAX,
   JSON_VALUES_MAX,
@@ -8,6 +7,7 @@ import {
   parseJson,
   parseNumbersAsText,
 } from '../../../src/kernel/json.js';
+import fc from '../../support/properties.js';
 
 function isWithin(text: string): boolean {
   try {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import fc from 'fast-check';
-import { Mutex } from '../../../src/kernel/mutex.js';
+import { Mutex, Slots } from '../../../src/kernel/mutex.js';
+import fc from '../../support/properties.js';
 
 test('pieces of work run one at a time, in the order in which they were asked for', async () => {
   await fc.assert(
@@ -58,4 +58,36 @@ test('it is busy for as long as some work runs or waits, also where it fails', a
   await mutex.run(async () => undefined);
   await turn();
   assert.equal(mutex.isBusy, false);
+});
+
+test('slots let so many run, make some wait in order, and refuse the others', async () => {
+  const slots = new Slots(2, 2, () => new Error('full'));
+  const never = new AbortController().signal;
+  const ends: (() => void)[] = [];
+  const begun: number[] = [];
+  const work = (n: number) => () =>
+    new Promise<number>((resolve) => {
+      begun.push(n);
+      ends.push(() => resolve(n));
+    });
+  const leaving = new AbortController();
+  const running = [1, 2].map((n) => slots.run(never, work(n)));
+  const left = slots.run(leaving.signal, work(3));
+  const waits = slots.run(never, work(4));
+  await assert.rejects(slots.run(never, work(5)), /full/);
+  leaving.abort(new Error('gone'));
+  await assert.rejects(left, /gone/);
+  ends.shift()?.();
+  assert.equal(await running[0], 1);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(begun, [1, 2, 4]);
+  for (const end of ends) end();
+  assert.deepEqual([await running[1], await waits], [2, 4]);
+  await assert.rejects(
+    slots.run(never, async () => {
+      throw new Error('failed');
+    }),
+    /failed/,
+  );
+  assert.equal(await slots.run(never, async () => 6), 6);
 });

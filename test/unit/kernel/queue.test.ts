@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import fc from 'fast-check';
 import { AbortedError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
+import fc from '../../support/properties.js';
 
 /** Tells whether work has ended, without waiting for it. */
 function follow(work: Promise<unknown>): { hasEnded: boolean } {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { hashText, seededRandom, systemRandom } from '../../../src/kernel/random.js';
+import fc from '../../support/properties.js';
 
 const take = (seed: number, count: number) => Array.from({ length: count }, seededRandom(seed));
 

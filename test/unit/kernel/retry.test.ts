@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import test from 'node:test';
-import fc from 'fast-check';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { Backoff, type RetryOptions, retry } from '../../../src/kernel/retry.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import fc from '../../support/properties.js';
 
 const ALMOST_ONE = 1 - 2 ** -32;
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   ceilToMs,
   doOverlap,
@@ -12,6 +11,7 @@ import {
   subtractSpans,
   totalLengthMs,
 } from '../../../src/kernel/span.js';
+import fc from '../../support/properties.js';
 
 const anySpan = fc
   .tuple(fc.integer({ min: 0, max: 60 }), fc.integer({ min: 0, max: 20 }))

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import test from 'node:test';
-import fc from 'fast-check';
 import { Wakeup } from '../../../src/kernel/clock.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import fc from '../../support/properties.js';
 
 const FOREVER_MS = 1e9;
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import { addDecimals, compareDecimals, multiplyDecimals } from '../../../src/kernel/decimal.js';
 import type { Span } from '../../../src/kernel/span.js';
 import {
@@ -14,6 +13,7 @@ import {
   type SlotFigures,
   type TradeFigures,
 } from '../../../src/model/check-results.js';
+import fc from '../../support/properties.js';
 
 interface Trade {
   readonly price: string;
@@ -28,13 +28,14 @@ function sums(trades: readonly Trade[]): TradeFigures | null {
   const last = trades.at(-1);
   if (first === undefined || last === undefined) return null;
   const prices = trades.map(({ price }) => price).sort(compareDecimals);
+  const paid = trades.reduce(
+    (sum, { price, amount }) => addDecimals(sum, multiplyDecimals(price, amount)),
+    '0',
+  );
   return {
     count: trades.length,
     amount: trades.reduce((sum, { amount }) => addDecimals(sum, amount), '0'),
-    total: trades.reduce(
-      (sum, { price, amount }) => addDecimals(sum, multiplyDecimals(price, amount)),
-      '0',
-    ),
+    ...{ total: paid, paid },
     first: first.price,
     last: last.price,
     high: prices.at(-1) ?? '',
@@ -94,6 +95,23 @@ test('candles made of the same trades match, by either rule for their open', () 
       }
     }),
   );
+});
+
+test('a candle stands for its trades only where all of its values are theirs', () => {
+  const trades = [
+    { price: '10', amount: '1' },
+    { price: '12', amount: '2' },
+    { price: '11', amount: '1' },
+  ];
+  const summed = sums(trades) as TradeFigures;
+  const candle = candleOf(summed, null);
+  const isExact = (of: CandleFigures | null, figures: TradeFigures | null = summed) =>
+    judgeSlot(slot(figures, of, { previousClose: '9' })).isExact;
+  assert.equal(isExact(candle), true);
+  assert.equal(isExact({ ...candle, open: '9', low: '9' }), false, 'open is the close before');
+  assert.equal(isExact(candle, { ...summed, paid: '44.9' }), false, 'totals are rounded');
+  assert.equal(isExact({ ...candle, volume: '5' }), false, 'it is no match');
+  assert.equal(isExact(null, null), true, 'no trade and no candle');
 });
 
 test('one trade lost, added, or with another price or amount is caught', () => {
@@ -191,6 +209,7 @@ const mismatch = (at: number, tries = 0): CheckRow => ({
   differences: [],
   tries,
   nextTryAtMs: null,
+  isExact: false,
 });
 
 test('runs of matches are one row, and the newest verdict of a slot wins', () => {
@@ -202,6 +221,18 @@ test('runs of matches are one row, and the newest verdict of a slot wins', () =>
     matchRow(minutes(3, 5)),
     mismatch(5, 2),
     matchRow(minutes(6, 9)),
+  ]);
+});
+
+test('an hour with one candle that is not exact has none that is', () => {
+  const known = [matchRow(minutes(0, 70))];
+  const later = [matchRow(minutes(70, 71), false)];
+  const rows = [matchRow(minutes(0, 60)), matchRow(minutes(60, 71), false)];
+  assert.deepEqual(mergeChecks(known, later), rows);
+  assert.deepEqual(mergeChecks(rows, [matchRow(minutes(71, 130))]), [
+    matchRow(minutes(0, 60)),
+    matchRow(minutes(60, 120), false),
+    matchRow(minutes(120, 130)),
   ]);
 });
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   normalizeSpans,
   type Span,
@@ -8,6 +7,7 @@ import {
   subtractSpans,
 } from '../../../src/kernel/span.js';
 import { findGaps } from '../../../src/model/gaps.js';
+import fc from '../../support/properties.js';
 
 const anySpan = fc
   .tuple(fc.integer({ min: 0, max: 60 }), fc.integer({ min: 0, max: 60 }))

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   deeperSpan,
   headSpan,
@@ -8,6 +7,7 @@ import {
   provenUntilMs,
   withoutUnread,
 } from '../../../src/model/proof.js';
+import fc from '../../support/properties.js';
 
 const rowsAt = (...seconds: number[]) =>
   seconds.map((tradedAtS, index) => ({ tid: 100 - index, tradedAtS }));

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   endShown,
   goDeeper as goBelow,
@@ -9,6 +8,7 @@ import {
   type Search,
   searchFrom,
 } from '../../../src/model/search.js';
+import fc from '../../support/properties.js';
 
 const rowAt = (tid: number) => ({ tid, tradedAtS: tid });
 const goDeeper = (search: Search, rows: number) => goBelow(search, rows, rowAt(50));

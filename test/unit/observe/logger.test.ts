@@ -4,6 +4,7 @@ import {
   createLogger,
   type LogFormat,
   type LogLevel,
+  RecentLines,
   repeats,
 } from '../../../src/observe/logger.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -130,4 +131,40 @@ test('only a bounded number of troubles is remembered', () => {
   for (let index = 0; index < 500; index += 1) noted(`key ${index}`);
   assert.equal(noted('key 499'), undefined);
   assert.equal(noted('first'), 0);
+});
+
+test('the newest lines are kept with secrets hidden, a thousand at most', () => {
+  const recent = new RecentLines();
+  const clock = new FakeClock();
+  const destination = { write: () => undefined };
+  for (const format of ['json', 'pretty'] as const) {
+    const secrets = ['a-secret-of-ours'];
+    const logger = createLogger({ level: 'debug', format, clock, destination, secrets, recent });
+    logger.write('info', 'started', { port: 1, note: 'a-secret-of-ours, postgres://u:word@h/d' });
+    logger.write('debug', 'not kept');
+    logger.write('warn', 'odd', { code: 'clock_skew' });
+    const atMs = clock.wallMs();
+    assert.deepEqual(recent.newest('info', 2), [
+      { atMs, level: 'warn', event: 'clock_skew', message: 'odd', fields: { code: 'clock_skew' } },
+      {
+        ...{ atMs, level: 'info', event: '', message: 'started' },
+        fields: { port: 1, note: '***, postgres://u:***@h/d' },
+      },
+    ]);
+  }
+  assert.deepEqual(
+    recent.newest('warn', 5).map(({ message }) => message),
+    ['odd', 'odd'],
+  );
+  assert.deepEqual(recent.newest('error', 5), []);
+  const logger = createLogger({ level: 'info', format: 'json', clock, destination, recent });
+  for (let at = 0; at < 1500; at += 1) logger.write('info', `line ${at}`);
+  const all = recent.newest('info', 5000);
+  assert.deepEqual(
+    [all.length, all[0]?.message, all.at(-1)?.message],
+    [1000, 'line 1499', 'line 500'],
+  );
+  logger.write('error', 'x'.repeat(100_000), { much: 'y'.repeat(100_000) });
+  const [long] = recent.newest('error', 1);
+  assert.deepEqual([long?.message.length, long?.fields], [4000, { code: '' }]);
 });

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { Telemetry } from '../../../src/observe/events.js';
 import { createLogger } from '../../../src/observe/logger.js';
 import { MARKET_LABELS_MAX } from '../../../src/observe/metrics.js';
 import { ROW_OUTCOMES } from '../../../src/observe/run-counts.js';
 import { createTelemetry } from '../../../src/observe/telemetry.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import fc from '../../support/properties.js';
 
 const NOW_MS = Date.UTC(2026, 0, 1, 12);
 
@@ -172,6 +172,11 @@ const EXAMPLES: Examples = {
     realtimeClosed: { open: 0, reason: 'idle' },
     handlerFailed: { endpoint: 'kline', code: 'TypeError', message: 'it broke', stack: 'at a' },
   },
+  serve: {
+    rowsSent: { rows: 10, durationMs: 5 },
+    statementRefused: { sqlstate: '0A000', message: 'function md5(text)' },
+    connectionEnded: { sqlstate: '28P01', message: 'wrong password' },
+  },
   daemon: {
     started: { detail: { markets: 3 } },
     stopping: { reason: 'SIGTERM' },
@@ -180,6 +185,10 @@ const EXAMPLES: Examples = {
     outputResumed: { output: 'stderr', lines: 3 },
     warned: { code: 'clock_skew', message: 'the clock is off' },
     failed: { code: 'boom', message: 'it broke' },
+    noticeSent: { checks: ['database fired'] },
+    noticeFailed: { code: 'webhook_refused', message: 'HTTP 500' },
+    consoleAnswered: { endpoint: 'api/status', status: 200 },
+    loginTried: { outcome: 'wrong' },
   },
 };
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { equalDecimals, multiplyDecimals } from '../../../src/kernel/decimal.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { TradeColumns } from '../../../src/sandbox/trade-columns.js';
+import fc from '../../support/properties.js';
 
 function filled(count: number, seed: number): { columns: TradeColumns; values: bigint[][] } {
   const columns = new TradeColumns(2, 3);

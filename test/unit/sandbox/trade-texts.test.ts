@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { TradeColumns } from '../../../src/sandbox/trade-columns.js';
 import { TradeTexts } from '../../../src/sandbox/trade-texts.js';
 import type { BackendTrade, TradeForm } from '../../../src/server/backend.js';
+import fc from '../../support/properties.js';
 
 const US_PER_S = 1_000_000;
 

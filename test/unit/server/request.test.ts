@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { pathOf, readQuery } from '../../../src/server/http/request.js';
+import fc from '../../support/properties.js';
 
 function values(target: string): Record<string, string> | string {
   const reading = readQuery(target);

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import type { TradeRow } from '../../../src/model/batch.js';
 import { TRADE } from '../../../src/store/writer/series.js';
 import { copyLine } from '../../../src/store/writer/staging.js';
@@ -9,6 +8,7 @@ import {
   tradeColumnSet,
   tradeKeyFault,
 } from '../../../src/store/writer/trade-columns.js';
+import fc from '../../support/properties.js';
 
 const LAST_SECOND = 253_402_300_799;
 const window = { fromMs: 0, toMs: LAST_SECOND * 1_000 };

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { EventQuery, Moment } from '../../../../src/archive/events/event.js';
+import { FolderStorage } from '../../../../src/archive/cold/storage.js';
+import type { Moment } from '../../../../src/archive/events/event.js';
 import {
   type EventPlan,
   type EventSlice,
@@ -11,6 +12,8 @@ import {
 } from '../../../../src/archive/events/plan.js';
 import { openEvents } from '../../../../src/archive/events/sources.js';
 import type { Store } from '../../../../src/store/index.js';
+
+type PlannedQuery = Parameters<typeof planEvents>[0];
 
 const US = Date.UTC(2026, 0, 31, 12, 34, 56) * 1000;
 
@@ -59,7 +62,7 @@ test('the lengths of one kind choose none of another, and are listed from the sh
     ...{ oldestCoveredMs: 0, newestCoveredMs: US / 1000, expiredUntilMs: null },
   })) as never;
   const query = { from: US, to: US + 1, order: 'happened', gaps: 'ignore' } as const;
-  const plan = planEvents({ ...query, periodsS: [60] } as EventQuery, streams, known);
+  const plan = planEvents({ ...query, periodsS: [60] } as PlannedQuery, streams, known);
   assert.deepEqual(
     plan.slices.map(({ kind, variantS }) => [kind, variantS]),
     [
@@ -80,7 +83,11 @@ test('more than 24 kinds and lengths at once are refused before anything is open
       ...{ slices: Array.from({ length: slices }, () => slice), streams: [] },
       ...{ order: 'happened', gaps: 'ignore' },
     } as unknown as EventPlan;
-    return openEvents({ store, coldDir: '' }, plan, new AbortController().signal).next();
+    return openEvents(
+      { store, cold: new FolderStorage('') },
+      plan,
+      new AbortController().signal,
+    ).next();
   };
   await assert.rejects(open(24), { message: 'opened' });
   await assert.rejects(open(25), { code: 'bad_option', message: /more than 24 kinds/ });
@@ -102,7 +109,7 @@ test('candles of a span are those that close in it, of each length on its own gr
     },
   }));
   const query = { from: '2026-01-31T12:00:30Z', to: '2026-01-31T14:30:00Z', kinds: ['candles'] };
-  const plan = planEvents(query as EventQuery, streams, [{ market: 'BTC_USDT', marketId: 1 }]);
+  const plan = planEvents(query as PlannedQuery, streams, [{ market: 'BTC_USDT', marketId: 1 }]);
   assert.deepEqual(
     plan.streams.map(({ variantS, span }) => [
       variantS,
@@ -118,7 +125,7 @@ test('candles of a span are those that close in it, of each length on its own gr
 
 test('kinds that are collected of none of all markets are refused, and the markets are named', () => {
   const known = ['BTC_USDT', 'ETH_USDT'].map((market, at) => ({ market, marketId: at + 1 }));
-  const query: EventQuery = { from: '2026-01-31', to: '2026-02-01', kinds: ['depth'] };
+  const query: PlannedQuery = { from: '2026-01-31', to: '2026-02-01', kinds: ['depth'] };
   assert.throws(() => planEvents(query, [], known), {
     code: 'not_collected',
     message: /nothing of the kinds asked for is collected of BTC_USDT, ETH_USDT/,

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
 import {
   csvField,
   keyOfLine,
@@ -8,6 +7,7 @@ import {
   spreadsheetField,
   timeOfLine,
 } from '../../../../src/archive/lines.js';
+import fc from '../../../support/properties.js';
 
 test('lines are rewritten and counted wherever the pieces end', () => {
   const line = fc.stringMatching(/^[a-zé$&,]{0,12}$/);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../support/properties.js';
 import { PollWorld } from '../../../support/worlds/poll-world.js';
 
 /** A dispatcher that has polled every market once, and has nothing to do. */

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { Side } from '../../../../src/contract/values.js';
 import { seededRandom } from '../../../../src/kernel/random.js';
 import { BookSide, type Order } from '../../../../src/sandbox/engine/book.js';
+import fc from '../../../support/properties.js';
 
 const HUGE = 2n ** 60n;
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { Side } from '../../../../src/contract/values.js';
 import { formatTrimmed, MAX_PLACES } from '../../../../src/sandbox/amounts.js';
 import type { OrderState } from '../../../../src/sandbox/engine/book.js';
@@ -8,6 +7,7 @@ import { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
 import type { MarketRules } from '../../../../src/sandbox/engine/market.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
 import { Rejection } from '../../../../src/sandbox/errors.js';
+import fc from '../../../support/properties.js';
 import { worlds } from '../../../support/seeds.js';
 import { assertInvariants, placeText } from './invariants.js';
 import { exact, FEE_ACCOUNT, ModelExchange, type ModelOrder, shown } from './model-exchange.js';

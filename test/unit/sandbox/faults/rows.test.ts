@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { EndpointName } from '../../../../src/contract/endpoints.js';
 import { successEnvelope } from '../../../../src/contract/error-shapes.js';
 import { resultTrade } from '../../../../src/contract/resources.js';
@@ -8,6 +7,7 @@ import { seededRandom } from '../../../../src/kernel/random.js';
 import { DEFECTS } from '../../../../src/sandbox/faults/kinds.js';
 import { ReplyRows } from '../../../../src/sandbox/faults/rows.js';
 import { type FaultRuleInput, readFaultScript } from '../../../../src/sandbox/faults/script.js';
+import fc from '../../../support/properties.js';
 
 function ruleOf(written: FaultRuleInput) {
   const [rule] = readFaultScript([written]).rules;

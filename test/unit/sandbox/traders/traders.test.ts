@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { Side } from '../../../../src/contract/values.js';
 import { hashText, seededRandom } from '../../../../src/kernel/random.js';
 import {
@@ -21,6 +20,7 @@ import {
   sessionOf,
   Traders,
 } from '../../../../src/sandbox/traders/traders.js';
+import fc from '../../../support/properties.js';
 
 const ORIGIN_US = Date.UTC(2026, 5, 1, 10) * 1000;
 const DEFAULTS = ['BTC_USDT', 'ETH_USDT', 'ETH_BTC', 'LTC_USDT'];
