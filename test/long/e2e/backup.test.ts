@@ -5,6 +5,7 @@ import test, { type TestContext } from 'node:test';
 import { filesBelow } from '../../../src/archive/cold/folder.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { isThere } from '../../../src/kernel/folders.js';
+import { usualMarket } from '../../../src/sandbox/markets.js';
 import { findEmbeddedPostgres, migrate } from '../../../src/store/index.js';
 import { judgeClaims } from '../../support/oracle/claims.js';
 import {
@@ -27,10 +28,14 @@ import { openDaysWorld } from '../../support/worlds/days-world.js';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
-/** Long enough for a day that ended an hour ago, which is archived as soon as its trades are there. */
+/** Long enough for a day that ended an hour ago, which is archived as soon as its trades are there: up to 26 hours. */
 const sinceMidnightMs = systemClock.wallMs() % DAY_MS;
 const pastMs = sinceMidnightMs + (sinceMidnightMs < 80 * MINUTE_MS ? DAY_MS : 0) + 30 * MINUTE_MS;
 const PAST = ['--start-offset', `${Math.ceil((pastMs + 30 * MINUTE_MS) / MINUTE_MS)}m`];
+/** Trades of that time: the later in the day, the fewer a second. */
+const TRADES = 6000;
+/** Trades per second of a market whose activity is 1. */
+const BUSIEST_PER_S = 1.7;
 const SETTINGS = {
   TAPEKEEP_STREAMS_TRADES_HISTORY: `${Math.ceil(pastMs / MINUTE_MS)}m`,
   TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: 'false',
@@ -63,7 +68,12 @@ async function startBare(t: TestContext, make: (folder: string) => Promise<BareS
 async function startWorld(t: TestContext, past: readonly string[] = PAST) {
   const dir = await makeDir(t);
   const dataDir = join(dir, 'data');
-  const all = ['--market', 'BTC_USDT', '--keep-all', '--no-rate-limit', ...past];
+  const usual = usualMarket('BTC_USDT');
+  const perS = TRADES / (pastMs / 1000);
+  const activity = past === PAST ? perS / BUSIEST_PER_S : usual.activity;
+  const markets = join(dir, 'markets.json');
+  await writeFile(markets, JSON.stringify([{ ...usual, activity }]));
+  const all = ['--markets-file', markets, '--keep-all', '--no-rate-limit', ...past];
   const { program: sandbox, ready } = await startSandbox(['--seed', '5', ...all]);
   t.after(() => sandbox.dispose());
   const exchange = {
@@ -71,6 +81,13 @@ async function startWorld(t: TestContext, past: readonly string[] = PAST) {
     TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
   };
   const env = { ...SETTINGS, ...exchange, TAPEKEEP_DATA_DIR: dataDir };
+  // Nothing leaves Postgres before a test wants it to.
+  const { daemon, sql } = await startDaemon(t, { ...env, TAPEKEEP_COLD_AFTER: '1000d' });
+  return { dir, dataDir, daemon, sandboxUrl: ready.url, exchange, env, sql };
+}
+
+async function startDaemon(t: TestContext, env: typeof SETTINGS & { TAPEKEEP_DATA_DIR: string }) {
+  const dataDir = env.TAPEKEEP_DATA_DIR;
   const start = ['--log-level', 'debug', '--log-format', 'json', 'start'];
   const daemon = new Program(start, { env });
   t.after(() => daemon.dispose());
@@ -78,12 +95,12 @@ async function startWorld(t: TestContext, past: readonly string[] = PAST) {
   const found = await findEmbeddedPostgres(dataDir, systemClock);
   const sql = await openSql(await asSuperuser(found?.url ?? assert.fail('no server'), dataDir));
   t.after(() => sql.end());
-  return { dir, dataDir, daemon, sandboxUrl: ready.url, exchange, env, sql };
+  return { daemon, sql };
 }
 
 type World = Awaited<ReturnType<typeof startWorld>>;
 
-const TRADES = 'SELECT market_id AS m, tid::text FROM trade ORDER BY 1, trade.tid';
+const ROWS = 'SELECT market_id AS m, tid::text FROM trade ORDER BY 1, trade.tid';
 const namesOf = (rows: readonly { m: number; tid: string }[]) =>
   rows.map(({ m, tid }) => `${m} ${tid}`);
 
@@ -114,7 +131,7 @@ async function judge(t: TestContext, world: World, dataDir: string): Promise<str
       Object.entries(claims.lies).filter(([, count]) => count > 0),
       [],
     );
-    return namesOf(await sql.run<{ m: number; tid: string }>(TRADES));
+    return namesOf(await sql.run<{ m: number; tid: string }>(ROWS));
   } finally {
     await sql.end();
     await stop(db);
@@ -123,11 +140,11 @@ async function judge(t: TestContext, world: World, dataDir: string): Promise<str
 
 test('an archive that collects and archives meanwhile is recovered as it was', async (t) => {
   const world = await startWorld(t);
-  const { dir, dataDir, daemon, env, sql } = world;
+  const { dir, dataDir, env } = world;
   const backupDir = join(dir, 'backup');
-  // Its history is walked through, and a day is about to be sealed.
-  await daemon.until(async () => (await sql.run(TRADES)).length > 5_000);
-  const before = namesOf(await sql.run<{ m: number; tid: string }>(TRADES));
+  // Its history is walked through.
+  await world.daemon.until(async () => (await world.sql.run(ROWS)).length > TRADES / 2);
+  const before = namesOf(await world.sql.run<{ m: number; tid: string }>(ROWS));
   const first = await runCommand(['backup', backupDir, '--json'], env);
   assert.equal(first.code, 0, first.err);
   const told = JSON.parse(first.out);
@@ -142,7 +159,10 @@ test('an archive that collects and archives meanwhile is recovered as it was', a
     [],
   );
 
-  // A day is sealed by now, and moves into files.
+  await world.sql.end();
+  await stop(world.daemon);
+  const { daemon, sql } = await startDaemon(t, env);
+  // A day is sealed, and moves into files.
   const isLeaving = async () => (await states(sql)).some((state) => state !== 'hot');
   await daemon.until(isLeaving);
   const moving = join(dir, 'moving');
@@ -375,7 +395,7 @@ test('a backup in a bucket is recovered as it was, and one that broke off is non
   // What a killed one left goes when another is whole.
   const left = 'backups/monday/tapekeep-0123456789ab/postgres/PG_VERSION';
   store.objects.set(left, { bytes: Buffer.from('18'), etag: '"1"' });
-  const before = namesOf(await sql.run<{ m: number; tid: string }>(TRADES));
+  const before = namesOf(await sql.run<{ m: number; tid: string }>(ROWS));
   const made = await runCommand(['backup', ...at, '--with-files', '--json'], env);
   assert.equal(made.code, 0, made.err);
   assert.ok(!keys().includes(left));
@@ -437,7 +457,7 @@ test('a backup in a bucket of versitygw is recovered as it was', async (t) => {
   if (endpoint === undefined) return;
   const world = await startWorld(t, ['--start-offset', '10m']);
   const env = { ...world.env, ...CREDENTIALS };
-  const before = namesOf(await world.sql.run<{ m: number; tid: string }>(TRADES));
+  const before = namesOf(await world.sql.run<{ m: number; tid: string }>(ROWS));
   for (const more of [[], ['--replace']]) {
     const made = await runCommand(['backup', ...bucketAt(endpoint), ...more], env);
     assert.equal(made.code, 0, made.err);

@@ -26,20 +26,24 @@ test('a daemon tells of an exchange that is away and of its return, and shows no
   };
   const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], { env });
   t.after(() => daemon.dispose());
-  await stub.requests(1);
+  const told = () =>
+    stub.seen.flatMap(({ url, body }) => {
+      assert.equal(url, `/${SECRET}`);
+      return (JSON.parse(body) as { changes: Change[] }).changes.map(
+        ({ change, check }) => `${check} ${change}`,
+      );
+    });
+  // Checks that change some seconds apart are told in two notices.
+  const untilTold = async (count: number) => {
+    while (told().length < count) await stub.requests(stub.seen.length + 1);
+    return told()
+      .slice(count - 2)
+      .sort();
+  };
+  assert.deepEqual(await untilTold(2), ['exchange fired', 'phase fired']);
   const { program: sandbox } = await startSandbox(['--seed', '7', '--port', port]);
   t.after(() => sandbox.dispose());
-  await stub.requests(2);
-  const notices = stub.seen.map(({ url, body }) => {
-    assert.equal(url, `/${SECRET}`);
-    return (JSON.parse(body) as { changes: Change[] }).changes.map(
-      ({ change, check }) => `${check} ${change}`,
-    );
-  });
-  assert.deepEqual(notices, [
-    ['phase fired', 'exchange fired'],
-    ['phase ended', 'exchange ended'],
-  ]);
+  assert.deepEqual(await untilTold(4), ['exchange ended', 'phase ended']);
   daemon.kill('SIGTERM');
   assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
   const shown = await runCommand(['config', 'show', '--set'], env);
