@@ -336,6 +336,8 @@ export async function locateOffset(
     } else {
       if (rows !== sure) continue;
       const claim = coveredSpan(rows);
+      const isNews = await compareStored(walk, gap, page, skip, signal);
+      if (claim.fromMs <= gap.fromMs) await lookBelow(walk, gap, { rows, skip, isNews }, signal);
       const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
         endpoint: options.source.endpoint,
         skip,
