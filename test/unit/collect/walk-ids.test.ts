@@ -7,6 +7,7 @@ import { FakeTime } from '../../support/fake-time.js';
 import {
   every,
   fillAll,
+  START_MS,
   START_S,
   signal,
   type Trade,
@@ -422,5 +423,32 @@ test('a newest row that looks odd is no trade that its page lacks, and is claime
   }
   assert.deepEqual(claimed, [false, true]);
   assert.deepEqual(world.record.stale, []);
+  world.assertHonest();
+});
+
+test('stored rows that never were leave the archive where a search finds their time', async () => {
+  const world = new TradeWorld(every(20_000, 1), 20_000);
+  world.cap = 100;
+  const walker = world.walker(19_950);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  const fields = {
+    marketId: 7,
+    receivedAtMs: START_MS,
+    executedAtUs: null,
+    side: 'buy',
+    price: '1',
+    amount: '1',
+    total: '1',
+  } as const;
+  const wrong = { ...fields, tid: 1_000_000, tradedAtS: START_S + 4298 };
+  await world.archive.commit({ trades: [wrong] });
+  walker.backfill({ fromMs: START_MS + 4_240_000, toMs: START_MS + 4_300_000 });
+  while (walker.pendingGap() !== undefined) {
+    await walker.fillStep(signal).catch(() => undefined);
+    world.clock.advance(3000);
+  }
+  assert.ok(world.covered().some(([fromS, toS]) => fromS <= 4240 && 4300 <= toS));
+  world.assertNothingElse();
   world.assertHonest();
 });
