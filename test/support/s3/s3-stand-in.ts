@@ -72,6 +72,13 @@ export class S3StandIn {
     this.objects.set(key, { bytes, etag: `"${digest(bytes, 'md5', 'hex')}"` });
   }
 
+  /** Begins an upload in parts. Returns its id. */
+  beginUpload(key: string): string {
+    const id = randomUUID();
+    this.#uploads.set(id, { key, parts: new Map() });
+    return id;
+  }
+
   /** Uploads that did not come to their end. */
   get openUploads(): number {
     return this.#uploads.size;
@@ -119,8 +126,7 @@ export class S3StandIn {
   ): Answer {
     if (key === '') return this.#ofBucket(method, query, answer);
     if (method === 'POST' && query.has('uploads')) {
-      const id = randomUUID();
-      this.#uploads.set(id, { key, parts: new Map() });
+      const id = this.beginUpload(key);
       return answer.xml(
         `<InitiateMultipartUploadResult><Bucket>${BUCKET}</Bucket><Key>${escaped(key)}</Key><UploadId>${id}</UploadId></InitiateMultipartUploadResult>`,
       );
