@@ -53,7 +53,7 @@ function assertApart(cold: ColdStorage, manifests: ReadonlyMap<string, ColdManif
 export async function folderManifests(cold: ColdStorage): Promise<readonly ColdManifest[]> {
   const uris: string[] = [];
   for await (const path of cold.list('manifests/')) if (path.endsWith('.json')) uris.push(path);
-  if (uris.length === 0) {
+  if (uris.length === 0 && !(await cold.isThere('manifests'))) {
     throw new StatementRefusedError(
       `${cold.name} is no place of cold partitions: it has no manifests. Name that of cold.dir or cold.url, or a copy of it with its manifests`,
     );
