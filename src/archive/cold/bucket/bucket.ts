@@ -236,7 +236,7 @@ export class BucketStorage implements ColdStorage {
 
   async clear(): Promise<void> {
     await inColdWords(this.scratch, () => rm(this.scratch, { recursive: true, force: true }));
-    // Of data files alone: other programs may write beside them.
+    // Data files alone: other programs may write beside them.
     await this.#client.abortUploads('kind=');
   }
 
