@@ -192,7 +192,9 @@ export class ArchiveReader {
     this.#check();
     const files: PlacedFile[] = [];
     const segments: Segment[] = [];
-    for (const one of findSegments(kind, span, this.snapshot.placed)) {
+    const placed = findSegments(kind, span, this.snapshot.placed);
+    for (const [at, one] of placed.entries()) {
+      this.#place.cold.expect(placed, at, marketIds);
       const found = await this.#place.cold
         .filesOf(this.#held, one, one.span, marketIds)
         .catch((error: unknown) => {

@@ -4,7 +4,13 @@ import { overlapOf, type Span } from '../kernel/span.js';
 import { isoMs } from '../kernel/timestamp.js';
 import { type MergedKind, tableOfKind } from '../model/kinds.js';
 import type { PlacedPartition } from '../store/index.js';
-import { type ColdFile, type ColdManifest, readColdManifest } from './cold/manifest.js';
+import {
+  type ColdFile,
+  type ColdManifest,
+  isOfPartition,
+  readColdManifest,
+  readKnownManifest,
+} from './cold/manifest.js';
 import type { ColdHold, ColdStorage } from './cold/storage.js';
 import { ColdError } from './errors.js';
 
@@ -119,8 +125,8 @@ export async function placeFiles(
 
 /** Manifests that are held at once; those of years would fill the memory. */
 const MAX_MANIFESTS = 16;
-/** Manifests that are asked for at once: a bucket takes its time for each. */
-const MANIFESTS_AHEAD = 8;
+/** Partitions that are asked for ahead: a bucket takes its time for each manifest. */
+const PARTITIONS_AHEAD = 8;
 
 /** Cold files as one reader sees them. */
 export class ColdReader {
@@ -184,13 +190,22 @@ export class ColdReader {
   ): Promise<PlacedFile[]> {
     const files: PlacedFile[] = [];
     for (const [at, one] of segments.entries()) {
-      for (const next of segments.slice(at + 1, at + MANIFESTS_AHEAD)) {
-        // A failure comes up again at the read.
-        this.entriesOf(next, next.span).catch(() => undefined);
-      }
+      this.expect(segments, at, marketIds);
       files.push(...(await this.filesOf(held, one, one.span, marketIds)));
     }
     return files;
+  }
+
+  /** Begins to fetch what is read some partitions after one of several that are read in turn; each once. */
+  expect(
+    segments: readonly PlacedSegment[],
+    at: number,
+    marketIds: readonly number[] | undefined,
+  ): void {
+    const first = at === 0 ? 1 : at + PARTITIONS_AHEAD;
+    for (const next of segments.slice(first, at + PARTITIONS_AHEAD + 1)) {
+      void this.ahead(next, next.span, marketIds);
+    }
   }
 
   #manifestOf(partition: PlacedPartition): Promise<ColdManifest> {
@@ -207,20 +222,19 @@ export class ColdReader {
     return read;
   }
 
-  async #read(
-    { table, span, manifestSha256 }: PlacedPartition,
-    uri: string,
-  ): Promise<ColdManifest> {
+  async #read(partition: PlacedPartition, uri: string): Promise<ColdManifest> {
+    const { manifestSha256 } = partition;
     const path = this.#cold.at(uri);
-    const manifest = await readColdManifest(this.#cold, uri).catch((error: unknown) => {
+    const reading =
+      manifestSha256 === null
+        ? readColdManifest(this.#cold, uri)
+        : readKnownManifest(this.#cold, uri, manifestSha256);
+    const manifest = await reading.catch((error: unknown) => {
       if (!(error instanceof ColdError) || error.code !== 'cold_missing') throw error;
       const text = `${path} is not there, though the archive counts on it: bring it back from a copy, or name the place of cold partitions with cold.dir`;
       throw new ColdError('cold_missing', text, { cause: error });
     });
-    const isSame =
-      manifest.table === table &&
-      Date.parse(manifest.from) === span.fromMs &&
-      Date.parse(manifest.to) === span.toMs;
+    const isSame = isOfPartition(manifest, partition);
     if (isSame && (manifestSha256 === null || manifest.sha256 === manifestSha256)) return manifest;
     const what = isSame
       ? 'a manifest of this partition, but not the one that it was archived with'

@@ -153,16 +153,8 @@ test('a statement of each kind is answered, and mistakes are named', async () =>
     ),
     [['--timeout', '1500ms', BUSY], 1, /longer than 1.5 s.*--timeout/],
     [['--timeout', '0s', 'select 1'], 2, /Write a duration above 0/],
-    [
-      ['--cold', '/nowhere', 'select * from trades'],
-      2,
-      /\/nowhere is no folder of cold partitions/,
-    ],
-    [
-      ['--cold', 'select 1'],
-      2,
-      /write the statement.*"select 1" was taken as the folder of --cold/,
-    ],
+    [['--cold', '/nowhere', 'select * from trades'], 2, /\/nowhere is no place of cold partitions/],
+    [['--cold', 'select 1'], 2, /write the statement.*"select 1" was taken as the place of --cold/],
   ] as const) {
     const end = await run(env, 'query', ...args);
     assert.equal(end.code, code, `${args.join(' ')} ${end.err}`);

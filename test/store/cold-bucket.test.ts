@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
+import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { BucketStorage } from '../../src/archive/cold/bucket/bucket.js';
-import { readColdManifest } from '../../src/archive/cold/manifest.js';
 import { openArchive } from '../../src/archive/events/archive.js';
 import { ColdEndpoint } from '../../src/archive/serve/endpoint.js';
 import { SERVE_USER } from '../../src/archive/serve/login.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { codeOf } from '../../src/kernel/errors.js';
 import {
+  assertReadBack,
   COLD,
   openBucket,
   rowsOf,
@@ -94,6 +94,31 @@ test('Postgres and the library read a bucket as they read the database', async (
   assert.ok(gets(store) > read, 'and from the bucket where the cache is empty');
 });
 
+test('what is in the cache is read while the store is away; an altered copy is not', async (t) => {
+  const store = await S3StandIn.start(t);
+  const cacheDir = await makeFolder(t, 'cache');
+  const choice = { endpoint: store.endpoint, cacheDir, tries: 1 };
+  const world = await openSealingWorld(t);
+  await live(world, { cold: await openBucket(t, choice), rules: COLD });
+  const folder = await rowsOfFolder(t);
+  const read = async () => await rowsOf(world, await openBucket(t, choice));
+  assert.equal(await read(), folder);
+  let asked = 0;
+  store.fault = () => {
+    asked += 1;
+    return 'lost request';
+  };
+  assert.equal(await read(), folder);
+  assert.equal(asked, 0);
+  const [first, second] = ['13', '14'].map((day) =>
+    join(cacheDir, `files/manifests/trade/trade_202601${day}.json`),
+  );
+  await copyFile(second ?? '', first ?? '');
+  await assert.rejects(read(), { code: 'cold_unreachable' });
+  store.fault = () => undefined;
+  assert.equal(await read(), folder);
+});
+
 const gets = ({ done }: S3StandIn) =>
   done.filter((one) => one.startsWith('GET') && one.endsWith('.parquet')).length;
 
@@ -113,13 +138,7 @@ test('no partition leaves before its objects were read back', async (t) => {
     onStep: async (step, partition) => {
       if (step !== 'archive: switch') return;
       switched += 1;
-      const uri = `manifests/trade/${partition}.json`;
-      const { files } = await readColdManifest(bucket, uri);
-      for (const path of [uri, ...files.map((file) => file.path)]) {
-        const key = `one/${path}`;
-        const put = store.done.lastIndexOf(`PUT ${key}`);
-        assert.ok(put >= 0 && store.done.lastIndexOf(`GET ${key}`) > put, key);
-      }
+      await assertReadBack(store, bucket, `manifests/trade/${partition}.json`);
     },
   });
   assert.deepEqual(failures, []);

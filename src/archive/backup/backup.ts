@@ -12,7 +12,7 @@ import {
 } from '../../store/index.js';
 import { type ColdFile, parseColdManifest } from '../cold/manifest.js';
 import { isSameDatabase, nameOfDatabase } from '../cold/owner.js';
-import type { ColdHold, ColdStorage } from '../cold/storage.js';
+import type { ColdStorage } from '../cold/storage.js';
 import { ColdError, OutputError } from '../errors.js';
 import { below } from './copying.js';
 import {
@@ -270,8 +270,7 @@ class Run {
 
   /** Copies the manifests of archived partitions, and their files if asked; again, what has come since. */
   async #copyCold(): Promise<BackupDocument['cold']> {
-    const { store, cold, isWithFiles, signal } = this.#options;
-    using held = cold.hold(signal);
+    const { store, cold, isWithFiles } = this.#options;
     const manifests: BackupFile[] = [];
     let [files, bytes] = [0, 0];
     this.wrong.length = 0;
@@ -294,7 +293,7 @@ class Run {
         bytes += file.bytes;
         if (!isWithFiles || this.#cold.has(file.path)) continue;
         const to = this.#at(`cold/${file.path}`);
-        const wrong = await this.#copyKnown(held, to, file);
+        const wrong = await this.#copyKnown(to, file);
         if (wrong === null) this.#cold.add(file.path);
         else this.wrong.push(`${name}: ${cold.at(file.path)} ${wrong}`);
       }
@@ -303,15 +302,25 @@ class Run {
   }
 
   /** Returns what is wrong with a cold file, in words; null: nothing. */
-  async #copyKnown(held: ColdHold, to: string, file: ColdFile): Promise<string | null> {
-    let from: string;
-    try {
-      from = await held.peek(file.path);
-    } catch (error) {
-      if (!(error instanceof ColdError)) throw error;
-      return error.code === 'cold_missing' ? 'is missing' : `cannot be read (${error.message})`;
+  async #copyKnown(to: string, file: ColdFile): Promise<string | null> {
+    const { cold, signal } = this.#options;
+    // Held one by one: all of them need not fit into the cache of a bucket.
+    using held = cold.hold(signal);
+    let wrong: string | null = null;
+    // The local copy of a file in a bucket may be damaged, and the file whole.
+    for (const find of [() => held.peek(file.path), () => held.local(file.path, file)]) {
+      let from: string;
+      try {
+        from = await find();
+      } catch (error) {
+        if (!(error instanceof ColdError)) throw error;
+        if (error.code === 'cold_missing') return 'is missing';
+        return wrong ?? `cannot be read (${error.message})`;
+      }
+      wrong = await this.#writer.copyKnown(from, to, file);
+      if (wrong === null) return null;
     }
-    return await this.#writer.copyKnown(from, to, file);
+    return wrong;
   }
 
   /** Finds out what the backup takes, and refuses a disk without the room for it. */

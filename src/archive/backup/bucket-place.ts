@@ -16,6 +16,7 @@ import { sumFile } from '../cold/folder.js';
 import type { ColdText } from '../cold/storage.js';
 import { ColdError, OutputError } from '../errors.js';
 import { blocksOf, type CopiedSums, type Copying, digestOf, LANES, Lanes } from './copying.js';
+import { RUN_FOLDER } from './document.js';
 import type { BackupPlace, BackupWriter } from './place.js';
 
 /** Longest file that is uploaded from memory. */
@@ -49,6 +50,11 @@ export class BucketBackup implements BackupPlace {
   async names(): Promise<string[]> {
     const names = new Set<string>();
     for await (const path of this.#client.list('')) names.add(path.split('/')[0] ?? '');
+    // A run that was killed at its first file, as that of a dump, has left nothing else.
+    for (const { path } of (await this.#client.uploads()).uploads) {
+      const [folder = ''] = path.split('/');
+      if (RUN_FOLDER.test(folder)) names.add(folder);
+    }
     return [...names].filter((name) => !name.startsWith(PROBE));
   }
 

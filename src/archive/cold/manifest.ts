@@ -3,6 +3,7 @@ import { messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import { type ColumnForm, FORM_NAMES } from '../../model/columns.js';
 import { SERIES_TABLES, viewOf } from '../../model/series.js';
+import type { PlacedPartition } from '../../store/index.js';
 import { ColdError } from '../errors.js';
 import { ownSumOf, sumOf, withOwnSum } from '../own-sum.js';
 import { isColdPath } from './folder.js';
@@ -70,6 +71,15 @@ export type ColdContent = Readonly<z.infer<typeof CONTENT>>;
 export interface ColdManifest extends ColdContent {
   /** Checksum of the text of the manifest without this field. */
   readonly sha256: string;
+}
+
+/** True if a manifest is of a partition, whatever rows it had then. */
+export function isOfPartition(
+  { table, from, to }: ColdManifest,
+  partition: Pick<PlacedPartition, 'table' | 'span'>,
+): boolean {
+  const { fromMs, toMs } = partition.span;
+  return table === partition.table && Date.parse(from) === fromMs && Date.parse(to) === toMs;
 }
 
 /** Names how a checksum of files was made, as another name is that of a checksum of rows. */
@@ -147,12 +157,26 @@ export async function readColdManifest(cold: ColdTexts, uri: string): Promise<Co
   return parseColdManifest(await readManifestText(cold, uri), cold.at(uri));
 }
 
+/** {@link readColdManifest} where its own checksum is known, so that a local copy may serve. It may have another. */
+export async function readKnownManifest(
+  cold: ColdStorage,
+  uri: string,
+  sha256: string,
+): Promise<ColdManifest> {
+  assertWithin(cold, uri);
+  const text = await cold.readKnown(uri, MAX_BYTES, (one) => ownSumOf(one) === sha256);
+  return parseColdManifest(text, cold.at(uri));
+}
+
 /** Text of {@link readColdManifest}, which may be damaged. */
 export async function readManifestText(cold: ColdTexts, uri: string): Promise<string> {
-  if (!isColdPath(uri)) {
-    throw new ColdError('cold_damaged', `"${uri}" leads out of ${cold.name}`);
-  }
+  assertWithin(cold, uri);
   return (await cold.readText(uri, MAX_BYTES)).text;
+}
+
+function assertWithin({ name }: ColdTexts, uri: string): void {
+  if (isColdPath(uri)) return;
+  throw new ColdError('cold_damaged', `"${uri}" leads out of ${name}`);
 }
 
 /** The manifest at a place, if it is one, and the version of whatever is there; null for nothing. @throws ColdError */

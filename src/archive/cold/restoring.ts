@@ -5,7 +5,13 @@ import { asRestoreError, ColdError, ParquetError } from '../errors.js';
 import { type DuckSession, openDuck } from '../parquet/session.js';
 import { type LifeContext, sumRows } from '../sealing/seal.js';
 import { DUCK_LIMITS } from './archiving.js';
-import { type ColdFile, type ColdManifest, isOfFiles, readColdManifest } from './manifest.js';
+import {
+  type ColdFile,
+  type ColdManifest,
+  isOfFiles,
+  isOfPartition,
+  readColdManifest,
+} from './manifest.js';
 import type { ColdTexts } from './storage.js';
 
 /** Lines that go to the database together. */
@@ -24,11 +30,7 @@ export function assertManifestOf(
   partition: PartitionInfo,
   manifest: ColdManifest,
 ): void {
-  const isOurs =
-    manifest.table === partition.table &&
-    Date.parse(manifest.from) === partition.span.fromMs &&
-    manifest.checksum === partition.checksum;
-  if (isOurs) return;
+  if (isOfPartition(manifest, partition) && manifest.checksum === partition.checksum) return;
   throw new ColdError(
     'cold_mismatch',
     `${cold.at(partition.uri ?? '')} is not the manifest of ${partition.name} as it was archived: bring that back from a copy`,

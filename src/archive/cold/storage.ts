@@ -59,6 +59,8 @@ export interface ColdStorage {
   /** Reads a file where it is, whole, and compares it with its manifest. */
   check(path: string, sums: FileSums, signal?: AbortSignal): Promise<void>;
   readText(path: string, maxBytes?: number): Promise<ColdText>;
+  /** Reads a text whose content is known; a local copy serves as long as it is right. It may be another text. */
+  readKnown(path: string, maxBytes: number, isRight: (text: string) => boolean): Promise<string>;
   /** Moves a local file to its place. It is there for good, and was read back where that says more, when this resolves. */
   put(from: string, path: string, sums: FileSums, signal?: AbortSignal): Promise<void>;
   /** @throws ColdError `cold_conflict` if the condition does not hold */
@@ -129,6 +131,10 @@ export class FolderStorage implements ColdStorage {
       throw new ColdError('cold_damaged', `${at} has ${bytes.length} bytes: no manifest`);
     }
     return { text: bytes.toString('utf8'), version: '' };
+  }
+
+  async readKnown(path: string, maxBytes: number): Promise<string> {
+    return (await this.readText(path, maxBytes)).text;
   }
 
   async put(from: string, path: string): Promise<void> {

@@ -1,16 +1,20 @@
 import type { PartitionInfo } from '../../store/index.js';
+import { ColdError } from '../errors.js';
 import { coldManifestPath } from './folder.js';
 import { readColdManifest } from './manifest.js';
+import { manifestOf } from './restoring.js';
 import type { ColdStorage } from './storage.js';
 
 /** Starts of paths that tidying considers; anything else is not ours. */
 const OURS = ['kind=', 'manifests/'];
+/** Codes of what is wrong with one manifest. */
+const OF_ONE: ReadonlySet<string> = new Set(['cold_missing', 'cold_damaged']);
 
 /**
  * Takes away what is under way nowhere: scratch files, manifests of no partition, and data
  * that no such manifest names. The caller is the only process that works on the folder.
  *
- * @throws ColdError when a manifest that counts cannot be read: then nothing but scratch is touched
+ * @throws ColdError when a manifest that counts cannot be read, or is another's: then nothing but scratch is touched
  */
 export async function tidyColdDir(
   cold: ColdStorage,
@@ -42,16 +46,25 @@ async function knownFiles(
   partitions: readonly PartitionInfo[],
 ): Promise<ReadonlySet<string>> {
   const known = new Set<string>();
-  for (const { table, name, uri, state, checksum } of partitions) {
+  for (const one of partitions) {
+    const { table, name, uri, state, checksum } = one;
     if (state !== 'archived' && state !== 'sealed') continue;
     const at = uri ?? coldManifestPath(table, name);
-    const manifest = readColdManifest(cold, at);
     // The files of a sealed partition are a spare copy: it was restored, or could not leave yet.
-    const found = await (state === 'archived' ? manifest : manifest.catch(() => undefined));
+    const found =
+      state === 'archived'
+        ? await manifestOf(cold, one)
+        : await readColdManifest(cold, at).catch(unlessAway);
     // Rows that were imported as files have another checksum once they came back; their uri goes with any change.
     if (found === undefined || (uri === null && found.checksum !== checksum)) continue;
     known.add(at);
     for (const { path } of found.files) known.add(path);
   }
   return known;
+}
+
+/** Gives none for a manifest that is not there, or damaged. What cannot be reached may be whole. */
+function unlessAway(error: unknown): undefined {
+  if (error instanceof ColdError && OF_ONE.has(error.code)) return;
+  throw error;
 }

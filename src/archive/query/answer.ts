@@ -207,7 +207,7 @@ class World {
     return {
       ids,
       find: async (kind, bounds) => ({
-        files: await folderFiles(cold.hold(signal), manifests, kind, bounds),
+        files: await folderFiles(cold, signal, manifests, kind, bounds),
         hot: [],
       }),
     };

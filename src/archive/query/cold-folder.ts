@@ -1,6 +1,6 @@
 import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
-import type { ColdHold, ColdStorage } from '../cold/storage.js';
+import type { ColdStorage } from '../cold/storage.js';
 import { ColdError, StatementRefusedError } from '../errors.js';
 import { filesWithin, type PlacedFile, placeFiles } from '../segments.js';
 import type { Bounds } from './selection.js';
@@ -51,13 +51,13 @@ function assertApart(cold: ColdStorage, manifests: ReadonlyMap<string, ColdManif
  * @throws ColdError, StatementRefusedError when the folder is none of cold partitions
  */
 export async function folderManifests(cold: ColdStorage): Promise<readonly ColdManifest[]> {
-  if (!(await cold.isThere('manifests'))) {
-    throw new StatementRefusedError(
-      `${cold.name} is no folder of cold partitions: it has no manifests. Name the folder that cold.dir names, or a copy of it with its manifests`,
-    );
-  }
   const uris: string[] = [];
   for await (const path of cold.list('manifests/')) if (path.endsWith('.json')) uris.push(path);
+  if (uris.length === 0 && !(await cold.isThere('manifests'))) {
+    throw new StatementRefusedError(
+      `${cold.name} is no place of cold partitions: it has no manifests. Name that of cold.dir or cold.url, or a copy of it with its manifests`,
+    );
+  }
   const found = new Map<string, ColdManifest>();
   for (const uri of uris.sort()) found.set(uri, await readColdManifest(cold, uri));
   assertApart(cold, found);
@@ -66,9 +66,10 @@ export async function folderManifests(cold: ColdStorage): Promise<readonly ColdM
   return manifests;
 }
 
-/** Files of these manifests that may hold rows between bounds, each of them whole. @throws ColdError */
+/** Files of these manifests that may hold rows between bounds, each of them whole, until the end. @throws ColdError */
 export async function folderFiles(
-  held: ColdHold,
+  cold: ColdStorage,
+  signal: AbortSignal,
   manifests: readonly ColdManifest[],
   kind: SeriesKind,
   { markets, ...span }: Bounds,
@@ -77,5 +78,6 @@ export async function folderFiles(
     .filter((manifest) => manifest.table === tableOfKind(kind))
     .flatMap((manifest) => filesWithin(manifest, span))
     .filter(({ market }) => markets?.has(market) ?? true);
-  return await placeFiles(held, files);
+  cold.ahead(files, signal);
+  return await placeFiles(cold.hold(signal), files);
 }

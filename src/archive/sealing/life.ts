@@ -4,7 +4,7 @@ import type { SeriesTable } from '../../model/series.js';
 import type { PartitionInfo, SealingAdmin } from '../../store/index.js';
 import { writeFiles } from '../cold/archiving.js';
 import { coldManifestPath, SCRATCH_FOLDER } from '../cold/folder.js';
-import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
+import { type ColdManifest, isOfPartition, readColdManifest } from '../cold/manifest.js';
 import { assertColdOwner, claimColdDir, coldOwnerConflict } from '../cold/owner.js';
 import { restorePartition } from '../cold/restoring.js';
 import { tidyColdDir } from '../cold/tidy.js';
@@ -291,8 +291,14 @@ class LifeRun {
     return this.#failures.some(({ error }) => FULL.has(error.code));
   }
 
-  async #manifestOf({ uri }: PartitionInfo): Promise<ColdManifest> {
-    return await readColdManifest(this.#context.cold, uri ?? '');
+  /** Manifest whose files are to be deleted. @throws ColdError if it names those of another partition */
+  async #manifestOf(one: PartitionInfo): Promise<ColdManifest> {
+    const { cold } = this.#context;
+    const at = one.uri ?? '';
+    const manifest = await readColdManifest(cold, at);
+    if (isOfPartition(manifest, one)) return manifest;
+    const text = `${cold.at(at)} is the manifest of another partition than ${one.name}, and nothing was deleted: bring the right one back from a copy`;
+    throw new ColdError('cold_mismatch', text);
   }
 
   async #removeFiles(manifest: ColdManifest | undefined, { uri }: PartitionInfo): Promise<void> {

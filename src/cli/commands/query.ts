@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { FolderStorage } from '../../archive/cold/storage.js';
 import { spreadsheetField } from '../../archive/lines.js';
 import type { QueryAnswer } from '../../archive/query/answer.js';
 import type { Statement } from '../../archive/query/statement.js';
@@ -19,6 +18,7 @@ import {
 import { untilStopped } from '../ending.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldOf, nowOf, withArchive } from '../opening/database.js';
+import { BUCKET_OPTIONS, bucketSettings, coldPlace } from '../opening/places.js';
 import { openSession } from '../opening/session.js';
 import { gather, instantArgument, spanStartArgument, timeoutArgument } from '../options.js';
 import {
@@ -47,7 +47,11 @@ const OPTIONS = {
   file: option('-f, --file <file>', 'file with the statement; - is standard input'),
   format: choice('--format <format>', 'output format', ANSWER_FORMATS),
   json: flag('--json', 'one JSON object a row; the same as --format json'),
-  cold: option('--cold <folder>', 'read the cold files of this folder only, without a database'),
+  cold: option(
+    '--cold <place>',
+    'read the cold files of a folder or bucket only, without a database',
+  ),
+  ...BUCKET_OPTIONS,
   market: option('-m, --market <name>', 'only rows of this market; repeatable', gather),
   from: option(
     '--from <time>',
@@ -112,7 +116,10 @@ async function answerStatement(
   const { answerQuestion } = await import('../../archive/query/answer.js');
   const { openReading } = await import('../../archive/reading.js');
   const isFilesOnly = options.cold !== undefined;
-  const cold = isFilesOnly ? new FolderStorage(options.cold ?? '') : coldOf(session.config);
+  const cold =
+    options.cold === undefined
+      ? coldOf(session.config)
+      : coldPlace(options.cold, '--cold', session.config, bucketSettings(session.config, options));
   using progress = new Progress();
   const onPhase = (phase: string) => progress.say(`${phase} …`);
   const onNote = (text: string) => progress.write(noteLine(text));
@@ -149,7 +156,7 @@ function readStatement(
   if (file === undefined) {
     if (argument !== undefined) return argument;
     const taken =
-      cold === undefined ? '' : `; ${JSON.stringify(cold)} was taken as the folder of --cold`;
+      cold === undefined ? '' : `; ${JSON.stringify(cold)} was taken as the place of --cold`;
     throw new UsageError('<sql>', '', `write the statement, or name a file with --file${taken}`);
   }
   if (argument !== undefined) {

@@ -395,10 +395,12 @@ test('a backup in a bucket is recovered as it was, and one that broke off is non
   // What a killed one left goes when another is whole.
   const left = 'backups/monday/tapekeep-0123456789ab/postgres/PG_VERSION';
   store.objects.set(left, { bytes: Buffer.from('18'), etag: '"1"' });
+  store.beginUpload('backups/monday/tapekeep-ba9876543210/archive.dump');
   const before = namesOf(await sql.run<{ m: number; tid: string }>(ROWS));
   const made = await runCommand(['backup', ...at, '--with-files', '--json'], env);
   assert.equal(made.code, 0, made.err);
   assert.ok(!keys().includes(left));
+  assert.equal(store.openUploads, 0);
   assert.equal(store.objects.size, JSON.parse(made.out).files + 1);
   const refused = await runCommand(['backup', ...at], env);
   assert.equal(refused.code, 2);

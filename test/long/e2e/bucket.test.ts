@@ -30,6 +30,15 @@ test('commands archive to a bucket, read it, and say what is wrong with it', asy
   assert.ok([...store.objects.keys()].some((key) => key.startsWith('one/manifests/trade/')));
   const after = await run('query', '--json', COUNTS);
   assert.equal(after.out, before, after.err);
+  const archived = await run('query', '--json', '--to', DAYS[2], COUNTS);
+  const files = await run('query', '--json', '--cold', 's3://archive/one', COUNTS);
+  assert.equal(files.out, archived.out, files.err);
+  assert.match(files.err, /only the cold files are asked/);
+  const none = await run('query', '--cold', 's3://archive/none', COUNTS);
+  assert.match(
+    none.err,
+    /s3:\/\/archive\/none is no place of cold partitions: it has no manifests/,
+  );
   const kept = (await readdir(join(dataDir, 'cold-cache'))).filter(
     (name) => !name.startsWith('.tapekeep'),
   );

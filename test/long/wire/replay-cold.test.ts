@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
+import { rename } from 'node:fs/promises';
 import { type TestContext, test } from 'node:test';
-import { FolderStorage } from '../../../src/archive/cold/storage.js';
+import { type ColdStorage, FolderStorage } from '../../../src/archive/cold/storage.js';
 import { Past } from '../../../src/archive/past.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../../src/kernel/random.js';
 import type { Backend } from '../../../src/server/backend.js';
 import { PastModel } from '../../support/models/past-model.js';
+import { fillBucket, openBucket } from '../../support/s3/bucket-world.js';
+import { S3StandIn } from '../../support/s3/s3-stand-in.js';
 import { drawsOfRun, runSeed, runSeedText } from '../../support/seeds.js';
 import { archiveDay } from '../../support/worlds/cold-world.js';
 import {
@@ -28,8 +31,8 @@ const dayText = (day: number) =>
 
 const draw = (random: Random, below: number) => Math.floor(random() * below);
 
-async function replayOf(t: TestContext, world: EventWorld, coldDir: string) {
-  const past = new Past(world.store, { clock: systemClock, cold: new FolderStorage(coldDir) });
+async function replayOf(t: TestContext, world: EventWorld, cold: ColdStorage) {
+  const past = new Past(world.store, { clock: systemClock, cold });
   return await startReplay(t, world.store, { past, span: SPAN });
 }
 
@@ -99,8 +102,8 @@ const sessionBackendOf = (backend: Replayed['backend']): Backend =>
   backend.sessionFor({ kind: 'request', session: undefined, note: () => undefined });
 
 /** All pushed states, as they are told to those who follow them. */
-async function updates(world: EventWorld, coldDir: string): Promise<object[]> {
-  const past = new Past(world.store, { clock: systemClock, cold: new FolderStorage(coldDir) });
+async function updates(world: EventWorld, cold: ColdStorage): Promise<object[]> {
+  const past = new Past(world.store, { clock: systemClock, cold });
   const all: object[] = [];
   for (const marketId of [1, 2, 3]) {
     let after = { observedAtMs: SPAN.fromMs, seq: -1 };
@@ -182,17 +185,26 @@ async function assertAsModel({ backend }: Replayed, world: EventWorld, count: nu
   assert.ok(candles > count, 'there was something to compare');
 }
 
-test('the same questions get the same bytes from the database, from files and from both; none sees the future', async (t) => {
+test('the same questions get the same bytes from the database, from files, from both and from a bucket; none sees the future', async (t) => {
   const world = await makeEventWorld(drawsOfRun(t), true);
   const coldDir = await makeFolder(t, 'cold');
-  const replay = await replayOf(t, world, coldDir);
+  const folder = new FolderStorage(coldDir);
+  const replay = await replayOf(t, world, folder);
   const expected = await answers(replay, world);
   await assertAsModel(replay, world, 16);
-  const pushed = await updates(world, coldDir);
+  const pushed = await updates(world, folder);
   assert.ok(pushed.length > 50);
   const walked = stepsOf(new PastModel(world));
   assert.ok(new Set(walked).size > 2 * STEPS);
-  assert.deepEqual(await steps(await replayOf(t, world, coldDir)), walked);
+  assert.deepEqual(await steps(await replayOf(t, world, folder)), walked);
+  const assertSame = async (t: TestContext, cold: ColdStorage) => {
+    const replay = await replayOf(t, world, cold);
+    const told = await answers(replay, world);
+    for (const [at, text] of expected.entries()) assert.equal(told[at], text);
+    await assertAsModel(replay, world, 3);
+    assert.deepEqual(await updates(world, cold), pushed);
+    assert.deepEqual(await steps(await replayOf(t, world, cold)), walked);
+  };
 
   const days = ['trades', 'tickers', 'depth', 'states'] as const;
   for (const [where, archive] of [
@@ -210,12 +222,14 @@ test('the same questions get the same bytes from the database, from files and fr
       for (const [kind, day] of archive()) {
         assert.ok((await archiveDay({ ...world, coldDir }, kind, dayText(day))).length > 0);
       }
-      const replay = await replayOf(t, world, coldDir);
-      const told = await answers(replay, world);
-      for (const [at, text] of expected.entries()) assert.equal(told[at], text);
-      await assertAsModel(replay, world, 3);
-      assert.deepEqual(await updates(world, coldDir), pushed);
-      assert.deepEqual(await steps(await replayOf(t, world, coldDir)), walked);
+      await assertSame(t, folder);
     });
   }
+
+  await t.test('all in a bucket', async (t) => {
+    const store = await S3StandIn.start(t);
+    await fillBucket(store, coldDir);
+    await rename(coldDir, `${coldDir}-away`);
+    await assertSame(t, await openBucket(t, store));
+  });
 });

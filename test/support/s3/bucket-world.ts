@@ -1,6 +1,11 @@
+import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { BucketStorage } from '../../../src/archive/cold/bucket/bucket.js';
+import { filesBelow } from '../../../src/archive/cold/folder.js';
+import { readColdManifest } from '../../../src/archive/cold/manifest.js';
 import { type ColdStorage, FolderStorage } from '../../../src/archive/cold/storage.js';
 import { openReading } from '../../../src/archive/reading.js';
 import { systemClock } from '../../../src/kernel/clock.js';
@@ -14,6 +19,7 @@ import {
   type SealingWorld,
   tradePartitions,
 } from '../worlds/sealing-world.js';
+import type { S3StandIn } from './s3-stand-in.js';
 import { CREDENTIALS } from './versitygw.js';
 
 export interface BucketChoice {
@@ -36,6 +42,26 @@ export async function openBucket(t: TestContext, choice: BucketChoice): Promise<
     cacheDir: choice.cacheDir ?? (await makeFolder(t, 'cold-cache')),
     ...{ clock: systemClock, random: systemRandom, ...(tries !== undefined && { tries }) },
   });
+}
+
+/** Puts the cold files of a folder into the bucket. */
+export async function fillBucket(store: S3StandIn, coldDir: string, prefix = 'one') {
+  for (const path of await filesBelow(coldDir)) {
+    store.set(`${prefix}/${path}`, await readFile(join(coldDir, path)));
+  }
+}
+
+/** Sees that each object of a partition was read after it was written. Returns their keys. */
+export async function assertReadBack(store: S3StandIn, cold: ColdStorage, uri: string) {
+  const done = [...store.done];
+  const { files } = await readColdManifest(cold, uri);
+  const lastOf = (method: string, path: string) => done.lastIndexOf(`${method} one/${path}`);
+  const paths = [...files.map(({ path }) => path), uri];
+  for (const path of paths) {
+    const put = lastOf('PUT', path);
+    assert.ok(put >= 0 && lastOf('GET', path) > put, `${path} was not read back`);
+  }
+  return paths.map((path) => `one/${path}`);
 }
 
 /** Archives at once. */

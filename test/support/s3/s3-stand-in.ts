@@ -14,11 +14,12 @@ export interface S3Request {
 }
 
 /**
- * Something that goes wrong: an error of the store, a body that breaks off in its middle, other bytes, a connection that
- * ends before the request was worked on, or after it and before the response.
+ * Something that goes wrong: an error of the store, the content of another object, a body that breaks off in its middle,
+ * other bytes, a connection that ends before the request was worked on, or after it and before the response.
  */
 export type S3Fault =
   | { readonly status: number; readonly code: string }
+  | { readonly instead: string }
   | 'cut body'
   | 'other bytes'
   | 'lost request'
@@ -66,6 +67,18 @@ export class S3StandIn {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
+  /** Puts an object there, as another program would. */
+  set(key: string, bytes: Buffer): void {
+    this.objects.set(key, { bytes, etag: `"${digest(bytes, 'md5', 'hex')}"` });
+  }
+
+  /** Begins an upload in parts. Returns its id. */
+  beginUpload(key: string): string {
+    const id = randomUUID();
+    this.#uploads.set(id, { key, parts: new Map() });
+    return id;
+  }
+
   /** Uploads that did not come to their end. */
   get openUploads(): number {
     return this.#uploads.size;
@@ -79,7 +92,9 @@ export class S3StandIn {
     const asked = { method: request.method ?? '', key, query: url.searchParams, bytes };
     const fault = this.fault(asked);
     if (fault === 'lost request') return void request.socket.destroy();
-    if (typeof fault === 'object') return refuse(response, fault.status, fault.code);
+    if (typeof fault === 'object' && 'status' in fault) {
+      return refuse(response, fault.status, fault.code);
+    }
     if (bucket !== BUCKET) return refuse(response, 404, 'NoSuchBucket');
     if (fault === 'lost response') {
       this.#work(asked, request, new Answer());
@@ -87,6 +102,9 @@ export class S3StandIn {
     }
     const answer = new Answer();
     this.#work(asked, request, answer);
+    if (typeof fault === 'object') {
+      answer.body = this.objects.get(fault.instead)?.bytes ?? Buffer.alloc(0);
+    }
     if (fault === 'other bytes') answer.body = Buffer.from(answer.body).reverse();
     answer.headers['content-length'] = answer.body.length;
     response.writeHead(answer.status, answer.headers);
@@ -108,8 +126,7 @@ export class S3StandIn {
   ): Answer {
     if (key === '') return this.#ofBucket(method, query, answer);
     if (method === 'POST' && query.has('uploads')) {
-      const id = randomUUID();
-      this.#uploads.set(id, { key, parts: new Map() });
+      const id = this.beginUpload(key);
       return answer.xml(
         `<InitiateMultipartUploadResult><Bucket>${BUCKET}</Bucket><Key>${escaped(key)}</Key><UploadId>${id}</UploadId></InitiateMultipartUploadResult>`,
       );
@@ -152,10 +169,9 @@ export class S3StandIn {
   }
 
   #store(key: string, bytes: Buffer): string {
-    const etag = `"${digest(bytes, 'md5', 'hex')}"`;
-    this.objects.set(key, { bytes, etag });
+    this.set(key, bytes);
     this.done.push(`PUT ${key}`);
-    return etag;
+    return this.objects.get(key)?.etag ?? '';
   }
 
   #ofUpload(

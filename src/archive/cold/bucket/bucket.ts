@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -39,6 +39,9 @@ const AHEAD_PART = 1 / 4;
 const FETCHES = 3;
 /** Calls of the system that fail on this machine and not in the network. */
 const OF_FILES: ReadonlySet<string> = new Set(['open', 'write', 'close']);
+
+/** Codes of what a store did not keep as it was written. */
+const NOT_KEPT: ReadonlySet<string> = new Set(['cold_missing', 'cold_damaged']);
 
 /** A fetch that several readers may wait for; it ends when none does. */
 interface Fetch {
@@ -162,13 +165,42 @@ export class BucketStorage implements ColdStorage {
     return await this.#client.readText(path, maxBytes);
   }
 
+  async readKnown(
+    path: string,
+    maxBytes: number,
+    isRight: (text: string) => boolean,
+  ): Promise<string> {
+    const copy = await this.#cache.read(path);
+    if (copy !== undefined && isRight(copy)) return copy;
+    const { text } = await this.#client.readText(path, maxBytes);
+    if (isRight(text)) await this.#keep(path, text);
+    return text;
+  }
+
+  /** Keeps a text in the cache, if it has room. */
+  async #keep(path: string, text: string): Promise<void> {
+    const temporary = await this.#cache.temporary();
+    const content = Buffer.from(text);
+    let reserved = 0;
+    try {
+      await this.#cache.reserve(content.length);
+      reserved = content.length;
+      await writeFile(temporary, content);
+      await this.#cache.add(temporary, path);
+    } catch {
+      // The text was read, and is read again where it is.
+      this.#cache.release(reserved);
+      await rm(temporary, { force: true });
+    }
+  }
+
   async put(from: string, path: string, sums: FileSums, signal?: AbortSignal): Promise<void> {
     await this.#client.upload(from, path, sums, signal);
     try {
       // Kept in the cache: it is read first of all.
       await this.#download(path, sums, signal);
     } catch (error) {
-      if (!(error instanceof ColdError) || error.code !== 'cold_damaged') throw error;
+      if (!(error instanceof ColdError) || !NOT_KEPT.has(error.code)) throw error;
       const text = `${this.at(path)} does not read back as it was written: the partition stays as it is (${error.message})`;
       throw new ColdError('cold_mismatch', text, { action: 'retry', cause: error });
     }
@@ -182,8 +214,10 @@ export class BucketStorage implements ColdStorage {
       text,
       version === null ? { IfNoneMatch: '*' } : { IfMatch: version },
     );
-    const there = await this.#client.readText(path, TEXT_BYTES);
-    if (there.text === text) return;
+    const there = await this.#client.readText(path, TEXT_BYTES).catch((error: unknown) => {
+      if (!(error instanceof ColdError) || error.code !== 'cold_missing') throw error;
+    });
+    if (there?.text === text) return;
     throw new ColdError('cold_conflict', `${this.at(path)} does not read back as it was written`);
   }
 
@@ -202,7 +236,8 @@ export class BucketStorage implements ColdStorage {
 
   async clear(): Promise<void> {
     await inColdWords(this.scratch, () => rm(this.scratch, { recursive: true, force: true }));
-    await this.#client.abortUploads();
+    // Data files alone: other programs may write beside them.
+    await this.#client.abortUploads('kind=');
   }
 
   /** Fetches a file into the cache, once for all who wait for it. */

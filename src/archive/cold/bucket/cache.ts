@@ -1,11 +1,11 @@
 import { linkSync, mkdirSync, rmSync } from 'node:fs';
-import { link, rename, rm, stat, utimes } from 'node:fs/promises';
+import { link, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../../kernel/clock.js';
 import { codeOf } from '../../../kernel/errors.js';
 import { isThere, makeFolder } from '../../../kernel/folders.js';
 import { Mutex } from '../../../kernel/mutex.js';
-import { ColdError, inColdWords } from '../../errors.js';
+import { asColdError, ColdError, inColdWords } from '../../errors.js';
 import { Scratch } from '../../files.js';
 import { filesBelow } from '../folder.js';
 
@@ -118,6 +118,18 @@ export class ColdCache {
   /** Gives room back that was not used. */
   release(bytes: number): void {
     this.#bytes = Math.max(0, (this.#bytes ?? 0) - bytes);
+  }
+
+  /** Content of a text; undefined: it is not there. */
+  async read(path: string): Promise<string | undefined> {
+    try {
+      const text = await readFile(this.at(path), 'utf8');
+      void this.#noteUse(path);
+      return text;
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return undefined;
+      throw asColdError(error, this.dir);
+    }
   }
 
   async has(path: string): Promise<boolean> {

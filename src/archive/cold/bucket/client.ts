@@ -303,21 +303,33 @@ export class BucketClient {
 
   /** Ends uploads that did not come to their end: their parts take space. @param prefix of their paths */
   async abortUploads(prefix = ''): Promise<void> {
-    const start = this.#keyOf(prefix);
     for (let page = 0; page < MAX_PAGES; page += 1) {
-      const isMore = await this.#try('', undefined, async (sdk, client, { Bucket }) => {
-        const asked = { Bucket, Prefix: start };
-        const { Uploads = [], IsTruncated } = await client.send(
-          new sdk.ListMultipartUploadsCommand(asked),
-        );
-        for (const { Key = '', UploadId } of Uploads) {
-          if (!Key.startsWith(start)) continue;
-          await client.send(new sdk.AbortMultipartUploadCommand({ Bucket, Key, UploadId }));
-        }
-        return IsTruncated === true && Uploads.length > 0;
-      });
-      if (!isMore) return;
+      const { uploads, isMore } = await this.uploads(prefix);
+      for (const { path, id } of uploads) {
+        await this.#try(path, undefined, async (sdk, client, to) => {
+          await client.send(new sdk.AbortMultipartUploadCommand({ ...to, UploadId: id }));
+        }).catch((error: unknown) => {
+          // Another process has ended it.
+          if (!(error instanceof ColdError) || error.code !== 'cold_missing') throw error;
+        });
+      }
+      if (!isMore || uploads.length === 0) return;
     }
+  }
+
+  /** Some of the uploads that did not come to their end. @param prefix of their paths */
+  async uploads(prefix = '') {
+    const start = this.#keyOf(prefix);
+    return await this.#try('', undefined, async (sdk, client, { Bucket }) => {
+      const asked = { Bucket, Prefix: start };
+      const { Uploads = [], IsTruncated } = await client.send(
+        new sdk.ListMultipartUploadsCommand(asked),
+      );
+      const own = Uploads.filter(({ Key = '' }) => Key.startsWith(start));
+      const base = this.#keyOf('').length;
+      const uploads = own.map(({ Key = '', UploadId: id }) => ({ path: Key.slice(base), id }));
+      return { uploads, isMore: IsTruncated === true };
+    });
   }
 }
 
