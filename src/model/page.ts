@@ -1,3 +1,4 @@
+import { SECOND_MS } from '../kernel/durations.js';
 import { comparePlaces, type PageRow } from './order.js';
 import {
   type EndShown,
@@ -34,14 +35,16 @@ export interface LocateInput {
 }
 
 export type Location =
-  /** Contiguous, and `rows[olderFrom…]` are older than the target. */
-  | { readonly kind: 'found'; readonly olderFrom: number }
+  /** Contiguous with the target, or the edge lies within. */
+  | { readonly kind: 'found' }
   /** Nothing lies right below the target. One such answer is a sign; it takes two for a proof. */
   | { readonly kind: 'endOfHistory' }
   /** Some rows are left below the target that cannot be read. */
   | { readonly kind: 'unreadableEnd' }
   /** The server serves neither the target nor anything older: its history ends above. */
   | { readonly kind: 'beyondHistory' }
+  /** Nothing is newer than the edge that is sought: this is the newest page. */
+  | { readonly kind: 'head' }
   /** Ask again where `search` says. */
   | { readonly kind: 'again'; readonly search: Search; readonly why: string }
   /** The response cannot be reconciled with what it answered before. */
@@ -102,7 +105,7 @@ export function locate(input: LocateInput): Location {
     }
     return { kind: 'broken', detail: `trade ${target.tid} is missing between its neighbours` };
   }
-  if (index < rows.length - 1) return { kind: 'found', olderFrom: index + 1 };
+  if (index < rows.length - 1) return { kind: 'found' };
   // That it is shorter than asked proves nothing: any server may send less. Only a look just below
   // the target that brings nothing does, or one from further below and one more from here.
   const isFirst = lowest === undefined || comparePlaces(lowest, target) !== 0;
@@ -110,4 +113,31 @@ export function locate(input: LocateInput): Location {
   const isNext = isFirst || (rows.length === 1 && search.shallowRows > 1);
   const below = goDeeper(isNext ? { ...search, stride: 1 } : search, rows.length, oldest);
   return again(below, index > 0 ? 'ended at the known trade' : 'is anything older?');
+}
+
+/** A page that may hold the upper edge of a gap with no known trade above it. */
+export interface SeekInput extends Omit<LocateInput, 'target'> {
+  readonly edgeMs: number;
+  /** Rows that the page shows, with those that are not believed yet. */
+  readonly shown: number;
+}
+
+/** Decides what a page means for the search of an edge. Pages run in the order of time. */
+export function seek(input: SeekInput): Location {
+  const { rows, search, received, largestPage, end, edgeMs, shown } = input;
+  const [newest, oldest] = [rows[0], rows.at(-1)];
+  const why = 'the edge lies elsewhere';
+  const isOlder = (row: PageRow) => row.tradedAtS * SECOND_MS < edgeMs;
+  if (search.skip === 0 && (newest === undefined || isOlder(newest))) return { kind: 'head' };
+  if (newest === undefined || oldest === undefined) {
+    if (received === 0 && isPastTheEnd(search)) return { kind: 'beyondHistory' };
+    const next = goShallower(search, Math.max(1, largestPage), received === 0);
+    return { kind: 'again', search: next, why };
+  }
+  if (!isOlder(oldest)) {
+    if (end === 'isEnd') return { kind: 'beyondHistory' };
+    return { kind: 'again', search: end ?? goDeeper(search, shown, oldest), why };
+  }
+  if (!isOlder(newest)) return { kind: 'found' };
+  return { kind: 'again', search: goShallower(search, Math.max(rows.length, largestPage)), why };
 }

@@ -1,12 +1,10 @@
 import { SECOND_MS } from '../../kernel/durations.js';
-import { type Span, spanContains } from '../../kernel/span.js';
+import { spanContains } from '../../kernel/span.js';
 import { FEW } from '../../model/agreement.js';
-import type { CoveredRange } from '../../model/batch.js';
 import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage, placeKey } from '../../model/order.js';
-import { locate } from '../../model/page.js';
+import { locate, seek } from '../../model/page.js';
 import { coveredSpan, deeperSpan } from '../../model/proof.js';
-import { goDeeper, goShallower, isPastTheEnd } from '../../model/search.js';
 import { PRIORITY } from '../ports.js';
 import { type ChainCursor, seenDepth } from './chains.js';
 import { exposeLacked, noteLacked, storedWithin } from './exposure.js';
@@ -22,122 +20,137 @@ const SEEN_ONCE_S = 3;
 const LOOKS_BELOW_MAX = 6;
 
 /**
- * Goes one page deeper below a chain of known trades. The page must contain the chain's lowest
- * trade: that overlap is the evidence that nothing lies between.
+ * Goes one page deeper into a gap.
  *
- * @throws WalkStalledError when the place is not found, or the answers contradict each other
+ * Below a chain of known trades the page must contain its lowest one: that overlap is the evidence that nothing lies
+ * between. Without a chain the page that holds the upper edge is sought, without walking what lies between, and
+ * stored as a covered range of its own.
+ *
+ * @param chain undefined: no trade above the gap is known
+ * @throws WalkStalledError when the place is not found within a bounded number of requests, where the next step goes
+ * on, or the answers contradict each other
  */
-export async function pageBack(
+export async function goInto(
   walk: Walk,
+  head: Head,
   gap: Gap,
-  chain: ChainCursor,
+  chain: ChainCursor | undefined,
   signal: AbortSignal,
 ): Promise<void> {
-  const { offsets, source } = walk.options;
-  let search = await walk.searchFor(gap.edgeMs, chain.depth - 1);
+  const { options, pages, book, traits } = walk;
+  const { edgeMs } = gap;
+  let search = await walk.searchFor(edgeMs, chain && chain.depth - 1);
   let why = '';
   let headsSeen = 0;
-  let size = PAGE_MAX;
+  let asked = PAGE_MAX;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;
-    const page = await walk.fetchForStep(skip, size, signal);
-    const rows = orderPage(page.trades);
+    const page = await walk.fetchForStep(skip, asked, signal);
+    const all = orderPage(page.trades);
+    const sure = sureRows(page, all);
+    // Where nothing is sure, even that shows the way.
+    const rows = chain === undefined && sure.length > 0 ? sure : all;
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
-    const location = locate({
-      rows,
-      target: chain,
-      search,
-      asked: size,
-      received: page.rowCount,
-      largestPage: walk.traits.largestPage,
-      end: walk.endShown(search, page),
-    });
+    const { largestPage } = traits;
+    const end = walk.endShown(search, page);
+    const seen = { rows, search, asked, received: page.rowCount, largestPage, end };
+    const location =
+      chain === undefined
+        ? seek({ ...seen, edgeMs, shown: all.length })
+        : locate({ ...seen, target: chain });
     switch (location.kind) {
       case 'again':
         ({ search, why } = location);
-        await walk.pages.commit(page);
+        await pages.commit(page);
         continue;
       case 'broken':
-        await walk.pages.commit(page);
-        if (headsSeen === request) offsets.invalidate(source.endpoint);
+        await pages.commit(page);
+        if (headsSeen === request) options.offsets.invalidate(options.source.endpoint);
         throw walk.stalled(location.detail);
+      case 'head':
+        if (page.rowCount === 0 && !walk.hasTrades)
+          await meetNothing(walk, head, gap, page, signal);
+        else await head.store(page, PAGE_MAX);
+        return walk.stepped(request);
       case 'beyondHistory':
-        await walk.pages.commit(page);
+        await pages.commit(page);
         walk.stepped(request);
-        if (await walk.isTheEnd(chain, search, page, signal)) {
-          walk.chains.delete(gap.edgeMs);
-          await walk.book.beyondHistory(gap);
-        }
-        return;
+        if (!(await walk.isTheEnd(chain ?? { edgeMs, tid: 0 }, search, page, signal))) return;
+        walk.chains.delete(edgeMs);
+        return book.beyondHistory(gap);
       case 'endOfHistory':
-        walk.stepped(request);
-        if (await walk.isTheEnd(chain, search, page, signal)) {
-          await endOfHistory(walk, gap, chain, page);
-        }
-        return;
       case 'unreadableEnd':
         walk.stepped(request);
-        return endOfHistory(walk, gap, chain, page);
+        if (chain === undefined) return;
+        if (location.kind === 'unreadableEnd' || (await walk.isTheEnd(chain, search, page, signal)))
+          await endOfHistory(walk, gap, chain, page);
+        return;
       case 'found': {
-        const sure = sureRows(page, rows);
-        if (!sure.some((row) => comparePlaces(row, chain) < 0)) {
-          // Below it lies but one row, which a second answer must show as well.
-          why = 'one row is shown below it, and not twice the same';
-          size = size === PAGE_MAX ? PAGE_MAX - 1 : PAGE_MAX;
-          continue;
+        const isShown =
+          chain === undefined ? sure.length > 0 : sure.some((row) => comparePlaces(row, chain) < 0);
+        if (isShown) {
+          walk.stepped(request);
+          return goOn(walk, gap, chain, page, sure, skip, signal);
         }
-        walk.stepped(request);
-        return goOn(walk, gap, chain, page, sure, skip, signal);
+        // Below it lies but one row, which a second answer must show as well.
+        why = 'one row is shown below it, and not twice the same';
+        asked = asked === PAGE_MAX ? PAGE_MAX - 1 : PAGE_MAX;
       }
     }
   }
   // The next try goes on from here: an estimate that is far off must not stop it for good.
-  walk.putAside(gap.edgeMs, search);
-  if (headsSeen === LOCATE_REQUESTS_MAX) offsets.invalidate(source.endpoint);
+  walk.putAside(edgeMs, search);
+  if (headsSeen === LOCATE_REQUESTS_MAX) options.offsets.invalidate(options.source.endpoint);
   throw walk.stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the place (${why})`);
 }
 
-/** Stores a page that connects to the chain above it, and moves the chain's end down. */
+/** The exchange shows no trade of a market of which none is known: the gap is settled once another answer agrees. */
+async function meetNothing(
+  walk: Walk,
+  head: Head,
+  gap: Gap,
+  page: TradePage,
+  signal: AbortSignal,
+): Promise<void> {
+  const { pages, book, ends } = walk;
+  await pages.commit(page);
+  await head.poll(signal);
+  if (walk.hasTrades) book.putOff(gap.edgeMs);
+  else if (ends.isAgain(gap.edgeMs, 0)) await book.beyondHistory(gap);
+  else book.awaitSign(gap.edgeMs);
+}
+
+/**
+ * Stores a page that connects to the chain above it, or that was sought, and leaves the end of a chain below its
+ * claim, unless that touches what is covered there.
+ */
 async function goOn(
   walk: Walk,
   gap: Gap,
-  chain: ChainCursor,
+  chain: ChainCursor | undefined,
   page: TradePage,
   rows: readonly SourceTrade[],
   skip: number,
   signal: AbortSignal,
 ): Promise<void> {
   const { pages, chains, book, options } = walk;
-  const claim = deeperSpan(rows, gap.edgeMs);
-  const isNews = await compareStored(walk, gap, page, skip, signal);
-  if (claim.fromMs <= gap.fromMs) await lookBelow(walk, gap, { rows, skip, isNews }, signal);
+  const claim = chain === undefined ? coveredSpan(rows) : deeperSpan(rows, gap.edgeMs);
+  if (chain !== undefined) {
+    const isNews = await compareStored(walk, gap, page, skip, signal);
+    if (claim.fromMs <= gap.fromMs) await lookBelow(walk, gap, { rows, skip, isNews }, signal);
+  }
   const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
-    endpoint: options.source.endpoint,
-    skip,
-    received: page.rowCount,
-    overlapTid: chain.tid,
+    ...{ endpoint: options.source.endpoint, skip, received: page.rowCount },
+    ...(chain === undefined ? { sought: true } : { overlapTid: chain.tid }),
   });
   await walk.epochs.look(rows);
-  await book.passed(gap);
+  if (chain !== undefined) await book.passed(gap);
   for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
   chains.delete(gap.edgeMs);
-  await leaveChain(walk, ranges, claim, page, rows, skip);
-}
-
-/** The end of a chain that a page leaves below its claim, unless that touches what is covered there. */
-async function leaveChain(
-  walk: Walk,
-  ranges: readonly CoveredRange[],
-  claim: Span,
-  page: TradePage,
-  rows: readonly SourceTrade[],
-  skip: number,
-): Promise<void> {
   const oldest = rows.at(-1);
   const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
   if (oldest === undefined || isMerged) return;
-  const seen = seenDepth(skip + rows.length, page);
-  walk.chains.set(await walk.endChain(claim, page, oldest, seen));
+  chains.set(await walk.endChain(claim, page, oldest, seenDepth(skip + rows.length, page)));
 }
 
 /**
@@ -269,87 +282,4 @@ export async function endOfHistory(
   for (const rest of walk.gaps()) {
     if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);
   }
-}
-
-/**
- * Finds the page that holds the upper edge of a gap with no known trade above it, without walking
- * what lies between, and stores it as a covered range of its own. From there the gap is walked
- * down like any other. Pages run in the order of time, so the way there is a search.
- *
- * @throws WalkStalledError when the place is not found within a bounded number of requests; the
- * next step goes on from there
- */
-export async function locateOffset(
-  walk: Walk,
-  head: Head,
-  gap: Gap,
-  signal: AbortSignal,
-): Promise<void> {
-  const { options, pages, book } = walk;
-  const { edgeMs } = gap;
-  let search = await walk.searchFor(edgeMs);
-  let headsSeen = 0;
-  for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
-    const { skip } = search;
-    const page = await walk.fetchForStep(skip, PAGE_MAX, signal);
-    const all = orderPage(page.trades);
-    const sure = sureRows(page, all);
-    // Where nothing is sure, even that shows the way.
-    const rows = sure.length > 0 ? sure : all;
-    if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
-    const [newest, oldest] = [rows[0], rows.at(-1)];
-    if (skip === 0 && page.rowCount === 0 && !walk.hasTrades) {
-      await pages.commit(page);
-      await head.poll(signal);
-      walk.stepped(request);
-      const isTheEnd = !walk.hasTrades && walk.ends.isAgain(edgeMs, 0);
-      if (isTheEnd) await book.beyondHistory(gap);
-      else if (walk.hasTrades) book.putOff(edgeMs);
-      else book.awaitSign(edgeMs);
-      return;
-    }
-    if (skip === 0 && (newest === undefined || newest.tradedAtS * SECOND_MS < edgeMs)) {
-      // Nothing is newer than the edge: this is the head, and it proves more than a covered range does.
-      await head.store(page, PAGE_MAX);
-      walk.stepped(request);
-      return;
-    }
-    const isAbove = oldest !== undefined && oldest.tradedAtS * SECOND_MS >= edgeMs;
-    const end = isAbove ? walk.endShown(search, page) : undefined;
-    if ((page.rowCount === 0 && isPastTheEnd(search)) || end === 'isEnd') {
-      await pages.commit(page);
-      walk.stepped(request);
-      const isTheEnd = await walk.isTheEnd({ edgeMs, tid: 0 }, search, page, signal);
-      if (isTheEnd) await book.beyondHistory(gap);
-      return;
-    }
-    if (newest === undefined || oldest === undefined) {
-      await pages.commit(page);
-      const pageRows = Math.max(1, walk.traits.largestPage);
-      search = goShallower(search, pageRows, page.rowCount === 0);
-    } else if (isAbove) {
-      await pages.commit(page);
-      search = end ?? goDeeper(search, all.length, oldest);
-    } else if (newest.tradedAtS * SECOND_MS < edgeMs) {
-      await pages.commit(page);
-      search = goShallower(search, Math.max(rows.length, walk.traits.largestPage));
-    } else {
-      if (rows !== sure) continue;
-      const claim = coveredSpan(rows);
-      const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
-        endpoint: options.source.endpoint,
-        skip,
-        received: page.rowCount,
-        sought: true,
-      });
-      await walk.epochs.look(rows);
-      for (const suspectMs of suspectEdgesMs) book.refused(suspectMs);
-      await leaveChain(walk, ranges, claim, page, rows, skip);
-      walk.stepped(request);
-      return;
-    }
-  }
-  walk.putAside(edgeMs, search);
-  if (headsSeen === LOCATE_REQUESTS_MAX) options.offsets.invalidate(options.source.endpoint);
-  throw walk.stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the time asked for`);
 }

@@ -11,7 +11,7 @@ import type { PendingGap } from './chains.js';
 import { ExactTimes } from './exact-times.js';
 import { Head, type HeadLook } from './head.js';
 import { PAGE_MAX } from './pace.js';
-import { endOfHistory, locateOffset, pageBack } from './page-back.js';
+import { endOfHistory, goInto } from './page-back.js';
 import type { TradePage, TradeSource } from './source.js';
 import { FetchFailure, OTHER_PAGE, Walk, type WalkerOptions, WalkStalledError } from './walk.js';
 
@@ -223,8 +223,7 @@ export class TradeWalker {
       return book.beyondHistory(gap);
     }
     try {
-      if (before === undefined) await locateOffset(this.#walk, this.#head, gap, signal);
-      else await pageBack(this.#walk, gap, before, signal);
+      await goInto(this.#walk, this.#head, gap, before, signal);
     } catch (error) {
       if (!signal.aborted && !isAborted(error)) await this.#failed(gap, error);
       throw error;

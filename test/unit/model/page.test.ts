@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { orderPage } from '../../../src/model/order.js';
-import { type LocateInput, type Location, locate } from '../../../src/model/page.js';
+import {
+  type LocateInput,
+  type Location,
+  locate,
+  type SeekInput,
+  seek,
+} from '../../../src/model/page.js';
 import { goDeeper, searchFrom } from '../../../src/model/search.js';
 
 const rowsOf = (...tids: number[]) => tids.map((tid) => ({ tid, tradedAtS: tid }));
@@ -21,7 +27,6 @@ interface Expected {
   readonly kind: Location['kind'];
   readonly skip: number;
   readonly isProbe: boolean;
-  readonly olderFrom: number;
 }
 
 interface Case {
@@ -41,12 +46,12 @@ const CASES: readonly Case[] = [
   {
     name: 'the target and older rows',
     tids: [50, 40, 30],
-    expected: { kind: 'found', olderFrom: 1 },
+    expected: { kind: 'found' },
   },
   {
     name: 'the target among newer and older rows',
     tids: [60, 50, 40],
-    expected: { kind: 'found', olderFrom: 2 },
+    expected: { kind: 'found' },
   },
   { name: 'only newer rows', tids: [90, 80, 70], expected: again(12) },
   { name: 'a single newer row still makes progress', tids: [60], expected: again(11) },
@@ -192,6 +197,96 @@ for (const { name, tids, input, expected } of CASES) {
     const found: Record<string, unknown> = { ...location, skip: search?.skip, isProbe };
     const seen = Object.fromEntries(Object.keys(expected).map((key) => [key, found[key]]));
     assert.deepEqual({ ...seen, kind }, expected);
+  });
+}
+
+const SOUGHT = {
+  ...{ edgeMs: 50_500, search: searchFrom(10), asked: 5, largestPage: 5, end: undefined },
+};
+/** A page ended above the edge, and this one is asked for right below it. */
+const BELOW = { ...goDeeper(searchFrom(7), 3, BEYOND), skip: 10 };
+
+interface SeekCase {
+  readonly name: string;
+  readonly tids: readonly number[];
+  readonly input?: Partial<SeekInput>;
+  readonly expected: { readonly kind: Location['kind']; readonly skip?: number };
+}
+
+const SEEK_CASES: readonly SeekCase[] = [
+  { name: 'rows on both sides', tids: [51, 50], expected: { kind: 'found' } },
+  {
+    name: 'a row just at the edge, and older ones',
+    tids: [51, 40],
+    input: { edgeMs: 51_000 },
+    expected: { kind: 'found' },
+  },
+  {
+    name: 'a row just at the edge, and newer ones',
+    tids: [60, 51],
+    input: { edgeMs: 51_000 },
+    expected: { kind: 'again', skip: 11 },
+  },
+  { name: 'only newer rows', tids: [90, 80, 70], expected: { kind: 'again', skip: 12 } },
+  {
+    name: 'only newer rows, of which one at an end is not believed yet',
+    tids: [90, 80, 70],
+    input: { shown: 4 },
+    expected: { kind: 'again', skip: 13 },
+  },
+  { name: 'only older rows', tids: [40, 30], expected: { kind: 'again', skip: 5 } },
+  {
+    name: 'only older rows in a page that is longer than any before',
+    tids: [40, 30],
+    input: { largestPage: 1 },
+    expected: { kind: 'again', skip: 8 },
+  },
+  {
+    name: 'only older rows at the head',
+    tids: [40, 30],
+    input: { search: searchFrom(0) },
+    expected: { kind: 'head' },
+  },
+  {
+    name: 'nothing at the head',
+    tids: [],
+    input: { search: searchFrom(0) },
+    expected: { kind: 'head' },
+  },
+  { name: 'nothing at a depth', tids: [], expected: { kind: 'again', skip: 5 } },
+  {
+    name: 'nothing right below a page above the edge',
+    tids: [],
+    input: { search: BELOW },
+    expected: { kind: 'beyondHistory' },
+  },
+  {
+    name: 'nothing readable right below a page above the edge',
+    tids: [],
+    input: { search: BELOW, received: 3 },
+    expected: { kind: 'again', skip: 9 },
+  },
+  {
+    name: 'rows above the edge in a page that shows the end of history',
+    tids: [70, 60],
+    input: { end: 'isEnd' },
+    expected: { kind: 'beyondHistory' },
+  },
+  {
+    name: 'the end of history in a page that is too short to show it',
+    tids: [70, 60],
+    input: { end: searchFrom(7) },
+    expected: { kind: 'again', skip: 7 },
+  },
+];
+
+for (const { name, tids, input, expected } of SEEK_CASES) {
+  test(`seek: ${name}`, () => {
+    const page = { rows: rowsOf(...tids), received: tids.length, shown: tids.length };
+    const location = seek({ ...SOUGHT, ...page, ...input });
+    const { kind } = location;
+    const skip = location.kind === 'again' ? { skip: location.search.skip } : {};
+    assert.deepEqual({ kind, ...skip }, expected);
   });
 }
 
