@@ -96,7 +96,7 @@ export class TradeEvidence {
   readonly #looks = new Map<EvidenceSource, Look>();
   readonly #heads = new Map<Endpoint, Head>();
   readonly #disputes = new Map<Endpoint, Dispute>();
-  #seen: SeenElsewhere[] = [];
+  readonly #seen: SeenElsewhere[] = [];
   #jumps: number;
 
   constructor(options: EvidenceOptions) {
@@ -123,7 +123,8 @@ export class TradeEvidence {
       (one) => one.source === seen.source && secondOf(one) === secondOf(seen),
     );
     if (isKnown) return;
-    this.#seen = [...this.#seen, seen].slice(-SEEN_MAX);
+    this.#seen.push(seen);
+    if (this.#seen.length > SEEN_MAX) this.#seen.shift();
   }
 
   /** Takes note of a trade that was pushed. */
@@ -214,6 +215,6 @@ export class TradeEvidence {
     this.#looks.clear();
     this.#heads.clear();
     this.#disputes.clear();
-    this.#seen = [];
+    this.#seen.length = 0;
   }
 }

@@ -22,47 +22,53 @@ const ERRORS = 3;
 /** Weight of the last error where it was less than the mean. */
 const ERROR_FADING = 1 / 8;
 
+interface Estimate {
+  readonly atMs: number;
+  readonly tradesPerS: number;
+  /** Time between the last two polls; 0 after the first. */
+  readonly intervalS: number;
+  /** Mean error of the rows that were expected to be new. */
+  readonly error: number;
+}
+
+/** Rows that are expected to be new. */
+const expectedBy = (atMs: number, last: Estimate): number =>
+  (last.tradesPerS * Math.max(0, atMs - last.atMs)) / 1000;
+
 /** Trades a second, averaged with more weight on what was seen last, and how far that is off. Exchange times. */
 export class Pace {
-  #tradesPerS = 0;
-  #polledAtMs: number | undefined;
-  #intervalS = 0;
-  /** Mean error of what was expected to be new, rows. */
-  #error = 0;
+  #last: Estimate | undefined;
 
   /** Rows that a look should ask for, so that it seldom fails to reach what is known. */
   room(atMs: number): number {
-    if (this.#polledAtMs === undefined) return PAGE_MAX;
-    return Math.ceil(this.#expected(atMs) + ERRORS * this.#error) + OVERLAP_ROWS;
-  }
-
-  #expected(atMs: number): number {
-    return (this.#tradesPerS * Math.max(0, atMs - (this.#polledAtMs ?? atMs))) / 1000;
+    const last = this.#last;
+    if (last === undefined) return PAGE_MAX;
+    return Math.ceil(expectedBy(atMs, last) + ERRORS * last.error) + OVERLAP_ROWS;
   }
 
   /** @param pageSpanMs time that the page reaches back, which the first estimate rests on */
   polled(atMs: number, newRows: number, pageSpanMs: number): void {
-    const lastMs = this.#polledAtMs;
-    if (lastMs === undefined) {
-      this.#tradesPerS = newRows / Math.max(1, pageSpanMs / 1000);
-      this.#polledAtMs = atMs;
+    const last = this.#last;
+    if (last === undefined) {
+      const tradesPerS = newRows / Math.max(1, pageSpanMs / 1000);
+      this.#last = { atMs, tradesPerS, intervalS: 0, error: 0 };
       return;
     }
-    const error = Math.abs(newRows - this.#expected(atMs));
+    const off = Math.abs(newRows - expectedBy(atMs, last));
     // A burst widens the page at once: those that follow are often as large.
-    this.#error = Math.max(error / 2, this.#error + ERROR_FADING * (error - this.#error));
-    const passedS = (atMs - lastMs) / 1000;
-    if (passedS <= 0) return;
-    const weight = 1 - Math.exp(-passedS / MEMORY_S);
-    this.#tradesPerS += weight * (newRows / passedS - this.#tradesPerS);
-    this.#intervalS = passedS;
-    this.#polledAtMs = atMs;
+    const error = Math.max(off / 2, last.error + ERROR_FADING * (off - last.error));
+    const intervalS = (atMs - last.atMs) / 1000;
+    this.#last = { ...last, error };
+    if (intervalS <= 0) return;
+    const weight = 1 - Math.exp(-intervalS / MEMORY_S);
+    const tradesPerS = last.tradesPerS + weight * (newRows / intervalS - last.tradesPerS);
+    this.#last = { atMs, tradesPerS, intervalS, error };
   }
 
   /** How many intervals between polls a page holds; undefined before there was one. */
   headroom(pageRows: number): number | undefined {
-    if (this.#intervalS === 0) return undefined;
-    const perInterval = this.#tradesPerS * this.#intervalS;
-    return Math.min(HEADROOM_MAX, pageRows / Math.max(perInterval, Number.MIN_VALUE));
+    const { intervalS = 0, tradesPerS = 0 } = this.#last ?? {};
+    if (intervalS === 0) return undefined;
+    return Math.min(HEADROOM_MAX, pageRows / Math.max(tradesPerS * intervalS, Number.MIN_VALUE));
   }
 }

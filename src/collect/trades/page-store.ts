@@ -64,12 +64,11 @@ export class PageStore {
   readonly #seenSpans = new BoundedMap<number, { readonly toMs: number; readonly atMs: number }>(
     WRITTEN_MAX,
   );
+  /** When a claim was written last; at once again after rows without one. */
   #flushedAtMs = Number.NEGATIVE_INFINITY;
-  /** Rows were stored without a claim since the last one. */
-  #hasUnclaimed = false;
   #collectFromMs: number | null;
   /** Coverage to be revoked with the next commit, and the start to be set with it. */
-  #revoke: readonly Revocation[] = [];
+  readonly #revoke: Revocation[] = [];
   #begins: Pick<StreamStart, 'fromMs' | 'reason'> | undefined;
   #lowest: PageRow | undefined;
   readonly ranges: CoveredRangeList;
@@ -105,7 +104,7 @@ export class PageStore {
   suspect(span: Span, note: string): void {
     const { stream, time } = this.#options;
     const atMs = Math.floor(time.nowMs());
-    this.#revoke = [...this.#revoke, { stream, span, reason: 'suspect', note, atMs }];
+    this.#revoke.push({ stream, span, reason: 'suspect', note, atMs });
     this.ranges.cut(span);
     this.#forgetRows();
   }
@@ -146,7 +145,7 @@ export class PageStore {
       throw error;
     });
     if (spans.length > 0) this.#flushedAtMs = clock.monotonicMs();
-    this.#hasUnclaimed = spans.length === 0 && (this.#hasUnclaimed || fresh.length > 0);
+    else if (fresh.length > 0) this.#flushedAtMs = Number.NEGATIVE_INFINITY;
     for (const row of quarantine) this.#refused.add(refusalHashOf(row));
     const outcomes = result.outcomes.trade;
     this.#report.settled(outcomes);
@@ -183,7 +182,7 @@ export class PageStore {
 
   async #commitNext(batch: Batch, findings: readonly WalkFinding[]): Promise<CommitResult> {
     const { archive, stream, time } = this.#options;
-    const [revoke, begins] = [this.#revoke, this.#begins];
+    const [revoke, begins] = [[...this.#revoke], this.#begins];
     const atMs = Math.floor(time.nowMs());
     const gaps = findings.map(({ waitMs, note, ...gap }): GapRecord => {
       // Exchange time and ours run alike as far as a pause goes.
@@ -195,7 +194,7 @@ export class PageStore {
       ...{ ...batch, revoke, findings: gaps },
       begins: begins === undefined ? [] : [{ streamId: stream.streamId, ...begins }],
     });
-    this.#revoke = this.#revoke.slice(revoke.length);
+    this.#revoke.splice(0, revoke.length);
     if (begins !== undefined) {
       this.#collectFromMs = begins.fromMs;
       this.#begins = undefined;
@@ -223,7 +222,6 @@ export class PageStore {
     const top = this.ranges.top;
     const [only] = spans;
     if (top === undefined || only === undefined || spans.length > 1) return spans.length === 0;
-    if (this.#hasUnclaimed) return false;
     const extendsTop = top.span.fromMs <= only.fromMs && only.fromMs <= top.span.toMs;
     return extendsTop && this.#options.clock.monotonicMs() - this.#flushedAtMs < QUIET_FLUSH_MS;
   }
@@ -275,7 +273,7 @@ const RECENT_MIN = 300;
  * archive decides on conflicts. One that lacks the exact time which is stored says nothing else.
  */
 class RecentTrades {
-  #stored = new Map<number, StoredTrade>();
+  readonly #stored = new Map<number, StoredTrade>();
 
   /** The trades that are not known to be stored just so. */
   fresh(trades: readonly SourceTrade[]): SourceTrade[] {
@@ -288,18 +286,19 @@ class RecentTrades {
 
   /** Call only after the commit: what is remembered here is not sent again. @param trades newest first */
   remember(trades: readonly SourceTrade[]): void {
-    const stored = new Map<number, StoredTrade>();
+    const stored = this.#stored;
+    const before = new Map(stored);
+    stored.clear();
     for (const trade of trades) {
       const hash = hashOf(trade);
-      const before = this.#stored.get(trade.tid);
-      const known = before?.hash === hash ? before.executedAtUs : null;
+      const last = before.get(trade.tid);
+      const known = last?.hash === hash ? last.executedAtUs : null;
       stored.set(trade.tid, { hash, executedAtUs: trade.executedAtUs ?? known });
     }
-    for (const [tid, one] of this.#stored) {
+    for (const [tid, one] of before) {
       if (stored.size >= RECENT_MIN) break;
       if (!stored.has(tid)) stored.set(tid, one);
     }
-    this.#stored = stored;
   }
 
   forget(): void {

@@ -192,8 +192,8 @@ export class ProvingSource implements TradeSource {
   readonly #second: TradeSource;
   readonly #clock: Clock;
   #failures = 0;
-  #isSecond = false;
-  #retryAtMs = Number.POSITIVE_INFINITY;
+  /** Until when the second one proves; undefined: the first one does. */
+  #secondUntilMs: number | undefined;
 
   constructor(first: TradeSource, second: TradeSource, clock: Clock) {
     this.#first = first;
@@ -207,11 +207,11 @@ export class ProvingSource implements TradeSource {
 
   /** The endpoint that does not prove at present. */
   get other(): TradeSource {
-    return this.#isSecond ? this.#first : this.#second;
+    return this.#secondUntilMs === undefined ? this.#second : this.#first;
   }
 
   get #own(): TradeSource {
-    return this.#isSecond ? this.#second : this.#first;
+    return this.#secondUntilMs === undefined ? this.#first : this.#second;
   }
 
   fetch(market: string, skip: number, limit: number, options: CallOptions): Promise<TradePage> {
@@ -220,16 +220,16 @@ export class ProvingSource implements TradeSource {
 
   /** A step begins. */
   begin(): void {
-    if (this.#clock.monotonicMs() < this.#retryAtMs) return;
-    this.#isSecond = false;
-    this.#retryAtMs = Number.POSITIVE_INFINITY;
+    const untilMs = this.#secondUntilMs ?? Number.POSITIVE_INFINITY;
+    if (this.#clock.monotonicMs() >= untilMs) this.#secondUntilMs = undefined;
   }
 
   /** The step ended. */
   settled(hasFailed: boolean): void {
-    if (!this.#isSecond) this.#failures = hasFailed ? this.#failures + 1 : 0;
+    const isFirst = this.#secondUntilMs === undefined;
+    if (isFirst) this.#failures = hasFailed ? this.#failures + 1 : 0;
     if (!hasFailed) return;
-    this.#isSecond = !this.#isSecond && this.#failures >= FAILURES_MAX;
-    this.#retryAtMs = this.#clock.monotonicMs() + RETRY_MS;
+    const isSecondNext = isFirst && this.#failures >= FAILURES_MAX;
+    this.#secondUntilMs = isSecondNext ? this.#clock.monotonicMs() + RETRY_MS : undefined;
   }
 }

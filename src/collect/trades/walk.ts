@@ -85,6 +85,11 @@ const SEARCHES_MAX = 100;
 /** Trades that are remembered as stored without a claim. */
 const SHOWN_MAX = 2000;
 
+interface ShownRow extends PageRow {
+  /** The last answer of its own endpoint lacks it. */
+  readonly isLacked?: boolean;
+}
+
 /** A request of the exchange failed: what went wrong lies on the way to it or with it. */
 export class FetchFailure extends Error {
   constructor(cause: unknown) {
@@ -120,9 +125,7 @@ export class Walk {
   readonly #searches = new BoundedMap<number, Search>(SEARCHES_MAX);
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
   /** Trades that were stored without a claim, and that no page of the head had to show yet. */
-  #shown: readonly PageRow[] = [];
-  /** Those that the last answer of their own endpoint lacks. */
-  #lackedLater: ReadonlySet<string> = new Set();
+  #shown: readonly ShownRow[] = [];
   #known: { readonly key: readonly unknown[]; readonly gaps: readonly Gap[] } | undefined;
 
   /** @param hasTrades whether a trade of the market is stored */
@@ -148,9 +151,11 @@ export class Walk {
   shown(rows: readonly PageRow[]): void {
     const held = new Set(rows.map(placeKey));
     const oldestS = rows.at(-1)?.tradedAtS ?? Number.POSITIVE_INFINITY;
-    const lacked = this.#shown.filter((row) => row.tradedAtS > oldestS && !held.has(placeKey(row)));
-    this.#lackedLater = new Set(lacked.map(placeKey));
-    this.#shown = orderPage([...this.#shown, ...rows]).slice(0, SHOWN_MAX);
+    const before = this.#shown.map(({ tid, tradedAtS }): ShownRow => {
+      const isLacked = tradedAtS > oldestS && !held.has(placeKey({ tid, tradedAtS }));
+      return { tid, tradedAtS, isLacked };
+    });
+    this.#shown = orderPage<ShownRow>([...before, ...rows]).slice(0, SHOWN_MAX);
   }
 
   /** Those of some stored rows that were there before this run stored any without a claim. */
@@ -165,7 +170,7 @@ export class Walk {
     readonly lies: readonly PageRow[];
   } {
     const above = this.#shown.filter((row) => comparePlaces(row, newest) > 0);
-    const isLie = (row: PageRow) => this.#lackedLater.has(placeKey(row));
+    const isLie = ({ isLacked }: ShownRow) => isLacked === true;
     return { trades: above.filter((row) => !isLie(row)), lies: above.filter(isLie) };
   }
 

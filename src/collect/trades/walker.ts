@@ -39,7 +39,8 @@ export class TradeWalker {
   readonly times: ExactTimes | undefined;
   readonly #mutex = new Mutex();
   #steps = 0;
-  #revoked: readonly Span[] = [];
+  /** Coverage that was taken back, and is not read anew yet. */
+  readonly #revoked: Span[] = [];
 
   constructor(options: WalkerOptions, ranges: readonly CoveredRange[], hasTrades: boolean) {
     this.#walk = new Walk(options, ranges, hasTrades);
@@ -170,7 +171,7 @@ export class TradeWalker {
 
   /** Coverage of a span was taken back: it is read anew before the next look. */
   revoked(span: Span): void {
-    this.#revoked = [...this.#revoked, span];
+    this.#revoked.push(span);
   }
 
   /** Lets the gaps of a span be tried at once, whatever their pause. */
@@ -193,9 +194,9 @@ export class TradeWalker {
   }
 
   async #followRevoked(): Promise<void> {
-    for (const span of this.#revoked) {
+    for (let span = this.#revoked[0]; span !== undefined; span = this.#revoked[0]) {
       await this.#walk.revoked(span);
-      this.#revoked = this.#revoked.filter((one) => one !== span);
+      this.#revoked.shift();
     }
   }
 
