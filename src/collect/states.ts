@@ -46,8 +46,7 @@ const SILENT_AFTER = 2;
 export class StateCollector {
   readonly #options: StateCollectorOptions;
   readonly #report: StreamReport;
-  #feed: StateFeedPort | undefined;
-  #running: Promise<void> | undefined;
+  #run: { readonly feed: StateFeedPort; readonly ended: Promise<unknown> } | undefined;
   #session: Session | undefined;
   readonly #gaps: StateGaps;
   #jumps: number;
@@ -62,23 +61,21 @@ export class StateCollector {
   }
 
   start(): void {
-    if (this.#running !== undefined) return;
+    if (this.#run !== undefined) return;
     const feed = this.#options.openFeed();
-    this.#feed = feed;
     const queue = new BoundedQueue<StateEvent>(QUEUE_LIMIT);
     const pumped = this.#pump(feed, queue).catch((error: unknown) => {
       // A feed reconnects by itself; when it gives up, nothing brings these states any more.
       if (!isAborted(error)) this.#report.failed(error, 'fatal');
     });
-    this.#running = Promise.all([pumped, this.#drain(queue)]).then(() => undefined);
+    this.#run = { feed, ended: Promise.all([pumped, this.#drain(queue)]) };
   }
 
   /** Closes the connection and stores what has arrived. */
   async stop(): Promise<void> {
-    await this.#feed?.stop();
-    await this.#running;
-    this.#running = undefined;
-    this.#feed = undefined;
+    await this.#run?.feed.stop();
+    await this.#run?.ended;
+    this.#run = undefined;
   }
 
   async #pump(feed: StateFeedPort, queue: BoundedQueue<StateEvent>): Promise<void> {

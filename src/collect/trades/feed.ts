@@ -70,8 +70,7 @@ interface Frame {
  */
 export class TradeFeedCollector {
   readonly #options: TradeFeedCollectorOptions;
-  #feed: TradeFeedPort | undefined;
-  #running: Promise<void> | undefined;
+  #run: { readonly feed: TradeFeedPort; readonly ended: Promise<unknown> } | undefined;
   #isStarted = false;
   /** Whether there is a connection, with a subscription for the markets of now. */
   #isOpen = false;
@@ -94,20 +93,19 @@ export class TradeFeedCollector {
 
   #open(): void {
     const { open, markets } = this.#options;
-    if (!this.#isStarted || this.#running !== undefined || markets.size === 0) return;
+    if (!this.#isStarted || this.#run !== undefined || markets.size === 0) return;
     const feed = open({ markets: () => [...markets.keys()] });
-    this.#feed = feed;
     const queue = new BoundedQueue<Frame>(QUEUE_LIMIT);
     const pumped = this.#pump(feed, queue).catch((error: unknown) => {
       // It reconnects by itself; when it gives up, history is asked as ever.
       if (!isAborted(error)) streamReport(this.#options.telemetry, 'trades', '*').failed(error);
     });
-    this.#running = Promise.all([pumped, this.#drain(queue)]).then(() => undefined);
+    this.#run = { feed, ended: Promise.all([pumped, this.#drain(queue)]) };
   }
 
   /** The markets changed. What is pushed until they are subscribed anew is stored, and proves nothing. */
   changed(): void {
-    this.#feed?.resubscribe();
+    this.#run?.feed.resubscribe();
     this.#open();
   }
 
@@ -124,23 +122,22 @@ export class TradeFeedCollector {
     line.silentSinceMs ??= nowMs;
     if (tradedMs > this.#pushedMs) {
       this.#stalledSinceMs ??= nowMs;
-      if (nowMs - this.#stalledSinceMs >= STALLED_MS) this.#feed?.renew();
+      if (nowMs - this.#stalledSinceMs >= STALLED_MS) this.#run?.feed.renew();
     } else if (
       nowMs - line.silentSinceMs >= SILENT_MS &&
       nowMs - this.#subscribedAgainMs >= SUBSCRIBE_AGAIN_MS
     ) {
       this.#subscribedAgainMs = nowMs;
-      this.#feed?.resubscribe();
+      this.#run?.feed.resubscribe();
     }
   }
 
   /** Closes the connection and stores what has arrived. */
   async stop(): Promise<void> {
     this.#isStarted = false;
-    await this.#feed?.stop();
-    await this.#running;
-    this.#running = undefined;
-    this.#feed = undefined;
+    await this.#run?.feed.stop();
+    await this.#run?.ended;
+    this.#run = undefined;
   }
 
   async #pump(feed: TradeFeedPort, queue: BoundedQueue<Frame>): Promise<void> {
@@ -225,7 +222,7 @@ export class TradeFeedCollector {
     const nowMs = this.#options.time.nowMs();
     if (nowMs - line.askedMs < ASK_AGAIN_MS) return;
     line.askedMs = nowMs;
-    this.#feed?.ask(market);
+    this.#run?.feed.ask(market);
   }
 
   async #drain(queue: BoundedQueue<Frame>): Promise<void> {

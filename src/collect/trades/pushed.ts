@@ -29,6 +29,15 @@ export interface Joined {
   readonly unpushed: readonly PageRow[];
 }
 
+interface Connection {
+  /** Since when it pushes, exchange milliseconds. */
+  openedMs: number;
+  /** Whether the last page agreed with what it pushed. */
+  isKept: boolean;
+  /** Newest trade of a frame that may be older than what ended the last run, as may the frame behind it. */
+  floor: PageRow | 'next frame' | undefined;
+}
+
 /**
  * The newest trades of one market as they were pushed, in runs: trades of one run follow each other
  * without a break. That is so within one connection, and within one answer; runs that share a trade are
@@ -40,25 +49,17 @@ export interface Joined {
  * there what they have. Anything else is a contradiction, and then nothing that was pushed so far counts.
  */
 export class PushedTrades {
-  /** Each newest first; the last one grows while `#openedMs` is set and `#isLive`. */
+  /** Each newest first; the last one grows while there is a connection and it is live. */
   #runs: SourceTrade[][] = [];
-  /** Since when the connection that there is pushes, exchange milliseconds; undefined: there is none. */
-  #openedMs: number | undefined;
-  /** Whether the last run is that of this connection. */
-  #isLive = false;
-  /** Whether no answer and no page has met the last run yet. */
-  #isLoose = false;
-  /** Whether the next frame may have been sent before what ended the last run. */
-  #isBehind = false;
-  /** The newest trade of such a frame: the one behind it may in turn be older. */
-  #floor: PageRow | undefined;
+  #connection: Connection | undefined;
+  /** The last run is that of this connection; it is loose until an answer or a page has met it. */
+  #live: 'no' | 'loose' | 'met' = 'no';
   /** Of the rows that were pushed, the one with the highest id. */
   #highest: PageRow | undefined;
   /** Rows at odds with one that was pushed later, or with an answer, since the last page. */
-  #odd: PageRow[] = [];
+  #odd: readonly PageRow[] = [];
   /** What pages showed that was not pushed by then, newest first. */
   #awaited: SourceTrade[] = [];
-  #isKept = false;
   #isCounted = false;
   readonly #onUnpushed: (tradedMs: number) => void;
 
@@ -69,12 +70,12 @@ export class PushedTrades {
 
   /** Whether the last page agreed, and new trades are pushed: history need not be asked so often. */
   get isKept(): boolean {
-    return this.#isKept && this.#openedMs !== undefined;
+    return this.#connection?.isKept === true;
   }
 
   /** Whether trades are pushed that an answer might join to those from before. */
   get isLoose(): boolean {
-    return this.#isLive && this.#isLoose;
+    return this.#live === 'loose';
   }
 
   /** Trades that are kept. */
@@ -83,46 +84,48 @@ export class PushedTrades {
   }
 
   /** The run of this connection. */
-  get #live(): SourceTrade[] | undefined {
-    return this.#isLive ? this.#runs.at(-1) : undefined;
+  get #liveRun(): SourceTrade[] | undefined {
+    return this.#live === 'no' ? undefined : this.#runs.at(-1);
   }
 
   /** Nothing that was pushed so far counts any more. */
   forget(): void {
     this.#runs = [];
-    this.#isLive = false;
-    this.#isKept = false;
+    this.#broken();
+  }
+
+  /** The last run has ended, and nothing shows yet that the next one is whole. */
+  #broken(): void {
+    this.#live = 'no';
+    if (this.#connection !== undefined) this.#connection.isKept = false;
   }
 
   /** A connection was made: from now on all trades are pushed. */
   opened(exchangeMs: number): void {
-    this.#openedMs = exchangeMs;
-    this.#isLive = false;
-    this.#isKept = false;
-    this.#isBehind = false;
-    this.#floor = undefined;
+    this.#connection = { openedMs: exchangeMs, isKept: false, floor: undefined };
+    this.#live = 'no';
   }
 
   /** Something was pushed that cannot be read: between which trades it lay is not known. */
   unread(exchangeMs: number): void {
-    if (this.#openedMs === undefined) return;
+    if (this.#connection === undefined) return;
     this.opened(exchangeMs);
-    this.#isBehind = true;
+    this.#connection.floor = 'next frame';
   }
 
   closed(): void {
-    this.#openedMs = undefined;
+    this.#connection = undefined;
   }
 
   /** Trades of one frame, which follow on those of the frame before. */
   push(trades: readonly SourceTrade[]): void {
-    if (this.#openedMs === undefined) return;
-    const [floor, isBehind] = [this.#floor, this.#isBehind];
+    const connection = this.#connection;
+    if (connection === undefined) return;
+    const { floor } = connection;
     const ordered = orderPage(trades);
-    this.#floor = isBehind ? ordered[0] : undefined;
-    this.#isBehind = false;
-    if (isBehind) return;
-    let last = this.#live?.[0];
+    connection.floor = floor === 'next frame' ? ordered[0] : undefined;
+    if (floor === 'next frame') return;
+    let last = this.#liveRun?.[0];
     let rows: SourceTrade[] = [];
     for (const row of ordered.toReversed()) {
       if (floor !== undefined && comparePlaces(row, floor) <= 0) continue;
@@ -132,7 +135,7 @@ export class PushedTrades {
       }
       if (this.#isCounted && last !== undefined && row.tid > last.tid + 1) {
         this.#pushRows(rows);
-        this.#isLive = false;
+        this.#live = 'no';
         rows = [];
       }
       rows.push(row);
@@ -152,10 +155,9 @@ export class PushedTrades {
       return false;
     }
     this.#runs = this.#runs.filter((run) => run.every((one) => comparePlaces(one, highest) !== 0));
-    this.#isLive = false;
+    this.#broken();
     this.#odd = [...this.#odd, highest].slice(-ODD_MAX);
     this.#highest = undefined;
-    this.#isKept = false;
     return true;
   }
 
@@ -163,11 +165,10 @@ export class PushedTrades {
   #pushRows(oldestFirst: readonly SourceTrade[]): void {
     if (oldestFirst.length === 0) return;
     const rows = oldestFirst.toReversed();
-    const live = this.#live;
+    const live = this.#liveRun;
     if (live === undefined) {
       this.#add(rows);
-      this.#isLive = true;
-      this.#isLoose = true;
+      this.#live = 'loose';
       return;
     }
     const [newest, lowest] = [live[0], live.at(-1)];
@@ -186,13 +187,13 @@ export class PushedTrades {
    */
   answered(trades: readonly SourceTrade[]): void {
     const rows = orderPage(trades);
-    if (rows.length === 0 || this.#openedMs === undefined) return;
+    if (rows.length === 0 || this.#connection === undefined) return;
     if (rows.toReversed().some((row) => this.#isAtOdds(row))) return;
     const { unshown, unpushed } = this.#contradiction(rows);
     if (unshown.length + unpushed.length > 0) {
       this.forget();
       this.#odd = [...this.#odd, ...unshown, ...unpushed].slice(-ODD_MAX);
-    } else if (this.#isLive) this.#link(rows);
+    } else if (this.#live !== 'no') this.#link(rows);
     else this.#add(rows);
   }
 
@@ -213,7 +214,7 @@ export class PushedTrades {
       return { page, unshown: [...odd, ...unshown], unpushed };
     }
     const late = this.#unpushedOf(rows, page);
-    this.#isKept = late === undefined && this.#openedMs !== undefined;
+    if (this.#connection !== undefined) this.#connection.isKept = late === undefined;
     if (late !== undefined) this.#onUnpushed(late.tradedAtS * SECOND_MS);
     this.#link(rows);
     const run = this.#runs.find((one) => one.some((row) => comparePlaces(row, oldest) === 0));
@@ -242,14 +243,14 @@ export class PushedTrades {
   #link(rows: readonly SourceTrade[]): void {
     const keys = new Set(rows.map(placeKey));
     const touched = this.#runs.filter((run) => run.some((row) => keys.has(placeKey(row))));
-    const live = this.#live;
+    const live = this.#liveRun;
     const own = live !== undefined && touched.includes(live) ? live[0] : undefined;
     if (touched.length === 0) return;
     // Newer ones than were pushed will be pushed; if they are not, that must show.
     const known = own === undefined ? rows : rows.filter((row) => comparePlaces(row, own) <= 0);
     const joined = orderPage([...touched.flat(), ...known]).slice(0, KEPT_MAX);
     const apart = this.#runs.filter((run) => !touched.includes(run));
-    if (own !== undefined) this.#isLoose = false;
+    if (own !== undefined) this.#live = 'met';
     const isLast = touched.includes(this.#runs.at(-1) ?? []);
     this.#runs = isLast ? [...apart, joined] : [...apart.slice(0, -1), joined, ...apart.slice(-1)];
   }
@@ -284,7 +285,7 @@ export class PushedTrades {
 
   /** Newer trades than were pushed will be pushed; where others are that are newer still, that must show. */
   #await(rows: readonly SourceTrade[]): void {
-    const newest = this.#live?.[0];
+    const newest = this.#liveRun?.[0];
     const isAwaited = (row: PageRow) => newest === undefined || comparePlaces(row, newest) > 0;
     this.#awaited = orderPage([...this.#awaited, ...rows])
       .filter(isAwaited)
@@ -293,9 +294,9 @@ export class PushedTrades {
 
   /** The newest trade that the page shows, and that should have been pushed over this connection by now. */
   #unpushedOf(rows: readonly SourceTrade[], { sentAtMs }: TradePage): SourceTrade | undefined {
-    const openedMs = this.#openedMs;
-    if (openedMs === undefined) return undefined;
-    const newest = this.#live?.[0];
+    if (this.#connection === undefined) return undefined;
+    const { openedMs } = this.#connection;
+    const newest = this.#liveRun?.[0];
     return rows.find((row) => {
       const ms = row.tradedAtS * SECOND_MS;
       if (ms < openedMs + BEGINNING_MS || ms + LATE_MS > sentAtMs) return false;
@@ -307,7 +308,8 @@ export class PushedTrades {
     this.forget();
     this.#highest = undefined;
     this.#awaited = [];
-    if (this.#openedMs !== undefined) this.#openedMs = Math.max(this.#openedMs, sentAtMs);
+    const connection = this.#connection;
+    if (connection !== undefined) connection.openedMs = Math.max(connection.openedMs, sentAtMs);
   }
 }
 
