@@ -46,8 +46,8 @@ const OVERDUE_PER_NEWS = 4;
  * requests that no other work needs, activity signals that may be nothing.
  */
 export class Chooser {
-  #newsInRow = 0;
-  #overdueInRow = 0;
+  /** Polls in a row that were all asked for by the schedule, or all not. */
+  #inRow = { isFloor: false, polls: 0 };
 
   /**
    * @param overdueBeforeMs walks whose last poll began before this time are overdue
@@ -88,26 +88,26 @@ export class Chooser {
         overdue.offer(target, 'floor', -target.begunAtMs, traded?.atMs);
       }
     }
-    const isFloorsTurn = this.#newsInRow >= NEWS_PER_FLOOR;
-    const isOverduesTurn = this.#overdueInRow < OVERDUE_PER_NEWS;
+    const { isFloor, polls } = this.#inRow;
+    const isFloorsTurn = !isFloor && polls >= NEWS_PER_FLOOR;
+    const isOverduesTurn = !isFloor || polls < OVERDUE_PER_NEWS;
     const inOrder = isFloorsTurn
       ? [floor, urgent, news]
       : [urgent, ...(isOverduesTurn ? [overdue] : []), news, floor];
-    return [...inOrder, spare].find(({ choice }) => choice !== undefined)?.choice;
+    return [...inOrder, spare].find(({ best }) => best !== undefined)?.best;
   }
 
   /** Call when the choice is carried out: the schedule gets its turns by it. */
   carriedOut({ cause }: Choice): void {
     if (cause === 'spare') return;
     const isFloor = cause === 'floor';
-    this.#newsInRow = isFloor ? 0 : this.#newsInRow + 1;
-    this.#overdueInRow = isFloor ? this.#overdueInRow + 1 : 0;
+    const before = this.#inRow.isFloor === isFloor ? this.#inRow.polls : 0;
+    this.#inRow = { isFloor, polls: before + 1 };
   }
 }
 
 class Best {
-  choice: Choice | undefined;
-  #worth = Number.NEGATIVE_INFINITY;
+  best: (Choice & { readonly worth: number }) | undefined;
 
   offer(
     target: PollTarget,
@@ -115,9 +115,8 @@ class Best {
     worth: number,
     activityAtMs: number | undefined,
   ): void {
-    if (this.choice !== undefined && worth <= this.#worth) return;
-    this.#worth = worth;
-    this.choice = { target, cause, activityAtMs };
+    if (this.best !== undefined && worth <= this.best.worth) return;
+    this.best = { target, cause, activityAtMs, worth };
   }
 }
 
