@@ -116,7 +116,7 @@ export function locate(input: LocateInput): Location {
 }
 
 /** A page that may hold the upper edge of a gap with no known trade above it. */
-export interface SeekInput extends Omit<LocateInput, 'target'> {
+export interface SeekInput extends Omit<LocateInput, 'target' | 'asked'> {
   readonly edgeMs: number;
   /** Rows that the page shows, with those that are not believed yet. */
   readonly shown: number;

@@ -4,14 +4,9 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import { Agreement, BELIEVED } from '../../model/agreement.js';
 import { comparePlaces, orderPage, type PageRow, placeKey } from '../../model/order.js';
+import { seek } from '../../model/page.js';
 import { provenUntilMs } from '../../model/proof.js';
-import {
-  goDeeper,
-  goShallower,
-  isPastTheEnd,
-  type Search,
-  searchFrom,
-} from '../../model/search.js';
+import { type Search, searchFrom } from '../../model/search.js';
 import type { UntimedTrades } from '../../store/index.js';
 import { PRIORITY } from '../ports.js';
 import type { HeadLook } from './head.js';
@@ -205,12 +200,17 @@ export class ExactTimes {
     const { outcomes } = await this.#walk.pages.commit(page);
     pass.gained += outcomes?.updated ?? 0;
     const rows = orderPage(page.trades);
-    const next = pass.tries > 0 ? sought(pass, rows, Math.max(1, this.largestPage)) : undefined;
-    pass.tries = next === undefined ? 0 : pass.tries - 1;
-    if (next !== undefined) {
-      pass.search = next;
+    const { largestPage } = this;
+    const place = seek({
+      ...{ rows, search, received: page.rowCount, largestPage, end: undefined },
+      ...{ edgeMs: lacking.toMs, shown: rows.length },
+    });
+    if (place.kind === 'again' && pass.tries > 0) {
+      pass.tries -= 1;
+      pass.search = place.search;
       return;
     }
+    pass.tries = 0;
     const oldest = rows.at(-1);
     const isLower =
       oldest !== undefined &&
@@ -244,21 +244,6 @@ export class ExactTimes {
       this.#walk.known.has(row) || evidence?.isShownBy(this.endpoint, row) === true;
     return holdBack(page, isHead, isShown, this.#pageEnds);
   }
-}
-
-/** From where the upper end of some rows is sought on; undefined where this page holds it, or nothing does. */
-function sought(
-  { search, lacking }: Pass,
-  rows: readonly PageRow[],
-  pageRows: number,
-): Search | undefined {
-  const [newest, oldest] = [rows[0], rows.at(-1)];
-  if (newest === undefined || oldest === undefined) {
-    return isPastTheEnd(search) ? undefined : goShallower(search, pageRows, true);
-  }
-  if (startMs(oldest) >= lacking.toMs) return goDeeper(search, rows.length, oldest);
-  const isBelow = startMs(newest) < lacking.toMs - SECOND_MS;
-  return isBelow && search.skip > 0 ? goShallower(search, pageRows) : undefined;
 }
 
 const startMs = ({ tradedAtS }: PageRow) => tradedAtS * SECOND_MS;

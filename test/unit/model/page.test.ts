@@ -201,7 +201,7 @@ for (const { name, tids, input, expected } of CASES) {
 }
 
 const SOUGHT = {
-  ...{ edgeMs: 50_500, search: searchFrom(10), asked: 5, largestPage: 5, end: undefined },
+  ...{ edgeMs: 50_500, search: searchFrom(10), largestPage: 5, end: undefined },
 };
 /** A page ended above the edge, and this one is asked for right below it. */
 const BELOW = { ...goDeeper(searchFrom(7), 3, BEYOND), skip: 10 };
