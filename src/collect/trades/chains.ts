@@ -53,49 +53,35 @@ export function countAfter(
 const CHAINS_MAX = 100;
 
 /**
- * The lower ends of chains that go deeper than their coverage shows: inside a second that is longer
+ * The lower ends of chains by the edge above them, which go deeper than their coverage shows: inside a second that is longer
  * than a page, and in depths that the ledger's counts do not reach. All of it can be found again
  * from the ledger; it is lost with the process.
  */
-export class Chains {
-  readonly #byEdge = new BoundedMap<number, ChainCursor>(CHAINS_MAX);
-
-  at(edgeMs: number): ChainCursor | undefined {
-    return this.#byEdge.get(edgeMs);
-  }
-
-  get edgesMs(): number[] {
-    return [...this.#byEdge.keys()];
-  }
-
-  set(cursor: ChainCursor): void {
-    this.#byEdge.set(cursor.edgeMs, cursor);
-  }
-
-  delete(edgeMs: number): void {
-    this.#byEdge.delete(edgeMs);
+export class Chains extends BoundedMap<number, ChainCursor> {
+  constructor() {
+    super(CHAINS_MAX);
   }
 
   /** Drops chains that rest on trades of a span, because these are suspect. */
   dropWithin({ fromMs, toMs }: Span): void {
-    for (const { edgeMs, wholeFromMs } of this.#byEdge.values()) {
-      if (wholeFromMs - SECOND_MS < toMs && fromMs <= edgeMs) this.#byEdge.delete(edgeMs);
+    for (const { edgeMs, wholeFromMs } of this.values()) {
+      if (wholeFromMs - SECOND_MS < toMs && fromMs <= edgeMs) this.delete(edgeMs);
     }
   }
 
   /** New trades at the head push all chains deeper. */
   push(fresh: readonly PageRow[]): void {
-    for (const [edgeMs, { seenUntilMs, ...chain }] of [...this.#byEdge]) {
+    for (const [edgeMs, { seenUntilMs, ...chain }] of [...this]) {
       const depth = chain.depth + countAfter(fresh, seenUntilMs);
-      this.#byEdge.set(edgeMs, { ...chain, depth });
+      this.set(edgeMs, { ...chain, depth });
     }
   }
 
   /** Drops chains whose edge no longer lies in or at the top of a gap. */
   keepWithin(gaps: readonly Gap[]): void {
-    for (const edgeMs of this.#byEdge.keys()) {
+    for (const edgeMs of this.keys()) {
       const isOpen = gaps.some((gap) => gap.fromMs < edgeMs && edgeMs <= gap.edgeMs);
-      if (!isOpen) this.#byEdge.delete(edgeMs);
+      if (!isOpen) this.delete(edgeMs);
     }
   }
 }

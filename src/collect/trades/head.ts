@@ -230,12 +230,14 @@ export class Head {
     for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
     const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
     const isConnected =
-      isMerged || isAllKnown || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
-    this.#walk.pushed(fresh);
+      isMerged || isAllKnown || [...chains.keys()].some((edgeMs) => claim.fromMs <= edgeMs);
+    chains.push(fresh);
     if (!isMerged) {
       const chain = await this.#walk.endChain(claim, page, oldest, { depth: rows.length });
-      const other = chains.at(chain.edgeMs);
-      if (other === undefined || comparePlaces(other, chain) > 0) chains.set(chain);
+      const other = chains.get(chain.edgeMs);
+      if (other === undefined || comparePlaces(other, chain) > 0) {
+        chains.set(chain.edgeMs, chain);
+      }
     }
     this.#walk.stepped(1, isConnected);
     return { rows, isConnected, isMerged, isOpen: !isCurrent || lacksTimes };

@@ -150,7 +150,9 @@ async function goOn(
   const oldest = rows.at(-1);
   const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
   if (oldest === undefined || isMerged) return;
-  chains.set(await walk.endChain(claim, page, oldest, seenDepth(skip + rows.length, page)));
+  const seen = seenDepth(skip + rows.length, page);
+  const below = await walk.endChain(claim, page, oldest, seen);
+  chains.set(below.edgeMs, below);
 }
 
 /**

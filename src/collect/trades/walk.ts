@@ -211,7 +211,7 @@ export class Walk {
   /** Expected and not covered below the newest coverage, newest first. */
   gaps(): readonly Gap[] {
     const { ranges, collectFromMs } = this.pages;
-    const edgesMs = this.chains.edgesMs;
+    const edgesMs = [...this.chains.keys()];
     const isStartOpen = collectFromMs === null || this.#isStartDue();
     const keptFromMs = this.#keptFromMs;
     const key = [ranges.all, collectFromMs, isStartOpen, keptFromMs, this.wanted.all, ...edgesMs];
@@ -376,7 +376,7 @@ export class Walk {
   }
 
   async #cursorAt(edgeMs: number): Promise<ChainCursor | undefined> {
-    const chain = this.chains.at(edgeMs);
+    const chain = this.chains.get(edgeMs);
     if (chain !== undefined) return chain;
     const { archive, marketId } = this.options;
     const { ranges } = this.pages;
@@ -386,11 +386,6 @@ export class Walk {
     if (oldest === undefined) return undefined;
     const depth = await archive.storedAbove(marketId, edgeMs);
     return { edgeMs, ...oldest, wholeFromMs: edgeMs, depth };
-  }
-
-  /** New trades at the head lie above everything. */
-  pushed(fresh: readonly SourceTrade[]): void {
-    this.chains.push(fresh);
   }
 
   /**

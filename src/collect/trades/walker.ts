@@ -231,7 +231,7 @@ export class TradeWalker {
     }
     const rest = this.#walk.openGaps();
     const isSame = rest.some(({ edgeMs }) => edgeMs === gap.edgeMs);
-    const after = chains.at(gap.edgeMs) ?? before;
+    const after = chains.get(gap.edgeMs) ?? before;
     if (isSame && after?.tid === before?.tid) {
       this.#walk.wanted.triedInVain(gap.edgeMs);
       await book.failed(gap, 'walk stalled', 'a step changed nothing');

@@ -10,6 +10,8 @@ const chain = (edgeS: number, lowestS: number, seenUntilMs?: number) => ({
   ...{ edgeMs: edgeS * 1000, wholeFromMs: (lowestS + 1) * 1000, depth: 10, seenUntilMs },
 });
 
+const put = (chains: Chains, one: ReturnType<typeof chain>) => chains.set(one.edgeMs, one);
+
 test('a trade of the instant until which a depth was seen is part of it, a later one is not', () => {
   assert.equal(countAfter([trade(12), trade(11), trade(10)], 11_000), 1);
   assert.equal(countAfter([trade(12), trade(11), trade(10)], 10_999), 2);
@@ -24,27 +26,27 @@ test('what happened within a second of the question or its Date is part of the d
 
 test('trades at the head push chains deeper; what a depth has seen counts once', () => {
   const chains = new Chains();
-  chains.set(chain(100, 90, 200_000));
-  chains.set(chain(50, 40));
+  put(chains, chain(100, 90, 200_000));
+  put(chains, chain(50, 40));
   chains.push([trade(201), trade(200)]);
-  assert.deepEqual([chains.at(100_000)?.depth, chains.at(50_000)?.depth], [11, 12]);
+  assert.deepEqual([chains.get(100_000)?.depth, chains.get(50_000)?.depth], [11, 12]);
   chains.push([trade(200, 900)]);
-  assert.deepEqual([chains.at(100_000)?.depth, chains.at(50_000)?.depth], [12, 13]);
+  assert.deepEqual([chains.get(100_000)?.depth, chains.get(50_000)?.depth], [12, 13]);
 });
 
 test('a chain that is deleted is gone, the others stay', () => {
   const chains = new Chains();
-  for (const edgeS of [100, 50]) chains.set(chain(edgeS, 40));
+  for (const edgeS of [100, 50]) put(chains, chain(edgeS, 40));
   chains.delete(100_000);
-  assert.deepEqual(chains.edgesMs, [50_000]);
+  assert.deepEqual([...chains.keys()], [50_000]);
 });
 
 test('a suspect span drops the chains that rest on its trades, to the second', () => {
   const drop = (fromS: number, toS: number) => {
     const chains = new Chains();
-    chains.set(chain(100, 90));
+    put(chains, chain(100, 90));
     chains.dropWithin({ fromMs: fromS * 1000, toMs: toS * 1000 });
-    return chains.edgesMs.length === 0;
+    return [...chains.keys()].length === 0;
   };
   assert.equal(drop(80, 90), false, 'all of it lies below the lowest trade');
   assert.equal(drop(80, 91), true);
@@ -55,9 +57,9 @@ test('a suspect span drops the chains that rest on its trades, to the second', (
 test('a chain stays while its edge lies in a gap or at its top', () => {
   const keep = (fromS: number, edgeS: number) => {
     const chains = new Chains();
-    chains.set(chain(100, 90));
+    put(chains, chain(100, 90));
     chains.keepWithin([{ fromMs: fromS * 1000, edgeMs: edgeS * 1000 }]);
-    return chains.edgesMs.length === 1;
+    return [...chains.keys()].length === 1;
   };
   assert.deepEqual([keep(50, 100), keep(50, 101), keep(50, 99)], [true, true, false]);
   assert.deepEqual([keep(99, 120), keep(100, 120)], [true, false]);
@@ -65,10 +67,10 @@ test('a chain stays while its edge lies in a gap or at its top', () => {
 
 test('the chain that was set longest ago is forgotten beyond a hundred', () => {
   const chains = new Chains();
-  for (let at = 1; at <= 100; at += 1) chains.set(chain(at * 10, at * 10 - 5));
-  chains.set(chain(10, 1));
-  chains.set(chain(5000, 4000));
-  assert.equal(chains.edgesMs.length, 100);
-  assert.equal(chains.at(20_000), undefined);
-  assert.equal(chains.at(10_000)?.tid, 1);
+  for (let at = 1; at <= 100; at += 1) put(chains, chain(at * 10, at * 10 - 5));
+  put(chains, chain(10, 1));
+  put(chains, chain(5000, 4000));
+  assert.equal([...chains.keys()].length, 100);
+  assert.equal(chains.get(20_000), undefined);
+  assert.equal(chains.get(10_000)?.tid, 1);
 });
