@@ -44,7 +44,16 @@ const SUBSCRIBE_AGAIN_MS = 600_000;
 const ASK_AGAIN_MS = 2000;
 const EVENTS_PER_COMMIT = 500;
 
-/** What is known of one market on the connection that there is. */
+/** A connection with a subscription for the markets of now. */
+interface Connection {
+  readonly lines: Map<string, Line>;
+  /** Exchange time of the newest event that was pushed, of whichever market. */
+  pushedMs: number;
+  /** Since when nothing is pushed although trades happen; undefined: not known of any. */
+  stalledSinceMs: number | undefined;
+}
+
+/** What is known of one market on a connection. */
 interface Line {
   /** Exchange time of what was pushed last. */
   pushedMs: number;
@@ -53,6 +62,11 @@ interface Line {
   /** When the newest trades were asked for last. */
   askedMs: number;
 }
+
+const NEVER = Number.NEGATIVE_INFINITY;
+
+const lineOf = ({ lines }: Connection, market: string): Line =>
+  obtain(lines, market, () => ({ pushedMs: NEVER, silentSinceMs: undefined, askedMs: NEVER }));
 
 /** A frame with what its rows turned out to be. */
 interface Frame {
@@ -72,15 +86,9 @@ export class TradeFeedCollector {
   readonly #options: TradeFeedCollectorOptions;
   #run: { readonly feed: TradeFeedPort; readonly ended: Promise<unknown> } | undefined;
   #isStarted = false;
-  /** Whether there is a connection, with a subscription for the markets of now. */
-  #isOpen = false;
-  /** Exchange time of the newest event that was pushed, of whichever market. */
-  #pushedMs = Number.NEGATIVE_INFINITY;
-  /** Since when nothing is pushed although trades happen; undefined: not known of any. */
-  #stalledSinceMs: number | undefined;
-  readonly #lines = new Map<string, Line>();
+  #connection: Connection | undefined;
   /** When all were subscribed anew for a market of which nothing was pushed. */
-  #subscribedAgainMs = Number.NEGATIVE_INFINITY;
+  #subscribedAgainMs = NEVER;
 
   constructor(options: TradeFeedCollectorOptions) {
     this.#options = options;
@@ -116,13 +124,15 @@ export class TradeFeedCollector {
    * @param tradedMs exchange milliseconds
    */
   unpushed(market: string, tradedMs: number): void {
-    const line = this.#lineOf(market);
-    if (!this.#isOpen || tradedMs <= line.pushedMs) return;
+    const connection = this.#connection;
+    if (connection === undefined) return;
+    const line = lineOf(connection, market);
+    if (tradedMs <= line.pushedMs) return;
     const nowMs = this.#options.time.nowMs();
     line.silentSinceMs ??= nowMs;
-    if (tradedMs > this.#pushedMs) {
-      this.#stalledSinceMs ??= nowMs;
-      if (nowMs - this.#stalledSinceMs >= STALLED_MS) this.#run?.feed.renew();
+    if (tradedMs > connection.pushedMs) {
+      connection.stalledSinceMs ??= nowMs;
+      if (nowMs - connection.stalledSinceMs >= STALLED_MS) this.#run?.feed.renew();
     } else if (
       nowMs - line.silentSinceMs >= SILENT_MS &&
       nowMs - this.#subscribedAgainMs >= SUBSCRIBE_AGAIN_MS
@@ -158,26 +168,18 @@ export class TradeFeedCollector {
     }
   }
 
-  #lineOf(market: string): Line {
-    const never = Number.NEGATIVE_INFINITY;
-    const nothing = { pushedMs: never, silentSinceMs: undefined, askedMs: never };
-    return obtain<string, Line>(this.#lines, market, () => nothing);
-  }
-
   *#pushed(): Generator<PushedTrades> {
     for (const { pushed } of this.#options.markets.values()) yield pushed;
   }
 
   #opened(exchangeMs: number): void {
-    this.#isOpen = true;
-    this.#stalledSinceMs = undefined;
-    this.#lines.clear();
+    this.#connection = { lines: new Map(), pushedMs: NEVER, stalledSinceMs: undefined };
     for (const one of this.#pushed()) one.opened(exchangeMs);
   }
 
   #closed(): void {
-    if (!this.#isOpen) return;
-    this.#isOpen = false;
+    if (this.#connection === undefined) return;
+    this.#connection = undefined;
     for (const one of this.#pushed()) one.closed();
     this.#options.onClosed();
   }
@@ -195,10 +197,11 @@ export class TradeFeedCollector {
 
   #read(event: Extract<TradeFeedEvent, { kind: 'trades' }>): Frame | undefined {
     const { market, origin, exchangeMs } = event;
-    if (origin === 'update') {
-      this.#pushedMs = exchangeMs;
-      this.#stalledSinceMs = undefined;
-      const line = this.#lineOf(market);
+    const connection = this.#connection;
+    if (origin === 'update' && connection !== undefined) {
+      connection.pushedMs = exchangeMs;
+      connection.stalledSinceMs = undefined;
+      const line = lineOf(connection, market);
       line.pushedMs = exchangeMs;
       line.silentSinceMs = undefined;
     }
@@ -218,9 +221,9 @@ export class TradeFeedCollector {
 
   /** The newest trades may join what is pushed now to what was before; old ones from a cache do not. */
   #ask(market: string): void {
-    const line = this.#lineOf(market);
+    const line = this.#connection && lineOf(this.#connection, market);
     const nowMs = this.#options.time.nowMs();
-    if (nowMs - line.askedMs < ASK_AGAIN_MS) return;
+    if (line === undefined || nowMs - line.askedMs < ASK_AGAIN_MS) return;
     line.askedMs = nowMs;
     this.#run?.feed.ask(market);
   }

@@ -43,9 +43,8 @@ export class GapBook {
   readonly #reportedFromMs = new BoundedSet<number>(NAMED_MAX);
   /** Tries below an edge that were answered, and did not reach below it: failures of the exchange are none. */
   readonly #answered = new BoundedMap<number, number>(NAMED_MAX);
-  #isRestored = false;
-  /** Whether the archive remembers tries at the lowest gap while the start of history is open. */
-  #hasStartTries = false;
+  /** Whether the archive remembers tries at the lowest gap while the start of history is open; undefined: not asked yet. */
+  #hasStartTries: boolean | undefined;
 
   constructor(options: GapBookOptions, pages: PageStore) {
     this.#options = options;
@@ -55,13 +54,13 @@ export class GapBook {
 
   /** Takes over, once, what an earlier run learned of gaps. */
   async restore(): Promise<void> {
-    if (this.#isRestored) return;
+    if (this.#hasStartTries !== undefined) return;
     const { archive, stream, clock, time } = this.#options;
     const exchangeMs = Math.floor(time.nowMs());
     const filter = { marketIds: [stream.marketId], kinds: [stream.kind], limit: MEMORIES_MAX };
     const memories = await archive.listGaps(filter, exchangeMs);
     const nowMs = clock.monotonicMs();
-    await this.#restoreStart(exchangeMs, nowMs);
+    const hasStartTries = await this.#restoreStart(exchangeMs, nowMs);
     // Memories lie side by side in what the walk sees as one gap: it is tried by its upper edge, as
     // soon as any part of it is due.
     let gap: { fromMs: number; edgeMs: number; attempts: number; waitMs: number } | undefined;
@@ -81,20 +80,20 @@ export class GapBook {
           : { fromMs: span.fromMs, edgeMs: span.toMs, attempts, waitMs };
       this.#edges.restore(gap.edgeMs, gap.attempts, nowMs + gap.waitMs);
     }
-    this.#isRestored = true;
+    this.#hasStartTries = hasStartTries;
   }
 
   /** The same of the lowest gap while its start is unknown. */
-  async #restoreStart(exchangeMs: number, nowMs: number): Promise<void> {
+  async #restoreStart(exchangeMs: number, nowMs: number): Promise<boolean> {
     const { archive, stream } = this.#options;
     const { collectFromMs, ranges } = this.#pages;
     const lowest = ranges.all.at(-1);
-    if (collectFromMs !== null || lowest === undefined || ranges.isCut) return;
+    if (collectFromMs !== null || lowest === undefined || ranges.isCut) return false;
     const tries = await archive.startTries(stream.streamId);
-    if (tries === null) return;
-    this.#hasStartTries = true;
+    if (tries === null) return false;
     const waitMs = Math.min(RETRY_CAP_MS, Math.max(0, tries.nextAttemptAtMs - exchangeMs));
     this.#edges.restore(lowest.span.fromMs, tries.attempts, nowMs + waitMs);
+    return true;
   }
 
   get #nowMs(): number {

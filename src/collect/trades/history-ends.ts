@@ -86,7 +86,7 @@ export class EmptyMarket {
   readonly #keptAtLeastMs: number;
   #proven: Span | undefined;
   /** Times of looks that are not confirmed yet, oldest first. */
-  #looks: number[] = [];
+  readonly #looks: number[] = [];
 
   /**
    * @param proven what is covered already of a market without trades
@@ -114,7 +114,7 @@ export class EmptyMarket {
     this.#looks.push(untilMs);
     const toMs = this.#looks.at(-BELIEVED.emptyMarket.answers);
     if (toMs === undefined) return undefined;
-    this.#looks = this.#looks.slice(1 - BELIEVED.emptyMarket.answers);
+    this.#looks.shift();
     this.#proven = { fromMs: this.#proven?.fromMs ?? toMs - SECOND_MS, toMs };
     return this.#proven;
   }
@@ -122,13 +122,13 @@ export class EmptyMarket {
   /** The first answer with a trade. What was seen long before it says nothing of the time between. */
   tradedAt(untilMs: number): void {
     this.#endAfterAbsence(untilMs);
-    this.#looks = [];
+    this.#looks.length = 0;
   }
 
   /** Forgets the coverage proven so far: it is suspect. */
   clear(): void {
     this.#proven = undefined;
-    this.#looks = [];
+    this.#looks.length = 0;
   }
 
   #endAfterAbsence(untilMs: number): void {
