@@ -20,13 +20,18 @@ const LISTED_SHOWN = 10;
 
 type MarketListChanges = Awaited<ReturnType<ArchivePort['ensureMarkets']>>;
 
+interface Choice {
+  readonly collected: ReadonlyMap<string, number>;
+  readonly leftOut: number;
+  readonly missing: readonly string[];
+}
+
+const NONE: Choice = { collected: new Map(), leftOut: 0, missing: [] };
+
 /** Keeps the list of markets that are collected, as the exchange and the configuration have it. */
 export class MarketList {
   readonly #options: MarketListOptions;
-  #collected: ReadonlyMap<string, number> = new Map();
-  #missing: readonly string[] = [];
-  #leftOut = 0;
-  #hasBegun = false;
+  #chosen = NONE;
 
   constructor(options: MarketListOptions) {
     this.#options = options;
@@ -34,17 +39,17 @@ export class MarketList {
 
   /** Ids of the markets that are collected, by name. */
   get collected(): ReadonlyMap<string, number> {
-    return this.#collected;
+    return this.#chosen.collected;
   }
 
   /** Names that the configuration wants and the exchange does not list. */
   get missing(): readonly string[] {
-    return this.#missing;
+    return this.#chosen.missing;
   }
 
   /** How many markets are listed and wanted, and not collected because there are too many. */
   get leftOut(): number {
-    return this.#leftOut;
+    return this.#chosen.leftOut;
   }
 
   /**
@@ -72,58 +77,56 @@ export class MarketList {
     const nowMs = Math.floor(time.nowMs());
     const list = { isComplete, take: { wanted, max } };
     const changes = await archive.ensureMarkets(reply.data, nowMs, list);
-    const before = this.#collected;
+    const before = this.#chosen;
     const names = new Set([...reply.data.map(({ name }) => name), ...changes.ids.keys()]);
-    this.#choose(changes.ids, names);
+    const missing = wanted.filter((name) => !names.has(name));
+    const listed = [...names].sort();
+    const isAnyKnown =
+      missing.length < wanted.length || missing.some((name) => changes.delisted.includes(name));
+    if (before === NONE && isComplete && wanted.length > 0 && !isAnyKnown) {
+      // Most likely misspelt: to wait in silence would lose the time until an operator looks.
+      throw unlisted(missing, listed);
+    }
+    this.#chosen = { ...this.#choose(changes.ids, names), missing };
     this.#reportChanges(changes, before);
     for (const { kind, market, span, reason } of changes.givenUp) {
       if (wanted.length > 0 && !wanted.includes(market)) continue;
       streamReport(this.#options.telemetry, kind, market).gap(span, reason);
     }
-    const { delisted } = changes;
-    const missing = wanted.filter((name) => !names.has(name));
-    const listed = [...names].sort();
-    const isAnyKnown = missing.length < wanted.length || missing.some((n) => delisted.includes(n));
-    if (!this.#hasBegun && isComplete && wanted.length > 0 && !isAnyKnown) {
-      // Most likely misspelt: to wait in silence would lose the time until an operator looks.
-      throw unlisted(missing, listed);
-    }
-    this.#hasBegun = true;
-    this.#reportMissing(missing, listed);
+    this.#reportMissing(missing, listed, before);
   }
 
   /**
    * Those that the archive has known longest are kept: what is listed anew pushes none of them out, and
    * the choice is the same at every start.
    */
-  #choose(ids: ReadonlyMap<string, number>, listed: ReadonlySet<string>): void {
-    const { wanted, max, telemetry } = this.#options;
+  #choose(ids: ReadonlyMap<string, number>, listed: ReadonlySet<string>): Omit<Choice, 'missing'> {
+    const { wanted, max } = this.#options;
     const names = new Set(wanted);
     const isWanted = (name: string) => names.size === 0 || names.has(name);
     const all = [...ids].filter(([name]) => isWanted(name));
     const kept = all.length > max ? all.sort(([, a], [, b]) => a - b).slice(0, max) : all;
-    this.#collected = new Map(kept);
     const leftOut = [...listed].filter(isWanted).length - kept.length;
-    if (leftOut === this.#leftOut) return;
-    this.#leftOut = leftOut;
-    telemetry.marketsLeftOut({ count: leftOut, max });
+    return { collected: new Map(kept), leftOut };
   }
 
   /** Of markets that are left out nothing is reported: there may be any number of them. */
-  #reportChanges(changes: MarketListChanges, before: ReadonlyMap<string, number>): void {
+  #reportChanges(changes: MarketListChanges, before: Choice): void {
+    const { telemetry, max } = this.#options;
+    const { collected, leftOut } = this.#chosen;
+    if (leftOut !== before.leftOut) telemetry.marketsLeftOut({ count: leftOut, max });
     const isOurs = (name: string) =>
-      this.#leftOut === 0 || this.#collected.has(name) || before.has(name);
+      leftOut === 0 || collected.has(name) || before.collected.has(name);
     const added = changes.added.filter(isOurs);
     const removed = changes.removed.filter(isOurs);
     const changed = changes.changed.filter(isOurs);
     if (added.length + removed.length + changed.length === 0) return;
-    this.#options.telemetry.marketsChanged({ added, removed, changed });
+    telemetry.marketsChanged({ added, removed, changed });
   }
 
   /** Says once, not at every refresh, which wanted markets do not exist. */
-  #reportMissing(names: readonly string[], listed: readonly string[]): void {
-    if (names.join() === this.#missing.join()) return;
-    this.#missing = names;
+  #reportMissing(names: readonly string[], listed: readonly string[], before: Choice): void {
+    if (names.join() === before.missing.join()) return;
     const wrong = namesWithAdvice(names, listed);
     const message = `the exchange does not list ${wrong}, named in the setting "markets"; what appears later is picked up`;
     this.#options.telemetry.marketsMissing({ names, message });
