@@ -110,7 +110,7 @@ export class ExactTimes {
     await this.#revokeNews(rows);
     await this.#walk.pages.commit(page);
     this.#walk.pages.remember(rows);
-    this.#walk.shown(rows);
+    this.#walk.shown.add(rows);
     const known = this.#newest;
     const fresh = rows.filter((row) => known === undefined || comparePlaces(row, known) > 0);
     this.#newest = fresh[0] ?? known;

@@ -129,8 +129,8 @@ export class Head {
       rows = sureRows(page);
     }
     await this.#recall(rows);
-    const { pages, known } = this.#walk;
-    this.#walk.expectShown(rows);
+    const { pages, known, shown } = this.#walk;
+    known.add(shown.takeUpTo(rows[0]));
     let found = known.against(page, rows);
     for (const size of AGAIN_SIZES) {
       noteLacked(this.#walk, found.missing, rows);
@@ -141,9 +141,9 @@ export class Head {
       asked = size;
       rows = sureRows(page);
       const { missing, isLater } = known.against(page, rows);
-      const shown = new Set(rows.map(placeKey));
+      const own = new Set(rows.map(placeKey));
       // Pages that lack different rows contradict each other, and expose none.
-      if (found.missing.some((row) => shown.has(placeKey(row)))) {
+      if (found.missing.some((row) => own.has(placeKey(row)))) {
         noteLacked(this.#walk, missing, rows);
         return { page, asked };
       }
@@ -166,7 +166,7 @@ export class Head {
     const { archive, marketId } = this.#walk.options;
     const span = { fromMs: oldest.tradedAtS * SECOND_MS, toMs: Number.POSITIVE_INFINITY };
     const stored = await archive.storedTrades(marketId, span, RECALLED_MAX);
-    this.#walk.known.add(this.#walk.withoutShown(stored));
+    this.#walk.known.add(this.#walk.shown.without(stored));
     this.#walk.newest = this.#walk.known.rows[0];
     this.#isRecalled = true;
   }
@@ -199,7 +199,7 @@ export class Head {
     const known = this.#walk.newest;
     const fresh = above(rows, known);
     const isRefuted = await this.#takeBack(rows, fresh, known);
-    const unseen = this.#walk.shownAbove(newest);
+    const unseen = this.#walk.shown.above(newest);
     // Both endpoints lack them by now.
     if (unseen.lies.length > 0) await exposeShown(this.#walk, unseen.lies);
     const ownMs = isRefuted ? [newest.tradedAtS * SECOND_MS] : [];
@@ -225,7 +225,7 @@ export class Head {
     this.#walk.newest = newest;
     this.#walk.known.add(rows);
     options.pushed?.settled(newest);
-    await this.#walk.epochs.look(rows);
+    await pages.noteSeams(rows);
     pages.remember(rows);
     for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
     const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);

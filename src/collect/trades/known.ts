@@ -87,6 +87,60 @@ export class KnownTrades {
   }
 }
 
+/** Trades that are remembered as stored without a claim. */
+const SHOWN_MAX = 2000;
+
+interface ShownRow extends PageRow {
+  /** The last answer of its own endpoint lacks it. */
+  readonly isLacked?: boolean;
+}
+
+/** Trades that were stored without a claim, and that no page of the head had to show yet. */
+export class ShownTrades {
+  /** Newest first. */
+  #rows: readonly ShownRow[] = [];
+
+  /** @param rows of another answer, newest first */
+  add(rows: readonly PageRow[]): void {
+    const held = new Set(rows.map(placeKey));
+    const oldestS = rows.at(-1)?.tradedAtS ?? Number.POSITIVE_INFINITY;
+    const before = this.#rows.map(({ tid, tradedAtS }): ShownRow => {
+      const isLacked = tradedAtS > oldestS && !held.has(placeKey({ tid, tradedAtS }));
+      return { tid, tradedAtS, isLacked };
+    });
+    this.#rows = orderPage<ShownRow>([...before, ...rows]).slice(0, SHOWN_MAX);
+  }
+
+  forget(rows: readonly PageRow[]): void {
+    const gone = new Set(rows.map(placeKey));
+    this.#rows = this.#rows.filter((row) => !gone.has(placeKey(row)));
+  }
+
+  /** Those of some rows that are none of these. */
+  without(rows: readonly PageRow[]): PageRow[] {
+    const shown = new Set(this.#rows.map(placeKey));
+    return rows.filter((row) => !shown.has(placeKey(row)));
+  }
+
+  /** Those above the newest row of a page: nothing is claimed beyond one that is a trade. */
+  above(newest: PageRow): {
+    readonly trades: readonly PageRow[];
+    readonly lies: readonly PageRow[];
+  } {
+    const above = this.#rows.filter((row) => comparePlaces(row, newest) > 0);
+    const isLie = ({ isLacked }: ShownRow) => isLacked === true;
+    return { trades: above.filter((row) => !isLie(row)), lies: above.filter(isLie) };
+  }
+
+  /** Takes out those that a page with this newest row must show. */
+  takeUpTo(newest: PageRow | undefined): PageRow[] {
+    if (newest === undefined) return [];
+    const due = this.#rows.filter((row) => comparePlaces(row, newest) <= 0);
+    this.forget(due);
+    return due;
+  }
+}
+
 /** Returns true if a row may be one of those that a page holds in a form that cannot be read. */
 export function isUnread({ unread }: TradePage, { tradedAtS }: PageRow): boolean {
   return unread.some(

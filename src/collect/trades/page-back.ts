@@ -7,11 +7,12 @@ import { locate, seek } from '../../model/page.js';
 import { coveredSpan, deeperSpan } from '../../model/proof.js';
 import { PRIORITY } from '../ports.js';
 import { type ChainCursor, seenDepth } from './chains.js';
+import { endOfHistory, endShownBy, isTheEnd } from './end.js';
 import { exposeLacked, noteLacked, storedWithin } from './exposure.js';
 import type { Head } from './head.js';
 import { sureRows } from './known.js';
 import { PAGE_MAX } from './pace.js';
-import { endsUnread, type SourceTrade, type TradePage } from './source.js';
+import type { SourceTrade, TradePage } from './source.js';
 import { LOCATE_REQUESTS_MAX, type Walk } from './walk.js';
 
 const CONTRADICTED = 'its pages contradict what they held before';
@@ -52,7 +53,7 @@ export async function goInto(
     const rows = chain === undefined && sure.length > 0 ? sure : all;
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
     const { largestPage } = traits;
-    const end = walk.endShown(search, page);
+    const end = endShownBy(walk, search, page);
     const seen = { rows, search, asked, received: page.rowCount, largestPage, end };
     const location =
       chain === undefined
@@ -75,14 +76,17 @@ export async function goInto(
       case 'beyondHistory':
         await pages.commit(page);
         walk.stepped(request);
-        if (!(await walk.isTheEnd(chain ?? { edgeMs, tid: 0 }, search, page, signal))) return;
+        if (!(await isTheEnd(walk, chain ?? { edgeMs, tid: 0 }, search, page, signal))) return;
         walk.chains.delete(edgeMs);
         return book.beyondHistory(gap);
       case 'endOfHistory':
       case 'unreadableEnd':
         walk.stepped(request);
         if (chain === undefined) return;
-        if (location.kind === 'unreadableEnd' || (await walk.isTheEnd(chain, search, page, signal)))
+        if (
+          location.kind === 'unreadableEnd' ||
+          (await isTheEnd(walk, chain, search, page, signal))
+        )
           await endOfHistory(walk, gap, chain, page);
         return;
       case 'found': {
@@ -143,7 +147,7 @@ async function goOn(
     ...{ endpoint: options.source.endpoint, skip, received: page.rowCount },
     ...(chain === undefined ? { sought: true } : { overlapTid: chain.tid }),
   });
-  await walk.epochs.look(rows);
+  await pages.noteSeams(rows);
   if (chain !== undefined) await book.passed(gap);
   for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
   chains.delete(gap.edgeMs);
@@ -231,57 +235,4 @@ async function compareStored(
   // A few may be trades that this endpoint leaves out, and the other one shows.
   if (reached.length - exposed.length > FEW) throw walk.stalled(CONTRADICTED);
   return isNews || exposed.length > 0;
-}
-
-/**
- * The server has nothing older than the chain: the proven start of what it still serves. Coverage
- * begins with the next whole second, because a server that keeps so many trades may have dropped a
- * part of the oldest one's second. The rows of that second are stored, but neither covered nor
- * expected.
- */
-export async function endOfHistory(
-  walk: Walk,
-  gap: Gap,
-  chain: ChainCursor,
-  page: TradePage,
-): Promise<void> {
-  const { pages, chains, book, options } = walk;
-  // Above a covered edge there is nothing to be proven; one that is not may lie within that second.
-  const isEdgeCovered = walk.isCovered(gap.edgeMs);
-  const startMs = isEdgeCovered ? Math.min(chain.wholeFromMs, gap.edgeMs) : chain.wholeFromMs;
-  const below = pages.ranges.all.filter((range) => range.span.fromMs < gap.edgeMs);
-  // Where the market was seen empty until just before, that trade is its first one, and its second is
-  // whole. After a longer absence the exchange may as well have forgotten what came before.
-  const empty = walk.empty.span;
-  const isFirst = empty !== undefined && empty.toMs <= startMs;
-  // Below a list that was cut there are more of them. And trades that were seen need not be covered:
-  // all of them may lie in one second, also those that an earlier run saw.
-  const hasForgotten =
-    pages.ranges.isCut ||
-    (pages.lowest !== undefined && comparePlaces(pages.lowest, chain) < 0) ||
-    ((isFirst || below.length > 0) &&
-      (await options.archive.hasTradeBefore(options.marketId, chain.tradedAtS * SECOND_MS)));
-  const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
-  chains.delete(gap.edgeMs);
-  if (endsUnread(page)) {
-    await pages.commit(page);
-    await pages.recordRefused({ fromMs: refusedFromMs, toMs: gap.edgeMs });
-    book.refused(gap.edgeMs);
-    return;
-  }
-  if (hasForgotten) {
-    await pages.commit(page);
-    await book.beyondHistory(gap);
-    return;
-  }
-  const fromMs = isFirst ? empty.fromMs : startMs;
-  const span = { fromMs: Math.min(fromMs, gap.edgeMs), toMs: gap.edgeMs };
-  const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
-  walk.startFoundAt(fromMs);
-  const { suspectEdgesMs } = await pages.commit(page, span, evidence);
-  for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
-  // What is expected of the time before that cannot be had.
-  for (const rest of walk.gaps()) {
-    if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);
-  }
 }

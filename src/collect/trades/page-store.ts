@@ -1,4 +1,5 @@
 import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
+import { SECOND_MS } from '../../kernel/durations.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { hashText } from '../../kernel/random.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
@@ -16,7 +17,7 @@ import type {
   StreamStart,
 } from '../../model/batch.js';
 import { CoveredRangeList, RANGES_MAX } from '../../model/covered-ranges.js';
-import { comparePlaces, type PageRow } from '../../model/order.js';
+import { comparePlaces, type PageRow, placeKey, seamsOf } from '../../model/order.js';
 import { withoutUnread } from '../../model/proof.js';
 import type { StreamContext } from '../ports.js';
 import { quarantineRows, type StreamReport, streamReport } from '../reports.js';
@@ -46,6 +47,9 @@ interface Committed {
   readonly outcomes: RowOutcomes | undefined;
 }
 
+/** Seams that are remembered as recorded; beyond it they are recorded once more, which changes nothing. */
+const SEAMS_MAX = 100;
+
 /** A claim of nothing: rows are stored, no span is called covered. */
 const NOTHING: Span = { fromMs: 0, toMs: 0 };
 
@@ -64,6 +68,7 @@ export class PageStore {
   readonly #seenSpans = new BoundedMap<number, { readonly toMs: number; readonly atMs: number }>(
     WRITTEN_MAX,
   );
+  readonly #seams = new BoundedSet<string>(SEAMS_MAX);
   /** When a claim was written last; at once again after rows without one. */
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
@@ -165,6 +170,29 @@ export class PageStore {
   /** Call after the commit of a head page: its rows, newest first, are not sent again while they stay the same. */
   remember(trades: readonly SourceTrade[]): void {
     this.#recent.remember(trades);
+  }
+
+  /**
+   * Records where rows show that the exchange began the ids of a market anew. Nothing else depends on it: trades are
+   * ordered by time first, so that the walk and the archive go on over a seam as over any second.
+   *
+   * @param rows newest first, of one page or of a page and what is known below it
+   */
+  async noteSeams(rows: readonly SourceTrade[]): Promise<void> {
+    const { archive, marketId, market, source, telemetry, time } = this.#options;
+    for (const { first, last } of seamsOf(rows)) {
+      const key = placeKey(first);
+      if (this.#seams.has(key)) continue;
+      const beginsMs = first.tradedAtS * SECOND_MS;
+      const [firstId, lastIdBefore] = [first.tid, last.tid];
+      const isNew = await archive.recordIdEpoch({
+        ...{ marketId, beginsMs, firstId, lastIdBefore },
+        lastBeforeMs: last.tradedAtS * SECOND_MS,
+        ...{ endpoint: source.endpoint, atMs: Math.floor(time.nowMs()) },
+      });
+      this.#seams.add(key);
+      if (isNew) telemetry.idsBegunAnew({ market, firstId, lastIdBefore, atMs: beginsMs });
+    }
   }
 
   /** Lists gaps, and takes along what waits for a commit. */

@@ -1,32 +1,24 @@
 import type { CallOptions, RequestTurn } from '../../client/index.js';
-import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
+import { BoundedMap } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { type Span, spanContains } from '../../kernel/span.js';
 import { Agreement, BELIEVED } from '../../model/agreement.js';
 import type { CoveredRange } from '../../model/batch.js';
 import { findGaps, type Gap } from '../../model/gaps.js';
-import {
-  comparePlaces,
-  orderPage,
-  type PageRow,
-  placeKey,
-  type Seam,
-  seamsOf,
-} from '../../model/order.js';
+import { comparePlaces, type PageRow, placeKey } from '../../model/order.js';
 import { edgeBelow } from '../../model/proof.js';
-import { type EndShown, endShown, lookAbove, type Search, searchFrom } from '../../model/search.js';
+import { type Search, searchFrom } from '../../model/search.js';
 import { PRIORITY } from '../ports.js';
 import { type ChainCursor, Chains, type SeenDepth } from './chains.js';
 import type { TradeEvidence } from './evidence.js';
 import { GapBook, type GapBookOptions } from './gap-book.js';
 import { EmptyMarket, HistoryEnds } from './history-ends.js';
-import { holdBack, KnownTrades } from './known.js';
+import { holdBack, KnownTrades, ShownTrades } from './known.js';
 import type { OffsetKnowledge } from './offset-mode.js';
-import { PageStore, type PageStoreOptions } from './page-store.js';
+import { PageStore } from './page-store.js';
 import type { PushedTrades } from './pushed.js';
 import {
-  endsUnread,
   ProvingSource,
   type SourceTrade,
   type TradePage,
@@ -73,22 +65,12 @@ export const noTraits = (): Traits => ({
 
 /** Size of the page that must agree with an empty one: no cache has one answer for both. */
 export const OTHER_PAGE = 500;
-/** Looks right below what seems to be the lowest row, of which one must come before newer rows push that down. */
-const LOOKS_BELOW_END = 4;
 /** How often a start of history that was found is looked for again. */
 const START_RECHECK_MS = 3_600_000;
 /** Requests that one step may spend on finding its place in a history that moves. */
 export const LOCATE_REQUESTS_MAX = 12;
 /** Searches that are remembered; one that is forgotten begins anew. */
 const SEARCHES_MAX = 100;
-
-/** Trades that are remembered as stored without a claim. */
-const SHOWN_MAX = 2000;
-
-interface ShownRow extends PageRow {
-  /** The last answer of its own endpoint lacks it. */
-  readonly isLacked?: boolean;
-}
 
 /** A request of the exchange failed: what went wrong lies on the way to it or with it. */
 export class FetchFailure extends Error {
@@ -106,9 +88,9 @@ export class Walk {
   readonly book: GapBook;
   readonly chains = new Chains();
   readonly ends: HistoryEnds;
-  readonly epochs: IdEpochs;
   /** The newest trades, as pages of the head showed them. */
   readonly known = new KnownTrades();
+  readonly shown = new ShownTrades();
   /** Known trades that answers lack although they reach them. */
   readonly lacked = new Agreement<string>(BELIEVED.lacked);
   readonly #pageEnds = new Agreement<string>(BELIEVED.pageEnd);
@@ -124,8 +106,6 @@ export class Walk {
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new BoundedMap<number, Search>(SEARCHES_MAX);
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
-  /** Trades that were stored without a claim, and that no page of the head had to show yet. */
-  #shown: readonly ShownRow[] = [];
   #known: { readonly key: readonly unknown[]; readonly gaps: readonly Gap[] } | undefined;
 
   /** @param hasTrades whether a trade of the market is stored */
@@ -137,7 +117,6 @@ export class Walk {
     this.book = new GapBook(this.options, this.pages);
     this.ends = new HistoryEnds(options.clock);
     this.empty = new EmptyMarket(hasTrades ? undefined : ranges[0]?.span, options.keptAtLeastMs);
-    this.epochs = new IdEpochs(this.options);
     this.#hasTrades = hasTrades;
   }
 
@@ -145,41 +124,6 @@ export class Walk {
   get traits(): ServerTraits {
     const { traits, source } = this.options;
     return traits[source.endpoint];
-  }
-
-  /** Takes note of trades that were stored without a claim, newest first: the next pages must show them. */
-  shown(rows: readonly PageRow[]): void {
-    const held = new Set(rows.map(placeKey));
-    const oldestS = rows.at(-1)?.tradedAtS ?? Number.POSITIVE_INFINITY;
-    const before = this.#shown.map(({ tid, tradedAtS }): ShownRow => {
-      const isLacked = tradedAtS > oldestS && !held.has(placeKey({ tid, tradedAtS }));
-      return { tid, tradedAtS, isLacked };
-    });
-    this.#shown = orderPage<ShownRow>([...before, ...rows]).slice(0, SHOWN_MAX);
-  }
-
-  /** Those of some stored rows that were there before this run stored any without a claim. */
-  withoutShown(rows: readonly PageRow[]): PageRow[] {
-    const shown = new Set(this.#shown.map(placeKey));
-    return rows.filter((row) => !shown.has(placeKey(row)));
-  }
-
-  /** Those above the newest row of a page: nothing is claimed beyond one that is a trade. */
-  shownAbove(newest: PageRow): {
-    readonly trades: readonly PageRow[];
-    readonly lies: readonly PageRow[];
-  } {
-    const above = this.#shown.filter((row) => comparePlaces(row, newest) > 0);
-    const isLie = ({ isLacked }: ShownRow) => isLacked === true;
-    return { trades: above.filter((row) => !isLie(row)), lies: above.filter(isLie) };
-  }
-
-  /** A page of the head must show those that lie below its newest row. @param rows newest first */
-  expectShown([newest]: readonly PageRow[]): void {
-    if (newest === undefined) return;
-    const isBelow = (row: PageRow) => comparePlaces(row, newest) <= 0;
-    this.known.add(this.#shown.filter(isBelow));
-    this.#shown = this.#shown.filter((row) => !isBelow(row));
   }
 
   /** Whether a trade of this market is known. */
@@ -250,94 +194,6 @@ export class Walk {
       this.pages.beginAt(startMs, 'history begins');
     }
     this.#startFoundAtMs = this.options.clock.monotonicMs();
-  }
-
-  /** Rows that both answers hold which are to show the end of history. */
-  get #roomAtEnd(): number {
-    return Math.min(OTHER_PAGE, this.traits.largestPage);
-  }
-
-  /** What a page of a search says of the end of history: see `endShown` of searches. */
-  endShown(search: Search, page: TradePage): EndShown {
-    const oldest = orderPage(page.trades).at(-1);
-    if (oldest === undefined || endsUnread(page)) return undefined;
-    const room = this.#roomAtEnd;
-    return endShown(search, { oldest, rows: page.rowCount, room });
-  }
-
-  /**
-   * Weighs an answer that says that history ends. It is believed when pages of another size say the
-   * same, and when all of that was so before, at least a second ago, below the same trade. Until then
-   * the gap is put off.
-   *
-   * @param place the edge that was walked, and the trade right above it; 0 where none is known
-   * @param first that answer: empty, or with the end of history in it
-   */
-  async isTheEnd(
-    place: { readonly edgeMs: number; readonly tid: number },
-    search: Search,
-    first: TradePage,
-    signal: AbortSignal,
-  ): Promise<boolean> {
-    const { edgeMs, tid } = place;
-    const { lowest } = search;
-    const isSame =
-      first.rowCount === 0
-        ? await this.#isEmptyAgain(search, signal)
-        : await this.#endsAgain(search, first, signal);
-    if (isSame) {
-      if (lowest !== undefined) this.ends.seenBelow(lowest);
-      if (this.ends.isAgain(edgeMs, tid)) return true;
-      this.book.awaitSign(edgeMs);
-    } else {
-      this.ends.forget(edgeMs);
-      this.book.putOff(edgeMs);
-    }
-    return false;
-  }
-
-  /** Whether nothing comes from right below the lowest row once more, but what was pushed down meanwhile. */
-  async #isEmptyAgain(search: Search, signal: AbortSignal): Promise<boolean> {
-    const second = await this.#fetchAndKeep(search.skip, signal);
-    if (second.rowCount === 0) return true;
-    // What was pushed down meanwhile, if it ends at the lowest row: is that the end?
-    const pushed = { ...search, unseen: 0 };
-    return (
-      this.endShown(pushed, second) !== undefined && (await this.#endsAgain(pushed, second, signal))
-    );
-  }
-
-  /**
-   * Whether a second page ends where the first one did, and nothing older comes from below: a server may end
-   * its pages at a place of its own, as where it keeps older rows apart.
-   */
-  async #endsAgain(search: Search, first: TradePage, signal: AbortSignal): Promise<boolean> {
-    const { lowest } = search;
-    const firstEnd = search.skip + first.rowCount;
-    const { skip } = lookAbove(search, firstEnd, this.#roomAtEnd);
-    const second = await this.#fetchAndKeep(skip, signal);
-    if (lowest === undefined || this.endShown(search, second) === undefined) return false;
-    let end = skip + second.rowCount;
-    let fewest = Math.max(1, end - firstEnd);
-    for (let look = 0, guess = 1; look < LOOKS_BELOW_END; look += 1, guess = fewest) {
-      // Too far below, and the rows that it is to find may be passed over: as far as the fewest that came until a look.
-      const from = end + guess;
-      const below = await this.#fetchAndKeep(from, signal);
-      const oldest = orderPage(below.trades).at(-1);
-      if (oldest === undefined) return below.rowCount === 0;
-      if (endsUnread(below) || comparePlaces(oldest, lowest) < 0) return false;
-      // More came: it begins above the lowest row and ends there once more, which says nothing of what lies below.
-      const came = from + below.rowCount - end;
-      fewest = Math.min(fewest, came);
-      end += came;
-    }
-    return false;
-  }
-
-  async #fetchAndKeep(skip: number, signal: AbortSignal): Promise<TradePage> {
-    const page = await this.fetchForStep(skip, OTHER_PAGE, signal);
-    await this.pages.commit(page);
-    return page;
   }
 
   /** Lets the gaps that a span touches be tried at once; they may reach beyond it. */
@@ -491,8 +347,7 @@ export class Walk {
   forget(rows: readonly PageRow[]): void {
     const count = this.known.rows.length;
     this.known.forget(rows);
-    const gone = new Set(rows.map(placeKey));
-    this.#shown = this.#shown.filter((row) => !gone.has(placeKey(row)));
+    this.shown.forget(rows);
     if (this.known.rows.length < count) this.newest = this.known.rows[0];
   }
 
@@ -531,46 +386,6 @@ export class Walk {
     const { telemetry, market, source } = this.options;
     telemetry.walkStalled({ stream: 'trades', market, detail });
     return new WalkStalledError(market, source.endpoint, detail, reason);
-  }
-}
-
-/** Seams that are remembered as recorded; beyond it they are recorded once more, which changes nothing. */
-const RECORDED_MAX = 100;
-
-/**
- * Records where the exchange began the ids of a market anew. Nothing else depends on it: trades are
- * ordered by time first, so that the walk and the archive go on over a seam as over any second.
- */
-class IdEpochs {
-  readonly #options: PageStoreOptions;
-  readonly #recorded = new BoundedSet<string>(RECORDED_MAX);
-
-  constructor(options: PageStoreOptions) {
-    this.#options = options;
-  }
-
-  /**
-   * Looks for seams in what one page, or a page and what is known below it, shows.
-   *
-   * @param rows newest first
-   */
-  async look(rows: readonly SourceTrade[]): Promise<void> {
-    for (const seam of seamsOf(rows)) await this.#record(seam);
-  }
-
-  async #record({ first, last }: Seam): Promise<void> {
-    const key = placeKey(first);
-    if (this.#recorded.has(key)) return;
-    const { archive, marketId, market, source, telemetry, time } = this.#options;
-    const beginsMs = first.tradedAtS * SECOND_MS;
-    const isNew = await archive.recordIdEpoch({
-      ...{ marketId, beginsMs, firstId: first.tid, lastIdBefore: last.tid },
-      lastBeforeMs: last.tradedAtS * SECOND_MS,
-      ...{ endpoint: source.endpoint, atMs: Math.floor(time.nowMs()) },
-    });
-    this.#recorded.add(key);
-    if (!isNew) return;
-    telemetry.idsBegunAnew({ market, firstId: first.tid, lastIdBefore: last.tid, atMs: beginsMs });
   }
 }
 

@@ -5,15 +5,14 @@ import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoveredRange } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
-import { comparePlaces, orderPage } from '../../model/order.js';
-import { PRIORITY } from '../ports.js';
 import type { PendingGap } from './chains.js';
+import { meetEnd } from './end.js';
 import { ExactTimes } from './exact-times.js';
 import { Head, type HeadLook } from './head.js';
 import { PAGE_MAX } from './pace.js';
-import { endOfHistory, goInto } from './page-back.js';
+import { goInto } from './page-back.js';
 import type { TradePage, TradeSource } from './source.js';
-import { FetchFailure, OTHER_PAGE, Walk, type WalkerOptions, WalkStalledError } from './walk.js';
+import { FetchFailure, Walk, type WalkerOptions, WalkStalledError } from './walk.js';
 
 /** Every so many steps go to another gap than the newest, so that an endless one starves none. */
 const OTHER_GAP_STEPS = 8;
@@ -271,33 +270,7 @@ export class TradeWalker {
     // Only a page as long as any of this server was cut off by it.
     if (page.rowCount >= Math.min(PAGE_MAX, this.#walk.traits.largestPage)) {
       for (const gap of gaps) await book.horizon(gap);
-    } else await this.#meetEnd(page, gaps, signal);
-  }
-
-  /**
-   * A page that is shorter than others ends where history does, or was cut on its way. As below a
-   * chain in skip mode, it takes another page that agrees, and both once more.
-   */
-  async #meetEnd(page: TradePage, gaps: readonly Gap[], signal: AbortSignal): Promise<void> {
-    const { book, ends } = this.#walk;
-    const size = Math.max(OTHER_PAGE, page.rowCount + 1);
-    const second = await this.#walk.fetch(0, size, { priority: PRIORITY.head, signal });
-    const oldest = orderPage(page.trades).at(-1);
-    const again = orderPage(second.trades).at(-1);
-    const isAgreed =
-      oldest !== undefined && again !== undefined && comparePlaces(again, oldest) === 0;
-    if (isAgreed) ends.seenBelow(oldest);
-    await this.#walk.pages.commit(second);
-    for (const gap of gaps) {
-      const chain = await this.#walk.cursorAt(gap.edgeMs);
-      const isLowest = isAgreed && chain !== undefined && comparePlaces(chain, oldest) === 0;
-      if (isLowest && ends.isAgain(gap.edgeMs, oldest.tid)) {
-        await endOfHistory(this.#walk, gap, chain, page);
-      } else if (isAgreed && ends.below(gap.edgeMs, chain) === 'proven') {
-        await book.beyondHistory(gap);
-      } else if (isLowest) book.awaitSign(gap.edgeMs);
-      else book.putOff(gap.edgeMs);
-    }
+    } else await meetEnd(this.#walk, page, gaps, signal);
   }
 
   async #failed(gap: Gap, error: unknown): Promise<void> {
