@@ -17,7 +17,7 @@ import { MOMENT_STREAMS, SERIES_TABLES, tableOfStream } from '../model/series.js
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 import { type StreamReport, streamReport } from './reports.js';
-import { WalkStalledError } from './trades/walk.js';
+import { WalkStalledError } from './trades/walk-errors.js';
 
 export interface LedgerPorts {
   readonly archive: ArchivePort;

@@ -1,7 +1,6 @@
 import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { BoundedMap } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
-import { TapekeepError } from '../../kernel/errors.js';
 import { type Span, spanContains } from '../../kernel/span.js';
 import { Agreement, BELIEVED } from '../../model/agreement.js';
 import type { CoveredRange } from '../../model/batch.js';
@@ -25,6 +24,7 @@ import {
   type TradeSource,
   withoutNewest,
 } from './source.js';
+import { FetchFailure, WalkStalledError } from './walk-errors.js';
 import { WantedSpans } from './wanted.js';
 
 export interface WalkerOptions extends GapBookOptions {
@@ -71,13 +71,6 @@ const START_RECHECK_MS = 3_600_000;
 export const LOCATE_REQUESTS_MAX = 12;
 /** Searches that are remembered; one that is forgotten begins anew. */
 const SEARCHES_MAX = 100;
-
-/** A request of the exchange failed: what went wrong lies on the way to it or with it. */
-export class FetchFailure extends Error {
-  constructor(cause: unknown) {
-    super('a page could not be fetched', { cause });
-  }
-}
 
 /** What the parts of one walk share: its pages, its gaps, and where its chains end. */
 export class Walk {
@@ -386,28 +379,5 @@ export class Walk {
     const { telemetry, market, source } = this.options;
     telemetry.walkStalled({ stream: 'trades', market, detail });
     return new WalkStalledError(market, source.endpoint, detail, reason);
-  }
-}
-
-/**
- * The exchange's answers do not let the walk through history get on: a request made no progress, or
- * contradicts what was answered before. The walk stops at its edge, backs off and tries again; the
- * span stays a gap meanwhile.
- */
-export class WalkStalledError extends TapekeepError {
-  /** Why the span is a gap. */
-  readonly reason: 'walk stalled' | 'refused rows';
-
-  constructor(
-    market: string,
-    endpoint: string,
-    detail: string,
-    reason: WalkStalledError['reason'] = 'walk stalled',
-  ) {
-    super(
-      'walk_stalled',
-      `${market}: paging through ${endpoint} made no progress: ${detail}. It is tried again later; the span stays listed as a gap.`,
-    );
-    this.reason = reason;
   }
 }

@@ -12,7 +12,8 @@ import { Head, type HeadLook } from './head.js';
 import { PAGE_MAX } from './pace.js';
 import { goInto } from './page-back.js';
 import type { TradePage, TradeSource } from './source.js';
-import { FetchFailure, Walk, type WalkerOptions, WalkStalledError } from './walk.js';
+import { Walk, type WalkerOptions } from './walk.js';
+import { FetchFailure, WalkStalledError } from './walk-errors.js';
 
 /** Every so many steps go to another gap than the newest, so that an endless one starves none. */
 const OTHER_GAP_STEPS = 8;

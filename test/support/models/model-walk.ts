@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
-import { noTraits, WalkStalledError } from '../../../src/collect/trades/walk.js';
+import { noTraits } from '../../../src/collect/trades/walk.js';
+import { WalkStalledError } from '../../../src/collect/trades/walk-errors.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { Span } from '../../../src/kernel/span.js';

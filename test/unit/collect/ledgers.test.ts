@@ -3,7 +3,7 @@ import test from 'node:test';
 import type { StreamLedger } from '../../../src/collect/ledger.js';
 import { Ledgers } from '../../../src/collect/ledgers.js';
 import { retryingArchive } from '../../../src/collect/retrying.js';
-import { WalkStalledError } from '../../../src/collect/trades/walk.js';
+import { WalkStalledError } from '../../../src/collect/trades/walk-errors.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { STREAM_KINDS, type StreamKind } from '../../../src/model/series.js';
 import { FakeClock } from '../../support/fake-clock.js';

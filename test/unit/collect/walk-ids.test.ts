@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
-import { WalkStalledError } from '../../../src/collect/trades/walk.js';
+import { WalkStalledError } from '../../../src/collect/trades/walk-errors.js';
 import type { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { FakeTime } from '../../support/fake-time.js';
 import {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { noTraits, WalkStalledError } from '../../../src/collect/trades/walk.js';
+import { noTraits } from '../../../src/collect/trades/walk.js';
+import { WalkStalledError } from '../../../src/collect/trades/walk-errors.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';

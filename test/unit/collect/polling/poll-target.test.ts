@@ -3,7 +3,7 @@ import test from 'node:test';
 import { worthOfKnown, worthOfUnknown } from '../../../../src/collect/polling/choice.js';
 import { PollTarget } from '../../../../src/collect/polling/poll-target.js';
 import type { HeadLook } from '../../../../src/collect/trades/head.js';
-import { WalkStalledError } from '../../../../src/collect/trades/walk.js';
+import { WalkStalledError } from '../../../../src/collect/trades/walk-errors.js';
 
 function makeLane(largestPage = 0): PollTarget {
   const look: HeadLook = {
