@@ -47,6 +47,10 @@ export interface DaemonView {
   readonly counted: LedgerCount | undefined;
   /** As last measured. */
   readonly disks: readonly DiskSpace[];
+  /** Name of the other daemon that holds the archive, while this one stands by. */
+  readonly heldBy: string | undefined;
+  /** Daemons that stand by for this one. */
+  readonly standbys: readonly string[];
   /** What of the archive the settings leave out, in words; undefined: nothing, or not known yet. */
   readonly leftOut: string | undefined;
 }
