@@ -706,12 +706,14 @@ CREATE TABLE writer_standby (
   pid integer NOT NULL,
   version text NOT NULL,
   since timestamptz NOT NULL DEFAULT clock_timestamp(),
-  seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  ready_token bigint
 );
 COMMENT ON TABLE writer_standby IS 'Daemons that stand by until the writer''s lock is free, or its holder is silent.';
 COMMENT ON COLUMN writer_standby.host IS 'Machine of the daemon.';
 COMMENT ON COLUMN writer_standby.pid IS 'Process of the daemon on its machine.';
 COMMENT ON COLUMN writer_standby.seen_at IS 'When it last looked at the lock, clock of the database.';
+COMMENT ON COLUMN writer_standby.ready_token IS 'Token of the hold that it is ready to follow: it receives what the exchange pushes.';
 
 -- Partitions --------------------------------------------------------------------------------------
 

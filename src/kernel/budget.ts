@@ -8,7 +8,7 @@ const RETRY_AFTER_MAX_MS = 5 * 60_000;
 const RESET_MAX_MS = 3_600_000;
 /** How often a line is looked at in which the next one waits for long. */
 const RECHECK_MS = 10_000;
-/** The same while the caller holds requests back. */
+/** Time between two looks while the caller holds requests back. */
 const HELD_RECHECK_MS = 100;
 
 /** State of a budget at one instant. */

@@ -203,6 +203,7 @@ interface Taker {
  * since an increase from nothing to 1 is none to Prometheus.
  */
 const FROM_ZERO = {
+  takeovers_total: [{ cause: 'free' }, { cause: 'silent' }],
   notices_total: [{ outcome: 'sent' }, { outcome: 'failed' }],
   embedded_postgres_phases_total: [{ phase: 'lost' }],
   candle_checks_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],

@@ -110,6 +110,7 @@ import { type HeldLeaseOptions, Lease } from './writer/lease.js';
 import type { LeaseOptions } from './writer/lease-wire.js';
 import {
   askHandover,
+  readHolder,
   readStandbys,
   type StandByOptions,
   StandingBy,
@@ -210,7 +211,7 @@ const LEDGER = {
   ...{ recordIdEpoch, storedTrades: readStoredTrades, storedAbove: readStoredAbove },
   ...{ hasTradeBefore, tradedSlots: readTradedSlots, untimedTrades: readUntimedTrades },
   ...{ openSession, touchSession, closeSession, closeOrphanSessions, noteRun },
-  ...{ askHandover, standbys: readStandbys },
+  ...{ askHandover, standbys: readStandbys, holder: readHolder },
 };
 
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */

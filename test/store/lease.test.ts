@@ -44,12 +44,13 @@ async function hold(t: TestContext, store: Store) {
 
 function standBy(t: TestContext, store: Store) {
   const ending = new AbortController();
-  const [looks, troubles] = [counter(), counter()];
+  const [looks, troubles, asked] = [counter(), counter(), counter()];
   const standing = store.standBy({
     facts: { host: 'spare.example', pid: 4711, version: '1.2.3' },
     signal: ending.signal,
     onLook: looks.raise,
     onTrouble: troubles.raise,
+    onAsked: asked.raise,
   });
   const free = standing.untilFree();
   free.catch(() => undefined);
@@ -57,7 +58,7 @@ function standBy(t: TestContext, store: Store) {
     ending.abort();
     await standing.stop();
   });
-  return { free, looks, troubles, standing };
+  return { free, looks, asked, standing };
 }
 
 test('a silent holder stops its requests, then loses the lock, and learns of it', async (t) => {
@@ -154,11 +155,14 @@ test('a holder hears that a handover is asked, where a standby is there', async 
   const { store, url } = await openTestStore();
   const { store: spare } = await openTestStore({ databaseUrl: url });
   assert.equal(await spare.askHandover(), undefined, 'nobody holds it');
-  const { asked, beats } = await hold(t, store);
+  const { lease, asked, beats } = await hold(t, store);
   assert.notEqual(await spare.askHandover(), undefined);
   await beats.more(2);
   assert.equal(asked.count, 0, 'nobody would take it');
-  const { looks } = standBy(t, spare);
-  await looks.more(1);
+  const { asked: heard, standing } = standBy(t, spare);
   await asked.more(1);
+  assert.equal(lease.maySend, false, 'it lets the standby ask from here on');
+  await heard.more(1);
+  standing.ready();
+  await lease.untilReady(Number.POSITIVE_INFINITY);
 });

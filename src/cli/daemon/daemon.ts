@@ -3,7 +3,7 @@ import { reportOf } from '../../console/health.js';
 import type { StatusServer } from '../../console/server.js';
 import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
 import type { StoreEvents } from '../../observe/events.js';
-import { type Freed, fullDisk, type Store } from '../../store/index.js';
+import { fullDisk, type Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import type { Circumstances } from '../notices/notices.js';
 import { type RunningNotices, startNotices } from '../notices/webhook.js';
@@ -31,7 +31,7 @@ import {
   isHealthy,
   openDaemonStatus,
 } from './daemon-status.js';
-import { type Hold, Holding } from './holding.js';
+import { type Hold, Holding, type Taken } from './holding.js';
 import { TERM_STOP_MS, Term } from './term.js';
 
 /** Ready notice for the operator. */
@@ -59,6 +59,10 @@ const EMBEDDED_START_MS = 60_000;
 const DATABASE_WAIT_MS = 120_000;
 /** All of a stop; container runtimes kill after 10 s. */
 const STOP_MS = 9000;
+/** Part of it that a standby gets to be ready. */
+const STOP_HANDOVER_MS = 3500;
+/** Time for that in a handover without a stop. */
+const HANDOVER_WAIT_MS = 15_000;
 /** The part of it that is kept for the embedded server, which must not be left running. */
 const SERVER_STOP_MS = 3500;
 
@@ -85,7 +89,7 @@ export class Daemon {
   /** What is being started; never rejects. */
   #stage: Promise<unknown> = Promise.resolve();
   #store: Store | undefined;
-  /** Where the exchange is, once that is known. */
+  /** Address of the exchange, once that is known. */
   #address: ExchangeAddress = { url: '', realtimeUrl: null };
   #builtIn: RunningExchange | undefined;
   readonly #holding: Holding;
@@ -185,7 +189,7 @@ export class Daemon {
   }
 
   /** @param freed how the archive came to this daemon; undefined: nobody held it */
-  async #beginTerm(store: Store, freed?: Freed): Promise<void> {
+  async #beginTerm(store: Store, freed?: Taken): Promise<void> {
     const { telemetry } = this.#options;
     const end = () => this.#term?.end();
     this.#hold = this.#holding.hold(store, freed, {
@@ -193,11 +197,12 @@ export class Daemon {
         telemetry.daemon.holdLost({ heldBy });
         end();
       },
-      onAsked: end,
+      onAsked: () => void this.#handOver(HANDOVER_WAIT_MS).then(end),
     });
     this.#term = new Term({
       ...this.#options,
-      ...{ store, sending: this.#hold.sending, stopping: this.#stopping.signal },
+      ...{ store, sending: this.#hold.sending, warm: this.#hold.warm },
+      stopping: this.#stopping.signal,
       enter: (phase) => this.#enter(phase),
       retrying: (work) => this.#retrying(work),
       onFatal: (error) => this.#fail(error),
@@ -241,7 +246,7 @@ export class Daemon {
     const store = this.#store;
     if (store === undefined) throw new Error('open() comes first');
     if (this.#term === undefined) {
-      const freed = await this.#holding.standBy(store);
+      const freed = await this.#holding.standBy(store, this.#address);
       await this.#beginTerm(store, freed);
     }
     await this.#term?.connect();
@@ -281,6 +286,16 @@ export class Daemon {
     }
   }
 
+  /** Waits until a standby receives what the exchange pushes, so that nothing pushed is missing between the two. */
+  async #handOver(limitMs: number): Promise<void> {
+    const { lease } = this.#hold ?? {};
+    if (lease === undefined || lease.standbys.length === 0) return;
+    this.#holding.giveWay();
+    await lease.ask();
+    await lease.untilReady(limitMs);
+    await this.#term?.confirmStates();
+  }
+
   /** Stops intake, stores what has arrived, closes everything. Safe to call twice. */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
@@ -289,9 +304,10 @@ export class Daemon {
 
   async #stop(): Promise<void> {
     const { clock } = this.#options;
+    const endMs = clock.monotonicMs() + STOP_MS;
+    if (this.#term?.isCollecting === true) await this.#handOver(STOP_HANDOVER_MS);
     this.#phase = 'stopping';
     this.#stopping.abort(new AbortedError());
-    const endMs = clock.monotonicMs() + STOP_MS;
     const leftMs = () => Math.max(0, endMs - clock.monotonicMs());
     const lastNotice = this.#notices?.stop(this.#failure);
     // Only when the stage has ended is it known what there is to stop.

@@ -4,13 +4,17 @@ import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Freed, Lease, Store } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import { coldFolderTrouble } from '../opening/database.js';
-import type { Sending } from '../opening/exchange.js';
+import type { ExchangeAddress, Sending } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
+import { WarmExchange } from './warm-feeds.js';
 
 /** The phase of a daemon while another one holds the archive. */
 export const STANDING_BY = 'standing by';
 /** Between two tries to take a lock that is free, while the database is in trouble. */
 const TRY_EVERY_MS = 1_000;
+
+/** A daemon that handed over takes the lock back only when nobody took it within this time. */
+const GIVE_WAY_MS = 5_000;
 
 interface HoldingOptions extends Session {
   /** Aborts when the daemon stops. */
@@ -20,7 +24,7 @@ interface HoldingOptions extends Session {
   readonly retrying: <T>(work: () => Promise<T>) => Promise<T>;
 }
 
-/** What is heard of a hold. */
+/** Events of a hold. */
 interface HoldHears {
   readonly onLost: (heldBy: string) => void;
   readonly onAsked: () => void;
@@ -31,10 +35,19 @@ export interface Hold {
   readonly lease: Lease;
   /** When its requests may start. */
   readonly sending: Sending;
+  /** The exchange, opened before; undefined: the term opens it. */
+  readonly warm: WarmExchange | undefined;
+}
+
+/** The lock as this daemon came to it. */
+export interface Taken extends Freed {
+  /** Holds the requests of {@link warm} back once there is a lease. */
+  readonly gate: { lease?: Lease };
+  readonly warm: WarmExchange | undefined;
 }
 
 /**
- * Whether this daemon holds the archive, or stands by for the one that does. An archive in the embedded Postgres has no
+ * Takes the archive for this daemon, or stands by for the one that holds it. An archive in the embedded Postgres has no
  * standby: the server ends with its owner.
  *
  * States: *new* → *standing by* → *holding* → *standing by* …
@@ -43,7 +56,8 @@ export class Holding {
   readonly #options: HoldingOptions;
   #heldBy: string | undefined;
   #lease: Lease | undefined;
-  #told = new Set<string>();
+  #givesWayUntilMs = Number.NEGATIVE_INFINITY;
+  readonly #told = new Set<string>();
 
   constructor(options: HoldingOptions) {
     this.#options = options;
@@ -76,12 +90,32 @@ export class Holding {
     }
   }
 
-  /** Stands by until this daemon has the lock. @throws the signal's reason */
-  async standBy(store: Store): Promise<Freed> {
+  /**
+   * Stands by until this daemon has the lock.
+   *
+   * @param address of the exchange, opened when the holder hands over
+   * @throws the signal's reason
+   */
+  async standBy(store: Store, address: ExchangeAddress): Promise<Taken> {
     const { enter, stopping: signal, clock, telemetry } = this.#options;
     enter(STANDING_BY);
     await this.#checkColdFiles(store);
     const sinceMs = clock.monotonicMs();
+    const gate: { lease?: Lease } = {};
+    let warm: WarmExchange | undefined;
+    const warmUp = async () => {
+      await warm?.access[Symbol.asyncDispose]();
+      const isHeldBack = () => gate.lease?.maySend === false;
+      warm = new WarmExchange(this.#options, address, { firstTokens: 0, isHeldBack });
+      try {
+        await warm.open(store, signal);
+        standing.ready();
+      } catch (error) {
+        // The holder waits no longer than it likes; the term opens what is missing.
+        if (signal.aborted) return;
+        telemetry.daemon.warned({ code: codeOf(error), message: messageOf(error) });
+      }
+    };
     const standing = store.standBy({
       facts: { host: hostname(), pid: process.pid, version: VERSION },
       signal,
@@ -90,17 +124,26 @@ export class Holding {
           telemetry.daemon.roleChanged({ role: 'standby', cause: 'held', heldBy, waitedMs: 0 });
         }
         this.#heldBy = heldBy;
+        telemetry.store.databaseState({ up: true });
       },
-      onTrouble: (code, message) => telemetry.daemon.warned({ code, message }),
+      onAsked: () => void warmUp(),
+      onTrouble: (code, message) => {
+        if (code === 'standby_blind') telemetry.store.databaseState({ up: false, detail: message });
+        telemetry.daemon.warned({ code, message });
+      },
     });
     try {
       for (;;) {
         const freed = await standing.untilFree();
+        if (await this.#givesWay()) continue;
         if (!(await this.#takes(store))) continue;
         const waitedMs = clock.monotonicMs() - sinceMs;
         telemetry.daemon.roleChanged({ role: 'holder', cause: freed.cause, waitedMs });
-        return freed;
+        return { ...freed, gate, warm };
       }
+    } catch (error) {
+      await warm?.access[Symbol.asyncDispose]();
+      throw error;
     } finally {
       this.#heldBy = undefined;
       await standing.stop();
@@ -112,7 +155,7 @@ export class Holding {
    *
    * @param freed how it came to it; undefined: nobody held it
    */
-  hold(store: Store, freed: Freed | undefined, hears: HoldHears): Hold {
+  hold(store: Store, freed: Taken | undefined, hears: HoldHears): Hold {
     const { telemetry } = this.#options;
     if (freed === undefined) {
       telemetry.daemon.roleChanged({ role: 'holder', cause: 'start', waitedMs: 0 });
@@ -123,9 +166,23 @@ export class Holding {
       ...hears,
     });
     this.#lease = lease;
+    if (freed !== undefined) freed.gate.lease = lease;
     // The former holder may have used what the limit allowed.
     const firstTokens = freed === undefined ? {} : { firstTokens: 0 };
-    return { lease, sending: { ...firstTokens, isHeldBack: () => !lease.maySend } };
+    const sending = { ...firstTokens, isHeldBack: () => !lease.maySend };
+    return { lease, sending, warm: freed?.warm };
+  }
+
+  /** After a handover the lock is free for the other one first. */
+  giveWay(): void {
+    this.#givesWayUntilMs = this.#options.clock.monotonicMs() + GIVE_WAY_MS;
+  }
+
+  async #givesWay(): Promise<boolean> {
+    const { clock, stopping } = this.#options;
+    if (clock.monotonicMs() >= this.#givesWayUntilMs) return false;
+    await sleep(clock, TRY_EVERY_MS, stopping);
+    return true;
   }
 
   async #takes(store: Store): Promise<boolean> {

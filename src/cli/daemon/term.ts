@@ -27,6 +27,7 @@ import { type Serving, serveArchived } from '../opening/serving.js';
 import { runOf, type Session } from '../opening/session.js';
 import { makeCollector } from './collecting.js';
 import { countLedger, keepHouse } from './housekeeping.js';
+import type { WarmExchange } from './warm-feeds.js';
 
 /** The phase that lasts until the exchange answers for the first time. */
 export const WAITING_FOR_EXCHANGE = 'waiting for the exchange';
@@ -34,6 +35,8 @@ export const WAITING_FOR_EXCHANGE = 'waiting for the exchange';
 const INTAKE_STOP_MS = 3500;
 /** Gaps are counted for the last summary as far as that takes no longer. */
 const COUNT_STOP_MS = 1000;
+/** A connection that shows no sign of life within this time is not waited for. */
+const CONFIRM_MS = 1000;
 /** All of the end of a term that another one follows. */
 export const TERM_STOP_MS = 9000;
 
@@ -41,6 +44,8 @@ export interface TermOptions extends Session {
   readonly store: Store;
   /** When requests may start. */
   readonly sending: Sending;
+  /** The exchange, where it was opened before; undefined: it is opened now. */
+  readonly warm: WarmExchange | undefined;
   /** Aborts when the daemon stops. */
   readonly stopping: AbortSignal;
   /** Names the phase. @throws AbortedError after a stop */
@@ -85,9 +90,13 @@ export class Term {
     this.#lastTickMs = options.clock.monotonicMs();
   }
 
-  /** Whether it ends although the daemon goes on. */
+  /** Returns true if it ends although the daemon does not. */
   get isOver(): boolean {
     return this.#ending.signal.aborted && !this.#options.stopping.aborted;
+  }
+
+  get isCollecting(): boolean {
+    return this.#housekeeping !== undefined && !this.signal.aborted;
   }
 
   /** Time since its loops last turned, milliseconds. */
@@ -95,6 +104,12 @@ export class Term {
     return this.#housekeeping === undefined
       ? 0
       : this.#options.clock.monotonicMs() - this.#lastTickMs;
+  }
+
+  /** Lets the states be covered up to now, before another daemon goes on with them. */
+  async confirmStates(): Promise<void> {
+    const confirming = this.collector?.confirmStates() ?? Promise.resolve();
+    await endsInTime(this.#options.clock, CONFIRM_MS, confirming);
   }
 
   /** Lets go of what is under way; {@link stop} follows. */
@@ -111,12 +126,12 @@ export class Term {
 
   /** Takes the archive over from whoever held it before. */
   async open(address: ExchangeAddress): Promise<void> {
-    const { store, sending } = this.#options;
+    const { store, sending, warm } = this.#options;
     await this.#retrying(() => store.noteRun(runOf(this.#options)));
     await this.#retrying(() => store.closeOrphanSessions());
     const serving = () => serveArchived(this.#options, store);
     this.#serving = await this.#retrying(serving, async (late) => await late?.close());
-    this.access = openExchange(this.#options, address, sending);
+    this.access = warm?.access ?? openExchange(this.#options, address, sending);
   }
 
   /** Waits for the exchange's first answer, as long as it takes, and checks whose archive this is. */
@@ -208,6 +223,7 @@ export class Term {
     const { enter } = this.#options;
     enter('opening the markets');
     await unlessAborted(this.signal, this.collector?.start() ?? Promise.resolve());
+    await this.#options.warm?.release();
     enter('collecting');
   }
 

@@ -12,6 +12,8 @@ import { Connection, inStoreWords } from '../connection.js';
 
 /** Between two beats, and between two looks at them. */
 export const BEAT_MS = 1_000;
+/** Time between two beats while the lock is handed over. */
+export const ASKED_BEAT_MS = 200;
 /** A holder without an answered beat for so long sends no request any more. */
 export const SILENT_MS = 4_000;
 /** A beat that stays the same for so long has no holder behind it. */
@@ -20,7 +22,7 @@ export const TAKE_MS = 6_000;
 export const QUIET_MS = SILENT_MS + 500;
 /** A standby that was not seen for so long stands by no more. SQL, clock of the database. */
 export const PRESENT = `interval '5 seconds'`;
-/** Of one look or beat, connecting included. */
+/** Limit of one look or beat, connecting included. */
 const LIMIT_MS = 2_000;
 
 export interface LeaseOptions {

@@ -1,5 +1,12 @@
-import { sleep } from '../../kernel/clock.js';
-import { BEAT_MS, type LeaseOptions, OwnLine, PRESENT, SILENT_MS } from './lease-wire.js';
+import { endsInTime, sleep } from '../../kernel/clock.js';
+import {
+  ASKED_BEAT_MS,
+  BEAT_MS,
+  type LeaseOptions,
+  OwnLine,
+  PRESENT,
+  SILENT_MS,
+} from './lease-wire.js';
 
 /**
  * The hold of the writer's lock as its holder shows it: a beat each second, with the token of the hold. The lock
@@ -12,7 +19,10 @@ const BEAT = `
   WHERE b.share = 0 AND e.name = 'writer' AND e.id = 0 AND e.token = $1::bigint
   RETURNING b.asked_token IS NOT DISTINCT FROM e.token AS is_asked,
     ARRAY(SELECT host || ' (process ' || pid || ')' FROM writer_standby
-          WHERE seen_at > clock_timestamp() - ${PRESENT} ORDER BY since) AS standbys`;
+          WHERE seen_at > clock_timestamp() - ${PRESENT} ORDER BY since) AS standbys,
+    EXISTS (SELECT FROM writer_standby s WHERE s.ready_token = e.token) AS is_ready`;
+
+const ASK = `UPDATE writer_beat SET asked_token = token WHERE share = 0 AND token = $1::bigint`;
 
 /** Whoever holds it now, where that is another hold than the known one. */
 const OTHER = `
@@ -24,6 +34,7 @@ const LET_GO = `UPDATE writer_beat SET token = NULL WHERE share = 0 AND token = 
 interface Answer {
   readonly isAsked: boolean;
   readonly standbys: readonly string[];
+  readonly isReady: boolean;
 }
 
 export interface HeldLeaseOptions extends LeaseOptions {
@@ -53,6 +64,9 @@ export class Lease {
   #answeredMs: number;
   #standbys: readonly string[] = [];
   #isAsked = false;
+  /** Resolves when a standby is ready to go on. */
+  readonly #ready: Promise<void>;
+  #isReady: () => void = () => undefined;
   /** Token with which another holder was found; a writer that just took the lock again learns its token late. */
   #suspect: string | null | undefined;
 
@@ -60,6 +74,9 @@ export class Lease {
     this.#options = options;
     this.#line = new OwnLine(options);
     this.#answeredMs = options.clock.monotonicMs();
+    this.#ready = new Promise((resolve) => {
+      this.#isReady = resolve;
+    });
     this.#running = this.#run();
   }
 
@@ -70,12 +87,23 @@ export class Lease {
 
   /**
    * False while requests must wait, because a standby may send them by now: no beat was answered for long, or
-   * another holder was seen. Without a standby requests go on through an outage.
+   * another holder was seen, or it is to hand over. Without a standby requests go on through an outage.
    */
   get maySend(): boolean {
     const nowMs = this.#options.clock.monotonicMs();
     if (this.#suspect !== undefined || nowMs < this.#options.quietUntilMs) return false;
-    return this.#standbys.length === 0 || nowMs - this.#answeredMs < SILENT_MS;
+    return this.#standbys.length === 0 || (!this.#isAsked && nowMs - this.#answeredMs < SILENT_MS);
+  }
+
+  /** Asks itself to hand over, so that a standby makes itself ready. */
+  async ask(): Promise<void> {
+    this.#isAsked = true;
+    await this.#line.rows(ASK, [this.#options.token()]).catch(() => undefined);
+  }
+
+  /** Resolves when a standby is ready to go on, or after a time. */
+  async untilReady(limitMs: number): Promise<void> {
+    await endsInTime(this.#options.clock, limitMs, this.#ready);
   }
 
   /** Ends the beat. Called when no request is sent any more: a standby need not wait before its own ones then. */
@@ -94,7 +122,9 @@ export class Lease {
       // A beat that fails is tried again; what its silence means, maySend says.
       const isLost = await this.#beat().catch(() => false);
       if (isLost) return;
-      await sleep(clock, BEAT_MS, signal, { background: true }).catch(() => undefined);
+      await sleep(clock, this.#isAsked ? ASKED_BEAT_MS : BEAT_MS, signal, {
+        background: true,
+      }).catch(() => undefined);
     }
   }
 
@@ -109,6 +139,7 @@ export class Lease {
       this.#answeredMs = sentMs;
       this.#standbys = answer.standbys;
       onBeat(answer.standbys);
+      if (answer.isReady) this.#isReady();
       if (answer.isAsked && !this.#isAsked && answer.standbys.length > 0) {
         this.#isAsked = true;
         onAsked();

@@ -3,6 +3,7 @@ import test from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { runSql } from '../../support/postgres/postgres.js';
 import { PostgresProxy } from '../../support/postgres/postgres-proxy.js';
+import { Program } from '../../support/programs/program.js';
 import { StandbyWorld } from '../../support/worlds/standby-world.js';
 
 /**
@@ -108,6 +109,42 @@ test('a holder that is cut off from the database loses the archive', async (t) =
   first.kill('SIGTERM');
   assert.equal((await first.ended()).code, 0, first.dump());
   await world.judge(second);
+});
+
+test('a handover and a stop leave no gap in states', async (t) => {
+  const world = await StandbyWorld.open(t);
+  const first = world.start();
+  await world.holds(first);
+  await world.storesAfter(first, 0);
+  const second = world.start();
+  await world.standsBy(second);
+  await first.until(async () => (await seen(first, 'tapekeep_standbys 1')) === true);
+  const asking = new Program(['handover'], {
+    env: { TAPEKEEP_DATABASE_URL: world.databaseUrl },
+  });
+  t.after(() => asking.dispose());
+  const askedMs = Date.now();
+  await world.holds(second);
+  t.diagnostic(`handed over ${Date.now() - askedMs} ms after it was asked`);
+  assert.equal((await asking.ended()).code, 0, asking.dump());
+  assert.match(asking.text('stdout'), /^Handed over; .* has the archive\.$/m);
+  await world.standsBy(first);
+  await world.storesAfter(second, Date.now());
+  await world.statesAfter(second, Date.now());
+  t.diagnostic(`gap in states at the handover ${await world.stateGapMs()} ms`);
+  await second.until(async () => (await seen(second, 'tapekeep_standbys 1')) === true);
+  const stoppedMs = Date.now();
+  second.kill('SIGTERM');
+  assert.equal((await second.ended()).code, 0, second.dump());
+  t.diagnostic(`stopped within ${Date.now() - stoppedMs} ms`);
+  await world.holds(first, 2);
+  await world.storesAfter(first, Date.now());
+  await world.statesAfter(first, Date.now());
+  t.diagnostic(`gap in states after the stop ${await world.stateGapMs()} ms`);
+  assert.equal(await world.stateGapMs(), 0);
+  await world.isWholeUntil(first, Date.now());
+  world.assertWithinLimit();
+  await world.judge(first);
 });
 
 /** Whether the metrics of a daemon have a line. */

@@ -9,7 +9,7 @@ import { openSql } from '../postgres/postgres-server.js';
 import { Program } from '../programs/program.js';
 
 /** Requests a second that each daemon may send, and how many at once after a pause. */
-export const RATE_PER_S = 10;
+const RATE_PER_S = 10;
 const BURST = 10;
 
 /** An exchange of the present that notes each request, and daemons of one archive beside it. */
@@ -81,12 +81,25 @@ export class StandbyWorld {
     });
   }
 
-  /** Resolves when the trades of all markets are covered up to an instant, without a gap since their start. */
+  /** Resolves when states are covered beyond an instant, of all markets. */
+  async statesAfter(daemon: Program, wallMs: number): Promise<void> {
+    await daemon.until(async () => {
+      const rows = await runSql<{ isLater: boolean }>(
+        this.databaseUrl,
+        `SELECT coalesce(max(upper(span)) > to_timestamp($1 / 1000.0), false) AS "isLater"
+         FROM stream LEFT JOIN coverage USING (stream_id) WHERE kind = 'states' GROUP BY stream_id`,
+        [wallMs],
+      );
+      return rows.length > 0 && rows.every(({ isLater }) => isLater);
+    });
+  }
+
+  /** Resolves when the trades of all markets are covered up to an instant, without a gap since the oldest of them. */
   async isWholeUntil(daemon: Program, wallMs: number): Promise<void> {
     await daemon.until(async () => {
       const rows = await runSql<{ whole: boolean }>(
         this.databaseUrl,
-        `SELECT range_agg(span) @> tstzrange(min(collect_from), to_timestamp($1 / 1000.0)) AS whole
+        `SELECT coalesce(range_agg(span) @> tstzrange(min(lower(span)), to_timestamp($1 / 1000.0)), false) AS whole
          FROM stream LEFT JOIN coverage USING (stream_id) WHERE kind = 'trades' GROUP BY stream_id`,
         [wallMs],
       );
