@@ -166,6 +166,7 @@ const OTHER = {
     missing_realtime_url: 'The real-time address is not set.',
     nonce_exhausted: 'The saved nonce is at the limit of 13 digits, so it is wrong.',
     nonce_file: 'The nonces of a key cannot be saved, so nothing is signed.',
+    handover_refused: 'No daemon stands by, or the archive did not change hands in time.',
     backup_damaged: 'A file of a backup is missing or altered.',
     backup_refused: 'The server cannot be backed up, or the place of a recovery is not empty.',
     parquet_failed: 'DuckDB failed, for example for lack of disk space.',

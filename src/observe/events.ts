@@ -451,6 +451,33 @@ const DAEMON = {
     labels: () => ({ phase: 'stopped' }),
     moves: { lifecycle_total: 1, shutdown_duration_seconds: 'durationMs' },
   }),
+  /** It stands by for another daemon, or has taken the archive: at its start, or from one that was `free` or `silent`. */
+  roleChanged: event<{
+    role: 'standby' | 'holder';
+    cause: 'start' | 'held' | 'free' | 'silent';
+    heldBy?: string;
+    waitedMs: number;
+  }>({
+    level: 'info',
+    text: ({ role }) =>
+      role === 'holder' ? 'archive taken; collecting' : 'standing by; another daemon collects',
+    fields: ({ waitedMs, role: _, ...fields }) => ({ ...fields, waitedS: wholeSeconds(waitedMs) }),
+    record({ metrics }, { role, cause }) {
+      metrics.move('archive_held', role === 'holder' ? 1 : 0);
+      if (cause === 'free' || cause === 'silent') metrics.move('takeovers_total', 1, { cause });
+    },
+  }),
+  /** A beat of the holder was answered. */
+  beatAnswered: event<{ standbys: number }>({
+    level: 'trace',
+    text: 'beat answered',
+    moves: { standbys: 'standbys' },
+  }),
+  holdLost: event<{ heldBy: string }>({
+    level: 'error',
+    text: 'another daemon took the archive; standing by',
+    moves: { holds_lost_total: 1 },
+  }),
   outputDropped: event<LinesDropped>({
     // The log cannot report that about itself.
     level: ({ output }) => (output === 'stderr' ? undefined : 'warn'),

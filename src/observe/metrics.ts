@@ -33,6 +33,9 @@ const COUNTERS = {
   'commit_failures_total{code,retried}':
     'Failed transactions, by error code and whether they are retried.',
   commits_blocked_total: 'Commits that waited long for a lock; the log names its holder.',
+  'takeovers_total{cause}':
+    'Takeovers of the archive by cause: free: its holder ended; silent: its holder was ended.',
+  holds_lost_total: 'Times that another daemon took the archive from this one.',
   database_went_back_total:
     'Times that the database lacked confirmed commits, so that collecting started again.',
   'archive_rows_total{table,outcome}': 'Rows given to the archive, by outcome.',
@@ -115,6 +118,8 @@ const GAUGES = {
   'disk_free_bytes{directory}':
     'Free disk space of a directory: data (dataDir) or cold (cold.dir).',
   'disk_size_bytes{directory}': 'Size of that disk.',
+  archive_held: '1 while the process holds the archive and collects, 0 while it stands by.',
+  standbys: 'Daemons that stand by, as the holder sees them.',
   database_up: '1 while the database is writable, else 0.',
   'rows_in_flight{stream}': 'Received rows without an outcome yet.',
   'lag_seconds{stream,market}': 'Age of the newest stored row, in exchange time.',
@@ -198,6 +203,7 @@ interface Taker {
  * since an increase from nothing to 1 is none to Prometheus.
  */
 const FROM_ZERO = {
+  takeovers_total: [{ cause: 'free' }, { cause: 'silent' }],
   notices_total: [{ outcome: 'sent' }, { outcome: 'failed' }],
   embedded_postgres_phases_total: [{ phase: 'lost' }],
   candle_checks_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],

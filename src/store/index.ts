@@ -96,7 +96,8 @@ export {
   readCoverage,
   type SealNeeds,
 } from './sealing/settled.js';
-
 export { fromMs as timestampSql, toMs as millisSql } from './sql.js';
+export type { Lease } from './writer/lease.js';
+export type { Freed, Standby } from './writer/standing-by.js';
 
 export type CheckStore = Store['checks'];

@@ -106,6 +106,15 @@ import {
   SealingAdmin,
 } from './sealing/partitions.js';
 import type { ArchivedTrades } from './writer/final-partitions.js';
+import { type HeldLeaseOptions, Lease } from './writer/lease.js';
+import type { LeaseOptions } from './writer/lease-wire.js';
+import {
+  askHandover,
+  readHolder,
+  readStandbys,
+  type StandByOptions,
+  StandingBy,
+} from './writer/standing-by.js';
 import { Writer } from './writer/writer.js';
 
 /** For the writer's goodbye to the server, after its drain. */
@@ -202,6 +211,7 @@ const LEDGER = {
   ...{ recordIdEpoch, storedTrades: readStoredTrades, storedAbove: readStoredAbove },
   ...{ hasTradeBefore, tradedSlots: readTradedSlots, untimedTrades: readUntimedTrades },
   ...{ openSession, touchSession, closeSession, closeOrphanSessions, noteRun },
+  ...{ askHandover, standbys: readStandbys, holder: readHolder },
 };
 
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
@@ -384,6 +394,18 @@ export async function openStore(options: StoreOptions) {
     async acquireWriterLock(application?: string): Promise<void> {
       open();
       await writer.acquireLock(application);
+    },
+
+    /** Shows from here on that this store holds the writer's lock; see {@link Lease}. */
+    keepLease(hears: Omit<HeldLeaseOptions, keyof LeaseOptions | 'token'>): Lease {
+      open();
+      return new Lease({ connection, clock, token: () => writer.lockToken, ...hears });
+    },
+
+    /** Watches the process that holds the writer's lock; see {@link StandingBy}. */
+    standBy(how: Omit<StandByOptions, keyof LeaseOptions>): StandingBy {
+      open();
+      return new StandingBy({ connection, clock, ...how });
     },
 
     /** Keeps partitions ready beyond `nowExchangeMs`. */

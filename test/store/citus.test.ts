@@ -33,6 +33,8 @@ const LOCAL = [
   'exclusive_lock',
   'reader_lock',
   'writer_commit',
+  'writer_beat',
+  'writer_standby',
   'journal',
   'incident',
   'run',

@@ -151,6 +151,11 @@ export class CommitNumber {
     throw await this.#wentBack(connection, last, now, other);
   }
 
+  /** Token of the hold of the writer's lock, as it was seen last; null before the first. */
+  get token(): string | null {
+    return this.#place?.token ?? null;
+  }
+
   /** The statement that begins a transaction; what it returns goes to {@link begun}. */
   get advanceSql(): string {
     const advance = 'UPDATE writer_commit SET commit_no = commit_no + 1 WHERE share = 0';

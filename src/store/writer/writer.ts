@@ -183,6 +183,11 @@ export class Writer {
     this.#outages.over();
   }
 
+  /** Token of the hold of the writer's lock; null before it was taken. */
+  get lockToken(): string | null {
+    return this.#session.number.token;
+  }
+
   stop(): Promise<void> {
     this.#stopped ??= this.#end();
     return this.#stopped;

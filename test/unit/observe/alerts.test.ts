@@ -42,6 +42,12 @@ const CASES: Readonly<Record<string, Case>> = {
   ),
   TapekeepDatabaseDown: one('10m', 'tapekeep_database_up', '1x5 0x20', '1x30'),
   TapekeepDatabaseWentBack: known('tapekeep_database_went_back_total'),
+  TapekeepTakenOver: known('tapekeep_takeovers_total{cause="silent"}'),
+  TapekeepStandbyGone: {
+    at: '30m',
+    fires: { tapekeep_standbys: '1x9 0x30', tapekeep_archive_held: '1x40' },
+    quiet: { tapekeep_standbys: '0x40', tapekeep_archive_held: '1x40' },
+  },
   TapekeepEmbeddedPostgresKilled: known('tapekeep_embedded_postgres_phases_total{phase="lost"}'),
   TapekeepOutputUnread: known('tapekeep_output_lines_dropped_total{output="stderr"}'),
   TapekeepRowsLost: known('tapekeep_rows_total{stream="states",outcome="lost"}'),
