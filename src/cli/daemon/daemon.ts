@@ -24,6 +24,7 @@ import {
   migrateDatabase,
   openArchive,
   refuseSecondWriter,
+  spoolOf,
   startEmbedded,
 } from '../opening/database.js';
 import {
@@ -186,7 +187,7 @@ export class Daemon {
     if (roles.state !== 'busy' && roles.note !== null) {
       telemetry.daemon.warned({ code: 'roles_unsettled', message: roles.note });
     }
-    const opening = () => openArchive(this.#options, database.url);
+    const opening = () => openArchive(this.#options, database.url, spoolOf(config));
     const store = await this.#retrying(opening, (late) => late.stop());
     this.#store = store;
     await this.#retrying(() => store.acquireWriterLock());
@@ -257,6 +258,8 @@ export class Daemon {
     const onDisks = (disks: readonly DiskSpace[]) => {
       this.#disks = disks;
     };
+    this.#enter('storing what the spool kept');
+    await this.#retrying(() => store.openSpool(signal));
     const collector = { review: async () => await this.#collector?.review() };
     const beside = { ...this.#options, signal, tick, collector, onCounted, onDisks };
     this.#collector = this.#newCollector();
