@@ -180,7 +180,7 @@ export class SpoolFiles {
     return await this.#turn.run(async () => {
       const path = this.#take(file);
       await rename(path, `${path}.damaged`);
-      const text = `${path} differs from what was written and is set aside as ${path}.damaged; what it holds behind that is a gap. Check the disk, then remove the file`;
+      const text = `${path} differs from what was written and was renamed to ${path}.damaged; its unreadable rest is a gap. Check the disk, then remove the file`;
       return new StoreError('spool_damaged', text);
     });
   }
@@ -278,7 +278,7 @@ export class SpoolFiles {
 
 /** @param found what is wrong with the folder */
 export function refused(found: string, cause?: unknown): StoreError {
-  const advice = 'move the folder away, and keep it: it holds what its own archive still lacks';
+  const advice = 'move the folder away, and keep it: its own archive still needs these rows';
   return new StoreError('spool_refused', `the spool ${found}; ${advice}`, { cause });
 }
 
