@@ -67,6 +67,8 @@ const STORE = {
       'The owner of the embedded Postgres ended, or it could not be restarted.',
     embedded_postgres_needs_user: 'This user cannot run the embedded Postgres.',
     migration_failed: 'A migration failed; the schema is unchanged.',
+    spool_damaged: 'A file of the spool differs from what was written.',
+    spool_refused: 'The folder of the spool cannot be used, or belongs to another archive.',
     query_timeout: 'The statement exceeded its time limit.',
     sealing_refused: 'The partition cannot be sealed, archived or restored.',
   }),
@@ -78,6 +80,7 @@ const STORE = {
     database_went_back:
       'The database lacks confirmed commits, or is another one; collecting starts again from it.',
     embedded_postgres_disk_full: 'The disk of the embedded Postgres is full.',
+    spool_full: 'The spool is full, or its disk; what comes is dropped while the database is away.',
     sealing_busy: 'A reader or another program uses the partition.',
   }),
   ...entries('skip', 'failure', {

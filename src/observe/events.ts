@@ -1,6 +1,6 @@
 import type { RequestBudgetState } from '../kernel/budget.js';
 import { isoMs } from '../kernel/timestamp.js';
-import { COLLECT, VERIFY } from './collect-events.js';
+import { COLLECT, SPOOL, VERIFY } from './collect-events.js';
 import { event, type Failure, type Reports, wholeSeconds } from './entry.js';
 import { closeReason, slug } from './labels.js';
 import type { Level } from './logger.js';
@@ -322,6 +322,7 @@ const STORE = {
     fields: ({ applied }) => (applied.length > 0 ? { applied } : {}),
     moves: { migrations_applied_total: ({ applied }) => applied.length },
   }),
+  ...SPOOL,
   embeddedPostgres: event<{ phase: string; detail?: string }>({
     level: ({ phase }) => EMBEDDED_LEVELS[slug(phase)] ?? 'info',
     text: ({ phase }) => `embedded Postgres: ${phase}`,

@@ -32,6 +32,10 @@ const COUNTERS = {
   commits_total: 'Committed transactions of received data.',
   'commit_failures_total{code,retried}':
     'Failed transactions, by error code and whether they are retried.',
+  'spool_batches_total{outcome}':
+    'Batches that were kept in the spool, stored from it, dropped at its bound or refused.',
+  'spool_failures_total{code}': 'Failures of the spool, by error code.',
+  spool_torn_bytes_total: 'Bytes at the end of files of the spool that were never confirmed.',
   commits_blocked_total: 'Commits that waited long for a lock; the log names its holder.',
   'takeovers_total{cause}':
     'Takeovers of the archive by cause: free: its holder ended; silent: its holder was ended.',
@@ -114,6 +118,9 @@ const GAUGES = {
   last_commit_timestamp_seconds:
     "UNIX time of the last commit, by this machine's clock; before the first, of the start.",
   database_bytes: 'Size of the database.',
+  spool_keeping: '1 while new data goes to the spool, else 0.',
+  spool_bytes: 'Bytes in the spool, which wait for the database.',
+  spool_limit_bytes: 'Bytes that the spool may take (spool.maxBytes).',
   cold_file_bytes: 'Size of the cold files.',
   'disk_free_bytes{directory}':
     'Free disk space of a directory: data (dataDir) or cold (cold.dir).',
@@ -208,6 +215,7 @@ const FROM_ZERO = {
   embedded_postgres_phases_total: [{ phase: 'lost' }],
   candle_checks_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
   mismatches_settled_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
+  spool_batches_total: ['kept', 'stored', 'dropped', 'refused'].map((outcome) => ({ outcome })),
   output_lines_dropped_total: [{ output: 'stderr' }, { output: 'stdout' }],
   exchange_clock_disputes_total: [{ outcome: 'held' }, { outcome: 'followed' }],
   warnings_total: [{ code: 'log_closed' }, { code: 'output_closed' }],

@@ -210,6 +210,7 @@ async function ready(
   }
   const oldestCommitMs = store?.oldestCommitMs() ?? 0;
   const outage = store?.outage();
+  const spooled = store?.spooledBytes() ?? 0;
   const isStoring =
     pingFailure === undefined && outage === undefined && oldestCommitMs < COMMIT_STUCK_MS;
   const limitMs = EXCHANGE_SILENCE_MS + SILENT_PERIODS * (collector?.shortestPeriodMs ?? 0);
@@ -225,7 +226,7 @@ async function ready(
     {
       name: 'archive',
       ok: isStoring,
-      detail: `oldest commit under way for ${shownDuration(oldestCommitMs)}${outage === undefined ? '' : `: ${outage}`}`,
+      detail: `oldest commit under way for ${shownDuration(oldestCommitMs)}${spooled === 0 ? '' : `, ${spooled} bytes in the spool`}${outage === undefined ? '' : `: ${outage}`}`,
     },
     { name: 'exchange', ok: isAnswering, detail: answer },
     {

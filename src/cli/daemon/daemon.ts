@@ -12,6 +12,7 @@ import {
   migrateDatabase,
   openArchive,
   refuseSecondWriter,
+  spoolOf,
   startEmbedded,
 } from '../opening/database.js';
 import {
@@ -183,7 +184,7 @@ export class Daemon {
 
   async #openStore(): Promise<Store> {
     const { url } = this.#database ?? { url: '' };
-    const opening = () => openArchive(this.#options, url);
+    const opening = () => openArchive(this.#options, url, spoolOf(this.#options.config));
     this.#store = await this.#retrying(opening, (late) => late.stop());
     return this.#store;
   }

@@ -159,7 +159,7 @@ export class Term {
   }
 
   async collect(): Promise<void> {
-    const { clock, store } = this.#options;
+    const { clock, store, enter } = this.#options;
     const { signal } = this;
     store.onWentBack(() => void this.#collectAgain());
     const tick = () => {
@@ -173,6 +173,8 @@ export class Term {
     const onDisks = (disks: readonly DiskSpace[]) => {
       this.disks = disks;
     };
+    enter('storing what the spool kept');
+    await this.#retrying(() => store.openSpool(signal));
     const collector = { review: async () => await this.collector?.review() };
     const beside = { ...this.#options, signal, tick, collector, onCounted, onDisks };
     this.collector = this.#newCollector();

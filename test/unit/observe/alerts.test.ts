@@ -41,6 +41,12 @@ const CASES: Readonly<Record<string, Case>> = {
     '1x9 2x9 3x9 4x60',
   ),
   TapekeepDatabaseDown: one('10m', 'tapekeep_database_up', '1x5 0x20', '1x30'),
+  TapekeepSpoolFills: {
+    at: '10m',
+    fires: { tapekeep_spool_bytes: '0x5 6x20', tapekeep_spool_limit_bytes: '10x30' },
+    quiet: { tapekeep_spool_bytes: '0x5 4x20', tapekeep_spool_limit_bytes: '10x30' },
+  },
+  TapekeepSpoolDrops: known('tapekeep_spool_batches_total{outcome="dropped"}'),
   TapekeepDatabaseWentBack: known('tapekeep_database_went_back_total'),
   TapekeepTakenOver: known('tapekeep_takeovers_total{cause="silent"}'),
   TapekeepStandbyGone: {

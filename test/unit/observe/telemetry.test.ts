@@ -81,6 +81,11 @@ const EXAMPLES: Examples = {
     databaseAwaited: { detail: 'starting up', waitedMs: 0, limitMs: 120_000 },
     migrated: { applied: ['0001_init'] },
     embeddedPostgres: { phase: 'ready' },
+    spoolTurned: { isKeeping: true },
+    spooled: { outcome: 'kept', batches: 2 },
+    spoolChanged: { bytes: 400, limitBytes: 1_000 },
+    spoolTorn: { bytes: 12 },
+    spoolFailed: { code: 'spool_full', message: 'no room' },
   },
   collect: {
     received: { stream: 'trades', market: 'BTC_USDT', count: 4 },
