@@ -68,6 +68,7 @@ const STORE = {
     embedded_postgres_needs_user: 'This user cannot run the embedded Postgres.',
     migration_failed: 'A migration failed; the schema is unchanged.',
     spool_damaged: 'A file of the spool differs from what was written.',
+    spool_in_use: 'Another process uses the folder of the spool.',
     spool_refused: 'The folder of the spool cannot be used, or belongs to another archive.',
     query_timeout: 'The statement exceeded its time limit.',
     sealing_refused: 'The partition cannot be sealed, archived or restored.',

@@ -28,8 +28,8 @@ const FILE_BYTES_MIN = 65_536;
 const FILES_WITHIN_BOUND = 8;
 /** Frames written with one wait for the disk. */
 const WRITE_BYTES_MAX = 8 * 1_048_576;
-/** For a holder on another machine, whose lease has to run out. */
-const LOCK_WAIT_MS = 15_000;
+/** A daemon that takes over stores its first rows without waiting for the folder. */
+const LOCK_WAIT_MS = 1_000;
 
 export interface SpoolFilesOptions {
   readonly dir: string;
@@ -108,10 +108,13 @@ export class SpoolFiles {
     return this.bytes === 0;
   }
 
-  /** Takes the folder, and finds what an earlier process left. @throws StoreError `spool_refused` */
+  /** Takes the folder, and finds what an earlier process left. @throws StoreError `spool_refused`, `spool_in_use` */
   async open(signal: AbortSignal): Promise<void> {
     const { dir, clock, random } = this.#options;
-    const refusal = (holder: string) => refused(`${dir} is in use by ${holder}`);
+    const refusal = (holder: string) => {
+      const text = `the spool ${dir} is in use by ${holder}: this process keeps nothing while the database is away; end the other one, then restart`;
+      return new StoreError('spool_in_use', text);
+    };
     const lock = { path: join(dir, LOCK), clock, random, waitMs: LOCK_WAIT_MS, refusal };
     try {
       await makeFolder(dir, 0o700);

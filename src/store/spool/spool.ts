@@ -98,8 +98,9 @@ export class Spool {
    * Takes the folder, and stores what an earlier process left in it. To be called with the writer's lock, before
    * anything is collected. To open it again changes nothing.
    *
-   * @throws StoreError `spool_refused` for a folder of another archive, or one that another process uses; the signal's
-   *   reason
+   * Of a folder that another living process uses, such as a former holder on this machine, it is told, and nothing is kept.
+   *
+   * @throws StoreError `spool_refused` for a folder of another archive; the signal's reason
    */
   async open(signal: AbortSignal): Promise<void> {
     // A start that is tried again meets the first try, which may have the folder.
@@ -115,7 +116,13 @@ export class Spool {
     const owner: DatabaseIdentity = await readDatabaseIdentity(database);
     const header = () => encode({ form: 1, owner, acknowledged: writer.acknowledged ?? null });
     const files = new SpoolFiles({ ...this.#options, dir: join(dir, folderOf(owner)), header });
-    await files.open(signal);
+    try {
+      await files.open(signal);
+    } catch (error) {
+      if (codeOf(error) !== 'spool_in_use') throw error;
+      this.#failed(error);
+      return;
+    }
     try {
       await unlessAborted(signal, storeEarlier(files, this.#replay, { ...this.#options, owner }));
     } catch (error) {
