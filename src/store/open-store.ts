@@ -493,9 +493,10 @@ export async function openStore(options: StoreOptions) {
     /** Drains the queue up to a deadline, then closes every connection. Safe to call twice. */
     stop(): Promise<void> {
       stopped ??= (async () => {
-        await spool.stop();
+        const spooled = spool.stop();
         // The writer's goodbye to a server that hangs must not keep the pool open.
         await endsInTime(clock, settings.drainDeadlineMs + GOODBYE_MS, writer.stop());
+        await spooled;
         ending.abort(new AbortedError('the store is stopped'));
         await database.close();
       })();
