@@ -685,6 +685,36 @@ END
 $$;
 COMMENT ON FUNCTION hold_lock IS 'Takes a lock until this connection ends, without waiting; else tells who holds it.';
 
+-- The holder of the writer's lock shows each second that it lives. A standby compares the pair (token, beat) with the
+-- one that it saw before, by its own clock: no time of two machines is compared.
+CREATE TABLE writer_beat (
+  share smallint PRIMARY KEY DEFAULT 0,
+  token bigint,
+  beat bigint NOT NULL DEFAULT 0,
+  asked_token bigint
+) WITH (fillfactor = 50);
+COMMENT ON TABLE writer_beat IS 'Signs of life of the daemon that holds the writer''s lock.';
+COMMENT ON COLUMN writer_beat.share IS 'Part of the markets that one writer has; 0 for all of them.';
+COMMENT ON COLUMN writer_beat.token IS 'Token of the hold that the beat is of; null after a holder has let go.';
+COMMENT ON COLUMN writer_beat.beat IS 'Grows by one each second while the holder lives and reaches the database.';
+COMMENT ON COLUMN writer_beat.asked_token IS 'Token of the hold that is asked to hand over to a standby.';
+INSERT INTO writer_beat DEFAULT VALUES;
+
+CREATE TABLE writer_standby (
+  standby_id uuid PRIMARY KEY,
+  host text NOT NULL,
+  pid integer NOT NULL,
+  version text NOT NULL,
+  since timestamptz NOT NULL DEFAULT clock_timestamp(),
+  seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  ready_token bigint
+);
+COMMENT ON TABLE writer_standby IS 'Daemons that stand by until the writer''s lock is free, or its holder is silent.';
+COMMENT ON COLUMN writer_standby.host IS 'Machine of the daemon.';
+COMMENT ON COLUMN writer_standby.pid IS 'Process of the daemon on its machine.';
+COMMENT ON COLUMN writer_standby.seen_at IS 'When it last looked at the lock, clock of the database.';
+COMMENT ON COLUMN writer_standby.ready_token IS 'Token of the hold that it is ready to follow: it receives what the exchange pushes.';
+
 -- Partitions --------------------------------------------------------------------------------------
 
 -- The life of a partition after its time: sealed (final), archived (its rows lie in files) or expired (its rows are

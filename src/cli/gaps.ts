@@ -4,6 +4,7 @@ import { expiredText } from '../console/status-document.js';
 import type { StreamRef } from '../model/batch.js';
 import type { KnownStream } from '../model/explain.js';
 import { type StreamKind, streamName } from '../model/series.js';
+import type { Standby } from '../store/index.js';
 import { marketNames, printable } from './output.js';
 
 /** Whether a daemon with these settings collects a stream, if it collects its market. */
@@ -45,6 +46,11 @@ export function notCollecting(isWritten: boolean): string {
   return isWritten
     ? 'Not collecting: another tapekeep holds the archive and has not started to; see its log.'
     : 'Not collecting: no daemon runs.';
+}
+
+/** Names a daemon that stands by. */
+export function standbyText({ host, pid, version }: Omit<Standby, 'sinceMs'>): string {
+  return `${printable(host)} (process ${pid}, version ${version})`;
 }
 
 /** Says that nothing of expired time counts as missing. */

@@ -14,6 +14,7 @@ const COMMANDS: Commands = {
     "call the exchange's API, and watch its states: tapekeep api --help",
     () => import('./commands/api.js'),
   ],
+  handover: ['hand collecting over to a standby', () => import('./commands/handover.js')],
   'migrate [options]': [
     'bring the schema of the database up to date',
     () => import('./commands/migrate.js'),
@@ -111,7 +112,7 @@ function inOneVoice(text: string): string {
 
 /** Tasks, each with the commands that serve it and an example. */
 const TASKS: ReadonlyMap<string, readonly [names: string, example: string]> = new Map([
-  ['Collect', ['start sandbox config doctor migrate', 'tapekeep start']],
+  ['Collect', ['start handover sandbox config doctor migrate', 'tapekeep start']],
   ['Look', ['status gaps verify quarantine', 'tapekeep gaps --market BTC_USDT']],
   ['Fill', ['backfill import', 'tapekeep backfill --market BTC_USDT --kinds trades --from 2d']],
   [

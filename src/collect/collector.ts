@@ -195,6 +195,12 @@ export class Collector {
     return this.#started;
   }
 
+  /** Lets the connections for states show that nothing is missing up to now, so that another collector goes on from here. */
+  async confirmStates(): Promise<void> {
+    const states = [...this.#units.values()].flatMap((unit) => unit.states);
+    await Promise.all(states.map((state) => state.confirm()));
+  }
+
   /**
    * Stops asking, lets what is under way end, and stores what has arrived. Safe to call twice.
    *

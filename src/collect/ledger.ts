@@ -350,7 +350,8 @@ export class StreamLedger {
     const jumps = this.#jumps;
     this.#held = later;
     try {
-      const result = await archive.commit(decision, options);
+      const once = this.#isLive ? { once: { stream: this.#stream } } : {};
+      const result = await archive.commit(decision, { ...options, ...once });
       this.#writtenAtMs = clock.monotonicMs();
       return result;
     } catch (error) {

@@ -60,7 +60,8 @@ export type ExchangeTime = Pick<ExchangeClock, 'nowMs'>;
 /** The exchange's time as far as coverage may be claimed of it. */
 export type ClaimTime = Pick<ExchangeClock, 'nowMs' | 'jumps' | 'lived' | 'pace' | 'witness'>;
 
-export type StateFeedPort = Pick<StateFeed, 'stop' | typeof Symbol.asyncIterator>;
+export type StateFeedPort = Pick<StateFeed, 'stop' | typeof Symbol.asyncIterator> &
+  Partial<Pick<StateFeed, 'ask'>>;
 
 export type OpenStateFeed = (market: string, periodS: number) => StateFeedPort;
 

@@ -48,6 +48,8 @@ export class StateCollector {
   readonly #report: StreamReport;
   #feed: StateFeedPort | undefined;
   #running: Promise<void> | undefined;
+  /** Called at the next sign of life, or end, of the connection. */
+  #onSign: () => void = () => undefined;
   #session: Session | undefined;
   readonly #gaps: StateGaps;
   #jumps: number;
@@ -73,6 +75,17 @@ export class StateCollector {
     this.#running = Promise.all([pumped, this.#drain(queue)]).then(() => undefined);
   }
 
+  /** Resolves when the connection has shown that nothing is missing up to now, or has ended. */
+  async confirm(): Promise<void> {
+    const feed = this.#feed;
+    if (feed?.ask === undefined || this.#session === undefined) return;
+    const sign = new Promise<void>((resolve) => {
+      this.#onSign = resolve;
+    });
+    feed.ask();
+    await sign;
+  }
+
   /** Closes the connection and stores what has arrived. */
   async stop(): Promise<void> {
     await this.#feed?.stop();
@@ -86,6 +99,7 @@ export class StateCollector {
       for await (const event of feed) {
         this.#reportWatch(event);
         await queue.put(event);
+        if (event.kind === 'alive' || event.kind === 'closed') this.#onSign();
       }
     } finally {
       queue.close();

@@ -111,6 +111,8 @@ const cold = section({
     port: whole(0, 65_535).prefault(0),
   }),
 });
+/** A file of it begins with some hundred bytes. */
+const spool = section({ maxBytes: whole(0, 1_000_000_000_000_000).prefault(1_000_000_000) });
 const kept = () => keptFor('1d').prefault('forever');
 const retention = section({
   trades: kept(),
@@ -129,6 +131,7 @@ export const configSchema = section({
   exchange,
   realtime,
   database,
+  spool,
   streams,
   verification: section({ enabled }),
   partitions,

@@ -6,7 +6,14 @@ import { messageOf, TapekeepError } from '../kernel/errors.js';
 const CHECK = z.object({ name: z.string(), ok: z.boolean(), detail: z.string().exactOptional() });
 
 /** The sum of some checks: ok when all are. */
-export const REPORT = z.object({ ok: z.boolean(), checks: z.array(CHECK).readonly() });
+export const REPORT = z.object({
+  ok: z.boolean(),
+  state: z
+    .literal('standby')
+    .exactOptional()
+    .describe('of readiness: another daemon holds the archive, and this one is ready to take it'),
+  checks: z.array(CHECK).readonly(),
+});
 export type HealthReport = z.infer<typeof REPORT>;
 
 /** Adds checks up. */

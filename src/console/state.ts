@@ -100,6 +100,10 @@ function daemonState(
     const text = `Not ready: ${reasonsOf(ready)}`;
     return found(isStarting ? 'busy' : 'bad', text, 'tapekeep doctor');
   }
+  if (ready.state === 'standby') {
+    const text = `Standing by: another daemon collects (${daemon.heldBy ?? 'unknown'}).`;
+    return found('good', text, 'tapekeep handover');
+  }
   if (isTimeDisputed) return found('bad', `Ready, but not covering all: ${TIME_DISPUTED}`);
   const collected = markets === 1 ? '1 market is' : `${markets} markets are`;
   const begin = `Ready: ${collected} collected`;

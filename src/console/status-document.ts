@@ -144,6 +144,8 @@ const ROWS = z.object({
 
 const DAEMON = z.object({
   phase: z.string(),
+  heldBy: z.string().nullable().describe('the other daemon that holds the archive; null: this one'),
+  standbys: z.array(z.string()).describe('daemons that stand by for this one'),
   isTimeSettled: z.boolean().describe('while false nothing new is covered'),
   isTimeDisputed: z
     .boolean()

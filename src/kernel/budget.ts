@@ -8,6 +8,8 @@ const RETRY_AFTER_MAX_MS = 5 * 60_000;
 const RESET_MAX_MS = 3_600_000;
 /** How often a line is looked at in which the next one waits for long. */
 const RECHECK_MS = 10_000;
+/** Time between two looks while the caller holds requests back. */
+const HELD_RECHECK_MS = 100;
 
 /** State of a budget at one instant. */
 export interface RequestBudgetState {
@@ -29,6 +31,10 @@ export interface RequestBudgetOptions {
   readonly burst: number;
   /** How many callers may wait at the same time; the next one is refused. */
   readonly maxWaiting: number;
+  /** Requests that may start at once in the beginning. Default: the burst. */
+  readonly firstTokens?: number;
+  /** Returns true while no request may start for a reason of the caller; asked before each. */
+  readonly isHeldBack?: () => boolean;
   /** Called after every change, for telemetry. */
   readonly onChange?: (state: RequestBudgetState) => void;
   /** Called when requests are held back for a time. */
@@ -91,7 +97,7 @@ export class RequestBudget {
     }
     this.#options = options;
     this.#line = new WaitingLine(options.onShared);
-    this.#tokens = burst;
+    this.#tokens = options.firstTokens ?? burst;
     this.#refilledAtMs = options.clock.monotonicMs();
   }
 
@@ -123,7 +129,7 @@ export class RequestBudget {
   async whenNotPaused(signal?: AbortSignal): Promise<void> {
     for (;;) {
       signal?.throwIfAborted();
-      const waitMs = this.#pausedUntilMs - this.#nowMs();
+      const waitMs = this.#pauseMs();
       if (waitMs <= 0) return;
       await sleep(this.#options.clock, Math.ceil(waitMs), signal);
     }
@@ -194,8 +200,14 @@ export class RequestBudget {
     return this.#options.clock.monotonicMs();
   }
 
+  /** Time for which nothing may start, or until that is looked at again. */
+  #pauseMs(): number {
+    const heldMs = this.#options.isHeldBack?.() === true ? HELD_RECHECK_MS : 0;
+    return Math.max(heldMs, this.#pausedUntilMs - this.#nowMs());
+  }
+
   #isPaused(): boolean {
-    return this.#nowMs() < this.#pausedUntilMs;
+    return this.#pauseMs() > 0;
   }
 
   #holdBack(waitMs: number, reason: string): void {
@@ -241,7 +253,7 @@ export class RequestBudget {
       this.#line.admitNext();
     }
     if (this.#line.size > 0) {
-      const pauseMs = this.#pausedUntilMs - this.#nowMs();
+      const pauseMs = this.#pauseMs();
       const refillMs = (Math.max(0, 1 - this.#tokens) / this.#ratePerS()) * 1000;
       // The rate may rise before the token is full: when the server's window ends, or as a cut
       // heals. Checked again then, and never more often than once a millisecond.

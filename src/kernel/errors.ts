@@ -67,6 +67,9 @@ const STORE = {
       'The owner of the embedded Postgres ended, or it could not be restarted.',
     embedded_postgres_needs_user: 'This user cannot run the embedded Postgres.',
     migration_failed: 'A migration failed; the schema is unchanged.',
+    spool_damaged: 'A file of the spool differs from what was written.',
+    spool_in_use: 'Another process uses the folder of the spool.',
+    spool_refused: 'The folder of the spool cannot be used, or belongs to another archive.',
     query_timeout: 'The statement exceeded its time limit.',
     sealing_refused: 'The partition cannot be sealed, archived or restored.',
   }),
@@ -78,6 +81,7 @@ const STORE = {
     database_went_back:
       'The database lacks confirmed commits, or is another one; collecting starts again from it.',
     embedded_postgres_disk_full: 'The disk of the embedded Postgres is full.',
+    spool_full: 'The spool is full, or its disk; what comes is dropped while the database is away.',
     sealing_busy: 'A reader or another program uses the partition.',
   }),
   ...entries('skip', 'failure', {
@@ -166,6 +170,7 @@ const OTHER = {
     missing_realtime_url: 'The real-time address is not set.',
     nonce_exhausted: 'The saved nonce is at the limit of 13 digits, so it is wrong.',
     nonce_file: 'The nonces of a key cannot be saved, so nothing is signed.',
+    handover_refused: 'No daemon stands by, or the archive did not change hands in time.',
     backup_damaged: 'A file of a backup is missing or altered.',
     backup_refused: 'The server cannot be backed up, or the place of a recovery is not empty.',
     parquet_failed: 'DuckDB failed, for example for lack of disk space.',

@@ -463,3 +463,42 @@ export function verifiedLagOf(
   const lags = shortest.flatMap(({ lagMs }) => lagMs ?? []);
   return lags.length === 0 ? null : Math.max(...lags);
 }
+
+/** Life of the spool, which keeps what cannot be asked for again while the database is away. */
+export const SPOOL = {
+  /** New data goes to files from here on, or to the database. */
+  spoolTurned: event<{ isKeeping: boolean }>({
+    level: 'info',
+    text: ({ isKeeping }) =>
+      isKeeping
+        ? 'spool: database takes nothing; keeping what cannot be asked for again'
+        : 'spool: empty; everything goes to the database again',
+    flood: ({ isKeeping }) => `spool ${isKeeping}`,
+    moves: { spool_keeping: ({ isKeeping }) => Number(isKeeping) },
+    fields: () => ({}),
+  }),
+  /** Batches that were kept, stored later, dropped at the bound or a full disk, or refused by the database. */
+  spooled: event<{ outcome: 'kept' | 'stored' | 'dropped' | 'refused'; batches: number }>({
+    level: 'trace',
+    text: 'spool',
+    moves: { spool_batches_total: 'batches' },
+  }),
+  spoolChanged: event<{ bytes: number; limitBytes: number }>({
+    level: 'trace',
+    text: 'spool size',
+    moves: { spool_bytes: 'bytes', spool_limit_bytes: 'limitBytes' },
+  }),
+  /** A file ends in what was never confirmed, as after a kill. */
+  spoolTorn: event<{ bytes: number }>({
+    level: 'info',
+    text: 'spool: unfinished end of a file cut off',
+    moves: { spool_torn_bytes_total: 'bytes' },
+  }),
+  spoolFailed: event<Failure>({
+    level: 'error',
+    text: 'spool failed',
+    flood: ({ code }) => `spool ${code}`,
+    moves: { spool_failures_total: 1 },
+    fields: ({ code, message }) => ({ code, error: message }),
+  }),
+};

@@ -1,6 +1,6 @@
 import type { RequestBudgetState } from '../kernel/budget.js';
 import { isoMs } from '../kernel/timestamp.js';
-import { COLLECT, VERIFY } from './collect-events.js';
+import { COLLECT, SPOOL, VERIFY } from './collect-events.js';
 import { event, type Failure, type Reports, wholeSeconds } from './entry.js';
 import { closeReason, slug } from './labels.js';
 import type { Level } from './logger.js';
@@ -322,6 +322,7 @@ const STORE = {
     fields: ({ applied }) => (applied.length > 0 ? { applied } : {}),
     moves: { migrations_applied_total: ({ applied }) => applied.length },
   }),
+  ...SPOOL,
   embeddedPostgres: event<{ phase: string; detail?: string }>({
     level: ({ phase }) => EMBEDDED_LEVELS[slug(phase)] ?? 'info',
     text: ({ phase }) => `embedded Postgres: ${phase}`,
@@ -450,6 +451,33 @@ const DAEMON = {
     text: 'stopped',
     labels: () => ({ phase: 'stopped' }),
     moves: { lifecycle_total: 1, shutdown_duration_seconds: 'durationMs' },
+  }),
+  /** It stands by for another daemon, or has taken the archive: at its start, or from one that was `free` or `silent`. */
+  roleChanged: event<{
+    role: 'standby' | 'holder';
+    cause: 'start' | 'held' | 'free' | 'silent';
+    heldBy?: string;
+    waitedMs: number;
+  }>({
+    level: 'info',
+    text: ({ role }) =>
+      role === 'holder' ? 'archive taken; collecting' : 'standing by; another daemon collects',
+    fields: ({ waitedMs, role: _, ...fields }) => ({ ...fields, waitedS: wholeSeconds(waitedMs) }),
+    record({ metrics }, { role, cause }) {
+      metrics.move('archive_held', role === 'holder' ? 1 : 0);
+      if (cause === 'free' || cause === 'silent') metrics.move('takeovers_total', 1, { cause });
+    },
+  }),
+  /** A beat of the holder was answered. */
+  beatAnswered: event<{ standbys: number }>({
+    level: 'trace',
+    text: 'beat answered',
+    moves: { standbys: 'standbys' },
+  }),
+  holdLost: event<{ heldBy: string }>({
+    level: 'error',
+    text: 'another daemon took the archive; standing by',
+    moves: { holds_lost_total: 1 },
   }),
   outputDropped: event<LinesDropped>({
     // The log cannot report that about itself.

@@ -32,7 +32,14 @@ const COUNTERS = {
   commits_total: 'Committed transactions of received data.',
   'commit_failures_total{code,retried}':
     'Failed transactions, by error code and whether they are retried.',
+  'spool_batches_total{outcome}':
+    'Batches that were kept in the spool, stored from it, dropped at its bound or refused.',
+  'spool_failures_total{code}': 'Failures of the spool, by error code.',
+  spool_torn_bytes_total: 'Bytes at the end of files of the spool that were never confirmed.',
   commits_blocked_total: 'Commits that waited long for a lock; the log names its holder.',
+  'takeovers_total{cause}':
+    'Takeovers of the archive by cause: free: its holder ended; silent: its holder was ended.',
+  holds_lost_total: 'Times that another daemon took the archive from this one.',
   database_went_back_total:
     'Times that the database lacked confirmed commits, so that collecting started again.',
   'archive_rows_total{table,outcome}': 'Rows given to the archive, by outcome.',
@@ -111,10 +118,15 @@ const GAUGES = {
   last_commit_timestamp_seconds:
     "UNIX time of the last commit, by this machine's clock; before the first, of the start.",
   database_bytes: 'Size of the database.',
+  spool_keeping: '1 while new data goes to the spool, else 0.',
+  spool_bytes: 'Bytes in the spool, which wait for the database.',
+  spool_limit_bytes: 'Bytes that the spool may take (spool.maxBytes).',
   cold_file_bytes: 'Size of the cold files.',
   'disk_free_bytes{directory}':
     'Free disk space of a directory: data (dataDir) or cold (cold.dir).',
   'disk_size_bytes{directory}': 'Size of that disk.',
+  archive_held: '1 while the process holds the archive and collects, 0 while it stands by.',
+  standbys: 'Daemons that stand by, as the holder sees them.',
   database_up: '1 while the database is writable, else 0.',
   'rows_in_flight{stream}': 'Received rows without an outcome yet.',
   'lag_seconds{stream,market}': 'Age of the newest stored row, in exchange time.',
@@ -198,10 +210,12 @@ interface Taker {
  * since an increase from nothing to 1 is none to Prometheus.
  */
 const FROM_ZERO = {
+  takeovers_total: [{ cause: 'free' }, { cause: 'silent' }],
   notices_total: [{ outcome: 'sent' }, { outcome: 'failed' }],
   embedded_postgres_phases_total: [{ phase: 'lost' }],
   candle_checks_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
   mismatches_settled_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
+  spool_batches_total: ['kept', 'stored', 'dropped', 'refused'].map((outcome) => ({ outcome })),
   output_lines_dropped_total: [{ output: 'stderr' }, { output: 'stdout' }],
   exchange_clock_disputes_total: [{ outcome: 'held' }, { outcome: 'followed' }],
   warnings_total: [{ code: 'log_closed' }, { code: 'output_closed' }],

@@ -35,6 +35,7 @@ export {
   startEmbeddedPostgres,
 } from './embedded/supervisor.js';
 export { StoreError } from './errors.js';
+export { type DatabaseIdentity, isSameDatabase, nameOfDatabase } from './identity.js';
 export type { JournalChanges, JournalEntry } from './journal.js';
 export { FILLER } from './locks.js';
 export { openStore, type SqlValue, type Store, type StoreOptions } from './open-store.js';
@@ -81,7 +82,6 @@ export {
 export type { Reach } from './schema/partitions.js';
 export type {
   CountedFile,
-  DatabaseIdentity,
   FilePlace,
   PartitionInfo,
   PartitionMarket,
@@ -97,6 +97,9 @@ export {
   type SealNeeds,
 } from './sealing/settled.js';
 
+export type { SpoolSettings } from './spool/spool.js';
 export { fromMs as timestampSql, toMs as millisSql } from './sql.js';
+export type { Lease } from './writer/lease.js';
+export type { Freed, Standby } from './writer/standing-by.js';
 
 export type CheckStore = Store['checks'];

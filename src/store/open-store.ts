@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { type Clock, endsInTime } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
-import type { Batch, CommitResult } from '../model/batch.js';
+import type { Batch, CommitResult, StreamRef } from '../model/batch.js';
 import { saneWindow } from '../model/columns.js';
 import type { StoreEvents } from '../observe/events.js';
 import {
@@ -40,19 +40,20 @@ import {
 } from './completeness/gaps.js';
 import {
   closeOrphanSessions,
-  closeSession,
   notePresent,
-  openSession,
   readBeyondPresent,
   readCoveredRanges,
   readExchangeNow,
   readMissing,
   recordIdEpoch,
+  type SessionClosing,
+  type StreamPlace,
   touchSession,
 } from './completeness/ledger.js';
 import { replaceRemovedPartitions, revokeBeyond } from './completeness/revocation.js';
 import { checkDatabase } from './connection.js';
 import { Database } from './database.js';
+import { readDatabaseIdentity } from './identity.js';
 import { changesSince, journalNumber } from './journal.js';
 import { refuseSharedSession } from './pooling.js';
 import {
@@ -99,13 +100,18 @@ import {
 import { checkMigrated } from './schema/migrate.js';
 import { Partitions } from './schema/partitions.js';
 import { readLongHolders } from './sealing/holders.js';
-import {
-  readArchived,
-  readDatabaseIdentity,
-  readPartitions,
-  SealingAdmin,
-} from './sealing/partitions.js';
+import { readArchived, readPartitions, SealingAdmin } from './sealing/partitions.js';
+import { Spool, type SpoolSettings } from './spool/spool.js';
 import type { ArchivedTrades } from './writer/final-partitions.js';
+import { type HeldLeaseOptions, Lease } from './writer/lease.js';
+import type { LeaseOptions } from './writer/lease-wire.js';
+import {
+  askHandover,
+  readHolder,
+  readStandbys,
+  type StandByOptions,
+  StandingBy,
+} from './writer/standing-by.js';
 import { Writer } from './writer/writer.js';
 
 /** For the writer's goodbye to the server, after its drain. */
@@ -147,6 +153,8 @@ export interface StoreOptions {
   readonly quarantineKeepRows?: number;
   /** Reads trades that have left the database, to know those that come once more. Default: none is known. */
   readonly archivedTrades?: ArchivedTrades;
+  /** Keeps what cannot be asked for again while the database is away. Default: such a commit waits like any other. */
+  readonly spool?: SpoolSettings;
 }
 
 /** Limits of statements that may take long, as for charts. */
@@ -201,7 +209,8 @@ const LEDGER = {
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
   ...{ recordIdEpoch, storedTrades: readStoredTrades, storedAbove: readStoredAbove },
   ...{ hasTradeBefore, tradedSlots: readTradedSlots, untimedTrades: readUntimedTrades },
-  ...{ openSession, touchSession, closeSession, closeOrphanSessions, noteRun },
+  ...{ touchSession, closeOrphanSessions, noteRun },
+  ...{ askHandover, standbys: readStandbys, holder: readHolder },
 };
 
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
@@ -277,8 +286,14 @@ export async function openStore(options: StoreOptions) {
     saneWindow: () => saneWindow(settings.exchangeNowMs()),
     onWentBack: () => {
       pending = new PendingSearch();
+      spool.wentBack();
       for (const listener of onWentBack) listener();
     },
+    onOutage: () => spool.away(),
+  });
+  const spool: Spool = new Spool({
+    ...(settings.spool ?? { dir: '', maxBytes: 0 }),
+    ...{ clock, random, telemetry, database, writer },
   });
   /** Commits that have not ended, the oldest first. */
   const underWay = new Set<{ readonly sinceMs: number }>();
@@ -330,16 +345,24 @@ export async function openStore(options: StoreOptions) {
      *
      * @param how.signal gives up waiting; the batch may then have been stored or not.
      * @param how.era in which the batch was made: of an older one only the rows are stored. Default: the first
+     * @param how.once says that it cannot be asked for again, with the stream of its rows: while the database is away
+     *   it is kept in the spool, and resolves then. Undefined stream: pushed trades
      * @throws {@link StoreError} when the batch itself cannot be stored; AbortedError when stopped.
      */
     async commit(
       batch: Batch,
-      how?: { readonly signal?: AbortSignal; readonly era?: number },
+      how?: {
+        readonly signal?: AbortSignal;
+        readonly era?: number;
+        readonly once?: { readonly stream?: StreamPlace };
+      },
     ): Promise<CommitResult> {
       const entry = { sinceMs: clock.monotonicMs() };
       underWay.add(entry);
       try {
-        return await writer.commit(batch, how?.era ?? 0, how?.signal);
+        const { signal, era = 0, once } = how ?? {};
+        if (once !== undefined) return await spool.commit(batch, era, once.stream, signal);
+        return await writer.commit(batch, era, signal);
       } finally {
         underWay.delete(entry);
       }
@@ -371,6 +394,31 @@ export async function openStore(options: StoreOptions) {
       onWentBack.add(listener);
     },
 
+    /** Opens a session of the ledger. @returns its number; below zero while the database is away */
+    async openSession(stream: StreamRef, atMs: number): Promise<number> {
+      open();
+      return await spool.openSession(stream, atMs);
+    },
+
+    async closeSession(id: number, end: SessionClosing): Promise<void> {
+      open();
+      await spool.closeSession(id, end);
+    },
+
+    /**
+     * Opens the spool, and stores what an earlier process left in it. To be called with the lock, before anything is
+     * collected.
+     *
+     * @throws {@link StoreError} `spool_refused`
+     */
+    async openSpool(signal: AbortSignal): Promise<void> {
+      open();
+      if (settings.spool !== undefined) await spool.open(signal);
+    },
+
+    /** Bytes that wait in the spool. */
+    spooledBytes: () => spool.bytes,
+
     /** Why nothing can be stored at present, such as a full disk; undefined while that is possible. */
     outage: () => writer.outage,
 
@@ -384,6 +432,18 @@ export async function openStore(options: StoreOptions) {
     async acquireWriterLock(application?: string): Promise<void> {
       open();
       await writer.acquireLock(application);
+    },
+
+    /** Shows from here on that this store holds the writer's lock; see {@link Lease}. */
+    keepLease(hears: Omit<HeldLeaseOptions, keyof LeaseOptions | 'token'>): Lease {
+      open();
+      return new Lease({ connection, clock, token: () => writer.lockToken, ...hears });
+    },
+
+    /** Watches the process that holds the writer's lock; see {@link StandingBy}. */
+    standBy(how: Omit<StandByOptions, keyof LeaseOptions>): StandingBy {
+      open();
+      return new StandingBy({ connection, clock, ...how });
     },
 
     /** Keeps partitions ready beyond `nowExchangeMs`. */
@@ -433,8 +493,10 @@ export async function openStore(options: StoreOptions) {
     /** Drains the queue up to a deadline, then closes every connection. Safe to call twice. */
     stop(): Promise<void> {
       stopped ??= (async () => {
+        const spooled = spool.stop();
         // The writer's goodbye to a server that hangs must not keep the pool open.
         await endsInTime(clock, settings.drainDeadlineMs + GOODBYE_MS, writer.stop());
+        await spooled;
         ending.abort(new AbortedError('the store is stopped'));
         await database.close();
       })();

@@ -24,7 +24,7 @@ const OPENING = /^(?:What|Whether|Where|Of|The same)\b/;
 
 /** Private words for a state, which has one of its own. */
 const STATE =
-  /\b(?:moments?|of which|(?:give|gives|giving|given|gave) up|(?:be|was|were) had|settled|stands?|standing|tak(?:e|es|en) back|(?:hold|holds|held) against|doubts?|told apart|left out|set aside|anew|go(?:es)? on|in vain|brings back|thawed)\b/gi;
+  /\b(?:moments?|of which|(?:give|gives|giving|given|gave) up|(?:be|was|were) had|settled|stands?(?! by)|standing(?! by)|tak(?:e|es|en) back|(?:hold|holds|held) against|doubts?|told apart|left out|set aside|anew|go(?:es)? on|in vain|brings back|thawed)\b/gi;
 
 const countWords = (text: string) => text.split(/\s+/).filter((word) => /\w/.test(word)).length;
 

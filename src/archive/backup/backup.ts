@@ -5,13 +5,14 @@ import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import {
   type BaseBackup,
+  isSameDatabase,
   listClusterFiles,
+  nameOfDatabase,
   type SealingAdmin,
   type Store,
   startBaseBackup,
 } from '../../store/index.js';
 import { type ColdFile, parseColdManifest } from '../cold/manifest.js';
-import { isSameDatabase, nameOfDatabase } from '../cold/owner.js';
 import type { ColdStorage } from '../cold/storage.js';
 import { ColdError, OutputError } from '../errors.js';
 import { below } from './copying.js';

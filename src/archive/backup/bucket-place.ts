@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { open, rm } from 'node:fs/promises';
 import { basename } from 'node:path';
@@ -21,6 +22,8 @@ import type { BackupPlace, BackupWriter } from './place.js';
 
 /** Longest file that is uploaded from memory. */
 const SMALL_BYTES = 1024 * 1024;
+/** Advice of one whose files are gone, or whose document is no longer the one it saw. */
+const OVERTAKEN = 'another tapekeep made a backup there meanwhile; name another prefix';
 
 /** A backup below a prefix of a bucket. */
 export class BucketBackup implements BackupPlace {
@@ -68,8 +71,7 @@ export class BucketBackup implements BackupPlace {
       await this.#client.write(path, text, condition);
     } catch (error) {
       if (codeOf(error) !== 'cold_conflict') throw error;
-      const advice = 'another tapekeep made a backup there meanwhile; name another prefix';
-      throw new OutputError(this.name, advice, error);
+      throw new OutputError(this.name, OVERTAKEN, error);
     }
   }
 
@@ -112,7 +114,10 @@ export class BucketBackup implements BackupPlace {
   }
 
   asFull(error: unknown, left: string): unknown {
-    if (!(error instanceof ColdError) || error.code !== 'cold_disk_full') return error;
+    if (!(error instanceof ColdError)) return error;
+    // Whoever finishes first removes what others have begun.
+    if (error.code === 'cold_missing') return new OutputError(this.name, OVERTAKEN, error);
+    if (error.code !== 'cold_disk_full') return error;
     const text = `the store of ${this.name} has no space left: ${left}. Raise the quota, or delete what is not needed`;
     return new TapekeepError('disk_full', text, { cause: error });
   }
@@ -131,6 +136,8 @@ class BucketWriter implements BackupWriter {
     onBytes: (bytes: number, name: string) => void,
   ) {
     this.#client = client;
+    // Each upload under way listens.
+    setMaxListeners(0, signal);
     this.#signal = signal;
     this.#onBytes = onBytes;
   }

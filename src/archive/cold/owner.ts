@@ -1,6 +1,11 @@
 import { z } from 'zod';
 import { parseJson } from '../../kernel/json.js';
-import type { DatabaseIdentity, PartitionInfo } from '../../store/index.js';
+import {
+  type DatabaseIdentity,
+  isSameDatabase,
+  nameOfDatabase,
+  type PartitionInfo,
+} from '../../store/index.js';
 import { ColdError } from '../errors.js';
 import type { ColdStorage } from './storage.js';
 import { findUnknownManifests } from './tidy.js';
@@ -66,20 +71,6 @@ function parseMarker(text: string): unknown {
 /** Returns true if a place names the database that it belongs to. @throws ColdError where that cannot be seen */
 export async function hasColdOwner(cold: ColdStorage): Promise<boolean> {
   return await cold.isThere(MARKER);
-}
-
-/** Names may change; the system is unknown where the login may not ask for it. */
-export function isSameDatabase(one: DatabaseIdentity, other: DatabaseIdentity): boolean {
-  const isSystem = one.system === null || other.system === null || one.system === other.system;
-  const isOids = one.databaseOid === other.databaseOid && one.tableOid === other.tableOid;
-  return isSystem && isOids && one.copy === other.copy;
-}
-
-export function nameOfDatabase(one: DatabaseIdentity): string {
-  const { archive, database, system, databaseOid, copy } = one;
-  const of = archive === null ? '' : `, archive of ${archive}`;
-  const copied = copy === null ? '' : `, recovered copy ${copy}`;
-  return `${database} (Postgres system ${system ?? 'unknown'}, oid ${databaseOid}${copied}${of})`;
 }
 
 /** Reason why a database may not write or delete cold files. */

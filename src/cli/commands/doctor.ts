@@ -23,6 +23,7 @@ import { command, nothing } from '../command.js';
 import { nearestFolder } from '../daemon/housekeeping.js';
 import { EndedError } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
+import { standbyText } from '../gaps.js';
 import {
   coldDirOf,
   coldFolderTrouble,
@@ -206,7 +207,7 @@ async function databaseOf(
 const OTHER_ADVICE = 'name another database or dataDir, or the exchange that it belongs to';
 const MOVED_ADVICE = `a start goes on with it where the exchange shows that it is the same; else ${OTHER_ADVICE}`;
 const IDLE_ADVICE =
-  'it starts, waits for its exchange, or fills gaps; end it where it hangs: "tapekeep start" is refused until then';
+  'it starts, waits for its exchange, or fills gaps; end it where it hangs: "tapekeep start" is refused, or stands by, until then';
 
 const UNREAD_ADVICE =
   'set cold.serve.host to an address of this machine that the database reaches, and start the daemon again';
@@ -231,6 +232,7 @@ async function archiveFound(
     !mayWrite && wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE),
     unstored !== undefined && wrong(`${where} stores nothing: ${unstored}`),
     (await store.inspection.isWritten()) && writer,
+    ...(await store.standbys()).map((one) => ok(`${where}: ${standbyText(one)} stands by`)),
     trouble !== null && warning(trouble.found, trouble.advice),
     unread !== null &&
       warning(

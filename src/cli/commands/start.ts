@@ -9,14 +9,10 @@ import { BoundedOutput } from '../../observe/bounded-output.js';
 import type { Telemetry } from '../../observe/events.js';
 import type { RunCountsSnapshot } from '../../observe/run-counts.js';
 import { command, nothing, option, VERSION } from '../command.js';
-import {
-  Daemon,
-  type DaemonAddresses,
-  SIMULATING_PAST,
-  WAITING_FOR_EXCHANGE,
-} from '../daemon/daemon.js';
+import { Daemon, type DaemonAddresses, SIMULATING_PAST } from '../daemon/daemon.js';
 import type { DaemonView } from '../daemon/daemon-status.js';
 import { LiveSummary } from '../daemon/summary.js';
+import { WAITING_FOR_EXCHANGE } from '../daemon/term.js';
 import { endSoon, type StopReason, waitForStop } from '../ending.js';
 import { EXIT_CODES, exitCodeOf } from '../failure.js';
 import { openSession } from '../opening/session.js';

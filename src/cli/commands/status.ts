@@ -17,7 +17,7 @@ import type { GapReason } from '../../model/gap-reasons.js';
 import { streamName } from '../../model/series.js';
 import type { CheckTotals, StreamStatus } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { expiredLine, leftOutText, notCollecting, streamText } from '../gaps.js';
+import { expiredLine, leftOutText, notCollecting, standbyText, streamText } from '../gaps.js';
 import { lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, kindsArgument, limitOrNoneArgument, MARKETS } from '../options.js';
@@ -64,15 +64,17 @@ The JSON lists every stream. It is the document that a daemon serves as /status;
 docs/reference/status.schema.json.`,
   needs: archive(),
   async run({ session, store, nowMs }, { markets, kinds, worst, all: isAll, isSummary, json }) {
-    const [identity, isWritten, isCollecting, known, streams, gaps, checks] = await Promise.all([
-      store.archive(),
-      store.inspection.isWritten(),
-      store.inspection.isCollecting(),
-      store.inspection.streams(),
-      store.statusRows(nowMs),
-      store.gapTotals(nowMs),
-      store.checks.totals(),
-    ]);
+    const [identity, isWritten, isCollecting, standbys, known, streams, gaps, checks] =
+      await Promise.all([
+        store.archive(),
+        store.inspection.isWritten(),
+        store.inspection.isCollecting(),
+        store.standbys(),
+        store.inspection.streams(),
+        store.statusRows(nowMs),
+        store.gapTotals(nowMs),
+        store.checks.totals(),
+      ]);
     const wallMs = session.clock.wallMs();
     const held = await findHeld(store, lifeRulesOf(session.config), { nowMs, wallMs });
     const configured = session.config.markets.map((market) => ({ market }));
@@ -106,6 +108,7 @@ docs/reference/status.schema.json.`,
       identity !== null && absentLine(session.config.markets, known.filter(isShown)),
       left !== undefined && `${left}.`,
       !isCollecting && notCollecting(isWritten),
+      standbys.map((one) => `Standing by: ${standbyText(one)}.`),
     ]);
   },
 });

@@ -22,6 +22,7 @@ import { VERSION } from '../command.js';
 import type { Database } from '../opening/database.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
+import { STANDING_BY } from './holding.js';
 
 /** What operators may know of a daemon at one instant. */
 export interface DaemonView {
@@ -47,6 +48,10 @@ export interface DaemonView {
   readonly counted: LedgerCount | undefined;
   /** As last measured. */
   readonly disks: readonly DiskSpace[];
+  /** Name of the other daemon that holds the archive, while this one stands by. */
+  readonly heldBy: string | undefined;
+  /** Daemons that stand by for this one. */
+  readonly standbys: readonly string[];
   /** What of the archive the settings leave out, in words; undefined: nothing, or not known yet. */
   readonly leftOut: string | undefined;
 }
@@ -108,6 +113,8 @@ export async function openDaemonStatus(
         archive: view.counted === undefined ? null : archiveStatus(view.counted, nowMs, selection),
         daemon: {
           phase: phaseText(view),
+          heldBy: view.heldBy ?? null,
+          standbys: [...view.standbys],
           isTimeSettled: exchangeTime.lived !== undefined,
           isTimeDisputed: exchangeTime.isDisputed,
           timeBasis: exchangeTime.basis === 'local' ? 'local' : 'exchange',
@@ -191,8 +198,19 @@ async function ready(
     store === undefined ? 'not open yet' : await ping().then(() => undefined, messageOf);
   // That no one answers at an address says less than why.
   const pingFailure = unanswered && (view.databaseTrouble ?? unanswered);
+  const database = {
+    name: 'database',
+    ok: pingFailure === undefined,
+    ...(pingFailure && { detail: pingFailure }),
+  };
+  if (phase === STANDING_BY) {
+    const detail = `another daemon holds the archive (${view.heldBy ?? 'not seen yet'})`;
+    const checks = [{ name: 'standby', ok: true, detail }, database];
+    return { ...healthReport(checks), state: 'standby' };
+  }
   const oldestCommitMs = store?.oldestCommitMs() ?? 0;
   const outage = store?.outage();
+  const spooled = store?.spooledBytes() ?? 0;
   const isStoring =
     pingFailure === undefined && outage === undefined && oldestCommitMs < COMMIT_STUCK_MS;
   const limitMs = EXCHANGE_SILENCE_MS + SILENT_PERIODS * (collector?.shortestPeriodMs ?? 0);
@@ -204,15 +222,11 @@ async function ready(
   const answer = silentMs === undefined ? 'no answer yet' : `last answer ${ago(silentMs)}`;
   return healthReport([
     { name: 'phase', ok: phase === 'collecting', detail: phaseText(view) },
-    {
-      name: 'database',
-      ok: pingFailure === undefined,
-      ...(pingFailure && { detail: pingFailure }),
-    },
+    database,
     {
       name: 'archive',
       ok: isStoring,
-      detail: `oldest commit under way for ${shownDuration(oldestCommitMs)}${outage === undefined ? '' : `: ${outage}`}`,
+      detail: `oldest commit under way for ${shownDuration(oldestCommitMs)}${spooled === 0 ? '' : `, ${spooled} bytes in the spool`}${outage === undefined ? '' : `: ${outage}`}`,
     },
     { name: 'exchange', ok: isAnswering, detail: answer },
     {

@@ -1,47 +1,29 @@
-import type { Collector } from '../../collect/collector.js';
-import { calledBy } from '../../collect/ports.js';
 import { exchangeNameOf } from '../../config/load.js';
 import { reportOf } from '../../console/health.js';
 import type { StatusServer } from '../../console/server.js';
-import type { DiskSpace } from '../../console/state.js';
-import {
-  archiveStatus,
-  firstHistoryText,
-  type LedgerCount,
-} from '../../console/status-document.js';
-import { endsInTime, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, type TapekeepError } from '../../kernel/errors.js';
-import { Mutex } from '../../kernel/mutex.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { fullDisk, type Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
-import { leftOutText } from '../gaps.js';
 import type { Circumstances } from '../notices/notices.js';
 import { type RunningNotices, startNotices } from '../notices/webhook.js';
 import {
-  coldFolderTrouble,
   describeDatabase,
   migrateDatabase,
   openArchive,
   refuseSecondWriter,
+  spoolOf,
   startEmbedded,
 } from '../opening/database.js';
 import {
   archiveIdentityOf,
-  bindArchive,
-  type ExchangeAccess,
+  type ExchangeAddress,
   exchangeAddress,
-  firstAnswer,
-  guardIdentity,
-  identityConflictOf,
-  openExchange,
   proxiesOf,
 } from '../opening/exchange.js';
-import { type Serving, serveArchived } from '../opening/serving.js';
-import { runOf, type Session } from '../opening/session.js';
+import type { Session } from '../opening/session.js';
 import { whenDatabaseAnswers } from '../opening/waiting.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
-import { makeCollector } from './collecting.js';
 import { type ConsoleSources, consoleSources } from './console-sources.js';
 import {
   type DaemonChecks,
@@ -50,7 +32,8 @@ import {
   isHealthy,
   openDaemonStatus,
 } from './daemon-status.js';
-import { countLedger, keepHouse } from './housekeeping.js';
+import { type Hold, Holding, type Taken } from './holding.js';
+import { TERM_STOP_MS, Term } from './term.js';
 
 /** Ready notice for the operator. */
 export interface DaemonAddresses {
@@ -70,19 +53,17 @@ export interface DaemonOptions extends Session {
   readonly onFatal: (error: Error) => void;
 }
 
-/** The phase that lasts until the exchange answers for the first time. */
-export const WAITING_FOR_EXCHANGE = 'waiting for the exchange';
 export const SIMULATING_PAST = 'simulating the past of the built-in exchange';
 /** The embedded server gets this long at least to start. */
 const EMBEDDED_START_MS = 60_000;
 /** A database that starts beside the daemon, or recovers from a crash, is up by then. */
 const DATABASE_WAIT_MS = 120_000;
-/** Intake gets this long to end at a stop; what is still under way then is collected again. */
-const INTAKE_STOP_MS = 3500;
-/** Gaps are counted for the last summary as far as that takes no longer. */
-const COUNT_STOP_MS = 1000;
 /** All of a stop; container runtimes kill after 10 s. */
 const STOP_MS = 9000;
+/** Part of it that a standby gets to be ready. */
+const STOP_HANDOVER_MS = 3500;
+/** Time for that in a handover without a stop. */
+const HANDOVER_WAIT_MS = 15_000;
 /** The part of it that is kept for the embedded server, which must not be left running. */
 const SERVER_STOP_MS = 3500;
 
@@ -109,36 +90,34 @@ export class Daemon {
   /** What is being started; never rejects. */
   #stage: Promise<unknown> = Promise.resolve();
   #store: Store | undefined;
-  #serving: Serving | null = null;
+  /** Address of the exchange, once that is known. */
+  #address: ExchangeAddress = { url: '', realtimeUrl: null };
   #builtIn: RunningExchange | undefined;
-  #access: ExchangeAccess | undefined;
+  readonly #holding: Holding;
+  #hold: Hold | undefined;
+  #term: Term | undefined;
+  /** Lets one term follow another; never rejects. */
+  #terms: Promise<void> = Promise.resolve();
   #sources: ConsoleSources | undefined;
   #status: StatusServer | undefined;
   readonly #checks: DaemonChecks;
   #notices: RunningNotices | undefined;
-  #disks: readonly DiskSpace[] = [];
-  #collector: Collector | undefined;
-  /** One collector is started or ended at a time. */
-  readonly #turn = new Mutex();
-  #housekeeping: Promise<void> | undefined;
-  #countOnceMore: (() => Promise<void>) | undefined;
-  #identity: { readonly value: string | null } | undefined;
-  #identityConflict: TapekeepError | undefined;
+  #hasCollected = false;
   #phase = 'starting';
   #failure: Error | undefined;
-  #lastTickMs: number;
-  #counted: LedgerCount | undefined;
-  #firstHistory: readonly string[] = [];
-  #leftOut: string | undefined;
   /** Why the database is waited for; undefined while it is not. */
   #awaited: string | undefined;
-  #lastAnswerMs: number | undefined;
   #stopped: Promise<void> | undefined;
 
   constructor(options: DaemonOptions) {
     this.#options = options;
     this.#checks = daemonChecks(options, () => this.view);
-    this.#lastTickMs = options.clock.monotonicMs();
+    this.#holding = new Holding({
+      ...options,
+      stopping: this.#stopping.signal,
+      enter: (phase) => this.#enter(phase),
+      retrying: (work) => this.#retrying(work),
+    });
   }
 
   /** Starts everything that does not depend on the exchange's answering. */
@@ -186,18 +165,14 @@ export class Daemon {
     if (roles.state !== 'busy' && roles.note !== null) {
       telemetry.daemon.warned({ code: 'roles_unsettled', message: roles.note });
     }
-    const opening = () => openArchive(this.#options, database.url);
-    const store = await this.#retrying(opening, (late) => late.stop());
-    this.#store = store;
-    await this.#retrying(() => store.acquireWriterLock());
-    await this.#retrying(() => store.noteRun(runOf(this.#options)));
-    await this.#retrying(() => store.closeOrphanSessions());
-    this.#serving = await this.#retrying(() => serveArchived(this.#options, store));
+    const store = await this.#openStore();
+    const isHeld = await this.#holding.isFree(store);
     if (config.exchange.url === null) this.#enter(SIMULATING_PAST);
     const { address, builtIn } = await exchangeAddress(this.#options);
     this.#builtIn = builtIn;
+    this.#address = address;
     signal.throwIfAborted();
-    this.#access = openExchange(this.#options, address);
+    if (isHeld) await this.#beginTerm(store).catch((error: unknown) => this.#unlessOver(error));
     return {
       exchange: address.url,
       realtime: config.streams.states.enabled ? address.realtimeUrl : null,
@@ -207,107 +182,119 @@ export class Daemon {
     };
   }
 
+  async #openStore(): Promise<Store> {
+    const { url } = this.#database ?? { url: '' };
+    const opening = () => openArchive(this.#options, url, spoolOf(this.#options.config));
+    this.#store = await this.#retrying(opening, (late) => late.stop());
+    return this.#store;
+  }
+
+  /** @param freed how the archive came to this daemon; undefined: nobody held it */
+  async #beginTerm(store: Store, freed?: Taken): Promise<void> {
+    const { telemetry } = this.#options;
+    const end = () => this.#term?.end();
+    this.#hold = this.#holding.hold(store, freed, {
+      onLost: (heldBy) => {
+        telemetry.daemon.holdLost({ heldBy });
+        end();
+      },
+      onAsked: () => void this.#handOver(HANDOVER_WAIT_MS).then(end),
+    });
+    this.#term = new Term({
+      ...this.#options,
+      ...{ store, sending: this.#hold.sending, warm: this.#hold.warm },
+      stopping: this.#stopping.signal,
+      enter: (phase) => this.#enter(phase),
+      retrying: (work) => this.#retrying(work),
+      onFatal: (error) => this.#fail(error),
+    });
+    await this.#term.open(this.#address);
+  }
+
+  /** Lets the archive go; a new store knows nothing of what the old one remembered. */
+  async #endTerm(): Promise<void> {
+    const { clock } = this.#options;
+    const endMs = clock.monotonicMs() + TERM_STOP_MS;
+    await this.#stopTerm(() => endMs - clock.monotonicMs());
+    this.#term = undefined;
+    this.#stopping.signal.throwIfAborted();
+    await this.#openStore();
+  }
+
+  async #stopTerm(leftMs: () => number): Promise<void> {
+    await this.#term?.stop(leftMs, async () => await this.#hold?.lease.stop());
+  }
+
   async #connect(): Promise<void> {
-    const { config, clock, telemetry } = this.#options;
-    const { signal } = this.#stopping;
-    const [store, access] = [this.#store, this.#access];
-    if (store === undefined || access === undefined) throw new Error('open() comes first');
-    this.#enter(WAITING_FOR_EXCHANGE);
-    const conflict = await this.#retrying(() => identityConflictOf(store, config));
-    this.#identityConflict = conflict;
-    if (conflict) telemetry.daemon.warned({ code: conflict.code, message: conflict.message });
-    const identity = await firstAnswer(access, signal, this.#options);
-    this.#lastAnswerMs = clock.monotonicMs();
-    const retrying = <T>(work: () => Promise<T>) => this.#retrying(work);
-    await bindArchive(store, access, identity, signal, this.#options, retrying);
-    const trouble = await this.#retrying(() => coldFolderTrouble(config, store));
-    if (trouble !== null) {
-      const { code, found, advice } = trouble;
-      telemetry.daemon.warned({ code, message: `${found}: ${advice}` });
+    for (;;) {
+      try {
+        await this.#connectTerm();
+        return;
+      } catch (error) {
+        this.#unlessOver(error);
+        await this.#endTerm();
+      }
     }
-    const leftOut = leftOutText(config, await this.#retrying(() => store.inspection.streams()));
-    this.#leftOut = leftOut;
-    if (leftOut) telemetry.daemon.warned({ code: 'streams_left_out', message: leftOut });
-    this.#identity = { value: identity };
+  }
+
+  /** @throws a failure that is not due to the end of the term, which another one follows */
+  #unlessOver(error: unknown): void {
+    if (this.#term?.isOver !== true) throw error;
+  }
+
+  /** Connects the term that there is, or the next one, for which it stands by as long as it takes. */
+  async #connectTerm(): Promise<void> {
+    const store = this.#store;
+    if (store === undefined) throw new Error('open() comes first');
+    if (this.#term === undefined) {
+      const freed = await this.#holding.standBy(store, this.#address);
+      await this.#beginTerm(store, freed);
+    }
+    await this.#term?.connect();
   }
 
   /** Why the archive may be that of another exchange, which only an answer can tell. */
   get identityConflict(): TapekeepError | undefined {
-    return this.#identityConflict;
+    return this.#term?.identityConflict;
   }
 
   /** Whether the exchange has answered at all. */
   get isConnected(): boolean {
-    return this.#identity !== undefined;
+    return this.#term?.identity !== undefined;
   }
 
   async #collect(): Promise<void> {
-    const { clock } = this.#options;
-    const { store } = this.#opened;
-    store.onWentBack(() => void this.#collectAgain());
-    const { signal } = this.#stopping;
-    const tick = () => {
-      this.#lastTickMs = clock.monotonicMs();
-    };
-    const onCounted = (counted: LedgerCount) => {
-      this.#counted = counted;
-      const { kinds } = archiveStatus(counted, counted.atMs, { worst: 0 });
-      this.#firstHistory = kinds.flatMap((kind) => firstHistoryText(kind) ?? []);
-    };
-    const onDisks = (disks: readonly DiskSpace[]) => {
-      this.#disks = disks;
-    };
-    const collector = { review: async () => await this.#collector?.review() };
-    const beside = { ...this.#options, signal, tick, collector, onCounted, onDisks };
-    this.#collector = this.#newCollector();
-    this.#housekeeping = keepHouse(store, beside);
-    this.#countOnceMore = () => countLedger(store, beside);
-    await this.#turn.run(() => this.#startCollector());
-  }
-
-  /** What {@link connect} has made sure of. */
-  get #opened() {
-    const [store, access, identity] = [this.#store, this.#access, this.#identity];
-    if (store === undefined || access === undefined || identity === undefined) {
-      throw new Error('connect() comes first');
-    }
-    return { store, access, identity };
-  }
-
-  #newCollector(): Collector {
-    const { clock } = this.#options;
-    const { store, access, identity } = this.#opened;
-    const onFatal = (error: Error) => this.#fail(error);
-    const guarded = guardIdentity(access.client, identity.value, onFatal);
-    const exchange = calledBy(guarded, async (name, params, options) => {
-      const reply = await guarded.call(name, params, options);
-      this.#lastAnswerMs = clock.monotonicMs();
-      return reply;
+    await this.#collectTerm();
+    this.#hasCollected = true;
+    this.#terms = this.#followTerms().catch((error: Error) => {
+      if (!this.#stopping.signal.aborted) this.#fail(error);
     });
-    const parts = { store, access, exchange, identity: identity.value, onFatal };
-    return makeCollector(this.#options, parts);
   }
 
-  async #startCollector(): Promise<void> {
-    this.#enter('opening the markets');
-    await unlessAborted(this.#stopping.signal, this.#collector?.start() ?? Promise.resolve());
-    this.#enter('collecting');
+  /** Collects, unless the term ends meanwhile: then the next one follows. */
+  async #collectTerm(): Promise<void> {
+    await this.#term?.collect().catch((error: unknown) => this.#unlessOver(error));
   }
 
-  /** The database went back: what the collector remembers of it is wrong. */
-  async #collectAgain(): Promise<void> {
-    try {
-      await this.#turn.run(async () => {
-        const { store } = this.#opened;
-        this.#enter('reading the ledger again');
-        await this.#collector?.stop();
-        await this.#retrying(() => store.closeOrphanSessions());
-        this.#collector = this.#newCollector();
-        await this.#startCollector();
-      });
-    } catch (error) {
-      if (!this.#stopping.signal.aborted) this.#fail(error as Error);
+  /** Lets one term follow another until the daemon stops. */
+  async #followTerms(): Promise<void> {
+    for (;;) {
+      await this.#term?.untilEnd();
+      this.#stopping.signal.throwIfAborted();
+      await this.#endTerm();
+      await this.#connect();
+      await this.#collectTerm();
     }
+  }
+
+  /** Waits until a standby receives what the exchange pushes, so that nothing pushed is missing between the two. */
+  async #handOver(limitMs: number): Promise<void> {
+    const { lease } = this.#hold ?? {};
+    if (lease === undefined || lease.standbys.length === 0) return;
+    this.#holding.giveWay();
+    await lease.ask();
+    await lease.untilReady(limitMs);
+    await this.#term?.confirmStates();
   }
 
   /** Stops intake, stores what has arrived, closes everything. Safe to call twice. */
@@ -318,28 +305,25 @@ export class Daemon {
 
   async #stop(): Promise<void> {
     const { clock } = this.#options;
+    const endMs = clock.monotonicMs() + STOP_MS;
+    if (this.#term?.isCollecting === true) await this.#handOver(STOP_HANDOVER_MS);
     this.#phase = 'stopping';
     this.#stopping.abort(new AbortedError());
-    const endMs = clock.monotonicMs() + STOP_MS;
     const leftMs = () => Math.max(0, endMs - clock.monotonicMs());
     const lastNotice = this.#notices?.stop(this.#failure);
     // Only when the stage has ended is it known what there is to stop.
-    await boundedStep(this.#options, 'start', leftMs(), () => this.#stage);
+    const stages = () => Promise.all([this.#stage, this.#terms]);
+    await boundedStep(this.#options, 'start', leftMs(), stages);
     const reservedMs = this.#database?.stop === undefined ? 0 : SERVER_STOP_MS;
-    const steps: Array<[string, (withinMs: number) => Promise<unknown> | undefined, number?]> = [
-      ['collector', (withinMs) => this.#collector?.stop(withinMs), INTAKE_STOP_MS],
-      ['client', () => this.#access?.[Symbol.asyncDispose]()],
-      ['gaps', () => (leftMs() - reservedMs > 3 * COUNT_STOP_MS ? this.#countAtEnd() : undefined)],
-      ['archived rows', () => this.#serving?.close()],
+    await this.#stopTerm(() => leftMs() - reservedMs);
+    const steps: Array<[string, () => Promise<unknown> | undefined]> = [
       ['store', () => this.#store?.stop()],
-      ['housekeeping', () => this.#housekeeping],
       ['status', () => this.#stopStatus()],
       ['notices', () => lastNotice],
       ['exchange', () => this.#builtIn?.stop()],
     ];
-    for (const [name, step, mostMs = STOP_MS] of steps) {
-      const withinMs = Math.min(mostMs, Math.max(0, leftMs() - reservedMs));
-      await boundedStep(this.#options, name, withinMs, () => step(withinMs));
+    for (const [name, step] of steps) {
+      await boundedStep(this.#options, name, Math.max(0, leftMs() - reservedMs), step);
     }
     const timeoutMs = Math.max(leftMs(), reservedMs);
     await boundedStep(this.#options, 'database', timeoutMs + 1000, () =>
@@ -351,12 +335,6 @@ export class Daemon {
   async #stopStatus(): Promise<void> {
     this.#sources?.stop();
     await this.#status?.stop();
-  }
-
-  /** So that the last summary has the gaps as they are at the end. */
-  async #countAtEnd(): Promise<void> {
-    const counting = this.#countOnceMore?.().catch(() => undefined);
-    if (counting !== undefined) await endsInTime(this.#options.clock, COUNT_STOP_MS, counting);
   }
 
   #asStage<T>(work: () => Promise<T>): Promise<T> {
@@ -397,9 +375,9 @@ export class Daemon {
   async #circumstances(): Promise<Circumstances> {
     const reports = [this.#checks.health, this.#checks.ready].map((check) => reportOf(check));
     const checks = (await Promise.all(reports)).flatMap((report) => report.checks);
-    const unfillableS = this.#counted?.streams.reduce((sum, one) => sum + one.unfillableS, 0);
+    const unfillableS = this.#term?.counted?.streams.reduce((sum, one) => sum + one.unfillableS, 0);
     const unfillableMs = unfillableS === undefined ? undefined : unfillableS * 1000;
-    return { checks, disks: this.#disks, unfillableMs };
+    return { checks, disks: this.#term?.disks ?? [], unfillableMs };
   }
 
   /** Health fails from here on: only a new start can help. */
@@ -408,7 +386,9 @@ export class Daemon {
     this.#options.onFatal(error);
   }
 
+  /** Limited at a start only, when a person is there to read the message. */
   get #waitMs(): number {
+    if (this.#hasCollected) return Number.POSITIVE_INFINITY;
     return this.#options.waitMs ?? DATABASE_WAIT_MS;
   }
 
@@ -436,25 +416,28 @@ export class Daemon {
 
   /** Progress of the first walk through history, a line a kind. */
   get firstHistory(): readonly string[] {
-    return this.#firstHistory;
+    return this.#term?.firstHistory ?? [];
   }
 
   /** All that the console shows. */
   get view(): DaemonView {
     const nowMs = this.#options.clock.monotonicMs();
+    const term = this.#term;
+    const { lastAnswerMs } = term ?? {};
     return {
       phase: this.#phase,
       exchange:
-        this.#identity === undefined
+        term?.identity === undefined
           ? { name: exchangeNameOf(this.#options.config) }
-          : archiveIdentityOf(this.#options.config, this.#identity.value),
+          : archiveIdentityOf(this.#options.config, term.identity.value),
       failure: this.#failure,
       databaseTrouble: this.#database?.trouble?.() ?? this.#awaited,
-      ...{ collector: this.#collector, access: this.#access, store: this.#store },
+      ...{ collector: term?.collector, access: term?.access, store: this.#store },
       database: this.#database,
-      idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
-      silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
-      ...{ counted: this.#counted, disks: this.#disks, leftOut: this.#leftOut },
+      idleMs: term?.idleMs ?? 0,
+      silentMs: lastAnswerMs === undefined ? undefined : nowMs - lastAnswerMs,
+      ...{ counted: term?.counted, disks: term?.disks ?? [], leftOut: term?.leftOut },
+      ...{ heldBy: this.#holding.heldBy, standbys: this.#holding.standbys },
     };
   }
 }

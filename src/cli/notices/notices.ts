@@ -54,7 +54,7 @@ const RUNBOOK: Readonly<Record<string, string>> = {
   ...{ loops: 'tapekeepdown', 'going on': 'tapekeeprestarts', phase: 'tapekeepcommitsnothing' },
   ...{ database: 'tapekeepdatabasedown', archive: 'tapekeepcommitsnothing' },
   ...{ exchange: 'tapekeeprequestsfail', streams: 'tapekeepstreamstands' },
-  ...{ disk: 'tapekeepdiskfills', gaps: 'tapekeepgapsstayopen' },
+  ...{ disk: 'tapekeepdiskfills', gaps: 'tapekeepgapsstayopen', standby: 'tapekeeptakenover' },
 };
 
 /** Link to the section about a check. */

@@ -16,6 +16,7 @@ import {
   migrate,
   openStore,
   type PartitionInfo,
+  type SpoolSettings,
   type Store,
   startEmbeddedPostgres,
 } from '../../store/index.js';
@@ -109,10 +110,16 @@ export function migrateDatabase(
   return migrate({ databaseUrl, telemetry, ...(onStep && { onStep }) });
 }
 
-/** Opens the archive with the configured limits. */
+/** Folder of the spool and its bound, for the daemon that collects. */
+export function spoolOf({ dataDir, spool }: Config): SpoolSettings {
+  return { dir: join(dataDir, 'spool'), maxBytes: spool.maxBytes };
+}
+
+/** Opens the archive with the configured limits. @param spool given by the daemon, which opens it as well */
 export async function openArchive(
   { config, clock, telemetry, exchangeTime }: Session,
   databaseUrl: string,
+  spool?: SpoolSettings,
 ): Promise<Store> {
   const { poolSize, statementTimeout } = config.database;
   const store: Store = await openStore({
@@ -123,6 +130,7 @@ export async function openArchive(
     poolSize,
     statementTimeoutMs: statementTimeout,
     drainDeadlineMs: 4000,
+    ...(spool && { spool }),
     exchangeNowMs: () => exchangeTime.nowMs(),
     async *archivedTrades(marketId, span, signal) {
       const { openReading } = await import('../../archive/reading.js');

@@ -18,7 +18,7 @@ import type { Config } from '../../config/schema.js';
 import { type DialectName, dialectNames, dialectOf, paceWithin } from '../../contract/dialects.js';
 import { inSession, sessionIn } from '../../contract/extensions.js';
 import { variantsLike } from '../../contract/variants.js';
-import { RequestBudget } from '../../kernel/budget.js';
+import { RequestBudget, type RequestBudgetOptions } from '../../kernel/budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, TapekeepError } from '../../kernel/errors.js';
 import { exchangeKindOf, wholeKindsOf } from '../../kernel/exchange-kind.js';
@@ -65,6 +65,9 @@ const BUILT_IN_REQUESTS_PER_S = 50;
 /** New connections a second: a restart with many markets stays below the connection limits that exchanges document. */
 const CONNECTS_PER_S = 5;
 
+/** When requests may start, beside the budget's own rules. */
+export type Sending = Pick<RequestBudgetOptions, 'firstTokens' | 'isHeldBack'>;
+
 /** The proxies in front of an exchange in words, without credentials; null where there are none. */
 export function proxiesOf(session: Session, { url, realtimeUrl }: ExchangeAddress): string | null {
   const nameOf = (address: string) => proxyAt(session.proxyFor(address))?.name;
@@ -78,7 +81,11 @@ export function proxiesOf(session: Session, { url, realtimeUrl }: ExchangeAddres
  *
  * @throws InvalidAddressError also for a proxy that cannot be used
  */
-export function openExchange(session: Session, address: ExchangeAddress): ExchangeAccess {
+export function openExchange(
+  session: Session,
+  address: ExchangeAddress,
+  sending: Sending = {},
+): ExchangeAccess {
   const { config, clock, telemetry, exchangeTime: time } = session;
   const { timeout, signedContent, requestsPerS } = config.exchange;
   const isBuiltIn = config.exchange.url === null;
@@ -87,6 +94,7 @@ export function openExchange(session: Session, address: ExchangeAddress): Exchan
     clock,
     ratePerS: isBuiltIn ? BUILT_IN_REQUESTS_PER_S : requestsPerS,
     burst: BURST,
+    ...sending,
     maxWaiting: WAITING_MAX,
     onChange: (state) => telemetry.client.budgetChanged(state),
     onPause: (event) => telemetry.client.budgetPaused(event),
@@ -132,7 +140,7 @@ export function openExchange(session: Session, address: ExchangeAddress): Exchan
     dialect,
     inDialect: (other) => {
       const exchange = { ...config.exchange, dialect: other };
-      return openExchange({ ...session, config: { ...config, exchange } }, address);
+      return openExchange({ ...session, config: { ...config, exchange } }, address, sending);
     },
     time,
     openStateFeed: (market, periodS) => {

@@ -99,6 +99,8 @@ export interface StateFeed extends AsyncIterable<StateEvent> {
   readonly market: string;
   /** Period of the state in seconds. */
   readonly periodS: number;
+  /** Asks for a sign of life now: an `alive` follows if nothing was missed. Does nothing while no connection is open. */
+  ask(): void;
   /** Closes the connection and ends the iteration after the events that are queued. Idempotent. */
   stop(): Promise<void>;
 }

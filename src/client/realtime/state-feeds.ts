@@ -44,17 +44,24 @@ export class StateFeeds {
    * @param signal ends the feed like its `stop`
    */
   open(market: string, periodS: number, signal?: AbortSignal): StateFeed {
-    const following = this.#following(market, periodS);
+    const joined: { session?: StateSession } = {};
+    const following = this.#following(market, periodS, joined);
     const feed = new ReconnectingFeed({ ...this.#settings, ...(signal && { signal }) }, following);
     return {
       market,
       periodS,
+      ask: () => joined.session?.ask(market),
       stop: () => feed.stop(),
       [Symbol.asyncIterator]: () => feed[Symbol.asyncIterator](),
     };
   }
 
-  #following(market: string, periodS: number): Following<StateEvent> {
+  /** @param joined hears of the connection that the market has at present */
+  #following(
+    market: string,
+    periodS: number,
+    joined: { session?: StateSession },
+  ): Following<StateEvent> {
     const { telemetry, exchangeClock, form } = this.#settings;
     let isTeller = true;
     return {
@@ -69,7 +76,9 @@ export class StateFeeds {
           sink.closed({ kind: 'closed', code: NORMAL_CLOSURE, reason, exchangeMs, ...nothing });
           return { hadData: false, waitMs: NOT_OFFERED_WAIT_MS };
         }
-        const end = await this.#sessionFor(market).join({ market, periodS }, sink, signal);
+        const session = this.#sessionFor(market);
+        joined.session = session;
+        const end = await session.join({ market, periodS }, sink, signal);
         isTeller = end.isTeller;
         const isOffered = end.reason !== 'period_not_offered';
         return { ...end, ...(!isOffered && { waitMs: NOT_OFFERED_WAIT_MS }) };

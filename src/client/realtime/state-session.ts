@@ -87,6 +87,11 @@ export class StateSession {
     });
   }
 
+  /** Asks for the state of a market now. */
+  ask(market: string): void {
+    this.#members.get(market)?.line.ask();
+  }
+
   /** Returns true if this market may join. */
   hasRoomFor(market: string): boolean {
     const isGathering = this.#isList && this.#request === undefined && !this.#socket.isEnded;
@@ -283,6 +288,11 @@ class StateLine {
   /** Returns true if any record came, and not only answers that show a dead subscription. */
   get hadData(): boolean {
     return this.#hadData && !this.#wasSilent;
+  }
+
+  /** Asks now, unless an answer is owed already. */
+  ask(): void {
+    if (this.#isFollowing && !this.#queries.isWaiting) this.#queries.ask();
   }
 
   /** The connection is open. */

@@ -252,7 +252,7 @@ export class TradeFeedCollector {
     report.received(trades.length + quarantine.length);
     report.settled({ rejected: quarantine.length });
     try {
-      const { outcomes } = await archive.commit({ trades, quarantine });
+      const { outcomes } = await archive.commit({ trades, quarantine }, { once: {} });
       report.settled(outcomes.trade);
       const nowMs = time.nowMs();
       // Which rows of a batch were new is not known: as many of them as were.

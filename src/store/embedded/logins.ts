@@ -3,8 +3,8 @@ import { readFile, realpath, rename, writeFile } from 'node:fs/promises';
 import type { Clock } from '../../kernel/clock.js';
 import { parentOf } from '../../kernel/processes.js';
 import { Connection, isTrue } from '../connection.js';
+import { COPY_SETTING } from '../identity.js';
 import { makeRoles } from '../schema/roles.js';
-import { COPY_SETTING } from '../sealing/partitions.js';
 import { whose } from './processes.js';
 
 /** The superuser that initdb makes. The program uses it to set the server up, and for nothing else. */

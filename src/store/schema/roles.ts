@@ -83,6 +83,8 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   exclusive_lock: { writer: ADD_CHANGE, reader: READ_ROWS },
   reader_lock: { writer: READ_ROWS, reader: READ_ROWS },
   writer_commit: { writer: ADD_CHANGE, reader: READ_ROWS },
+  writer_beat: { writer: ADD_CHANGE, reader: READ_ROWS },
+  writer_standby: { writer: ALL_ROWS, reader: READ_ROWS },
   journal: { writer: ADD, reader: READ_ROWS },
   incident: { writer: ADD, reader: READ_ROWS },
   run: { writer: ADD_CHANGE, reader: READ_ROWS },

@@ -47,7 +47,7 @@ export class WentBackError extends StoreError {
 }
 
 /** What a database still knows after it went back. */
-interface Known {
+export interface Known {
   readonly marketIds: ReadonlySet<number>;
   readonly lastSessionId: number;
 }
@@ -56,7 +56,7 @@ const KNOWN = `
   SELECT (SELECT coalesce(array_agg(market_id), '{}') FROM market) AS market_ids,
          (SELECT coalesce(max(session_id), 0) FROM session) AS last_session_id`;
 
-async function readKnown(connection: Runner): Promise<Known> {
+export async function readKnown(connection: Runner): Promise<Known> {
   const [row] = await connection.rows<{ marketIds: number[]; lastSessionId: number }>(KNOWN);
   return { marketIds: new Set(row?.marketIds), lastSessionId: row?.lastSessionId ?? 0 };
 }
@@ -79,11 +79,15 @@ const SERVER = `
 const READ = 'SELECT commit_no, pg_backend_pid() AS pid FROM writer_commit WHERE share = 0';
 const HELD_BY = `SELECT token::text FROM exclusive_lock WHERE name = 'writer' AND id = 0`;
 
+/** The commit that a server confirmed last. */
+export interface Acknowledged extends Server {
+  readonly number: number;
+}
+
 /** Where a connection finds the database. */
-interface Place extends Server {
+interface Place extends Acknowledged {
   /** Server process of the connection. */
   readonly pid: number;
-  readonly number: number;
   /** Drawn by whoever took the writer's lock last. */
   readonly token: string | null;
 }
@@ -131,6 +135,13 @@ export class CommitNumber {
     this.#databaseUrl = databaseUrl;
   }
 
+  /** Last commit that was confirmed; undefined while the lock was never held. */
+  get acknowledged(): Acknowledged | undefined {
+    if (this.#place === undefined) return undefined;
+    const { system, timeline, number } = this.#place;
+    return { system, timeline, number };
+  }
+
   /**
    * Compares a new connection with what is known.
    *
@@ -149,6 +160,11 @@ export class CommitNumber {
       return;
     }
     throw await this.#wentBack(connection, last, now, other);
+  }
+
+  /** Token of the hold of the writer's lock, as it was seen last; null before the first. */
+  get token(): string | null {
+    return this.#place?.token ?? null;
   }
 
   /** The statement that begins a transaction; what it returns goes to {@link begun}. */
@@ -215,9 +231,17 @@ export class CommitNumber {
 const IS_OLDER = 'an older copy, or a standby that lacked the last commits';
 const WAS_WRITTEN = 'another program has written to it, or rows were removed by hand';
 
+const isOther = (a: string | null, b: string | null) => a !== null && b !== null && a !== b;
+
+/** Returns true if a database still has all that was confirmed before. */
+export function hasAll(now: Acknowledged | undefined, before: Acknowledged | null): boolean {
+  if (now === undefined || before === null) return false;
+  const isSame = !isOther(now.system, before.system) && !isOther(now.timeline, before.timeline);
+  return isSame && now.number >= before.number;
+}
+
 /** What shows that it is not the same server, or that another held the writer's lock meanwhile. */
 function differenceOf(last: Place, { system, timeline, token }: Place): string | undefined {
-  const isOther = (a: string | null, b: string | null) => a !== null && b !== null && a !== b;
   if (isOther(last.system, system)) return 'another server';
   if (isOther(last.timeline, timeline)) return 'a standby was promoted, or a backup was restored';
   return last.token === token ? undefined : WAS_WRITTEN;

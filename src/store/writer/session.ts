@@ -53,6 +53,8 @@ export class WriterSession {
       const connection = await this.connection();
       await this.number.settle(connection, () => this.#lock(connection, 'fatal'));
     } catch (error) {
+      // Who stands by must not find a connection here later that has died meanwhile.
+      await this.reset(false);
       throw inStoreWords(error);
     }
     this.#mustHoldLock = true;

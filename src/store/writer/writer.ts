@@ -17,7 +17,12 @@ import {
   toStoreError,
 } from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
-import { recordWentBack, WentBackError, withoutClaims } from './commit-number.js';
+import {
+  type Acknowledged,
+  recordWentBack,
+  WentBackError,
+  withoutClaims,
+} from './commit-number.js';
 import {
   type ArchivedTrades,
   isFinalPartition,
@@ -67,6 +72,8 @@ interface WriterOptions extends PendingOptions {
   readonly archivedTrades?: ArchivedTrades;
   /** Called when the database turned out to be older than it was left, or another one. */
   readonly onWentBack: () => void;
+  /** Called when the database stops taking what is committed. */
+  readonly onOutage?: () => void;
 }
 
 /** Batches that go to the database together, made ready for it. */
@@ -171,6 +178,11 @@ export class Writer {
     return this.#outages.detail;
   }
 
+  /** The commit that the database confirmed last; undefined without the lock. */
+  get acknowledged(): Acknowledged | undefined {
+    return this.#session.number.acknowledged;
+  }
+
   async acquireLock(application?: string): Promise<void> {
     await this.#turn
       .run(() => this.#session.acquireLock(application))
@@ -181,6 +193,11 @@ export class Writer {
       });
     // There may be nothing to commit for long, and yet the database is known to be there.
     this.#outages.over();
+  }
+
+  /** Token of the hold of the writer's lock; null before it was taken. */
+  get lockToken(): string | null {
+    return this.#session.number.token;
   }
 
   stop(): Promise<void> {
@@ -435,13 +452,13 @@ function isOutage(error: unknown): boolean {
 
 /** Reports failed commits, not each of them, and outages of the database. */
 class OutageLog {
-  readonly #options: Pick<WriterOptions, 'clock' | 'telemetry'>;
+  readonly #options: Pick<WriterOptions, 'clock' | 'telemetry' | 'onOutage'>;
   #isUp: boolean | undefined;
   /** What the database fails with; undefined while it answers. */
   detail: string | undefined;
   #reported = NOTHING_REPORTED;
 
-  constructor(options: Pick<WriterOptions, 'clock' | 'telemetry'>) {
+  constructor(options: Pick<WriterOptions, 'clock' | 'telemetry' | 'onOutage'>) {
     this.#options = options;
   }
 
@@ -470,5 +487,6 @@ class OutageLog {
     if (this.#isUp === up) return;
     this.#isUp = up;
     this.#options.telemetry.databaseState({ up, ...(detail === undefined ? {} : { detail }) });
+    if (!up) this.#options.onOutage?.();
   }
 }

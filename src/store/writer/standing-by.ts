@@ -1,0 +1,224 @@
+import { randomUUID } from 'node:crypto';
+import { sleep } from '../../kernel/clock.js';
+import { messageOf } from '../../kernel/errors.js';
+import type { Runner } from '../connection.js';
+import { isState } from '../errors.js';
+import { BEAT_MS, type LeaseOptions, OwnLine, PRESENT, QUIET_MS, TAKE_MS } from './lease-wire.js';
+
+/** Standing by: watching the holder of the writer's lock until the lock is free, and ending one that is silent. */
+
+const REGISTER = `
+  INSERT INTO writer_standby AS s (standby_id, host, pid, version, ready_token) VALUES ($1, $2, $3, $4, $5::bigint)
+  ON CONFLICT (standby_id) DO UPDATE SET seen_at = clock_timestamp(), ready_token = excluded.ready_token`;
+const FORGET = `
+  DELETE FROM writer_standby WHERE standby_id = $1 OR seen_at < clock_timestamp() - interval '1 hour'`;
+
+const LOOK = `
+  SELECT e.token::text, h.pid IS NOT NULL AS is_held, b.token IS NOT NULL AND b.token = e.token AS has_beaten,
+         b.token IS NOT NULL AS is_kept, b.asked_token IS NOT NULL AND b.asked_token = e.token AS is_asked, b.beat::text, h.held_by, h.application
+  FROM exclusive_lock e LEFT JOIN writer_beat b ON b.share = 0 LEFT JOIN lock_holder('writer') h ON true
+  WHERE e.name = 'writer' AND e.id = 0`;
+
+/** Ends the connection that holds the lock, if it is still the one that was watched. */
+const END = `
+  SELECT pg_terminate_backend(h.pid) FROM exclusive_lock e, writer_beat b, lock_holder('writer') h
+  WHERE e.name = 'writer' AND e.id = 0 AND b.share = 0 AND e.token = $1::bigint AND b.token = e.token
+    AND b.beat = $2::bigint AND h.pid IS NOT NULL`;
+
+interface Look {
+  readonly token: string | null;
+  readonly isHeld: boolean;
+  /** A holder that never beat, as a command, is waited for and never ended. */
+  readonly hasBeaten: boolean;
+  /** The holder is to hand over. */
+  readonly isAsked: boolean;
+  /** True unless the last holder let go by itself. */
+  readonly isKept: boolean;
+  readonly beat: string;
+  readonly heldBy: string | null;
+  readonly application: string | null;
+}
+
+/** Facts by which the others name a standby. */
+export interface StandbyFacts {
+  readonly host: string;
+  readonly pid: number;
+  readonly version: string;
+}
+
+export interface StandByOptions extends LeaseOptions {
+  readonly facts: StandbyFacts;
+  readonly signal: AbortSignal;
+  /** Called after each look. */
+  readonly onLook: (heldBy: string) => void;
+  /** Called once when the holder hands over and sends no request any more; {@link StandingBy.ready} answers. */
+  readonly onAsked: () => void;
+  /** Called when a look fails, or the silent holder cannot be ended. */
+  readonly onTrouble: (code: string, message: string) => void;
+}
+
+/** How the lock came to be free. */
+export interface Freed {
+  readonly cause: 'free' | 'silent';
+  /** First instant of the monotonic clock at which the former holder sends no request any more. */
+  readonly quietUntilMs: number;
+}
+
+/** Between two looks while the lock is about to be free. */
+const SOON_MS = 100;
+
+const END_ADVICE =
+  'give both the same login, or GRANT pg_signal_backend to this one; until then the lock is free only when that connection ends';
+
+/**
+ * A process that stands by.
+ *
+ * States: *watching* → *free*. Watching counts the time for which the same beat was seen, without a pause between two
+ * looks: a standby that was frozen itself, or away from the database, begins to count again.
+ */
+export class StandingBy {
+  readonly #options: StandByOptions;
+  readonly #line: OwnLine;
+  readonly #id = randomUUID();
+  #beat: string | undefined;
+  #beatSinceMs = Number.NEGATIVE_INFINITY;
+  #lookedMs = Number.NEGATIVE_INFINITY;
+  #hasEnded = false;
+  /** Token and beat with which the holder was first seen to hand over. */
+  #asked: { readonly token: string | null; readonly beat: string; isHeard: boolean } | undefined;
+  #readyToken: string | null = null;
+
+  constructor(options: StandByOptions) {
+    this.#options = options;
+    this.#line = new OwnLine(options);
+  }
+
+  /** Resolves when nobody holds the lock. @throws the signal's reason */
+  async untilFree(): Promise<Freed> {
+    const { clock, signal, onTrouble } = this.#options;
+    for (;;) {
+      signal.throwIfAborted();
+      try {
+        const freed = await this.#look();
+        if (freed !== undefined) return freed;
+      } catch (error) {
+        onTrouble('standby_blind', `the holder cannot be watched (${messageOf(error)})`);
+      }
+      const isSoon = this.#hasEnded || this.#asked !== undefined;
+      await sleep(clock, isSoon ? SOON_MS : BEAT_MS, signal);
+    }
+  }
+
+  /** Tells the holder that this process goes on at once when the lock is free. */
+  ready(): void {
+    this.#readyToken = this.#asked?.token ?? null;
+  }
+
+  /** Ends the watch, and with it the place among those that stand by. */
+  async stop(): Promise<void> {
+    await this.#line.rows(FORGET, [this.#id]).catch(() => undefined);
+    await this.#line.close();
+  }
+
+  async #look(): Promise<Freed | undefined> {
+    const { clock, facts, onLook } = this.#options;
+    const askedMs = clock.monotonicMs();
+    await this.#line.rows(REGISTER, [
+      this.#id,
+      facts.host,
+      facts.pid,
+      facts.version,
+      this.#readyToken,
+    ]);
+    const [look] = await this.#line.rows<Look>(LOOK, []);
+    const nowMs = clock.monotonicMs();
+    if (look === undefined) throw new Error('the row of the lock is missing');
+    const { token, beat, isHeld, hasBeaten, isKept, heldBy, application } = look;
+    const isSteady = askedMs - this.#lookedMs < 3 * BEAT_MS;
+    this.#lookedMs = nowMs;
+    const seen = `${token} ${beat}`;
+    if (seen !== this.#beat || !isSteady) {
+      this.#beat = seen;
+      this.#beatSinceMs = nowMs;
+      this.#hasEnded = false;
+    }
+    if (!isHeld) {
+      const quietUntilMs = isKept ? this.#beatSinceMs + QUIET_MS : nowMs;
+      return { cause: this.#hasEnded ? 'silent' : 'free', quietUntilMs };
+    }
+    this.#heed(look);
+    onLook(`application ${application}, user ${heldBy}`);
+    if (hasBeaten && askedMs - this.#beatSinceMs >= TAKE_MS) await this.#end(token, beat);
+    return undefined;
+  }
+
+  /** A holder that hands over has stopped its requests with the next beat. */
+  #heed({ isAsked, token, beat }: Look): void {
+    if (!isAsked) {
+      this.#asked = undefined;
+      this.#readyToken = null;
+      return;
+    }
+    if (this.#asked?.token !== token) this.#asked = { token, beat, isHeard: false };
+    if (this.#asked.isHeard || this.#asked.beat === beat) return;
+    this.#asked.isHeard = true;
+    this.#options.onAsked();
+  }
+
+  async #end(token: string | null, beat: string): Promise<void> {
+    try {
+      await this.#line.rows(END, [token, beat]);
+      this.#hasEnded = true;
+    } catch (error) {
+      if (!isState(error, 'not allowed')) throw error;
+      const text = `the holder is silent, and its connection may not be ended (${messageOf(error)}): ${END_ADVICE}`;
+      this.#options.onTrouble('standby_refused', text);
+    }
+  }
+}
+
+/** A daemon that stands by. */
+export interface Standby extends StandbyFacts {
+  readonly sinceMs: number;
+}
+
+const STANDBYS = `
+  SELECT host, pid, version, since FROM writer_standby
+  WHERE seen_at > clock_timestamp() - ${PRESENT} ORDER BY since`;
+
+/** Daemons that stand by at present, the longest first. */
+export async function readStandbys(runner: Runner): Promise<Standby[]> {
+  return await runner.rows<Standby>(STANDBYS);
+}
+
+const HOLDER = `
+  SELECT e.token::text, h.pid, h.application FROM exclusive_lock e, lock_holder('writer') h
+  WHERE e.name = 'writer' AND e.id = 0 AND h.pid IS NOT NULL`;
+
+/** The connection that holds the writer's lock. */
+export interface HolderOfLock {
+  readonly token: string;
+  readonly pid: number;
+  readonly application: string;
+}
+
+/** Returns the holder of the writer's lock; undefined where it is free. */
+export async function readHolder(runner: Runner): Promise<HolderOfLock | undefined> {
+  const [holder] = await runner.rows<HolderOfLock>(HOLDER);
+  return holder;
+}
+
+const ASK = `
+  UPDATE writer_beat b SET asked_token = e.token FROM exclusive_lock e, lock_holder('writer') h
+  WHERE b.share = 0 AND e.name = 'writer' AND e.id = 0 AND h.pid IS NOT NULL AND b.token = e.token
+  RETURNING e.token::text`;
+
+/**
+ * Asks the holder to hand the lock over to a daemon that stands by.
+ *
+ * @returns the token of that hold; undefined where no daemon holds the lock
+ */
+export async function askHandover(runner: Runner): Promise<string | undefined> {
+  const [asked] = await runner.rows<{ token: string }>(ASK);
+  return asked?.token;
+}
