@@ -23,6 +23,7 @@ test('a database that does not answer is named as the check that failed', async 
     },
     oldestCommitMs: () => 0,
     outage: () => undefined,
+    spooledBytes: () => 0,
   };
   const view = {
     ...{
