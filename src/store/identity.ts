@@ -1,6 +1,6 @@
 import type { Runner } from './connection.js';
 
-/** What tells a database from every other one, also from a restored copy of it. */
+/** Identifies a database among all others, also beside a restored copy of it. */
 export interface DatabaseIdentity {
   /** Name of the exchange that it belongs to; null: of none yet. */
   readonly archive: string | null;

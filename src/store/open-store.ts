@@ -306,7 +306,7 @@ export async function openStore(options: StoreOptions) {
   return {
     ...bind(open, LEDGER),
     inspection: bind(open, INSPECTION),
-    /** Which time ranges were changed, in the order of commits. */
+    /** Returns the time ranges that were changed, in the order of commits. */
     journal: bind(open, { number: journalNumber, changesSince }),
     checks: {
       ...bind(open, CHECKS),

@@ -16,7 +16,7 @@ interface CollectorParts {
   readonly onFatal: (error: Error) => void;
 }
 
-/** What a collector does that is restricted to requests. */
+/** Settings of a collector that fills requests alone. */
 export type Restriction = Pick<CollectorOptions, 'settings' | 'only'> & {
   readonly fillRequests: Store['fillRequests'];
 };

@@ -75,7 +75,7 @@ export class Filling {
   readonly store: Store;
   /** Aborts when a person has had enough. */
   readonly signal: AbortSignal;
-  /** Of the monotonic clock. */
+  /** Time on the monotonic clock. */
   readonly startedMs: number;
   readonly #progress: Pick<Progress, 'show' | 'write'>;
   /** Aborts with an error after which going on would be wrong. */
@@ -321,7 +321,7 @@ async function connect({ session, store, signal }: Filling, onFatal: (error: Err
 /** The head is polled this often while a request reaches up to what has just happened. */
 const HEAD_SCHEDULE = '*/2 * * * * *';
 
-/** What a collector does that fills requests of these streams alone. */
+/** Parts of a collector that fills requests of these streams alone. */
 function restrictedTo(
   { streams: { markets, trades, candles, ...live } }: Config,
   asked: readonly AskedStream[],

@@ -98,7 +98,7 @@ export class Spool {
    * Takes the folder, and stores what an earlier process left in it. To be called with the writer's lock, before
    * anything is collected. To open it again changes nothing.
    *
-   * Of a folder that another living process uses, such as a former holder on this machine, it is told, and nothing is kept.
+   * Keeps nothing, and logs that, where another living process uses the folder, such as a former holder on this machine.
    *
    * @throws StoreError `spool_refused` for a folder of another archive; the signal's reason
    */
