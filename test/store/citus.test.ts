@@ -183,7 +183,6 @@ const LOOSE: Readonly<Record<string, { readonly stream?: number; readonly none?:
   'store/completeness/ledger.ts': { stream: 7, none: 4 },
   'store/completeness/revocation.ts': { stream: 1 },
   'store/reading/inspection.ts': { stream: 2, none: 1 },
-  'store/spool/replay.ts': { none: 1 },
   'store/writer/final-partitions.ts': { stream: 2 },
   'store/writer/trade-rows.ts': { none: 1 },
   'store/writer/commit-number.ts': { none: 1 },

@@ -48,7 +48,7 @@ const OPEN_SESSION = `
 /** Closed at a start, before what they had proven was stored. */
 const EXTEND_SESSIONS = `
   UPDATE session SET closed_at = greatest(closed_at, ${LAST_SEEN_ALIVE})
-  WHERE session_id = ANY ($1::bigint[]) AND close_code IS NULL AND closed_at IS NOT NULL`;
+  WHERE market_id = ANY ($2::integer[]) AND session_id = ANY ($1::bigint[]) AND close_code IS NULL AND closed_at IS NOT NULL`;
 
 const COVERED = `
   SELECT span FROM coverage
@@ -78,8 +78,8 @@ export class Replay {
   readonly #options: ReplayOptions;
   /** Numbers that the database gave, by {@link keyOf}. */
   readonly #numbers = new Map<string, number>();
-  /** Those of an earlier process. */
-  readonly #earlier = new Set<number>();
+  /** Sessions of an earlier process, with their markets. */
+  readonly #earlier = new Map<number, number>();
   /** By stream: what others had covered before its first batch was stored. */
   readonly #covered = new Map<number, readonly Span[]>();
 
@@ -132,10 +132,10 @@ export class Replay {
 
   /** Gives sessions that ended with their process the end of what they proved. */
   async extendSessions(): Promise<void> {
-    const ids = [...this.#earlier];
+    const [ids, marketIds] = [[...this.#earlier.keys()], [...new Set(this.#earlier.values())]];
     await retry(this.#patience, async () => {
       const { database } = this.#options;
-      await database.rows(EXTEND_SESSIONS, [ids]);
+      await database.rows(EXTEND_SESSIONS, [ids, marketIds]);
       await closeOrphanSessions(database);
     });
     this.forget();
@@ -151,10 +151,14 @@ export class Replay {
 
   async #prepared(record: SpooledBatch, mode: ReplayMode): Promise<Batch> {
     const { rowsOnly, isShared } = mode;
+    const { stream } = record;
     const own = isShared ? await this.#uncovered(record) : record.batch;
     const claimed = rowsOnly === undefined ? own : withoutClaims(own, { known: rowsOnly });
     const numbered = await this.numbered(claimed, record.sessions);
-    if (isShared) for (const id of sessionsOf(numbered)) this.#earlier.add(id);
+    // Pushed trades, which have no stream, have no session either.
+    if (isShared && stream !== undefined) {
+      for (const id of sessionsOf(numbered)) this.#earlier.set(id, stream.marketId);
+    }
     return numbered;
   }
 
