@@ -439,6 +439,38 @@ COMMENT ON COLUMN writer_commit.commit_no IS 'Grows by one with each transaction
 COMMENT ON COLUMN writer_commit.entry_no IS 'Number of the newest entry of the journal.';
 INSERT INTO writer_commit (commit_no) VALUES (0);
 
+-- A standby that is promoted begins a timeline. Its first number tells which commits it has of the timelines before:
+-- later ones of the same number are its own.
+CREATE TABLE server_timeline (
+  system text NOT NULL,
+  timeline text NOT NULL,
+  share smallint NOT NULL,
+  commit_no bigint NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (system, timeline, share)
+);
+COMMENT ON TABLE server_timeline IS 'Timelines of the server that a writer has met: a new one begins when a standby is promoted, or a backup is restored.';
+COMMENT ON COLUMN server_timeline.system IS 'Identifier of the cluster.';
+COMMENT ON COLUMN server_timeline.timeline IS 'Number of the timeline, hexadecimal.';
+COMMENT ON COLUMN server_timeline.share IS 'Part of the markets that one writer has; 0 for all of them.';
+COMMENT ON COLUMN server_timeline.commit_no IS 'Number of the writer''s last transaction before its first one on this timeline.';
+
+CREATE FUNCTION note_timeline() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET timezone TO 'UTC'
+AS $$
+BEGIN
+  INSERT INTO server_timeline (system, timeline, share, commit_no)
+  SELECT s.system_identifier::text, left(pg_walfile_name(pg_current_wal_lsn()), 8), w.share, w.commit_no
+  FROM pg_control_system() s, writer_commit w
+  ON CONFLICT DO NOTHING;
+EXCEPTION WHEN insufficient_privilege OR undefined_function THEN
+  -- Managed servers may not let it be asked: there the numbers of commits alone tell.
+  RETURN;
+END
+$$;
+COMMENT ON FUNCTION note_timeline IS 'Writes the timeline of the server down where it is new.';
+
 -- Whoever adds entries holds the row of writer_commit until the end of the transaction. So entries become visible in the
 -- order of their numbers, and a reader that has seen one has missed none before it.
 CREATE TABLE journal (
@@ -925,6 +957,7 @@ BEGIN
   SET state = 'hot', row_count = NULL, checksum = NULL, sealed_at = NULL, restored_at = NULL
   WHERE table_name = for_table AND span = place.span;
   PERFORM make_partition(for_table, at);
+  PERFORM note_timeline();
   UPDATE writer_commit SET commit_no = commit_no + 2;
   PERFORM add_partition_to_journal('replaced', for_table, place.span);
   INSERT INTO incident (kind, note)

@@ -184,33 +184,44 @@ type Bound<Functions> = {
     : never;
 };
 
-/** @param open gives the database, or throws when the store is stopped */
+/**
+ * @param open gives the database, or throws when the store is stopped
+ * @param after called when one has succeeded
+ */
 function bind<
   Functions extends Record<string, (database: Database, ...rest: never[]) => Promise<unknown>>,
->(open: () => Database, functions: Functions): Bound<Functions> {
+>(open: () => Database, functions: Functions, after?: () => void): Bound<Functions> {
   const bound = Object.entries(functions).map(([name, work]) => [
     name,
-    async (...rest: never[]) => await work(open(), ...rest),
+    async (...rest: never[]) => {
+      const result = await work(open(), ...rest);
+      after?.();
+      return result;
+    },
   ]);
   return Object.fromEntries(bound) as Bound<Functions>;
 }
 
 /** The archive's catalog and its ledger: what is collected, what is complete, what is to be filled. */
 const LEDGER = {
-  ...{ archive: readArchive, claimArchive, ensureMarkets, ensureStream },
-  ...{ offsetModes: readOffsetModes, rememberOffsetMode, startTries: readStartTries, noteStartTry },
+  ...{ archive: readArchive, claimArchive },
+  ...{ offsetModes: readOffsetModes, startTries: readStartTries },
   ...{ coveredRanges: readCoveredRanges, statusRows: readStatus },
   ...{ databaseBytes: readDatabaseBytes },
   ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, retryGaps },
-  retryMemories,
-  ...{ recordGap, closeFilledGaps },
-  ...{ want, fillRequests: readFillRequests },
+  ...{ retryMemories, closeFilledGaps, fillRequests: readFillRequests },
   ...{ replaceRemovedPartitions },
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
-  ...{ recordIdEpoch, storedTrades: readStoredTrades, storedAbove: readStoredAbove },
+  ...{ storedTrades: readStoredTrades, storedAbove: readStoredAbove },
   ...{ hasTradeBefore, tradedSlots: readTradedSlots, untimedTrades: readUntimedTrades },
   ...{ touchSession, closeOrphanSessions, noteRun },
   ...{ askHandover, standbys: readStandbys, holder: readHolder },
+};
+
+/** Changes of catalog and ledger that the program remembers, in transactions beside the writer's. */
+const CHANGES = {
+  ...{ ensureMarkets, ensureStream, rememberOffsetMode, noteStartTry, recordIdEpoch },
+  ...{ recordGap, want },
 };
 
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
@@ -305,6 +316,7 @@ export async function openStore(options: StoreOptions) {
 
   return {
     ...bind(open, LEDGER),
+    ...bind(open, CHANGES, () => writer.changedBeside()),
     inspection: bind(open, INSPECTION),
     /** Returns the time ranges that were changed, in the order of commits. */
     journal: bind(open, { number: journalNumber, changesSince }),

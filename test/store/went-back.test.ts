@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import type { Batch, StateRow } from '../../src/model/batch.js';
 import { SERIES_TABLES } from '../../src/model/series.js';
+import { type Acknowledged, hasAll } from '../../src/store/writer/commit-number.js';
 import {
   makeDatabase,
   openTestStore,
@@ -11,6 +12,7 @@ import {
 } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
 import { claim, miscountedDays, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
+import { openSql } from '../support/postgres/postgres-server.js';
 import { BTC } from '../support/worlds/store-world.js';
 
 /** The database comes back older than it was: what the writer remembers is not what is stored. */
@@ -189,6 +191,45 @@ test('another program that wrote while the connection was lost is noticed', asyn
   assert.deepEqual(ranges, []);
   assert.equal(store.era(), 1);
   assert.match(events[0]?.why ?? '', /another program/);
+});
+
+test('a promoted server has a commit if it had that many when it was promoted', async () => {
+  const url = await makeDatabase();
+  const { store } = await openWorld(url);
+  const [own] = await runSql<{ system: string; timeline: string; first: number }>(
+    url,
+    'SELECT system, timeline, commit_no::int AS first FROM server_timeline',
+  );
+  assert.ok(own !== undefined, 'the first hold writes its timeline down');
+  const { system, timeline } = own;
+  assert.deepEqual([timeline, own.first], ['00000001', 0]);
+  // The second lacked everything after 300, and went to 400; the third began there.
+  await runSql(
+    url,
+    `INSERT INTO server_timeline (system, timeline, share, commit_no)
+     VALUES ($1, '00000002', 0, 300), ($1, '00000003', 0, 400)`,
+    [system],
+  );
+  const sql = await openSql(url);
+  const runner = { rows: sql.run.bind(sql) };
+  const now = { system, timeline: '00000003', number: 450 };
+  const has = (at: Partial<Acknowledged>) => hasAll(runner, now, { ...now, ...at });
+  for (const [is, at] of [
+    [true, { timeline: '00000001', number: 300 }],
+    [false, { timeline: '00000001', number: 301 }],
+    [true, { timeline: '00000002', number: 400 }],
+    [false, { timeline: '00000002', number: 401 }],
+    [true, { number: 450 }],
+    [false, { number: 451 }],
+    [false, { timeline: '00000004', number: 1 }],
+    [false, { system: '1', number: 1 }],
+    [true, { system: null, timeline: null, number: 450 }],
+  ] as const) {
+    assert.equal(await has(at), is, JSON.stringify(at));
+  }
+  assert.equal(await hasAll(runner, now, null), false);
+  await sql.end();
+  await store.stop();
 });
 
 test('no table or partition of a series can be truncated', async () => {

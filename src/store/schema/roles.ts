@@ -83,6 +83,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   exclusive_lock: { writer: ADD_CHANGE, reader: READ_ROWS },
   reader_lock: { writer: READ_ROWS, reader: READ_ROWS },
   writer_commit: { writer: ADD_CHANGE, reader: READ_ROWS },
+  server_timeline: { writer: READ_ROWS, reader: READ_ROWS },
   writer_beat: { writer: ADD_CHANGE, reader: READ_ROWS },
   writer_standby: { writer: ALL_ROWS, reader: READ_ROWS },
   journal: { writer: ADD, reader: READ_ROWS },
@@ -270,7 +271,7 @@ const WRITER_FUNCTIONS = [
     'replace_partition',
     'miscounted',
   ],
-  ...['lock_journal', 'new_entries', 'restart_journal'],
+  ...['lock_journal', 'new_entries', 'restart_journal', 'note_timeline'],
 ];
 /** Functions and types of the archive beside its tables. */
 export const OWNED_FUNCTIONS = [

@@ -60,6 +60,8 @@ export interface ReplayOptions {
   readonly random: Random;
   readonly signal: AbortSignal;
   readonly commit: (batch: Batch, era: number, signal: AbortSignal) => Promise<CommitResult>;
+  /** Called after it opened a session. */
+  readonly onOpened: () => void;
   /** Called for a batch that the database refuses. */
   readonly onRefused: (error: unknown) => void;
 }
@@ -171,11 +173,12 @@ export class Replay {
     if (known !== undefined) return known;
     const { stream, atMs } = session;
     const values = [stream.streamId, stream.marketId, atMs];
-    const { database } = this.#options;
+    const { database, onOpened } = this.#options;
     const [found] = await database.rows<{ sessionId: number }>(FIND_SESSION, values);
     const [row] = found
       ? [found]
       : await database.rows<{ sessionId: number }>(OPEN_SESSION, values);
+    if (found === undefined) onOpened();
     const number = row?.sessionId ?? Number.NaN;
     this.#numbers.set(key, number);
     return number;
@@ -266,7 +269,8 @@ export async function storeEarlier(
       const whose = `belongs to the database ${nameOfDatabase(header.owner)}, and this one is ${nameOfDatabase(owner)}`;
       throw refused(`${files.dir} ${whose}`);
     }
-    const isSame = header !== undefined && hasAll(writer.acknowledged, header.acknowledged);
+    const isSame =
+      header !== undefined && (await hasAll(database, writer.acknowledged, header.acknowledged));
     const isClaimed = isSame && !file.isRowsOnly && !isBroken;
     const rowsOnly = isClaimed ? undefined : await readKnown(database);
     const records = header === undefined ? [] : payloads.map(decode);

@@ -39,7 +39,7 @@ export interface SpoolOptions extends SpoolSettings {
   readonly random: Random;
   readonly telemetry: StoreEvents;
   readonly database: Runner;
-  readonly writer: Pick<Writer, 'commit' | 'era' | 'outage' | 'acknowledged'>;
+  readonly writer: Pick<Writer, 'commit' | 'era' | 'outage' | 'acknowledged' | 'changedBeside'>;
 }
 
 /** A commit that takes longer is kept: a database that hangs is as good as away, and the next observation is due. */
@@ -82,6 +82,7 @@ export class Spool {
       ...options,
       signal: this.#stopping.signal,
       commit: (batch, era, signal) => writer.commit(batch, era, signal),
+      onOpened: () => writer.changedBeside(),
       onRefused: (error) => {
         telemetry.spooled({ outcome: 'refused', batches: 1 });
         telemetry.spoolFailed({ code: codeOf(error), message: messageOf(error) });
@@ -178,8 +179,13 @@ export class Spool {
 
   /** Opens a session of the ledger; its number is below zero where the database is away. */
   async openSession(stream: StreamRef, atMs: number): Promise<number> {
-    const { database } = this.#options;
-    if (this.#state === 'off') return await openSession(database, stream, atMs);
+    const { database, writer } = this.#options;
+    const open = async () => {
+      const id = await openSession(database, stream, atMs);
+      writer.changedBeside();
+      return id;
+    };
+    if (this.#state === 'off') return await open();
     const kept = async () => {
       this.#lastSession -= 1;
       const id = this.#lastSession;
@@ -187,7 +193,7 @@ export class Spool {
       this.#opened.set(id, { id, stream: { streamId, marketId }, atMs });
       return id;
     };
-    return await this.#orKept(() => openSession(database, stream, atMs), kept);
+    return await this.#orKept(open, kept);
   }
 
   async closeSession(id: number, end: SessionClosing): Promise<void> {

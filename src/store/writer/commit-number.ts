@@ -77,6 +77,7 @@ const SERVER = `
   SELECT system_identifier::text AS system,
          left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline FROM pg_control_system()`;
 const READ = 'SELECT commit_no, pg_backend_pid() AS pid FROM writer_commit WHERE share = 0';
+const NOTE_TIMELINE = 'SELECT note_timeline()';
 const HELD_BY = `SELECT token::text FROM exclusive_lock WHERE name = 'writer' AND id = 0`;
 
 /** The commit that a server confirmed last. */
@@ -130,6 +131,8 @@ export class CommitNumber {
   #isUnknown = false;
   /** Of the transaction under way. */
   #begun: number | undefined;
+  /** Changes beside the writer's transactions: all, those before the one under way, those before the last confirmed one. */
+  readonly #beside = { all: 0, begun: 0, confirmed: 0 };
 
   constructor(databaseUrl: string) {
     this.#databaseUrl = databaseUrl;
@@ -151,10 +154,11 @@ export class CommitNumber {
   async settle(connection: Runner, hold: () => Promise<void>): Promise<void> {
     const before = await readPlace(connection);
     await hold();
+    await connection.rows(NOTE_TIMELINE);
     const now = await readPlace(connection);
     const last = this.#place;
     const isNext = this.#isUnknown && last?.number === now.number - 1;
-    const other = last && differenceOf(last, before);
+    const other = last && this.#differenceOf(last, before);
     if (last === undefined || (other === undefined && (last.number === now.number || isNext))) {
       this.#learn(now);
       return;
@@ -187,6 +191,7 @@ export class CommitNumber {
     if (row !== undefined) {
       if (row.pid !== last.pid) throw sharedSession(this.#databaseUrl);
       this.#begun = row.commitNo;
+      this.#beside.begun = this.#beside.all;
       this.#learn({ ...last, number: row.commitNo - 1 });
       return;
     }
@@ -197,14 +202,32 @@ export class CommitNumber {
   committed(): void {
     if (this.#place !== undefined && this.#begun !== undefined) {
       this.#place = { ...this.#place, number: this.#begun };
+      this.#beside.confirmed = this.#beside.begun;
     }
     this.#begun = undefined;
+  }
+
+  /** A transaction that is not the writer's changed what the program remembers, such as the id of a market. */
+  changedBeside(): void {
+    this.#beside.all += 1;
   }
 
   /** @param isInStep whether the server said that it failed: then nothing was committed */
   failed(isInStep: boolean): void {
     if (this.#begun !== undefined && !isInStep) this.#isUnknown = true;
     this.#begun = undefined;
+  }
+
+  /**
+   * Shows that it is not the same server, or that another held the writer's lock meanwhile. A server that was promoted
+   * has every transaction before the last one that it has. So at the right number nothing is lost but what was changed
+   * after that commit.
+   */
+  #differenceOf(last: Place, { system, timeline, token }: Place): string | undefined {
+    if (isOther(last.system, system)) return 'another server';
+    const isBeside = this.#beside.all !== this.#beside.confirmed;
+    if (isOther(last.timeline, timeline) && isBeside) return WAS_PROMOTED;
+    return last.token === token ? undefined : WAS_WRITTEN;
   }
 
   #learn(place: Place): void {
@@ -228,23 +251,33 @@ export class CommitNumber {
   }
 }
 
+const WAS_PROMOTED = 'a standby was promoted, or a backup was restored';
 const IS_OLDER = 'an older copy, or a standby that lacked the last commits';
 const WAS_WRITTEN = 'another program has written to it, or rows were removed by hand';
 
 const isOther = (a: string | null, b: string | null) => a !== null && b !== null && a !== b;
 
-/** Returns true if a database still has all that was confirmed before. */
-export function hasAll(now: Acknowledged | undefined, before: Acknowledged | null): boolean {
-  if (now === undefined || before === null) return false;
-  const isSame = !isOther(now.system, before.system) && !isOther(now.timeline, before.timeline);
-  return isSame && now.number >= before.number;
-}
+const HAS_ALL = `
+  SELECT NOT EXISTS (
+    SELECT FROM server_timeline
+    WHERE system = $1 AND timeline > $2 AND share = 0 AND commit_no < $3::bigint) AS has`;
 
-/** What shows that it is not the same server, or that another held the writer's lock meanwhile. */
-function differenceOf(last: Place, { system, timeline, token }: Place): string | undefined {
-  if (isOther(last.system, system)) return 'another server';
-  if (isOther(last.timeline, timeline)) return 'a standby was promoted, or a backup was restored';
-  return last.token === token ? undefined : WAS_WRITTEN;
+/**
+ * Returns true if a database still has all that was confirmed before. A server that was promoted since must have had it
+ * then: its own commits have the numbers of those that it lacked.
+ */
+export async function hasAll(
+  runner: Runner,
+  now: Acknowledged | undefined,
+  before: Acknowledged | null,
+): Promise<boolean> {
+  if (now === undefined || before === null) return false;
+  if (isOther(now.system, before.system) || now.number < before.number) return false;
+  if (!isOther(now.timeline, before.timeline)) return true;
+  if ((now.timeline ?? '') < (before.timeline ?? '')) return false;
+  const values = [before.system, before.timeline, before.number];
+  const [row] = await runner.rows<{ has: boolean }>(HAS_ALL, values);
+  return row?.has === true;
 }
 
 const UNKNOWN_OWNER = 'its market or session is lost';

@@ -183,6 +183,11 @@ export class Writer {
     return this.#session.number.acknowledged;
   }
 
+  /** Another transaction changed what the program remembers; see {@link CommitNumber}. */
+  changedBeside(): void {
+    this.#session.number.changedBeside();
+  }
+
   async acquireLock(application?: string): Promise<void> {
     await this.#turn
       .run(() => this.#session.acquireLock(application))

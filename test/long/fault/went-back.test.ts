@@ -323,6 +323,38 @@ test(`a standby without the last commits is promoted ${ROUNDS} times: nothing is
   t.diagnostic(`${lost} commits lost in ${ROUNDS} promotions, none of them claimed`);
 });
 
+test('a standby that has every commit is promoted: nothing was lost, and nothing is a gap', async (t) => {
+  const folder = await makeTempDir();
+  const primary = await BareServer.make(folder);
+  t.after(() => removeServer(primary));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const world = await startWorld(t, folder, primary);
+  const { exchange, proxy, coveredBeyond, judged } = world;
+  await coveredBeyond(urlOf(primary), exchange.backend.nowMs() + SHOWN_MS);
+  const standby = await startStandby(primary, join(folder, 'standby'));
+  t.after(() => removeServer(standby.server));
+  proxy.retarget(undefined);
+  await primary.stop();
+  await standby.cutOff();
+  await standby.server.promote();
+  proxy.endAll();
+  proxy.retarget(urlOf(standby.server));
+  const url = urlOf(standby.server);
+  await coveredBeyond(url, exchange.backend.nowMs() + SHOWN_MS);
+  assert.deepEqual(await judged(url), NOTHING);
+  assert.deepEqual(await runSql(url, 'SELECT * FROM incident'), []);
+  const pieces = await runSql<{ kind: string; pieces: number }>(
+    url,
+    `SELECT DISTINCT kind, cardinality(array_agg(span)) AS pieces FROM coverage JOIN stream USING (stream_id, market_id)
+     WHERE kind IN ('depth', 'tickers', 'states') GROUP BY stream_id, kind ORDER BY kind`,
+  );
+  assert.deepEqual(
+    pieces,
+    ['depth', 'states', 'tickers'].map((kind) => ({ kind, pieces: 1 })),
+    'the spool bridges the time of the promotion',
+  );
+});
+
 /** An installation of Postgres with pg_dump; the embedded one has none. */
 async function findPrograms(): Promise<string | undefined> {
   const all = await readdir('/usr/lib/postgresql').catch((): string[] => []);

@@ -84,10 +84,19 @@ export class BareServer {
   }
 
   /** Ends it at once, as a machine does that loses its power. */
-  async kill(): Promise<void> {
+  kill(): Promise<void> {
+    return this.#end('SIGQUIT');
+  }
+
+  /** Ends it in order: its standbys have all that it committed. */
+  stop(): Promise<void> {
+    return this.#end('SIGINT');
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const ended = once(this.#child, 'exit');
-    this.#child.kill('SIGQUIT');
+    this.#child.kill(signal);
     await ended;
   }
 
