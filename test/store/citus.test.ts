@@ -33,6 +33,7 @@ const LOCAL = [
   'exclusive_lock',
   'reader_lock',
   'writer_commit',
+  'journal_end',
   'writer_beat',
   'writer_standby',
   'journal',

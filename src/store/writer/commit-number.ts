@@ -1,5 +1,6 @@
 import { type Batch, type QuarantineRow, rowsIn } from '../../model/batch.js';
 import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
+import type { Share } from '../../model/share.js';
 import { describeAddress } from '../address.js';
 import type { Runner } from '../connection.js';
 import { StoreError } from '../errors.js';
@@ -76,8 +77,8 @@ export async function recordWentBack(
 const SERVER = `
   SELECT system_identifier::text AS system,
          left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline FROM pg_control_system()`;
-const READ = 'SELECT commit_no, pg_backend_pid() AS pid FROM writer_commit WHERE share = 0';
-const HELD_BY = `SELECT token::text FROM exclusive_lock WHERE name = 'writer' AND id = 0`;
+const READ = 'SELECT commit_no, pg_backend_pid() AS pid FROM writer_commit WHERE share = $1';
+const HELD_BY = `SELECT token::text FROM exclusive_lock WHERE name = 'writer' AND id = $1`;
 
 /** The commit that a server confirmed last. */
 export interface Acknowledged extends Server {
@@ -99,8 +100,8 @@ interface Advanced {
 }
 
 /** @throws StoreError while a dump is restored and its row is not there yet */
-async function readNumber(connection: Runner): Promise<Advanced> {
-  const [row] = await connection.rows<Advanced>(READ);
+async function readNumber(connection: Runner, share: number): Promise<Advanced> {
+  const [row] = await connection.rows<Advanced>(READ, [share]);
   if (row !== undefined) return row;
   throw new StoreError(
     'database_failed',
@@ -109,30 +110,33 @@ async function readNumber(connection: Runner): Promise<Advanced> {
   );
 }
 
-async function readPlace(connection: Runner): Promise<Place> {
+async function readPlace(connection: Runner, share: number): Promise<Place> {
   // Managed servers may not let it be asked.
   const [server] = await connection.rows<Server>(SERVER).catch(() => []);
   const { system = null, timeline = null } = server ?? {};
-  const { commitNo: number, pid } = await readNumber(connection);
-  const [held] = await connection.rows<{ token: string | null }>(HELD_BY);
+  const { commitNo: number, pid } = await readNumber(connection, share);
+  const [held] = await connection.rows<{ token: string | null }>(HELD_BY, [share]);
   return { system, timeline, number, pid, token: held?.token ?? null };
 }
 
 /**
- * What is known of the number. Only the holder of the writer's lock can know it: without the lock every
+ * What is known of the number of a share. Only the holder of the writer's lock can know it: without the lock every
  * number is right.
  *
  * States: *new* → *known* ↔ *unknown* (a COMMIT was sent, and its answer is lost: one more is right too).
  */
 export class CommitNumber {
   readonly #databaseUrl: string;
+  readonly #share: number;
   #place: Place | undefined;
   #isUnknown = false;
   /** Of the transaction under way. */
   #begun: number | undefined;
 
-  constructor(databaseUrl: string) {
+  /** @param share left out: all of them */
+  constructor(databaseUrl: string, share: Share | undefined) {
     this.#databaseUrl = databaseUrl;
+    this.#share = share?.number ?? 0;
   }
 
   /** Last commit that was confirmed; undefined while the lock was never held. */
@@ -149,9 +153,9 @@ export class CommitNumber {
    * @throws WentBackError; from here on what it found is known
    */
   async settle(connection: Runner, hold: () => Promise<void>): Promise<void> {
-    const before = await readPlace(connection);
+    const before = await readPlace(connection, this.#share);
     await hold();
-    const now = await readPlace(connection);
+    const now = await readPlace(connection, this.#share);
     const last = this.#place;
     const isNext = this.#isUnknown && last?.number === now.number - 1;
     const other = last && differenceOf(last, before);
@@ -169,7 +173,7 @@ export class CommitNumber {
 
   /** The statement that begins a transaction; what it returns goes to {@link begun}. */
   get advanceSql(): string {
-    const advance = 'UPDATE writer_commit SET commit_no = commit_no + 1 WHERE share = 0';
+    const advance = `UPDATE writer_commit SET commit_no = commit_no + 1 WHERE share = ${this.#share}`;
     const known = this.#place?.number;
     const right = known === undefined ? [] : this.#isUnknown ? [known, known + 1] : [known];
     const condition = right.length === 0 ? '' : ` AND commit_no IN (${right.join(', ')})`;
@@ -190,7 +194,7 @@ export class CommitNumber {
       this.#learn({ ...last, number: row.commitNo - 1 });
       return;
     }
-    const { commitNo } = await readNumber(connection);
+    const { commitNo } = await readNumber(connection, this.#share);
     throw await this.#wentBack(connection, last, { ...last, number: commitNo });
   }
 
