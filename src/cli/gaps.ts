@@ -49,7 +49,7 @@ export function notCollecting(isWritten: boolean): string {
 }
 
 /** Names a daemon that stands by. */
-export function standbyText({ host, pid, version }: Omit<Standby, 'sinceMs'>): string {
+export function standbyText({ host, pid, version }: Omit<Standby, 'sinceMs' | 'share'>): string {
   return `${printable(host)} (process ${pid}, version ${version})`;
 }
 

@@ -66,6 +66,7 @@ export type { UntimedTrades } from './reading/stored-rows.js';
 export type { Run, RunFacts } from './runs.js';
 export {
   type ArchiveIdentity,
+  type ListedMarkets,
   type MarketChanges,
   type OffsetMode,
   otherExchange,

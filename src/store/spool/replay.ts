@@ -4,6 +4,7 @@ import type { Random } from '../../kernel/random.js';
 import { retry } from '../../kernel/retry.js';
 import { type Span, spanContains, subtractSpans } from '../../kernel/span.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
+import type { Share } from '../../model/share.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {
   closeOrphanSessions,
@@ -58,6 +59,7 @@ export interface ReplayOptions {
   readonly database: Runner;
   readonly clock: Clock;
   readonly random: Random;
+  readonly share: Share;
   readonly signal: AbortSignal;
   readonly commit: (batch: Batch, era: number, signal: AbortSignal) => Promise<CommitResult>;
   /** Called for a batch that the database refuses. */
@@ -134,9 +136,9 @@ export class Replay {
   async extendSessions(): Promise<void> {
     const [ids, marketIds] = [[...this.#earlier.keys()], [...new Set(this.#earlier.values())]];
     await retry(this.#patience, async () => {
-      const { database } = this.#options;
+      const { database, share } = this.#options;
       await database.rows(EXTEND_SESSIONS, [ids, marketIds]);
-      await closeOrphanSessions(database);
+      await closeOrphanSessions(database, share);
     });
     this.forget();
   }
