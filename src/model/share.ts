@@ -36,12 +36,12 @@ export class Share {
     return this.of === 1;
   }
 
-  /** Whether it does what is needed once. */
+  /** Returns true if it does what is needed once. */
   get isFirst(): boolean {
     return this.number <= 1;
   }
 
-  /** Whether a market belongs to it. */
+  /** Returns true if a market belongs to it. */
   has(market: string): boolean {
     if (this.isWhole) return true;
     return (
@@ -49,7 +49,7 @@ export class Share {
     );
   }
 
-  /** Whether it keeps a stream. Tickers of all markets come in one answer. */
+  /** Returns true if it keeps a stream. Tickers of all markets come in one answer. */
   keeps({ kind, market }: { readonly kind: StreamKind; readonly market: string }): boolean {
     return kind === 'tickers' ? this.isFirst : this.has(market);
   }

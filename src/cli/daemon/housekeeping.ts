@@ -8,7 +8,7 @@ import { checksLagMs, gapsByReason, type LedgerCount } from '../../console/statu
 import { obtain } from '../../kernel/bounded.js';
 import { sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import type { Store, StreamStatus } from '../../store/index.js';
+import { type Store, type StreamStatus, sharesWithoutHolder } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import { lifeRulesOf } from '../life.js';
 import { coldDirOf, coldOf, shareOf } from '../opening/database.js';
@@ -121,14 +121,16 @@ export async function countLedger(store: Store, options: HouseOptions): Promise<
     })),
   });
   const times = { nowMs: atMs, wallMs: options.clock.wallMs() };
-  const [gaps, checks, newestGaps, held] = await Promise.all([
+  const [gaps, checks, newestGaps, held, holders] = await Promise.all([
     store.gapTotals(atMs),
     store.checks.totals(),
     store.listGaps({ limit: NEWEST_GAPS }, atMs),
     findHeld(store, lifeRulesOf(config), times),
+    store.holders(),
   ]);
-  onCounted({ atMs, streams, gaps, checks, newestGaps, held });
+  onCounted({ atMs, streams, gaps, checks, newestGaps, held, holders });
   telemetry.verify.completenessCounted({
+    idleShares: sharesWithoutHolder(holders).length,
     coverage: coverageOf(own),
     openGaps: (share.isFirst ? gapsByReason(gaps, 'open') : []).map(
       ({ kind, oldestMs, ...gap }) => ({
