@@ -429,15 +429,32 @@ COMMENT ON COLUMN candle_recheck.interval_s IS 'The interval whose candle change
 -- the program runs. What the program remembers as stored is then not stored. So each transaction of the writer advances
 -- a number, and one that does not find the number it left behind forgets what it remembers.
 CREATE TABLE writer_commit (
-  share smallint PRIMARY KEY DEFAULT 0,
-  commit_no bigint NOT NULL,
+  share smallint PRIMARY KEY,
+  commit_no bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+COMMENT ON TABLE writer_commit IS 'Number of the last transaction of each writer.';
+COMMENT ON COLUMN writer_commit.share IS 'Share of the markets that one writer has; 0 for all of them.';
+COMMENT ON COLUMN writer_commit.commit_no IS 'Grows by one with each transaction of that writer.';
+INSERT INTO writer_commit (share) SELECT generate_series(0, 64);
+
+-- Waits until no writer's transaction is under way, and lets none begin. Taken before any other lock that one of them
+-- may wait for: their first statement is to advance the number.
+CREATE FUNCTION lock_writers() RETURNS void
+LANGUAGE sql
+AS $$
+  SELECT FROM writer_commit ORDER BY share FOR NO KEY UPDATE
+$$;
+COMMENT ON FUNCTION lock_writers IS 'Keeps all writers from their next transaction until the end of this one.';
+
+-- Whoever adds entries holds this row until COMMIT. So entries become visible in the order of their numbers, and a
+-- reader that has seen one has missed none before it. A transaction adds entries last, when it waits for nothing else:
+-- writers of other shares wait for the row no longer than a COMMIT takes, and none can wait in a circle.
+CREATE TABLE journal_end (
+  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT journal_end_one_row CHECK (is_only),
   entry_no bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE writer_commit IS 'Number of the writer''s last transaction, and of the newest entry of the journal.';
-COMMENT ON COLUMN writer_commit.share IS 'Part of the markets that one writer has; 0 for all of them.';
-COMMENT ON COLUMN writer_commit.commit_no IS 'Grows by one with each transaction of the writer.';
-COMMENT ON COLUMN writer_commit.entry_no IS 'Number of the newest entry of the journal.';
-INSERT INTO writer_commit (commit_no) VALUES (0);
+COMMENT ON TABLE journal_end IS 'Number of the newest entry of the journal, in one row.';
+INSERT INTO journal_end DEFAULT VALUES;
 
 -- A standby that is promoted begins a timeline. Its first number tells which commits it has of the timelines before:
 -- later ones of the same number are its own.
@@ -471,8 +488,6 @@ END
 $$;
 COMMENT ON FUNCTION note_timeline IS 'Writes the timeline of the server down where it is new.';
 
--- Whoever adds entries holds the row of writer_commit until the end of the transaction. So entries become visible in the
--- order of their numbers, and a reader that has seen one has missed none before it.
 CREATE TABLE journal (
   entry_no bigint PRIMARY KEY,
   change text NOT NULL CONSTRAINT journal_change_known CHECK (
@@ -491,14 +506,6 @@ COMMENT ON COLUMN journal.market_id IS 'Market of the rows; null: all of them.';
 COMMENT ON COLUMN journal.variant IS 'Interval or period in seconds; 0 for the other series; null: all of them.';
 COMMENT ON COLUMN journal.received IS 'Receipt of the rows that were stored: with market and span it tells them from the rows that were there before. Null where none was stored.';
 
--- Waits until nobody else adds entries. Taken before any other lock that a commit of the writer may wait for.
-CREATE FUNCTION lock_journal() RETURNS void
-LANGUAGE sql
-AS $$
-  SELECT FROM writer_commit WHERE share = 0 FOR NO KEY UPDATE
-$$;
-COMMENT ON FUNCTION lock_journal IS 'Keeps all others from adding to the journal until the end of the transaction.';
-
 CREATE FUNCTION new_entries(changed text, series text[], market_ids integer[], variants integer[], spans tstzrange[],
   received tstzrange[] DEFAULT '{}')
 RETURNS SETOF journal
@@ -511,7 +518,7 @@ DECLARE
   added CONSTANT bigint := cardinality(spans);
   last bigint;
 BEGIN
-  UPDATE writer_commit SET entry_no = entry_no + added WHERE share = 0 RETURNING entry_no INTO STRICT last;
+  UPDATE journal_end SET entry_no = entry_no + added RETURNING entry_no INTO STRICT last;
   IF last / pruned_every > (last - added) / pruned_every THEN
     DELETE FROM journal WHERE entry_no <= last - kept;
   END IF;
@@ -530,7 +537,7 @@ AS $$
 DECLARE
   beyond_all_lost CONSTANT bigint := 1000000000;
 BEGIN
-  UPDATE writer_commit SET entry_no = entry_no + beyond_all_lost WHERE share = 0;
+  UPDATE journal_end SET entry_no = entry_no + beyond_all_lost;
   DELETE FROM journal;
   INSERT INTO journal
   SELECT * FROM new_entries('restarted', ARRAY[NULL]::text[], ARRAY[NULL]::integer[], ARRAY[NULL]::integer[],
@@ -545,9 +552,13 @@ CREATE TABLE run (
   ended_at timestamptz,
   host text NOT NULL,
   version text NOT NULL,
-  config_hash text NOT NULL
+  config_hash text NOT NULL,
+  share smallint NOT NULL DEFAULT 0,
+  shares smallint NOT NULL DEFAULT 1
 );
-COMMENT ON TABLE run IS 'Programs that collected into the archive, one after the other. Clock of the database.';
+COMMENT ON TABLE run IS 'Programs that collected into the archive, of each share one after the other. Clock of the database.';
+COMMENT ON COLUMN run.share IS 'Share of the markets that it collected; 0 for all of them.';
+COMMENT ON COLUMN run.shares IS 'Into how many shares the markets were divided.';
 COMMENT ON COLUMN run.ended_at IS 'Last sign of life, known once the next one has started; null until then.';
 COMMENT ON COLUMN run.host IS 'Name of the machine.';
 COMMENT ON COLUMN run.version IS 'Of the program.';
@@ -568,7 +579,7 @@ COMMENT ON COLUMN incident.acknowledged IS 'Commit number that the database had 
 COMMENT ON COLUMN incident.found IS 'Commit number that it had then.';
 
 -- The only way for the writer's role to remove a row of a series. The second of the row must not be covered: its
--- coverage is revoked first, in the same transaction.
+-- coverage is revoked first, in the same transaction, whose entries in the journal say so.
 CREATE FUNCTION expose_trade(of_market integer, at timestamptz, id bigint, why text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
@@ -600,9 +611,6 @@ BEGIN
   INSERT INTO quarantine (received_at, endpoint, market, reason, payload)
   SELECT gone.received_at, 'store:trade', m.name, left(why, 200), left(row_to_json(gone)::text, 8000)
   FROM market m WHERE m.market_id = of_market;
-  INSERT INTO journal
-  SELECT * FROM new_entries('exposed', ARRAY['trade'], ARRAY[of_market], ARRAY[0],
-    ARRAY[tstzrange(at, at + interval '1 second')]);
   INSERT INTO quarantine_count AS c (endpoint, reason, count, last_at)
   VALUES ('store:trade', 'exposed by later answers', 1, gone.received_at)
   ON CONFLICT (endpoint, reason) DO UPDATE
@@ -625,14 +633,17 @@ CREATE TABLE exclusive_lock (
   held_by text,
   application text,
   held_since timestamptz,
+  shares smallint,
   PRIMARY KEY (name, id)
 );
 COMMENT ON TABLE exclusive_lock IS 'What writers lock to exclude each other: rows, locked until the end of a transaction, and holders, which hold until their connection ends.';
-COMMENT ON COLUMN exclusive_lock.id IS 'Market, where the lock is of one; else 0.';
-COMMENT ON COLUMN exclusive_lock.token IS 'Advisory lock that the holder''s connection has: a sign of life. Another connection that has it proves nothing.';
+COMMENT ON COLUMN exclusive_lock.id IS 'Market, where the lock is of one; share, of the writer''s lock; else 0.';
+COMMENT ON COLUMN exclusive_lock.token IS 'Advisory lock that the holder''s connection has: a sign of life. Another connection that has it proves nothing. Null after another share that excludes it was held.';
 COMMENT ON COLUMN exclusive_lock.pid IS 'Server process of the holder.';
 COMMENT ON COLUMN exclusive_lock.held_since IS 'When the holder took it, clock of the database.';
-INSERT INTO exclusive_lock (name) VALUES ('catalog'), ('sealing'), ('writer');
+COMMENT ON COLUMN exclusive_lock.shares IS 'In row 0 of the writer''s lock: into how many shares the markets are divided; 1: one writer has all of them.';
+INSERT INTO exclusive_lock (name) VALUES ('catalog'), ('sealing');
+INSERT INTO exclusive_lock (name, id, shares) SELECT 'writer', share, CASE share WHEN 0 THEN 1 END FROM writer_commit;
 
 CREATE TABLE reader_lock (
   name text PRIMARY KEY
@@ -674,63 +685,99 @@ END
 $$;
 COMMENT ON FUNCTION lock_rows IS 'Locks rows of exclusive_lock until the end of the transaction.';
 
-CREATE FUNCTION lock_holder(lock_name text, OUT pid integer, OUT held_by text, OUT application text, OUT held_since timestamptz)
+CREATE FUNCTION lock_holders(lock_name text)
+RETURNS TABLE (id integer, token bigint, pid integer, held_by text, application text, held_since timestamptz)
 LANGUAGE sql STABLE
 AS $$
-  SELECT e.pid, e.held_by, e.application, e.held_since FROM exclusive_lock e
-  WHERE e.name = lock_name AND e.id = 0 AND EXISTS (
+  SELECT e.id, e.token, e.pid, e.held_by, e.application, e.held_since FROM exclusive_lock e
+  WHERE e.name = lock_name AND EXISTS (
     SELECT FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.granted AND l.pid = e.pid AND l.objsubid = 1
       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
       AND l.classid::bigint << 32 | l.objid::bigint = e.token)
 $$;
+COMMENT ON FUNCTION lock_holders IS 'The connections that hold a lock, or a share of it, until they end.';
+
+CREATE FUNCTION lock_holder(lock_name text, share integer DEFAULT 0, OUT pid integer, OUT held_by text, OUT application text, OUT held_since timestamptz)
+LANGUAGE sql STABLE
+AS $$
+  SELECT h.pid, h.held_by, h.application, h.held_since FROM lock_holders(lock_name) h WHERE h.id = share
+$$;
 COMMENT ON FUNCTION lock_holder IS 'The connection that holds a lock until it ends; null when there is none.';
+
+-- Share 0 is all of it, and excludes every other; a share excludes itself, and any share of another number.
+CREATE FUNCTION lock_rival(lock_name text, share integer, shares integer, OUT id integer, OUT pid integer, OUT held_by text, OUT application text, OUT held_since timestamptz)
+LANGUAGE sql STABLE
+AS $$
+  SELECT h.id, h.pid, h.held_by, h.application, h.held_since
+  FROM exclusive_lock e, lock_holders(lock_name) h
+  WHERE e.name = lock_name AND e.id = 0 AND h.pid <> pg_backend_pid()
+    AND (lock_rival.share = 0 OR h.id IN (0, lock_rival.share) OR e.shares <> lock_rival.shares)
+  ORDER BY h.id = lock_rival.share DESC, h.id LIMIT 1
+$$;
+COMMENT ON FUNCTION lock_rival IS 'A connection that keeps others from holding a share of a lock; null when there is none.';
 
 -- A lock for as long as a connection lives, over any number of transactions. The holder is written
 -- into a row that readers cannot change; that its connection lives is seen by an advisory lock of a
 -- number drawn for this connection, which counts only in the hands of that server process.
-CREATE FUNCTION hold_lock(lock_name text, OUT got boolean, OUT held_by_other text)
+--
+-- Everyone locks row 0 first, so no two can pass each other. A program without a number of shares takes the lock as it
+-- is divided. Rows of whom the new holder excludes lose their token: who comes back to one finds that another has written.
+CREATE FUNCTION hold_lock(lock_name text, share integer DEFAULT 0, shares integer DEFAULT NULL, OUT got boolean, OUT held_by_other text, OUT held_shares integer)
 LANGUAGE plpgsql
 AS $$
+#variable_conflict use_column
 DECLARE
-  holder record;
+  rival record;
   drawn bigint;
 BEGIN
-  PERFORM lock_rows(lock_name, '{0}');
-  SELECT * INTO holder FROM lock_holder(lock_name);
-  got := holder.pid IS NULL OR holder.pid = pg_backend_pid();
+  PERFORM lock_rows(lock_name, ARRAY[0, hold_lock.share]);
+  SELECT e.shares INTO held_shares FROM exclusive_lock e WHERE e.name = lock_name AND e.id = 0;
+  SELECT * INTO rival FROM lock_rival(lock_name, hold_lock.share, hold_lock.shares);
+  got := rival.pid IS NULL;
   IF NOT got THEN
-    held_by_other := format('user %s, server process %s, application "%s", since %s', holder.held_by,
-      holder.pid, holder.application,
-      to_char(holder.held_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
-  ELSIF holder.pid IS NULL THEN
-    LOOP
-      drawn := ('x' || substr(md5(gen_random_uuid()::text), 1, 16))::bit(64)::bigint;
-      EXIT WHEN pg_try_advisory_lock(drawn);
-    END LOOP;
-    UPDATE exclusive_lock
-    SET token = drawn, pid = pg_backend_pid(), held_by = session_user,
-        application = current_setting('application_name'), held_since = clock_timestamp()
-    WHERE name = lock_name AND id = 0;
+    held_by_other := format('%suser %s, server process %s, application "%s", since %s',
+      CASE WHEN rival.id > 0 THEN format('share %s/%s, ', rival.id, held_shares) END, rival.held_by,
+      rival.pid, rival.application,
+      to_char(rival.held_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
+    RETURN;
   END IF;
+  PERFORM FROM lock_holder(lock_name, hold_lock.share) h WHERE h.pid = pg_backend_pid();
+  IF FOUND THEN
+    RETURN;
+  END IF;
+  LOOP
+    drawn := ('x' || substr(md5(gen_random_uuid()::text), 1, 16))::bit(64)::bigint;
+    EXIT WHEN pg_try_advisory_lock(drawn);
+  END LOOP;
+  UPDATE exclusive_lock
+  SET token = NULL
+  WHERE name = lock_name AND id <> hold_lock.share AND token IS NOT NULL
+    AND (hold_lock.share = 0 OR id = 0 OR held_shares <> hold_lock.shares);
+  UPDATE exclusive_lock
+  SET token = drawn, pid = pg_backend_pid(), held_by = session_user,
+      application = current_setting('application_name'), held_since = clock_timestamp()
+  WHERE name = lock_name AND id = hold_lock.share;
+  UPDATE exclusive_lock SET shares = hold_lock.shares
+  WHERE name = lock_name AND id = 0 AND shares <> hold_lock.shares;
 END
 $$;
-COMMENT ON FUNCTION hold_lock IS 'Takes a lock until this connection ends, without waiting; else tells who holds it.';
+COMMENT ON FUNCTION hold_lock IS 'Takes a lock, or a share of it, until this connection ends, without waiting; else tells who holds it.';
 
 -- The holder of the writer's lock shows each second that it lives. A standby compares the pair (token, beat) with the
 -- one that it saw before, by its own clock: no time of two machines is compared.
 CREATE TABLE writer_beat (
-  share smallint PRIMARY KEY DEFAULT 0,
+  share smallint PRIMARY KEY,
   token bigint,
   beat bigint NOT NULL DEFAULT 0,
   asked_token bigint
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE writer_beat IS 'Signs of life of the daemon that holds the writer''s lock.';
-COMMENT ON COLUMN writer_beat.share IS 'Part of the markets that one writer has; 0 for all of them.';
+COMMENT ON COLUMN writer_beat.share IS 'Share of the markets that one writer has; 0 for all of them.';
 COMMENT ON COLUMN writer_beat.token IS 'Token of the hold that the beat is of; null after a holder has let go.';
 COMMENT ON COLUMN writer_beat.beat IS 'Grows by one each second while the holder lives and reaches the database.';
 COMMENT ON COLUMN writer_beat.asked_token IS 'Token of the hold that is asked to hand over to a standby.';
-INSERT INTO writer_beat DEFAULT VALUES;
+INSERT INTO writer_beat (share) SELECT share FROM writer_commit;
 
 CREATE TABLE writer_standby (
   standby_id uuid PRIMARY KEY,
@@ -739,12 +786,14 @@ CREATE TABLE writer_standby (
   version text NOT NULL,
   since timestamptz NOT NULL DEFAULT clock_timestamp(),
   seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  ready_token bigint
+  ready_token bigint,
+  share smallint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE writer_standby IS 'Daemons that stand by until the writer''s lock is free, or its holder is silent.';
 COMMENT ON COLUMN writer_standby.host IS 'Machine of the daemon.';
 COMMENT ON COLUMN writer_standby.pid IS 'Process of the daemon on its machine.';
 COMMENT ON COLUMN writer_standby.seen_at IS 'When it last looked at the lock, clock of the database.';
+COMMENT ON COLUMN writer_standby.share IS 'Share of the markets that it stands by for; 0 for all of them.';
 COMMENT ON COLUMN writer_standby.ready_token IS 'Token of the hold that it is ready to follow: it receives what the exchange pushes.';
 
 -- Partitions --------------------------------------------------------------------------------------
@@ -939,7 +988,7 @@ $$;
 COMMENT ON FUNCTION add_partition_to_journal IS 'Adds an entry for a partition to the journal.';
 
 -- Makes a new, empty partition in place of one that somebody dropped or detached. What the ledger said of its time is
--- revoked in the same transaction. The writer finds its number changed and reads the ledger again.
+-- revoked in the same transaction. Every writer finds its number changed and reads the ledger again.
 CREATE FUNCTION replace_partition(for_table text, at timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
@@ -1339,7 +1388,7 @@ END
 $$;
 COMMENT ON FUNCTION note_files IS 'Notes the files that a sealed partition was written to; false when it is not what was written.';
 
--- Puts a foreign table in the place of a partition, whatever is there. The caller holds reader_lock and the journal.
+-- Puts a foreign table in the place of a partition, whatever is there. The caller holds reader_lock, and the writers.
 CREATE FUNCTION place_files(for_table text, at timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET timezone TO 'UTC'
@@ -1369,7 +1418,7 @@ DECLARE
   place record;
 BEGIN
   SELECT * INTO place FROM partition_at(for_table, at);
-  PERFORM lock_journal();
+  PERFORM lock_writers();
   LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
   PERFORM FROM partition_state
   WHERE table_name = for_table AND span = place.span AND state = 'sealed' AND manifest_sha256 IS NOT NULL FOR UPDATE;
@@ -1399,7 +1448,7 @@ DECLARE
   wrong text;
 BEGIN
   SELECT * INTO place FROM partition_at(for_table, at);
-  PERFORM lock_journal();
+  PERFORM lock_writers();
   LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
   -- The same order as in make_partition.
   PERFORM FROM partition_policy WHERE table_name = for_table FOR UPDATE;
@@ -1517,7 +1566,7 @@ BEGIN
   -- From here on the rows aside do not change; counted before readers have to wait.
   PERFORM guard_partition(aside);
   SELECT * INTO wrong FROM miscounted(for_table, aside, place.span) LIMIT 1;
-  PERFORM lock_journal();
+  PERFORM lock_writers();
   LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
   PERFORM FROM partition_policy WHERE table_name = for_table FOR UPDATE;
   PERFORM FROM partition_state
@@ -1645,7 +1694,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  PERFORM lock_journal();
+  PERFORM lock_writers();
   PERFORM revoke_ledger(for_table, upper(place.span));
   PERFORM set_config('lock_timeout', '200ms', true);
   LOCK TABLE reader_lock IN ACCESS EXCLUSIVE MODE;
@@ -1685,11 +1734,16 @@ BEGIN
       'rebuild_indexes', 'make_cold_server', 'point_cold_server', 'cold_server_trouble', 'drop_partition', 'note_files',
       'manifest_fault', 'bytes_of', 'place_files', 'archive_partition', 'import_partition', 'analyze_archived',
       'begin_restore', 'index_restored', 'drop_restored', 'finish_restore', 'forget_files', 'revoke_ledger',
-      'expire_partition', 'miscounted', 'lock_journal', 'new_entries', 'restart_journal', 'add_partition_to_journal'])
+      'expire_partition', 'miscounted', 'lock_writers', 'new_entries', 'restart_journal', 'add_partition_to_journal'])
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path TO %I, pg_temp', one, current_schema());
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one);
   END LOOP;
-  EXECUTE format('ALTER FUNCTION lock_holder SET search_path TO %I, pg_temp', current_schema());
+  FOR one IN
+    SELECT oid::regprocedure FROM pg_proc
+    WHERE pronamespace = current_schema()::regnamespace AND proname IN ('lock_holders', 'lock_holder', 'lock_rival')
+  LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path TO %I, pg_temp', one, current_schema());
+  END LOOP;
 END
 $$;

@@ -4,8 +4,8 @@ import { expiredText } from '../console/status-document.js';
 import type { StreamRef } from '../model/batch.js';
 import type { KnownStream } from '../model/explain.js';
 import { type StreamKind, streamName } from '../model/series.js';
-import type { Standby } from '../store/index.js';
-import { marketNames, printable } from './output.js';
+import { type Holders, type Standby, sharesWithoutHolder } from '../store/index.js';
+import { type Lines, marketNames, printable } from './output.js';
 
 /** Whether a daemon with these settings collects a stream, if it collects its market. */
 export function isSwitchedOn(
@@ -49,8 +49,25 @@ export function notCollecting(isWritten: boolean): string {
 }
 
 /** Names a daemon that stands by. */
-export function standbyText({ host, pid, version }: Omit<Standby, 'sinceMs'>): string {
-  return `${printable(host)} (process ${pid}, version ${version})`;
+export function standbyText({ host, pid, version, share }: Omit<Standby, 'sinceMs'>): string {
+  const of = share === 0 ? '' : ` for share ${share}`;
+  return `${printable(host)} (process ${pid}, version ${version})${of}`;
+}
+
+/** Names the daemon of each share of the markets, and the shares without one. */
+export function sharesLines(holders: Holders): Lines {
+  const { shares } = holders;
+  if (shares === 1) return [];
+  return [
+    holders.holders.map(({ share, application, pid }) => {
+      const whose = share === 0 ? 'All markets' : `Share ${share}/${shares}`;
+      return `${whose}: held by ${printable(application)} (server process ${pid}).`;
+    }),
+    sharesWithoutHolder(holders).map(
+      (share) =>
+        `Share ${share}: no daemon collects it. Start "tapekeep start" with collector.share ${share}.`,
+    ),
+  ];
 }
 
 /** Says that nothing of expired time counts as missing. */

@@ -35,6 +35,7 @@ export const lifeKindsArgument = listArgument(LIFE_KINDS, (word): LifeKind => {
 
 /** The rules that the settings make. */
 export function lifeRulesOf({
+  markets,
   partitions,
   cold,
   retention,
@@ -51,6 +52,7 @@ export function lifeRulesOf({
     coldAfterMs: cold.enabled ? cold.after : null,
     restMs: cold.after,
     retentionMs,
+    markets: { wanted: markets, max: streams.markets.max },
     needsChecks: verification.enabled,
     needsTimes: streams.trades.enabled && streams.trades.exactTimes,
   };

@@ -5,6 +5,7 @@ import { AbortedError, isAborted, TapekeepError } from '../kernel/errors.js';
 import { Mutex } from '../kernel/mutex.js';
 import { Backoff } from '../kernel/retry.js';
 import { floorToMs } from '../kernel/span.js';
+import { Share } from '../model/share.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { FillRequests } from '../store/index.js';
 import { pollByTurns } from './candles/candles.js';
@@ -55,6 +56,7 @@ const START_RETRY = { baseMs: 500, capMs: 15_000 };
  */
 export class Collector {
   readonly #options: CollectorOptions;
+  readonly #share: Share;
   readonly #stopping = new AbortController();
   readonly #units = new Map<string, MarketUnit>();
   readonly #evidence = new Map<string, TradeEvidence>();
@@ -83,6 +85,7 @@ export class Collector {
   constructor(options: CollectorOptions) {
     this.#options = options;
     const { clock, random, telemetry, requestsPerS, time, settings } = options;
+    this.#share = options.share ?? Share.whole;
     this.#schedules = new Schedules(clock, telemetry);
     const { allRequestsPerS = requestsPerS } = options;
     this.#paces = new Paces({
@@ -133,7 +136,8 @@ export class Collector {
       });
     const { markets: wanted, streams } = settings;
     const { max } = streams.markets;
-    this.#markets = new MarketList({ exchange, archive, time, telemetry, wanted, max });
+    const { share } = options;
+    this.#markets = new MarketList({ exchange, archive, time, telemetry, wanted, max, share });
   }
 
   #evidenceOf(market: string): TradeEvidence {
@@ -151,7 +155,7 @@ export class Collector {
 
   /** Markets that are collected now. */
   get markets(): readonly string[] {
-    return [...this.#units.keys()];
+    return [...this.#units.keys()].filter((market) => this.#share.has(market));
   }
 
   /** Markets that are to be collected; none until the exchange has listed them. */
@@ -222,7 +226,7 @@ export class Collector {
     await this.#keepWithinPresent();
     // Requests alone keep no schedule, and do not follow the present.
     if (only === undefined) {
-      const isOpen = this.#units.size > 0 && this.#units.size >= this.wantedMarkets.length;
+      const isOpen = this.#units.size > 0 && this.markets.length >= this.wantedMarkets.length;
       if (isOpen) this.#paces.review(this.#units.values());
       await this.#ledgers.review();
     }
@@ -345,7 +349,7 @@ export class Collector {
       onGone: (market, why) => this.#units.get(market)?.depth?.gone(why),
       onTickers: (entries, sentAtMs) => {
         this.#dispatcher.swept(moved.compare(entries));
-        for (const market of this.#units.keys()) {
+        for (const market of this.markets) {
           const { ticker } = entries[market] ?? {};
           if (ticker === undefined) continue;
           this.#evidenceOf(market).looked('tickers', windowOf(ticker), sentAtMs);
@@ -360,7 +364,9 @@ export class Collector {
 
   async #followMarkets(signal: AbortSignal): Promise<void> {
     await this.#markets.refresh(signal);
-    const wanted = this.#markets.collected;
+    // Tickers of all markets come in one answer.
+    const hasAll = this.#share.isFirst && this.#tickers !== undefined;
+    const wanted = hasAll ? this.#markets.chosen : this.#markets.collected;
     for (const [market, unit] of this.#units) {
       if (!wanted.has(market)) await this.#close(unit);
     }

@@ -4,6 +4,7 @@ import { floorToMs } from '../kernel/span.js';
 import type { StreamRef } from '../model/batch.js';
 import { RANGES_MAX } from '../model/covered-ranges.js';
 import type { StreamKind } from '../model/series.js';
+import { Share } from '../model/share.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
 import type { Ledgers } from './ledgers.js';
@@ -34,6 +35,8 @@ export interface CollectPorts {
    * that the settings name is collected.
    */
   readonly only?: StreamFilter | undefined;
+  /** Share of the markets that is collected. The first one keeps the tickers of all. Left out: all markets. */
+  readonly share?: Share | undefined;
 }
 
 type StreamFilter = (market: string, kind: StreamKind, variant: number) => boolean;
@@ -84,9 +87,11 @@ export async function openMarketUnit(
   market: string,
   marketId: number,
 ): Promise<MarketUnit> {
-  const { settings, archive, ledgers, time, only } = context;
+  const { settings, archive, ledgers, time, only, share = Share.whole } = context;
   const isOnRequest = only !== undefined;
-  const isChosen = (kind: StreamKind, variant: number) => only?.(market, kind, variant) ?? true;
+  const isOwn = share.has(market);
+  const isChosen = (kind: StreamKind, variant: number) =>
+    share.keeps({ kind, market }) && (only?.(market, kind, variant) ?? true);
   const { trades, depth, states } = settings.streams;
   const openStream = async (kind: StreamKind, variant: number, collectFromMs?: number) => {
     const key = { kind, marketId, variant, ...(collectFromMs !== undefined && { collectFromMs }) };
@@ -128,20 +133,22 @@ export async function openMarketUnit(
   }
 
   let depthCollector: DepthCollector | undefined;
-  if (depth.enabled) {
+  if (depth.enabled && isOwn) {
     const own = { ...(await openLive('depth', 0)), levels: depth.levels };
     const toleranceMs = context.depthToleranceMs;
     depthCollector = new DepthCollector({ ...shared, ...own, toleranceMs });
   }
 
-  const ticker = context.tickers?.follow({ market, marketId, ...(await openLive('tickers', 0)) });
+  const tickers = share.keeps({ kind: 'tickers', market }) ? context.tickers : undefined;
+  const ticker = tickers?.follow({ market, marketId, ...(await openLive('tickers', 0)) });
 
   const candles: CandleCollector[] = [];
   const coveredTrades = walker && (() => walker.covered);
   const collected = settings.streams.candles;
   const filter = { marketIds: [marketId], kinds: ['candles'] as const, limit: RANGES_MAX };
   const stalled = { states: ['unfillable'], reasons: ['walk stalled'] } as const;
-  const lost = collected.enabled ? await archive.listGaps({ ...filter, ...stalled }, nowMs) : [];
+  const lost =
+    collected.enabled && isOwn ? await archive.listGaps({ ...filter, ...stalled }, nowMs) : [];
   // The shortest first: no long wait for a longer one stands before it.
   const intervalsS = [...(collected.enabled ? collected.intervalsS : [])]
     .filter((intervalS) => isChosen('candles', intervalS))
@@ -161,7 +168,7 @@ export async function openMarketUnit(
   const stateCollectors: StateCollector[] = [];
   // In the longest window the fewest trades leave it: its changes show new ones most surely.
   const watchedS = Math.max(...states.periodsS);
-  for (const periodS of states.enabled ? states.periodsS : []) {
+  for (const periodS of states.enabled && isOwn ? states.periodsS : []) {
     const opened = await openLive('states', periodS);
     const openFeed = () => context.openStateFeed(market, periodS);
     const watch = periodS === watchedS ? context.watch : undefined;

@@ -1,5 +1,6 @@
 import { TapekeepError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest.js';
+import { Share } from '../model/share.js';
 import type { CollectEvents } from '../observe/events.js';
 import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
 import { quarantineRows, streamReport } from './reports.js';
@@ -13,6 +14,8 @@ interface MarketListOptions {
   readonly wanted: readonly string[];
   /** Most markets that are collected at once, whatever the exchange lists. */
   readonly max: number;
+  /** The first share asks the exchange, and the others read the archive. Left out: all markets. */
+  readonly share?: Share | undefined;
 }
 
 /** Listed names that an error shows. */
@@ -23,6 +26,8 @@ type MarketListChanges = Awaited<ReturnType<ArchivePort['ensureMarkets']>>;
 /** Keeps the list of markets that are collected, as the exchange and the configuration have it. */
 export class MarketList {
   readonly #options: MarketListOptions;
+  readonly #share: Share;
+  #chosen: ReadonlyMap<string, number> = new Map();
   #collected: ReadonlyMap<string, number> = new Map();
   #missing: readonly string[] = [];
   #leftOut = 0;
@@ -30,6 +35,12 @@ export class MarketList {
 
   constructor(options: MarketListOptions) {
     this.#options = options;
+    this.#share = options.share ?? Share.whole;
+  }
+
+  /** Ids of the markets that all shares together collect, by name. */
+  get chosen(): ReadonlyMap<string, number> {
+    return this.#chosen;
   }
 
   /** Ids of the markets that are collected, by name. */
@@ -48,12 +59,34 @@ export class MarketList {
   }
 
   /**
-   * Asks for the list once, and notes in the archive what changed.
+   * Learns the list once.
    *
    * @throws TapekeepError `no_markets`; `markets_not_listed` at the first look alone, and only when nothing
    * that is wanted was ever listed: a market that went may come back, and so may others that are waited for
    */
   async refresh(signal: AbortSignal): Promise<void> {
+    await (this.#share.isFirst ? this.#ask(signal) : this.#read());
+  }
+
+  /** Reads what the first share has noted in the archive. */
+  async #read(): Promise<void> {
+    const { ids, delisted } = await this.#options.archive.listedMarkets();
+    if (ids.size + delisted.length === 0) {
+      throw new TapekeepError(
+        'no_markets',
+        `the archive has no list of markets yet: the daemon of share 1/${this.#share.of} asks the exchange for it`,
+      );
+    }
+    const before = this.#collected;
+    this.#choose(ids, new Set(ids.keys()));
+    const isNew = (name: string) => !before.has(name);
+    const added = [...this.#collected.keys()].filter(isNew).sort();
+    const removed = [...before.keys()].filter((name) => !ids.has(name)).sort();
+    this.#reportChanges({ added, removed, changed: [] }, before);
+  }
+
+  /** Asks the exchange, and notes in the archive what changed. */
+  async #ask(signal: AbortSignal): Promise<void> {
     const { exchange, archive, time, wanted, max } = this.#options;
     const reply = await exchange.call('markets', {}, { priority: PRIORITY.markets, signal });
     if (reply.rejected.length > 0) {
@@ -102,7 +135,8 @@ export class MarketList {
     const isWanted = (name: string) => names.size === 0 || names.has(name);
     const all = [...ids].filter(([name]) => isWanted(name));
     const kept = all.length > max ? all.sort(([, a], [, b]) => a - b).slice(0, max) : all;
-    this.#collected = new Map(kept);
+    this.#chosen = new Map(kept);
+    this.#collected = new Map(kept.filter(([name]) => this.#share.has(name)));
     const leftOut = [...listed].filter(isWanted).length - kept.length;
     if (leftOut === this.#leftOut) return;
     this.#leftOut = leftOut;
@@ -110,7 +144,10 @@ export class MarketList {
   }
 
   /** Of markets that are left out nothing is reported: there may be any number of them. */
-  #reportChanges(changes: MarketListChanges, before: ReadonlyMap<string, number>): void {
+  #reportChanges(
+    changes: Pick<MarketListChanges, 'added' | 'removed' | 'changed'>,
+    before: ReadonlyMap<string, number>,
+  ): void {
     const isOurs = (name: string) =>
       this.#leftOut === 0 || this.#collected.has(name) || before.has(name);
     const added = changes.added.filter(isOurs);

@@ -75,7 +75,7 @@ export type OpenTradeFeed = (of: Pick<TradeFeedOptions, 'markets'>) => TradeFeed
 
 /** What collectors ask of the store, and nothing more. */
 export const ARCHIVE_METHODS = [
-  ...(['commit', 'ensureMarkets', 'ensureStream', 'coveredRanges'] as const),
+  ...(['commit', 'ensureMarkets', 'listedMarkets', 'ensureStream', 'coveredRanges'] as const),
   ...(['want', 'fillRequests', 'listGaps', 'startTries', 'noteStartTry'] as const),
   ...(['revokeBeyond', 'notePresent', 'storedTrades', 'storedAbove', 'untimedTrades'] as const),
   ...(['hasTradeBefore', 'tradedSlots', 'recordIdEpoch'] as const),

@@ -36,7 +36,7 @@ const hasUser = ({ username, password }: URL) => username !== '' || password !==
 
 /** Checks what no single key can know. Each text says what to change. */
 function brokenRules(config: Config): BrokenRule[] {
-  const { exchange, realtime, database, streams, http, alerts, account } = config;
+  const { exchange, realtime, database, collector, streams, http, alerts, account } = config;
   const { cold, partitions } = config;
   const broken: BrokenRule[] = [];
   const check = (holds: boolean, key: string, expected: string) => {
@@ -109,6 +109,11 @@ function brokenRules(config: Config): BrokenRule[] {
       'belongs to the embedded server: leave it out beside database.url',
     );
   }
+  check(
+    database.url !== null || collector.share === null,
+    'collector.share',
+    'belongs to a Postgres of your own (database.url): the embedded one ends with its daemon',
+  );
   check(
     !cold.enabled || partitions.seal,
     'partitions.seal',

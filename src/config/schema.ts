@@ -19,6 +19,7 @@ import {
   positive,
   schedule,
   secondsList,
+  shareOrNull,
   tokenOrNull,
   urlOrNull,
   whole,
@@ -45,6 +46,9 @@ const exchange = section({
 });
 
 const realtime = section({ url: urlOrNull(['ws', 'wss']).prefault(null) });
+
+/** One of several daemons that divide the markets among them. */
+const collector = section({ share: shareOrNull().prefault(null) });
 
 const PERCENT_ENCODED = ' (# / ? @ of a password are written %23 %2F %3F %40)';
 const database = section({
@@ -131,6 +135,7 @@ export const configSchema = section({
   exchange,
   realtime,
   database,
+  collector,
   spool,
   streams,
   verification: section({ enabled }),

@@ -6,6 +6,7 @@ import {
   MAX_DURATION_MS,
   parseDuration,
 } from '../kernel/durations.js';
+import { SHARES_MAX, Share } from '../model/share.js';
 
 /** How a schedule is written, for messages. */
 const CRON_FORM =
@@ -204,6 +205,13 @@ export const marketNames = () =>
       typeof member === 'string' && /^[^\s,\p{Cc}]{1,64}$/u.test(member);
     if (members === undefined || members.length > 100_000) return REFUSED;
     return members.every(isName) && !hasTwins(members) ? members : REFUSED;
+  });
+
+/** A share of the markets, such as 2/3. */
+export const shareOrNull = () =>
+  value(`a share such as 2/3 of at most ${SHARES_MAX}, or null`, (raw) => {
+    if (raw === null || raw === '') return null;
+    return typeof raw === 'string' && Share.parse(raw.trim()) !== undefined ? raw.trim() : REFUSED;
   });
 
 /** Lengths in whole seconds that pass `accepts`, as a list or separated by commas. */

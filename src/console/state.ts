@@ -4,6 +4,7 @@ import { MINUTE_MS, SECOND_MS, shownDuration } from '../kernel/durations.js';
 import { streamName } from '../model/series.js';
 import type { STATE } from './api/documents.js';
 import type { HealthReport } from './health.js';
+import { idleText } from './shares.js';
 import {
   type ArchiveStatus,
   type DaemonStatus,
@@ -124,6 +125,8 @@ function daemonState(
     const text = `${begin}; ${counted(requestsWaiting, 'request')} wait: the settings ask for more than exchange.requestsPerS allows.`;
     return found('busy', text, 'tapekeep config show exchange streams');
   }
+  const idle = archive === null ? undefined : idleText(archive.shares);
+  if (idle !== undefined) return found('busy', `${begin}; ${idle}.`, 'tapekeep status');
   const open = archive === null ? undefined : gapsText(archive);
   if (open !== undefined) return found('busy', `${begin}; ${open}.`, 'tapekeep gaps');
   return found('good', `${begin}.`);

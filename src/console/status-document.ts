@@ -7,9 +7,17 @@ import { incidentsOf } from '../model/incidents.js';
 import { MOMENT_STREAMS, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import { verifiedLagOf } from '../observe/collect-events.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
-import type { ArchiveIdentity, CheckTotals, Gap, GapTotals, StreamStatus } from '../store/index.js';
+import type {
+  ArchiveIdentity,
+  CheckTotals,
+  Gap,
+  GapTotals,
+  Holders,
+  StreamStatus,
+} from '../store/index.js';
 import { STATE } from './api/documents.js';
 import { REPORT } from './health.js';
+import { SHARES, sharesOf } from './shares.js';
 
 /**
  * The status as one document, of a running daemon and of an archive alone: figures are numbers, names
@@ -115,6 +123,7 @@ const LEDGER = z.object({
   heldPartitions: z
     .array(z.object({ partition: z.string(), heldBy: z.array(z.string()) }))
     .describe('due to be archived or deleted, and held by the transactions of others'),
+  shares: SHARES,
   oldestOpenGapAgeS: seconds().nullable(),
   mismatches: count().describe('candles with which the stored trades do not agree'),
   verifiedLagS: seconds()
@@ -144,6 +153,7 @@ const ROWS = z.object({
 
 const DAEMON = z.object({
   phase: z.string(),
+  share: z.string().nullable().describe('of the markets, such as 2/3; null: all of them'),
   heldBy: z.string().nullable().describe('the other daemon that holds the archive; null: this one'),
   standbys: z.array(z.string()).describe('daemons that stand by for this one'),
   isTimeSettled: z.boolean().describe('while false nothing new is covered'),
@@ -238,6 +248,8 @@ export interface LedgerCount {
   readonly newestGaps?: readonly Gap[];
   /** Partitions that others keep from changing their place. */
   readonly held?: readonly { readonly partition: string; readonly heldBy: readonly string[] }[];
+  /** Daemons that collect; left out: not looked for. */
+  readonly holders?: Holders;
 }
 
 /** What of it is wanted. */
@@ -352,6 +364,7 @@ export function archiveStatus(
     openGaps: openGaps.map((one) => shownGaps(one, nowMs)),
     lostGaps: lostGaps.map((one) => shownGaps(one, nowMs)),
     heldPartitions: (counted.held ?? []).map((one) => ({ ...one, heldBy: [...one.heldBy] })),
+    shares: counted.holders === undefined ? null : sharesOf(counted.holders),
     oldestOpenGapAgeS: oldestMs === null ? null : tenths(nowMs - oldestMs),
     mismatches: checks.reduce((all, one) => all + one.mismatches, 0),
     verifiedLagS: verifiedLagS(checks, nowMs),

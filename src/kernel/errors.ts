@@ -54,6 +54,7 @@ const STORE = {
     database_too_old: 'Postgres is older than 15.',
     embedded_postgres_locked: 'Another program owns the embedded Postgres, which does not respond.',
     writer_lock_held: 'Another daemon writes to this archive.',
+    shares_differ: 'Another daemon divides the markets into another number of shares.',
   }),
   ...entries('retry', 'database', {
     database_login_refused: 'Postgres refuses the user, the password or the database.',

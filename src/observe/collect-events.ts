@@ -417,12 +417,15 @@ export interface CompletenessCount {
     /** The exchange's time now minus the end of the newest check; null without one, or of a market that is not listed. */
     readonly lagMs: number | null;
   }[];
+  /** Shares of the markets that no daemon collects. */
+  readonly idleShares: number;
 }
 
 function countCompleteness(
   { metrics }: Recorder,
-  { coverage, openGaps, checks }: CompletenessCount,
+  { coverage, openGaps, checks, idleShares }: CompletenessCount,
 ): void {
+  metrics.move('shares_idle', idleShares);
   metrics.reset('coverage_ratio', 'open_gap_seconds_by_reason', 'oldest_open_gap_seconds');
   metrics.reset('mismatches', 'verified_lag_seconds');
   // The value set last is shown: for markets beyond the limit, which share one label, the worst.
@@ -444,13 +447,14 @@ function countCompleteness(
   }
 }
 
-function summaryOf({ coverage, openGaps, checks }: CompletenessCount) {
+function summaryOf({ coverage, openGaps, checks, idleShares }: CompletenessCount) {
   const ages = openGaps.map(({ oldestAgeMs }) => oldestAgeMs);
   return {
     mismatches: checks.reduce((sum, { mismatches }) => sum + mismatches, 0),
     oldestGapMs: ages.length === 0 ? null : Math.max(0, ...ages),
     lowestCoverage: coverage.reduce((low, { ratio }) => Math.min(low, ratio), 1),
     verifiedLagMs: verifiedLagOf(checks),
+    ...(idleShares > 0 && { idleShares }),
   };
 }
 

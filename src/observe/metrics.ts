@@ -127,6 +127,7 @@ const GAUGES = {
   'disk_size_bytes{directory}': 'Size of that disk.',
   archive_held: '1 while the process holds the archive and collects, 0 while it stands by.',
   standbys: 'Daemons that stand by, as the holder sees them.',
+  shares_idle: 'Shares of the markets that no daemon collects.',
   database_up: '1 while the database is writable, else 0.',
   'rows_in_flight{stream}': 'Received rows without an outcome yet.',
   'lag_seconds{stream,market}': 'Age of the newest stored row, in exchange time.',

@@ -66,6 +66,7 @@ export type { UntimedTrades } from './reading/stored-rows.js';
 export type { Run, RunFacts } from './runs.js';
 export {
   type ArchiveIdentity,
+  type ListedMarkets,
   type MarketChanges,
   type OffsetMode,
   otherExchange,
@@ -96,10 +97,10 @@ export {
   readCoverage,
   type SealNeeds,
 } from './sealing/settled.js';
-
 export type { SpoolSettings } from './spool/spool.js';
 export { fromMs as timestampSql, toMs as millisSql } from './sql.js';
 export type { Lease } from './writer/lease.js';
 export type { Freed, Standby } from './writer/standing-by.js';
+export { type Holders, sharesWithoutHolder } from './writer/standing-by.js';
 
 export type CheckStore = Store['checks'];

@@ -1,13 +1,14 @@
 import type { Span } from '../kernel/span.js';
 import { isoMs } from '../kernel/timestamp.js';
-import type { SeriesTable } from '../model/series.js';
+import type { StreamRef } from '../model/batch.js';
+import { type SeriesTable, tableOfStream } from '../model/series.js';
 import type { Runner } from './connection.js';
 import { StoreError } from './errors.js';
-import type { NamedStatement } from './sql.js';
+import { type NamedCall, type NamedStatement, unnested } from './sql.js';
 
 /**
  * The journal: which time ranges each transaction changed (sql/0001, table journal). Numbers of entries grow without
- * gaps in the order of commits, because whoever adds entries holds one row until COMMIT.
+ * gaps in the order of commits, because whoever adds entries holds one row until COMMIT. A transaction adds them last.
  */
 
 /** Kinds of changes; sql/0001 explains each. */
@@ -54,13 +55,31 @@ export const ADD_ENTRIES: NamedStatement = {
   sql: 'INSERT INTO journal SELECT * FROM new_entries($1, $2, $3, $4, $5, $6)',
 };
 
+/** Changed time range of the rows of a stream. */
+export type StreamChange = Pick<StreamRef, 'kind' | 'marketId' | 'variant'> & {
+  readonly change: 'revoked' | 'exposed';
+  readonly span: Span;
+};
+
+/** Calls that add entries of changes, in their order of kinds. */
+export function entriesOfChanges(changes: readonly StreamChange[]): NamedCall[] {
+  return (['revoked', 'exposed'] as const).flatMap((change): NamedCall[] => {
+    const rows = changes
+      .filter((one) => one.change === change)
+      .map(({ kind, span, ...one }) => ({
+        ...{ ...one, series: tableOfStream(kind), span: entrySpan(span) },
+      }));
+    if (rows.length === 0) return [];
+    return [
+      [ADD_ENTRIES, [change, ...unnested(rows, 'series', 'marketId', 'variant', 'span'), []]],
+    ];
+  });
+}
+
 /** A time range as an entry has it. */
 export function entrySpan({ fromMs, toMs }: Span): string {
   return `[${isoMs(fromMs)},${isoMs(toMs)})`;
 }
-
-/** Taken by a transaction that adds entries after it has locked something else. */
-export const LOCK_JOURNAL = 'SELECT lock_journal()';
 
 /** Followers must reload after the database went back: its numbers may name other entries now. */
 export const RESTART_JOURNAL = 'SELECT restart_journal()';
@@ -72,10 +91,10 @@ const CHANGES_SINCE = `
          coalesce((extract(epoch FROM lower(j.span)) * 1000)::float8, '-infinity') AS from_ms,
          coalesce((extract(epoch FROM upper(j.span)) * 1000)::float8, 'infinity') AS to_ms,
          j.received
-  FROM writer_commit w
+  FROM journal_end w
   LEFT JOIN LATERAL (
     SELECT * FROM journal WHERE entry_no > $1 ORDER BY entry_no LIMIT $2) j ON true
-  WHERE w.share = 0 ORDER BY j.entry_no`;
+  ORDER BY j.entry_no`;
 
 type FoundEntry = Omit<JournalEntry, 'span' | 'number'> &
   Span & {
@@ -86,9 +105,7 @@ type FoundEntry = Omit<JournalEntry, 'span' | 'number'> &
 
 /** Number of the newest entry: where a follower begins that has just read everything. */
 export async function journalNumber(runner: Runner): Promise<number> {
-  const [row] = await runner.rows<{ newest: number }>(
-    'SELECT entry_no AS newest FROM writer_commit WHERE share = 0',
-  );
+  const [row] = await runner.rows<{ newest: number }>('SELECT entry_no AS newest FROM journal_end');
   return row?.newest ?? 0;
 }
 

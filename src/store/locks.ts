@@ -1,4 +1,5 @@
 import type { ErrorAction, StoreErrorCode } from '../kernel/errors.js';
+import type { Share } from '../model/share.js';
 import type { Runner } from './connection.js';
 import { StoreError } from './errors.js';
 
@@ -8,7 +9,7 @@ import { StoreError } from './errors.js';
  */
 
 /** Names of what is locked by rows until the end of a transaction, most of them a market each. */
-type RowLock = 'catalog' | 'gaps' | 'market' | 'checks' | 'writer';
+type RowLock = 'catalog' | 'gaps' | 'market' | 'checks';
 /** Names of what one connection holds until it ends. */
 type HeldLock = 'sealing' | 'writer';
 
@@ -26,38 +27,59 @@ export const lockRowsSql = (name: RowLock, ids = `'{0}'`) => `SELECT lock_rows('
  */
 export const LOCK_MARKETS = lockRowsSql('market', '$1::int[]');
 
+/** Taken by a transaction that changes partitions, before anything that a commit of a writer may wait for. */
+export const LOCK_WRITERS = 'SELECT lock_writers()';
+
 /** Held by readers until their transaction ends: partitions on their way out wait for it. */
 export const LOCK_READING = 'LOCK TABLE reader_lock IN ACCESS SHARE MODE';
 
 /** What the server calls a program that fills what was asked for, and collects nothing of the time that passes. */
 export const FILLER = 'tapekeep fill';
 
-/** Who writes. */
-export const FIND_WRITER = `
-  SELECT pid, held_by AS user, application FROM lock_holder('writer') WHERE pid IS NOT NULL`;
+/** Who writes: one, or one of each share. */
+export const FIND_WRITERS = `SELECT pid FROM lock_holders('writer')`;
 
-const HOLD = 'SELECT got, held_by_other AS held_by FROM hold_lock($1)';
+const HOLD = 'SELECT got, held_by_other AS held_by, held_shares FROM hold_lock($1, $2, $3)';
 
 interface Refusal {
   readonly code: StoreErrorCode;
   readonly action: ErrorAction;
   /** What to write of another holder. */
   readonly text: (heldBy: string) => string;
+  /** Share of the lock; left out: all of it, however others divide it. */
+  readonly share?: Share | undefined;
 }
 
 /**
  * Takes a lock for as long as a connection lives, without waiting.
  *
- * @throws StoreError as `refusal` says, while another connection has it
+ * @throws StoreError as `refusal` says, while another connection has it; `shares_differ` while another one has a share of
+ *   another number
  */
 export async function holdLock(
   connection: Runner,
   name: HeldLock,
-  { code, action, text }: Refusal,
+  { code, action, text, share }: Refusal,
 ): Promise<void> {
-  const [row] = await connection.rows<{ got: boolean; heldBy: string }>(HOLD, [name]);
+  const values = [name, share?.number ?? 0, share?.of ?? null];
+  const [row] = await connection.rows<Answer>(HOLD, values);
   if (row?.got === true) return;
-  throw new StoreError(code, text(row?.heldBy ?? 'unknown'), { action });
+  const { heldBy = 'unknown', heldShares = null } = row ?? {};
+  if (share !== undefined && heldShares !== share.of) {
+    throw new StoreError(
+      'shares_differ',
+      `this daemon collects ${share} (collector.share), and another one holds the archive (${heldBy}), which is divided into ${heldShares}: give all daemons the same number of shares, or stop all others first`,
+      { action },
+    );
+  }
+  throw new StoreError(code, text(heldBy), { action });
+}
+
+interface Answer {
+  readonly got: boolean;
+  readonly heldBy: string;
+  /** Into how many shares it is divided; null: this lock has none. */
+  readonly heldShares: number | null;
 }
 
 /** A session that has a lock which another one wants. */

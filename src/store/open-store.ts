@@ -4,6 +4,7 @@ import { AbortedError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Batch, CommitResult, StreamRef } from '../model/batch.js';
 import { saneWindow } from '../model/columns.js';
+import { Share } from '../model/share.js';
 import type { StoreEvents } from '../observe/events.js';
 import {
   PendingSearch,
@@ -80,13 +81,14 @@ import {
   readTradedSlots,
   readUntimedTrades,
 } from './reading/stored-rows.js';
-import { noteRun, readRuns } from './runs.js';
+import { noteRun, type RunFacts, readRuns } from './runs.js';
 import {
   claimArchive,
   ensureMarkets,
   ensureStream,
   noteStartTry,
   readArchive,
+  readListedMarkets,
   readOffsetModes,
   readStartTries,
   rememberOffsetMode,
@@ -107,7 +109,7 @@ import { type HeldLeaseOptions, Lease } from './writer/lease.js';
 import type { LeaseOptions } from './writer/lease-wire.js';
 import {
   askHandover,
-  readHolder,
+  readHolders,
   readStandbys,
   type StandByOptions,
   StandingBy,
@@ -153,6 +155,8 @@ export interface StoreOptions {
   readonly quarantineKeepRows?: number;
   /** Reads trades that have left the database, to know those that come once more. Default: none is known. */
   readonly archivedTrades?: ArchivedTrades;
+  /** Share of the markets that a daemon collects. Default: all of them, however daemons divide them. */
+  readonly share?: Share | undefined;
   /** Keeps what cannot be asked for again while the database is away. Default: such a commit waits like any other. */
   readonly spool?: SpoolSettings;
 }
@@ -214,8 +218,8 @@ const LEDGER = {
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
   ...{ storedTrades: readStoredTrades, storedAbove: readStoredAbove },
   ...{ hasTradeBefore, tradedSlots: readTradedSlots, untimedTrades: readUntimedTrades },
-  ...{ touchSession, closeOrphanSessions, noteRun },
-  ...{ askHandover, standbys: readStandbys, holder: readHolder },
+  ...{ touchSession, askHandover, standbys: readStandbys, holders: readHolders },
+  listedMarkets: readListedMarkets,
 };
 
 /** Changes of catalog and ledger that the program remembers, in transactions beside the writer's. */
@@ -270,6 +274,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
  * than Postgres 15, or does not fit this program.
  */
 export async function openStore(options: StoreOptions) {
+  const { share = Share.whole } = options;
   const settings = { ...DEFAULTS, exchangeNowMs: () => options.clock.wallMs(), ...options };
   const { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs } = settings;
   const connection = { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs };
@@ -304,7 +309,7 @@ export async function openStore(options: StoreOptions) {
   });
   const spool: Spool = new Spool({
     ...(settings.spool ?? { dir: '', maxBytes: 0 }),
-    ...{ clock, random, telemetry, database, writer },
+    ...{ share, clock, random, telemetry, database, writer },
   });
   /** Commits that have not ended, the oldest first. */
   const underWay = new Set<{ readonly sinceMs: number }>();
@@ -381,12 +386,13 @@ export async function openStore(options: StoreOptions) {
     },
 
     /**
-     * Revokes what is covered beyond the exchange's present, by the writer; see the function of that name.
+     * Revokes what is covered of its share beyond the exchange's present, by the writer; see the function of that name.
      *
      * @throws {@link StoreError}
      */
     async revokeBeyond(untilMs: number, how: Parameters<typeof revokeBeyond>[3]) {
-      return await revokeBeyond(open(), (batch) => writer.commit(batch, writer.era), untilMs, how);
+      const commit = (batch: Batch) => writer.commit(batch, writer.era);
+      return await revokeBeyond(open(), commit, untilMs, how, (stream) => share.keeps(stream));
     },
 
     /** How long the oldest commit under way has been waiting, milliseconds; 0 when there is none. */
@@ -435,11 +441,12 @@ export async function openStore(options: StoreOptions) {
     outage: () => writer.outage,
 
     /**
-     * Makes this store the only writer of its database. Held until `stop`; taken again before anything
+     * Makes this store the only writer of its share of the database. Held until `stop`; taken again before anything
      * else is written when its connection was lost.
      *
      * @param application what the server is to call it, such as {@link FILLER}
-     * @throws {@link StoreError} `writer_lock_held` when another daemon has it.
+     * @throws {@link StoreError} `writer_lock_held` when another daemon has it; `shares_differ` when others divide it into
+     *   another number of shares.
      */
     async acquireWriterLock(application?: string): Promise<void> {
       open();
@@ -449,13 +456,23 @@ export async function openStore(options: StoreOptions) {
     /** Shows from here on that this store holds the writer's lock; see {@link Lease}. */
     keepLease(hears: Omit<HeldLeaseOptions, keyof LeaseOptions | 'token'>): Lease {
       open();
-      return new Lease({ connection, clock, token: () => writer.lockToken, ...hears });
+      return new Lease({ connection, clock, share, token: () => writer.lockToken, ...hears });
     },
 
     /** Watches the process that holds the writer's lock; see {@link StandingBy}. */
     standBy(how: Omit<StandByOptions, keyof LeaseOptions>): StandingBy {
       open();
-      return new StandingBy({ connection, clock, ...how });
+      return new StandingBy({ connection, clock, share, ...how });
+    },
+
+    /** Closes sessions of its share that a crash left open. Returns how many. */
+    async closeOrphanSessions(): Promise<number> {
+      return await closeOrphanSessions(open(), share);
+    },
+
+    /** Remembers that a program begins to collect its share. */
+    async noteRun(facts: RunFacts): Promise<void> {
+      await noteRun(open(), facts, share);
     },
 
     /** Keeps partitions ready beyond `nowExchangeMs`. */

@@ -1,4 +1,5 @@
 import type { Span } from '../kernel/span.js';
+import type { Share } from '../model/share.js';
 import type { Runner } from './connection.js';
 import { fromMs, rangeSql } from './sql.js';
 
@@ -18,19 +19,25 @@ export interface Run extends RunFacts {
   readonly endedAtMs: number | null;
 }
 
-/** A program that is killed cannot say when it ended: its last note of the present does. */
+/**
+ * A program that is killed cannot say when it ended: its last note of the present does. Those whom a share excludes have
+ * ended.
+ */
 const END_EARLIER = `
   UPDATE run SET ended_at = greatest(run.started_at, (SELECT present_noted_at FROM archive))
-  WHERE ended_at IS NULL`;
-const NOTE = 'INSERT INTO run (host, version, config_hash) VALUES ($1, $2, $3)';
+  WHERE ended_at IS NULL AND ($1 = 0 OR share IN (0, $1) OR shares <> $2)`;
+const NOTE =
+  'INSERT INTO run (host, version, config_hash, share, shares) VALUES ($1, $2, $3, $4, $5)';
 
-/** Remembers that a program begins to collect, once it alone may write. */
+/** Remembers that a program begins to collect a share, once it alone may write that. */
 export async function noteRun(
   runner: Runner,
   { host, version, configHash }: RunFacts,
+  share: Share,
 ): Promise<void> {
-  await runner.rows(END_EARLIER);
-  await runner.rows(NOTE, [host.slice(0, 255), version, configHash]);
+  const values = [share.number, share.of];
+  await runner.rows(END_EARLIER, values);
+  await runner.rows(NOTE, [host.slice(0, 255), version, configHash, ...values]);
 }
 
 /** Most runs that are listed. */

@@ -34,6 +34,7 @@ const LOCAL = [
   'reader_lock',
   'writer_commit',
   'server_timeline',
+  'journal_end',
   'writer_beat',
   'writer_standby',
   'journal',

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
+import { Share } from '../../src/model/share.js';
 import { FILLER, type Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
@@ -154,9 +155,9 @@ test('a lock that only a dead connection of the holder has is no loss', async (t
 test('a holder hears that a handover is asked, where a standby is there', async (t) => {
   const { store, url } = await openTestStore();
   const { store: spare } = await openTestStore({ databaseUrl: url });
-  assert.equal(await spare.askHandover(), undefined, 'nobody holds it');
+  assert.equal(await spare.askHandover(Share.whole), undefined, 'nobody holds it');
   const { lease, asked, beats } = await hold(t, store);
-  assert.notEqual(await spare.askHandover(), undefined);
+  assert.notEqual(await spare.askHandover(Share.whole), undefined);
   await beats.more(2);
   assert.equal(asked.count, 0, 'nobody would take it');
   const { asked: heard, standing } = standBy(t, spare);

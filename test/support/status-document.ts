@@ -46,7 +46,7 @@ export function servedDocument({
     archive: null,
     ...given,
     daemon: {
-      ...{ heldBy: null, standbys: [] },
+      ...{ share: null, heldBy: null, standbys: [] },
       ...{ phase: 'collecting', isTimeSettled: true, isTimeDisputed: false },
       ...{ timeBasis: 'exchange', markets: 1 },
       ...{

@@ -219,6 +219,8 @@ class LifeRun {
 
   async #expire(one: PartitionInfo): Promise<LifeOutcome> {
     const { watcher, cold, store } = this.#context;
+    const lagging = await this.#lagging(one);
+    if (lagging !== undefined) return kept(one, lagging);
     if (one.uri !== null) await assertColdOwner(cold, await store.sealing.identity());
     const manifest =
       one.uri === null ? undefined : await this.#manifestOf(one).catch(() => undefined);
@@ -231,6 +233,13 @@ class LifeRun {
       await this.#removeFiles(manifest, one);
     }
     return { partition: one, became: 'expired', rows: one.rows, note: null };
+  }
+
+  /** Says what daemons that divide the markets still lack of a partition; undefined: nothing, or there is one daemon. */
+  async #lagging(one: PartitionInfo): Promise<string | undefined> {
+    const { admin, store, rules } = this.#context;
+    if ((await store.holders()).shares === 1) return undefined;
+    return await unsettledNote(admin, one, { ...NO_NEEDS, markets: rules.markets });
   }
 
   /** Sees to it that a sealed partition has whole files. Returns their size; undefined: it was reopened meanwhile. */

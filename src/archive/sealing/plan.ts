@@ -185,6 +185,8 @@ export async function unsettledNote(
       const reached = isoMs(span.toMs);
       return `the walk back through the history of ${of} has not come to its start, and may bring more from before ${reached}: collect on, then seal it`;
     }
+    case 'share':
+      return `${of} are not collected yet: start the daemon of its share (collector.share)`;
     case 'suspect':
       return `${of} are doubted from ${at} on, and not fetched again yet`;
     case 'times':

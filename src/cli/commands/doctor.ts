@@ -16,6 +16,7 @@ import {
   hasEmbeddedCluster,
   otherExchange,
   type Store,
+  sharesWithoutHolder,
 } from '../../store/index.js';
 import { adviceOn } from '../api/advice.js';
 import { checkEndpoints, type EndpointAnswer } from '../api/endpoint-check.js';
@@ -212,6 +213,8 @@ const IDLE_ADVICE =
 const UNREAD_ADVICE =
   'set cold.serve.host to an address of this machine that the database reaches, and start the daemon again';
 
+const SHARE_ADVICE = 'start a daemon with this collector.share (docs/guides/shares.md)';
+
 async function archiveFound(
   store: Store,
   where: string,
@@ -232,6 +235,9 @@ async function archiveFound(
     !mayWrite && wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE),
     unstored !== undefined && wrong(`${where} stores nothing: ${unstored}`),
     (await store.inspection.isWritten()) && writer,
+    ...sharesWithoutHolder(await store.holders()).map((share) =>
+      warning(`${where}: no daemon collects share ${share} of the markets`, SHARE_ADVICE),
+    ),
     ...(await store.standbys()).map((one) => ok(`${where}: ${standbyText(one)} stands by`)),
     trouble !== null && warning(trouble.found, trouble.advice),
     unread !== null &&

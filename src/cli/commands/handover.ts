@@ -2,7 +2,7 @@ import { sleep } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { command } from '../command.js';
 import { standbyText } from '../gaps.js';
-import { archive } from '../opening/database.js';
+import { archive, shareOf } from '../opening/database.js';
 import { textOf } from '../output.js';
 
 /** A holder stores what it has within this time, and a standby takes the lock soon after. */
@@ -17,24 +17,29 @@ Asks the daemon that collects to hand the archive over to one that stands by. Th
 the archive go and stands by itself. Waits until the other one has it; the log of either says so. The daemon does
 the same when it is stopped while another one stands by.
 
+Where daemons divide the markets, collector.share names the share.
+
   tapekeep handover`,
   needs: archive(),
   async run({ session, store, signal }) {
-    const { clock } = session;
-    const [first] = await store.standbys();
+    const { clock, config } = session;
+    const share = shareOf(config);
+    const of = share.isWhole ? '' : ` of share ${share}`;
+    const first = (await store.standbys()).find((one) => one.share === share.number);
     if (first === undefined) {
       throw refused(
-        'no daemon stands by: start one on this archive first (docs/guides/standby.md)',
+        `no daemon${of} stands by: start one on this archive first (docs/guides/standby.md)`,
       );
     }
-    const token = await store.askHandover();
+    const token = await store.askHandover(share);
     if (token === undefined) {
-      throw refused('no daemon holds the archive at present; the one that stands by takes it');
+      throw refused(`no daemon${of} holds the archive at present; the one that stands by takes it`);
     }
     const endMs = clock.monotonicMs() + LIMIT_MS;
     while (clock.monotonicMs() < endMs) {
       await sleep(clock, LOOK_EVERY_MS, signal);
-      const holder = await store.holder();
+      const { holders } = await store.holders();
+      const holder = holders.find((one) => one.share === share.number);
       if (holder === undefined || holder.token === token) continue;
       const text = `Handed over; ${holder.application}, server process ${holder.pid}, has the archive.`;
       process.stdout.write(textOf([text, `It stood by on ${standbyText(first)}.`]));

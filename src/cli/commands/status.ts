@@ -17,7 +17,14 @@ import type { GapReason } from '../../model/gap-reasons.js';
 import { streamName } from '../../model/series.js';
 import type { CheckTotals, StreamStatus } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
-import { expiredLine, leftOutText, notCollecting, standbyText, streamText } from '../gaps.js';
+import {
+  expiredLine,
+  leftOutText,
+  notCollecting,
+  sharesLines,
+  standbyText,
+  streamText,
+} from '../gaps.js';
 import { lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, kindsArgument, limitOrNoneArgument, MARKETS } from '../options.js';
@@ -64,11 +71,12 @@ The JSON lists every stream. It is the document that a daemon serves as /status;
 docs/reference/status.schema.json.`,
   needs: archive(),
   async run({ session, store, nowMs }, { markets, kinds, worst, all: isAll, isSummary, json }) {
-    const [identity, isWritten, isCollecting, standbys, known, streams, gaps, checks] =
+    const [identity, isWritten, isCollecting, holders, standbys, known, streams, gaps, checks] =
       await Promise.all([
         store.archive(),
         store.inspection.isWritten(),
         store.inspection.isCollecting(),
+        store.holders(),
         store.standbys(),
         store.inspection.streams(),
         store.statusRows(nowMs),
@@ -79,7 +87,7 @@ docs/reference/status.schema.json.`,
     const held = await findHeld(store, lifeRulesOf(session.config), { nowMs, wallMs });
     const configured = session.config.markets.map((market) => ({ market }));
     selectMarkets(markets, [...marketsOf(streams), ...configured], '--market');
-    const counted = { atMs: nowMs, streams, gaps, checks, held };
+    const counted = { atMs: nowMs, streams, gaps, checks, held, holders };
     const isEach = isAll || json || streams.length <= LISTED_STREAMS;
     const limit = isSummary ? 0 : (worst ?? (isEach ? undefined : LISTED_STREAMS));
     const status = archiveStatus(counted, nowMs, { markets, kinds, worst: limit });
@@ -108,6 +116,7 @@ docs/reference/status.schema.json.`,
       identity !== null && absentLine(session.config.markets, known.filter(isShown)),
       left !== undefined && `${left}.`,
       !isCollecting && notCollecting(isWritten),
+      sharesLines(holders),
       standbys.map((one) => `Standing by: ${standbyText(one)}.`),
     ]);
   },

@@ -1,7 +1,9 @@
 import { Collector, type CollectorOptions } from '../../collect/collector.js';
 import type { ExchangePort, StateFeedPort, TradeFeedPort } from '../../collect/ports.js';
 import { systemRandom } from '../../kernel/random.js';
+import { Share } from '../../model/share.js';
 import type { Store } from '../../store/index.js';
+import { shareOf } from '../opening/database.js';
 import { type ExchangeAccess, guardFeedIdentity } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
 
@@ -38,6 +40,7 @@ export function makeCollector(
   const commit: Store['commit'] = (batch, how) => store.commit(batch, { ...how, era });
   const { fillRequests } = restriction ?? store;
   return new Collector({
+    share: restriction === undefined ? shareOf(config) : Share.whole,
     settings: restriction?.settings ?? config,
     only: restriction?.only,
     exchange,

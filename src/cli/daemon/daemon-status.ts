@@ -7,6 +7,7 @@ import {
   type StatusServerOptions,
   startStatusServer,
 } from '../../console/server.js';
+import { idleText, sharesOf } from '../../console/shares.js';
 import { type DiskSpace, standingText } from '../../console/state.js';
 import {
   archiveStatus,
@@ -113,6 +114,7 @@ export async function openDaemonStatus(
         archive: view.counted === undefined ? null : archiveStatus(view.counted, nowMs, selection),
         daemon: {
           phase: phaseText(view),
+          share: config.collector.share,
           heldBy: view.heldBy ?? null,
           standbys: [...view.standbys],
           isTimeSettled: exchangeTime.lived !== undefined,
@@ -219,6 +221,7 @@ async function ready(
   const standing = (collector?.standing ?? []).filter(
     ({ standingMs }) => standingMs > standingLimitMs,
   );
+  const idle = view.counted?.holders && idleText(sharesOf(view.counted.holders));
   const answer = silentMs === undefined ? 'no answer yet' : `last answer ${ago(silentMs)}`;
   return healthReport([
     { name: 'phase', ok: phase === 'collecting', detail: phaseText(view) },
@@ -237,6 +240,7 @@ async function ready(
           ? `the coverage of no stream stands still for longer than ${shownDuration(standingLimitMs)}`
           : `coverage does not grow: ${standingText(standing.map(standingOf))}`,
     },
+    ...(idle === undefined ? [] : [{ name: 'shares', ok: true, detail: idle }]),
     // Settings are no fault; but what they leave out stands still, and no other check says so.
     ...(view.leftOut === undefined ? [] : [{ name: 'settings', ok: true, detail: view.leftOut }]),
   ]);

@@ -11,8 +11,8 @@ import {
   describeDatabase,
   migrateDatabase,
   openArchive,
+  ownOf,
   refuseSecondWriter,
-  spoolOf,
   startEmbedded,
 } from '../opening/database.js';
 import {
@@ -184,7 +184,7 @@ export class Daemon {
 
   async #openStore(): Promise<Store> {
     const { url } = this.#database ?? { url: '' };
-    const opening = () => openArchive(this.#options, url, spoolOf(this.#options.config));
+    const opening = () => openArchive(this.#options, url, ownOf(this.#options.config));
     this.#store = await this.#retrying(opening, (late) => late.stop());
     return this.#store;
   }

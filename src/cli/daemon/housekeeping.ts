@@ -8,10 +8,10 @@ import { checksLagMs, gapsByReason, type LedgerCount } from '../../console/statu
 import { obtain } from '../../kernel/bounded.js';
 import { sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import type { Store, StreamStatus } from '../../store/index.js';
+import { type Store, type StreamStatus, sharesWithoutHolder } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import { lifeRulesOf } from '../life.js';
-import { coldDirOf, coldOf } from '../opening/database.js';
+import { coldDirOf, coldOf, shareOf } from '../opening/database.js';
 import type { Session } from '../opening/session.js';
 
 const ROUND_MS = 15_000;
@@ -35,16 +35,18 @@ interface HouseOptions extends Session {
 
 /**
  * What goes on beside collecting: partitions made ahead, sealed and moved, closed gaps noted, gaps counted, what
- * others ask for taken up, and what is stored verified. Ends when all of it has ended after `signal` aborted.
+ * others ask for taken up, and what is stored verified. Of several shares the first one does what concerns all markets.
+ * Ends when all of it has ended after `signal` aborted.
  */
 export async function keepHouse(store: Store, options: HouseOptions): Promise<void> {
   const { config, clock, telemetry, exchangeTime } = options;
   const nowMs = () => exchangeTime.nowMs();
   const verifying = { archive: store, clock, nowMs, telemetry: telemetry.verify };
+  const { isFirst } = shareOf(config);
   await Promise.all([
-    config.verification.enabled && new Verification(verifying).run(options.signal),
+    isFirst && config.verification.enabled && new Verification(verifying).run(options.signal),
     passOnRequests(options),
-    keepPartitions(store, options),
+    isFirst && keepPartitions(store, options),
     repeat(options, ROUND_MS, rounds(store, options)),
   ]);
 }
@@ -74,13 +76,15 @@ async function repeat(
 }
 
 function rounds(store: Store, options: HouseOptions) {
-  const { clock, exchangeTime, telemetry, tick } = options;
+  const { config, clock, exchangeTime, telemetry, tick } = options;
+  const { isFirst } = shareOf(config);
   let countAtMs = clock.monotonicMs();
   let round = 0;
   return async () => {
     tick();
     round += 1;
-    const removed = await store.replaceRemovedPartitions(Math.floor(exchangeTime.nowMs()));
+    const nowMs = Math.floor(exchangeTime.nowMs());
+    const removed = isFirst ? await store.replaceRemovedPartitions(nowMs) : [];
     for (const name of removed) {
       const message = `the partition ${name} was dropped or detached by hand: what it covered is a gap now, and trades and candles of it are fetched again`;
       telemetry.daemon.warned({ code: 'partition_removed', message });
@@ -88,7 +92,7 @@ function rounds(store: Store, options: HouseOptions) {
     const startMs = clock.monotonicMs();
     const isCounting = startMs >= countAtMs;
     try {
-      if (round % PARTITION_ROUNDS === 0) await store.makePartitionsAhead(exchangeTime.nowMs());
+      if (isFirst && round % PARTITION_ROUNDS === 0) await store.makePartitionsAhead(nowMs);
       if (isCounting) await countLedger(store, options);
     } finally {
       const endMs = clock.monotonicMs();
@@ -102,32 +106,39 @@ const NEWEST_GAPS = 500;
 
 /** Goes through the ledger whole, and reports how complete the archive is. */
 export async function countLedger(store: Store, options: HouseOptions): Promise<void> {
-  const { exchangeTime, telemetry, onCounted } = options;
-  await store.closeFilledGaps();
+  const { exchangeTime, telemetry, onCounted, config } = options;
+  const share = shareOf(config);
+  if (share.isFirst) await store.closeFilledGaps();
   const atMs = exchangeTime.nowMs();
   const streams = await store.statusRows(atMs);
+  // Each daemon reports its own streams, or sums over all of them would count twice.
+  const own = streams.filter((stream) => share.keeps(stream));
   telemetry.collect.gapsCounted({
-    gaps: streams.map(({ kind, market, openGaps, gapsWithinHistory, openS, unfillableS }) => ({
+    gaps: own.map(({ kind, market, openGaps, gapsWithinHistory, openS, unfillableS }) => ({
       ...{ stream: kind, market, count: openGaps },
       lostCount: Math.max(0, gapsWithinHistory - openGaps),
       ...{ lengthMs: openS * 1000, unfillableMs: unfillableS * 1000 },
     })),
   });
   const times = { nowMs: atMs, wallMs: options.clock.wallMs() };
-  const [gaps, checks, newestGaps, held] = await Promise.all([
+  const [gaps, checks, newestGaps, held, holders] = await Promise.all([
     store.gapTotals(atMs),
     store.checks.totals(),
     store.listGaps({ limit: NEWEST_GAPS }, atMs),
-    findHeld(store, lifeRulesOf(options.config), times),
+    findHeld(store, lifeRulesOf(config), times),
+    store.holders(),
   ]);
-  onCounted({ atMs, streams, gaps, checks, newestGaps, held });
+  onCounted({ atMs, streams, gaps, checks, newestGaps, held, holders });
   telemetry.verify.completenessCounted({
-    coverage: coverageOf(streams),
-    openGaps: gapsByReason(gaps, 'open').map(({ kind, oldestMs, ...gap }) => ({
-      ...{ stream: kind, ...gap },
-      oldestAgeMs: Math.max(0, atMs - oldestMs),
-    })),
-    checks: checks.map((one) => ({ ...one, lagMs: checksLagMs(one, atMs) })),
+    idleShares: sharesWithoutHolder(holders).length,
+    coverage: coverageOf(own),
+    openGaps: (share.isFirst ? gapsByReason(gaps, 'open') : []).map(
+      ({ kind, oldestMs, ...gap }) => ({
+        ...{ stream: kind, ...gap },
+        oldestAgeMs: Math.max(0, atMs - oldestMs),
+      }),
+    ),
+    checks: (share.isFirst ? checks : []).map((one) => ({ ...one, lagMs: checksLagMs(one, atMs) })),
   });
   await reportSize(store, options);
 }

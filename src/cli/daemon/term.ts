@@ -12,7 +12,7 @@ import { Mutex } from '../../kernel/mutex.js';
 import type { Store } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
 import { leftOutText } from '../gaps.js';
-import { coldFolderTrouble } from '../opening/database.js';
+import { coldFolderTrouble, shareOf } from '../opening/database.js';
 import {
   bindArchive,
   type ExchangeAccess,
@@ -129,8 +129,10 @@ export class Term {
     const { store, sending, warm } = this.#options;
     await this.#retrying(() => store.noteRun(runOf(this.#options)));
     await this.#retrying(() => store.closeOrphanSessions());
-    const serving = () => serveArchived(this.#options, store);
-    this.#serving = await this.#retrying(serving, async (late) => await late?.close());
+    if (shareOf(this.#options.config).isFirst) {
+      const serving = () => serveArchived(this.#options, store);
+      this.#serving = await this.#retrying(serving, async (late) => await late?.close());
+    }
     this.access = warm?.access ?? openExchange(this.#options, address, sending);
   }
 

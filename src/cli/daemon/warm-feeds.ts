@@ -3,6 +3,7 @@ import { endsInTime } from '../../kernel/clock.js';
 import { BoundedQueue } from '../../kernel/queue.js';
 import type { Store } from '../../store/index.js';
 import { isSwitchedOn } from '../gaps.js';
+import { shareOf } from '../opening/database.js';
 import {
   type ExchangeAccess,
   type ExchangeAddress,
@@ -97,10 +98,12 @@ export class WarmExchange {
     // A second answer confirms the time of the first.
     await client.call('markets', {}, { signal, priority: 0 });
     if (!config.streams.states.enabled) return;
+    const share = shareOf(config);
     for (const stream of await store.inspection.streams()) {
       const { kind, market, variant } = stream;
       const isNamed = config.markets.length === 0 || config.markets.includes(market);
-      if (kind !== 'states' || !isNamed || !isSwitchedOn(config, stream)) continue;
+      if (kind !== 'states' || !isNamed || !share.has(market) || !isSwitchedOn(config, stream))
+        continue;
       this.#kept.set(`${market} ${variant}`, keep(openStateFeed(market, variant)));
     }
     const proven = Promise.all([...this.#kept.values()].map(({ isProven }) => isProven));

@@ -8,6 +8,7 @@ import type { Config } from '../../config/schema.js';
 import { systemClock, unlessAborted } from '../../kernel/clock.js';
 import { codeOf, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
+import { Share } from '../../model/share.js';
 import {
   findEmbeddedPostgres,
   hasEmbeddedCluster,
@@ -16,8 +17,8 @@ import {
   migrate,
   openStore,
   type PartitionInfo,
-  type SpoolSettings,
   type Store,
+  type StoreOptions,
   startEmbeddedPostgres,
 } from '../../store/index.js';
 import type { Need } from '../command.js';
@@ -110,16 +111,27 @@ export function migrateDatabase(
   return migrate({ databaseUrl, telemetry, ...(onStep && { onStep }) });
 }
 
-/** Folder of the spool and its bound, for the daemon that collects. */
-export function spoolOf({ dataDir, spool }: Config): SpoolSettings {
-  return { dir: join(dataDir, 'spool'), maxBytes: spool.maxBytes };
+/** Share of the markets that the settings name. */
+export function shareOf({ collector }: Config): Share {
+  return Share.parse(collector.share ?? '') ?? Share.whole;
 }
 
-/** Opens the archive with the configured limits. @param spool given by the daemon, which opens it as well */
+/** Parts of the archive that a daemon has for itself: its share of the markets, and its spool. */
+type Own = Required<Pick<StoreOptions, 'share' | 'spool'>>;
+
+export function ownOf(config: Config): Own {
+  const { dataDir, spool } = config;
+  return {
+    share: shareOf(config),
+    spool: { dir: join(dataDir, 'spool'), maxBytes: spool.maxBytes },
+  };
+}
+
+/** Opens the archive with the configured limits. @param own given by the daemon, which opens the spool as well */
 export async function openArchive(
   { config, clock, telemetry, exchangeTime }: Session,
   databaseUrl: string,
-  spool?: SpoolSettings,
+  own?: Own,
 ): Promise<Store> {
   const { poolSize, statementTimeout } = config.database;
   const store: Store = await openStore({
@@ -130,7 +142,7 @@ export async function openArchive(
     poolSize,
     statementTimeoutMs: statementTimeout,
     drainDeadlineMs: 4000,
-    ...(spool && { spool }),
+    ...own,
     exchangeNowMs: () => exchangeTime.nowMs(),
     async *archivedTrades(marketId, span, signal) {
       const { openReading } = await import('../../archive/reading.js');
@@ -335,14 +347,17 @@ export function stoppable(left: string): Need<Look & Left> {
 /**
  * Whether a daemon cannot listen because it is the second one of its archive.
  *
- * @throws StoreError `writer_lock_held` if so; nothing where that cannot be seen
+ * @throws StoreError `writer_lock_held` or `shares_differ` if so; nothing where that cannot be seen
  */
 export async function refuseSecondWriter(session: Session): Promise<void> {
   const { config } = session;
   try {
     if (config.database.url === null && !(await hasEmbeddedCluster(config.dataDir))) return;
-    await withArchive(session, (store) => store.acquireWriterLock());
+    await withDatabase(session, 'existing', async ({ url }) => {
+      const store = await openArchive(session, url, ownOf(config));
+      await store.acquireWriterLock().finally(() => store.stop());
+    });
   } catch (error) {
-    if (codeOf(error) === 'writer_lock_held') throw error;
+    if (['writer_lock_held', 'shares_differ'].includes(codeOf(error))) throw error;
   }
 }

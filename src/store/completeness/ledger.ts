@@ -1,5 +1,6 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
 import type { CoveredRange, IdEpoch, StreamRef } from '../../model/batch.js';
+import type { Share } from '../../model/share.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { removedSql } from '../schema/partitions.js';
@@ -66,7 +67,7 @@ export const LAST_SEEN_ALIVE = `greatest(session.last_message_at, (
       AND c.evidence ->> 'session' = session.session_id::text))`;
 const CLOSE_ORPHANS = `
   UPDATE session SET closed_at = ${LAST_SEEN_ALIVE}, reason = 'the collector ended without closing it'
-  WHERE closed_at IS NULL RETURNING session_id`;
+  WHERE closed_at IS NULL AND ($1::int[] IS NULL OR market_id = ANY ($1)) RETURNING session_id`;
 
 /** Opens a session and returns its id. */
 export async function openSession(
@@ -91,9 +92,18 @@ export async function closeSession(
   await runner.rows(CLOSE_SESSION, [id, atMs, code, reason]);
 }
 
-/** Closes, where they were last seen alive, sessions that a crash left open. Returns how many. */
-export async function closeOrphanSessions(runner: Runner): Promise<number> {
-  return (await runner.rows(CLOSE_ORPHANS)).length;
+/** Closes, where they were last seen alive, sessions of a share that a crash left open. Returns how many. */
+export async function closeOrphanSessions(runner: Runner, share: Share): Promise<number> {
+  return (await runner.rows(CLOSE_ORPHANS, [await readMarketsOf(runner, share)])).length;
+}
+
+/** Ids of the markets that belong to a share; null: all of them. */
+async function readMarketsOf(runner: Runner, share: Share): Promise<number[] | null> {
+  if (share.isWhole) return null;
+  const rows = await runner.rows<{ id: number; name: string }>(
+    'SELECT market_id AS id, name FROM market',
+  );
+  return rows.filter(({ name }) => share.has(name)).map(({ id }) => id);
 }
 
 const RECORD_EPOCH = `

@@ -18,12 +18,18 @@ import {
 import { invalidateChecks } from '../checks/results.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
-import { ADD_ENTRIES, entrySpan, LOCK_JOURNAL } from '../journal.js';
-import { LOCK_MARKETS } from '../locks.js';
+import { entriesOfChanges, type StreamChange } from '../journal.js';
+import { LOCK_MARKETS, LOCK_WRITERS } from '../locks.js';
 import { removedSpans } from '../schema/partitions.js';
 import { fromMs, rangeSql } from '../sql.js';
 import { forgetBeyond, rememberGap } from './gaps.js';
-import { type BeyondPresent, coveredRangeSql, readBeyond, streamRefSql } from './ledger.js';
+import {
+  type BeyondPresent,
+  coveredRangeSql,
+  type NamedStream,
+  readBeyond,
+  streamRefSql,
+} from './ledger.js';
 
 /**
  * Revokes coverage, and moves rows that never were trades to quarantine. All of it runs inside the caller's transaction,
@@ -63,24 +69,24 @@ interface Taken extends CoveredRange {
   readonly updatedAt: string;
 }
 
-/** Revokes coverage of a span and remembers the span as a gap. */
-async function revoke(runner: Runner, revocation: Revocation): Promise<void> {
+/** Revokes coverage of a span and remembers the span as a gap. @returns changes for the journal */
+async function revoke(runner: Runner, revocation: Revocation): Promise<StreamChange[]> {
   const { stream, span, reason, note, atMs } = revocation;
-  if (isEmptySpan(span)) return;
+  if (isEmptySpan(span)) return [];
   const gone = await removedSpans(runner, tableOfStream(stream.kind));
   // Live observations cannot be fetched again.
   const state = MOMENT_STREAMS.has(stream.kind) ? 'unfillable' : 'open';
-  for (const part of subtractSpans(span, gone)) {
+  const parts = subtractSpans(span, gone);
+  for (const part of parts) {
     await cutCoverage(runner, stream, part);
-    const { kind, marketId, variant } = stream;
-    const entry = [[tableOfStream(kind)], [marketId], [variant], [entrySpan(part)], []];
-    await runner.rows(ADD_ENTRIES.sql, ['revoked', ...entry]);
     await invalidateChecks(runner, stream, part);
     await rememberGap(runner, stream, {
       ...{ span: part, state, reason, note, atMs, nextAttemptAtMs: null },
       ...{ isAttempt: false, revokedAtMs: atMs },
     });
   }
+  const { kind, marketId, variant } = stream;
+  return parts.map((part) => ({ change: 'revoked', kind, marketId, variant, span: part }));
 }
 
 async function cutCoverage(runner: Runner, stream: StreamRef, span: Span): Promise<void> {
@@ -111,13 +117,17 @@ async function streamsOf(
 }
 
 const EXPOSE = `
-  SELECT count(expose_trade($1, ${fromMs('at_ms')}, tid, $4)) AS exposed
+  SELECT at_ms, expose_trade($1, ${fromMs('at_ms')}, tid, $4) AS is_exposed
   FROM unnest($2::float8[], $3::bigint[]) AS given(at_ms, tid)`;
 /** Reason under which expose_trade counts them. */
 export const EXPOSED = 'exposed by later answers';
 
-/** Moves rows that never were trades to quarantine, and revokes the coverage around them. */
-async function expose(runner: Runner, exposure: TradeExposure): Promise<void> {
+/**
+ * Moves rows that never were trades to quarantine, and revokes the coverage around them.
+ *
+ * @returns changes for the journal
+ */
+async function expose(runner: Runner, exposure: TradeExposure): Promise<StreamChange[]> {
   const { marketId, span, note, atMs } = exposure;
   const gone = await removedSpans(runner, 'trade');
   const seconds = exposure.rows.map(({ tradedAtS }) => ({
@@ -126,8 +136,9 @@ async function expose(runner: Runner, exposure: TradeExposure): Promise<void> {
   }));
   // No row may leave a second that is still covered.
   const hull = hullOf([span, ...seconds]);
+  const changes: StreamChange[] = [];
   for (const stream of await streamsOf(runner, 'trade', marketId)) {
-    await revoke(runner, { stream, span: hull, reason: 'suspect', note, atMs });
+    changes.push(...(await revoke(runner, { stream, span: hull, reason: 'suspect', note, atMs })));
   }
   const rows = exposure.rows.filter((_, at) => {
     const second = seconds[at];
@@ -135,13 +146,35 @@ async function expose(runner: Runner, exposure: TradeExposure): Promise<void> {
   });
   const secondsMs = rows.map(({ tradedAtS }) => tradedAtS * SECOND_MS);
   const ids = rows.map(({ tid }) => tid);
-  await runner.rows(EXPOSE, [marketId, secondsMs, ids, `${EXPOSED}: ${note}`]);
+  const values = [marketId, secondsMs, ids, `${EXPOSED}: ${note}`];
+  const done = await runner.rows<{ atMs: number; isExposed: boolean }>(EXPOSE, values);
+  const exposed = done.filter(({ isExposed }) => isExposed);
+  return [
+    ...changes,
+    ...exposed.map(({ atMs: fromMs }): StreamChange => {
+      const second = { fromMs, toMs: fromMs + SECOND_MS };
+      return { change: 'exposed', kind: 'trades', marketId, variant: 0, span: second };
+    }),
+  ];
 }
 
-/** Applies the revocations and exposures of batches. */
-export async function revokeAll(runner: Runner, batches: readonly Batch[]): Promise<void> {
-  for (const one of batches.flatMap(({ revoke: all }) => all ?? [])) await revoke(runner, one);
-  for (const one of batches.flatMap(({ expose: all }) => all ?? [])) await expose(runner, one);
+/**
+ * Applies the revocations and exposures of batches.
+ *
+ * @returns changes for the journal, which the caller adds at the end of its transaction
+ */
+export async function revokeAll(
+  runner: Runner,
+  batches: readonly Batch[],
+): Promise<StreamChange[]> {
+  const changes: StreamChange[] = [];
+  for (const one of batches.flatMap(({ revoke: all }) => all ?? [])) {
+    changes.push(...(await revoke(runner, one)));
+  }
+  for (const one of batches.flatMap(({ expose: all }) => all ?? [])) {
+    changes.push(...(await expose(runner, one)));
+  }
+  return changes;
 }
 
 const JUMP_NOTE = "the exchange's clock had shown a time that had not come";
@@ -154,15 +187,17 @@ const JUMP_NOTE = "the exchange's clock had shown a time that had not come";
  * @param untilMs first instant that has not come yet, by the most cautious of the sources of time
  * @param presentMs the same by the source in use; that one, where it is left out
  * @param isStart whether it was covered by an earlier run; see {@link readBeyond}
+ * @param isOwn says which streams are those of the caller
  */
 export async function revokeBeyond(
   database: Database,
   commit: (batch: Batch) => Promise<CommitResult>,
   untilMs: number,
   { isStart, presentMs = untilMs }: { readonly isStart: boolean; readonly presentMs?: number },
+  isOwn: (stream: NamedStream) => boolean,
 ): Promise<BeyondPresent[]> {
   await forgetBeyond(database, presentMs, isStart);
-  const found = await readBeyond(database, untilMs, isStart);
+  const found = (await readBeyond(database, untilMs, isStart)).filter(isOwn);
   const revocation = { reason: 'clock jumped', note: JUMP_NOTE, atMs: untilMs } as const;
   const all = found.map(({ span, market: _, ...one }): Revocation => {
     return { stream: { ...one, collectFromMs: null }, span, ...revocation };
@@ -203,12 +238,14 @@ export async function replaceRemovedPartitions(
     await database.transaction(async (runner) => {
       const streams = await streamsOf(runner, tableName, null);
       // In the order of the writer.
-      await runner.rows(LOCK_JOURNAL);
+      await runner.rows(LOCK_WRITERS);
       await runner.rows(LOCK_MARKETS, [[...new Set(streams.map(({ marketId }) => marketId))]]);
       const note = `the partition ${name} was dropped or detached`;
+      const changes: StreamChange[] = [];
       for (const stream of streams) {
-        await revoke(runner, { stream, span, reason: 'suspect', note, atMs });
+        changes.push(...(await revoke(runner, { stream, span, reason: 'suspect', note, atMs })));
       }
+      for (const [{ sql }, values] of entriesOfChanges(changes)) await runner.rows(sql, values);
       await runner.rows(REPLACE_PARTITION, [tableName, span.fromMs]);
     });
   }

@@ -18,7 +18,7 @@ import {
 import { EXPOSED } from '../completeness/revocation.js';
 import { isTrue, type Runner } from '../connection.js';
 import { isState } from '../errors.js';
-import { FILLER, FIND_WRITER } from '../locks.js';
+import { FILLER, FIND_WRITERS } from '../locks.js';
 import { START_TRIES } from '../schema/catalog.js';
 import { EXPIRED_OF_KINDS, tableOfKindSql } from '../schema/partitions.js';
 import { fromMs, rangeSql, unnested } from '../sql.js';
@@ -135,7 +135,7 @@ export async function readDatabaseBytes(runner: Runner): Promise<number> {
 
 /** Whether a program writes to this archive at present. */
 export async function readIsWritten(runner: Runner): Promise<boolean> {
-  return (await runner.rows(FIND_WRITER)).length > 0;
+  return (await runner.rows(FIND_WRITERS)).length > 0;
 }
 
 /**
@@ -143,9 +143,10 @@ export async function readIsWritten(runner: Runner): Promise<boolean> {
  * one noted says nothing of it.
  */
 const IS_COLLECTING = `
-  SELECT application IS DISTINCT FROM '${FILLER}'
-     AND present_noted_at > greatest(held_since, now() - interval '1 minute') AS collecting
-  FROM archive, lock_holder('writer') WHERE pid IS NOT NULL`;
+  SELECT EXISTS (
+    SELECT FROM archive, lock_holders('writer')
+    WHERE application IS DISTINCT FROM '${FILLER}'
+      AND present_noted_at > greatest(held_since, now() - interval '1 minute'))`;
 
 /** Whether a daemon collects at present: one that starts, or waits for the exchange, does not yet; nor does a backfill. */
 export async function readIsCollecting(runner: Runner): Promise<boolean> {

@@ -39,18 +39,22 @@ export interface MarketChoice {
 /** Part of a gap that was given up, with why. */
 type GivenUp = Gap & { readonly reason: GapReason };
 
-/** What a complete list of markets changed. */
-export interface MarketChanges {
+/** The list of markets as the archive has it. */
+export interface ListedMarkets {
   /** Market ids by name, of all markets that are listed now. */
   readonly ids: ReadonlyMap<string, number>;
+  /** Known from before and not listed now, whenever they left the list. */
+  readonly delisted: readonly string[];
+}
+
+/** What a complete list of markets changed. */
+export interface MarketChanges extends ListedMarkets {
   /** Seen for the first time, or again after a delisting. */
   readonly added: readonly string[];
   /** Absent from the list: delisted as of now. */
   readonly removed: readonly string[];
   /** Other precision or minimum than before. */
   readonly changed: readonly string[];
-  /** Known from before and not listed now, whenever they left the list. */
-  readonly delisted: readonly string[];
   /** Given up of those, where nothing was known of the gap before. */
   readonly givenUp: readonly GivenUp[];
 }
@@ -161,7 +165,18 @@ interface KnownMarket extends Market {
   readonly isDelisted: boolean;
 }
 
-const ALL: MarketChoice = { wanted: [], max: Number.MAX_SAFE_INTEGER };
+/** Returns the list as it was last noted. */
+export async function readListedMarkets(runner: Runner): Promise<ListedMarkets> {
+  const rows = await runner.rows<KnownMarket>(READ_MARKETS);
+  const listed = rows.filter(({ isDelisted }) => !isDelisted);
+  const delisted = rows.filter(({ isDelisted }) => isDelisted).map(({ name }) => name);
+  return {
+    ids: new Map(listed.map(({ name, marketId }) => [name, marketId])),
+    delisted: delisted.sort(),
+  };
+}
+
+export const ALL_MARKETS: MarketChoice = { wanted: [], max: Number.MAX_SAFE_INTEGER };
 
 /**
  * Upserts a list of markets. Those absent from a complete list (the default) are marked as
@@ -174,7 +189,7 @@ export async function ensureMarkets(
   atMs: number,
   list: { readonly isComplete: boolean; readonly take?: MarketChoice } = { isComplete: true },
 ): Promise<MarketChanges> {
-  const { isComplete, take = ALL } = list;
+  const { isComplete, take = ALL_MARKETS } = list;
   return await database.transaction(async (runner) => {
     await runner.rows(LOCK_CATALOG);
     const rows = await runner.rows<KnownMarket>(READ_MARKETS);

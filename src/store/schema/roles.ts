@@ -83,6 +83,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   exclusive_lock: { writer: ADD_CHANGE, reader: READ_ROWS },
   reader_lock: { writer: READ_ROWS, reader: READ_ROWS },
   writer_commit: { writer: ADD_CHANGE, reader: READ_ROWS },
+  journal_end: { writer: READ_ROWS, reader: READ_ROWS },
   server_timeline: { writer: READ_ROWS, reader: READ_ROWS },
   writer_beat: { writer: ADD_CHANGE, reader: READ_ROWS },
   writer_standby: { writer: ALL_ROWS, reader: READ_ROWS },
@@ -271,13 +272,21 @@ const WRITER_FUNCTIONS = [
     'replace_partition',
     'miscounted',
   ],
-  ...['lock_journal', 'new_entries', 'restart_journal', 'note_timeline'],
+  ...['lock_writers', 'new_entries', 'restart_journal', 'note_timeline'],
 ];
 /** Functions and types of the archive beside its tables. */
 export const OWNED_FUNCTIONS = [
   ...WRITER_FUNCTIONS,
   ...['key_of', 'add_key', 'build_partition', 'guard_partition', 'partition_is_final', 'rows_stay'],
-  ...['lock_holder', 'streams_of', 'add_market_locks', 'restored_name', 'revoke_ledger'],
+  ...[
+    'lock_holders',
+    'lock_holder',
+    'lock_rival',
+    'streams_of',
+    'add_market_locks',
+    'restored_name',
+    'revoke_ledger',
+  ],
   ...['drop_partition', 'add_partition_to_journal', 'manifest_fault', 'bytes_of', 'place_files'],
 ];
 export const OWNED_TYPES = ['taker_side', 'state_origin'];

@@ -6,6 +6,7 @@ import { slotsInSql } from '../checks/inputs.js';
 import { IS_GIVEN_UP } from '../checks/results.js';
 import { coveredSql, expectedSql, leftSql, rangeBeforeSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
+import { ALL_MARKETS, type MarketChoice } from '../schema/catalog.js';
 import { removedSql } from '../schema/partitions.js';
 import { fromMs, rangeSql } from '../sql.js';
 import type { PartitionInfo } from './partitions.js';
@@ -22,7 +23,7 @@ export interface Lack {
 
 /** Why a partition cannot be sealed yet. */
 export interface Unsettled extends Lack {
-  readonly why: 'gap' | 'history' | 'suspect' | 'mismatch' | 'times';
+  readonly why: 'gap' | 'history' | 'suspect' | 'mismatch' | 'times' | 'share';
 }
 
 /** A market whose rows in a partition are not as many as were counted when they were stored. */
@@ -77,6 +78,22 @@ const OPEN_HISTORY = `
   WHERE s.kind = ANY ($3::text[]) AND s.collect_from IS NULL AND m.delisted_at IS NULL
     AND NOT tstzmultirange(tstzrange(${FROM}, greatest(reached.at, ${FROM}))) <@ ${leftSql('s')}
   ORDER BY reached.at DESC LIMIT 1`;
+
+/**
+ * Where several daemons divide the markets, one of them may not have begun. A market is waited for until its stream has
+ * a start, or something of it is covered.
+ */
+const OPEN_SHARE = `
+  SELECT 'share' AS why, k.kind, m.name AS market, 0 AS variant_s, ${SPAN} AS span
+  FROM (
+    SELECT market_id, name FROM market
+    WHERE delisted_at IS NULL AND (cardinality($4::text[]) = 0 OR name = ANY ($4))
+    ORDER BY market_id LIMIT $5) m, (
+    SELECT DISTINCT kind FROM stream WHERE kind = ANY ($3::text[])) k
+  WHERE (SELECT shares FROM exclusive_lock WHERE name = 'writer' AND id = 0) > 1 AND NOT EXISTS (
+    SELECT FROM stream s WHERE s.market_id = m.market_id AND s.kind = k.kind AND (
+      s.collect_from IS NOT NULL OR EXISTS (SELECT FROM coverage c WHERE c.stream_id = s.stream_id)))
+  ORDER BY m.name LIMIT 1`;
 
 /** What is covered and suspect: to be fetched again, not started yet. Of what has left nothing is. */
 const OPEN_SUSPECT = `
@@ -173,6 +190,8 @@ export interface SealNeeds {
   readonly needsChecks: boolean;
   /** Trades have a day to learn their exact times. */
   readonly needsTimes: boolean;
+  /** Markets that the daemons of an archive divide among them. Default: all that are listed. */
+  readonly markets?: MarketChoice | undefined;
 }
 
 /**
@@ -183,7 +202,7 @@ export interface SealNeeds {
 export async function findUnsettled(
   runner: Runner,
   { table, span: { fromMs: from, toMs: to } }: Part,
-  { needsChecks, needsTimes }: SealNeeds,
+  { needsChecks, needsTimes, markets = ALL_MARKETS }: SealNeeds,
   claimed: ClaimedSpan = { marketIds: [], variantS: 0, span: { fromMs: 0, toMs: 0 } },
 ): Promise<Unsettled | undefined> {
   const { streams, isFetchable } = seriesOf(table);
@@ -199,6 +218,9 @@ export async function findUnsettled(
     const [found] = await runner.rows<Unsettled>(sql, [from, to, streams]);
     if (found !== undefined) return found;
   }
+  const { wanted, max } = markets;
+  const [unbegun] = await runner.rows<Unsettled>(OPEN_SHARE, [from, to, streams, wanted, max]);
+  if (unbegun !== undefined) return unbegun;
   const checks = needsChecks ? [OPEN_CHECK] : [];
   for (const sql of [...checks, ...(needsTimes && table === 'trade' ? [OPEN_TIMES] : [])]) {
     const [found] = await runner.rows<Unsettled>(sql, [from, to]);

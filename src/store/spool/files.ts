@@ -6,6 +6,7 @@ import { FileLock } from '../../kernel/file-lock.js';
 import { makeFolder } from '../../kernel/folders.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Random } from '../../kernel/random.js';
+import type { Share } from '../../model/share.js';
 import { StoreError } from '../errors.js';
 import type { DatabaseIdentity } from '../identity.js';
 import { frameOf, readFrames, syncFolder, writeThrough } from './frames.js';
@@ -285,8 +286,12 @@ export function refused(found: string, cause?: unknown): StoreError {
   return new StoreError('spool_refused', `the spool ${found}; ${advice}`, { cause });
 }
 
-/** Daemons of several databases may share a data folder. */
-export function folderOf({ system, databaseOid, tableOid, copy }: DatabaseIdentity): string {
-  const name = `${system ?? 'unknown'}-${databaseOid}-${tableOid}${copy === null ? '' : `-${copy}`}`;
+/** Daemons of several databases, and of several shares, may use one data folder. */
+export function folderOf(
+  { system, databaseOid, tableOid, copy }: DatabaseIdentity,
+  share: Share,
+): string {
+  const part = share.isWhole ? '' : `-share${share.number}`;
+  const name = `${system ?? 'unknown'}-${databaseOid}-${tableOid}${copy === null ? '' : `-${copy}`}${part}`;
   return name.replaceAll(/[^\w-]/g, '_');
 }

@@ -4,6 +4,7 @@ import type { Random } from '../../kernel/random.js';
 import { retry } from '../../kernel/retry.js';
 import { type Span, spanContains, subtractSpans } from '../../kernel/span.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
+import type { Share } from '../../model/share.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {
   closeOrphanSessions,
@@ -58,6 +59,7 @@ export interface ReplayOptions {
   readonly database: Runner;
   readonly clock: Clock;
   readonly random: Random;
+  readonly share: Share;
   readonly signal: AbortSignal;
   readonly commit: (batch: Batch, era: number, signal: AbortSignal) => Promise<CommitResult>;
   /** Called after it opened a session. */
@@ -136,9 +138,9 @@ export class Replay {
   async extendSessions(): Promise<void> {
     const [ids, marketIds] = [[...this.#earlier.keys()], [...new Set(this.#earlier.values())]];
     await retry(this.#patience, async () => {
-      const { database } = this.#options;
+      const { database, share } = this.#options;
       await database.rows(EXTEND_SESSIONS, [ids, marketIds]);
-      await closeOrphanSessions(database);
+      await closeOrphanSessions(database, share);
     });
     this.forget();
   }
@@ -241,6 +243,7 @@ function keyOf({ stream, atMs }: OpenedSession): string {
 /** Parts that store what an earlier process kept. */
 export interface EarlierOptions {
   readonly owner: DatabaseIdentity;
+  readonly share: Share;
   readonly database: Runner;
   readonly telemetry: StoreEvents;
   readonly writer: Pick<Writer, 'era' | 'acknowledged'>;
@@ -255,7 +258,7 @@ export interface EarlierOptions {
 export async function storeEarlier(
   files: SpoolFiles,
   replay: Replay,
-  { owner, database, telemetry, writer }: EarlierOptions,
+  { owner, share, database, telemetry, writer }: EarlierOptions,
 ): Promise<void> {
   let isBroken = false;
   let isAny = false;
@@ -270,7 +273,8 @@ export async function storeEarlier(
       throw refused(`${files.dir} ${whose}`);
     }
     const isSame =
-      header !== undefined && (await hasAll(database, writer.acknowledged, header.acknowledged));
+      header !== undefined &&
+      (await hasAll(database, writer.acknowledged, header.acknowledged, share));
     const isClaimed = isSame && !file.isRowsOnly && !isBroken;
     const rowsOnly = isClaimed ? undefined : await readKnown(database);
     const records = header === undefined ? [] : payloads.map(decode);

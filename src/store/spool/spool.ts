@@ -5,6 +5,7 @@ import { AbortedError, codeOf, messageOf } from '../../kernel/errors.js';
 import { isThere } from '../../kernel/folders.js';
 import type { Random } from '../../kernel/random.js';
 import type { Batch, CommitResult, StreamRef } from '../../model/batch.js';
+import type { Share } from '../../model/share.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {
   closeSession,
@@ -27,7 +28,7 @@ import {
 } from './records.js';
 import { Replay, storeEarlier } from './replay.js';
 
-/** Folder of the spools, one for each database, and the bound of each. */
+/** Folder of the spools, one for each database and share, and the bound of each. */
 export interface SpoolSettings {
   readonly dir: string;
   /** 0: nothing is kept; what is there is stored. */
@@ -35,6 +36,7 @@ export interface SpoolSettings {
 }
 
 export interface SpoolOptions extends SpoolSettings {
+  readonly share: Share;
   readonly clock: Clock;
   readonly random: Random;
   readonly telemetry: StoreEvents;
@@ -112,11 +114,15 @@ export class Spool {
   }
 
   async #open(signal: AbortSignal): Promise<void> {
-    const { dir, maxBytes, database, writer } = this.#options;
+    const { dir, maxBytes, share, database, writer } = this.#options;
     if (this.#files !== undefined || (maxBytes === 0 && !(await isThere(dir)))) return;
     const owner: DatabaseIdentity = await readDatabaseIdentity(database);
     const header = () => encode({ form: 1, owner, acknowledged: writer.acknowledged ?? null });
-    const files = new SpoolFiles({ ...this.#options, dir: join(dir, folderOf(owner)), header });
+    const files = new SpoolFiles({
+      ...this.#options,
+      dir: join(dir, folderOf(owner, share)),
+      header,
+    });
     try {
       await files.open(signal);
     } catch (error) {

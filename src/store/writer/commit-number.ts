@@ -1,5 +1,6 @@
 import { type Batch, type QuarantineRow, rowsIn } from '../../model/batch.js';
 import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
+import type { Share } from '../../model/share.js';
 import { describeAddress } from '../address.js';
 import type { Runner } from '../connection.js';
 import { StoreError } from '../errors.js';
@@ -76,9 +77,9 @@ export async function recordWentBack(
 const SERVER = `
   SELECT system_identifier::text AS system,
          left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline FROM pg_control_system()`;
-const READ = 'SELECT commit_no, pg_backend_pid() AS pid FROM writer_commit WHERE share = 0';
+const READ = 'SELECT commit_no, pg_backend_pid() AS pid FROM writer_commit WHERE share = $1';
 const NOTE_TIMELINE = 'SELECT note_timeline()';
-const HELD_BY = `SELECT token::text FROM exclusive_lock WHERE name = 'writer' AND id = 0`;
+const HELD_BY = `SELECT token::text FROM exclusive_lock WHERE name = 'writer' AND id = $1`;
 
 /** The commit that a server confirmed last. */
 export interface Acknowledged extends Server {
@@ -100,8 +101,8 @@ interface Advanced {
 }
 
 /** @throws StoreError while a dump is restored and its row is not there yet */
-async function readNumber(connection: Runner): Promise<Advanced> {
-  const [row] = await connection.rows<Advanced>(READ);
+async function readNumber(connection: Runner, share: number): Promise<Advanced> {
+  const [row] = await connection.rows<Advanced>(READ, [share]);
   if (row !== undefined) return row;
   throw new StoreError(
     'database_failed',
@@ -110,23 +111,24 @@ async function readNumber(connection: Runner): Promise<Advanced> {
   );
 }
 
-async function readPlace(connection: Runner): Promise<Place> {
+async function readPlace(connection: Runner, share: number): Promise<Place> {
   // Managed servers may not let it be asked.
   const [server] = await connection.rows<Server>(SERVER).catch(() => []);
   const { system = null, timeline = null } = server ?? {};
-  const { commitNo: number, pid } = await readNumber(connection);
-  const [held] = await connection.rows<{ token: string | null }>(HELD_BY);
+  const { commitNo: number, pid } = await readNumber(connection, share);
+  const [held] = await connection.rows<{ token: string | null }>(HELD_BY, [share]);
   return { system, timeline, number, pid, token: held?.token ?? null };
 }
 
 /**
- * What is known of the number. Only the holder of the writer's lock can know it: without the lock every
+ * What is known of the number of a share. Only the holder of the writer's lock can know it: without the lock every
  * number is right.
  *
  * States: *new* → *known* ↔ *unknown* (a COMMIT was sent, and its answer is lost: one more is right too).
  */
 export class CommitNumber {
   readonly #databaseUrl: string;
+  readonly #share: number;
   #place: Place | undefined;
   #isUnknown = false;
   /** Of the transaction under way. */
@@ -134,8 +136,10 @@ export class CommitNumber {
   /** Changes beside the writer's transactions: all, those before the one under way, those before the last confirmed one. */
   readonly #beside = { all: 0, begun: 0, confirmed: 0 };
 
-  constructor(databaseUrl: string) {
+  /** @param share left out: all of them */
+  constructor(databaseUrl: string, share: Share | undefined) {
     this.#databaseUrl = databaseUrl;
+    this.#share = share?.number ?? 0;
   }
 
   /** Last commit that was confirmed; undefined while the lock was never held. */
@@ -152,10 +156,10 @@ export class CommitNumber {
    * @throws WentBackError; from here on what it found is known
    */
   async settle(connection: Runner, hold: () => Promise<void>): Promise<void> {
-    const before = await readPlace(connection);
+    const before = await readPlace(connection, this.#share);
     await hold();
     await connection.rows(NOTE_TIMELINE);
-    const now = await readPlace(connection);
+    const now = await readPlace(connection, this.#share);
     const last = this.#place;
     const isNext = this.#isUnknown && last?.number === now.number - 1;
     const other = last && this.#differenceOf(last, before);
@@ -173,7 +177,7 @@ export class CommitNumber {
 
   /** The statement that begins a transaction; what it returns goes to {@link begun}. */
   get advanceSql(): string {
-    const advance = 'UPDATE writer_commit SET commit_no = commit_no + 1 WHERE share = 0';
+    const advance = `UPDATE writer_commit SET commit_no = commit_no + 1 WHERE share = ${this.#share}`;
     const known = this.#place?.number;
     const right = known === undefined ? [] : this.#isUnknown ? [known, known + 1] : [known];
     const condition = right.length === 0 ? '' : ` AND commit_no IN (${right.join(', ')})`;
@@ -195,7 +199,7 @@ export class CommitNumber {
       this.#learn({ ...last, number: row.commitNo - 1 });
       return;
     }
-    const { commitNo } = await readNumber(connection);
+    const { commitNo } = await readNumber(connection, this.#share);
     throw await this.#wentBack(connection, last, { ...last, number: commitNo });
   }
 
@@ -260,7 +264,7 @@ const isOther = (a: string | null, b: string | null) => a !== null && b !== null
 const HAS_ALL = `
   SELECT NOT EXISTS (
     SELECT FROM server_timeline
-    WHERE system = $1 AND timeline > $2 AND share = 0 AND commit_no < $3::bigint) AS has`;
+    WHERE system = $1 AND timeline > $2 AND share = $3 AND commit_no < $4::bigint) AS has`;
 
 /**
  * Returns true if a database still has all that was confirmed before. A server that was promoted since must have had it
@@ -270,12 +274,13 @@ export async function hasAll(
   runner: Runner,
   now: Acknowledged | undefined,
   before: Acknowledged | null,
+  share: Share,
 ): Promise<boolean> {
   if (now === undefined || before === null) return false;
   if (isOther(now.system, before.system) || now.number < before.number) return false;
   if (!isOther(now.timeline, before.timeline)) return true;
   if ((now.timeline ?? '') < (before.timeline ?? '')) return false;
-  const values = [before.system, before.timeline, before.number];
+  const values = [before.system, before.timeline, share.number, before.number];
   const [row] = await runner.rows<{ has: boolean }>(HAS_ALL, values);
   return row?.has === true;
 }

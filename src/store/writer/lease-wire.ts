@@ -1,4 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
+import type { Share } from '../../model/share.js';
 import type { ConnectionOptions } from '../address.js';
 import { Connection, inStoreWords } from '../connection.js';
 
@@ -28,6 +29,8 @@ const LIMIT_MS = 2_000;
 export interface LeaseOptions {
   readonly connection: ConnectionOptions;
   readonly clock: Clock;
+  /** Each share of the markets has a lock and a beat of its own. */
+  readonly share: Share;
 }
 
 /** A connection of its own for short statements, opened again after each failure. */

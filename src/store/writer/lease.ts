@@ -16,20 +16,20 @@ import {
 const BEAT = `
   UPDATE writer_beat b SET token = e.token, beat = b.beat + 1
   FROM exclusive_lock e
-  WHERE b.share = 0 AND e.name = 'writer' AND e.id = 0 AND e.token = $1::bigint
+  WHERE b.share = $2 AND e.name = 'writer' AND e.id = $2 AND e.token = $1::bigint
   RETURNING b.asked_token IS NOT DISTINCT FROM e.token AS is_asked,
     ARRAY(SELECT host || ' (process ' || pid || ')' FROM writer_standby
-          WHERE seen_at > clock_timestamp() - ${PRESENT} ORDER BY since) AS standbys,
+          WHERE share = $2 AND seen_at > clock_timestamp() - ${PRESENT} ORDER BY since) AS standbys,
     EXISTS (SELECT FROM writer_standby s WHERE s.ready_token = e.token) AS is_ready`;
 
-const ASK = `UPDATE writer_beat SET asked_token = token WHERE share = 0 AND token = $1::bigint`;
+const ASK = `UPDATE writer_beat SET asked_token = token WHERE share = $2 AND token = $1::bigint`;
 
-/** Whoever holds it now, where that is another hold than the known one. */
+/** Holder that excludes it now, where that is another hold than the known one. */
 const OTHER = `
-  SELECT h.held_by, h.application FROM exclusive_lock e, lock_holder('writer') h
-  WHERE e.name = 'writer' AND e.id = 0 AND h.pid IS NOT NULL AND e.token IS DISTINCT FROM $1::bigint`;
+  SELECT h.held_by, h.application FROM exclusive_lock e, lock_rival('writer', $2, $3) h
+  WHERE e.name = 'writer' AND e.id = $2 AND h.pid IS NOT NULL AND e.token IS DISTINCT FROM $1::bigint`;
 
-const LET_GO = `UPDATE writer_beat SET token = NULL WHERE share = 0 AND token = $1::bigint`;
+const LET_GO = `UPDATE writer_beat SET token = NULL WHERE share = $2 AND token = $1::bigint`;
 
 interface Answer {
   readonly isAsked: boolean;
@@ -98,7 +98,9 @@ export class Lease {
   /** Asks itself to hand over, so that a standby makes itself ready. */
   async ask(): Promise<void> {
     this.#isAsked = true;
-    await this.#line.rows(ASK, [this.#options.token()]).catch(() => undefined);
+    await this.#line
+      .rows(ASK, [this.#options.token(), this.#options.share.number])
+      .catch(() => undefined);
   }
 
   /** Resolves when a standby is ready to go on, or after a time. */
@@ -111,7 +113,7 @@ export class Lease {
     this.#stopping.abort();
     await this.#running;
     const token = this.#options.token();
-    await this.#line.rows(LET_GO, [token]).catch(() => undefined);
+    await this.#line.rows(LET_GO, [token, this.#options.share.number]).catch(() => undefined);
     await this.#line.close();
   }
 
@@ -130,10 +132,10 @@ export class Lease {
 
   /** @returns whether another process holds the lock for good */
   async #beat(): Promise<boolean> {
-    const { clock, onAsked, onBeat, onLost } = this.#options;
+    const { clock, share, onAsked, onBeat, onLost } = this.#options;
     const token = this.#options.token();
     const sentMs = clock.monotonicMs();
-    const [answer] = await this.#line.rows<Answer>(BEAT, [token]);
+    const [answer] = await this.#line.rows<Answer>(BEAT, [token, share.number]);
     if (answer !== undefined) {
       this.#suspect = undefined;
       this.#answeredMs = sentMs;
@@ -146,7 +148,8 @@ export class Lease {
       }
       return false;
     }
-    const [other] = await this.#line.rows<{ heldBy: string; application: string }>(OTHER, [token]);
+    const values = [token, share.number, share.of];
+    const [other] = await this.#line.rows<{ heldBy: string; application: string }>(OTHER, values);
     if (other === undefined) return false;
     if (this.#suspect !== token) {
       this.#suspect = token;

@@ -15,8 +15,8 @@ interface Tally {
   readonly counts: readonly RowCounts[];
   /** Rows whose key is stored with other content. */
   readonly conflicts: readonly Pick<SettledRow, 'table' | 'row'>[];
-  /** Adds to the counters of days and to the journal; none when nothing was stored. */
-  readonly calls: readonly NamedCall[];
+  /** Add to the counters of days, and to the journal; none when nothing was stored. */
+  readonly calls: { readonly rows: readonly NamedCall[]; readonly entries: readonly NamedCall[] };
 }
 
 interface DayCount {
@@ -75,9 +75,9 @@ export function tally(
     if (outcome === 'conflict') conflicts.push({ table, row });
   }
   const days = [...countTrades(group.trades, trades), ...countOthers(others)];
-  if (days.length === 0) return { counts, conflicts, calls: [] };
+  if (days.length === 0) return { counts, conflicts, calls: { rows: [], entries: [] } };
   const values = unnested(days, 'marketId', 'series', 'variant', 'dayMs', 'rows', 'timed');
-  return { counts, conflicts, calls: [[ADD_ROWS, values], entriesOf(days)] };
+  return { counts, conflicts, calls: { rows: [[ADD_ROWS, values]], entries: [entriesOf(days)] } };
 }
 
 /** The entries of the journal. A version that gave way says as well that the row changed. */

@@ -1,3 +1,4 @@
+import type { Share } from '../../model/share.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../address.js';
 import { MARK_SUSPECTS } from '../checks/results.js';
@@ -30,22 +31,25 @@ const PREPARE = [
  */
 export class WriterSession {
   readonly #options: ConnectionOptions;
+  readonly #share: Share | undefined;
   readonly number: CommitNumber;
   #connection: Connection | undefined;
   #mustHoldLock = false;
   #application: string | undefined;
   #isClosed = false;
 
-  constructor(options: ConnectionOptions) {
+  /** @param share that it writes; left out: all markets, however daemons divide them */
+  constructor(options: ConnectionOptions, share?: Share) {
     this.#options = options;
-    this.number = new CommitNumber(options.databaseUrl);
+    this.#share = share;
+    this.number = new CommitNumber(options.databaseUrl, share);
   }
 
   /**
    * To take it again changes nothing.
    *
    * @param application what the server is to call the holder. Default: as any other of its connections
-   * @throws {@link StoreError} `writer_lock_held`
+   * @throws {@link StoreError} `writer_lock_held`, `shares_differ`
    */
   async acquireLock(application?: string): Promise<void> {
     this.#application = application;
@@ -111,7 +115,7 @@ export class WriterSession {
   async #lock(connection: Connection, action: 'fatal' | 'retry'): Promise<void> {
     if (this.#application !== undefined) await connection.rows(NAME_HOLDER, [this.#application]);
     await holdLock(connection, 'writer', {
-      ...{ code: 'writer_lock_held', action },
+      ...{ code: 'writer_lock_held', action, share: this.#share },
       text: (heldBy) =>
         `another tapekeep writes to this database (${heldBy}): stop it first, or give each its own database`,
     });

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sleep } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
+import { Share } from '../../model/share.js';
 import type { Runner } from '../connection.js';
 import { isState } from '../errors.js';
 import { BEAT_MS, type LeaseOptions, OwnLine, PRESENT, QUIET_MS, TAKE_MS } from './lease-wire.js';
@@ -8,7 +9,8 @@ import { BEAT_MS, type LeaseOptions, OwnLine, PRESENT, QUIET_MS, TAKE_MS } from 
 /** Standing by: watching the holder of the writer's lock until the lock is free, and ending one that is silent. */
 
 const REGISTER = `
-  INSERT INTO writer_standby AS s (standby_id, host, pid, version, ready_token) VALUES ($1, $2, $3, $4, $5::bigint)
+  INSERT INTO writer_standby AS s (standby_id, host, pid, version, ready_token, share)
+  VALUES ($1, $2, $3, $4, $5::bigint, $6)
   ON CONFLICT (standby_id) DO UPDATE SET seen_at = clock_timestamp(), ready_token = excluded.ready_token`;
 const FORGET = `
   DELETE FROM writer_standby WHERE standby_id = $1 OR seen_at < clock_timestamp() - interval '1 hour'`;
@@ -16,13 +18,13 @@ const FORGET = `
 const LOOK = `
   SELECT e.token::text, h.pid IS NOT NULL AS is_held, b.token IS NOT NULL AND b.token = e.token AS has_beaten,
          b.token IS NOT NULL AS is_kept, b.asked_token IS NOT NULL AND b.asked_token = e.token AS is_asked, b.beat::text, h.held_by, h.application
-  FROM exclusive_lock e LEFT JOIN writer_beat b ON b.share = 0 LEFT JOIN lock_holder('writer') h ON true
-  WHERE e.name = 'writer' AND e.id = 0`;
+  FROM exclusive_lock e LEFT JOIN writer_beat b ON b.share = e.id LEFT JOIN lock_rival('writer', $1, $2) h ON true
+  WHERE e.name = 'writer' AND e.id = $1`;
 
 /** Ends the connection that holds the lock, if it is still the one that was watched. */
 const END = `
-  SELECT pg_terminate_backend(h.pid) FROM exclusive_lock e, writer_beat b, lock_holder('writer') h
-  WHERE e.name = 'writer' AND e.id = 0 AND b.share = 0 AND e.token = $1::bigint AND b.token = e.token
+  SELECT pg_terminate_backend(h.pid) FROM exclusive_lock e, writer_beat b, lock_holder('writer', $3) h
+  WHERE e.name = 'writer' AND e.id = $3 AND b.share = $3 AND e.token = $1::bigint AND b.token = e.token
     AND b.beat = $2::bigint AND h.pid IS NOT NULL`;
 
 interface Look {
@@ -121,7 +123,7 @@ export class StandingBy {
   }
 
   async #look(): Promise<Freed | undefined> {
-    const { clock, facts, onLook } = this.#options;
+    const { clock, share, facts, onLook } = this.#options;
     const askedMs = clock.monotonicMs();
     await this.#line.rows(REGISTER, [
       this.#id,
@@ -129,8 +131,9 @@ export class StandingBy {
       facts.pid,
       facts.version,
       this.#readyToken,
+      share.number,
     ]);
-    const [look] = await this.#line.rows<Look>(LOOK, []);
+    const [look] = await this.#line.rows<Look>(LOOK, [share.number, share.of]);
     const nowMs = clock.monotonicMs();
     if (look === undefined) throw new Error('the row of the lock is missing');
     const { token, beat, isHeld, hasBeaten, isKept, heldBy, application } = look;
@@ -167,7 +170,7 @@ export class StandingBy {
 
   async #end(token: string | null, beat: string): Promise<void> {
     try {
-      await this.#line.rows(END, [token, beat]);
+      await this.#line.rows(END, [token, beat, this.#options.share.number]);
       this.#hasEnded = true;
     } catch (error) {
       if (!isState(error, 'not allowed')) throw error;
@@ -180,45 +183,67 @@ export class StandingBy {
 /** A daemon that stands by. */
 export interface Standby extends StandbyFacts {
   readonly sinceMs: number;
+  /** Number of its share; 0: all markets. */
+  readonly share: number;
 }
 
 const STANDBYS = `
-  SELECT host, pid, version, since FROM writer_standby
-  WHERE seen_at > clock_timestamp() - ${PRESENT} ORDER BY since`;
+  SELECT host, pid, version, since, share FROM writer_standby
+  WHERE seen_at > clock_timestamp() - ${PRESENT} ORDER BY share, since`;
 
 /** Daemons that stand by at present, the longest first. */
 export async function readStandbys(runner: Runner): Promise<Standby[]> {
   return await runner.rows<Standby>(STANDBYS);
 }
 
-const HOLDER = `
-  SELECT e.token::text, h.pid, h.application FROM exclusive_lock e, lock_holder('writer') h
-  WHERE e.name = 'writer' AND e.id = 0 AND h.pid IS NOT NULL`;
+const HOLDERS = `
+  SELECT e.shares, h.id AS share, h.token::text, h.pid, h.application
+  FROM exclusive_lock e LEFT JOIN lock_holders('writer') h ON true
+  WHERE e.name = 'writer' AND e.id = 0 ORDER BY h.id`;
 
-/** The connection that holds the writer's lock. */
+/** The connection that holds the writer's lock, or a share of it. */
 export interface HolderOfLock {
+  /** Number of the share; 0: all markets. */
+  readonly share: number;
   readonly token: string;
   readonly pid: number;
   readonly application: string;
 }
 
-/** Returns the holder of the writer's lock; undefined where it is free. */
-export async function readHolder(runner: Runner): Promise<HolderOfLock | undefined> {
-  const [holder] = await runner.rows<HolderOfLock>(HOLDER);
-  return holder;
+/** Those that collect, as the lock shows them. */
+export interface Holders {
+  /** Into how many shares the markets are divided; 1: they are not. */
+  readonly shares: number;
+  /** By share. */
+  readonly holders: readonly HolderOfLock[];
+}
+
+/** Returns the holders of the writer's lock, or of each share of it. */
+export async function readHolders(runner: Runner): Promise<Holders> {
+  const rows = await runner.rows<HolderOfLock & { shares: number }>(HOLDERS);
+  const holders = rows.filter(({ pid }) => pid !== null);
+  return { shares: rows[0]?.shares ?? 1, holders };
+}
+
+/** Shares that nobody collects: those of an archive that is divided, while nobody holds all of it. */
+export function sharesWithoutHolder({ shares, holders }: Holders): Share[] {
+  const held = new Set(holders.map(({ share }) => share));
+  if (shares === 1 || held.has(0)) return [];
+  const all = Array.from({ length: shares }, (_, at) => Share.parse(`${at + 1}/${shares}`));
+  return all.flatMap((one) => (one === undefined || held.has(one.number) ? [] : [one]));
 }
 
 const ASK = `
-  UPDATE writer_beat b SET asked_token = e.token FROM exclusive_lock e, lock_holder('writer') h
-  WHERE b.share = 0 AND e.name = 'writer' AND e.id = 0 AND h.pid IS NOT NULL AND b.token = e.token
+  UPDATE writer_beat b SET asked_token = e.token FROM exclusive_lock e, lock_holder('writer', $1) h
+  WHERE b.share = $1 AND e.name = 'writer' AND e.id = $1 AND h.pid IS NOT NULL AND b.token = e.token
   RETURNING e.token::text`;
 
 /**
- * Asks the holder to hand the lock over to a daemon that stands by.
+ * Asks the holder of a share to hand the lock over to a daemon that stands by.
  *
  * @returns the token of that hold; undefined where no daemon holds the lock
  */
-export async function askHandover(runner: Runner): Promise<string | undefined> {
-  const [asked] = await runner.rows<{ token: string }>(ASK);
+export async function askHandover(runner: Runner, share: Share): Promise<string | undefined> {
+  const [asked] = await runner.rows<{ token: string }>(ASK, [share.number]);
   return asked?.token;
 }

@@ -3,6 +3,7 @@ import type { CommitResult } from '../../model/batch.js';
 import { recordFindings } from '../completeness/gaps.js';
 import { revokeAll } from '../completeness/revocation.js';
 import type { Connection } from '../connection.js';
+import { entriesOfChanges, type StreamChange } from '../journal.js';
 import { lockRowsSql } from '../locks.js';
 import { executeSql } from '../sql.js';
 import type { CommitNumber } from './commit-number.js';
@@ -51,7 +52,7 @@ export async function commitGroup(
 ): Promise<GroupResult> {
   const { connection, quarantine, stretches, whenSent } = context;
   const near = nearSpans(group.trades, stretches.get('trade') ?? []);
-  const { held, stored } = await begin(context, group, near);
+  const { held, stored, changes } = await begin(context, group, near);
   const trades = await sortOutTrades(connection, group.trades, stored, near, whenSent);
   const others = await storeAll(connection, group.passes, stretches);
   const isKnown = (place: number) => trades.outcomes.has(place);
@@ -60,8 +61,10 @@ export async function commitGroup(
   const { counts, conflicts, calls: more } = tally(group, trades, others);
   const conflicting = conflicts.map(({ table, row }) => refusedRow(table, CONFLICT, row));
   const refused = await quarantine.keep(connection, [...group.refused, ...conflicting]);
-  // The last rows, what they prove, and COMMIT, in one message.
-  const last = [...[...calls, ...more].map((call) => executeSql(...call)), 'COMMIT'];
+  // The last rows, what they prove, and COMMIT, in one message. Entries of the journal come last: other writers wait for them.
+  const { rows, entries } = more;
+  const ending = [...calls, ...rows, ...entriesOfChanges(changes), ...entries];
+  const last = [...ending.map((call) => executeSql(...call)), 'COMMIT'];
   const { copyText } = trades;
   if (copyText === undefined) await connection.script(last);
   else await connection.copyIn([copySql(TRADE), ...last].join(';\n'), copyText, whenSent);
@@ -73,6 +76,8 @@ export async function commitGroup(
 interface Found {
   readonly held: readonly Held[];
   readonly stored: readonly Stored[];
+  /** Revoked and exposed, for the journal. */
+  readonly changes: readonly StreamChange[];
 }
 
 /** Advances the number, takes the locks of the markets, revokes, and asks then for all that the rest is decided by. */
@@ -88,9 +93,9 @@ async function begin(
   const opening = [...BEGIN, number.advanceSql, ...(marketIds.length > 0 ? [lock] : [])];
   const first = await connection.script(isRevoking ? opening : [...opening, ...reads]);
   await number.begun(connection, first[BEGIN.length]);
-  if (isRevoking) await revokeAll(connection, batches);
+  const changes = isRevoking ? await revokeAll(connection, batches) : [];
   const later = isRevoking && reads.length > 0 ? await connection.script(reads) : [];
   const answers = [...first.slice(opening.length), ...later];
   const stored = answers.splice(answers.length - finding.length) as Stored[][];
-  return { held: answers.flat() as Held[], stored: joinStored(stored) };
+  return { held: answers.flat() as Held[], stored: joinStored(stored), changes };
 }

@@ -7,6 +7,7 @@ import { isEmptySpan, type Span } from '../../kernel/span.js';
 import { isoMs } from '../../kernel/timestamp.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
 import type { Series } from '../../model/series.js';
+import type { Share } from '../../model/share.js';
 import type { ConnectionOptions } from '../address.js';
 import {
   actionOf,
@@ -59,6 +60,8 @@ interface RetryState {
 
 interface WriterOptions extends PendingOptions {
   readonly connection: ConnectionOptions;
+  /** Left out: all markets, however daemons divide them. */
+  readonly share?: Share | undefined;
   readonly random: Random;
   readonly partitions: Partitions;
   readonly commitLatencyMs: number;
@@ -132,7 +135,7 @@ export class Writer {
   constructor(options: WriterOptions) {
     this.#options = options;
     this.#pending = new PendingBatches(options);
-    this.#session = new WriterSession(options.connection);
+    this.#session = new WriterSession(options.connection, options.share);
     this.#quarantine = new Quarantine(options.quarantineKeepRows);
     this.#outages = new OutageLog(options);
     this.#running = this.#run();

@@ -96,7 +96,7 @@ function status({ markets, isYoung, isIll }: ConsoleWorld): Answer<'status'> {
         isIll === true
           ? [{ kind: 'trades', reason: 'exchange failed', lengthS: 81_000, oldestAgeS: 86_000 }]
           : [],
-      ...{ lostGaps: [], incidents: [], heldPartitions: [], oldestOpenGapAgeS: null },
+      ...{ lostGaps: [], incidents: [], heldPartitions: [], shares: null, oldestOpenGapAgeS: null },
       ...{ mismatches: isIll === true ? 5 : 0, verifiedLagS: 46, streams: [], streamsLeftOut: 0 },
     },
     daemon: {

@@ -21,6 +21,7 @@ const INTERNAL = new Set([
   'reader_lock',
   'candle_recheck',
   'writer_commit',
+  'journal_end',
   'writer_beat',
   'journal',
 ]);

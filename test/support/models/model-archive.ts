@@ -493,6 +493,15 @@ export class ModelArchive implements ArchivePort {
     this.modes = { ...this.modes, [endpoint]: mode };
   }
 
+  async listedMarkets(): ReturnType<ArchivePort['listedMarkets']> {
+    await this.before('listedMarkets');
+    const ids = [...this.listed.keys()].map(
+      (name) => [name, this.#marketIds.get(name) ?? 0] as const,
+    );
+    const delisted = [...this.#marketIds.keys()].filter((name) => !this.listed.has(name));
+    return { ids: new Map(ids), delisted };
+  }
+
   async ensureMarkets(
     markets: readonly Market[],
     _atMs: number,

@@ -87,7 +87,7 @@ export async function journalFaults(url: string): Promise<object[]> {
   return await runSql(
     url,
     `SELECT 'numbers' AS fault, count(*)::text AS detail FROM journal
-     HAVING count(*) <> (SELECT entry_no FROM writer_commit) OR count(*) <> coalesce(max(entry_no), 0)
+     HAVING count(*) <> (SELECT entry_no FROM journal_end) OR count(*) <> coalesce(max(entry_no), 0)
      UNION ALL
      SELECT 'trade in no entry', t.tid::text FROM trade t
      WHERE NOT EXISTS (SELECT FROM journal j WHERE j.series = 'trade' AND j.market_id = t.market_id AND j.span @> t.traded_at)

@@ -123,10 +123,10 @@ export class StandbyWorld {
     }
   }
 
-  /** Stops a daemon, and holds what the archive claims then against what the exchange issued. */
-  async judge(daemon: Program): Promise<void> {
-    daemon.kill('SIGTERM');
-    assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  /** Stops daemons, and holds what the archive claims then against what the exchange issued. */
+  async judge(...daemons: readonly Program[]): Promise<void> {
+    for (const daemon of daemons) daemon.kill('SIGTERM');
+    for (const daemon of daemons) assert.equal((await daemon.ended()).code, 0, daemon.dump());
     const stoppedMs = Date.now();
     const archive = await openSql(this.databaseUrl);
     try {

@@ -18,7 +18,13 @@ const KIND: Kind = {
 const ARCHIVE: ArchiveStatus = {
   ...{ atMs: 0, markets: 3, rows: 1234, coveredS: 1, missingS: 0, coverageRatio: 1 },
   ...{ lowestCoverageRatio: 1, kinds: [KIND], openGaps: [], lostGaps: [], incidents: [] },
-  ...{ heldPartitions: [], oldestOpenGapAgeS: null, mismatches: 0, verifiedLagS: null },
+  ...{
+    heldPartitions: [],
+    shares: null,
+    oldestOpenGapAgeS: null,
+    mismatches: 0,
+    verifiedLagS: null,
+  },
   ...{ streams: [], streamsLeftOut: 0 },
 };
 

@@ -54,6 +54,11 @@ const CASES: Readonly<Record<string, Case>> = {
     fires: { tapekeep_standbys: '1x9 0x30', tapekeep_archive_held: '1x40' },
     quiet: { tapekeep_standbys: '0x40', tapekeep_archive_held: '1x40' },
   },
+  TapekeepShareIdle: {
+    at: '10m',
+    fires: { tapekeep_shares_idle: '0x5 1x20', tapekeep_archive_held: '1x30' },
+    quiet: { tapekeep_shares_idle: '0x5 1x1 0x20', tapekeep_archive_held: '1x30' },
+  },
   TapekeepEmbeddedPostgresKilled: known('tapekeep_embedded_postgres_phases_total{phase="lost"}'),
   TapekeepOutputUnread: known('tapekeep_output_lines_dropped_total{output="stderr"}'),
   TapekeepRowsLost: known('tapekeep_rows_total{stream="states",outcome="lost"}'),

@@ -169,6 +169,7 @@ const EXAMPLES: Examples = {
         { market: 'BTC_USDT', intervalS: 60, mismatches: 2, lagMs: 70_000 },
         { market: 'BTC_USDT', intervalS: 3600, mismatches: 0, lagMs: null },
       ],
+      idleShares: 1,
     },
   },
   server: {
@@ -460,10 +461,11 @@ test('completeness is told anew each time: what is over leaves no series behind'
     ['mismatches{market="BTC_USDT",interval="60"}', 2],
     ['mismatches{market="BTC_USDT",interval="3600"}', 0],
     ['verified_lag_seconds{market="BTC_USDT",interval="60"}', 70],
+    ['shares_idle', 1],
   ] as const) {
     assert.equal(seriesValue(page, `tapekeep_${series}`), value, series);
   }
-  telemetry.verify.completenessCounted({ coverage: [], openGaps: [], checks: [] });
+  telemetry.verify.completenessCounted({ coverage: [], openGaps: [], checks: [], idleShares: 0 });
   const after = await telemetry.metricsText();
   assert.doesNotMatch(after, /^tapekeep_(coverage_ratio|open_gap_seconds_by|mismatches|oldest)\{/m);
 });
@@ -485,6 +487,7 @@ test('of markets beyond the limit, which share a label, the worst is shown', asy
       checks: all.map((market) => ({
         ...{ market, intervalS: 60, mismatches: 0, lagMs: isWorst(market) ? 9000 : 1000 },
       })),
+      idleShares: 0,
     });
     const page = await telemetry.metricsText();
     const shown = (series: string) => seriesValue(page, `tapekeep_${series}`);
