@@ -668,8 +668,10 @@ BEGIN
   SELECT * INTO holder FROM lock_holder(lock_name);
   got := holder.pid IS NULL OR holder.pid = pg_backend_pid();
   IF NOT got THEN
-    held_by_other := format('user %s, server process %s, application "%s", since %s', holder.held_by,
+    held_by_other := format('user %s, server process %s, application "%s"%s, since %s', holder.held_by,
       holder.pid, holder.application,
+      (SELECT format(', machine %s (process %s)', b.host, b.pid)
+       FROM writer_beat b JOIN exclusive_lock e USING (token) WHERE e.name = lock_name AND e.id = 0),
       to_char(holder.held_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
   ELSIF holder.pid IS NULL THEN
     LOOP
@@ -691,13 +693,17 @@ CREATE TABLE writer_beat (
   share smallint PRIMARY KEY DEFAULT 0,
   token bigint,
   beat bigint NOT NULL DEFAULT 0,
-  asked_token bigint
+  asked_token bigint,
+  host text,
+  pid integer
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE writer_beat IS 'Signs of life of the daemon that holds the writer''s lock.';
 COMMENT ON COLUMN writer_beat.share IS 'Part of the markets that one writer has; 0 for all of them.';
 COMMENT ON COLUMN writer_beat.token IS 'Token of the hold that the beat is of; null after a holder has let go.';
 COMMENT ON COLUMN writer_beat.beat IS 'Grows by one each second while the holder lives and reaches the database.';
 COMMENT ON COLUMN writer_beat.asked_token IS 'Token of the hold that is asked to hand over to a standby.';
+COMMENT ON COLUMN writer_beat.host IS 'Machine of the daemon that beat last.';
+COMMENT ON COLUMN writer_beat.pid IS 'Process of the daemon on its machine.';
 INSERT INTO writer_beat DEFAULT VALUES;
 
 CREATE TABLE writer_standby (

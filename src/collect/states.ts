@@ -15,7 +15,7 @@ interface StateCollectorOptions {
   readonly marketId: number;
   readonly periodS: number;
   readonly time: Pick<ClaimTime, 'jumps'>;
-  readonly openFeed: () => StateFeedPort;
+  readonly openFeed: (coveredUntilMs: number | undefined) => StateFeedPort;
   /** Called with what the feed reports of trades, before anything is stored. */
   readonly watch?: StateWatch | undefined;
 }
@@ -65,7 +65,8 @@ export class StateCollector {
 
   start(): void {
     if (this.#running !== undefined) return;
-    const feed = this.#options.openFeed();
+    const { ledger, openFeed } = this.#options;
+    const feed = openFeed(ledger.accountedUntilMs());
     this.#feed = feed;
     const queue = new BoundedQueue<StateEvent>(QUEUE_LIMIT);
     const pumped = this.#pump(feed, queue).catch((error: unknown) => {

@@ -220,9 +220,11 @@ async function archiveFound(
 ): ReturnType<Look> {
   const trouble = await coldFolderTrouble(config, store);
   const failureOf = (work: Promise<unknown>) => work.then(() => undefined, messageOf);
+  const machine = (await store.holder())?.machine ?? null;
+  const on = machine === null ? '' : ` on ${machine}`;
   const writer = isCollecting
-    ? ok(`${where}: a daemon collects into it`)
-    : warning(`${where}: a tapekeep holds it, and collects nothing at present`, IDLE_ADVICE);
+    ? ok(`${where}: a daemon${on} collects into it`)
+    : warning(`${where}: a tapekeep${on} holds it, and collects nothing at present`, IDLE_ADVICE);
   const mayWrite = await store.inspection.mayWrite();
   const isServed = isCollecting && mayWrite && (await hasArchived(store));
   const unread = isServed ? await store.sealing.coldServerTrouble() : null;

@@ -64,11 +64,12 @@ The JSON lists every stream. It is the document that a daemon serves as /status;
 docs/reference/status.schema.json.`,
   needs: archive(),
   async run({ session, store, nowMs }, { markets, kinds, worst, all: isAll, isSummary, json }) {
-    const [identity, isWritten, isCollecting, standbys, known, streams, gaps, checks] =
+    const [identity, isWritten, isCollecting, holder, standbys, known, streams, gaps, checks] =
       await Promise.all([
         store.archive(),
         store.inspection.isWritten(),
         store.inspection.isCollecting(),
+        store.holder(),
         store.standbys(),
         store.inspection.streams(),
         store.statusRows(nowMs),
@@ -108,6 +109,7 @@ docs/reference/status.schema.json.`,
       identity !== null && absentLine(session.config.markets, known.filter(isShown)),
       left !== undefined && `${left}.`,
       !isCollecting && notCollecting(isWritten),
+      typeof holder?.machine === 'string' && `Held by: ${printable(holder.machine)}.`,
       standbys.map((one) => `Standing by: ${standbyText(one)}.`),
     ]);
   },

@@ -27,7 +27,7 @@ import { type Serving, serveArchived } from '../opening/serving.js';
 import { runOf, type Session } from '../opening/session.js';
 import { makeCollector } from './collecting.js';
 import { countLedger, keepHouse } from './housekeeping.js';
-import type { WarmExchange } from './warm-feeds.js';
+import type { WarmFeeds } from './warm-feeds.js';
 
 /** The phase that lasts until the exchange answers for the first time. */
 export const WAITING_FOR_EXCHANGE = 'waiting for the exchange';
@@ -44,8 +44,8 @@ export interface TermOptions extends Session {
   readonly store: Store;
   /** When requests may start. */
   readonly sending: Sending;
-  /** The exchange, where it was opened before; undefined: it is opened now. */
-  readonly warm: WarmExchange | undefined;
+  /** Real-time connections that were opened before. */
+  readonly warm: WarmFeeds | undefined;
   /** Aborts when the daemon stops. */
   readonly stopping: AbortSignal;
   /** Names the phase. @throws AbortedError after a stop */
@@ -131,7 +131,8 @@ export class Term {
     await this.#retrying(() => store.closeOrphanSessions());
     const serving = () => serveArchived(this.#options, store);
     this.#serving = await this.#retrying(serving, async (late) => await late?.close());
-    this.access = warm?.access ?? openExchange(this.#options, address, sending);
+    const access = openExchange(this.#options, address, sending);
+    this.access = warm?.over(access) ?? access;
   }
 
   /** Waits for the exchange's first answer, as long as it takes, and checks whose archive this is. */

@@ -30,6 +30,26 @@ export interface LeaseOptions {
   readonly clock: Clock;
 }
 
+/** Facts by which the others name a daemon. */
+export interface DaemonFacts {
+  readonly host: string;
+  readonly pid: number;
+  readonly version: string;
+}
+
+/** Machine of the holder of the lock (`e`), as its beat (`b`) says; null before its first. SQL. */
+export const MACHINE = `CASE WHEN b.token = e.token THEN b.host || ' (process ' || b.pid || ')' END AS machine`;
+
+/** Names the connection that holds the lock. */
+export function holderText(holder: {
+  readonly machine: string | null;
+  readonly application: string | null;
+  readonly heldBy: string | null;
+}): string {
+  const { machine, application, heldBy } = holder;
+  return `${machine === null ? '' : `${machine}, `}application ${application}, user ${heldBy}`;
+}
+
 /** A connection of its own for short statements, opened again after each failure. */
 export class OwnLine {
   readonly #options: ConnectionOptions;

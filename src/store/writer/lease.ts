@@ -2,7 +2,10 @@ import { endsInTime, sleep } from '../../kernel/clock.js';
 import {
   ASKED_BEAT_MS,
   BEAT_MS,
+  type DaemonFacts,
+  holderText,
   type LeaseOptions,
+  MACHINE,
   OwnLine,
   PRESENT,
   SILENT_MS,
@@ -14,7 +17,7 @@ import {
  */
 
 const BEAT = `
-  UPDATE writer_beat b SET token = e.token, beat = b.beat + 1
+  UPDATE writer_beat b SET token = e.token, beat = b.beat + 1, host = $2, pid = $3
   FROM exclusive_lock e
   WHERE b.share = 0 AND e.name = 'writer' AND e.id = 0 AND e.token = $1::bigint
   RETURNING b.asked_token IS NOT DISTINCT FROM e.token AS is_asked,
@@ -26,7 +29,8 @@ const ASK = `UPDATE writer_beat SET asked_token = token WHERE share = 0 AND toke
 
 /** Whoever holds it now, where that is another hold than the known one. */
 const OTHER = `
-  SELECT h.held_by, h.application FROM exclusive_lock e, lock_holder('writer') h
+  SELECT ${MACHINE}, h.held_by, h.application
+  FROM exclusive_lock e JOIN writer_beat b ON b.share = 0, lock_holder('writer') h
   WHERE e.name = 'writer' AND e.id = 0 AND h.pid IS NOT NULL AND e.token IS DISTINCT FROM $1::bigint`;
 
 const LET_GO = `UPDATE writer_beat SET token = NULL WHERE share = 0 AND token = $1::bigint`;
@@ -37,7 +41,14 @@ interface Answer {
   readonly isReady: boolean;
 }
 
+interface Other {
+  readonly machine: string | null;
+  readonly heldBy: string;
+  readonly application: string;
+}
+
 export interface HeldLeaseOptions extends LeaseOptions {
+  readonly facts: DaemonFacts;
   /** Token of the hold, as the writer knows it; null before its first. */
   readonly token: () => string | null;
   /** First instant of the monotonic clock at which requests may be sent. */
@@ -130,10 +141,10 @@ export class Lease {
 
   /** @returns whether another process holds the lock for good */
   async #beat(): Promise<boolean> {
-    const { clock, onAsked, onBeat, onLost } = this.#options;
+    const { clock, facts, onAsked, onBeat, onLost } = this.#options;
     const token = this.#options.token();
     const sentMs = clock.monotonicMs();
-    const [answer] = await this.#line.rows<Answer>(BEAT, [token]);
+    const [answer] = await this.#line.rows<Answer>(BEAT, [token, facts.host, facts.pid]);
     if (answer !== undefined) {
       this.#suspect = undefined;
       this.#answeredMs = sentMs;
@@ -146,13 +157,13 @@ export class Lease {
       }
       return false;
     }
-    const [other] = await this.#line.rows<{ heldBy: string; application: string }>(OTHER, [token]);
+    const [other] = await this.#line.rows<Other>(OTHER, [token]);
     if (other === undefined) return false;
     if (this.#suspect !== token) {
       this.#suspect = token;
       return false;
     }
-    if (!this.#stopping.signal.aborted) onLost(`${other.application}, user ${other.heldBy}`);
+    if (!this.#stopping.signal.aborted) onLost(holderText(other));
     return true;
   }
 }

@@ -3,7 +3,17 @@ import { sleep } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
 import type { Runner } from '../connection.js';
 import { isState } from '../errors.js';
-import { BEAT_MS, type LeaseOptions, OwnLine, PRESENT, QUIET_MS, TAKE_MS } from './lease-wire.js';
+import {
+  BEAT_MS,
+  type DaemonFacts,
+  holderText,
+  type LeaseOptions,
+  MACHINE,
+  OwnLine,
+  PRESENT,
+  QUIET_MS,
+  TAKE_MS,
+} from './lease-wire.js';
 
 /** Standing by: watching the holder of the writer's lock until the lock is free, and ending one that is silent. */
 
@@ -15,7 +25,7 @@ const FORGET = `
 
 const LOOK = `
   SELECT e.token::text, h.pid IS NOT NULL AS is_held, b.token IS NOT NULL AND b.token = e.token AS has_beaten,
-         b.token IS NOT NULL AS is_kept, b.asked_token IS NOT NULL AND b.asked_token = e.token AS is_asked, b.beat::text, h.held_by, h.application
+         b.token IS NOT NULL AS is_kept, b.asked_token IS NOT NULL AND b.asked_token = e.token AS is_asked, b.beat::text, ${MACHINE}, h.held_by, h.application
   FROM exclusive_lock e LEFT JOIN writer_beat b ON b.share = 0 LEFT JOIN lock_holder('writer') h ON true
   WHERE e.name = 'writer' AND e.id = 0`;
 
@@ -35,19 +45,13 @@ interface Look {
   /** True unless the last holder let go by itself. */
   readonly isKept: boolean;
   readonly beat: string;
+  readonly machine: string | null;
   readonly heldBy: string | null;
   readonly application: string | null;
 }
 
-/** Facts by which the others name a standby. */
-export interface StandbyFacts {
-  readonly host: string;
-  readonly pid: number;
-  readonly version: string;
-}
-
 export interface StandByOptions extends LeaseOptions {
-  readonly facts: StandbyFacts;
+  readonly facts: DaemonFacts;
   readonly signal: AbortSignal;
   /** Called after each look. */
   readonly onLook: (heldBy: string) => void;
@@ -133,7 +137,7 @@ export class StandingBy {
     const [look] = await this.#line.rows<Look>(LOOK, []);
     const nowMs = clock.monotonicMs();
     if (look === undefined) throw new Error('the row of the lock is missing');
-    const { token, beat, isHeld, hasBeaten, isKept, heldBy, application } = look;
+    const { token, beat, isHeld, hasBeaten, isKept } = look;
     const isSteady = askedMs - this.#lookedMs < 3 * BEAT_MS;
     this.#lookedMs = nowMs;
     const seen = `${token} ${beat}`;
@@ -147,7 +151,7 @@ export class StandingBy {
       return { cause: this.#hasEnded ? 'silent' : 'free', quietUntilMs };
     }
     this.#heed(look);
-    onLook(`application ${application}, user ${heldBy}`);
+    onLook(holderText(look));
     if (hasBeaten && askedMs - this.#beatSinceMs >= TAKE_MS) await this.#end(token, beat);
     return undefined;
   }
@@ -178,7 +182,7 @@ export class StandingBy {
 }
 
 /** A daemon that stands by. */
-export interface Standby extends StandbyFacts {
+export interface Standby extends DaemonFacts {
   readonly sinceMs: number;
 }
 
@@ -192,13 +196,16 @@ export async function readStandbys(runner: Runner): Promise<Standby[]> {
 }
 
 const HOLDER = `
-  SELECT e.token::text, h.pid, h.application FROM exclusive_lock e, lock_holder('writer') h
+  SELECT e.token::text, ${MACHINE}, h.held_by, h.application
+  FROM exclusive_lock e JOIN writer_beat b ON b.share = 0, lock_holder('writer') h
   WHERE e.name = 'writer' AND e.id = 0 AND h.pid IS NOT NULL`;
 
 /** The connection that holds the writer's lock. */
 export interface HolderOfLock {
   readonly token: string;
-  readonly pid: number;
+  /** Null before its first beat, and for a command, which has none. */
+  readonly machine: string | null;
+  readonly heldBy: string;
   readonly application: string;
 }
 
