@@ -71,6 +71,10 @@ class Crew {
   readonly #members = new Set<Member>();
   readonly #waking = new Set<Promise<void>>();
   #holder: Member | undefined;
+  /** How long each that woke up took to stand by. */
+  readonly wokenMs: number[] = [];
+  /** Real-time connections of each. */
+  #connections = 0;
 
   constructor(world: StandbyWorld, markets: string) {
     this.#world = world;
@@ -87,21 +91,29 @@ class Crew {
     return member;
   }
 
-  /** Starts what is missing until so many daemons are there; resolves when one holds and the holder knows of another. */
+  /** Starts daemons that are missing; resolves when one holds, knows of another, and both receive what is pushed. */
   async fill(size: number): Promise<void> {
-    while (this.#members.size < size) this.start();
     if (this.#holder === undefined) {
-      await until('a first holder', () => this.#findHolder(0) !== undefined);
-      this.#holder = this.#findHolder(0);
+      const first = this.start();
+      await until('a first holder', () => first.taken > 0);
+      this.#holder = first;
       for (const kind of GAP_KINDS) {
         await until(`covered ${kind}`, () => this.#world.isCoveredAfter(kind, 0));
       }
+      this.#connections = this.#world.connections;
     }
+    while (this.#members.size < size) this.start();
     const page = await this.holder.daemon.page();
     await until('a standby that the holder knows of', async () => {
       const text = await (await fetch(`${page}/metrics`)).text();
       return /^tapekeep_standbys [1-9]/m.test(text);
     });
+    const awake = [...this.#members].filter(({ isFrozen }) => !isFrozen).length;
+    await until('connections of all', () => {
+      return this.#world.connections >= awake * this.#connections;
+    });
+    const openedMs = Date.now();
+    await until('a push to all', () => this.#world.isCoveredAfter('states', openedMs));
   }
 
   /** Waits until another one holds the archive, and stores. */
@@ -143,8 +155,10 @@ class Crew {
     holder.isFrozen = true;
     const wake = async () => {
       await sleep(systemClock, frozenMs);
+      const wokenMs = Date.now();
       holder.daemon.kill('SIGCONT');
       await until('one that woke up stands by', () => holder.stoodBy > stoodBy);
+      this.wokenMs.push(Date.now() - wokenMs);
       holder.isFrozen = false;
     };
     const waking = wake().finally(() => this.#waking.delete(waking));
@@ -267,17 +281,24 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
     await until('all trades', () => world.isWhole(nowMs));
     const claims = await world.judge(crew.holder.daemon);
     loads.push(loadavg()[0]);
-    return report(outcomes, claims, loads);
+    return report(outcomes, { claims, loads, wokenMs: crew.wokenMs });
   } finally {
     for (const end of ends) await end();
     await server.stop();
   }
 }
 
+/** Figures of the whole run. */
+interface Beside {
+  readonly claims: Awaited<ReturnType<StandbyWorld['judge']>>;
+  /** Load of the machine, before and after. */
+  readonly loads: readonly (number | undefined)[];
+  readonly wokenMs: readonly number[];
+}
+
 function report(
   outcomes: Partial<Record<Scenario, Outcome>>,
-  claims: Awaited<ReturnType<StandbyWorld['judge']>>,
-  loads: readonly (number | undefined)[],
+  { claims, loads, wokenMs }: Beside,
 ): BenchReport {
   const played = SCENARIOS.flatMap((name) => {
     const outcome = outcomes[name];
@@ -315,12 +336,13 @@ function report(
         ...rows,
       ]),
       `at once: requests beyond ${RATE_PER_S} a second, of all daemons together; ${BURST} are allowed.`,
+      `A frozen one that woke up stood by after ${seconds(Math.max(0, ...wokenMs))} s at most.`,
       `${proven} trades proven of ${issued} issued; ${missing} before the history; false claims, repetitions and others: ${JSON.stringify(lies)}.`,
     ].join('\n'),
     figures: {
       ratio,
       ...figuresBy,
-      ...{ limit: { ratePerS: RATE_PER_S, burst: BURST }, claims, load: loads },
+      ...{ limit: { ratePerS: RATE_PER_S, burst: BURST }, claims, load: loads, wokenMs },
     },
   };
 }

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { openLive } from '../../../src/sandbox/live/open-live.js';
-import { serve } from '../exchanges/served.js';
+import type { Backend } from '../../../src/server/backend.js';
+import { type Served, type ServerRecord, serve } from '../exchanges/served.js';
 import { type Claims, judgeClaims } from '../oracle/claims.js';
 import { openSql, runSql } from '../postgres/postgres-server.js';
 import { Program } from '../programs/program.js';
@@ -21,28 +22,45 @@ export class StandbyWorld {
   readonly databaseUrl: string;
   readonly #url: string;
   readonly #realtimeUrl: string;
+  readonly #record: Pick<ServerRecord, 'open'>;
   /** When each request was answered, by the monotonic clock of this process. */
   readonly #answeredMs: number[] = [];
 
-  private constructor(t: Owner, databaseUrl: string, url: string, realtimeUrl: string) {
+  private constructor(t: Owner, databaseUrl: string, { server, record }: Served<Backend>) {
     this.#t = t;
     this.databaseUrl = databaseUrl;
-    this.#url = url;
-    this.#realtimeUrl = realtimeUrl;
+    this.#url = server.url;
+    this.#realtimeUrl = server.realtimeUrl;
+    this.#record = record;
   }
 
   /** @param databaseUrl of a migrated database of its own */
   static async open(t: Owner, databaseUrl: string): Promise<StandbyWorld> {
     const backend = await openLive({ seed: 23 }, systemClock);
     const variants = { rateLimit: false } as const;
-    const { server, record } = await serve(t, backend, systemClock, { variants, control: true });
-    const world = new StandbyWorld(t, databaseUrl, server.url, server.realtimeUrl);
+    const exchange = await serve(t, backend, systemClock, { variants, control: true });
+    const { record } = exchange;
+    const world = new StandbyWorld(t, databaseUrl, exchange);
     const served = record.served.bind(record);
     record.served = (event) => {
       served(event);
       if (event.endpoint !== 'unknown') world.#answeredMs.push(systemClock.monotonicMs());
     };
     return world;
+  }
+
+  /** Connections for states that are open, of all daemons. */
+  get connections(): number {
+    return this.#record.open;
+  }
+
+  /** Addresses of the exchange and the database, for a command. */
+  get addresses(): Readonly<Record<string, string>> {
+    return {
+      TAPEKEEP_EXCHANGE_URL: this.#url,
+      TAPEKEEP_REALTIME_URL: this.#realtimeUrl,
+      TAPEKEEP_DATABASE_URL: this.databaseUrl,
+    };
   }
 
   /**
@@ -53,9 +71,7 @@ export class StandbyWorld {
   start(env: Readonly<Record<string, string>> = {}, level = 'debug'): Program {
     const daemon = new Program(['--log-level', level, '--log-format', 'json', 'start'], {
       env: {
-        TAPEKEEP_EXCHANGE_URL: this.#url,
-        TAPEKEEP_REALTIME_URL: this.#realtimeUrl,
-        TAPEKEEP_DATABASE_URL: this.databaseUrl,
+        ...this.addresses,
         TAPEKEEP_DATABASE_POOL_SIZE: '2',
         TAPEKEEP_EXCHANGE_REQUESTS_PER_S: String(RATE_PER_S),
         TAPEKEEP_STREAMS_TRADES_SCHEDULE: '* * * * * *',
