@@ -218,8 +218,9 @@ export class StateCollector {
   async #open(event: Extract<StateEvent, { kind: 'opened' }>): Promise<void> {
     const openedMs = Math.floor(event.exchangeMs);
     const sessionId = await this.#options.ledger.openSession(openedMs);
-    const nothing = { seq: 0, hasData: false, unproven: 0 };
-    this.#session = { sessionId, openedMs, provenUntilMs: openedMs, ...nothing };
+    const { provenMs } = event;
+    const proven = { provenUntilMs: provenMs ?? openedMs, hasData: provenMs !== undefined };
+    this.#session = { sessionId, openedMs, ...proven, seq: 0, unproven: 0 };
   }
 
   #toRow(event: Extract<StateEvent, { kind: 'record' }>): StateRow | undefined {

@@ -26,17 +26,16 @@ const ASK_EVERY_MS = 30_000;
 
 const isUpdate = (event: StateEvent) => event.kind === 'record' && event.origin === 'update';
 
-/** The opening of a connection, and its events from the last update before an instant on. */
-function since(events: readonly StateEvent[], atMs: number): StateEvent[] {
-  const from = events.findLastIndex(
+/** Index of the last update before an instant; -1 where there is none. */
+function updateBefore(events: readonly StateEvent[], atMs: number): number {
+  return events.findLastIndex(
     (event) => event.kind === 'record' && isUpdate(event) && event.exchangeMs < atMs,
   );
-  return from <= 1 ? [...events] : [...events.slice(0, 1), ...events.slice(from)];
 }
 
 /**
  * Reads a feed, and keeps what its connection brought last until somebody takes it: its opening, and updates without
- * a hole, as coverage begins with an update.
+ * a hole, of which one is older than what is taken: from it on coverage is proven.
  *
  * States: *kept* → *taken*.
  */
@@ -70,9 +69,11 @@ class KeptFeed {
    */
   take(coveredUntilMs = 0): StateFeed {
     const { market, periodS } = this.#feed;
-    for (const event of since(this.#kept ?? [], coveredUntilMs - OVERLAP_MS)) {
-      this.#queue.offer(event);
-    }
+    const provenMs = Math.floor(coveredUntilMs) - OVERLAP_MS;
+    const [opened, ...kept] = this.#kept ?? [];
+    const before = updateBefore(kept, provenMs);
+    if (opened?.kind === 'opened') this.#queue.offer(before < 0 ? opened : { ...opened, provenMs });
+    for (const event of kept.slice(before + 1)) this.#queue.offer(event);
     this.#kept = undefined;
     return {
       ...{ market, periodS },
@@ -109,7 +110,8 @@ class KeptFeed {
     // Nothing before the first update can be covered.
     if (from.length === 1 && !isUpdate(event)) return from;
     from.push(event);
-    return since(from, this.#time.nowMs() - KEPT_MS);
+    const before = updateBefore(from, this.#time.nowMs() - KEPT_MS);
+    return before <= 1 ? from : [from[0] ?? event, ...from.slice(before)];
   }
 }
 

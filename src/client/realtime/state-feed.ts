@@ -51,6 +51,8 @@ export type StateEvent =
       readonly identity: string | null;
       readonly atMs: number;
       readonly exchangeMs: number;
+      /** Of a connection that pushed states before: nothing is missing from here on. */
+      readonly provenMs?: number;
     }
   | {
       readonly kind: 'record';
