@@ -24,6 +24,8 @@ const READY_LIMIT_MS = 8_000;
 /** The list of markets is asked for so often: without its answers the exchange's time is unknown after a minute. */
 const ASK_EVERY_MS = 30_000;
 
+type Time = Pick<ExchangeAccess['time'], 'jumps' | 'nowMs'>;
+
 const isUpdate = (event: StateEvent) => event.kind === 'record' && event.origin === 'update';
 
 /** Index of the last update before an instant; -1 where there is none. */
@@ -39,9 +41,9 @@ function updateBefore(events: readonly StateEvent[], atMs: number): number {
  *
  * States: *kept* → *taken*.
  */
-class KeptFeed {
+export class KeptFeed {
   readonly #feed: StateFeed;
-  readonly #time: ExchangeAccess['time'];
+  readonly #time: Time;
   readonly #queue = new BoundedQueue<StateEvent>(KEPT_EVENTS);
   readonly #pumped: Promise<void>;
   #kept: StateEvent[] | undefined = [];
@@ -52,7 +54,7 @@ class KeptFeed {
     this.#prove = resolve;
   });
 
-  constructor(feed: StateFeed, time: ExchangeAccess['time']) {
+  constructor(feed: StateFeed, time: Time) {
     this.#feed = feed;
     this.#time = time;
     this.#jumps = time.jumps;
