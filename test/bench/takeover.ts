@@ -119,11 +119,20 @@ class Crew {
   /** Waits until another one holds the archive, and stores. */
   async change(fromMs: number): Promise<Round> {
     const before = this.#holder;
-    await until('another holder', () => this.#findHolder(fromMs) !== undefined);
+    await until('another holder', () => this.#findHolder(fromMs) !== undefined).catch((error) => {
+      const dumps = [...this.#members].map(({ daemon }) => `${daemon.pid}:\n${daemon.dump()}`);
+      throw new Error([...dumps, ''].join('\n'), { cause: error });
+    });
     const holder = this.#findHolder(fromMs) ?? assert.fail();
     assert.notEqual(holder, before);
     this.#holder = holder;
-    await until('a new row', () => this.#world.hasTradesAfter(holder.takenMs));
+    // A quiet market has no new trade: then the time in which none was made is covered.
+    await until('trades', async () => {
+      return (
+        (await this.#world.hasTradesAfter(holder.takenMs)) ||
+        (await this.#world.isCoveredAfter('trades', holder.takenMs))
+      );
+    });
     const rowMs = Date.now();
     if (rowMs - fromMs > BARS.row) process.stderr.write(`a late row:\n${holder.daemon.dump()}\n`);
     const gaps: Partial<Record<GapKind, number>> = {};

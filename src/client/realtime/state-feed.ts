@@ -51,7 +51,7 @@ export type StateEvent =
       readonly identity: string | null;
       readonly atMs: number;
       readonly exchangeMs: number;
-      /** Of a connection that pushed states before: nothing is missing from here on. */
+      /** Nothing is missing from here on: the connection pushed states before. */
       readonly provenMs?: number;
     }
   | {

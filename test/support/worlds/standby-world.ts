@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { openLive } from '../../../src/sandbox/live/open-live.js';
 import type { Backend } from '../../../src/server/backend.js';
@@ -69,9 +72,12 @@ export class StandbyWorld {
    * @param level of its log: a wait asks again after each line
    */
   start(env: Readonly<Record<string, string>> = {}, level = 'debug'): Program {
+    // As on a machine of its own.
+    const dataDir = mkdtempSync(join(tmpdir(), 'tapekeep-standby-'));
     const daemon = new Program(['--log-level', level, '--log-format', 'json', 'start'], {
       env: {
         ...this.addresses,
+        TAPEKEEP_DATA_DIR: dataDir,
         TAPEKEEP_DATABASE_POOL_SIZE: '2',
         TAPEKEEP_EXCHANGE_REQUESTS_PER_S: String(RATE_PER_S),
         TAPEKEEP_STREAMS_TRADES_SCHEDULE: '* * * * * *',
@@ -83,7 +89,10 @@ export class StandbyWorld {
         ...env,
       },
     });
-    this.#t.after(() => daemon.dispose());
+    this.#t.after(async () => {
+      await daemon.dispose();
+      rmSync(dataDir, { recursive: true });
+    });
     return daemon;
   }
 
